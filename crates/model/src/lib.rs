@@ -1,0 +1,164 @@
+//! Ids, positions and limits: values without behaviour.
+//!
+//! Every crate of the workspace may import this one; it imports none of them. A quantity that
+//! crosses a crate boundary has its own type here, so that a byte offset of a stream can never be
+//! passed where the index of a log entry is meant.
+
+pub mod limits;
+mod path;
+
+pub use path::{PathError, StreamPath};
+
+use std::fmt;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $name($inner);
+
+        impl $name {
+            /// Wraps a plain number.
+            #[must_use]
+            pub const fn new(value: $inner) -> Self {
+                Self(value)
+            }
+
+            /// The plain number.
+            #[must_use]
+            pub const fn get(self) -> $inner {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                fmt::Display::fmt(&self.0, f)
+            }
+        }
+    };
+}
+
+number!(
+    /// One replicated log and its state machine; `0..G`, `G` fixed when the data directory is made.
+    GroupId(u16)
+);
+number!(
+    /// One core's event loop within a process.
+    ShardId(u16)
+);
+number!(
+    /// A stream within its group: the index of the log entry that created it, so never used again.
+    StreamId(u64)
+);
+number!(
+    /// Position of an entry in its group's log; the first entry has index 1, 0 means "none".
+    EntryIndex(u64)
+);
+number!(
+    /// Raft term of an entry; a group with one voter stays in term 1 until a second voter joins.
+    Term(u64)
+);
+number!(
+    /// Byte position in a stream as it is stored (wire format), counted from 0.
+    ByteOffset(u64)
+);
+number!(
+    /// Wall-clock time in milliseconds since 1970-01-01T00:00:00Z.
+    Timestamp(u64)
+);
+number!(
+    /// Monotonic time in nanoseconds since an arbitrary start; only differences mean anything.
+    Monotonic(u64)
+);
+
+impl EntryIndex {
+    /// The index of the entry that follows this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl ByteOffset {
+    /// The first byte of every stream.
+    pub const ZERO: Self = Self(0);
+
+    /// This position moved on by `bytes`.
+    ///
+    /// # Panics
+    /// If the position would pass `u64::MAX`: streams are bounded far below it.
+    #[must_use]
+    pub const fn advance(self, bytes: u64) -> Self {
+        match self.0.checked_add(bytes) {
+            Some(sum) => Self(sum),
+            None => panic!("a stream offset passed u64::MAX"),
+        }
+    }
+
+    /// Bytes from `start` up to this position.
+    ///
+    /// # Panics
+    /// If `start` lies behind this position.
+    #[must_use]
+    pub const fn since(self, start: Self) -> u64 {
+        match self.0.checked_sub(start.0) {
+            Some(bytes) => bytes,
+            None => panic!("a range ends before it starts"),
+        }
+    }
+}
+
+impl Timestamp {
+    /// This time moved on by `ms` milliseconds; stays at `u64::MAX` instead of wrapping.
+    #[must_use]
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms))
+    }
+}
+
+impl Monotonic {
+    /// This instant moved on by `ms` milliseconds; stays at the end of time instead of wrapping.
+    #[must_use]
+    pub const fn plus_ms(self, ms: u64) -> Self {
+        Self(self.0.saturating_add(ms.saturating_mul(1_000_000)))
+    }
+
+    /// Whole milliseconds from `start` to this instant; 0 if `start` is later.
+    #[must_use]
+    pub const fn ms_since(self, start: Self) -> u64 {
+        self.0.saturating_sub(start.0) / 1_000_000
+    }
+}
+
+/// A stream anywhere in the process: its group and its id in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamKey {
+    /// The group that owns the stream.
+    pub group: GroupId,
+    /// The stream within that group.
+    pub stream: StreamId,
+}
+
+impl fmt::Display for StreamKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.group, self.stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn far_future_times_stay_at_the_end_of_time() {
+        assert_eq!(Timestamp::new(5).plus_ms(u64::MAX).get(), u64::MAX);
+        assert_eq!(Monotonic::new(5).plus_ms(u64::MAX).get(), u64::MAX);
+    }
+
+    #[test]
+    #[should_panic(expected = "ends before it starts")]
+    fn a_range_cannot_run_backwards() {
+        let _ = ByteOffset::new(1).since(ByteOffset::new(2));
+    }
+}

@@ -1,0 +1,43 @@
+//! Hard limits, each with its reason. Settings may lower what a server allows, never raise it
+//! above these.
+
+/// Longest stream path: long enough for nested names, short enough for every proxy's URL limit.
+pub const PATH_BYTES_MAX: usize = 1024;
+
+/// Longest content type: RFC 6838 names have at most 127 + 1 + 127 characters, the rest is for
+/// parameters.
+pub const CONTENT_TYPE_BYTES_MAX: usize = 512;
+
+/// Longest `Producer-Id`: a UUID or a host name with room to spare. It is kept per stream.
+pub const PRODUCER_ID_BYTES_MAX: usize = 256;
+
+/// Longest `Stream-Seq`: one is kept per stream.
+pub const STREAM_SEQ_BYTES_MAX: usize = 256;
+
+/// Producers remembered per stream. The one unused for longest makes room for a new one.
+pub const PRODUCERS_PER_STREAM_MAX: usize = 4096;
+
+/// Largest body that any setting may allow: an append is one log entry and one memory copy.
+pub const APPEND_BYTES_MAX: usize = 1 << 30;
+
+/// Body limit when nothing is set.
+pub const APPEND_BYTES_DEFAULT: usize = 64 << 20;
+
+/// Most groups in one data directory: group ids are 16 bits and each costs a checkpoint file.
+pub const GROUPS_MAX: u16 = 4096;
+
+/// Longest chain of forks of forks; each level costs every deeper one a span of its lineage.
+pub const FORK_DEPTH_MAX: usize = 256;
+
+/// Largest producer epoch and sequence number, 2^53 - 1. Source: PROTOCOL §5.2.1.
+pub const PRODUCER_NUMBER_MAX: u64 = (1 << 53) - 1;
+
+/// A catch-up answer ends at the next multiple of this stream offset (JSON: at the end of the
+/// append that holds it), so that every reader gets the same cacheable pieces.
+pub const ANSWER_BOUNDARY_BYTES: u64 = 4 << 20;
+
+/// Bytes of one body window: what one reader's answer holds in memory at a time.
+pub const READ_WINDOW_BYTES_MAX: usize = 64 << 10;
+
+const _: () = assert!(APPEND_BYTES_DEFAULT <= APPEND_BYTES_MAX);
+const _: () = assert!(READ_WINDOW_BYTES_MAX as u64 <= ANSWER_BOUNDARY_BYTES);

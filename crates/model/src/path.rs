@@ -1,0 +1,121 @@
+//! The name of a stream: the part of the URL path after the mount, percent-decoded once.
+
+use crate::{GroupId, limits};
+use std::fmt;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// A stream's path, 1 to [`limits::PATH_BYTES_MAX`] bytes of UTF-8 without control characters.
+///
+/// Slashes nest freely. Two paths are the same stream exactly if their bytes are equal.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StreamPath(Box<str>);
+
+/// Why a string is not a stream path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PathError {
+    /// Nothing follows the mount.
+    Empty,
+    /// Longer than [`limits::PATH_BYTES_MAX`].
+    TooLong {
+        /// Its length in bytes.
+        length_bytes: usize,
+    },
+    /// A control character (below U+0020, or U+007F).
+    Control {
+        /// Byte position of the character.
+        position: usize,
+    },
+    /// A `.` or `..` segment, which proxies and clients resolve in different ways.
+    DotSegment {
+        /// Byte position of the segment.
+        position: usize,
+    },
+}
+
+impl StreamPath {
+    /// Checks `decoded` and makes a path of it.
+    ///
+    /// # Errors
+    /// [`PathError`] if the text is empty, too long or holds a control character or a dot segment.
+    pub fn new(decoded: &str) -> Result<Self, PathError> {
+        if decoded.is_empty() {
+            return Err(PathError::Empty);
+        }
+        if decoded.len() > limits::PATH_BYTES_MAX {
+            return Err(PathError::TooLong { length_bytes: decoded.len() });
+        }
+        if let Some(position) = decoded.bytes().position(|byte| byte < 0x20 || byte == 0x7f) {
+            return Err(PathError::Control { position });
+        }
+        let mut position = 0;
+        for segment in decoded.split('/') {
+            if segment == "." || segment == ".." {
+                return Err(PathError::DotSegment { position });
+            }
+            position += segment.len() + 1;
+        }
+        Ok(Self(decoded.into()))
+    }
+
+    /// The path as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The fixed hash of the path, the same on every machine and in every version.
+    #[must_use]
+    pub fn hash64(&self) -> u64 {
+        xxh3_64(self.0.as_bytes())
+    }
+
+    /// The group that owns the path among `group_count` groups.
+    ///
+    /// # Panics
+    /// If `group_count` is 0.
+    #[must_use]
+    pub fn group(&self, group_count: u16) -> GroupId {
+        assert!(group_count > 0, "a node has at least one group");
+        let group = self.hash64() % u64::from(group_count);
+        GroupId::new(u16::try_from(group).expect("a remainder is below its divisor"))
+    }
+}
+
+impl fmt::Debug for StreamPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Display for StreamPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nested_paths_are_streams() {
+        assert_eq!(StreamPath::new("a/b/ü").unwrap().as_str(), "a/b/ü");
+    }
+
+    #[test]
+    fn paths_that_could_be_misread_are_refused() {
+        assert_eq!(StreamPath::new(""), Err(PathError::Empty));
+        assert_eq!(StreamPath::new("a\nb"), Err(PathError::Control { position: 1 }));
+        assert_eq!(StreamPath::new("a/../b"), Err(PathError::DotSegment { position: 2 }));
+        let long = "x".repeat(limits::PATH_BYTES_MAX + 1);
+        assert!(matches!(StreamPath::new(&long), Err(PathError::TooLong { .. })));
+    }
+
+    #[test]
+    fn the_group_of_a_path_never_changes() {
+        // Written into data directories: a change here loses every stream of an older directory.
+        let path = StreamPath::new("orders/eu").unwrap();
+        assert_eq!(path.hash64(), xxh3_64(b"orders/eu"));
+        assert_eq!(path.group(64), path.group(64));
+    }
+}
