@@ -1,1 +1,54 @@
-//! Thalweg stream.
+//! The one domain model of a durable stream: commands in, outcomes out.
+//!
+//! # What
+//! [`GroupState`] is the state machine of one group: all its streams, their producers, forks and
+//! lifetimes. [`GroupState::apply`] takes a [`Command`] that the group's log has committed and
+//! returns what came of it. [`GroupState::check`] answers beforehand, without changing anything,
+//! whether a command would be refused, so that refusals need no log entry.
+//!
+//! # Why it is pure
+//! Every replica applies the same entries and must reach the same state, today and when the log is
+//! replayed after a crash. So there is no IO, no clock and no randomness in here: the time of a
+//! command is part of its entry, ids come from entry indexes, and no result depends on the order
+//! of a hash map. Expiry, which depends on reads that no log records, is decided outside and comes
+//! in as [`Command::Expire`].
+//!
+//! # Driving it
+//! 1. `check(target, command)` when a request arrives and nothing of that stream is in flight;
+//! 2. `encode` the command into a log entry, commit it;
+//! 3. `decode` and `apply` in index order;
+//! 4. hand the [`Applied::placement`] to the log and perform the [`Effect`]s.
+//!
+//! # Invariants
+//! - `apply` never panics on bytes that `decode` accepted.
+//! - A stream's `head <= tail`; a closed stream's tail never moves; neither does a deleted one's.
+//! - A refused command changes nothing.
+//!
+//! # Source
+//! The Durable Streams Protocol, cited as PROTOCOL §x.
+
+mod append;
+mod checkpoint;
+mod codec;
+mod command;
+mod create;
+mod fork;
+mod group;
+#[cfg(test)]
+mod group_tests;
+mod lifetime;
+pub mod messages;
+mod outcome;
+mod producer;
+mod record;
+mod table;
+
+pub use checkpoint::{CheckpointError, StreamRow};
+pub use codec::DecodeError;
+pub use command::{Append, Command, CommandKind, Create, Producer};
+pub use create::Wanted;
+pub use fork::{ForkPoint, ForkRequest, Lineage, Pin, PinToken};
+pub use group::{Applied, Effect, GroupState, LoggedCommand, Placement, Visible};
+pub use lifetime::Lifetime;
+pub use outcome::{Accepted, ConfigField, Outcome, Refusal};
+pub use record::{ContentType, StreamInfo};

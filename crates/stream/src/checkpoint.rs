@@ -1,0 +1,192 @@
+//! A group's state as bytes: the header and the rows of its checkpoint.
+//!
+//! # Format
+//! The header holds what belongs to the group as a whole; each stream is one row, so that a damaged
+//! row costs one stream. Encoded as in [`crate::Command`]: varints, lengths first. The first byte
+//! of header and row is their version. `docs/format/commands.md` has the tables.
+//!
+//! Only what the log determines is written, so two replicas at the same index write the same bytes:
+//! the use of a sliding stream is written as the log last recorded it.
+
+use crate::{
+    ContentType, DecodeError, GroupState, Refusal,
+    codec::{Reader, Writer},
+    producer::ProducerState,
+    record::{Extra, StreamRecord},
+};
+use model::{ByteOffset, EntryIndex, StreamId};
+
+const VERSION: u8 = 1;
+
+/// One stream of a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamRow {
+    /// Its id.
+    pub stream: StreamId,
+    /// The hash of its path, which names the stream even if the row is damaged.
+    pub path_hash: u64,
+    /// Its state.
+    pub bytes: Vec<u8>,
+}
+
+/// Bytes that are not a checkpoint of this or an earlier version.
+pub type CheckpointError = DecodeError;
+
+impl GroupState {
+    /// The group's header.
+    #[must_use]
+    pub fn encode_header(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        let mut writer = Writer(&mut bytes);
+        writer.byte(VERSION);
+        writer.number(self.duties.len() as u64);
+        for (token, source) in &self.duties {
+            writer.token(*token);
+            writer.key(*source);
+        }
+        writer.number(self.damaged.len() as u64);
+        for (path_hash, stream) in &self.damaged {
+            writer.number(*path_hash);
+            writer.number(stream.get());
+        }
+        bytes
+    }
+
+    /// All streams, by rising id.
+    #[must_use]
+    pub fn encode_rows(&self) -> Vec<StreamRow> {
+        self.streams.sorted().into_iter().map(encode_row).collect()
+    }
+
+    /// Sets an empty state to what [`Self::encode_header`] wrote at `applied`.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if the bytes are not a header.
+    ///
+    /// # Panics
+    /// If the state is not empty.
+    pub fn restore_header(
+        &mut self,
+        applied: EntryIndex,
+        bytes: &[u8],
+    ) -> Result<(), CheckpointError> {
+        assert!(self.applied.get() == 0 && self.stream_count() == 0, "restored over a state");
+        self.applied = applied;
+        let mut reader = Reader::new(bytes);
+        check_version(&mut reader)?;
+        for _ in 0..reader.number()? {
+            let token = reader.token()?;
+            self.duties.insert(token, reader.key()?);
+        }
+        for _ in 0..reader.number()? {
+            let path_hash = reader.number()?;
+            self.damaged.insert(path_hash, StreamId::new(reader.number()?));
+        }
+        reader.finish(())
+    }
+
+    /// Adds the stream that [`Self::encode_rows`] wrote.
+    ///
+    /// # Errors
+    /// [`CheckpointError`] if the bytes are not a row, or its stream or path is there already.
+    pub fn restore_row(&mut self, stream: StreamId, bytes: &[u8]) -> Result<(), CheckpointError> {
+        let mut record = decode_row(stream, bytes)?;
+        let taken = self.streams.get(stream).is_some() || self.streams.find(&record.path).is_some();
+        if taken {
+            return Err(DecodeError { position: 0 });
+        }
+        record.content_type = self.share(record.content_type);
+        self.add_record(record);
+        Ok(())
+    }
+
+    /// Whether a path whose hash is `path_hash` was lost.
+    #[must_use]
+    pub fn is_damaged(&self, path_hash: u64) -> Option<Refusal> {
+        self.damaged.contains_key(&path_hash).then_some(Refusal::Damaged)
+    }
+}
+
+fn check_version(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
+    if reader.byte()? == VERSION { Ok(()) } else { reader.error() }
+}
+
+fn encode_row(record: &StreamRecord) -> StreamRow {
+    let mut bytes = Vec::new();
+    let mut writer = Writer(&mut bytes);
+    writer.byte(VERSION);
+    writer.text(record.path.as_str());
+    writer.text(record.content_type.as_str());
+    writer.lifetime(record.lifetime);
+    writer.number(record.head.get());
+    writer.number(record.tail.get());
+    writer.number(record.record_count);
+    writer.number(record.logged_used_at.get());
+    writer.flag(record.closed);
+    writer.flag(record.deleted);
+    writer.option(record.extra.as_deref(), encode_extra);
+    StreamRow { stream: record.id, path_hash: record.path.hash64(), bytes }
+}
+
+fn encode_extra(writer: &mut Writer<'_>, extra: &Extra) {
+    writer.option(extra.stream_seq.as_deref(), |w, seq| w.text(seq));
+    writer.number(extra.producers.iter().len() as u64);
+    for (id, state) in extra.producers.iter() {
+        writer.text(id);
+        writer.number(state.epoch);
+        writer.number(state.last_seq);
+        writer.number(state.used.get());
+    }
+    writer.option(extra.fork.as_ref(), |w, fork| w.fork(fork));
+    writer.number(extra.pins.len() as u64);
+    for pin in &extra.pins {
+        writer.pin(pin);
+    }
+}
+
+fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
+    let mut reader = Reader::new(bytes);
+    check_version(&mut reader)?;
+    let path = reader.path()?;
+    let content_type = ContentType::new(reader.text()?);
+    let lifetime = reader.lifetime()?;
+    let head: ByteOffset = reader.offset()?;
+    let tail = reader.offset()?;
+    if head > tail {
+        return reader.error();
+    }
+    let record_count = reader.number()?;
+    let used_at = reader.time()?;
+    let record = StreamRecord {
+        id,
+        path,
+        content_type,
+        lifetime,
+        head,
+        tail,
+        record_count,
+        used_at,
+        logged_used_at: used_at,
+        closed: reader.flag()?,
+        deleted: reader.flag()?,
+        extra: reader.option(decode_extra)?.map(Box::new),
+    };
+    reader.finish(record)
+}
+
+fn decode_extra(reader: &mut Reader<'_>) -> Result<Extra, DecodeError> {
+    let mut extra =
+        Extra { stream_seq: reader.option(|r| r.text().map(Into::into))?, ..Extra::default() };
+    for _ in 0..reader.number()? {
+        let id = reader.text()?.into();
+        let epoch = reader.number()?;
+        let last_seq = reader.number()?;
+        let used = EntryIndex::new(reader.number()?);
+        extra.producers.restore(id, ProducerState { epoch, last_seq, used });
+    }
+    extra.fork = reader.option(Reader::fork)?;
+    for _ in 0..reader.number()? {
+        extra.pins.push(reader.pin()?);
+    }
+    Ok(extra)
+}

@@ -1,0 +1,115 @@
+//! What can be asked of a stream. A command becomes one entry of its group's log; the bytes of an
+//! append travel beside it as the entry's data, so they are copied once.
+
+use crate::{ForkPoint, Lifetime, Pin, PinToken, record::ContentType};
+use model::{ByteOffset, StreamPath, Timestamp};
+
+/// A change to one group. The stream it is for is named beside it (entry header), except by
+/// [`Command::Create`], which makes one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Command {
+    /// Make a stream, with first bytes and closed if asked. PROTOCOL §5.1.
+    Create(Box<Create>),
+    /// Add bytes, close, or both. PROTOCOL §5.2.
+    Append(Append),
+    /// Delete the stream; it stays behind, invisible, while forks need its bytes. PROTOCOL §5.3.
+    Delete,
+    /// The lifetime has run out: as [`Command::Delete`], but decided by the clock.
+    Expire,
+    /// Sliding lifetime: the stream was last used at this time. Logged rarely and in the
+    /// background, so that a crash cannot make a stream expire much too early.
+    Touch(Timestamp),
+    /// Drop the bytes before this offset.
+    Trim(ByteOffset),
+    /// Take a reference on the stream for a fork that is being made.
+    Pin(Pin),
+    /// Give back the reference that [`Command::Pin`] with this token took.
+    Unpin(PinToken),
+    /// The reference that a deleted fork of this group held is given back: forget the duty.
+    Released(PinToken),
+}
+
+/// The kind of a command, as the entry header has it. Part of the disk format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum CommandKind {
+    /// [`Command::Create`]
+    Create = 1,
+    /// [`Command::Append`]
+    Append = 2,
+    /// [`Command::Delete`]
+    Delete = 3,
+    /// [`Command::Expire`]
+    Expire = 4,
+    /// [`Command::Touch`]
+    Touch = 5,
+    /// [`Command::Trim`]
+    Trim = 6,
+    /// [`Command::Pin`]
+    Pin = 7,
+    /// [`Command::Unpin`]
+    Unpin = 8,
+    /// [`Command::Released`]
+    Released = 9,
+}
+
+/// The configuration and the first content of a new stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Create {
+    /// Its name; hashed to this group.
+    pub path: StreamPath,
+    /// Its content type. A fork that names none has got its source's before it comes here.
+    pub content_type: ContentType,
+    /// When it goes away by itself.
+    pub lifetime: Lifetime,
+    /// Create it closed: the data, if any, is all it will ever hold. PROTOCOL §4.1.
+    pub close: bool,
+    /// Records in the entry's data: JSON messages, or 1 if there is data, else 0.
+    pub record_count: u32,
+    /// Where it branches off, if it is a fork.
+    pub fork: Option<ForkPoint>,
+}
+
+/// Bytes to add, a close, or both, with everything that makes it exactly-once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Append {
+    /// The content type that the client sent; `None` is allowed only without data.
+    pub content_type: Option<ContentType>,
+    /// `Stream-Seq`: must be greater, bytewise, than the last one accepted.
+    pub stream_seq: Option<Box<str>>,
+    /// The idempotent producer that sends this.
+    pub producer: Option<Producer>,
+    /// Close the stream after the data.
+    pub close: bool,
+    /// Records in the entry's data; 0 exactly if there is no data.
+    pub record_count: u32,
+}
+
+/// An idempotent producer's numbering of one append. PROTOCOL §5.2.1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Producer {
+    /// `Producer-Id`, 1 to [`model::limits::PRODUCER_ID_BYTES_MAX`] bytes.
+    pub id: Box<str>,
+    /// `Producer-Epoch`, at most [`model::limits::PRODUCER_NUMBER_MAX`].
+    pub epoch: u64,
+    /// `Producer-Seq`, at most [`model::limits::PRODUCER_NUMBER_MAX`].
+    pub seq: u64,
+}
+
+impl Command {
+    /// The kind to write into the entry header.
+    #[must_use]
+    pub fn kind(&self) -> CommandKind {
+        match self {
+            Self::Create(_) => CommandKind::Create,
+            Self::Append(_) => CommandKind::Append,
+            Self::Delete => CommandKind::Delete,
+            Self::Expire => CommandKind::Expire,
+            Self::Touch(_) => CommandKind::Touch,
+            Self::Trim(_) => CommandKind::Trim,
+            Self::Pin(_) => CommandKind::Pin,
+            Self::Unpin(_) => CommandKind::Unpin,
+            Self::Released(_) => CommandKind::Released,
+        }
+    }
+}

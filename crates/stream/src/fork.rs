@@ -1,0 +1,156 @@
+//! Forks: streams that begin with bytes of another stream, shared instead of copied.
+//!
+//! # How a fork is made
+//! Source and fork may live in different groups, whose logs know nothing of each other. So it takes
+//! three steps, each an entry of one log:
+//! 1. `Pin` in the source's group takes a reference under a [`PinToken`];
+//! 2. `Create` in the fork's group makes the fork, which holds that token;
+//! 3. `Unpin` in the source's group gives the reference back, if step 2 was refused, or later when
+//!    the fork is deleted.
+//!
+//! A crash between 1 and 2 leaves a pin whose fork never came to be. Whoever opens the group again
+//! asks the fork's group and gives the reference back. A crash between the fork's deletion and 3
+//! loses nothing: the deleted fork's group keeps the duty in its state until `Released`.
+//!
+//! # Reading
+//! A fork keeps its whole [`Lineage`], so a read of any inherited byte goes straight to the stream
+//! that stores it, however long the chain is.
+
+use crate::Lifetime;
+use model::{ByteOffset, GroupId, StreamKey, StreamPath};
+use std::sync::Arc;
+
+/// What a client asked for; a repeated `PUT` must ask for the same. PROTOCOL §4.2.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForkRequest {
+    /// Path of the source stream.
+    pub source: StreamPath,
+    /// `Stream-Fork-Offset`; `None` is the source's tail at that moment.
+    pub offset: Option<ByteOffset>,
+    /// `Stream-Fork-Sub-Offset`: JSON messages, or bytes, past the offset.
+    pub sub_offset: u64,
+}
+
+/// Names one reference that a fork holds on its source: unique, made by the fork's group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PinToken {
+    /// The group of the fork.
+    pub fork_group: GroupId,
+    /// Random; 64 bits make a clash within one source's pins as good as impossible.
+    pub nonce: u64,
+}
+
+/// A reference to take on a source.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pin {
+    /// Its name.
+    pub token: PinToken,
+    /// The path of the fork that is to come, so that an orphaned pin can be found out.
+    pub fork_path: StreamPath,
+}
+
+/// Where a fork branches off, resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ForkPoint {
+    /// What was asked for.
+    pub request: ForkRequest,
+    /// The source stream.
+    pub source: StreamKey,
+    /// The reference held on it.
+    pub token: PinToken,
+    /// First byte that the fork does not share.
+    pub at: ByteOffset,
+    /// First byte that the source still retains.
+    pub head: ByteOffset,
+    /// The lifetime that the request named, before the source's was inherited.
+    pub lifetime: Lifetime,
+    /// Where the shared bytes are.
+    pub lineage: Lineage,
+}
+
+/// Which stream stores which part of a fork's inherited bytes, in order, without gaps from 0.
+///
+/// Shared between a fork's state and the reads under way.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Lineage(Arc<[(ByteOffset, StreamKey)]>);
+
+impl Lineage {
+    /// The lineage of a fork of `source`, which has `own` lineage itself, at `at`.
+    #[must_use]
+    pub fn of_fork(own: &Self, source: StreamKey, at: ByteOffset) -> Self {
+        let mut spans: Vec<(ByteOffset, StreamKey)> =
+            own.0.iter().copied().take_while(|(end, _)| *end <= at).collect();
+        let inherited = spans.last().map_or(ByteOffset::ZERO, |(end, _)| *end);
+        if inherited < at {
+            let owner = own.span_at(inherited).map_or(source, |(_, key)| key);
+            spans.push((at, owner));
+        }
+        Self::from_spans(spans)
+    }
+
+    /// Makes a lineage of `(end, owner)` spans in rising order.
+    ///
+    /// # Panics
+    /// If the ends do not rise.
+    #[must_use]
+    pub fn from_spans(spans: Vec<(ByteOffset, StreamKey)>) -> Self {
+        assert!(spans.windows(2).all(|pair| pair[0].0 < pair[1].0), "lineage spans must rise");
+        Self(spans.into())
+    }
+
+    /// The `(end, owner)` spans in rising order.
+    #[must_use]
+    pub fn spans(&self) -> &[(ByteOffset, StreamKey)] {
+        &self.0
+    }
+
+    /// End and owner of the inherited span that holds the byte at `offset`; `None` if that byte is
+    /// the stream's own.
+    #[must_use]
+    pub fn span_at(&self, offset: ByteOffset) -> Option<(ByteOffset, StreamKey)> {
+        let position = self.0.partition_point(|(end, _)| *end <= offset);
+        self.0.get(position).copied()
+    }
+
+    /// Number of streams in the chain before this one.
+    #[must_use]
+    pub fn depth(&self) -> usize {
+        self.0.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::StreamId;
+
+    fn key(stream: u64) -> StreamKey {
+        StreamKey { group: GroupId::new(0), stream: StreamId::new(stream) }
+    }
+
+    fn at(bytes: u64) -> ByteOffset {
+        ByteOffset::new(bytes)
+    }
+
+    #[test]
+    fn a_fork_of_a_fork_goes_straight_to_the_owner_of_each_byte() {
+        let first = Lineage::of_fork(&Lineage::default(), key(1), at(10));
+        let second = Lineage::of_fork(&first, key(2), at(15));
+        assert_eq!(second.spans(), &[(at(10), key(1)), (at(15), key(2))]);
+        assert_eq!(second.span_at(at(9)), Some((at(10), key(1))));
+        assert_eq!(second.span_at(at(10)), Some((at(15), key(2))));
+        assert_eq!(second.span_at(at(15)), None);
+    }
+
+    #[test]
+    fn a_fork_inside_the_inherited_part_skips_the_middle_stream() {
+        let first = Lineage::of_fork(&Lineage::default(), key(1), at(10));
+        let second = Lineage::of_fork(&first, key(2), at(4));
+        assert_eq!(second.spans(), &[(at(4), key(1))]);
+    }
+
+    #[test]
+    fn a_fork_at_zero_inherits_nothing() {
+        assert_eq!(Lineage::of_fork(&Lineage::default(), key(1), at(0)).depth(), 0);
+    }
+}

@@ -1,0 +1,295 @@
+//! The state machine's rules, one behaviour each.
+
+use crate::{
+    Accepted, Append, Applied, Command, ConfigField, ContentType, Create, Effect, ForkPoint,
+    GroupState, Lifetime, LoggedCommand, Outcome, Pin, PinToken, Producer, Refusal, Wanted,
+};
+use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamPath, Timestamp};
+
+struct Machine {
+    state: GroupState,
+    now: Timestamp,
+}
+
+fn path(text: &str) -> StreamPath {
+    StreamPath::new(text).unwrap()
+}
+
+fn text() -> ContentType {
+    ContentType::new("text/plain")
+}
+
+fn append() -> Append {
+    Append { content_type: Some(text()), record_count: 1, ..Append::default() }
+}
+
+fn by_producer(epoch: u64, seq: u64) -> Append {
+    Append { producer: Some(Producer { id: "p".into(), epoch, seq }), ..append() }
+}
+
+fn create(name: &str) -> Create {
+    Create {
+        path: path(name),
+        content_type: text(),
+        lifetime: Lifetime::Forever,
+        close: false,
+        record_count: 0,
+        fork: None,
+    }
+}
+
+impl Machine {
+    fn new() -> Self {
+        Self { state: GroupState::new(GroupId::new(0)), now: Timestamp::new(1_000_000) }
+    }
+
+    fn apply(&mut self, stream: StreamId, command: Command, data_bytes: u64) -> Applied {
+        let index = self.state.applied().next();
+        self.state.apply(index, self.now, LoggedCommand { stream, command, data_bytes })
+    }
+
+    fn create(&mut self, create: Create) -> StreamId {
+        match self.apply(StreamId::new(0), Command::Create(Box::new(create)), 0).outcome {
+            Outcome::Created(info) => info.stream,
+            other => panic!("not created: {other:?}"),
+        }
+    }
+
+    fn append(&mut self, stream: StreamId, append: Append, data_bytes: u64) -> Outcome {
+        self.apply(stream, Command::Append(append), data_bytes).outcome
+    }
+
+    fn close(&mut self, stream: StreamId) -> Outcome {
+        self.append(stream, Append { close: true, ..Append::default() }, 0)
+    }
+
+    fn wait_ms(&mut self, ms: u64) {
+        self.now = self.now.plus_ms(ms);
+    }
+
+    fn resolve(&self, name: &str) -> Result<StreamId, Refusal> {
+        self.state.resolve_id(&path(name), self.now)
+    }
+
+    fn fork(&mut self, name: &str, source: StreamId, nonce: u64) -> StreamId {
+        let token = PinToken { fork_group: GroupId::new(0), nonce };
+        let pin = Pin { token, fork_path: path(name) };
+        assert_eq!(self.apply(source, Command::Pin(pin), 0).outcome, Outcome::Pinned);
+        let fork = ForkPoint { token, ..crate::codec::tests::fork_point() };
+        let fork = ForkPoint { source: self.key(source), ..fork };
+        self.create(Create { fork: Some(fork), ..create(name) })
+    }
+
+    fn key(&self, stream: StreamId) -> model::StreamKey {
+        model::StreamKey { group: self.state.group(), stream }
+    }
+}
+
+fn accepted(outcome: Outcome) -> Accepted {
+    match outcome {
+        Outcome::Appended(accepted) => accepted,
+        other => panic!("not accepted: {other:?}"),
+    }
+}
+
+#[test]
+fn data_stands_one_after_the_other() {
+    let mut machine = Machine::new();
+    let stream = machine.create(create("a"));
+    assert_eq!(accepted(machine.append(stream, append(), 5)).tail, ByteOffset::new(5));
+    let second = machine.apply(stream, Command::Append(append()), 3);
+    assert_eq!(second.placement.unwrap().start, ByteOffset::new(5));
+    assert_eq!(second.visible.unwrap().tail, ByteOffset::new(8));
+}
+
+#[test]
+fn creating_again_is_idempotent_only_with_the_same_configuration() {
+    let mut machine = Machine::new();
+    machine.create(create("a"));
+    let mut again = |create: Create| {
+        machine.apply(StreamId::new(0), Command::Create(Box::new(create)), 0).outcome
+    };
+    assert!(matches!(again(create("a")), Outcome::Existed(_)));
+    let config = |differs| Outcome::Refused(Refusal::Config { differs });
+    let json = Create { content_type: ContentType::new("application/json"), ..create("a") };
+    assert_eq!(again(json), config(ConfigField::ContentType));
+    let closed = Create { close: true, ..create("a") };
+    assert_eq!(again(closed), config(ConfigField::Closed));
+    let short = Create { lifetime: Lifetime::Ttl { seconds: 1 }, ..create("a") };
+    assert_eq!(again(short), config(ConfigField::Lifetime));
+}
+
+#[test]
+fn a_closed_stream_takes_no_data_but_repeats_and_closes_are_answered() {
+    let mut machine = Machine::new();
+    let stream = machine.create(create("a"));
+    let closing = Append { close: true, ..by_producer(0, 0) };
+    assert!(accepted(machine.append(stream, closing.clone(), 4)).closed);
+    let repeat = accepted(machine.append(stream, closing, 9));
+    assert!(repeat.duplicate && repeat.closed && repeat.tail == ByteOffset::new(4));
+    assert!(accepted(machine.close(stream)).duplicate);
+    let refused = Outcome::Refused(Refusal::Closed { tail: ByteOffset::new(4) });
+    assert_eq!(machine.append(stream, append(), 1), refused);
+    assert_eq!(machine.append(stream, by_producer(0, 1), 1), refused);
+}
+
+#[test]
+fn a_fenced_producer_learns_of_it_even_on_a_closed_stream() {
+    let mut machine = Machine::new();
+    let stream = machine.create(create("a"));
+    machine.append(stream, by_producer(1, 0), 1);
+    machine.close(stream);
+    let refused = Outcome::Refused(Refusal::StaleEpoch { current: 1 });
+    assert_eq!(machine.append(stream, by_producer(0, 1), 1), refused);
+}
+
+#[test]
+fn closed_comes_before_content_type_before_stream_seq() {
+    let mut machine = Machine::new();
+    let stream = machine.create(create("a"));
+    let seq = |seq: &str| Append { stream_seq: Some(seq.into()), ..append() };
+    machine.append(stream, seq("b"), 1);
+    let wrong = Append { content_type: Some(ContentType::new("a/b")), ..seq("a") };
+    let expected = Outcome::Refused(Refusal::ContentType { expected: text() });
+    assert_eq!(machine.append(stream, wrong.clone(), 1), expected);
+    assert!(matches!(
+        machine.append(stream, seq("a"), 1),
+        Outcome::Refused(Refusal::StreamSeq { .. })
+    ));
+    machine.close(stream);
+    assert!(matches!(machine.append(stream, wrong, 1), Outcome::Refused(Refusal::Closed { .. })));
+}
+
+#[test]
+fn a_refused_command_changes_nothing() {
+    let mut machine = Machine::new();
+    let stream = machine.create(create("a"));
+    machine.append(stream, by_producer(0, 0), 1);
+    let before = machine.state.encode_rows();
+    machine.append(stream, by_producer(0, 5), 1);
+    machine.append(stream, Append { content_type: None, ..append() }, 1);
+    assert_eq!(machine.state.encode_rows(), before);
+}
+
+#[test]
+fn a_sliding_lifetime_starts_again_with_every_use() {
+    let mut machine = Machine::new();
+    let lifetime = Lifetime::Ttl { seconds: 2 };
+    let stream = machine.create(Create { lifetime, ..create("a") });
+    machine.wait_ms(1500);
+    machine.state.touch(stream, machine.now);
+    machine.wait_ms(1500);
+    assert_eq!(machine.resolve("a"), Ok(stream));
+    machine.wait_ms(500);
+    assert_eq!(machine.resolve("a"), Err(Refusal::NotFound));
+    assert_eq!(machine.state.poll_expired(machine.now, 10), vec![stream]);
+    assert_eq!(machine.state.poll_expired(machine.now, 10), vec![], "asked once a second");
+    assert_eq!(machine.state.expired_holder(&path("a"), machine.now), Some(stream));
+}
+
+#[test]
+fn uses_are_logged_rarely_and_made_up_for_after_a_crash() {
+    let mut machine = Machine::new();
+    let lifetime = Lifetime::Ttl { seconds: 80 };
+    let stream = machine.create(Create { lifetime, ..create("a") });
+    machine.wait_ms(9_000);
+    machine.state.touch(stream, machine.now);
+    assert_eq!(machine.state.poll_touched(10), vec![], "not worth an entry yet");
+    machine.wait_ms(1_000);
+    machine.state.touch(stream, machine.now);
+    machine.state.touch(stream, machine.now);
+    assert_eq!(machine.state.poll_touched(10), vec![(stream, machine.now)]);
+
+    let mut restored = GroupState::new(GroupId::new(0));
+    restored.restore_header(EntryIndex::new(1), &machine.state.encode_header()).unwrap();
+    for row in machine.state.encode_rows() {
+        restored.restore_row(row.stream, &row.bytes).unwrap();
+    }
+    restored.forgive_lost_touches();
+    let promised = machine.now.plus_ms(80_000 - 1);
+    assert_eq!(restored.resolve_id(&path("a"), promised), Ok(stream));
+}
+
+#[test]
+fn a_source_stays_behind_for_its_forks_and_goes_with_the_last() {
+    let mut machine = Machine::new();
+    let source = machine.create(create("source"));
+    let fork = machine.fork("fork", source, 1);
+    assert_eq!(machine.apply(source, Command::Delete, 0).effect, None);
+    assert_eq!(machine.resolve("source"), Err(Refusal::Gone));
+    let wanted = Wanted::from(&create("source")).content_type.cloned();
+    let again = Wanted {
+        content_type: wanted.as_ref(),
+        lifetime: Lifetime::Forever,
+        close: false,
+        fork: None,
+    };
+    let blocked = machine.state.check_create(&path("source"), again, machine.now);
+    assert_eq!(blocked, Some(Outcome::Refused(Refusal::PathBlocked)));
+
+    let deleted = machine.apply(fork, Command::Delete, 0);
+    let token = PinToken { fork_group: GroupId::new(0), nonce: 1 };
+    let duty = Effect::ForgetFork { stream: fork, source: machine.key(source), token };
+    assert_eq!(deleted.effect, Some(duty));
+    assert_eq!(machine.state.duties().count(), 1);
+
+    let unpinned = machine.apply(source, Command::Unpin(token), 0);
+    assert_eq!(unpinned.effect, Some(Effect::Forget(source)));
+    assert_eq!(machine.resolve("source"), Err(Refusal::NotFound));
+    machine.apply(fork, Command::Released(token), 0);
+    assert_eq!(machine.state.duties().count(), 0);
+}
+
+#[test]
+fn a_deleted_source_gives_no_more_references() {
+    let mut machine = Machine::new();
+    let source = machine.create(create("source"));
+    machine.fork("fork", source, 1);
+    machine.apply(source, Command::Delete, 0);
+    let token = PinToken { fork_group: GroupId::new(0), nonce: 2 };
+    let pin = Command::Pin(Pin { token, fork_path: path("other") });
+    let refused = Outcome::Refused(Refusal::ForkSourceGone);
+    assert_eq!(machine.apply(source, pin, 0).outcome, refused);
+}
+
+#[test]
+fn a_path_can_be_used_again_by_a_new_stream_after_deletion() {
+    let mut machine = Machine::new();
+    let old = machine.create(create("a"));
+    assert_eq!(machine.apply(old, Command::Delete, 0).effect, Some(Effect::Forget(old)));
+    let new = machine.create(create("a"));
+    assert_ne!(old, new);
+    assert_eq!(machine.append(old, append(), 1), Outcome::Refused(Refusal::NotFound));
+}
+
+#[test]
+fn a_checkpoint_restores_the_same_state() {
+    let mut machine = Machine::new();
+    let source = machine.create(create("source"));
+    machine.fork("fork", source, 1);
+    let gone = machine.fork("gone", source, 2);
+    machine.append(source, by_producer(3, 0), 5);
+    let seq = Append { stream_seq: Some("x".into()), ..append() };
+    machine.append(source, seq, 5);
+    machine.apply(gone, Command::Delete, 0);
+    machine.state.mark_damaged(StreamId::new(99), 7);
+
+    let mut restored = GroupState::new(GroupId::new(0));
+    let header = machine.state.encode_header();
+    restored.restore_header(machine.state.applied(), &header).unwrap();
+    for row in machine.state.encode_rows() {
+        restored.restore_row(row.stream, &row.bytes).unwrap();
+    }
+    assert_eq!(restored.encode_header(), header);
+    assert_eq!(restored.encode_rows(), machine.state.encode_rows());
+    assert_eq!(restored.duties().count(), 1);
+}
+
+#[test]
+#[should_panic(expected = "applies out of order")]
+fn entries_apply_in_index_order() {
+    let mut machine = Machine::new();
+    let command = Command::Delete;
+    let entry = LoggedCommand { stream: StreamId::new(1), command, data_bytes: 0 };
+    machine.state.apply(EntryIndex::new(2), machine.now, entry);
+}

@@ -1,0 +1,148 @@
+//! Idempotent producers of one stream. PROTOCOL §5.2.1.
+//!
+//! # Invariants
+//! - A producer's epoch never falls; within an epoch its last sequence never falls.
+//! - At most [`limits::PRODUCERS_PER_STREAM_MAX`] are remembered; the one unused for longest goes
+//!   first, decided by entry indexes, so that every replica forgets the same one.
+
+use crate::{Producer, Refusal};
+use model::{EntryIndex, limits};
+use std::collections::BTreeMap;
+
+/// What is remembered of one producer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ProducerState {
+    pub epoch: u64,
+    pub last_seq: u64,
+    pub used: EntryIndex,
+}
+
+/// What a producer's numbers say about an append.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Numbering {
+    Fresh,
+    Duplicate { last_seq: u64 },
+}
+
+/// The producers of one stream.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Producers(BTreeMap<Box<str>, ProducerState>);
+
+impl Producers {
+    pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &ProducerState)> {
+        self.0.iter().map(|(id, state)| (&**id, state))
+    }
+
+    pub(crate) fn restore(&mut self, id: Box<str>, state: ProducerState) {
+        self.0.insert(id, state);
+    }
+
+    /// Whether the producer's epoch has been fenced off. PROTOCOL §5.2.1: this is answered even
+    /// by a closed stream, so that a zombie learns of its successor.
+    pub(crate) fn fence(&self, producer: &Producer) -> Result<(), Refusal> {
+        match self.0.get(&producer.id) {
+            Some(known) if producer.epoch < known.epoch => {
+                Err(Refusal::StaleEpoch { current: known.epoch })
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The last accepted sequence, if this append's numbers were accepted before.
+    pub(crate) fn duplicate_of(&self, producer: &Producer) -> Option<u64> {
+        let known = self.0.get(&producer.id)?;
+        (known.epoch == producer.epoch && producer.seq <= known.last_seq).then_some(known.last_seq)
+    }
+
+    /// Judges the numbers of an append. PROTOCOL §5.2.1, "Validation Logic".
+    pub(crate) fn judge(&self, producer: &Producer) -> Result<Numbering, Refusal> {
+        self.fence(producer)?;
+        if let Some(last_seq) = self.duplicate_of(producer) {
+            return Ok(Numbering::Duplicate { last_seq });
+        }
+        let received = producer.seq;
+        match self.0.get(&producer.id) {
+            None if received == 0 => Ok(Numbering::Fresh),
+            None => Err(Refusal::SeqGap { expected: 0, received }),
+            Some(known) if producer.epoch > known.epoch => {
+                if received == 0 {
+                    Ok(Numbering::Fresh)
+                } else {
+                    Err(Refusal::EpochStart { received })
+                }
+            }
+            Some(known) if received == known.last_seq + 1 => Ok(Numbering::Fresh),
+            Some(known) => Err(Refusal::SeqGap { expected: known.last_seq + 1, received }),
+        }
+    }
+
+    /// Remembers an accepted append.
+    pub(crate) fn accept(&mut self, producer: &Producer, used: EntryIndex) {
+        let state = ProducerState { epoch: producer.epoch, last_seq: producer.seq, used };
+        if let Some(known) = self.0.get_mut(&producer.id) {
+            *known = state;
+            return;
+        }
+        if self.0.len() >= limits::PRODUCERS_PER_STREAM_MAX {
+            self.forget_oldest();
+        }
+        self.0.insert(producer.id.clone(), state);
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.0.iter().min_by_key(|(_, state)| state.used).map(|(id, _)| id.clone());
+        if let Some(id) = oldest {
+            self.0.remove(&id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn numbers(epoch: u64, seq: u64) -> Producer {
+        Producer { id: "p".into(), epoch, seq }
+    }
+
+    fn after(accepted: &[(u64, u64)]) -> Producers {
+        let mut producers = Producers::default();
+        for (epoch, seq) in accepted {
+            producers.accept(&numbers(*epoch, *seq), EntryIndex::new(1));
+        }
+        producers
+    }
+
+    #[test]
+    fn a_producer_starts_at_sequence_zero() {
+        let none = Producers::default();
+        assert_eq!(none.judge(&numbers(3, 0)), Ok(Numbering::Fresh));
+        let gap = Refusal::SeqGap { expected: 0, received: 2 };
+        assert_eq!(none.judge(&numbers(0, 2)), Err(gap));
+    }
+
+    #[test]
+    fn a_repeat_answers_the_highest_sequence_not_its_own() {
+        let producers = after(&[(0, 0), (0, 1), (0, 2)]);
+        assert_eq!(producers.judge(&numbers(0, 1)), Ok(Numbering::Duplicate { last_seq: 2 }));
+    }
+
+    #[test]
+    fn a_newer_epoch_fences_the_older_and_starts_at_zero() {
+        let producers = after(&[(1, 0)]);
+        assert_eq!(producers.judge(&numbers(0, 1)), Err(Refusal::StaleEpoch { current: 1 }));
+        assert_eq!(producers.judge(&numbers(2, 1)), Err(Refusal::EpochStart { received: 1 }));
+        assert_eq!(producers.judge(&numbers(2, 0)), Ok(Numbering::Fresh));
+    }
+
+    #[test]
+    fn the_producer_unused_for_longest_makes_room() {
+        let mut producers = Producers::default();
+        for number in 0..=limits::PRODUCERS_PER_STREAM_MAX as u64 {
+            let producer = Producer { id: number.to_string().into(), epoch: 0, seq: 0 };
+            producers.accept(&producer, EntryIndex::new(number + 1));
+        }
+        assert_eq!(producers.iter().len(), limits::PRODUCERS_PER_STREAM_MAX);
+        assert!(producers.iter().all(|(id, _)| id != "0"));
+    }
+}

@@ -1,0 +1,151 @@
+//! One stream: what it is and where it stands.
+
+use crate::{ForkPoint, Lifetime, Lineage, Pin, PinToken, producer::Producers};
+use model::{ByteOffset, StreamId, StreamPath, Timestamp};
+use std::sync::Arc;
+
+/// A content type as the client first wrote it, compared by its media type alone.
+#[derive(Debug, Clone)]
+pub struct ContentType(Arc<str>);
+
+impl ContentType {
+    /// Wraps a header value that has been checked to be printable.
+    #[must_use]
+    pub fn new(value: &str) -> Self {
+        Self(value.into())
+    }
+
+    /// As it was written, parameters included.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// `type/subtype` without parameters and outer blanks, in the case as written.
+    #[must_use]
+    pub fn media_type(&self) -> &str {
+        self.0.split(';').next().unwrap_or_default().trim()
+    }
+
+    /// Whether streams of this type hold JSON messages. PROTOCOL §7.1.
+    #[must_use]
+    pub fn is_json(&self) -> bool {
+        self.media_type().eq_ignore_ascii_case("application/json")
+    }
+
+    /// Whether streams of this type hold text.
+    #[must_use]
+    pub fn is_text(&self) -> bool {
+        let media_type = self.media_type().as_bytes();
+        media_type.len() > 5 && media_type[..5].eq_ignore_ascii_case(b"text/")
+    }
+}
+
+impl PartialEq for ContentType {
+    fn eq(&self, other: &Self) -> bool {
+        self.media_type().eq_ignore_ascii_case(other.media_type())
+    }
+}
+
+impl Eq for ContentType {}
+
+/// What a reader needs to know of a stream.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StreamInfo {
+    /// Its id in its group; never used again, so also a generation of its path.
+    pub stream: StreamId,
+    /// What it holds.
+    pub content_type: ContentType,
+    /// When it goes away by itself.
+    pub lifetime: Lifetime,
+    /// First retained byte.
+    pub head: ByteOffset,
+    /// After the last byte.
+    pub tail: ByteOffset,
+    /// No more bytes will come.
+    pub closed: bool,
+    /// Who stores its inherited bytes.
+    pub lineage: Lineage,
+}
+
+/// The whole state of one stream. About 200 bytes and its path.
+#[derive(Debug, Clone)]
+pub(crate) struct StreamRecord {
+    pub id: StreamId,
+    pub path: StreamPath,
+    pub content_type: ContentType,
+    pub lifetime: Lifetime,
+    pub head: ByteOffset,
+    pub tail: ByteOffset,
+    /// Records accepted over the stream's own life (inherited ones are not counted).
+    pub record_count: u64,
+    /// Last read or write; moves by itself between entries for sliding lifetimes.
+    pub used_at: Timestamp,
+    /// `used_at` as the log last recorded it: what a crash would fall back to.
+    pub logged_used_at: Timestamp,
+    pub closed: bool,
+    pub deleted: bool,
+    /// What few streams have, so that the others do not pay for it.
+    pub extra: Option<Box<Extra>>,
+}
+
+/// State that most streams never get.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Extra {
+    pub stream_seq: Option<Box<str>>,
+    pub producers: Producers,
+    pub fork: Option<ForkPoint>,
+    pub pins: Vec<Pin>,
+}
+
+impl StreamRecord {
+    pub(crate) fn info(&self) -> StreamInfo {
+        StreamInfo {
+            stream: self.id,
+            content_type: self.content_type.clone(),
+            lifetime: self.lifetime,
+            head: self.head,
+            tail: self.tail,
+            closed: self.closed,
+            lineage: self.lineage(),
+        }
+    }
+
+    pub(crate) fn extra_mut(&mut self) -> &mut Extra {
+        self.extra.get_or_insert_default()
+    }
+
+    pub(crate) fn fork(&self) -> Option<&ForkPoint> {
+        self.extra.as_ref().and_then(|extra| extra.fork.as_ref())
+    }
+
+    pub(crate) fn lineage(&self) -> Lineage {
+        self.fork().map(|fork| fork.lineage.clone()).unwrap_or_default()
+    }
+
+    pub(crate) fn is_pinned(&self) -> bool {
+        self.extra.as_ref().is_some_and(|extra| !extra.pins.is_empty())
+    }
+
+    pub(crate) fn holds_pin(&self, token: PinToken) -> bool {
+        self.extra.as_ref().is_some_and(|e| e.pins.iter().any(|p| p.token == token))
+    }
+
+    pub(crate) fn deadline(&self) -> Option<Timestamp> {
+        self.lifetime.deadline(self.used_at)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn content_types_compare_by_media_type_in_any_case() {
+        let plain = ContentType::new("Text/Plain");
+        assert_eq!(plain, ContentType::new("text/plain; charset=utf-8"));
+        assert_ne!(plain, ContentType::new("text/plainer"));
+        assert!(ContentType::new("APPLICATION/JSON; charset=utf-8").is_json());
+        assert!(plain.is_text() && !plain.is_json());
+    }
+}
