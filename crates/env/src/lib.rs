@@ -1,1 +1,25 @@
-//! Thalweg env.
+//! Ports to the outside: disk, clock and randomness are arguments of everything above.
+//!
+//! # Why
+//! A core that opens files, asks the time or draws random numbers by itself cannot be replayed from
+//! a seed. Here stand the traits, the real implementations over the operating system, and
+//! [`MemoryDisk`], a disk whose crash loses exactly what a power cut may lose.
+//!
+//! # Invariants
+//! - Only this crate (and `main`) names `std::fs`, `SystemTime`, `Instant` or a random source.
+//! - Every operation that can fail in production returns `io::Result`, so that a simulated disk can
+//!   fail it.
+//! - No promise is made for bytes before [`File::sync_data`] nor for names before
+//!   [`Disk::sync_dir`].
+
+mod clock;
+mod disk;
+mod memory;
+mod random;
+mod real_disk;
+
+pub use clock::{Clock, RealClock};
+pub use disk::{DirLock, Disk, File, LockError};
+pub use memory::MemoryDisk;
+pub use random::{Random, RealRandom, SeededRandom};
+pub use real_disk::RealDisk;

@@ -1,0 +1,62 @@
+//! Time as an argument: wall-clock time for what users see, monotonic time for what we wait for.
+
+use model::{Monotonic, Timestamp};
+use std::fmt;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+/// Where the time comes from.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// Wall-clock time. It may jump, backwards too.
+    fn now_wall(&self) -> Timestamp;
+    /// Time since an arbitrary start. It never goes backwards.
+    fn now_monotonic(&self) -> Monotonic;
+}
+
+/// The clocks of the operating system.
+#[derive(Debug, Clone, Copy)]
+pub struct RealClock {
+    start: Instant,
+}
+
+impl RealClock {
+    /// A clock whose monotonic time starts now.
+    #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "this is the port that replaces the method")]
+    pub fn new() -> Self {
+        Self { start: Instant::now() }
+    }
+}
+
+impl Default for RealClock {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Clock for RealClock {
+    #[allow(clippy::disallowed_methods, reason = "this is the port that replaces the method")]
+    fn now_wall(&self) -> Timestamp {
+        // A clock before 1970 is a machine without a set clock: time then stands at the epoch.
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Timestamp::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    #[allow(clippy::disallowed_methods, reason = "this is the port that replaces the method")]
+    fn now_monotonic(&self) -> Monotonic {
+        let since_start = self.start.elapsed();
+        Monotonic::new(u64::try_from(since_start.as_nanos()).unwrap_or(u64::MAX))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn monotonic_time_does_not_go_backwards() {
+        let clock = RealClock::new();
+        let first = clock.now_monotonic();
+        assert!(clock.now_monotonic() >= first);
+        assert!(clock.now_wall() > Timestamp::new(1_600_000_000_000));
+    }
+}

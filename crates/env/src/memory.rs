@@ -1,0 +1,616 @@
+//! A disk in memory whose crash loses exactly what a power cut may lose.
+//!
+//! # Why
+//! A test over a real directory can only kill the process, and the page cache survives that. Here
+//! written bytes are volatile until [`File::sync_data`] and names until [`Disk::sync_dir`], so a
+//! missing sync is found by the first seed that needs it.
+//!
+//! # Driving it
+//! [`MemoryDisk::power_off_after`] makes every operation fail after a count of changes;
+//! [`MemoryDisk::crash`] decides what survives and turns the disk on again. Handles and locks from
+//! before the crash are dead. Clones share the disk.
+//!
+//! # Invariants
+//! - A sector (512 bytes) is old or new after a crash, never a mixture.
+//! - Synced bytes under a synced name always survive.
+//! - Of the unsynced changes of names a prefix, in the order in which they were made, survives.
+
+use crate::disk::{DirLock, Disk, File, LockError};
+use crate::random::Random;
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::os::fd::RawFd;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+const SECTOR_BYTES: usize = 512;
+
+type InodeId = u64;
+
+/// A simulated disk; clones share it.
+#[derive(Debug, Clone, Default)]
+pub struct MemoryDisk {
+    state: Arc<Mutex<State>>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Names {
+    files: BTreeMap<PathBuf, InodeId>,
+    dirs: BTreeSet<PathBuf>,
+}
+
+#[derive(Debug, Clone)]
+enum NameChange {
+    Link { path: PathBuf, inode: InodeId },
+    Rename { from: PathBuf, to: PathBuf },
+    Unlink { path: PathBuf },
+    MakeDir { path: PathBuf },
+    RemoveDir { path: PathBuf },
+}
+
+impl NameChange {
+    fn touches(&self, dir: &Path) -> bool {
+        match self {
+            Self::Link { path, .. }
+            | Self::Unlink { path }
+            | Self::MakeDir { path }
+            | Self::RemoveDir { path } => path.parent() == Some(dir),
+            Self::Rename { from, to } => from.parent() == Some(dir) || to.parent() == Some(dir),
+        }
+    }
+}
+
+impl Names {
+    fn change(&mut self, change: &NameChange) {
+        match change {
+            NameChange::Link { path, inode } => {
+                self.files.insert(path.clone(), *inode);
+            }
+            NameChange::Rename { from, to } => {
+                if let Some(inode) = self.files.remove(from) {
+                    self.files.insert(to.clone(), inode);
+                }
+            }
+            NameChange::Unlink { path } => {
+                self.files.remove(path);
+            }
+            NameChange::MakeDir { path } => {
+                self.dirs.insert(path.clone());
+            }
+            NameChange::RemoveDir { path } => {
+                self.dirs.remove(path);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Inode {
+    /// What reads see.
+    current: Vec<u8>,
+    /// What is on stable storage.
+    durable: Vec<u8>,
+    /// Sectors of `current` written since the last sync.
+    dirty: BTreeSet<usize>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    inodes: BTreeMap<InodeId, Inode>,
+    inode_next: InodeId,
+    live: Names,
+    durable: Names,
+    pending: Vec<NameChange>,
+    locks: BTreeSet<PathBuf>,
+    /// Counts crashes; a handle or lock of an earlier life is dead.
+    life: u64,
+    capacity_bytes: Option<u64>,
+    syncs_until_failure: Option<u64>,
+    changes_until_off: Option<u64>,
+    change_count: u64,
+}
+
+impl State {
+    fn check_power(&self) -> io::Result<()> {
+        if self.changes_until_off == Some(0) {
+            return Err(io::Error::other("the simulated disk is off"));
+        }
+        Ok(())
+    }
+
+    fn count_change(&mut self) -> io::Result<()> {
+        self.check_power()?;
+        self.change_count += 1;
+        if let Some(left) = &mut self.changes_until_off {
+            *left -= 1;
+        }
+        Ok(())
+    }
+
+    fn rename(&mut self, change: NameChange) {
+        self.live.change(&change);
+        self.pending.push(change);
+    }
+
+    fn used_bytes(&self) -> u64 {
+        let lengths = self.live.files.values().map(|inode| self.inodes[inode].current.len() as u64);
+        lengths.sum()
+    }
+
+    fn inode(&mut self, inode: InodeId) -> io::Result<&mut Inode> {
+        self.inodes.get_mut(&inode).ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+impl Inode {
+    fn resize(&mut self, length: usize) {
+        let old = self.current.len();
+        self.current.resize(length, 0);
+        let changed = old.min(length)..old.max(length);
+        self.dirty.extend(changed.start / SECTOR_BYTES..changed.end.div_ceil(SECTOR_BYTES));
+    }
+
+    fn sync(&mut self) {
+        self.durable.resize(self.current.len(), 0);
+        for sector in std::mem::take(&mut self.dirty) {
+            let start = (sector * SECTOR_BYTES).min(self.current.len());
+            let end = (start + SECTOR_BYTES).min(self.current.len());
+            self.durable[start..end].copy_from_slice(&self.current[start..end]);
+        }
+    }
+
+    fn crash(&mut self, mode: CrashMode, random: &mut dyn Random) {
+        let keep = |random: &mut dyn Random| match mode {
+            CrashMode::DropAll => false,
+            CrashMode::KeepAll => true,
+            CrashMode::Tear => random.next_u64() & 1 == 0,
+        };
+        if keep(random) {
+            self.durable.resize(self.current.len(), 0);
+        }
+        for sector in std::mem::take(&mut self.dirty) {
+            let start = sector * SECTOR_BYTES;
+            let end = (start + SECTOR_BYTES).min(self.durable.len()).min(self.current.len());
+            if start < end && keep(random) {
+                self.durable[start..end].copy_from_slice(&self.current[start..end]);
+            }
+        }
+        self.current.clone_from(&self.durable);
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+enum CrashMode {
+    DropAll,
+    KeepAll,
+    Tear,
+}
+
+impl MemoryDisk {
+    /// An empty disk without a limit.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // A panic of a test while it held the lock leaves nothing half-changed that matters.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Cuts the power: unsynced bytes and names are kept, dropped or torn as `random` decides.
+    pub fn crash(&self, random: &mut dyn Random) {
+        let mut state = self.state();
+        let state = &mut *state;
+        let mode = match random.next_u64() % 4 {
+            0 => CrashMode::DropAll,
+            1 => CrashMode::KeepAll,
+            _ => CrashMode::Tear,
+        };
+        let kept = match mode {
+            CrashMode::DropAll => 0,
+            CrashMode::KeepAll => state.pending.len(),
+            CrashMode::Tear => random.next_u64() as usize % (state.pending.len() + 1),
+        };
+        for change in &state.pending[..kept] {
+            state.durable.change(change);
+        }
+        state.pending.clear();
+        state.live = state.durable.clone();
+        let named: BTreeSet<InodeId> = state.live.files.values().copied().collect();
+        state.inodes.retain(|inode, _| named.contains(inode));
+        for inode in state.inodes.values_mut() {
+            inode.crash(mode, random);
+        }
+        state.locks.clear();
+        state.life += 1;
+        state.syncs_until_failure = None;
+        state.changes_until_off = None;
+    }
+
+    /// Ends the process but not the power: everything written stays, handles and locks die.
+    pub fn kill_process(&self) {
+        let mut state = self.state();
+        state.locks.clear();
+        state.life += 1;
+        state.syncs_until_failure = None;
+        state.changes_until_off = None;
+    }
+
+    /// After `changes` more writes, syncs and name changes every operation fails.
+    pub fn power_off_after(&self, changes: u64) {
+        self.state().changes_until_off = Some(changes);
+    }
+
+    /// Writes, syncs and name changes made so far.
+    #[must_use]
+    pub fn change_count(&self) -> u64 {
+        self.state().change_count
+    }
+
+    /// Inverts one bit of a file, in the cache and on stable storage.
+    ///
+    /// # Panics
+    /// If there is no such file or byte.
+    pub fn flip_bit(&self, path: &Path, bit: u64) {
+        let mut state = self.state();
+        let id = state.live.files[path];
+        let inode = state.inodes.get_mut(&id).expect("a named inode exists");
+        let (byte, mask) = ((bit / 8) as usize, 1 << (bit % 8));
+        inode.current[byte] ^= mask;
+        if let Some(durable) = inode.durable.get_mut(byte) {
+            *durable ^= mask;
+        }
+    }
+
+    /// The `nth` sync from now (1 is the next) fails and loses what it should have made durable.
+    pub fn fail_next_sync(&self, nth: u64) {
+        self.state().syncs_until_failure = Some(nth);
+    }
+
+    /// Writes that would make the files' sum larger than `bytes` fail with `StorageFull`.
+    pub fn set_capacity(&self, bytes: u64) {
+        self.state().capacity_bytes = Some(bytes);
+    }
+
+    /// Sum of the lengths of all files.
+    #[must_use]
+    pub fn used_bytes(&self) -> u64 {
+        self.state().used_bytes()
+    }
+
+    /// Every file's path, sorted.
+    #[must_use]
+    pub fn paths(&self) -> Vec<PathBuf> {
+        self.state().live.files.keys().cloned().collect()
+    }
+
+    fn handle(&self, inode: InodeId, life: u64) -> Arc<dyn File> {
+        Arc::new(MemoryFile { disk: self.clone(), inode, life })
+    }
+}
+
+impl Disk for MemoryDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let state = self.state();
+        state.check_power()?;
+        let inode = *state.live.files.get(path).ok_or(io::ErrorKind::NotFound)?;
+        Ok(self.handle(inode, state.life))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let mut state = self.state();
+        state.count_change()?;
+        if state.live.files.contains_key(path) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let parent = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+        if !state.live.dirs.contains(parent) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let inode = state.inode_next;
+        state.inode_next += 1;
+        state.inodes.insert(inode, Inode::default());
+        state.rename(NameChange::Link { path: path.to_owned(), inode });
+        Ok(self.handle(inode, state.life))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.count_change()?;
+        if !state.live.files.contains_key(from) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.rename(NameChange::Rename { from: from.to_owned(), to: to.to_owned() });
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.count_change()?;
+        if !state.live.files.contains_key(path) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        state.rename(NameChange::Unlink { path: path.to_owned() });
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        if !self.list(dir)?.is_empty() {
+            return Err(io::ErrorKind::DirectoryNotEmpty.into());
+        }
+        let mut state = self.state();
+        state.count_change()?;
+        state.rename(NameChange::RemoveDir { path: dir.to_owned() });
+        Ok(())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let state = self.state();
+        state.check_power()?;
+        if !state.live.dirs.contains(dir) {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        let paths = state.live.files.keys().chain(&state.live.dirs);
+        let names = paths.filter(|path| path.parent() == Some(dir));
+        let names = names.filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()));
+        let mut names: Vec<String> = names.collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.count_change()?;
+        let mut missing: Vec<&Path> = dir.ancestors().collect();
+        missing.reverse();
+        for path in missing {
+            if !state.live.dirs.contains(path) {
+                state.rename(NameChange::MakeDir { path: path.to_owned() });
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.state();
+        state.count_change()?;
+        let state = &mut *state;
+        let pending = std::mem::take(&mut state.pending);
+        for change in pending {
+            if change.touches(dir) {
+                state.durable.change(&change);
+            } else {
+                state.pending.push(change);
+            }
+        }
+        Ok(())
+    }
+
+    fn lock_dir(&self, path: &Path) -> Result<DirLock, LockError> {
+        let mut state = self.state();
+        if let Err(error) = state.check_power() {
+            return Err(LockError::Io { path: path.to_owned(), error });
+        }
+        if !state.locks.insert(path.to_owned()) {
+            return Err(LockError::Held { path: path.to_owned(), pid: Some(std::process::id()) });
+        }
+        let (disk, life) = (self.clone(), state.life);
+        Ok(DirLock::new(MemoryLock { disk, path: path.to_owned(), life }))
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        let state = self.state();
+        state.check_power()?;
+        Ok(state.capacity_bytes.unwrap_or(u64::MAX).saturating_sub(state.used_bytes()))
+    }
+}
+
+#[derive(Debug)]
+struct MemoryLock {
+    disk: MemoryDisk,
+    path: PathBuf,
+    life: u64,
+}
+
+impl Drop for MemoryLock {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if state.life == self.life {
+            state.locks.remove(&self.path);
+        }
+    }
+}
+
+#[derive(Debug)]
+struct MemoryFile {
+    disk: MemoryDisk,
+    inode: InodeId,
+    life: u64,
+}
+
+impl MemoryFile {
+    fn state(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.state();
+        state.check_power()?;
+        if state.life != self.life {
+            return Err(io::Error::other("this handle is from before the crash"));
+        }
+        Ok(state)
+    }
+
+    fn resize(&self, state: &mut State, length: u64) -> io::Result<()> {
+        let old = state.inode(self.inode)?.current.len() as u64;
+        let used = state.used_bytes();
+        let grown = length.saturating_sub(old);
+        if state.capacity_bytes.is_some_and(|capacity| grown > 0 && used + grown > capacity) {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        state.inode(self.inode)?.resize(length as usize);
+        Ok(())
+    }
+}
+
+impl File for MemoryFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let mut state = self.state()?;
+        let current = &state.inode(self.inode)?.current;
+        let start = (position as usize).min(current.len());
+        let count = buffer.len().min(current.len() - start);
+        buffer[..count].copy_from_slice(&current[start..start + count]);
+        Ok(count)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.count_change()?;
+        let end = position + bytes.len() as u64;
+        if end > state.inode(self.inode)?.current.len() as u64 {
+            self.resize(&mut state, end)?;
+        }
+        let inode = state.inode(self.inode)?;
+        let (start, end) = (position as usize, end as usize);
+        inode.current[start..end].copy_from_slice(bytes);
+        inode.dirty.extend(start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.count_change()?;
+        if let Some(left) = &mut state.syncs_until_failure {
+            *left -= 1;
+            if *left == 0 {
+                state.syncs_until_failure = None;
+                // The kernel marks the pages clean although they never arrived.
+                state.inode(self.inode)?.dirty.clear();
+                return Err(io::Error::other("simulated sync failure"));
+            }
+        }
+        state.inode(self.inode)?.sync();
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.sync_data()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.state()?.inode(self.inode)?.current.len() as u64)
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.count_change()?;
+        self.resize(&mut state, length)
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::SeededRandom;
+
+    fn disk_with(bytes: &[u8], synced: bool) -> (MemoryDisk, PathBuf) {
+        let disk = MemoryDisk::new();
+        let path = PathBuf::from("/d/f");
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        for dir in ["", "/"] {
+            disk.sync_dir(Path::new(dir)).unwrap();
+        }
+        let file = disk.create(&path).unwrap();
+        disk.sync_dir(Path::new("/d")).unwrap();
+        file.write_at(bytes, 0).unwrap();
+        if synced {
+            file.sync_data().unwrap();
+        }
+        (disk, path)
+    }
+
+    fn read(disk: &MemoryDisk, path: &Path) -> Vec<u8> {
+        let file = disk.open(path).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    }
+
+    #[test]
+    fn synced_bytes_survive_every_crash() {
+        for seed in 0..50 {
+            let (disk, path) = disk_with(&[7; 2000], true);
+            disk.open(&path).unwrap().write_at(&[8; 600], 100).unwrap();
+            disk.crash(&mut SeededRandom::new(seed));
+            let bytes = read(&disk, &path);
+            assert_eq!(bytes[1024..], [7; 976]);
+        }
+    }
+
+    #[test]
+    fn unsynced_sectors_are_kept_dropped_and_torn() {
+        let mut seen = BTreeSet::new();
+        for seed in 0..50 {
+            let (disk, path) = disk_with(&[0; 1024], true);
+            disk.open(&path).unwrap().write_at(&[1; 1024], 0).unwrap();
+            disk.crash(&mut SeededRandom::new(seed));
+            let bytes = read(&disk, &path);
+            seen.insert((bytes[0], bytes[600]));
+        }
+        assert_eq!(seen.len(), 4, "old-old, old-new, new-old and new-new all happen");
+    }
+
+    #[test]
+    fn a_name_without_a_directory_sync_may_be_lost() {
+        let mut outcomes = BTreeSet::new();
+        for seed in 0..50 {
+            let (disk, path) = disk_with(b"x", true);
+            let to = PathBuf::from("/d/g");
+            disk.rename(&path, &to).unwrap();
+            disk.crash(&mut SeededRandom::new(seed));
+            let paths = disk.paths();
+            assert_eq!(paths.len(), 1, "a rename neither doubles nor loses a file");
+            outcomes.insert(paths);
+        }
+        assert_eq!(outcomes.len(), 2);
+    }
+
+    #[test]
+    fn a_full_disk_and_a_failed_sync_are_errors() {
+        let (disk, path) = disk_with(b"x", true);
+        disk.set_capacity(10);
+        let file = disk.open(&path).unwrap();
+        assert_eq!(file.write_at(&[0; 11], 0).unwrap_err().kind(), io::ErrorKind::StorageFull);
+        disk.fail_next_sync(2);
+        file.sync_data().unwrap();
+        assert!(file.sync_data().is_err());
+    }
+
+    #[test]
+    fn handles_and_locks_die_with_the_process() {
+        let (disk, path) = disk_with(b"x", true);
+        let lock = disk.lock_dir(Path::new("/d/LOCK")).unwrap();
+        assert!(disk.lock_dir(Path::new("/d/LOCK")).is_err());
+        let file = disk.open(&path).unwrap();
+        disk.crash(&mut SeededRandom::new(1));
+        assert!(file.len().is_err());
+        let again = disk.lock_dir(Path::new("/d/LOCK")).unwrap();
+        drop(lock);
+        assert!(disk.lock_dir(Path::new("/d/LOCK")).is_err(), "an old life frees no new lock");
+        drop(again);
+    }
+
+    #[test]
+    fn nothing_works_after_the_power_is_off() {
+        let (disk, path) = disk_with(b"x", false);
+        let file = disk.open(&path).unwrap();
+        disk.power_off_after(1);
+        file.write_at(b"y", 0).unwrap();
+        assert!(file.sync_data().is_err());
+        assert!(disk.open(&path).is_err());
+        disk.crash(&mut SeededRandom::new(3));
+        assert!(disk.open(&path).is_ok());
+    }
+}

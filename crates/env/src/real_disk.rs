@@ -1,0 +1,185 @@
+//! The disk of the operating system.
+
+use crate::disk::{DirLock, Disk, File, LockError, io_slices};
+use std::fs;
+use std::io::{self, Write};
+use std::os::fd::{AsRawFd, RawFd};
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Files of the operating system.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RealDisk;
+
+#[derive(Debug)]
+struct RealFile {
+    file: fs::File,
+}
+
+#[allow(clippy::disallowed_methods, reason = "this is the port that replaces the methods")]
+impl Disk for RealDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
+        Ok(Arc::new(RealFile { file }))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        fs::rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        fs::remove_file(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::remove_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            names.push(entry?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        fs::create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        fs::File::open(dir)?.sync_all()
+    }
+
+    fn lock_dir(&self, path: &Path) -> Result<DirLock, LockError> {
+        let io_error = |error| LockError::Io { path: path.to_owned(), error };
+        let mut file = fs::OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .open(path)
+            .map_err(io_error)?;
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(fs::TryLockError::WouldBlock) => {
+                let pid = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+                return Err(LockError::Held { path: path.to_owned(), pid });
+            }
+            Err(fs::TryLockError::Error(error)) => return Err(io_error(error)),
+        }
+        file.set_len(0).map_err(io_error)?;
+        writeln!(file, "{}", std::process::id()).map_err(io_error)?;
+        Ok(DirLock::new(file))
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        let stat = rustix::fs::statvfs(dir)?;
+        Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
+    }
+}
+
+impl File for RealFile {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        loop {
+            match self.file.read_at(buffer, position) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                result => return result,
+            }
+        }
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, position)
+    }
+
+    fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
+        let mut slices = io_slices(pieces);
+        let mut rest = &mut slices[..];
+        let mut at = position;
+        // An empty first slice would make a write of 0 bytes look like a full device.
+        io::IoSlice::advance_slices(&mut rest, 0);
+        while !rest.is_empty() {
+            match rustix::io::pwritev(&self.file, rest, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    at += count as u64;
+                    io::IoSlice::advance_slices(&mut rest, count);
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        self.file.sync_data()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.file.sync_all()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.file.set_len(length)
+    }
+
+    fn raw_fd(&self) -> Option<RawFd> {
+        Some(self.file.as_raw_fd())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    fn scratch(name: &str) -> PathBuf {
+        let dir = std::env::temp_dir().join(format!("thalweg-env-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&dir);
+        fs::create_dir_all(&dir).unwrap();
+        dir
+    }
+
+    #[test]
+    fn pieces_are_written_one_after_the_other() {
+        let dir = scratch("pieces");
+        let file = RealDisk.create(&dir.join("f")).unwrap();
+        file.write_pieces_at(&[b"", b"ab", b"", b"cde"], 3).unwrap();
+        file.sync_data().unwrap();
+        let mut bytes = [9; 8];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(&bytes, b"\0\0\0abcde");
+        assert_eq!(
+            file.read_exact_at(&mut bytes, 1).unwrap_err().kind(),
+            io::ErrorKind::UnexpectedEof
+        );
+        assert!(RealDisk.free_bytes(&dir).unwrap() > 0);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_second_lock_names_the_holder() {
+        let dir = scratch("lock");
+        let held = RealDisk.lock_dir(&dir.join("LOCK")).unwrap();
+        match RealDisk.lock_dir(&dir.join("LOCK")) {
+            Err(LockError::Held { pid, .. }) => assert_eq!(pid, Some(std::process::id())),
+            other => panic!("a held lock was given away: {other:?}"),
+        }
+        drop(held);
+        RealDisk.lock_dir(&dir.join("LOCK")).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+}

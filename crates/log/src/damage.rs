@@ -1,0 +1,67 @@
+//! What recovery and background work found to be damaged.
+
+use model::{EntryIndex, GroupId, StreamId};
+use std::fmt;
+use std::path::PathBuf;
+
+/// One place where stored bytes are not what was written. Intact data around it was kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Damage {
+    /// What is lost.
+    pub kind: DamageKind,
+    /// The group, if the intact parts tell it.
+    pub group: Option<GroupId>,
+    /// The stream, if the intact parts tell it.
+    pub stream: Option<StreamId>,
+    /// Hash of the stream's path, if a checkpoint row tells it.
+    pub path_hash: Option<u64>,
+    /// First and last index of the lost entries, if the intact parts tell them.
+    pub entries: Option<(EntryIndex, EntryIndex)>,
+    /// Bytes of stream data that are lost, as far as the intact parts tell.
+    pub lost_bytes: u64,
+    /// The damaged file.
+    pub file: PathBuf,
+    /// Byte position in the file where the damage starts.
+    pub position: u64,
+}
+
+/// Which part of a file is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DamageKind {
+    /// Header of a WAL batch; the entries that can be told are kept.
+    BatchHeader,
+    /// Header of one WAL entry: that entry is lost.
+    EntryHeader,
+    /// Command or data of one WAL entry: that entry is lost.
+    EntryPayload,
+    /// A WAL segment between others is not there.
+    SegmentMissing,
+    /// Indexes that no lane holds although later ones exist.
+    EntriesMissing,
+    /// Both headers of a chunk: the chunk is left in place, unused.
+    ChunkHeader,
+    /// One row of a chunk's index: one run is lost.
+    ChunkRow,
+    /// Both headers of a checkpoint: the group starts from the WAL alone.
+    CheckpointHeader,
+    /// One row of a checkpoint's table: one stream is lost, and it cannot be told which.
+    CheckpointRow,
+    /// Payload of one checkpoint row: that stream is lost.
+    CheckpointPayload,
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} damaged in {} at {}", self.kind, self.file.display(), self.position)?;
+        if let Some(group) = self.group {
+            write!(f, ", group {group}")?;
+        }
+        if let Some(stream) = self.stream {
+            write!(f, ", stream {stream}")?;
+        }
+        if let Some((first, last)) = self.entries {
+            write!(f, ", entries {first} to {last}")?;
+        }
+        write!(f, ", {} bytes of data lost", self.lost_bytes)
+    }
+}

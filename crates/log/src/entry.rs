@@ -1,0 +1,67 @@
+//! What goes into the log and what the log remembers of it.
+
+use model::{ByteOffset, EntryIndex, GroupId, StreamId, Term, Timestamp};
+
+/// An entry to append. The log gives it the next index of its group.
+#[derive(Debug, Clone, Copy)]
+pub struct NewEntry<'a> {
+    /// The group whose log grows; it must belong to the shard.
+    pub group: GroupId,
+    /// Raft term under which the entry is written.
+    pub term: Term,
+    /// The stream that the command is about.
+    pub stream: StreamId,
+    /// Wall-clock time that `apply` will see.
+    pub at: Timestamp,
+    /// Tag of the command; the log does not interpret it.
+    pub kind: u8,
+    /// The encoded command, without the data.
+    pub command: &'a [u8],
+    /// Bytes that a stream may take over, in wire format.
+    pub data: &'a [u8],
+}
+
+/// An entry as it is replayed: see [`NewEntry`] for the fields.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Entry<'a> {
+    /// The group that it belongs to.
+    pub group: GroupId,
+    /// Its position in the group's log.
+    pub index: EntryIndex,
+    /// Raft term under which it was written.
+    pub term: Term,
+    /// The stream that the command is about.
+    pub stream: StreamId,
+    /// Wall-clock time for `apply`.
+    pub at: Timestamp,
+    /// Tag of the command.
+    pub kind: u8,
+    /// The encoded command, without the data.
+    pub command: &'a [u8],
+    /// Bytes that a stream may take over.
+    pub data: &'a [u8],
+}
+
+/// Where the data of an accepted entry stands in a stream; its length is that of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The stream in the entry's group.
+    pub stream: StreamId,
+    /// Offset of the first byte.
+    pub start: ByteOffset,
+    /// Records that the data holds.
+    pub records: u32,
+}
+
+/// One append of a stream: the unit that was written atomically.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AppendBounds {
+    /// Offset of its first byte.
+    pub start: ByteOffset,
+    /// Offset after its last byte.
+    pub end: ByteOffset,
+    /// Records that it holds.
+    pub records: u32,
+    /// Wall-clock time of the append.
+    pub at: Timestamp,
+}

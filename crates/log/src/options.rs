@@ -1,0 +1,87 @@
+//! Settings of a log and the hard limits behind them.
+
+use model::limits;
+
+/// Every batch starts at a multiple of this many bytes: recovery looks for headers only there.
+pub(crate) const BLOCK_BYTES: u64 = 4096;
+
+/// Bytes under one checksum in a chunk: what the first touch of a range reads at least.
+pub(crate) const CHUNK_BLOCK_BYTES: u64 = 64 << 10;
+
+/// Largest first segment of a process: a start must not wait for 64 MiB of zeroes.
+pub(crate) const FIRST_SEGMENT_BYTES_MAX: u64 = 1 << 20;
+
+/// Bytes that background work reads or writes at once.
+pub(crate) const COPY_BYTES: usize = 1 << 20;
+
+/// Bytes between two appends that one read takes along instead of reading twice.
+pub(crate) const READ_GAP_BYTES_MAX: u64 = 16 << 10;
+
+/// Batch buffers kept for reuse: one filling, one in flight, two still shared with readers.
+pub(crate) const POOLED_BUFFERS_MAX: usize = 4;
+
+/// Most chunks that one merge reads.
+pub(crate) const MERGE_CHUNKS_MAX: usize = 8;
+
+/// Fewest neighbours of like size that are worth a merge.
+pub(crate) const MERGE_CHUNKS_MIN: usize = 4;
+
+/// Largest data of one entry.
+pub(crate) const ENTRY_DATA_BYTES_MAX: usize = limits::APPEND_BYTES_MAX;
+
+/// Largest command of one entry.
+pub(crate) const ENTRY_COMMAND_BYTES_MAX: usize = 1 << 26;
+
+const _: () = assert!(CHUNK_BLOCK_BYTES.is_multiple_of(BLOCK_BYTES));
+const _: () = assert!(FIRST_SEGMENT_BYTES_MAX.is_multiple_of(BLOCK_BYTES));
+// Positions inside a batch are 32 bits.
+const _: () = assert!((ENTRY_DATA_BYTES_MAX + ENTRY_COMMAND_BYTES_MAX) < (1 << 31));
+
+/// Settings of a log. Sizes may differ from one start to the next; the group count may not.
+#[derive(Debug, Clone)]
+pub struct LogOptions {
+    /// Size of a WAL segment, a multiple of 4096. An append that is larger gets its own.
+    pub segment_bytes: u64,
+    /// Most WAL bytes of one shard; at the bound appends wait for recycling.
+    pub wal_bytes_max: u64,
+    /// Unsealed data of one group that is worth a chunk.
+    pub seal_bytes: u64,
+    /// Appends join an open batch up to this size; a single larger one is its own batch.
+    pub batch_bytes_max: u64,
+    /// Log bytes of one group after which it wants a checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Merges make no chunk larger than this.
+    pub chunk_bytes_max: u64,
+    /// Groups of a new data directory; must equal that of an existing one.
+    pub group_count: u16,
+}
+
+impl Default for LogOptions {
+    fn default() -> Self {
+        Self {
+            segment_bytes: 64 << 20,
+            wal_bytes_max: 1 << 30,
+            seal_bytes: 8 << 20,
+            batch_bytes_max: 4 << 20,
+            checkpoint_bytes: 32 << 20,
+            chunk_bytes_max: 256 << 20,
+            group_count: 64,
+        }
+    }
+}
+
+impl LogOptions {
+    /// Refuses settings that no log can keep.
+    ///
+    /// # Panics
+    /// If a size is 0 or out of proportion: settings come from the program, not from the network.
+    pub(crate) fn check(&self) {
+        assert!(self.segment_bytes >= BLOCK_BYTES, "a segment holds at least one block");
+        assert!(self.segment_bytes.is_multiple_of(BLOCK_BYTES), "segments are whole blocks");
+        assert!(self.segment_bytes <= 1 << 31, "positions in a segment are 32 bits");
+        assert!(self.wal_bytes_max >= 2 * self.segment_bytes, "the WAL holds two segments");
+        assert!(self.seal_bytes > 0 && self.batch_bytes_max > 0 && self.checkpoint_bytes > 0);
+        assert!(self.chunk_bytes_max <= 1 << 31, "positions in a chunk are 32 bits");
+        assert!(0 < self.group_count && self.group_count <= limits::GROUPS_MAX);
+    }
+}

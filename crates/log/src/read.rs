@@ -1,0 +1,105 @@
+//! Reads: what they answer.
+
+use bytes::Bytes;
+use env::File;
+use model::ByteOffset;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Consecutive bytes of a stream.
+#[derive(Debug, Clone)]
+pub enum Slice {
+    /// Bytes in memory, checked.
+    Bytes(Bytes),
+    /// A range of an immutable file, checked: it may go out by `sendfile`.
+    File {
+        /// The chunk; the handle stays readable when the chunk is replaced.
+        file: Arc<dyn File>,
+        /// Position of the first byte in the file.
+        position: u64,
+        /// Number of bytes.
+        length: u64,
+    },
+}
+
+impl Slice {
+    /// Number of bytes.
+    #[must_use]
+    pub fn len(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { length, .. } => *length,
+        }
+    }
+
+    /// Whether there is no byte: the range starts at the stream's tail.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The bytes, read from the file if need be.
+    ///
+    /// # Errors
+    /// As the file answers.
+    pub fn to_bytes(&self) -> io::Result<Bytes> {
+        match self {
+            Self::Bytes(bytes) => Ok(bytes.clone()),
+            Self::File { file, position, length } => {
+                let mut buffer = vec![0; usize::try_from(*length).expect("a slice fits memory")];
+                file.read_exact_at(&mut buffer, *position)?;
+                Ok(buffer.into())
+            }
+        }
+    }
+}
+
+/// Why a read has no bytes.
+#[derive(Debug)]
+pub enum ReadError {
+    /// The log holds no byte of the stream.
+    NotFound,
+    /// The range starts before the first retained byte.
+    Trimmed {
+        /// The first retained byte.
+        head: ByteOffset,
+    },
+    /// The range starts behind the stream's tail.
+    PastTail {
+        /// The offset after the last byte.
+        tail: ByteOffset,
+    },
+    /// Stored bytes of the range are not what was written.
+    Damaged {
+        /// The damaged file.
+        file: PathBuf,
+        /// Byte position of the damage in the file.
+        position: u64,
+    },
+    /// The disk failed; a later read may succeed.
+    Io(io::Error),
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NotFound => f.write_str("no byte of the stream is stored"),
+            Self::Trimmed { head } => write!(f, "bytes before {head} were trimmed"),
+            Self::PastTail { tail } => write!(f, "the stream ends at {tail}"),
+            Self::Damaged { file, position } => {
+                write!(f, "{} is damaged at {position}", file.display())
+            }
+            Self::Io(error) => write!(f, "read failed: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+
+impl From<io::Error> for ReadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
