@@ -1,0 +1,128 @@
+//! The answers of the admin server, as values.
+
+use crate::metrics::{NodeMetrics, NotReady};
+use axum::http::{StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use serde::Serialize;
+
+/// An answer before it is sent.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Answer {
+    status: StatusCode,
+    content_type: &'static str,
+    body: String,
+}
+
+impl Answer {
+    /// The process runs.
+    pub(super) fn alive() -> Self {
+        Self { status: StatusCode::OK, content_type: "text/plain", body: "alive\n".to_owned() }
+    }
+
+    /// Ready, or every reason why not.
+    pub(super) fn readiness(node: &NodeMetrics) -> Self {
+        let reasons = node.not_ready();
+        if reasons.is_empty() {
+            let body = "ready\n".to_owned();
+            return Self { status: StatusCode::OK, content_type: "text/plain", body };
+        }
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let problem = Problem {
+            title: "Not ready",
+            status: status.as_u16(),
+            reasons: reasons.into_iter().map(Reason::new).collect(),
+        };
+        let body = serde_json::to_string(&problem).expect("a problem is plain text and numbers");
+        Self { status, content_type: "application/problem+json", body }
+    }
+
+    /// Counters in OpenMetrics text.
+    pub(super) fn metrics(body: String) -> Self {
+        let content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+        Self { status: StatusCode::OK, content_type, body }
+    }
+}
+
+impl IntoResponse for Answer {
+    fn into_response(self) -> Response {
+        let headers =
+            [(header::CONTENT_TYPE, self.content_type), (header::CACHE_CONTROL, "no-store")];
+        let mut response = (self.status, headers, self.body).into_response();
+        if self.status == StatusCode::SERVICE_UNAVAILABLE {
+            response
+                .headers_mut()
+                .insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
+        }
+        response
+    }
+}
+
+/// RFC 9457, with our list of reasons.
+#[derive(Serialize)]
+struct Problem {
+    title: &'static str,
+    status: u16,
+    reasons: Vec<Reason>,
+}
+
+#[derive(Serialize)]
+struct Reason {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    shard: Option<usize>,
+    reason: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+impl Reason {
+    fn new((shard, reason): (Option<usize>, NotReady)) -> Self {
+        let (reason, error) = match reason {
+            NotReady::Recovering => ("recovering", None),
+            NotReady::Poisoned { error } => ("poisoned", Some(error)),
+            NotReady::DiskFull => ("disk_full", None),
+            NotReady::ShuttingDown => ("shutting_down", None),
+        };
+        Self { shard, reason, error }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_recovered_server_is_ready() {
+        let node = NodeMetrics::new(1);
+        node.shards()[0].set_recovered();
+        let answer = Answer::readiness(&node);
+        assert_eq!(answer.status, StatusCode::OK);
+        assert_eq!(answer.body, "ready\n");
+    }
+
+    #[test]
+    fn every_reason_is_named_with_its_shard() {
+        let node = NodeMetrics::new(3);
+        node.shards()[1].set_recovered();
+        node.shards()[1].set_poisoned("EIO on \"wal\"");
+        node.shards()[2].set_recovered();
+        node.shards()[2].set_disk_full(true);
+        node.set_shutting_down();
+        let answer = Answer::readiness(&node);
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(answer.content_type, "application/problem+json");
+        assert_eq!(
+            answer.body,
+            r#"{"title":"Not ready","status":503,"reasons":["#.to_owned()
+                + r#"{"reason":"shutting_down"},{"shard":0,"reason":"recovering"},"#
+                + r#"{"shard":1,"reason":"poisoned","error":"EIO on \"wal\""},"#
+                + r#"{"shard":2,"reason":"disk_full"}]}"#
+        );
+    }
+
+    #[test]
+    fn an_answer_that_is_not_ready_says_when_to_ask_again() {
+        let response = Answer::readiness(&NodeMetrics::new(1)).into_response();
+        assert_eq!(response.headers()[header::RETRY_AFTER], "1");
+        assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
+    }
+}

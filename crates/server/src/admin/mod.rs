@@ -1,0 +1,141 @@
+//! The admin server: is the process alive, is it ready, and what does it count.
+//!
+//! It has a thread, an event loop and a port of its own, so that it answers while every shard is
+//! busy, and so that its port can stay off public networks. It speaks through a web framework, not
+//! through our own parser: speed does not matter here. It changes nothing.
+//!
+//! - `/healthz` is 200 while the process runs its loop.
+//! - `/readyz` is 200, or 503 with the reason for each shard.
+//! - `/metrics` is all counters in the OpenMetrics text format.
+//!
+//! Bounded: [`CONNECTIONS_MAX`] connections at a time, each at most [`CONNECTION_SECONDS_MAX`] old.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the admin thread stands beside the shards; it starts itself and reads its own clock"
+)]
+
+mod answer;
+mod process;
+mod render;
+
+use crate::metrics::NodeMetrics;
+use answer::Answer;
+use axum::Router;
+use axum::extract::State;
+use axum::routing::get;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+
+/// Connections open at a time; one more waits in the backlog. Scrapers and probes need a few.
+pub const CONNECTIONS_MAX: usize = 64;
+
+/// Age at which a connection is closed, used or not, so that idle ones cannot take every place.
+pub const CONNECTION_SECONDS_MAX: u64 = 60;
+
+/// How long a request's head may take.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// A running admin server. It stops when this is stopped or dropped.
+#[derive(Debug)]
+pub struct Admin {
+    address: SocketAddr,
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+impl Admin {
+    /// The address it listens on, with the port that was taken if the setting was 0.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Stops answering and waits for the thread to end.
+    pub fn stop(self) {
+        drop(self.stop);
+        if self.thread.join().is_err() {
+            tracing::error!("the admin thread panicked");
+        }
+    }
+}
+
+struct Shared {
+    node: Arc<NodeMetrics>,
+    started: Instant,
+}
+
+/// Starts the admin server on `listen`. It answers from then on, also while shards recover.
+///
+/// # Errors
+/// What the system says if the address cannot be listened on or the thread cannot be started.
+pub fn start(listen: SocketAddr, node: Arc<NodeMetrics>) -> io::Result<Admin> {
+    let listener = std::net::TcpListener::bind(listen)?;
+    listener.set_nonblocking(true)?;
+    let address = listener.local_addr()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (stop, stopped) = oneshot::channel();
+    let routes = routes(Arc::new(Shared { node, started: Instant::now() }));
+    let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+        runtime.block_on(async move {
+            tokio::select! {
+                _ = stopped => {}
+                result = accept(listener, routes) => {
+                    if let Err(error) = result {
+                        tracing::error!(%error, "the admin server ended");
+                    }
+                }
+            }
+        });
+    })?;
+    Ok(Admin { address, stop, thread })
+}
+
+fn routes(shared: Arc<Shared>) -> Router {
+    Router::new()
+        .route("/healthz", get(async || Answer::alive()))
+        .route(
+            "/readyz",
+            get(async |State(shared): State<Arc<Shared>>| Answer::readiness(&shared.node)),
+        )
+        .route("/metrics", get(metrics))
+        .with_state(shared)
+}
+
+async fn metrics(State(shared): State<Arc<Shared>>) -> Answer {
+    let process = process::Reading::now(shared.started.elapsed());
+    Answer::metrics(render::render(&shared.node, process))
+}
+
+async fn accept(listener: std::net::TcpListener, routes: Router) -> io::Result<()> {
+    let listener = TcpListener::from_std(listener)?;
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("nobody closes the places");
+        match listener.accept().await {
+            Ok((socket, _)) => drop(tokio::spawn(serve(socket, routes.clone(), place))),
+            Err(error) => {
+                tracing::warn!(%error, "the admin server could not accept a connection");
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        }
+    }
+}
+
+async fn serve(socket: TcpStream, routes: Router, place: OwnedSemaphorePermit) {
+    let connection = hyper::server::conn::http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(routes));
+    let age_max = Duration::from_secs(CONNECTION_SECONDS_MAX);
+    // Neither a broken connection nor an old one is news: the prober connects again.
+    let _ = tokio::time::timeout(age_max, connection).await;
+    drop(place);
+}

@@ -1,0 +1,233 @@
+//! The counters as OpenMetrics text.
+
+use super::process::Reading;
+use crate::metrics::{Counter, Gauge, Histogram, NodeMetrics, ShardMetrics};
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+use std::fmt;
+use std::sync::Arc;
+
+/// All metrics of the process; every name starts with `thalweg_`.
+pub(super) fn render(node: &Arc<NodeMetrics>, process: Reading) -> String {
+    let mut registry = Registry::with_prefix("thalweg");
+    registry.register_collector(Box::new(Snapshot { node: Arc::clone(node), process }));
+    let mut text = String::new();
+    encode(&mut text, &registry).expect("writing to a string succeeds");
+    text
+}
+
+type ReadCounter = fn(&ShardMetrics) -> &Counter;
+type ReadGauge = fn(&ShardMetrics) -> &Gauge;
+type ReadFlag = fn(&ShardMetrics) -> bool;
+
+/// Name (the format appends `_total`), meaning and field of each counter.
+const COUNTERS: [(&str, &str, ReadCounter); 14] = [
+    ("appends", "Appends acknowledged, without duplicates", |s| &s.appends),
+    ("append_bytes", "Payload bytes of appends acknowledged", |s| &s.append_bytes),
+    ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
+    ("creates", "Streams created", |s| &s.creates),
+    ("closes", "Streams closed", |s| &s.closes),
+    ("deletes", "Streams deleted or expired", |s| &s.deletes),
+    ("reads", "Answers to reads", |s| &s.reads),
+    ("read_bytes", "Payload bytes of answers to reads", |s| &s.read_bytes),
+    ("rejected", "Requests refused because a limit was reached", |s| &s.rejected),
+    ("connections_accepted", "Connections taken", |s| &s.connections_accepted),
+    ("batches", "Group commits", |s| &s.batches),
+    ("batch_bytes", "Bytes written by group commits", |s| &s.batch_bytes),
+    ("batch_entries", "Entries in group commits", |s| &s.batch_entries),
+    ("damaged_entries", "Damaged entries found", |s| &s.damaged),
+];
+
+/// Name, meaning and field of each gauge.
+const GAUGES: [(&str, &str, ReadGauge); 5] = [
+    ("connections", "Connections open", |s| &s.connections),
+    ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
+    ("streams", "Streams that exist", |s| &s.streams),
+    ("wal_bytes", "Size of the write-ahead log", |s| &s.wal_bytes),
+    ("body_bytes_in_flight", "Request bodies held in memory", |s| &s.body_bytes_in_flight),
+];
+
+/// Name, meaning and getter of each state, 1 if it holds.
+const FLAGS: [(&str, &str, ReadFlag); 3] = [
+    ("recovering", "1 while the shard recovers", ShardMetrics::is_recovering),
+    ("poisoned", "1 once a write or sync failed", ShardMetrics::is_poisoned),
+    ("disk_full", "1 while appends fail for want of space", ShardMetrics::is_disk_full),
+];
+
+const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+
+#[derive(Debug)]
+struct Snapshot {
+    node: Arc<NodeMetrics>,
+    process: Reading,
+}
+
+impl Collector for Snapshot {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.encode_counters(&mut encoder)?;
+        self.encode_gauges(&mut encoder)?;
+        self.encode_answers(&mut encoder)?;
+        self.encode_syncs(&mut encoder)?;
+        self.encode_process(&mut encoder)
+    }
+}
+
+impl Snapshot {
+    fn shards(&self) -> impl Iterator<Item = ([(&'static str, String); 1], &ShardMetrics)> {
+        let shards = self.node.shards().iter().enumerate();
+        shards.map(|(index, shard)| ([("shard", index.to_string())], &**shard))
+    }
+
+    fn encode_counters(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, read) in COUNTERS {
+            let counter = ConstCounter::new(0_u64);
+            let mut metric = encoder.encode_descriptor(name, help, None, counter.metric_type())?;
+            for (labels, shard) in self.shards() {
+                ConstCounter::new(read(shard).get()).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_gauges(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, read) in GAUGES {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (labels, shard) in self.shards() {
+                gauge(read(shard).get()).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        for (name, help, read) in FLAGS {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for (labels, shard) in self.shards() {
+                gauge(read(shard).into()).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_answers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Answers by class of status";
+        let mut metric = encoder.encode_descriptor("answers", help, None, MetricType::Counter)?;
+        for (labels, shard) in self.shards() {
+            let [of_shard] = labels;
+            for (class, counter) in CLASSES.iter().zip(&shard.answers) {
+                let labels = [of_shard.clone(), ("class", (*class).to_owned())];
+                ConstCounter::new(counter.get()).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn encode_syncs(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Duration of each sync of the write-ahead log";
+        let mut metric =
+            encoder.encode_descriptor("sync_seconds", help, None, MetricType::Histogram)?;
+        for (labels, shard) in self.shards() {
+            let buckets = buckets(&shard.sync_ns);
+            let count = buckets.iter().map(|(_, count)| count).sum();
+            metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                seconds(shard.sync_ns.sum_ns()),
+                count,
+                &buckets,
+                None,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn encode_process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let readings = [
+            ("process_resident_bytes", "Memory in use", self.process.resident_bytes),
+            ("process_open_fds", "Open file descriptors", self.process.open_fds),
+            ("process_uptime_seconds", "Time since the start", Some(self.process.uptime.as_secs())),
+        ];
+        for (name, help, value) in readings {
+            let Some(value) = value else { continue };
+            gauge(value).encode(encoder.encode_descriptor(
+                name,
+                help,
+                None,
+                MetricType::Gauge,
+            )?)?;
+        }
+        let help = "1, with the version as label";
+        let mut metric = encoder.encode_descriptor("build_info", help, None, MetricType::Gauge)?;
+        let labels = [("version", env!("CARGO_PKG_VERSION"))];
+        gauge(1).encode(metric.encode_family(&labels)?)
+    }
+}
+
+/// Gauges of the format are signed; no number of ours comes near the difference.
+fn gauge(value: u64) -> ConstGauge<i64> {
+    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
+}
+
+fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
+    let bounds = Histogram::BOUNDS_NS.iter().map(|bound| seconds(*bound));
+    bounds.chain([f64::INFINITY]).zip(histogram.counts()).collect()
+}
+
+/// Nanoseconds as seconds. One division, so that a bound of 1.6384 s is written as that.
+fn seconds(ns: u64) -> f64 {
+    ns as f64 / 1e9
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::time::Duration;
+
+    fn rendered(change: impl FnOnce(&ShardMetrics)) -> String {
+        let node = NodeMetrics::new(2);
+        change(&node.shards()[1]);
+        let process =
+            Reading { resident_bytes: Some(4096), open_fds: None, uptime: Duration::from_secs(7) };
+        render(&node, process)
+    }
+
+    fn has_line(text: &str, wanted: &str) {
+        assert!(text.lines().any(|line| line == wanted), "no line `{wanted}` in\n{text}");
+    }
+
+    #[test]
+    fn counters_carry_their_shard() {
+        let text = rendered(|shard| shard.appends.add(3));
+        has_line(&text, "thalweg_appends_total{shard=\"0\"} 0");
+        has_line(&text, "thalweg_appends_total{shard=\"1\"} 3");
+    }
+
+    #[test]
+    fn answers_carry_their_class() {
+        let text = rendered(|shard| shard.count_answer(404));
+        has_line(&text, "thalweg_answers_total{shard=\"1\",class=\"4xx\"} 1");
+    }
+
+    #[test]
+    fn a_poisoned_shard_can_be_alerted_on() {
+        let text = rendered(|shard| shard.set_poisoned("EIO"));
+        has_line(&text, "thalweg_poisoned{shard=\"1\"} 1");
+        has_line(&text, "thalweg_poisoned{shard=\"0\"} 0");
+    }
+
+    #[test]
+    fn sync_durations_are_a_histogram_in_seconds() {
+        let text = rendered(|shard| shard.sync_ns.record_ns(60_000));
+        has_line(&text, "thalweg_sync_seconds_count{shard=\"1\"} 1");
+        has_line(&text, "thalweg_sync_seconds_bucket{le=\"0.00005\",shard=\"1\"} 0");
+        has_line(&text, "thalweg_sync_seconds_bucket{le=\"0.0001\",shard=\"1\"} 1");
+        has_line(&text, "thalweg_sync_seconds_bucket{le=\"+Inf\",shard=\"1\"} 1");
+    }
+
+    #[test]
+    fn a_reading_that_the_system_withholds_is_left_out() {
+        let text = rendered(|_| {});
+        has_line(&text, "thalweg_process_resident_bytes 4096");
+        assert!(!text.contains("open_fds"));
+        assert!(text.ends_with("# EOF\n"));
+    }
+}

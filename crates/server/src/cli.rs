@@ -1,0 +1,135 @@
+//! The command line: what the user typed becomes settings and one call.
+//!
+//! Exit codes: 0 done, 1 the server failed, 2 the command line or a setting is wrong.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the command line is where environment and settings file enter the process"
+)]
+
+use crate::settings::{self, Effective, Environment, Flags};
+use crate::{logging, serve};
+use clap::{Parser, Subcommand};
+use std::io::Write;
+use std::process::ExitCode;
+
+const ABOUT: &str = "Durable streams over plain HTTP: append, read from any offset, tail live";
+
+const EXAMPLES: &str = "\
+Try it:
+  thalweg serve
+  curl -X PUT http://127.0.0.1:4437/v1/stream/hello -H 'Content-Type: text/plain'
+  curl http://127.0.0.1:4437/v1/stream/hello -H 'Content-Type: text/plain' -d 'first line'
+  curl http://127.0.0.1:4437/v1/stream/hello
+  curl -N 'http://127.0.0.1:4437/v1/stream/hello?offset=-1&live=sse'
+
+Is it well?
+  curl http://127.0.0.1:4438/readyz
+  curl http://127.0.0.1:4438/metrics
+
+What next:
+  thalweg config > thalweg.toml            all settings with their meaning, as a file
+  thalweg serve --config thalweg.toml      start from that file
+  thalweg serve --help                     every setting, its range, default and variable";
+
+const SETTINGS_HELP: &str = "\
+A flag wins over an environment variable, a variable over the file, the file over the default.
+Durations are in milliseconds; sizes are bytes or take a suffix, as in 64MiB.
+`thalweg config` takes the same flags and prints what would be in force, and why.";
+
+/// `thalweg` and what follows it.
+#[derive(Parser)]
+#[command(name = "thalweg", version, about = ABOUT, after_help = EXAMPLES)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Serve streams until SIGTERM or SIGINT
+    #[command(after_help = SETTINGS_HELP)]
+    Serve(Flags),
+    /// Print the effective settings and where each comes from, as a settings file
+    #[command(after_help = SETTINGS_HELP)]
+    Config(Flags),
+    /// Print the version
+    Version,
+}
+
+/// Runs the command of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    match Cli::parse().command {
+        Command::Serve(flags) => with_settings(&flags, serve),
+        Command::Config(flags) => with_settings(&flags, |effective| {
+            for warning in &effective.warnings {
+                eprintln!("warning: {warning}");
+            }
+            print(&settings::render(effective))
+        }),
+        Command::Version => print(concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n")),
+    }
+}
+
+fn with_settings(flags: &Flags, run: impl FnOnce(&Effective) -> ExitCode) -> ExitCode {
+    let environment = Environment::new(std::env::vars_os());
+    match settings::load(flags, &environment, &|path| std::fs::read_to_string(path)) {
+        Ok(effective) => run(&effective),
+        Err(problems) => {
+            for problem in problems {
+                eprintln!("error: {problem}");
+            }
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn serve(effective: &Effective) -> ExitCode {
+    logging::start(effective.settings.log_format, effective.settings.log_level);
+    for warning in &effective.warnings {
+        tracing::warn!("{warning}");
+    }
+    serve::run_serve(&effective.settings).unwrap_or_else(|error| {
+        tracing::error!("{error}");
+        ExitCode::FAILURE
+    })
+}
+
+/// Prints to standard output. A reader that went away, as with `| head`, is no failure.
+fn print(text: &str) -> ExitCode {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+    ExitCode::SUCCESS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+        assert!(Cli::command().find_subcommand("serve").is_some());
+    }
+
+    #[test]
+    fn settings_are_flags_of_serve() {
+        let cli = Cli::try_parse_from(["thalweg", "serve", "--shards", "2", "--gzip=off"]).unwrap();
+        let Command::Serve(flags) = cli.command else { panic!("`serve` was typed") };
+        assert_eq!(flags.values["shards"], "2");
+        assert_eq!(flags.values["gzip"], "off");
+    }
+
+    #[test]
+    fn help_names_default_variable_and_key_of_every_setting() {
+        let mut command = Cli::command();
+        let serve = command.find_subcommand_mut("serve").unwrap();
+        let help = serve.render_long_help().to_string();
+        for setting in settings::TABLE {
+            assert!(help.contains(&format!("--{} ", setting.flag())), "{}", setting.key);
+            assert!(help.contains(&setting.variable()), "{}", setting.key);
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! What a shard counts while it works, and what the admin server reads of it.
+//!
+//! Each shard has one [`ShardMetrics`], shared with the admin thread alone. Its numbers are written
+//! by the shard's loop only, so that adding is a load and a store without a locked instruction;
+//! they are read at any time, each for itself: two of them need not belong to the same moment.
+//! State that stops a shard from being ready (recovering, poisoned, disk full) is kept here too,
+//! because `/readyz` is where it is seen.
+//!
+//! Refused: metric objects of a registry in the shards, because each of them is a locked add and
+//! a pointer of its own.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A number that only grows. One thread writes it.
+#[derive(Debug, Default)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds `count`. Only the one writing thread may call this: two would lose counts.
+    pub fn add(&self, count: u64) {
+        self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
+    }
+
+    /// The number so far.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// A number that is what it is now. One thread writes it.
+#[derive(Debug, Default)]
+pub struct Gauge(AtomicU64);
+
+impl Gauge {
+    /// Sets the number.
+    pub fn set(&self, value: u64) {
+        self.0.store(value, Relaxed);
+    }
+
+    /// One more. Only the one writing thread may call this.
+    pub fn up(&self) {
+        self.set(self.get().saturating_add(1));
+    }
+
+    /// One less; stays at 0. Only the one writing thread may call this.
+    pub fn down(&self) {
+        self.set(self.get().saturating_sub(1));
+    }
+
+    /// The number now.
+    #[must_use]
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
+    }
+}
+
+/// How often a duration fell into which range. One thread writes it.
+#[derive(Debug, Default)]
+pub struct Histogram {
+    counts: [Counter; Self::BOUNDS_NS.len() + 1],
+    sum_ns: Counter,
+}
+
+impl Histogram {
+    /// Upper bounds of all ranges but the last, in nanoseconds: from well below the quickest sync
+    /// of a disk to a stall that clients notice, each twice the one before.
+    pub const BOUNDS_NS: [u64; 16] = {
+        let mut bounds = [50_000; 16];
+        let mut index = 1;
+        while index < bounds.len() {
+            bounds[index] = bounds[index - 1] * 2;
+            index += 1;
+        }
+        bounds
+    };
+
+    /// Counts one duration. Only the one writing thread may call this.
+    pub fn record_ns(&self, duration_ns: u64) {
+        let range = Self::BOUNDS_NS.partition_point(|bound| *bound < duration_ns);
+        self.counts[range].add(1);
+        self.sum_ns.add(duration_ns);
+    }
+
+    /// Counts per range, not accumulated; the last is of durations above every bound.
+    #[must_use]
+    pub fn counts(&self) -> [u64; Self::BOUNDS_NS.len() + 1] {
+        std::array::from_fn(|range| self.counts[range].get())
+    }
+
+    /// All durations together.
+    #[must_use]
+    pub fn sum_ns(&self) -> u64 {
+        self.sum_ns.get()
+    }
+}
+
+/// Why a shard, or the whole server, takes no requests.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NotReady {
+    /// Checkpoints and the write-ahead log are still being read.
+    Recovering,
+    /// A write or sync failed; nothing is acknowledged until a restart.
+    Poisoned {
+        /// The failure, as the system named it.
+        error: String,
+    },
+    /// There is no space for appends; reads go on.
+    DiskFull,
+    /// The process was told to end.
+    ShuttingDown,
+}
+
+/// Everything that one shard counts, and its state. Starts as recovering.
+///
+/// Aligned so that two shards never share a cache line.
+#[derive(Debug)]
+#[repr(align(128))]
+pub struct ShardMetrics {
+    /// Appends acknowledged, without duplicates.
+    pub appends: Counter,
+    /// Payload bytes of those appends.
+    pub append_bytes: Counter,
+    /// Appends answered from a producer's memory, because they had been acknowledged before.
+    pub duplicates: Counter,
+    /// Streams created.
+    pub creates: Counter,
+    /// Streams closed.
+    pub closes: Counter,
+    /// Streams deleted or expired.
+    pub deletes: Counter,
+    /// Answers to reads, catch-up and live.
+    pub reads: Counter,
+    /// Payload bytes of those answers.
+    pub read_bytes: Counter,
+    /// Requests refused because a limit was reached (429, 503).
+    pub rejected: Counter,
+    /// Connections taken since the start.
+    pub connections_accepted: Counter,
+    /// Answers by class of status: `[0]` counts 1xx, `[4]` counts 5xx.
+    pub answers: [Counter; 5],
+    /// Group commits: one write and one sync each.
+    pub batches: Counter,
+    /// Bytes written by group commits.
+    pub batch_bytes: Counter,
+    /// Entries in those group commits.
+    pub batch_entries: Counter,
+    /// Duration of each sync.
+    pub sync_ns: Histogram,
+    /// Damaged entries found by recovery or by a read.
+    pub damaged: Counter,
+    /// Connections open now.
+    pub connections: Gauge,
+    /// Long-polls and SSE answers waiting now.
+    pub live_readers: Gauge,
+    /// Streams that exist now.
+    pub streams: Gauge,
+    /// Size of the write-ahead log now.
+    pub wal_bytes: Gauge,
+    /// Request bodies held in memory now.
+    pub body_bytes_in_flight: Gauge,
+    recovering: AtomicBool,
+    poisoned: AtomicBool,
+    disk_full: AtomicBool,
+    /// Touched when a shard fails and when an operator asks, never by a request.
+    error: Mutex<Option<String>>,
+}
+
+impl Default for ShardMetrics {
+    fn default() -> Self {
+        Self {
+            appends: Counter::default(),
+            append_bytes: Counter::default(),
+            duplicates: Counter::default(),
+            creates: Counter::default(),
+            closes: Counter::default(),
+            deletes: Counter::default(),
+            reads: Counter::default(),
+            read_bytes: Counter::default(),
+            rejected: Counter::default(),
+            connections_accepted: Counter::default(),
+            answers: Default::default(),
+            batches: Counter::default(),
+            batch_bytes: Counter::default(),
+            batch_entries: Counter::default(),
+            sync_ns: Histogram::default(),
+            damaged: Counter::default(),
+            connections: Gauge::default(),
+            live_readers: Gauge::default(),
+            streams: Gauge::default(),
+            wal_bytes: Gauge::default(),
+            body_bytes_in_flight: Gauge::default(),
+            recovering: AtomicBool::new(true),
+            poisoned: AtomicBool::new(false),
+            disk_full: AtomicBool::new(false),
+            error: Mutex::new(None),
+        }
+    }
+}
+
+impl ShardMetrics {
+    /// Recovery is done: the shard takes requests.
+    pub fn set_recovered(&self) {
+        self.recovering.store(false, Relaxed);
+    }
+
+    /// A write or sync failed. There is no way back but a restart.
+    pub fn set_poisoned(&self, error: &str) {
+        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
+        self.poisoned.store(true, Relaxed);
+    }
+
+    /// Whether appends fail for want of space.
+    pub fn set_disk_full(&self, full: bool) {
+        self.disk_full.store(full, Relaxed);
+    }
+
+    /// Counts an answer by its status code.
+    ///
+    /// # Panics
+    /// If `status` is outside `100..600`: no answer has such a status.
+    pub fn count_answer(&self, status: u16) {
+        assert!((100..600).contains(&status), "no answer has status {status}");
+        self.answers[usize::from(status / 100 - 1)].add(1);
+    }
+
+    /// Whether the shard is poisoned.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.poisoned.load(Relaxed)
+    }
+
+    /// Whether appends fail for want of space.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.disk_full.load(Relaxed)
+    }
+
+    /// Whether the shard is still recovering.
+    #[must_use]
+    pub fn is_recovering(&self) -> bool {
+        self.recovering.load(Relaxed)
+    }
+
+    /// Why the shard is not ready; empty if it is.
+    #[must_use]
+    pub fn not_ready(&self) -> Vec<NotReady> {
+        let mut reasons = Vec::new();
+        if self.is_recovering() {
+            reasons.push(NotReady::Recovering);
+        }
+        if self.is_poisoned() {
+            let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
+            reasons.push(NotReady::Poisoned { error: error.unwrap_or_default() });
+        }
+        if self.is_disk_full() {
+            reasons.push(NotReady::DiskFull);
+        }
+        reasons
+    }
+}
+
+/// The metrics of all shards of the process.
+#[derive(Debug)]
+pub struct NodeMetrics {
+    shards: Box<[Arc<ShardMetrics>]>,
+    shutting_down: AtomicBool,
+}
+
+impl NodeMetrics {
+    /// Metrics for `shard_count` shards, all of them recovering.
+    #[must_use]
+    pub fn new(shard_count: u16) -> Arc<Self> {
+        let shards = (0..shard_count).map(|_| Arc::default()).collect();
+        Arc::new(Self { shards, shutting_down: AtomicBool::new(false) })
+    }
+
+    /// The shards, by their index.
+    #[must_use]
+    pub fn shards(&self) -> &[Arc<ShardMetrics>] {
+        &self.shards
+    }
+
+    /// From now on `/readyz` tells load balancers to go elsewhere.
+    pub fn set_shutting_down(&self) {
+        self.shutting_down.store(true, Relaxed);
+    }
+
+    /// Why the process is not ready, with the shard if it is one shard's reason.
+    #[must_use]
+    pub fn not_ready(&self) -> Vec<(Option<usize>, NotReady)> {
+        let own = self.shutting_down.load(Relaxed).then_some((None, NotReady::ShuttingDown));
+        let of_shards = self.shards.iter().enumerate().flat_map(|(index, shard)| {
+            shard.not_ready().into_iter().map(move |reason| (Some(index), reason))
+        });
+        own.into_iter().chain(of_shards).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_shard_is_recovering_until_it_says_otherwise() {
+        let shard = ShardMetrics::default();
+        assert_eq!(shard.not_ready(), [NotReady::Recovering]);
+        shard.set_recovered();
+        assert_eq!(shard.not_ready(), []);
+    }
+
+    #[test]
+    fn a_poisoned_shard_keeps_its_error() {
+        let node = NodeMetrics::new(2);
+        node.shards().iter().for_each(|shard| shard.set_recovered());
+        node.shards()[1].set_poisoned("EIO");
+        let reason = NotReady::Poisoned { error: "EIO".to_owned() };
+        assert_eq!(node.not_ready(), [(Some(1), reason)]);
+    }
+
+    #[test]
+    fn a_full_disk_goes_away_when_there_is_space() {
+        let shard = ShardMetrics::default();
+        shard.set_recovered();
+        shard.set_disk_full(true);
+        assert_eq!(shard.not_ready(), [NotReady::DiskFull]);
+        shard.set_disk_full(false);
+        assert_eq!(shard.not_ready(), []);
+    }
+
+    #[test]
+    fn durations_fall_into_the_range_that_holds_them() {
+        let histogram = Histogram::default();
+        histogram.record_ns(0);
+        histogram.record_ns(50_000);
+        histogram.record_ns(50_001);
+        histogram.record_ns(u64::MAX / 2);
+        let counts = histogram.counts();
+        assert_eq!((counts[0], counts[1], counts[16]), (2, 1, 1));
+        assert_eq!(counts.iter().sum::<u64>(), 4);
+    }
+
+    #[test]
+    fn answers_are_counted_by_class() {
+        let shard = ShardMetrics::default();
+        shard.count_answer(204);
+        shard.count_answer(503);
+        assert_eq!(shard.answers[1].get(), 1);
+        assert_eq!(shard.answers[4].get(), 1);
+    }
+
+    #[test]
+    fn a_gauge_never_wraps_below_zero() {
+        let gauge = Gauge::default();
+        gauge.down();
+        gauge.up();
+        assert_eq!(gauge.get(), 1);
+    }
+}

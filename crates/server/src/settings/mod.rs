@@ -1,0 +1,229 @@
+//! Every setting of the server: one table gives its field, flag, TOML key, environment variable,
+//! default, range and help text, so that none of them can drift apart.
+//!
+//! A setting `append_bytes_max` is the flag `--append-bytes-max`, the key `append_bytes_max` of the
+//! settings file and the variable `THALWEG_APPEND_BYTES_MAX`. A flag wins over a variable, a
+//! variable over the file, the file over the default; where a value came from is kept
+//! ([`Effective::chosen`]) and shown by `thalweg config` and by every error.
+//!
+//! Driven as: [`load()`] with the flags, the environment and a way to read a file; nothing in here
+//! touches the process or the disk by itself. All problems are reported at once.
+//!
+//! Refused: a `derive` of clap with `env` for each field, because clap cannot tell a variable from
+//! a flag afterwards, nor name the file and line of a bad value; and layers of partial structs,
+//! because each layer would repeat the list.
+
+mod error;
+mod flags;
+mod kind;
+mod load;
+mod render;
+mod source;
+#[cfg(test)]
+mod tests;
+
+pub use error::SettingsError;
+pub use flags::Flags;
+pub use kind::{LogFormat, LogLevel};
+pub use load::{Effective, Environment, load};
+pub use render::render;
+pub use source::{Chosen, Source};
+
+use kind::{Address, Bytes, Choice, Directory, Kind, Number, OptionalAddress, Switch};
+use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+const MIB64: u64 = 1 << 20;
+/// Longest time that a setting may name: a day. Longer ones are mistakes in the unit.
+const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+
+/// One line of the table: all that is known of a setting before its value is.
+#[derive(Debug)]
+pub struct Setting {
+    /// Its name: the key of the settings file and the stem of flag and variable.
+    pub key: &'static str,
+    /// What it means, in sentences.
+    pub help: &'static str,
+    /// Its value when nothing is set, in the same text form as a flag takes.
+    pub default: &'static str,
+    /// The values that it takes, in words.
+    pub allowed: fn() -> String,
+    /// What stands for the value in help texts.
+    pub placeholder: &'static str,
+}
+
+impl Setting {
+    /// The flag, without its dashes.
+    #[must_use]
+    pub fn flag(&self) -> String {
+        self.key.replace('_', "-")
+    }
+
+    /// The environment variable.
+    #[must_use]
+    pub fn variable(&self) -> String {
+        format!("THALWEG_{}", self.key.to_uppercase())
+    }
+}
+
+macro_rules! settings {
+    ($($(#[doc = $help:literal])+ $key:ident: $value:ty = $default:literal as $kind:expr;)+) => {
+        /// The effective settings, checked: every field is in its documented range.
+        #[derive(Debug, Clone, PartialEq, Eq)]
+        pub struct Settings {
+            $($(#[doc = $help])+ pub $key: $value,)+
+        }
+
+        /// All settings, in the order in which help and `thalweg config` show them.
+        pub static TABLE: &[Setting] = &[$(Setting {
+            key: stringify!($key),
+            help: concat!($($help),+),
+            default: $default,
+            allowed: || $kind.allowed(),
+            placeholder: $kind.placeholder(),
+        },)+];
+
+        impl Settings {
+            /// Reads the chosen texts; `chosen` holds one element per line of [`TABLE`], in its
+            /// order. Problems go to `problems`.
+            fn parse(chosen: &[Chosen], problems: &mut Vec<SettingsError>) -> Option<Self> {
+                assert_eq!(chosen.len(), TABLE.len(), "one choice per setting");
+                let mut next = chosen.iter();
+                $(let $key: Option<$value> = parse_one(next.next()?, &$kind, problems);)+
+                Some(Self { $($key: $key?,)+ })
+            }
+
+            /// Each value as it stands in a settings file, in the order of [`TABLE`].
+            fn to_toml(&self) -> Vec<String> {
+                vec![$($kind.to_toml(&self.$key),)+]
+            }
+        }
+    };
+}
+
+settings! {
+    /// Directory that holds all data. It is made if it is missing.
+    data_dir: PathBuf = "./thalweg-data" as Directory;
+
+    /// Address and port that serve streams. Port 0 takes a free one and logs it.
+    listen: SocketAddr = "127.0.0.1:4437" as Address;
+
+    /// Address and port of /healthz, /readyz and /metrics; `off` serves none of them. It has no
+    /// access control: keep it off public networks.
+    admin_listen: Option<SocketAddr> = "127.0.0.1:4438" as OptionalAddress;
+
+    /// Event loops; each has its own connections, groups and write-ahead log. 0 takes one per
+    /// core. It may differ from one start to the next.
+    shards: u16 = "0" as Number::<u16> { min: 0, max: 256 };
+
+    /// Groups (replicated logs) among which streams are spread. Fixed when the data directory is
+    /// made and ignored afterwards.
+    groups: u16 = "64" as Number::<u16> { min: 1, max: GROUPS_MAX };
+
+    /// Largest body of one append or create.
+    append_bytes_max: usize = "64MiB" as Bytes::<usize> { min: 1, max: APPEND_BYTES_MAX };
+
+    /// Largest request line and headers together; a larger head is refused.
+    head_bytes_max: usize = "32KiB" as Bytes::<usize> { min: KIB, max: MIB };
+
+    /// Most headers in one request.
+    head_count_max: usize = "100" as Number::<usize> { min: 16, max: 1000 };
+
+    /// Connections open at a time, over all shards; one more is told to retry later.
+    connections_max: usize = "20000" as Number::<usize> { min: 1, max: 1_000_000 };
+
+    /// Bytes of request bodies held in memory at a time, over all shards; a request that would
+    /// pass it is told to retry later. At least `append_bytes_max`.
+    body_bytes_in_flight_max: usize = "256MiB" as Bytes::<usize> { min: 1, max: 1 << 40 };
+
+    /// How long a request's head may take from its first to its last byte.
+    head_timeout_ms: u64 = "10000" as Number::<u64> { min: 1, max: DAY_MS };
+
+    /// Slowest body, averaged from its first byte, that is not cut off. 0 allows any.
+    body_bytes_per_second_min: u64 = "1024" as Number::<u64> { min: 0, max: MIB64 };
+
+    /// How long a body may take before `body_bytes_per_second_min` is asked of it.
+    body_grace_ms: u64 = "5000" as Number::<u64> { min: 0, max: DAY_MS };
+
+    /// How long a connection may wait between two requests.
+    idle_timeout_ms: u64 = "75000" as Number::<u64> { min: 1, max: DAY_MS };
+
+    /// How long a client may take no byte of an answer before its connection is closed.
+    write_stall_timeout_ms: u64 = "30000" as Number::<u64> { min: 1, max: DAY_MS };
+
+    /// How long a long-poll waits for data before it is answered without any. Keep it below the
+    /// timeouts of proxies on the way.
+    long_poll_timeout_ms: u64 = "20000" as Number::<u64> { min: 1, max: DAY_MS };
+
+    /// How long one SSE answer lasts before the reader is asked to reconnect, which lets caches
+    /// and load balancers spread readers anew.
+    sse_max_duration_ms: u64 = "60000" as Number::<u64> { min: 1, max: DAY_MS };
+
+    /// How often a silent SSE answer carries a comment, so that proxies keep it open.
+    sse_heartbeat_ms: u64 = "15000" as Number::<u64> { min: 1, max: DAY_MS };
+
+    /// How long requests in progress may take to end after SIGTERM or SIGINT.
+    shutdown_timeout_ms: u64 = "2000" as Number::<u64> { min: 0, max: DAY_MS };
+
+    /// Disk space of one shard's write-ahead log; groups are sealed into chunks early to stay
+    /// below it. At least four segments.
+    wal_bytes_max: u64 = "1GiB" as Bytes::<u64> { min: 4 * MIB64, max: 1 << 44 };
+
+    /// Size of one segment file of a write-ahead log.
+    segment_bytes: u64 = "64MiB" as Bytes::<u64> { min: MIB64, max: 1 << 40 };
+
+    /// Committed data of one group that is sealed into one chunk file.
+    seal_bytes: u64 = "8MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
+
+    /// Whether answers are compressed for clients that accept it.
+    gzip: bool = "on" as Switch;
+
+    /// Form of the log on standard error: `text` for people, `json` for machines.
+    log_format: LogFormat = "text" as Choice(&LogFormat::NAMES);
+
+    /// Least urgent level that is logged. An `error` means that a person must look.
+    log_level: LogLevel = "info" as Choice(&LogLevel::NAMES);
+}
+
+impl Settings {
+    /// Event loops to start on a machine with `cores` cores.
+    #[must_use]
+    pub fn shard_count(&self, cores: usize) -> u16 {
+        if self.shards > 0 {
+            return self.shards;
+        }
+        u16::try_from(cores.clamp(1, 256)).expect("clamped to the range of the setting")
+    }
+}
+
+fn parse_one<K: Kind>(
+    chosen: &Chosen,
+    kind: &K,
+    problems: &mut Vec<SettingsError>,
+) -> Option<K::Value> {
+    let value = kind.parse(&chosen.text);
+    if value.is_none() {
+        problems.push(SettingsError::BadValue {
+            chosen: chosen.clone(),
+            allowed: (chosen.setting.allowed)(),
+        });
+    }
+    value
+}
+
+/// The setting whose key is `key`.
+fn find(key: &str) -> Option<&'static Setting> {
+    TABLE.iter().find(|setting| setting.key == key)
+}
+
+/// The name among `names` that `wrong` most likely meant: at most a third of it is different.
+fn nearest<'a>(wrong: &str, names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    names
+        .map(|name| (strsim::damerau_levenshtein(wrong, name), name))
+        .filter(|(distance, name)| *distance <= name.len().div_ceil(3))
+        .min()
+        .map(|(_, name)| name)
+}
