@@ -1,0 +1,344 @@
+//! Request heads: from bytes to method, target, fields and body framing.
+//!
+//! The end of the head is searched first and only in bytes not searched before, so a client that
+//! sends one byte at a time costs no more than one that sends all at once. That search also finds
+//! lone LFs. The tokens are then left to `httparse`, and [`super::framing`] decides where the
+//! body ends.
+
+use super::framing;
+use crate::limits::{HEAD_BYTES_MAX, HEADER_COUNT_MAX, TARGET_BYTES_MAX};
+use memchr::memchr;
+use std::mem::MaybeUninit;
+
+/// A request method; those that no route knows are one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`
+    Get,
+    /// `HEAD`
+    Head,
+    /// `PUT`
+    Put,
+    /// `POST`
+    Post,
+    /// `DELETE`
+    Delete,
+    /// `OPTIONS`
+    Options,
+    /// Any other; its text is [`Head::method_text`].
+    Other,
+}
+
+/// The version that the client speaks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Version {
+    /// `HTTP/1.0`: no chunks, and the connection closes unless the client asks otherwise.
+    Http10,
+    /// `HTTP/1.1`
+    Http11,
+}
+
+/// How the body of a request ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// There is no body.
+    None,
+    /// After this many bytes.
+    Length(u64),
+    /// With its last chunk; feed a [`super::ChunkedDecoder`].
+    Chunked,
+}
+
+/// What a server allows; never above the hard limits.
+#[derive(Debug, Clone, Copy)]
+pub struct HeadLimits {
+    /// Longest head, at most [`HEAD_BYTES_MAX`].
+    pub head_bytes_max: usize,
+    /// Longest body that `Content-Length` may announce.
+    pub body_bytes_max: u64,
+}
+
+impl Default for HeadLimits {
+    fn default() -> Self {
+        let body_bytes_max = model::limits::APPEND_BYTES_DEFAULT as u64;
+        Self { head_bytes_max: HEAD_BYTES_MAX, body_bytes_max }
+    }
+}
+
+/// Room for the fields of one head; lives on the caller's stack and is not even initialised.
+pub struct HeaderSlots<'b>([MaybeUninit<httparse::Header<'b>>; HEADER_COUNT_MAX]);
+
+impl HeaderSlots<'_> {
+    /// Empty room.
+    #[must_use]
+    #[expect(clippy::new_without_default, reason = "a Default would promise initialised room")]
+    pub const fn new() -> Self {
+        Self([const { MaybeUninit::uninit() }; HEADER_COUNT_MAX])
+    }
+}
+
+/// A request head. Borrows the receive buffer.
+#[derive(Debug)]
+pub struct Head<'h, 'b> {
+    /// The method.
+    pub method: Method,
+    /// The method as it was written.
+    pub method_text: &'b str,
+    /// The path of the target, still percent-encoded; begins with `/`, or is `*` for `OPTIONS`.
+    pub path: &'b str,
+    /// What follows the first `?`.
+    pub query: Option<&'b str>,
+    /// Host and port as the client named them, of characters that may stand in a URL.
+    pub authority: Option<&'b str>,
+    /// The version.
+    pub version: Version,
+    /// All fields in order.
+    pub fields: &'h [httparse::Header<'b>],
+    /// How the body ends.
+    pub framing: Framing,
+    /// The client lets the connection be used again.
+    pub keep_alive: bool,
+    /// The client waits for [`super::CONTINUE`] before it sends the body.
+    pub expect_continue: bool,
+    /// Length of the head: the body begins after this many bytes.
+    pub head_bytes: usize,
+}
+
+/// Why a head was refused. The connection cannot be used afterwards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HeadError {
+    /// The bytes are not the beginning of an HTTP/1 request (TLS on a plain port, for example).
+    NotHttp,
+    /// The client begins with the HTTP/2 connection preface.
+    Http2Preface,
+    /// The version is neither 1.0 nor 1.1.
+    Version,
+    /// A request line that does not parse.
+    RequestLine,
+    /// A field name that is not a token, is followed by a blank, or begins with one (obs-fold).
+    FieldName,
+    /// A control character in a field value.
+    FieldValue,
+    /// A line that does not end with CR LF.
+    LineEnd,
+    /// The head is longer than the limit.
+    HeadTooLong {
+        /// The limit.
+        limit_bytes: usize,
+    },
+    /// More fields than the limit.
+    TooManyFields,
+    /// The target is longer than [`TARGET_BYTES_MAX`].
+    TargetTooLong,
+    /// The target is not a URL or path, or holds raw non-ASCII characters.
+    Target,
+    /// `CONNECT`: this is no proxy.
+    Connect,
+    /// HTTP/1.1 without `Host`.
+    HostMissing,
+    /// More than one `Host`, or one that no URL could hold.
+    HostInvalid,
+    /// A `Content-Length` that is not digits only, or more than one.
+    ContentLength,
+    /// Both `Content-Length` and `Transfer-Encoding`.
+    LengthAndEncoding,
+    /// A `Transfer-Encoding` other than exactly `chunked`, once, on HTTP/1.1.
+    TransferEncoding,
+    /// The announced body is longer than the limit.
+    BodyTooLong {
+        /// What `Content-Length` says (`u64::MAX` if it is even more).
+        length_bytes: u64,
+        /// The limit.
+        limit_bytes: u64,
+    },
+    /// An `Expect` other than `100-continue`.
+    Expect,
+}
+
+/// Reads one head after the other from one connection.
+#[derive(Debug, Default)]
+pub struct HeadReader {
+    /// Bytes searched so far.
+    searched: usize,
+    /// Where the line under search begins.
+    line_start: usize,
+    /// Where the request line begins (blank lines before it are allowed).
+    start: usize,
+}
+
+impl HeadReader {
+    /// Reads a head from `bytes`: everything that has come since the last request ended.
+    ///
+    /// `None` means that more bytes are needed; call again with the same bytes and more. After a
+    /// head, the next call starts afresh: pass what follows that request's body.
+    ///
+    /// # Errors
+    /// [`HeadError`]: answer it and close the connection.
+    pub fn read<'h, 'b>(
+        &mut self,
+        bytes: &'b [u8],
+        slots: &'h mut HeaderSlots<'b>,
+        limits: &HeadLimits,
+    ) -> Result<Option<Head<'h, 'b>>, HeadError> {
+        let limit_bytes = limits.head_bytes_max.min(HEAD_BYTES_MAX);
+        let window = &bytes[..bytes.len().min(limit_bytes)];
+        let Some(head_bytes) = self.find_end(window)? else {
+            self.refuse_hopeless(window)?;
+            if window.len() < limit_bytes {
+                return Ok(None);
+            }
+            let first_line = self.line_start == self.start;
+            return Err(if first_line {
+                HeadError::TargetTooLong
+            } else {
+                HeadError::HeadTooLong { limit_bytes }
+            });
+        };
+        let start = self.start;
+        *self = Self::default();
+        if bytes[start..].starts_with(b"PRI * HTTP/2.0\r\n") {
+            return Err(HeadError::Http2Preface);
+        }
+        let mut parsed = httparse::Request::new(&mut []);
+        parsed.parse_with_uninit_headers(&bytes[start..head_bytes], &mut slots.0)?;
+        head_of(parsed, head_bytes, limits).map(Some)
+    }
+
+    /// Position after the empty line that ends the head.
+    fn find_end(&mut self, bytes: &[u8]) -> Result<Option<usize>, HeadError> {
+        while let Some(found) = bytes.get(self.searched..).and_then(|rest| memchr(b'\n', rest)) {
+            let newline = self.searched + found;
+            if newline == self.line_start || bytes[newline - 1] != b'\r' {
+                return Err(HeadError::LineEnd);
+            }
+            let is_empty = newline == self.line_start + 1;
+            let in_head = self.line_start > self.start;
+            (self.searched, self.line_start) = (newline + 1, newline + 1);
+            if is_empty && in_head {
+                return Ok(Some(newline + 1));
+            }
+            if is_empty {
+                // RFC 9112 §2.2: blank lines before a request line are ignored.
+                self.start = newline + 1;
+            }
+        }
+        self.searched = bytes.len();
+        Ok(None)
+    }
+
+    /// Refuses at its first byte what can never become a request, instead of waiting for its end.
+    fn refuse_hopeless(&self, bytes: &[u8]) -> Result<(), HeadError> {
+        match bytes.get(self.start) {
+            Some(byte) if !byte.is_ascii_alphanumeric() && !b"\r!#$%&'*+-.^_`|~".contains(byte) => {
+                Err(HeadError::NotHttp)
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+fn head_of<'h, 'b>(
+    parsed: httparse::Request<'h, 'b>,
+    head_bytes: usize,
+    limits: &HeadLimits,
+) -> Result<Head<'h, 'b>, HeadError> {
+    let (Some(method_text), Some(target), Some(minor)) =
+        (parsed.method, parsed.path, parsed.version)
+    else {
+        return Err(HeadError::RequestLine);
+    };
+    let method = method_of(method_text);
+    let version = if minor == 0 { Version::Http10 } else { Version::Http11 };
+    if method_text == "CONNECT" {
+        return Err(HeadError::Connect);
+    }
+    let target = Target::parse(target, method)?;
+    let connection = framing::decide(parsed.headers, version, limits)?;
+    Ok(Head {
+        method,
+        method_text,
+        path: target.path,
+        query: target.query,
+        authority: target.authority.or(connection.host),
+        version,
+        fields: parsed.headers,
+        framing: connection.framing,
+        keep_alive: connection.keep_alive,
+        expect_continue: connection.expect_continue,
+        head_bytes,
+    })
+}
+
+fn method_of(text: &str) -> Method {
+    match text {
+        "POST" => Method::Post,
+        "GET" => Method::Get,
+        "PUT" => Method::Put,
+        "HEAD" => Method::Head,
+        "DELETE" => Method::Delete,
+        "OPTIONS" => Method::Options,
+        _ => Method::Other,
+    }
+}
+
+struct Target<'b> {
+    path: &'b str,
+    query: Option<&'b str>,
+    authority: Option<&'b str>,
+}
+
+impl<'b> Target<'b> {
+    fn parse(text: &'b str, method: Method) -> Result<Self, HeadError> {
+        if text.len() > TARGET_BYTES_MAX {
+            return Err(HeadError::TargetTooLong);
+        }
+        if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+            return Err(HeadError::Target);
+        }
+        if text.starts_with('/') {
+            return Ok(Self::split(text, None));
+        }
+        if text == "*" && method == Method::Options {
+            return Ok(Self { path: text, query: None, authority: None });
+        }
+        Self::absolute(text)
+    }
+
+    /// RFC 9112 §3.2.2: a server accepts the absolute form, and its authority replaces `Host`.
+    fn absolute(text: &'b str) -> Result<Self, HeadError> {
+        let (scheme, rest) = text.split_once("://").ok_or(HeadError::Target)?;
+        if !scheme.eq_ignore_ascii_case("http") && !scheme.eq_ignore_ascii_case("https") {
+            return Err(HeadError::Target);
+        }
+        let end = rest.find(['/', '?']).unwrap_or(rest.len());
+        let (authority, rest) = rest.split_at(end);
+        if authority.is_empty() || !framing::is_authority(authority.as_bytes()) {
+            return Err(HeadError::Target);
+        }
+        let mut target = Self::split(rest, Some(authority));
+        if target.path.is_empty() {
+            target.path = "/";
+        }
+        Ok(target)
+    }
+
+    fn split(text: &'b str, authority: Option<&'b str>) -> Self {
+        match text.split_once('?') {
+            Some((path, query)) => Self { path, query: Some(query), authority },
+            None => Self { path: text, query: None, authority },
+        }
+    }
+}
+
+impl From<httparse::Error> for HeadError {
+    fn from(error: httparse::Error) -> Self {
+        match error {
+            httparse::Error::HeaderName => Self::FieldName,
+            httparse::Error::HeaderValue => Self::FieldValue,
+            httparse::Error::NewLine => Self::LineEnd,
+            httparse::Error::TooManyHeaders => Self::TooManyFields,
+            httparse::Error::Version => Self::Version,
+            httparse::Error::Status | httparse::Error::Token => Self::RequestLine,
+        }
+    }
+}

@@ -1,0 +1,151 @@
+//! Errors as clients see them: `application/problem+json`. Source: RFC 9457.
+//!
+//! # What a client can rely on
+//! - `code` never changes its meaning; [`Code`] is the list, [`table`] has the status of each.
+//! - `applied` tells whether the write of this request took place: `false`, or `"unknown"` when
+//!   only a retry with producer headers (or a read) can tell. An answer with a problem never means
+//!   that it surely did. For requests that write nothing it is `false`.
+//! - Clients of this protocol retry 429, 503 and other 5xx for ever, so what no retry can cure
+//!   is a 4xx.
+
+pub(crate) mod detail;
+mod source;
+mod table;
+
+pub use table::{Applied, Code, Row};
+
+use crate::{
+    field,
+    http1::{Answer, Exchange, Length},
+};
+use model::ByteOffset;
+
+/// One error answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Problem {
+    code: Code,
+    detail: Box<str>,
+    facts: Facts,
+}
+
+/// What the header fields of a problem say beside its status.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Facts {
+    None,
+    Closed { tail: ByteOffset },
+    StaleEpoch { current: u64 },
+    SeqGap { expected: u64, received: u64 },
+    RetryAfter { seconds: u32 },
+}
+
+impl Problem {
+    /// A problem with the detail that its code has in the table.
+    #[must_use]
+    pub fn new(code: Code) -> Self {
+        Self { code, detail: code.row().advice.into(), facts: Facts::None }
+    }
+
+    /// A problem with its own detail: what was wrong and what to do.
+    #[must_use]
+    pub fn with_detail(code: Code, detail: impl Into<Box<str>>) -> Self {
+        Self { code, detail: detail.into(), facts: Facts::None }
+    }
+
+    /// Overload: nothing was applied, come back later.
+    #[must_use]
+    pub fn overloaded(retry_after_seconds: u32) -> Self {
+        Self::new(Code::Overloaded).retry_after(retry_after_seconds)
+    }
+
+    /// This problem with another `Retry-After` than its code has in the table.
+    #[must_use]
+    pub fn retry_after(mut self, seconds: u32) -> Self {
+        self.facts = Facts::RetryAfter { seconds };
+        self
+    }
+
+    /// Which problem it is.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The HTTP status.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.code.row().status
+    }
+
+    /// What was wrong and what to do.
+    #[must_use]
+    pub fn detail(&self) -> &str {
+        &self.detail
+    }
+
+    /// The connection must be closed after this answer.
+    #[must_use]
+    pub fn closes(&self) -> bool {
+        self.code.row().closes
+    }
+
+    /// Writes the whole answer, body included (but not for `HEAD`).
+    pub fn write(&self, out: &mut Vec<u8>, exchange: &Exchange<'_>) {
+        let row = self.code.row();
+        let exchange = Exchange { keep_alive: exchange.keep_alive && !row.closes, ..*exchange };
+        let body = self.body(&row);
+        let mut answer = Answer::start(out, &exchange, row.status);
+        answer.field(field::CONTENT_TYPE, "application/problem+json");
+        answer.field(field::CACHE_CONTROL, "no-store");
+        self.write_facts(&mut answer, &row);
+        answer.end(Length::Known(body.len() as u64));
+        if !exchange.is_head {
+            out.extend_from_slice(body.as_bytes());
+        }
+    }
+
+    fn write_facts(&self, answer: &mut Answer<'_, '_>, row: &Row) {
+        match self.facts {
+            Facts::Closed { tail } => {
+                // PROTOCOL §5.2, "409 Conflict due to closed stream"
+                answer.field(field::STREAM_CLOSED, "true");
+                answer.offset(field::STREAM_NEXT_OFFSET, tail);
+            }
+            // PROTOCOL §5.2.1, "Response Headers"
+            Facts::StaleEpoch { current } => answer.number(field::PRODUCER_EPOCH, current),
+            Facts::SeqGap { expected, received } => {
+                answer.number(field::PRODUCER_EXPECTED_SEQ, expected);
+                answer.number(field::PRODUCER_RECEIVED_SEQ, received);
+            }
+            Facts::RetryAfter { seconds } => answer.number(field::RETRY_AFTER, seconds.into()),
+            Facts::None => {
+                if let Some(seconds) = row.retry_after_seconds {
+                    answer.number(field::RETRY_AFTER, seconds.into());
+                }
+            }
+        }
+        if row.status == 405 {
+            answer.field(field::ALLOW, crate::response::METHODS);
+        }
+    }
+
+    fn body(&self, row: &Row) -> String {
+        let mut body = String::with_capacity(256 + self.detail.len());
+        body.push_str("{\"type\":\"urn:thalweg:problem:");
+        body.push_str(row.name);
+        body.push_str("\",\"title\":\"");
+        body.push_str(row.title);
+        body.push_str("\",\"status\":");
+        body.push_str(&row.status.to_string());
+        body.push_str(",\"code\":\"");
+        body.push_str(row.name);
+        body.push_str("\",\"applied\":");
+        body.push_str(match row.applied {
+            Applied::No => "false",
+            Applied::Unknown => "\"unknown\"",
+        });
+        body.push_str(",\"detail\":\"");
+        detail::escape_into(&mut body, &self.detail);
+        body.push_str("\"}\n");
+        body
+    }
+}

@@ -1,0 +1,156 @@
+//! `PUT`. PROTOCOL §5.1, forks §4.2.
+
+use super::{is_true, number};
+use crate::{
+    body::{self, ContentTypeField, Payload, Purpose},
+    field::Fields,
+    offset,
+    problem::{Code, Problem, detail::quote},
+    target,
+};
+use model::{StreamPath, Timestamp};
+use stream::{ContentType, ForkRequest, Lifetime};
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
+
+/// What a stream holds if its creator does not say. PROTOCOL §5.1.
+const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
+
+/// A creation whose body has not come yet.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateRequest {
+    /// The stream.
+    pub path: StreamPath,
+    /// What it shall hold; `None` is the source's type, and only for a fork.
+    pub content_type: Option<ContentType>,
+    /// When it shall go away by itself; for a fork, `Forever` inherits.
+    pub lifetime: Lifetime,
+    /// Create it closed.
+    pub close: bool,
+    /// Where it branches off.
+    pub fork: Option<ForkRequest>,
+    /// For the `Location` of the answer.
+    pub location: Box<str>,
+}
+
+/// A creation that is complete.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadyCreate<'b> {
+    /// The request.
+    pub request: CreateRequest,
+    /// Its first content.
+    pub payload: Payload<'b>,
+}
+
+impl CreateRequest {
+    pub(super) fn parse(
+        path: StreamPath,
+        location: Box<str>,
+        fields: &Fields<'_>,
+    ) -> Result<Self, Problem> {
+        let fork = fork(fields)?;
+        let mut content_type = ContentTypeField::new(fields.content_type).optional()?;
+        if fork.is_none() {
+            content_type = content_type.or_else(|| Some(ContentType::new(CONTENT_TYPE_DEFAULT)));
+        }
+        let lifetime = lifetime(fields)?;
+        Ok(Self {
+            path,
+            content_type,
+            lifetime,
+            close: is_true(fields.stream_closed),
+            fork,
+            location,
+        })
+    }
+
+    /// Joins the body.
+    ///
+    /// # Errors
+    /// The [`Problem`] to answer: JSON that is none.
+    pub fn finish(self, body: &[u8]) -> Result<ReadyCreate<'_>, Problem> {
+        let payload = match &self.content_type {
+            None if !body.is_empty() => Payload::AsSource(body),
+            None => Payload::Ready(body::EMPTY),
+            Some(content_type) => {
+                Payload::Ready(body::prepare(content_type, body, Purpose::Create)?)
+            }
+        };
+        Ok(ReadyCreate { request: self, payload })
+    }
+}
+
+fn lifetime(fields: &Fields<'_>) -> Result<Lifetime, Problem> {
+    let invalid = |detail: String| Problem::with_detail(Code::InvalidLifetime, detail);
+    match (fields.stream_ttl, fields.stream_expires_at) {
+        (None, None) => Ok(Lifetime::Forever),
+        (Some(_), Some(_)) => {
+            Err(invalid("Stream-TTL and Stream-Expires-At exclude each other.".into()))
+        }
+        (Some(ttl), None) => match number::parse(ttl, u64::MAX) {
+            Some(seconds) => Ok(Lifetime::Ttl { seconds }),
+            None => Err(invalid(format!(
+                "Stream-TTL is {}, not a whole number of seconds without leading zeros.",
+                quote(ttl.as_bytes())
+            ))),
+        },
+        (None, Some(at)) => match parse_time(at) {
+            Some(at) => Ok(Lifetime::ExpiresAt(at)),
+            None => Err(invalid(format!(
+                "Stream-Expires-At is {}, not an RFC 3339 time.",
+                quote(at.as_bytes())
+            ))),
+        },
+    }
+}
+
+/// A time before 1970 is as good as its beginning: long over.
+fn parse_time(text: &str) -> Option<Timestamp> {
+    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    let ms = at.unix_timestamp_nanos().div_euclid(1_000_000).max(0);
+    u64::try_from(ms).ok().map(Timestamp::new)
+}
+
+fn fork(fields: &Fields<'_>) -> Result<Option<ForkRequest>, Problem> {
+    let invalid = |detail: String| Problem::with_detail(Code::InvalidFork, detail);
+    let Some(source) = fields.forked_from else {
+        // PROTOCOL §5.1: both fields require `Stream-Forked-From`.
+        return match (fields.fork_offset, fields.fork_sub_offset) {
+            (None, None) => Ok(None),
+            _ => Err(invalid(
+                "Stream-Fork-Offset and Stream-Fork-Sub-Offset need Stream-Forked-From.".into(),
+            )),
+        };
+    };
+    let not_a_path = || {
+        invalid(format!(
+            "Stream-Forked-From is {}, not {}{{path}}.",
+            quote(source.as_bytes()),
+            target::MOUNT
+        ))
+    };
+    if source.contains(['?', '#']) {
+        return Err(not_a_path());
+    }
+    let source = target::stream_path(source)
+        .ok_or_else(not_a_path)?
+        .map_err(|problem| invalid(format!("Stream-Forked-From: {}", problem.detail())))?;
+    let offset = match fields.fork_offset {
+        None => None,
+        Some(text) => Some(offset::parse(text.as_bytes()).ok_or_else(|| {
+            invalid(format!(
+                "Stream-Fork-Offset is {}, not a value of Stream-Next-Offset.",
+                quote(text.as_bytes())
+            ))
+        })?),
+    };
+    let sub_offset = match fields.fork_sub_offset {
+        None => 0,
+        Some(text) => number::parse(text, u64::MAX).ok_or_else(|| {
+            invalid(format!(
+                "Stream-Fork-Sub-Offset is {}, not a decimal number without leading zeros.",
+                quote(text.as_bytes())
+            ))
+        })?,
+    };
+    Ok(Some(ForkRequest { source, offset, sub_offset }))
+}

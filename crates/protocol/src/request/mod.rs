@@ -1,0 +1,118 @@
+//! Requests: what a head asks of a stream, checked and owned.
+//!
+//! # Driving it
+//! [`parse`] when the head is there. For [`Request::Create`] and [`Request::Append`] take the body
+//! and call [`CreateRequest::finish`] or [`AppendRequest::finish`], which apply the rules that need
+//! it. A request borrows nothing, so the receive buffer is free for the body.
+//!
+//! # What is checked here
+//! Everything that can be decided without a stream. What depends on one comes back from the node
+//! as `stream::Refusal`.
+
+mod append;
+mod create;
+mod number;
+mod read;
+
+pub use append::{AppendRequest, ReadyAppend};
+pub use create::{CreateRequest, ReadyCreate};
+pub use read::{Live, ReadOffset, ReadRequest};
+
+use crate::{
+    field::Fields,
+    http1::{Head, Method},
+    problem::{Code, Problem, detail::quote},
+    target,
+};
+use model::StreamPath;
+
+/// What a client asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Request {
+    /// `PUT`: create a stream or make sure that it exists. PROTOCOL §5.1.
+    Create(Box<CreateRequest>),
+    /// `POST`: append, close, or both. PROTOCOL §5.2.
+    Append(AppendRequest),
+    /// `GET`: read, perhaps live. PROTOCOL §5.6–5.8.
+    Read(ReadRequest),
+    /// `HEAD`: what the stream is and where it stands. PROTOCOL §5.5.
+    Head(StreamPath),
+    /// `DELETE`. PROTOCOL §5.4.
+    Delete(StreamPath),
+    /// `OPTIONS`: a browser asks what it may send.
+    Preflight,
+}
+
+/// The scheme under which clients reach this server, for absolute URLs in answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Scheme {
+    /// `http`
+    Http,
+    /// `https`
+    Https,
+}
+
+/// Reads a request from its head.
+///
+/// # Errors
+/// The [`Problem`] to answer. The body, if there is one, must still be read past, unless the
+/// connection is closed.
+pub fn parse(head: &Head<'_, '_>, scheme: Scheme) -> Result<Request, Problem> {
+    if head.method == Method::Options {
+        return Ok(Request::Preflight);
+    }
+    let path = target::stream_path(head.path).ok_or_else(|| unknown_route(head.path))??;
+    match head.method {
+        Method::Post => {
+            let fields = Fields::find(head.fields)?;
+            AppendRequest::parse(path, &fields).map(Request::Append)
+        }
+        Method::Get => {
+            let fields = Fields::find(head.fields)?;
+            ReadRequest::parse(path, head.query.unwrap_or_default(), &fields).map(Request::Read)
+        }
+        Method::Put => {
+            let fields = Fields::find(head.fields)?;
+            let location = location(head, scheme);
+            CreateRequest::parse(path, location, &fields)
+                .map(|create| Request::Create(Box::new(create)))
+        }
+        Method::Head => Ok(Request::Head(path)),
+        Method::Delete => Ok(Request::Delete(path)),
+        Method::Options | Method::Other => Err(method_not_allowed(head.method_text)),
+    }
+}
+
+/// The URL under which the client reached the stream; a path alone if it named no host.
+// PROTOCOL §5.1: "a `Location` header equal to `{stream-url}`"
+fn location(head: &Head<'_, '_>, scheme: Scheme) -> Box<str> {
+    let Some(authority) = head.authority else { return head.path.into() };
+    let scheme = match scheme {
+        Scheme::Http => "http://",
+        Scheme::Https => "https://",
+    };
+    [scheme, authority, head.path].concat().into()
+}
+
+fn unknown_route(path: &str) -> Problem {
+    let detail = format!(
+        "There is nothing at {}; streams live under {}{{path}}.",
+        quote(path.as_bytes()),
+        target::MOUNT
+    );
+    Problem::with_detail(Code::UnknownRoute, detail)
+}
+
+fn method_not_allowed(method: &str) -> Problem {
+    let detail = format!(
+        "A stream does not know {}; use one of {}.",
+        quote(method.as_bytes()),
+        crate::response::METHODS
+    );
+    Problem::with_detail(Code::MethodNotAllowed, detail)
+}
+
+/// PROTOCOL §4.1: only exactly `true`, in any case, counts; everything else is as if absent.
+fn is_true(value: Option<&str>) -> bool {
+    value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}

@@ -1,0 +1,106 @@
+//! `GET`. PROTOCOL §5.6–5.8 and §8.
+
+use crate::{
+    cursor, encoding,
+    field::Fields,
+    limits::IF_NONE_MATCH_BYTES_MAX,
+    offset,
+    problem::{Code, Problem, detail::quote},
+    target::Query,
+};
+use model::{ByteOffset, StreamPath};
+
+/// A read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadRequest {
+    /// The stream.
+    pub path: StreamPath,
+    /// Where to begin.
+    pub offset: ReadOffset,
+    /// How to go on at the tail.
+    pub live: Live,
+    /// The cursor that the client echoes.
+    pub cursor: Option<u64>,
+    /// `If-None-Match` as it came; see [`crate::etag::ETag::matches`].
+    pub if_none_match: Option<Box<str>>,
+    /// The client takes gzip.
+    pub accepts_gzip: bool,
+    /// The client wants all SSE data in base64: `encoding=base64`, or the request field
+    /// `Stream-SSE-Data-Encoding: base64`.
+    pub base64: bool,
+}
+
+/// Where a read begins. PROTOCOL §8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadOffset {
+    /// `-1`, or no offset: at the first retained byte.
+    Begin,
+    /// `now`: at the tail.
+    Now,
+    /// At this byte; may lie inside a message, or beyond the tail.
+    At(ByteOffset),
+}
+
+/// How a read goes on at the tail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Live {
+    /// It ends. PROTOCOL §5.6.
+    CatchUp,
+    /// It waits for the next append. PROTOCOL §5.7.
+    LongPoll,
+    /// It follows all appends. PROTOCOL §5.8.
+    Sse,
+}
+
+impl ReadRequest {
+    pub(super) fn parse(
+        path: StreamPath,
+        query: &str,
+        fields: &Fields<'_>,
+    ) -> Result<Self, Problem> {
+        let query = Query::parse(query)?;
+        let live = live(query.live.as_deref())?;
+        let if_none_match = fields.if_none_match.text();
+        let asks_base64 =
+            |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("base64"));
+        Ok(Self {
+            path,
+            offset: read_offset(query.offset.as_deref(), live)?,
+            live,
+            cursor: query.cursor.as_deref().and_then(cursor::parse),
+            if_none_match: if_none_match
+                .filter(|list| list.len() <= IF_NONE_MATCH_BYTES_MAX)
+                .map(Into::into),
+            accepts_gzip: fields.accept_encoding.text().is_some_and(encoding::accepts_gzip),
+            base64: asks_base64(query.encoding.as_deref()) || asks_base64(fields.sse_data_encoding),
+        })
+    }
+}
+
+fn live(value: Option<&str>) -> Result<Live, Problem> {
+    match value {
+        None => Ok(Live::CatchUp),
+        Some("long-poll") => Ok(Live::LongPoll),
+        Some("sse") => Ok(Live::Sse),
+        Some(other) => {
+            let detail = format!("live is {}, neither long-poll nor sse.", quote(other.as_bytes()));
+            Err(Problem::with_detail(Code::InvalidQuery, detail))
+        }
+    }
+}
+
+fn read_offset(value: Option<&str>, live: Live) -> Result<ReadOffset, Problem> {
+    match value {
+        // PROTOCOL §5.7, §5.8: live reads must name an offset.
+        None if live != Live::CatchUp => Err(Problem::new(Code::OffsetMissing)),
+        None | Some("-1") => Ok(ReadOffset::Begin),
+        Some("now") => Ok(ReadOffset::Now),
+        Some(text) => offset::parse(text.as_bytes()).map(ReadOffset::At).ok_or_else(|| {
+            let detail = format!(
+                "The offset {} is none; use -1, now, or a value of Stream-Next-Offset as it came.",
+                quote(text.as_bytes())
+            );
+            Problem::with_detail(Code::InvalidOffset, detail)
+        }),
+    }
+}

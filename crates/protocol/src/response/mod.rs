@@ -1,0 +1,13 @@
+//! Answers: from what the node says to status and header fields.
+//!
+//! Each function appends one head to a caller's buffer. Problems are written by
+//! [`crate::problem::Problem::write`].
+
+mod read;
+mod write;
+
+pub use read::{BodyPlan, ReadAnswer, long_poll_timeout, read, sse};
+pub use write::{appended, created, deleted, head, outcome, preflight};
+
+/// The methods of a stream.
+pub(crate) const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";

@@ -1,0 +1,179 @@
+//! Answers to reads. PROTOCOL §5.6–5.8, §8, §10.
+
+use crate::{
+    body::Frame,
+    etag::ETag,
+    field,
+    http1::{Answer, BodyFraming, Exchange, Length},
+    request::{Live, ReadOffset, ReadRequest},
+    sse::Mode,
+};
+use model::{ByteOffset, GroupId, StreamKey};
+use stream::{Lifetime, StreamInfo};
+
+/// What the node found for a catch-up read, or for a long-poll that has something to tell.
+#[derive(Debug, Clone, Copy)]
+pub struct ReadAnswer<'a> {
+    /// The request.
+    pub request: &'a ReadRequest,
+    /// The group of the stream.
+    pub group: GroupId,
+    /// The stream as it was when the range was chosen; `start <= end <= info.tail`.
+    pub info: &'a StreamInfo,
+    /// First byte of the range. For an offset beyond the tail, the tail.
+    pub start: ByteOffset,
+    /// After the last byte of the range.
+    pub end: ByteOffset,
+    /// More follows, and everybody who begins at `start` gets exactly this range.
+    pub is_stable: bool,
+    /// For a long-poll: what [`crate::cursor::next`] gave.
+    pub cursor: Option<u64>,
+    /// The body will be compressed; only if the request accepts it.
+    pub gzip: bool,
+}
+
+/// What must be sent after the head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyPlan {
+    /// Nothing: the client has it already, or there is no body.
+    Nothing,
+    /// `frame.prefix`, the stored bytes from `start` to `end` without the last
+    /// `frame.omitted_bytes`, `frame.suffix`.
+    Range {
+        /// First stored byte.
+        start: ByteOffset,
+        /// After the last stored byte, omitted ones already taken off.
+        end: ByteOffset,
+        /// What stands around them.
+        frame: Frame,
+        /// How to write it all; always plain unless compressed.
+        framing: BodyFraming,
+    },
+}
+
+/// Answers a catch-up read, or a long-poll with data or with the end of the stream.
+///
+/// # Panics
+/// If the answer's offsets are out of order.
+pub fn read(out: &mut Vec<u8>, exchange: &Exchange<'_>, read: &ReadAnswer<'_>) -> BodyPlan {
+    assert!(
+        read.start <= read.end && read.end <= read.info.tail,
+        "the range of an answer lies within its stream"
+    );
+    let range_bytes = read.end.since(read.start);
+    if range_bytes == 0 && read.request.live == Live::LongPoll {
+        long_poll_timeout(out, exchange, read.info, read.cursor.unwrap_or_default());
+        return BodyPlan::Nothing;
+    }
+    let is_now = read.request.offset == ReadOffset::Now;
+    let tag = read.tag();
+    // PROTOCOL §10.1, "ETag Usage"
+    let matches = |list: &str| !is_now && read.request.live == Live::CatchUp && tag.matches(list);
+    if read.request.if_none_match.as_deref().is_some_and(matches) {
+        let mut answer = Answer::start(out, exchange, 304);
+        read.describe(&mut answer, &tag);
+        answer.end(Length::None);
+        return BodyPlan::Nothing;
+    }
+    let frame = Frame::of(&read.info.content_type, range_bytes);
+    let mut answer = Answer::start(out, exchange, 200);
+    answer.field(field::CONTENT_TYPE, read.info.content_type.as_str());
+    read.describe(&mut answer, &tag);
+    let length =
+        if read.gzip { Length::Unknown } else { Length::Known(frame.body_bytes(range_bytes)) };
+    let framing = answer.end(length);
+    let end = ByteOffset::new(read.end.get() - frame.omitted_bytes);
+    BodyPlan::Range { start: read.start, end, frame, framing }
+}
+
+impl ReadAnswer<'_> {
+    fn is_up_to_date(&self) -> bool {
+        self.end == self.info.tail
+    }
+
+    fn is_eof(&self) -> bool {
+        self.info.closed && self.is_up_to_date()
+    }
+
+    fn tag(&self) -> ETag {
+        let stream = StreamKey { group: self.group, stream: self.info.stream };
+        ETag { stream, start: self.start, end: self.end, closed: self.is_eof() }
+    }
+
+    /// The fields that a 200 and its 304 share.
+    fn describe(&self, answer: &mut Answer<'_, '_>, tag: &ETag) {
+        answer.offset(field::STREAM_NEXT_OFFSET, self.end);
+        if self.is_up_to_date() {
+            // PROTOCOL §5.6: only when nothing follows
+            answer.field(field::STREAM_UP_TO_DATE, "true");
+        }
+        if self.is_eof() {
+            answer.field(field::STREAM_CLOSED, "true");
+        }
+        if let Some(cursor) = self.cursor {
+            answer.number(field::STREAM_CURSOR, cursor);
+        }
+        if self.request.offset != ReadOffset::Now {
+            answer.tag(tag, self.gzip);
+        }
+        answer.field(field::CACHE_CONTROL, self.cache_control());
+        answer.field(field::VARY, field::ACCEPT_ENCODING);
+        if self.gzip {
+            answer.field(field::CONTENT_ENCODING, "gzip");
+        }
+    }
+
+    /// How long caches may keep the answer (docs/adr/0012).
+    fn cache_control(&self) -> &'static str {
+        if self.request.offset == ReadOffset::Now {
+            // PROTOCOL §8: "SHOULD return Cache-Control: no-store"
+            return "no-store";
+        }
+        if self.info.lifetime != Lifetime::Forever {
+            // A cache that answers by itself neither slides the lifetime nor knows its end.
+            return "no-cache";
+        }
+        if self.is_stable && !self.is_up_to_date() {
+            return "public, max-age=31536000, immutable";
+        }
+        if self.start == self.end && !self.info.closed {
+            // "Nothing new" is true only now; the tag makes asking again cheap.
+            return "no-cache";
+        }
+        // PROTOCOL §10.1
+        "public, max-age=60, stale-while-revalidate=300"
+    }
+}
+
+/// Answers a long-poll that waited in vain, or that stands at the end of a closed stream.
+// PROTOCOL §5.7, "Response Headers (on 204)"
+pub fn long_poll_timeout(
+    out: &mut Vec<u8>,
+    exchange: &Exchange<'_>,
+    info: &StreamInfo,
+    cursor: u64,
+) {
+    let mut answer = Answer::start(out, exchange, 204);
+    answer.offset(field::STREAM_NEXT_OFFSET, info.tail);
+    answer.field(field::STREAM_UP_TO_DATE, "true");
+    if info.closed {
+        answer.field(field::STREAM_CLOSED, "true");
+    } else {
+        answer.number(field::STREAM_CURSOR, cursor);
+    }
+    answer.field(field::CACHE_CONTROL, "no-store");
+    answer.end(Length::Known(0));
+}
+
+/// Begins an answer of server-sent events. PROTOCOL §5.8.
+pub fn sse(out: &mut Vec<u8>, exchange: &Exchange<'_>, mode: Mode) -> BodyFraming {
+    let mut answer = Answer::start(out, exchange, 200);
+    answer.field(field::CONTENT_TYPE, "text/event-stream");
+    answer.field(field::CACHE_CONTROL, "no-cache");
+    if mode == Mode::Base64 {
+        answer.field(field::STREAM_SSE_DATA_ENCODING, "base64");
+    }
+    // nginx would otherwise hold events back until its buffer is full.
+    answer.field("X-Accel-Buffering", "no");
+    answer.end(Length::Unknown)
+}
