@@ -1,1 +1,49 @@
-//! Thalweg node.
+//! One node: the groups of a shard, their log and their state machines, driven by events.
+//!
+//! # What
+//! [`Node`] is the whole of one shard below the sockets. It owns the groups `g` with
+//! `g % shard_count == shard`, their [`stream::GroupState`]s and the shard's [`log::ShardLog`]. It
+//! turns requests into log entries, applies what is committed, answers, and tells who watches.
+//!
+//! # Why it has no IO of its own
+//! The same code runs under an event loop with sockets and under a simulator with none. Whatever
+//! takes time (a group commit, building a chunk) comes out as a job that someone else runs, and its
+//! result comes back as an [`Event`]. Time is an argument.
+//!
+//! # Driving it
+//! 1. [`open`] recovers the data directory and makes one node per shard.
+//! 2. Call [`Node::handle`] for every event, then drain [`Node::poll_output`] until it is `None`.
+//!    Several events may be handled before draining; that is what makes batches.
+//! 3. Send each [`Output`] where it says: replies to connections, messages to other shards, jobs to
+//!    threads. Give job results back as events. Call `handle(Event::Tick)` about every 100 ms.
+//!
+//! # Invariants
+//! - A command is applied only after its entry is durable; so every answer, and all that a reader
+//!   sees, is durable (promises 1 and 2 of the architecture).
+//! - An answer that depends on state that is not durable yet is never given: a stream with entries
+//!   in flight is judged by `apply` alone.
+//! - After a failed commit nothing is accepted and nothing is applied any more.
+
+mod api;
+mod commit;
+mod forks;
+mod live;
+mod maintenance;
+mod read;
+mod recovery;
+mod shard;
+
+pub use api::{
+    Change, Event, Failure, Locate, LocateError, Output, PeerCall, PeerMessage, PeerResult,
+    ReadFrom, ReadReply, Reply, Request, Stamp, Ticket,
+};
+pub use recovery::{Opened, open};
+pub use shard::{Node, NodeStats};
+
+use model::{GroupId, ShardId};
+
+/// The shard that owns `group` among `shard_count` shards.
+#[must_use]
+pub fn shard_of(group: GroupId, shard_count: u16) -> ShardId {
+    ShardId::new(group.get() % shard_count)
+}

@@ -9,7 +9,7 @@
 //! the use of a sliding stream is written as the log last recorded it.
 
 use crate::{
-    ContentType, DecodeError, GroupState, Refusal,
+    ContentType, DecodeError, GroupState,
     codec::{Reader, Writer},
     producer::ProducerState,
     record::{Extra, StreamRecord},
@@ -49,6 +49,10 @@ impl GroupState {
             writer.number(*path_hash);
             writer.number(stream.get());
         }
+        writer.number(self.lost.len() as u64);
+        for stream in &self.lost {
+            writer.number(stream.get());
+        }
         bytes
     }
 
@@ -82,6 +86,9 @@ impl GroupState {
             let path_hash = reader.number()?;
             self.damaged.insert(path_hash, StreamId::new(reader.number()?));
         }
+        for _ in 0..reader.number()? {
+            self.lost.insert(StreamId::new(reader.number()?));
+        }
         reader.finish(())
     }
 
@@ -98,12 +105,6 @@ impl GroupState {
         record.content_type = self.share(record.content_type);
         self.add_record(record);
         Ok(())
-    }
-
-    /// Whether a path whose hash is `path_hash` was lost.
-    #[must_use]
-    pub fn is_damaged(&self, path_hash: u64) -> Option<Refusal> {
-        self.damaged.contains_key(&path_hash).then_some(Refusal::Damaged)
     }
 }
 

@@ -11,11 +11,14 @@ use crate::{
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, StreamPath, Timestamp};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
+    collections::{BTreeMap, BTreeSet, BinaryHeap},
 };
 
 /// Content types shared between streams; beyond this many, new ones are stored per stream.
 const SHARED_CONTENT_TYPES_MAX: usize = 64;
+
+/// Stands for a stream that nobody can name any more.
+const UNKNOWN: StreamId = StreamId::new(0);
 
 /// All streams of one group at an applied index.
 #[derive(Debug)]
@@ -27,6 +30,8 @@ pub struct GroupState {
     pub(crate) duties: BTreeMap<PinToken, StreamKey>,
     /// Streams whose records were lost to damage, by the hash of their path.
     pub(crate) damaged: BTreeMap<u64, StreamId>,
+    /// Streams of which some entry was lost to damage; 0 if it is not known of which.
+    pub(crate) lost: BTreeSet<StreamId>,
     /// Possible deadlines; a stream that was used since is put back when it comes up.
     expiries: BinaryHeap<Reverse<(Timestamp, StreamId)>>,
     /// Streams whose use should be logged, each once.
@@ -109,6 +114,7 @@ impl GroupState {
             streams: StreamTable::default(),
             duties: BTreeMap::new(),
             damaged: BTreeMap::new(),
+            lost: BTreeSet::new(),
             expiries: BinaryHeap::new(),
             touched: Vec::new(),
             content_types: Vec::new(),
@@ -149,10 +155,33 @@ impl GroupState {
         self.live_record(path, now).map(|record| record.id)
     }
 
-    /// The stream with this id, deleted ones that forks still need included.
+    /// The stream with this id, unless it is deleted.
     #[must_use]
     pub fn info(&self, stream: StreamId) -> Option<StreamInfo> {
-        self.streams.get(stream).map(StreamRecord::info)
+        self.streams.get(stream).filter(|record| !record.deleted).map(StreamRecord::info)
+    }
+
+    /// First retained byte of a stream whose bytes are still needed, by itself or by forks.
+    #[must_use]
+    pub fn head(&self, stream: StreamId) -> Option<ByteOffset> {
+        self.streams.get(stream).map(|record| record.head)
+    }
+
+    /// The first retained byte of a stream, or 0 if it may be needed though its state is lost.
+    #[must_use]
+    pub fn head_or_lost(&self, stream: StreamId) -> Option<ByteOffset> {
+        let lost = self.lost.contains(&stream)
+            || self.lost.contains(&UNKNOWN)
+            || self.damaged.values().any(|damaged| *damaged == stream);
+        self.head(stream).or(lost.then_some(ByteOffset::ZERO))
+    }
+
+    /// The stream whose damage makes `path` answer `Damaged`, so that it can be deleted.
+    #[must_use]
+    pub fn damaged_stream(&self, path: &StreamPath) -> Option<StreamId> {
+        let by_hash = self.damaged.get(&path.hash64()).copied();
+        let record = || self.streams.find(path).filter(|record| self.lost.contains(&record.id));
+        by_hash.or_else(|| record().map(|record| record.id))
     }
 
     /// The stream that holds `path` but whose lifetime has run out, so that it must be expired
@@ -172,11 +201,15 @@ impl GroupState {
     fn live_record(&self, path: &StreamPath, now: Timestamp) -> Result<&StreamRecord, Refusal> {
         let hash = path.hash64();
         let Some(record) = self.streams.find_hashed(hash, path.as_str()) else {
-            let damaged = self.damaged.contains_key(&hash);
+            // If a creation may have been lost, "not found" would be a guess.
+            let damaged = self.damaged.contains_key(&hash) || self.lost.contains(&UNKNOWN);
             return Err(if damaged { Refusal::Damaged } else { Refusal::NotFound });
         };
         if record.deleted {
             return Err(Refusal::Gone);
+        }
+        if self.lost.contains(&record.id) {
+            return Err(Refusal::Damaged);
         }
         if is_expired(record, now) {
             return Err(if record.is_pinned() { Refusal::Gone } else { Refusal::NotFound });
@@ -298,6 +331,12 @@ impl GroupState {
     /// Records that the stream's state was lost to damage on disk: its path answers `Damaged`.
     pub fn mark_damaged(&mut self, stream: StreamId, path_hash: u64) {
         self.damaged.insert(path_hash, stream);
+    }
+
+    /// Records that an entry of `stream` (0: of an unknown stream) was lost: the stream's state
+    /// cannot be trusted, its path answers `Damaged` until it is deleted.
+    pub fn lose(&mut self, stream: StreamId) {
+        self.lost.insert(stream);
     }
 
     /// Applies the entry `index`, logged at time `at`, for `stream` (0 for a creation).
@@ -462,6 +501,7 @@ impl GroupState {
     }
 
     fn forget_damaged(&mut self, stream: StreamId) -> bool {
+        self.lost.remove(&stream);
         let before = self.damaged.len();
         self.damaged.retain(|_, damaged| *damaged != stream);
         self.damaged.len() < before

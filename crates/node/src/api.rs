@@ -1,0 +1,347 @@
+//! What goes into a node and what comes out.
+
+use bytes::Bytes;
+use log::{CommitDone, CommitJob, ReadError, Slice, WorkDone, WorkJob};
+use model::{ByteOffset, Monotonic, ShardId, StreamId, StreamKey, StreamPath, Timestamp};
+use stream::{
+    Append, Command, ContentType, ForkRequest, Lifetime, Outcome, Refusal, StreamInfo,
+    messages::JsonError,
+};
+
+/// The time of an event on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub struct Stamp {
+    /// Wall clock: lifetimes and what is recorded.
+    pub wall: Timestamp,
+    /// Monotonic clock: waits.
+    pub monotonic: Monotonic,
+}
+
+/// Names the connection that waits for a reply. The node carries it and never looks inside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    /// The shard that owns the connection.
+    pub shard: ShardId,
+    /// Its place there.
+    pub slot: u32,
+    /// Tells a connection from an earlier one in the same place.
+    pub generation: u32,
+}
+
+/// Everything that can happen to a node.
+#[derive(Debug)]
+pub enum Event<'a> {
+    /// A client's request for a group of this node.
+    Request {
+        /// Who waits for the reply.
+        ticket: Ticket,
+        /// What is asked.
+        request: Request<'a>,
+    },
+    /// A message from another node of the same process.
+    Peer(PeerMessage),
+    /// A commit job is done.
+    Committed(CommitDone),
+    /// A background job is done.
+    Worked(WorkDone),
+    /// Some time has passed.
+    Tick,
+}
+
+/// What a client asks of a stream.
+#[derive(Debug)]
+pub enum Request<'a> {
+    /// Make a stream or make sure that it exists.
+    Create {
+        /// Its path.
+        path: StreamPath,
+        /// `None` only on a fork: inherit it.
+        content_type: Option<ContentType>,
+        /// `Forever` on a fork: inherit it.
+        lifetime: Lifetime,
+        /// Create it closed.
+        close: bool,
+        /// Branch it off another stream.
+        fork: Option<ForkRequest>,
+        /// The first data, in stored form; for a fork without content type as it came.
+        data: &'a [u8],
+        /// Records in `data`; not used for a fork without content type.
+        record_count: u32,
+    },
+    /// Add data, close, or both.
+    Append {
+        /// The stream's path.
+        path: StreamPath,
+        /// All but the data.
+        append: Append,
+        /// The data in stored form.
+        data: &'a [u8],
+    },
+    /// Delete a stream.
+    Delete {
+        /// Its path.
+        path: StreamPath,
+    },
+    /// Describe a stream; does not count as use.
+    Head {
+        /// Its path.
+        path: StreamPath,
+    },
+    /// Begin a read: resolve where it starts and ends.
+    Read {
+        /// The stream's path.
+        path: StreamPath,
+        /// Where to start.
+        from: ReadFrom,
+        /// Where the answer ends at the latest: the next multiple of this offset, for JSON the end
+        /// of the append that holds it.
+        boundary_bytes: u64,
+        /// Watch the stream if there is nothing to read, in the same step.
+        watch: bool,
+    },
+    /// Fetch stored bytes that a [`ReadReply`] promised.
+    Window {
+        /// The stream that stores them.
+        key: StreamKey,
+        /// First byte.
+        from: ByteOffset,
+        /// End of what is wanted; the reply may be shorter.
+        to: ByteOffset,
+    },
+    /// Tell the ticket's shard of every change of the stream from now on.
+    Watch {
+        /// The stream.
+        key: StreamKey,
+    },
+    /// Stop telling it.
+    Unwatch {
+        /// The stream.
+        key: StreamKey,
+    },
+}
+
+/// Where a read starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// At the first retained byte.
+    Begin,
+    /// At the tail of that moment.
+    Now,
+    /// At this byte; inside a JSON message its start is meant, beyond the tail the tail.
+    At(ByteOffset),
+}
+
+/// The answer to a request; exactly one comes for each ticket, except for `Watch` and `Unwatch`,
+/// which have none.
+#[derive(Debug)]
+pub enum Reply {
+    /// A change was made, had been made, or was refused.
+    Outcome(Outcome),
+    /// To `Head`.
+    Head(StreamKey, StreamInfo),
+    /// To `Read`.
+    Read(Box<ReadReply>),
+    /// To `Window`: at least one byte.
+    Window(Slice),
+    /// The body of a fork is not what its inherited content type asks for.
+    InvalidJson(JsonError),
+    /// JSON appends must hold at least one message, other ones at least one byte.
+    Failed(Failure),
+}
+
+/// A resolved read.
+#[derive(Debug)]
+pub struct ReadReply {
+    /// The stream.
+    pub key: StreamKey,
+    /// What it is.
+    pub info: StreamInfo,
+    /// First byte of the answer.
+    pub start: ByteOffset,
+    /// End of the answer; the tail, if that is in reach.
+    pub end: ByteOffset,
+    /// The first bytes of the answer, if they were at hand.
+    pub first: Option<Slice>,
+}
+
+/// Why a request could not be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Failure {
+    /// No room for a new log segment. Not applied.
+    DiskFull,
+    /// The shard has stopped after a failed write or sync. `applied_unknown` if the request was
+    /// already on its way to the disk.
+    Poisoned {
+        /// The request may or may not survive.
+        applied_unknown: bool,
+    },
+    /// Too much is waiting for the disk. Not applied.
+    Overloaded,
+    /// Larger than a log entry may be. Not applied.
+    TooLarge,
+    /// Stored bytes are damaged.
+    Damaged {
+        /// The file.
+        file: String,
+        /// Byte position in it.
+        position: u64,
+    },
+    /// The bytes were trimmed; reading starts at `head`.
+    Trimmed {
+        /// First retained byte.
+        head: ByteOffset,
+    },
+    /// The stream went away while it was read.
+    NotFound,
+    /// The disk refused a read.
+    Io {
+        /// What it said.
+        error: String,
+    },
+}
+
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::Damaged { file, position } => {
+                Self::Damaged { file: file.display().to_string(), position }
+            }
+            ReadError::Trimmed { head } => Self::Trimmed { head },
+            ReadError::NotFound | ReadError::PastTail { .. } => Self::NotFound,
+            ReadError::Io(error) => Self::Io { error: error.to_string() },
+        }
+    }
+}
+
+/// Everything that a node wants done.
+#[derive(Debug)]
+pub enum Output {
+    /// Answer a client.
+    Reply {
+        /// Which.
+        ticket: Ticket,
+        /// With what.
+        reply: Reply,
+    },
+    /// Hand a message to another node of this process.
+    Peer {
+        /// Its shard.
+        to: ShardId,
+        /// The message.
+        message: PeerMessage,
+    },
+    /// Tell a shard that watches a stream.
+    Changed {
+        /// The shard.
+        to: ShardId,
+        /// What changed.
+        change: Change,
+    },
+    /// Write and sync, then give the result back. One at a time, in order.
+    Commit(CommitJob),
+    /// Run in the background, then give the result back.
+    Work(WorkJob),
+}
+
+/// A durable change of a watched stream.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The stream.
+    pub key: StreamKey,
+    /// Its tail.
+    pub tail: ByteOffset,
+    /// It is closed.
+    pub closed: bool,
+    /// It is deleted or expired; this is the last change.
+    pub gone: bool,
+    /// The bytes that end at `tail`, if they are few enough to be shared.
+    pub data: Option<Bytes>,
+}
+
+/// Between the nodes of one process.
+#[derive(Debug)]
+pub enum PeerMessage {
+    /// Please do this for a group of yours.
+    Call {
+        /// Where the result goes.
+        from: ShardId,
+        /// The caller's job.
+        job: u64,
+        /// What to do.
+        call: PeerCall,
+    },
+    /// Here is what came of it.
+    Return {
+        /// The caller's job.
+        job: u64,
+        /// The result.
+        result: PeerResult,
+    },
+}
+
+/// What one node may ask of another.
+#[derive(Debug, Clone)]
+pub enum PeerCall {
+    /// Resolve a position in stored bytes.
+    Locate(StreamKey, Locate),
+    /// Check the source of a fork.
+    ForkSource {
+        /// Path of the source.
+        path: StreamPath,
+        /// The fork offset; `None` for the tail.
+        offset: Option<ByteOffset>,
+        /// The content type that the fork asks for.
+        content_type: Option<ContentType>,
+    },
+    /// Log a command (`Pin`, `Unpin`).
+    Propose(StreamKey, Command),
+}
+
+/// A question about positions that only the shard that stores the bytes can answer.
+#[derive(Debug, Clone, Copy)]
+pub enum Locate {
+    /// End of the first append that ends at or after this byte.
+    AppendEnd(ByteOffset),
+    /// Start of the JSON message that holds this byte.
+    MessageStart(ByteOffset),
+    /// The position `count` bytes or messages after `from`, inside the append that holds `from`
+    /// and before `limit`.
+    SubOffset {
+        /// The anchor.
+        from: ByteOffset,
+        /// How many.
+        count: u64,
+        /// Messages, not bytes.
+        json: bool,
+        /// No further than this.
+        limit: ByteOffset,
+    },
+}
+
+/// The result of a [`PeerCall`].
+#[derive(Debug)]
+pub enum PeerResult {
+    /// To `Locate`.
+    Located(Result<ByteOffset, LocateError>),
+    /// To `ForkSource`: the source, and its key.
+    ForkSource(Result<(StreamKey, StreamInfo), Refusal>),
+    /// To `Propose`.
+    Outcome(Outcome),
+    /// It could not be done.
+    Failed(Failure),
+}
+
+/// Why a position could not be resolved.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LocateError {
+    /// A sub-offset beyond what the append holds.
+    Beyond {
+        /// How much it holds.
+        available: u64,
+    },
+    /// The bytes could not be read.
+    Failed(Failure),
+}
+
+/// Which stream a command is for: 0 for a creation.
+pub(crate) const NO_STREAM: StreamId = StreamId::new(0);

@@ -1,0 +1,135 @@
+//! The way back: a batch is durable, its entries are applied and answered.
+
+use crate::{
+    Change, Failure, Node, Output, PeerMessage, PeerResult, Reply, Stamp,
+    shard::{ReplyTo, Waiting, flight_key},
+};
+use log::{CommitDone, CommittedEntry, Placement};
+use model::{ByteOffset, StreamKey};
+use stream::{Applied, Effect, LoggedCommand, Outcome, Visible};
+
+/// Changes carry their bytes up to this size; readers fetch larger ones in windows.
+const SHARED_BYTES_MAX: usize = model::limits::READ_WINDOW_BYTES_MAX;
+
+impl Node {
+    pub(crate) fn handle_committed(&mut self, now: Stamp, done: CommitDone) {
+        match self.log.handle_commit(done) {
+            Ok(batch) => {
+                for entry in batch.entries() {
+                    self.apply(now, entry);
+                }
+            }
+            Err(_) => self.fail_all(now),
+        }
+    }
+
+    /// The disk failed under entries whose fate nobody knows: they are answered so.
+    fn fail_all(&mut self, now: Stamp) {
+        self.in_flight.clear();
+        for waiting in std::mem::take(&mut self.waiting) {
+            self.fail(now, waiting.reply_to, Failure::Poisoned { applied_unknown: true });
+        }
+    }
+
+    fn apply(&mut self, now: Stamp, entry: CommittedEntry) {
+        let waiting = self.waiting.pop_front().expect("each entry of a commit is waited for");
+        assert_eq!(
+            (waiting.group, waiting.index),
+            (entry.group, entry.index),
+            "commits come in the order of the appends"
+        );
+        self.land(&waiting);
+        let Waiting { group, index, stream, command, reply_to } = waiting;
+        let logged = LoggedCommand { stream, command, data_bytes: entry.data.len() as u64 };
+        let applied = self.group_mut(group).apply(index, entry.at, logged);
+        if let Some(placement) = applied.placement {
+            self.log.place(&entry, to_log(placement));
+        }
+        self.log.applied(group, index);
+        self.follow_up(now, &entry, &applied);
+        self.deliver(now, reply_to, applied.outcome);
+    }
+
+    fn land(&mut self, waiting: &Waiting) {
+        let key = flight_key(waiting.group, waiting.stream, &waiting.command);
+        let count = self.in_flight.get_mut(&key).expect("what was proposed is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.in_flight.remove(&key);
+        }
+    }
+
+    fn follow_up(&mut self, now: Stamp, entry: &CommittedEntry, applied: &Applied) {
+        if let Some(visible) = applied.visible {
+            let key = StreamKey { group: entry.group, stream: visible.stream };
+            self.announce(key, visible, entry);
+        }
+        let key = |stream| StreamKey { group: entry.group, stream };
+        match applied.effect {
+            None => {}
+            Some(Effect::Forget(stream)) => self.log.forget(key(stream)),
+            Some(Effect::Trim(stream, to)) => self.log.trim(key(stream), to),
+            Some(Effect::ForgetFork { stream, source, token }) => {
+                self.log.forget(key(stream));
+                self.start_release(now, source, token);
+            }
+        }
+    }
+
+    fn announce(&mut self, key: StreamKey, visible: Visible, entry: &CommittedEntry) {
+        let shared = !entry.data.is_empty() && entry.data.len() <= SHARED_BYTES_MAX;
+        for shard in self.watchers.of(key) {
+            let change = Change {
+                key,
+                tail: visible.tail,
+                closed: visible.closed,
+                gone: visible.gone,
+                data: shared.then(|| entry.data.clone()),
+            };
+            self.tell(shard, change);
+        }
+        if visible.gone {
+            self.watchers.forget(key);
+        }
+    }
+
+    /// Answers whoever sent a command.
+    pub(crate) fn deliver(&mut self, now: Stamp, reply_to: ReplyTo, outcome: Outcome) {
+        match reply_to {
+            ReplyTo::Client(ticket) => self.reply(ticket, Reply::Outcome(outcome)),
+            ReplyTo::Peer { shard, job } => {
+                let message = PeerMessage::Return { job, result: PeerResult::Outcome(outcome) };
+                self.outputs.push_back(Output::Peer { to: shard, message });
+            }
+            ReplyTo::Job(job) => self.handle_return(now, job, PeerResult::Outcome(outcome)),
+            ReplyTo::Nobody => {}
+        }
+    }
+
+    /// Answers whoever sent a command that could not be carried out.
+    pub(crate) fn fail(&mut self, now: Stamp, reply_to: ReplyTo, failure: Failure) {
+        match reply_to {
+            ReplyTo::Client(ticket) => self.reply(ticket, Reply::Failed(failure)),
+            ReplyTo::Peer { shard, job } => {
+                let message = PeerMessage::Return { job, result: PeerResult::Failed(failure) };
+                self.outputs.push_back(Output::Peer { to: shard, message });
+            }
+            ReplyTo::Job(job) => self.handle_return(now, job, PeerResult::Failed(failure)),
+            ReplyTo::Nobody => {}
+        }
+    }
+}
+
+pub(crate) fn to_log(placement: stream::Placement) -> Placement {
+    Placement { stream: placement.stream, start: placement.start, records: placement.record_count }
+}
+
+/// The offset before the data that ends at `tail`.
+impl Change {
+    /// Where [`Change::data`] starts in the stream, if it came along.
+    #[must_use]
+    pub fn data_start(&self) -> Option<ByteOffset> {
+        let data = self.data.as_ref()?;
+        Some(ByteOffset::new(self.tail.get() - data.len() as u64))
+    }
+}

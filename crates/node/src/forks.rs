@@ -1,0 +1,329 @@
+//! Making and releasing forks, whose source may live in another group. See [`stream::ForkPoint`]
+//! for the three steps and what a crash between them leaves behind.
+
+use crate::{
+    Failure, Locate, LocateError, Node, Output, PeerCall, PeerMessage, PeerResult, Reply, Stamp,
+    Ticket,
+    api::NO_STREAM,
+    read::ReadJob,
+    shard::{Proposal, ReplyTo},
+};
+use model::{ByteOffset, ShardId, StreamKey, StreamPath, limits};
+use std::collections::HashMap;
+use stream::{
+    Command, ContentType, Create, ForkPoint, ForkRequest, Lifetime, Lineage, Outcome, Pin,
+    PinToken, Refusal, StreamInfo, messages,
+};
+
+/// What waits for a message from another shard, or for a command of its own.
+#[derive(Debug)]
+pub(crate) enum Job {
+    Read(ReadJob),
+    Fork(Box<ForkJob>),
+    Release { source: StreamKey, token: PinToken },
+}
+
+/// The jobs under way, by number.
+#[derive(Debug, Default)]
+pub(crate) struct Jobs {
+    next: u64,
+    waiting: HashMap<u64, Job>,
+}
+
+impl Jobs {
+    pub(crate) fn add(&mut self, job: Job) -> u64 {
+        self.next += 1;
+        self.waiting.insert(self.next, job);
+        self.next
+    }
+}
+
+/// The request for a fork.
+#[derive(Debug)]
+pub(crate) struct ForkCreate {
+    pub ticket: Ticket,
+    pub path: StreamPath,
+    pub content_type: Option<ContentType>,
+    pub lifetime: Lifetime,
+    pub close: bool,
+    pub fork: ForkRequest,
+    pub data: Vec<u8>,
+    pub record_count: u32,
+}
+
+/// A fork on its way.
+#[derive(Debug)]
+pub(crate) struct ForkJob {
+    create: ForkCreate,
+    stage: ForkStage,
+}
+
+#[derive(Debug)]
+enum ForkStage {
+    /// Asking the source's group.
+    Source,
+    /// Asking the owner of the anchored append how far the sub-offset reaches.
+    SubOffset { source: StreamKey, info: StreamInfo },
+    /// Taking the reference.
+    Pin(Box<ForkPoint>, ContentType, Lifetime),
+    /// Making the fork.
+    Create(Box<ForkPoint>),
+}
+
+impl Node {
+    pub(crate) fn start_fork(&mut self, now: Stamp, create: ForkCreate) {
+        let path = create.fork.source.clone();
+        let call = PeerCall::ForkSource {
+            offset: create.fork.offset,
+            content_type: create.content_type.clone(),
+            path: path.clone(),
+        };
+        let owner = StreamKey { group: path.group(self.group_count), stream: NO_STREAM };
+        let job = Job::Fork(Box::new(ForkJob { create, stage: ForkStage::Source }));
+        self.ask(now, owner, call, job);
+    }
+
+    /// Calls a peer, or answers at once if the group is this shard's.
+    fn ask(&mut self, now: Stamp, owner: StreamKey, call: PeerCall, job: Job) {
+        if crate::shard_of(owner.group, self.shard_count) != self.shard {
+            return self.call(owner, call, job);
+        }
+        match call {
+            PeerCall::Locate(key, what) => self.locate(now, key, what, job),
+            PeerCall::ForkSource { path, offset, content_type } => {
+                let source = self.fork_source(now, &path, offset, content_type.as_ref());
+                self.resume(now, job, PeerResult::ForkSource(source));
+            }
+            PeerCall::Propose(key, command) => {
+                let job = self.jobs.add(job);
+                self.propose_for(now, key, command, ReplyTo::Job(job));
+            }
+        }
+    }
+
+    fn propose_for(&mut self, now: Stamp, key: StreamKey, command: Command, reply_to: ReplyTo) {
+        let proposal = Proposal { group: key.group, stream: key.stream, command, data: &[] };
+        self.propose(now, proposal, reply_to);
+    }
+
+    pub(crate) fn handle_call(&mut self, now: Stamp, from: ShardId, job: u64, call: PeerCall) {
+        let result = match call {
+            PeerCall::Locate(key, what) => PeerResult::Located(self.answer_locate(key, what)),
+            PeerCall::ForkSource { path, offset, content_type } => {
+                let source = self.fork_source(now, &path, offset, content_type.as_ref());
+                PeerResult::ForkSource(source)
+            }
+            PeerCall::Propose(key, command) => {
+                let reply_to = ReplyTo::Peer { shard: from, job };
+                return self.propose_for(now, key, command, reply_to);
+            }
+        };
+        let message = PeerMessage::Return { job, result };
+        self.outputs.push_back(Output::Peer { to: from, message });
+    }
+
+    pub(crate) fn handle_return(&mut self, now: Stamp, job: u64, result: PeerResult) {
+        let job = self.jobs.waiting.remove(&job).expect("a result belongs to a job that waits");
+        self.resume(now, job, result);
+    }
+
+    pub(crate) fn resume(&mut self, now: Stamp, job: Job, result: PeerResult) {
+        match job {
+            Job::Read(job) => self.resume_read(now, job, result),
+            Job::Fork(job) => self.resume_fork(now, *job, result),
+            Job::Release { source, token } => self.resume_release(now, source, token, &result),
+        }
+    }
+
+    /// Checks the source of a fork, in the source's group. PROTOCOL §4.2, "Fork creation errors".
+    fn fork_source(
+        &self,
+        now: Stamp,
+        path: &StreamPath,
+        offset: Option<ByteOffset>,
+        content_type: Option<&ContentType>,
+    ) -> Result<(StreamKey, StreamInfo), Refusal> {
+        let group = path.group(self.group_count);
+        let info = self.group(group).resolve(path, now.wall).map_err(|refusal| match refusal {
+            Refusal::NotFound => Refusal::ForkSourceNotFound,
+            Refusal::Gone => Refusal::ForkSourceGone,
+            other => other,
+        })?;
+        if content_type.is_some_and(|wanted| *wanted != info.content_type) {
+            return Err(Refusal::ForkContentType { expected: info.content_type });
+        }
+        let at = offset.unwrap_or(info.tail);
+        if at > info.tail {
+            return Err(Refusal::ForkBeyondTail { tail: info.tail });
+        }
+        if at < info.head {
+            return Err(Refusal::ForkTrimmed { head: info.head });
+        }
+        if info.lineage.depth() >= limits::FORK_DEPTH_MAX {
+            return Err(Refusal::ForkDepth);
+        }
+        Ok((StreamKey { group, stream: info.stream }, info))
+    }
+
+    fn resume_fork(&mut self, now: Stamp, job: ForkJob, result: PeerResult) {
+        let ForkJob { create, stage } = job;
+        if let PeerResult::Failed(failure) = result {
+            return self.abandon_fork(now, &create, stage, failure);
+        }
+        match (stage, result) {
+            (ForkStage::Source, PeerResult::ForkSource(Ok((source, info)))) => {
+                self.anchor_fork(now, create, source, info);
+            }
+            (ForkStage::Source, PeerResult::ForkSource(Err(refusal))) => {
+                self.refuse(create.ticket, refusal);
+            }
+            (ForkStage::SubOffset { source, info }, PeerResult::Located(located)) => {
+                match located {
+                    Ok(at) => self.pin_source(now, create, (source, info), at),
+                    Err(LocateError::Beyond { available }) => {
+                        self.refuse(create.ticket, Refusal::ForkSubOffset { available });
+                    }
+                    Err(LocateError::Failed(failure)) => {
+                        self.reply(create.ticket, Reply::Failed(failure));
+                    }
+                }
+            }
+            (ForkStage::Pin(point, content_type, lifetime), PeerResult::Outcome(outcome)) => {
+                match outcome {
+                    Outcome::Pinned => {
+                        self.create_fork(now, create, *point, (content_type, lifetime));
+                    }
+                    other => self.reply(create.ticket, Reply::Outcome(other)),
+                }
+            }
+            (ForkStage::Create(point), PeerResult::Outcome(outcome)) => {
+                if !matches!(outcome, Outcome::Created(_)) {
+                    self.unpin(now, point.source, point.token);
+                }
+                self.reply(create.ticket, Reply::Outcome(outcome));
+            }
+            (stage, result) => unreachable!("fork stage {stage:?} got {result:?}"),
+        }
+    }
+
+    /// A step failed. If the creation's fate is unknown, so is the reference's: it stays, and the
+    /// next start of the node compares the two.
+    fn abandon_fork(
+        &mut self,
+        now: Stamp,
+        create: &ForkCreate,
+        stage: ForkStage,
+        failure: Failure,
+    ) {
+        let unknown = failure == Failure::Poisoned { applied_unknown: true };
+        if let ForkStage::Create(point) = stage
+            && !unknown
+        {
+            self.unpin(now, point.source, point.token);
+        }
+        self.reply(create.ticket, Reply::Failed(failure));
+    }
+
+    fn anchor_fork(&mut self, now: Stamp, create: ForkCreate, source: StreamKey, info: StreamInfo) {
+        let anchor = create.fork.offset.unwrap_or(info.tail);
+        let count = create.fork.sub_offset;
+        if count == 0 {
+            return self.pin_source(now, create, (source, info), anchor);
+        }
+        if anchor == info.tail {
+            return self.refuse(create.ticket, Refusal::ForkSubOffset { available: 0 });
+        }
+        let (owner, limit) = crate::read::owner_of(source, &info, anchor);
+        let json = info.content_type.is_json();
+        let what = Locate::SubOffset { from: anchor, count, json, limit };
+        let stage = ForkStage::SubOffset { source, info };
+        self.locate(now, owner, what, Job::Fork(Box::new(ForkJob { create, stage })));
+    }
+
+    fn pin_source(
+        &mut self,
+        now: Stamp,
+        mut create: ForkCreate,
+        (source, info): (StreamKey, StreamInfo),
+        at: ByteOffset,
+    ) {
+        if create.content_type.is_none() && !create.data.is_empty() && info.content_type.is_json() {
+            match messages::flatten(&create.data) {
+                Ok(flattened) => {
+                    create.data = flattened.stored;
+                    create.record_count = flattened.count;
+                }
+                Err(error) => return self.reply(create.ticket, Reply::InvalidJson(error)),
+            }
+        }
+        let fork_group = create.path.group(self.group_count);
+        let token = PinToken { fork_group, nonce: self.nonces.next() };
+        let point = ForkPoint {
+            request: create.fork.clone(),
+            source,
+            token,
+            at,
+            head: info.head.min(at),
+            lifetime: create.lifetime,
+            lineage: Lineage::of_fork(&info.lineage, source, at),
+        };
+        let pin = Command::Pin(Pin { token, fork_path: create.path.clone() });
+        let lifetime = create.lifetime.or_inherit(info.lifetime);
+        let stage = ForkStage::Pin(Box::new(point), info.content_type, lifetime);
+        let job = Job::Fork(Box::new(ForkJob { create, stage }));
+        self.ask(now, source, PeerCall::Propose(source, pin), job);
+    }
+
+    fn create_fork(
+        &mut self,
+        now: Stamp,
+        mut create: ForkCreate,
+        point: ForkPoint,
+        (content_type, lifetime): (ContentType, Lifetime),
+    ) {
+        let data = std::mem::take(&mut create.data);
+        let command = Create {
+            path: create.path.clone(),
+            content_type,
+            lifetime,
+            close: create.close,
+            record_count: create.record_count,
+            fork: Some(point.clone()),
+        };
+        let stage = ForkStage::Create(Box::new(point));
+        let job = self.jobs.add(Job::Fork(Box::new(ForkJob { create, stage })));
+        self.propose_create(now, command, &data, ReplyTo::Job(job));
+    }
+
+    /// Gives back a reference whose fork did not come to be.
+    fn unpin(&mut self, now: Stamp, source: StreamKey, token: PinToken) {
+        self.start_release(now, source, token);
+    }
+
+    /// Gives back a reference; when that is durable, the duty to do so is forgotten.
+    pub(crate) fn start_release(&mut self, now: Stamp, source: StreamKey, token: PinToken) {
+        let call = PeerCall::Propose(source, Command::Unpin(token));
+        self.ask(now, source, call, Job::Release { source, token });
+    }
+
+    fn resume_release(
+        &mut self,
+        now: Stamp,
+        source: StreamKey,
+        token: PinToken,
+        result: &PeerResult,
+    ) {
+        let group = token.fork_group;
+        let is_duty = self.group(group).duties().any(|(known, _)| known == token);
+        if let PeerResult::Failed(failure) = result {
+            let final_here = matches!(failure, Failure::Poisoned { .. });
+            if !final_here {
+                self.idle.retry_release(source, token);
+            }
+        } else if is_duty {
+            let command = Command::Released(token);
+            let proposal = Proposal { group, stream: NO_STREAM, command, data: &[] };
+            self.propose(now, proposal, ReplyTo::Nobody);
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Who watches which stream.
+//!
+//! Connections are the business of the shard that owns them; here only their shards are known. So
+//! a commit costs one message per watching shard, however many readers are behind it.
+
+use crate::{Node, Ticket};
+use model::{ShardId, StreamKey};
+use std::collections::HashMap;
+
+/// The shards that want to be told of changes, by stream.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers(HashMap<StreamKey, Vec<ShardId>>);
+
+impl Watchers {
+    pub(crate) fn add(&mut self, key: StreamKey, shard: ShardId) {
+        let shards = self.0.entry(key).or_default();
+        if !shards.contains(&shard) {
+            shards.push(shard);
+        }
+    }
+
+    pub(crate) fn remove(&mut self, key: StreamKey, shard: ShardId) {
+        let Some(shards) = self.0.get_mut(&key) else { return };
+        shards.retain(|known| *known != shard);
+        if shards.is_empty() {
+            self.0.remove(&key);
+        }
+    }
+
+    /// The shards that watch `key`, in the order in which they asked.
+    pub(crate) fn of(&self, key: StreamKey) -> Vec<ShardId> {
+        // Most streams are not watched; an empty Vec does not allocate.
+        self.0.get(&key).cloned().unwrap_or_default()
+    }
+
+    pub(crate) fn forget(&mut self, key: StreamKey) {
+        self.0.remove(&key);
+    }
+
+    pub(crate) fn stream_count(&self) -> u64 {
+        self.0.len() as u64
+    }
+}
+
+impl Node {
+    /// Watching is answered by a first change that tells how the stream stands: what was committed
+    /// between the reader's last look and this moment is not lost.
+    pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
+        let info = self.group(key.group).info(key.stream);
+        let change = crate::Change {
+            key,
+            tail: info.as_ref().map_or(model::ByteOffset::ZERO, |info| info.tail),
+            closed: info.as_ref().is_some_and(|info| info.closed),
+            gone: info.is_none(),
+            data: None,
+        };
+        if !change.gone {
+            self.watchers.add(key, ticket.shard);
+        }
+        self.tell(ticket.shard, change);
+    }
+}

@@ -1,0 +1,142 @@
+//! What a node does by itself: expiry, logging of use, checkpoints, retries.
+
+use crate::{
+    Node, Stamp,
+    shard::{Proposal, ReplyTo},
+};
+use log::{CheckpointRows, WorkDone, WorkJob};
+use model::{GroupId, Monotonic, StreamKey};
+use stream::{Command, PinToken};
+
+/// Expiries and uses logged per group and tick: what is left over comes with the next.
+const PER_TICK_MAX: usize = 256;
+
+/// After the disk refused background work, wait this long before offering it again.
+const WORK_RETRY_MS: u64 = 250;
+
+/// A shard without commits for this long marks its last batch durable in the log itself.
+const IDLE_MARK_MS: u64 = 1_000;
+
+/// What maintenance keeps between ticks.
+#[derive(Debug, Default)]
+pub(crate) struct Idle {
+    releases: Vec<(StreamKey, PinToken)>,
+    work_not_before: Monotonic,
+    work_blocked: bool,
+    last_commit: Monotonic,
+    marked: bool,
+    /// Damage that background work met and nobody has asked for yet.
+    damages: Vec<log::Damage>,
+    /// Why background work stands still, if it does.
+    work_error: Option<String>,
+}
+
+impl Idle {
+    pub(crate) fn retry_release(&mut self, source: StreamKey, token: PinToken) {
+        self.releases.push((source, token));
+    }
+}
+
+impl Node {
+    pub(crate) fn handle_tick(&mut self, now: Stamp) {
+        if self.idle.work_blocked && now.monotonic >= self.idle.work_not_before {
+            self.idle.work_blocked = false;
+        }
+        if self.log.is_poisoned() {
+            return;
+        }
+        for place in 0..self.groups.len() {
+            self.expire_some(now, place);
+            self.log_some_uses(now, place);
+        }
+        for (source, token) in std::mem::take(&mut self.idle.releases) {
+            self.start_release(now, source, token);
+        }
+        self.checkpoint_if_wanted();
+        self.mark_if_idle(now);
+    }
+
+    fn expire_some(&mut self, now: Stamp, place: usize) {
+        let group = self.groups[place].group();
+        for stream in self.groups[place].poll_expired(now.wall, PER_TICK_MAX) {
+            self.propose_expiry(now, StreamKey { group, stream });
+        }
+    }
+
+    fn log_some_uses(&mut self, now: Stamp, place: usize) {
+        let group = self.groups[place].group();
+        for (stream, used_at) in self.groups[place].poll_touched(PER_TICK_MAX) {
+            let command = Command::Touch(used_at);
+            self.propose(now, Proposal { group, stream, command, data: &[] }, ReplyTo::Nobody);
+        }
+    }
+
+    fn checkpoint_if_wanted(&mut self) {
+        let Some(group) = self.log.wants_checkpoint() else { return };
+        self.checkpoint(group);
+    }
+
+    fn checkpoint(&mut self, group: GroupId) {
+        let state = self.group(group);
+        let index = state.applied();
+        let header = state.encode_header();
+        let mut rows = CheckpointRows::new();
+        for row in state.encode_rows() {
+            rows.push(row.stream, row.path_hash, &row.bytes);
+        }
+        self.log.checkpoint(group, index, header, rows);
+    }
+
+    fn mark_if_idle(&mut self, now: Stamp) {
+        if !self.waiting.is_empty() {
+            self.idle.last_commit = now.monotonic;
+            self.idle.marked = false;
+        } else if !self.idle.marked && now.monotonic.ms_since(self.idle.last_commit) >= IDLE_MARK_MS
+        {
+            self.log.mark_durable();
+            self.idle.marked = true;
+        }
+    }
+
+    /// Writes the durable mark now; for a clean stop.
+    pub fn mark_durable(&mut self) {
+        if !self.log.is_poisoned() {
+            self.log.mark_durable();
+        }
+    }
+
+    pub(crate) fn poll_work(&mut self) -> Option<WorkJob> {
+        if self.idle.work_blocked { None } else { self.log.poll_work() }
+    }
+
+    pub(crate) fn handle_worked(&mut self, now: Stamp, done: WorkDone) {
+        let report = self.log.handle_work(done);
+        if report.error.is_some() {
+            self.idle.work_blocked = true;
+            self.idle.work_not_before = now.monotonic.plus_ms(WORK_RETRY_MS);
+        }
+        self.idle.work_error = report.error.map(|error| error.to_string());
+        self.idle.damages.extend(report.damages);
+    }
+
+    /// Damage that background work has met since the last call.
+    pub fn take_damages(&mut self) -> Vec<log::Damage> {
+        std::mem::take(&mut self.idle.damages)
+    }
+
+    /// Why background work stands still, if it does (as when the disk is full).
+    #[must_use]
+    pub fn work_error(&self) -> Option<&str> {
+        self.idle.work_error.as_deref()
+    }
+
+    /// Starts what recovery found undone: references to give back.
+    pub(crate) fn resume_releases(&mut self, orphans: Vec<(StreamKey, PinToken)>) {
+        self.idle.releases.extend(orphans);
+        for state in &self.groups {
+            for (token, source) in state.duties() {
+                self.idle.releases.push((source, token));
+            }
+        }
+    }
+}

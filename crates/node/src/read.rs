@@ -1,0 +1,301 @@
+//! Reads: where an answer starts and ends, and the bytes of its windows.
+//!
+//! # Stable boundaries
+//! An answer ends at the tail or at the next multiple of the boundary, whichever comes first; for
+//! JSON streams at the end of the append that holds that multiple, because an answer is a complete
+//! array. So wherever readers start, they end at the same places, and caches can share the pieces.
+//!
+//! # Inherited bytes
+//! A fork's inherited bytes are stored by other streams, perhaps of another shard. Positions inside
+//! them are asked of their owner by [`Locate`]; their bytes are fetched by windows that name it.
+
+use crate::{
+    Failure, Locate, LocateError, Node, Output, PeerCall, PeerMessage, PeerResult, ReadFrom,
+    ReadReply, Reply, Stamp, Ticket, forks::Job,
+};
+use log::{ReadError, Slice};
+use model::{ByteOffset, StreamKey, StreamPath, limits};
+use stream::{StreamInfo, messages::MessageScanner};
+
+/// A [`crate::Request::Read`].
+pub(crate) struct ReadRequest {
+    pub path: StreamPath,
+    pub from: ReadFrom,
+    pub boundary_bytes: u64,
+    pub watch: bool,
+}
+
+/// A read whose ends are being resolved.
+#[derive(Debug)]
+pub(crate) struct ReadJob {
+    ticket: Ticket,
+    key: StreamKey,
+    info: StreamInfo,
+    start: Position,
+    end: Position,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Position {
+    Known(ByteOffset),
+    /// To be asked of the owner of this byte.
+    Near(ByteOffset),
+}
+
+impl Node {
+    pub(crate) fn handle_read(&mut self, now: Stamp, ticket: Ticket, read: &ReadRequest) {
+        let group = read.path.group(self.group_count);
+        let info = match self.group(group).resolve(&read.path, now.wall) {
+            Ok(info) => info,
+            Err(refusal) => return self.refuse(ticket, refusal),
+        };
+        let key = StreamKey { group, stream: info.stream };
+        // PROTOCOL §5.1: a read starts a sliding lifetime again; a live read when it begins.
+        self.touch(key, now.wall);
+        let start = match read.from {
+            ReadFrom::Begin => info.head,
+            ReadFrom::Now => info.tail,
+            ReadFrom::At(offset) => offset.min(info.tail),
+        };
+        if start < info.head {
+            let failure = Failure::Trimmed { head: info.head };
+            return self.reply(ticket, Reply::Failed(failure));
+        }
+        if read.watch && start == info.tail && !info.closed {
+            self.watchers.add(key, ticket.shard);
+        }
+        let (start, end) = self.plan(key, &info, start, read.boundary_bytes);
+        self.continue_read(now, ReadJob { ticket, key, info, start, end });
+    }
+
+    fn plan(
+        &self,
+        key: StreamKey,
+        info: &StreamInfo,
+        start: ByteOffset,
+        boundary_bytes: u64,
+    ) -> (Position, Position) {
+        let boundary = ByteOffset::new((start.get() / boundary_bytes + 1) * boundary_bytes);
+        let json = info.content_type.is_json();
+        let end = match boundary {
+            _ if boundary >= info.tail => Position::Known(info.tail),
+            _ if json => Position::Near(boundary),
+            _ => Position::Known(boundary),
+        };
+        let inside = json && start > info.head && start < info.tail;
+        if inside && !self.is_append_start(key, info, start) {
+            return (Position::Near(start), end);
+        }
+        (Position::Known(start), end)
+    }
+
+    /// Whether `start` is known here to be the start of an append, hence of a message.
+    fn is_append_start(&self, key: StreamKey, info: &StreamInfo, start: ByteOffset) -> bool {
+        info.lineage.span_at(start).is_none()
+            && self
+                .log
+                .append_at(key, start)
+                .is_ok_and(|append| append.is_some_and(|append| append.start == start))
+    }
+
+    fn continue_read(&mut self, now: Stamp, job: ReadJob) {
+        match (job.start, job.end) {
+            (Position::Near(at), _) => {
+                let (owner, _) = owner_of(job.key, &job.info, at);
+                self.locate(now, owner, Locate::MessageStart(at), Job::Read(job));
+            }
+            (_, Position::Near(at)) => {
+                let (owner, _) = owner_of(job.key, &job.info, at);
+                self.locate(now, owner, Locate::AppendEnd(at), Job::Read(job));
+            }
+            (Position::Known(start), Position::Known(end)) => self.finish_read(job, start, end),
+        }
+    }
+
+    pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadJob, result: PeerResult) {
+        let located = match result {
+            PeerResult::Located(Ok(offset)) => offset,
+            PeerResult::Located(Err(LocateError::Failed(failure)))
+            | PeerResult::Failed(failure) => {
+                return self.reply(job.ticket, Reply::Failed(failure));
+            }
+            other => unreachable!("a read asked for a position and got {other:?}"),
+        };
+        if matches!(job.start, Position::Near(_)) {
+            job.start = Position::Known(located);
+        } else if let Position::Near(near) = job.end {
+            let (_, limit) = owner_of(job.key, &job.info, near);
+            job.end = Position::Known(located.min(limit));
+        }
+        self.continue_read(now, job);
+    }
+
+    fn finish_read(&mut self, job: ReadJob, start: ByteOffset, end: ByteOffset) {
+        let ReadJob { ticket, key, info, .. } = job;
+        let mut first = None;
+        if start < end {
+            let (owner, limit) = owner_of(key, &info, start);
+            if crate::shard_of(owner.group, self.shard_count) == self.shard {
+                match self.window(owner, start, end.min(limit)) {
+                    Ok(slice) => first = Some(slice),
+                    Err(failure) => return self.reply(ticket, Reply::Failed(failure)),
+                }
+            }
+        }
+        let reply = ReadReply { key, info, start, end, first };
+        self.reply(ticket, Reply::Read(Box::new(reply)));
+    }
+
+    pub(crate) fn handle_window(
+        &mut self,
+        ticket: Ticket,
+        key: StreamKey,
+        from: ByteOffset,
+        to: ByteOffset,
+    ) {
+        let reply = match self.window(key, from, to) {
+            Ok(slice) => Reply::Window(slice),
+            Err(failure) => Reply::Failed(failure),
+        };
+        self.reply(ticket, reply);
+    }
+
+    fn window(&self, key: StreamKey, from: ByteOffset, to: ByteOffset) -> Result<Slice, Failure> {
+        let wanted = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
+        let slice = self.log.read(key, from, wanted.min(limits::READ_WINDOW_BYTES_MAX))?;
+        if slice.is_empty() {
+            return Err(Failure::NotFound);
+        }
+        Ok(slice)
+    }
+
+    /// Asks the owner of some bytes for a position and goes on with `job` when it is known.
+    pub(crate) fn locate(&mut self, now: Stamp, owner: StreamKey, what: Locate, job: Job) {
+        if crate::shard_of(owner.group, self.shard_count) == self.shard {
+            let result = PeerResult::Located(self.answer_locate(owner, what));
+            return self.resume(now, job, result);
+        }
+        self.call(owner, PeerCall::Locate(owner, what), job);
+    }
+
+    /// Sends a call to the shard of `owner`; `job` goes on when it returns.
+    pub(crate) fn call(&mut self, owner: StreamKey, call: PeerCall, job: Job) {
+        let to = crate::shard_of(owner.group, self.shard_count);
+        let job = self.jobs.add(job);
+        let message = PeerMessage::Call { from: self.shard, job, call };
+        self.outputs.push_back(Output::Peer { to, message });
+    }
+
+    pub(crate) fn answer_locate(
+        &self,
+        key: StreamKey,
+        what: Locate,
+    ) -> Result<ByteOffset, LocateError> {
+        match what {
+            Locate::AppendEnd(at) => {
+                let end = self.log.first_end_at_or_after(key, at).map_err(Failure::from)?;
+                end.ok_or(LocateError::Failed(Failure::NotFound))
+            }
+            Locate::MessageStart(at) => self.message_start(key, at),
+            Locate::SubOffset { from, count, json, limit } => {
+                let Some(append) = self.log.append_at(key, from).map_err(Failure::from)? else {
+                    return Err(LocateError::Beyond { available: 0 });
+                };
+                let end = append.end.min(limit);
+                if json {
+                    return self.nth_message_end(key, from, end, count);
+                }
+                let available = end.since(from);
+                if count > available {
+                    return Err(LocateError::Beyond { available });
+                }
+                Ok(from.advance(count))
+            }
+        }
+    }
+
+    fn message_start(&self, key: StreamKey, at: ByteOffset) -> Result<ByteOffset, LocateError> {
+        let append = self.log.append_at(key, at).map_err(Failure::from)?;
+        let append = append.ok_or(LocateError::Failed(Failure::NotFound))?;
+        let mut start = append.start;
+        self.scan_messages(key, append.start, append.end, |end| {
+            if end <= at {
+                start = end;
+            }
+            end <= at
+        })?;
+        Ok(start)
+    }
+
+    fn nth_message_end(
+        &self,
+        key: StreamKey,
+        from: ByteOffset,
+        limit: ByteOffset,
+        count: u64,
+    ) -> Result<ByteOffset, LocateError> {
+        let mut available = 0;
+        let mut found = from;
+        self.scan_messages(key, from, limit, |end| {
+            available += 1;
+            found = end;
+            available < count
+        })?;
+        if available < count {
+            return Err(LocateError::Beyond { available });
+        }
+        Ok(found)
+    }
+
+    /// Calls `more` with the end of each message in `from..to` until it answers `false`.
+    fn scan_messages(
+        &self,
+        key: StreamKey,
+        from: ByteOffset,
+        to: ByteOffset,
+        mut more: impl FnMut(ByteOffset) -> bool,
+    ) -> Result<(), LocateError> {
+        let mut scanner = MessageScanner::default();
+        let mut at = from;
+        while at < to {
+            let slice = self.window(key, at, to)?;
+            let bytes = slice.to_bytes().map_err(|error| Failure::from(ReadError::Io(error)))?;
+            let mut scanned = 0;
+            while let Some(length) = scanner.next_end(&bytes[scanned..]) {
+                scanned += length;
+                if !more(at.advance(scanned as u64)) {
+                    return Ok(());
+                }
+            }
+            at = at.advance(bytes.len() as u64);
+        }
+        Ok(())
+    }
+}
+
+impl From<Failure> for LocateError {
+    fn from(failure: Failure) -> Self {
+        Self::Failed(failure)
+    }
+}
+
+/// Who stores the byte at `offset` of a stream, and up to where.
+pub(crate) fn owner_of(
+    key: StreamKey,
+    info: &StreamInfo,
+    offset: ByteOffset,
+) -> (StreamKey, ByteOffset) {
+    match info.lineage.span_at(offset) {
+        Some((end, owner)) => (owner, end),
+        None => (key, info.tail),
+    }
+}
+
+impl ReadReply {
+    /// Who stores the byte at `offset` of the answer, and up to where it does.
+    #[must_use]
+    pub fn owner_of(&self, offset: ByteOffset) -> (StreamKey, ByteOffset) {
+        let (owner, limit) = owner_of(self.key, &self.info, offset);
+        (owner, limit.min(self.end))
+    }
+}

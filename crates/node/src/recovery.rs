@@ -1,0 +1,159 @@
+//! Opening a data directory: state machines are rebuilt from checkpoints and the log.
+
+use crate::{
+    Node,
+    shard::{NodeParts, Nonces},
+};
+use env::{Disk, Random};
+use log::{CheckpointRow, Damage, Entry, LogOptions, OpenError, Placement, RecoveryReport, Replay};
+use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamKey};
+use std::{path::Path, sync::Arc};
+use stream::{Command, GroupState, LoggedCommand, PinToken};
+
+/// A recovered data directory.
+#[derive(Debug)]
+pub struct Opened {
+    /// One node per shard, in order.
+    pub nodes: Vec<Node>,
+    /// What recovery found.
+    pub report: RecoveryReport,
+    /// Everything that was lost, one report for each place.
+    pub damages: Vec<Damage>,
+    /// Streams found.
+    pub stream_count: u64,
+}
+
+/// Opens or makes the data directory `dir` for `shard_count` shards.
+///
+/// # Errors
+/// [`OpenError`], each of which says what to do.
+pub fn open(
+    disk: Arc<dyn Disk>,
+    random: &mut dyn Random,
+    dir: &Path,
+    options: LogOptions,
+    shard_count: u16,
+) -> Result<Opened, OpenError> {
+    let mut rebuild = Rebuild { groups: Vec::new(), damages: Vec::new() };
+    let opened = log::open(disk, dir, options, shard_count, &mut rebuild)?;
+    for group in 0..opened.group_count {
+        rebuild.group(GroupId::new(group)).forgive_lost_touches();
+    }
+    let orphans = orphaned_pins(&rebuild.groups);
+    let stream_count = rebuild.groups.iter().map(|group| group.stream_count() as u64).sum();
+    let mut parts = NodesToBe { orphans, groups: rebuild.groups, group_count: opened.group_count };
+    let mut nodes = Vec::new();
+    for (shard, log) in (0..).zip(opened.shards) {
+        nodes.push(parts.node(ShardId::new(shard), shard_count, log, random.next_u64()));
+    }
+    let report = opened.report;
+    Ok(Opened { nodes, report, damages: rebuild.damages, stream_count })
+}
+
+struct NodesToBe {
+    orphans: Vec<(StreamKey, PinToken)>,
+    groups: Vec<GroupState>,
+    group_count: u16,
+}
+
+impl NodesToBe {
+    fn node(&mut self, shard: ShardId, shard_count: u16, log: log::ShardLog, seed: u64) -> Node {
+        let is_mine = |group: GroupId| crate::shard_of(group, shard_count) == shard;
+        let groups = self.groups.extract_if(.., |state| is_mine(state.group())).collect();
+        let orphans = self.orphans.extract_if(.., |(_, token)| is_mine(token.fork_group));
+        let orphans = orphans.collect();
+        let parts = NodeParts {
+            shard,
+            shard_count,
+            group_count: self.group_count,
+            groups,
+            log,
+            seed: Nonces(seed).next(),
+        };
+        let mut node = Node::assemble(parts);
+        node.resume_releases(orphans);
+        node
+    }
+}
+
+/// References whose fork never came to be: a crash came between the two.
+fn orphaned_pins(groups: &[GroupState]) -> Vec<(StreamKey, PinToken)> {
+    let mut orphans = Vec::new();
+    for state in groups {
+        for (stream, pin) in state.pins() {
+            let home = groups.get(usize::from(pin.token.fork_group.get()));
+            if !home.is_some_and(|home| home.holds_token(&pin.fork_path, pin.token)) {
+                orphans.push((StreamKey { group: state.group(), stream }, pin.token));
+            }
+        }
+    }
+    orphans
+}
+
+/// Rebuilds the state machines while the log replays.
+struct Rebuild {
+    /// By group number.
+    groups: Vec<GroupState>,
+    damages: Vec<Damage>,
+}
+
+impl Rebuild {
+    fn group(&mut self, group: GroupId) -> &mut GroupState {
+        let place = usize::from(group.get());
+        while self.groups.len() <= place {
+            let next = u16::try_from(self.groups.len()).expect("group numbers have 16 bits");
+            self.groups.push(GroupState::new(GroupId::new(next)));
+        }
+        &mut self.groups[place]
+    }
+}
+
+impl Replay for Rebuild {
+    fn restore(
+        &mut self,
+        group: GroupId,
+        applied: EntryIndex,
+        header: &[u8],
+        rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
+    ) {
+        let state = self.group(group);
+        // Checksums have vouched for the bytes: what does not decode is a defect of ours.
+        state.restore_header(applied, header).expect("an intact checkpoint header decodes");
+        for row in rows {
+            if state.restore_row(row.stream, row.bytes).is_err() {
+                state.mark_damaged(row.stream, row.path_hash);
+            }
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+        let state = self.group(entry.group);
+        while state.applied().next() < entry.index {
+            let lost = state.applied().next();
+            state.skip(lost);
+        }
+        let Ok(command) = Command::decode(entry.kind, entry.command) else {
+            state.skip(entry.index);
+            state.lose(entry.stream);
+            return None;
+        };
+        let data_bytes = entry.data.len() as u64;
+        let logged = LoggedCommand { stream: entry.stream, command, data_bytes };
+        let applied = state.apply(entry.index, entry.at, logged);
+        applied.placement.map(crate::commit::to_log)
+    }
+
+    fn damaged(&mut self, damage: &Damage) {
+        if let (Some(group), Some(stream)) = (damage.group, damage.stream) {
+            match damage.path_hash {
+                Some(path_hash) => self.group(group).mark_damaged(stream, path_hash),
+                None => self.group(group).lose(stream),
+            }
+        }
+        self.damages.push(damage.clone());
+    }
+
+    fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
+        self.group(key.group).head_or_lost(key.stream)
+    }
+}

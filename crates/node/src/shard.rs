@@ -1,0 +1,388 @@
+//! One shard: dispatch of events, and the way of a command into the log.
+//!
+//! # Invariants
+//! - `waiting` holds one element for each entry that was appended and is not applied yet, in the
+//!   order of the appends; commits take them off at the front.
+//! - `in_flight` counts those elements per stream (creations: per path hash).
+
+use crate::{
+    Change, Event, Failure, Output, PeerMessage, Reply, Request, Stamp, Ticket, api::NO_STREAM,
+    forks::Jobs, live::Watchers,
+};
+use log::{AppendError, NewEntry, ShardLog};
+use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath, Term, Timestamp};
+use std::collections::{HashMap, VecDeque};
+use stream::{Append, Command, Create, GroupState, Outcome, Refusal, Wanted};
+
+/// Term of a group that has had only one voter.
+const FIRST_TERM: Term = Term::new(1);
+
+/// One shard of a node, below the sockets.
+#[derive(Debug)]
+pub struct Node {
+    pub(crate) shard: ShardId,
+    pub(crate) shard_count: u16,
+    pub(crate) group_count: u16,
+    /// The groups `g` with `g % shard_count == shard`, at `g / shard_count`.
+    pub(crate) groups: Vec<GroupState>,
+    pub(crate) log: ShardLog,
+    pub(crate) waiting: VecDeque<Waiting>,
+    pub(crate) in_flight: HashMap<(GroupId, u64), u32>,
+    pub(crate) outputs: VecDeque<Output>,
+    pub(crate) watchers: Watchers,
+    pub(crate) jobs: Jobs,
+    /// The nonces of pin tokens: seeded from outside, so that a run can be repeated.
+    pub(crate) nonces: Nonces,
+    pub(crate) idle: crate::maintenance::Idle,
+    encoded: Vec<u8>,
+}
+
+/// A command on its way through the log.
+#[derive(Debug)]
+pub(crate) struct Waiting {
+    pub group: GroupId,
+    pub index: EntryIndex,
+    pub stream: StreamId,
+    pub command: Command,
+    pub reply_to: ReplyTo,
+}
+
+/// Who gets the outcome of a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ReplyTo {
+    Client(Ticket),
+    Peer { shard: ShardId, job: u64 },
+    Job(u64),
+    Nobody,
+}
+
+/// A command and where it goes.
+#[derive(Debug)]
+pub(crate) struct Proposal<'a> {
+    pub group: GroupId,
+    pub stream: StreamId,
+    pub command: Command,
+    pub data: &'a [u8],
+}
+
+/// A sequence of numbers that nobody needs to guess, only to be unlikely twice.
+#[derive(Debug)]
+pub(crate) struct Nonces(pub(crate) u64);
+
+impl Nonces {
+    /// `SplitMix64`. Source: Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014.
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}
+
+/// Figures of one node.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct NodeStats {
+    /// Streams, deleted ones that forks still need included.
+    pub stream_count: u64,
+    /// Entries appended and not yet applied.
+    pub in_flight_count: u64,
+    /// Streams that some shard watches.
+    pub watched_count: u64,
+}
+
+impl Node {
+    /// The shard's number.
+    #[must_use]
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// Number of groups of the data directory.
+    #[must_use]
+    pub fn group_count(&self) -> u16 {
+        self.group_count
+    }
+
+    /// The shard's log, for its figures.
+    #[must_use]
+    pub fn log(&self) -> &ShardLog {
+        &self.log
+    }
+
+    /// Figures of the moment.
+    #[must_use]
+    pub fn stats(&self) -> NodeStats {
+        NodeStats {
+            stream_count: self.groups.iter().map(|group| group.stream_count() as u64).sum(),
+            in_flight_count: self.waiting.len() as u64,
+            watched_count: self.watchers.stream_count(),
+        }
+    }
+
+    /// Takes an event. Then drain [`Self::poll_output`].
+    ///
+    /// # Panics
+    /// If a request is for a group of another shard, or a job result was not asked for.
+    pub fn handle(&mut self, now: Stamp, event: Event<'_>) {
+        match event {
+            Event::Request { ticket, request } => self.handle_request(now, ticket, request),
+            Event::Peer(PeerMessage::Call { from, job, call }) => {
+                self.handle_call(now, from, job, call);
+            }
+            Event::Peer(PeerMessage::Return { job, result }) => {
+                self.handle_return(now, job, result);
+            }
+            Event::Committed(done) => self.handle_committed(now, done),
+            Event::Worked(done) => self.handle_worked(now, done),
+            Event::Tick => self.handle_tick(now),
+        }
+    }
+
+    /// The next thing to do, until `None`.
+    pub fn poll_output(&mut self) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        if let Some(job) = self.log.poll_commit() {
+            return Some(Output::Commit(job));
+        }
+        self.poll_work().map(Output::Work)
+    }
+
+    fn handle_request(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
+        match request {
+            Request::Create { .. } => self.handle_create(now, ticket, request),
+            Request::Append { path, append, data } => {
+                self.handle_append(now, ticket, (&path, append, data));
+            }
+            Request::Delete { path } => self.handle_delete(now, ticket, &path),
+            Request::Head { path } => self.handle_head(now, ticket, &path),
+            Request::Read { path, from, boundary_bytes, watch } => {
+                let read = crate::read::ReadRequest { path, from, boundary_bytes, watch };
+                self.handle_read(now, ticket, &read);
+            }
+            Request::Window { key, from, to } => self.handle_window(ticket, key, from, to),
+            Request::Watch { key } => self.handle_watch(ticket, key),
+            Request::Unwatch { key } => self.watchers.remove(key, ticket.shard),
+        }
+    }
+
+    fn handle_create(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
+        let Request::Create { path, content_type, lifetime, close, fork, data, record_count } =
+            request
+        else {
+            unreachable!("dispatched by kind");
+        };
+        let group = path.group(self.group_count);
+        let wanted =
+            Wanted { content_type: content_type.as_ref(), lifetime, close, fork: fork.as_ref() };
+        if !self.is_path_in_flight(group, &path)
+            && let Some(outcome) = self.group(group).check_create(&path, wanted, now.wall)
+        {
+            return self.reply(ticket, Reply::Outcome(outcome));
+        }
+        if let Some(fork) = fork {
+            let create = crate::forks::ForkCreate {
+                ticket,
+                path,
+                content_type,
+                lifetime,
+                close,
+                fork,
+                data: data.to_vec(),
+                record_count,
+            };
+            return self.start_fork(now, create);
+        }
+        let content_type = content_type.expect("only a fork may leave its content type open");
+        let create = Create { path, content_type, lifetime, close, record_count, fork: None };
+        self.propose_create(now, create, data, ReplyTo::Client(ticket));
+    }
+
+    /// Logs a creation; first the expiry of a stream that still holds the path, if there is one.
+    pub(crate) fn propose_create(
+        &mut self,
+        now: Stamp,
+        create: Create,
+        data: &[u8],
+        reply_to: ReplyTo,
+    ) {
+        let group = create.path.group(self.group_count);
+        if let Some(stream) = self.group(group).expired_holder(&create.path, now.wall) {
+            self.propose_expiry(now, StreamKey { group, stream });
+        }
+        let command = Command::Create(Box::new(create));
+        self.propose(now, Proposal { group, stream: NO_STREAM, command, data }, reply_to);
+    }
+
+    fn handle_append(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        (path, append, data): (&StreamPath, Append, &[u8]),
+    ) {
+        let group = path.group(self.group_count);
+        let stream = match self.group(group).resolve_id(path, now.wall) {
+            Ok(stream) => stream,
+            Err(refusal) => return self.refuse(ticket, refusal),
+        };
+        let key = StreamKey { group, stream };
+        if !self.is_in_flight(key)
+            && let Some(outcome) =
+                self.group(group).check_append(stream, &append, data.len() as u64)
+        {
+            self.touch(key, now.wall);
+            return self.reply(ticket, Reply::Outcome(outcome));
+        }
+        let command = Command::Append(append);
+        let proposal = Proposal { group, stream, command, data };
+        self.propose(now, proposal, ReplyTo::Client(ticket));
+    }
+
+    fn handle_delete(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {
+        let group = path.group(self.group_count);
+        let stream = match self.group(group).resolve_id(path, now.wall) {
+            Ok(stream) => stream,
+            Err(Refusal::Damaged) => match self.group(group).damaged_stream(path) {
+                Some(stream) => stream,
+                None => return self.refuse(ticket, Refusal::Damaged),
+            },
+            Err(refusal) => return self.refuse(ticket, refusal),
+        };
+        let proposal = Proposal { group, stream, command: Command::Delete, data: &[] };
+        self.propose(now, proposal, ReplyTo::Client(ticket));
+    }
+
+    fn handle_head(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {
+        let group = path.group(self.group_count);
+        match self.group(group).resolve(path, now.wall) {
+            Ok(info) => {
+                let key = StreamKey { group, stream: info.stream };
+                self.reply(ticket, Reply::Head(key, info));
+            }
+            Err(refusal) => self.refuse(ticket, refusal),
+        }
+    }
+
+    /// Appends an entry to the log; its outcome goes to `reply_to` once it is applied.
+    pub(crate) fn propose(&mut self, now: Stamp, proposal: Proposal<'_>, reply_to: ReplyTo) {
+        let Proposal { group, stream, command, data } = proposal;
+        self.encoded.clear();
+        command.encode(&mut self.encoded);
+        let entry = NewEntry {
+            group,
+            term: FIRST_TERM,
+            stream,
+            at: now.wall,
+            kind: command.kind() as u8,
+            command: &self.encoded,
+            data,
+        };
+        match self.log.append(entry) {
+            Ok(index) => {
+                *self.in_flight.entry(flight_key(group, stream, &command)).or_insert(0) += 1;
+                let waiting = Waiting { group, index, stream, command, reply_to };
+                self.waiting.push_back(waiting);
+            }
+            Err(error) => self.fail(now, reply_to, append_failure(error)),
+        }
+    }
+
+    /// Expires a stream unless something of it is in flight: then the next tick asks again.
+    pub(crate) fn propose_expiry(&mut self, now: Stamp, key: StreamKey) {
+        if self.is_in_flight(key) || !self.group(key.group).is_due(key.stream, now.wall) {
+            return;
+        }
+        let StreamKey { group, stream } = key;
+        let proposal = Proposal { group, stream, command: Command::Expire, data: &[] };
+        self.propose(now, proposal, ReplyTo::Nobody);
+    }
+
+    pub(crate) fn is_in_flight(&self, key: StreamKey) -> bool {
+        self.in_flight.contains_key(&(key.group, key.stream.get()))
+    }
+
+    fn is_path_in_flight(&self, group: GroupId, path: &StreamPath) -> bool {
+        self.in_flight.contains_key(&(group, path_flight(path)))
+    }
+
+    pub(crate) fn group(&self, group: GroupId) -> &GroupState {
+        &self.groups[self.place_of(group)]
+    }
+
+    pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut GroupState {
+        let place = self.place_of(group);
+        &mut self.groups[place]
+    }
+
+    fn place_of(&self, group: GroupId) -> usize {
+        let shard = crate::shard_of(group, self.shard_count);
+        assert_eq!(shard, self.shard, "group {group} belongs to shard {shard}");
+        usize::from(group.get() / self.shard_count)
+    }
+
+    pub(crate) fn touch(&mut self, key: StreamKey, now: Timestamp) {
+        self.group_mut(key.group).touch(key.stream, now);
+    }
+
+    pub(crate) fn reply(&mut self, ticket: Ticket, reply: Reply) {
+        self.outputs.push_back(Output::Reply { ticket, reply });
+    }
+
+    pub(crate) fn refuse(&mut self, ticket: Ticket, refusal: Refusal) {
+        self.reply(ticket, Reply::Outcome(Outcome::Refused(refusal)));
+    }
+
+    pub(crate) fn tell(&mut self, to: ShardId, change: Change) {
+        self.outputs.push_back(Output::Changed { to, change });
+    }
+
+    /// Recovered parts become a node.
+    pub(crate) fn assemble(parts: NodeParts) -> Self {
+        Self {
+            shard: parts.shard,
+            shard_count: parts.shard_count,
+            group_count: parts.group_count,
+            groups: parts.groups,
+            log: parts.log,
+            waiting: VecDeque::new(),
+            in_flight: HashMap::new(),
+            outputs: VecDeque::new(),
+            watchers: Watchers::default(),
+            jobs: Jobs::default(),
+            nonces: Nonces(parts.seed),
+            idle: crate::maintenance::Idle::default(),
+            encoded: Vec::new(),
+        }
+    }
+}
+
+/// What [`Node::assemble`] needs.
+pub(crate) struct NodeParts {
+    pub shard: ShardId,
+    pub shard_count: u16,
+    pub group_count: u16,
+    pub groups: Vec<GroupState>,
+    pub log: ShardLog,
+    pub seed: u64,
+}
+
+/// Creations have no stream yet: they are counted by path, marked so that no id can equal it.
+fn path_flight(path: &StreamPath) -> u64 {
+    path.hash64() | 1 << 63
+}
+
+pub(crate) fn flight_key(group: GroupId, stream: StreamId, command: &Command) -> (GroupId, u64) {
+    match command {
+        Command::Create(create) => (group, path_flight(&create.path)),
+        _ => (group, stream.get()),
+    }
+}
+
+fn append_failure(error: AppendError) -> Failure {
+    match error {
+        AppendError::DiskFull => Failure::DiskFull,
+        AppendError::Poisoned => Failure::Poisoned { applied_unknown: false },
+        AppendError::Backpressure => Failure::Overloaded,
+    }
+}
