@@ -1,2 +1,90 @@
-//! Developer commands.
-fn main() {}
+//! Every developer command of the workspace: `cargo xtask COMMAND`.
+//!
+//! CI calls the same commands as a person does; no logic lives in CI's own files. What a command
+//! checks is said in its help, and a command that fails says what to do.
+
+mod client_test;
+mod conformance;
+mod node;
+mod run;
+mod server;
+mod test;
+mod tidy;
+mod workspace;
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use workspace::Workspace;
+
+const EXAMPLES: &str = "\
+While you work:
+  cargo xtask tidy            seconds: are the workspace's own rules kept?
+  cargo xtask test --quick    formatting, lints, rules and all Rust tests
+  cargo test -p thalweg-log   one crate
+
+Before you push, and what CI runs:
+  cargo xtask test            all of that, then the release binary against the protocol's
+                              conformance suite and the official TypeScript client
+
+Against a server of your own:
+  cargo xtask conformance --url http://127.0.0.1:4437
+
+A rule is explained where it is checked: xtask/src/tidy/.";
+
+/// The developer commands of Thalweg
+#[derive(Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Run everything that must hold before a change is merged
+    Test {
+        /// Leave out what needs the release binary: conformance and client tests
+        #[arg(long)]
+        quick: bool,
+    },
+    /// Check the workspace's own rules: arrows between crates, sizes, names, dependencies
+    Tidy,
+    /// Run the protocol's conformance suite against the release binary (build it first)
+    Conformance {
+        /// Test this running server instead of starting one
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+    },
+    /// Run the official TypeScript client against the release binary (build it first)
+    ClientTest {
+        /// Test this running server instead of starting one
+        #[arg(long, value_name = "URL")]
+        url: Option<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let command = Cli::parse().command;
+    match Workspace::find().and_then(|workspace| dispatch(&command, &workspace)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("error: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
+    match command {
+        Command::Test { quick } => test::run(workspace, *quick),
+        Command::Tidy => tidy::run(workspace),
+        Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
+        Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),
+    }
+}
+
+fn report(result: Result<run::Counts, run::Failure>) -> Result<(), String> {
+    let counts = result.map_err(|failure| failure.to_string())?;
+    println!("test result: ok. {counts}");
+    Ok(())
+}

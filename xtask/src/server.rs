@@ -1,0 +1,145 @@
+//! A server of the release binary, started for one run and stopped after it.
+//!
+//! Stopping is part of the test: the server must end by itself, with success, soon after SIGTERM.
+
+use crate::run::Failure;
+use crate::workspace::Workspace;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus};
+use std::time::{Duration, Instant};
+
+/// How long the server's long-polls wait; the suite is told the same number.
+pub(crate) const LONG_POLL_TIMEOUT_MS: u64 = 500;
+
+const READY_TIMEOUT: Duration = Duration::from_secs(20);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+const PROBE_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A running server. Dropping it without [`Server::stop`] kills it.
+pub(crate) struct Server {
+    child: Child,
+    scratch: PathBuf,
+    listen: SocketAddr,
+    admin: SocketAddr,
+}
+
+impl Server {
+    /// Starts the release binary on free ports and an empty directory, and waits until it is ready.
+    pub(crate) fn start(
+        workspace: &Workspace,
+        purpose: &str,
+        flags: &[&str],
+    ) -> Result<Self, Failure> {
+        let binary = workspace.server_binary();
+        if !binary.is_file() {
+            return Err(Failure::new(format!(
+                "there is no {}; run `cargo build --release` first",
+                binary.display()
+            )));
+        }
+        let scratch = workspace.scratch(purpose)?;
+        let [listen, admin] = free_addresses()?;
+        let log = File::create(scratch.join("log"))
+            .map_err(|error| format!("cannot make the server's log file: {error}"))?;
+        let child = Command::new(binary)
+            .arg("serve")
+            .args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()])
+            .args(["--long-poll-timeout-ms", &LONG_POLL_TIMEOUT_MS.to_string()])
+            .arg("--data-dir")
+            .arg(scratch.join("data"))
+            .args(flags)
+            .stderr(log)
+            .spawn()
+            .map_err(|error| format!("cannot start the server: {error}"))?;
+        let mut server = Self { child, scratch, listen, admin };
+        server.wait_until_ready()?;
+        Ok(server)
+    }
+
+    /// The address of its streams, as a URL.
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.listen)
+    }
+
+    fn wait_until_ready(&mut self) -> Result<(), Failure> {
+        let deadline = Instant::now() + READY_TIMEOUT;
+        let mut last = String::from("nothing listens");
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(self.failure(&format!("the server ended at its start: {status}")));
+            }
+            match get(self.admin, "/readyz") {
+                Ok(answer) if answer.starts_with("HTTP/1.1 200") => return Ok(()),
+                Ok(answer) => last = answer,
+                Err(error) => last = error.to_string(),
+            }
+            std::thread::sleep(PROBE_INTERVAL);
+        }
+        Err(self.failure(&format!("the server was not ready in {READY_TIMEOUT:?}: {last}")))
+    }
+
+    /// Asks the server to end and requires that it does, with success; removes its directory.
+    pub(crate) fn stop(mut self) -> Result<(), Failure> {
+        let pid = self.child.id().to_string();
+        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        if !sent.is_ok_and(|status| status.success()) {
+            return Err(self.failure("the server had ended before it was told to"));
+        }
+        match self.wait_until_ended() {
+            Some(status) if status.success() => {
+                let _ = std::fs::remove_dir_all(&self.scratch);
+                Ok(())
+            }
+            Some(status) => Err(self.failure(&format!("after SIGTERM the server ended: {status}"))),
+            None => {
+                Err(self.failure(&format!("{STOP_TIMEOUT:?} after SIGTERM the server runs on")))
+            }
+        }
+    }
+
+    fn wait_until_ended(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            std::thread::sleep(PROBE_INTERVAL);
+        }
+        None
+    }
+
+    fn failure(&self, what: &str) -> Failure {
+        let log = std::fs::read_to_string(self.scratch.join("log")).unwrap_or_default();
+        let tail: Vec<&str> = log.lines().rev().take(20).collect();
+        let tail: Vec<&str> = tail.into_iter().rev().collect();
+        let place = self.scratch.display();
+        Failure::new(format!("{what}\n  its files are kept in {place}\n{}", tail.join("\n")))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Two loopback addresses whose ports were free a moment ago.
+fn free_addresses() -> Result<[SocketAddr; 2], Failure> {
+    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let both = bind().and_then(|first| Ok([first, bind()?]));
+    both.and_then(|[first, second]| Ok([first.local_addr()?, second.local_addr()?]))
+        .map_err(|error| Failure::new(format!("no free port on the loopback address: {error}")))
+}
+
+fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
+    let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
+    write!(socket, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer)?;
+    Ok(answer)
+}

@@ -1,0 +1,115 @@
+//! Everything that must hold before a change is merged, in the order in which it fails soonest.
+
+use crate::run::{Counts, Failure, cargo_test, check};
+use crate::workspace::Workspace;
+use crate::{client_test, conformance, tidy};
+use std::process::Command;
+use std::time::Instant;
+
+/// One stage: its name and what it does.
+struct Stage {
+    name: &'static str,
+    run: fn(&Workspace) -> Result<Counts, Failure>,
+    /// Whether it needs the release binary.
+    release: bool,
+}
+
+const STAGES: [Stage; 7] = [
+    Stage { name: "format", run: format, release: false },
+    Stage { name: "tidy", run: tidy_stage, release: false },
+    Stage { name: "lints", run: lints, release: false },
+    Stage { name: "tests", run: tests, release: false },
+    Stage { name: "release build", run: release_build, release: true },
+    Stage { name: "conformance", run: |ws| conformance::run(ws, None), release: true },
+    Stage { name: "client", run: |ws| client_test::run(ws, None), release: true },
+];
+
+/// Runs all stages, or with `quick` those without the release binary. A stage that fails does not
+/// stop the others: one run shows everything.
+pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
+    let started = Instant::now();
+    let stages: Vec<&Stage> = STAGES.iter().filter(|stage| !(quick && stage.release)).collect();
+    let mut total = Counts::default();
+    let mut failures = Vec::new();
+    for (at, stage) in stages.iter().enumerate() {
+        println!("\n[{}/{}] {}", at + 1, stages.len(), stage.name);
+        let stage_started = Instant::now();
+        let seconds = || stage_started.elapsed().as_secs_f64();
+        match (stage.run)(workspace) {
+            Ok(counts) => {
+                total = total.and(counts);
+                println!("[{}/{}] {} ok in {:.1} s", at + 1, stages.len(), stage.name, seconds());
+            }
+            Err(failure) => {
+                total = total.and(failure.counts);
+                println!(
+                    "[{}/{}] {} FAILED after {:.1} s",
+                    at + 1,
+                    stages.len(),
+                    stage.name,
+                    seconds()
+                );
+                println!("{}", failure.message);
+                failures.push(stage.name);
+            }
+        }
+    }
+    let seconds = started.elapsed().as_secs_f64();
+    println!("\n{}", closing_line(total, seconds));
+    if failures.is_empty() { Ok(()) } else { Err(format!("failed: {}", failures.join(", "))) }
+}
+
+fn closing_line(total: Counts, seconds: f64) -> String {
+    let verdict = if total.failed == 0 { "ok" } else { "FAILED" };
+    format!("test result: {verdict}. {total}; finished in {seconds:.1} s")
+}
+
+fn cargo(workspace: &Workspace) -> Command {
+    let mut command = Command::new(env!("CARGO"));
+    command.current_dir(&workspace.root);
+    command
+}
+
+fn format(workspace: &Workspace) -> Result<Counts, Failure> {
+    check(cargo(workspace).args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")
+}
+
+fn tidy_stage(workspace: &Workspace) -> Result<Counts, Failure> {
+    tidy::run(workspace).map(|()| Counts::ONE).map_err(Failure::new)
+}
+
+fn lints(workspace: &Workspace) -> Result<Counts, Failure> {
+    check(
+        cargo(workspace).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
+        "correct the lints above; what is refused on purpose, and why, is in clippy.toml",
+    )
+}
+
+fn tests(workspace: &Workspace) -> Result<Counts, Failure> {
+    cargo_test(cargo(workspace).args(["test", "--workspace", "--no-fail-fast"]), "tests failed")
+}
+
+fn release_build(workspace: &Workspace) -> Result<Counts, Failure> {
+    check(cargo(workspace).args(["build", "--release"]), "the release build failed")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_line_says_how_many_passed_and_failed() {
+        assert_eq!(
+            closing_line(Counts { passed: 400, failed: 0 }, 61.25),
+            "test result: ok. 400 passed; 0 failed; finished in 61.2 s"
+        );
+        assert!(closing_line(Counts { passed: 1, failed: 2 }, 0.0).contains("FAILED"));
+    }
+
+    #[test]
+    fn quick_leaves_out_what_needs_the_release_binary() {
+        let quick: Vec<&str> =
+            STAGES.iter().filter(|stage| !stage.release).map(|stage| stage.name).collect();
+        assert_eq!(quick, ["format", "tidy", "lints", "tests"]);
+    }
+}
