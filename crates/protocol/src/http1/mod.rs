@@ -10,9 +10,12 @@ mod chunked;
 mod framing;
 mod head;
 
-pub(crate) use answer::put_number;
 pub use answer::{
     Answer, BodyFraming, CONTINUE, Exchange, LAST_CHUNK, Length, put_chunk, put_chunk_head,
 };
+pub(crate) use answer::{EVERY_APPEND, put_number};
 pub use chunked::{ChunkError, ChunkedDecoder, Step};
 pub use head::{Framing, Head, HeadError, HeadLimits, HeadReader, HeaderSlots, Method, Version};
+
+#[cfg(test)]
+mod tests;

@@ -206,7 +206,6 @@ impl Code {
     /// The table.
     #[must_use]
     #[rustfmt::skip] // one row per line
-    #[expect(clippy::too_many_lines, reason = "a table: one line per code")]
     pub const fn row(self) -> Row {
         match self {
             Code::MalformedRequest => row("malformed-request", 400, "The request is not well-formed HTTP/1.1", "The bytes do not form an HTTP/1.1 request; check the client or the proxy before this server.").closing(),

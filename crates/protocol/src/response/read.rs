@@ -79,6 +79,9 @@ pub fn read(out: &mut Vec<u8>, exchange: &Exchange<'_>, read: &ReadAnswer<'_>) -
     let mut answer = Answer::start(out, exchange, 200);
     answer.field(field::CONTENT_TYPE, read.info.content_type.as_str());
     read.describe(&mut answer, &tag);
+    if read.gzip {
+        answer.field(field::CONTENT_ENCODING, "gzip");
+    }
     let length =
         if read.gzip { Length::Unknown } else { Length::Known(frame.body_bytes(range_bytes)) };
     let framing = answer.end(length);
@@ -118,9 +121,6 @@ impl ReadAnswer<'_> {
         }
         answer.field(field::CACHE_CONTROL, self.cache_control());
         answer.field(field::VARY, field::ACCEPT_ENCODING);
-        if self.gzip {
-            answer.field(field::CONTENT_ENCODING, "gzip");
-        }
     }
 
     /// How long caches may keep the answer (docs/adr/0012).

@@ -3,7 +3,7 @@
 use super::METHODS;
 use crate::{
     date, field,
-    http1::{Answer, Exchange, Length},
+    http1::{Answer, EVERY_APPEND, Exchange, Length},
     problem::Problem,
 };
 use stream::{Accepted, Lifetime, Outcome, StreamInfo};
@@ -33,7 +33,8 @@ pub fn outcome(out: &mut Vec<u8>, exchange: &Exchange<'_>, outcome: &Outcome, lo
 pub fn appended(out: &mut Vec<u8>, exchange: &Exchange<'_>, accepted: &Accepted) {
     // PROTOCOL §5.2.1, "Response Codes": 200 says that a producer's data is new.
     let is_new = accepted.producer.is_some() && !accepted.duplicate && !accepted.close_only;
-    let mut answer = Answer::start(out, exchange, if is_new { 200 } else { 204 });
+    let status = if is_new { 200 } else { 204 };
+    let mut answer = Answer::start_with(out, exchange, status, EVERY_APPEND);
     answer.offset(field::STREAM_NEXT_OFFSET, accepted.tail);
     if accepted.closed {
         answer.field(field::STREAM_CLOSED, "true");
