@@ -97,15 +97,16 @@ fn a_head_that_comes_byte_by_byte_is_searched_once() {
     let bytes = b"\r\nPOST /v1/stream/a HTTP/1.1\r\nHost: h\r\nContent-Length: 3\r\n\r\nabcGET / HTTP/1.1\r\nHost: i\r\n\r\n";
     let mut reader = HeadReader::default();
     let limits = HeadLimits::default();
-    for length in 0..61 {
+    let head_bytes = 60;
+    for length in 0..head_bytes {
         let mut slots = HeaderSlots::new();
         assert!(reader.read(&bytes[..length], &mut slots, &limits).unwrap().is_none(), "{length}");
     }
     let mut slots = HeaderSlots::new();
     let head = reader.read(bytes, &mut slots, &limits).unwrap().unwrap();
-    assert_eq!((head.framing, head.head_bytes), (Framing::Length(3), 61));
+    assert_eq!((head.framing, head.head_bytes), (Framing::Length(3), head_bytes));
     let mut slots = HeaderSlots::new();
-    let next = reader.read(&bytes[64..], &mut slots, &limits).unwrap().unwrap();
+    let next = reader.read(&bytes[head_bytes + 3..], &mut slots, &limits).unwrap().unwrap();
     assert_eq!(next.authority, Some("i"));
 }
 

@@ -8,8 +8,10 @@ pub(crate) fn quote(value: &[u8]) -> String {
     let mut text = String::with_capacity(ECHO_BYTES_MAX + 8);
     text.push('`');
     for byte in &value[..value.len().min(ECHO_BYTES_MAX)] {
-        for escaped in std::ascii::escape_default(*byte) {
-            text.push(char::from(escaped));
+        match byte {
+            b'\\' | b'`' => text.extend(['\\', char::from(*byte)]),
+            b' '..=b'~' => text.push(char::from(*byte)),
+            _ => text.extend(std::ascii::escape_default(*byte).map(char::from)),
         }
     }
     text.push_str(if value.len() > ECHO_BYTES_MAX { "…`" } else { "`" });
@@ -31,5 +33,26 @@ pub(super) fn escape_into(body: &mut String, text: &str) {
             }
             other => body.push(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_shown_cut_and_escaped() {
+        assert_eq!(quote(b"a\"b`\\\r\n\xff"), "`a\"b\\`\\\\\\r\\n\\xff`");
+        let long = quote(&[b'x'; 500]);
+        assert!(long.len() < ECHO_BYTES_MAX + 8 && long.ends_with("…`"));
+    }
+
+    #[test]
+    fn a_detail_is_valid_inside_json() {
+        let mut text = String::from("\"");
+        escape_into(&mut text, "a\"\\\u{1}\u{7f}ü");
+        text.push('"');
+        let back: String = serde_json::from_str(&text).unwrap();
+        assert_eq!(back, "a\"\\\u{1}\u{7f}ü");
     }
 }

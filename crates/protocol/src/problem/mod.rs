@@ -149,3 +149,6 @@ impl Problem {
         body
     }
 }
+
+#[cfg(test)]
+mod tests;

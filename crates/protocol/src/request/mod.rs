@@ -116,3 +116,6 @@ fn method_not_allowed(method: &str) -> Problem {
 fn is_true(value: Option<&str>) -> bool {
     value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -11,3 +11,6 @@ pub use write::{appended, created, deleted, head, outcome, preflight};
 
 /// The methods of a stream.
 pub(crate) const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
+
+#[cfg(test)]
+mod tests;

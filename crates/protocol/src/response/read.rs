@@ -162,7 +162,7 @@ pub fn long_poll_timeout(
         answer.number(field::STREAM_CURSOR, cursor);
     }
     answer.field(field::CACHE_CONTROL, "no-store");
-    answer.end(Length::Known(0));
+    answer.end(Length::None);
 }
 
 /// Begins an answer of server-sent events. PROTOCOL §5.8.

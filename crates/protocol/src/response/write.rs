@@ -65,7 +65,7 @@ pub fn created(
 
 /// Answers a deletion. PROTOCOL §5.4.
 pub fn deleted(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
-    Answer::start(out, exchange, 204).end(Length::Known(0));
+    Answer::start(out, exchange, 204).end(Length::None);
 }
 
 /// Answers `HEAD`. PROTOCOL §5.5.
@@ -92,7 +92,7 @@ pub fn preflight(out: &mut Vec<u8>, exchange: &Exchange<'_>) {
     answer.field("Access-Control-Allow-Methods", METHODS);
     answer.field("Access-Control-Allow-Headers", REQUEST_FIELDS);
     answer.number("Access-Control-Max-Age", PREFLIGHT_MAX_AGE_SECONDS);
-    answer.end(Length::Known(0));
+    answer.end(Length::None);
 }
 
 fn describe(answer: &mut Answer<'_, '_>, info: &StreamInfo) {

@@ -1,0 +1,373 @@
+use super::*;
+use crate::http1::{HeadLimits, HeadReader, HeaderSlots};
+use model::{ByteOffset, Timestamp};
+use proptest::prelude::*;
+use std::borrow::Cow;
+use stream::{Lifetime, Producer};
+
+/// Parses a request of this line and these fields.
+fn request(line: &str, fields: &[(&str, &str)]) -> Result<Request, Problem> {
+    let mut text = format!("{line} HTTP/1.1\r\nHost: example.com:4437\r\n").into_bytes();
+    for (name, value) in fields {
+        text.extend_from_slice(format!("{name}: {value}\r\n").as_bytes());
+    }
+    text.extend_from_slice(b"\r\n");
+    let mut slots = HeaderSlots::new();
+    let head = HeadReader::default().read(&text, &mut slots, &HeadLimits::default());
+    parse(&head.unwrap().unwrap(), Scheme::Http)
+}
+
+fn refused(line: &str, fields: &[(&str, &str)]) -> Code {
+    match request(line, fields) {
+        Ok(request) => panic!("{line} {fields:?} was taken: {request:?}"),
+        Err(problem) => problem.code(),
+    }
+}
+
+fn create(fields: &[(&str, &str)]) -> CreateRequest {
+    match request("PUT /v1/stream/a", fields) {
+        Ok(Request::Create(create)) => *create,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn append(fields: &[(&str, &str)]) -> AppendRequest {
+    match request("POST /v1/stream/a", fields) {
+        Ok(Request::Append(append)) => append,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn read(query: &str, fields: &[(&str, &str)]) -> ReadRequest {
+    match request(&format!("GET /v1/stream/a{query}"), fields) {
+        Ok(Request::Read(read)) => read,
+        other => panic!("{other:?}"),
+    }
+}
+
+const TEXT: (&str, &str) = ("Content-Type", "text/plain");
+const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
+
+#[test]
+fn paths_are_decoded_once() {
+    for (encoded, decoded) in [
+        ("a/b%2Fc", "a/b/c"),
+        ("%C3%BC", "ü"),
+        ("%2525", "%25"),
+        ("a+b", "a+b"),
+        ("a//b/", "a//b/"),
+    ] {
+        let line = format!("HEAD /v1/stream/{encoded}");
+        assert_eq!(request(&line, &[]), Ok(Request::Head(StreamPath::new(decoded).unwrap())));
+    }
+    for bad in ["%", "%4", "%zz", "%ff", "%00", "a/%2e%2e/b", "./a", "a%0ab"] {
+        assert_eq!(refused(&format!("GET /v1/stream/{bad}"), &[]), Code::InvalidPath, "{bad}");
+    }
+    assert_eq!(refused(&format!("GET /v1/stream/{}", "a".repeat(1025)), &[]), Code::InvalidPath);
+}
+
+#[test]
+fn routes_that_are_no_streams_say_so() {
+    for path in ["/", "/v1/stream", "/v1/stream/", "/v1/streams/a", "/health"] {
+        assert_eq!(refused(&format!("GET {path}"), &[]), Code::UnknownRoute);
+    }
+    // PROTOCOL §6
+    for path in ["__ds", "__ds/subscriptions/x", "%5F_ds/x", "__ds%2Fx"] {
+        assert_eq!(refused(&format!("PUT /v1/stream/{path}"), &[]), Code::Reserved);
+    }
+    assert!(request("HEAD /v1/stream/__dsx", &[]).is_ok());
+    assert_eq!(refused("PATCH /v1/stream/a", &[]), Code::MethodNotAllowed);
+    assert_eq!(request("OPTIONS *", &[]), Ok(Request::Preflight));
+}
+
+// PROTOCOL §5.1
+#[test]
+fn a_creation_has_a_content_type_a_lifetime_and_a_location() {
+    let plain = create(&[]);
+    assert_eq!(plain.content_type.unwrap().as_str(), "application/octet-stream");
+    assert_eq!(plain.lifetime, Lifetime::Forever);
+    assert_eq!(&*plain.location, "http://example.com:4437/v1/stream/a");
+    assert_eq!(create(&[("Stream-TTL", "3600")]).lifetime, Lifetime::Ttl { seconds: 3600 });
+    assert_eq!(create(&[("Stream-TTL", "0")]).lifetime, Lifetime::Ttl { seconds: 0 });
+    let longest = create(&[("Stream-TTL", "18446744073709551615")]);
+    assert_eq!(longest.lifetime, Lifetime::Ttl { seconds: u64::MAX });
+    for at in ["1970-01-01T00:00:01.500Z", "1970-01-01T01:00:01.5+01:00", "1970-01-01t00:00:01.5z"]
+    {
+        let expected = Lifetime::ExpiresAt(Timestamp::new(1500));
+        assert_eq!(create(&[("Stream-Expires-At", at)]).lifetime, expected, "{at}");
+    }
+}
+
+#[test]
+fn malformed_lifetimes_are_refused() {
+    for ttl in
+        ["", "abc", "-1", "+3600", "03600", "3600.0", "3.6e3", "00", " 1 2", "18446744073709551616"]
+    {
+        assert_eq!(
+            refused("PUT /v1/stream/a", &[("Stream-TTL", ttl)]),
+            Code::InvalidLifetime,
+            "{ttl}"
+        );
+    }
+    for at in
+        ["", "not-a-timestamp", "2030-01-01", "2030-01-01T00:00:00", "2030-13-01T00:00:00Z", "1e9"]
+    {
+        assert_eq!(
+            refused("PUT /v1/stream/a", &[("Stream-Expires-At", at)]),
+            Code::InvalidLifetime,
+            "{at}"
+        );
+    }
+    let both = [("Stream-TTL", "1"), ("Stream-Expires-At", "2030-01-01T00:00:00Z")];
+    assert_eq!(refused("PUT /v1/stream/a", &both), Code::InvalidLifetime);
+}
+
+// PROTOCOL §4.1
+#[test]
+fn only_true_closes() {
+    for value in ["true", "TRUE", "True"] {
+        assert!(create(&[("Stream-Closed", value)]).close);
+    }
+    for value in ["false", "yes", "1", "", "true true"] {
+        assert!(!create(&[("Stream-Closed", value)]).close, "{value}");
+    }
+}
+
+// PROTOCOL §4.2
+#[test]
+fn a_fork_names_its_source_by_its_url_path() {
+    let offset = "0000000000000000_0000000000000007";
+    let fork = create(&[
+        ("Stream-Forked-From", "/v1/stream/s/%C3%BC"),
+        ("Stream-Fork-Offset", offset),
+        ("Stream-Fork-Sub-Offset", "3"),
+    ]);
+    assert_eq!(fork.content_type, None);
+    let request = fork.fork.unwrap();
+    assert_eq!(
+        (request.source.as_str(), request.offset, request.sub_offset),
+        ("s/ü", Some(ByteOffset::new(7)), 3)
+    );
+    let at_tail = create(&[("Stream-Forked-From", "/v1/stream/s")]).fork.unwrap();
+    assert_eq!((at_tail.offset, at_tail.sub_offset), (None, 0));
+}
+
+#[test]
+fn malformed_forks_are_refused() {
+    for source in [
+        "",
+        "s",
+        "/s",
+        "/v1/stream/",
+        "http://h/v1/stream/s",
+        "/v1/stream/s?x",
+        "/v1/stream/%zz",
+        "/v1/stream/__ds/x",
+    ] {
+        assert_eq!(
+            refused("PUT /v1/stream/a", &[("Stream-Forked-From", source)]),
+            Code::InvalidFork,
+            "{source}"
+        );
+    }
+    let source = ("Stream-Forked-From", "/v1/stream/s");
+    for offset in ["", "-1", "now", "7", "0_7", "0000000000000000_000000000000000x"] {
+        assert_eq!(
+            refused("PUT /v1/stream/a", &[source, ("Stream-Fork-Offset", offset)]),
+            Code::InvalidFork
+        );
+    }
+    for sub_offset in ["", "-1", "abc", "1.5", "05", "+1"] {
+        assert_eq!(
+            refused("PUT /v1/stream/a", &[source, ("Stream-Fork-Sub-Offset", sub_offset)]),
+            Code::InvalidFork
+        );
+    }
+    assert_eq!(refused("PUT /v1/stream/a", &[("Stream-Fork-Sub-Offset", "0")]), Code::InvalidFork);
+    let offset = ("Stream-Fork-Offset", "0000000000000000_0000000000000000");
+    assert_eq!(refused("PUT /v1/stream/a", &[offset]), Code::InvalidFork);
+}
+
+#[test]
+fn a_fork_without_a_type_leaves_its_body_to_the_sources_type() {
+    let fork = || create(&[("Stream-Forked-From", "/v1/stream/s")]);
+    assert_eq!(fork().finish(b"[1]").unwrap().payload, crate::body::Payload::AsSource(b"[1]"));
+    assert_eq!(
+        fork().finish(b"").unwrap().payload,
+        crate::body::Payload::Ready(crate::body::EMPTY)
+    );
+}
+
+// PROTOCOL §5.2
+#[test]
+fn an_append_takes_its_body_as_its_type_says() {
+    let text = append(&[TEXT]).finish(b"[1, 2]").unwrap();
+    assert_eq!((text.append.record_count, &*text.data), (1, &b"[1, 2]"[..]));
+    assert!(matches!(text.data, Cow::Borrowed(_)), "bytes are not copied");
+    let json = append(&[JSON]).finish(b" [1, [2]] ").unwrap();
+    assert_eq!((json.append.record_count, &*json.data), (2, &b"1,[2],"[..]));
+    let refused = |fields: &[(&str, &str)], body| append(fields).finish(body).unwrap_err().code();
+    assert_eq!(refused(&[TEXT], b""), Code::EmptyAppend);
+    assert_eq!(refused(&[], b"x"), Code::InvalidContentType);
+    assert_eq!(refused(&[("Content-Type", "")], b"x"), Code::InvalidContentType);
+    assert_eq!(refused(&[("Content-Type", "text")], b"x"), Code::InvalidContentType);
+    assert_eq!(refused(&[JSON], b"[]"), Code::InvalidJson);
+    assert_eq!(refused(&[JSON, ("Stream-Closed", "true")], b"[]"), Code::InvalidJson);
+    assert_eq!(refused(&[JSON], b"{"), Code::InvalidJson);
+}
+
+// PROTOCOL §5.2, "close-only requests"; §9.1.3
+#[test]
+fn a_close_without_data_ignores_the_content_type() {
+    for fields in [
+        &[("Stream-Closed", "true")][..],
+        &[("Stream-Closed", "true"), ("Content-Type", "nonsense")],
+    ] {
+        let ready = append(fields).finish(b"").unwrap();
+        assert!(
+            ready.append.close
+                && ready.append.content_type.is_none()
+                && ready.append.record_count == 0
+        );
+    }
+    let created = create(&[JSON]).finish(b"[]").unwrap();
+    assert_eq!(
+        created.payload,
+        crate::body::Payload::Ready(crate::body::Prepared {
+            data: Cow::Owned(vec![]),
+            record_count: 0
+        })
+    );
+}
+
+// PROTOCOL §5.2.1
+#[test]
+fn producer_fields_come_together() {
+    let all =
+        [("Producer-Id", "p"), ("Producer-Epoch", "0"), ("Producer-Seq", "9007199254740991"), TEXT];
+    let ready = append(&all).finish(b"x").unwrap();
+    assert_eq!(
+        ready.append.producer,
+        Some(Producer { id: "p".into(), epoch: 0, seq: (1 << 53) - 1 })
+    );
+    for missing in 0..3 {
+        let mut some = all.to_vec();
+        some.remove(missing);
+        assert_eq!(refused("POST /v1/stream/a", &some), Code::InvalidProducer);
+        assert_eq!(refused("POST /v1/stream/a", &all[missing..=missing]), Code::InvalidProducer);
+    }
+    for number in ["", "1abc", "0xyz", "1e3", "-1", "+1", "01", "1.0", "9007199254740992"] {
+        for place in [1, 2] {
+            let mut bad = all;
+            bad[place].1 = number;
+            assert_eq!(refused("POST /v1/stream/a", &bad), Code::InvalidProducer, "{number}");
+        }
+    }
+    let mut anonymous = all;
+    anonymous[0].1 = "";
+    assert_eq!(refused("POST /v1/stream/a", &anonymous), Code::InvalidProducer);
+}
+
+#[test]
+fn single_fields_come_once() {
+    for name in [
+        "Stream-Closed",
+        "Stream-TTL",
+        "Content-Type",
+        "Producer-Id",
+        "Stream-Seq",
+        "Stream-Forked-From",
+    ] {
+        let twice = [(name, "1"), (name, "1")];
+        assert_eq!(refused("POST /v1/stream/a", &twice), Code::InvalidHeader, "{name}");
+    }
+    assert_eq!(refused("POST /v1/stream/a", &[("Stream-Seq", "")]), Code::InvalidHeader);
+}
+
+// PROTOCOL §8
+#[test]
+fn a_read_begins_at_an_offset() {
+    assert_eq!(read("", &[]).offset, ReadOffset::Begin);
+    assert_eq!(read("?offset=-1&foo=bar&baz", &[]).offset, ReadOffset::Begin);
+    assert_eq!(read("?offset=%2D1", &[]).offset, ReadOffset::Begin);
+    assert_eq!(read("?live=sse&offset=now", &[]).offset, ReadOffset::Now);
+    let at = read("?offset=0000000000000000_0000000000000009", &[]);
+    assert_eq!(at.offset, ReadOffset::At(ByteOffset::new(9)));
+}
+
+#[test]
+fn malformed_reads_are_refused() {
+    for query in [
+        "offset=",
+        "offset",
+        "offset=a&offset=b",
+        "offset=-1&offset=-1",
+        "offset=0,1",
+        "offset=0%201",
+        "offset=-1%00",
+        "offset=../x",
+        "offset=now%0A",
+        "offset=NOW",
+        "offset=-2",
+        "offset=%",
+        "offset=%zz",
+        "offset=+1",
+    ] {
+        assert_eq!(
+            refused(&format!("GET /v1/stream/a?{query}"), &[]),
+            Code::InvalidOffset,
+            "{query}"
+        );
+    }
+    assert_eq!(refused("GET /v1/stream/a?live=long-poll", &[]), Code::OffsetMissing);
+    assert_eq!(refused("GET /v1/stream/a?live=sse", &[]), Code::OffsetMissing);
+    for live in ["", "poll", "SSE"] {
+        assert_eq!(
+            refused(&format!("GET /v1/stream/a?offset=-1&live={live}"), &[]),
+            Code::InvalidQuery
+        );
+    }
+}
+
+#[test]
+fn a_read_says_what_its_client_can_take() {
+    let plain = read("?offset=-1&live=long-poll&cursor=12", &[]);
+    assert_eq!(
+        (plain.live, plain.cursor, plain.accepts_gzip, plain.base64),
+        (Live::LongPoll, Some(12), false, false)
+    );
+    assert_eq!(read("?cursor=abc", &[]).cursor, None);
+    let more =
+        read("?encoding=base64", &[("Accept-Encoding", "br, gzip"), ("If-None-Match", "\"x\"")]);
+    assert_eq!(
+        (more.accepts_gzip, more.base64, more.if_none_match.as_deref()),
+        (true, true, Some("\"x\""))
+    );
+    assert!(read("", &[("Stream-SSE-Data-Encoding", "Base64")]).base64);
+}
+
+proptest! {
+    #[test]
+    fn no_target_panics(path in "[/a-z%0-9._-]{0,30}", query in "[a-z=&%0-9_-]{0,40}") {
+        let _ = request(&format!("GET /v1/stream/{path}?{query}"), &[]);
+    }
+
+    #[test]
+    fn no_field_panics(value in "[ -~]{0,60}") {
+        for name in ["Content-Type", "Stream-TTL", "Stream-Expires-At", "Stream-Forked-From", "Stream-Fork-Offset",
+            "If-None-Match", "Accept-Encoding", "Producer-Epoch", "Stream-Closed"] {
+            for line in ["PUT /v1/stream/a", "POST /v1/stream/a", "GET /v1/stream/a"] {
+                if let Ok(Request::Append(append)) = request(line, &[(name, &value)]) {
+                    let _ = append.finish(value.as_bytes());
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_entity_tag_list_panics(list in "[W/\"a-z,* ]{0,40}") {
+        let stream = model::StreamKey { group: model::GroupId::new(0), stream: model::StreamId::new(1) };
+        let tag = crate::etag::ETag { stream, start: ByteOffset::ZERO, end: ByteOffset::ZERO, closed: false };
+        let _ = tag.matches(&list);
+    }
+}

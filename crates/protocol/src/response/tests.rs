@@ -1,0 +1,242 @@
+//! Answers as a client sees them: golden transcripts in `testdata/answers.txt`.
+
+use super::*;
+use crate::{
+    HttpDate, cursor,
+    http1::{BodyFraming, Exchange, Version},
+    problem::{Code, Problem},
+    request::{Live, ReadOffset, ReadRequest},
+    sse::Mode,
+};
+use model::{ByteOffset, GroupId, StreamId, StreamPath, Timestamp};
+use stream::{Accepted, ConfigField, ContentType, Lifetime, Lineage, Outcome, Refusal, StreamInfo};
+
+fn info(content_type: &str, tail: u64) -> StreamInfo {
+    StreamInfo {
+        stream: StreamId::new(42),
+        content_type: ContentType::new(content_type),
+        lifetime: Lifetime::Forever,
+        head: ByteOffset::ZERO,
+        tail: ByteOffset::new(tail),
+        closed: false,
+        lineage: Lineage::default(),
+    }
+}
+
+fn request(offset: ReadOffset, live: Live) -> ReadRequest {
+    let path = StreamPath::new("a").unwrap();
+    ReadRequest {
+        path,
+        offset,
+        live,
+        cursor: None,
+        if_none_match: None,
+        accepts_gzip: false,
+        base64: false,
+    }
+}
+
+fn answer<'a>(
+    request: &'a ReadRequest,
+    info: &'a StreamInfo,
+    start: u64,
+    end: u64,
+) -> ReadAnswer<'a> {
+    ReadAnswer {
+        request,
+        group: GroupId::new(7),
+        info,
+        start: ByteOffset::new(start),
+        end: ByteOffset::new(end),
+        is_stable: false,
+        cursor: None,
+        gzip: false,
+    }
+}
+
+/// Writes with `write`; returns status line and fields, without those that every answer carries.
+fn shown(write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>)) -> String {
+    let date = HttpDate::new(Timestamp::new(0));
+    let exchange =
+        Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
+    let mut out = vec![];
+    write(&mut out, &exchange);
+    let text = String::from_utf8(out).unwrap();
+    let (common, rest): (Vec<&str>, Vec<&str>) = text.split("\r\n").partition(|line| {
+        [
+            "X-Content-Type-Options: nosniff",
+            "Cross-Origin-Resource-Policy: cross-origin",
+            "Access-Control-Allow-Origin: *",
+            "Date: Thu, 01 Jan 1970 00:00:00 GMT",
+        ]
+        .contains(line)
+            || line.starts_with("Access-Control-Expose-Headers: ")
+    });
+    assert_eq!(common.len(), 5, "every answer carries these");
+    rest.join("\n").trim_end().to_owned()
+}
+
+fn accepted() -> Accepted {
+    Accepted {
+        stream: StreamId::new(42),
+        tail: ByteOffset::new(9),
+        closed: false,
+        producer: None,
+        duplicate: false,
+        close_only: false,
+    }
+}
+
+fn shown_append(accepted: &Accepted) -> String {
+    shown(|out, exchange| appended(out, exchange, accepted))
+}
+
+fn shown_read(answer: &ReadAnswer<'_>) -> String {
+    shown(|out, exchange| {
+        read(out, exchange, answer);
+    })
+}
+
+/// `(title, text)` of every answer in the transcript.
+fn answers() -> Vec<(&'static str, String)> {
+    let begin = request(ReadOffset::Begin, Live::CatchUp);
+    let now = request(ReadOffset::Now, Live::CatchUp);
+    let poll = ReadRequest { cursor: Some(3), ..request(ReadOffset::Begin, Live::LongPoll) };
+    let known = ReadRequest { if_none_match: Some("\"7-42:0:9\"".into()), ..begin.clone() };
+    let open = info("text/plain", 9);
+    let json = info("application/json", 9);
+    let closed = StreamInfo { closed: true, ..open.clone() };
+    let ttl = StreamInfo { lifetime: Lifetime::Ttl { seconds: 60 }, ..open.clone() };
+    let expiring =
+        StreamInfo { lifetime: Lifetime::ExpiresAt(Timestamp::new(1500)), ..closed.clone() };
+    let producer = Accepted { producer: Some((1, 5)), ..accepted() };
+    let refused = |refusal: Refusal| {
+        shown(|out, exchange| outcome(out, exchange, &Outcome::Refused(refusal), ""))
+    };
+    vec![
+        ("append", shown_append(&accepted())),
+        ("append by a producer", shown_append(&producer)),
+        ("duplicate", shown_append(&Accepted { duplicate: true, ..producer.clone() })),
+        (
+            "close by a producer, without data",
+            shown_append(&Accepted { closed: true, close_only: true, ..producer }),
+        ),
+        (
+            "create",
+            shown(|out, exchange| {
+                outcome(out, exchange, &Outcome::Created(open.clone()), "http://h/v1/stream/a")
+            }),
+        ),
+        (
+            "create again",
+            shown(|out, exchange| {
+                outcome(out, exchange, &Outcome::Existed(closed.clone()), "http://h/v1/stream/a")
+            }),
+        ),
+        ("delete", shown(|out, exchange| outcome(out, exchange, &Outcome::Deleted, ""))),
+        ("metadata", shown(|out, exchange| head(out, exchange, &ttl))),
+        (
+            "metadata of a closed stream that expires",
+            shown(|out, exchange| head(out, exchange, &expiring)),
+        ),
+        ("preflight", shown(preflight)),
+        ("read to the tail", shown_read(&answer(&begin, &open, 0, 9))),
+        ("read to the tail of JSON", shown_read(&answer(&begin, &json, 0, 9))),
+        ("read to the end", shown_read(&answer(&begin, &closed, 0, 9))),
+        ("read a part", shown_read(&answer(&begin, &closed, 0, 4))),
+        (
+            "read a stable part",
+            shown_read(&ReadAnswer { is_stable: true, ..answer(&begin, &open, 0, 4) }),
+        ),
+        (
+            "read a stable part of a stream with a lifetime",
+            shown_read(&ReadAnswer { is_stable: true, ..answer(&begin, &ttl, 0, 4) }),
+        ),
+        ("read at the tail", shown_read(&answer(&begin, &open, 9, 9))),
+        ("read at the end", shown_read(&answer(&begin, &closed, 9, 9))),
+        ("read now", shown_read(&answer(&now, &json, 9, 9))),
+        ("read compressed", shown_read(&ReadAnswer { gzip: true, ..answer(&begin, &open, 0, 9) })),
+        ("read what is known", shown_read(&answer(&known, &open, 0, 9))),
+        ("read what was known, but is closed now", shown_read(&answer(&known, &closed, 0, 9))),
+        (
+            "long-poll with data",
+            shown_read(&ReadAnswer { cursor: Some(7), ..answer(&poll, &open, 0, 9) }),
+        ),
+        ("long-poll in vain", shown(|out, exchange| long_poll_timeout(out, exchange, &open, 7))),
+        (
+            "long-poll at the end",
+            shown_read(&ReadAnswer { cursor: Some(7), ..answer(&poll, &closed, 9, 9) }),
+        ),
+        (
+            "events",
+            shown(|out, exchange| {
+                sse(out, exchange, Mode::Text);
+            }),
+        ),
+        (
+            "events in base64",
+            shown(|out, exchange| {
+                sse(out, exchange, Mode::Base64);
+            }),
+        ),
+        ("closed", refused(Refusal::Closed { tail: ByteOffset::new(9) })),
+        ("stale epoch", refused(Refusal::StaleEpoch { current: 3 })),
+        ("gap", refused(Refusal::SeqGap { expected: 3, received: 5 })),
+        ("other configuration", refused(Refusal::Config { differs: ConfigField::Lifetime })),
+        ("other type", refused(Refusal::ContentType { expected: ContentType::new("text/\"x") })),
+        ("deleted", refused(Refusal::Gone)),
+        ("overload", shown(|out, exchange| Problem::overloaded(3).write(out, exchange))),
+        (
+            "method",
+            shown(|out, exchange| Problem::new(Code::MethodNotAllowed).write(out, exchange)),
+        ),
+        (
+            "damage",
+            shown(|out, exchange| Problem::damaged("c/1.chunk", 4096, 8191).write(out, exchange)),
+        ),
+    ]
+}
+
+fn transcript() -> String {
+    answers().into_iter().map(|(title, text)| format!("# {title}\n{text}\n\n")).collect()
+}
+
+#[test]
+fn answers_are_as_the_transcript_shows() {
+    let golden = include_str!("../../testdata/answers.txt");
+    for (ours, theirs) in transcript().split("\n\n# ").zip(golden.split("\n\n# ")) {
+        assert_eq!(ours.trim_end(), theirs.trim_end());
+    }
+    assert_eq!(transcript().trim_end(), golden.trim_end());
+}
+
+#[test]
+fn a_read_plan_covers_the_stored_bytes_and_their_frame() {
+    let date = HttpDate::new(Timestamp::new(0));
+    let exchange =
+        Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
+    let (begin, json) = (request(ReadOffset::Begin, Live::CatchUp), info("application/json", 9));
+    let plan = read(&mut vec![], &exchange, &answer(&begin, &json, 0, 9));
+    let BodyPlan::Range { start, end, frame, framing } = plan else { panic!("{plan:?}") };
+    assert_eq!((start.get(), end.get(), frame.prefix, frame.suffix), (0, 8, &b"["[..], &b"]"[..]));
+    assert_eq!(framing, BodyFraming::Plain);
+    let plan = read(&mut vec![], &exchange, &answer(&begin, &json, 9, 9));
+    let BodyPlan::Range { start, end, frame, .. } = plan else { panic!("{plan:?}") };
+    assert_eq!((start, end, frame.body_bytes(0)), (ByteOffset::new(9), ByteOffset::new(9), 2));
+}
+
+#[test]
+fn a_problem_has_no_body_for_head() {
+    let date = HttpDate::new(Timestamp::new(0));
+    let exchange =
+        Exchange { version: Version::Http11, keep_alive: true, is_head: true, date: &date };
+    let mut out = vec![];
+    Problem::new(Code::NotFound).write(&mut out, &exchange);
+    assert!(out.ends_with(b"\r\n\r\n"));
+}
+
+#[test]
+fn all_readers_of_an_interval_share_a_cursor() {
+    let now = Timestamp::new(cursor::EPOCH_MS + 5 * cursor::INTERVAL_MS);
+    assert_eq!(cursor::next(now, None, 1), cursor::next(now, Some(4), 2));
+}
