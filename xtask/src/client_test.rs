@@ -21,7 +21,7 @@ fn tests(workspace: &Workspace, url: &str) -> Result<Counts, Failure> {
     let run = node::vitest(workspace, "client", &[("THALWEG_TEST_URL", url)])?;
     let counts = run.counts;
     if counts.failed > 0 || run.skipped > 0 || counts.passed == 0 {
-        let message = format!("the client tests failed: {counts}, {} skipped", run.skipped);
+        let message = format!("the client tests failed or were skipped ({})", run.skipped);
         return Err(Failure { message, counts: Counts { failed: counts.failed.max(1), ..counts } });
     }
     Ok(counts)

@@ -50,7 +50,7 @@ fn suite(workspace: &Workspace, url: &str, name: &str) -> Result<Counts, Failure
 fn judge(run: &Run) -> Result<Counts, Failure> {
     let Run { counts, skipped } = *run;
     if counts.failed > 0 {
-        let message = format!("the conformance suite failed: {counts} of {CORE_TESTS} core tests");
+        let message = format!("the conformance suite of {CORE_TESTS} core tests failed");
         return Err(Failure { message, counts });
     }
     if counts.passed != CORE_TESTS {

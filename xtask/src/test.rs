@@ -49,7 +49,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
                     stage.name,
                     seconds()
                 );
-                println!("{}", failure.message);
+                println!("{failure}");
                 failures.push(stage.name);
             }
         }
