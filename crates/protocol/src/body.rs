@@ -61,7 +61,9 @@ pub fn prepare<'b>(
     Ok(Prepared { data: Cow::Owned(flattened.stored), record_count: flattened.count })
 }
 
-fn invalid_json(error: &messages::JsonError) -> Problem {
+/// What to answer to a body that is not the JSON it should be.
+#[must_use]
+pub fn invalid_json(error: &messages::JsonError) -> Problem {
     let detail = match error {
         messages::JsonError::TooDeep => {
             format!("The body is nested deeper than {} levels.", messages::JSON_DEPTH_MAX)

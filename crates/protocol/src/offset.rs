@@ -2,7 +2,7 @@
 //!
 //! The second number is the byte offset in the stream as it is stored; both are fixed in width, so
 //! that offsets sort as text. The first number is always 0 here. An offset with another one sorts
-//! after every offset of ours and is read as one beyond every tail.
+//! after every offset of ours, so it is read as [`RENDERED_MAX`], which lies beyond every tail.
 
 use model::ByteOffset;
 
@@ -49,7 +49,7 @@ pub fn parse(text: &[u8]) -> Option<ByteOffset> {
         return None;
     }
     let (high, low) = (digits(high)?, digits(low)?);
-    Some(ByteOffset::new(if high == 0 { low } else { u64::MAX }))
+    Some(ByteOffset::new(if high == 0 { low } else { RENDERED_MAX }))
 }
 
 fn digits(text: &[u8]) -> Option<u64> {
@@ -73,7 +73,10 @@ mod tests {
 
     #[test]
     fn an_offset_of_another_kind_lies_beyond_every_tail() {
-        assert_eq!(parse(b"0000000000000001_0000000000000000"), Some(ByteOffset::new(u64::MAX)));
+        assert_eq!(
+            parse(b"0000000000000001_0000000000000000"),
+            Some(ByteOffset::new(RENDERED_MAX))
+        );
     }
 
     #[test]

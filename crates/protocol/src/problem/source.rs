@@ -2,6 +2,7 @@
 
 use super::{Code, Facts, Problem, detail::quote};
 use crate::http1::{ChunkError, HeadError};
+use model::ByteOffset;
 use stream::{ConfigField, Refusal};
 
 impl From<&Refusal> for Problem {
@@ -184,6 +185,13 @@ impl Problem {
             "Bytes {first_byte} to {last_byte} of {file} are damaged; see the server's log."
         );
         Self::with_detail(Code::Damaged, detail)
+    }
+
+    /// A read that begins before the first retained byte. PROTOCOL §5.6, 410.
+    #[must_use]
+    pub fn trimmed(head: ByteOffset) -> Self {
+        let detail = format!("The first retained byte of the stream is at offset {head}.");
+        Self::with_detail(Code::OffsetTrimmed, detail)
     }
 
     /// A body that grew beyond the limit while it came.
