@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::fmt;
 use std::io::{self, IoSlice};
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -166,7 +166,7 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 
     /// The descriptor, for `sendfile`; `None` if the file is not the kernel's.
-    fn raw_fd(&self) -> Option<RawFd>;
+    fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
 /// Turns byte slices into what the kernel's vectored write takes.

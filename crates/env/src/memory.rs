@@ -19,7 +19,7 @@ use crate::disk::{DirLock, Disk, File, LockError};
 use crate::random::Random;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -505,7 +505,7 @@ impl File for MemoryFile {
         self.resize(&mut state, length)
     }
 
-    fn raw_fd(&self) -> Option<RawFd> {
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }
 }

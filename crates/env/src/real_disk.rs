@@ -3,7 +3,7 @@
 use crate::disk::{DirLock, Disk, File, LockError, io_slices};
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -136,8 +136,8 @@ impl File for RealFile {
         self.file.set_len(length)
     }
 
-    fn raw_fd(&self) -> Option<RawFd> {
-        Some(self.file.as_raw_fd())
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.file.as_fd())
     }
 }
 

@@ -96,8 +96,6 @@ pub enum Request<'a> {
         /// Where the answer ends at the latest: the next multiple of this offset, for JSON the end
         /// of the append that holds it.
         boundary_bytes: u64,
-        /// Watch the stream if there is nothing to read, in the same step.
-        watch: bool,
     },
     /// Fetch stored bytes that a [`ReadReply`] promised.
     Window {
@@ -118,6 +116,61 @@ pub enum Request<'a> {
         /// The stream.
         key: StreamKey,
     },
+}
+
+impl<'a> Request<'a> {
+    /// The path that the request is for, if it names one.
+    #[must_use]
+    pub fn path(&self) -> Option<&StreamPath> {
+        match self {
+            Self::Create { path, .. }
+            | Self::Append { path, .. }
+            | Self::Delete { path }
+            | Self::Head { path }
+            | Self::Read { path, .. } => Some(path),
+            Self::Window { .. } | Self::Watch { .. } | Self::Unwatch { .. } => None,
+        }
+    }
+
+    /// Parts the request from the data that it borrows, so that it can go to another thread.
+    #[must_use]
+    pub fn detach(self) -> (Request<'static>, Vec<u8>) {
+        match self {
+            Self::Create { path, content_type, lifetime, close, fork, data, record_count } => {
+                let data = data.to_vec();
+                let create = Request::Create {
+                    path,
+                    content_type,
+                    lifetime,
+                    close,
+                    fork,
+                    data: &[],
+                    record_count,
+                };
+                (create, data)
+            }
+            Self::Append { path, append, data } => {
+                (Request::Append { path, append, data: &[] }, data.to_vec())
+            }
+            Self::Delete { path } => (Request::Delete { path }, Vec::new()),
+            Self::Head { path } => (Request::Head { path }, Vec::new()),
+            Self::Read { path, from, boundary_bytes } => {
+                (Request::Read { path, from, boundary_bytes }, Vec::new())
+            }
+            Self::Window { key, from, to } => (Request::Window { key, from, to }, Vec::new()),
+            Self::Watch { key } => (Request::Watch { key }, Vec::new()),
+            Self::Unwatch { key } => (Request::Unwatch { key }, Vec::new()),
+        }
+    }
+
+    /// Joins the request with the data that [`Self::detach`] parted from it.
+    #[must_use]
+    pub fn attach(mut self, detached: &'a [u8]) -> Self {
+        if let Self::Create { data, .. } | Self::Append { data, .. } = &mut self {
+            *data = detached;
+        }
+        self
+    }
 }
 
 /// Where a read starts.
@@ -145,7 +198,7 @@ pub enum Reply {
     Window(Slice),
     /// The body of a fork is not what its inherited content type asks for.
     InvalidJson(JsonError),
-    /// JSON appends must hold at least one message, other ones at least one byte.
+    /// It could not be carried out.
     Failed(Failure),
 }
 
@@ -177,8 +230,6 @@ pub enum Failure {
     },
     /// Too much is waiting for the disk. Not applied.
     Overloaded,
-    /// Larger than a log entry may be. Not applied.
-    TooLarge,
     /// Stored bytes are damaged.
     Damaged {
         /// The file.

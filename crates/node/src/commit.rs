@@ -19,7 +19,10 @@ impl Node {
                     self.apply(now, entry);
                 }
             }
-            Err(_) => self.fail_all(now),
+            Err(failed) => {
+                self.poison = Some(failed.error.to_string());
+                self.fail_all(now);
+            }
         }
     }
 

@@ -22,7 +22,6 @@ pub(crate) struct ReadRequest {
     pub path: StreamPath,
     pub from: ReadFrom,
     pub boundary_bytes: u64,
-    pub watch: bool,
 }
 
 /// A read whose ends are being resolved.
@@ -60,9 +59,6 @@ impl Node {
         if start < info.head {
             let failure = Failure::Trimmed { head: info.head };
             return self.reply(ticket, Reply::Failed(failure));
-        }
-        if read.watch && start == info.tail && !info.closed {
-            self.watchers.add(key, ticket.shard);
         }
         let (start, end) = self.plan(key, &info, start, read.boundary_bytes);
         self.continue_read(now, ReadJob { ticket, key, info, start, end });

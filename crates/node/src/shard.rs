@@ -34,6 +34,7 @@ pub struct Node {
     /// The nonces of pin tokens: seeded from outside, so that a run can be repeated.
     pub(crate) nonces: Nonces,
     pub(crate) idle: crate::maintenance::Idle,
+    pub(crate) poison: Option<String>,
     encoded: Vec<u8>,
 }
 
@@ -109,6 +110,12 @@ impl Node {
         &self.log
     }
 
+    /// What made the shard stop, if a write or sync failed.
+    #[must_use]
+    pub fn poison(&self) -> Option<&str> {
+        self.poison.as_deref()
+    }
+
     /// Figures of the moment.
     #[must_use]
     pub fn stats(&self) -> NodeStats {
@@ -157,8 +164,8 @@ impl Node {
             }
             Request::Delete { path } => self.handle_delete(now, ticket, &path),
             Request::Head { path } => self.handle_head(now, ticket, &path),
-            Request::Read { path, from, boundary_bytes, watch } => {
-                let read = crate::read::ReadRequest { path, from, boundary_bytes, watch };
+            Request::Read { path, from, boundary_bytes } => {
+                let read = crate::read::ReadRequest { path, from, boundary_bytes };
                 self.handle_read(now, ticket, &read);
             }
             Request::Window { key, from, to } => self.handle_window(ticket, key, from, to),
@@ -352,6 +359,7 @@ impl Node {
             jobs: Jobs::default(),
             nonces: Nonces(parts.seed),
             idle: crate::maintenance::Idle::default(),
+            poison: None,
             encoded: Vec::new(),
         }
     }

@@ -8,5 +8,6 @@ pub mod admin;
 pub mod cli;
 pub mod logging;
 pub mod metrics;
+pub mod plane;
 pub mod serve;
 pub mod settings;

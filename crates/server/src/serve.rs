@@ -1,8 +1,11 @@
-//! `thalweg serve`: starts everything, waits for the signal to end, stops everything.
+//! `thalweg serve`: recovers, starts everything, waits for the signal to end, stops everything.
 
 use crate::admin::{self, Admin};
 use crate::metrics::NodeMetrics;
+use crate::plane::{self, Plane, StartError};
 use crate::settings::Settings;
+use env::{Clock, RealClock};
+use node::Opened;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -20,8 +23,15 @@ pub enum ServeError {
         /// What the system said.
         error: io::Error,
     },
+    /// The data plane could not start.
+    Start(StartError),
     /// The signals that end the process could not be received.
     Signals {
+        /// What the system said.
+        error: io::Error,
+    },
+    /// An event loop ended by itself.
+    Loop {
         /// What the system said.
         error: io::Error,
     },
@@ -33,7 +43,9 @@ impl fmt::Display for ServeError {
             Self::Admin { listen, error } => {
                 write!(f, "cannot listen on {listen} (setting admin_listen): {error}")
             }
+            Self::Start(error) => error.fmt(f),
             Self::Signals { error } => write!(f, "cannot receive signals: {error}"),
+            Self::Loop { error } => write!(f, "an event loop failed: {error}"),
         }
     }
 }
@@ -43,17 +55,60 @@ impl std::error::Error for ServeError {}
 /// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
-/// [`ServeError`] if the server could not start; nothing was served then.
+/// [`ServeError`] if the server could not start, or an event loop failed.
+#[expect(clippy::disallowed_methods, reason = "main asks the machine for its number of cores")]
 pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
-    let node = NodeMetrics::new(settings.shard_count(1));
-    let admin = start_admin(settings, &node)?;
-    wait_for_signal().map_err(|error| ServeError::Signals { error })?;
-    node.set_shutting_down();
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let shard_count = settings.shard_count(cores);
+    let metrics = NodeMetrics::new(shard_count);
+    let signals = Signals::new().map_err(|error| ServeError::Signals { error })?;
+    let admin = start_admin(settings, &metrics)?;
+    let nodes = recover(settings, shard_count, &metrics)?;
+    let plane = Plane::start(settings, nodes, &metrics).map_err(ServeError::Start)?;
+    for shard in metrics.shards() {
+        shard.set_recovered();
+    }
+    tracing::info!(address = %plane.address(), shards = shard_count, "listening");
+    signals.wait().map_err(|error| ServeError::Signals { error })?;
+    tracing::info!("stopping");
+    metrics.set_shutting_down();
+    plane.stop().map_err(|error| ServeError::Loop { error })?;
     if let Some(admin) = admin {
         admin.stop();
     }
     tracing::info!("stopped");
     Ok(ExitCode::SUCCESS)
+}
+
+fn recover(
+    settings: &Settings,
+    shard_count: u16,
+    metrics: &NodeMetrics,
+) -> Result<Vec<node::Node>, ServeError> {
+    let clock = RealClock::new();
+    let start = clock.now_monotonic();
+    let Opened { nodes, report, damages, stream_count } =
+        plane::recover(settings, shard_count).map_err(ServeError::Start)?;
+    for damage in &damages {
+        metrics.shards()[0].damaged.add(1);
+        tracing::error!(%damage, "stored data is damaged; the rest was kept");
+    }
+    for torn in &report.torn_tails {
+        let file = torn.file.display();
+        tracing::info!(%file, position = torn.position, "dropped a batch that nobody was told of");
+    }
+    tracing::info!(
+        data_dir = %settings.data_dir.display(),
+        created = report.created,
+        streams = stream_count,
+        checkpoints = report.checkpoints_restored,
+        entries_replayed = report.entries_replayed,
+        wal_bytes_read = report.wal_bytes_read,
+        damages = damages.len(),
+        took_ms = clock.now_monotonic().ms_since(start),
+        "recovered"
+    );
+    Ok(nodes)
 }
 
 fn start_admin(settings: &Settings, node: &Arc<NodeMetrics>) -> Result<Option<Admin>, ServeError> {
@@ -64,15 +119,30 @@ fn start_admin(settings: &Settings, node: &Arc<NodeMetrics>) -> Result<Option<Ad
     Ok(Some(admin))
 }
 
-fn wait_for_signal() -> io::Result<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let mut terminate = signal(SignalKind::terminate())?;
-        let mut interrupt = signal(SignalKind::interrupt())?;
-        tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-        }
+/// The signals that end the process, received from before anything was opened.
+struct Signals {
+    runtime: tokio::runtime::Runtime,
+    terminate: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let (terminate, interrupt) = runtime.block_on(async {
+            let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+            Ok::<_, io::Error>(signals)
+        })?;
+        Ok(Self { runtime, terminate, interrupt })
+    }
+
+    fn wait(mut self) -> io::Result<()> {
+        self.runtime.block_on(async {
+            tokio::select! {
+                _ = self.terminate.recv() => {}
+                _ = self.interrupt.recv() => {}
+            }
+        });
         Ok(())
-    })
+    }
 }

@@ -191,6 +191,41 @@ fn bytes_to_text(decimal: &str) -> String {
         .map_or_else(|| decimal.to_owned(), |(name, factor)| format!("{}{name}", number / factor))
 }
 
+/// A size from `min` to `max` that is made of whole disk blocks.
+pub(super) struct Blocks {
+    pub(super) min: u64,
+    pub(super) max: u64,
+}
+
+/// The block of every disk and file system that we run on.
+const BLOCK_BYTES: u64 = 4096;
+
+impl Blocks {
+    pub(super) const fn placeholder(&self) -> &'static str {
+        "SIZE"
+    }
+
+    const fn bytes(&self) -> Bytes<u64> {
+        Bytes { min: self.min, max: self.max }
+    }
+}
+
+impl Kind for Blocks {
+    type Value = u64;
+
+    fn parse(&self, text: &str) -> Option<u64> {
+        self.bytes().parse(text).filter(|size| size.is_multiple_of(BLOCK_BYTES))
+    }
+
+    fn to_toml(&self, value: &u64) -> String {
+        self.bytes().to_toml(value)
+    }
+
+    fn allowed(&self) -> String {
+        format!("{}, a multiple of 4KiB", self.bytes().allowed())
+    }
+}
+
 /// On or off.
 pub(super) struct Switch;
 
@@ -317,6 +352,14 @@ mod tests {
     fn sizes_are_written_in_their_shortest_exact_form() {
         assert_eq!(SIZE.to_toml(&(64 << 20)), "\"64MiB\"");
         assert_eq!(SIZE.to_toml(&1500), "1500");
+    }
+
+    #[test]
+    fn blocks_are_whole() {
+        let kind = Blocks { min: 1 << 20, max: 1 << 31 };
+        assert_eq!(kind.parse("1028KiB"), Some(1028 << 10));
+        assert_eq!(kind.parse("1025KiB"), None);
+        assert!(kind.allowed().ends_with("a multiple of 4KiB"));
     }
 
     #[test]

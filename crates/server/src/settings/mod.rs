@@ -29,7 +29,7 @@ pub use load::{Effective, Environment, load};
 pub use render::render;
 pub use source::{Chosen, Source};
 
-use kind::{Address, Bytes, Choice, Directory, Kind, Number, OptionalAddress, Switch};
+use kind::{Address, Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, Switch};
 use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -120,7 +120,7 @@ settings! {
     shards: u16 = "0" as Number::<u16> { min: 0, max: 256 };
 
     /// Groups (replicated logs) among which streams are spread. Fixed when the data directory is
-    /// made and ignored afterwards.
+    /// made; a later start with another number is refused.
     groups: u16 = "64" as Number::<u16> { min: 1, max: GROUPS_MAX };
 
     /// Largest body of one append or create.
@@ -172,8 +172,8 @@ settings! {
     /// below it. At least four segments.
     wal_bytes_max: u64 = "1GiB" as Bytes::<u64> { min: 4 * MIB64, max: 1 << 44 };
 
-    /// Size of one segment file of a write-ahead log.
-    segment_bytes: u64 = "64MiB" as Bytes::<u64> { min: MIB64, max: 1 << 40 };
+    /// Size of one segment file of a write-ahead log; a larger append gets a segment of its own.
+    segment_bytes: u64 = "64MiB" as Blocks { min: MIB64, max: 1 << 31 };
 
     /// Committed data of one group that is sealed into one chunk file.
     seal_bytes: u64 = "8MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };

@@ -1,0 +1,250 @@
+//! From replies of the node to answers on the wire, and the end of an exchange.
+
+use super::{
+    connection::{Connection, Pending, Poll, State},
+    shard::Shard,
+    slots::SlotId,
+};
+use model::Monotonic;
+use node::{Failure, ReadReply, Reply, Ticket};
+use protocol::{
+    cursor,
+    http1::Exchange,
+    problem::{Code, Problem},
+    request::{Live, ReadRequest},
+    response,
+};
+use std::net::Shutdown;
+use std::sync::atomic::Ordering::Relaxed;
+use stream::{Outcome, Refusal};
+
+impl Shard {
+    pub(super) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
+        let id = SlotId { slot: ticket.slot, generation: ticket.generation };
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        match &mut connection.state {
+            State::Waiting(_) => {
+                let state = std::mem::replace(&mut connection.state, State::Head);
+                let State::Waiting(pending) = state else { return };
+                self.answer_pending(id, *pending, reply);
+                self.resume_input(id);
+            }
+            State::Sending(_) => self.handle_window(id, reply),
+            State::Sse(_) => self.handle_sse_reply(id, reply),
+            _ => {}
+        }
+    }
+
+    fn answer_pending(&mut self, id: SlotId, pending: Pending, reply: Reply) {
+        match (pending, reply) {
+            (_, Reply::Failed(failure)) => self.answer_problem(id, &problem_of(failure)),
+            (_, Reply::InvalidJson(error)) => {
+                self.answer_problem(id, &protocol::body::invalid_json(&error));
+            }
+            (Pending::Create { location }, Reply::Outcome(outcome)) => {
+                self.answer_outcome(id, &outcome, &location);
+            }
+            (_, Reply::Outcome(outcome)) => self.answer_outcome(id, &outcome, ""),
+            (_, Reply::Head(_, info)) => {
+                self.answer(id, |out, exchange| response::head(out, exchange, &info));
+            }
+            (Pending::Read(request), Reply::Read(reply)) => self.begin_read(id, *request, *reply),
+            (pending, reply) => unreachable!("{pending:?} was answered by {reply:?}"),
+        }
+    }
+
+    fn answer_outcome(&mut self, id: SlotId, outcome: &Outcome, location: &str) {
+        if let Outcome::Appended(accepted) = outcome {
+            if accepted.duplicate {
+                self.metrics.duplicates.add(1);
+            }
+            if accepted.closed {
+                self.metrics.closes.add(1);
+            }
+        }
+        self.answer(id, |out, exchange| response::outcome(out, exchange, outcome, location));
+    }
+
+    fn begin_read(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+        let at_tail = reply.start == reply.end && !reply.info.closed;
+        match request.live {
+            Live::Sse => self.begin_sse(id, request, reply),
+            Live::LongPoll if at_tail => self.begin_poll(id, request, reply),
+            Live::LongPoll | Live::CatchUp => self.answer_read(id, &request, reply),
+        }
+    }
+
+    fn begin_poll(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+        let due = self.now.monotonic.plus_ms(self.shared.settings.long_poll_timeout_ms);
+        let key = reply.key;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let poll = Poll { request, key, offset: reply.end, info: reply.info, due };
+        connection.state = State::LongPoll(Box::new(poll));
+        self.metrics.live_readers.up();
+        self.deadlines.add(due, id);
+        self.live.add_poll(key, id);
+        self.ensure_watch(id, key);
+    }
+
+    /// A long-poll has waited long enough.
+    pub(super) fn time_out_poll(&mut self, id: SlotId) {
+        let Some(poll) = self.take_poll(id) else { return };
+        self.live.remove_poll(poll.key, id);
+        let cursor = self.next_cursor(poll.request.cursor);
+        self.answer(id, |out, exchange| {
+            response::long_poll_timeout(out, exchange, &poll.info, cursor);
+        });
+        self.resume_input(id);
+    }
+
+    /// Takes a connection out of its long-poll.
+    pub(super) fn take_poll(&mut self, id: SlotId) -> Option<Box<Poll>> {
+        let connection = self.connections.get_mut(id)?;
+        if !matches!(connection.state, State::LongPoll(_)) {
+            return None;
+        }
+        let state = std::mem::replace(&mut connection.state, State::Head);
+        let State::LongPoll(poll) = state else { return None };
+        self.metrics.live_readers.down();
+        Some(poll)
+    }
+
+    pub(super) fn next_cursor(&mut self, client: Option<u64>) -> u64 {
+        let random = self.random();
+        cursor::next(self.now.wall, client, random)
+    }
+
+    pub(super) fn answer_preflight(&mut self, id: SlotId) {
+        self.answer(id, |out, exchange| response::preflight(out, exchange));
+    }
+
+    pub(super) fn answer_problem(&mut self, id: SlotId, problem: &Problem) {
+        if problem.closes()
+            && let Some(connection) = self.connections.get_mut(id)
+        {
+            connection.meta.keep_alive = false;
+        }
+        self.answer(id, |out, exchange| problem.write(out, exchange));
+    }
+
+    /// Sends an answer without a body of stored bytes, and ends the exchange.
+    fn answer(&mut self, id: SlotId, write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>)) {
+        if self.send_head(id, |out, exchange| write(out, exchange)).is_some() {
+            self.end_exchange(id);
+        }
+    }
+
+    /// Writes and sends a head and what `write` puts behind it; `None` if the connection is gone.
+    pub(super) fn send_head<T>(
+        &mut self,
+        id: SlotId,
+        write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>) -> T,
+    ) -> Option<T> {
+        let connection = self.connections.get_mut(id)?;
+        let mut out = std::mem::take(&mut self.head);
+        out.clear();
+        let written = write(&mut out, &connection.meta.exchange(&self.date));
+        if let Some(status) = response::status_of(&out) {
+            self.metrics.count_answer(status);
+        }
+        let sent = connection.send(&out, self.now.monotonic);
+        self.head = out;
+        if sent.is_err() {
+            self.drop_connection(id);
+            return None;
+        }
+        Some(written)
+    }
+
+    /// The answer is complete: the connection waits for the next request, or ends.
+    pub(super) fn end_exchange(&mut self, id: SlotId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.progress = self.now.monotonic;
+        if connection.meta.keep_alive && self.stopping.is_none() {
+            connection.state = State::Head;
+            return;
+        }
+        connection.state = State::Closing;
+        if connection.is_drained() {
+            self.begin_linger(id);
+        }
+    }
+
+    /// Announces the end and reads on for a while: a close with unread input would make the kernel
+    /// throw away what the client has not read yet.
+    pub(super) fn begin_linger(&mut self, id: SlotId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.state = State::Lingering;
+        connection.input = Vec::new();
+        if connection.socket.shutdown(Shutdown::Write).is_err() {
+            self.drop_connection(id);
+        }
+    }
+
+    pub(super) fn handle_writable(&mut self, id: SlotId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.is_drained() {
+            return;
+        }
+        match connection.flush(self.now.monotonic) {
+            Ok(true) => self.handle_drained(id),
+            Ok(false) => {}
+            Err(_) => self.drop_connection(id),
+        }
+    }
+
+    fn handle_drained(&mut self, id: SlotId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        match connection.state {
+            State::Sending(_) => self.pump(id),
+            State::Sse(_) => self.pump_sse(id),
+            State::Closing => self.begin_linger(id),
+            _ => {}
+        }
+    }
+
+    /// Closes a connection, whatever it is in the middle of.
+    pub(super) fn drop_connection(&mut self, id: SlotId) {
+        self.abandon_body(id);
+        let Some(mut connection) = self.connections.remove(id) else { return };
+        let _ = self.poll.registry().deregister(&mut connection.socket);
+        self.shared.connections.fetch_sub(1, Relaxed);
+        self.metrics.connections.down();
+        self.forget_state(id, &connection);
+    }
+
+    fn forget_state(&mut self, id: SlotId, connection: &Connection) {
+        match &connection.state {
+            State::LongPoll(poll) => {
+                self.metrics.live_readers.down();
+                self.live.remove_poll(poll.key, id);
+            }
+            State::Sse(reader) => {
+                self.metrics.live_readers.down();
+                self.live.remove_reader(reader.key, id);
+            }
+            State::Sending(sending) if sending.is_gzip() => self.gzip_count -= 1,
+            _ => {}
+        }
+    }
+}
+
+impl Poll {
+    pub(super) fn is_due(&self, now: Monotonic) -> bool {
+        self.due <= now
+    }
+}
+
+/// What a failure of the node is to a client.
+pub(super) fn problem_of(failure: Failure) -> Problem {
+    match failure {
+        Failure::DiskFull => Problem::new(Code::DiskFull),
+        Failure::Poisoned { applied_unknown: true } => Problem::new(Code::WriteUnknown),
+        Failure::Poisoned { applied_unknown: false } => Problem::new(Code::StorageFailed),
+        Failure::Overloaded => Problem::overloaded(1),
+        Failure::Damaged { file, position } => Problem::damaged(&file, position, position),
+        Failure::Trimmed { head } => Problem::trimmed(head),
+        Failure::NotFound => Problem::from(&Refusal::NotFound),
+        Failure::Io { error } => Problem::with_detail(Code::Internal, error),
+    }
+}

@@ -1,0 +1,268 @@
+//! Live readers by stream, and one encoded frame per commit for all of them.
+//!
+//! # How readers are grouped
+//! Readers of a stream that want the same form (mode and framing) and have got the same bytes share
+//! a [`Variant`], which has one encoder. A commit is encoded once per variant; each reader costs
+//! one write. A reader whose queue is full leaves its variant and catches up from its own offset
+//! when its socket has drained: nobody buffers for it.
+//!
+//! # Watching
+//! This shard watches a stream at its owner while it has readers of it. The owner's messages come
+//! in order, so a variant has seen every change since it began. The watch ends lazily: with the
+//! first change that no reader waits for.
+
+use super::{connection::State, shard::Shard, slots::SlotId};
+use bytes::Bytes;
+use log::Slice;
+use model::{ByteOffset, StreamKey};
+use node::{Change, ReadReply, Request};
+use protocol::{
+    cursor,
+    http1::{BodyFraming, put_chunk},
+    sse::{Control, Mode, SseEncoder, put_with_cursor},
+};
+use std::collections::HashMap;
+
+pub(crate) use super::sse::SseReader;
+
+/// Bytes that may wait in the queue of a live reader; one that is further behind catches up by
+/// reading.
+const LIVE_QUEUE_BYTES_MAX: usize = 64 << 10;
+
+#[derive(Debug, Default)]
+pub(crate) struct LiveStreams(HashMap<StreamKey, LiveStream>);
+
+#[derive(Debug, Default)]
+struct LiveStream {
+    polls: Vec<SlotId>,
+    variants: Vec<Variant>,
+    /// The owner was asked to tell of changes.
+    watched: bool,
+    /// The tail of the last change.
+    tail: ByteOffset,
+}
+
+#[derive(Debug)]
+struct Variant {
+    form: Form,
+    encoder: SseEncoder,
+    /// End of the bytes that the encoder was given.
+    fed: ByteOffset,
+    readers: Vec<SlotId>,
+}
+
+/// What makes two readers get the same bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Form {
+    pub mode: Mode,
+    pub framing: BodyFraming,
+}
+
+/// A frame for all readers of a variant.
+struct Frame {
+    /// As the encoder wrote it.
+    plain: Vec<u8>,
+    /// As it goes out.
+    framed: Bytes,
+    cursor: u64,
+    /// Where a reader stands who has not got it.
+    before: ByteOffset,
+    closes: bool,
+}
+
+impl LiveStreams {
+    pub(super) fn add_poll(&mut self, key: StreamKey, id: SlotId) {
+        self.0.entry(key).or_default().polls.push(id);
+    }
+
+    pub(super) fn remove_poll(&mut self, key: StreamKey, id: SlotId) {
+        if let Some(stream) = self.0.get_mut(&key) {
+            stream.polls.retain(|known| *known != id);
+        }
+    }
+
+    pub(super) fn remove_reader(&mut self, key: StreamKey, id: SlotId) {
+        if let Some(stream) = self.0.get_mut(&key) {
+            for variant in &mut stream.variants {
+                variant.readers.retain(|known| *known != id);
+            }
+        }
+    }
+
+    /// Where the encoder of the reader's variant stands.
+    pub(super) fn position_of(&self, key: StreamKey, id: SlotId) -> Option<ByteOffset> {
+        let stream = self.0.get(&key)?;
+        let variant = stream.variants.iter().find(|variant| variant.readers.contains(&id))?;
+        Some(variant.encoder.position())
+    }
+
+    /// Makes a reader live that has got everything up to `fed`; `false` if more has come since.
+    pub(super) fn join(
+        &mut self,
+        key: StreamKey,
+        id: SlotId,
+        form: Form,
+        (encoder, fed): (SseEncoder, ByteOffset),
+    ) -> bool {
+        let stream = self.0.entry(key).or_default();
+        if stream.watched && stream.tail > fed {
+            return false;
+        }
+        stream.variants.retain(|variant| !variant.readers.is_empty());
+        let same = |variant: &&mut Variant| variant.form == form && variant.fed == fed;
+        match stream.variants.iter_mut().find(same) {
+            Some(variant) => variant.readers.push(id),
+            None => stream.variants.push(Variant { form, encoder, fed, readers: vec![id] }),
+        }
+        true
+    }
+}
+
+impl Shard {
+    /// Asks the owner to tell of changes, unless it does so already.
+    pub(super) fn ensure_watch(&mut self, id: SlotId, key: StreamKey) {
+        let stream = self.live.0.entry(key).or_default();
+        if !std::mem::replace(&mut stream.watched, true) {
+            self.ask(id, Request::Watch { key });
+        }
+    }
+
+    pub(super) fn handle_change(&mut self, change: Change) {
+        let key = change.key;
+        let Some(stream) = self.live.0.get_mut(&key) else { return };
+        stream.tail = stream.tail.max(change.tail);
+        let polls = std::mem::take(&mut stream.polls);
+        let variants = std::mem::take(&mut stream.variants);
+        for id in polls {
+            self.wake_poll(id, &change);
+        }
+        for variant in variants {
+            self.advance_variant(variant, &change);
+        }
+        self.unwatch_if_unused(&change);
+    }
+
+    fn unwatch_if_unused(&mut self, change: &Change) {
+        let key = change.key;
+        let Some(stream) = self.live.0.get(&key) else { return };
+        if !stream.polls.is_empty() || !stream.variants.is_empty() {
+            return;
+        }
+        self.live.0.remove(&key);
+        if !change.gone {
+            self.ask(SlotId { slot: u32::MAX, generation: 0 }, Request::Unwatch { key });
+        }
+    }
+
+    fn wake_poll(&mut self, id: SlotId, change: &Change) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let State::LongPoll(poll) = &connection.state else { return };
+        if change.tail <= poll.offset && !change.closed && !change.gone {
+            return self.live.add_poll(change.key, id);
+        }
+        let Some(poll) = self.take_poll(id) else { return };
+        let data = change.data.as_ref().filter(|_| change.data_start() == Some(poll.offset));
+        if let Some(data) = data
+            && !change.gone
+        {
+            let mut info = poll.info;
+            info.tail = change.tail;
+            info.closed = change.closed;
+            let reply = ReadReply {
+                key: poll.key,
+                info,
+                start: poll.offset,
+                end: change.tail,
+                first: Some(Slice::Bytes(data.clone())),
+            };
+            self.answer_read(id, &poll.request, reply);
+            return self.resume_input(id);
+        }
+        // Too large to be shared, deleted, or closed without data: ask how things stand.
+        self.reread(id, poll.request, poll.offset);
+    }
+
+    fn advance_variant(&mut self, mut variant: Variant, change: &Change) {
+        if change.gone {
+            for id in variant.readers {
+                self.end_sse(id);
+            }
+            return;
+        }
+        let data = change.data.as_ref().filter(|_| change.data_start() == Some(variant.fed));
+        if data.is_none() && change.tail > variant.fed {
+            // Something is missing in between, or too large to be shared: each reads for itself.
+            let position = variant.encoder.position();
+            for id in variant.readers {
+                self.fall_behind(id, position);
+            }
+            return;
+        }
+        if data.is_some() || change.closed {
+            let cursor = cursor::current(self.now.wall);
+            let frame = variant.encode(data, change, cursor);
+            self.fan_out(&mut variant, &frame);
+        }
+        if !variant.readers.is_empty() {
+            let stream = self.live.0.entry(change.key).or_default();
+            stream.variants.push(variant);
+        }
+    }
+
+    fn fan_out(&mut self, variant: &mut Variant, frame: &Frame) {
+        let now = self.now.monotonic;
+        for id in std::mem::take(&mut variant.readers) {
+            let Some(connection) = self.connections.get_mut(id) else { continue };
+            let State::Sse(reader) = &connection.state else { continue };
+            if connection.queued_bytes + frame.framed.len() > LIVE_QUEUE_BYTES_MAX
+                && !connection.is_drained()
+            {
+                self.fall_behind(id, frame.before);
+                continue;
+            }
+            let sent = match reader.cursor_ahead(frame.cursor) {
+                None => connection.send_shared(&frame.framed, now),
+                Some(cursor) => {
+                    let mut own = Vec::new();
+                    put_with_cursor(&frame.plain, cursor, &mut own);
+                    connection.send(&variant.form.frame(&own), now)
+                }
+            };
+            if sent.is_err() {
+                self.drop_connection(id);
+            } else if frame.closes {
+                self.end_sse(id);
+            } else {
+                variant.readers.push(id);
+            }
+        }
+    }
+}
+
+impl Variant {
+    fn encode(&mut self, data: Option<&Bytes>, change: &Change, cursor: u64) -> Frame {
+        let before = self.encoder.position();
+        let mut plain = Vec::new();
+        self.encoder.begin_event(cursor);
+        if let Some(data) = data {
+            self.encoder.push(data, &mut plain);
+        }
+        let control = Control { cursor, up_to_date: true, closed: change.closed };
+        self.encoder.end_event(control, &mut plain);
+        self.fed = change.tail;
+        let framed = self.form.frame(&plain).into();
+        Frame { plain, framed, cursor, before, closes: change.closed }
+    }
+}
+
+impl Form {
+    /// Events as they go out.
+    pub(super) fn frame(self, events: &[u8]) -> Vec<u8> {
+        let mut out = Vec::with_capacity(events.len() + 16);
+        match self.framing {
+            BodyFraming::Chunked => put_chunk(&mut out, events),
+            BodyFraming::Plain | BodyFraming::UntilClose => out.extend_from_slice(events),
+        }
+        out
+    }
+}

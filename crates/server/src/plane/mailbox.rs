@@ -1,0 +1,62 @@
+//! Messages between the event loops and to them from worker threads.
+//!
+//! A sender collects what it has for another loop during its own turn and hands it over at the end
+//! in one piece: one lock and at most one wake for each pair of loops and turn.
+
+use log::{CommitDone, WorkDone};
+use node::{Change, PeerMessage, Reply, Request, Ticket};
+use std::io;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Something for an event loop.
+#[derive(Debug)]
+pub(crate) enum Mail {
+    /// A request of a connection elsewhere for a group here.
+    Request { ticket: Ticket, request: Request<'static>, data: Vec<u8> },
+    /// The answer to a request of a connection here.
+    Reply { ticket: Ticket, reply: Reply },
+    /// Between the nodes.
+    Peer(PeerMessage),
+    /// A stream that is watched here has changed.
+    Changed(Change),
+    /// The WAL thread is done.
+    Committed { done: CommitDone, took_ns: u64 },
+    /// The background thread is done.
+    Worked(WorkDone),
+    /// Stop: no new connections, end what is live, finish what is under way.
+    Stop,
+}
+
+/// Where others put mail for one event loop.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    mail: Mutex<Vec<Mail>>,
+    waker: mio::Waker,
+}
+
+impl Mailbox {
+    pub(crate) fn new(waker: mio::Waker) -> Arc<Self> {
+        Arc::new(Self { mail: Mutex::new(Vec::new()), waker })
+    }
+
+    /// Puts all of `batch` in, leaving it empty, and wakes the loop if it had no mail before.
+    pub(crate) fn put(&self, batch: &mut Vec<Mail>) -> io::Result<()> {
+        let was_empty = {
+            let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+            let was_empty = mail.is_empty();
+            mail.append(batch);
+            was_empty
+        };
+        if was_empty { self.waker.wake() } else { Ok(()) }
+    }
+
+    pub(crate) fn put_one(&self, mail: Mail) -> io::Result<()> {
+        self.put(&mut vec![mail])
+    }
+
+    /// Takes everything that is there; `into` must be empty and its room is used again.
+    pub(crate) fn take(&self, into: &mut Vec<Mail>) {
+        let mut mail = self.mail.lock().unwrap_or_else(PoisonError::into_inner);
+        std::mem::swap(&mut *mail, into);
+    }
+}

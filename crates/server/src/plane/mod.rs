@@ -1,0 +1,212 @@
+//! The data plane: one event loop per shard, each with its own connections, groups and WAL.
+//!
+//! # Why our own loop
+//! Every request must be parsed, routed, copied into a batch and answered with as few wakes and
+//! copies as can be; see `docs/adr/0001-event-loop.md`. The loop is visibly dumb: HTTP is decided
+//! in `protocol`, streams in `node`, and both are tested without a socket.
+//!
+//! # Code map
+//! [`shard`] the loop; [`connection`] one socket; [`receive`] bytes to requests; [`answer`] replies
+//! to answers; [`pump`] bodies of stored bytes; [`live`] and [`sse`] live readers; [`timers`]
+//! limits in time and the end; [`mailbox`] between loops; [`workers`] threads that may block.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the server's threads are started here and nowhere else"
+)]
+
+mod answer;
+mod connection;
+mod live;
+mod mailbox;
+mod pump;
+mod receive;
+mod shard;
+mod slots;
+mod sse;
+mod timers;
+mod workers;
+
+use crate::{metrics::NodeMetrics, settings::Settings};
+use env::{Clock, Random, RealClock, RealDisk, RealRandom};
+use log::{LogOptions, OpenError};
+use mailbox::{Mail, Mailbox};
+use mio::net::TcpListener;
+use model::ShardId;
+use node::{Node, Opened};
+use shard::{Shard, ShardParts, Shared, WAKE};
+use socket2::{Domain, Protocol, Socket, Type};
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, atomic::AtomicUsize};
+use std::thread::JoinHandle;
+use workers::Workers;
+
+/// Connections that the kernel may hold ready while a loop is busy.
+const BACKLOG: i32 = 1024;
+
+/// Why the data plane could not start.
+#[derive(Debug)]
+pub enum StartError {
+    /// The data directory was not opened.
+    Open(OpenError),
+    /// Two settings do not fit each other.
+    Settings(String),
+    /// The address cannot be listened on.
+    Listen {
+        /// The address of the setting.
+        listen: SocketAddr,
+        /// What the system said.
+        error: io::Error,
+    },
+    /// A thread or a readiness interface was refused.
+    System(io::Error),
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Open(error) => write!(f, "cannot open the data directory: {error}"),
+            Self::Settings(what) => f.write_str(what),
+            Self::Listen { listen, error } => {
+                write!(f, "cannot listen on {listen} (setting listen): {error}")
+            }
+            Self::System(error) => write!(f, "cannot start: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for StartError {}
+
+impl From<io::Error> for StartError {
+    fn from(error: io::Error) -> Self {
+        Self::System(error)
+    }
+}
+
+/// A running data plane.
+#[derive(Debug)]
+pub struct Plane {
+    address: SocketAddr,
+    mailboxes: Vec<Arc<Mailbox>>,
+    loops: Vec<JoinHandle<io::Result<()>>>,
+}
+
+/// Opens the data directory of `settings`. Damage is reported, not refused.
+///
+/// # Errors
+/// [`StartError`] if the directory cannot be used or the settings do not fit each other.
+pub fn recover(settings: &Settings, shard_count: u16) -> Result<Opened, StartError> {
+    let options = log_options(settings)?;
+    let disk = Arc::new(RealDisk);
+    node::open(disk, &mut RealRandom, &settings.data_dir, options, shard_count)
+        .map_err(StartError::Open)
+}
+
+fn log_options(settings: &Settings) -> Result<LogOptions, StartError> {
+    let Settings { segment_bytes, wal_bytes_max, .. } = *settings;
+    if !segment_bytes.is_multiple_of(4096) || segment_bytes > 1 << 31 {
+        return Err(StartError::Settings(format!(
+            "segment_bytes is {segment_bytes}; it must be a multiple of 4096, at most 2 GiB"
+        )));
+    }
+    if wal_bytes_max < 4 * segment_bytes {
+        return Err(StartError::Settings(format!(
+            "wal_bytes_max is {wal_bytes_max}; it must hold four segments of {segment_bytes} bytes"
+        )));
+    }
+    Ok(LogOptions {
+        segment_bytes,
+        wal_bytes_max,
+        seal_bytes: settings.seal_bytes,
+        group_count: settings.groups,
+        ..LogOptions::default()
+    })
+}
+
+impl Plane {
+    /// Starts one loop per node.
+    ///
+    /// # Errors
+    /// [`StartError`] if the address or the threads cannot be had.
+    pub fn start(
+        settings: &Settings,
+        nodes: Vec<Node>,
+        metrics: &NodeMetrics,
+    ) -> Result<Self, StartError> {
+        let listen_error = |error| StartError::Listen { listen: settings.listen, error };
+        let mut polls = Vec::new();
+        let mut mailboxes = Vec::new();
+        let mut listeners = Vec::new();
+        let mut address = settings.listen;
+        for _ in &nodes {
+            let poll = mio::Poll::new()?;
+            mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
+            polls.push(poll);
+            let listener = listen(address).map_err(listen_error)?;
+            // Port 0 is chosen by the first listener; the others share it.
+            address = listener.local_addr()?;
+            listeners.push(listener);
+        }
+        let shared = Arc::new(Shared {
+            settings: settings.clone(),
+            clock: Arc::new(RealClock::new()),
+            mailboxes: mailboxes.clone(),
+            connections: AtomicUsize::new(0),
+            body_bytes: AtomicUsize::new(0),
+        });
+        let (work, _) = workers::start_work(mailboxes.clone())?;
+        let mut loops = Vec::new();
+        for (place, ((node, poll), listener)) in
+            nodes.into_iter().zip(polls).zip(listeners).enumerate()
+        {
+            let id = ShardId::new(u16::try_from(place).expect("shards are counted in u16"));
+            let clock: Arc<dyn Clock> = Arc::clone(&shared.clock);
+            let (commits, _) = workers::start_commits(id, Arc::clone(&mailboxes[place]), clock)?;
+            let parts = ShardParts {
+                node,
+                poll,
+                listener,
+                shared: Arc::clone(&shared),
+                metrics: Arc::clone(&metrics.shards()[place]),
+                workers: Workers { commits, work: work.clone() },
+                seed: RealRandom.next_u64() | 1,
+            };
+            let shard = Shard::new(parts);
+            let builder = std::thread::Builder::new().name(format!("shard-{id}"));
+            loops.push(builder.spawn(move || shard.run())?);
+        }
+        Ok(Self { address, mailboxes, loops })
+    }
+
+    /// The address that is listened on.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Tells all loops to stop and waits until they have.
+    ///
+    /// # Errors
+    /// If a loop had failed.
+    pub fn stop(self) -> io::Result<()> {
+        for mailbox in &self.mailboxes {
+            mailbox.put_one(Mail::Stop)?;
+        }
+        for handle in self.loops {
+            handle.join().map_err(|_| io::Error::other("an event loop panicked"))??;
+        }
+        Ok(())
+    }
+}
+
+fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
+    socket.set_reuse_address(true)?;
+    socket.set_reuse_port(true)?;
+    socket.set_nonblocking(true)?;
+    socket.bind(&address.into())?;
+    socket.listen(BACKLOG)?;
+    Ok(TcpListener::from_std(socket.into()))
+}

@@ -1,0 +1,259 @@
+//! Answers whose body is stored bytes: fetched in windows, one at a time, as the client takes them.
+//!
+//! However long the answer and however slow its reader, a connection holds one window at most; a
+//! range of a chunk file is not held at all but goes out by `sendfile`.
+
+use super::{
+    answer::problem_of,
+    connection::{Piece, State},
+    shard::Shard,
+    slots::SlotId,
+};
+use flate2::{Compression, write::GzEncoder};
+use log::Slice;
+use model::ByteOffset;
+use node::{ReadReply, Reply, Request};
+use protocol::{
+    http1::{BodyFraming, LAST_CHUNK, put_chunk},
+    request::{Live, ReadRequest},
+    response::{self, BodyPlan, ReadAnswer},
+};
+use std::io::Write;
+
+/// Shorter answers gain nothing from compression.
+const GZIP_BYTES_MIN: u64 = 1024;
+
+/// Compressors at work per shard; each holds about 260 KiB. Further answers go out as they are.
+const GZIP_COUNT_MAX: usize = 64;
+
+/// A body under way.
+#[derive(Debug)]
+pub(crate) struct Sending {
+    reply: ReadReply,
+    next: ByteOffset,
+    end: ByteOffset,
+    suffix: &'static [u8],
+    framing: BodyFraming,
+    gzip: Option<GzEncoder<Vec<u8>>>,
+    /// A window was asked for and has not come.
+    asked: bool,
+}
+
+impl Sending {
+    pub(super) fn is_gzip(&self) -> bool {
+        self.gzip.is_some()
+    }
+}
+
+impl Shard {
+    /// Answers a catch-up read, or a long-poll that has something to tell.
+    pub(super) fn answer_read(&mut self, id: SlotId, request: &ReadRequest, reply: ReadReply) {
+        let gzip = self.may_gzip(request, &reply);
+        let cursor = (request.live == Live::LongPoll).then(|| self.next_cursor(request.cursor));
+        let answer = ReadAnswer {
+            request,
+            group: reply.key.group,
+            info: &reply.info,
+            start: reply.start,
+            end: reply.end,
+            is_stable: reply.end < reply.info.tail,
+            cursor,
+            gzip,
+        };
+        let mut whole = false;
+        let plan = self.send_head(id, |out, exchange| {
+            let plan = response::read(out, exchange, &answer);
+            whole = !gzip && put_whole(out, &plan, reply.first.as_ref());
+            plan
+        });
+        let Some(plan) = plan else { return };
+        let BodyPlan::Range { start, end, frame, framing } = plan else {
+            return self.end_exchange(id);
+        };
+        self.metrics.read_bytes.add(end.since(start));
+        if whole {
+            return self.end_exchange(id);
+        }
+        let compressor = || GzEncoder::new(Vec::new(), Compression::fast());
+        self.gzip_count += usize::from(gzip);
+        let mut sending = Sending {
+            reply,
+            next: start,
+            end,
+            suffix: frame.suffix,
+            framing,
+            gzip: gzip.then(compressor),
+            asked: false,
+        };
+        let first = sending.reply.first.take();
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.state = State::Sending(Box::new(sending));
+        self.put_body(id, frame.prefix);
+        if let Some(slice) = first {
+            self.take_window(id, slice);
+        }
+        self.pump(id);
+    }
+
+    fn may_gzip(&self, request: &ReadRequest, reply: &ReadReply) -> bool {
+        let kind = reply.info.content_type.media_type();
+        let is_text = reply.info.content_type.is_text()
+            || kind.ends_with("json")
+            || kind.ends_with("xml")
+            || kind.eq_ignore_ascii_case("application/javascript");
+        self.shared.settings.gzip
+            && request.accepts_gzip
+            && is_text
+            && reply.end.since(reply.start) >= GZIP_BYTES_MIN
+            && self.gzip_count < GZIP_COUNT_MAX
+    }
+
+    /// A window has come.
+    pub(super) fn handle_window(&mut self, id: SlotId, reply: Reply) {
+        match reply {
+            Reply::Window(slice) => {
+                if let Some(sending) = self.sending(id) {
+                    sending.asked = false;
+                }
+                self.take_window(id, slice);
+                self.pump(id);
+            }
+            Reply::Failed(failure) => {
+                // The head promised these bytes; only cutting the answer short tells the truth.
+                let problem = problem_of(failure);
+                tracing::warn!(problem = problem.detail(), "an answer was cut short");
+                self.drop_connection(id);
+            }
+            other => unreachable!("a window was answered by {other:?}"),
+        }
+    }
+
+    fn sending(&mut self, id: SlotId) -> Option<&mut Sending> {
+        match &mut self.connections.get_mut(id)?.state {
+            State::Sending(sending) => Some(sending),
+            _ => None,
+        }
+    }
+
+    fn take_window(&mut self, id: SlotId, slice: Slice) {
+        let Some(sending) = self.sending(id) else { return };
+        let length = slice.len().min(sending.end.since(sending.next));
+        sending.next = sending.next.advance(length);
+        let plain = sending.gzip.is_none() && sending.framing != BodyFraming::Chunked;
+        match slice {
+            Slice::File { file, position, .. } if plain => {
+                let now = self.now.monotonic;
+                if let Some(connection) = self.connections.get_mut(id)
+                    && length > 0
+                {
+                    connection.push(Piece::File { file, position, left_bytes: length }, now);
+                }
+                self.handle_writable(id);
+            }
+            slice => match slice.to_bytes() {
+                Ok(bytes) => {
+                    let length = usize::try_from(length).expect("a window fits memory");
+                    self.put_body(id, &bytes[..length]);
+                }
+                Err(error) => {
+                    tracing::warn!(%error, "an answer was cut short");
+                    self.drop_connection(id);
+                }
+            },
+        }
+    }
+
+    /// Asks for the next window, or ends the body, when the client has taken what there was.
+    pub(super) fn pump(&mut self, id: SlotId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if !connection.is_drained() {
+            return;
+        }
+        let State::Sending(sending) = &mut connection.state else { return };
+        if sending.asked {
+            return;
+        }
+        if sending.next < sending.end {
+            sending.asked = true;
+            let (key, limit) = sending.reply.owner_of(sending.next);
+            let request = Request::Window { key, from: sending.next, to: limit.min(sending.end) };
+            return self.ask(id, request);
+        }
+        self.end_body(id);
+    }
+
+    fn end_body(&mut self, id: SlotId) {
+        let Some(sending) = self.sending(id) else { return };
+        let suffix = sending.suffix;
+        self.put_body(id, suffix);
+        let Some(sending) = self.sending(id) else { return };
+        let framing = sending.framing;
+        let mut rest = Vec::new();
+        if let Some(gzip) = sending.gzip.take() {
+            let compressed = gzip.finish().expect("writing to memory does not fail");
+            put_framed(&mut rest, framing, &compressed);
+            self.gzip_count -= 1;
+        }
+        if framing == BodyFraming::Chunked {
+            rest.extend_from_slice(LAST_CHUNK);
+        }
+        let now = self.now.monotonic;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if framing == BodyFraming::UntilClose {
+            connection.meta.keep_alive = false;
+        }
+        if !rest.is_empty() && connection.send(&rest, now).is_err() {
+            return self.drop_connection(id);
+        }
+        self.end_exchange(id);
+        self.resume_input(id);
+    }
+
+    /// Sends bytes of the body, compressed and framed as the answer has it.
+    fn put_body(&mut self, id: SlotId, bytes: &[u8]) {
+        let now = self.now.monotonic;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let State::Sending(sending) = &mut connection.state else { return };
+        let framing = sending.framing;
+        let sent = if let Some(gzip) = &mut sending.gzip {
+            gzip.write_all(bytes).expect("writing to memory does not fail");
+            let compressed = std::mem::take(gzip.get_mut());
+            let mut framed = Vec::new();
+            put_framed(&mut framed, framing, &compressed);
+            connection.send(&framed, now)
+        } else if framing == BodyFraming::Chunked {
+            let mut framed = Vec::new();
+            put_chunk(&mut framed, bytes);
+            connection.send(&framed, now)
+        } else {
+            connection.send(bytes, now)
+        };
+        if sent.is_err() {
+            self.drop_connection(id);
+        }
+    }
+}
+
+/// Puts a body behind its head if it is at hand as a whole: most answers are one system call.
+fn put_whole(out: &mut Vec<u8>, plan: &BodyPlan, first: Option<&Slice>) -> bool {
+    let BodyPlan::Range { start, end, frame, framing: BodyFraming::Plain } = plan else {
+        return false;
+    };
+    let length = usize::try_from(end.since(*start)).unwrap_or(usize::MAX);
+    let bytes: &[u8] = match first {
+        Some(Slice::Bytes(bytes)) if bytes.len() >= length => &bytes[..length],
+        None if length == 0 => &[],
+        _ => return false,
+    };
+    out.extend_from_slice(frame.prefix);
+    out.extend_from_slice(bytes);
+    out.extend_from_slice(frame.suffix);
+    true
+}
+
+fn put_framed(out: &mut Vec<u8>, framing: BodyFraming, bytes: &[u8]) {
+    match framing {
+        BodyFraming::Chunked => put_chunk(out, bytes),
+        BodyFraming::Plain | BodyFraming::UntilClose => out.extend_from_slice(bytes),
+    }
+}

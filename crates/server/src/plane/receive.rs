@@ -1,0 +1,386 @@
+//! From bytes of a socket to requests of the node.
+//!
+//! A connection has one request at a time: while one is under way nothing is read, so a client that
+//! pipelines faster than it is served is slowed by its own socket. Bodies are charged to admission
+//! as their bytes arrive, never by what a header announces.
+
+use super::{
+    connection::{BodyLeft, Connection, Meta, Pending, Receiving, State},
+    shard::Shard,
+    slots::SlotId,
+    sse::SSE_EVENT_BYTES,
+};
+use mio::net::TcpStream;
+use protocol::{
+    body::Payload,
+    http1::{CONTINUE, ChunkedDecoder, Framing, Head, HeadError, HeaderSlots},
+    problem::{Code, Problem},
+    request::{self, AppendRequest, CreateRequest, Live, ReadOffset, ReadRequest, Request, Scheme},
+};
+use std::sync::atomic::Ordering::Relaxed;
+
+/// A body that nobody wants is read past up to this length; a longer one costs the connection.
+const DISCARD_BYTES_MAX: u64 = 1 << 20;
+
+/// What is left to do after some input was looked at.
+enum Next {
+    /// Look at what follows.
+    Again,
+    /// More bytes are needed, or the connection is busy.
+    Stop,
+}
+
+impl Shard {
+    pub(super) fn admit(&mut self, socket: TcpStream) {
+        let count = self.shared.connections.fetch_add(1, Relaxed) + 1;
+        let _ = socket.set_nodelay(true);
+        let id = self.connections.insert(Connection::new(socket, self.now.monotonic));
+        self.metrics.connections_accepted.add(1);
+        self.metrics.connections.up();
+        if self.register(id).is_err() {
+            return self.drop_connection(id);
+        }
+        if count > self.shared.settings.connections_max {
+            self.metrics.rejected.add(1);
+            self.answer_problem(id, &Problem::overloaded(1));
+        }
+    }
+
+    pub(super) fn handle_readable(&mut self, id: SlotId, is_closed: bool) {
+        let mut scratch = std::mem::take(&mut self.scratch);
+        loop {
+            let Some(connection) = self.connections.get_mut(id) else { break };
+            if !connection.state.takes_input() {
+                if is_closed && !connection.state.outlives_input() {
+                    self.drop_connection(id);
+                }
+                break;
+            }
+            match connection.read(&mut scratch) {
+                Ok(None) => break,
+                Ok(Some(count)) if count > 0 => self.feed(id, &scratch[..count]),
+                Ok(Some(_)) | Err(_) => {
+                    self.drop_connection(id);
+                    break;
+                }
+            }
+        }
+        self.scratch = scratch;
+    }
+
+    /// Goes on with what was received while the connection was busy.
+    pub(super) fn resume_input(&mut self, id: SlotId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if !connection.input.is_empty() {
+            self.feed(id, &[]);
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.readable && connection.state.takes_input() {
+            self.handle_readable(id, false);
+        }
+    }
+
+    fn feed(&mut self, id: SlotId, bytes: &[u8]) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.input.is_empty() {
+            let used = self.consume(id, bytes);
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.input.extend_from_slice(&bytes[used..]);
+            }
+            return;
+        }
+        let mut input = std::mem::take(&mut connection.input);
+        input.extend_from_slice(bytes);
+        let used = self.consume(id, &input);
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if used < input.len() {
+            input.drain(..used);
+            connection.input = input;
+        }
+    }
+
+    /// Uses `bytes` as far as they go; returns how many were used.
+    fn consume(&mut self, id: SlotId, bytes: &[u8]) -> usize {
+        let mut used = 0;
+        while let Some(connection) = self.connections.get_mut(id) {
+            let rest = &bytes[used..];
+            let (count, next) = match &mut connection.state {
+                State::Head => self.take_head(id, rest),
+                State::Body(_) => self.take_body(id, rest),
+                State::Discard { left_bytes } => {
+                    let count = (*left_bytes).min(rest.len() as u64);
+                    *left_bytes -= count;
+                    let done = *left_bytes == 0;
+                    if done {
+                        connection.state = State::Head;
+                    }
+                    (count as usize, if done { Next::Again } else { Next::Stop })
+                }
+                State::Lingering => (rest.len(), Next::Stop),
+                _ => (0, Next::Stop),
+            };
+            used += count;
+            if matches!(next, Next::Stop) {
+                break;
+            }
+        }
+        used
+    }
+
+    fn take_head(&mut self, id: SlotId, bytes: &[u8]) -> (usize, Next) {
+        let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
+        if bytes.is_empty() {
+            return (0, Next::Stop);
+        }
+        if connection.input.is_empty() {
+            connection.progress = self.now.monotonic;
+        }
+        let mut slots = HeaderSlots::new();
+        match connection.head_reader.read(bytes, &mut slots, &self.limits) {
+            Ok(None) => (0, Next::Stop),
+            Ok(Some(head)) => {
+                let parsed = if head.fields.len() > self.shared.settings.head_count_max {
+                    Err(Problem::from(HeadError::TooManyFields))
+                } else {
+                    request::parse(&head, Scheme::Http)
+                };
+                let meta = Meta::of(&head);
+                let facts = Facts::of(&head);
+                connection.meta =
+                    Meta { keep_alive: meta.keep_alive && self.stopping.is_none(), ..meta };
+                let body = &bytes[facts.head_bytes..];
+                let (count, next) = self.begin(id, parsed, &facts, body);
+                (facts.head_bytes + count, next)
+            }
+            Err(error) => {
+                connection.meta = Meta::CLOSE;
+                self.answer_problem(id, &Problem::from(error));
+                (bytes.len(), Next::Stop)
+            }
+        }
+    }
+
+    /// Begins a request whose head is complete; `bytes` is what follows it.
+    fn begin(
+        &mut self,
+        id: SlotId,
+        parsed: Result<Request, Problem>,
+        facts: &Facts,
+        bytes: &[u8],
+    ) -> (usize, Next) {
+        let request = match parsed {
+            Ok(request) => request,
+            Err(problem) => return (0, self.refuse_early(id, &problem, facts)),
+        };
+        match facts.framing {
+            Framing::None => {
+                self.finish(id, request, &[]);
+                (0, Next::Again)
+            }
+            Framing::Length(length) if length <= bytes.len() as u64 => {
+                let length = usize::try_from(length).expect("no longer than a buffer");
+                self.finish(id, request, &bytes[..length]);
+                (length, Next::Again)
+            }
+            Framing::Length(length) => {
+                (0, self.receive(id, request, BodyLeft::Length(length), facts))
+            }
+            Framing::Chunked => {
+                let decoder = ChunkedDecoder::new(self.limits.body_bytes_max);
+                (0, self.receive(id, request, BodyLeft::Chunks(decoder), facts))
+            }
+        }
+    }
+
+    /// Answers before the body has come: it is read past if that is cheap.
+    fn refuse_early(&mut self, id: SlotId, problem: &Problem, facts: &Facts) -> Next {
+        let left_bytes = match facts.framing {
+            Framing::None => 0,
+            Framing::Length(length) if length <= DISCARD_BYTES_MAX && !facts.expect_continue => {
+                length
+            }
+            Framing::Length(_) | Framing::Chunked => {
+                if let Some(connection) = self.connections.get_mut(id) {
+                    connection.meta.keep_alive = false;
+                }
+                0
+            }
+        };
+        self.answer_problem(id, problem);
+        if let Some(connection) = self.connections.get_mut(id)
+            && matches!(connection.state, State::Head)
+            && left_bytes > 0
+        {
+            connection.state = State::Discard { left_bytes };
+        }
+        Next::Again
+    }
+
+    fn receive(&mut self, id: SlotId, request: Request, left: BodyLeft, facts: &Facts) -> Next {
+        let now = self.now.monotonic;
+        let Some(connection) = self.connections.get_mut(id) else { return Next::Stop };
+        let receiving = Receiving { request, body: Vec::new(), left, since: now, charged_bytes: 0 };
+        connection.state = State::Body(Box::new(receiving));
+        if facts.expect_continue && connection.send(CONTINUE, now).is_err() {
+            self.drop_connection(id);
+        }
+        Next::Again
+    }
+
+    fn take_body(&mut self, id: SlotId, bytes: &[u8]) -> (usize, Next) {
+        let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
+        let State::Body(receiving) = &mut connection.state else { return (0, Next::Stop) };
+        let before = receiving.body.len();
+        let (used, done) = match &mut receiving.left {
+            BodyLeft::Length(left) => {
+                let count = (*left).min(bytes.len() as u64);
+                *left -= count;
+                let count = count as usize;
+                receiving.body.extend_from_slice(&bytes[..count]);
+                (count, *left == 0)
+            }
+            BodyLeft::Chunks(decoder) => match decoder.decode(bytes, &mut receiving.body) {
+                Ok(step) => (step.consumed, step.done),
+                Err(error) => {
+                    connection.meta.keep_alive = false;
+                    self.abandon_body(id);
+                    self.answer_problem(id, &Problem::from(error));
+                    return (bytes.len(), Next::Stop);
+                }
+            },
+        };
+        let arrived = receiving.body.len() - before;
+        receiving.charged_bytes += arrived;
+        let in_flight = self.shared.body_bytes.fetch_add(arrived, Relaxed) + arrived;
+        if in_flight > self.shared.settings.body_bytes_in_flight_max && !done {
+            connection.meta.keep_alive = false;
+            self.abandon_body(id);
+            self.metrics.rejected.add(1);
+            self.answer_problem(id, &Problem::overloaded(1));
+            return (bytes.len(), Next::Stop);
+        }
+        if !done {
+            return (used, Next::Stop);
+        }
+        let Some(receiving) = self.abandon_body(id) else { return (used, Next::Stop) };
+        self.finish(id, receiving.request, &receiving.body);
+        (used, Next::Again)
+    }
+
+    /// Takes the body that a connection was receiving out of it, and its charge back.
+    pub(super) fn abandon_body(&mut self, id: SlotId) -> Option<Box<Receiving>> {
+        let connection = self.connections.get_mut(id)?;
+        if !matches!(connection.state, State::Body(_)) {
+            return None;
+        }
+        let state = std::mem::replace(&mut connection.state, State::Head);
+        let State::Body(receiving) = state else { return None };
+        self.shared.body_bytes.fetch_sub(receiving.charged_bytes, Relaxed);
+        Some(receiving)
+    }
+
+    /// A request is complete.
+    fn finish(&mut self, id: SlotId, request: Request, body: &[u8]) {
+        if self.stopping.is_some() {
+            return self.answer_problem(id, &Problem::new(Code::ShuttingDown));
+        }
+        match request {
+            Request::Create(create) => self.finish_create(id, *create, body),
+            Request::Append(append) => self.finish_append(id, append, body),
+            Request::Read(read) => self.finish_read(id, read),
+            Request::Head(path) => {
+                self.wait_for(id, Pending::Head);
+                self.ask(id, node::Request::Head { path });
+            }
+            Request::Delete(path) => {
+                self.metrics.deletes.add(1);
+                self.wait_for(id, Pending::Write);
+                self.ask(id, node::Request::Delete { path });
+            }
+            Request::Preflight => self.answer_preflight(id),
+        }
+    }
+
+    fn finish_create(&mut self, id: SlotId, create: CreateRequest, body: &[u8]) {
+        let ready = match create.finish(body) {
+            Ok(ready) => ready,
+            Err(problem) => return self.answer_problem(id, &problem),
+        };
+        let (data, record_count): (&[u8], u32) = match &ready.payload {
+            Payload::Ready(prepared) => (&prepared.data, prepared.record_count),
+            Payload::AsSource(body) => (body, u32::from(!body.is_empty())),
+        };
+        let CreateRequest { path, content_type, lifetime, close, fork, location } = ready.request;
+        self.metrics.creates.add(1);
+        self.wait_for(id, Pending::Create { location });
+        let request =
+            node::Request::Create { path, content_type, lifetime, close, fork, data, record_count };
+        self.ask(id, request);
+    }
+
+    fn finish_append(&mut self, id: SlotId, append: AppendRequest, body: &[u8]) {
+        let ready = match append.finish(body) {
+            Ok(ready) => ready,
+            Err(problem) => return self.answer_problem(id, &problem),
+        };
+        self.metrics.appends.add(1);
+        self.metrics.append_bytes.add(ready.data.len() as u64);
+        self.wait_for(id, Pending::Write);
+        let request =
+            node::Request::Append { path: ready.path, append: ready.append, data: &ready.data };
+        self.ask(id, request);
+    }
+
+    fn finish_read(&mut self, id: SlotId, read: ReadRequest) {
+        self.metrics.reads.add(1);
+        let request = node::Request::Read {
+            path: read.path.clone(),
+            from: match read.offset {
+                ReadOffset::Begin => node::ReadFrom::Begin,
+                ReadOffset::Now => node::ReadFrom::Now,
+                ReadOffset::At(offset) => node::ReadFrom::At(offset),
+            },
+            boundary_bytes: match read.live {
+                Live::Sse => SSE_EVENT_BYTES,
+                Live::CatchUp | Live::LongPoll => model::limits::ANSWER_BOUNDARY_BYTES,
+            },
+        };
+        self.wait_for(id, Pending::Read(Box::new(read)));
+        self.ask(id, request);
+    }
+
+    pub(super) fn wait_for(&mut self, id: SlotId, pending: Pending) {
+        if let Some(connection) = self.connections.get_mut(id) {
+            connection.state = State::Waiting(Box::new(pending));
+            connection.progress = self.now.monotonic;
+        }
+    }
+}
+
+impl State {
+    fn takes_input(&self) -> bool {
+        matches!(self, Self::Head | Self::Body(_) | Self::Discard { .. } | Self::Lingering)
+    }
+
+    /// Whether a client that sends no more (half-closed) still gets its answer.
+    fn outlives_input(&self) -> bool {
+        matches!(self, Self::Waiting(_) | Self::Sending(_) | Self::Closing)
+    }
+}
+
+/// What of a head is needed after its buffer is gone.
+struct Facts {
+    framing: Framing,
+    expect_continue: bool,
+    head_bytes: usize,
+}
+
+impl Facts {
+    fn of(head: &Head<'_, '_>) -> Self {
+        Self {
+            framing: head.framing,
+            expect_continue: head.expect_continue,
+            head_bytes: head.head_bytes,
+        }
+    }
+}

@@ -1,0 +1,360 @@
+//! The event loop of one shard: sockets, mail and the node, in one thread.
+//!
+//! # A turn
+//! 1. wait for sockets, mail or the next deadline;
+//! 2. read what sockets have, parse, give requests to the node or to another loop's outgoing mail;
+//! 3. take mail in;
+//! 4. drain the node: answers go to connections, jobs to threads, the rest to outgoing mail;
+//! 5. hand the outgoing mail over, one lock and one wake per loop that gets any.
+//!
+//! All requests of a turn are in the node before it is drained, so they share one group commit.
+//!
+//! # Invariants
+//! - Only this thread touches its connections, its node and its live readers.
+//! - A ticket names a connection by slot and generation; an answer for one that is gone is dropped.
+
+use super::{
+    connection::Connection,
+    live::LiveStreams,
+    mailbox::{Mail, Mailbox},
+    slots::{SlotId, Slots},
+    timers::Deadlines,
+    workers::Workers,
+};
+use crate::{metrics::ShardMetrics, settings::Settings};
+use env::Clock;
+use mio::{Events, Interest, Poll, Token, net::TcpListener};
+use model::{Monotonic, ShardId, StreamPath};
+use node::{Event, Node, Output, Request, Stamp, Ticket};
+use protocol::{HttpDate, http1::HeadLimits};
+use std::io;
+use std::sync::{Arc, atomic::AtomicUsize};
+use std::time::Duration;
+
+pub(crate) const WAKE: Token = Token(usize::MAX);
+const LISTEN: Token = Token(usize::MAX - 1);
+
+/// The node's clockwork (expiry, checkpoints, sweeps) runs this often.
+const TICK_MS: u64 = 100;
+
+/// Events that one wait returns at most.
+const EVENTS_MAX: usize = 1024;
+
+/// Connections accepted in one turn at most, so that a flood of them does not starve the others.
+const ACCEPTS_PER_TURN_MAX: usize = 64;
+
+/// What one `read` from a socket takes at most.
+pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
+
+/// What all shards of the process share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub settings: Settings,
+    pub clock: Arc<dyn Clock>,
+    pub mailboxes: Vec<Arc<Mailbox>>,
+    pub connections: AtomicUsize,
+    /// Bytes of request bodies that have arrived and are not in a log yet.
+    pub body_bytes: AtomicUsize,
+}
+
+pub(crate) struct Shard {
+    pub(super) id: ShardId,
+    pub(super) shared: Arc<Shared>,
+    pub(super) node: Node,
+    pub(super) metrics: Arc<ShardMetrics>,
+    pub(super) poll: Poll,
+    pub(super) listener: Option<TcpListener>,
+    /// The listener may have more connections than were accepted.
+    accept_pending: bool,
+    pub(super) connections: Slots<Connection>,
+    pub(super) live: LiveStreams,
+    pub(super) deadlines: Deadlines,
+    pub(super) now: Stamp,
+    pub(super) date: HttpDate,
+    /// Outgoing mail by shard.
+    outgoing: Vec<Vec<Mail>>,
+    incoming: Vec<Mail>,
+    workers: Workers,
+    pub(super) limits: HeadLimits,
+    /// The buffer that sockets are read into.
+    pub(super) scratch: Vec<u8>,
+    /// The buffer that heads of answers are written into.
+    pub(super) head: Vec<u8>,
+    pub(super) gzip_count: usize,
+    pub(super) random: u64,
+    pub(super) stopping: Option<Monotonic>,
+    commits_in_flight: usize,
+    next_tick: Monotonic,
+    accept_again: Monotonic,
+}
+
+/// What a shard starts from.
+pub(crate) struct ShardParts {
+    pub node: Node,
+    pub poll: Poll,
+    pub listener: TcpListener,
+    pub shared: Arc<Shared>,
+    pub metrics: Arc<ShardMetrics>,
+    pub workers: Workers,
+    pub seed: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(parts: ShardParts) -> Self {
+        let ShardParts { node, poll, listener, shared, metrics, workers, seed } = parts;
+        let clock = &shared.clock;
+        let now = Stamp { wall: clock.now_wall(), monotonic: clock.now_monotonic() };
+        let limits = HeadLimits {
+            head_bytes_max: shared.settings.head_bytes_max,
+            body_bytes_max: shared.settings.append_bytes_max as u64,
+        };
+        Self {
+            id: node.shard(),
+            node,
+            metrics,
+            poll,
+            listener: Some(listener),
+            accept_pending: false,
+            connections: Slots::new(),
+            live: LiveStreams::default(),
+            deadlines: Deadlines::default(),
+            now,
+            date: HttpDate::new(now.wall),
+            outgoing: shared.mailboxes.iter().map(|_| Vec::new()).collect(),
+            incoming: Vec::new(),
+            workers,
+            limits,
+            scratch: vec![0; SCRATCH_BYTES],
+            head: Vec::with_capacity(1024),
+            gzip_count: 0,
+            random: seed,
+            stopping: None,
+            commits_in_flight: 0,
+            next_tick: now.monotonic,
+            accept_again: now.monotonic,
+            shared,
+        }
+    }
+
+    /// Serves until a [`Mail::Stop`] has been carried out.
+    ///
+    /// # Errors
+    /// If the system's readiness interface fails; nothing can be served then.
+    pub(crate) fn run(mut self) -> io::Result<()> {
+        if let Some(listener) = &mut self.listener {
+            self.poll.registry().register(listener, LISTEN, Interest::READABLE)?;
+        }
+        let mut events = Events::with_capacity(EVENTS_MAX);
+        while !self.is_finished() {
+            self.wait(&mut events)?;
+            self.read_clock();
+            for event in &events {
+                match event.token() {
+                    WAKE => {}
+                    LISTEN => self.accept_pending = true,
+                    Token(slot) => self.handle_socket(slot, event),
+                }
+            }
+            if self.accept_pending {
+                self.accept()?;
+            }
+            self.take_mail();
+            self.run_clockwork();
+            self.drain_node();
+            self.hand_over()?;
+        }
+        if self.commits_in_flight == 0 {
+            self.close_log();
+        }
+        Ok(())
+    }
+
+    fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+        let now = self.shared.clock.now_monotonic();
+        let next = self.deadlines.next().map_or(self.next_tick, |due| due.min(self.next_tick));
+        let wait_ns = if self.accept_pending && now >= self.accept_again {
+            0
+        } else {
+            next.get().saturating_sub(now.get())
+        };
+        match self.poll.poll(events, Some(Duration::from_nanos(wait_ns))) {
+            Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn read_clock(&mut self) {
+        let wall = self.shared.clock.now_wall();
+        if wall.get() / 1000 != self.now.wall.get() / 1000 {
+            self.date = HttpDate::new(wall);
+        }
+        self.now = Stamp { wall, monotonic: self.shared.clock.now_monotonic() };
+    }
+
+    fn handle_socket(&mut self, slot: usize, event: &mio::event::Event) {
+        let Some(id) = self.connections.id_of(slot) else { return };
+        if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
+            return self.drop_connection(id);
+        }
+        if event.is_writable() {
+            self.handle_writable(id);
+        }
+        if event.is_readable() || event.is_read_closed() {
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.readable = true;
+            }
+            self.handle_readable(id, event.is_read_closed());
+        }
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        if self.now.monotonic < self.accept_again {
+            return Ok(());
+        }
+        for _ in 0..ACCEPTS_PER_TURN_MAX {
+            let Some(listener) = &self.listener else { return Ok(()) };
+            match listener.accept() {
+                Ok((socket, _)) => self.admit(socket),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    self.accept_pending = false;
+                    return Ok(());
+                }
+                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
+                Err(error) => {
+                    // Out of descriptors or memory: those who are connected go on being served.
+                    tracing::warn!(%error, "cannot accept connections, trying again in 100 ms");
+                    self.accept_again = self.now.monotonic.plus_ms(TICK_MS);
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Registers a connection's socket under its slot.
+    pub(super) fn register(&mut self, id: SlotId) -> io::Result<()> {
+        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let token = Token(id.slot as usize);
+        self.poll.registry().register(&mut connection.socket, token, interest)
+    }
+
+    fn take_mail(&mut self) {
+        let mut mail = std::mem::take(&mut self.incoming);
+        self.shared.mailboxes[usize::from(self.id.get())].take(&mut mail);
+        for mail in mail.drain(..) {
+            match mail {
+                Mail::Request { ticket, request, data } => {
+                    let request = request.attach(&data);
+                    self.node.handle(self.now, Event::Request { ticket, request });
+                }
+                Mail::Reply { ticket, reply } => self.handle_reply(ticket, reply),
+                Mail::Peer(message) => self.node.handle(self.now, Event::Peer(message)),
+                Mail::Changed(change) => self.handle_change(change),
+                Mail::Committed { done, took_ns } => {
+                    self.commits_in_flight -= 1;
+                    self.metrics.batches.add(1);
+                    self.metrics.sync_ns.record_ns(took_ns);
+                    self.node.handle(self.now, Event::Committed(done));
+                }
+                Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
+                Mail::Stop => self.begin_stop(),
+            }
+        }
+        self.incoming = mail;
+    }
+
+    fn run_clockwork(&mut self) {
+        self.handle_deadlines();
+        if self.now.monotonic < self.next_tick {
+            return;
+        }
+        self.next_tick = self.now.monotonic.plus_ms(TICK_MS);
+        self.node.handle(self.now, Event::Tick);
+        self.sweep();
+        self.report();
+    }
+
+    fn drain_node(&mut self) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Reply { ticket, reply } if ticket.shard == self.id => {
+                    self.handle_reply(ticket, reply);
+                }
+                Output::Reply { ticket, reply } => {
+                    self.mail(ticket.shard, Mail::Reply { ticket, reply });
+                }
+                Output::Peer { to, message } => self.mail(to, Mail::Peer(message)),
+                Output::Changed { to, change } if to == self.id => self.handle_change(change),
+                Output::Changed { to, change } => self.mail(to, Mail::Changed(change)),
+                Output::Commit(job) => {
+                    self.commits_in_flight += 1;
+                    self.workers.commits.send(job).expect("the WAL thread outlives its loop");
+                }
+                Output::Work(job) => {
+                    let job = (self.id, job);
+                    self.workers.work.send(job).expect("the background thread outlives the loops");
+                }
+            }
+        }
+    }
+
+    pub(super) fn mail(&mut self, to: ShardId, mail: Mail) {
+        self.outgoing[usize::from(to.get())].push(mail);
+    }
+
+    fn hand_over(&mut self) -> io::Result<()> {
+        for (batch, mailbox) in self.outgoing.iter_mut().zip(&self.shared.mailboxes) {
+            if !batch.is_empty() {
+                mailbox.put(batch)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Gives a request to the shard that owns its group; the reply comes to `id`.
+    pub(super) fn ask(&mut self, id: SlotId, request: Request<'_>) {
+        let group = match &request {
+            Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
+                key.group
+            }
+            other => other.path().map(|path| self.group_of(path)).expect("others name a path"),
+        };
+        let ticket = Ticket { shard: self.id, slot: id.slot, generation: id.generation };
+        let owner = node::shard_of(group, u16::try_from(self.outgoing.len()).expect("u16 shards"));
+        if owner == self.id {
+            self.node.handle(self.now, Event::Request { ticket, request });
+        } else {
+            let (request, data) = request.detach();
+            self.mail(owner, Mail::Request { ticket, request, data });
+        }
+    }
+
+    fn group_of(&self, path: &StreamPath) -> model::GroupId {
+        path.group(self.node.group_count())
+    }
+
+    fn is_finished(&self) -> bool {
+        let Some(deadline) = self.stopping else { return false };
+        let is_late = self.now.monotonic >= deadline;
+        (self.connections.len() == 0 && self.commits_in_flight == 0) || is_late
+    }
+
+    /// Commits what is left, with the mark that says that it is durable.
+    fn close_log(&mut self) {
+        self.node.mark_durable();
+        while let Some(output) = self.node.poll_output() {
+            if let Output::Commit(job) = output {
+                self.node.handle(self.now, Event::Committed(job.run()));
+            }
+        }
+    }
+
+    pub(super) fn random(&mut self) -> u64 {
+        // xorshift64: spreads cache cursors, nothing depends on its quality.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}

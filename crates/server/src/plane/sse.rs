@@ -1,0 +1,345 @@
+//! One reader of server-sent events: catching up by reads, then live with the others.
+//!
+//! A reader alternates between two ways of life. While it is behind, it reads its own way to the
+//! tail: one read is one event, whose bytes come in windows and are encoded as the socket takes
+//! them. At the tail it joins the others of its form (see [`super::live`]).
+
+use super::{answer::problem_of, connection::State, live::Form, shard::Shard, slots::SlotId};
+use model::{ByteOffset, Monotonic, StreamKey};
+use node::{ReadFrom, ReadReply, Reply, Request};
+use protocol::{
+    cursor,
+    http1::{BodyFraming, LAST_CHUNK},
+    request::ReadRequest,
+    response,
+    sse::{Control, HEARTBEAT, Mode, SseEncoder, put_control},
+};
+
+/// Events of a reader that catches up end at multiples of this offset, for JSON at the end of the
+/// append that holds it.
+pub(crate) const SSE_EVENT_BYTES: u64 = 64 << 10;
+
+#[derive(Debug)]
+pub(crate) struct SseReader {
+    pub key: StreamKey,
+    request: ReadRequest,
+    form: Form,
+    phase: Phase,
+    /// Where the reader stands while it is not live.
+    position: ByteOffset,
+    since: Monotonic,
+    /// Cursors of this reader are at least this: it came with one ahead of the interval.
+    cursor_min: u64,
+    told_up_to_date: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    /// A read was asked for.
+    Asked(SseEncoder),
+    /// An event is under way.
+    Event(Box<EventUnderWay>),
+    /// At the tail, with the others.
+    Live,
+    /// Fell out of the live ones; reads on when the socket has drained.
+    Behind,
+}
+
+#[derive(Debug)]
+struct EventUnderWay {
+    encoder: SseEncoder,
+    reply: ReadReply,
+    next: ByteOffset,
+    asked: bool,
+}
+
+impl SseReader {
+    /// The cursor to send instead of `cursor`, if this reader is ahead of it.
+    pub(super) fn cursor_ahead(&self, cursor: u64) -> Option<u64> {
+        (self.cursor_min > cursor).then_some(self.cursor_min)
+    }
+
+    /// Between two events, so that something else may be sent or the answer may end.
+    fn is_between_events(&self) -> bool {
+        matches!(self.phase, Phase::Live | Phase::Behind)
+    }
+
+    pub(super) fn is_live(&self) -> bool {
+        matches!(self.phase, Phase::Live)
+    }
+
+    pub(super) fn is_over(&self, now: Monotonic, duration_ms_max: u64) -> bool {
+        self.is_between_events() && now.ms_since(self.since) >= duration_ms_max
+    }
+}
+
+impl Shard {
+    pub(super) fn begin_sse(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+        let mode = Mode::of(&reply.info.content_type, request.base64);
+        let framing = self.send_head(id, |out, exchange| response::sse(out, exchange, mode));
+        let Some(framing) = framing else { return };
+        let current = cursor::current(self.now.wall);
+        let cursor_min = match request.cursor {
+            Some(client) if client >= current => self.next_cursor(Some(client)),
+            _ => 0,
+        };
+        let reader = SseReader {
+            key: reply.key,
+            request,
+            form: Form { mode, framing },
+            phase: Phase::Behind,
+            position: reply.start,
+            since: self.now.monotonic,
+            cursor_min,
+            told_up_to_date: false,
+        };
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if framing == BodyFraming::UntilClose {
+            connection.meta.keep_alive = false;
+        }
+        connection.state = State::Sse(Box::new(reader));
+        self.metrics.live_readers.up();
+        let encoder = SseEncoder::new(mode, reply.start);
+        self.begin_event(id, encoder, reply);
+    }
+
+    pub(super) fn handle_sse_reply(&mut self, id: SlotId, reply: Reply) {
+        let Some(reader) = self.reader(id) else { return };
+        match (std::mem::replace(&mut reader.phase, Phase::Behind), reply) {
+            (Phase::Asked(encoder), Reply::Read(reply)) => {
+                self.begin_event(id, encoder, *reply);
+            }
+            (Phase::Event(mut event), Reply::Window(slice)) => {
+                event.asked = false;
+                self.take_event_bytes(id, event, &slice);
+            }
+            (_, Reply::Failed(failure)) => {
+                let problem = problem_of(failure);
+                tracing::warn!(problem = problem.detail(), "an SSE answer was cut short");
+                self.drop_connection(id);
+            }
+            // Deleted or expired in between: the next request will be told.
+            (_, Reply::Outcome(_)) => self.end_sse(id),
+            (phase, reply) => unreachable!("an SSE reader in {phase:?} got {reply:?}"),
+        }
+    }
+
+    fn reader(&mut self, id: SlotId) -> Option<&mut SseReader> {
+        match &mut self.connections.get_mut(id)?.state {
+            State::Sse(reader) => Some(reader),
+            _ => None,
+        }
+    }
+
+    fn cursor_for(&mut self, id: SlotId) -> u64 {
+        let current = cursor::current(self.now.wall);
+        self.reader(id).map_or(current, |reader| current.max(reader.cursor_min))
+    }
+
+    fn begin_event(&mut self, id: SlotId, mut encoder: SseEncoder, mut reply: ReadReply) {
+        if reply.start == reply.end {
+            return self.arrive(id, encoder, &reply);
+        }
+        encoder.begin_event(self.cursor_for(id));
+        let first = reply.first.take();
+        let next = reply.start;
+        let event = Box::new(EventUnderWay { encoder, reply, next, asked: false });
+        match first {
+            Some(slice) => self.take_event_bytes(id, event, &slice),
+            None => {
+                self.put_phase(id, Phase::Event(event));
+                self.pump_sse(id);
+            }
+        }
+    }
+
+    fn take_event_bytes(&mut self, id: SlotId, mut event: Box<EventUnderWay>, slice: &log::Slice) {
+        let bytes = match slice.to_bytes() {
+            Ok(bytes) => bytes,
+            Err(error) => {
+                tracing::warn!(%error, "an SSE answer was cut short");
+                return self.drop_connection(id);
+            }
+        };
+        let wanted = usize::try_from(event.reply.end.since(event.next)).unwrap_or(usize::MAX);
+        let bytes = &bytes[..bytes.len().min(wanted)];
+        let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 2);
+        event.encoder.push(bytes, &mut out);
+        event.next = event.next.advance(bytes.len() as u64);
+        self.metrics.read_bytes.add(bytes.len() as u64);
+        if !self.send_events(id, &out) {
+            return;
+        }
+        self.put_phase(id, Phase::Event(event));
+        self.pump_sse(id);
+    }
+
+    /// Goes on when the socket has taken what there was.
+    pub(super) fn pump_sse(&mut self, id: SlotId) {
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        if !connection.is_drained() {
+            return;
+        }
+        let State::Sse(reader) = &mut connection.state else { return };
+        match &mut reader.phase {
+            Phase::Asked(_) | Phase::Live => {}
+            Phase::Behind => {
+                let encoder = SseEncoder::new(reader.form.mode, reader.position);
+                let at = reader.position;
+                self.ask_on(id, encoder, at);
+            }
+            Phase::Event(event) if event.asked => {}
+            Phase::Event(event) if event.next < event.reply.end => {
+                event.asked = true;
+                let (key, to) = event.reply.owner_of(event.next);
+                let request = Request::Window { key, from: event.next, to };
+                self.ask(id, request);
+            }
+            Phase::Event(_) => self.end_event(id),
+        }
+    }
+
+    fn end_event(&mut self, id: SlotId) {
+        let cursor = self.cursor_for(id);
+        let Some(reader) = self.reader(id) else { return };
+        let Phase::Event(event) = std::mem::replace(&mut reader.phase, Phase::Behind) else {
+            return;
+        };
+        let EventUnderWay { mut encoder, reply, .. } = *event;
+        let at_tail = reply.end == reply.info.tail;
+        let closed = at_tail && reply.info.closed;
+        let mut out = Vec::new();
+        encoder.end_event(Control { cursor, up_to_date: at_tail, closed }, &mut out);
+        reader.told_up_to_date = at_tail;
+        reader.position = encoder.position();
+        if !self.send_events(id, &out) {
+            return;
+        }
+        if closed {
+            return self.end_sse(id);
+        }
+        if at_tail {
+            return self.go_live(id, encoder, reply.end);
+        }
+        self.ask_on(id, encoder, reply.end);
+    }
+
+    /// At the tail without an event to send.
+    fn arrive(&mut self, id: SlotId, encoder: SseEncoder, reply: &ReadReply) {
+        let cursor = self.cursor_for(id);
+        let closed = reply.info.closed;
+        let Some(reader) = self.reader(id) else { return };
+        reader.position = encoder.position();
+        if closed || !reader.told_up_to_date {
+            reader.told_up_to_date = true;
+            let mut out = Vec::new();
+            let control = Control { cursor, up_to_date: true, closed };
+            put_control(encoder.position(), control, &mut out);
+            if !self.send_events(id, &out) {
+                return;
+            }
+        }
+        if closed {
+            return self.end_sse(id);
+        }
+        self.go_live(id, encoder, reply.end);
+    }
+
+    fn go_live(&mut self, id: SlotId, encoder: SseEncoder, fed: ByteOffset) {
+        if self.stopping.is_some() {
+            return self.end_sse(id);
+        }
+        let position = encoder.position();
+        let Some(reader) = self.reader(id) else { return };
+        let (key, form) = (reader.key, reader.form);
+        reader.phase = Phase::Live;
+        if self.live.join(key, id, form, (encoder, fed)) {
+            return self.ensure_watch(id, key);
+        }
+        self.fall_behind(id, position);
+    }
+
+    /// A reader leaves the live ones at `position` and reads on by itself.
+    pub(super) fn fall_behind(&mut self, id: SlotId, position: ByteOffset) {
+        let Some(reader) = self.reader(id) else { return };
+        reader.position = position;
+        reader.phase = Phase::Behind;
+        self.pump_sse(id);
+    }
+
+    fn ask_on(&mut self, id: SlotId, encoder: SseEncoder, at: ByteOffset) {
+        if self.stopping.is_some() {
+            return self.end_sse(id);
+        }
+        let Some(reader) = self.reader(id) else { return };
+        reader.phase = Phase::Asked(encoder);
+        let path = reader.request.path.clone();
+        let from = ReadFrom::At(at);
+        self.ask(id, Request::Read { path, from, boundary_bytes: SSE_EVENT_BYTES });
+    }
+
+    fn put_phase(&mut self, id: SlotId, phase: Phase) {
+        if let Some(reader) = self.reader(id) {
+            reader.phase = phase;
+        }
+    }
+
+    /// Sends encoded events; `false` if the connection is gone.
+    fn send_events(&mut self, id: SlotId, events: &[u8]) -> bool {
+        let now = self.now.monotonic;
+        let Some(connection) = self.connections.get_mut(id) else { return false };
+        let State::Sse(reader) = &connection.state else { return false };
+        if events.is_empty() {
+            return true;
+        }
+        let framed = reader.form.frame(events);
+        if connection.send(&framed, now).is_err() {
+            self.drop_connection(id);
+            return false;
+        }
+        true
+    }
+
+    /// A comment for a reader that has heard nothing for a while.
+    pub(super) fn send_heartbeat(&mut self, id: SlotId) {
+        self.send_events(id, HEARTBEAT);
+    }
+
+    /// Ends the answer with a control event that says where to go on.
+    pub(super) fn end_sse_with_control(&mut self, id: SlotId) {
+        let cursor = self.cursor_for(id);
+        let Some(reader) = self.reader(id) else { return };
+        let key = reader.key;
+        let (live, own) = (reader.is_live(), reader.position);
+        let position = if live { self.live.position_of(key, id) } else { None };
+        let mut out = Vec::new();
+        let control = Control { cursor, up_to_date: live, closed: false };
+        put_control(position.unwrap_or(own), control, &mut out);
+        if self.send_events(id, &out) {
+            self.live.remove_reader(key, id);
+            self.end_sse(id);
+        }
+    }
+
+    /// Ends the answer between two events. The reader is in no variant any more.
+    pub(super) fn end_sse(&mut self, id: SlotId) {
+        let now = self.now.monotonic;
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let State::Sse(reader) = &connection.state else { return };
+        let framing = reader.form.framing;
+        if framing == BodyFraming::Chunked && connection.send(LAST_CHUNK, now).is_err() {
+            return self.drop_connection(id);
+        }
+        self.metrics.live_readers.down();
+        self.end_exchange(id);
+        self.resume_input(id);
+    }
+
+    /// Asks again how a stream stands, for a long-poll whose change carried no data.
+    pub(super) fn reread(&mut self, id: SlotId, request: ReadRequest, at: ByteOffset) {
+        let path = request.path.clone();
+        self.wait_for(id, super::connection::Pending::Read(Box::new(request)));
+        let boundary_bytes = model::limits::ANSWER_BOUNDARY_BYTES;
+        self.ask(id, Request::Read { path, from: ReadFrom::At(at), boundary_bytes });
+    }
+}

@@ -1,0 +1,67 @@
+//! The threads that may block: one per shard for commits, one per process for background work.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the server's threads are started here and nowhere else"
+)]
+
+use super::mailbox::{Mail, Mailbox};
+use env::Clock;
+use log::{CommitJob, WorkJob};
+use model::ShardId;
+use std::io;
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, Sender, channel},
+};
+use std::thread::{Builder, JoinHandle};
+
+/// Where an event loop sends its jobs.
+#[derive(Debug)]
+pub(crate) struct Workers {
+    pub commits: Sender<CommitJob>,
+    pub work: Sender<(ShardId, WorkJob)>,
+}
+
+/// Starts the WAL thread of one shard. It ends when the sender is dropped.
+pub(crate) fn start_commits(
+    shard: ShardId,
+    mailbox: Arc<Mailbox>,
+    clock: Arc<dyn Clock>,
+) -> io::Result<(Sender<CommitJob>, JoinHandle<()>)> {
+    let (sender, jobs) = channel::<CommitJob>();
+    let run = move || {
+        for job in jobs {
+            let start = clock.now_monotonic();
+            let done = job.run();
+            let took_ns = clock.now_monotonic().get() - start.get();
+            if mailbox.put_one(Mail::Committed { done, took_ns }).is_err() {
+                return;
+            }
+        }
+    };
+    Ok((sender, spawn(format!("wal-{shard}"), run)?))
+}
+
+/// Starts the background thread. It ends when all senders are dropped.
+pub(crate) fn start_work(
+    mailboxes: Vec<Arc<Mailbox>>,
+) -> io::Result<(Sender<(ShardId, WorkJob)>, JoinHandle<()>)> {
+    let (sender, jobs): (_, Receiver<(ShardId, WorkJob)>) = channel();
+    let run = move || {
+        for (shard, job) in jobs {
+            let done = job.run();
+            if mailboxes[usize::from(shard.get())].put_one(Mail::Worked(done)).is_err() {
+                return;
+            }
+        }
+    };
+    Ok((sender, spawn("background".to_owned(), run)?))
+}
+
+pub(crate) fn spawn(
+    name: String,
+    run: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle<()>> {
+    Builder::new().name(name).spawn(run)
+}
