@@ -11,7 +11,7 @@ pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Fa
         return tests(workspace, url);
     }
     let server = Server::start(workspace, "client-test", &[])?;
-    let counts = tests(workspace, &server.url())?;
+    let counts = tests(workspace, &server.url()).map_err(|failure| server.explain(failure))?;
     server.stop()?;
     Ok(counts)
 }

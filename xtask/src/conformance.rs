@@ -30,7 +30,7 @@ pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Fa
         let server = Server::start(workspace, "conformance", durability.flags)?;
         let result = suite(workspace, &server.url(), durability.name);
         // First what the tests say: it is more telling than how the server ended.
-        counts = counts.and(result?);
+        counts = counts.and(result.map_err(|failure| server.explain(failure))?);
         server.stop()?;
     }
     Ok(counts)

@@ -64,6 +64,13 @@ impl Server {
         format!("http://{}", self.listen)
     }
 
+    /// Says with a failure of the tests where the server's log and data are.
+    pub(crate) fn explain(&self, failure: Failure) -> Failure {
+        let place = self.scratch.display();
+        let message = format!("{}\n  the server's files are kept in {place}", failure.message);
+        Failure { message, ..failure }
+    }
+
     fn wait_until_ready(&mut self) -> Result<(), Failure> {
         let deadline = Instant::now() + READY_TIMEOUT;
         let mut last = String::from("nothing listens");
