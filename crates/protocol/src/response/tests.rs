@@ -97,108 +97,121 @@ fn shown_read(answer: &ReadAnswer<'_>) -> String {
     })
 }
 
-/// `(title, text)` of every answer in the transcript.
-fn answers() -> Vec<(&'static str, String)> {
-    let begin = request(ReadOffset::Begin, Live::CatchUp);
-    let now = request(ReadOffset::Now, Live::CatchUp);
-    let poll = ReadRequest { cursor: Some(3), ..request(ReadOffset::Begin, Live::LongPoll) };
-    let known = ReadRequest { if_none_match: Some("\"7-42:0:9\"".into()), ..begin.clone() };
-    let open = info("text/plain", 9);
-    let json = info("application/json", 9);
-    let closed = StreamInfo { closed: true, ..open.clone() };
-    let ttl = StreamInfo { lifetime: Lifetime::Ttl { seconds: 60 }, ..open.clone() };
-    let expiring =
-        StreamInfo { lifetime: Lifetime::ExpiresAt(Timestamp::new(1500)), ..closed.clone() };
+type Titled = (&'static str, String);
+
+fn writes() -> Vec<Titled> {
     let producer = Accepted { producer: Some((1, 5)), ..accepted() };
-    let refused = |refusal: Refusal| {
-        shown(|out, exchange| outcome(out, exchange, &Outcome::Refused(refusal), ""))
+    let duplicate = Accepted { duplicate: true, ..producer.clone() };
+    let closing = Accepted { closed: true, close_only: true, ..producer.clone() };
+    let open = info("text/plain", 9);
+    let closed = StreamInfo { closed: true, ..open.clone() };
+    let write = |came: Outcome| {
+        shown(|out, exchange| outcome(out, exchange, &came, "http://h/v1/stream/a"))
     };
     vec![
         ("append", shown_append(&accepted())),
         ("append by a producer", shown_append(&producer)),
-        ("duplicate", shown_append(&Accepted { duplicate: true, ..producer.clone() })),
-        (
-            "close by a producer, without data",
-            shown_append(&Accepted { closed: true, close_only: true, ..producer }),
-        ),
-        (
-            "create",
-            shown(|out, exchange| {
-                outcome(out, exchange, &Outcome::Created(open.clone()), "http://h/v1/stream/a")
-            }),
-        ),
-        (
-            "create again",
-            shown(|out, exchange| {
-                outcome(out, exchange, &Outcome::Existed(closed.clone()), "http://h/v1/stream/a")
-            }),
-        ),
-        ("delete", shown(|out, exchange| outcome(out, exchange, &Outcome::Deleted, ""))),
+        ("duplicate", shown_append(&duplicate)),
+        ("close by a producer, without data", shown_append(&closing)),
+        ("create", write(Outcome::Created(open))),
+        ("create again", write(Outcome::Existed(closed))),
+        ("delete", write(Outcome::Deleted)),
+        ("preflight", shown(preflight)),
+    ]
+}
+
+fn metadata() -> Vec<Titled> {
+    let ttl = StreamInfo { lifetime: Lifetime::Ttl { seconds: 60 }, ..info("text/plain", 9) };
+    let at = Lifetime::ExpiresAt(Timestamp::new(1500));
+    let expiring = StreamInfo { lifetime: at, closed: true, ..info("text/plain", 9) };
+    vec![
         ("metadata", shown(|out, exchange| head(out, exchange, &ttl))),
         (
             "metadata of a closed stream that expires",
             shown(|out, exchange| head(out, exchange, &expiring)),
         ),
-        ("preflight", shown(preflight)),
+    ]
+}
+
+fn reads() -> Vec<Titled> {
+    let begin = request(ReadOffset::Begin, Live::CatchUp);
+    let now = request(ReadOffset::Now, Live::CatchUp);
+    let known = ReadRequest { if_none_match: Some("\"7-42:0:9\"".into()), ..begin.clone() };
+    let open = info("text/plain", 9);
+    let json = info("application/json", 9);
+    let closed = StreamInfo { closed: true, ..open.clone() };
+    let ttl = StreamInfo { lifetime: Lifetime::Ttl { seconds: 60 }, ..open.clone() };
+    let stable = ReadAnswer { is_stable: true, ..answer(&begin, &open, 0, 4) };
+    let with_lifetime = ReadAnswer { info: &ttl, ..stable };
+    let compressed = ReadAnswer { gzip: true, ..answer(&begin, &open, 0, 9) };
+    vec![
         ("read to the tail", shown_read(&answer(&begin, &open, 0, 9))),
         ("read to the tail of JSON", shown_read(&answer(&begin, &json, 0, 9))),
         ("read to the end", shown_read(&answer(&begin, &closed, 0, 9))),
         ("read a part", shown_read(&answer(&begin, &closed, 0, 4))),
-        (
-            "read a stable part",
-            shown_read(&ReadAnswer { is_stable: true, ..answer(&begin, &open, 0, 4) }),
-        ),
-        (
-            "read a stable part of a stream with a lifetime",
-            shown_read(&ReadAnswer { is_stable: true, ..answer(&begin, &ttl, 0, 4) }),
-        ),
+        ("read a stable part", shown_read(&stable)),
+        ("read a stable part of a stream with a lifetime", shown_read(&with_lifetime)),
         ("read at the tail", shown_read(&answer(&begin, &open, 9, 9))),
         ("read at the end", shown_read(&answer(&begin, &closed, 9, 9))),
         ("read now", shown_read(&answer(&now, &json, 9, 9))),
-        ("read compressed", shown_read(&ReadAnswer { gzip: true, ..answer(&begin, &open, 0, 9) })),
+        ("read compressed", shown_read(&compressed)),
         ("read what is known", shown_read(&answer(&known, &open, 0, 9))),
         ("read what was known, but is closed now", shown_read(&answer(&known, &closed, 0, 9))),
-        (
-            "long-poll with data",
-            shown_read(&ReadAnswer { cursor: Some(7), ..answer(&poll, &open, 0, 9) }),
-        ),
+    ]
+}
+
+fn live_reads() -> Vec<Titled> {
+    let poll = ReadRequest { cursor: Some(3), ..request(ReadOffset::Begin, Live::LongPoll) };
+    let open = info("text/plain", 9);
+    let closed = StreamInfo { closed: true, ..open.clone() };
+    let with_data = ReadAnswer { cursor: Some(7), ..answer(&poll, &open, 0, 9) };
+    let at_end = ReadAnswer { cursor: Some(7), ..answer(&poll, &closed, 9, 9) };
+    let events = |mode| {
+        shown(|out, exchange| {
+            sse(out, exchange, mode);
+        })
+    };
+    vec![
+        ("long-poll with data", shown_read(&with_data)),
         ("long-poll in vain", shown(|out, exchange| long_poll_timeout(out, exchange, &open, 7))),
-        (
-            "long-poll at the end",
-            shown_read(&ReadAnswer { cursor: Some(7), ..answer(&poll, &closed, 9, 9) }),
-        ),
-        (
-            "events",
-            shown(|out, exchange| {
-                sse(out, exchange, Mode::Text);
-            }),
-        ),
-        (
-            "events in base64",
-            shown(|out, exchange| {
-                sse(out, exchange, Mode::Base64);
-            }),
-        ),
+        ("long-poll at the end", shown_read(&at_end)),
+        ("events", events(Mode::Text)),
+        ("events in base64", events(Mode::Base64)),
+    ]
+}
+
+fn problems() -> Vec<Titled> {
+    let refused = |refusal: Refusal| {
+        shown(|out, exchange| outcome(out, exchange, &Outcome::Refused(refusal), ""))
+    };
+    let problem = |problem: Problem| shown(|out, exchange| problem.write(out, exchange));
+    let expected = ContentType::new("text/\"x");
+    vec![
         ("closed", refused(Refusal::Closed { tail: ByteOffset::new(9) })),
         ("stale epoch", refused(Refusal::StaleEpoch { current: 3 })),
         ("gap", refused(Refusal::SeqGap { expected: 3, received: 5 })),
         ("other configuration", refused(Refusal::Config { differs: ConfigField::Lifetime })),
-        ("other type", refused(Refusal::ContentType { expected: ContentType::new("text/\"x") })),
+        ("other type", refused(Refusal::ContentType { expected })),
         ("deleted", refused(Refusal::Gone)),
-        ("overload", shown(|out, exchange| Problem::overloaded(3).write(out, exchange))),
-        (
-            "method",
-            shown(|out, exchange| Problem::new(Code::MethodNotAllowed).write(out, exchange)),
-        ),
-        (
-            "damage",
-            shown(|out, exchange| Problem::damaged("c/1.chunk", 4096, 8191).write(out, exchange)),
-        ),
+        ("overload", problem(Problem::overloaded(3))),
+        ("method", problem(Problem::new(Code::MethodNotAllowed))),
+        ("damage", problem(Problem::damaged("c/1.chunk", 4096, 8191))),
     ]
 }
 
 fn transcript() -> String {
-    answers().into_iter().map(|(title, text)| format!("# {title}\n{text}\n\n")).collect()
+    let answers = [writes(), metadata(), reads(), live_reads(), problems()].concat();
+    answers
+        .into_iter()
+        .map(|(title, text)| {
+            format!(
+                "# {title}
+{text}
+
+"
+            )
+        })
+        .collect()
 }
 
 #[test]
