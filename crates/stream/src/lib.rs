@@ -40,6 +40,7 @@ mod lifetime;
 pub mod messages;
 mod outcome;
 mod producer;
+mod query;
 mod record;
 mod table;
 
