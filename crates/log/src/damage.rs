@@ -40,6 +40,8 @@ pub enum DamageKind {
     EntriesMissing,
     /// Both headers of a chunk: the chunk is left in place, unused.
     ChunkHeader,
+    /// Data of one append, met while it was copied into a new chunk: its bytes are lost.
+    StreamData,
     /// One row of a chunk's index: one run is lost.
     ChunkRow,
     /// Both headers of a checkpoint: the group starts from the WAL alone.

@@ -1,16 +1,50 @@
-//! A sharded write-ahead log with group commit, chunks and checkpoints.
+//! A sharded write-ahead log with group commit, chunks and checkpoints; usable without any server.
+//!
+//! # What it is
+//! Entries of many groups are appended to one WAL per shard and made durable together. The data of
+//! accepted entries stands in streams and is read by stream and byte offset, first from the WAL,
+//! later from immutable chunks. A checkpoint per group bounds recovery.
+//!
+//! It knows bytes, groups and positions; not what a stream's rules are, no HTTP, no Raft, no async
+//! runtime, no thread, no clock. IO that may block for long is a *job*: a value from a `poll_*`
+//! method, run by the caller on any thread, its result handed back to a `handle_*` method.
+//!
+//! # Map
+//! - `recovery` ([`open`]): `data_dir`, `rebuild`, `assemble`.
+//! - `shard` ([`ShardLog`]): one owner's log. `group`: one group's part of it.
+//! - `wal`, `chunk`, `checkpoint`: the three kinds of files.
+//! - `embedded` ([`EmbeddedLog`]): all of it behind blocking calls.
+//!
+//! # Invariants
+//! - `checkpointed <= sealed <= applied < next` for each group.
+//! - What was acknowledged is on stable storage; after a failed sync nothing is acknowledged.
+//! - Bytes from disk never panic: they are checked, and damage is reported and confined.
+//!
+//! # Format
+//! `docs/format/`.
+
+mod assemble;
+mod checkpoint;
 mod checkpoint_rows;
+mod chunk;
+mod codec;
 mod damage;
+mod data_dir;
+mod embedded;
 mod entry;
+mod group;
+mod hot;
 mod options;
+mod read;
+mod rebuild;
+mod recovery;
 mod shard;
 mod wal;
 mod work;
-mod read;
-mod recovery;
 
 pub use checkpoint_rows::{CheckpointRow, CheckpointRows};
 pub use damage::{Damage, DamageKind};
+pub use embedded::{EmbeddedError, EmbeddedLog};
 pub use entry::{AppendBounds, Entry, NewEntry, Placement};
 pub use options::LogOptions;
 pub use read::{ReadError, Slice};

@@ -1,10 +1,15 @@
-//! Opening.
+//! Opening a log: what it asks of the state machines, what it answers, why it refuses.
+//!
+//! The work itself stands in `rebuild` (groups and replay) and `assemble` (shards).
 
+use crate::assemble::assemble;
 use crate::checkpoint_rows::CheckpointRow;
 use crate::damage::Damage;
+use crate::data_dir::open_data_dir;
 use crate::entry::{Entry, Placement};
 use crate::options::LogOptions;
-use crate::shard::ShardLog;
+use crate::rebuild::Rebuild;
+use crate::shard::{ShardLog, Store};
 use env::{Disk, LockError};
 use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
 use std::fmt;
@@ -163,6 +168,27 @@ pub fn open(
     shard_count: u16,
     replay: &mut dyn Replay,
 ) -> Result<Opened, OpenError> {
-    let _ = (disk, dir, options, shard_count, replay);
-    unimplemented!()
+    options.check();
+    assert!(shard_count > 0, "a node has at least one shard");
+    let data_dir = open_data_dir(&*disk, dir, options.group_count)?;
+    let store = Store {
+        disk,
+        root: dir.to_owned(),
+        id: data_dir.format.store,
+        options,
+        shard_count,
+        _lock: Arc::new(data_dir.lock),
+    };
+    let mut rebuild = Rebuild::new(&store, replay);
+    rebuild.report.created = data_dir.created;
+    rebuild.make_dirs()?;
+    rebuild.restore_groups()?;
+    rebuild.scan_lanes()?;
+    rebuild.replay_lanes()?;
+    rebuild.ask_heads();
+    let rebuilt = rebuild.finish();
+    let report = rebuilt.report.clone();
+    let group_count = store.options.group_count;
+    let shards = assemble(&store, rebuilt)?;
+    Ok(Opened { shards, group_count, report })
 }

@@ -1,0 +1,135 @@
+//! Makes shards of what recovery has found.
+//!
+//! # Invariants
+//! - Every inherited segment has one custodian, the only shard that may reuse or remove it: the
+//!   shard that writes its lane or, if there is none, shard `lane % shards`. Others hold on to it
+//!   while their groups need it.
+//! - Writing starts in a segment without a batch: a torn tail is never written over, and the first
+//!   batch (a durable mark) says which older batches are live for ever.
+
+use crate::data_dir::at;
+use crate::options::FIRST_SEGMENT_BYTES_MAX;
+use crate::rebuild::{Rebuilt, RebuiltLane};
+use crate::recovery::OpenError;
+use crate::shard::{DrainedLane, ShardLog, Store};
+use crate::wal::lane::{Lane, LaneIdentity, LaneStart};
+use crate::wal::segment::{LaneSegment, Slots, create_segment, lane_dir};
+use model::ShardId;
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+
+/// Makes the shards and writes each lane's first mark.
+///
+/// # Errors
+/// As the disk answers. A full disk is no error: the log can be read, and appends say so.
+pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>, OpenError> {
+    let Rebuilt { groups, lanes, .. } = rebuilt;
+    let epoch = 1 + lanes.iter().map(|lane| lane.scanned.epoch_max).max().unwrap_or(0);
+    let mut shards: Vec<ShardLog> =
+        (0..store.shard_count).map(|number| make_shard(store, &lanes, number, epoch)).collect();
+    for group in groups {
+        let shard = group.id.get() % store.shard_count;
+        shards[usize::from(shard)].groups.push(group);
+    }
+    // From here on a file is shared by exactly the shards that hold a slot of it.
+    drop(lanes);
+    for shard in &mut shards {
+        shard.release_foreign();
+        let dir = shard.lane.dir().to_owned();
+        first_segment(shard).map_err(at(&dir))?;
+        write_mark(shard).map_err(at(&dir))?;
+    }
+    Ok(shards)
+}
+
+fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> ShardLog {
+    let mut slots = Slots::default();
+    let (mut drained, mut foreign) = (Vec::new(), Vec::new());
+    let mut start = LaneStart { segment_next: 1, batch_next: 1, ..LaneStart::default() };
+    for lane in lanes {
+        for (index, file) in lane.files.iter().enumerate() {
+            let slot = slots.insert(Arc::clone(file));
+            assert_eq!(usize::from(slot), usize::from(lane.first_slot) + index);
+        }
+        let segments = lane_segments(lane);
+        if lane.lane == number {
+            start = lane_start(lane, segments);
+        } else if lane.lane >= store.shard_count && lane.lane % store.shard_count == number {
+            let dir = lane_dir(&store.root, lane.lane);
+            drained.push(DrainedLane { dir, segments });
+        } else {
+            foreign.extend(segments);
+        }
+    }
+    let dir = lane_dir(&store.root, number);
+    let identity = LaneIdentity { store: store.id, lane: number, epoch, dir };
+    ShardLog {
+        store: store.clone(),
+        shard: ShardId::new(number),
+        lane: Lane::new(identity, store.options.clone(), start),
+        slots,
+        groups: Vec::new(),
+        drained,
+        foreign,
+        is_draining: false,
+        is_busy: false,
+        turn: 0,
+        batches: 0,
+        entries: 0,
+    }
+}
+
+fn lane_segments(lane: &RebuiltLane) -> VecDeque<LaneSegment> {
+    let segment = |(index, last): (usize, &Box<[u64]>)| LaneSegment {
+        slot: lane.first_slot + index as u16,
+        capacity: lane.files[index].capacity,
+        last: last.clone(),
+    };
+    lane.last.iter().enumerate().map(segment).collect()
+}
+
+fn lane_start(lane: &RebuiltLane, mut segments: VecDeque<LaneSegment>) -> LaneStart {
+    let spares = segments.split_off(lane.scanned.used_segments);
+    LaneStart {
+        retired: segments,
+        spares,
+        segment_next: lane.files.last().map_or(1, |file| file.seq + 1),
+        // One number is left out: a torn batch whose header is lost may have had the next.
+        batch_next: lane.scanned.seq_max + 2,
+        durable: lane.scanned.durable,
+    }
+}
+
+/// Gives the shard a segment to write: a small one, so that a start does not wait.
+fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
+    if shard.lane.has_spare() {
+        return Ok(());
+    }
+    let capacity = shard.store.options.segment_bytes.min(FIRST_SEGMENT_BYTES_MAX);
+    let dir = shard.lane.dir().to_owned();
+    let created = create_segment(&*shard.store.disk, &dir, shard.lane.segment_next(), capacity);
+    match created {
+        Ok(file) => {
+            shard.lane.add_spare(&mut shard.slots, file);
+            Ok(())
+        }
+        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
+            shard.lane.set_disk_full();
+            Ok(())
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Claims the recovered batches durable, so that this recovery's answer is the last word on them.
+fn write_mark(shard: &mut ShardLog) -> io::Result<()> {
+    shard.mark_durable();
+    match shard.poll_commit() {
+        None => Ok(()),
+        Some(job) => match shard.handle_commit(job.run()) {
+            Ok(_) => Ok(()),
+            Err(failed) => Err(failed.error),
+        },
+    }
+}

@@ -1,0 +1,339 @@
+//! Checkpoint files: the state of one group at an applied index.
+//!
+//! # Why
+//! A row per stream with its own checksum: a flipped bit costs one stream, not a group. The index
+//! row repeats stream and path hash, so that a lost stream can still be named.
+//!
+//! # Invariants
+//! - Written aside, synced, renamed, directory synced; only then are older ones removed.
+//! - Header and owner's header stand at the front and again at the end.
+//!
+//! # Format
+//! `docs/format/checkpoint.md`.
+
+use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
+use crate::chunk::format::RowSeed;
+use crate::codec::{header_is_sealed, put, seal_header, u16_at, u32_at, u64_at};
+use crate::damage::{Damage, DamageKind};
+use env::Disk;
+use model::{EntryIndex, GroupId, StreamId};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const HEADER_BYTES: usize = 64;
+const ROW_BYTES: usize = 40;
+const MAGIC: u32 = u32::from_le_bytes(*b"ThCp");
+const VERSION: u16 = 1;
+const WRITING_NAME: &str = "writing.tmp";
+
+/// A checkpoint to write.
+#[derive(Debug)]
+pub(crate) struct CheckpointTask {
+    pub(crate) store: u64,
+    pub(crate) dir: PathBuf,
+    pub(crate) group: GroupId,
+    pub(crate) index: EntryIndex,
+    pub(crate) header: Vec<u8>,
+    pub(crate) rows: CheckpointRows,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Header {
+    group: u16,
+    index: u64,
+    row_count: u64,
+    payload_bytes: u64,
+    owner_bytes: u32,
+    owner_crc: u32,
+}
+
+impl Header {
+    fn encode(&self, store: u64) -> [u8; HEADER_BYTES] {
+        let mut out = [0; HEADER_BYTES];
+        put(&mut out, 0, &MAGIC.to_le_bytes());
+        put(&mut out, 4, &VERSION.to_le_bytes());
+        put(&mut out, 6, &self.group.to_le_bytes());
+        put(&mut out, 8, &self.index.to_le_bytes());
+        put(&mut out, 16, &self.row_count.to_le_bytes());
+        put(&mut out, 24, &self.payload_bytes.to_le_bytes());
+        put(&mut out, 32, &self.owner_bytes.to_le_bytes());
+        put(&mut out, 36, &self.owner_crc.to_le_bytes());
+        seal_header(&mut out, &store.to_le_bytes());
+        out
+    }
+
+    fn decode(bytes: &[u8], store: u64) -> Option<Self> {
+        let is_ours = u32_at(bytes, 0) == MAGIC
+            && u16_at(bytes, 4) == VERSION
+            && header_is_sealed(bytes, &store.to_le_bytes());
+        is_ours.then(|| Self {
+            group: u16_at(bytes, 6),
+            index: u64_at(bytes, 8),
+            row_count: u64_at(bytes, 16),
+            payload_bytes: u64_at(bytes, 24),
+            owner_bytes: u32_at(bytes, 32),
+            owner_crc: u32_at(bytes, 36),
+        })
+    }
+
+    fn rows_position(&self) -> usize {
+        HEADER_BYTES + self.owner_bytes as usize
+    }
+
+    /// Length of the whole file, `None` if the numbers make no sense.
+    fn file_bytes(&self) -> Option<u64> {
+        let rows = self.row_count.checked_mul(ROW_BYTES as u64)?;
+        let ends = 2 * self.rows_position() as u64;
+        ends.checked_add(rows)?.checked_add(self.payload_bytes)
+    }
+}
+
+/// The whole file of a checkpoint.
+fn encode(task: &CheckpointTask) -> Vec<u8> {
+    let payload_bytes = task.rows.iter().map(|row| row.bytes.len() as u64).sum();
+    let header = Header {
+        group: task.group.get(),
+        index: task.index.get(),
+        row_count: task.rows.len() as u64,
+        payload_bytes,
+        owner_bytes: u32::try_from(task.header.len()).expect("an owner's header is small"),
+        owner_crc: crc32c::crc32c(&task.header),
+    };
+    let encoded = header.encode(task.store);
+    let mut out = Vec::new();
+    out.extend_from_slice(&encoded);
+    out.extend_from_slice(&task.header);
+    let mut position = 0;
+    for (number, row) in (0..).zip(task.rows.iter()) {
+        let seed = RowSeed { store: task.store, file: task.index.get(), number };
+        out.extend_from_slice(&encode_row(&row, position, seed));
+        position += row.bytes.len() as u64;
+    }
+    task.rows.iter().for_each(|row| out.extend_from_slice(row.bytes));
+    out.extend_from_slice(&task.header);
+    out.extend_from_slice(&encoded);
+    out
+}
+
+fn encode_row(row: &CheckpointRow<'_>, position: u64, seed: RowSeed) -> [u8; ROW_BYTES] {
+    let mut out = [0; ROW_BYTES];
+    put(&mut out, 0, &row.stream.get().to_le_bytes());
+    put(&mut out, 8, &row.path_hash.to_le_bytes());
+    put(&mut out, 16, &position.to_le_bytes());
+    let length = u32::try_from(row.bytes.len()).expect("a stream's row is below 4 GiB");
+    put(&mut out, 24, &length.to_le_bytes());
+    put(&mut out, 28, &crc32c::crc32c(row.bytes).to_le_bytes());
+    seal_header(&mut out, &seed.bytes());
+    out
+}
+
+impl CheckpointTask {
+    /// Makes the checkpoint durable, then removes older ones.
+    ///
+    /// # Errors
+    /// As the disk answers; the older checkpoint is still there then.
+    pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<()> {
+        let writing = self.dir.join(WRITING_NAME);
+        remove_if_there(disk, &writing)?;
+        let file = disk.create(&writing)?;
+        file.write_at(&encode(self), 0)?;
+        file.sync_all()?;
+        disk.rename(&writing, &self.dir.join(format!("{:016x}.ckpt", self.index.get())))?;
+        disk.sync_dir(&self.dir)?;
+        for (index, path) in list_checkpoints(disk, &self.dir)? {
+            if index < self.index.get() {
+                disk.remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+fn list_checkpoints(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
+    let names = disk.list(dir)?;
+    let parsed = names.iter().filter_map(|name| {
+        let digits = name.strip_suffix(".ckpt")?;
+        Some((u64::from_str_radix(digits, 16).ok()?, dir.join(name)))
+    });
+    Ok(parsed.collect())
+}
+
+/// A checkpoint read back.
+#[derive(Debug, Default)]
+pub(crate) struct LoadedCheckpoint {
+    pub(crate) index: EntryIndex,
+    pub(crate) header: Vec<u8>,
+    bytes: Vec<u8>,
+    rows: Vec<(StreamId, u64, std::ops::Range<usize>)>,
+}
+
+impl LoadedCheckpoint {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = CheckpointRow<'_>> {
+        self.rows.iter().map(|(stream, path_hash, range)| CheckpointRow {
+            stream: *stream,
+            path_hash: *path_hash,
+            bytes: &self.bytes[range.clone()],
+        })
+    }
+}
+
+/// What is in a group's checkpoint directory.
+#[derive(Debug, Default)]
+pub(crate) struct FoundCheckpoint {
+    pub(crate) loaded: Option<LoadedCheckpoint>,
+    pub(crate) damages: Vec<Damage>,
+}
+
+/// Reads the newest checkpoint whose header is intact.
+///
+/// # Errors
+/// As the disk answers; damage is no error.
+pub(crate) fn load_checkpoint(
+    disk: &dyn Disk,
+    dir: &Path,
+    store: u64,
+    group: GroupId,
+) -> io::Result<FoundCheckpoint> {
+    remove_if_there(disk, &dir.join(WRITING_NAME))?;
+    let mut found = FoundCheckpoint::default();
+    let mut checkpoints = list_checkpoints(disk, dir)?;
+    checkpoints.sort_unstable();
+    for (_, path) in checkpoints.into_iter().rev() {
+        let file = disk.open(&path)?;
+        let mut bytes = vec![0; usize::try_from(file.len()?).expect("a checkpoint fits memory")];
+        file.read_exact_at(&mut bytes, 0)?;
+        let damage = |kind, position: usize| Damage {
+            kind,
+            group: Some(group),
+            stream: None,
+            path_hash: None,
+            entries: None,
+            lost_bytes: 0,
+            file: path.clone(),
+            position: position as u64,
+        };
+        match decode(bytes, store, &damage, &mut found.damages) {
+            Some(loaded) => {
+                found.loaded = Some(loaded);
+                break;
+            }
+            None => found.damages.push(damage(DamageKind::CheckpointHeader, 0)),
+        }
+    }
+    Ok(found)
+}
+
+fn decode(
+    bytes: Vec<u8>,
+    store: u64,
+    damage: &dyn Fn(DamageKind, usize) -> Damage,
+    damages: &mut Vec<Damage>,
+) -> Option<LoadedCheckpoint> {
+    let (header, owner) = decode_ends(&bytes, store)?;
+    let rows_position = header.rows_position();
+    let payload = rows_position + usize::try_from(header.row_count).ok()? * ROW_BYTES;
+    let mut rows = Vec::new();
+    for (number, row) in (0..).zip(bytes[rows_position..payload].chunks_exact(ROW_BYTES)) {
+        let seed = RowSeed { store, file: header.index, number };
+        if !header_is_sealed(row, &seed.bytes()) {
+            let position = rows_position + number as usize * ROW_BYTES;
+            damages.push(damage(DamageKind::CheckpointRow, position));
+            continue;
+        }
+        let (stream, path_hash) = (StreamId::new(u64_at(row, 0)), u64_at(row, 8));
+        let start = payload + u64_at(row, 16) as usize;
+        let range = start..start + u32_at(row, 24) as usize;
+        let row_bytes = bytes.get(range.clone());
+        if row_bytes.is_some_and(|row_bytes| crc32c::crc32c(row_bytes) == u32_at(row, 28)) {
+            rows.push((stream, path_hash, range));
+        } else {
+            let found = damage(DamageKind::CheckpointPayload, start);
+            let (stream, path_hash) = (Some(stream), Some(path_hash));
+            damages.push(Damage { stream, path_hash, ..found });
+        }
+    }
+    Some(LoadedCheckpoint { index: EntryIndex::new(header.index), header: owner, bytes, rows })
+}
+
+/// The header and the owner's header, from the front or from the end of the file.
+fn decode_ends(bytes: &[u8], store: u64) -> Option<(Header, Vec<u8>)> {
+    let back = bytes.len().checked_sub(HEADER_BYTES)?;
+    let fits = |header: &Header| header.file_bytes() == Some(bytes.len() as u64);
+    let front_header = Header::decode(&bytes[..HEADER_BYTES], store).filter(fits);
+    let header = front_header.or_else(|| Header::decode(&bytes[back..], store).filter(fits))?;
+    let owner_bytes = header.owner_bytes as usize;
+    let front = &bytes[HEADER_BYTES..HEADER_BYTES + owner_bytes];
+    let copies = [front, &bytes[back - owner_bytes..back]];
+    let owner = copies.into_iter().find(|owner| crc32c::crc32c(owner) == header.owner_crc)?;
+    Some((header, owner.to_vec()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::MemoryDisk;
+
+    fn task() -> CheckpointTask {
+        let mut rows = CheckpointRows::new();
+        rows.push(StreamId::new(3), 33, b"three");
+        rows.push(StreamId::new(9), 99, b"nine");
+        CheckpointTask {
+            store: 77,
+            dir: PathBuf::from("/c"),
+            group: GroupId::new(2),
+            index: EntryIndex::new(12),
+            header: b"owner".to_vec(),
+            rows,
+        }
+    }
+
+    fn written() -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        disk.create_dir_all(Path::new("/c")).unwrap();
+        task().run(&disk).unwrap();
+        disk
+    }
+
+    fn load(disk: &MemoryDisk) -> FoundCheckpoint {
+        load_checkpoint(disk, Path::new("/c"), 77, GroupId::new(2)).unwrap()
+    }
+
+    #[test]
+    fn the_bytes_of_a_checkpoint_never_change() {
+        assert_eq!(encode(&task()), include_bytes!("../testdata/checkpoint.golden"));
+    }
+
+    #[test]
+    fn a_checkpoint_comes_back_and_replaces_older_ones() {
+        let disk = written();
+        let newer = CheckpointTask { index: EntryIndex::new(13), ..task() };
+        newer.run(&disk).unwrap();
+        assert_eq!(disk.paths().len(), 1);
+        let loaded = load(&disk).loaded.unwrap();
+        assert_eq!(loaded.index, EntryIndex::new(13));
+        assert_eq!(loaded.header, b"owner");
+        let rows: Vec<_> = loaded.rows().map(|row| (row.stream.get(), row.bytes)).collect();
+        assert_eq!(rows, [(3, &b"three"[..]), (9, b"nine")]);
+    }
+
+    #[test]
+    fn a_flipped_bit_costs_at_most_one_stream() {
+        let length = encode(&task()).len() as u64;
+        for bit in 0..length * 8 {
+            let disk = written();
+            disk.flip_bit(&disk.paths()[0], bit);
+            let found = load(&disk);
+            let loaded = found.loaded.expect("one header is intact");
+            assert_eq!(loaded.header, b"owner");
+            assert!(found.damages.len() <= 1);
+            assert_eq!(loaded.rows().count(), 2 - found.damages.len(), "bit {bit}");
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Copies appends into a new chunk: from WAL segments (sealing) or from other chunks (merging).
+//!
+//! # Invariants
+//! - Every byte is checked before it is copied; a damaged append is left out, reported, and leaves a
+//!   hole between two runs. A copy never gives damaged bytes a fresh checksum.
+//! - Sources are removed only after the new chunk is durable.
+
+use crate::chunk::append_table::AppendTable;
+use crate::chunk::file::ChunkFile;
+use crate::chunk::writer::{ChunkName, ChunkWriter};
+use crate::damage::{Damage, DamageKind};
+use crate::entry::AppendBounds;
+use crate::hot::HotFields;
+use crate::options::COPY_BYTES;
+use crate::read::ReadError;
+use crate::wal::segment::SegmentFile;
+use env::{Disk, File};
+use model::{ByteOffset, GroupId, StreamId};
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Moves a group's appends from the WAL into a chunk.
+#[derive(Debug)]
+pub(crate) struct SealTask {
+    pub(crate) name: ChunkName,
+    /// By stream, in order.
+    pub(crate) runs: Vec<(StreamId, Vec<HotFields>)>,
+    pub(crate) segments: HashMap<u16, Arc<SegmentFile>>,
+}
+
+/// Copies what is alive in some chunks into one.
+#[derive(Debug)]
+pub(crate) struct MergeTask {
+    pub(crate) name: ChunkName,
+    pub(crate) sources: Vec<MergeSource>,
+    /// First retained byte of trimmed streams.
+    pub(crate) heads: HashMap<StreamId, ByteOffset>,
+}
+
+/// A chunk to copy from.
+#[derive(Debug)]
+pub(crate) struct MergeSource {
+    pub(crate) chunk: Arc<ChunkFile>,
+    /// Indexes of rows that nobody needs.
+    pub(crate) dead_rows: HashSet<u32>,
+}
+
+/// A new chunk, if anything was alive, and what could not be copied.
+#[derive(Debug)]
+pub(crate) struct CopyDone {
+    pub(crate) chunk: Option<ChunkFile>,
+    pub(crate) damages: Vec<Damage>,
+}
+
+impl SealTask {
+    /// # Errors
+    /// As the disk answers; nothing has changed then.
+    pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
+        let mut writer = ChunkWriter::create(disk, self.name.clone())?;
+        let mut damages = Vec::new();
+        let mut buffer = Vec::new();
+        for (stream, appends) in &self.runs {
+            for append in appends {
+                let segment = &self.segments[&append.slot];
+                if is_intact(segment, append, &mut buffer)? {
+                    writer.begin_append(stream.get(), &bounds(append))?;
+                    let source = (&*segment.file, u64::from(append.position));
+                    copy_bytes(source, append.length, &mut buffer, &mut writer)?;
+                } else {
+                    let lost = (u64::from(append.position), u64::from(append.length));
+                    damages.push(self.name.damage(*stream, &segment.path, lost));
+                }
+            }
+        }
+        Ok(CopyDone { chunk: writer.finish(disk)?.map(ChunkFile::new), damages })
+    }
+}
+
+fn bounds(append: &HotFields) -> AppendBounds {
+    let start = ByteOffset::new(append.start);
+    AppendBounds {
+        start,
+        end: start.advance(u64::from(append.length)),
+        records: append.records,
+        at: append.at,
+    }
+}
+
+fn is_intact(segment: &SegmentFile, append: &HotFields, buffer: &mut Vec<u8>) -> io::Result<bool> {
+    let mut crc = 0;
+    for_pieces(append.length, |done, count| {
+        buffer.resize(count, 0);
+        segment.file.read_exact_at(buffer, u64::from(append.position) + done)?;
+        crc = crc32c::crc32c_append(crc, buffer);
+        Ok(())
+    })?;
+    Ok(crc == append.crc)
+}
+
+fn copy_bytes(
+    (file, position): (&dyn File, u64),
+    length: u32,
+    buffer: &mut Vec<u8>,
+    writer: &mut ChunkWriter,
+) -> io::Result<()> {
+    // One piece was just read to be checked and is still in the buffer.
+    if length as usize <= COPY_BYTES && buffer.len() == length as usize {
+        return writer.write(buffer);
+    }
+    for_pieces(length, |done, count| {
+        buffer.resize(count, 0);
+        file.read_exact_at(buffer, position + done)?;
+        writer.write(buffer)
+    })
+}
+
+fn for_pieces(length: u32, mut each: impl FnMut(u64, usize) -> io::Result<()>) -> io::Result<()> {
+    let length = length as usize;
+    for done in (0..length).step_by(COPY_BYTES) {
+        each(done as u64, (length - done).min(COPY_BYTES))?;
+    }
+    Ok(())
+}
+
+impl MergeTask {
+    /// Writes the merged chunk, then removes the sources.
+    ///
+    /// # Errors
+    /// As the disk answers; at worst the new chunk stands beside its sources, which it replaces.
+    pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
+        let mut writer = ChunkWriter::create(disk, self.name.clone())?;
+        let mut damages = Vec::new();
+        for (stream, _, source, row) in self.live_rows() {
+            self.copy_row((stream, source, row), &mut writer, &mut damages)?;
+        }
+        let chunk = writer.finish(disk)?.map(ChunkFile::new);
+        for source in &self.sources {
+            disk.remove(&source.chunk.path)?;
+        }
+        disk.sync_dir(&self.name.dir)?;
+        Ok(CopyDone { chunk, damages })
+    }
+
+    /// `(stream, start, source, row)` in the order of the new chunk.
+    fn live_rows(&self) -> Vec<(u64, u64, usize, usize)> {
+        let mut live = Vec::new();
+        for (number, source) in self.sources.iter().enumerate() {
+            for (index, row) in source.chunk.rows.iter().enumerate() {
+                let is_dead = u32::try_from(index).is_ok_and(|i| source.dead_rows.contains(&i));
+                if !is_dead {
+                    live.push((row.stream, row.start, number, index));
+                }
+            }
+        }
+        live.sort_unstable();
+        live
+    }
+
+    fn copy_row(
+        &self,
+        (stream, source, row): (u64, usize, usize),
+        writer: &mut ChunkWriter,
+        damages: &mut Vec<Damage>,
+    ) -> io::Result<()> {
+        let chunk = &self.sources[source].chunk;
+        let row = &chunk.rows[row];
+        let stream_id = StreamId::new(stream);
+        let head = self.heads.get(&stream_id).map_or(0, |head| head.get());
+        let table = match chunk.table(row) {
+            Ok(table) => table,
+            Err(error) => {
+                let lost = (damage_position(error)?, u64::from(row.length));
+                damages.push(self.name.damage(stream_id, &chunk.path, lost));
+                return Ok(());
+            }
+        };
+        let appends = AppendTable::new(&table).into_iter().flat_map(AppendTable::iter);
+        let mut window = Window::default();
+        for append in appends.filter(|append| append.end.get() > head) {
+            let length = append.end.since(append.start);
+            if append.start.get() < row.start || append.end.get() > row.end() {
+                break;
+            }
+            // Two sources hold the same append only after a damaged chunk was read again.
+            if append.start.get() < writer.end_of(stream) {
+                continue;
+            }
+            let position = u64::from(row.position) + (append.start.get() - row.start);
+            if let Err(error) = chunk.verify(position, length) {
+                let lost = (damage_position(error)?, length);
+                damages.push(self.name.damage(stream_id, &chunk.path, lost));
+                continue;
+            }
+            writer.begin_append(stream, &append)?;
+            let run_end = u64::from(row.position) + u64::from(row.length);
+            window.copy(&*chunk.file, (position, length, run_end), writer)?;
+        }
+        Ok(())
+    }
+}
+
+fn damage_position(error: ReadError) -> io::Result<u64> {
+    match error {
+        ReadError::Damaged { position, .. } => Ok(position),
+        ReadError::Io(error) => Err(error),
+        other => panic!("a chunk was read by its own rows: {other}"),
+    }
+}
+
+/// Read-ahead over one run, so that small appends do not cost a system call each.
+#[derive(Debug, Default)]
+struct Window {
+    start: u64,
+    bytes: Vec<u8>,
+}
+
+impl Window {
+    fn copy(
+        &mut self,
+        file: &dyn File,
+        (position, length, run_end): (u64, u64, u64),
+        writer: &mut ChunkWriter,
+    ) -> io::Result<()> {
+        let (mut at, end) = (position, position + length);
+        while at < end {
+            if at < self.start || at >= self.start + self.bytes.len() as u64 {
+                let count = usize::try_from(run_end - at).unwrap_or(COPY_BYTES).min(COPY_BYTES);
+                self.bytes.resize(count, 0);
+                file.read_exact_at(&mut self.bytes, at)?;
+                self.start = at;
+            }
+            let from = usize::try_from(at - self.start).expect("inside the window");
+            let wanted = usize::try_from(end - at).unwrap_or(usize::MAX);
+            let count = wanted.min(self.bytes.len() - from);
+            writer.write(&self.bytes[from..from + count])?;
+            at += count as u64;
+        }
+        Ok(())
+    }
+}
+
+impl ChunkName {
+    fn damage(&self, stream: StreamId, file: &Path, lost: (u64, u64)) -> Damage {
+        Damage {
+            kind: DamageKind::StreamData,
+            group: Some(GroupId::new(self.group)),
+            stream: Some(stream),
+            path_hash: None,
+            entries: None,
+            lost_bytes: lost.1,
+            file: PathBuf::from(file),
+            position: lost.0,
+        }
+    }
+}

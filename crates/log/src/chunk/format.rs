@@ -1,0 +1,182 @@
+//! The bytes of a chunk's header and rows. The table is in `docs/format/chunk.md`.
+
+use crate::codec::{header_is_sealed, put, seal_header, u16_at, u32_at, u64_at};
+use crate::options::CHUNK_BLOCK_BYTES;
+
+pub(crate) const CHUNK_HEADER_BYTES: usize = 128;
+pub(crate) const CHUNK_ROW_BYTES: usize = 64;
+/// Where run data starts: behind the header, aligned to a page.
+pub(crate) const CONTENT_START: u64 = 4096;
+const MAGIC: u32 = u32::from_le_bytes(*b"ThCh");
+const VERSION: u16 = 1;
+
+/// Header and footer of a chunk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunkHeader {
+    pub(crate) group: u16,
+    /// Number of the chunk in its group; a higher one was made later.
+    pub(crate) seq: u64,
+    /// The chunk holds the data of entries `from < index <= to`.
+    pub(crate) from: u64,
+    pub(crate) to: u64,
+    /// Where runs and append tables end and rows begin.
+    pub(crate) content_end: u64,
+    pub(crate) row_count: u32,
+    /// Checksum of the block checksums, which stand behind the rows.
+    pub(crate) blocks_crc: u32,
+}
+
+impl ChunkHeader {
+    pub(crate) fn encode(&self, store: u64) -> [u8; CHUNK_HEADER_BYTES] {
+        let mut out = [0; CHUNK_HEADER_BYTES];
+        put(&mut out, 0, &MAGIC.to_le_bytes());
+        put(&mut out, 4, &VERSION.to_le_bytes());
+        put(&mut out, 6, &self.group.to_le_bytes());
+        put(&mut out, 8, &self.seq.to_le_bytes());
+        put(&mut out, 16, &self.from.to_le_bytes());
+        put(&mut out, 24, &self.to.to_le_bytes());
+        put(&mut out, 32, &self.content_end.to_le_bytes());
+        put(&mut out, 40, &self.row_count.to_le_bytes());
+        put(&mut out, 44, &self.blocks_crc.to_le_bytes());
+        seal_header(&mut out, &store.to_le_bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8], store: u64) -> Option<Self> {
+        let bytes = bytes.get(..CHUNK_HEADER_BYTES)?;
+        let is_ours = u32_at(bytes, 0) == MAGIC
+            && u16_at(bytes, 4) == VERSION
+            && header_is_sealed(bytes, &store.to_le_bytes());
+        is_ours.then(|| Self {
+            group: u16_at(bytes, 6),
+            seq: u64_at(bytes, 8),
+            from: u64_at(bytes, 16),
+            to: u64_at(bytes, 24),
+            content_end: u64_at(bytes, 32),
+            row_count: u32_at(bytes, 40),
+            blocks_crc: u32_at(bytes, 44),
+        })
+    }
+
+    /// Number of checksummed blocks of content; the last one may be short.
+    pub(crate) fn block_count(&self) -> u64 {
+        (self.content_end - CONTENT_START).div_ceil(CHUNK_BLOCK_BYTES)
+    }
+
+    /// Where the block checksums stand.
+    pub(crate) fn blocks_position(&self) -> u64 {
+        self.content_end + u64::from(self.row_count) * CHUNK_ROW_BYTES as u64
+    }
+
+    /// Where the footer stands.
+    pub(crate) fn footer_position(&self) -> u64 {
+        self.blocks_position() + self.block_count() * 4
+    }
+}
+
+/// One run: consecutive bytes of one stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ChunkRow {
+    pub(crate) stream: u64,
+    /// Stream offset of the first byte.
+    pub(crate) start: u64,
+    pub(crate) length: u32,
+    /// Position of the first byte in the file.
+    pub(crate) position: u32,
+    pub(crate) table_position: u32,
+    pub(crate) table_length: u32,
+}
+
+const _: () = assert!(size_of::<ChunkRow>() == 32);
+
+impl ChunkRow {
+    /// Stream offset after the last byte.
+    pub(crate) fn end(&self) -> u64 {
+        self.start + u64::from(self.length)
+    }
+
+    pub(crate) fn encode(&self, seed: RowSeed) -> [u8; CHUNK_ROW_BYTES] {
+        let mut out = [0; CHUNK_ROW_BYTES];
+        put(&mut out, 0, &self.stream.to_le_bytes());
+        put(&mut out, 8, &self.start.to_le_bytes());
+        put(&mut out, 16, &u64::from(self.length).to_le_bytes());
+        put(&mut out, 24, &u64::from(self.position).to_le_bytes());
+        put(&mut out, 32, &u64::from(self.table_position).to_le_bytes());
+        put(&mut out, 40, &u64::from(self.table_length).to_le_bytes());
+        seal_header(&mut out, &seed.bytes());
+        out
+    }
+
+    pub(crate) fn decode(bytes: &[u8], seed: RowSeed) -> Option<Self> {
+        if !header_is_sealed(bytes, &seed.bytes()) {
+            return None;
+        }
+        let small = |position| u32::try_from(u64_at(bytes, position)).ok();
+        Some(Self {
+            stream: u64_at(bytes, 0),
+            start: u64_at(bytes, 8),
+            length: small(16)?,
+            position: small(24)?,
+            table_position: small(32)?,
+            table_length: small(40)?,
+        })
+    }
+}
+
+/// Where a row stands: part of its checksum.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowSeed {
+    pub(crate) store: u64,
+    pub(crate) file: u64,
+    pub(crate) number: u32,
+}
+
+impl RowSeed {
+    pub(crate) fn bytes(self) -> [u8; 20] {
+        let mut seed = [0; 20];
+        put(&mut seed, 0, &self.store.to_le_bytes());
+        put(&mut seed, 8, &self.file.to_le_bytes());
+        put(&mut seed, 16, &self.number.to_le_bytes());
+        seed
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flipped_bit_of_a_header_or_row_is_seen() {
+        let header = ChunkHeader {
+            group: 3,
+            seq: 9,
+            from: 10,
+            to: 20,
+            content_end: 5000,
+            row_count: 1,
+            blocks_crc: 7,
+        };
+        let seed = RowSeed { store: 77, file: 9, number: 0 };
+        let row = ChunkRow {
+            stream: 5,
+            start: 100,
+            length: 10,
+            position: 4096,
+            table_position: 4106,
+            table_length: 40,
+        };
+        assert_eq!(ChunkHeader::decode(&header.encode(77), 77), Some(header));
+        assert_eq!(ChunkHeader::decode(&header.encode(77), 78), None);
+        assert_eq!(ChunkRow::decode(&row.encode(seed), seed), Some(row));
+        for bit in 0..CHUNK_HEADER_BYTES * 8 {
+            let mut bytes = header.encode(77);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(ChunkHeader::decode(&bytes, 77), None, "bit {bit}");
+        }
+        for bit in 0..CHUNK_ROW_BYTES * 8 {
+            let mut bytes = row.encode(seed);
+            bytes[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(ChunkRow::decode(&bytes, seed), None, "bit {bit}");
+        }
+    }
+}

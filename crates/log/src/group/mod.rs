@@ -1,0 +1,163 @@
+//! What the log knows of one group: how far it is, where its data stands.
+//!
+//! # Invariants
+//! - `checkpointed <= sealed <= applied < next`.
+//! - No append of an entry up to `sealed` is hot.
+
+mod read;
+mod seal;
+
+use crate::checkpoint::CheckpointTask;
+use crate::chunk::set::ChunkSet;
+use crate::entry::Placement;
+use crate::hot::{HotAppend, HotFields, HotStream};
+use crate::wal::segment::LaneSegment;
+use model::{ByteOffset, EntryIndex, GroupId, StreamId};
+use std::collections::HashMap;
+
+/// One group's part of a shard's log.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub(crate) id: GroupId,
+    /// Index that the next entry gets.
+    pub(crate) next: u64,
+    applied: u64,
+    sealed: u64,
+    checkpointed: u64,
+    streams: HashMap<StreamId, HotStream>,
+    /// First retained byte of trimmed streams.
+    heads: HashMap<StreamId, ByteOffset>,
+    hot_appends: u64,
+    hot_bytes: u64,
+    pub(crate) chunks: ChunkSet,
+    /// Log bytes since the last checkpoint was asked for.
+    pub(crate) bytes_since_checkpoint: u64,
+    pub(crate) pending: Option<CheckpointTask>,
+    /// Whether chunks changed since a merge was last looked for.
+    pub(crate) merge_may_help: bool,
+    /// Whether a seal, merge or checkpoint of this group is in flight.
+    pub(crate) is_busy: bool,
+    /// Streams forgotten while a job that may copy them is in flight.
+    forgotten: Vec<StreamId>,
+}
+
+impl Group {
+    /// A group as its checkpoint and chunks describe it.
+    pub(crate) fn new(id: GroupId, checkpointed: EntryIndex, chunks: ChunkSet) -> Self {
+        let checkpointed = checkpointed.get();
+        Self {
+            id,
+            next: checkpointed + 1,
+            applied: checkpointed,
+            sealed: checkpointed,
+            checkpointed,
+            streams: HashMap::new(),
+            heads: HashMap::new(),
+            hot_appends: 0,
+            hot_bytes: 0,
+            chunks,
+            bytes_since_checkpoint: 0,
+            pending: None,
+            merge_may_help: true,
+            is_busy: false,
+            forgotten: Vec::new(),
+        }
+    }
+
+    pub(crate) fn applied(&self) -> u64 {
+        self.applied
+    }
+
+    pub(crate) fn checkpointed(&self) -> u64 {
+        self.checkpointed
+    }
+
+    pub(crate) fn hot_totals(&self) -> (u64, u64) {
+        (self.hot_appends, self.hot_bytes)
+    }
+
+    /// Records that the state machine has applied everything up to `index`.
+    ///
+    /// # Panics
+    /// If `index` was never appended.
+    pub(crate) fn set_applied(&mut self, index: u64) {
+        assert!(index < self.next, "entry {index} was never appended");
+        self.applied = self.applied.max(index);
+    }
+
+    /// Everything up to here is in chunks (or never was data).
+    pub(crate) fn sealed(&self) -> u64 {
+        if self.hot_appends == 0 { self.applied } else { self.sealed }
+    }
+
+    /// Makes an accepted append readable. Data that a chunk holds already is left there.
+    pub(crate) fn place(&mut self, index: EntryIndex, placement: &Placement, fields: HotFields) {
+        // Entries are applied in order: all before a placed one have been applied.
+        self.set_applied(index.get());
+        if fields.length == 0 || self.chunks.find(placement.stream.get(), fields.start).is_some() {
+            return;
+        }
+        self.streams.entry(placement.stream).or_default().push(HotAppend::new(fields));
+        self.hot_appends += 1;
+        self.hot_bytes += u64::from(fields.length);
+    }
+
+    /// Drops all that is known of a stream.
+    pub(crate) fn forget(&mut self, stream: StreamId) {
+        self.drop_hot(stream, u64::MAX);
+        self.heads.remove(&stream);
+        self.chunks.trim(stream.get(), u64::MAX);
+        self.merge_may_help = true;
+        if self.is_busy {
+            self.forgotten.push(stream);
+        }
+    }
+
+    /// Drops what lies before `upto`.
+    pub(crate) fn trim(&mut self, stream: StreamId, upto: ByteOffset) {
+        let head = self.heads.get(&stream).copied().unwrap_or(ByteOffset::ZERO);
+        if upto <= head {
+            return;
+        }
+        self.heads.insert(stream, upto);
+        self.drop_hot(stream, upto.get());
+        self.chunks.trim(stream.get(), upto.get());
+        self.merge_may_help = true;
+    }
+
+    fn drop_hot(&mut self, stream: StreamId, upto: u64) {
+        let Some(hot) = self.streams.get_mut(&stream) else { return };
+        let (count, bytes) = hot.drop_before(upto);
+        self.hot_appends -= count;
+        self.hot_bytes -= bytes;
+        if hot.appends().is_empty() {
+            self.streams.remove(&stream);
+        }
+    }
+
+    /// Every stream that holds data, each once and in order.
+    pub(crate) fn data_streams(&self) -> Vec<StreamId> {
+        let mut streams: Vec<StreamId> = self.streams.keys().copied().collect();
+        streams.extend(self.chunks.streams().into_iter().map(StreamId::new));
+        streams.sort_unstable();
+        streams.dedup();
+        streams
+    }
+
+    /// Whether `segment` has entries that no checkpoint covers.
+    pub(crate) fn pins(&self, segment: &LaneSegment) -> bool {
+        segment.last[usize::from(self.id.get())] > self.checkpointed
+    }
+
+    /// Whether a checkpoint now would unpin `segment`.
+    pub(crate) fn could_unpin(&self, segment: &LaneSegment) -> bool {
+        self.pins(segment) && segment.last[usize::from(self.id.get())] <= self.applied
+    }
+
+    /// Records that a checkpoint at `index` is durable.
+    pub(crate) fn set_checkpointed(&mut self, index: u64) {
+        assert!(index <= self.sealed() && self.sealed() <= self.applied);
+        assert!(self.applied < self.next);
+        self.checkpointed = self.checkpointed.max(index);
+    }
+}

@@ -1,0 +1,244 @@
+//! Where the data of recent appends stands in the WAL.
+//!
+//! # Why
+//! A hot read goes to the WAL by `pread`; payload is not kept in heap. What is kept is 32 bytes per
+//! append, and nothing for a stream whose data is all in chunks.
+//!
+//! # Invariants
+//! - Appends of a stream are sorted by start and do not overlap.
+//! - An append is here or in a chunk, never in both.
+
+use crate::entry::AppendBounds;
+use crate::wal::segment::Slots;
+use model::{ByteOffset, Timestamp};
+use std::cell::Cell;
+
+const VERIFIED: u16 = 1 << 15;
+
+/// One append in the WAL, packed: there are millions of them.
+#[derive(Debug, Clone)]
+pub(crate) struct HotAppend {
+    start: u64,
+    at_low: u32,
+    position: u32,
+    length: u32,
+    records: u32,
+    crc: u32,
+    slot: u16,
+    /// High bits of the time, and whether the bytes on disk have been checked.
+    at_high: Cell<u16>,
+}
+
+const _: () = assert!(size_of::<HotAppend>() == 32);
+
+/// What a [`HotAppend`] holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HotFields {
+    pub(crate) start: u64,
+    pub(crate) length: u32,
+    pub(crate) records: u32,
+    pub(crate) at: Timestamp,
+    pub(crate) slot: u16,
+    pub(crate) position: u32,
+    pub(crate) crc: u32,
+}
+
+impl HotAppend {
+    /// Packs the fields. Times beyond the year 6429 are kept as that year.
+    pub(crate) fn new(fields: HotFields) -> Self {
+        let at = fields.at.get().min((1 << 47) - 1);
+        Self {
+            start: fields.start,
+            at_low: at as u32,
+            position: fields.position,
+            length: fields.length,
+            records: fields.records,
+            crc: fields.crc,
+            slot: fields.slot,
+            at_high: Cell::new((at >> 32) as u16),
+        }
+    }
+
+    pub(crate) fn fields(&self) -> HotFields {
+        let at_high = u64::from(self.at_high.get() & !VERIFIED);
+        HotFields {
+            start: self.start,
+            length: self.length,
+            records: self.records,
+            at: Timestamp::new(at_high << 32 | u64::from(self.at_low)),
+            slot: self.slot,
+            position: self.position,
+            crc: self.crc,
+        }
+    }
+
+    pub(crate) fn end(&self) -> u64 {
+        self.start + u64::from(self.length)
+    }
+
+    pub(crate) fn is_verified(&self) -> bool {
+        self.at_high.get() & VERIFIED != 0
+    }
+
+    pub(crate) fn set_verified(&self) {
+        self.at_high.set(self.at_high.get() | VERIFIED);
+    }
+
+    pub(crate) fn bounds(&self) -> AppendBounds {
+        let fields = self.fields();
+        AppendBounds {
+            start: ByteOffset::new(fields.start),
+            end: ByteOffset::new(self.end()),
+            records: fields.records,
+            at: fields.at,
+        }
+    }
+}
+
+/// The appends of one stream that are only in the WAL.
+#[derive(Debug, Default)]
+pub(crate) struct HotStream {
+    appends: Vec<HotAppend>,
+}
+
+impl HotStream {
+    /// Adds an append behind the others.
+    ///
+    /// # Panics
+    /// If it overlaps the last one: the state machine that placed it is broken.
+    pub(crate) fn push(&mut self, append: HotAppend) {
+        if let Some(last) = self.appends.last() {
+            assert!(last.end() <= append.start, "appends of a stream overlap");
+        } else {
+            // Most streams have one append at a time: no room for three more.
+            self.appends.reserve_exact(1);
+        }
+        self.appends.push(append);
+    }
+
+    pub(crate) fn appends(&self) -> &[HotAppend] {
+        &self.appends
+    }
+
+    /// Index of the append that contains byte `at`.
+    pub(crate) fn find(&self, at: u64) -> Option<usize> {
+        let after = self.appends.partition_point(|append| append.start <= at);
+        let index = after.checked_sub(1)?;
+        (at < self.appends[index].end()).then_some(index)
+    }
+
+    /// Drops appends that end at `upto` or before; returns their number and bytes.
+    pub(crate) fn drop_before(&mut self, upto: u64) -> (u64, u64) {
+        let count = self.appends.partition_point(|append| append.end() <= upto);
+        let bytes = self.appends[..count].iter().map(|append| u64::from(append.length)).sum();
+        self.appends.drain(..count);
+        // What grew under load is given back when the stream rests.
+        if self.appends.capacity() > 4 * (self.appends.len() + 1) {
+            self.appends.shrink_to_fit();
+        }
+        (count as u64, bytes)
+    }
+}
+
+/// A read of consecutive WAL bytes that serves one or more appends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Span {
+    pub(crate) slot: u16,
+    pub(crate) position: u64,
+    pub(crate) length: u64,
+    pub(crate) append_count: usize,
+}
+
+/// The longest span from the front of `appends` whose bytes are near each other.
+pub(crate) fn first_span(appends: &[HotAppend], gap_max: u64, bytes_max: u64) -> Span {
+    let first = &appends[0];
+    let mut span = Span {
+        slot: first.slot,
+        position: u64::from(first.position),
+        length: u64::from(first.length),
+        append_count: 1,
+    };
+    for append in &appends[1..] {
+        let end = span.position + span.length;
+        let position = u64::from(append.position);
+        let is_near = append.slot == span.slot && position >= end && position - end <= gap_max;
+        let length = (position + u64::from(append.length)).saturating_sub(span.position);
+        if !is_near || length > bytes_max {
+            break;
+        }
+        span.length = length;
+        span.append_count += 1;
+    }
+    span
+}
+
+/// Whether the bytes of `append` on disk are what was written; reads them in bounded pieces.
+///
+/// # Errors
+/// As the file answers.
+pub(crate) fn check_on_disk(
+    append: &HotAppend,
+    slots: &Slots,
+    piece: usize,
+) -> std::io::Result<bool> {
+    let file = &slots.get(append.slot).file;
+    let mut buffer = vec![0; piece.min(append.length as usize)];
+    let (mut crc, mut done) = (0, 0);
+    while done < append.length as usize {
+        let count = buffer.len().min(append.length as usize - done);
+        file.read_exact_at(&mut buffer[..count], u64::from(append.position) + done as u64)?;
+        crc = crc32c::crc32c_append(crc, &buffer[..count]);
+        done += count;
+    }
+    Ok(crc == append.crc)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn append(start: u64, length: u32, position: u32) -> HotAppend {
+        HotAppend::new(HotFields {
+            start,
+            length,
+            records: 1,
+            at: Timestamp::new(1_800_000_000_000),
+            slot: 0,
+            position,
+            crc: 0,
+        })
+    }
+
+    #[test]
+    fn packed_fields_come_back() {
+        let append = append(5, 10, 20);
+        append.set_verified();
+        assert!(append.is_verified());
+        assert_eq!(append.bounds().at, Timestamp::new(1_800_000_000_000));
+        assert_eq!(append.bounds().end, ByteOffset::new(15));
+    }
+
+    #[test]
+    fn an_append_is_found_by_each_of_its_bytes() {
+        let mut stream = HotStream::default();
+        stream.push(append(10, 5, 0));
+        stream.push(append(20, 5, 0));
+        assert_eq!(stream.find(9), None);
+        assert_eq!(stream.find(10), Some(0));
+        assert_eq!(stream.find(14), Some(0));
+        assert_eq!(stream.find(15), None);
+        assert_eq!(stream.find(24), Some(1));
+        assert_eq!(stream.find(25), None);
+        assert_eq!(stream.drop_before(24), (1, 5));
+        assert_eq!(stream.appends().len(), 1);
+    }
+
+    #[test]
+    fn near_appends_are_read_at_once() {
+        let appends = [append(0, 10, 100), append(10, 10, 150), append(20, 10, 9000)];
+        let span = first_span(&appends, 1000, 1 << 20);
+        assert_eq!((span.position, span.length, span.append_count), (100, 60, 2));
+        assert_eq!(first_span(&appends, 1000, 30).append_count, 1);
+        assert_eq!(first_span(&appends[2..], 1000, 30).append_count, 1);
+    }
+}

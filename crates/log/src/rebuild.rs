@@ -1,0 +1,406 @@
+//! Rebuilds groups from chunks, checkpoints and WAL lanes.
+//!
+//! # How
+//! Chunk headers and rows, newest checkpoint, then every live WAL entry after it. A group's entries
+//! may lie in several lanes if the number of shards has changed. Within one opening of the store
+//! (an epoch) they are all in one lane, so going through the lanes epoch by epoch meets each group's
+//! entries in index order.
+//!
+//! # Invariants
+//! - Nothing is written but directories, and nothing removed but half-written and replaced files.
+//! - An entry is applied once, in index order, and never after a later one of its group.
+
+use crate::checkpoint::load_checkpoint;
+use crate::chunk::file::{ChunkFile, OpenedChunk};
+use crate::chunk::set::ChunkSet;
+use crate::chunk::writer::{parse_chunk_name, remove_half_written};
+use crate::damage::{Damage, DamageKind};
+use crate::data_dir::{at, checkpoint_dir, chunk_dir, make_dir, sync_names};
+use crate::entry::Entry;
+use crate::group::Group;
+use crate::hot::HotFields;
+use crate::recovery::{OpenError, RecoveryReport, Replay, TornTail};
+use crate::shard::Store;
+use crate::wal::batch::{BatchPlace, EntryHeader};
+use crate::wal::scan::{
+    FoundBatch, LaneName, LiveBatch, ScannedLane, entry_header, place_damage, read_batch,
+    read_headless, scan_lane,
+};
+use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
+use model::{EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
+use std::collections::{BTreeSet, HashSet};
+use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// A lane with its files.
+#[derive(Debug)]
+pub(crate) struct RebuiltLane {
+    pub(crate) lane: u16,
+    pub(crate) scanned: ScannedLane,
+    pub(crate) files: Vec<Arc<SegmentFile>>,
+    /// Last index of each group, by segment.
+    pub(crate) last: Vec<Box<[u64]>>,
+    /// Slot of the first file; the others follow.
+    pub(crate) first_slot: u16,
+}
+
+/// Everything that recovery has found.
+#[derive(Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) groups: Vec<Group>,
+    pub(crate) lanes: Vec<RebuiltLane>,
+    pub(crate) report: RecoveryReport,
+}
+
+/// Recovery at work.
+pub(crate) struct Rebuild<'a> {
+    store: &'a Store,
+    replay: &'a mut dyn Replay,
+    groups: Vec<Group>,
+    lanes: Vec<RebuiltLane>,
+    /// Entries whose loss has been reported.
+    lost: HashSet<(u16, u64)>,
+    /// Groups in which something is lost: none of their streams is taken for deleted, for the lost
+    /// entry may be the one that made it.
+    uncertain: HashSet<GroupId>,
+    /// Something is lost and it cannot be told of which group.
+    is_all_uncertain: bool,
+    pub(crate) report: RecoveryReport,
+}
+
+impl<'a> Rebuild<'a> {
+    pub(crate) fn new(store: &'a Store, replay: &'a mut dyn Replay) -> Self {
+        Self {
+            store,
+            replay,
+            groups: Vec::new(),
+            lanes: Vec::new(),
+            lost: HashSet::new(),
+            uncertain: HashSet::new(),
+            is_all_uncertain: false,
+            report: RecoveryReport::default(),
+        }
+    }
+
+    fn damaged(&mut self, damage: &Damage) {
+        self.report.damage_count += 1;
+        match damage.group {
+            Some(group) => _ = self.uncertain.insert(group),
+            None => self.is_all_uncertain = true,
+        }
+        self.replay.damaged(damage);
+    }
+
+    /// Makes what directories are missing, and syncs names that an earlier process may not have.
+    pub(crate) fn make_dirs(&self) -> Result<(), OpenError> {
+        let (disk, root) = (&*self.store.disk, &self.store.root);
+        for group in 0..self.store.options.group_count {
+            make_dir(disk, &chunk_dir(root, group))?;
+            make_dir(disk, &checkpoint_dir(root, group))?;
+            sync_names(disk, &chunk_dir(root, group))?;
+            sync_names(disk, &checkpoint_dir(root, group))?;
+        }
+        for lane in 0..self.store.shard_count {
+            make_dir(disk, &lane_dir(root, lane))?;
+        }
+        for lane in self.lane_numbers()? {
+            sync_names(disk, &lane_dir(root, lane))?;
+        }
+        for dir in ["chunks", "checkpoints", "wal"] {
+            sync_names(disk, &root.join(dir))?;
+        }
+        sync_names(disk, root)?;
+        match root.parent().map(|parent| disk.sync_dir(parent)) {
+            // The parent's owner may not let us open it; then the name is the owner's care. A
+            // relative name has an empty parent, the working directory, which exists.
+            Some(Err(error)) if !matches!(error.kind(), PermissionDenied | NotFound) => {
+                Err(at(root)(error))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn lane_numbers(&self) -> Result<Vec<u16>, OpenError> {
+        let dir = self.store.root.join("wal");
+        let names = self.store.disk.list(&dir).map_err(at(&dir))?;
+        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
+    }
+
+    /// Opens chunks and hands checkpoints to the state machines.
+    pub(crate) fn restore_groups(&mut self) -> Result<(), OpenError> {
+        for number in 0..self.store.options.group_count {
+            let id = GroupId::new(number);
+            let chunks = self.open_chunks(id)?;
+            let dir = checkpoint_dir(&self.store.root, number);
+            let found = load_checkpoint(&*self.store.disk, &dir, self.store.id, id);
+            let found = found.map_err(at(&dir))?;
+            for damage in &found.damages {
+                self.damaged(damage);
+            }
+            let mut index = EntryIndex::default();
+            if let Some(loaded) = &found.loaded {
+                index = loaded.index;
+                self.replay.restore(id, index, &loaded.header, &mut loaded.rows());
+                self.report.checkpoints_restored += 1;
+            }
+            self.groups.push(Group::new(id, index, chunks));
+        }
+        Ok(())
+    }
+
+    /// Opens a group's chunks, newest first, and removes those that a newer one replaces.
+    fn open_chunks(&mut self, group: GroupId) -> Result<ChunkSet, OpenError> {
+        let dir = chunk_dir(&self.store.root, group.get());
+        let disk = Arc::clone(&self.store.disk);
+        remove_half_written(&*disk, &dir).map_err(at(&dir))?;
+        let names = disk.list(&dir).map_err(at(&dir))?;
+        let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_chunk_name(name)).collect();
+        seqs.sort_unstable();
+        let (mut chunks, mut damages): (Vec<ChunkFile>, Vec<Damage>) = Default::default();
+        for &seq in seqs.iter().rev() {
+            let path = dir.join(format!("{seq:016x}.chunk"));
+            let opened = ChunkFile::open(&*disk, &path, self.store.id).map_err(at(&path))?;
+            match opened {
+                OpenedChunk::Unreadable => {
+                    damages.push(chunk_damage(DamageKind::ChunkHeader, group, &path, 0));
+                }
+                OpenedChunk::Chunk { chunk, damaged_rows } => {
+                    let covers = |newer: &ChunkFile| {
+                        newer.header.from <= chunk.header.from && chunk.header.to <= newer.header.to
+                    };
+                    if chunks.iter().any(covers) {
+                        disk.remove(&path).map_err(at(&path))?;
+                        continue;
+                    }
+                    let damage = |at| chunk_damage(DamageKind::ChunkRow, group, &path, at);
+                    damages.extend(damaged_rows.into_iter().map(damage));
+                    chunks.push(chunk);
+                }
+            }
+        }
+        // Rows that cannot be told stay in their file: neither it nor its neighbours are merged.
+        let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1), !damages.is_empty());
+        chunks.into_iter().for_each(|chunk| set.add(chunk));
+        damages.iter().for_each(|damage| self.damaged(damage));
+        Ok(set)
+    }
+
+    /// Reads the batch headers of every lane.
+    pub(crate) fn scan_lanes(&mut self) -> Result<(), OpenError> {
+        let mut slot = 0;
+        for lane in self.lane_numbers()? {
+            let dir = lane_dir(&self.store.root, lane);
+            let files = self.open_segments(lane).map_err(at(&dir))?;
+            let name = LaneName { store: self.store.id, lane };
+            let scanned = scan_lane(name, &files).map_err(at(&dir))?;
+            // What a killed process wrote may still be in the page cache only: it is about to be
+            // shown to readers, so it must be durable first.
+            if let Some(newest) = scanned.used_segments.checked_sub(1) {
+                files[newest].file.sync_data().map_err(at(&files[newest].path))?;
+            }
+            if let Some((segment, position)) = scanned.torn {
+                let file = files[segment].path.clone();
+                self.report.torn_tails.push(TornTail { file, position });
+            }
+            scanned.damages.iter().for_each(|damage| self.damaged(damage));
+            let groups = usize::from(self.store.options.group_count);
+            let last = files.iter().map(|_| vec![0; groups].into_boxed_slice()).collect();
+            let count = u16::try_from(files.len()).expect("bounded by the WAL bound");
+            self.lanes.push(RebuiltLane { lane, scanned, files, last, first_slot: slot });
+            slot += count;
+        }
+        Ok(())
+    }
+
+    fn open_segments(&self, lane: u16) -> io::Result<Vec<Arc<SegmentFile>>> {
+        let dir = lane_dir(&self.store.root, lane);
+        let names = self.store.disk.list(&dir)?;
+        if names.iter().any(|name| name == FILL_NAME) {
+            self.store.disk.remove(&dir.join(FILL_NAME))?;
+        }
+        let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
+        seqs.sort_unstable();
+        let open = |seq| -> io::Result<Arc<SegmentFile>> {
+            let path = segment_path(&dir, seq);
+            let file = self.store.disk.open(&path)?;
+            let capacity = file.len()?;
+            Ok(Arc::new(SegmentFile { seq, path, file, capacity }))
+        };
+        seqs.into_iter().map(open).collect()
+    }
+
+    /// Applies every live entry, epoch by epoch.
+    pub(crate) fn replay_lanes(&mut self) -> Result<(), OpenError> {
+        let live = |lane: &RebuiltLane| lane.scanned.live.clone();
+        let live: Vec<Vec<LiveBatch>> = self.lanes.iter().map(live).collect();
+        let epochs: BTreeSet<u64> = live.iter().flatten().map(LiveBatch::epoch).collect();
+        let mut next = vec![0; live.len()];
+        for epoch in epochs {
+            for (lane, batches) in live.iter().enumerate() {
+                while let Some(batch) = batches.get(next[lane])
+                    && batch.epoch() <= epoch
+                {
+                    next[lane] += 1;
+                    let path = self.lanes[lane].files[batch.segment()].path.clone();
+                    self.replay_batch(lane, batch).map_err(at(&path))?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn replay_batch(&mut self, lane: usize, batch: &LiveBatch) -> io::Result<()> {
+        let segment = batch.segment();
+        let file = Arc::clone(&self.lanes[lane].files[segment]);
+        let (bytes, count, position, seq) = match *batch {
+            LiveBatch::Whole(found) => {
+                let bytes = read_batch(&file, &found)?;
+                let FoundBatch { header, position, .. } = found;
+                (bytes, header.entry_count, position, header.seq)
+            }
+            LiveBatch::Headless { position, seq, .. } => {
+                let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
+                let (bytes, count) = read_headless(&file, position, place)?;
+                (bytes, count, position, seq)
+            }
+        };
+        self.report.wal_bytes_read += bytes.len() as u64;
+        let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
+        for number in 0..count {
+            let header_position = position + 64 * (u64::from(number) + 1);
+            let Some(header) = entry_header(&bytes, place, number) else {
+                let damage = place_damage(DamageKind::EntryHeader, &file, header_position);
+                self.damaged(&damage);
+                continue;
+            };
+            if header.group >= self.store.options.group_count {
+                continue;
+            }
+            let last = &mut self.lanes[lane].last[segment][usize::from(header.group)];
+            *last = header.index.max(*last);
+            let slot = self.lanes[lane].first_slot + segment as u16;
+            match header.payload(&bytes) {
+                Some(payload) => self.replay_entry((slot, position), &file, &header, payload),
+                None => self.lose_entry(&file, position, &header),
+            }
+        }
+        Ok(())
+    }
+
+    fn lose_entry(&mut self, file: &SegmentFile, position: u64, header: &EntryHeader) {
+        let group = &self.groups[usize::from(header.group)];
+        // What a checkpoint covers is not needed from the WAL.
+        if header.index < group.next || !self.lost.insert((header.group, header.index)) {
+            return;
+        }
+        let index = EntryIndex::new(header.index);
+        let damage = Damage {
+            group: Some(group.id),
+            stream: Some(StreamId::new(header.stream)),
+            entries: Some((index, index)),
+            lost_bytes: u64::from(header.data_bytes),
+            ..place_damage(DamageKind::EntryPayload, file, position + u64::from(header.position))
+        };
+        self.damaged(&damage);
+    }
+
+    fn replay_entry(
+        &mut self,
+        (slot, batch_position): (u16, u64),
+        file: &SegmentFile,
+        header: &EntryHeader,
+        (command, data): (&[u8], &[u8]),
+    ) {
+        let number = usize::from(header.group);
+        let next = self.groups[number].next;
+        if header.index < next {
+            return;
+        }
+        self.report_missing(header, next, file, batch_position);
+        let entry = Entry {
+            group: GroupId::new(header.group),
+            index: EntryIndex::new(header.index),
+            term: Term::new(header.term),
+            stream: StreamId::new(header.stream),
+            at: Timestamp::new(header.at),
+            kind: header.kind,
+            command,
+            data,
+        };
+        let placement = self.replay.apply(&entry);
+        self.report.entries_replayed += 1;
+        let group = &mut self.groups[number];
+        group.next = header.index + 1;
+        group.bytes_since_checkpoint += (command.len() + data.len() + 64) as u64;
+        group.set_applied(header.index);
+        if let Some(placement) = placement {
+            let position = batch_position + header.data_position();
+            let fields = HotFields {
+                start: placement.start.get(),
+                length: header.data_bytes,
+                records: placement.records,
+                at: entry.at,
+                slot,
+                position: u32::try_from(position).expect("positions in a segment are 32 bits"),
+                crc: header.data_crc,
+            };
+            group.place(entry.index, &placement, fields);
+        }
+    }
+
+    /// Reports indexes that no lane has, unless each of them was reported as lost.
+    fn report_missing(
+        &mut self,
+        header: &EntryHeader,
+        next: u64,
+        file: &SegmentFile,
+        position: u64,
+    ) {
+        if (next..header.index).all(|index| self.lost.contains(&(header.group, index))) {
+            return;
+        }
+        let (first, last) = (EntryIndex::new(next), EntryIndex::new(header.index - 1));
+        let damage = Damage {
+            group: Some(GroupId::new(header.group)),
+            entries: Some((first, last)),
+            ..place_damage(DamageKind::EntriesMissing, file, position)
+        };
+        self.damaged(&damage);
+    }
+
+    /// Learns which streams live and where they start, now that everything is applied.
+    pub(crate) fn ask_heads(&mut self) {
+        for group in &mut self.groups {
+            for stream in group.data_streams() {
+                match self.replay.head(StreamKey { group: group.id, stream }) {
+                    Some(head) => group.trim(stream, head),
+                    None if self.is_all_uncertain => {}
+                    None if self.uncertain.contains(&group.id) => {}
+                    None => group.forget(stream),
+                }
+            }
+            // A lost last entry keeps its index: what follows must not be taken for it.
+            let lost = self.lost.iter().filter(|(number, _)| *number == group.id.get());
+            let lost_max = lost.map(|(_, index)| index + 1).max().unwrap_or(0);
+            group.next = group.next.max(lost_max);
+        }
+    }
+
+    pub(crate) fn finish(self) -> Rebuilt {
+        Rebuilt { groups: self.groups, lanes: self.lanes, report: self.report }
+    }
+}
+
+fn chunk_damage(kind: DamageKind, group: GroupId, path: &Path, position: u64) -> Damage {
+    Damage {
+        kind,
+        group: Some(group),
+        stream: None,
+        path_hash: None,
+        entries: None,
+        lost_bytes: 0,
+        file: PathBuf::from(path),
+        position,
+    }
+}

@@ -1,0 +1,207 @@
+//! Which background work a shard has, and what its results change.
+
+use crate::chunk::copy::CopyDone;
+use crate::data_dir::chunk_dir;
+use crate::group::Group;
+use crate::shard::ShardLog;
+use crate::wal::fill::{FillDone, FillWork};
+use crate::wal::segment::LaneSegment;
+use crate::work::{Task, TaskDone, WorkDone, WorkJob, WorkReport};
+use model::GroupId;
+use std::io;
+use std::sync::Arc;
+
+fn is_free(groups: &[Group], segment: &LaneSegment) -> bool {
+    !groups.iter().any(|group| group.pins(segment))
+}
+
+impl ShardLog {
+    /// A group whose checkpoint would shorten recovery or free WAL segments, in turn.
+    ///
+    /// Answer with [`ShardLog::checkpoint`]; until then the same group may be named again.
+    pub fn wants_checkpoint(&mut self) -> Option<GroupId> {
+        if self.is_poisoned() {
+            return None;
+        }
+        let is_long = self.lane.used_bytes() * 2 > self.store.options.wal_bytes_max;
+        let oldest = self.lane.oldest().filter(|_| is_long);
+        let wants = |group: &Group| {
+            let is_large = group.bytes_since_checkpoint >= self.store.options.checkpoint_bytes
+                && group.applied() > group.checkpointed();
+            let drained = self.drained.iter().flat_map(|lane| &lane.segments);
+            let mut old = oldest.into_iter().chain(drained).chain(&self.foreign);
+            is_large || old.any(|segment| group.could_unpin(segment))
+        };
+        let count = self.groups.len();
+        let in_turn = (0..count).map(|step| (self.turn + step) % count);
+        let index = in_turn.into_iter().find(|&index| {
+            let group = &self.groups[index];
+            group.pending.is_none() && !group.is_busy && wants(group)
+        })?;
+        self.turn = index + 1;
+        Some(self.groups[index].id)
+    }
+
+    /// The next piece of background work; `None` if there is none that can start now.
+    pub fn poll_work(&mut self) -> Option<WorkJob> {
+        if self.is_poisoned() {
+            return None;
+        }
+        let task = self.poll_fill().or_else(|| self.poll_drain()).or_else(|| self.poll_group())?;
+        Some(WorkJob { disk: Arc::clone(&self.store.disk), task })
+    }
+
+    fn poll_fill(&mut self) -> Option<Task> {
+        let groups = &self.groups;
+        let work = self.lane.poll_fill(&self.slots, |segment| is_free(groups, segment));
+        work.map(Task::Fill)
+    }
+
+    /// Removes the oldest segment of a drained lane when no shard needs it.
+    fn poll_drain(&mut self) -> Option<Task> {
+        if self.is_draining {
+            return None;
+        }
+        let (groups, slots) = (&self.groups, &self.slots);
+        let lane = self.drained.iter_mut().find(|lane| {
+            let oldest = lane.segments.front();
+            oldest.is_some_and(|oldest| is_free(groups, oldest) && slots.is_unshared(oldest.slot))
+        })?;
+        let segment = lane.segments.pop_front().expect("it was just looked at");
+        self.is_draining = true;
+        let old = Arc::clone(self.slots.get(segment.slot));
+        Some(Task::Drain(FillWork::Remove { dir: lane.dir.clone(), old, segment }))
+    }
+
+    /// A checkpoint that waits, data that is to be sealed, or chunks to merge, in this order.
+    fn poll_group(&mut self) -> Option<Task> {
+        if self.is_busy {
+            return None;
+        }
+        let waiting = self.groups.iter().position(|group| group.pending.is_some());
+        let seal_bytes = self.store.options.seal_bytes;
+        let large = || self.groups.iter().position(|group| group.hot_totals().1 >= seal_bytes);
+        let task = match waiting.or_else(large) {
+            Some(index) => Some((index, self.checkpoint_or_seal(index))),
+            None => self.merge(),
+        };
+        let (index, task) = task?;
+        self.is_busy = true;
+        self.groups[index].begin_job();
+        Some(task)
+    }
+
+    fn checkpoint_or_seal(&mut self, index: usize) -> Task {
+        let group = &mut self.groups[index];
+        let sealed = group.sealed();
+        match group.pending.take_if(|pending| pending.index.get() <= sealed) {
+            Some(checkpoint) => Task::Checkpoint(checkpoint),
+            None => {
+                let dir = chunk_dir(&self.store.root, group.id.get());
+                Task::Seal(group.start_seal(self.store.id, dir, &self.slots))
+            }
+        }
+    }
+
+    fn merge(&mut self) -> Option<(usize, Task)> {
+        let store = &self.store;
+        let mut groups = self.groups.iter_mut().enumerate();
+        groups.find_map(|(index, group)| {
+            if !group.merge_may_help {
+                return None;
+            }
+            let dir = chunk_dir(&store.root, group.id.get());
+            let task = group.start_merge(&store.options, store.id, dir)?;
+            Some((index, Task::Merge(task)))
+        })
+    }
+
+    /// Takes the result of a piece of background work.
+    pub fn handle_work(&mut self, done: WorkDone) -> WorkReport {
+        let mut report = WorkReport::default();
+        match done.done {
+            TaskDone::Fill(done) => report.error = self.lane.handle_fill(&mut self.slots, done),
+            TaskDone::Drain(done) => report.error = self.handle_drain(done),
+            TaskDone::Seal(task, result) => {
+                let group = self.end_group_job(GroupId::new(task.name.group));
+                if let Some(done) = take_copy(&mut report, result) {
+                    group.finish_seal(&task, done);
+                }
+                group.end_job();
+            }
+            TaskDone::Merge(task, result) => {
+                let group = self.end_group_job(GroupId::new(task.name.group));
+                if let Some(done) = take_copy(&mut report, result) {
+                    group.finish_merge(&task, done);
+                }
+                group.end_job();
+            }
+            TaskDone::Checkpoint(task, result) => {
+                let group = self.end_group_job(task.group);
+                group.end_job();
+                match result {
+                    Ok(()) => {
+                        group.set_checkpointed(task.index.get());
+                        report.checkpointed = Some(task.group);
+                        self.release_foreign();
+                    }
+                    Err(error) => {
+                        group.pending.get_or_insert(task);
+                        report.error = Some(error);
+                    }
+                }
+            }
+        }
+        report
+    }
+
+    fn end_group_job(&mut self, group: GroupId) -> &mut Group {
+        assert!(self.is_busy, "a job ended that was never started");
+        self.is_busy = false;
+        self.group_mut(group)
+    }
+
+    fn handle_drain(&mut self, done: FillDone) -> Option<io::Error> {
+        self.is_draining = false;
+        match done {
+            FillDone::Removed { segment } => {
+                self.slots.remove(segment.slot);
+                self.drained.retain(|lane| !lane.segments.is_empty());
+                None
+            }
+            FillDone::Failed { dir, error, kept } => {
+                let lane = self.drained.iter_mut().find(|lane| lane.dir == dir);
+                if let (Some(lane), Some(segment)) = (lane, kept) {
+                    lane.segments.push_front(segment);
+                }
+                Some(error)
+            }
+            FillDone::Spare { .. } => panic!("a drained lane gets no spare segment"),
+        }
+    }
+
+    /// Lets go of other lanes' segments that our groups do not need any more.
+    pub(crate) fn release_foreign(&mut self) {
+        let (groups, slots) = (&self.groups, &mut self.slots);
+        self.foreign.retain(|segment| {
+            let is_needed = !is_free(groups, segment);
+            if !is_needed {
+                slots.remove(segment.slot);
+            }
+            is_needed
+        });
+    }
+}
+
+fn take_copy(report: &mut WorkReport, result: io::Result<CopyDone>) -> Option<CopyDone> {
+    match result {
+        Ok(mut done) => {
+            report.damages.append(&mut done.damages);
+            Some(done)
+        }
+        Err(error) => {
+            report.error = Some(error);
+            None
+        }
+    }
+}

@@ -1,0 +1,309 @@
+//! One shard's log: the lane it writes and the groups it owns.
+//!
+//! # Driving it
+//! No thread, no clock and no IO on the write path in here. The owner calls, in a loop:
+//! 1. [`ShardLog::append`] for what arrived; on [`AppendError::Backpressure`] it waits for a job;
+//! 2. [`ShardLog::poll_commit`], runs the job, [`ShardLog::handle_commit`]; then applies each entry,
+//!    calls [`ShardLog::place`] if its data was accepted, and [`ShardLog::applied`];
+//! 3. [`ShardLog::wants_checkpoint`], and answers with [`ShardLog::checkpoint`];
+//! 4. [`ShardLog::poll_work`] until it is `None`, runs the jobs elsewhere, hands each result to
+//!    [`ShardLog::handle_work`].
+//!
+//! When idle for a while, and before it stops: [`ShardLog::mark_durable`], then step 2 once more.
+//!
+//! # Invariants
+//! - One commit, one change of the lane's files and one seal, merge or checkpoint in flight.
+//! - A segment is reused only when a checkpoint of each group covers all its entries, and a
+//!   checkpoint is written only when chunks hold the data of all entries that it covers.
+
+mod background;
+
+use crate::checkpoint::CheckpointTask;
+use crate::checkpoint_rows::CheckpointRows;
+use crate::data_dir::checkpoint_dir;
+use crate::entry::{AppendBounds, NewEntry, Placement};
+use crate::group::Group;
+use crate::hot::HotFields;
+use crate::options::LogOptions;
+use crate::read::{ReadError, Slice};
+use crate::wal::lane::Lane;
+use crate::wal::segment::{LaneSegment, Slots};
+use crate::wal::{
+    AppendError, CommitDone, CommitFailed, CommitJob, CommittedBatch, CommittedEntry,
+};
+use env::{DirLock, Disk};
+use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamKey};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// What all shards of a log share.
+#[derive(Debug, Clone)]
+pub(crate) struct Store {
+    pub(crate) disk: Arc<dyn Disk>,
+    pub(crate) root: PathBuf,
+    pub(crate) id: u64,
+    pub(crate) options: LogOptions,
+    pub(crate) shard_count: u16,
+    pub(crate) _lock: Arc<DirLock>,
+}
+
+/// A lane that no shard writes any more; it goes when its entries are in chunks and checkpoints.
+#[derive(Debug)]
+pub(crate) struct DrainedLane {
+    pub(crate) dir: PathBuf,
+    pub(crate) segments: VecDeque<LaneSegment>,
+}
+
+/// Figures of one shard's log.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct LogStats {
+    /// Bytes of WAL segments, spare ones included.
+    pub wal_bytes: u64,
+    /// Appends that are read from the WAL.
+    pub hot_appends: u64,
+    /// Their data bytes.
+    pub hot_bytes: u64,
+    /// Chunks of the shard's groups.
+    pub chunks: u64,
+    /// Bytes of data in chunks.
+    pub chunk_bytes: u64,
+    /// Of these, bytes of deleted or trimmed data.
+    pub dead_bytes: u64,
+    /// Batches made durable since the open.
+    pub batches: u64,
+    /// Entries made durable since the open.
+    pub entries: u64,
+}
+
+/// One shard's log. Dropping all shards of a log closes it.
+#[derive(Debug)]
+pub struct ShardLog {
+    pub(crate) store: Store,
+    pub(crate) shard: ShardId,
+    pub(crate) lane: Lane,
+    pub(crate) slots: Slots,
+    /// Group `g` stands at `g / shard_count`.
+    pub(crate) groups: Vec<Group>,
+    pub(crate) drained: Vec<DrainedLane>,
+    /// Segments of other lanes that hold entries of our groups.
+    pub(crate) foreign: Vec<LaneSegment>,
+    pub(crate) is_draining: bool,
+    pub(crate) is_busy: bool,
+    /// Where the search for a group that needs work goes on.
+    pub(crate) turn: usize,
+    pub(crate) batches: u64,
+    pub(crate) entries: u64,
+}
+
+impl ShardLog {
+    /// The shard that owns this log.
+    #[must_use]
+    pub fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// Whether `group` belongs to this shard.
+    #[must_use]
+    pub fn owns(&self, group: GroupId) -> bool {
+        group.get() < self.store.options.group_count
+            && group.get() % self.store.shard_count == self.shard.get()
+    }
+
+    fn group_index(&self, group: GroupId) -> usize {
+        assert!(self.owns(group), "group {group} belongs to another shard than {}", self.shard);
+        usize::from(group.get() / self.store.shard_count)
+    }
+
+    fn group(&self, group: GroupId) -> &Group {
+        &self.groups[self.group_index(group)]
+    }
+
+    fn group_mut(&mut self, group: GroupId) -> &mut Group {
+        let index = self.group_index(group);
+        &mut self.groups[index]
+    }
+
+    /// Index that the next entry of `group` will get.
+    #[must_use]
+    pub fn next_index(&self, group: GroupId) -> EntryIndex {
+        EntryIndex::new(self.group(group).next)
+    }
+
+    /// Copies an entry into the open batch and gives it its index. Nothing is durable yet.
+    ///
+    /// # Errors
+    /// [`AppendError`]: each says when to retry; nothing has changed.
+    ///
+    /// # Panics
+    /// If the group belongs to another shard, or the entry is larger than the hard limits.
+    pub fn append(&mut self, entry: NewEntry<'_>) -> Result<EntryIndex, AppendError> {
+        let index = self.next_index(entry.group);
+        self.lane.append(index, &entry)?;
+        let group = self.group_mut(entry.group);
+        group.next += 1;
+        group.bytes_since_checkpoint += (entry.command.len() + entry.data.len() + 64) as u64;
+        Ok(index)
+    }
+
+    /// Asks for an empty batch that claims everything before it durable.
+    ///
+    /// Until one is written, damage to the very last batch looks like a torn tail. Call it after
+    /// idling for a while and before a clean stop, then drive the commit once more. Without new
+    /// entries it does nothing.
+    pub fn mark_durable(&mut self) {
+        self.lane.mark_durable();
+    }
+
+    /// The next write and sync, if there is something to write and none is in flight.
+    pub fn poll_commit(&mut self) -> Option<CommitJob> {
+        self.lane.poll_commit(&self.slots)
+    }
+
+    /// Takes the result of a commit.
+    ///
+    /// # Errors
+    /// [`CommitFailed`]: the shard is poisoned, nothing is acknowledged any more.
+    pub fn handle_commit(&mut self, done: CommitDone) -> Result<CommittedBatch, CommitFailed> {
+        let batch = self.lane.handle_commit(done)?;
+        self.batches += 1;
+        self.entries += batch.len() as u64;
+        Ok(batch)
+    }
+
+    /// Makes the data of an accepted entry readable. Entries come in order of their indexes.
+    ///
+    /// # Panics
+    /// If the placement overlaps data that the stream has already.
+    pub fn place(&mut self, entry: &CommittedEntry, placement: Placement) {
+        let fields = HotFields {
+            start: placement.start.get(),
+            length: u32::try_from(entry.data.len()).expect("bounded by append"),
+            records: placement.records,
+            at: entry.at,
+            slot: entry.place.slot,
+            position: entry.place.position,
+            crc: entry.place.crc,
+        };
+        self.group_mut(entry.group).place(entry.index, &placement, fields);
+    }
+
+    /// Records that the state machine has applied every entry of `group` up to `index`.
+    pub fn applied(&mut self, group: GroupId, index: EntryIndex) {
+        self.group_mut(group).set_applied(index.get());
+    }
+
+    /// Bytes of a stream from `from`: at most `max_bytes`, and at least one unless `from` is the
+    /// tail. The slice may end early; ask again from its end.
+    ///
+    /// # Errors
+    /// [`ReadError`].
+    pub fn read(
+        &self,
+        key: StreamKey,
+        from: ByteOffset,
+        max_bytes: usize,
+    ) -> Result<Slice, ReadError> {
+        self.group(key.group).read(key.stream, from.get(), max_bytes, &self.slots)
+    }
+
+    /// The append that contains byte `at`; `None` if `at` is the tail.
+    ///
+    /// # Errors
+    /// As [`ShardLog::read`].
+    pub fn append_at(
+        &self,
+        key: StreamKey,
+        at: ByteOffset,
+    ) -> Result<Option<AppendBounds>, ReadError> {
+        self.group(key.group).append_at(key.stream, at.get(), &self.slots)
+    }
+
+    /// End of the first append whose end is at or after `at`; `None` if the stream ends before.
+    ///
+    /// # Errors
+    /// As [`ShardLog::read`].
+    pub fn first_end_at_or_after(
+        &self,
+        key: StreamKey,
+        at: ByteOffset,
+    ) -> Result<Option<ByteOffset>, ReadError> {
+        // The first append that ends at or after `at` is the one that contains the byte before it.
+        let before = ByteOffset::new(at.get().saturating_sub(1));
+        let found = match self.append_at(key, before) {
+            Err(ReadError::Trimmed { head }) => self.append_at(key, head.max(before)),
+            Err(ReadError::PastTail { .. }) => Ok(None),
+            other => other,
+        };
+        Ok(found?.map(|append| append.end))
+    }
+
+    /// Offset after the last byte that the log holds of a stream; `None` if it holds none.
+    #[must_use]
+    pub fn tail(&self, key: StreamKey) -> Option<ByteOffset> {
+        self.group(key.group).tail(key.stream).map(ByteOffset::new)
+    }
+
+    /// Drops all that the log holds of a deleted stream; its space returns in the background.
+    pub fn forget(&mut self, key: StreamKey) {
+        self.group_mut(key.group).forget(key.stream);
+    }
+
+    /// Drops what lies before `upto`. The owner's own entries record the trim and repeat it.
+    pub fn trim(&mut self, key: StreamKey, upto: ByteOffset) {
+        self.group_mut(key.group).trim(key.stream, upto);
+    }
+
+    /// Takes the state of `group` at `index`; it is written in the background when chunks hold
+    /// everything up to there. A newer one replaces one that still waits.
+    ///
+    /// # Panics
+    /// If `index` has not been applied.
+    pub fn checkpoint(
+        &mut self,
+        group: GroupId,
+        index: EntryIndex,
+        header: Vec<u8>,
+        rows: CheckpointRows,
+    ) {
+        let dir = checkpoint_dir(&self.store.root, group.get());
+        let store = self.store.id;
+        let state = self.group_mut(group);
+        assert!(index.get() <= state.applied(), "a checkpoint shows applied entries only");
+        if index.get() <= state.checkpointed() {
+            return;
+        }
+        state.bytes_since_checkpoint = 0;
+        state.pending = Some(CheckpointTask { store, dir, group, index, header, rows });
+    }
+
+    /// Whether a write or sync has failed: nothing is taken or acknowledged any more.
+    #[must_use]
+    pub fn is_poisoned(&self) -> bool {
+        self.lane.is_poisoned()
+    }
+
+    /// Figures for metrics.
+    #[must_use]
+    pub fn stats(&self) -> LogStats {
+        let mut stats = LogStats {
+            wal_bytes: self.lane.wal_bytes(),
+            batches: self.batches,
+            entries: self.entries,
+            ..LogStats::default()
+        };
+        for lane in &self.drained {
+            stats.wal_bytes += lane.segments.iter().map(|segment| segment.capacity).sum::<u64>();
+        }
+        for group in &self.groups {
+            let (hot_appends, hot_bytes) = group.hot_totals();
+            let (chunks, chunk_bytes, dead_bytes) = group.chunks.totals();
+            stats.hot_appends += hot_appends;
+            stats.hot_bytes += hot_bytes;
+            stats.chunks += chunks;
+            stats.chunk_bytes += chunk_bytes;
+            stats.dead_bytes += dead_bytes;
+        }
+        stats
+    }
+}

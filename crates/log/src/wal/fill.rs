@@ -1,0 +1,59 @@
+//! Segments made, renamed and removed in the background, ahead of need.
+
+use crate::wal::segment::{LaneSegment, SegmentFile, create_segment, recycle_segment};
+use env::Disk;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// One change of a lane's files.
+#[derive(Debug)]
+pub(crate) enum FillWork {
+    /// Fill a new segment with zeroes.
+    Create { dir: PathBuf, seq: u64, capacity: u64 },
+    /// Rename the oldest segment, which nobody needs, to be the newest.
+    Recycle { dir: PathBuf, seq: u64, old: Arc<SegmentFile>, segment: LaneSegment },
+    /// Remove the oldest segment.
+    Remove { dir: PathBuf, old: Arc<SegmentFile>, segment: LaneSegment },
+}
+
+/// What became of a [`FillWork`].
+#[derive(Debug)]
+pub(crate) enum FillDone {
+    /// A spare segment; `replaced` was the recycled one.
+    Spare { file: SegmentFile, replaced: Option<LaneSegment> },
+    /// The segment's file is gone.
+    Removed { segment: LaneSegment },
+    /// Nothing changed; `kept` is the segment that was to go.
+    Failed { dir: PathBuf, error: io::Error, kept: Option<LaneSegment> },
+}
+
+impl FillWork {
+    pub(crate) fn run(self, disk: &dyn Disk) -> FillDone {
+        match self {
+            Self::Create { dir, seq, capacity } => {
+                match create_segment(disk, &dir, seq, capacity) {
+                    Ok(file) => FillDone::Spare { file, replaced: None },
+                    Err(error) => FillDone::Failed { dir, error, kept: None },
+                }
+            }
+            Self::Recycle { dir, seq, old, segment } => {
+                match recycle_segment(disk, &dir, &old, seq) {
+                    Ok(file) => FillDone::Spare { file, replaced: Some(segment) },
+                    Err(error) => FillDone::Failed { dir, error, kept: Some(segment) },
+                }
+            }
+            Self::Remove { dir, old, segment } => {
+                // Synced before the next one goes: the files of a lane vanish oldest first.
+                let removed = match disk.remove(&old.path) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                    other => other,
+                };
+                match removed.and_then(|()| disk.sync_dir(&dir)) {
+                    Ok(()) => FillDone::Removed { segment },
+                    Err(error) => FillDone::Failed { dir, error, kept: Some(segment) },
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,361 @@
+//! One shard's writer: its open batch, its segments and the group commit over them.
+//!
+//! # Driving it
+//! `append` until it pushes back; `poll_commit`, run the job, `handle_commit`; `poll_fill`, run the
+//! work, `handle_fill`. All by one owner.
+//!
+//! # Invariants
+//! - An entry is accepted only if the segments at hand have room for its batch: a full disk is
+//!   known before an entry has an index.
+//! - Segments leave the lane oldest first, so that what remains is one unbroken chain of batches.
+//! - `retired < active < spares` by segment number, and every batch lies behind the one before.
+
+use crate::entry::NewEntry;
+use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
+use crate::wal::batch::{BatchHeader, batch_bytes};
+use crate::wal::commit::{CommitDone, CommitJob, CommitPlace, CommittedBatch};
+use crate::wal::fill::{FillDone, FillWork};
+use crate::wal::group_commit::{CommitFailed, GroupCommit};
+use crate::wal::open_batch::OpenBatch;
+use crate::wal::segment::{LaneSegment, Slots};
+use model::EntryIndex;
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Spare segments kept ready.
+const SPARES: usize = 1;
+
+/// Why an entry was not taken. Nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AppendError {
+    /// The disk has no room. Retry after background work made some.
+    DiskFull,
+    /// A write or sync failed: the shard takes nothing any more.
+    Poisoned,
+    /// Run what `poll_commit` and `poll_work` give, hand the results back, then retry.
+    Backpressure,
+}
+
+impl fmt::Display for AppendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::DiskFull => "the disk is full",
+            Self::Poisoned => "a write to the log has failed",
+            Self::Backpressure => "the log is busy",
+        })
+    }
+}
+
+impl std::error::Error for AppendError {}
+
+/// What a lane is from its opening to its end.
+#[derive(Debug)]
+pub(crate) struct LaneIdentity {
+    pub(crate) store: u64,
+    pub(crate) lane: u16,
+    pub(crate) epoch: u64,
+    pub(crate) dir: PathBuf,
+}
+
+/// What recovery found of a lane.
+#[derive(Debug, Default)]
+pub(crate) struct LaneStart {
+    /// Segments with entries, oldest first.
+    pub(crate) retired: VecDeque<LaneSegment>,
+    /// Filled segments without a batch.
+    pub(crate) spares: VecDeque<LaneSegment>,
+    pub(crate) segment_next: u64,
+    pub(crate) batch_next: u64,
+    pub(crate) durable: u64,
+}
+
+#[derive(Debug)]
+struct Active {
+    segment: LaneSegment,
+    position: u64,
+}
+
+/// One shard's writer.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    identity: LaneIdentity,
+    options: LogOptions,
+    batch: OpenBatch,
+    commit: GroupCommit,
+    batch_next: u64,
+    retired: VecDeque<LaneSegment>,
+    active: Option<Active>,
+    spares: VecDeque<LaneSegment>,
+    segment_next: u64,
+    /// Size of a batch that no segment at hand can take; 0 if there is none.
+    wanted_bytes: u64,
+    disk_is_full: bool,
+    is_filling: bool,
+    mark_wanted: bool,
+    /// Whether the last batch holds no entries, so that all entries are claimed durable.
+    is_marked: bool,
+}
+
+impl Lane {
+    pub(crate) fn new(identity: LaneIdentity, options: LogOptions, start: LaneStart) -> Self {
+        assert!(start.durable < start.batch_next);
+        Self {
+            identity,
+            batch: OpenBatch::new(options.batch_bytes_max),
+            options,
+            commit: GroupCommit::new(start.durable),
+            batch_next: start.batch_next,
+            retired: start.retired,
+            active: None,
+            spares: start.spares,
+            segment_next: start.segment_next,
+            wanted_bytes: 0,
+            disk_is_full: false,
+            is_filling: false,
+            mark_wanted: false,
+            is_marked: start.durable == 0,
+        }
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.commit.is_poisoned()
+    }
+
+    /// Bytes of all segments, spare ones included.
+    pub(crate) fn wal_bytes(&self) -> u64 {
+        self.segments().map(|segment| segment.capacity).sum()
+    }
+
+    /// Bytes of segments that hold batches.
+    pub(crate) fn used_bytes(&self) -> u64 {
+        self.wal_bytes() - self.spares.iter().map(|segment| segment.capacity).sum::<u64>()
+    }
+
+    fn segments(&self) -> impl Iterator<Item = &LaneSegment> {
+        let active = self.active.iter().map(|active| &active.segment);
+        self.retired.iter().chain(active).chain(&self.spares)
+    }
+
+    /// The oldest segment that is not written any more.
+    pub(crate) fn oldest(&self) -> Option<&LaneSegment> {
+        self.retired.front()
+    }
+
+    /// Adds an entry to the open batch.
+    ///
+    /// # Errors
+    /// [`AppendError`]; nothing has changed then.
+    ///
+    /// # Panics
+    /// If the entry is larger than the limits: the caller bounds its bodies far below them.
+    pub(crate) fn append(
+        &mut self,
+        index: EntryIndex,
+        entry: &NewEntry<'_>,
+    ) -> Result<(), AppendError> {
+        assert!(entry.command.len() <= ENTRY_COMMAND_BYTES_MAX, "the command is too large");
+        assert!(entry.data.len() <= ENTRY_DATA_BYTES_MAX, "the data is too large");
+        if self.commit.is_poisoned() {
+            return Err(AppendError::Poisoned);
+        }
+        let payload_bytes = (entry.command.len() + entry.data.len()) as u64;
+        let bytes = self.batch.bytes_with(1, payload_bytes);
+        if bytes > self.options.batch_bytes_max && !self.batch.is_empty() {
+            return Err(AppendError::Backpressure);
+        }
+        if !self.has_room(bytes) {
+            self.wanted_bytes = self.wanted_bytes.max(batch_bytes(1, payload_bytes));
+            let full = self.disk_is_full;
+            return Err(if full { AppendError::DiskFull } else { AppendError::Backpressure });
+        }
+        self.batch.push(index, entry);
+        Ok(())
+    }
+
+    fn has_room(&self, bytes: u64) -> bool {
+        self.active.as_ref().is_some_and(|active| active.room() >= bytes)
+            || self.spares.iter().any(|spare| spare.capacity >= bytes)
+    }
+
+    /// Asks for an empty batch that claims all entries durable.
+    pub(crate) fn mark_durable(&mut self) {
+        self.mark_wanted = true;
+    }
+
+    /// The next batch to write, if none is in flight.
+    pub(crate) fn poll_commit(&mut self, slots: &Slots) -> Option<CommitJob> {
+        if !self.commit.is_idle() {
+            return None;
+        }
+        if self.batch.is_empty() {
+            let is_wanted = self.mark_wanted && !self.is_marked && self.has_room(BLOCK_BYTES);
+            if !is_wanted {
+                return None;
+            }
+        }
+        self.mark_wanted = false;
+        self.is_marked = self.batch.is_empty();
+        let bytes = self.batch.bytes_with(0, 0);
+        self.make_room(bytes);
+        let active = self.active.as_mut().expect("room was checked when entries were accepted");
+        let file = slots.get(active.segment.slot);
+        let header = BatchHeader {
+            lane: self.identity.lane,
+            segment: file.seq,
+            seq: self.batch_next,
+            durable: self.commit.durable(),
+            epoch: self.identity.epoch,
+            payload_bytes: 0,
+            entry_count: 0,
+        };
+        let batch = self.batch.close(self.identity.store, header, &mut active.segment.last);
+        let place = CommitPlace { slot: active.segment.slot, position: active.position };
+        active.position += bytes;
+        assert!(active.position <= active.segment.capacity, "a batch never extends a segment");
+        self.commit.start(self.batch_next);
+        self.batch_next += 1;
+        Some(CommitJob { file: Arc::clone(&file.file), place, batch })
+    }
+
+    /// Moves on to the next segment that takes `bytes` if the active one does not.
+    fn make_room(&mut self, bytes: u64) {
+        while self.active.as_ref().is_none_or(|active| active.room() < bytes) {
+            let next = self.spares.pop_front().expect("room was checked");
+            let full = self.active.replace(Active { segment: next, position: 0 });
+            self.retired.extend(full.map(|active| active.segment));
+        }
+    }
+
+    /// Takes the result of a commit.
+    ///
+    /// # Errors
+    /// [`CommitFailed`]: the lane is poisoned.
+    pub(crate) fn handle_commit(
+        &mut self,
+        done: CommitDone,
+    ) -> Result<CommittedBatch, CommitFailed> {
+        let durable = self.commit.handle_synced(done.result)?;
+        let (headers, payload) = (done.batch.headers, done.batch.payload);
+        self.batch.reuse(headers.clone(), payload.clone());
+        Ok(CommittedBatch { durable, place: done.place, headers, payload })
+    }
+
+    /// The next change of the lane's files. `is_free` tells whether a segment's entries are all
+    /// elsewhere.
+    pub(crate) fn poll_fill(
+        &mut self,
+        slots: &Slots,
+        is_free: impl Fn(&LaneSegment) -> bool,
+    ) -> Option<FillWork> {
+        if self.is_filling || self.commit.is_poisoned() {
+            return None;
+        }
+        let work = self.release_oldest(slots, is_free).or_else(|| self.create_spare())?;
+        self.is_filling = true;
+        Some(work)
+    }
+
+    fn release_oldest(
+        &mut self,
+        slots: &Slots,
+        is_free: impl Fn(&LaneSegment) -> bool,
+    ) -> Option<FillWork> {
+        let oldest = self.retired.front()?;
+        if !is_free(oldest) || !slots.is_unshared(oldest.slot) {
+            return None;
+        }
+        let segment = self.retired.pop_front()?;
+        let old = Arc::clone(slots.get(segment.slot));
+        let dir = self.identity.dir.clone();
+        let is_useful = segment.capacity == self.options.segment_bytes
+            && self.spares.len() < SPARES
+            && self.wanted_bytes <= segment.capacity;
+        Some(if is_useful {
+            FillWork::Recycle { dir, seq: self.segment_next, old, segment }
+        } else {
+            FillWork::Remove { dir, old, segment }
+        })
+    }
+
+    fn create_spare(&self) -> Option<FillWork> {
+        let capacity = self.options.segment_bytes.max(self.wanted_bytes);
+        let is_needed = self.spares.len() < SPARES
+            || self.wanted_bytes > 0 && !self.has_room(self.wanted_bytes);
+        // A single append larger than the bound may pass it when nothing else is left to wait for.
+        let is_allowed = self.wal_bytes() + capacity <= self.options.wal_bytes_max
+            || (self.retired.is_empty() && !self.has_room(self.wanted_bytes.max(BLOCK_BYTES)));
+        (is_needed && is_allowed).then(|| FillWork::Create {
+            dir: self.identity.dir.clone(),
+            seq: self.segment_next,
+            capacity,
+        })
+    }
+
+    /// Takes the result of a change of files; the error, if any, comes back to be reported.
+    pub(crate) fn handle_fill(&mut self, slots: &mut Slots, done: FillDone) -> Option<io::Error> {
+        self.is_filling = false;
+        match done {
+            FillDone::Spare { file, replaced } => {
+                if let Some(segment) = replaced {
+                    slots.remove(segment.slot);
+                }
+                self.add_spare(slots, file);
+                None
+            }
+            FillDone::Removed { segment } => {
+                slots.remove(segment.slot);
+                None
+            }
+            FillDone::Failed { error, kept, .. } => {
+                if let Some(segment) = kept {
+                    self.retired.push_front(segment);
+                }
+                self.disk_is_full = error.kind() == io::ErrorKind::StorageFull;
+                Some(error)
+            }
+        }
+    }
+
+    /// Adds a filled segment behind all others.
+    pub(crate) fn add_spare(&mut self, slots: &mut Slots, file: crate::wal::segment::SegmentFile) {
+        assert!(file.seq >= self.segment_next, "segment numbers rise");
+        self.segment_next = file.seq + 1;
+        self.disk_is_full = false;
+        if file.capacity >= self.wanted_bytes {
+            self.wanted_bytes = 0;
+        }
+        let capacity = file.capacity;
+        let slot = slots.insert(Arc::new(file));
+        let last = vec![0; usize::from(self.options.group_count)].into_boxed_slice();
+        self.spares.push_back(LaneSegment { slot, capacity, last });
+    }
+
+    /// The directory of the lane's files.
+    pub(crate) fn dir(&self) -> &std::path::Path {
+        &self.identity.dir
+    }
+
+    /// Whether a filled segment is at hand.
+    pub(crate) fn has_spare(&self) -> bool {
+        !self.spares.is_empty()
+    }
+
+    /// Number that the next segment gets.
+    pub(crate) fn segment_next(&self) -> u64 {
+        self.segment_next
+    }
+
+    /// Records that the first segment could not be made.
+    pub(crate) fn set_disk_full(&mut self) {
+        self.disk_is_full = true;
+    }
+}
+
+impl Active {
+    fn room(&self) -> u64 {
+        self.segment.capacity - self.position
+    }
+}

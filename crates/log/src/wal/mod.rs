@@ -1,0 +1,23 @@
+//! The write-ahead log: every byte is written here once before it is acknowledged.
+//!
+//! # Map
+//! - `batch`: the bytes. `segment`: the files. `group_commit`: when something is durable.
+//! - `lane`: one shard's writer, over `open_batch` and `buffers`. `commit`: the job and its result.
+//! - `scan`: finds the batches of a lane again and tells a torn tail from damage.
+//!
+//! # Format
+//! `docs/format/wal.md`.
+
+pub(crate) mod batch;
+mod buffers;
+mod commit;
+pub(crate) mod fill;
+mod group_commit;
+pub(crate) mod lane;
+mod open_batch;
+pub(crate) mod scan;
+pub(crate) mod segment;
+
+pub use commit::{CommitDone, CommitJob, CommittedBatch, CommittedEntry};
+pub use group_commit::{CommitFailed, Durable};
+pub use lane::AppendError;

@@ -1,0 +1,163 @@
+//! A WAL segment file and what it pins.
+//!
+//! # Invariants
+//! - Every block of a segment was written once before the file gets its final name, so a batch never
+//!   extends a file and its sync changes no metadata.
+//! - A segment's name holds its number; a recycled file gets a new number by rename, and batches of
+//!   its former life carry the old one.
+//!
+//! # Format
+//! `docs/format/wal.md`.
+
+use env::{Disk, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Name under which a segment is filled with zeroes.
+pub(crate) const FILL_NAME: &str = "fill.tmp";
+
+/// An open segment file. Shards share it; it is recycled when only its custodian holds it.
+#[derive(Debug)]
+pub(crate) struct SegmentFile {
+    pub(crate) seq: u64,
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) capacity: u64,
+}
+
+/// A segment of a lane with the last index of each group in it.
+#[derive(Debug, Clone)]
+pub(crate) struct LaneSegment {
+    pub(crate) slot: u16,
+    pub(crate) capacity: u64,
+    /// By group; 0 where the group has no entry.
+    pub(crate) last: Box<[u64]>,
+}
+
+/// The directory of a lane.
+pub(crate) fn lane_dir(root: &Path, lane: u16) -> PathBuf {
+    root.join("wal").join(format!("{lane:05}"))
+}
+
+/// The file of a segment in its lane's directory.
+pub(crate) fn segment_path(lane_dir: &Path, seq: u64) -> PathBuf {
+    lane_dir.join(format!("{seq:016x}.wal"))
+}
+
+/// The number in a segment's file name.
+pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
+    let digits = name.strip_suffix(".wal")?;
+    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+}
+
+/// Makes segment `seq` of `capacity` bytes, zero-filled and durable.
+///
+/// # Errors
+/// As the disk answers; what was written is removed then.
+pub(crate) fn create_segment(
+    disk: &dyn Disk,
+    dir: &Path,
+    seq: u64,
+    capacity: u64,
+) -> io::Result<SegmentFile> {
+    let filling = dir.join(FILL_NAME);
+    match disk.remove(&filling) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    let file = disk.create(&filling)?;
+    let filled = file.write_zeroes(0, capacity).and_then(|()| file.sync_all());
+    if let Err(error) = filled {
+        // The space of a half-filled file is wanted back; the first error is the one to tell.
+        let _ = disk.remove(&filling);
+        return Err(error);
+    }
+    let path = segment_path(dir, seq);
+    disk.rename(&filling, &path)?;
+    disk.sync_dir(dir)?;
+    Ok(SegmentFile { seq, path, file, capacity })
+}
+
+/// Gives a segment whose entries nobody needs the new number `seq`.
+///
+/// # Errors
+/// As the disk answers; the file then has the old or the new name.
+pub(crate) fn recycle_segment(
+    disk: &dyn Disk,
+    dir: &Path,
+    old: &SegmentFile,
+    seq: u64,
+) -> io::Result<SegmentFile> {
+    assert!(old.seq < seq, "segment numbers rise");
+    let path = segment_path(dir, seq);
+    disk.rename(&old.path, &path)?;
+    disk.sync_dir(dir)?;
+    Ok(SegmentFile { seq, path, file: Arc::clone(&old.file), capacity: old.capacity })
+}
+
+/// The segment files that a shard has open, by a small number that index rows can hold.
+#[derive(Debug, Default)]
+pub(crate) struct Slots {
+    files: Vec<Option<Arc<SegmentFile>>>,
+}
+
+impl Slots {
+    /// Keeps `file` open under the returned number.
+    ///
+    /// # Panics
+    /// If 65,536 segments are open: the WAL bound keeps them far fewer.
+    pub(crate) fn insert(&mut self, file: Arc<SegmentFile>) -> u16 {
+        let free = self.files.iter().position(Option::is_none);
+        let slot = free.unwrap_or(self.files.len());
+        if slot == self.files.len() {
+            self.files.push(None);
+        }
+        self.files[slot] = Some(file);
+        u16::try_from(slot).expect("a shard has fewer than 65,536 segments")
+    }
+
+    /// # Panics
+    /// If nothing is open under `slot`.
+    pub(crate) fn get(&self, slot: u16) -> &Arc<SegmentFile> {
+        self.files[usize::from(slot)].as_ref().expect("an indexed segment is open")
+    }
+
+    pub(crate) fn remove(&mut self, slot: u16) -> Arc<SegmentFile> {
+        self.files[usize::from(slot)].take().expect("an indexed segment is open")
+    }
+
+    /// Whether neither another shard nor a job in flight uses the segment.
+    pub(crate) fn is_unshared(&self, slot: u16) -> bool {
+        Arc::strong_count(self.get(slot)) == 1
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::MemoryDisk;
+
+    #[test]
+    fn a_segment_is_zero_filled_and_named_last() {
+        let disk = MemoryDisk::new();
+        let dir = lane_dir(Path::new("/d"), 2);
+        disk.create_dir_all(&dir).unwrap();
+        let segment = create_segment(&disk, &dir, 0x1f, 8192).unwrap();
+        assert_eq!(segment.path, Path::new("/d/wal/00002/000000000000001f.wal"));
+        assert_eq!(parse_segment_name("000000000000001f.wal"), Some(0x1f));
+        assert_eq!(segment.file.len().unwrap(), 8192);
+        let recycled = recycle_segment(&disk, &dir, &segment, 0x20).unwrap();
+        assert_eq!(disk.paths(), [recycled.path]);
+    }
+
+    #[test]
+    fn a_full_disk_leaves_no_half_filled_segment() {
+        let disk = MemoryDisk::new();
+        let dir = lane_dir(Path::new("/d"), 0);
+        disk.create_dir_all(&dir).unwrap();
+        disk.set_capacity(5000);
+        assert!(create_segment(&disk, &dir, 1, 8192).is_err());
+        assert_eq!(disk.used_bytes(), 0);
+    }
+}

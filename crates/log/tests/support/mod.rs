@@ -1,0 +1,285 @@
+//! A small owner of a log: the state machine, the loop and the model that the tests compare with.
+
+#![allow(dead_code, reason = "each test file uses a part of it")]
+
+use env::{Disk, MemoryDisk};
+use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use thalweg_log::{
+    AppendError, CheckpointRow, CheckpointRows, Damage, Entry, LogOptions, NewEntry, OpenError,
+    Placement, ReadError, RecoveryReport, Replay, ShardLog, open,
+};
+
+pub const DIR: &str = "/data";
+pub const APPEND: u8 = 1;
+pub const TRIM: u8 = 2;
+pub const DELETE: u8 = 3;
+
+/// Sizes that make a few appends fill segments, chunks and the WAL.
+pub fn small() -> LogOptions {
+    LogOptions {
+        segment_bytes: 32 << 10,
+        wal_bytes_max: 256 << 10,
+        seal_bytes: 8 << 10,
+        batch_bytes_max: 8 << 10,
+        checkpoint_bytes: 16 << 10,
+        chunk_bytes_max: 256 << 10,
+        group_count: 3,
+    }
+}
+
+pub fn key(group: u16, stream: u64) -> StreamKey {
+    StreamKey { group: GroupId::new(group), stream: StreamId::new(stream) }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ends {
+    pub head: u64,
+    pub tail: u64,
+    pub is_deleted: bool,
+}
+
+/// The simplest streams: append, trim, delete.
+#[derive(Debug, Default)]
+pub struct Machine {
+    pub streams: BTreeMap<StreamKey, Ends>,
+    pub applied: BTreeMap<GroupId, u64>,
+    pub damages: Vec<Damage>,
+}
+
+impl Machine {
+    pub fn apply_one(
+        &mut self,
+        (key, index, kind): (StreamKey, EntryIndex, u8),
+        command: &[u8],
+        bytes: u64,
+    ) -> Option<Placement> {
+        let applied = self.applied.entry(key.group).or_default();
+        assert!(*applied < index.get(), "entries come once and in order");
+        *applied = index.get();
+        let ends = self.streams.entry(key).or_default();
+        match kind {
+            TRIM => {
+                let upto = u64::from_le_bytes(command.try_into().unwrap());
+                ends.head = upto.clamp(ends.head, ends.tail);
+                None
+            }
+            DELETE => {
+                ends.is_deleted = true;
+                None
+            }
+            _ if ends.is_deleted => None,
+            _ => {
+                let start = ByteOffset::new(ends.tail);
+                ends.tail += bytes;
+                Some(Placement { stream: key.stream, start, records: 1 })
+            }
+        }
+    }
+
+    fn rows(&self, group: GroupId) -> CheckpointRows {
+        let mut rows = CheckpointRows::new();
+        for (key, ends) in self.streams.iter().filter(|(key, _)| key.group == group) {
+            let mut row = Vec::new();
+            row.extend(ends.head.to_le_bytes());
+            row.extend(ends.tail.to_le_bytes());
+            row.push(u8::from(ends.is_deleted));
+            rows.push(key.stream, key.stream.get() + 1000, &row);
+        }
+        rows
+    }
+}
+
+impl Replay for Machine {
+    fn restore(
+        &mut self,
+        group: GroupId,
+        applied: EntryIndex,
+        header: &[u8],
+        rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
+    ) {
+        assert_eq!(header, b"header");
+        self.applied.insert(group, applied.get());
+        for row in rows {
+            let number = |at: usize| u64::from_le_bytes(row.bytes[at..at + 8].try_into().unwrap());
+            let ends = Ends { head: number(0), tail: number(8), is_deleted: row.bytes[16] == 1 };
+            self.streams.insert(StreamKey { group, stream: row.stream }, ends);
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+        let key = StreamKey { group: entry.group, stream: entry.stream };
+        let bytes = entry.data.len() as u64;
+        self.apply_one((key, entry.index, entry.kind), entry.command, bytes)
+    }
+
+    fn damaged(&mut self, damage: &Damage) {
+        // A lost append leaves a hole, so that what follows keeps its offsets.
+        if let (Some(group), Some(stream), Some(_)) = (damage.group, damage.stream, damage.entries)
+        {
+            let ends = self.streams.entry(StreamKey { group, stream }).or_default();
+            ends.tail += damage.lost_bytes;
+        }
+        self.damages.push(damage.clone());
+    }
+
+    fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
+        let ends = self.streams.get(&key).copied().unwrap_or_default();
+        (!ends.is_deleted).then(|| ByteOffset::new(ends.head))
+    }
+}
+
+/// Something went wrong on the disk: the node must be opened again.
+#[derive(Debug)]
+pub struct Broken;
+
+/// An open log with its state machine.
+pub struct Node {
+    pub shards: Vec<ShardLog>,
+    pub machine: Machine,
+    pub report: RecoveryReport,
+    pub acknowledged: BTreeMap<GroupId, u64>,
+    pub work_errors: u32,
+}
+
+impl Node {
+    pub fn open(disk: &MemoryDisk, shard_count: u16) -> Result<Self, OpenError> {
+        Self::open_with(disk, shard_count, small())
+    }
+
+    pub fn open_with(
+        disk: &MemoryDisk,
+        shard_count: u16,
+        options: LogOptions,
+    ) -> Result<Self, OpenError> {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let mut machine = Machine::default();
+        let opened = open(disk, Path::new(DIR), options, shard_count, &mut machine)?;
+        let acknowledged = machine.applied.clone();
+        let (shards, report) = (opened.shards, opened.report);
+        Ok(Self { shards, machine, report, acknowledged, work_errors: 0 })
+    }
+
+    pub fn shard(&mut self, group: GroupId) -> &mut ShardLog {
+        let count = self.shards.len();
+        &mut self.shards[usize::from(group.get()) % count]
+    }
+
+    pub fn offer(
+        &mut self,
+        key: StreamKey,
+        kind: u8,
+        command: &[u8],
+        data: &[u8],
+    ) -> Result<EntryIndex, AppendError> {
+        let at = Timestamp::new(1_700_000_000_000 + data.len() as u64);
+        let (group, stream, term) = (key.group, key.stream, Term::new(1));
+        self.shard(group).append(NewEntry { group, term, stream, at, kind, command, data })
+    }
+
+    /// Appends, running jobs while the log pushes back.
+    pub fn write(
+        &mut self,
+        key: StreamKey,
+        kind: u8,
+        command: &[u8],
+        data: &[u8],
+    ) -> Result<(), Broken> {
+        for _ in 0..1000 {
+            match self.offer(key, kind, command, data) {
+                Ok(_) => return Ok(()),
+                Err(AppendError::Backpressure) => {
+                    self.commit()?;
+                    self.work()?;
+                }
+                Err(AppendError::DiskFull | AppendError::Poisoned) => return Err(Broken),
+            }
+        }
+        panic!("the log pushes back for ever: {:?}", self.shard(key.group).stats());
+    }
+
+    pub fn append(&mut self, key: StreamKey, data: &[u8]) -> Result<(), Broken> {
+        self.write(key, APPEND, &[], data)
+    }
+
+    pub fn trim(&mut self, key: StreamKey, upto: u64) -> Result<(), Broken> {
+        self.write(key, TRIM, &upto.to_le_bytes(), &[])
+    }
+
+    /// Commits everything that was appended, and applies it.
+    pub fn commit(&mut self) -> Result<(), Broken> {
+        for shard in &mut self.shards {
+            while let Some(job) = shard.poll_commit() {
+                let batch = shard.handle_commit(job.run()).map_err(|_| Broken)?;
+                for entry in batch.entries() {
+                    let key = StreamKey { group: entry.group, stream: entry.stream };
+                    self.acknowledged.insert(entry.group, entry.index.get());
+                    let what = (key, entry.index, entry.kind);
+                    let bytes = entry.data.len() as u64;
+                    let placed = self.machine.apply_one(what, &entry.command, bytes);
+                    match (placed, entry.kind) {
+                        (Some(placement), _) => shard.place(&entry, placement),
+                        (None, DELETE) => shard.forget(key),
+                        (None, _) => {
+                            let ends = self.machine.streams[&key];
+                            if !ends.is_deleted {
+                                shard.trim(key, ByteOffset::new(ends.head));
+                            }
+                        }
+                    }
+                    shard.applied(entry.group, entry.index);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Runs background work until there is none.
+    pub fn work(&mut self) -> Result<(), Broken> {
+        for shard in &mut self.shards {
+            for _ in 0..100 {
+                if let Some(group) = shard.wants_checkpoint() {
+                    let index = EntryIndex::new(self.machine.applied[&group]);
+                    shard.checkpoint(group, index, b"header".to_vec(), self.machine.rows(group));
+                }
+                let Some(job) = shard.poll_work() else { break };
+                let report = shard.handle_work(job.run());
+                self.machine.damages.extend(report.damages);
+                if report.error.is_some() {
+                    self.work_errors += 1;
+                    return Err(Broken);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    pub fn checkpoint(&mut self, group: GroupId) {
+        let index = EntryIndex::new(self.machine.applied.get(&group).copied().unwrap_or(0));
+        let rows = self.machine.rows(group);
+        self.shard(group).checkpoint(group, index, b"header".to_vec(), rows);
+    }
+
+    /// Writes a durable mark on every shard, as a clean stop does.
+    pub fn stop(mut self) -> Machine {
+        self.shards.iter_mut().for_each(ShardLog::mark_durable);
+        self.commit().unwrap();
+        self.machine
+    }
+
+    /// All retained bytes of a stream, read in windows of `window` bytes.
+    pub fn read_all(&mut self, key: StreamKey, window: usize) -> Result<Vec<u8>, ReadError> {
+        let ends = self.machine.streams.get(&key).copied().unwrap_or_default();
+        let mut out = Vec::new();
+        let shard = self.shard(key.group);
+        while ends.head + (out.len() as u64) < ends.tail {
+            let from = ByteOffset::new(ends.head + out.len() as u64);
+            let slice = shard.read(key, from, window)?;
+            assert!(!slice.is_empty() && slice.len() <= window as u64);
+            out.extend_from_slice(&slice.to_bytes()?);
+        }
+        Ok(out)
+    }
+}
