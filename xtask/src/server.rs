@@ -90,8 +90,10 @@ impl Server {
 
     /// Asks the server to end and requires that it does, with success; removes its directory.
     pub(crate) fn stop(mut self) -> Result<(), Failure> {
-        let pid = self.child.id().to_string();
-        let sent = Command::new("kill").args(["-TERM", &pid]).status();
+        self.check_admin()?;
+        // The shell's own `kill` is there on machines without the command of that name.
+        let kill = format!("kill -TERM {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &kill]).status();
         if !sent.is_ok_and(|status| status.success()) {
             return Err(self.failure("the server had ended before it was told to"));
         }
@@ -105,6 +107,19 @@ impl Server {
                 Err(self.failure(&format!("{STOP_TIMEOUT:?} after SIGTERM the server runs on")))
             }
         }
+    }
+
+    /// After the tests the server must still call itself alive and show its counters.
+    fn check_admin(&self) -> Result<(), Failure> {
+        let wanted = [("/healthz", "alive"), ("/readyz", "ready"), ("/metrics", "# EOF\n")];
+        for (path, content) in wanted {
+            let answer = get(self.admin, path)
+                .map_err(|error| self.failure(&format!("{path} does not answer: {error}")))?;
+            if !answer.starts_with("HTTP/1.1 200") || !answer.contains(content) {
+                return Err(self.failure(&format!("{path} answers after the tests: {answer}")));
+            }
+        }
+        Ok(())
     }
 
     fn wait_until_ended(&mut self) -> Option<ExitStatus> {

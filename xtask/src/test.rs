@@ -32,24 +32,19 @@ pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
     let mut total = Counts::default();
     let mut failures = Vec::new();
     for (at, stage) in stages.iter().enumerate() {
-        println!("\n[{}/{}] {}", at + 1, stages.len(), stage.name);
+        let label = format!("[{}/{}] {}", at + 1, stages.len(), stage.name);
+        println!("\n{label}");
         let stage_started = Instant::now();
-        let seconds = || stage_started.elapsed().as_secs_f64();
-        match (stage.run)(workspace) {
+        let result = (stage.run)(workspace);
+        let seconds = stage_started.elapsed().as_secs_f64();
+        match result {
             Ok(counts) => {
                 total = total.and(counts);
-                println!("[{}/{}] {} ok in {:.1} s", at + 1, stages.len(), stage.name, seconds());
+                println!("{label} ok in {seconds:.1} s");
             }
             Err(failure) => {
                 total = total.and(failure.counts);
-                println!(
-                    "[{}/{}] {} FAILED after {:.1} s",
-                    at + 1,
-                    stages.len(),
-                    stage.name,
-                    seconds()
-                );
-                println!("{failure}");
+                println!("{label} FAILED after {seconds:.1} s\n{failure}");
                 failures.push(stage.name);
             }
         }
