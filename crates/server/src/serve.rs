@@ -56,7 +56,6 @@ impl std::error::Error for ServeError {}
 ///
 /// # Errors
 /// [`ServeError`] if the server could not start, or an event loop failed.
-#[expect(clippy::disallowed_methods, reason = "main asks the machine for its number of cores")]
 pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let shard_count = settings.shard_count(cores);

@@ -115,7 +115,7 @@ impl Shard {
     }
 
     pub(super) fn answer_preflight(&mut self, id: SlotId) {
-        self.answer(id, |out, exchange| response::preflight(out, exchange));
+        self.answer(id, response::preflight);
     }
 
     pub(super) fn answer_problem(&mut self, id: SlotId, problem: &Problem) {

@@ -48,8 +48,7 @@ impl Shard {
 
     pub(super) fn handle_readable(&mut self, id: SlotId, is_closed: bool) {
         let mut scratch = std::mem::take(&mut self.scratch);
-        loop {
-            let Some(connection) = self.connections.get_mut(id) else { break };
+        while let Some(connection) = self.connections.get_mut(id) {
             if !connection.state.takes_input() {
                 if is_closed && !connection.state.outlives_input() {
                     self.drop_connection(id);

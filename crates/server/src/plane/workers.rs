@@ -12,15 +12,24 @@ use model::ShardId;
 use std::io;
 use std::sync::{
     Arc,
-    mpsc::{Receiver, Sender, channel},
+    mpsc::{Receiver, SyncSender, sync_channel},
 };
 use std::thread::{Builder, JoinHandle};
+
+/// A log has one commit in flight.
+const COMMITS_MAX: usize = 1;
+
+/// More background jobs than all logs together ever have in flight, so that sending never blocks.
+const JOBS_MAX: usize = 4096;
+
+/// A background job and whose log gets its result.
+pub(crate) type ShardJob = (ShardId, WorkJob);
 
 /// Where an event loop sends its jobs.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    pub commits: Sender<CommitJob>,
-    pub work: Sender<(ShardId, WorkJob)>,
+    pub commits: SyncSender<CommitJob>,
+    pub work: SyncSender<ShardJob>,
 }
 
 /// Starts the WAL thread of one shard. It ends when the sender is dropped.
@@ -28,8 +37,8 @@ pub(crate) fn start_commits(
     shard: ShardId,
     mailbox: Arc<Mailbox>,
     clock: Arc<dyn Clock>,
-) -> io::Result<(Sender<CommitJob>, JoinHandle<()>)> {
-    let (sender, jobs) = channel::<CommitJob>();
+) -> io::Result<(SyncSender<CommitJob>, JoinHandle<()>)> {
+    let (sender, jobs) = sync_channel::<CommitJob>(COMMITS_MAX);
     let run = move || {
         for job in jobs {
             let start = clock.now_monotonic();
@@ -46,8 +55,8 @@ pub(crate) fn start_commits(
 /// Starts the background thread. It ends when all senders are dropped.
 pub(crate) fn start_work(
     mailboxes: Vec<Arc<Mailbox>>,
-) -> io::Result<(Sender<(ShardId, WorkJob)>, JoinHandle<()>)> {
-    let (sender, jobs): (_, Receiver<(ShardId, WorkJob)>) = channel();
+) -> io::Result<(SyncSender<ShardJob>, JoinHandle<()>)> {
+    let (sender, jobs): (_, Receiver<ShardJob>) = sync_channel(JOBS_MAX);
     let run = move || {
         for (shard, job) in jobs {
             let done = job.run();
