@@ -1,6 +1,6 @@
 //! A small owner of a log: the state machine, the loop and the model that the tests compare with.
 
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
 use env::{Disk, MemoryDisk};
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};

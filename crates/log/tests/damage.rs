@@ -1,0 +1,246 @@
+//! A torn tail is cut without a word; damage is reported, confined, and costs nothing intact.
+
+mod support;
+
+use env::{MemoryDisk, SeededRandom};
+use std::path::PathBuf;
+use support::{Machine, Node, key};
+use thalweg_log::{DamageKind, ReadError};
+
+/// Commits one batch with an append to each of three streams, `count` times over.
+fn with_batches(count: u8) -> (MemoryDisk, Node) {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..count {
+        for stream in 1..=3 {
+            node.append(key(0, stream), &[number; 50]).unwrap();
+        }
+        node.commit().unwrap();
+    }
+    (disk, node)
+}
+
+/// The WAL file that holds the batches of [`with_batches`]; each takes one block.
+fn wal_file(disk: &MemoryDisk) -> PathBuf {
+    let paths = disk.paths();
+    paths.into_iter().find(|path| path.extension().is_some_and(|e| e == "wal")).unwrap()
+}
+
+fn flip_byte(disk: &MemoryDisk, path: &std::path::Path, byte: u64) {
+    disk.flip_bit(path, byte * 8 + 3);
+}
+
+fn reopen(disk: &MemoryDisk) -> Node {
+    Node::open(disk, 1).unwrap()
+}
+
+fn kinds(machine: &Machine) -> Vec<DamageKind> {
+    machine.damages.iter().map(|damage| damage.kind).collect()
+}
+
+/// Position of the payload in a batch of three entries.
+const PAYLOAD: u64 = 64 + 3 * 64;
+
+#[test]
+fn a_torn_last_batch_is_cut_silently_and_for_ever() {
+    let (disk, node) = with_batches(3);
+    drop(node);
+    // Without a mark, nothing says that the third batch was ever durable.
+    flip_byte(&disk, &wal_file(&disk), 2 * 4096 + PAYLOAD);
+    for _ in 0..3 {
+        let mut node = reopen(&disk);
+        assert_eq!(node.machine.damages, []);
+        assert_eq!(node.read_all(key(0, 1), 1000).unwrap(), [[0; 50], [1; 50]].concat());
+        drop(node);
+    }
+    // What is appended now takes the place of the cut entries; they do not come back.
+    let mut node = reopen(&disk);
+    node.append(key(0, 1), b"new").unwrap();
+    node.commit().unwrap();
+    drop(node);
+    flip_byte(&disk, &wal_file(&disk), 2 * 4096 + PAYLOAD);
+    let mut node = reopen(&disk);
+    assert_eq!(node.machine.damages, []);
+    assert_eq!(node.read_all(key(0, 1), 1000).unwrap()[100..], *b"new");
+}
+
+#[test]
+fn a_torn_tail_is_reported_as_such_once() {
+    let (disk, node) = with_batches(2);
+    drop(node);
+    flip_byte(&disk, &wal_file(&disk), 4096 + 64);
+    let node = reopen(&disk);
+    assert_eq!(node.report.torn_tails.len(), 1);
+    assert_eq!(node.report.torn_tails[0].position, 4096);
+    assert_eq!(node.report.damage_count, 0);
+}
+
+#[test]
+fn the_mark_of_a_clean_stop_tells_damage_in_the_last_batch() {
+    let (disk, node) = with_batches(3);
+    node.stop();
+    flip_byte(&disk, &wal_file(&disk), 2 * 4096 + PAYLOAD);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
+    assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 150);
+}
+
+#[test]
+fn a_flipped_payload_costs_one_entry() {
+    let (disk, node) = with_batches(3);
+    drop(node);
+    flip_byte(&disk, &wal_file(&disk), 4096 + PAYLOAD);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
+    let damage = &node.machine.damages[0];
+    assert_eq!((damage.stream, damage.lost_bytes), (Some(key(0, 1).stream), 50));
+    assert_eq!(damage.position, 4096 + PAYLOAD);
+    assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 150);
+    // The hole stays a hole: what follows it is there.
+    let shard = node.shard(key(0, 1).group);
+    let at = model::ByteOffset::new;
+    assert!(matches!(shard.read(key(0, 1), at(50), 10), Err(ReadError::Damaged { .. })));
+    let after = shard.read(key(0, 1), at(100), 100).unwrap().to_bytes().unwrap();
+    assert_eq!(&after[..], [2; 50]);
+}
+
+#[test]
+fn a_flipped_entry_header_costs_one_entry() {
+    let (disk, node) = with_batches(3);
+    drop(node);
+    flip_byte(&disk, &wal_file(&disk), 4096 + 64 + 64 + 8);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryHeader, DamageKind::EntriesMissing]);
+    assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 150);
+    assert_eq!(node.read_all(key(0, 3), 1000).unwrap().len(), 150);
+}
+
+#[test]
+fn a_flipped_batch_header_costs_no_entry() {
+    let (disk, node) = with_batches(3);
+    drop(node);
+    for byte in [0, 8, 16, 24, 40, 44, 60] {
+        flip_byte(&disk, &wal_file(&disk), 4096 + byte);
+        let mut node = reopen(&disk);
+        assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader], "byte {byte}");
+        for stream in 1..=3 {
+            let bytes = node.read_all(key(0, stream), 1000).unwrap();
+            assert_eq!(bytes, [[0; 50], [1; 50], [2; 50]].concat());
+        }
+        drop(node);
+        flip_byte(&disk, &wal_file(&disk), 4096 + byte);
+    }
+}
+
+#[test]
+fn the_first_batch_of_a_lane_is_found_without_its_header() {
+    let (disk, node) = with_batches(2);
+    drop(node);
+    flip_byte(&disk, &wal_file(&disk), 8);
+    let mut node = reopen(&disk);
+    // The claim of the second batch names a first one, and the second does not stand in front.
+    assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader]);
+    assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 100);
+}
+
+#[test]
+fn damage_met_by_a_read_is_an_answer_and_not_data() {
+    let (disk, mut node) = with_batches(2);
+    flip_byte(&disk, &wal_file(&disk), PAYLOAD);
+    let error = node.read_all(key(0, 1), 1000).unwrap_err();
+    assert!(matches!(error, ReadError::Damaged { position, .. } if position == PAYLOAD));
+    assert!(node.read_all(key(0, 2), 1000).is_ok());
+}
+
+/// Two streams of 200 KiB each in one chunk.
+fn with_chunk() -> (MemoryDisk, PathBuf) {
+    let disk = MemoryDisk::new();
+    let options = thalweg_log::LogOptions {
+        segment_bytes: 1 << 20,
+        wal_bytes_max: 8 << 20,
+        batch_bytes_max: 1 << 20,
+        seal_bytes: 1 << 20,
+        ..support::small()
+    };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    for number in 0..200 {
+        node.append(key(0, 1), &[number; 1024]).unwrap();
+        node.append(key(0, 2), &[number; 1024]).unwrap();
+    }
+    node.commit().unwrap();
+    node.checkpoint(key(0, 1).group);
+    node.work().unwrap();
+    node.stop();
+    let paths = disk.paths();
+    let chunk = paths.into_iter().find(|path| path.extension().is_some_and(|e| e == "chunk"));
+    (disk, chunk.unwrap())
+}
+
+#[test]
+fn a_flipped_bit_in_chunk_data_costs_one_block() {
+    let (disk, chunk) = with_chunk();
+    flip_byte(&disk, &chunk, 4096 + 70_000);
+    let mut node = reopen(&disk);
+    assert_eq!(node.machine.damages, []);
+    assert_eq!(node.read_all(key(0, 2), 5000).unwrap().len(), 200 * 1024);
+    let error = node.read_all(key(0, 1), 5000).unwrap_err();
+    assert!(matches!(error, ReadError::Damaged { position, .. } if position == 4096 + 65536));
+    let after = node.shards[0].read(key(0, 1), model::ByteOffset::new(140_000), 5000).unwrap();
+    assert_eq!(after.to_bytes().unwrap()[0], (140_000 / 1024) as u8);
+}
+
+#[test]
+fn either_header_of_a_chunk_is_enough() {
+    let length = {
+        let (disk, chunk) = with_chunk();
+        env::Disk::open(&disk, &chunk).unwrap().len().unwrap()
+    };
+    for byte in [0, 40, length - 128, length - 1] {
+        let (disk, chunk) = with_chunk();
+        flip_byte(&disk, &chunk, byte);
+        let mut node = reopen(&disk);
+        assert_eq!(node.machine.damages, []);
+        assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
+    }
+}
+
+#[test]
+fn a_chunk_without_headers_is_reported_and_left_in_place() {
+    let (disk, chunk) = with_chunk();
+    flip_byte(&disk, &chunk, 0);
+    let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
+    flip_byte(&disk, &chunk, length - 128);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::ChunkHeader]);
+    assert!(node.read_all(key(0, 1), 5000).is_err());
+    node.work().unwrap();
+    assert!(disk.paths().contains(&chunk));
+}
+
+#[test]
+fn a_flipped_checkpoint_row_costs_one_stream() {
+    let (disk, _) = with_chunk();
+    let paths = disk.paths();
+    let file = paths.iter().find(|path| path.extension().is_some_and(|e| e == "ckpt")).unwrap();
+    // Header, owner's header, two rows, payloads of 17 bytes each.
+    flip_byte(&disk, file, 64 + 6 + 2 * 40 + 17);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::CheckpointPayload]);
+    assert_eq!(node.machine.damages[0].stream, Some(key(0, 2).stream));
+    assert_eq!(node.machine.damages[0].path_hash, Some(1002));
+    assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
+}
+
+#[test]
+fn any_single_flipped_bit_of_a_lane_loses_at_most_one_entry() {
+    let mut random = SeededRandom::new(5);
+    for _ in 0..300 {
+        let (disk, node) = with_batches(4);
+        node.stop();
+        disk.flip_bit(&wal_file(&disk), random.below(4 * 4096 * 8));
+        let node = reopen(&disk);
+        let lost = 12 - node.report.entries_replayed;
+        assert!(lost <= 1, "one bit cost {lost} entries");
+        assert!(lost == 0 || !node.machine.damages.is_empty());
+    }
+}

@@ -1,0 +1,272 @@
+//! Space: segments are reused, full disks answered, chunks merged, dead data given back.
+
+mod support;
+
+use env::{Disk, MemoryDisk, SeededRandom};
+use model::{ByteOffset, GroupId};
+use std::path::PathBuf;
+use support::{DELETE, Node, key, small};
+use thalweg_log::{AppendError, Slice};
+
+fn files(disk: &MemoryDisk, extension: &str) -> Vec<PathBuf> {
+    let has = |path: &PathBuf| path.extension().is_some_and(|found| found == extension);
+    disk.paths().into_iter().filter(has).collect()
+}
+
+#[test]
+fn the_wal_stays_within_its_bound_and_nothing_is_lost() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    // Group 2 has one append and then rests: it must not pin the WAL for ever.
+    node.append(key(2, 9), b"quiet").unwrap();
+    for number in 0..2000_u32 {
+        node.append(key(0, 1), &[number as u8; 1000]).unwrap();
+        if number % 7 == 0 {
+            node.commit().unwrap();
+            node.work().unwrap();
+        }
+        assert!(node.shards[0].stats().wal_bytes <= small().wal_bytes_max);
+    }
+    node.commit().unwrap();
+    node.work().unwrap();
+    let bytes = node.read_all(key(0, 1), 4096).unwrap();
+    assert!(bytes.chunks(1000).zip(0..2000_u32).all(|(a, n)| a == [n as u8; 1000]));
+    drop(node);
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(node.machine.damages, []);
+    assert!(node.report.entries_replayed < 600, "recovery is bounded by the WAL");
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap(), bytes);
+    assert_eq!(node.read_all(key(2, 9), 4096).unwrap(), b"quiet");
+}
+
+#[test]
+fn stale_batches_of_a_reused_segment_are_never_live() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for round in 0..40 {
+        for _ in 0..20 {
+            node.append(key(0, 1), &[round; 500]).unwrap();
+            node.commit().unwrap();
+        }
+        node.checkpoint(key(0, 1).group);
+        node.work().unwrap();
+        let expected = node.read_all(key(0, 1), 4096).unwrap();
+        // The segment being written is full of intact batches of its former life.
+        disk.kill_process();
+        node = Node::open(&disk, 1).unwrap();
+        assert_eq!(node.machine.damages, []);
+        assert!(node.report.entries_replayed <= 20);
+        assert_eq!(node.read_all(key(0, 1), 4096).unwrap(), expected);
+    }
+}
+
+#[test]
+fn a_full_disk_is_an_answer_and_service_returns() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.work().unwrap();
+    disk.set_capacity(disk.used_bytes());
+    let mut taken = 0;
+    let refused = loop {
+        match node.offer(key(0, 1), support::APPEND, &[], &[7; 900]) {
+            Ok(_) => taken += 1,
+            Err(AppendError::Backpressure) => {
+                node.commit().unwrap();
+                // Nothing can be filled or sealed, but nothing breaks either.
+                let _ = node.work();
+            }
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused, AppendError::DiskFull);
+    node.commit().unwrap();
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), taken * 900);
+    disk.set_capacity(u64::MAX);
+    node.work().unwrap();
+    node.append(key(0, 1), &[8; 900]).unwrap();
+    node.commit().unwrap();
+    drop(node);
+    disk.crash(&mut SeededRandom::new(3));
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), (taken + 1) * 900);
+}
+
+#[test]
+fn a_full_disk_can_be_opened_and_read() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.append(key(0, 1), b"abc").unwrap();
+    node.commit().unwrap();
+    drop(node);
+    disk.set_capacity(disk.used_bytes());
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(node.read_all(key(0, 1), 10).unwrap(), b"abc");
+    let refused = node.offer(key(0, 1), support::APPEND, &[], b"d");
+    assert_eq!(refused, Err(AppendError::DiskFull));
+}
+
+#[test]
+fn a_failed_sync_poisons_the_shard_for_ever() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.append(key(0, 1), b"first").unwrap();
+    node.commit().unwrap();
+    disk.fail_next_sync(1);
+    node.append(key(0, 1), b"second").unwrap();
+    assert!(node.commit().is_err());
+    assert!(node.shards[0].is_poisoned());
+    let refused = node.offer(key(0, 1), support::APPEND, &[], b"third");
+    assert_eq!(refused, Err(AppendError::Poisoned));
+    assert!(node.shards[0].poll_commit().is_none());
+    assert!(node.shards[0].poll_work().is_none());
+    assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"first");
+}
+
+#[test]
+fn an_append_larger_than_a_segment_gets_its_own() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    let large: Vec<u8> = (0..100_000_u32).map(|n| n as u8).collect();
+    node.append(key(0, 1), b"small").unwrap();
+    node.append(key(0, 1), &large).unwrap();
+    node.append(key(0, 1), b"after").unwrap();
+    node.commit().unwrap();
+    let expected = [b"small", &large[..], b"after"].concat();
+    assert_eq!(node.read_all(key(0, 1), 999).unwrap(), expected);
+    drop(node);
+    let mut node = Node::open(&disk, 2).unwrap();
+    assert_eq!(node.read_all(key(0, 1), 65536).unwrap(), expected);
+}
+
+/// Many seals, then merges, until there is no work.
+fn sealed(disk: &MemoryDisk, appends: u32) -> Node {
+    let mut node = Node::open(disk, 1).unwrap();
+    for number in 0..appends {
+        node.append(key(0, u64::from(number % 4) + 1), &[number as u8; 400]).unwrap();
+        node.commit().unwrap();
+        node.work().unwrap();
+    }
+    node.checkpoint(GroupId::new(0));
+    node.work().unwrap();
+    node
+}
+
+#[test]
+fn small_chunks_are_merged_into_long_runs() {
+    let disk = MemoryDisk::new();
+    let mut node = sealed(&disk, 500);
+    let stats = node.shards[0].stats();
+    assert_eq!(stats.hot_appends, 0);
+    assert_eq!(stats.chunk_bytes, 500 * 400);
+    assert!(stats.chunks < 8, "{} chunks of 8 KiB are left", stats.chunks);
+    assert_eq!(stats.chunks as usize, files(&disk, "chunk").len());
+    // A long range is one file slice, and append boundaries are known.
+    let slice = node.shards[0].read(key(0, 1), ByteOffset::ZERO, 20_000).unwrap();
+    assert!(matches!(slice, Slice::File { length: 20_000, .. }));
+    let bounds = node.shards[0].append_at(key(0, 1), ByteOffset::new(4001)).unwrap().unwrap();
+    assert_eq!((bounds.start.get(), bounds.end.get(), bounds.records), (4000, 4400, 1));
+    assert_eq!(bounds.at.get(), 1_700_000_000_400);
+    assert_eq!(node.read_all(key(0, 1), 777).unwrap().len(), 125 * 400);
+}
+
+#[test]
+fn deleted_and_trimmed_data_gives_its_space_back() {
+    let disk = MemoryDisk::new();
+    let mut node = sealed(&disk, 200);
+    node.write(key(0, 1), DELETE, &[], &[]).unwrap();
+    node.write(key(0, 2), DELETE, &[], &[]).unwrap();
+    node.trim(key(0, 3), 15_000).unwrap();
+    node.commit().unwrap();
+    node.work().unwrap();
+    let stats = node.shards[0].stats();
+    assert!(stats.chunk_bytes < 40_000, "{} bytes are kept", stats.chunk_bytes);
+    assert!(stats.dead_bytes * 2 <= stats.chunk_bytes);
+    assert!(node.shards[0].read(key(0, 1), ByteOffset::ZERO, 10).is_err());
+    assert_eq!(node.read_all(key(0, 3), 100).unwrap().len(), 5000);
+
+    node.write(key(0, 3), DELETE, &[], &[]).unwrap();
+    node.write(key(0, 4), DELETE, &[], &[]).unwrap();
+    node.commit().unwrap();
+    node.work().unwrap();
+    assert_eq!(files(&disk, "chunk"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn a_replaced_chunk_that_came_back_is_removed_unread() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    let mut first = None;
+    for number in 0..400_u32 {
+        node.append(key(0, 1), &[number as u8; 400]).unwrap();
+        node.commit().unwrap();
+        node.work().unwrap();
+        if first.is_none() {
+            first = files(&disk, "chunk").pop().map(|path| {
+                let file = disk.open(&path).unwrap();
+                let mut bytes = vec![0; file.len().unwrap() as usize];
+                file.read_exact_at(&mut bytes, 0).unwrap();
+                (path, bytes)
+            });
+        }
+    }
+    let expected = node.read_all(key(0, 1), 4096).unwrap();
+    drop(node);
+    // As if the crash had come between writing the merged chunk and removing its source.
+    let (path, bytes) = first.unwrap();
+    assert!(!disk.paths().contains(&path));
+    disk.create(&path).unwrap().write_at(&bytes, 0).unwrap();
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert!(!disk.paths().contains(&path));
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap(), expected);
+}
+
+#[test]
+fn lanes_of_shards_that_are_gone_are_drained_and_removed() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 3).unwrap();
+    for group in 0..3 {
+        node.append(key(group, 1), &[group as u8; 700]).unwrap();
+    }
+    node.commit().unwrap();
+    drop(node);
+    let mut node = Node::open(&disk, 1).unwrap();
+    for group in 0..3 {
+        assert_eq!(node.read_all(key(group, 1), 100).unwrap(), [group as u8; 700]);
+    }
+    node.work().unwrap();
+    let of_lane_0 = |path: &PathBuf| path.starts_with("/data/wal/00000");
+    assert!(files(&disk, "wal").iter().all(of_lane_0), "{:?}", files(&disk, "wal"));
+    for group in 0..3 {
+        assert_eq!(node.read_all(key(group, 1), 100).unwrap(), [group as u8; 700]);
+    }
+    drop(node);
+    let mut node = Node::open(&disk, 2).unwrap();
+    assert_eq!(node.machine.damages, []);
+    assert_eq!(node.read_all(key(1, 1), 100).unwrap(), [1; 700]);
+}
+
+#[test]
+fn ends_of_appends_are_found_hot_and_sealed() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for length in [10, 20, 30] {
+        node.append(key(0, 1), &vec![1; length]).unwrap();
+    }
+    node.commit().unwrap();
+    for round in 0..2 {
+        let shard = node.shard(GroupId::new(0));
+        let end = |at| {
+            let end = shard.first_end_at_or_after(key(0, 1), ByteOffset::new(at)).unwrap();
+            end.map(ByteOffset::get)
+        };
+        let found = [end(0), end(1), end(10), end(11), end(30), end(60), end(61)];
+        let ends = [Some(10), Some(10), Some(10), Some(30), Some(30), Some(60), None];
+        assert_eq!(found, ends, "round {round}");
+        assert_eq!(shard.tail(key(0, 1)), Some(ByteOffset::new(60)));
+        assert!(shard.read(key(0, 1), ByteOffset::new(60), 5).unwrap().is_empty());
+        assert!(shard.read(key(0, 1), ByteOffset::new(61), 5).is_err());
+        node.checkpoint(GroupId::new(0));
+        node.work().unwrap();
+        assert_eq!(node.shards[0].stats().hot_appends, 0);
+    }
+}
