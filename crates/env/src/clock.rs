@@ -21,7 +21,6 @@ pub struct RealClock {
 impl RealClock {
     /// A clock whose monotonic time starts now.
     #[must_use]
-    #[allow(clippy::disallowed_methods, reason = "this is the port that replaces the method")]
     pub fn new() -> Self {
         Self { start: Instant::now() }
     }
@@ -34,14 +33,12 @@ impl Default for RealClock {
 }
 
 impl Clock for RealClock {
-    #[allow(clippy::disallowed_methods, reason = "this is the port that replaces the method")]
     fn now_wall(&self) -> Timestamp {
         // A clock before 1970 is a machine without a set clock: time then stands at the epoch.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
     }
 
-    #[allow(clippy::disallowed_methods, reason = "this is the port that replaces the method")]
     fn now_monotonic(&self) -> Monotonic {
         let since_start = self.start.elapsed();
         Monotonic::new(u64::try_from(since_start.as_nanos()).unwrap_or(u64::MAX))

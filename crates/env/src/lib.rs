@@ -12,6 +12,8 @@
 //! - No promise is made for bytes before [`File::sync_data`] nor for names before
 //!   [`Disk::sync_dir`].
 
+#![expect(clippy::disallowed_methods, reason = "these are the ports that replace the methods")]
+
 mod clock;
 mod disk;
 mod memory;

@@ -2,6 +2,8 @@
 //!
 //! `cargo run -p thalweg-log --example embedded`
 
+#![expect(clippy::disallowed_methods, reason = "a program of its own chooses its directory")]
+
 use env::{Clock, RealClock, RealDisk};
 use model::{ByteOffset, StreamId};
 use std::error::Error;

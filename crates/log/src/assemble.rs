@@ -81,12 +81,12 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
 }
 
 fn lane_segments(lane: &RebuiltLane) -> VecDeque<LaneSegment> {
-    let segment = |(index, last): (usize, &Box<[u64]>)| LaneSegment {
+    let segment = |index: usize| LaneSegment {
         slot: lane.first_slot + index as u16,
         capacity: lane.files[index].capacity,
-        last: last.clone(),
+        last: lane.last[index].clone(),
     };
-    lane.last.iter().enumerate().map(segment).collect()
+    (0..lane.files.len()).map(segment).collect()
 }
 
 fn lane_start(lane: &RebuiltLane, mut segments: VecDeque<LaneSegment>) -> LaneStart {

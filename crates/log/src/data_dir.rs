@@ -8,6 +8,7 @@
 //! `docs/format/data-directory.md`.
 
 use crate::codec::{header_is_sealed, put, seal_header, u16_at, u64_at};
+use crate::options::LogOptions;
 use crate::recovery::OpenError;
 use env::{DirLock, Disk, Random, RealRandom};
 use std::io;
@@ -60,8 +61,9 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> OpenError + '_ {
 pub(crate) fn open_data_dir(
     disk: &dyn Disk,
     dir: &Path,
-    group_count: u16,
+    options: &LogOptions,
 ) -> Result<DataDir, OpenError> {
+    let group_count = options.group_count;
     disk.create_dir_all(dir).map_err(at(dir))?;
     let names = disk.list(dir).map_err(at(dir))?;
     let is_ours = names.iter().any(|name| name == FORMAT_NAME);
@@ -73,7 +75,7 @@ pub(crate) fn open_data_dir(
     let format = if is_ours {
         read_format(disk, &dir.join(FORMAT_NAME))?
     } else {
-        create_format(disk, dir, group_count)?
+        create_format(disk, dir, options)?
     };
     if format.group_count != group_count {
         return Err(OpenError::GroupCount { found: format.group_count, asked: group_count });
@@ -99,8 +101,9 @@ fn read_format(disk: &dyn Disk, path: &Path) -> Result<Format, OpenError> {
     Ok(Format { group_count: u16_at(&bytes, 10), store: u64_at(&bytes, 12) })
 }
 
-fn create_format(disk: &dyn Disk, dir: &Path, group_count: u16) -> Result<Format, OpenError> {
-    let format = Format { group_count, store: RealRandom.next_u64() };
+fn create_format(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Result<Format, OpenError> {
+    let store = options.store_id.unwrap_or_else(|| RealRandom.next_u64());
+    let format = Format { group_count: options.group_count, store };
     let writing = dir.join(FORMAT_WRITING_NAME);
     match disk.remove(&writing) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&writing)(error)),
@@ -148,7 +151,7 @@ mod tests {
     const DIR: &str = "/data";
 
     fn open(disk: &MemoryDisk, group_count: u16) -> Result<DataDir, OpenError> {
-        open_data_dir(disk, Path::new(DIR), group_count)
+        open_data_dir(disk, Path::new(DIR), &LogOptions { group_count, ..LogOptions::default() })
     }
 
     #[test]

@@ -345,7 +345,7 @@ impl<'a> Rebuild<'a> {
                 position: u32::try_from(position).expect("positions in a segment are 32 bits"),
                 crc: header.data_crc,
             };
-            group.place(entry.index, &placement, fields);
+            group.place_replayed(entry.index, &placement, fields);
         }
     }
 

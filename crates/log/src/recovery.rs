@@ -170,7 +170,7 @@ pub fn open(
 ) -> Result<Opened, OpenError> {
     options.check();
     assert!(shard_count > 0, "a node has at least one shard");
-    let data_dir = open_data_dir(&*disk, dir, options.group_count)?;
+    let data_dir = open_data_dir(&*disk, dir, &options)?;
     let store = Store {
         disk,
         root: dir.to_owned(),

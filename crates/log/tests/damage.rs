@@ -244,3 +244,40 @@ fn any_single_flipped_bit_of_a_lane_loses_at_most_one_entry() {
         assert!(lost == 0 || !node.machine.damages.is_empty());
     }
 }
+
+#[test]
+fn a_merge_that_meets_damage_leaves_its_sources() {
+    let (disk, chunk) = with_chunk();
+    flip_byte(&disk, &chunk, 4096 + 70_000);
+    let mut node = reopen(&disk);
+    node.write(key(0, 2), support::DELETE, &[], &[]).unwrap();
+    node.trim(key(0, 1), 10_000).unwrap();
+    node.commit().unwrap();
+    // More than half is dead now, so a copy is tried.
+    node.work().unwrap();
+    assert_eq!(kinds(&node.machine), [DamageKind::StreamData]);
+    assert!(disk.paths().contains(&chunk));
+    let after = node.shards[0].read(key(0, 1), model::ByteOffset::new(140_000), 5000).unwrap();
+    assert_eq!(after.to_bytes().unwrap()[0], (140_000 / 1024) as u8);
+}
+
+#[test]
+fn a_lost_segment_between_others_is_reported() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for _ in 0..100 {
+        node.append(key(0, 1), &[1; 900]).unwrap();
+        node.commit().unwrap();
+        // Only a spare segment at a time: nothing is sealed before its data is large.
+        if let Some(job) = node.shards[0].poll_work() {
+            let _ = node.shards[0].handle_work(job.run());
+        }
+    }
+    drop(node);
+    let mut segments: Vec<PathBuf> = disk.paths();
+    segments.retain(|path| path.extension().is_some_and(|e| e == "wal"));
+    assert!(segments.len() >= 4);
+    env::Disk::remove(&disk, &segments[1]).unwrap();
+    let node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::SegmentMissing, DamageKind::EntriesMissing]);
+}

@@ -1,13 +1,14 @@
 //! Copies appends into a new chunk: from WAL segments (sealing) or from other chunks (merging).
 //!
 //! # Invariants
-//! - Every byte is checked before it is copied; a damaged append is left out, reported, and leaves a
-//!   hole between two runs. A copy never gives damaged bytes a fresh checksum.
+//! - Every byte is checked before it is copied: a copy never gives damaged bytes a fresh checksum.
+//! - Sealing leaves a damaged append out, reports it, and leaves a hole between two runs. A merge
+//!   that meets damage is given up, and the group's chunks are merged no more.
 //! - Sources are removed only after the new chunk is durable.
 
 use crate::chunk::append_table::AppendTable;
 use crate::chunk::file::ChunkFile;
-use crate::chunk::writer::{ChunkName, ChunkWriter};
+use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
 use crate::hot::HotFields;
@@ -125,7 +126,7 @@ fn for_pieces(length: u32, mut each: impl FnMut(u64, usize) -> io::Result<()>) -
 }
 
 impl MergeTask {
-    /// Writes the merged chunk, then removes the sources.
+    /// Writes the merged chunk, then removes the sources; does neither if it meets damage.
     ///
     /// # Errors
     /// As the disk answers; at worst the new chunk stands beside its sources, which it replaces.
@@ -134,6 +135,14 @@ impl MergeTask {
         let mut damages = Vec::new();
         for (stream, _, source, row) in self.live_rows() {
             self.copy_row((stream, source, row), &mut writer, &mut damages)?;
+            if !damages.is_empty() {
+                break;
+            }
+        }
+        if !damages.is_empty() {
+            // The sources are all that is left of what they hold: they stay as they are.
+            remove_half_written(disk, &self.name.dir)?;
+            return Ok(CopyDone { chunk: None, damages });
         }
         let chunk = writer.finish(disk)?.map(ChunkFile::new);
         for source in &self.sources {
@@ -191,7 +200,7 @@ impl MergeTask {
             if let Err(error) = chunk.verify(position, length) {
                 let lost = (damage_position(error)?, length);
                 damages.push(self.name.damage(stream_id, &chunk.path, lost));
-                continue;
+                return Ok(());
             }
             writer.begin_append(stream, &append)?;
             let run_end = u64::from(row.position) + u64::from(row.length);

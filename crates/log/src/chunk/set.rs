@@ -7,8 +7,8 @@
 //! # Invariants
 //! - Chunks are sorted by the entries they cover.
 //! - `dead_bytes <= data bytes` of each chunk.
-//! - Nothing is merged or removed in a group with an unreadable chunk: it might be readable again,
-//!   and a merge across it would replace it.
+//! - Nothing is merged or removed in a group with a damaged chunk: it might be repaired, and a merge
+//!   across it would replace it.
 
 use crate::chunk::copy::MergeSource;
 use crate::chunk::file::ChunkFile;
@@ -68,7 +68,7 @@ impl SetChunk {
 pub(crate) struct ChunkSet {
     chunks: Vec<SetChunk>,
     seq_next: u64,
-    has_unreadable: bool,
+    has_damaged: bool,
 }
 
 /// Chunks to copy into one.
@@ -81,8 +81,8 @@ pub(crate) struct MergePlan {
 
 impl ChunkSet {
     /// A set whose next chunk gets the number `seq_next`.
-    pub(crate) fn new(seq_next: u64, has_unreadable: bool) -> Self {
-        Self { chunks: Vec::new(), seq_next, has_unreadable }
+    pub(crate) fn new(seq_next: u64, has_damaged: bool) -> Self {
+        Self { chunks: Vec::new(), seq_next, has_damaged }
     }
 
     /// A number that no chunk has had.
@@ -97,6 +97,11 @@ impl ChunkSet {
         let order = |chunk: &SetChunk| (chunk.file.header.from, chunk.file.header.seq);
         let place = self.chunks.partition_point(|other| order(other) < order(&chunk));
         self.chunks.insert(place, chunk);
+    }
+
+    /// Leaves all files as they are from now on: one of them is damaged.
+    pub(crate) fn forbid_merges(&mut self) {
+        self.has_damaged = true;
     }
 
     /// Drops chunks that a merge has replaced.
@@ -151,7 +156,7 @@ impl ChunkSet {
 
     /// Chunks that are better copied: one that is mostly dead, or small neighbours.
     pub(crate) fn plan_merge(&self, options: &LogOptions) -> Option<MergePlan> {
-        if self.has_unreadable {
+        if self.has_damaged {
             return None;
         }
         let wasteful = self.chunks.iter().position(SetChunk::is_wasteful);

@@ -233,3 +233,54 @@ pub(crate) fn remove_half_written(disk: &dyn Disk, dir: &Path) -> io::Result<()>
         _ => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::MemoryDisk;
+    use model::{ByteOffset, Timestamp};
+
+    fn append(start: u64, length: u64) -> AppendBounds {
+        AppendBounds {
+            start: ByteOffset::new(start),
+            end: ByteOffset::new(start + length),
+            records: 2,
+            at: Timestamp::new(1_700_000_000_000 + start),
+        }
+    }
+
+    fn write(disk: &MemoryDisk, appends: &[(u64, AppendBounds, &[u8])]) -> Option<WrittenChunk> {
+        let dir = PathBuf::from("/c");
+        disk.create_dir_all(&dir).unwrap();
+        let name = ChunkName { store: 77, group: 3, dir, seq: 9, from: 10, to: 20 };
+        let mut writer = ChunkWriter::create(disk, name).unwrap();
+        for (stream, append, data) in appends {
+            writer.begin_append(*stream, append).unwrap();
+            writer.write(data).unwrap();
+        }
+        writer.finish(disk).unwrap()
+    }
+
+    #[test]
+    fn the_bytes_of_a_chunk_never_change() {
+        let disk = MemoryDisk::new();
+        let appends: [(u64, AppendBounds, &[u8]); 4] = [
+            (4, append(0, 3), b"abc"),
+            (4, append(3, 2), b"de"),
+            (4, append(7, 1), b"g"),
+            (6, append(5, 4), b"wxyz"),
+        ];
+        let chunk = write(&disk, &appends).unwrap();
+        assert_eq!(chunk.rows.len(), 3, "the hole in stream 4 splits its run");
+        let mut bytes = vec![0; chunk.file.len().unwrap() as usize];
+        chunk.file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes == include_bytes!("../../testdata/chunk.golden"));
+    }
+
+    #[test]
+    fn a_chunk_without_data_is_no_file() {
+        let disk = MemoryDisk::new();
+        assert!(write(&disk, &[]).is_none());
+        assert!(disk.paths().is_empty());
+    }
+}

@@ -90,11 +90,23 @@ impl Group {
         if self.hot_appends == 0 { self.applied } else { self.sealed }
     }
 
-    /// Makes an accepted append readable. Data that a chunk holds already is left there.
+    /// Makes a replayed append readable. Data that a chunk holds already is left there.
+    pub(crate) fn place_replayed(
+        &mut self,
+        index: EntryIndex,
+        placement: &Placement,
+        fields: HotFields,
+    ) {
+        if self.chunks.find(placement.stream.get(), fields.start).is_none() {
+            self.place(index, placement, fields);
+        }
+    }
+
+    /// Makes an accepted append readable.
     pub(crate) fn place(&mut self, index: EntryIndex, placement: &Placement, fields: HotFields) {
         // Entries are applied in order: all before a placed one have been applied.
         self.set_applied(index.get());
-        if fields.length == 0 || self.chunks.find(placement.stream.get(), fields.start).is_some() {
+        if fields.length == 0 {
             return;
         }
         self.streams.entry(placement.stream).or_default().push(HotAppend::new(fields));

@@ -39,10 +39,14 @@ impl Group {
         {
             return Err(ReadError::Trimmed { head });
         }
-        if let Some(hot) = self.streams.get(&stream)
-            && let Some(index) = hot.find(at)
-        {
-            return Ok(Place::Hot { stream: hot, index });
+        if let Some(hot) = self.streams.get(&stream) {
+            // Live readers stand at the tail: they need no look at the chunks.
+            if hot.appends().last().is_some_and(|last| last.end() == at) {
+                return Ok(Place::Tail);
+            }
+            if let Some(index) = hot.find(at) {
+                return Ok(Place::Hot { stream: hot, index });
+            }
         }
         if let Some((chunk, row)) = self.chunks.find(stream.get(), at) {
             return Ok(Place::Chunk { chunk, row });

@@ -80,6 +80,10 @@ impl Group {
 
     /// Takes a merged chunk in place of its sources.
     pub(crate) fn finish_merge(&mut self, task: &MergeTask, done: CopyDone) {
+        if !done.damages.is_empty() {
+            self.chunks.forbid_merges();
+            return;
+        }
         let header = |source: &crate::chunk::copy::MergeSource| source.chunk.header.seq;
         let seqs: Vec<u64> = task.sources.iter().map(header).collect();
         self.chunks.remove(&seqs);

@@ -96,6 +96,12 @@ pub struct ShardLog {
     pub(crate) entries: u64,
 }
 
+// A shard's log moves to the thread of its loop once.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<ShardLog>();
+};
+
 impl ShardLog {
     /// The shard that owns this log.
     #[must_use]

@@ -26,6 +26,7 @@ pub fn small() -> LogOptions {
         batch_bytes_max: 8 << 10,
         checkpoint_bytes: 16 << 10,
         chunk_bytes_max: 256 << 10,
+        store_id: Some(7),
         group_count: 3,
     }
 }
