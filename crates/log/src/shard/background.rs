@@ -195,8 +195,8 @@ impl ShardLog {
 
 fn take_copy(report: &mut WorkReport, result: io::Result<CopyDone>) -> Option<CopyDone> {
     match result {
-        Ok(mut done) => {
-            report.damages.append(&mut done.damages);
+        Ok(done) => {
+            report.damages.extend_from_slice(&done.damages);
             Some(done)
         }
         Err(error) => {
