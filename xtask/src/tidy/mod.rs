@@ -96,7 +96,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), String> {
         println!("tidy: {} files, {} rules, nothing wrong", sources.texts.len(), RULES.len());
         return Ok(());
     }
-    Err(format!("tidy: {} findings, see above", findings.len()))
+    Err(format!("tidy: findings above: {}", findings.len()))
 }
 
 #[cfg(test)]
