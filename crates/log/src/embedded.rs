@@ -273,7 +273,7 @@ impl EmbeddedLog {
             self.apply(&batch);
         }
         if let Some(group) = self.shard.wants_checkpoint() {
-            let index = EntryIndex::new(self.shard.next_index(group).get() - 1);
+            let index = self.shard.applied_index(group);
             self.shard.checkpoint(group, index, Vec::new(), self.streams.rows());
         }
         // What could not be done is offered again; the appends are durable in any case.

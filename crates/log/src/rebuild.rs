@@ -168,6 +168,8 @@ impl<'a> Rebuild<'a> {
                 OpenedChunk::Chunk { chunk, damaged_rows } => {
                     let covers = |newer: &ChunkFile| {
                         newer.header.from <= chunk.header.from && chunk.header.to <= newer.header.to
+                            // Data re-sealed from the WAL for a damaged chunk covers no new entry.
+                            && chunk.header.from < chunk.header.to
                     };
                     if chunks.iter().any(covers) {
                         disk.remove(&path).map_err(at(&path))?;
@@ -383,7 +385,10 @@ impl<'a> Rebuild<'a> {
             // A lost last entry keeps its index: what follows must not be taken for it.
             let lost = self.lost.iter().filter(|(number, _)| *number == group.id.get());
             let lost_max = lost.map(|(_, index)| index + 1).max().unwrap_or(0);
-            group.next = group.next.max(lost_max);
+            if lost_max > group.next {
+                group.next = lost_max;
+                group.set_applied(lost_max - 1);
+            }
         }
     }
 

@@ -56,7 +56,8 @@ fn one_operation(
         1 if random.below(8) == 0 => node.write(key, DELETE, &[], &[])?,
         2 => node.checkpoint(key.group),
         3..=5 => node.work()?,
-        6 | 7 => node.commit()?,
+        6 => node.commit()?,
+        7 => node.hold_jobs(key.group),
         _ if is_deleted => {}
         choice => {
             let length = if choice == 8 { random.below(12_000) } else { random.below(300) };

@@ -281,3 +281,44 @@ fn a_lost_segment_between_others_is_reported() {
     let node = reopen(&disk);
     assert_eq!(kinds(&node.machine), [DamageKind::SegmentMissing, DamageKind::EntriesMissing]);
 }
+
+#[test]
+fn a_lost_last_entry_pins_nothing_and_keeps_its_index() {
+    let (disk, node) = with_batches(2);
+    node.stop();
+    // The payload of the last entry of the group.
+    flip_byte(&disk, &wal_file(&disk), 4096 + PAYLOAD + 120);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
+    let group = key(0, 1).group;
+    assert_eq!(node.shards[0].applied_index(group).get(), 6);
+    assert_eq!(node.shards[0].next_index(group).get(), 7);
+    node.append(key(0, 1), b"next").unwrap();
+    node.commit().unwrap();
+    assert_eq!(node.read_all(key(0, 1), 200).unwrap().len(), 104);
+}
+
+#[test]
+fn data_of_a_damaged_chunk_is_taken_from_the_wal_while_it_is_there() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..9 {
+        node.append(key(0, 1), &[number; 1000]).unwrap();
+    }
+    node.commit().unwrap();
+    node.work().unwrap();
+    assert_eq!(node.shards[0].stats().hot_appends, 0, "sealed, but not yet in a checkpoint");
+    drop(node);
+    let chunk = disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "chunk"));
+    let chunk = chunk.unwrap();
+    let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
+    flip_byte(&disk, &chunk, 0);
+    flip_byte(&disk, &chunk, length - 128);
+    for _ in 0..3 {
+        let mut node = reopen(&disk);
+        assert_eq!(kinds(&node.machine), [DamageKind::ChunkHeader]);
+        assert_eq!(node.read_all(key(0, 1), 4000).unwrap().len(), 9000);
+        node.work().unwrap();
+        assert_eq!(node.read_all(key(0, 1), 4000).unwrap().len(), 9000);
+    }
+}

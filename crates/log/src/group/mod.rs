@@ -109,6 +109,10 @@ impl Group {
         if fields.length == 0 {
             return;
         }
+        if self.hot_appends == 0 {
+            // Nothing before this entry is hot: keep that, now that something is.
+            self.sealed = self.sealed.max(index.get() - 1);
+        }
         self.streams.entry(placement.stream).or_default().push(HotAppend::new(fields));
         self.hot_appends += 1;
         self.hot_bytes += u64::from(fields.length);

@@ -136,6 +136,15 @@ impl ShardLog {
         EntryIndex::new(self.group(group).next)
     }
 
+    /// The last applied entry of `group`; a lost one at the end of the log counts as applied.
+    ///
+    /// Take checkpoints at this index, not at that of the last entry seen: a lost last entry would
+    /// pin its WAL segment until the group gets another one.
+    #[must_use]
+    pub fn applied_index(&self, group: GroupId) -> EntryIndex {
+        EntryIndex::new(self.group(group).applied())
+    }
+
     /// Copies an entry into the open batch and gives it its index. Nothing is durable yet.
     ///
     /// # Errors

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_log::{
-    AppendError, CheckpointRow, CheckpointRows, Damage, Entry, LogOptions, NewEntry, OpenError,
-    Placement, ReadError, RecoveryReport, Replay, ShardLog, open,
+    AppendError, CheckpointRow, CheckpointRows, CommitJob, Damage, Entry, LogOptions, NewEntry,
+    OpenError, Placement, ReadError, RecoveryReport, Replay, ShardLog, WorkJob, open,
 };
 
 pub const DIR: &str = "/data";
@@ -143,6 +143,8 @@ pub struct Node {
     pub report: RecoveryReport,
     pub acknowledged: BTreeMap<GroupId, u64>,
     pub work_errors: u32,
+    /// Jobs handed out by each shard and not yet run.
+    held: Vec<(Option<CommitJob>, Option<WorkJob>)>,
 }
 
 impl Node {
@@ -160,7 +162,8 @@ impl Node {
         let opened = open(disk, Path::new(DIR), options, shard_count, &mut machine)?;
         let acknowledged = machine.applied.clone();
         let (shards, report) = (opened.shards, opened.report);
-        Ok(Self { shards, machine, report, acknowledged, work_errors: 0 })
+        let held = shards.iter().map(|_| (None, None)).collect();
+        Ok(Self { shards, machine, report, acknowledged, work_errors: 0, held })
     }
 
     pub fn shard(&mut self, group: GroupId) -> &mut ShardLog {
@@ -209,43 +212,62 @@ impl Node {
         self.write(key, TRIM, &upto.to_le_bytes(), &[])
     }
 
+    /// Takes jobs of a shard without running them: what follows overlaps with them.
+    pub fn hold_jobs(&mut self, group: GroupId) {
+        let index = usize::from(group.get()) % self.shards.len();
+        let (commit, work) = &mut self.held[index];
+        if commit.is_none() {
+            *commit = self.shards[index].poll_commit();
+        }
+        if work.is_none() {
+            *work = self.shards[index].poll_work();
+        }
+    }
+
     /// Commits everything that was appended, and applies it.
     pub fn commit(&mut self) -> Result<(), Broken> {
-        for shard in &mut self.shards {
-            while let Some(job) = shard.poll_commit() {
-                let batch = shard.handle_commit(job.run()).map_err(|_| Broken)?;
-                for entry in batch.entries() {
-                    let key = StreamKey { group: entry.group, stream: entry.stream };
-                    self.acknowledged.insert(entry.group, entry.index.get());
-                    let what = (key, entry.index, entry.kind);
-                    let bytes = entry.data.len() as u64;
-                    let placed = self.machine.apply_one(what, &entry.command, bytes);
-                    match (placed, entry.kind) {
-                        (Some(placement), _) => shard.place(&entry, placement),
-                        (None, DELETE) => shard.forget(key),
-                        (None, _) => {
-                            let ends = self.machine.streams[&key];
-                            if !ends.is_deleted {
-                                shard.trim(key, ByteOffset::new(ends.head));
-                            }
-                        }
-                    }
-                    shard.applied(entry.group, entry.index);
-                }
+        for index in 0..self.shards.len() {
+            loop {
+                let held = self.held[index].0.take();
+                let Some(job) = held.or_else(|| self.shards[index].poll_commit()) else { break };
+                self.commit_one(index, job)?;
             }
+        }
+        Ok(())
+    }
+
+    fn commit_one(&mut self, index: usize, job: CommitJob) -> Result<(), Broken> {
+        let shard = &mut self.shards[index];
+        let batch = shard.handle_commit(job.run()).map_err(|_| Broken)?;
+        for entry in batch.entries() {
+            let key = StreamKey { group: entry.group, stream: entry.stream };
+            self.acknowledged.insert(entry.group, entry.index.get());
+            let what = (key, entry.index, entry.kind);
+            let bytes = entry.data.len() as u64;
+            let placed = self.machine.apply_one(what, &entry.command, bytes);
+            let ends = self.machine.streams[&key];
+            match placed {
+                Some(placement) => shard.place(&entry, placement),
+                None if entry.kind == DELETE => shard.forget(key),
+                None if ends.is_deleted => {}
+                None => shard.trim(key, ByteOffset::new(ends.head)),
+            }
+            shard.applied(entry.group, entry.index);
         }
         Ok(())
     }
 
     /// Runs background work until there is none.
     pub fn work(&mut self) -> Result<(), Broken> {
-        for shard in &mut self.shards {
+        for index in 0..self.shards.len() {
             for _ in 0..100 {
+                let shard = &mut self.shards[index];
                 if let Some(group) = shard.wants_checkpoint() {
-                    let index = EntryIndex::new(self.machine.applied[&group]);
-                    shard.checkpoint(group, index, b"header".to_vec(), self.machine.rows(group));
+                    let at = shard.applied_index(group);
+                    shard.checkpoint(group, at, b"header".to_vec(), self.machine.rows(group));
                 }
-                let Some(job) = shard.poll_work() else { break };
+                let held = self.held[index].1.take();
+                let Some(job) = held.or_else(|| shard.poll_work()) else { break };
                 let report = shard.handle_work(job.run());
                 self.machine.damages.extend(report.damages);
                 if report.error.is_some() {
