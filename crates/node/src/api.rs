@@ -39,7 +39,7 @@ pub enum Event<'a> {
         request: Request<'a>,
     },
     /// A message from another node of the same process.
-    Peer(PeerMessage),
+    Peer(Box<PeerMessage>),
     /// A commit job is done.
     Committed(CommitDone),
     /// A background job is done.
@@ -279,7 +279,7 @@ pub enum Output {
         /// Its shard.
         to: ShardId,
         /// The message.
-        message: PeerMessage,
+        message: Box<PeerMessage>,
     },
     /// Tell a shard that watches a stream.
     Changed {

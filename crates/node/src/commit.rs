@@ -102,7 +102,7 @@ impl Node {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Outcome(outcome)),
             ReplyTo::Peer { shard, job } => {
                 let message = PeerMessage::Return { job, result: PeerResult::Outcome(outcome) };
-                self.outputs.push_back(Output::Peer { to: shard, message });
+                self.send(shard, message);
             }
             ReplyTo::Job(job) => self.handle_return(now, job, PeerResult::Outcome(outcome)),
             ReplyTo::Nobody => {}
@@ -115,7 +115,7 @@ impl Node {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Failed(failure)),
             ReplyTo::Peer { shard, job } => {
                 let message = PeerMessage::Return { job, result: PeerResult::Failed(failure) };
-                self.outputs.push_back(Output::Peer { to: shard, message });
+                self.send(shard, message);
             }
             ReplyTo::Job(job) => self.handle_return(now, job, PeerResult::Failed(failure)),
             ReplyTo::Nobody => {}

@@ -119,7 +119,7 @@ impl Node {
             }
         };
         let message = PeerMessage::Return { job, result };
-        self.outputs.push_back(Output::Peer { to: from, message });
+        self.send(from, message);
     }
 
     pub(crate) fn handle_return(&mut self, now: Stamp, job: u64, result: PeerResult) {

@@ -179,7 +179,7 @@ impl Node {
         let to = crate::shard_of(owner.group, self.shard_count);
         let job = self.jobs.add(job);
         let message = PeerMessage::Call { from: self.shard, job, call };
-        self.outputs.push_back(Output::Peer { to, message });
+        self.send(to, message);
     }
 
     pub(crate) fn answer_locate(

@@ -133,12 +133,10 @@ impl Node {
     pub fn handle(&mut self, now: Stamp, event: Event<'_>) {
         match event {
             Event::Request { ticket, request } => self.handle_request(now, ticket, request),
-            Event::Peer(PeerMessage::Call { from, job, call }) => {
-                self.handle_call(now, from, job, call);
-            }
-            Event::Peer(PeerMessage::Return { job, result }) => {
-                self.handle_return(now, job, result);
-            }
+            Event::Peer(message) => match *message {
+                PeerMessage::Call { from, job, call } => self.handle_call(now, from, job, call),
+                PeerMessage::Return { job, result } => self.handle_return(now, job, result),
+            },
             Event::Committed(done) => self.handle_committed(now, done),
             Event::Worked(done) => self.handle_worked(now, done),
             Event::Tick => self.handle_tick(now),
@@ -330,6 +328,10 @@ impl Node {
 
     pub(crate) fn touch(&mut self, key: StreamKey, now: Timestamp) {
         self.group_mut(key.group).touch(key.stream, now);
+    }
+
+    pub(crate) fn send(&mut self, to: ShardId, message: PeerMessage) {
+        self.outputs.push_back(Output::Peer { to, message: Box::new(message) });
     }
 
     pub(crate) fn reply(&mut self, ticket: Ticket, reply: Reply) {

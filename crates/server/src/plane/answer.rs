@@ -193,8 +193,11 @@ impl Shard {
         }
     }
 
-    fn handle_drained(&mut self, id: SlotId) {
+    pub(super) fn handle_drained(&mut self, id: SlotId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
+        if !connection.is_drained() {
+            return;
+        }
         match connection.state {
             State::Sending(_) => self.pump(id),
             State::Sse(_) => self.pump_sse(id),

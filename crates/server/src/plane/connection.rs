@@ -20,6 +20,10 @@ use stream::StreamInfo;
 /// Most pieces that one system call sends.
 const PIECES_MAX: usize = 16;
 
+/// Bytes that one connection may move in one turn of the loop before the others have theirs. About
+/// half a millisecond's worth.
+const TURN_BYTES_MAX: usize = 1 << 20;
+
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub socket: TcpStream,
@@ -34,8 +38,17 @@ pub(crate) struct Connection {
     queue: VecDeque<Piece>,
     /// Bytes in `queue`; those of files are not counted, they are not in memory.
     pub queued_bytes: usize,
+    /// What this connection has moved in the present turn of the loop.
+    share: Share,
     /// When a byte last moved in either direction that matters to the present state.
     pub progress: Monotonic,
+}
+
+/// Bytes moved in one turn of the loop.
+#[derive(Debug, Clone, Copy, Default)]
+struct Share {
+    turn: u64,
+    bytes: usize,
 }
 
 /// What of the request shapes its answer.
@@ -136,8 +149,18 @@ impl Connection {
             meta: Meta::CLOSE,
             queue: VecDeque::new(),
             queued_bytes: 0,
+            share: Share::default(),
             progress: now,
         }
+    }
+
+    /// Counts `bytes` moved in turn number `turn`; `false` if the others should have theirs first.
+    pub(crate) fn take_share(&mut self, turn: u64, bytes: usize) -> bool {
+        if self.share.turn != turn {
+            self.share = Share { turn, bytes: 0 };
+        }
+        self.share.bytes += bytes;
+        self.share.bytes <= TURN_BYTES_MAX
     }
 
     pub(crate) fn is_drained(&self) -> bool {

@@ -16,7 +16,7 @@ pub(crate) enum Mail {
     /// The answer to a request of a connection here.
     Reply { ticket: Ticket, reply: Reply },
     /// Between the nodes.
-    Peer(PeerMessage),
+    Peer(Box<PeerMessage>),
     /// A stream that is watched here has changed.
     Changed(Change),
     /// The WAL thread is done.

@@ -11,7 +11,7 @@ use super::{
 };
 use flate2::{Compression, write::GzEncoder};
 use log::Slice;
-use model::ByteOffset;
+use model::{ByteOffset, limits::READ_WINDOW_BYTES_MAX};
 use node::{ReadReply, Reply, Request};
 use protocol::{
     http1::{BodyFraming, LAST_CHUNK, put_chunk},
@@ -169,9 +169,13 @@ impl Shard {
         if !connection.is_drained() {
             return;
         }
+        let may_go_on = connection.take_share(self.turn, READ_WINDOW_BYTES_MAX);
         let State::Sending(sending) = &mut connection.state else { return };
         if sending.asked {
             return;
+        }
+        if !may_go_on {
+            return self.again.push(id);
         }
         if sending.next < sending.end {
             sending.asked = true;

@@ -57,7 +57,14 @@ impl Shard {
             }
             match connection.read(&mut scratch) {
                 Ok(None) => break,
-                Ok(Some(count)) if count > 0 => self.feed(id, &scratch[..count]),
+                Ok(Some(count)) if count > 0 => {
+                    let may_go_on = connection.take_share(self.turn, count);
+                    self.feed(id, &scratch[..count]);
+                    if !may_go_on {
+                        self.again.push(id);
+                        break;
+                    }
+                }
                 Ok(Some(_)) | Err(_) => {
                     self.drop_connection(id);
                     break;

@@ -80,6 +80,9 @@ pub(crate) struct Shard {
     pub(super) scratch: Vec<u8>,
     /// The buffer that heads of answers are written into.
     pub(super) head: Vec<u8>,
+    /// Connections that had their share of this turn and go on with the next.
+    pub(super) again: Vec<SlotId>,
+    pub(super) turn: u64,
     pub(super) gzip_count: usize,
     pub(super) random: u64,
     pub(super) stopping: Option<Monotonic>,
@@ -126,6 +129,8 @@ impl Shard {
             limits,
             scratch: vec![0; SCRATCH_BYTES],
             head: Vec::with_capacity(1024),
+            again: Vec::new(),
+            turn: 0,
             gzip_count: 0,
             random: seed,
             stopping: None,
@@ -148,6 +153,8 @@ impl Shard {
         while !self.is_finished() {
             self.wait(&mut events)?;
             self.read_clock();
+            self.turn += 1;
+            self.go_on_with_shares();
             for event in &events {
                 match event.token() {
                     WAKE => {}
@@ -172,7 +179,8 @@ impl Shard {
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         let now = self.shared.clock.now_monotonic();
         let next = self.deadlines.next().map_or(self.next_tick, |due| due.min(self.next_tick));
-        let wait_ns = if self.accept_pending && now >= self.accept_again {
+        let accepts = self.accept_pending && now >= self.accept_again;
+        let wait_ns = if accepts || !self.again.is_empty() {
             0
         } else {
             next.get().saturating_sub(now.get())
@@ -204,6 +212,13 @@ impl Shard {
                 connection.readable = true;
             }
             self.handle_readable(id, event.is_read_closed());
+        }
+    }
+
+    fn go_on_with_shares(&mut self) {
+        for id in std::mem::take(&mut self.again) {
+            self.handle_readable(id, false);
+            self.handle_drained(id);
         }
     }
 

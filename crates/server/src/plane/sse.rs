@@ -5,7 +5,7 @@
 //! them. At the tail it joins the others of its form (see [`super::live`]).
 
 use super::{answer::problem_of, connection::State, live::Form, shard::Shard, slots::SlotId};
-use model::{ByteOffset, Monotonic, StreamKey};
+use model::{ByteOffset, Monotonic, StreamKey, limits::READ_WINDOW_BYTES_MAX};
 use node::{ReadFrom, ReadReply, Reply, Request};
 use protocol::{
     cursor,
@@ -180,15 +180,17 @@ impl Shard {
         if !connection.is_drained() {
             return;
         }
+        let may_go_on = connection.take_share(self.turn, READ_WINDOW_BYTES_MAX);
         let State::Sse(reader) = &mut connection.state else { return };
         match &mut reader.phase {
             Phase::Asked(_) | Phase::Live => {}
+            Phase::Event(event) if event.asked => {}
+            Phase::Behind | Phase::Event(_) if !may_go_on => self.again.push(id),
             Phase::Behind => {
                 let encoder = SseEncoder::new(reader.form.mode, reader.position);
                 let at = reader.position;
                 self.ask_on(id, encoder, at);
             }
-            Phase::Event(event) if event.asked => {}
             Phase::Event(event) if event.next < event.reply.end => {
                 event.asked = true;
                 let (key, to) = event.reply.owner_of(event.next);
