@@ -1,7 +1,7 @@
 //! The way back: a batch is durable, its entries are applied and answered.
 
 use crate::{
-    Change, Failure, Node, Output, PeerMessage, PeerResult, Reply, Stamp,
+    Change, Failure, Node, PeerMessage, PeerResult, Reply, Stamp,
     shard::{ReplyTo, Waiting, flight_key},
 };
 use log::{CommitDone, CommittedEntry, Placement};

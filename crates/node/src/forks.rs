@@ -2,8 +2,7 @@
 //! for the three steps and what a crash between them leaves behind.
 
 use crate::{
-    Failure, Locate, LocateError, Node, Output, PeerCall, PeerMessage, PeerResult, Reply, Stamp,
-    Ticket,
+    Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, Reply, Stamp, Ticket,
     api::NO_STREAM,
     read::ReadJob,
     shard::{Proposal, ReplyTo},

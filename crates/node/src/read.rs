@@ -10,8 +10,8 @@
 //! them are asked of their owner by [`Locate`]; their bytes are fetched by windows that name it.
 
 use crate::{
-    Failure, Locate, LocateError, Node, Output, PeerCall, PeerMessage, PeerResult, ReadFrom,
-    ReadReply, Reply, Stamp, Ticket, forks::Job,
+    Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, ReadFrom, ReadReply,
+    Reply, Stamp, Ticket, forks::Job,
 };
 use log::{ReadError, Slice};
 use model::{ByteOffset, StreamKey, StreamPath, limits};
