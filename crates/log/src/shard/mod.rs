@@ -211,6 +211,9 @@ impl ShardLog {
     /// Bytes of a stream from `from`: at most `max_bytes`, and at least one unless `from` is the
     /// tail. The slice may end early; ask again from its end.
     ///
+    /// The log's tail may lie before the owner's if the last appends of a stream were reported as
+    /// damaged: an empty slice before the owner's tail means that the bytes there are lost.
+    ///
     /// # Errors
     /// [`ReadError`].
     pub fn read(
