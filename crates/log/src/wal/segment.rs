@@ -91,7 +91,11 @@ pub(crate) fn recycle_segment(
 ) -> io::Result<SegmentFile> {
     assert!(old.seq < seq, "segment numbers rise");
     let path = segment_path(dir, seq);
-    disk.rename(&old.path, &path)?;
+    match disk.rename(&old.path, &path) {
+        // An earlier try renamed it and could not sync the directory.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => _ = disk.open(&path)?,
+        other => other?,
+    }
     disk.sync_dir(dir)?;
     Ok(SegmentFile { seq, path, file: Arc::clone(&old.file), capacity: old.capacity })
 }
@@ -149,6 +153,8 @@ mod tests {
         assert_eq!(segment.file.len().unwrap(), 8192);
         let recycled = recycle_segment(&disk, &dir, &segment, 0x20).unwrap();
         assert_eq!(disk.paths(), [recycled.path]);
+        // A try that could not sync the directory is repeated.
+        recycle_segment(&disk, &dir, &segment, 0x20).unwrap();
     }
 
     #[test]
