@@ -1,0 +1,283 @@
+//! A real server process and a client that sees every byte, for the tests beside this file.
+//!
+//! [`Start`] runs the binary on a directory of its own and a free port and waits until it listens.
+//! Whatever ends a test, the process ends with it. Nothing here sleeps for a fixed time: what takes
+//! time is polled until a deadline that is far above what a healthy server needs.
+
+#![allow(dead_code, reason = "every test file uses another part")]
+#![allow(unreachable_pub, reason = "a module of several test crates")]
+
+pub mod client;
+pub mod events;
+
+pub use client::{Answer, Client};
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// Longer than anything that a test waits for may take on a busy machine.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+pub const TEXT: &str = "text/plain";
+pub const JSON: &str = "application/json";
+pub const BINARY: &str = "application/octet-stream";
+
+/// How a server is to be started.
+#[derive(Debug, Clone)]
+pub struct Start {
+    flags: Vec<String>,
+    under: Vec<String>,
+}
+
+/// A running server.
+#[derive(Debug)]
+pub struct Server {
+    child: Child,
+    log: Arc<Mutex<Vec<String>>>,
+    address: SocketAddr,
+    admin: Option<SocketAddr>,
+}
+
+impl Start {
+    /// A server of two shards without an admin port, and with further flags.
+    pub fn with(flags: &[&str]) -> Self {
+        let mut all: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
+        for (flag, value) in [("--shards", "2"), ("--admin-listen", "off")] {
+            if !flags.contains(&flag) {
+                all.extend([flag.to_owned(), value.to_owned()]);
+            }
+        }
+        Self { flags: all, under: Vec::new() }
+    }
+
+    /// Runs it as the last arguments of another command, which must keep its process id.
+    pub fn under(mut self, command: &[&str]) -> Self {
+        self.under = command.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
+    /// Starts it on `dir` without waiting for anything.
+    pub fn spawn(&self, dir: &Path) -> (Child, Arc<Mutex<Vec<String>>>) {
+        let mut words = self.under.clone();
+        words.push(env!("CARGO_BIN_EXE_thalweg").to_owned());
+        let mut child = Command::new(&words[0])
+            .args(&words[1..])
+            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .arg(dir)
+            .args(&self.flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let lines = BufReader::new(child.stderr.take().expect("standard error is a pipe")).lines();
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let kept = Arc::clone(&log);
+        std::thread::spawn(move || {
+            for line in lines.map_while(Result::ok) {
+                kept.lock().unwrap().push(line);
+            }
+        });
+        (child, log)
+    }
+
+    /// Starts it on `dir` and waits until it listens.
+    pub fn serve(&self, dir: &Path) -> Server {
+        let (mut child, log) = self.spawn(dir);
+        let mut address = None;
+        until("the server listens", || {
+            address = field(&log, " listening ", "address");
+            assert!(
+                address.is_some() || child.try_wait().unwrap().is_none(),
+                "the server ended: {:#?}",
+                log.lock().unwrap()
+            );
+            address.is_some()
+        });
+        let admin = field(&log, "admin server listens", "address");
+        Server { child, log, address: address.unwrap(), admin }
+    }
+
+    /// Starts it on `dir` where it must refuse to run; what it says on standard error.
+    pub fn refused(&self, dir: &Path) -> String {
+        let (mut child, log) = self.spawn(dir);
+        let status = wait_end(&mut child);
+        assert!(!status.success(), "the server should not have run");
+        until("standard error ends", || Arc::strong_count(&log) == 1);
+        let lines = log.lock().unwrap();
+        lines.join("\n")
+    }
+}
+
+/// The value of `key` in the first line of the log that holds `message`.
+fn field(log: &Mutex<Vec<String>>, message: &str, key: &str) -> Option<SocketAddr> {
+    let lines = log.lock().unwrap();
+    let line = lines.iter().find(|line| line.contains(message))?;
+    let value = line.split_once(&format!("{key}="))?.1.split(' ').next()?;
+    value.parse().ok()
+}
+
+impl Server {
+    /// A server with further flags on a new directory.
+    pub fn start(flags: &[&str]) -> (Self, TempDir) {
+        let dir = new_dir();
+        (Start::with(flags).serve(dir.path()), dir)
+    }
+
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    pub fn connect(&self) -> Client {
+        Client::connect(self.address)
+    }
+
+    /// Asks the admin port.
+    pub fn admin(&self, path: &str) -> Answer {
+        let address = self.admin.expect("started with an admin port");
+        let mut client = Client::connect(address);
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        client.answer()
+    }
+
+    /// The sum of a metric over all shards.
+    pub fn metric(&self, name: &str) -> u64 {
+        let text = self.admin("/metrics").text();
+        let lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap() as u64).sum()
+    }
+
+    /// Lines of the log so far that hold `what`.
+    pub fn logged(&self, what: &str) -> Vec<String> {
+        let lines = self.log.lock().unwrap();
+        lines.iter().filter(|line| line.contains(what)).cloned().collect()
+    }
+
+    /// Memory in use, in bytes.
+    pub fn resident_bytes(&self) -> u64 {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kib << 10
+    }
+
+    /// `kill -9`: what was not durable is gone.
+    pub fn kill(mut self) {
+        self.child.kill().expect("it runs");
+        self.child.wait().expect("it can be waited for");
+    }
+
+    /// SIGTERM, without waiting.
+    pub fn terminate(&self) {
+        let pid = self.child.id().to_string();
+        let status = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
+        assert!(status.success());
+    }
+
+    /// Waits for the end of a process that was told to end.
+    pub fn wait(mut self) -> ExitStatus {
+        wait_end(&mut self.child)
+    }
+
+    /// SIGTERM, and a clean end.
+    pub fn stop(self) {
+        self.terminate();
+        assert!(self.wait().success(), "a clean stop");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if std::thread::panicking() {
+            eprintln!("log of the server: {:#?}", self.log.lock().unwrap());
+        }
+    }
+}
+
+fn wait_end(child: &mut Child) -> ExitStatus {
+    let mut status = None;
+    until("the process ends", || {
+        status = child.try_wait().expect("it can be waited for");
+        status.is_some()
+    });
+    status.unwrap()
+}
+
+pub fn new_dir() -> TempDir {
+    tempfile::tempdir().expect("a directory for the test")
+}
+
+/// Asks again and again until the answer is yes.
+pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// All files below `dir` whose path holds `part`.
+pub fn files(dir: &Path, part: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                left.push(path);
+            } else if path.to_string_lossy().contains(part) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// Where `needle` stands in the files below `dir` whose path holds `part`.
+pub fn find(dir: &Path, part: &str, needle: &[u8]) -> Vec<(PathBuf, usize)> {
+    let mut found = Vec::new();
+    for path in files(dir, part) {
+        let bytes = fs::read(&path).unwrap();
+        let at = |(at, window): (usize, &[u8])| (window == needle).then_some(at);
+        found.extend(bytes.windows(needle.len()).enumerate().filter_map(at).map(|at| (path.clone(), at)));
+    }
+    found
+}
+
+/// Flips one bit of a file.
+pub fn flip(path: &Path, at: usize) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[at] ^= 0x10;
+    fs::write(path, bytes).unwrap();
+}
+
+/// A sequence of numbers from a seed.
+#[derive(Debug)]
+pub struct Numbers(pub u64);
+
+impl Numbers {
+    // Source: Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014.
+    pub fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    pub fn below(&mut self, bound: usize) -> usize {
+        usize::try_from(self.next() % bound as u64).unwrap()
+    }
+
+    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+        (0..count).map(|_| self.next() as u8).collect()
+    }
+}
