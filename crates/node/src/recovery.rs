@@ -5,7 +5,10 @@ use crate::{
     shard::{NodeParts, Nonces},
 };
 use env::{Disk, Random};
-use log::{CheckpointRow, Damage, Entry, LogOptions, OpenError, Placement, RecoveryReport, Replay};
+use log::{
+    CheckpointRow, Damage, DamageKind, Entry, LogOptions, OpenError, Placement, RecoveryReport,
+    Replay,
+};
 use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamKey};
 use std::{path::Path, sync::Arc};
 use stream::{Command, GroupState, LoggedCommand, PinToken};
@@ -34,8 +37,11 @@ pub fn open(
     options: LogOptions,
     shard_count: u16,
 ) -> Result<Opened, OpenError> {
-    let mut rebuild = Rebuild { groups: Vec::new(), damages: Vec::new() };
+    let mut rebuild = Rebuild { groups: Vec::new(), damages: Vec::new(), suspects: Vec::new() };
     let opened = log::open(disk, dir, options, shard_count, &mut rebuild)?;
+    for group in std::mem::take(&mut rebuild.suspects) {
+        rebuild.group(group).lose_unknown();
+    }
     for group in 0..opened.group_count {
         rebuild.group(GroupId::new(group)).forgive_lost_touches();
     }
@@ -95,6 +101,28 @@ struct Rebuild {
     /// By group number.
     groups: Vec<GroupState>,
     damages: Vec<Damage>,
+    /// Groups that lost entries of streams that cannot be named.
+    suspects: Vec<GroupId>,
+}
+
+/// What a damage takes away.
+enum Loss {
+    /// Bytes at known places, or nothing: reads of them say so by themselves.
+    Bytes,
+    /// Part of the state of a stream.
+    State,
+}
+
+impl Loss {
+    fn of(kind: DamageKind) -> Self {
+        use DamageKind as K;
+        match kind {
+            K::BatchHeader | K::EntryHeader | K::SegmentMissing => Self::Bytes,
+            K::ChunkHeader | K::ChunkRow | K::StreamData => Self::Bytes,
+            K::EntryPayload | K::EntriesMissing => Self::State,
+            K::CheckpointHeader | K::CheckpointRow | K::CheckpointPayload => Self::State,
+        }
+    }
 }
 
 impl Rebuild {
@@ -144,13 +172,16 @@ impl Replay for Rebuild {
     }
 
     fn damaged(&mut self, damage: &Damage) {
-        if let (Some(group), Some(stream)) = (damage.group, damage.stream) {
-            match damage.path_hash {
-                Some(path_hash) => self.group(group).mark_damaged(stream, path_hash),
-                None => self.group(group).lose(stream),
-            }
-        }
         self.damages.push(damage.clone());
+        let Some(group) = damage.group else { return };
+        match (Loss::of(damage.kind), damage.stream, damage.path_hash) {
+            (Loss::Bytes, ..) => {}
+            (Loss::State, Some(stream), Some(path_hash)) => {
+                self.group(group).mark_damaged(stream, path_hash);
+            }
+            (Loss::State, Some(stream), None) => self.group(group).lose(stream),
+            (Loss::State, None, _) => self.suspects.push(group),
+        }
     }
 
     fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {

@@ -53,6 +53,7 @@ impl GroupState {
         for stream in &self.lost {
             writer.number(stream.get());
         }
+        writer.number(self.suspect.get());
         bytes
     }
 
@@ -89,6 +90,7 @@ impl GroupState {
         for _ in 0..reader.number()? {
             self.lost.insert(StreamId::new(reader.number()?));
         }
+        self.suspect = EntryIndex::new(reader.number()?);
         reader.finish(())
     }
 

@@ -16,9 +16,6 @@ use std::{
 /// Content types shared between streams; beyond this many, new ones are stored per stream.
 const SHARED_CONTENT_TYPES_MAX: usize = 64;
 
-/// Stands for a stream that nobody can name any more.
-pub(crate) const UNKNOWN: StreamId = StreamId::new(0);
-
 /// All streams of one group at an applied index.
 #[derive(Debug)]
 pub struct GroupState {
@@ -29,8 +26,11 @@ pub struct GroupState {
     pub(crate) duties: BTreeMap<PinToken, StreamKey>,
     /// Streams whose records were lost to damage, by the hash of their path.
     pub(crate) damaged: BTreeMap<u64, StreamId>,
-    /// Streams of which some entry was lost to damage; 0 if it is not known of which.
+    /// Streams of which some entry was lost to damage.
     pub(crate) lost: BTreeSet<StreamId>,
+    /// Entries of streams that nobody can name were lost when this index was the last applied one:
+    /// no stream that was there then can be trusted. 0 if that has not happened.
+    pub(crate) suspect: EntryIndex,
     /// Possible deadlines; a stream that was used since is put back when it comes up.
     pub(crate) expiries: BinaryHeap<Reverse<(Timestamp, StreamId)>>,
     /// Streams whose use should be logged, each once.
@@ -114,6 +114,7 @@ impl GroupState {
             duties: BTreeMap::new(),
             damaged: BTreeMap::new(),
             lost: BTreeSet::new(),
+            suspect: EntryIndex::new(0),
             expiries: BinaryHeap::new(),
             touched: Vec::new(),
             content_types: Vec::new(),
@@ -143,10 +144,17 @@ impl GroupState {
         self.damaged.insert(path_hash, stream);
     }
 
-    /// Records that an entry of `stream` (0: of an unknown stream) was lost: the stream's state
-    /// cannot be trusted, its path answers `Damaged` until it is deleted.
+    /// Records that an entry of `stream` was lost: the stream's state cannot be trusted, its path
+    /// answers `Damaged` until it is deleted.
     pub fn lose(&mut self, stream: StreamId) {
         self.lost.insert(stream);
+    }
+
+    /// Records that entries were lost and nobody can tell of which streams. All that are there now
+    /// answer `Damaged`, since any of them may lack an append, and so do unknown paths, since a
+    /// creation may be lost. New streams can be made.
+    pub fn lose_unknown(&mut self) {
+        self.suspect = self.applied;
     }
 
     /// Applies the entry `index`, logged at time `at`, for `stream` (0 for a creation).

@@ -286,6 +286,30 @@ fn a_checkpoint_restores_the_same_state() {
 }
 
 #[test]
+fn a_stream_that_lost_an_entry_answers_damaged_until_it_is_deleted() {
+    let mut machine = Machine::new();
+    let hit = machine.create(create("hit"));
+    let other = machine.create(create("other"));
+    machine.state.lose(hit);
+    assert_eq!(machine.resolve("hit"), Err(Refusal::Damaged));
+    assert_eq!(machine.resolve("other"), Ok(other));
+    assert_eq!(machine.state.damaged_stream(&path("hit")), Some(hit));
+    machine.apply(hit, Command::Delete, 0);
+    assert_eq!(machine.resolve("hit"), Err(Refusal::NotFound));
+}
+
+#[test]
+fn after_a_loss_that_nobody_can_name_only_new_streams_are_trusted() {
+    let mut machine = Machine::new();
+    machine.create(create("old"));
+    machine.state.lose_unknown();
+    let new = machine.create(create("new"));
+    assert_eq!(machine.resolve("old"), Err(Refusal::Damaged));
+    assert_eq!(machine.resolve("never"), Err(Refusal::Damaged), "it may have been created");
+    assert_eq!(machine.resolve("new"), Ok(new));
+}
+
+#[test]
 #[should_panic(expected = "applies out of order")]
 fn entries_apply_in_index_order() {
     let mut machine = Machine::new();

@@ -6,7 +6,7 @@ use crate::{
     Append, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo, Wanted,
     append::{self, Verdict},
     create,
-    group::{GroupState, UNKNOWN},
+    group::GroupState,
     record::StreamRecord,
 };
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
@@ -44,9 +44,7 @@ impl GroupState {
     /// The first retained byte of a stream, or 0 if it may be needed though its state is lost.
     #[must_use]
     pub fn head_or_lost(&self, stream: StreamId) -> Option<ByteOffset> {
-        let lost = self.lost.contains(&stream)
-            || self.lost.contains(&UNKNOWN)
-            || self.damaged.values().any(|damaged| *damaged == stream);
+        let lost = self.is_lost(stream) || self.damaged.values().any(|damaged| *damaged == stream);
         self.head(stream).or(lost.then_some(ByteOffset::ZERO))
     }
 
@@ -54,7 +52,7 @@ impl GroupState {
     #[must_use]
     pub fn damaged_stream(&self, path: &StreamPath) -> Option<StreamId> {
         let by_hash = self.damaged.get(&path.hash64()).copied();
-        let record = || self.streams.find(path).filter(|record| self.lost.contains(&record.id));
+        let record = || self.streams.find(path).filter(|record| self.is_lost(record.id));
         by_hash.or_else(|| record().map(|record| record.id))
     }
 
@@ -72,17 +70,22 @@ impl GroupState {
         self.streams.get(stream).is_some_and(|record| !record.deleted && is_expired(record, now))
     }
 
+    /// Whether an entry of the stream was, or may have been, lost.
+    fn is_lost(&self, stream: StreamId) -> bool {
+        self.lost.contains(&stream) || stream.get() <= self.suspect.get()
+    }
+
     fn live_record(&self, path: &StreamPath, now: Timestamp) -> Result<&StreamRecord, Refusal> {
         let hash = path.hash64();
         let Some(record) = self.streams.find_hashed(hash, path.as_str()) else {
             // If a creation may have been lost, "not found" would be a guess.
-            let damaged = self.damaged.contains_key(&hash) || self.lost.contains(&UNKNOWN);
+            let damaged = self.damaged.contains_key(&hash) || self.suspect.get() > 0;
             return Err(if damaged { Refusal::Damaged } else { Refusal::NotFound });
         };
         if record.deleted {
             return Err(Refusal::Gone);
         }
-        if self.lost.contains(&record.id) {
+        if self.is_lost(record.id) {
             return Err(Refusal::Damaged);
         }
         if is_expired(record, now) {
