@@ -136,6 +136,19 @@ impl<'a> Request<'a> {
         }
     }
 
+    /// Room that a write wants in the log, at most; `None` for requests that write nothing.
+    pub(crate) fn payload_bytes(&self) -> Option<u64> {
+        // Names, content types and producers are bounded far below this.
+        const COMMAND_BYTES_MAX: u64 = 64 << 10;
+        match self {
+            Self::Create { data, .. } | Self::Append { data, .. } => {
+                Some(COMMAND_BYTES_MAX + data.len() as u64)
+            }
+            Self::Delete { .. } => Some(COMMAND_BYTES_MAX),
+            _ => None,
+        }
+    }
+
     /// Parts the request from the data that it borrows, so that it can go to another thread.
     #[must_use]
     pub fn detach(self) -> (Request<'static>, Vec<u8>) {

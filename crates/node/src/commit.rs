@@ -18,6 +18,7 @@ impl Node {
                 for entry in batch.entries() {
                     self.apply(now, entry);
                 }
+                self.unpark(now);
             }
             Err(failed) => {
                 self.poison = Some(failed.error.to_string());
@@ -29,6 +30,7 @@ impl Node {
     /// The disk failed under entries whose fate nobody knows: they are answered so.
     fn fail_all(&mut self, now: Stamp) {
         self.in_flight.clear();
+        self.unpark(now);
         for waiting in std::mem::take(&mut self.waiting) {
             self.fail(now, waiting.reply_to, Failure::Poisoned { applied_unknown: true });
         }

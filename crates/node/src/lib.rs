@@ -29,6 +29,7 @@ mod commit;
 mod forks;
 mod live;
 mod maintenance;
+mod parking;
 mod read;
 mod recovery;
 mod shard;

@@ -42,6 +42,8 @@ impl Node {
         if self.idle.work_blocked && now.monotonic >= self.idle.work_not_before {
             self.idle.work_blocked = false;
         }
+        self.unpark(now);
+        self.expire_parked(now);
         if self.log.is_poisoned() {
             return;
         }
@@ -117,6 +119,7 @@ impl Node {
         }
         self.idle.work_error = report.error.map(|error| error.to_string());
         self.idle.damages.extend(report.damages);
+        self.unpark(now);
     }
 
     /// Damage that background work has met since the last call.

@@ -34,6 +34,7 @@ pub struct Node {
     /// The nonces of pin tokens: seeded from outside, so that a run can be repeated.
     pub(crate) nonces: Nonces,
     pub(crate) idle: crate::maintenance::Idle,
+    pub(crate) parking: crate::parking::Parking,
     pub(crate) poison: Option<String>,
     encoded: Vec<u8>,
 }
@@ -155,6 +156,15 @@ impl Node {
     }
 
     fn handle_request(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
+        if let Some(payload_bytes) = request.payload_bytes()
+            && self.must_park(payload_bytes)
+        {
+            return self.park(now, ticket, request);
+        }
+        self.carry_out(now, ticket, request);
+    }
+
+    pub(crate) fn carry_out(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
         match request {
             Request::Create { .. } => self.handle_create(now, ticket, request),
             Request::Append { path, append, data } => {
@@ -361,6 +371,7 @@ impl Node {
             jobs: Jobs::default(),
             nonces: Nonces(parts.seed),
             idle: crate::maintenance::Idle::default(),
+            parking: crate::parking::Parking::default(),
             poison: None,
             encoded: Vec::new(),
         }

@@ -161,6 +161,14 @@ impl ShardLog {
         Ok(index)
     }
 
+    /// Whether an entry with `payload_bytes` of command and data would be taken now.
+    ///
+    /// # Errors
+    /// What [`ShardLog::append`] would answer.
+    pub fn check_room(&mut self, payload_bytes: u64) -> Result<(), AppendError> {
+        self.lane.check_room(payload_bytes)
+    }
+
     /// Asks for an empty batch that claims everything before it durable.
     ///
     /// Until one is written, damage to the very last batch looks like a torn tail. Call it after

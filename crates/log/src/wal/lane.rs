@@ -158,21 +158,26 @@ impl Lane {
     ) -> Result<(), AppendError> {
         assert!(entry.command.len() <= ENTRY_COMMAND_BYTES_MAX, "the command is too large");
         assert!(entry.data.len() <= ENTRY_DATA_BYTES_MAX, "the data is too large");
+        self.check_room((entry.command.len() + entry.data.len()) as u64)?;
+        self.batch.push(index, entry);
+        Ok(())
+    }
+
+    /// Whether an entry with `payload_bytes` of command and data would be taken now; if not for
+    /// want of a segment, one that holds it is asked for.
+    pub(crate) fn check_room(&mut self, payload_bytes: u64) -> Result<(), AppendError> {
         if self.commit.is_poisoned() {
             return Err(AppendError::Poisoned);
         }
-        let payload_bytes = (entry.command.len() + entry.data.len()) as u64;
         let bytes = self.batch.bytes_with(1, payload_bytes);
         if bytes > self.options.batch_bytes_max && !self.batch.is_empty() {
             return Err(AppendError::Backpressure);
         }
-        if !self.has_room(bytes) {
-            self.wanted_bytes = self.wanted_bytes.max(batch_bytes(1, payload_bytes));
-            let full = self.disk_is_full;
-            return Err(if full { AppendError::DiskFull } else { AppendError::Backpressure });
+        if self.has_room(bytes) {
+            return Ok(());
         }
-        self.batch.push(index, entry);
-        Ok(())
+        self.wanted_bytes = self.wanted_bytes.max(batch_bytes(1, payload_bytes));
+        Err(if self.disk_is_full { AppendError::DiskFull } else { AppendError::Backpressure })
     }
 
     fn has_room(&self, bytes: u64) -> bool {

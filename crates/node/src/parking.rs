@@ -1,0 +1,83 @@
+//! Writes that wait for the log to have room.
+//!
+//! The log takes no entry while its open batch is full or its next segment is still being filled.
+//! Both pass within milliseconds, so a write is not refused at once: it waits here, in order, within
+//! bounds of bytes and time. Only what passes those is told that the server is overloaded.
+
+use crate::{Failure, Node, Reply, Request, Stamp, Ticket};
+use log::AppendError;
+use model::Monotonic;
+use std::collections::VecDeque;
+
+/// Bytes of data that may wait in one shard.
+const PARKED_BYTES_MAX: usize = 64 << 20;
+
+/// Writes that may wait in one shard.
+const PARKED_COUNT_MAX: usize = 16 << 10;
+
+/// How long a write may wait: clients begin to give up soon after.
+const PARKED_MS_MAX: u64 = 5_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Parking {
+    writes: VecDeque<Parked>,
+    bytes: usize,
+}
+
+#[derive(Debug)]
+struct Parked {
+    ticket: Ticket,
+    request: Request<'static>,
+    data: Vec<u8>,
+    since: Monotonic,
+}
+
+impl Parking {
+    fn pop(&mut self) -> Option<Parked> {
+        let parked = self.writes.pop_front()?;
+        self.bytes -= parked.data.len();
+        Some(parked)
+    }
+}
+
+impl Node {
+    /// Whether a write must wait: others do, or the log has no room for it.
+    pub(crate) fn must_park(&mut self, payload_bytes: u64) -> bool {
+        !self.parking.writes.is_empty()
+            || self.log.check_room(payload_bytes) == Err(AppendError::Backpressure)
+    }
+
+    pub(crate) fn park(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
+        let (request, data) = request.detach();
+        let is_full = self.parking.writes.len() >= PARKED_COUNT_MAX
+            || self.parking.bytes + data.len() > PARKED_BYTES_MAX;
+        if is_full && !self.parking.writes.is_empty() {
+            return self.reply(ticket, Reply::Failed(Failure::Overloaded));
+        }
+        self.parking.bytes += data.len();
+        let since = now.monotonic;
+        self.parking.writes.push_back(Parked { ticket, request, data, since });
+    }
+
+    /// Carries out what the log has room for by now.
+    pub(crate) fn unpark(&mut self, now: Stamp) {
+        while let Some(first) = self.parking.writes.front() {
+            let request_bytes = first.request.payload_bytes().unwrap_or(0);
+            let payload_bytes = request_bytes + first.data.len() as u64;
+            if self.log.check_room(payload_bytes) == Err(AppendError::Backpressure) {
+                return;
+            }
+            let Some(parked) = self.parking.pop() else { return };
+            self.carry_out(now, parked.ticket, parked.request.attach(&parked.data));
+        }
+    }
+
+    pub(crate) fn expire_parked(&mut self, now: Stamp) {
+        while let Some(first) = self.parking.writes.front()
+            && now.monotonic.ms_since(first.since) >= PARKED_MS_MAX
+        {
+            let Some(parked) = self.parking.pop() else { return };
+            self.reply(parked.ticket, Reply::Failed(Failure::Overloaded));
+        }
+    }
+}
