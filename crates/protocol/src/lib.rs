@@ -23,6 +23,7 @@
 //! PROTOCOL §x is the Durable Streams Protocol 1.0, cited by its section numbers of 2026-05.
 
 pub mod body;
+pub mod client;
 pub mod cursor;
 mod date;
 pub mod encoding;
