@@ -268,6 +268,17 @@ pub enum Failure {
     },
 }
 
+/// Damaged bytes that a read met.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ReadDamage {
+    /// The stream that stores them.
+    pub key: StreamKey,
+    /// The file.
+    pub file: String,
+    /// Byte position in it.
+    pub position: u64,
+}
+
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {

@@ -36,7 +36,7 @@ mod shard;
 
 pub use api::{
     Change, Event, Failure, Locate, LocateError, Output, PeerCall, PeerMessage, PeerResult,
-    ReadFrom, ReadReply, Reply, Request, Stamp, Ticket,
+    ReadDamage, ReadFrom, ReadReply, Reply, Request, Stamp, Ticket,
 };
 pub use recovery::{Opened, open};
 pub use shard::{Node, NodeStats};

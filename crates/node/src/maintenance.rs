@@ -1,11 +1,12 @@
 //! What a node does by itself: expiry, logging of use, checkpoints, retries.
 
 use crate::{
-    Node, Stamp,
+    Failure, Node, ReadDamage, Stamp,
     shard::{Proposal, ReplyTo},
 };
 use log::{CheckpointRows, WorkDone, WorkJob};
 use model::{GroupId, Monotonic, StreamKey};
+use std::collections::HashSet;
 use stream::{Command, PinToken};
 
 /// Expiries and uses logged per group and tick: what is left over comes with the next.
@@ -13,6 +14,9 @@ const PER_TICK_MAX: usize = 256;
 
 /// After the disk refused background work, wait this long before offering it again.
 const WORK_RETRY_MS: u64 = 250;
+
+/// Damaged places that are told apart from new ones; beyond them all count as known.
+const KNOWN_PLACES_MAX: usize = 4096;
 
 /// A shard without commits for this long marks its last batch durable in the log itself.
 const IDLE_MARK_MS: u64 = 1_000;
@@ -27,6 +31,9 @@ pub(crate) struct Idle {
     marked: bool,
     /// Damage that background work met and nobody has asked for yet.
     damages: Vec<log::Damage>,
+    /// The same of reads, and every place that they have met so far.
+    read_damages: Vec<ReadDamage>,
+    known_places: HashSet<(String, u64)>,
     /// Why background work stands still, if it does.
     work_error: Option<String>,
 }
@@ -125,6 +132,21 @@ impl Node {
     /// Damage that background work has met since the last call.
     pub fn take_damages(&mut self) -> Vec<log::Damage> {
         std::mem::take(&mut self.idle.damages)
+    }
+
+    /// Damage that reads have met since the last call; each place comes once.
+    pub fn take_read_damages(&mut self) -> Vec<ReadDamage> {
+        std::mem::take(&mut self.idle.read_damages)
+    }
+
+    /// Remembers damage for the operator.
+    pub(crate) fn note_failure(&mut self, key: StreamKey, failure: &Failure) {
+        let Failure::Damaged { file, position } = failure else { return };
+        let known = &mut self.idle.known_places;
+        if known.len() < KNOWN_PLACES_MAX && known.insert((file.clone(), *position)) {
+            let damage = ReadDamage { key, file: file.clone(), position: *position };
+            self.idle.read_damages.push(damage);
+        }
     }
 
     /// Why background work stands still, if it does (as when the disk is full).

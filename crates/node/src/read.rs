@@ -134,7 +134,10 @@ impl Node {
             if crate::shard_of(owner.group, self.shard_count) == self.shard {
                 match self.window(owner, start, end.min(limit)) {
                     Ok(slice) => first = Some(slice),
-                    Err(failure) => return self.reply(ticket, Reply::Failed(failure)),
+                    Err(failure) => {
+                        self.note_failure(owner, &failure);
+                        return self.reply(ticket, Reply::Failed(failure));
+                    }
                 }
             }
         }
@@ -151,7 +154,10 @@ impl Node {
     ) {
         let reply = match self.window(key, from, to) {
             Ok(slice) => Reply::Window(slice),
-            Err(failure) => Reply::Failed(failure),
+            Err(failure) => {
+                self.note_failure(key, &failure);
+                Reply::Failed(failure)
+            }
         };
         self.reply(ticket, reply);
     }
@@ -183,10 +189,18 @@ impl Node {
     }
 
     pub(crate) fn answer_locate(
-        &self,
+        &mut self,
         key: StreamKey,
         what: Locate,
     ) -> Result<ByteOffset, LocateError> {
+        let located = self.find(key, what);
+        if let Err(LocateError::Failed(failure)) = &located {
+            self.note_failure(key, failure);
+        }
+        located
+    }
+
+    fn find(&self, key: StreamKey, what: Locate) -> Result<ByteOffset, LocateError> {
         match what {
             Locate::AppendEnd(at) => {
                 let end = self.log.first_end_at_or_after(key, at).map_err(Failure::from)?;

@@ -93,6 +93,8 @@ impl Shard {
                     Verdict::Keep
                 }
             }
+            // The next request waits until the answers before it are taken.
+            State::Head if !connection.is_drained() => Verdict::Keep,
             State::Head => {
                 if quiet_ms >= settings.head_timeout_ms {
                     Verdict::Refuse
@@ -147,11 +149,26 @@ impl Shard {
         let stats = self.node.stats();
         self.metrics.streams.set(stats.stream_count);
         self.metrics.wal_bytes.set(self.node.log().stats().wal_bytes);
-        let in_flight = self.shared.body_bytes.load(std::sync::atomic::Ordering::Relaxed);
-        self.metrics.body_bytes_in_flight.set(in_flight as u64);
+        if self.id.get() == 0 {
+            // One number for all shards: a sum over them must not count it twice.
+            let in_flight = self.shared.body_bytes.load(std::sync::atomic::Ordering::Relaxed);
+            self.metrics.body_bytes_in_flight.set(in_flight as u64);
+        }
         for damage in self.node.take_damages() {
             self.metrics.damaged.add(1);
             tracing::error!(shard = self.id.get(), %damage, "stored data is damaged");
+        }
+        for damage in self.node.take_read_damages() {
+            self.metrics.damaged.add(1);
+            let node::ReadDamage { key, file, position } = damage;
+            tracing::error!(
+                shard = self.id.get(),
+                group = key.group.get(),
+                stream = key.stream.get(),
+                file,
+                position,
+                "stored data is damaged: reads of it fail, the rest is served"
+            );
         }
         let blocked = self.node.work_error().map(str::to_owned);
         if blocked.is_some() != self.metrics.is_disk_full() {
