@@ -202,6 +202,7 @@ impl Shard {
             State::Sending(_) => self.pump(id),
             State::Sse(_) => self.pump_sse(id),
             State::Closing => self.begin_linger(id),
+            State::Head => self.resume_input(id),
             _ => {}
         }
     }

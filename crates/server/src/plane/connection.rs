@@ -17,6 +17,9 @@ use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 use stream::StreamInfo;
 
+/// Answers to pipelined requests that may wait for their reader, besides the last one.
+const ANSWERS_QUEUED_BYTES_MAX: usize = 64 << 10;
+
 /// Most pieces that one system call sends.
 const PIECES_MAX: usize = 16;
 
@@ -161,6 +164,11 @@ impl Connection {
         }
         self.share.bytes += bytes;
         self.share.bytes <= TURN_BYTES_MAX
+    }
+
+    /// Whether so much of earlier answers waits that the next request must, too.
+    pub(crate) fn is_clogged(&self) -> bool {
+        self.queued_bytes > ANSWERS_QUEUED_BYTES_MAX
     }
 
     pub(crate) fn is_drained(&self) -> bool {

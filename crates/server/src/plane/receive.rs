@@ -49,8 +49,8 @@ impl Shard {
     pub(super) fn handle_readable(&mut self, id: SlotId, is_closed: bool) {
         let mut scratch = std::mem::take(&mut self.scratch);
         while let Some(connection) = self.connections.get_mut(id) {
-            if !connection.state.takes_input() {
-                if is_closed && !connection.state.outlives_input() {
+            if !connection.takes_input() {
+                if is_closed && !connection.outlives_input() {
                     self.drop_connection(id);
                 }
                 break;
@@ -64,6 +64,11 @@ impl Shard {
                         self.again.push(id);
                         break;
                     }
+                }
+                Ok(Some(_)) if connection.outlives_input() => {
+                    // The client sends no more but has not taken all answers.
+                    connection.state = State::Closing;
+                    break;
                 }
                 Ok(Some(_)) | Err(_) => {
                     self.drop_connection(id);
@@ -81,7 +86,7 @@ impl Shard {
             self.feed(id, &[]);
         }
         let Some(connection) = self.connections.get_mut(id) else { return };
-        if connection.readable && connection.state.takes_input() {
+        if connection.readable && connection.takes_input() {
             self.handle_readable(id, false);
         }
     }
@@ -89,6 +94,10 @@ impl Shard {
     fn feed(&mut self, id: SlotId, bytes: &[u8]) {
         let Some(connection) = self.connections.get_mut(id) else { return };
         if connection.input.is_empty() {
+            if matches!(connection.state, State::Head) {
+                // The head's time runs from its first byte on.
+                connection.progress = self.now.monotonic;
+            }
             let used = self.consume(id, bytes);
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.input.extend_from_slice(&bytes[used..]);
@@ -135,11 +144,8 @@ impl Shard {
 
     fn take_head(&mut self, id: SlotId, bytes: &[u8]) -> (usize, Next) {
         let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
-        if bytes.is_empty() {
+        if bytes.is_empty() || connection.is_clogged() {
             return (0, Next::Stop);
-        }
-        if connection.input.is_empty() {
-            connection.progress = self.now.monotonic;
         }
         let mut slots = HeaderSlots::new();
         match connection.head_reader.read(bytes, &mut slots, &self.limits) {
@@ -363,14 +369,22 @@ impl Shard {
     }
 }
 
-impl State {
+impl Connection {
     fn takes_input(&self) -> bool {
-        matches!(self, Self::Head | Self::Body(_) | Self::Discard { .. } | Self::Lingering)
+        match self.state {
+            State::Head => !self.is_clogged(),
+            State::Body(_) | State::Discard { .. } | State::Lingering => true,
+            _ => false,
+        }
     }
 
-    /// Whether a client that sends no more (half-closed) still gets its answer.
+    /// Whether a client that sends no more (half-closed) still gets its answers.
     fn outlives_input(&self) -> bool {
-        matches!(self, Self::Waiting(_) | Self::Sending(_) | Self::Closing)
+        match self.state {
+            State::Head => !self.is_drained(),
+            State::Waiting(_) | State::Sending(_) | State::Closing => true,
+            _ => false,
+        }
     }
 }
 
