@@ -239,8 +239,20 @@ impl Client {
         self.socket.shutdown(Shutdown::Write).unwrap();
     }
 
+    /// How long reading waits.
     pub fn set_patience(&mut self, time: Duration) {
         self.socket.set_read_timeout(Some(time)).unwrap();
+    }
+
+    /// How long sending waits.
+    pub fn set_sending_patience(&mut self, time: Duration) {
+        self.socket.set_write_timeout(Some(time)).unwrap();
+    }
+
+    /// Whether anything comes while the patience lasts; the end of the connection counts.
+    pub fn is_answered(&mut self) -> bool {
+        let mut one = [0];
+        !self.input.is_empty() || self.socket.peek(&mut one).is_ok()
     }
 }
 

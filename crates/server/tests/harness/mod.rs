@@ -246,7 +246,8 @@ pub fn files(dir: &Path, part: &str) -> Vec<PathBuf> {
 pub fn find(dir: &Path, part: &str, needle: &[u8]) -> Vec<(PathBuf, usize)> {
     let mut found = Vec::new();
     for path in files(dir, part) {
-        let bytes = fs::read(&path).unwrap();
+        // A running server may have removed it by now.
+        let Ok(bytes) = fs::read(&path) else { continue };
         let at = |(at, window): (usize, &[u8])| (window == needle).then_some(at);
         found.extend(bytes.windows(needle.len()).enumerate().filter_map(at).map(|at| (path.clone(), at)));
     }

@@ -1,0 +1,176 @@
+//! One flipped bit costs the stream that it hits, and nothing else.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests run real processes on real files and wait for them"
+)]
+
+mod harness;
+
+use harness::{BINARY, Client, Server, Start, TEXT, find, flip, new_dir, until};
+use std::path::Path;
+
+const MARK: &[u8] = b"the-bit-falls-here";
+
+/// Sizes so small that chunks and checkpoints come soon.
+const SMALL: [&str; 6] =
+    ["--segment-bytes", "1MiB", "--wal-bytes-max", "4MiB", "--seal-bytes", "64KiB"];
+
+/// Makes `/whole/0` to `/whole/9`, and `/hit` with the mark in its second append.
+fn fill(client: &mut Client) {
+    client.put("/hit", TEXT).is(201);
+    client.post("/hit", TEXT, b"before,").is(204);
+    client.post("/hit", TEXT, MARK).is(204);
+    client.post("/hit", TEXT, b",after").is(204);
+    for number in 0..10 {
+        let path = format!("/whole/{number}");
+        client.put(&path, TEXT).is(201);
+        client.post(&path, TEXT, format!("intact {number}").as_bytes()).is(204);
+    }
+}
+
+fn assert_whole(client: &mut Client) {
+    for number in 0..10 {
+        let expected = format!("intact {number}");
+        assert_eq!(client.read_all(&format!("/whole/{number}")), expected.as_bytes());
+        client.post(&format!("/whole/{number}"), TEXT, b"").is_problem(400, "empty-append");
+    }
+}
+
+fn errors(server: &Server) -> Vec<String> {
+    server.logged("ERROR")
+}
+
+/// Writes until the stream with the mark lies in a chunk and no WAL file holds it.
+fn fill_until_sealed(dir: &Path) {
+    let server = Start::with(&SMALL).serve(dir);
+    let mut client = server.connect();
+    fill(&mut client);
+    client.put("/ballast", BINARY).is(201);
+    let mut numbers = harness::Numbers(1);
+    until("the mark has left the WAL", || {
+        for _ in 0..20 {
+            let body = numbers.bytes(60_000);
+            client.post("/ballast", BINARY, &body);
+        }
+        find(dir, ".wal", MARK).is_empty()
+    });
+    server.kill();
+}
+
+#[test]
+fn a_flipped_bit_in_the_wal_costs_one_stream() {
+    let dir = new_dir();
+    let server = Start::with(&[]).serve(dir.path());
+    fill(&mut server.connect());
+    server.kill();
+    let places = find(dir.path(), ".wal", MARK);
+    let [(file, at)] = &places[..] else { panic!("the mark is at {places:?}") };
+    let length = std::fs::metadata(file).unwrap().len();
+    flip(file, *at + 3);
+
+    let server = Start::with(&[]).serve(dir.path());
+    let mut client = server.connect();
+    let problem = client.get("/hit").is_problem(500, "stream-damaged");
+    assert_eq!(problem.json()["applied"], false);
+    client.post("/hit", TEXT, b"more").is_problem(500, "stream-damaged");
+    assert_whole(&mut client);
+    let errors = errors(&server);
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+    assert!(errors[0].contains(file.file_name().unwrap().to_str().unwrap()), "{errors:#?}");
+    assert_eq!(std::fs::metadata(file).unwrap().len(), length, "nothing is cut off");
+    // The path can be freed and used again.
+    client.delete("/hit").is(204);
+    client.put("/hit", TEXT).is(201);
+    client.post("/hit", TEXT, b"anew").is(204);
+    assert_eq!(client.read_all("/hit"), b"anew");
+}
+
+#[test]
+fn damage_is_still_known_after_another_restart() {
+    let dir = new_dir();
+    let server = Start::with(&[]).serve(dir.path());
+    fill(&mut server.connect());
+    server.stop();
+    let (file, at) = find(dir.path(), ".wal", MARK).remove(0);
+    flip(&file, at);
+    for _ in 0..3 {
+        let server = Start::with(&[]).serve(dir.path());
+        let mut client = server.connect();
+        client.get("/hit").is_problem(500, "stream-damaged");
+        assert_whole(&mut client);
+        server.stop();
+    }
+}
+
+#[test]
+fn a_flipped_bit_in_a_chunk_costs_one_stream() {
+    let dir = new_dir();
+    fill_until_sealed(dir.path());
+    let places = find(dir.path(), "/chunks/", MARK);
+    for (file, at) in &places {
+        flip(file, *at + 3);
+    }
+    let (file, _) = places.last().expect("the mark is in a chunk");
+    let server = Start::with(&SMALL).serve(dir.path());
+    let mut client = server.connect();
+    let problem = client.get("/hit").is_problem(500, "stream-damaged");
+    let name = file.file_name().unwrap().to_str().unwrap();
+    assert!(problem.json()["detail"].as_str().unwrap().contains(name), "{}", problem.text());
+    assert_whole(&mut client);
+    assert!(!client.read_all("/ballast").is_empty());
+    assert_eq!(find(dir.path(), "/chunks/", MARK), [], "the file is left as it is");
+    assert!(file.is_file(), "the file is left where it is");
+}
+
+#[test]
+fn a_damaged_chunk_is_logged_as_an_error_once() {
+    let dir = new_dir();
+    fill_until_sealed(dir.path());
+    for (file, at) in find(dir.path(), "/chunks/", MARK) {
+        flip(&file, at + 3);
+    }
+    let server = Start::with(&SMALL).serve(dir.path());
+    let mut client = server.connect();
+    for _ in 0..3 {
+        client.get("/hit").is_problem(500, "stream-damaged");
+    }
+    until("the damage is logged", || !errors(&server).is_empty());
+    let errors = errors(&server);
+    assert_eq!(errors.len(), 1, "{errors:#?}");
+}
+
+#[test]
+fn a_flipped_bit_in_a_checkpoint_costs_one_stream() {
+    let dir = new_dir();
+    let path = "/a-path-that-only-checkpoints-hold-after-a-while";
+    let server = Start::with(&SMALL).serve(dir.path());
+    let mut client = server.connect();
+    client.put(path, TEXT).is(201);
+    client.post(path, TEXT, b"data").is(204);
+    server.stop();
+    fill_until_sealed(dir.path());
+    let needle = &path.as_bytes()[1..];
+    let server = Start::with(&SMALL).serve(dir.path());
+    let mut client = server.connect();
+    let mut numbers = harness::Numbers(1);
+    until("only checkpoints hold the path", || {
+        let body = numbers.bytes(60_000);
+        client.post("/ballast", BINARY, &body);
+        find(dir.path(), ".wal", needle).is_empty()
+    });
+    server.kill();
+    let places = find(dir.path(), "/checkpoints/", needle);
+    assert!(!places.is_empty(), "a checkpoint holds the path");
+    for (file, at) in &places {
+        flip(file, *at);
+    }
+    let server = Start::with(&SMALL).serve(dir.path());
+    let mut client = server.connect();
+    client.get(path).is_problem(500, "stream-damaged");
+    assert_whole(&mut client);
+    assert_eq!(client.read_all("/hit"), [b"before,", MARK, b",after"].concat());
+    let errors = errors(&server);
+    assert_eq!(errors.len(), places.len(), "{errors:#?}");
+    assert!(errors[0].contains("/checkpoints/"), "{errors:#?}");
+}
