@@ -15,7 +15,7 @@ pub struct Damage {
     pub stream: Option<StreamId>,
     /// Hash of the stream's path, if a checkpoint row tells it.
     pub path_hash: Option<u64>,
-    /// First and last index of the lost entries, if the intact parts tell them.
+    /// First and last index of the entries concerned, if the intact parts tell them.
     pub entries: Option<(EntryIndex, EntryIndex)>,
     /// Bytes of stream data that are lost, as far as the intact parts tell.
     pub lost_bytes: u64,
@@ -32,8 +32,12 @@ pub enum DamageKind {
     BatchHeader,
     /// Header of one WAL entry: that entry is lost.
     EntryHeader,
-    /// Command or data of one WAL entry: that entry is lost.
+    /// Command of one WAL entry: that entry is lost.
     EntryPayload,
+    /// Data of one WAL entry: it was applied, and reads of its bytes answer that they are damaged.
+    EntryData,
+    /// One flipped bit of a header or row was found and put right: nothing is lost.
+    HeaderRepaired,
     /// A WAL segment between others is not there.
     SegmentMissing,
     /// Indexes that no lane holds although later ones exist.
@@ -50,6 +54,13 @@ pub enum DamageKind {
     CheckpointRow,
     /// Payload of one checkpoint row: that stream is lost.
     CheckpointPayload,
+}
+
+impl DamageKind {
+    /// Whether entries or state may be missing, and not only bytes at a known place.
+    pub(crate) fn costs_state(self) -> bool {
+        !matches!(self, Self::EntryData | Self::HeaderRepaired)
+    }
 }
 
 impl fmt::Display for Damage {

@@ -11,7 +11,7 @@
 
 use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
 use crate::codec::{bytes_at, u64_at};
-use crate::damage::Damage;
+use crate::damage::{Damage, DamageKind};
 use crate::entry::{Entry, NewEntry, Placement};
 use crate::options::LogOptions;
 use crate::read::{ReadError, Slice};
@@ -122,7 +122,7 @@ impl Replay for Streams {
 
     fn damaged(&mut self, damage: &Damage) {
         // A lost append leaves a hole: what follows keeps its offsets.
-        if let (Some(stream), Some(_)) = (damage.stream, damage.entries) {
+        if let (DamageKind::EntryPayload, Some(stream)) = (damage.kind, damage.stream) {
             let ends = self.ends.entry(stream).or_default();
             ends.tail = ends.tail.advance(damage.lost_bytes);
         }

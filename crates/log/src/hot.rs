@@ -14,6 +14,8 @@ use model::{ByteOffset, Timestamp};
 use std::cell::Cell;
 
 const VERIFIED: u16 = 1 << 15;
+const REPORTED: u16 = 1 << 14;
+const AT_BITS: u32 = 46;
 
 /// One append in the WAL, packed: there are millions of them.
 #[derive(Debug, Clone)]
@@ -25,7 +27,8 @@ pub(crate) struct HotAppend {
     records: u32,
     crc: u32,
     slot: u16,
-    /// High bits of the time, and whether the bytes on disk have been checked.
+    /// High bits of the time, whether the bytes on disk have been checked, and whether their
+    /// damage has been reported.
     at_high: Cell<u16>,
 }
 
@@ -41,12 +44,15 @@ pub(crate) struct HotFields {
     pub(crate) slot: u16,
     pub(crate) position: u32,
     pub(crate) crc: u32,
+    /// Recovery has reported that the bytes are damaged.
+    pub(crate) is_reported: bool,
 }
 
 impl HotAppend {
-    /// Packs the fields. Times beyond the year 6429 are kept as that year.
+    /// Packs the fields. Times beyond the year 4199 are kept as that year.
     pub(crate) fn new(fields: HotFields) -> Self {
-        let at = fields.at.get().min((1 << 47) - 1);
+        let at = fields.at.get().min((1 << AT_BITS) - 1);
+        let reported = if fields.is_reported { REPORTED } else { 0 };
         Self {
             start: fields.start,
             at_low: at as u32,
@@ -55,12 +61,12 @@ impl HotAppend {
             records: fields.records,
             crc: fields.crc,
             slot: fields.slot,
-            at_high: Cell::new((at >> 32) as u16),
+            at_high: Cell::new((at >> 32) as u16 | reported),
         }
     }
 
     pub(crate) fn fields(&self) -> HotFields {
-        let at_high = u64::from(self.at_high.get() & !VERIFIED);
+        let at_high = u64::from(self.at_high.get() & !(VERIFIED | REPORTED));
         HotFields {
             start: self.start,
             length: self.length,
@@ -69,6 +75,7 @@ impl HotAppend {
             slot: self.slot,
             position: self.position,
             crc: self.crc,
+            is_reported: self.at_high.get() & REPORTED != 0,
         }
     }
 
@@ -206,6 +213,7 @@ mod tests {
             slot: 0,
             position,
             crc: 0,
+            is_reported: true,
         })
     }
 
@@ -214,6 +222,7 @@ mod tests {
         let append = append(5, 10, 20);
         append.set_verified();
         assert!(append.is_verified());
+        assert!(append.fields().is_reported);
         assert_eq!(append.bounds().at, Timestamp::new(1_800_000_000_000));
         assert_eq!(append.bounds().end, ByteOffset::new(15));
     }

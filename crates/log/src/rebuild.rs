@@ -21,7 +21,7 @@ use crate::group::Group;
 use crate::hot::HotFields;
 use crate::recovery::{OpenError, RecoveryReport, Replay, TornTail};
 use crate::shard::Store;
-use crate::wal::batch::{BatchPlace, EntryHeader};
+use crate::wal::batch::{BatchPlace, EntryHeader, Payload};
 use crate::wal::scan::{
     FoundBatch, LaneName, LiveBatch, ScannedLane, entry_header, place_damage, read_batch,
     read_headless, scan_lane,
@@ -86,6 +86,7 @@ impl<'a> Rebuild<'a> {
     fn damaged(&mut self, damage: &Damage) {
         self.report.damage_count += 1;
         match damage.group {
+            _ if !damage.kind.costs_state() => {}
             Some(group) => _ = self.uncertain.insert(group),
             None => self.is_all_uncertain = true,
         }
@@ -296,15 +297,10 @@ impl<'a> Rebuild<'a> {
         if header.index < group.next || !self.lost.insert((header.group, header.index)) {
             return;
         }
-        let index = EntryIndex::new(header.index);
-        let damage = Damage {
-            group: Some(group.id),
-            stream: Some(StreamId::new(header.stream)),
-            entries: Some((index, index)),
-            lost_bytes: u64::from(header.data_bytes),
-            ..place_damage(DamageKind::EntryPayload, file, position + u64::from(header.position))
-        };
-        self.damaged(&damage);
+        let at = position + u64::from(header.position);
+        let lost_bytes = u64::from(header.data_bytes);
+        let place = place_damage(DamageKind::EntryPayload, file, at);
+        self.damaged(&Damage { lost_bytes, ..entry_damage(header, place) });
     }
 
     fn replay_entry(
@@ -312,7 +308,7 @@ impl<'a> Rebuild<'a> {
         (slot, batch_position): (u16, u64),
         file: &SegmentFile,
         header: &EntryHeader,
-        (command, data): (&[u8], &[u8]),
+        payload: Payload<'_>,
     ) {
         let number = usize::from(header.group);
         let next = self.groups[number].next;
@@ -327,17 +323,19 @@ impl<'a> Rebuild<'a> {
             stream: StreamId::new(header.stream),
             at: Timestamp::new(header.at),
             kind: header.kind,
-            command,
-            data,
+            command: payload.command,
+            data: payload.data,
         };
         let placement = self.replay.apply(&entry);
         self.report.entries_replayed += 1;
         let group = &mut self.groups[number];
         group.next = header.index + 1;
-        group.bytes_since_checkpoint += (command.len() + data.len() + 64) as u64;
+        let payload_bytes = payload.command.len() + payload.data.len();
+        group.bytes_since_checkpoint += (payload_bytes + 64) as u64;
         group.set_applied(header.index);
+        let position = batch_position + header.data_position();
+        let mut lost_bytes = 0;
         if let Some(placement) = placement {
-            let position = batch_position + header.data_position();
             let fields = HotFields {
                 start: placement.start.get(),
                 length: header.data_bytes,
@@ -346,8 +344,15 @@ impl<'a> Rebuild<'a> {
                 slot,
                 position: u32::try_from(position).expect("positions in a segment are 32 bits"),
                 crc: header.data_crc,
+                is_reported: !payload.is_data_intact,
             };
-            group.place_replayed(entry.index, &placement, fields);
+            if group.place_replayed(entry.index, &placement, fields) {
+                lost_bytes = u64::from(header.data_bytes);
+            }
+        }
+        if !payload.is_data_intact {
+            let place = place_damage(DamageKind::EntryData, file, position);
+            self.damaged(&Damage { lost_bytes, ..entry_damage(header, place) });
         }
     }
 
@@ -394,6 +399,17 @@ impl<'a> Rebuild<'a> {
 
     pub(crate) fn finish(self) -> Rebuilt {
         Rebuilt { groups: self.groups, lanes: self.lanes, report: self.report }
+    }
+}
+
+/// A damage of the entry with an intact header.
+fn entry_damage(header: &EntryHeader, place: Damage) -> Damage {
+    let index = EntryIndex::new(header.index);
+    Damage {
+        group: Some(GroupId::new(header.group)),
+        stream: Some(StreamId::new(header.stream)),
+        entries: Some((index, index)),
+        ..place
     }
 }
 

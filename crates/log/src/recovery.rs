@@ -32,9 +32,12 @@ pub trait Replay {
     );
 
     /// An entry after the checkpoint. `Some` if it was accepted and its data stands in a stream.
+    ///
+    /// Its command is intact and the length of its data is right, so the stream keeps its offsets.
+    /// The data itself may be damaged, see [`Entry::data`]: do not decide by it.
     fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement>;
 
-    /// Something is lost. Called once for each place.
+    /// Something is lost, or was put right. Called once for each place.
     fn damaged(&mut self, damage: &Damage);
 
     /// The first retained byte of a stream, `None` if it is deleted and its data may go.

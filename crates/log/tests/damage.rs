@@ -3,6 +3,7 @@
 mod support;
 
 use env::{MemoryDisk, SeededRandom};
+use model::{ByteOffset, EntryIndex};
 use std::path::PathBuf;
 use support::{Machine, Node, key};
 use thalweg_log::{DamageKind, ReadError};
@@ -81,27 +82,100 @@ fn the_mark_of_a_clean_stop_tells_damage_in_the_last_batch() {
     node.stop();
     flip_byte(&disk, &wal_file(&disk), 2 * 4096 + PAYLOAD);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryData]);
     assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 150);
 }
 
 #[test]
-fn a_flipped_payload_costs_one_entry() {
+fn flipped_data_is_damaged_in_its_place() {
     let (disk, node) = with_batches(3);
     drop(node);
     flip_byte(&disk, &wal_file(&disk), 4096 + PAYLOAD);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
-    let damage = &node.machine.damages[0];
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryData]);
+    let damage = node.machine.damages[0].clone();
     assert_eq!((damage.stream, damage.lost_bytes), (Some(key(0, 1).stream), 50));
-    assert_eq!(damage.position, 4096 + PAYLOAD);
+    assert_eq!(damage.entries, Some((EntryIndex::new(4), EntryIndex::new(4))));
+    assert_eq!((&damage.file, damage.position), (&wal_file(&disk), 4096 + PAYLOAD));
+    assert_eq!(node.report.entries_replayed, 9);
     assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 150);
-    // The hole stays a hole: what follows it is there.
+    // What surrounds it is there; it alone is not.
     let shard = node.shard(key(0, 1).group);
-    let at = model::ByteOffset::new;
-    assert!(matches!(shard.read(key(0, 1), at(50), 10), Err(ReadError::Damaged { .. })));
-    let after = shard.read(key(0, 1), at(100), 100).unwrap().to_bytes().unwrap();
-    assert_eq!(&after[..], [2; 50]);
+    let read = |at| shard.read(key(0, 1), ByteOffset::new(at), 100);
+    assert_eq!(read(0).unwrap().to_bytes().unwrap()[..], [0; 50]);
+    assert_eq!(read(100).unwrap().to_bytes().unwrap()[..], [2; 50]);
+    for at in 50..100 {
+        let Err(ReadError::Damaged { file, position }) = read(at) else { panic!("read at {at}") };
+        assert_eq!((file, position), (damage.file.clone(), damage.position));
+    }
+    let bounds = shard.append_at(key(0, 1), ByteOffset::new(70)).unwrap().unwrap();
+    assert_eq!((bounds.start.get(), bounds.end.get()), (50, 100));
+}
+
+#[test]
+fn a_flipped_command_costs_one_entry() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..3 {
+        node.write(key(0, 1), support::APPEND, b"command", &[number; 50]).unwrap();
+        node.commit().unwrap();
+    }
+    drop(node);
+    flip_byte(&disk, &wal_file(&disk), 4096 + 128 + 3);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
+    let damage = node.machine.damages[0].clone();
+    assert_eq!((damage.stream, damage.lost_bytes), (Some(key(0, 1).stream), 50));
+    assert_eq!(damage.position, 4096 + 128);
+    // The owner made room for the lost bytes: what follows keeps its offset.
+    let shard = node.shard(key(0, 1).group);
+    let read = |at| shard.read(key(0, 1), ByteOffset::new(at), 100);
+    assert_eq!(read(100).unwrap().to_bytes().unwrap()[..], [2; 50]);
+    assert!(matches!(read(50), Err(ReadError::Damaged { .. })));
+}
+
+#[test]
+fn damaged_data_is_reported_once_and_stays_a_hole_in_the_chunk() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..9 {
+        node.append(key(0, 1), &[number; 1000]).unwrap();
+        node.append(key(0, 2), &[number; 10]).unwrap();
+        node.commit().unwrap();
+    }
+    node.stop();
+    let data = |number: u64| number * 4096 + 64 + 2 * 64;
+    flip_byte(&disk, &wal_file(&disk), data(4) + 7);
+    let mut node = reopen(&disk);
+    // Damage that comes later is met by the seal first.
+    flip_byte(&disk, &wal_file(&disk), data(6) + 7);
+    node.work().unwrap();
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryData, DamageKind::StreamData]);
+    let positions: Vec<u64> = node.machine.damages.iter().map(|damage| damage.position).collect();
+    assert_eq!(positions, [data(4), data(6)]);
+    assert_eq!(node.shards[0].stats().hot_appends, 0);
+    assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 90);
+    for number in 0..9 {
+        let found = node.shards[0].read(key(0, 1), ByteOffset::new(number * 1000), 1000);
+        assert_eq!(found.is_err(), number == 4 || number == 6);
+    }
+}
+
+#[test]
+fn damaged_data_that_a_chunk_holds_costs_no_byte() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..9 {
+        node.append(key(0, 1), &[number; 1000]).unwrap();
+    }
+    node.commit().unwrap();
+    node.work().unwrap();
+    node.stop();
+    flip_byte(&disk, &wal_file(&disk), 64 + 9 * 64 + 4000);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryData]);
+    assert_eq!(node.machine.damages[0].lost_bytes, 0);
+    assert_eq!(node.read_all(key(0, 1), 4000).unwrap().len(), 9000);
 }
 
 #[test]
@@ -185,7 +259,7 @@ fn a_flipped_bit_in_chunk_data_costs_one_block() {
     assert_eq!(node.read_all(key(0, 2), 5000).unwrap().len(), 200 * 1024);
     let error = node.read_all(key(0, 1), 5000).unwrap_err();
     assert!(matches!(error, ReadError::Damaged { position, .. } if position == 4096 + 65536));
-    let after = node.shards[0].read(key(0, 1), model::ByteOffset::new(140_000), 5000).unwrap();
+    let after = node.shards[0].read(key(0, 1), ByteOffset::new(140_000), 5000).unwrap();
     assert_eq!(after.to_bytes().unwrap()[0], (140_000 / 1024) as u8);
 }
 
@@ -257,7 +331,7 @@ fn a_merge_that_meets_damage_leaves_its_sources() {
     node.work().unwrap();
     assert_eq!(kinds(&node.machine), [DamageKind::StreamData]);
     assert!(disk.paths().contains(&chunk));
-    let after = node.shards[0].read(key(0, 1), model::ByteOffset::new(140_000), 5000).unwrap();
+    let after = node.shards[0].read(key(0, 1), ByteOffset::new(140_000), 5000).unwrap();
     assert_eq!(after.to_bytes().unwrap()[0], (140_000 / 1024) as u8);
 }
 
@@ -284,10 +358,14 @@ fn a_lost_segment_between_others_is_reported() {
 
 #[test]
 fn a_lost_last_entry_pins_nothing_and_keeps_its_index() {
-    let (disk, node) = with_batches(2);
+    let (disk, mut node) = with_batches(1);
+    node.append(key(0, 1), &[1; 50]).unwrap();
+    node.append(key(0, 2), &[1; 50]).unwrap();
+    node.write(key(0, 3), support::APPEND, b"command", &[1; 50]).unwrap();
+    node.commit().unwrap();
     node.stop();
-    // The payload of the last entry of the group.
-    flip_byte(&disk, &wal_file(&disk), 4096 + PAYLOAD + 120);
+    // The command of the last entry of the group.
+    flip_byte(&disk, &wal_file(&disk), 4096 + PAYLOAD + 100);
     let mut node = reopen(&disk);
     assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
     let group = key(0, 1).group;

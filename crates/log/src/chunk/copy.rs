@@ -2,8 +2,8 @@
 //!
 //! # Invariants
 //! - Every byte is checked before it is copied: a copy never gives damaged bytes a fresh checksum.
-//! - Sealing leaves a damaged append out, reports it, and leaves a hole between two runs. A merge
-//!   that meets damage is given up, and the group's chunks are merged no more.
+//! - Sealing leaves a damaged append out, reports it unless recovery did, and leaves a hole between
+//!   two runs. A merge that meets damage is given up, and the group's chunks are merged no more.
 //! - Sources are removed only after the new chunk is durable.
 
 use crate::chunk::append_table::AppendTable;
@@ -69,7 +69,7 @@ impl SealTask {
                     writer.begin_append(stream.get(), &bounds(append))?;
                     let source = (&*segment.file, u64::from(append.position));
                     copy_bytes(source, append.length, &mut buffer, &mut writer)?;
-                } else {
+                } else if !append.is_reported {
                     let lost = (u64::from(append.position), u64::from(append.length));
                     damages.push(self.name.damage(*stream, &segment.path, lost));
                 }

@@ -90,16 +90,19 @@ impl Group {
         if self.hot_appends == 0 { self.applied } else { self.sealed }
     }
 
-    /// Makes a replayed append readable. Data that a chunk holds already is left there.
+    /// Makes a replayed append readable, and tells whether it stands in the WAL alone: data that a
+    /// chunk holds already is left there.
     pub(crate) fn place_replayed(
         &mut self,
         index: EntryIndex,
         placement: &Placement,
         fields: HotFields,
-    ) {
-        if self.chunks.find(placement.stream.get(), fields.start).is_none() {
+    ) -> bool {
+        let is_only_here = self.chunks.find(placement.stream.get(), fields.start).is_none();
+        if is_only_here {
             self.place(index, placement, fields);
         }
+        is_only_here
     }
 
     /// Makes an accepted append readable.

@@ -207,6 +207,7 @@ impl ShardLog {
             slot: entry.place.slot,
             position: entry.place.position,
             crc: entry.place.crc,
+            is_reported: false,
         };
         self.group_mut(entry.group).place(entry.index, &placement, fields);
     }

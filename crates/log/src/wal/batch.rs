@@ -175,16 +175,24 @@ impl EntryHeader {
         self.data_position() + u64::from(self.data_bytes)
     }
 
-    /// The command and the data in a whole batch's bytes, if both are what was written.
-    pub(crate) fn payload<'a>(&self, batch: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    /// The command and the data in a whole batch's bytes, if the command is what was written.
+    pub(crate) fn payload<'a>(&self, batch: &'a [u8]) -> Option<Payload<'a>> {
         let end = usize::try_from(self.end()).ok()?;
         let data_position = usize::try_from(self.data_position()).ok()?;
         let command = batch.get(self.position as usize..data_position)?;
         let data = batch.get(data_position..end)?;
-        let intact =
-            crc32c::crc32c(command) == self.command_crc && crc32c::crc32c(data) == self.data_crc;
-        intact.then_some((command, data))
+        let is_data_intact = crc32c::crc32c(data) == self.data_crc;
+        let is_command_intact = crc32c::crc32c(command) == self.command_crc;
+        is_command_intact.then_some(Payload { command, data, is_data_intact })
     }
+}
+
+/// What an entry carries: the command as it was written, and the data as it stands on disk.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Payload<'a> {
+    pub(crate) command: &'a [u8],
+    pub(crate) data: &'a [u8],
+    pub(crate) is_data_intact: bool,
 }
 
 /// Adds the position, known only when the batch is closed, and the checksum.

@@ -270,7 +270,8 @@ fn is_whole(name: LaneName, file: &SegmentFile, batch: &FoundBatch) -> io::Resul
     let place = BatchPlace { store: name.store, segment: file.seq, seq: batch.header.seq };
     Ok((0..batch.header.entry_count).all(|number| {
         let header = entry_header(&bytes, place, number);
-        header.is_some_and(|header| header.payload(&bytes).is_some())
+        let payload = header.and_then(|header| header.payload(&bytes));
+        payload.is_some_and(|payload| payload.is_data_intact)
     }))
 }
 

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_log::{
-    AppendError, CheckpointRow, CheckpointRows, CommitJob, Damage, Entry, LogOptions, NewEntry,
-    OpenError, Placement, ReadError, RecoveryReport, Replay, ShardLog, WorkJob, open,
+    AppendError, CheckpointRow, CheckpointRows, CommitJob, Damage, DamageKind, Entry, LogOptions,
+    NewEntry, OpenError, Placement, ReadError, RecoveryReport, Replay, ShardLog, WorkJob, open,
 };
 
 pub const DIR: &str = "/data";
@@ -118,8 +118,8 @@ impl Replay for Machine {
 
     fn damaged(&mut self, damage: &Damage) {
         // A lost append leaves a hole, so that what follows keeps its offsets.
-        if let (Some(group), Some(stream), Some(_)) = (damage.group, damage.stream, damage.entries)
-        {
+        let is_lost = damage.kind == DamageKind::EntryPayload;
+        if let (true, Some(group), Some(stream)) = (is_lost, damage.group, damage.stream) {
             let ends = self.streams.entry(StreamKey { group, stream }).or_default();
             ends.tail += damage.lost_bytes;
         }
