@@ -119,6 +119,7 @@ impl Loss {
         match kind {
             K::BatchHeader | K::EntryHeader | K::SegmentMissing => Self::Bytes,
             K::ChunkHeader | K::ChunkRow | K::StreamData => Self::Bytes,
+            K::EntryData | K::HeaderRepaired => Self::Bytes,
             K::EntryPayload | K::EntriesMissing => Self::State,
             K::CheckpointHeader | K::CheckpointRow | K::CheckpointPayload => Self::State,
         }
