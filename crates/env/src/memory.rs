@@ -106,6 +106,8 @@ struct State {
     life: u64,
     capacity_bytes: Option<u64>,
     syncs_until_failure: Option<u64>,
+    /// Syncs answer and do nothing.
+    syncs_lie: bool,
     changes_until_off: Option<u64>,
     change_count: u64,
 }
@@ -266,6 +268,11 @@ impl MemoryDisk {
     /// The `nth` sync from now (1 is the next) fails and loses what it should have made durable.
     pub fn fail_next_sync(&self, nth: u64) {
         self.state().syncs_until_failure = Some(nth);
+    }
+
+    /// From now on syncs succeed without making anything durable, as a disk does that ignores them.
+    pub fn lie_about_syncs(&self) {
+        self.state().syncs_lie = true;
     }
 
     /// Writes that would make the files' sum larger than `bytes` fail with `StorageFull`.
@@ -487,7 +494,9 @@ impl File for MemoryFile {
                 return Err(io::Error::other("simulated sync failure"));
             }
         }
-        state.inode(self.inode)?.sync();
+        if !state.syncs_lie {
+            state.inode(self.inode)?.sync();
+        }
         Ok(())
     }
 

@@ -1,0 +1,119 @@
+//! Simulated clients. Each is a machine of its own: it is woken, asks or sleeps, and hears what came
+//! of it. What it is told it gives to the oracle.
+
+mod auditor;
+mod forker;
+mod mortal;
+mod owner;
+mod reader;
+mod reading;
+mod writer;
+
+pub(crate) use auditor::Auditor;
+pub(crate) use forker::Forker;
+pub(crate) use mortal::Mortal;
+pub(crate) use owner::Owner;
+pub(crate) use reader::Reader;
+pub(crate) use writer::{Manner, Writer};
+
+use crate::{
+    clock::SimClock,
+    dice::Dice,
+    events::Event,
+    oracle::{Oracle, Rule, StreamNo},
+    wire::{Answer, Ask},
+};
+use std::fmt;
+
+/// Longer than any request that its client gave up can still be on its way.
+pub(crate) const FORGOTTEN_MS: u64 = 30_000;
+
+/// What a client sees of the world.
+pub(crate) struct Ctx<'a> {
+    pub(crate) clock: &'a SimClock,
+    pub(crate) dice: &'a mut Dice,
+    pub(crate) oracle: &'a mut Oracle,
+    /// The run ends: begin nothing new.
+    pub(crate) is_ending: bool,
+    /// How often the wall clock has gone backwards.
+    pub(crate) backward_jumps: u64,
+}
+
+/// What a client does next.
+#[derive(Debug)]
+pub(crate) enum Move {
+    Ask(Ask),
+    SleepMs(u64),
+    Done,
+}
+
+/// What came of a request.
+#[derive(Debug)]
+pub(crate) struct Heard {
+    /// When it was sent.
+    pub(crate) since_us: u64,
+    /// `None` if the connection ended before the answer did.
+    pub(crate) answer: Option<Answer>,
+    /// The connection was cut because stored bytes are damaged.
+    pub(crate) cut_by_damage: bool,
+    /// The client gave up: the request may still be under way.
+    pub(crate) gave_up: bool,
+}
+
+pub(crate) trait Client: fmt::Debug {
+    fn wake(&mut self, ctx: &mut Ctx<'_>) -> Move;
+    fn heard(&mut self, ctx: &mut Ctx<'_>, heard: Heard) -> Move;
+    /// One event of a live answer.
+    fn event(&mut self, ctx: &mut Ctx<'_>, event: &Event) {
+        ctx.oracle.broken(Rule::Protocol, format!("{self:?} got an event {event:?}"));
+    }
+}
+
+/// What an answer means for the request.
+#[derive(Debug)]
+pub(crate) enum Verdict {
+    /// 2xx
+    Done(Answer),
+    /// Not applied; worth another try.
+    Busy,
+    /// Nobody knows.
+    Unknown,
+    /// Not applied and never will be: the name of the problem.
+    Refused(String, Answer),
+    /// Stored bytes of the stream are damaged.
+    Damaged,
+}
+
+pub(crate) fn judge(ctx: &mut Ctx<'_>, stream: StreamNo, heard: &Heard) -> Verdict {
+    let Some(answer) = &heard.answer else {
+        if heard.cut_by_damage {
+            ctx.oracle.damage_seen(stream);
+            return Verdict::Damaged;
+        }
+        return Verdict::Unknown;
+    };
+    match answer.status {
+        200..300 => Verdict::Done(answer.clone()),
+        429 | 503 | 507 => Verdict::Busy,
+        500 => judge_500(ctx, stream, answer),
+        _ => Verdict::Refused(answer.problem().unwrap_or_default(), answer.clone()),
+    }
+}
+
+fn judge_500(ctx: &mut Ctx<'_>, stream: StreamNo, answer: &Answer) -> Verdict {
+    // The answer to a HEAD has no body that could tell.
+    let problem = answer.problem();
+    match problem.as_deref() {
+        Some("stream-damaged") | None => {
+            ctx.oracle.damage_seen(stream);
+            Verdict::Damaged
+        }
+        Some(_) if answer.applied() == Some(false) => Verdict::Busy,
+        Some(_) => Verdict::Unknown,
+    }
+}
+
+/// A pause between requests, mostly short.
+pub(crate) fn pause(dice: &mut Dice) -> Move {
+    Move::SleepMs(if dice.percent(10) { dice.between(500, 5_000) } else { dice.between(1, 300) })
+}

@@ -1,0 +1,276 @@
+//! What goes wrong, and when.
+
+use crate::{dice::Dice, plane::Job, world::World};
+use env::Disk;
+use std::path::{Path, PathBuf};
+
+/// A kind of fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultKind {
+    /// The process is killed; what it wrote stays in the page cache.
+    Kill,
+    /// The power goes: what was not synced is lost, kept or torn.
+    PowerLoss,
+    /// The process comes back with another number of shards.
+    Reshard,
+    /// The process or the power goes again while it recovers.
+    DieInRecovery,
+    /// A sync fails and loses what it should have made durable.
+    FailedSync,
+    /// The disk has no more room for a while.
+    FullDisk,
+    /// Threads take long for their jobs for a while.
+    SlowJobs,
+    /// The wall clock goes forward or backward.
+    ClockJump,
+    /// Clients give up in the middle of requests.
+    Vanish,
+    /// One bit of a file changes while the process is down.
+    FlippedBit,
+    /// A block of a chunk is written to another place of the chunk while the process is down.
+    Misdirected,
+}
+
+impl FaultKind {
+    /// All kinds.
+    pub const ALL: &'static [Self] = &[
+        Self::Kill,
+        Self::PowerLoss,
+        Self::Reshard,
+        Self::DieInRecovery,
+        Self::FailedSync,
+        Self::FullDisk,
+        Self::SlowJobs,
+        Self::ClockJump,
+        Self::Vanish,
+        Self::FlippedBit,
+        Self::Misdirected,
+    ];
+
+    /// Whether stored bytes change that were durable.
+    #[must_use]
+    pub fn is_damage(self) -> bool {
+        matches!(self, Self::FlippedBit | Self::Misdirected)
+    }
+
+    /// The name on a command line.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Kill => "kill",
+            Self::PowerLoss => "power-loss",
+            Self::Reshard => "reshard",
+            Self::DieInRecovery => "die-in-recovery",
+            Self::FailedSync => "failed-sync",
+            Self::FullDisk => "full-disk",
+            Self::SlowJobs => "slow-jobs",
+            Self::ClockJump => "clock-jump",
+            Self::Vanish => "vanish",
+            Self::FlippedBit => "flipped-bit",
+            Self::Misdirected => "misdirected",
+        }
+    }
+}
+
+/// How a process ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    Kill,
+    PowerLoss,
+}
+
+impl World {
+    pub(crate) fn has_fault(&self, kind: FaultKind) -> bool {
+        self.plan.faults.contains(&kind)
+    }
+
+    /// Something goes wrong; returns after how many milliseconds the next thing may.
+    pub(crate) fn strike(&mut self) -> u64 {
+        let own: Vec<FaultKind> = self.plan.faults.iter().copied().filter(is_struck).collect();
+        if own.is_empty() {
+            return u64::from(u32::MAX);
+        }
+        let kind = *self.fault_dice.pick(&own);
+        self.note(format_args!("fault {}", kind.name()));
+        match kind {
+            FaultKind::Kill => self.end_process(End::Kill),
+            FaultKind::PowerLoss => self.end_process(End::PowerLoss),
+            FaultKind::FailedSync => {
+                let nth = self.fault_dice.between(1, 6);
+                self.disk.fail_next_sync(nth);
+            }
+            FaultKind::FullDisk => self.fill_disk(),
+            FaultKind::SlowJobs => {
+                self.slow_until_us = self.clock.now_us + self.fault_dice.between(1, 10) * 1_000_000;
+            }
+            FaultKind::ClockJump => self.jump_clock(),
+            _ => self.damage_disk(kind),
+        }
+        self.fault_dice.between(500, 15_000)
+    }
+
+    fn fill_disk(&mut self) {
+        let room = self.fault_dice.below(200_000);
+        self.disk.set_capacity(self.disk.used_bytes() + room);
+        let until = self.clock.now_us + self.fault_dice.between(1, 15) * 1_000_000;
+        self.at(until, crate::world::Act::DiskHasRoom);
+    }
+
+    fn jump_clock(&mut self) {
+        let ms = match self.fault_dice.below(4) {
+            0 => i64::try_from(self.fault_dice.below(3_600_000)).expect("an hour"),
+            1 => -i64::try_from(self.fault_dice.below(600_000)).expect("ten minutes"),
+            2 => i64::try_from(self.fault_dice.below(3_000)).expect("seconds"),
+            _ => -i64::try_from(self.fault_dice.below(3_000)).expect("seconds"),
+        };
+        self.backward_jumps += u64::from(ms < 0);
+        self.clock.jump(ms);
+    }
+
+    /// Ends the process in the middle of whatever its threads are doing.
+    pub(crate) fn end_process(&mut self, end: End) {
+        let Some(process) = self.process.take() else { return };
+        self.note(format_args!("end {end:?} of life {}", process.life));
+        let changes = self.fault_dice.below(8);
+        self.disk.power_off_after(changes);
+        for (_, job) in process.jobs.into_values() {
+            match job {
+                Job::Commit(job) => drop(job.run()),
+                Job::Work(job) => drop(job.run()),
+            }
+        }
+        drop(process.shards);
+        self.settle_disk(end);
+        self.lose_connections();
+        let wait = self.fault_dice.between(1, 3_000) * 1000;
+        self.at(self.clock.now_us + wait, crate::world::Act::Start);
+    }
+
+    fn settle_disk(&mut self, end: End) {
+        match end {
+            End::Kill => self.disk.kill_process(),
+            End::PowerLoss => {
+                self.disk.crash(&mut self.fault_dice);
+                if self.plan.mutant == Some(crate::mutant::Mutant::LostBlock) {
+                    self.lose_block();
+                }
+            }
+        }
+    }
+
+    /// A recovery that does not get to its end.
+    pub(crate) fn may_die_in_recovery(&mut self) {
+        if self.has_fault(FaultKind::DieInRecovery) && self.fault_dice.percent(30) {
+            let changes = self.fault_dice.below(40);
+            self.disk.power_off_after(changes);
+        }
+    }
+
+    pub(crate) fn settle_after_recovery(&mut self) {
+        let power = self.has_fault(FaultKind::PowerLoss) && self.fault_dice.percent(50);
+        self.settle_disk(if power { End::PowerLoss } else { End::Kill });
+    }
+
+    fn files(&self, part: &str) -> Vec<PathBuf> {
+        let is_part = |path: &PathBuf| path.to_string_lossy().contains(part);
+        self.disk.paths().into_iter().filter(is_part).collect()
+    }
+
+    /// The newest written block of some WAL segment turns to zeroes, although it was synced.
+    fn lose_block(&mut self) {
+        for path in self.files("/wal/") {
+            let Ok(file) = self.disk.open(&path) else { continue };
+            let length = file.len().unwrap_or(0);
+            let mut block = [0; 4096];
+            for position in (0..length / 4096).rev().map(|block| block * 4096) {
+                let is_read = file.read_exact_at(&mut block, position).is_ok();
+                if is_read && block.iter().any(|byte| *byte != 0) {
+                    let _ = file.write_at(&[0; 4096], position);
+                    let _ = file.sync_data();
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Asks for quiet first: damage to the very last batch of a log cannot be told from a torn one,
+    /// until a mark says that it was durable.
+    fn damage_disk(&mut self, kind: FaultKind) {
+        if self.process.as_ref().is_none_or(|process| process.is_poisoned()) {
+            return;
+        }
+        self.quiet_then(kind);
+    }
+
+    /// Changes stored bytes while no process runs.
+    pub(crate) fn hit_disk(&mut self, kind: FaultKind) {
+        let parts = ["/wal/", "/chunks/", "/checkpoints/", "FORMAT"];
+        let part = match kind {
+            FaultKind::Misdirected => "/chunks/",
+            _ if self.fault_dice.percent(6) => parts[3],
+            _ => *self.fault_dice.pick(&parts[..3]),
+        };
+        let files = self.files(part);
+        if files.is_empty() {
+            return;
+        }
+        let path = self.fault_dice.pick(&files).clone();
+        if kind == FaultKind::FlippedBit {
+            self.flip(&path);
+        } else {
+            self.misdirect(&path);
+        }
+    }
+
+    fn flip(&mut self, path: &Path) {
+        let length = self.disk.open(path).and_then(|file| file.len()).unwrap_or(0);
+        // Most of a WAL is zeroes: a bit there hits nothing.
+        let Some(byte) = self.used_byte(path, length) else { return };
+        let bit = byte * 8 + self.fault_dice.below(8);
+        self.note(format_args!("bit {bit} of {}", path.display()));
+        self.disk.flip_bit(path, bit);
+        if path.ends_with("FORMAT") {
+            self.flipped_format = Some((path.to_owned(), bit));
+        } else {
+            self.oracle.damage_possible = true;
+            self.flips += 1;
+        }
+    }
+
+    fn used_byte(&mut self, path: &Path, length: u64) -> Option<u64> {
+        let file = self.disk.open(path).ok()?;
+        (0..64).find_map(|_| {
+            let at = self.fault_dice.below(length);
+            let mut byte = [0];
+            file.read_exact_at(&mut byte, at).ok()?;
+            (byte[0] != 0).then_some(at)
+        })
+    }
+
+    fn misdirect(&mut self, path: &Path) {
+        let Ok(file) = self.disk.open(path) else { return };
+        let blocks = file.len().unwrap_or(0) / 4096;
+        if blocks < 3 {
+            return;
+        }
+        let (from, to) = (self.fault_dice.below(blocks), self.fault_dice.below(blocks));
+        let mut block = [0; 4096];
+        self.note(format_args!("block {from} at {to} of {}", path.display()));
+        if file.read_exact_at(&mut block, from * 4096).is_ok() {
+            let _ = file.write_at(&block, to * 4096);
+            let _ = file.sync_data();
+            self.oracle.damage_possible = true;
+            self.flips += 1;
+        }
+    }
+}
+
+/// Kinds that strike by themselves; the others change how something else happens.
+fn is_struck(kind: &FaultKind) -> bool {
+    !matches!(kind, FaultKind::Reshard | FaultKind::DieInRecovery | FaultKind::Vanish)
+}
+
+/// How long a thread takes for a job.
+pub(crate) fn job_delay_us(dice: &mut Dice, slow: bool) -> u64 {
+    if slow { dice.between(100_000, 2_000_000) } else { dice.delay_us(800) }
+}

@@ -1,0 +1,46 @@
+//! A whole node in one thread, from one seed.
+//!
+//! # What
+//! [`run`] builds a node on a simulated disk and clock, lets clients of every kind talk to it in
+//! raw HTTP, injects faults, and compares every answer with what was promised before. A run is a
+//! pure function of its [`Plan`]: the same plan gives the same trace to the byte.
+//!
+//! # What is real and what is not
+//! Real: `node`, `log`, `stream` and `protocol`, from the bytes of a request to the bytes of its
+//! answer. Simulated: the disk, the clocks, the threads (jobs run later, in any order), the
+//! messages between shards (delayed, in order for each pair), the connections. The server's socket
+//! loop is not here; [`plane`] plays it.
+//!
+//! # Map
+//! - `world`: the scheduler; `fault`: what goes wrong and when.
+//! - `plane`: the server's side of connections; `mutant`: its deliberate defects.
+//! - `clients`: who asks; `wire`, `events`: their side of HTTP.
+//! - `oracle`: what must hold.
+//! - `shrink`: a smaller plan that fails in the same way.
+//!
+//! # Invariants
+//! - No choice comes from anywhere but the seed.
+//! - A run ends: in simulated time, and with every client answered.
+
+mod clients;
+mod clock;
+mod dice;
+mod events;
+mod fault;
+mod mutant;
+mod oracle;
+mod plan;
+mod plane;
+mod process;
+mod run;
+mod shrink;
+mod trace;
+mod wire;
+mod world;
+
+pub use fault::FaultKind;
+pub use mutant::Mutant;
+pub use oracle::{Rule, Violation};
+pub use plan::Plan;
+pub use run::{Failure, Report, run};
+pub use shrink::shrink;

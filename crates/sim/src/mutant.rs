@@ -1,0 +1,127 @@
+//! Deliberate defects, one for each checker: a checker that never fires proves nothing.
+
+use crate::oracle::Rule;
+use model::ByteOffset;
+use node::{ReadReply, Reply, Request, Stamp};
+use stream::Outcome;
+
+/// A defect built into the simulated server or its disk.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mutant {
+    /// Syncs return before anything is durable.
+    LyingSync,
+    /// The newest synced block of a WAL is lost when the power goes.
+    LostBlock,
+    /// Each append is given to the node twice.
+    DoubleApply,
+    /// Appends lose their producer fields on the way.
+    NoProducer,
+    /// Appends lose their `Stream-Seq` on the way.
+    NoSequence,
+    /// Reads end early and say that they are up to date.
+    StaleRead,
+    /// Closed streams look open.
+    Unclosed,
+    /// Closing appends do not close.
+    LostClose,
+    /// Deletions are answered and not carried out.
+    LostDelete,
+    /// The clock of reads runs ahead.
+    EarlyExpiry,
+    /// The clock stands still for lifetimes.
+    LateExpiry,
+    /// Forks show a wrong byte.
+    WrongPrefix,
+    /// Intact streams are said to be damaged.
+    FalseDamage,
+    /// A refused append is applied all the same.
+    RefusalIgnored,
+    /// Commits are never run.
+    StalledCommit,
+}
+
+impl Mutant {
+    /// All mutants with the rules that may find them out.
+    pub const ALL: &'static [(Self, &'static [Rule])] = &[
+        (Self::LyingSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::UpToDate]),
+        (Self::LostBlock, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::UpToDate]),
+        (Self::DoubleApply, &[Rule::Twice, Rule::AckedLost, Rule::WriterForgotten, Rule::Garbled]),
+        (Self::NoProducer, &[Rule::Twice, Rule::WriterForgotten, Rule::Protocol]),
+        (Self::NoSequence, &[Rule::Twice, Rule::WriterForgotten]),
+        (Self::StaleRead, &[Rule::UpToDate]),
+        (Self::Unclosed, &[Rule::Reopened]),
+        (Self::LostClose, &[Rule::Reopened, Rule::Protocol]),
+        (Self::LostDelete, &[Rule::Undeleted]),
+        (Self::EarlyExpiry, &[Rule::Lifetime]),
+        (Self::LateExpiry, &[Rule::Lifetime]),
+        (Self::WrongPrefix, &[Rule::ForkPrefix, Rule::Unseen, Rule::Garbled]),
+        (Self::FalseDamage, &[Rule::Damage]),
+        (Self::RefusalIgnored, &[Rule::RefusedApplied]),
+        (Self::StalledCommit, &[Rule::Bounds]),
+    ];
+
+    /// Changes a request on its way into the node.
+    pub(crate) fn change_request(self, now: Stamp, request: Request<'_>) -> (Stamp, Request<'_>) {
+        let request = match (self, request) {
+            (Self::NoProducer, Request::Append { path, mut append, data }) => {
+                append.producer = None;
+                Request::Append { path, append, data }
+            }
+            (Self::NoSequence, Request::Append { path, mut append, data }) => {
+                append.stream_seq = None;
+                Request::Append { path, append, data }
+            }
+            (Self::LostClose, Request::Append { path, mut append, data }) if !data.is_empty() => {
+                append.close = false;
+                Request::Append { path, append, data }
+            }
+            (Self::LostDelete, Request::Delete { path }) => Request::Head { path },
+            (_, request) => request,
+        };
+        let is_use = matches!(&request, Request::Read { .. } | Request::Head { .. });
+        let wall = match self {
+            Self::EarlyExpiry if is_use => now.wall.plus_ms(5_000),
+            _ => now.wall,
+        };
+        (Stamp { wall, ..now }, request)
+    }
+
+    /// Changes a reply on its way to the client.
+    pub(crate) fn change_reply(self, reply: &mut Reply) {
+        match (self, &mut *reply) {
+            (Self::StaleRead, Reply::Read(read)) if read.end > read.start => shorten(read),
+            (Self::Unclosed, Reply::Read(read)) => read.info.closed = false,
+            (Self::Unclosed, Reply::Head(_, info)) => info.closed = false,
+            (Self::LostDelete, Reply::Head(..)) => *reply = Reply::Outcome(Outcome::Deleted),
+            (Self::FalseDamage, Reply::Read(read)) if read.end.get() % 7 == 3 => {
+                let file = "wal".to_owned();
+                *reply = Reply::Failed(node::Failure::Damaged { file, position: 1 });
+            }
+            (Self::RefusalIgnored, Reply::Outcome(Outcome::Appended(accepted)))
+                if accepted.tail.get() % 5 == 0 =>
+            {
+                *reply = Reply::Failed(node::Failure::Overloaded);
+            }
+            _ => {}
+        }
+    }
+
+    /// Changes bytes on their way to the client.
+    pub(crate) fn change_window(self, is_fork: bool, bytes: &mut [u8]) {
+        if self == Self::WrongPrefix && is_fork {
+            for byte in bytes.iter_mut().skip(1).take(1) {
+                *byte ^= 1;
+            }
+        }
+    }
+}
+
+fn shorten(read: &mut ReadReply) {
+    read.end = ByteOffset::new(read.end.get() - 1).max(read.start);
+    if !read.info.content_type.is_json() {
+        read.info.tail = read.end;
+    } else {
+        read.end = read.start;
+        read.info.tail = read.start;
+    }
+}

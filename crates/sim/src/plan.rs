@@ -1,0 +1,50 @@
+//! What a run consists of. Everything that is not here follows from the seed.
+
+use crate::{dice::Dice, fault::FaultKind, mutant::Mutant};
+use log::LogOptions;
+
+/// A run to be carried out.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Plan {
+    /// Decides everything.
+    pub seed: u64,
+    /// Simulated seconds before everything is healed and audited.
+    pub seconds: u64,
+    /// Faults that may happen; [`Plan::of_seed`] draws them.
+    pub faults: Vec<FaultKind>,
+    /// A deliberate defect.
+    pub mutant: Option<Mutant>,
+    /// Print every step.
+    pub verbose: bool,
+}
+
+impl Plan {
+    /// The plan that belongs to a seed.
+    #[must_use]
+    pub fn of_seed(seed: u64) -> Self {
+        let mut dice = Dice::new(seed ^ 0x706c_616e);
+        let seconds = dice.between(30, 120);
+        let mut faults: Vec<FaultKind> =
+            FaultKind::ALL.iter().copied().filter(|_| dice.percent(55)).collect();
+        // Flipped bits make many answers legal that are not otherwise: most runs do without.
+        if !dice.percent(25) {
+            faults.retain(|fault| !fault.is_damage());
+        }
+        Self { seed, seconds, faults, mutant: None, verbose: false }
+    }
+}
+
+/// Sizes that make little data fill segments, chunks and the WAL.
+pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
+    let segment_bytes = *dice.pick(&[64 << 10, 128 << 10, 256 << 10]);
+    LogOptions {
+        segment_bytes,
+        wal_bytes_max: segment_bytes * dice.between(3, 8),
+        seal_bytes: *dice.pick(&[8 << 10, 32 << 10, 128 << 10]),
+        batch_bytes_max: *dice.pick(&[32 << 10, 128 << 10]),
+        checkpoint_bytes: *dice.pick(&[16 << 10, 64 << 10, 256 << 10]),
+        chunk_bytes_max: *dice.pick(&[64 << 10, 512 << 10]),
+        store_id: Some(dice.next()),
+        group_count: u16::try_from(*dice.pick(&[1_u64, 3, 8])).expect("16 bits"),
+    }
+}

@@ -1,0 +1,158 @@
+//! One shard: its node, its exchanges and its live readers. See the server's `plane::shard`.
+
+use super::{
+    Job, Mail, Outbox, Piece, PlaneOptions,
+    exchange::Exchange,
+    live::{LiveStream, LiveStreams},
+};
+use crate::mutant::Mutant;
+use model::{ShardId, StreamKey};
+use node::{Event, Node, Output, Request, Stamp, Ticket};
+use protocol::HttpDate;
+use std::collections::BTreeMap;
+
+#[derive(Debug)]
+pub(crate) struct Shard {
+    pub(super) id: ShardId,
+    pub(crate) node: Node,
+    pub(super) exchanges: BTreeMap<u32, Exchange>,
+    pub(super) live: LiveStreams,
+    pub(super) now: Stamp,
+    pub(super) date: HttpDate,
+    pub(super) options: PlaneOptions,
+    pub(super) out: Outbox,
+    pub(super) random: u64,
+}
+
+impl Shard {
+    pub(crate) fn new(node: Node, now: Stamp, options: PlaneOptions) -> Self {
+        Self {
+            id: node.shard(),
+            node,
+            exchanges: BTreeMap::new(),
+            live: LiveStreams::default(),
+            now,
+            date: HttpDate::new(now.wall),
+            options,
+            out: Outbox::default(),
+            random: 1,
+        }
+    }
+
+    /// Takes everything that has come, then drains the node; so the requests of a turn share a
+    /// group commit.
+    pub(crate) fn turn(&mut self, now: Stamp, mail: Vec<Mail>) -> Outbox {
+        self.now = match self.options.mutant {
+            Some(Mutant::LateExpiry) => Stamp { wall: model::Timestamp::new(1), ..now },
+            _ => now,
+        };
+        self.date = HttpDate::new(now.wall);
+        for mail in mail {
+            self.take(mail);
+        }
+        self.drain();
+        std::mem::take(&mut self.out)
+    }
+
+    fn take(&mut self, mail: Mail) {
+        match mail {
+            Mail::Raw { conn, bytes } => self.receive(conn, &bytes),
+            Mail::Gone { conn } => self.forget(conn),
+            Mail::PollDue { conn } => self.time_out_poll(conn),
+            Mail::Request { ticket, request, data } => {
+                self.give(ticket, request.attach(&data));
+            }
+            Mail::Reply { ticket, reply } => self.handle_reply(ticket.slot, reply),
+            Mail::Peer(message) => self.node.handle(self.now, Event::Peer(message)),
+            Mail::Changed(change) => self.handle_change(&change),
+            Mail::Committed(done) => self.node.handle(self.now, Event::Committed(done)),
+            Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
+            Mail::Tick => self.node.handle(self.now, Event::Tick),
+            Mail::Mark => self.node.mark_durable(),
+        }
+    }
+
+    fn drain(&mut self) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Reply { ticket, reply } if ticket.shard == self.id => {
+                    self.handle_reply(ticket.slot, reply);
+                }
+                Output::Reply { ticket, reply } => {
+                    self.out.mails.push((ticket.shard, Mail::Reply { ticket, reply }));
+                }
+                Output::Peer { to, message } => self.out.mails.push((to, Mail::Peer(message))),
+                Output::Changed { to, change } if to == self.id => self.handle_change(&change),
+                Output::Changed { to, change } => {
+                    self.out.mails.push((to, Mail::Changed(change)));
+                }
+                Output::Commit(job) => self.out.jobs.push(Job::Commit(job)),
+                Output::Work(job) => self.out.jobs.push(Job::Work(job)),
+            }
+        }
+    }
+
+    /// Gives a request to the shard that owns its group.
+    pub(super) fn ask(&mut self, conn: u32, request: Request<'_>) {
+        let group = match &request {
+            Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
+                key.group
+            }
+            other => other.path().expect("others name a path").group(self.node.group_count()),
+        };
+        let ticket = Ticket { shard: self.id, slot: conn, generation: 0 };
+        let owner = node::shard_of(group, self.options.shard_count);
+        if owner == self.id {
+            return self.give(ticket, request);
+        }
+        let (request, data) = request.detach();
+        self.out.mails.push((owner, Mail::Request { ticket, request, data }));
+    }
+
+    /// Gives a request to this shard's node; a mutant may change it on the way.
+    fn give(&mut self, ticket: Ticket, request: Request<'_>) {
+        let Some(mutant) = self.options.mutant else {
+            return self.node.handle(self.now, Event::Request { ticket, request });
+        };
+        if mutant == Mutant::DoubleApply && matches!(&request, Request::Append { .. }) {
+            let (first, data) = request.detach();
+            let Request::Append { path, append, .. } = first else { unreachable!("just matched") };
+            let nobody = Ticket { slot: u32::MAX, ..ticket };
+            let again = Request::Append { path: path.clone(), append: append.clone(), data: &data };
+            self.node.handle(self.now, Event::Request { ticket: nobody, request: again });
+            let request = Request::Append { path, append, data: &data };
+            return self.node.handle(self.now, Event::Request { ticket, request });
+        }
+        let (now, request) = mutant.change_request(self.now, request);
+        self.node.handle(now, Event::Request { ticket, request });
+    }
+
+    pub(super) fn send(&mut self, conn: u32, bytes: Vec<u8>, ends: bool) {
+        self.out.answers.push(Piece { conn, bytes, ends });
+    }
+
+    /// The answer is complete.
+    pub(super) fn finish(&mut self, conn: u32, bytes: Vec<u8>) {
+        self.exchanges.remove(&conn);
+        self.send(conn, bytes, true);
+    }
+
+    pub(super) fn forget(&mut self, conn: u32) {
+        self.exchanges.remove(&conn);
+        self.live.forget(conn);
+    }
+
+    pub(super) fn live_stream(&mut self, key: StreamKey) -> &mut LiveStream {
+        self.live.0.entry(key).or_default()
+    }
+
+    /// Exchanges under way.
+    pub(crate) fn exchange_count(&self) -> usize {
+        self.exchanges.len()
+    }
+
+    pub(super) fn random(&mut self) -> u64 {
+        self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        self.random >> 33
+    }
+}

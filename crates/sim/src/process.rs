@@ -1,0 +1,55 @@
+//! One life of the program: from its start to its end by a fault.
+
+use crate::{
+    dice::Dice,
+    plane::{Job, Mail, PlaneOptions, Shard},
+};
+use env::MemoryDisk;
+use log::{LogOptions, OpenError};
+use node::Stamp;
+use std::{collections::BTreeMap, path::Path, sync::Arc};
+
+const DIR: &str = "/data";
+
+#[derive(Debug)]
+pub(crate) struct Process {
+    pub(crate) life: u64,
+    pub(crate) shards: Vec<Shard>,
+    pub(crate) inboxes: Vec<Vec<Mail>>,
+    pub(crate) turn_is_due: Vec<bool>,
+    /// When the last message of each pair of shards arrives: the next does not overtake it.
+    pub(crate) arrivals: BTreeMap<(u16, u16), u64>,
+    /// Jobs that threads have taken and not finished.
+    pub(crate) jobs: BTreeMap<u64, (usize, Job)>,
+    pub(crate) report: log::RecoveryReport,
+    pub(crate) damages: Vec<log::Damage>,
+}
+
+impl Process {
+    /// Recovers the data directory.
+    pub(crate) fn start(
+        disk: &MemoryDisk,
+        dice: &mut Dice,
+        options: LogOptions,
+        (now, plane, life): (Stamp, PlaneOptions, u64),
+    ) -> Result<Self, OpenError> {
+        let disk = Arc::new(disk.clone());
+        let opened = node::open(disk, dice, Path::new(DIR), options, plane.shard_count)?;
+        let shards: Vec<Shard> =
+            opened.nodes.into_iter().map(|node| Shard::new(node, now, plane)).collect();
+        Ok(Self {
+            life,
+            inboxes: shards.iter().map(|_| Vec::new()).collect(),
+            turn_is_due: vec![false; shards.len()],
+            shards,
+            arrivals: BTreeMap::new(),
+            jobs: BTreeMap::new(),
+            report: opened.report,
+            damages: opened.damages,
+        })
+    }
+
+    pub(crate) fn is_poisoned(&self) -> bool {
+        self.shards.iter().any(|shard| shard.node.poison().is_some())
+    }
+}

@@ -1,0 +1,179 @@
+//! One run: clients and faults for a while, then healing, then the audit.
+
+use crate::{
+    clients::{Auditor, Forker, Manner, Mortal, Owner, Reader, Writer},
+    dice::Dice,
+    fault::End,
+    oracle::{Rule, Shape, Violation},
+    plan::Plan,
+    world::{Act, World},
+};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+/// Simulated time in which everything must come to rest once nothing fails any more.
+const REST_US: u64 = 600_000_000;
+
+/// What a run that broke no promise has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Names everything that happened.
+    pub trace_hash: u64,
+    /// Appends that were acknowledged.
+    pub acked_count: u64,
+    /// Bytes that readers compared.
+    pub compared_bytes: u64,
+    /// Starts of the process.
+    pub starts: u64,
+    /// Simulated time in microseconds.
+    pub simulated_us: u64,
+    /// Steps of the scheduler.
+    pub steps: u64,
+    /// Places on disk that were damaged.
+    pub flips: u64,
+    /// Streams that answered so.
+    pub damaged_count: usize,
+}
+
+/// A run that broke a promise.
+#[derive(Debug, Clone)]
+pub struct Failure {
+    /// What was run.
+    pub plan: Plan,
+    /// What was broken.
+    pub violation: Violation,
+    /// When, in simulated microseconds.
+    pub at_us: u64,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.plan.faults.iter().map(|fault| fault.name()).collect();
+        writeln!(f, "seed {} broke a promise: {}", self.plan.seed, self.violation)?;
+        writeln!(f, "  after {} ms, faults: {}", self.at_us / 1000, names.join(" "))?;
+        write!(f, "  again: cargo xtask sim --seed {}", self.plan.seed)?;
+        let drawn = Plan::of_seed(self.plan.seed);
+        if drawn.seconds != self.plan.seconds {
+            write!(f, " --seconds {}", self.plan.seconds)?;
+        }
+        if drawn.faults != self.plan.faults {
+            let names = if names.is_empty() { "none".into() } else { names.join(",") };
+            write!(f, " --faults {names}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Carries a plan out.
+///
+/// # Errors
+/// The first broken promise; a panic of the program counts as one.
+pub fn run(plan: &Plan) -> Result<Report, Box<Failure>> {
+    let mut world = World::new(plan.clone());
+    let result = catch_unwind(AssertUnwindSafe(|| carry_out(&mut world)));
+    if let Err(panic) = result {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
+        world.oracle.broken(Rule::Panic, text);
+        // Other violations came first only if the run went on after them, which it does not.
+    }
+    match world.oracle.take_violation() {
+        Some(violation) => {
+            Err(Box::new(Failure { plan: plan.clone(), violation, at_us: world.clock.now_us }))
+        }
+        None => Ok(Report {
+            trace_hash: world.trace_hash(),
+            acked_count: world.oracle.acked_count,
+            compared_bytes: world.oracle.compared_bytes,
+            starts: world.starts,
+            simulated_us: world.clock.now_us,
+            steps: world.steps,
+            flips: world.flips,
+            damaged_count: world.oracle.damaged.len(),
+        }),
+    }
+}
+
+fn carry_out(world: &mut World) {
+    let mut dice = world.setup_dice();
+    if world.plan.mutant == Some(crate::mutant::Mutant::LyingSync) {
+        world.disk.lie_about_syncs();
+    }
+    populate(world, &mut dice);
+    world.at(0, Act::Start);
+    world.begin_faults();
+    let until = world.clock.now_us + world.plan.seconds * 1_000_000;
+    world.run_until(until);
+    heal(world, &mut dice);
+    world.run_until(world.clock.now_us + REST_US);
+    check_rest(world, "the clients");
+    world.add_client(Box::new(Auditor::new()));
+    world.run_until(world.clock.now_us + REST_US);
+    check_rest(world, "the audit");
+    world.oracle.audit();
+}
+
+fn check_rest(world: &mut World, who: &str) {
+    if world.oracle.violation().is_none() && !world.all_done() {
+        let detail = format!("{who} did not come to rest: {:?}", world.undone());
+        world.oracle.broken(Rule::Bounds, detail);
+    }
+}
+
+fn heal(world: &mut World, dice: &mut Dice) {
+    if world.oracle.violation().is_some() {
+        return;
+    }
+    world.is_ending = true;
+    world.disk.set_capacity(u64::MAX);
+    world.slow_until_us = 0;
+    let is_poisoned = world.process.as_ref().is_some_and(|process| process.is_poisoned());
+    if dice.percent(50) || is_poisoned {
+        world.end_process(End::Kill);
+    }
+}
+
+fn populate(world: &mut World, dice: &mut Dice) {
+    let shapes = [Shape::Text, Shape::Binary, Shape::Json];
+    for number in 0..dice.between(2, 6) {
+        let shape = *dice.pick(&shapes);
+        let stream = world.oracle.add_stream(&format!("shared/{number}"), shape);
+        for (place, manner) in manners(dice, number).into_iter().enumerate() {
+            let closes = dice.percent(25);
+            let left = dice.between(20, 400);
+            let writer = Writer::new(stream, manner, place == 0, (left, closes));
+            world.add_client(Box::new(writer));
+        }
+        for _ in 0..dice.between(1, 4) {
+            world.add_client(Box::new(Reader::new(stream, dice.percent(25))));
+        }
+    }
+    for number in 0..dice.between(0, 3) {
+        let shape = *dice.pick(&shapes);
+        let lives = dice.between(1, 12);
+        world.add_client(Box::new(Owner::new(format!("own/{number}"), shape, lives)));
+    }
+    for number in 0..dice.between(0, 3) {
+        let ttl = dice.percent(75).then(|| dice.between(2, 30));
+        let expires_in = dice.between(3, 40);
+        world.add_client(Box::new(Mortal::new(format!("mortal/{number}"), ttl, expires_in)));
+    }
+    for number in 0..dice.between(0, 3) {
+        let left = dice.between(1, 12);
+        world.add_client(Box::new(Forker::new(format!("fork/{number}"), left)));
+    }
+}
+
+fn manners(dice: &mut Dice, stream: u64) -> Vec<Manner> {
+    let mut manners = vec![Manner::Plain];
+    if dice.percent(50) {
+        manners.push(Manner::Conditional { next: 1 });
+    }
+    for number in 0..dice.below(3) {
+        let id = format!("p{stream}-{number}");
+        manners.push(Manner::Idempotent { id, epoch: dice.below(3), seq: 0 });
+    }
+    manners
+}

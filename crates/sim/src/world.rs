@@ -1,0 +1,582 @@
+//! The scheduler: one queue of everything that will happen, and the hands that do it.
+
+use crate::{
+    clients::{Client, Ctx, Heard, Move},
+    clock::SimClock,
+    dice::Dice,
+    events::take_events,
+    fault::{FaultKind, job_delay_us},
+    mutant::Mutant,
+    oracle::{Oracle, Rule},
+    plan::{Plan, log_options},
+    plane::{Job, Mail, Outbox, PlaneOptions},
+    process::Process,
+    trace::Trace,
+    wire::{Answer, AnswerReader, Ask},
+};
+use env::MemoryDisk;
+use log::{LogOptions, OpenError};
+use model::ShardId;
+use std::{collections::BTreeMap, path::PathBuf};
+
+/// How often a shard's clockwork runs.
+const TICK_US: u64 = 100_000;
+
+/// Entries of one shard that may wait for the disk: what the clients can have sent, and what the
+/// node adds by itself.
+const IN_FLIGHT_MAX: u64 = 2_000;
+
+/// Something that will happen.
+#[derive(Debug)]
+pub(crate) enum Act {
+    Wake(usize),
+    /// A client gives up.
+    GiveUp { conn: u32 },
+    /// Bytes reach a client.
+    Hear { conn: u32, bytes: Vec<u8>, ends: bool, damage: bool },
+    /// Mail reaches a shard.
+    Deliver { life: u64, shard: usize, mail: Mail },
+    Turn { life: u64, shard: usize },
+    /// A thread finishes a job.
+    Run { life: u64, job: u64 },
+    Tick { life: u64 },
+    Start,
+    DiskHasRoom,
+    Strike,
+    /// Everything is quiet: stop, damage the disk, start.
+    Hit(FaultKind),
+}
+
+/// One request of a client.
+#[derive(Debug)]
+struct Call {
+    client: usize,
+    since_us: u64,
+    shard: usize,
+    reader: AnswerReader,
+    is_live: bool,
+    events: Vec<u8>,
+    /// When the last bytes for it arrive.
+    hears_at: u64,
+}
+
+#[derive(Debug)]
+struct Seat {
+    client: Box<dyn Client>,
+    is_done: bool,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) clock: SimClock,
+    pub(crate) disk: MemoryDisk,
+    pub(crate) fault_dice: Dice,
+    pub(crate) oracle: Oracle,
+    pub(crate) process: Option<Process>,
+    pub(crate) slow_until_us: u64,
+    pub(crate) backward_jumps: u64,
+    pub(crate) flipped_format: Option<(PathBuf, u64)>,
+    pub(crate) flips: u64,
+    pub(crate) is_ending: bool,
+    pub(crate) starts: u64,
+    pub(crate) steps: u64,
+    dice: Dice,
+    client_dice: Dice,
+    options: LogOptions,
+    plane: PlaneOptions,
+    queue: BTreeMap<(u64, u64), Act>,
+    queued: u64,
+    life: u64,
+    seats: Vec<Seat>,
+    calls: BTreeMap<u32, Call>,
+    conn_next: u32,
+    job_next: u64,
+    /// No client begins anything before this.
+    quiet_until_us: u64,
+    poisoned_since_us: Option<u64>,
+    trace: Trace,
+}
+
+impl World {
+    pub(crate) fn new(plan: Plan) -> Self {
+        let mut dice = Dice::new(plan.seed);
+        let options = log_options(&mut dice);
+        let plane = PlaneOptions {
+            shard_count: u16::try_from(dice.between(1, 3)).expect("16 bits"),
+            boundary_bytes: *dice.pick(&[2 << 10, 16 << 10, 4 << 20]),
+            sse_event_bytes: *dice.pick(&[1 << 10, 64 << 10]),
+            mutant: plan.mutant,
+        };
+        let trace = Trace::new(plan.verbose);
+        Self {
+            clock: SimClock::new(),
+            disk: MemoryDisk::new(),
+            fault_dice: dice.split(),
+            client_dice: dice.split(),
+            oracle: Oracle::default(),
+            process: None,
+            slow_until_us: 0,
+            backward_jumps: 0,
+            flipped_format: None,
+            flips: 0,
+            is_ending: false,
+            starts: 0,
+            steps: 0,
+            dice,
+            options,
+            plane,
+            queue: BTreeMap::new(),
+            queued: 0,
+            life: 0,
+            seats: Vec::new(),
+            calls: BTreeMap::new(),
+            conn_next: 0,
+            job_next: 0,
+            quiet_until_us: 0,
+            poisoned_since_us: None,
+            trace,
+            plan,
+        }
+    }
+
+    pub(crate) fn note(&mut self, what: std::fmt::Arguments<'_>) {
+        self.trace.note(self.clock.now_us, what);
+    }
+
+    pub(crate) fn trace_hash(&self) -> u64 {
+        self.trace.hash()
+    }
+
+    pub(crate) fn at(&mut self, at_us: u64, act: Act) {
+        self.queued += 1;
+        self.queue.insert((at_us.max(self.clock.now_us), self.queued), act);
+    }
+
+    fn after(&mut self, us: u64, act: Act) {
+        self.at(self.clock.now_us + us, act);
+    }
+
+    pub(crate) fn setup_dice(&mut self) -> Dice {
+        self.dice.split()
+    }
+
+    pub(crate) fn add_client(&mut self, client: Box<dyn Client>) {
+        self.seats.push(Seat { client, is_done: false });
+        let seat = self.seats.len() - 1;
+        let wait = self.dice.below(500_000);
+        self.after(wait, Act::Wake(seat));
+    }
+
+    pub(crate) fn all_done(&self) -> bool {
+        self.seats.iter().all(|seat| seat.is_done)
+    }
+
+    /// Clients that are not done yet, for the report.
+    pub(crate) fn undone(&self) -> Vec<String> {
+        let undone = self.seats.iter().filter(|seat| !seat.is_done);
+        undone.map(|seat| format!("{:?}", seat.client)).collect()
+    }
+
+    /// Does everything up to `until_us`, or until a promise is broken.
+    pub(crate) fn run_until(&mut self, until_us: u64) {
+        while self.oracle.violation().is_none() && !self.all_done() {
+            let Some(entry) = self.queue.first_entry() else { break };
+            let (at_us, _) = *entry.key();
+            if at_us > until_us {
+                break;
+            }
+            let act = entry.remove();
+            self.clock.now_us = at_us;
+            self.steps += 1;
+            self.act(act);
+        }
+        self.clock.now_us = self.clock.now_us.max(until_us.min(self.clock.now_us + 1));
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Wake(seat) => self.wake(seat),
+            Act::GiveUp { conn } => self.give_up(conn),
+            Act::Hear { conn, bytes, ends, damage } => self.hear(conn, &bytes, ends, damage),
+            Act::Deliver { life, shard, mail } => self.deliver(life, shard, mail),
+            Act::Turn { life, shard } => self.turn(life, shard),
+            Act::Run { life, job } => self.run_job(life, job),
+            Act::Tick { life } => self.tick(life),
+            Act::Start => self.start(),
+            Act::DiskHasRoom => self.disk.set_capacity(u64::MAX),
+            Act::Strike => {
+                if !self.is_ending {
+                    let wait_ms = self.strike();
+                    self.after(wait_ms * 1000, Act::Strike);
+                }
+            }
+            Act::Hit(kind) => self.hit(kind),
+        }
+    }
+
+    pub(crate) fn begin_faults(&mut self) {
+        let wait = self.dice.between(1_000_000, 8_000_000);
+        self.after(wait, Act::Strike);
+    }
+
+    // Clients.
+
+    fn wake(&mut self, seat: usize) {
+        if self.clock.now_us < self.quiet_until_us {
+            let wait = self.quiet_until_us - self.clock.now_us + self.dice.below(10_000);
+            return self.after(wait, Act::Wake(seat));
+        }
+        let next = self.with_client(seat, |client, ctx| client.wake(ctx));
+        self.follow(seat, next);
+    }
+
+    fn with_client<T>(
+        &mut self,
+        seat: usize,
+        act: impl FnOnce(&mut dyn Client, &mut Ctx<'_>) -> T,
+    ) -> T {
+        let mut ctx = Ctx {
+            clock: &self.clock,
+            dice: &mut self.client_dice,
+            oracle: &mut self.oracle,
+            is_ending: self.is_ending,
+            backward_jumps: self.backward_jumps,
+        };
+        act(&mut *self.seats[seat].client, &mut ctx)
+    }
+
+    fn follow(&mut self, seat: usize, next: Move) {
+        match next {
+            Move::Ask(ask) => self.ask(seat, &ask),
+            Move::SleepMs(ms) => {
+                let us = ms * 1000 + self.dice.below(1000);
+                self.after(us, Act::Wake(seat));
+            }
+            Move::Done => self.seats[seat].is_done = true,
+        }
+    }
+
+    fn ask(&mut self, client: usize, ask: &Ask) {
+        self.conn_next += 1;
+        let conn = self.conn_next;
+        let bytes = ask.render(&mut self.dice);
+        self.note(format_args!("{conn} {} {} {:?}", ask.method, ask.path, ask.query));
+        self.trace.bytes(&bytes);
+        let delay = self.dice.delay_us(500);
+        let shards = self.process.as_ref().map_or(1, |process| process.shards.len());
+        let shard = usize::try_from(self.dice.below(shards as u64)).expect("an index");
+        self.calls.insert(
+            conn,
+            Call {
+                client,
+                since_us: self.clock.now_us,
+                shard,
+                reader: AnswerReader::new(ask.method == "HEAD"),
+                is_live: ask.live,
+                events: Vec::new(),
+                hears_at: 0,
+            },
+        );
+        let mail = Mail::Raw { conn, bytes };
+        match &self.process {
+            Some(process) => {
+                let life = process.life;
+                self.after(delay, Act::Deliver { life, shard, mail });
+            }
+            None => {
+                let refused = Act::Hear { conn, bytes: Vec::new(), ends: true, damage: false };
+                self.after(delay, refused);
+            }
+        }
+        let patience = self.patience_us(ask.live);
+        self.after(patience, Act::GiveUp { conn });
+    }
+
+    /// How long a client waits: readers of events leave by themselves, others when they vanish or
+    /// when nothing comes for far too long.
+    fn patience_us(&mut self, is_live: bool) -> u64 {
+        if is_live {
+            return self.dice.between(100_000, 12_000_000);
+        }
+        if self.has_fault(FaultKind::Vanish) && self.dice.percent(6) && !self.is_ending {
+            return self.dice.below(20_000);
+        }
+        100_000_000
+    }
+
+    fn give_up(&mut self, conn: u32) {
+        let Some(call) = self.calls.get(&conn) else { return };
+        let (shard, client) = (call.shard, call.client);
+        if self.clock.now_us - call.since_us >= 100_000_000 {
+            let detail = format!("no answer in 100 s: {:?}", self.seats[client].client);
+            return self.oracle.broken(Rule::Bounds, detail);
+        }
+        self.note(format_args!("{conn} given up"));
+        if let Some(process) = &self.process {
+            let life = process.life;
+            if shard < process.shards.len() {
+                self.after(100, Act::Deliver { life, shard, mail: Mail::Gone { conn } });
+            }
+        }
+        self.close(conn, false, true);
+    }
+
+    fn hear(&mut self, conn: u32, bytes: &[u8], ends: bool, damage: bool) {
+        let Some(call) = self.calls.get_mut(&conn) else { return };
+        if let Err(what) = call.reader.feed(bytes) {
+            self.oracle.broken(Rule::Protocol, what);
+            return;
+        }
+        self.trace.bytes(bytes);
+        let seat = call.client;
+        if call.is_live && call.reader.answer.status == 200 {
+            let body = std::mem::take(&mut call.reader.answer.body);
+            call.events.extend_from_slice(&body);
+            match take_events(&mut call.events) {
+                Ok(events) => {
+                    for event in events {
+                        self.with_client(seat, |client, ctx| client.event(ctx, &event));
+                    }
+                }
+                Err(what) => self.oracle.broken(Rule::Garbled, what),
+            }
+        }
+        let is_done = self.calls.get(&conn).is_some_and(|call| call.reader.is_done());
+        if ends || is_done {
+            self.close(conn, damage, false);
+        }
+    }
+
+    /// The connection is over: the client hears what came.
+    fn close(&mut self, conn: u32, cut_by_damage: bool, gave_up: bool) {
+        let Some(call) = self.calls.remove(&conn) else { return };
+        let is_done = call.reader.is_done();
+        let answer: Option<Answer> = is_done.then_some(call.reader.answer);
+        let status = answer.as_ref().map_or(0, |answer| answer.status);
+        self.note(format_args!("{conn} heard {status}"));
+        let heard = Heard { since_us: call.since_us, answer, cut_by_damage, gave_up };
+        let next = self.with_client(call.client, |client, ctx| client.heard(ctx, heard));
+        self.follow(call.client, next);
+    }
+
+    pub(crate) fn lose_connections(&mut self) {
+        let conns: Vec<(u32, u64)> =
+            self.calls.iter().map(|(conn, call)| (*conn, call.hears_at)).collect();
+        for (conn, hears_at) in conns {
+            let at = hears_at.max(self.clock.now_us) + self.dice.below(2_000);
+            self.at(at, Act::Hear { conn, bytes: Vec::new(), ends: true, damage: false });
+        }
+    }
+
+    // The process.
+
+    fn start(&mut self) {
+        if self.process.is_some() {
+            return;
+        }
+        if self.has_fault(FaultKind::Reshard) && self.dice.percent(50) {
+            self.plane.shard_count = u16::try_from(self.dice.between(1, 4)).expect("16 bits");
+        }
+        if !self.is_ending {
+            self.may_die_in_recovery();
+        }
+        self.life += 1;
+        self.starts += 1;
+        let start = (self.clock.stamp(), self.plane, self.life);
+        let opened = Process::start(&self.disk, &mut self.dice, self.options.clone(), start);
+        match opened {
+            Ok(process) => self.started(process),
+            Err(error) => self.not_started(&error),
+        }
+    }
+
+    fn started(&mut self, process: Process) {
+        self.disk.power_off_after(u64::MAX);
+        self.poisoned_since_us = None;
+        let report = &process.report;
+        let damages: Vec<String> = process.damages.iter().map(ToString::to_string).collect();
+        let line = format!(
+            "life {} with {} shards: {} replayed, {} checkpoints, {} torn, damages {damages:?}",
+            process.life,
+            process.shards.len(),
+            report.entries_replayed,
+            report.checkpoints_restored,
+            report.torn_tails.len(),
+        );
+        self.note(format_args!("{line}"));
+        if self.flipped_format.is_some() {
+            self.oracle.broken(Rule::Damage, "a damaged FORMAT was taken");
+        }
+        if !damages.is_empty() && !self.oracle.damage_possible {
+            let detail = format!("damage without a fault that made it: {damages:?}");
+            self.oracle.broken(Rule::Damage, detail);
+        }
+        let life = process.life;
+        self.process = Some(process);
+        self.after(TICK_US, Act::Tick { life });
+    }
+
+    fn not_started(&mut self, error: &OpenError) {
+        self.note(format_args!("open failed: {error}"));
+        match (error, self.flipped_format.take()) {
+            (OpenError::FormatDamaged { .. }, Some((path, bit))) => {
+                // The operator restores it.
+                self.disk.flip_bit(&path, bit);
+            }
+            (OpenError::Io { .. }, flipped) => {
+                self.flipped_format = flipped;
+                self.settle_after_recovery();
+            }
+            (error, _) => self.oracle.broken(Rule::Damage, format!("open failed: {error}")),
+        }
+        let wait = self.dice.between(1_000, 3_000_000);
+        self.after(wait, Act::Start);
+    }
+
+    fn deliver(&mut self, life: u64, shard: usize, mail: Mail) {
+        let Some(process) = self.process.as_mut().filter(|process| process.life == life) else {
+            return;
+        };
+        process.inboxes[shard].push(mail);
+        if !std::mem::replace(&mut process.turn_is_due[shard], true) {
+            let wait = self.dice.delay_us(30);
+            self.after(wait, Act::Turn { life, shard });
+        }
+    }
+
+    fn turn(&mut self, life: u64, shard: usize) {
+        let now = self.clock.stamp();
+        let Some(process) = self.process.as_mut().filter(|process| process.life == life) else {
+            return;
+        };
+        process.turn_is_due[shard] = false;
+        let mail = std::mem::take(&mut process.inboxes[shard]);
+        let out = process.shards[shard].turn(now, mail);
+        let stats = process.shards[shard].node.stats();
+        self.send_out(life, shard, out);
+        if stats.in_flight_count > IN_FLIGHT_MAX {
+            let detail = format!("{} entries in flight", stats.in_flight_count);
+            self.oracle.broken(Rule::Bounds, detail);
+        }
+    }
+
+    fn send_out(&mut self, life: u64, shard: usize, out: Outbox) {
+        for (to, mail) in out.mails {
+            self.mail(life, shard, to, mail);
+        }
+        for job in out.jobs {
+            self.begin_job(life, shard, job);
+        }
+        for conn in out.polls {
+            let mail = Mail::PollDue { conn };
+            let wait = self.dice.between(500_000, 8_000_000);
+            self.after(wait, Act::Deliver { life, shard, mail });
+        }
+        for piece in out.answers {
+            let Some(call) = self.calls.get_mut(&piece.conn) else { continue };
+            let delay = self.dice.delay_us(500);
+            let at = (self.clock.now_us + delay).max(call.hears_at);
+            call.hears_at = at;
+            let damage = out.cut_by_damage.contains(&piece.conn);
+            let (conn, bytes, ends) = (piece.conn, piece.bytes, piece.ends);
+            self.at(at, Act::Hear { conn, bytes, ends, damage });
+        }
+    }
+
+    /// Messages of a pair of shards arrive in their order.
+    fn mail(&mut self, life: u64, from: usize, to: ShardId, mail: Mail) {
+        let delay = self.dice.delay_us(50);
+        let process = self.process.as_mut().expect("a turn is under way");
+        let pair = (u16::try_from(from).expect("16 bits"), to.get());
+        let arrival = process.arrivals.entry(pair).or_default();
+        *arrival = (*arrival).max(self.clock.now_us + delay);
+        let at = *arrival;
+        self.at(at, Act::Deliver { life, shard: usize::from(to.get()), mail });
+    }
+
+    fn begin_job(&mut self, life: u64, shard: usize, job: Job) {
+        self.job_next += 1;
+        let number = self.job_next;
+        let is_slow = self.clock.now_us < self.slow_until_us;
+        let delay = job_delay_us(&mut self.dice, is_slow);
+        let is_stalled =
+            self.plan.mutant == Some(Mutant::StalledCommit) && matches!(job, Job::Commit(_));
+        let process = self.process.as_mut().expect("a turn is under way");
+        process.jobs.insert(number, (shard, job));
+        if !is_stalled {
+            self.after(delay, Act::Run { life, job: number });
+        }
+    }
+
+    fn run_job(&mut self, life: u64, number: u64) {
+        let Some(process) = self.process.as_mut().filter(|process| process.life == life) else {
+            return;
+        };
+        let (shard, job) = process.jobs.remove(&number).expect("a job runs once");
+        let mail = match job {
+            Job::Commit(job) => Mail::Committed(job.run()),
+            Job::Work(job) => Mail::Worked(job.run()),
+        };
+        let wait = self.dice.delay_us(60);
+        self.after(wait, Act::Deliver { life, shard, mail });
+    }
+
+    fn tick(&mut self, life: u64) {
+        let Some(process) = self.process.as_ref().filter(|process| process.life == life) else {
+            return;
+        };
+        let (count, is_poisoned) = (process.shards.len(), process.is_poisoned());
+        for shard in 0..count {
+            self.deliver(life, shard, Mail::Tick);
+        }
+        self.after(TICK_US, Act::Tick { life });
+        self.check_bounds();
+        let since = *self.poisoned_since_us.get_or_insert(self.clock.now_us);
+        if !is_poisoned {
+            self.poisoned_since_us = None;
+        } else if self.clock.now_us - since > 3_000_000 {
+            // Somebody looks at the disk and restarts the server.
+            let power = self.fault_dice.percent(50) && self.has_fault(FaultKind::PowerLoss);
+            let end = if power { crate::fault::End::PowerLoss } else { crate::fault::End::Kill };
+            self.end_process(end);
+        }
+    }
+
+    fn check_bounds(&mut self) {
+        let Some(process) = &self.process else { return };
+        let mut wal_bytes = 0;
+        for shard in &process.shards {
+            wal_bytes += shard.node.log().stats().wal_bytes;
+        }
+        // Every shard its own, lanes of other shard counts, and what a large append may add.
+        let bound = 10 * self.options.wal_bytes_max + (2 << 20);
+        if wal_bytes > bound {
+            self.oracle.broken(Rule::Bounds, format!("{wal_bytes} bytes of WAL"));
+        }
+    }
+
+    // Damage.
+
+    /// Clients pause until everything that is under way is durable and marked so.
+    pub(crate) fn quiet_then(&mut self, kind: FaultKind) {
+        self.quiet_until_us = self.clock.now_us + 16_000_000;
+        self.slow_until_us = 0;
+        self.after(15_000_000, Act::Hit(kind));
+    }
+
+    fn hit(&mut self, kind: FaultKind) {
+        let is_quiet = self.process.as_ref().is_some_and(|process| {
+            let idle = process.shards.iter().all(|shard| shard.node.stats().in_flight_count == 0);
+            idle && process.jobs.is_empty() && !process.is_poisoned()
+        });
+        if !is_quiet || self.is_ending {
+            return;
+        }
+        self.process = None;
+        self.disk.kill_process();
+        self.lose_connections();
+        self.hit_disk(kind);
+        self.after(1_000, Act::Start);
+    }
+}
