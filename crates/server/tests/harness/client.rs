@@ -161,6 +161,11 @@ impl Client {
         answer
     }
 
+    /// The next answer, if one comes before the connection ends.
+    pub fn try_answer(&mut self) -> Option<Answer> {
+        if self.input.is_empty() && self.fill() == 0 { None } else { Some(self.answer()) }
+    }
+
     /// The next head of an answer.
     #[track_caller]
     pub fn answer_to_head(&mut self) -> Answer {
