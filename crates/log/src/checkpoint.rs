@@ -13,7 +13,7 @@
 
 use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
 use crate::chunk::format::RowSeed;
-use crate::codec::{header_is_sealed, put, seal_header, u16_at, u32_at, u64_at};
+use crate::codec::{Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::damage::{Damage, DamageKind};
 use env::Disk;
 use model::{EntryIndex, GroupId, StreamId};
@@ -62,10 +62,12 @@ impl Header {
         out
     }
 
-    fn decode(bytes: &[u8], store: u64) -> Option<Self> {
-        let is_ours = u32_at(bytes, 0) == MAGIC
-            && u16_at(bytes, 4) == VERSION
-            && header_is_sealed(bytes, &store.to_le_bytes());
+    fn decode(bytes: &[u8], store: u64) -> Option<Unsealed<Self>> {
+        unseal(bytes, &store.to_le_bytes(), Self::decode_fields)
+    }
+
+    fn decode_fields(bytes: &[u8]) -> Option<Self> {
+        let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
         is_ours.then(|| Self {
             group: u16_at(bytes, 6),
             index: u64_at(bytes, 8),
@@ -236,43 +238,75 @@ fn decode(
     damage: &dyn Fn(DamageKind, usize) -> Damage,
     damages: &mut Vec<Damage>,
 ) -> Option<LoadedCheckpoint> {
-    let (header, owner) = decode_ends(&bytes, store)?;
+    let (header, repaired_at, owner) = decode_ends(&bytes, store)?;
+    damages.extend(repaired_at.map(|at| damage(DamageKind::HeaderRepaired, at)));
     let rows_position = header.rows_position();
     let payload = rows_position + usize::try_from(header.row_count).ok()? * ROW_BYTES;
     let mut rows = Vec::new();
     for (number, row) in (0..).zip(bytes[rows_position..payload].chunks_exact(ROW_BYTES)) {
+        let position = rows_position + number as usize * ROW_BYTES;
         let seed = RowSeed { store, file: header.index, number };
-        if !header_is_sealed(row, &seed.bytes()) {
-            let position = rows_position + number as usize * ROW_BYTES;
+        let Some(row) = unseal(row, &seed.bytes(), Row::decode) else {
             damages.push(damage(DamageKind::CheckpointRow, position));
             continue;
+        };
+        if row.is_repaired {
+            damages.push(damage(DamageKind::HeaderRepaired, position));
         }
-        let (stream, path_hash) = (StreamId::new(u64_at(row, 0)), u64_at(row, 8));
-        let start = payload + u64_at(row, 16) as usize;
-        let range = start..start + u32_at(row, 24) as usize;
+        let row = row.value;
+        let start = payload.saturating_add(row.position);
+        let range = start..start.saturating_add(row.bytes);
         let row_bytes = bytes.get(range.clone());
-        if row_bytes.is_some_and(|row_bytes| crc32c::crc32c(row_bytes) == u32_at(row, 28)) {
-            rows.push((stream, path_hash, range));
+        if row_bytes.is_some_and(|row_bytes| crc32c::crc32c(row_bytes) == row.crc) {
+            rows.push((row.stream, row.path_hash, range));
         } else {
             let found = damage(DamageKind::CheckpointPayload, start);
-            let (stream, path_hash) = (Some(stream), Some(path_hash));
+            let (stream, path_hash) = (Some(row.stream), Some(row.path_hash));
             damages.push(Damage { stream, path_hash, ..found });
         }
     }
     Some(LoadedCheckpoint { index: EntryIndex::new(header.index), header: owner, bytes, rows })
 }
 
-/// The header and the owner's header, from the front or from the end of the file.
-fn decode_ends(bytes: &[u8], store: u64) -> Option<(Header, Vec<u8>)> {
+/// One row of the table, read back.
+struct Row {
+    stream: StreamId,
+    path_hash: u64,
+    /// Of the payload, from the first payload.
+    position: usize,
+    bytes: usize,
+    crc: u32,
+}
+
+impl Row {
+    fn decode(bytes: &[u8]) -> Option<Self> {
+        Some(Self {
+            stream: StreamId::new(u64_at(bytes, 0)),
+            path_hash: u64_at(bytes, 8),
+            position: usize::try_from(u64_at(bytes, 16)).ok()?,
+            bytes: u32_at(bytes, 24) as usize,
+            crc: u32_at(bytes, 28),
+        })
+    }
+}
+
+/// The header and the owner's header, from the front or from the end of the file, and where the
+/// header was repaired if neither copy is intact.
+fn decode_ends(bytes: &[u8], store: u64) -> Option<(Header, Option<usize>, Vec<u8>)> {
     let back = bytes.len().checked_sub(HEADER_BYTES)?;
-    let fits = |header: &Header| header.file_bytes() == Some(bytes.len() as u64);
-    let front_header = Header::decode(&bytes[..HEADER_BYTES], store).filter(fits);
-    let header = front_header.or_else(|| Header::decode(&bytes[back..], store).filter(fits))?;
+    let read = |position| {
+        let header = Header::decode(&bytes[position..position + HEADER_BYTES], store)?;
+        let fits = header.value.file_bytes() == Some(bytes.len() as u64);
+        fits.then_some((header.value, header.is_repaired.then_some(position)))
+    };
+    let copies = [read(0), read(back)];
+    let intact = copies.iter().flatten().find(|(_, repaired_at)| repaired_at.is_none());
+    let &(header, repaired_at) = intact.or_else(|| copies.iter().flatten().next())?;
     let owner_bytes = header.owner_bytes as usize;
     let front = &bytes[HEADER_BYTES..HEADER_BYTES + owner_bytes];
     let copies = [front, &bytes[back - owner_bytes..back]];
     let owner = copies.into_iter().find(|owner| crc32c::crc32c(owner) == header.owner_crc)?;
-    Some((header, owner.to_vec()))
+    Some((header, repaired_at, owner.to_vec()))
 }
 
 #[cfg(test)]
@@ -333,7 +367,22 @@ mod tests {
             let loaded = found.loaded.expect("one header is intact");
             assert_eq!(loaded.header, b"owner");
             assert!(found.damages.len() <= 1);
-            assert_eq!(loaded.rows().count(), 2 - found.damages.len(), "bit {bit}");
+            let lost = found.damages.iter().filter(|damage| damage.kind.costs_state()).count();
+            assert_eq!(loaded.rows().count(), 2 - lost, "bit {bit}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_bit_of_a_row_or_of_both_headers_costs_nothing() {
+        let length = encode(&task()).len() as u64;
+        let rows_position = 64 + 5;
+        for bits in [vec![rows_position * 8 + 3], vec![100, (length - 64) * 8 + 200]] {
+            let disk = written();
+            bits.iter().for_each(|&bit| disk.flip_bit(&disk.paths()[0], bit));
+            let found = load(&disk);
+            assert_eq!(found.loaded.unwrap().rows().count(), 2);
+            let kinds: Vec<DamageKind> = found.damages.iter().map(|damage| damage.kind).collect();
+            assert_eq!(kinds, [DamageKind::HeaderRepaired]);
         }
     }
 }

@@ -21,7 +21,7 @@ use crate::group::Group;
 use crate::hot::HotFields;
 use crate::recovery::{OpenError, RecoveryReport, Replay, TornTail};
 use crate::shard::Store;
-use crate::wal::batch::{BatchPlace, EntryHeader, Payload};
+use crate::wal::batch::{BatchPlace, EntryHeader, Payload, entry_header_position};
 use crate::wal::scan::{
     FoundBatch, LaneName, LiveBatch, ScannedLane, entry_header, place_damage, read_batch,
     read_headless, scan_lane,
@@ -166,7 +166,7 @@ impl<'a> Rebuild<'a> {
                 OpenedChunk::Unreadable => {
                     damages.push(chunk_damage(DamageKind::ChunkHeader, group, &path, 0));
                 }
-                OpenedChunk::Chunk { chunk, damaged_rows } => {
+                OpenedChunk::Chunk { chunk, found } => {
                     let covers = |newer: &ChunkFile| {
                         newer.header.from <= chunk.header.from && chunk.header.to <= newer.header.to
                             // Data re-sealed from the WAL for a damaged chunk covers no new entry.
@@ -176,14 +176,15 @@ impl<'a> Rebuild<'a> {
                         disk.remove(&path).map_err(at(&path))?;
                         continue;
                     }
-                    let damage = |at| chunk_damage(DamageKind::ChunkRow, group, &path, at);
-                    damages.extend(damaged_rows.into_iter().map(damage));
+                    let damage = |(kind, at)| chunk_damage(kind, group, &path, at);
+                    damages.extend(found.into_iter().map(damage));
                     chunks.push(chunk);
                 }
             }
         }
         // Rows that cannot be told stay in their file: neither it nor its neighbours are merged.
-        let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1), !damages.is_empty());
+        let has_damaged = damages.iter().any(|damage| damage.kind.costs_state());
+        let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1), has_damaged);
         chunks.into_iter().for_each(|chunk| set.add(chunk));
         damages.iter().for_each(|damage| self.damaged(damage));
         Ok(set)
@@ -271,12 +272,15 @@ impl<'a> Rebuild<'a> {
         self.report.wal_bytes_read += bytes.len() as u64;
         let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
         for number in 0..count {
-            let header_position = position + 64 * (u64::from(number) + 1);
+            let header_position = position + entry_header_position(number) as u64;
             let Some(header) = entry_header(&bytes, place, number) else {
-                let damage = place_damage(DamageKind::EntryHeader, &file, header_position);
-                self.damaged(&damage);
+                self.damaged(&place_damage(DamageKind::EntryHeader, &file, header_position));
                 continue;
             };
+            if header.is_repaired {
+                self.damaged(&place_damage(DamageKind::HeaderRepaired, &file, header_position));
+            }
+            let header = header.value;
             if header.group >= self.store.options.group_count {
                 continue;
             }

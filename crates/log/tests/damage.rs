@@ -31,6 +31,12 @@ fn flip_byte(disk: &MemoryDisk, path: &std::path::Path, byte: u64) {
     disk.flip_bit(path, byte * 8 + 3);
 }
 
+/// Flips two bits: too many to be put right.
+fn spoil(disk: &MemoryDisk, path: &std::path::Path, byte: u64) {
+    disk.flip_bit(path, byte * 8 + 3);
+    disk.flip_bit(path, byte * 8 + 4);
+}
+
 fn reopen(disk: &MemoryDisk) -> Node {
     Node::open(disk, 1).unwrap()
 }
@@ -69,11 +75,27 @@ fn a_torn_last_batch_is_cut_silently_and_for_ever() {
 fn a_torn_tail_is_reported_as_such_once() {
     let (disk, node) = with_batches(2);
     drop(node);
-    flip_byte(&disk, &wal_file(&disk), 4096 + 64);
+    spoil(&disk, &wal_file(&disk), 4096 + 64);
     let node = reopen(&disk);
     assert_eq!(node.report.torn_tails.len(), 1);
     assert_eq!(node.report.torn_tails[0].position, 4096);
     assert_eq!(node.report.damage_count, 0);
+}
+
+#[test]
+fn one_flipped_bit_in_a_header_is_no_torn_tail() {
+    // Of the last batch, of one of its entries: nothing says that it was ever durable.
+    for byte in [16, 64 + 20] {
+        let (disk, node) = with_batches(2);
+        drop(node);
+        flip_byte(&disk, &wal_file(&disk), 4096 + byte);
+        for _ in 0..2 {
+            let mut node = reopen(&disk);
+            assert_eq!(node.report.torn_tails, []);
+            assert_eq!(kinds(&node.machine), [DamageKind::HeaderRepaired]);
+            assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 100);
+        }
+    }
 }
 
 #[test]
@@ -179,24 +201,15 @@ fn damaged_data_that_a_chunk_holds_costs_no_byte() {
 }
 
 #[test]
-fn a_flipped_entry_header_costs_one_entry() {
+fn a_flipped_bit_of_a_header_costs_nothing() {
     let (disk, node) = with_batches(3);
     drop(node);
-    flip_byte(&disk, &wal_file(&disk), 4096 + 64 + 64 + 8);
-    let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryHeader, DamageKind::EntriesMissing]);
-    assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 150);
-    assert_eq!(node.read_all(key(0, 3), 1000).unwrap().len(), 150);
-}
-
-#[test]
-fn a_flipped_batch_header_costs_no_entry() {
-    let (disk, node) = with_batches(3);
-    drop(node);
-    for byte in [0, 8, 16, 24, 40, 44, 60] {
+    for byte in (0..64).chain(128..192) {
         flip_byte(&disk, &wal_file(&disk), 4096 + byte);
         let mut node = reopen(&disk);
-        assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader], "byte {byte}");
+        assert_eq!(kinds(&node.machine), [DamageKind::HeaderRepaired], "byte {byte}");
+        let damage = &node.machine.damages[0];
+        assert_eq!((damage.position, damage.lost_bytes), (4096 + byte / 64 * 64, 0));
         for stream in 1..=3 {
             let bytes = node.read_all(key(0, stream), 1000).unwrap();
             assert_eq!(bytes, [[0; 50], [1; 50], [2; 50]].concat());
@@ -207,10 +220,50 @@ fn a_flipped_batch_header_costs_no_entry() {
 }
 
 #[test]
+fn a_spoilt_entry_header_costs_one_entry() {
+    let (disk, node) = with_batches(3);
+    drop(node);
+    spoil(&disk, &wal_file(&disk), 4096 + 64 + 64 + 8);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::EntryHeader, DamageKind::EntriesMissing]);
+    assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 150);
+    assert_eq!(node.read_all(key(0, 3), 1000).unwrap().len(), 150);
+}
+
+#[test]
+fn a_spoilt_batch_header_costs_no_entry() {
+    let (disk, node) = with_batches(3);
+    drop(node);
+    for byte in [0, 8, 16, 24, 40, 44, 60] {
+        spoil(&disk, &wal_file(&disk), 4096 + byte);
+        let mut node = reopen(&disk);
+        assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader], "byte {byte}");
+        for stream in 1..=3 {
+            let bytes = node.read_all(key(0, stream), 1000).unwrap();
+            assert_eq!(bytes, [[0; 50], [1; 50], [2; 50]].concat());
+        }
+        drop(node);
+        spoil(&disk, &wal_file(&disk), 4096 + byte);
+    }
+}
+
+#[test]
+fn a_batch_without_a_header_repairs_its_entries() {
+    let (disk, node) = with_batches(3);
+    drop(node);
+    spoil(&disk, &wal_file(&disk), 4096 + 8);
+    flip_byte(&disk, &wal_file(&disk), 4096 + 64 + 8);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader, DamageKind::HeaderRepaired]);
+    assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 150);
+    assert_eq!(node.read_all(key(0, 3), 1000).unwrap().len(), 150);
+}
+
+#[test]
 fn the_first_batch_of_a_lane_is_found_without_its_header() {
     let (disk, node) = with_batches(2);
     drop(node);
-    flip_byte(&disk, &wal_file(&disk), 8);
+    spoil(&disk, &wal_file(&disk), 8);
     let mut node = reopen(&disk);
     // The claim of the second batch names a first one, and the second does not stand in front.
     assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader]);
@@ -279,11 +332,39 @@ fn either_header_of_a_chunk_is_enough() {
 }
 
 #[test]
+fn a_flipped_bit_of_a_chunk_row_or_of_both_headers_costs_nothing() {
+    let (disk, chunk) = with_chunk();
+    let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
+    // Two rows, the checksums of seven blocks, the footer.
+    let second_row = length - 128 - 7 * 4 - 64;
+    for bytes in [vec![second_row + 9], vec![33, length - 120]] {
+        bytes.iter().for_each(|&byte| flip_byte(&disk, &chunk, byte));
+        let mut node = reopen(&disk);
+        assert_eq!(kinds(&node.machine), [DamageKind::HeaderRepaired]);
+        assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
+        assert_eq!(node.read_all(key(0, 2), 5000).unwrap().len(), 200 * 1024);
+        drop(node);
+        bytes.iter().for_each(|&byte| flip_byte(&disk, &chunk, byte));
+    }
+}
+
+#[test]
+fn a_spoilt_chunk_row_costs_its_run() {
+    let (disk, chunk) = with_chunk();
+    let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
+    spoil(&disk, &chunk, length - 128 - 7 * 4 - 64);
+    let mut node = reopen(&disk);
+    assert_eq!(kinds(&node.machine), [DamageKind::ChunkRow]);
+    assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
+    assert!(node.read_all(key(0, 2), 5000).is_err());
+}
+
+#[test]
 fn a_chunk_without_headers_is_reported_and_left_in_place() {
     let (disk, chunk) = with_chunk();
-    flip_byte(&disk, &chunk, 0);
+    spoil(&disk, &chunk, 0);
     let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
-    flip_byte(&disk, &chunk, length - 128);
+    spoil(&disk, &chunk, length - 128);
     let mut node = reopen(&disk);
     assert_eq!(kinds(&node.machine), [DamageKind::ChunkHeader]);
     assert!(node.read_all(key(0, 1), 5000).is_err());
@@ -317,6 +398,20 @@ fn any_single_flipped_bit_of_a_lane_loses_at_most_one_entry() {
         assert!(lost <= 1, "one bit cost {lost} entries");
         assert!(lost == 0 || !node.machine.damages.is_empty());
     }
+}
+
+#[test]
+fn a_segment_that_was_cut_off_is_read_as_far_as_it_goes() {
+    let (disk, node) = with_batches(3);
+    drop(node);
+    let path = wal_file(&disk);
+    let file = env::Disk::open(&disk, &path).unwrap();
+    let mut bytes = vec![0; 2 * 4096 + 9];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    env::Disk::remove(&disk, &path).unwrap();
+    env::Disk::create(&disk, &path).unwrap().write_at(&bytes, 0).unwrap();
+    let mut node = reopen(&disk);
+    assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 100);
 }
 
 #[test]
@@ -390,8 +485,8 @@ fn data_of_a_damaged_chunk_is_taken_from_the_wal_while_it_is_there() {
     let chunk = disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "chunk"));
     let chunk = chunk.unwrap();
     let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
-    flip_byte(&disk, &chunk, 0);
-    flip_byte(&disk, &chunk, length - 128);
+    spoil(&disk, &chunk, 0);
+    spoil(&disk, &chunk, length - 128);
     for _ in 0..3 {
         let mut node = reopen(&disk);
         assert_eq!(kinds(&node.machine), [DamageKind::ChunkHeader]);

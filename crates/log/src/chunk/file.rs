@@ -9,6 +9,7 @@ use crate::chunk::format::{
 };
 use crate::chunk::writer::WrittenChunk;
 use crate::codec::u32_at;
+use crate::damage::DamageKind;
 use crate::entry::AppendBounds;
 use crate::options::CHUNK_BLOCK_BYTES;
 use crate::read::ReadError;
@@ -34,9 +35,10 @@ pub(crate) struct ChunkFile {
 /// What opening a chunk file came to.
 #[derive(Debug)]
 pub(crate) enum OpenedChunk {
-    /// Usable; `damaged_rows` are positions of rows that are lost.
-    Chunk { chunk: ChunkFile, damaged_rows: Vec<u64> },
-    /// Neither the header nor the footer is intact.
+    /// Usable; `found` are positions of rows that are lost and of headers and rows that were
+    /// repaired.
+    Chunk { chunk: ChunkFile, found: Vec<(DamageKind, u64)> },
+    /// Neither the header nor the footer can be read.
     Unreadable,
 }
 
@@ -48,7 +50,8 @@ impl ChunkFile {
         Self { header, rows, file, path, verified, block_crcs: OnceLock::new() }
     }
 
-    /// Opens a chunk by its front header or, if that is damaged, by its footer.
+    /// Opens a chunk by its front header or, if that is damaged, by its footer; if both are, by one
+    /// that can be repaired.
     ///
     /// # Errors
     /// As the disk answers; damage is no error.
@@ -58,34 +61,29 @@ impl ChunkFile {
         if length < CONTENT_START + CHUNK_HEADER_BYTES as u64 {
             return Ok(OpenedChunk::Unreadable);
         }
-        let read_header = |position| -> io::Result<Option<ChunkHeader>> {
-            let mut bytes = [0; CHUNK_HEADER_BYTES];
-            file.read_exact_at(&mut bytes, position)?;
-            let header = ChunkHeader::decode(&bytes, store);
-            Ok(header.filter(|header| {
-                header.content_end >= CONTENT_START
-                    && header.footer_position() + CHUNK_HEADER_BYTES as u64 == length
-            }))
+        let Some((header, repaired_at)) = read_header(&*file, length, store)? else {
+            return Ok(OpenedChunk::Unreadable);
         };
-        let header = match read_header(0)? {
-            Some(header) => Some(header),
-            None => read_header(length - CHUNK_HEADER_BYTES as u64)?,
-        };
-        let Some(header) = header else { return Ok(OpenedChunk::Unreadable) };
         let mut bytes = vec![0; header.row_count as usize * CHUNK_ROW_BYTES];
         file.read_exact_at(&mut bytes, header.content_end)?;
-        let (mut rows, mut damaged_rows) = (Vec::new(), Vec::new());
+        let mut rows = Vec::new();
+        let mut found: Vec<_> =
+            repaired_at.map(|at| (DamageKind::HeaderRepaired, at)).into_iter().collect();
         for (number, bytes) in (0..).zip(bytes.chunks_exact(CHUNK_ROW_BYTES)) {
-            let seed = RowSeed { store, file: header.seq, number };
-            match ChunkRow::decode(bytes, seed).filter(|row| row.is_inside(&header)) {
-                Some(row) => rows.push(row),
-                None => damaged_rows
-                    .push(header.content_end + u64::from(number) * CHUNK_ROW_BYTES as u64),
+            let at = header.content_end + u64::from(number) * CHUNK_ROW_BYTES as u64;
+            let row = ChunkRow::decode(bytes, RowSeed { store, file: header.seq, number });
+            let Some(row) = row.filter(|row| row.value.is_inside(&header)) else {
+                found.push((DamageKind::ChunkRow, at));
+                continue;
+            };
+            if row.is_repaired {
+                found.push((DamageKind::HeaderRepaired, at));
             }
+            rows.push(row.value);
         }
         let path = path.to_owned();
         let chunk = Self::new(WrittenChunk { header, rows, file, path });
-        Ok(OpenedChunk::Chunk { chunk, damaged_rows })
+        Ok(OpenedChunk::Chunk { chunk, found })
     }
 
     /// Bytes of run data.
@@ -173,6 +171,35 @@ impl ChunkFile {
         let bytes = self.table(row)?;
         let found = AppendTable::new(&bytes).and_then(|table| table.find(at));
         found.ok_or_else(|| self.damaged(u64::from(row.table_position)))
+    }
+}
+
+/// The header, and the position of the copy that had to be repaired to read it.
+fn read_header(
+    file: &dyn File,
+    length: u64,
+    store: u64,
+) -> io::Result<Option<(ChunkHeader, Option<u64>)>> {
+    let mut repaired = None;
+    for position in [0, length - CHUNK_HEADER_BYTES as u64] {
+        let mut bytes = [0; CHUNK_HEADER_BYTES];
+        file.read_exact_at(&mut bytes, position)?;
+        let header = ChunkHeader::decode(&bytes, store);
+        let Some(header) = header.filter(|header| header.value.fits(length)) else { continue };
+        if !header.is_repaired {
+            return Ok(Some((header.value, None)));
+        }
+        repaired = repaired.or(Some((header.value, Some(position))));
+    }
+    Ok(repaired)
+}
+
+impl ChunkHeader {
+    /// Whether it describes a file of `length` bytes.
+    fn fits(&self, length: u64) -> bool {
+        // Compared before they are added: a number from disk may be any.
+        (CONTENT_START..=length).contains(&self.content_end)
+            && self.footer_position() + CHUNK_HEADER_BYTES as u64 == length
     }
 }
 

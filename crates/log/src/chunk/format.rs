@@ -1,6 +1,6 @@
 //! The bytes of a chunk's header and rows. The table is in `docs/format/chunk.md`.
 
-use crate::codec::{header_is_sealed, put, seal_header, u16_at, u32_at, u64_at};
+use crate::codec::{Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::options::CHUNK_BLOCK_BYTES;
 
 pub(crate) const CHUNK_HEADER_BYTES: usize = 128;
@@ -42,11 +42,13 @@ impl ChunkHeader {
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8], store: u64) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8], store: u64) -> Option<Unsealed<Self>> {
         let bytes = bytes.get(..CHUNK_HEADER_BYTES)?;
-        let is_ours = u32_at(bytes, 0) == MAGIC
-            && u16_at(bytes, 4) == VERSION
-            && header_is_sealed(bytes, &store.to_le_bytes());
+        unseal(bytes, &store.to_le_bytes(), Self::decode_fields)
+    }
+
+    fn decode_fields(bytes: &[u8]) -> Option<Self> {
+        let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
         is_ours.then(|| Self {
             group: u16_at(bytes, 6),
             seq: u64_at(bytes, 8),
@@ -107,10 +109,11 @@ impl ChunkRow {
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8], seed: RowSeed) -> Option<Self> {
-        if !header_is_sealed(bytes, &seed.bytes()) {
-            return None;
-        }
+    pub(crate) fn decode(bytes: &[u8], seed: RowSeed) -> Option<Unsealed<Self>> {
+        unseal(bytes, &seed.bytes(), Self::decode_fields)
+    }
+
+    fn decode_fields(bytes: &[u8]) -> Option<Self> {
         let small = |position| u32::try_from(u64_at(bytes, position)).ok();
         Some(Self {
             stream: u64_at(bytes, 0),
@@ -146,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flipped_bit_of_a_header_or_row_is_seen() {
+    fn every_flipped_bit_of_a_header_or_row_is_put_right() {
         let header = ChunkHeader {
             group: 3,
             seq: 9,
@@ -165,18 +168,22 @@ mod tests {
             table_position: 4106,
             table_length: 40,
         };
-        assert_eq!(ChunkHeader::decode(&header.encode(77), 77), Some(header));
+        let intact = ChunkHeader::decode(&header.encode(77), 77).unwrap();
+        assert_eq!((intact.value, intact.is_repaired), (header, false));
         assert_eq!(ChunkHeader::decode(&header.encode(77), 78), None);
-        assert_eq!(ChunkRow::decode(&row.encode(seed), seed), Some(row));
+        let intact = ChunkRow::decode(&row.encode(seed), seed).unwrap();
+        assert_eq!((intact.value, intact.is_repaired), (row, false));
         for bit in 0..CHUNK_HEADER_BYTES * 8 {
             let mut bytes = header.encode(77);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(ChunkHeader::decode(&bytes, 77), None, "bit {bit}");
+            let repaired = ChunkHeader::decode(&bytes, 77).unwrap();
+            assert_eq!((repaired.value, repaired.is_repaired), (header, true), "bit {bit}");
         }
         for bit in 0..CHUNK_ROW_BYTES * 8 {
             let mut bytes = row.encode(seed);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(ChunkRow::decode(&bytes, seed), None, "bit {bit}");
+            let repaired = ChunkRow::decode(&bytes, seed).unwrap();
+            assert_eq!((repaired.value, repaired.is_repaired), (row, true), "bit {bit}");
         }
     }
 }

@@ -10,7 +10,7 @@
 //!   store or of a segment's former life never pass, whatever they say of themselves.
 //! - `durable < seq`: a batch claims only batches before itself.
 
-use crate::codec::{header_is_sealed, put, seal_header, u16_at, u32_at, u64_at};
+use crate::codec::{Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX};
 
 pub(crate) const BATCH_HEADER_BYTES: usize = 64;
@@ -51,12 +51,26 @@ impl BatchHeader {
     }
 
     /// The header in `bytes` if it was written for this very place.
-    pub(crate) fn decode(bytes: &[u8], store: u64, lane: u16, segment: u64) -> Option<Self> {
-        let bytes = &bytes[..BATCH_HEADER_BYTES];
+    ///
+    /// A stale header is no damaged one: its checksum is right, and repair gives back what a damaged
+    /// stale one was. Neither carries this segment's number.
+    pub(crate) fn decode(
+        bytes: &[u8],
+        store: u64,
+        lane: u16,
+        segment: u64,
+    ) -> Option<Unsealed<Self>> {
         // Most blocks are not headers: the magic spares them the checksum.
-        if u32_at(bytes, 0) != MAGIC || !header_is_sealed(bytes, &store.to_le_bytes()) {
+        let magic_flips = (u32_at(bytes, 0) ^ MAGIC).count_ones();
+        if magic_flips > 1 {
             return None;
         }
+        unseal(&bytes[..BATCH_HEADER_BYTES], &store.to_le_bytes(), |bytes| {
+            Self::decode_fields(bytes, lane, segment)
+        })
+    }
+
+    fn decode_fields(bytes: &[u8], lane: u16, segment: u64) -> Option<Self> {
         let header = Self {
             lane: u16_at(bytes, 6),
             segment: u64_at(bytes, 8),
@@ -66,8 +80,9 @@ impl BatchHeader {
             payload_bytes: u32_at(bytes, 40),
             entry_count: u32_at(bytes, 44),
         };
-        let here = header.lane == lane && header.segment == segment;
-        (here && u16_at(bytes, 4) == VERSION && header.durable < header.seq).then_some(header)
+        let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
+        let is_here = header.lane == lane && header.segment == segment;
+        (is_ours && is_here && header.durable < header.seq).then_some(header)
     }
 
     /// Bytes from the start of the batch to the start of the next one.
@@ -154,15 +169,18 @@ impl EntryHeader {
     }
 
     /// The header if it is the one written as `number` of the batch at `place`.
-    pub(crate) fn decode_sealed(bytes: &[u8], place: BatchPlace, number: u32) -> Option<Self> {
-        let bytes = &bytes[..ENTRY_HEADER_BYTES];
-        if !header_is_sealed(bytes, &place.seed(number)) {
-            return None;
-        }
-        let header = Self::decode(bytes);
-        let in_bounds = header.command_bytes as usize <= ENTRY_COMMAND_BYTES_MAX
-            && header.data_bytes as usize <= ENTRY_DATA_BYTES_MAX;
-        in_bounds.then_some(header)
+    pub(crate) fn decode_sealed(
+        bytes: &[u8],
+        place: BatchPlace,
+        number: u32,
+    ) -> Option<Unsealed<Self>> {
+        unseal(&bytes[..ENTRY_HEADER_BYTES], &place.seed(number), |bytes| {
+            let header = Self::decode(bytes);
+            let is_in_bounds = header.command_bytes as usize <= ENTRY_COMMAND_BYTES_MAX
+                && header.data_bytes as usize <= ENTRY_DATA_BYTES_MAX
+                && header.position as usize >= entry_header_position(number + 1);
+            is_in_bounds.then_some(header)
+        })
     }
 
     /// First byte of the data, from the start of the batch.
@@ -238,6 +256,10 @@ mod tests {
         }
     }
 
+    fn unsealed<T>(value: T, is_repaired: bool) -> Unsealed<T> {
+        Unsealed { value, is_repaired }
+    }
+
     const PLACE: BatchPlace = BatchPlace { store: 77, segment: 5, seq: 9 };
 
     fn sealed() -> [u8; ENTRY_HEADER_BYTES] {
@@ -257,26 +279,31 @@ mod tests {
     #[test]
     fn headers_are_valid_only_where_they_were_written() {
         let bytes = batch_header().encode(77);
-        assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), Some(batch_header()));
+        assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), Some(unsealed(batch_header(), false)));
         assert_eq!(BatchHeader::decode(&bytes, 78, 3, 5), None);
         assert_eq!(BatchHeader::decode(&bytes, 77, 2, 5), None);
         assert_eq!(BatchHeader::decode(&bytes, 77, 3, 6), None);
 
-        assert_eq!(EntryHeader::decode_sealed(&sealed(), PLACE, 0), Some(entry_header()));
+        let entry = EntryHeader::decode_sealed(&sealed(), PLACE, 0);
+        assert_eq!(entry, Some(unsealed(entry_header(), false)));
         assert_eq!(EntryHeader::decode_sealed(&sealed(), PLACE, 1), None);
         let later = BatchPlace { seq: 10, ..PLACE };
         assert_eq!(EntryHeader::decode_sealed(&sealed(), later, 0), None);
     }
 
     #[test]
-    fn every_flipped_bit_of_a_header_is_seen() {
+    fn every_flipped_bit_of_a_header_is_put_right() {
         for bit in 0..BATCH_HEADER_BYTES * 8 {
             let mut bytes = batch_header().encode(77);
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), None, "bit {bit}");
+            let batch = BatchHeader::decode(&bytes, 77, 3, 5);
+            assert_eq!(batch, Some(unsealed(batch_header(), true)), "bit {bit}");
+            // Stale ones stay stale.
+            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 4), None, "bit {bit}");
             let mut bytes = sealed();
             bytes[bit / 8] ^= 1 << (bit % 8);
-            assert_eq!(EntryHeader::decode_sealed(&bytes, PLACE, 0), None, "bit {bit}");
+            let entry = EntryHeader::decode_sealed(&bytes, PLACE, 0);
+            assert_eq!(entry, Some(unsealed(entry_header(), true)), "bit {bit}");
         }
     }
 

@@ -11,6 +11,7 @@
 //! - A live batch is never dropped, whatever else is damaged.
 //! - The answer depends only on the files, so a crash during recovery changes nothing.
 
+use crate::codec::Unsealed;
 use crate::damage::{Damage, DamageKind};
 use crate::options::{BLOCK_BYTES, COPY_BYTES};
 use crate::wal::batch::{
@@ -28,6 +29,7 @@ pub(crate) struct FoundBatch {
     pub(crate) segment: usize,
     pub(crate) position: u64,
     pub(crate) header: BatchHeader,
+    is_repaired: bool,
 }
 
 impl FoundBatch {
@@ -78,6 +80,16 @@ pub(crate) struct ScannedLane {
     pub(crate) used_segments: usize,
 }
 
+impl ScannedLane {
+    fn add_live(&mut self, files: &[Arc<SegmentFile>], batch: &FoundBatch) {
+        if batch.is_repaired {
+            let file = &files[batch.segment];
+            self.damages.push(place_damage(DamageKind::HeaderRepaired, file, batch.position));
+        }
+        self.live.push(LiveBatch::Whole(*batch));
+    }
+}
+
 /// Which lane of which store is read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaneName {
@@ -122,7 +134,7 @@ fn scan_segment(
     let mut window = Vec::new();
     let mut window_start = 0;
     let mut position = 0;
-    while position < file.capacity {
+    while position + BATCH_HEADER_BYTES as u64 <= file.capacity {
         if position < window_start || position >= window_start + window.len() as u64 {
             let length = (file.capacity - position).min(COPY_BYTES as u64);
             window.resize(usize::try_from(length).expect("bounded by COPY_BYTES"), 0);
@@ -131,8 +143,10 @@ fn scan_segment(
         }
         let block = &window[usize::try_from(position - window_start).expect("inside the window")..];
         match BatchHeader::decode(block, name.store, name.lane, file.seq) {
-            Some(header) if position + header.length() <= file.capacity => {
-                found.push(FoundBatch { segment, position, header });
+            Some(Unsealed { value: header, is_repaired })
+                if position + header.length() <= file.capacity =>
+            {
+                found.push(FoundBatch { segment, position, header, is_repaired });
                 position += header.length();
             }
             _ => position += BLOCK_BYTES,
@@ -156,11 +170,11 @@ fn walk_chain(
                 if batch.header.seq < claimed {
                     lose_header(files, found, number, claimed, lane);
                 }
-                lane.live.push(LiveBatch::Whole(*batch));
+                lane.add_live(files, batch);
             }
             None if is_whole(name, &files[batch.segment], batch)? => {
                 lane.durable = batch.header.seq;
-                lane.live.push(LiveBatch::Whole(*batch));
+                lane.add_live(files, batch);
             }
             None => {
                 lane.torn = Some((batch.segment, batch.position));
@@ -264,13 +278,14 @@ pub(crate) fn place_damage(kind: DamageKind, file: &SegmentFile, position: u64) 
     }
 }
 
-/// Whether every entry of a batch is what was written.
+/// Whether every entry of a batch is what was written, but for single bits of headers: a torn write
+/// leaves out blocks and not bits.
 fn is_whole(name: LaneName, file: &SegmentFile, batch: &FoundBatch) -> io::Result<bool> {
     let bytes = read_batch(file, batch)?;
     let place = BatchPlace { store: name.store, segment: file.seq, seq: batch.header.seq };
     Ok((0..batch.header.entry_count).all(|number| {
         let header = entry_header(&bytes, place, number);
-        let payload = header.and_then(|header| header.payload(&bytes));
+        let payload = header.and_then(|header| header.value.payload(&bytes));
         payload.is_some_and(|payload| payload.is_data_intact)
     }))
 }
@@ -283,13 +298,20 @@ pub(crate) fn read_batch(file: &SegmentFile, batch: &FoundBatch) -> io::Result<V
     Ok(bytes)
 }
 
-/// The entry header `number` of a batch, if it is intact.
-pub(crate) fn entry_header(bytes: &[u8], place: BatchPlace, number: u32) -> Option<EntryHeader> {
+/// The entry header `number` of a batch, if it is intact or can be repaired.
+pub(crate) fn entry_header(
+    bytes: &[u8],
+    place: BatchPlace,
+    number: u32,
+) -> Option<Unsealed<EntryHeader>> {
     let header = bytes.get(entry_header_position(number)..)?.get(..ENTRY_HEADER_BYTES)?;
-    EntryHeader::decode_sealed(header, place, number)
+    let header = EntryHeader::decode_sealed(header, place, number)?;
+    let is_possible = !header.is_repaired || header.value.end() <= bytes.len() as u64;
+    is_possible.then_some(header)
 }
 
-/// Entries of a batch without a header: read on while entry headers are valid.
+/// Entries of a batch without a header: read on while entry headers are valid, up to the payload,
+/// which begins where the first of them says.
 ///
 /// Returns the bytes of the batch as far as its entries reach.
 pub(crate) fn read_headless(
@@ -300,7 +322,8 @@ pub(crate) fn read_headless(
     let mut bytes = vec![0; BATCH_HEADER_BYTES];
     let mut count = 0;
     let mut end = 0;
-    loop {
+    let mut payload_position = u32::MAX as usize;
+    while entry_header_position(count) < payload_position {
         let at = position + entry_header_position(count) as u64;
         if at + ENTRY_HEADER_BYTES as u64 > file.capacity {
             break;
@@ -308,7 +331,10 @@ pub(crate) fn read_headless(
         let mut header = [0; ENTRY_HEADER_BYTES];
         file.file.read_exact_at(&mut header, at)?;
         let Some(decoded) = EntryHeader::decode_sealed(&header, place, count) else { break };
-        end = end.max(decoded.end());
+        if count == 0 {
+            payload_position = decoded.value.position as usize;
+        }
+        end = end.max(decoded.value.end());
         count += 1;
     }
     let end = end.min(file.capacity - position);
