@@ -15,7 +15,7 @@ const PER_TICK_MAX: usize = 256;
 /// After the disk refused background work, wait this long before offering it again.
 const WORK_RETRY_MS: u64 = 250;
 
-/// Damaged places that are told apart from new ones; beyond them all count as known.
+/// Damaged places and streams that are remembered, each.
 const KNOWN_PLACES_MAX: usize = 4096;
 
 /// A shard without commits for this long marks its last batch durable in the log itself.
@@ -34,6 +34,7 @@ pub(crate) struct Idle {
     /// The same of reads, and every place that they have met so far.
     read_damages: Vec<ReadDamage>,
     known_places: HashSet<(String, u64)>,
+    damaged_streams: HashSet<StreamKey>,
     /// Why background work stands still, if it does.
     work_error: Option<String>,
 }
@@ -41,6 +42,29 @@ pub(crate) struct Idle {
 impl Idle {
     pub(crate) fn retry_release(&mut self, source: StreamKey, token: PinToken) {
         self.releases.push((source, token));
+    }
+
+    /// Remembers damage that a read met.
+    pub(crate) fn note_failure(&mut self, key: StreamKey, failure: &Failure) {
+        let Failure::Damaged { file, position } = failure else { return };
+        self.note_damaged(key);
+        let known = &mut self.known_places;
+        if known.len() < KNOWN_PLACES_MAX && known.insert((file.clone(), *position)) {
+            let damage = ReadDamage { key, file: file.clone(), position: *position };
+            self.read_damages.push(damage);
+        }
+    }
+
+    /// Remembers that bytes of a stream are damaged.
+    pub(crate) fn note_damaged(&mut self, key: StreamKey) {
+        if self.damaged_streams.len() < KNOWN_PLACES_MAX {
+            self.damaged_streams.insert(key);
+        }
+    }
+
+    /// Whether bytes of a stream are known to be damaged.
+    pub(crate) fn has_damage(&self, key: StreamKey) -> bool {
+        self.damaged_streams.contains(&key)
     }
 }
 
@@ -134,19 +158,18 @@ impl Node {
         std::mem::take(&mut self.idle.damages)
     }
 
+    /// Remembers which streams recovery found damaged.
+    pub(crate) fn remember_damages(&mut self, damages: &[log::Damage]) {
+        for damage in damages {
+            if let (Some(group), Some(stream)) = (damage.group, damage.stream) {
+                self.idle.note_damaged(StreamKey { group, stream });
+            }
+        }
+    }
+
     /// Damage that reads have met since the last call; each place comes once.
     pub fn take_read_damages(&mut self) -> Vec<ReadDamage> {
         std::mem::take(&mut self.idle.read_damages)
-    }
-
-    /// Remembers damage for the operator.
-    pub(crate) fn note_failure(&mut self, key: StreamKey, failure: &Failure) {
-        let Failure::Damaged { file, position } = failure else { return };
-        let known = &mut self.idle.known_places;
-        if known.len() < KNOWN_PLACES_MAX && known.insert((file.clone(), *position)) {
-            let damage = ReadDamage { key, file: file.clone(), position: *position };
-            self.idle.read_damages.push(damage);
-        }
     }
 
     /// Why background work stands still, if it does (as when the disk is full).

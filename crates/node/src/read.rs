@@ -127,22 +127,61 @@ impl Node {
     }
 
     fn finish_read(&mut self, job: ReadJob, start: ByteOffset, end: ByteOffset) {
-        let ReadJob { ticket, key, info, .. } = job;
-        let mut first = None;
-        if start < end {
-            let (owner, limit) = owner_of(key, &info, start);
-            if crate::shard_of(owner.group, self.shard_count) == self.shard {
-                match self.window(owner, start, end.min(limit)) {
-                    Ok(slice) => first = Some(slice),
-                    Err(failure) => {
-                        self.note_failure(owner, &failure);
-                        return self.reply(ticket, Reply::Failed(failure));
+        let reply = match self.begin_reply(&job, start, end) {
+            Ok((end, first)) => {
+                let ReadJob { key, info, .. } = job;
+                Reply::Read(Box::new(ReadReply { key, info, start, end, first }))
+            }
+            Err(failure) => Reply::Failed(failure),
+        };
+        self.reply(job.ticket, reply);
+    }
+
+    /// The end of an answer and its first bytes, if they are stored here.
+    fn begin_reply(
+        &mut self,
+        job: &ReadJob,
+        start: ByteOffset,
+        end: ByteOffset,
+    ) -> Result<(ByteOffset, Option<Slice>), Failure> {
+        let (owner, limit) = owner_of(job.key, &job.info, start);
+        if start == end || crate::shard_of(owner.group, self.shard_count) != self.shard {
+            return Ok((end, None));
+        }
+        let first = self.window(owner, start, end.min(limit)).inspect_err(|failure| {
+            self.idle.note_failure(owner, failure);
+        })?;
+        if !self.idle.has_damage(owner) {
+            return Ok((end, Some(first)));
+        }
+        let is_json = job.info.content_type.is_json();
+        let intact = self.intact_end(owner, (start, end.min(limit)), is_json)?;
+        Ok((if intact < end.min(limit) { intact } else { end }, Some(first)))
+    }
+
+    /// Where an answer of a damaged stream must end: what it promises can then be sent.
+    fn intact_end(
+        &mut self,
+        owner: StreamKey,
+        (start, end): (ByteOffset, ByteOffset),
+        is_json: bool,
+    ) -> Result<ByteOffset, Failure> {
+        let mut at = start;
+        while at < end {
+            match self.window(owner, at, end) {
+                Ok(slice) => at = at.advance(slice.len()),
+                Err(failure) => {
+                    self.idle.note_failure(owner, &failure);
+                    if is_json {
+                        // An answer is a whole array: it ends before the append that is cut.
+                        let append = self.log.append_at(owner, at)?;
+                        at = append.map_or(start, |append| append.start);
                     }
+                    return if at > start { Ok(at) } else { Err(failure) };
                 }
             }
         }
-        let reply = ReadReply { key, info, start, end, first };
-        self.reply(ticket, Reply::Read(Box::new(reply)));
+        Ok(end)
     }
 
     pub(crate) fn handle_window(
@@ -155,7 +194,7 @@ impl Node {
         let reply = match self.window(key, from, to) {
             Ok(slice) => Reply::Window(slice),
             Err(failure) => {
-                self.note_failure(key, &failure);
+                self.idle.note_failure(key, &failure);
                 Reply::Failed(failure)
             }
         };
@@ -195,7 +234,7 @@ impl Node {
     ) -> Result<ByteOffset, LocateError> {
         let located = self.find(key, what);
         if let Err(LocateError::Failed(failure)) = &located {
-            self.note_failure(key, failure);
+            self.idle.note_failure(key, failure);
         }
         located
     }

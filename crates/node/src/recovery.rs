@@ -50,7 +50,9 @@ pub fn open(
     let mut parts = NodesToBe { orphans, groups: rebuild.groups, group_count: opened.group_count };
     let mut nodes = Vec::new();
     for (shard, log) in (0..).zip(opened.shards) {
-        nodes.push(parts.node(ShardId::new(shard), shard_count, log, random.next_u64()));
+        let mut node = parts.node(ShardId::new(shard), shard_count, log, random.next_u64());
+        node.remember_damages(&rebuild.damages);
+        nodes.push(node);
     }
     let report = opened.report;
     Ok(Opened { nodes, report, damages: rebuild.damages, stream_count })
