@@ -37,6 +37,20 @@ fn assert_whole(client: &mut Client) {
     }
 }
 
+/// The intact bytes before the damage are served; who goes on from there is told what is wrong.
+fn assert_damaged(client: &mut Client, file: &str) {
+    let before = client.get("/hit").is(200);
+    assert_eq!(before.text(), "before,");
+    assert_eq!(before.field("Stream-Up-To-Date"), None);
+    let rest = client.get(&format!("/hit?offset={}", before.next()));
+    let problem = rest.is_problem(500, "stream-damaged");
+    assert_eq!(problem.json()["applied"], false);
+    assert!(problem.json()["detail"].as_str().unwrap().contains(file), "{}", problem.text());
+    let after = format!("{:016}_{:016}", 0, b"before,".len() + MARK.len());
+    let after = client.get(&format!("/hit?offset={after}")).is(200);
+    assert!(after.text().starts_with(",after"), "what follows the damage is served");
+}
+
 fn errors(server: &Server) -> Vec<String> {
     server.logged("ERROR")
 }
@@ -71,13 +85,14 @@ fn a_flipped_bit_in_the_wal_costs_one_stream() {
 
     let server = Start::with(&[]).serve(dir.path());
     let mut client = server.connect();
-    let problem = client.get("/hit").is_problem(500, "stream-damaged");
-    assert_eq!(problem.json()["applied"], false);
-    client.post("/hit", TEXT, b"more").is_problem(500, "stream-damaged");
+    let name = file.file_name().unwrap().to_str().unwrap();
+    assert_damaged(&mut client, name);
+    client.post("/hit", TEXT, b", more").is(204);
+    assert_damaged(&mut client, name);
     assert_whole(&mut client);
     let errors = errors(&server);
     assert_eq!(errors.len(), 1, "{errors:#?}");
-    assert!(errors[0].contains(file.file_name().unwrap().to_str().unwrap()), "{errors:#?}");
+    assert!(errors[0].contains(name), "{errors:#?}");
     assert_eq!(std::fs::metadata(file).unwrap().len(), length, "nothing is cut off");
     // The path can be freed and used again.
     client.delete("/hit").is(204);
@@ -97,7 +112,7 @@ fn damage_is_still_known_after_another_restart() {
     for _ in 0..3 {
         let server = Start::with(&[]).serve(dir.path());
         let mut client = server.connect();
-        client.get("/hit").is_problem(500, "stream-damaged");
+        assert_damaged(&mut client, file.file_name().unwrap().to_str().unwrap());
         assert_whole(&mut client);
         server.stop();
     }

@@ -1,0 +1,120 @@
+//! What a server refuses to start on, and says why; and what a change costs.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests run real processes on real files and wait for them"
+)]
+
+mod harness;
+
+use harness::{Server, Start, TEXT, new_dir};
+use std::fs;
+
+#[test]
+fn a_directory_in_use_is_refused() {
+    let dir = new_dir();
+    let server = Start::with(&[]).serve(dir.path());
+    server.connect().put("/s", TEXT).is(201);
+    let said = Start::with(&[]).refused(dir.path());
+    assert!(said.contains("in use") || said.contains("lock"), "{said}");
+    assert!(said.contains(&dir.path().display().to_string()), "{said}");
+    server.connect().get("/s").is(200);
+    server.kill();
+    Start::with(&[]).serve(dir.path()).connect().get("/s").is(200);
+}
+
+#[test]
+fn another_number_of_groups_is_refused() {
+    let dir = new_dir();
+    Start::with(&["--groups", "8"]).serve(dir.path()).stop();
+    let said = Start::with(&["--groups", "9"]).refused(dir.path());
+    assert!(said.contains('8') && said.contains('9') && said.contains("groups"), "{said}");
+    Start::with(&["--groups", "8"]).serve(dir.path()).stop();
+}
+
+/// CRC-32C as `FORMAT` uses it is not known here: a newer version is refused, or its checksum is.
+#[test]
+fn a_directory_of_a_newer_version_is_refused_and_left_alone() {
+    let dir = new_dir();
+    Start::with(&[]).serve(dir.path()).stop();
+    let path = dir.path().join("FORMAT");
+    let mut format = fs::read(&path).unwrap();
+    format[8] += 1;
+    fs::write(&path, &format).unwrap();
+    let said = Start::with(&[]).refused(dir.path());
+    assert!(said.contains("FORMAT") || said.contains("newer"), "{said}");
+    assert_eq!(fs::read(&path).unwrap(), format);
+}
+
+#[test]
+fn a_directory_with_other_files_is_refused_and_left_alone() {
+    let dir = new_dir();
+    fs::write(dir.path().join("holiday.jpg"), b"not ours").unwrap();
+    let said = Start::with(&[]).refused(dir.path());
+    assert!(said.contains(&dir.path().display().to_string()), "{said}");
+    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names, ["holiday.jpg"], "nothing was written");
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let dir = new_dir();
+    let said = Start::with(&["--admin-listen", &address]).refused(dir.path());
+    assert!(said.contains(&address) && said.contains("admin_listen"), "{said}");
+}
+
+#[test]
+fn a_create_costs_one_commit_as_an_append_does() {
+    let (server, _dir) = Server::start(&["--shards", "1", "--admin-listen", "127.0.0.1:0"]);
+    let mut client = server.connect();
+    client.put("/warm", TEXT).is(201);
+    let batches = |server: &Server| server.metric("thalweg_batches_total");
+    let before = batches(&server);
+    for number in 0..100 {
+        client.call("PUT", &format!("/c/{number}"), &[("Content-Type", TEXT)], b"body").is(201);
+    }
+    let creates = batches(&server) - before;
+    for number in 0..100 {
+        client.post(&format!("/c/{number}"), TEXT, b"body").is(204);
+    }
+    let appends = batches(&server) - before - creates;
+    // A mark or a checkpoint may come in between.
+    assert!((100..=105).contains(&creates), "{creates} commits for 100 creates");
+    assert!((100..=105).contains(&appends), "{appends} commits for 100 appends");
+}
+
+#[test]
+fn requests_of_one_moment_share_a_commit() {
+    let (server, _dir) = Server::start(&["--shards", "1", "--admin-listen", "127.0.0.1:0"]);
+    let mut clients: Vec<_> = (0..64).map(|_| server.connect()).collect();
+    clients[0].put("/s", TEXT).is(201);
+    let before = server.metric("thalweg_batches_total");
+    for _ in 0..10 {
+        for client in &mut clients {
+            client.ask("POST", "/s", &[("Content-Type", TEXT)], b"x");
+        }
+        for client in &mut clients {
+            client.answer().is(204);
+        }
+    }
+    let batches = server.metric("thalweg_batches_total") - before;
+    assert!(batches < 400, "{batches} commits for 640 appends");
+    assert_eq!(server.connect().get("/s").is(200).body.len(), 640);
+}
+
+#[test]
+fn a_repeated_create_and_a_refused_append_cost_no_commit() {
+    let (server, _dir) = Server::start(&["--shards", "1", "--admin-listen", "127.0.0.1:0"]);
+    let mut client = server.connect();
+    client.put("/s", TEXT).is(201);
+    let before = server.metric("thalweg_batches_total");
+    for _ in 0..100 {
+        client.put("/s", TEXT).is(200);
+        client.post("/s", "text/html", b"x").is_problem(409, "content-type-mismatch");
+        client.post("/none", TEXT, b"x").is(404);
+    }
+    let batches = server.metric("thalweg_batches_total") - before;
+    assert!(batches <= 2, "{batches} commits for nothing");
+}
