@@ -1,0 +1,310 @@
+//! What can be asked.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+const ABOUT: &str = "Measures a durable stream server: rates, latencies, memory, recovery";
+
+const EXAMPLES: &str = "\
+Try it (builds of this program and the server side by side):
+  cargo build --release -p thalweg-server -p thalweg-bench
+  target/release/thalweg-bench appends --streams 1000 --connections 64 --seconds 10
+  target/release/thalweg-bench table --json figures.json     every figure of docs/performance.md
+
+Compare:
+  thalweg-bench appends --against bare                       the same load, nothing stored
+  thalweg-bench appends --url http://127.0.0.1:4437 --pid 4711    a server that runs already
+
+Each command starts a server on an empty directory and loopback ports, and removes both. Only
+acknowledged requests count, and what was acknowledged is read back. Exit code 1: a check failed.
+Results depend on the disk: give --dir on the disk that matters, never a tmpfs.";
+
+/// `thalweg-bench` and what follows it.
+#[derive(Parser, Debug)]
+#[command(name = "thalweg-bench", version, about = ABOUT, after_help = EXAMPLES)]
+#[command(subcommand_required = true, arg_required_else_help = true)]
+pub(crate) struct Cli {
+    #[command(flatten)]
+    pub(crate) place: Place,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+/// Which server, where, and what becomes of the results.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Place {
+    /// Server to start; the default is `thalweg` beside this program
+    #[arg(long, global = true, value_name = "PATH")]
+    pub(crate) server_bin: Option<PathBuf>,
+    /// Flag for the server, repeatable, as in `--server-arg=--shards=1`
+    #[arg(long, global = true, value_name = "FLAG", allow_hyphen_values = true)]
+    pub(crate) server_arg: Vec<String>,
+    /// What to start and measure
+    #[arg(long, global = true, value_enum, default_value_t = Against::Server)]
+    pub(crate) against: Against,
+    /// Measure a server that runs already instead of starting one
+    #[arg(long, global = true, value_name = "http://HOST:PORT")]
+    pub(crate) url: Option<String>,
+    /// Process of the server given by --url, for its CPU time and memory
+    #[arg(long, global = true, requires = "url")]
+    pub(crate) pid: Option<u32>,
+    /// Directory for data; a new one below it is used and removed [default: the system's for
+    /// temporary files]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Write all results with commit, machine and settings to this file
+    #[arg(long, global = true, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+}
+
+/// What is started.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Against {
+    /// The server
+    Server,
+    /// A responder that reads the same requests and stores nothing: what the machine can do at most
+    Bare,
+}
+
+/// How readers get a stream.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Via {
+    /// GET, page by page
+    Get,
+    /// Server-sent events
+    Sse,
+}
+
+#[derive(Subcommand, Debug, Clone)]
+pub(crate) enum Command {
+    /// Memory, disk and descriptors of streams that nobody uses
+    IdleStreams(IdleStreams),
+    /// Rate and latency of creates, each of a new stream
+    Creates(Creates),
+    /// Rate, latency and CPU time of appends
+    Appends(Appends),
+    /// Creates and appends in turns, and the ratio of their rates
+    CreatesVsAppends(CreatesVsAppends),
+    /// Time from start to ready after kill -9 and after SIGTERM, with many streams
+    Recovery(Recovery),
+    /// Time from SIGTERM to exit with idle connections and live readers
+    Shutdown(Shutdown),
+    /// Memory, and the latency of others, while slow readers take a long stream
+    SlowReaders(SlowReaders),
+    /// Latency from append to every one of many live readers
+    SseFanout(SseFanout),
+    /// Latency of reading a stream from its beginning, by many clients at once
+    Replay(Replay),
+    /// Latency from append to the one long-poll that waits for it, over many streams
+    LongPoll(LongPoll),
+    /// Answer every request at once and store nothing, until killed; prints the address
+    Bare,
+    /// Every figure of docs/performance.md, as Markdown
+    Table(Table),
+}
+
+/// Arguments of `idle-streams`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct IdleStreams {
+    /// Streams to create
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) streams: u64,
+    /// Connections that create them
+    #[arg(long, default_value_t = 64)]
+    pub(crate) connections: usize,
+    /// Requests in flight on each connection
+    #[arg(long, default_value_t = 8)]
+    pub(crate) depth: usize,
+    /// Longest wait for the data directory to settle
+    #[arg(long, default_value_t = 60)]
+    pub(crate) settle_seconds: u64,
+}
+
+/// Arguments of `creates`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Creates {
+    /// Connections, each with one request in flight
+    #[arg(long, default_value_t = 64)]
+    pub(crate) connections: usize,
+    /// How long to measure
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+}
+
+/// Arguments of `appends`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Appends {
+    /// Streams that are appended to in turn
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) streams: u64,
+    /// Connections
+    #[arg(long, default_value_t = 64)]
+    pub(crate) connections: usize,
+    /// Requests in flight on each connection
+    #[arg(long, default_value_t = 1)]
+    pub(crate) depth: usize,
+    /// Bytes of each append, at least 16; no two are alike
+    #[arg(long, default_value_t = 256)]
+    pub(crate) payload_bytes: usize,
+    /// How long to measure
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Open loop: appends due per second, with latency from when each was due
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    /// Each connection is an idempotent producer
+    #[arg(long)]
+    pub(crate) producer: bool,
+    /// Streams that are read back and compared, at most
+    #[arg(long, default_value_t = 2000)]
+    pub(crate) verify_streams: u64,
+}
+
+/// Arguments of `creates-vs-appends`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct CreatesVsAppends {
+    /// Connections of both
+    #[arg(long, default_value_t = 64)]
+    pub(crate) connections: usize,
+    /// Length of each turn
+    #[arg(long, default_value_t = 5.0)]
+    pub(crate) seconds: f64,
+    /// Turns of each kind
+    #[arg(long, default_value_t = 4)]
+    pub(crate) pairs: usize,
+    /// Streams that are appended to
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) streams: u64,
+    /// Bytes of each append
+    #[arg(long, default_value_t = 256)]
+    pub(crate) payload_bytes: usize,
+}
+
+/// Arguments of `recovery`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Recovery {
+    /// Streams to create
+    #[arg(long, default_value_t = 100_000)]
+    pub(crate) streams: u64,
+    /// Leave them empty instead of appending 64 bytes to each
+    #[arg(long)]
+    pub(crate) empty: bool,
+    /// Streams that are read and compared after each start
+    #[arg(long, default_value_t = 500)]
+    pub(crate) verify_streams: u64,
+}
+
+/// Arguments of `shutdown`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Shutdown {
+    /// Connections that were used once and wait
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) idle: usize,
+    /// Live readers
+    #[arg(long, default_value_t = 100)]
+    pub(crate) readers: usize,
+}
+
+/// Arguments of `slow-readers`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SlowReaders {
+    /// Length of the stream
+    #[arg(long, default_value_t = 2.0)]
+    pub(crate) stream_gib: f64,
+    /// Readers
+    #[arg(long, default_value_t = 50)]
+    pub(crate) readers: usize,
+    /// What each of them takes
+    #[arg(long, default_value_t = 65_536)]
+    pub(crate) bytes_per_second: u64,
+    /// How long to measure
+    #[arg(long, default_value_t = 30.0)]
+    pub(crate) seconds: f64,
+    /// How they read
+    #[arg(long, value_enum, default_value_t = Via::Get)]
+    pub(crate) via: Via,
+}
+
+/// Arguments of `sse-fanout`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct SseFanout {
+    /// Live readers of one stream
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) readers: usize,
+    /// Appends per second
+    #[arg(long, default_value_t = 50.0)]
+    pub(crate) rate: f64,
+    /// Bytes of each append
+    #[arg(long, default_value_t = 256)]
+    pub(crate) event_bytes: usize,
+    /// How long to measure
+    #[arg(long, default_value_t = 20.0)]
+    pub(crate) seconds: f64,
+}
+
+/// Arguments of `replay`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Replay {
+    /// Clients that begin at the same moment
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) clients: usize,
+    /// Appends in the stream
+    #[arg(long, default_value_t = 200)]
+    pub(crate) events: u64,
+    /// Bytes of each append
+    #[arg(long, default_value_t = 1024)]
+    pub(crate) event_bytes: usize,
+    /// Times that all of them read it
+    #[arg(long, default_value_t = 5)]
+    pub(crate) rounds: usize,
+}
+
+/// Arguments of `long-poll`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct LongPoll {
+    /// Streams, each with one reader
+    #[arg(long, default_value_t = 100)]
+    pub(crate) streams: usize,
+    /// Appends per second over all streams
+    #[arg(long, default_value_t = 500.0)]
+    pub(crate) rate: f64,
+    /// Bytes of each append
+    #[arg(long, default_value_t = 256)]
+    pub(crate) event_bytes: usize,
+    /// How long to measure
+    #[arg(long, default_value_t = 20.0)]
+    pub(crate) seconds: f64,
+}
+
+/// Arguments of `table`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Table {
+    /// Small numbers: tries every command in about a minute; the figures mean nothing
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+pub(crate) fn parse() -> Cli {
+    Cli::parse()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+        assert!(Cli::command().find_subcommand("table").is_some());
+    }
+
+    #[test]
+    fn flags_of_the_server_are_passed_on() {
+        let args = ["thalweg-bench", "--server-arg=--shards=1", "replay", "--clients", "3"];
+        let cli = Cli::try_parse_from(args).unwrap();
+        assert_eq!(cli.place.server_arg, ["--shards=1"]);
+        let Command::Replay(replay) = cli.command else { panic!("`replay` was typed") };
+        assert_eq!((replay.clients, replay.events), (3, 200));
+    }
+}

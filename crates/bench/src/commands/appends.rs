@@ -1,0 +1,48 @@
+//! Appends, in a closed or an open loop.
+
+use super::{Bench, Calls, streams};
+use crate::cli::Appends;
+use crate::failure::{Failure, Outcome};
+use crate::gauge::Gauge;
+use crate::load::driver::Driver;
+use crate::load::exchange::{Plan, exchange};
+use crate::progress::Progress;
+use crate::report::Run;
+use std::time::Duration;
+use streams::Appender;
+
+pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
+    if asked.producer && asked.depth > 1 {
+        return Err(Failure::new("--producer needs --depth 1: its appends must come in order"));
+    }
+    let server = bench.server()?;
+    let mut run = bench.start_run("appends", &server);
+    describe(asked, &mut run);
+    streams::create(&server, "a", asked.streams, (asked.connections.min(64), 4))?;
+    let appender = Appender::new(&server, "a", asked.streams, asked.payload_bytes);
+    let mut appender = if asked.producer { appender.with_producers() } else { appender };
+    let mut driver = Driver::connect(server.address, asked.connections)?;
+    let duration = Some(Duration::from_secs_f64(asked.seconds));
+    let plan = Plan { depth: asked.depth, rate: asked.rate, duration };
+    let gauge = Gauge::start(&server);
+    let exchanged = exchange(&mut driver, &mut appender, plan, &mut Progress::start("appends"))?;
+    let reading = gauge.stop();
+    streams::report(&exchanged, "append", &mut run);
+    reading.report(exchanged.acknowledged, "append", &mut run);
+    if bench.stores() {
+        appender.verify(&Calls::new(&server)?, asked.verify_streams, &mut run)?;
+    }
+    Ok(run)
+}
+
+fn describe(asked: &Appends, run: &mut Run) {
+    run.setting("streams", asked.streams);
+    run.setting("connections", asked.connections);
+    run.setting("depth", asked.depth);
+    run.setting("payload-bytes", asked.payload_bytes);
+    run.setting("seconds", asked.seconds);
+    run.setting("producer", asked.producer);
+    if let Some(rate) = asked.rate {
+        run.setting("rate", rate);
+    }
+}

@@ -1,0 +1,51 @@
+//! `thalweg-bench`: the figures of docs/performance.md, measured.
+//!
+//! # What
+//! Each command starts a server on an empty directory (or takes the URL of one that runs), puts one
+//! kind of load on it, reads back what was acknowledged, and prints figures as text, as JSON or as
+//! the table of docs/performance.md.
+//!
+//! # How it measures
+//! - Load comes from one thread and a hand-written HTTP/1.1 over epoll ([`load`]): it shares the
+//!   machine with the server, so it must cost little. Its own CPU time is printed beside the
+//!   server's.
+//! - Only acknowledgements count. What was acknowledged must be there when it is read back; a run
+//!   that finds otherwise fails.
+//! - CPU time is the system's (`utime + stime`), memory is `VmRSS` and `VmHWM`.
+//! - In an open loop (`--rate`) a latency begins when the request was due, not when there was a free
+//!   connection for it: waiting in our own queue counts.
+//!
+//! # Code map
+//! [`cli`] what can be asked; [`commands`] one module for each; [`server`] the process under load;
+//! [`process`] what the system knows of it; [`load`] sockets and loops; [`payload`] bytes that tell
+//! where they belong; [`report`] the results; [`machine`] where they were measured.
+
+mod cli;
+mod commands;
+mod failure;
+mod gauge;
+mod latency;
+mod load;
+mod machine;
+mod payload;
+mod process;
+mod progress;
+mod report;
+mod server;
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    process::raise_descriptor_limit();
+    match commands::run(cli::parse()) {
+        Ok(passed) if passed => ExitCode::SUCCESS,
+        Ok(_) => {
+            eprintln!("error: a check failed, see above");
+            ExitCode::FAILURE
+        }
+        Err(failure) => {
+            eprintln!("error: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What the system knows of a process. Source: proc(5).
+
+use std::fs;
+use std::time::Duration;
+
+/// A process on this machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Process {
+    id: u32,
+}
+
+/// Memory of a process.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Memory {
+    /// In use now (`VmRSS`).
+    pub(crate) resident_bytes: u64,
+    /// Most that was ever in use (`VmHWM`).
+    pub(crate) peak_bytes: u64,
+}
+
+impl Process {
+    pub(crate) fn new(id: u32) -> Self {
+        Self { id }
+    }
+
+    pub(crate) fn own() -> Self {
+        Self::new(std::process::id())
+    }
+
+    /// CPU time of all its threads, in the kernel and outside.
+    pub(crate) fn cpu(self) -> Option<Duration> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id)).ok()?;
+        let ticks_per_second = rustix::param::clock_ticks_per_second();
+        Some(Duration::from_micros(cpu_ticks(&stat)? * 1_000_000 / ticks_per_second))
+    }
+
+    pub(crate) fn memory(self) -> Option<Memory> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.id)).ok()?;
+        let resident_bytes = status_bytes(&status, "VmRSS:")?;
+        Some(Memory { resident_bytes, peak_bytes: status_bytes(&status, "VmHWM:")? })
+    }
+
+    /// Lets `VmHWM` begin anew at what is in use now. Not every system allows it.
+    pub(crate) fn reset_peak(self) {
+        let _ = fs::write(format!("/proc/{}/clear_refs", self.id), "5");
+    }
+
+    pub(crate) fn open_descriptors(self) -> Option<u64> {
+        let entries = fs::read_dir(format!("/proc/{}/fd", self.id)).ok()?;
+        u64::try_from(entries.count()).ok()
+    }
+}
+
+/// Fields 14 and 15 of `/proc/PID/stat`; the second one, a name, may hold blanks and brackets.
+fn cpu_ticks(stat: &str) -> Option<u64> {
+    let after_name = &stat[stat.rfind(')')? + 1..];
+    let mut fields = after_name.split_ascii_whitespace().skip(11);
+    let user: u64 = fields.next()?.parse().ok()?;
+    let system: u64 = fields.next()?.parse().ok()?;
+    user.checked_add(system)
+}
+
+/// A line as `VmRSS:    5412 kB`.
+fn status_bytes(status: &str, key: &str) -> Option<u64> {
+    let value = status.lines().find_map(|line| line.strip_prefix(key))?;
+    let kib: u64 = value.trim().strip_suffix("kB")?.trim_end().parse().ok()?;
+    kib.checked_mul(1024)
+}
+
+/// Lets this process, and the servers that it starts, open as many descriptors as they may.
+pub(crate) fn raise_descriptor_limit() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    // Without it runs with few connections still work; others say what failed.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cpu_time_is_found_behind_any_name() {
+        let stat = "7 (a) b) (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 31 0 0 20 0 1 0 9 1 2";
+        assert_eq!(cpu_ticks(stat), Some(281));
+        assert_eq!(cpu_ticks("7 (a) S 1"), None);
+        assert_eq!(cpu_ticks(""), None);
+    }
+
+    #[test]
+    fn memory_is_read_from_the_line_that_names_it() {
+        let status = "Name:\tx\nVmHWM:\t    8000 kB\nVmRSS:\t    5412 kB\n";
+        assert_eq!(status_bytes(status, "VmRSS:"), Some(5412 * 1024));
+        assert_eq!(status_bytes(status, "VmHWM:"), Some(8000 * 1024));
+        assert_eq!(status_bytes(status, "VmSwap:"), None);
+    }
+
+    #[test]
+    fn this_process_can_be_measured() {
+        let own = Process::own();
+        let memory = own.memory().unwrap();
+        assert!(0 < memory.resident_bytes && memory.resident_bytes <= memory.peak_bytes);
+        assert!(own.open_descriptors().unwrap() >= 3);
+        let before = own.cpu().unwrap();
+        let mut sum = 0_u64;
+        while own.cpu().unwrap() < before + Duration::from_millis(20) {
+            sum = std::hint::black_box(sum.wrapping_mul(31).wrapping_add(7));
+        }
+        assert!(own.cpu().unwrap() > before);
+    }
+
+    #[test]
+    fn a_process_that_is_gone_has_no_figures() {
+        let gone = Process::new(u32::MAX);
+        assert_eq!((gone.cpu(), gone.memory(), gone.open_descriptors()), (None, None, None));
+    }
+}
