@@ -8,6 +8,7 @@ mod conformance;
 mod node;
 mod run;
 mod server;
+mod sim;
 mod test;
 mod tidy;
 mod workspace;
@@ -55,6 +56,8 @@ enum Command {
         #[arg(long, value_name = "URL")]
         url: Option<String>,
     },
+    /// Run a whole node from seeds, with faults, and check what it promises
+    Sim(sim::Simulation),
     /// Run the official TypeScript client against the release binary (build it first)
     ClientTest {
         /// Test this running server instead of starting one
@@ -78,6 +81,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
     match command {
         Command::Test { quick } => test::run(workspace, *quick),
         Command::Tidy => tidy::run(workspace),
+        Command::Sim(simulation) => sim::run(workspace, simulation),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
         Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),
     }

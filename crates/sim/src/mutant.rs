@@ -43,7 +43,7 @@ pub enum Mutant {
 impl Mutant {
     /// All mutants with the rules that may find them out.
     pub const ALL: &'static [(Self, &'static [Rule])] = &[
-        (Self::LyingSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::UpToDate]),
+        (Self::LyingSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
         (Self::LostBlock, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::UpToDate]),
         (Self::DoubleApply, &[Rule::Twice, Rule::AckedLost, Rule::WriterForgotten, Rule::Garbled]),
         (Self::NoProducer, &[Rule::Twice, Rule::WriterForgotten, Rule::Protocol]),

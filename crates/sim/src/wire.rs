@@ -153,10 +153,6 @@ impl AnswerReader {
         self.rest == Rest::Done
     }
 
-    pub(crate) fn has_head(&self) -> bool {
-        self.rest != Rest::Head
-    }
-
     /// Takes bytes; the error says what no HTTP client could have read.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
         self.input.extend_from_slice(bytes);

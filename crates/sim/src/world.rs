@@ -172,10 +172,16 @@ impl World {
         self.seats.iter().all(|seat| seat.is_done)
     }
 
-    /// Clients that are not done yet, for the report.
+    /// Clients that are not done yet, and how the shards stand, for the report.
     pub(crate) fn undone(&self) -> Vec<String> {
         let undone = self.seats.iter().filter(|seat| !seat.is_done);
-        undone.map(|seat| format!("{:?}", seat.client)).collect()
+        let clients = undone.map(|seat| format!("{:.120}", format!("{:?}", seat.client)));
+        let shards = self.process.iter().flat_map(|process| &process.shards);
+        let shards = shards.map(|shard| {
+            let (node, log) = (shard.node.stats(), shard.node.log().stats());
+            format!("{:?} {node:?} {log:?}", shard.node.work_error())
+        });
+        clients.chain(shards).collect()
     }
 
     /// Does everything up to `until_us`, or until a promise is broken.
@@ -454,7 +460,12 @@ impl World {
         let mail = std::mem::take(&mut process.inboxes[shard]);
         let out = process.shards[shard].turn(now, mail);
         let stats = process.shards[shard].node.stats();
+        let exchanges = process.shards[shard].exchange_count();
         self.send_out(life, shard, out);
+        // One request for each client; those that gave up may linger for a moment.
+        if exchanges > 2 * self.seats.len() {
+            self.oracle.broken(Rule::Bounds, format!("{exchanges} exchanges under way"));
+        }
         if stats.in_flight_count > IN_FLIGHT_MAX {
             let detail = format!("{} entries in flight", stats.in_flight_count);
             self.oracle.broken(Rule::Bounds, detail);

@@ -32,8 +32,6 @@ pub(crate) enum Mail {
     Committed(CommitDone),
     Worked(WorkDone),
     Tick,
-    /// Writes the durable mark, as a clean stop does.
-    Mark,
 }
 
 /// Work for a thread.

@@ -68,7 +68,6 @@ impl Shard {
             Mail::Committed(done) => self.node.handle(self.now, Event::Committed(done)),
             Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
             Mail::Tick => self.node.handle(self.now, Event::Tick),
-            Mail::Mark => self.node.mark_durable(),
         }
     }
 

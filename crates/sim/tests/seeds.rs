@@ -1,0 +1,80 @@
+//! Fixed seeds must hold, the same seed must give the same run, and every checker must fire.
+
+use thalweg_sim::{FaultKind, Mutant, Plan, Rule, run};
+
+/// Seeds that every change must pass. `cargo xtask sim` runs others.
+fn pass(seeds: std::ops::Range<u64>) {
+    let mut broken = Vec::new();
+    for seed in seeds {
+        if let Err(failure) = run(&Plan::of_seed(seed)) {
+            broken.push(failure.to_string());
+        }
+    }
+    assert!(broken.is_empty(), "{}", broken.join("\n"));
+}
+
+#[test]
+fn seeds_0_to_24_hold() {
+    pass(0..25);
+}
+
+#[test]
+fn seeds_25_to_49_hold() {
+    pass(25..50);
+}
+
+#[test]
+fn seeds_50_to_74_hold() {
+    pass(50..75);
+}
+
+#[test]
+fn seeds_75_to_99_hold() {
+    pass(75..100);
+}
+
+#[test]
+fn a_seed_replays_to_the_byte() {
+    for seed in [3, 17, 40] {
+        let plan = Plan::of_seed(seed);
+        let of = |result: Result<thalweg_sim::Report, Box<thalweg_sim::Failure>>| match result {
+            Ok(report) => format!("{report:?}"),
+            Err(failure) => failure.to_string(),
+        };
+        let (first, second) = (of(run(&plan)), of(run(&plan)));
+        assert_eq!(first, second, "seed {seed}");
+    }
+}
+
+#[test]
+fn another_seed_is_another_run() {
+    let hash = |seed| run(&Plan::of_seed(seed)).map(|report| report.trace_hash).ok();
+    assert_ne!(hash(1), hash(2));
+}
+
+/// What is wrong if the mutant is not found out within some seeds by a rule about its defect.
+fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
+    let mut others = Vec::new();
+    for seed in 0..40 {
+        let faults = match mutant {
+            Mutant::LyingSync | Mutant::LostBlock => vec![FaultKind::PowerLoss],
+            Mutant::NoProducer | Mutant::NoSequence => vec![FaultKind::Vanish, FaultKind::Kill],
+            _ => vec![],
+        };
+        let plan = Plan { faults, mutant: Some(mutant), ..Plan::of_seed(seed) };
+        if let Err(failure) = run(&plan) {
+            if rules.contains(&failure.violation.rule) {
+                return None;
+            }
+            others.push(failure.violation.to_string());
+        }
+    }
+    Some(format!("{mutant:?} was not found out by {rules:?}; others: {others:#?}"))
+}
+
+#[test]
+fn every_mutant_is_found_out() {
+    let missed: Vec<String> =
+        Mutant::ALL.iter().filter_map(|(mutant, rules)| missed(*mutant, rules)).collect();
+    assert!(missed.is_empty(), "{}", missed.join("\n"));
+}

@@ -1,0 +1,107 @@
+//! The simulator: a whole node from a seed, with faults. `crates/sim` holds all of it; here it is
+//! built fast and given its flags.
+
+use crate::run;
+use crate::workspace::Workspace;
+use clap::Args;
+use std::process::Command;
+
+/// What to simulate.
+#[derive(Args)]
+pub(crate) struct Simulation {
+    /// Run this seed alone and print every step
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Run this many seeds
+    #[arg(long)]
+    seeds: Option<u64>,
+    /// The first of them
+    #[arg(long)]
+    start: Option<u64>,
+    /// Run seeds for this long instead
+    #[arg(long)]
+    minutes: Option<u64>,
+    /// Simulated seconds, instead of what the seed draws
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Faults, separated by commas (or `none`), instead of what the seed draws
+    #[arg(long)]
+    faults: Option<String>,
+    /// Look for a smaller run that fails in the same way
+    #[arg(long)]
+    shrink: bool,
+    /// Do not print the steps of a single seed
+    #[arg(long)]
+    quiet: bool,
+    /// Go on after a failure
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// Runs the simulator.
+pub(crate) fn run(workspace: &Workspace, simulation: &Simulation) -> Result<(), String> {
+    let mut command = Command::new(env!("CARGO"));
+    command.args(["run", "--quiet", "--package", "thalweg-sim", "--target-dir"]);
+    command.arg(workspace.target.join("sim")).arg("--");
+    command.current_dir(&workspace.root);
+    // Without optimisation a seed takes ten times as long; with the checks of a debug build it
+    // finds more.
+    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "2");
+    if let Some(commit) = commit(workspace) {
+        command.env("THALWEG_COMMIT", commit);
+    }
+    command.args(simulation.arguments());
+    let advice = "a promise was broken; the lines above say by which seed and how to repeat it";
+    run::check(&mut command, advice).map(|_| ()).map_err(|failure| failure.to_string())
+}
+
+impl Simulation {
+    fn arguments(&self) -> Vec<String> {
+        let mut arguments = Vec::new();
+        let numbers = [
+            ("--seed", self.seed),
+            ("--seeds", self.seeds),
+            ("--start", self.start),
+            ("--minutes", self.minutes),
+            ("--seconds", self.seconds),
+        ];
+        for (flag, number) in numbers {
+            arguments.extend(number.into_iter().flat_map(|n| [flag.to_owned(), n.to_string()]));
+        }
+        arguments
+            .extend(self.faults.iter().flat_map(|list| ["--faults".to_owned(), list.to_owned()]));
+        let switches =
+            [("--shrink", self.shrink), ("--quiet", self.quiet), ("--keep-going", self.keep_going)];
+        arguments.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| (*flag).into()));
+        arguments
+    }
+}
+
+/// The commit that is built, if this is a checkout.
+fn commit(workspace: &Workspace) -> Option<String> {
+    let mut git = Command::new("git");
+    let output = git.args(["rev-parse", "--short", "HEAD"]).current_dir(&workspace.root).output();
+    let output = output.ok().filter(|output| output.status.success())?;
+    Some(String::from_utf8(output.stdout).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_are_passed_on() {
+        let simulation = Simulation {
+            seed: Some(7),
+            seeds: None,
+            start: None,
+            minutes: None,
+            seconds: None,
+            faults: Some("kill".into()),
+            shrink: true,
+            quiet: false,
+            keep_going: false,
+        };
+        assert_eq!(simulation.arguments(), ["--seed", "7", "--faults", "kill", "--shrink"]);
+    }
+}
