@@ -24,7 +24,7 @@ use crate::shard::Store;
 use crate::wal::batch::{BatchPlace, EntryHeader, Payload, entry_header_position};
 use crate::wal::scan::{
     FoundBatch, LaneName, LiveBatch, ScannedLane, entry_header, place_damage, read_batch,
-    read_headless, scan_lane,
+    read_headless, rewrite_last, scan_lane,
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
 use model::{EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
@@ -199,9 +199,12 @@ impl<'a> Rebuild<'a> {
             let name = LaneName { store: self.store.id, lane };
             let scanned = scan_lane(name, &files).map_err(at(&dir))?;
             // What a killed process wrote may still be in the page cache only: it is about to be
-            // shown to readers, so it must be durable first.
+            // shown to readers, so it must be durable first. A sync that failed has left the pages
+            // of its batch clean, and no sync writes clean pages: that batch is written again.
             if let Some(newest) = scanned.used_segments.checked_sub(1) {
-                files[newest].file.sync_data().map_err(at(&files[newest].path))?;
+                let rewritten = rewrite_last(&scanned, &files);
+                let synced = rewritten.and_then(|()| files[newest].file.sync_data());
+                synced.map_err(at(&files[newest].path))?;
             }
             if let Some((segment, position)) = scanned.torn {
                 let file = files[segment].path.clone();

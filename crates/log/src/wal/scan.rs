@@ -38,6 +38,25 @@ impl FoundBatch {
     }
 }
 
+/// Writes the last live batch of a lane where it stands, unchanged. Only that one can have been in
+/// flight when a process ended.
+///
+/// # Errors
+/// As the disk answers.
+pub(crate) fn rewrite_last(lane: &ScannedLane, files: &[Arc<SegmentFile>]) -> io::Result<()> {
+    let Some(LiveBatch::Whole(last)) = lane.live.last() else { return Ok(()) };
+    let file = &files[last.segment].file;
+    let mut at = last.position;
+    while at < last.end() {
+        let count = (last.end() - at).min(COPY_BYTES as u64);
+        let mut bytes = vec![0; usize::try_from(count).expect("bounded by a buffer")];
+        file.read_exact_at(&mut bytes, at)?;
+        file.write_at(&bytes, at)?;
+        at += count;
+    }
+    file.sync_data()
+}
+
 /// A live batch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum LiveBatch {
