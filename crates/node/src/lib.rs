@@ -25,6 +25,7 @@
 //! - After a failed commit nothing is accepted and nothing is applied any more.
 
 mod api;
+mod background;
 mod commit;
 mod forks;
 mod live;

@@ -4,16 +4,13 @@ use crate::{
     Failure, Node, ReadDamage, Stamp,
     shard::{Proposal, ReplyTo},
 };
-use log::{CheckpointRows, WorkDone, WorkJob};
+use log::CheckpointRows;
 use model::{GroupId, Monotonic, StreamKey};
 use std::collections::HashSet;
 use stream::{Command, PinToken};
 
 /// Expiries and uses logged per group and tick: what is left over comes with the next.
 const PER_TICK_MAX: usize = 256;
-
-/// After the disk refused background work, wait this long before offering it again.
-const WORK_RETRY_MS: u64 = 250;
 
 /// Damaged places and streams that are remembered, each.
 const KNOWN_PLACES_MAX: usize = 4096;
@@ -25,18 +22,14 @@ const IDLE_MARK_MS: u64 = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
     releases: Vec<(StreamKey, PinToken)>,
-    work_not_before: Monotonic,
-    work_blocked: bool,
     last_commit: Monotonic,
     marked: bool,
     /// Damage that background work met and nobody has asked for yet.
-    damages: Vec<log::Damage>,
+    pub(crate) damages: Vec<log::Damage>,
     /// The same of reads, and every place that they have met so far.
     read_damages: Vec<ReadDamage>,
     known_places: HashSet<(String, u64)>,
     damaged_streams: HashSet<StreamKey>,
-    /// Why background work stands still, if it does.
-    work_error: Option<String>,
 }
 
 impl Idle {
@@ -70,9 +63,7 @@ impl Idle {
 
 impl Node {
     pub(crate) fn handle_tick(&mut self, now: Stamp) {
-        if self.idle.work_blocked && now.monotonic >= self.idle.work_not_before {
-            self.idle.work_blocked = false;
-        }
+        self.background.tick(now.monotonic);
         self.unpark(now);
         self.expire_parked(now);
         if self.log.is_poisoned() {
@@ -138,21 +129,6 @@ impl Node {
         }
     }
 
-    pub(crate) fn poll_work(&mut self) -> Option<WorkJob> {
-        if self.idle.work_blocked { None } else { self.log.poll_work() }
-    }
-
-    pub(crate) fn handle_worked(&mut self, now: Stamp, done: WorkDone) {
-        let report = self.log.handle_work(done);
-        if report.error.is_some() {
-            self.idle.work_blocked = true;
-            self.idle.work_not_before = now.monotonic.plus_ms(WORK_RETRY_MS);
-        }
-        self.idle.work_error = report.error.map(|error| error.to_string());
-        self.idle.damages.extend(report.damages);
-        self.unpark(now);
-    }
-
     /// Damage that background work has met since the last call.
     pub fn take_damages(&mut self) -> Vec<log::Damage> {
         std::mem::take(&mut self.idle.damages)
@@ -170,12 +146,6 @@ impl Node {
     /// Damage that reads have met since the last call; each place comes once.
     pub fn take_read_damages(&mut self) -> Vec<ReadDamage> {
         std::mem::take(&mut self.idle.read_damages)
-    }
-
-    /// Why background work stands still, if it does (as when the disk is full).
-    #[must_use]
-    pub fn work_error(&self) -> Option<&str> {
-        self.idle.work_error.as_deref()
     }
 
     /// Starts what recovery found undone: references to give back.

@@ -18,6 +18,9 @@ const PARKED_COUNT_MAX: usize = 16 << 10;
 /// How long a write may wait: clients begin to give up soon after.
 const PARKED_MS_MAX: u64 = 5_000;
 
+/// The same while the disk is full: some retries of what would make room.
+const PARKED_DISK_FULL_MS_MAX: u64 = 1_000;
+
 #[derive(Debug, Default)]
 pub(crate) struct Parking {
     writes: VecDeque<Parked>,
@@ -73,11 +76,17 @@ impl Node {
     }
 
     pub(crate) fn expire_parked(&mut self, now: Stamp) {
+        // Nothing frees the log while a full disk refuses its background work.
+        let (wait_ms_max, failure) = if self.background.is_disk_full() {
+            (PARKED_DISK_FULL_MS_MAX, Failure::DiskFull)
+        } else {
+            (PARKED_MS_MAX, Failure::Overloaded)
+        };
         while let Some(first) = self.parking.writes.front()
-            && now.monotonic.ms_since(first.since) >= PARKED_MS_MAX
+            && now.monotonic.ms_since(first.since) >= wait_ms_max
         {
             let Some(parked) = self.parking.pop() else { return };
-            self.reply(parked.ticket, Reply::Failed(Failure::Overloaded));
+            self.reply(parked.ticket, Reply::Failed(failure.clone()));
         }
     }
 }

@@ -34,6 +34,7 @@ pub struct Node {
     /// The nonces of pin tokens: seeded from outside, so that a run can be repeated.
     pub(crate) nonces: Nonces,
     pub(crate) idle: crate::maintenance::Idle,
+    pub(crate) background: crate::background::Background,
     pub(crate) parking: crate::parking::Parking,
     pub(crate) poison: Option<String>,
     encoded: Vec<u8>,
@@ -371,6 +372,7 @@ impl Node {
             jobs: Jobs::default(),
             nonces: Nonces(parts.seed),
             idle: crate::maintenance::Idle::default(),
+            background: crate::background::Background::default(),
             parking: crate::parking::Parking::default(),
             poison: None,
             encoded: Vec::new(),
