@@ -1,0 +1,231 @@
+//! A disk that is full and a sync that fails.
+//!
+//! The first needs root and a loop device, the second `strace`. Where they are missing the test says
+//! so and passes.
+
+#![expect(
+    clippy::disallowed_methods,
+    reason = "these tests run real processes on real files and wait for them"
+)]
+
+mod harness;
+
+use harness::{BINARY, Client, Numbers, Server, Start, TEXT, new_dir, until};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+const SMALL: [&str; 8] = [
+    "--segment-bytes",
+    "1MiB",
+    "--wal-bytes-max",
+    "4MiB",
+    "--seal-bytes",
+    "64KiB",
+    "--admin-listen",
+    "127.0.0.1:0",
+];
+
+/// A small file system of its own, unmounted at the end.
+struct SmallDisk {
+    dir: TempDir,
+}
+
+impl SmallDisk {
+    /// `None` where file systems cannot be mounted.
+    fn mount(mib: u64) -> Option<Self> {
+        let dir = new_dir();
+        let image = dir.path().join("image");
+        fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
+        fs::create_dir(dir.path().join("mounted")).unwrap();
+        let disk = Self { dir };
+        let made = quiet(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image));
+        let mount = |disk: &Self| {
+            quiet(Command::new("mount").args(["-o", "loop"]).arg(&image).arg(disk.path()))
+        };
+        (made && mount(&disk)).then_some(disk)
+    }
+
+    fn path(&self) -> std::path::PathBuf {
+        self.dir.path().join("mounted")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        quiet(Command::new("umount").arg("-l").arg(self.path()));
+    }
+}
+
+fn quiet(command: &mut Command) -> bool {
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// Appends until nothing can be freed any more: appends are answered 507 and the operator is told.
+fn fill(server: &Server, acknowledged: &mut Vec<u8>, numbers: &mut Numbers) {
+    let mut client = server.connect();
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let mut refused = 0;
+    while refused < 4 {
+        assert!(Instant::now() < deadline, "the disk does not fill up");
+        let body = numbers.bytes(50_000);
+        let answer = client.post("/s", BINARY, &body);
+        match answer.status {
+            204 => {
+                acknowledged.extend(body);
+                refused = 0;
+            }
+            503 => assert!(answer.field("Retry-After").is_some()),
+            507 => {
+                let problem = answer.is_problem(507, "disk-full");
+                assert_eq!(problem.json()["applied"], false);
+                refused += 1;
+                std::thread::sleep(Duration::from_millis(100));
+            }
+            other => panic!("an append was answered {other}"),
+        }
+    }
+    until("the operator is told", || {
+        let ready = server.admin("/readyz");
+        ready.status == 503 && ready.text().contains("disk_full")
+    });
+}
+
+#[test]
+fn a_full_disk_is_an_answer_and_passes() {
+    let Some(disk) = SmallDisk::mount(64) else {
+        return eprintln!("skipped: no loop device can be mounted here");
+    };
+    let data = disk.path().join("data");
+    let ballast = disk.path().join("ballast");
+    fs::create_dir(&data).unwrap();
+    fs::write(&ballast, vec![1; 20 << 20]).unwrap();
+    let server = Start::with(&SMALL).serve(&data);
+    let mut client = server.connect();
+    client.put("/s", BINARY).is(201);
+    let mut acknowledged = Vec::new();
+    let mut numbers = Numbers(1);
+    fill(&server, &mut acknowledged, &mut numbers);
+    assert!(client.read_all("/s") == acknowledged, "reads go on");
+    let errors = server.logged("the disk refuses").len();
+    assert!((1..20).contains(&errors), "{errors} errors in the log");
+
+    fs::remove_file(&ballast).unwrap();
+    until("appends are taken again", || {
+        let body = numbers.bytes(50_000);
+        let taken = client.post("/s", BINARY, &body).status == 204;
+        if taken {
+            acknowledged.extend(body);
+        }
+        taken
+    });
+    until("the server is ready again", || server.admin("/readyz").status == 200);
+    assert!(client.read_all("/s") == acknowledged);
+    server.kill();
+    let server = Start::with(&SMALL).serve(&data);
+    assert!(server.connect().read_all("/s") == acknowledged, "every acknowledged byte is there");
+}
+
+#[test]
+fn a_full_disk_keeps_everything_over_kill_9() {
+    let Some(disk) = SmallDisk::mount(48) else {
+        return eprintln!("skipped: no loop device can be mounted here");
+    };
+    let mut acknowledged = Vec::new();
+    let mut numbers = Numbers(2);
+    let server = Start::with(&SMALL).serve(&disk.path());
+    let mut client = server.connect();
+    client.put("/s", BINARY).is(201);
+    fill(&server, &mut acknowledged, &mut numbers);
+    server.kill();
+    let server = Start::with(&SMALL).serve(&disk.path());
+    let mut client = server.connect();
+    assert!(client.read_all("/s") == acknowledged, "a start on a full disk serves reads");
+    // Deleting needs a record: there may be room for it or not, but nothing else.
+    let status = client.delete("/s").status;
+    assert!([204, 507, 503].contains(&status), "{status}");
+}
+
+/// Runs the server with its `number`-th sync of each thread failing.
+fn with_failing_sync(number: u32, dir: &Path) -> Option<Server> {
+    if !quiet(Command::new("strace").arg("-V")) {
+        eprintln!("skipped: strace is not installed");
+        return None;
+    }
+    let inject = format!("inject=fdatasync:error=EIO:when={number}+");
+    let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", &inject];
+    let flags = ["--shards", "1", "--admin-listen", "127.0.0.1:0"];
+    Some(Start::with(&flags).under(&strace).serve(dir))
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_acknowledged() {
+    let dir = new_dir();
+    let first = Start::with(&["--shards", "1"]).serve(dir.path());
+    first.connect().put("/s", TEXT).is(201);
+    first.stop();
+    let Some(server) = with_failing_sync(20, dir.path()) else { return };
+    let mut client = server.connect();
+    let mut acknowledged = String::new();
+    let mut number = 0;
+    let failed = loop {
+        let body = format!("{number},");
+        let answer = client.post("/s", TEXT, body.as_bytes());
+        if answer.status != 204 {
+            break answer;
+        }
+        acknowledged.push_str(&body);
+        number += 1;
+        assert!(number < 1000, "no sync failed");
+    };
+    assert!(number > 2, "the first appends are taken");
+    let problem = failed.is_problem(500, "write-unknown");
+    assert_eq!(problem.json()["applied"], "unknown");
+    for _ in 0..10 {
+        let refused = client.post("/s", TEXT, b"later").is_problem(503, "storage-failed");
+        assert_eq!(refused.json()["applied"], false);
+        client.put("/new", TEXT).is_problem(503, "storage-failed");
+    }
+    assert_eq!(client.get("/s").is(200).text(), acknowledged, "reads show what is durable");
+    until("the operator is told", || {
+        let ready = server.admin("/readyz");
+        ready.status == 503 && ready.text().contains("poisoned")
+    });
+    assert_eq!(server.logged("a write or sync failed").len(), 1);
+    server.stop();
+    let server = Start::with(&["--shards", "2"]).serve(dir.path());
+    let stored = server.connect().get("/s").is(200).text();
+    assert!(stored.starts_with(&acknowledged), "{stored} lacks some of {acknowledged}");
+    assert!(!stored.contains("later"));
+    server.connect().post("/s", TEXT, b"on").is(204);
+}
+
+#[test]
+fn repeats_of_an_append_whose_sync_failed_are_not_acknowledged() {
+    let dir = new_dir();
+    let first = Start::with(&["--shards", "1"]).serve(dir.path());
+    first.connect().put("/s", TEXT).is(201);
+    first.stop();
+    let Some(server) = with_failing_sync(12, dir.path()) else { return };
+    let mut client = server.connect();
+    let produce = |client: &mut Client, seq: u32| {
+        let seq = seq.to_string();
+        let fields = [
+            ("Content-Type", TEXT),
+            ("Producer-Id", "p"),
+            ("Producer-Epoch", "0"),
+            ("Producer-Seq", seq.as_str()),
+        ];
+        client.call("POST", "/s", &fields, b"x").status
+    };
+    let failed = (0..1000).find(|seq| produce(&mut client, *seq) != 200).expect("a sync fails");
+    for _ in 0..5 {
+        assert_eq!(produce(&mut client, failed), 503, "not durable, so not a duplicate");
+    }
+    assert_eq!(produce(&mut client, failed - 1), 204, "what is durable is a duplicate");
+    let status = client.call("POST", "/s", &[("Stream-Closed", "true")], b"").status;
+    assert_eq!(status, 503);
+}
