@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// How often memory is looked at: often enough for a rise of a second, seldom enough to cost nothing.
 const INTERVAL: Duration = Duration::from_millis(100);
 
+/// Memory may grow this much between the reset of its mark and the look at it.
+const RESET_SLACK_BYTES: u64 = 1 << 20;
+
 const MIB: f64 = (1 << 20) as f64;
 
 /// A measurement in progress.
@@ -80,16 +83,15 @@ impl Gauge {
         let seen = self.sampler.map(Sampler::stop);
         let server = self.process.zip(seen).and_then(|(process, seen)| {
             let memory = process.memory()?;
-            let sampled = seen.resident_bytes_max.load(Relaxed).max(memory.resident_bytes);
+            let seen_bytes = seen.resident_bytes_max.load(Relaxed);
+            let sampled = seen_bytes.max(memory.resident_bytes).max(self.memory.resident_bytes);
             // The system's own mark counts from the start of this measurement if it could be reset.
-            let is_reset = memory.peak_bytes >= sampled
-                && memory.peak_bytes < self.memory.peak_bytes
-                || self.memory.peak_bytes <= self.memory.resident_bytes + (1 << 20);
+            let is_reset = self.memory.peak_bytes <= self.memory.resident_bytes + RESET_SLACK_BYTES;
             Some(ServerReading {
                 cpu: process.cpu()?.saturating_sub(self.server_cpu),
                 before_bytes: self.memory.resident_bytes,
                 after_bytes: memory.resident_bytes,
-                peak_bytes: if is_reset { memory.peak_bytes } else { sampled },
+                peak_bytes: if is_reset { memory.peak_bytes.max(sampled) } else { sampled },
                 descriptors: seen.descriptors_max.load(Relaxed),
             })
         });
@@ -102,12 +104,17 @@ impl Sampler {
         let seen = Arc::new(Seen::default());
         let shared = Arc::clone(&seen);
         let thread = std::thread::spawn(move || {
-            while !shared.stop.load(Relaxed) {
+            // The last look comes after the end was asked for, so that there is at least one.
+            let mut is_last = false;
+            while !is_last {
+                is_last = shared.stop.load(Relaxed);
                 let memory = process.memory().unwrap_or_default();
                 shared.resident_bytes_max.fetch_max(memory.resident_bytes, Relaxed);
                 let descriptors = process.open_descriptors().unwrap_or_default();
                 shared.descriptors_max.fetch_max(descriptors, Relaxed);
-                std::thread::park_timeout(INTERVAL);
+                if !is_last {
+                    std::thread::park_timeout(INTERVAL);
+                }
             }
         });
         Self { seen, thread }

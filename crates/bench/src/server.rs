@@ -17,6 +17,9 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// A directory whose size has not changed for this long has settled.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
 
+/// Flags of every server that is started: readers and connections stay as long as the measurement.
+const LASTING: [&str; 2] = ["--sse-max-duration-ms=3600000", "--idle-timeout-ms=3600000"];
+
 /// What is measured.
 #[derive(Debug)]
 pub(crate) struct Server {
@@ -53,23 +56,23 @@ impl Server {
         }
         let scratch = scratch(dir)?;
         let [listen, admin] = free_addresses()?;
+        let mut shown: Vec<String> = LASTING.iter().map(|flag| (*flag).to_owned()).collect();
+        shown.extend_from_slice(extra);
         let mut flags = vec![
             "serve".to_owned(),
             format!("--listen={listen}"),
             format!("--admin-listen={admin}"),
             format!("--data-dir={}", scratch.join("data").display()),
-            // Readers shall stay as long as the measurement takes.
-            "--sse-max-duration-ms=3600000".to_owned(),
-            "--idle-timeout-ms=3600000".to_owned(),
         ];
-        flags.extend_from_slice(extra);
+        flags.extend_from_slice(&shown);
         let binary = binary.to_path_buf();
         let child = spawn(&binary, &flags, &scratch)?;
         let process = Some(Process::new(child.id()));
+        let name = format!("{} {}", version(&binary), shown.join(" "));
         let started = Started { child, binary, flags, admin: Some(admin), scratch };
         let mut server = Self {
             address: listen,
-            name: format!("thalweg {}", extra.join(" ")).trim_end().to_owned(),
+            name,
             durability: "every acknowledgement after fdatasync of its record, one node",
             process,
             started: Some(started),
@@ -222,6 +225,13 @@ impl Started {
         let tail = lines[lines.len().saturating_sub(20)..].join("\n");
         Failure::new(format!("{what}\n{tail}"))
     }
+}
+
+/// What the server calls itself.
+fn version(binary: &Path) -> String {
+    let output = Command::new(binary).arg("version").output().ok();
+    let text = output.filter(|output| output.status.success()).map(|output| output.stdout);
+    String::from_utf8_lossy(&text.unwrap_or_default()).trim().to_owned()
 }
 
 fn spawn(binary: &Path, flags: &[String], scratch: &Path) -> Outcome<Child> {

@@ -6,6 +6,9 @@ use crate::failure::{Failure, Outcome};
 use crate::report::Run;
 use std::time::Duration;
 
+/// Created before anything is measured: what is allocated with the first writes is no stream's.
+const WARM_UP_STREAMS: u64 = 256;
+
 const MIB: f64 = (1 << 20) as f64;
 
 pub(super) fn run(bench: &Bench, asked: &IdleStreams) -> Outcome<Run> {
@@ -18,6 +21,7 @@ pub(super) fn run(bench: &Bench, asked: &IdleStreams) -> Outcome<Run> {
     let process = server.process().ok_or_else(no_process)?;
     let settle = Duration::from_secs(asked.settle_seconds);
 
+    streams::create(&server, "first", WARM_UP_STREAMS, (16, 4))?;
     let disk_before = server.settled_disk_bytes(settle)?;
     let before = process.memory().ok_or_else(no_process)?;
     let descriptors_before = process.open_descriptors().unwrap_or_default();

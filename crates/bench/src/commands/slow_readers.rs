@@ -62,7 +62,7 @@ pub(super) fn run(bench: &Bench, asked: &SlowReaders) -> Outcome<Run> {
     let mut readers = Readers::start(&server, asked)?;
     let probes = readers.run(asked, &calls)?;
     let reading = gauge.stop();
-    let read = readers.read_bytes();
+    let read = readers.received_bytes;
     probes.report("append of others meanwhile", &mut run);
     if let Some(server) = &reading.server {
         let rise = server.peak_bytes as f64 - server.before_bytes as f64;
@@ -125,6 +125,7 @@ struct Readers {
     readers: Vec<Reader>,
     host: String,
     payloads: Payloads,
+    received_bytes: u64,
 }
 
 impl Readers {
@@ -148,7 +149,13 @@ impl Readers {
             });
             socket.flush();
         }
-        Ok(Self { driver, readers, host, payloads: Payloads::new(PAYLOAD_BYTES) })
+        Ok(Self {
+            driver,
+            readers,
+            host,
+            payloads: Payloads::new(PAYLOAD_BYTES),
+            received_bytes: 0,
+        })
     }
 
     /// Lets every reader take its share each turn; one append of another client per turn is timed.
@@ -159,19 +166,19 @@ impl Readers {
         let start = Instant::now();
         let turns = (asked.seconds / TURN.as_secs_f64()) as u32;
         for turn in 1..=turns {
+            std::thread::sleep((start + TURN * turn).saturating_duration_since(Instant::now()));
             for at in 0..self.readers.len() {
                 self.take(at, share)?;
             }
             probes.record(probe(calls)?);
-            progress.show(Instant::now(), self.read_bytes() >> 10, "KiB read");
-            std::thread::sleep((start + TURN * turn).saturating_duration_since(Instant::now()));
+            progress.show(Instant::now(), self.received_bytes >> 10, "KiB read");
         }
         Ok(probes)
     }
 
     fn take(&mut self, at: usize, share: usize) -> Outcome<()> {
         let socket = &mut self.driver.sockets[at];
-        socket.fill(&mut self.driver.scratch, share);
+        self.received_bytes += socket.fill(&mut self.driver.scratch, share) as u64;
         match &mut self.readers[at] {
             Reader::Events(follower) => follower.take(socket, |_| {}),
             Reader::Pages(reader) => {
@@ -183,14 +190,6 @@ impl Readers {
                 Ok(())
             }
         }
-    }
-
-    fn read_bytes(&self) -> u64 {
-        let bytes = self.readers.iter().map(|reader| match reader {
-            Reader::Pages(reader) => reader.position,
-            Reader::Events(follower) => follower.data_bytes,
-        });
-        bytes.sum()
     }
 }
 

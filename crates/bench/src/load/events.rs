@@ -19,8 +19,6 @@ pub(crate) struct Follower {
     pub(crate) controls: u64,
     /// The answer was ended as the protocol wants it, with its last chunk.
     pub(crate) is_complete: bool,
-    /// Bytes of data lines so far.
-    pub(crate) data_bytes: u64,
 }
 
 impl Follower {
@@ -32,7 +30,6 @@ impl Follower {
             is_data: false,
             controls: 0,
             is_complete: false,
-            data_bytes: 0,
         }
     }
 
@@ -69,11 +66,10 @@ impl Follower {
             if let Some(kind) = line.strip_prefix(b"event:") {
                 self.is_data = kind.trim_ascii() == b"data";
                 self.controls += u64::from(kind.trim_ascii() == b"control");
-            } else if let Some(data) = line.strip_prefix(b"data:").filter(|_| self.is_data) {
-                self.data_bytes += data.len() as u64;
-                if let Some(number) = number_in(data.strip_prefix(b" ").unwrap_or(data)) {
-                    seen(number);
-                }
+            } else if let Some(data) = line.strip_prefix(b"data:").filter(|_| self.is_data)
+                && let Some(number) = number_in(data.strip_prefix(b" ").unwrap_or(data))
+            {
+                seen(number);
             }
         }
         self.lines.drain(..used);
