@@ -23,7 +23,9 @@ impl ShardLog {
         if self.is_poisoned() {
             return None;
         }
-        let is_long = self.lane.used_bytes() * 2 > self.store.options.wal_bytes_max;
+        let is_long = self.lane.used_bytes() * 2 > self.store.options.wal_bytes_max
+            // Spare segments may fill the bound and all be too small for what waits.
+            || self.lane.is_waiting();
         let oldest = self.lane.oldest().filter(|_| is_long);
         let wants = |group: &Group| {
             let is_large = group.bytes_since_checkpoint >= self.store.options.checkpoint_bytes

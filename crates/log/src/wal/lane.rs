@@ -185,6 +185,11 @@ impl Lane {
             || self.spares.iter().any(|spare| spare.capacity >= bytes)
     }
 
+    /// Whether an entry was refused that no segment at hand can take.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.wanted_bytes > 0 && !self.has_room(self.wanted_bytes)
+    }
+
     /// Asks for an empty batch that claims all entries durable.
     pub(crate) fn mark_durable(&mut self) {
         self.mark_wanted = true;
@@ -287,8 +292,7 @@ impl Lane {
 
     fn create_spare(&self) -> Option<FillWork> {
         let capacity = self.options.segment_bytes.max(self.wanted_bytes);
-        let is_needed = self.spares.len() < SPARES
-            || self.wanted_bytes > 0 && !self.has_room(self.wanted_bytes);
+        let is_needed = self.spares.len() < SPARES || self.is_waiting();
         // A single append larger than the bound may pass it when nothing else is left to wait for.
         let is_allowed = self.wal_bytes() + capacity <= self.options.wal_bytes_max
             || (self.retired.is_empty() && !self.has_room(self.wanted_bytes.max(BLOCK_BYTES)));
