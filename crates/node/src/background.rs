@@ -54,8 +54,7 @@ impl Background {
     /// Time has passed.
     pub(crate) fn tick(&mut self, now: Monotonic) {
         self.blocked_until = self.blocked_until.filter(|until| now < *until);
-        let lasts =
-            |trouble: &Trouble| trouble.is_last || now.ms_since(trouble.since) < TROUBLE_MS;
+        let lasts = |trouble: &Trouble| trouble.is_last || now.ms_since(trouble.since) < TROUBLE_MS;
         self.trouble = self.trouble.take().filter(lasts);
     }
 }
