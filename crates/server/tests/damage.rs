@@ -33,7 +33,7 @@ fn assert_whole(client: &mut Client) {
     for number in 0..10 {
         let expected = format!("intact {number}");
         assert_eq!(client.read_all(&format!("/whole/{number}")), expected.as_bytes());
-        client.post(&format!("/whole/{number}"), TEXT, b"").is_problem(400, "empty-append");
+        client.post(&format!("/whole/{number}"), TEXT, b"").fails(400, "empty-append");
     }
 }
 
@@ -43,7 +43,7 @@ fn assert_damaged(client: &mut Client, file: &str) {
     assert_eq!(before.text(), "before,");
     assert_eq!(before.field("Stream-Up-To-Date"), None);
     let rest = client.get(&format!("/hit?offset={}", before.next()));
-    let problem = rest.is_problem(500, "stream-damaged");
+    let problem = rest.fails(500, "stream-damaged");
     assert_eq!(problem.json()["applied"], false);
     assert!(problem.json()["detail"].as_str().unwrap().contains(file), "{}", problem.text());
     let after = format!("{:016}_{:016}", 0, b"before,".len() + MARK.len());
@@ -129,7 +129,7 @@ fn a_flipped_bit_in_a_chunk_costs_one_stream() {
     let (file, _) = places.last().expect("the mark is in a chunk");
     let server = Start::with(&SMALL).serve(dir.path());
     let mut client = server.connect();
-    let problem = client.get("/hit").is_problem(500, "stream-damaged");
+    let problem = client.get("/hit").fails(500, "stream-damaged");
     let name = file.file_name().unwrap().to_str().unwrap();
     assert!(problem.json()["detail"].as_str().unwrap().contains(name), "{}", problem.text());
     assert_whole(&mut client);
@@ -148,7 +148,7 @@ fn a_damaged_chunk_is_logged_as_an_error_once() {
     let server = Start::with(&SMALL).serve(dir.path());
     let mut client = server.connect();
     for _ in 0..3 {
-        client.get("/hit").is_problem(500, "stream-damaged");
+        client.get("/hit").fails(500, "stream-damaged");
     }
     until("the damage is logged", || !errors(&server).is_empty());
     let errors = errors(&server);
@@ -182,7 +182,7 @@ fn a_flipped_bit_in_a_checkpoint_costs_one_stream() {
     }
     let server = Start::with(&SMALL).serve(dir.path());
     let mut client = server.connect();
-    client.get(path).is_problem(500, "stream-damaged");
+    client.get(path).fails(500, "stream-damaged");
     assert_whole(&mut client);
     assert_eq!(client.read_all("/hit"), [b"before,", MARK, b",after"].concat());
     let errors = errors(&server);

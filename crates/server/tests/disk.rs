@@ -80,7 +80,7 @@ fn fill(server: &Server, acknowledged: &mut Vec<u8>, numbers: &mut Numbers) {
             }
             503 => assert!(answer.field("Retry-After").is_some()),
             507 => {
-                let problem = answer.is_problem(507, "disk-full");
+                let problem = answer.fails(507, "disk-full");
                 assert_eq!(problem.json()["applied"], false);
                 refused += 1;
                 std::thread::sleep(Duration::from_millis(100));
@@ -156,7 +156,8 @@ fn with_failing_sync(number: u32, dir: &Path) -> Option<Server> {
         return None;
     }
     let inject = format!("inject=fdatasync:error=EIO:when={number}+");
-    let strace = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", &inject];
+    let strace =
+        ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", &inject];
     let flags = ["--shards", "1", "--admin-listen", "127.0.0.1:0"];
     Some(Start::with(&flags).under(&strace).serve(dir))
 }
@@ -182,12 +183,12 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         assert!(number < 1000, "no sync failed");
     };
     assert!(number > 2, "the first appends are taken");
-    let problem = failed.is_problem(500, "write-unknown");
+    let problem = failed.fails(500, "write-unknown");
     assert_eq!(problem.json()["applied"], "unknown");
     for _ in 0..10 {
-        let refused = client.post("/s", TEXT, b"later").is_problem(503, "storage-failed");
+        let refused = client.post("/s", TEXT, b"later").fails(503, "storage-failed");
         assert_eq!(refused.json()["applied"], false);
-        client.put("/new", TEXT).is_problem(503, "storage-failed");
+        client.put("/new", TEXT).fails(503, "storage-failed");
     }
     assert_eq!(client.get("/s").is(200).text(), acknowledged, "reads show what is durable");
     until("the operator is told", || {

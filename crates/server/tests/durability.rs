@@ -34,7 +34,7 @@ fn producers_go_on_after(end: impl FnOnce(Server)) {
     let mut client = server.connect();
     let repeated = produce(&mut client, "/p", 1, b"one,").is(204);
     assert_eq!(repeated.field("Producer-Seq"), Some("2"), "the highest accepted number");
-    produce(&mut client, "/p", 4, b"gap").is_problem(409, "producer-sequence-gap");
+    produce(&mut client, "/p", 4, b"gap").fails(409, "producer-sequence-gap");
     produce(&mut client, "/p", 3, b"two").is(200);
     assert_eq!(client.read_all("/p"), b"one,one,one,two");
 }
@@ -60,8 +60,8 @@ fn stream_seq_goes_on_after(end: impl FnOnce(Server)) {
     end(server);
     let server = Start::with(&[]).serve(dir.path());
     let mut client = server.connect();
-    client.call("POST", "/s", &with("0005"), b"x").is_problem(409, "stream-seq-conflict");
-    client.call("POST", "/s", &with("0004"), b"x").is_problem(409, "stream-seq-conflict");
+    client.call("POST", "/s", &with("0005"), b"x").fails(409, "stream-seq-conflict");
+    client.call("POST", "/s", &with("0004"), b"x").fails(409, "stream-seq-conflict");
     client.call("POST", "/s", &with("0006"), b"b").is(204);
     assert_eq!(client.read_all("/s"), b"ab");
 }
@@ -110,7 +110,9 @@ fn every_kind_of_change_survives_kill_9() {
     client.put("/kept", JSON).is(201);
     client.post("/kept", JSON, br#"[{"a":1},{"b":[2,3]}]"#).is(204);
     client.put("/closed", TEXT).is(201);
-    client.call("POST", "/closed", &[("Stream-Closed", "true"), ("Content-Type", TEXT)], b"end").is(204);
+    client
+        .call("POST", "/closed", &[("Stream-Closed", "true"), ("Content-Type", TEXT)], b"end")
+        .is(204);
     client.put("/deleted", TEXT).is(201);
     client.delete("/deleted").is(204);
     client.put("/source", BINARY).is(201);
@@ -126,8 +128,8 @@ fn every_kind_of_change_survives_kill_9() {
     assert_eq!(client.get("/kept").is(200).json(), serde_json::json!([{"a":1},{"b":[2,3]}]));
     let closed = client.get("/closed").is(200);
     assert_eq!((closed.field("Stream-Closed"), closed.text()), (Some("true"), "end".to_owned()));
-    client.post("/closed", TEXT, b"more").is_problem(409, "stream-closed");
-    client.get("/deleted").is_problem(404, "stream-not-found");
+    client.post("/closed", TEXT, b"more").fails(409, "stream-closed");
+    client.get("/deleted").fails(404, "stream-not-found");
     assert_eq!(client.read_all("/fork"), b"inherited own");
     let ttl = client.call("HEAD", "/ttl", &[], b"").is(200);
     assert_eq!(ttl.field("Stream-TTL"), Some("3600"));

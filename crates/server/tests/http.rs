@@ -62,7 +62,7 @@ fn pipelined_answers_come_in_the_order_of_the_requests() {
     for number in 0..50 {
         client.answer().is(201);
         assert_eq!(client.answer().is(200).text(), format!("/{number}"));
-        client.answer().is_problem(404, "stream-not-found");
+        client.answer().fails(404, "stream-not-found");
         client.answer().is(204);
     }
 }
@@ -114,7 +114,9 @@ fn expect_100_continue_is_answered_before_the_body_comes() {
     let mut client = server.connect();
     client.put("/s", TEXT).is(201);
     let head = |length: usize| {
-        format!("POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n")
+        format!(
+            "POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+        )
     };
     client.send(head(5).as_bytes());
     client.answer().is(100);
@@ -122,7 +124,7 @@ fn expect_100_continue_is_answered_before_the_body_comes() {
     client.answer().is(204);
     assert_eq!(client.get("/s").is(200).text(), "hello");
     client.send(head(5000).as_bytes());
-    client.answer().is_problem(413, "body-too-large");
+    client.answer().fails(413, "body-too-large");
     assert!(client.is_over());
 }
 
@@ -152,7 +154,7 @@ fn nested_and_encoded_paths_name_what_they_decode_to() {
     }
     assert_eq!(client.get("/%61/b/c").is(200).text(), "/a/b/c");
     for path in ["/a/../b", "/a/%2e%2E/b", "/%00", "/%ff", "/a%0d%0aX:%20y"] {
-        client.put(path, TEXT).is_problem(400, "invalid-path");
+        client.put(path, TEXT).fails(400, "invalid-path");
     }
 }
 
@@ -237,10 +239,13 @@ fn requests_that_could_be_smuggled_are_refused_and_the_connection_ends() {
 fn chunks_that_do_not_add_up_end_the_connection() {
     let (server, _dir) = Server::start(&[]);
     server.connect().put("/s", TEXT).is(201);
-    for body in ["5\r\nabc\r\n0\r\n\r\n", "g\r\n", "-1\r\n", "ffffffffffffffffff\r\n", "3\nabc\n0\n\n"] {
+    for body in
+        ["5\r\nabc\r\n0\r\n\r\n", "g\r\n", "-1\r\n", "ffffffffffffffffff\r\n", "3\nabc\n0\n\n"]
+    {
         let mut client = server.connect();
         let head = "POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nTransfer-Encoding: chunked\r\n\r\n";
-        client.send([head, body, "GET /v1/stream/s HTTP/1.1\r\nHost: x\r\n\r\n"].concat().as_bytes());
+        client
+            .send([head, body, "GET /v1/stream/s HTTP/1.1\r\nHost: x\r\n\r\n"].concat().as_bytes());
         let answer = client.answer();
         assert!([400, 413].contains(&answer.status), "{body:?}: {}", answer.head);
         assert!(client.is_over(), "{body:?}");
@@ -256,16 +261,18 @@ fn heads_without_measure_are_refused() {
     for _ in 0..40 {
         endless.try_send(&[b"X-Filler: ".as_slice(), &[b'a'; 1000], b"\r\n"].concat());
     }
-    endless.answer().is_problem(431, "head-too-long");
+    endless.answer().fails(431, "head-too-long");
     assert!(endless.is_over());
     let mut many = server.connect();
     many.send(b"GET /v1/stream/s HTTP/1.1\r\nHost: x\r\n");
     many.try_send(&b"X: 1\r\n".repeat(1000));
     many.try_send(b"\r\n");
-    many.answer().is_problem(431, "head-too-long");
+    many.answer().fails(431, "head-too-long");
     let mut long = server.connect();
-    long.send(format!("GET /v1/stream/{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(9000)).as_bytes());
-    long.answer().is_problem(414, "target-too-long");
+    long.send(
+        format!("GET /v1/stream/{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(9000)).as_bytes(),
+    );
+    long.answer().fails(414, "target-too-long");
     let mut noise = server.connect();
     noise.try_send(&Numbers(4).bytes(50_000));
     noise.answer();
@@ -279,7 +286,7 @@ fn json_may_be_deep_but_not_break_anything() {
     let deep = [vec![b'['; 1_000_000], vec![b']'; 1_000_000]].concat();
     let status = client.post("/s", JSON, &deep).status;
     assert!([204, 400].contains(&status), "{status}");
-    client.post("/s", JSON, &vec![b'['; 1_000_000]).is_problem(400, "invalid-json");
+    client.post("/s", JSON, &vec![b'['; 1_000_000]).fails(400, "invalid-json");
     client.post("/s", JSON, br#"{"still":"here"}"#).is(204);
 }
 
@@ -302,11 +309,11 @@ fn a_preflight_names_what_browsers_may_do() {
 fn what_is_no_stream_says_so() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
-    client.put("/__ds/subscriptions", TEXT).is_problem(501, "reserved-path");
-    client.get("/__ds").is_problem(501, "reserved-path");
-    client.call("PATCH", "/s", &[], b"").is_problem(405, "method-not-allowed");
+    client.put("/__ds/subscriptions", TEXT).fails(501, "reserved-path");
+    client.get("/__ds").fails(501, "reserved-path");
+    client.call("PATCH", "/s", &[], b"").fails(405, "method-not-allowed");
     client.send(b"GET /elsewhere HTTP/1.1\r\nHost: x\r\n\r\n");
-    let answer = client.answer().is_problem(404, "unknown-route");
+    let answer = client.answer().fails(404, "unknown-route");
     assert_eq!(answer.field("X-Content-Type-Options"), Some("nosniff"));
 }
 

@@ -93,7 +93,7 @@ fn a_head_that_does_not_end_is_refused_in_time() {
     let (server, _dir) = Server::start(&["--head-timeout-ms", "300"]);
     let mut client = server.connect();
     client.send(b"GET /v1/stream/a HTTP/1.1\r\nHost:");
-    let answer = client.answer().is_problem(408, "request-timeout");
+    let answer = client.answer().fails(408, "request-timeout");
     assert!(answer.closes());
     assert!(client.is_over());
 }
@@ -110,7 +110,7 @@ fn a_head_that_trickles_is_refused_in_time() {
         client.try_send(b"x");
     }
     client.set_patience(PATIENCE);
-    client.answer().is_problem(408, "request-timeout");
+    client.answer().fails(408, "request-timeout");
 }
 
 #[test]
@@ -120,7 +120,7 @@ fn a_body_that_trickles_is_refused_in_time() {
     let mut client = server.connect();
     client.put("/s", TEXT).is(201);
     client.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 9000\r\n\r\nabc");
-    client.answer().is_problem(408, "request-timeout");
+    client.answer().fails(408, "request-timeout");
     assert!(client.is_over());
     assert_eq!(server.connect().get("/s").is(200).body, b"", "nothing of it is stored");
 }
@@ -154,7 +154,7 @@ fn a_body_over_the_limit_is_413_however_it_comes() {
     client.post("/s", BINARY, &vec![1; MIB]).is(204);
     let mut announced = server.connect();
     announced.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nContent-Length: 1048577\r\n\r\n");
-    let answer = announced.answer().is_problem(413, "body-too-large");
+    let answer = announced.answer().fails(413, "body-too-large");
     assert!(answer.closes());
     let mut chunked = server.connect();
     chunked.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
@@ -162,7 +162,7 @@ fn a_body_over_the_limit_is_413_however_it_comes() {
     for _ in 0..17 {
         chunked.try_send(&chunk);
     }
-    chunked.answer().is_problem(413, "body-too-large");
+    chunked.answer().fails(413, "body-too-large");
     assert_eq!(client.read_all("/s").len(), MIB, "nothing of them is stored");
 }
 
@@ -179,7 +179,8 @@ fn a_body_of_64_mib_is_one_append() {
 
 #[test]
 fn an_announced_length_allocates_nothing() {
-    let (server, _dir) = Server::start(&["--append-bytes-max", "1GiB", "--body-bytes-in-flight-max", "1GiB"]);
+    let (server, _dir) =
+        Server::start(&["--append-bytes-max", "1GiB", "--body-bytes-in-flight-max", "1GiB"]);
     let before = server.resident_bytes();
     let mut waiting = Vec::new();
     for _ in 0..50 {
@@ -192,7 +193,7 @@ fn an_announced_length_allocates_nothing() {
     assert!(grown < 16 << 20, "{} MiB for bodies that have not come", grown >> 20);
     let mut absurd = server.connect();
     absurd.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 18446744073709551615\r\n\r\n");
-    absurd.answer().is_problem(413, "body-too-large");
+    absurd.answer().fails(413, "body-too-large");
 }
 
 #[test]
@@ -203,7 +204,7 @@ fn one_connection_too_many_is_told_to_retry() {
         client.get("/none").is(404);
     }
     let mut surplus = server.connect();
-    let answer = surplus.answer().is_problem(503, "overloaded");
+    let answer = surplus.answer().fails(503, "overloaded");
     assert!(answer.field("Retry-After").is_some() && answer.closes());
     assert!(surplus.is_over());
     for client in &mut known {
@@ -231,7 +232,7 @@ fn more_body_bytes_than_memory_allows_are_told_to_retry() {
     });
     let mut second = server.connect();
     second.try_send(&whole[..whole.len() - 1]);
-    let answer = second.answer().is_problem(503, "overloaded");
+    let answer = second.answer().fails(503, "overloaded");
     assert!(answer.field("Retry-After").is_some());
     first.send(end);
     first.answer().is(204);

@@ -59,7 +59,7 @@ fn a_delete_wakes_readers_and_ends_what_they_follow() {
     let mut poll = poll_now(&server, "/s");
     let (mut events, _) = follow_now(&server, "/s");
     client.delete("/s").is(204);
-    poll.answer().is_problem(404, "stream-not-found");
+    poll.answer().fails(404, "stream-not-found");
     assert_eq!(events.next(), None);
 }
 
@@ -71,10 +71,10 @@ fn an_expiry_wakes_readers_and_ends_what_they_follow() {
     let mut poll = poll_now(&server, "/s");
     let (mut events, _) = follow_now(&server, "/s");
     let start = Instant::now();
-    poll.answer().is_problem(404, "stream-not-found");
+    poll.answer().fails(404, "stream-not-found");
     assert_eq!(events.next(), None);
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
-    client.get("/s").is_problem(404, "stream-not-found");
+    client.get("/s").fails(404, "stream-not-found");
     until("it is gone without anybody asking for it", || server.metric("thalweg_streams") == 0);
 }
 
@@ -119,7 +119,8 @@ fn a_quiet_answer_of_events_beats() {
 fn an_answer_of_events_ends_after_a_while_and_says_where_to_go_on() {
     let (server, _dir) = Server::start(&["--sse-max-duration-ms", "300"]);
     let mut client = server.connect();
-    let next = client.call("PUT", "/s", &[("Content-Type", TEXT)], b"data").is(201).next().to_owned();
+    let next =
+        client.call("PUT", "/s", &[("Content-Type", TEXT)], b"data").is(201).next().to_owned();
     let (mut events, _) = follow_now(&server, "/s");
     let (_, control) = events.up_to_date();
     assert_eq!(control["streamNextOffset"], next.as_str());
@@ -154,7 +155,8 @@ fn sigterm_does_not_wait_for_readers_that_stall() {
     for _ in 0..8 {
         client.post("/big", BINARY, &vec![1; 1 << 20]).is(204);
     }
-    let mut stalled: Vec<Client> = (0..4).map(|_| Client::connect_narrow(server.address())).collect();
+    let mut stalled: Vec<Client> =
+        (0..4).map(|_| Client::connect_narrow(server.address())).collect();
     for (number, reader) in stalled.iter_mut().enumerate() {
         let query = if number % 2 == 0 { "" } else { "?offset=-1&live=sse" };
         reader.ask("GET", &format!("/big{query}"), &[], b"");
@@ -250,7 +252,9 @@ fn a_reader_that_fell_behind_catches_up_without_a_gap() {
     events.up_to_date();
     let filler = "x".repeat(20_000);
     for number in 0..400 {
-        client.post("/s", JSON, format!("{{\"n\":{number},\"f\":\"{filler}\"}}").as_bytes()).is(204);
+        client
+            .post("/s", JSON, format!("{{\"n\":{number},\"f\":\"{filler}\"}}").as_bytes())
+            .is(204);
     }
     let mut expected = 0;
     while expected < 400 {

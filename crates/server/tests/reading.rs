@@ -31,7 +31,8 @@ fn long_poll_all(client: &mut Client, path: &str) -> Vec<u8> {
     let mut all = Vec::new();
     let mut offset = "-1".to_owned();
     loop {
-        let answer = client.call("GET", &format!("{path}?offset={offset}&live=long-poll"), &[], b"");
+        let answer =
+            client.call("GET", &format!("{path}?offset={offset}&live=long-poll"), &[], b"");
         if answer.status == 204 {
             return all;
         }
@@ -78,7 +79,8 @@ fn binary_is_the_same_by_every_way() {
 
 #[test]
 fn plain_text_is_the_same_by_every_way() {
-    let text = "one line\nand another\n\n with blanks  \ndata: no field\n: no comment\n".repeat(3000);
+    let text =
+        "one line\nand another\n\n with blanks  \ndata: no field\n: no comment\n".repeat(3000);
     every_way_gives_the_same(TEXT, text.as_bytes(), 2);
 }
 
@@ -234,7 +236,8 @@ fn entity_tags_match_alone_in_lists_and_weakly() {
     let mut client = server.connect();
     client.call("PUT", "/s", &[("Content-Type", TEXT)], b"data").is(201);
     let tag = client.get("/s").is(200).field("ETag").unwrap().to_owned();
-    let lists = [tag.clone(), format!("W/{tag}"), format!("\"other\", W/\"b,c\", {tag}"), "*".to_owned()];
+    let lists =
+        [tag.clone(), format!("W/{tag}"), format!("\"other\", W/\"b,c\", {tag}"), "*".to_owned()];
     for list in &lists {
         let answer = client.call("GET", "/s", &[("If-None-Match", list)], b"").is(304);
         assert_eq!(answer.field("ETag"), Some(tag.as_str()), "{list}");

@@ -112,7 +112,7 @@ fn a_repeated_create_and_a_refused_append_cost_no_commit() {
     let before = server.metric("thalweg_batches_total");
     for _ in 0..100 {
         client.put("/s", TEXT).is(200);
-        client.post("/s", "text/html", b"x").is_problem(409, "content-type-mismatch");
+        client.post("/s", "text/html", b"x").fails(409, "content-type-mismatch");
         client.post("/none", TEXT, b"x").is(404);
     }
     let batches = server.metric("thalweg_batches_total") - before;

@@ -55,7 +55,7 @@ impl Answer {
 
     /// Asserts status and `code` of a problem.
     #[track_caller]
-    pub fn is_problem(self, status: u16, code: &str) -> Self {
+    pub fn fails(self, status: u16, code: &str) -> Self {
         let answer = self.is(status);
         assert_eq!(answer.field("Content-Type"), Some("application/problem+json"));
         assert_eq!(answer.json()["code"], code);
@@ -109,7 +109,13 @@ impl Client {
     }
 
     /// Sends a request for a stream and reads the answer.
-    pub fn call(&mut self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Answer {
+    pub fn call(
+        &mut self,
+        method: &str,
+        path: &str,
+        fields: &[(&str, &str)],
+        body: &[u8],
+    ) -> Answer {
         self.ask(method, path, fields, body);
         if method == "HEAD" { self.answer_to_head() } else { self.answer() }
     }
@@ -202,7 +208,11 @@ impl Client {
             if let Some(at) = found {
                 return self.input.drain(..at + mark.len()).collect();
             }
-            assert!(self.fill() > 0, "the connection ended inside {:?}", String::from_utf8_lossy(&self.input));
+            assert!(
+                self.fill() > 0,
+                "the connection ended inside {:?}",
+                String::from_utf8_lossy(&self.input)
+            );
         }
     }
 

@@ -249,7 +249,9 @@ pub fn find(dir: &Path, part: &str, needle: &[u8]) -> Vec<(PathBuf, usize)> {
         // A running server may have removed it by now.
         let Ok(bytes) = fs::read(&path) else { continue };
         let at = |(at, window): (usize, &[u8])| (window == needle).then_some(at);
-        found.extend(bytes.windows(needle.len()).enumerate().filter_map(at).map(|at| (path.clone(), at)));
+        found.extend(
+            bytes.windows(needle.len()).enumerate().filter_map(at).map(|at| (path.clone(), at)),
+        );
     }
     found
 }
