@@ -29,6 +29,9 @@ pub(crate) struct Group {
     heads: HashMap<StreamId, ByteOffset>,
     hot_appends: u64,
     hot_bytes: u64,
+    /// Something hot may lie before data of its stream in a chunk: a chunk that held it, or the
+    /// place from which it was to be sealed, is damaged. The last hot byte need not be the tail.
+    pub(super) has_old_hot: bool,
     pub(crate) chunks: ChunkSet,
     /// Log bytes since the last checkpoint was asked for.
     pub(crate) bytes_since_checkpoint: u64,
@@ -55,6 +58,7 @@ impl Group {
             heads: HashMap::new(),
             hot_appends: 0,
             hot_bytes: 0,
+            has_old_hot: false,
             chunks,
             bytes_since_checkpoint: 0,
             pending: None,
@@ -100,6 +104,7 @@ impl Group {
     ) -> bool {
         let is_only_here = self.chunks.find(placement.stream.get(), fields.start).is_none();
         if is_only_here {
+            self.has_old_hot |= self.chunks.tail(placement.stream.get()) > Some(fields.start);
             self.place(index, placement, fields);
         }
         is_only_here
@@ -149,6 +154,7 @@ impl Group {
         let (count, bytes) = hot.drop_before(upto);
         self.hot_appends -= count;
         self.hot_bytes -= bytes;
+        self.has_old_hot &= self.hot_appends > 0;
         if hot.appends().is_empty() {
             self.streams.remove(&stream);
         }

@@ -41,7 +41,8 @@ impl Group {
         }
         if let Some(hot) = self.streams.get(&stream) {
             // Live readers stand at the tail: they need no look at the chunks.
-            if hot.appends().last().is_some_and(|last| last.end() == at) {
+            let is_end = hot.appends().last().is_some_and(|last| last.end() == at);
+            if is_end && !self.has_old_hot {
                 return Ok(Place::Tail);
             }
             if let Some(index) = hot.find(at) {
