@@ -5,10 +5,10 @@ mod support;
 
 use env::{Disk, MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use support::{APPEND, Node, key};
-use thalweg_log::{Damage, DamageKind, LogOptions, ReadError};
+use thalweg_log::{Damage, DamageKind, LogOptions, ReadError, ShardLog};
 
 type Contents = BTreeMap<StreamKey, Vec<u8>>;
 
@@ -120,26 +120,35 @@ fn in_wal(random: &mut SeededRandom, batches: u64, data_bytes_max: u64) -> (Memo
     (disk, appends)
 }
 
+/// The bytes of an append, `None` if one of them cannot be read.
+fn read_append(shard: &ShardLog, key: StreamKey, start: u64, length: usize) -> Option<Vec<u8>> {
+    let mut found = Vec::new();
+    while found.len() < length {
+        let at = ByteOffset::new(start + found.len() as u64);
+        match shard.read(key, at, length - found.len()) {
+            // The log does not know of lost bytes behind its last ones: it gives none.
+            Ok(slice) if slice.is_empty() => return None,
+            Ok(slice) => found.extend_from_slice(&slice.to_bytes().unwrap()),
+            Err(ReadError::Io(error)) => panic!("{key} at {at}: {error}"),
+            Err(_) => return None,
+        }
+    }
+    Some(found)
+}
+
 /// The appends that cannot be read. Every byte of the others is where it was.
 fn unreadable(node: &mut Node, appends: &Appends, place: &str) -> Vec<(StreamKey, u64)> {
     let mut lost = Vec::new();
     for (key, appends) in appends {
         let shard = node.shard(key.group);
-        let mut lost_here = BTreeSet::new();
         for (start, data) in appends {
-            for (at, &byte) in (*start..).zip(data) {
-                // The log does not know of lost bytes behind its last ones: it gives none.
-                match shard.read(*key, ByteOffset::new(at), 1) {
-                    Ok(slice) if slice.is_empty() => _ = lost_here.insert(*start),
-                    Ok(slice) => assert_eq!(slice.to_bytes().unwrap()[0], byte, "{place}: {key}"),
-                    Err(ReadError::Io(error)) => panic!("{place}: {error}"),
-                    Err(_) => _ = lost_here.insert(*start),
-                }
+            match read_append(shard, *key, *start, data.len()) {
+                Some(found) => assert!(found == *data, "{place}: {key} at {start}"),
+                None => lost.push((*key, *start)),
             }
         }
         let tail = appends.last().map_or(0, |(start, data)| start + data.len() as u64);
         assert_eq!(node.machine.streams[key].tail, tail, "{place}: {key} has shifted");
-        lost.extend(lost_here.into_iter().map(|start| (*key, start)));
     }
     lost
 }
