@@ -76,6 +76,7 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
         is_busy: false,
         turn: 0,
         batches: 0,
+        batch_bytes: 0,
         entries: 0,
     }
 }

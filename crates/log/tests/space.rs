@@ -106,6 +106,32 @@ fn a_full_disk_can_be_opened_and_read() {
 }
 
 #[test]
+fn commits_are_counted_with_every_byte_they_write() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    let stats = |node: &Node| {
+        let stats = node.shards[0].stats();
+        (stats.batches, stats.batch_bytes, stats.entries)
+    };
+    assert_eq!(stats(&node), (0, 0, 0));
+    for length in [10, 20] {
+        node.append(key(0, 1), &vec![1; length]).unwrap();
+    }
+    assert_eq!(stats(&node), (0, 0, 0), "nothing is durable yet");
+    node.commit().unwrap();
+    assert_eq!(stats(&node), (1, 4096, 2));
+    node.append(key(0, 1), &[1; 5000]).unwrap();
+    node.commit().unwrap();
+    assert_eq!(stats(&node), (2, 4096 + 8192, 3));
+    node.shards[0].mark_durable();
+    node.commit().unwrap();
+    assert_eq!(stats(&node), (3, 4096 + 8192 + 4096, 3));
+    drop(node);
+    // The mark of a start is a batch, too.
+    assert_eq!(stats(&Node::open(&disk, 1).unwrap()), (1, 4096, 0));
+}
+
+#[test]
 fn a_failed_sync_poisons_the_shard_for_ever() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();

@@ -70,8 +70,10 @@ pub struct LogStats {
     pub chunk_bytes: u64,
     /// Of these, bytes of deleted or trimmed data.
     pub dead_bytes: u64,
-    /// Batches made durable since the open.
+    /// Batches made durable since the open, durable marks included.
     pub batches: u64,
+    /// Bytes that their commits wrote: headers, commands, data and padding.
+    pub batch_bytes: u64,
     /// Entries made durable since the open.
     pub entries: u64,
 }
@@ -93,6 +95,7 @@ pub struct ShardLog {
     /// Where the search for a group that needs work goes on.
     pub(crate) turn: usize,
     pub(crate) batches: u64,
+    pub(crate) batch_bytes: u64,
     pub(crate) entries: u64,
 }
 
@@ -190,6 +193,7 @@ impl ShardLog {
     pub fn handle_commit(&mut self, done: CommitDone) -> Result<CommittedBatch, CommitFailed> {
         let batch = self.lane.handle_commit(done)?;
         self.batches += 1;
+        self.batch_bytes += batch.disk_bytes();
         self.entries += batch.len() as u64;
         Ok(batch)
     }
@@ -316,6 +320,7 @@ impl ShardLog {
         let mut stats = LogStats {
             wal_bytes: self.lane.wal_bytes(),
             batches: self.batches,
+            batch_bytes: self.batch_bytes,
             entries: self.entries,
             ..LogStats::default()
         };

@@ -87,6 +87,11 @@ impl CommittedBatch {
         self.len() == 0
     }
 
+    /// Bytes that the batch takes on disk, padding included.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        ((self.headers.len() + self.payload.len()) as u64).next_multiple_of(BLOCK_BYTES)
+    }
+
     /// The entries in the order of their appends. Commands and data share the batch's memory.
     pub fn entries(&self) -> impl Iterator<Item = CommittedEntry> + '_ {
         let count = u32::try_from(self.len()).expect("batches are below 4 GiB");
