@@ -203,6 +203,9 @@ pub(crate) struct Shutdown {
     /// Live readers
     #[arg(long, default_value_t = 100)]
     pub(crate) readers: usize,
+    /// Clients leave connections open that the server has ended, as dead ones do
+    #[arg(long)]
+    pub(crate) stubborn: bool,
 }
 
 /// Arguments of `slow-readers`.

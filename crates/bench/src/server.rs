@@ -165,6 +165,20 @@ impl Server {
         Ok(allocated_bytes(&self.own()?.scratch.join("data"))?)
     }
 
+    /// The same by the directories that its data is in, in the order of their names.
+    pub(crate) fn disk_parts(&mut self) -> Outcome<Vec<(String, u64)>> {
+        let mut parts = Vec::new();
+        for entry in fs::read_dir(self.own()?.scratch.join("data"))? {
+            let path = entry?.path();
+            if path.is_dir() {
+                let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                parts.push((name, allocated_bytes(&path)?));
+            }
+        }
+        parts.sort();
+        Ok(parts)
+    }
+
     /// Waits until its data stops growing or shrinking, at most `limit`; its disk space then.
     pub(crate) fn settled_disk_bytes(&mut self, limit: Duration) -> Outcome<u64> {
         let start = Instant::now();

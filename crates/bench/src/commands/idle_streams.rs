@@ -30,6 +30,7 @@ pub(super) fn run(bench: &Bench, asked: &IdleStreams) -> Outcome<Run> {
     streams::report(&created, "create", &mut run);
     let peak = process.memory().ok_or_else(no_process)?.peak_bytes;
     let disk_settled = server.settled_disk_bytes(settle)?;
+    let disk_parts = server.disk_parts()?;
     let after = process.memory().ok_or_else(no_process)?;
     let descriptors_after = process.open_descriptors().unwrap_or_default();
 
@@ -51,6 +52,9 @@ pub(super) fn run(bench: &Bench, asked: &IdleStreams) -> Outcome<Run> {
     run.figure("descriptors after", descriptors_after as f64, "");
     run.figure("disk before", disk_before as f64 / MIB, "MiB");
     run.figure("disk after settling", disk_settled as f64 / MIB, "MiB");
+    for (name, bytes) in disk_parts {
+        run.figure(format!("disk after settling, {name}"), bytes as f64 / MIB, "MiB");
+    }
     run.figure("disk per stream", each(disk_settled, disk_before), "B");
     run.figure("disk per stream after a clean end", each(disk_ended, disk_before), "B");
     run.figure("restart until ready", ready.as_secs_f64() * 1e3, "ms");

@@ -19,8 +19,10 @@ struct Clients {
     driver: Driver,
     followers: Vec<Follower>,
     idle: usize,
-    /// Bytes of answers that idle connections got.
+    /// Idle connections that were answered once.
     idle_answered: usize,
+    /// They leave a connection open that the server has ended.
+    stubborn: bool,
 }
 
 pub(super) fn run(bench: &Bench, asked: &Shutdown) -> Outcome<Run> {
@@ -28,13 +30,15 @@ pub(super) fn run(bench: &Bench, asked: &Shutdown) -> Outcome<Run> {
     let mut run = bench.start_run("shutdown", &server);
     run.setting("idle", asked.idle);
     run.setting("readers", asked.readers);
+    run.setting("stubborn", asked.stubborn);
     let calls = Calls::new(&server)?;
     calls.wait(calls.client.create(PATH, MEDIA_TYPE))?;
 
     let host = server.address.to_string();
     let driver = Driver::connect(server.address, asked.idle + asked.readers)?;
     let followers = (0..asked.readers).map(|_| Follower::new()).collect();
-    let mut clients = Clients { driver, followers, idle: asked.idle, idle_answered: 0 };
+    let Shutdown { idle, stubborn, .. } = *asked;
+    let mut clients = Clients { driver, followers, idle, idle_answered: 0, stubborn };
     clients.set_up(&host)?;
     let controls_before: Vec<u64> = clients.followers.iter().map(|f| f.controls).collect();
 
@@ -99,6 +103,10 @@ impl Clients {
             } else if socket.input().ends_with(b"\r\n\r\n") {
                 self.idle_answered += 1;
                 socket.consume(socket.input().len());
+            }
+            let socket = &mut self.driver.sockets[at];
+            if socket.is_ended && !self.stubborn {
+                socket.close();
             }
         }
         self.driver.done(ready);

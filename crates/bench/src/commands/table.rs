@@ -47,6 +47,9 @@ const IDLE: &[&str] = &[
     "disk per stream after a clean end",
     "disk before",
     "disk after settling",
+    "disk after settling, wal",
+    "disk after settling, checkpoints",
+    "disk after settling, checkpoints",
     "descriptors before",
     "descriptors after",
     "creates per second",
@@ -199,15 +202,18 @@ fn stored_rows(quick: bool) -> Vec<Row> {
     let recovery = |streams, empty| {
         Command::Recovery(Recovery { streams: count(streams), empty, verify_streams: 500 })
     };
-    let shutdown =
-        Shutdown { idle: if quick { 50 } else { 1000 }, readers: if quick { 10 } else { 100 } };
+    let shutdown = |stubborn| {
+        let (idle, readers) = if quick { (50, 10) } else { (1000, 100) };
+        Command::Shutdown(Shutdown { idle, readers, stubborn })
+    };
     vec![
         of("Idle streams, 100,000", idle(100_000), IDLE),
         of("Idle streams, 1,000,000", idle(1_000_000), IDLE),
         of("Recovery, 19,000 streams", recovery(19_000, false), RECOVERY),
         of("Recovery, 100,000 streams", recovery(100_000, false), RECOVERY),
         of("Recovery, 1,000,000 empty streams", recovery(1_000_000, true), RECOVERY),
-        of("Shutdown", Command::Shutdown(shutdown), SHUTDOWN),
+        of("Shutdown", shutdown(false), SHUTDOWN),
+        of("Shutdown, clients do not close", shutdown(true), SHUTDOWN),
     ]
 }
 

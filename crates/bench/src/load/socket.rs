@@ -3,7 +3,7 @@
 use mio::net::TcpStream;
 use socket2::{Domain, Socket as System, Type};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::SocketAddr;
+use std::net::{Shutdown, SocketAddr};
 
 /// Bytes in and out of one connection, without waiting.
 #[derive(Debug)]
@@ -79,6 +79,13 @@ impl Socket {
             self.used = 0;
         }
         self.input.extend_from_slice(bytes);
+    }
+
+    /// Ends the connection from this side too.
+    pub(crate) fn close(&mut self) {
+        // It may be gone already, which is as good.
+        let _ = self.stream.shutdown(Shutdown::Both);
+        self.is_ended = true;
     }
 
     /// Sends what the system takes now; the rest goes when the socket is writable again.
