@@ -4,7 +4,7 @@
 use crate::{
     Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, Reply, Stamp, Ticket,
     api::NO_STREAM,
-    read::ReadJob,
+    read::{ReadJob, ReadRequest},
     shard::{Proposal, ReplyTo},
 };
 use model::{ByteOffset, ShardId, StreamKey, StreamPath, limits};
@@ -18,8 +18,21 @@ use stream::{
 #[derive(Debug)]
 pub(crate) enum Job {
     Read(ReadJob),
+    /// A read whose use of the stream is being logged.
+    Used {
+        ticket: Ticket,
+        read: ReadRequest,
+    },
+    /// An answer to a write that changes nothing, whose use of the stream is being logged.
+    Answer {
+        ticket: Ticket,
+        outcome: Outcome,
+    },
     Fork(Box<ForkJob>),
-    Release { source: StreamKey, token: PinToken },
+    Release {
+        source: StreamKey,
+        token: PinToken,
+    },
 }
 
 /// The jobs under way, by number.
@@ -129,6 +142,10 @@ impl Node {
     pub(crate) fn resume(&mut self, now: Stamp, job: Job, result: PeerResult) {
         match job {
             Job::Read(job) => self.resume_read(now, job, result),
+            // A use that could not be logged (the disk is full, or has failed) is answered too: to
+            // refuse reads would be worse than a lifetime that a crash may cut short.
+            Job::Used { ticket, read } => self.begin_read(now, ticket, &read),
+            Job::Answer { ticket, outcome } => self.reply(ticket, Reply::Outcome(outcome)),
             Job::Fork(job) => self.resume_fork(now, *job, result),
             Job::Release { source, token } => self.resume_release(now, source, token, &result),
         }

@@ -1,15 +1,12 @@
-//! What a node does by itself: expiry, logging of use, checkpoints, retries.
+//! What a node does by itself: expiry, checkpoints, retries.
 
-use crate::{
-    Failure, Node, ReadDamage, Stamp,
-    shard::{Proposal, ReplyTo},
-};
+use crate::{Failure, Node, ReadDamage, Stamp};
 use log::CheckpointRows;
 use model::{GroupId, Monotonic, StreamKey};
 use std::collections::HashSet;
-use stream::{Command, PinToken};
+use stream::PinToken;
 
-/// Expiries and uses logged per group and tick: what is left over comes with the next.
+/// Expiries logged per group and tick: what is left over comes with the next.
 const PER_TICK_MAX: usize = 256;
 
 /// Damaged places and streams that are remembered, each.
@@ -71,7 +68,6 @@ impl Node {
         }
         for place in 0..self.groups.len() {
             self.expire_some(now, place);
-            self.log_some_uses(now, place);
         }
         for (source, token) in std::mem::take(&mut self.idle.releases) {
             self.start_release(now, source, token);
@@ -84,14 +80,6 @@ impl Node {
         let group = self.groups[place].group();
         for stream in self.groups[place].poll_expired(now.wall, PER_TICK_MAX) {
             self.propose_expiry(now, StreamKey { group, stream });
-        }
-    }
-
-    fn log_some_uses(&mut self, now: Stamp, place: usize) {
-        let group = self.groups[place].group();
-        for (stream, used_at) in self.groups[place].poll_touched(PER_TICK_MAX) {
-            let command = Command::Touch(used_at);
-            self.propose(now, Proposal { group, stream, command, data: &[] }, ReplyTo::Nobody);
         }
     }
 

@@ -18,6 +18,7 @@ use model::{ByteOffset, StreamKey, StreamPath, limits};
 use stream::{StreamInfo, messages::MessageScanner};
 
 /// A [`crate::Request::Read`].
+#[derive(Debug)]
 pub(crate) struct ReadRequest {
     pub path: StreamPath,
     pub from: ReadFrom,
@@ -42,15 +43,24 @@ enum Position {
 }
 
 impl Node {
-    pub(crate) fn handle_read(&mut self, now: Stamp, ticket: Ticket, read: &ReadRequest) {
+    pub(crate) fn handle_read(&mut self, now: Stamp, ticket: Ticket, read: ReadRequest) {
+        let group = read.path.group(self.group_count);
+        match self.group(group).resolve_id(&read.path, now.wall) {
+            // PROTOCOL §5.1: a read starts a sliding lifetime again; a live read when it begins.
+            Ok(stream) => {
+                self.after_use(now, StreamKey { group, stream }, Job::Used { ticket, read });
+            }
+            Err(refusal) => self.refuse(ticket, refusal),
+        }
+    }
+
+    pub(crate) fn begin_read(&mut self, now: Stamp, ticket: Ticket, read: &ReadRequest) {
         let group = read.path.group(self.group_count);
         let info = match self.group(group).resolve(&read.path, now.wall) {
             Ok(info) => info,
             Err(refusal) => return self.refuse(ticket, refusal),
         };
         let key = StreamKey { group, stream: info.stream };
-        // PROTOCOL §5.1: a read starts a sliding lifetime again; a live read when it begins.
-        self.touch(key, now.wall);
         let start = match read.from {
             ReadFrom::Begin => info.head,
             ReadFrom::Now => info.tail,

@@ -6,11 +6,13 @@
 //! - `in_flight` counts those elements per stream (creations: per path hash).
 
 use crate::{
-    Change, Event, Failure, Output, PeerMessage, Reply, Request, Stamp, Ticket, api::NO_STREAM,
-    forks::Jobs, live::Watchers,
+    Change, Event, Failure, Output, PeerMessage, PeerResult, Reply, Request, Stamp, Ticket,
+    api::NO_STREAM,
+    forks::{Job, Jobs},
+    live::Watchers,
 };
 use log::{AppendError, NewEntry, ShardLog};
-use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath, Term, Timestamp};
+use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath, Term};
 use std::collections::{HashMap, VecDeque};
 use stream::{Append, Command, Create, GroupState, Outcome, Refusal, Wanted};
 
@@ -175,7 +177,7 @@ impl Node {
             Request::Head { path } => self.handle_head(now, ticket, &path),
             Request::Read { path, from, boundary_bytes } => {
                 let read = crate::read::ReadRequest { path, from, boundary_bytes };
-                self.handle_read(now, ticket, &read);
+                self.handle_read(now, ticket, read);
             }
             Request::Window { key, from, to } => self.handle_window(ticket, key, from, to),
             Request::Watch { key } => self.handle_watch(ticket, key),
@@ -247,8 +249,7 @@ impl Node {
             && let Some(outcome) =
                 self.group(group).check_append(stream, &append, data.len() as u64)
         {
-            self.touch(key, now.wall);
-            return self.reply(ticket, Reply::Outcome(outcome));
+            return self.after_use(now, key, Job::Answer { ticket, outcome });
         }
         let command = Command::Append(append);
         let proposal = Proposal { group, stream, command, data };
@@ -337,8 +338,16 @@ impl Node {
         usize::from(group.get() / self.shard_count)
     }
 
-    pub(crate) fn touch(&mut self, key: StreamKey, now: Timestamp) {
-        self.group_mut(key.group).touch(key.stream, now);
+    /// Notes a use of the stream and goes on with `job`: at once, or when the log knows of the use,
+    /// if a crash before would let the stream expire too early.
+    pub(crate) fn after_use(&mut self, now: Stamp, key: StreamKey, job: Job) {
+        if !self.group_mut(key.group).touch(key.stream, now.wall) {
+            return self.resume(now, job, PeerResult::Outcome(Outcome::Done));
+        }
+        let job = self.jobs.add(job);
+        let StreamKey { group, stream } = key;
+        let command = Command::Touch(now.wall);
+        self.propose(now, Proposal { group, stream, command, data: &[] }, ReplyTo::Job(job));
     }
 
     pub(crate) fn send(&mut self, to: ShardId, message: PeerMessage) {

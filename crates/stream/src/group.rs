@@ -33,8 +33,6 @@ pub struct GroupState {
     pub(crate) suspect: EntryIndex,
     /// Possible deadlines; a stream that was used since is put back when it comes up.
     pub(crate) expiries: BinaryHeap<Reverse<(Timestamp, StreamId)>>,
-    /// Streams whose use should be logged, each once.
-    pub(crate) touched: Vec<StreamId>,
     content_types: Vec<ContentType>,
 }
 
@@ -116,7 +114,6 @@ impl GroupState {
             lost: BTreeSet::new(),
             suspect: EntryIndex::new(0),
             expiries: BinaryHeap::new(),
-            touched: Vec::new(),
             content_types: Vec::new(),
         }
     }

@@ -187,24 +187,40 @@ fn a_sliding_lifetime_starts_again_with_every_use() {
     assert_eq!(machine.state.expired_holder(&path("a"), machine.now), Some(stream));
 }
 
+fn restored(state: &GroupState) -> GroupState {
+    let mut restored = GroupState::new(GroupId::new(0));
+    restored.restore_header(EntryIndex::new(1), &state.encode_header()).unwrap();
+    for row in state.encode_rows() {
+        restored.restore_row(row.stream, &row.bytes).unwrap();
+    }
+    restored
+}
+
+#[test]
+fn a_use_after_a_restart_is_logged_again() {
+    let mut machine = Machine::new();
+    let lifetime = Lifetime::Ttl { seconds: 80 };
+    let stream = machine.create(Create { lifetime, ..create("a") });
+    let mut restored = restored(&machine.state);
+    restored.forgive_lost_touches();
+    assert!(restored.touch(stream, machine.now.plus_ms(30_000)));
+    assert!(restored.touch(stream, machine.now.plus_ms(60_000)), "until the log has it");
+}
+
 #[test]
 fn uses_are_logged_rarely_and_made_up_for_after_a_crash() {
     let mut machine = Machine::new();
     let lifetime = Lifetime::Ttl { seconds: 80 };
     let stream = machine.create(Create { lifetime, ..create("a") });
     machine.wait_ms(9_000);
-    machine.state.touch(stream, machine.now);
-    assert_eq!(machine.state.poll_touched(10), vec![], "not worth an entry yet");
+    assert!(!machine.state.touch(stream, machine.now), "not worth an entry yet");
     machine.wait_ms(1_000);
-    machine.state.touch(stream, machine.now);
-    machine.state.touch(stream, machine.now);
-    assert_eq!(machine.state.poll_touched(10), vec![(stream, machine.now)]);
+    assert!(machine.state.touch(stream, machine.now));
+    machine.apply(stream, Command::Touch(machine.now), 0);
+    machine.wait_ms(9_999);
+    assert!(!machine.state.touch(stream, machine.now));
 
-    let mut restored = GroupState::new(GroupId::new(0));
-    restored.restore_header(EntryIndex::new(1), &machine.state.encode_header()).unwrap();
-    for row in machine.state.encode_rows() {
-        restored.restore_row(row.stream, &row.bytes).unwrap();
-    }
+    let mut restored = restored(&machine.state);
     restored.forgive_lost_touches();
     let promised = machine.now.plus_ms(80_000 - 1);
     assert_eq!(restored.resolve_id(&path("a"), promised), Ok(stream));

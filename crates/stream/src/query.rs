@@ -129,23 +129,14 @@ impl GroupState {
         }
     }
 
-    /// Notes that the stream was used; a sliding lifetime starts again.
-    pub fn touch(&mut self, stream: StreamId, now: Timestamp) {
-        let Some(record) = self.streams.get_mut(stream) else { return };
-        let Some(slack_ms) = touch_slack_ms(record) else { return };
-        let unlogged_before = record.used_at.get() >= record.logged_used_at.get() + slack_ms;
+    /// Notes that the stream was used; a sliding lifetime starts again. `true` if the use must be
+    /// logged before it is answered: it lies further ahead of the log than
+    /// [`Self::forgive_lost_touches`] makes up for.
+    pub fn touch(&mut self, stream: StreamId, now: Timestamp) -> bool {
+        let Some(record) = self.streams.get_mut(stream) else { return false };
+        let Some(slack_ms) = touch_slack_ms(record) else { return false };
         record.used_at = record.used_at.max(now);
-        if !unlogged_before && record.used_at.get() >= record.logged_used_at.get() + slack_ms {
-            self.touched.push(stream);
-        }
-    }
-
-    /// Uses that should be logged, at most `count_max` of them.
-    pub fn poll_touched(&mut self, count_max: usize) -> Vec<(StreamId, Timestamp)> {
-        let from = self.touched.len().saturating_sub(count_max);
-        let picked = self.touched.split_off(from);
-        let used = |stream| self.streams.get(stream).map(|record| (stream, record.used_at));
-        picked.into_iter().filter_map(used).collect()
+        record.used_at >= record.logged_used_at.plus_ms(slack_ms)
     }
 
     /// Streams whose lifetime has run out at `now`, at most `count_max`; they come up again in a
