@@ -175,7 +175,7 @@ impl World {
     /// Clients that are not done yet, and how the shards stand, for the report.
     pub(crate) fn undone(&self) -> Vec<String> {
         let undone = self.seats.iter().filter(|seat| !seat.is_done);
-        let clients = undone.map(|seat| format!("{:.120}", format!("{:?}", seat.client)));
+        let clients = undone.map(|seat| format!("{:.160}", format!("{:?}", seat.client)));
         let shards = self.process.iter().flat_map(|process| &process.shards);
         let shards = shards.map(|shard| {
             let (node, log) = (shard.node.stats(), shard.node.log().stats());

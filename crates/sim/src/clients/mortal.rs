@@ -26,6 +26,8 @@ struct Life {
     lifetimes: Lifetimes,
     is_made: bool,
     backward_jumps: u64,
+    /// When it was alive for certain: it may have gone at any moment since.
+    alive_us: u64,
 }
 
 #[derive(Debug, Clone)]
@@ -63,7 +65,8 @@ impl Mortal {
             }
         };
         let backward_jumps = ctx.backward_jumps;
-        self.life = Some(Life { stream, lifetimes, is_made: false, backward_jumps });
+        let alive_us = ctx.clock.now_us;
+        self.life = Some(Life { stream, lifetimes, is_made: false, backward_jumps, alive_us });
         Step::Create { fields: vec![field] }
     }
 
@@ -136,11 +139,12 @@ impl Mortal {
         self.rest(ctx)
     }
 
-    fn gone(&mut self, ctx: &mut Ctx<'_>, what: &str, when: WallRange) -> Move {
+    fn gone(&mut self, ctx: &mut Ctx<'_>, what: &str) -> Move {
         let life = self.life.as_mut().expect("a life was begun");
         if what != "stream-not-found" && !what.is_empty() {
             ctx.oracle.broken(Rule::Protocol, format!("{}: {what}", self.path));
         }
+        let when = ctx.clock.wall_since(life.alive_us);
         if !life.lifetimes.may_be_gone(when) {
             let detail = format!("{} is gone at {when:?}: {life:?}", self.path);
             ctx.oracle.broken(Rule::Lifetime, detail);
@@ -187,9 +191,14 @@ impl Client for Mortal {
         let stream = self.life.as_ref().expect("a life was begun").stream;
         let step = self.sent.take().expect("an answer belongs to a request");
         match judge(ctx, stream, &heard) {
-            Verdict::Done(answer) => self.done(ctx, &step, &answer, when),
+            Verdict::Done(answer) => {
+                if let Some(life) = &mut self.life {
+                    life.alive_us = heard.since_us;
+                }
+                self.done(ctx, &step, &answer, when)
+            }
             Verdict::Refused(problem, answer) if answer.status == 404 => {
-                self.gone(ctx, &problem, when)
+                self.gone(ctx, &problem)
             }
             Verdict::Refused(problem, _) => {
                 let detail = format!("{}: {step:?} refused: {problem}", self.path);
