@@ -12,6 +12,9 @@ const SWEEP_MS: u64 = 500;
 /// How long a client may take to close after it was told of the end.
 const LINGER_MS: u64 = 1_000;
 
+/// The same while the server stops: what was sent is with the client's kernel by then.
+const LINGER_STOPPING_MS: u64 = 100;
+
 /// Moments at which a connection must be looked at; it may be gone or busy with something else by
 /// then.
 #[derive(Debug, Default)]
@@ -59,7 +62,7 @@ impl Shard {
     }
 
     pub(super) fn sweep(&mut self) {
-        if self.now.monotonic < self.deadlines.next_sweep {
+        if self.now.monotonic < self.deadlines.next_sweep && self.stopping.is_none() {
             return;
         }
         self.deadlines.next_sweep = self.now.monotonic.plus_ms(SWEEP_MS);
@@ -80,6 +83,7 @@ impl Shard {
     fn judge(&mut self, id: SlotId) -> Verdict {
         let now = self.now.monotonic;
         let settings = &self.shared.settings;
+        let linger_ms = if self.stopping.is_some() { LINGER_STOPPING_MS } else { LINGER_MS };
         let Some(connection) = self.connections.get_mut(id) else { return Verdict::Keep };
         let quiet_ms = now.ms_since(connection.progress);
         if !connection.is_drained() && quiet_ms >= settings.write_stall_timeout_ms {
@@ -113,7 +117,7 @@ impl Shard {
                 }
             }
             State::Discard { .. } if quiet_ms >= settings.head_timeout_ms => Verdict::Drop,
-            State::Lingering if quiet_ms >= LINGER_MS => Verdict::Drop,
+            State::Lingering if quiet_ms >= linger_ms => Verdict::Drop,
             State::Sse(reader) if reader.is_over(now, settings.sse_max_duration_ms) => {
                 Verdict::EndSse
             }
@@ -148,7 +152,10 @@ impl Shard {
     pub(super) fn report(&mut self) {
         let stats = self.node.stats();
         self.metrics.streams.set(stats.stream_count);
-        self.metrics.wal_bytes.set(self.node.log().stats().wal_bytes);
+        let log = self.node.log().stats();
+        self.metrics.wal_bytes.set(log.wal_bytes);
+        self.metrics.batch_bytes.add(log.batch_bytes - self.metrics.batch_bytes.get());
+        self.metrics.batch_entries.add(log.entries - self.metrics.batch_entries.get());
         if self.id.get() == 0 {
             // One number for all shards: a sum over them must not count it twice.
             let in_flight = self.shared.body_bytes.load(std::sync::atomic::Ordering::Relaxed);
