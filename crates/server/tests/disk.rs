@@ -3,18 +3,15 @@
 //! The first needs root and a loop device, the second `strace`. Where they are missing the test says
 //! so and passes.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests run real processes on real files and wait for them"
-)]
-
 mod harness;
 
-use harness::{BINARY, Client, Numbers, Server, Start, TEXT, new_dir, until};
-use std::fs;
+use harness::{
+    BINARY, Client, Numbers, Server, Start, TEXT, Watch, make_dir, make_sparse, new_dir, pause,
+    remove_file, until, write_file,
+};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 const SMALL: [&str; 8] = [
@@ -38,8 +35,8 @@ impl SmallDisk {
     fn mount(mib: u64) -> Option<Self> {
         let dir = new_dir();
         let image = dir.path().join("image");
-        fs::File::create(&image).unwrap().set_len(mib << 20).unwrap();
-        fs::create_dir(dir.path().join("mounted")).unwrap();
+        make_sparse(&image, mib << 20);
+        make_dir(&dir.path().join("mounted"));
         let disk = Self { dir };
         let made = quiet(Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image));
         let mount = |disk: &Self| {
@@ -67,10 +64,10 @@ fn quiet(command: &mut Command) -> bool {
 /// Appends until nothing can be freed any more: appends are answered 507 and the operator is told.
 fn fill(server: &Server, acknowledged: &mut Vec<u8>, numbers: &mut Numbers) {
     let mut client = server.connect();
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let watch = Watch::start();
     let mut refused = 0;
     while refused < 4 {
-        assert!(Instant::now() < deadline, "the disk does not fill up");
+        assert!(watch.elapsed() < Duration::from_secs(60), "the disk does not fill up");
         let body = numbers.bytes(50_000);
         let answer = client.post("/s", BINARY, &body);
         match answer.status {
@@ -83,7 +80,7 @@ fn fill(server: &Server, acknowledged: &mut Vec<u8>, numbers: &mut Numbers) {
                 let problem = answer.fails(507, "disk-full");
                 assert_eq!(problem.json()["applied"], false);
                 refused += 1;
-                std::thread::sleep(Duration::from_millis(100));
+                pause(100);
             }
             other => panic!("an append was answered {other}"),
         }
@@ -101,8 +98,8 @@ fn a_full_disk_is_an_answer_and_passes() {
     };
     let data = disk.path().join("data");
     let ballast = disk.path().join("ballast");
-    fs::create_dir(&data).unwrap();
-    fs::write(&ballast, vec![1; 20 << 20]).unwrap();
+    make_dir(&data);
+    write_file(&ballast, &vec![1; 20 << 20]);
     let server = Start::with(&SMALL).serve(&data);
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);
@@ -113,7 +110,7 @@ fn a_full_disk_is_an_answer_and_passes() {
     let errors = server.logged("the disk refuses").len();
     assert!((1..20).contains(&errors), "{errors} errors in the log");
 
-    fs::remove_file(&ballast).unwrap();
+    remove_file(&ballast);
     until("appends are taken again", || {
         let body = numbers.bytes(50_000);
         let taken = client.post("/s", BINARY, &body).status == 204;

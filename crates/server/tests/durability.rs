@@ -1,10 +1,5 @@
 //! What was acknowledged is there after any end of the process.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests run real processes on real files and wait for them"
-)]
-
 mod harness;
 
 use harness::{Answer, BINARY, Client, JSON, Server, Start, TEXT, new_dir};

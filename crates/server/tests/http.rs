@@ -1,10 +1,5 @@
 //! HTTP/1.1 on a socket: what is served, and what is refused before it can do harm.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests run real processes on real files and wait for them"
-)]
-
 mod harness;
 
 use harness::client::request;

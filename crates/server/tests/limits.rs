@@ -1,15 +1,10 @@
 //! Nothing that clients do makes the server hang, grow without bound, or fail others.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests run real processes on real files and wait for them"
-)]
-
 mod harness;
 
 use harness::client::request;
-use harness::{BINARY, Client, Numbers, PATIENCE, Server, Start, TEXT, new_dir, until};
-use std::time::{Duration, Instant};
+use harness::{BINARY, Client, Numbers, PATIENCE, Server, Start, TEXT, Watch, new_dir, until};
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
@@ -33,7 +28,7 @@ fn readers_that_stall_hold_nobody_up() {
         reader.ask("GET", "/big", &[], b"");
         stalled.push(reader);
     }
-    let start = Instant::now();
+    let start = Watch::start();
     for number in 0..50 {
         let path = format!("/{number}");
         client.put(&path, TEXT).is(201);
@@ -102,7 +97,7 @@ fn a_head_that_does_not_end_is_refused_in_time() {
 fn a_head_that_trickles_is_refused_in_time() {
     let (server, _dir) = Server::start(&["--head-timeout-ms", "500"]);
     let mut client = server.connect();
-    let start = Instant::now();
+    let start = Watch::start();
     client.send(b"GET /v1/stream/a HTTP/1.1\r\nX: ");
     client.set_patience(Duration::from_millis(100));
     while !client.is_answered() {
@@ -282,7 +277,7 @@ fn many_streams_open_again_with_few_descriptors_and_soon() {
         }
     }
     server.kill();
-    let start = Instant::now();
+    let start = Watch::start();
     let server = Start::with(&[]).under(&FEW_DESCRIPTORS).serve(dir.path());
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     let mut client = server.connect();

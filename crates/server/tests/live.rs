@@ -1,16 +1,11 @@
 //! Readers who wait: what wakes them, what they are told, and how they are let go.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests run real processes on real files and wait for them"
-)]
-
 mod harness;
 
 use harness::events::Events;
-use harness::{BINARY, Client, JSON, Server, Start, TEXT, new_dir, until};
+use harness::{BINARY, Client, JSON, Server, Start, TEXT, Watch, new_dir, pause, until};
 use serde_json::Value;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 const WITH_ADMIN: [&str; 2] = ["--admin-listen", "127.0.0.1:0"];
 
@@ -70,7 +65,7 @@ fn an_expiry_wakes_readers_and_ends_what_they_follow() {
     client.call("PUT", "/s", &[("Content-Type", TEXT), ("Stream-TTL", "1")], b"").is(201);
     let mut poll = poll_now(&server, "/s");
     let (mut events, _) = follow_now(&server, "/s");
-    let start = Instant::now();
+    let start = Watch::start();
     poll.answer().fails(404, "stream-not-found");
     assert_eq!(events.next(), None);
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
@@ -135,7 +130,7 @@ fn sigterm_ends_idle_connections_and_live_readers_within_two_seconds() {
     let mut idle: Vec<Client> = (0..20).map(|_| server.connect()).collect();
     let mut poll = poll_now(&server, "/s");
     let (mut events, _) = follow_now(&server, "/s");
-    let start = Instant::now();
+    let start = Watch::start();
     server.terminate();
     let (bytes, control) = events.up_to_date();
     assert_eq!(bytes, b"");
@@ -162,7 +157,7 @@ fn sigterm_does_not_wait_for_readers_that_stall() {
         reader.ask("GET", &format!("/big{query}"), &[], b"");
         reader.answer_to_head().is(200);
     }
-    let start = Instant::now();
+    let start = Watch::start();
     server.stop();
     assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
 }
@@ -199,7 +194,7 @@ fn reads_of_a_stream_with_a_ttl_cost_no_sync_each() {
     client.call("PUT", "/s", &[("Content-Type", TEXT), ("Stream-TTL", "1000")], b"x").is(201);
     until("the server rests", || {
         let before = server.metric("thalweg_batches_total");
-        std::thread::sleep(Duration::from_millis(1200));
+        pause(1200);
         server.metric("thalweg_batches_total") == before
     });
     let before = server.metric("thalweg_batches_total");
@@ -217,7 +212,7 @@ fn reads_keep_a_sliding_lifetime_going_and_a_head_does_not() {
     for path in ["/read", "/headed"] {
         client.call("PUT", path, &[("Content-Type", TEXT), ("Stream-TTL", "2")], b"x").is(201);
     }
-    let start = Instant::now();
+    let start = Watch::start();
     until("the stream that is only looked at expires", || {
         client.get("/read").is(200);
         client.call("HEAD", "/headed", &[], b"").status == 404

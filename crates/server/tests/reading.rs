@@ -1,10 +1,5 @@
 //! The same bytes for everybody, however they are asked for and however they came.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests run real processes on real files and wait for them"
-)]
-
 mod harness;
 
 use flate2::read::GzDecoder;

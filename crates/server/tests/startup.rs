@@ -1,14 +1,8 @@
 //! What a server refuses to start on, and says why; and what a change costs.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "these tests run real processes on real files and wait for them"
-)]
-
 mod harness;
 
-use harness::{Server, Start, TEXT, new_dir};
-use std::fs;
+use harness::{Server, Start, TEXT, files, new_dir, read_file, write_file};
 
 #[test]
 fn a_directory_in_use_is_refused() {
@@ -38,22 +32,22 @@ fn a_directory_of_a_newer_version_is_refused_and_left_alone() {
     let dir = new_dir();
     Start::with(&[]).serve(dir.path()).stop();
     let path = dir.path().join("FORMAT");
-    let mut format = fs::read(&path).unwrap();
+    let mut format = read_file(&path);
     format[8] += 1;
-    fs::write(&path, &format).unwrap();
+    write_file(&path, &format);
     let said = Start::with(&[]).refused(dir.path());
     assert!(said.contains("FORMAT") || said.contains("newer"), "{said}");
-    assert_eq!(fs::read(&path).unwrap(), format);
+    assert_eq!(read_file(&path), format);
 }
 
 #[test]
 fn a_directory_with_other_files_is_refused_and_left_alone() {
     let dir = new_dir();
-    fs::write(dir.path().join("holiday.jpg"), b"not ours").unwrap();
+    write_file(&dir.path().join("holiday.jpg"), b"not ours");
     let said = Start::with(&[]).refused(dir.path());
     assert!(said.contains(&dir.path().display().to_string()), "{said}");
-    let names: Vec<_> = fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names, ["holiday.jpg"], "nothing was written");
+    let names = files(dir.path(), "");
+    assert_eq!(names, [dir.path().join("holiday.jpg")], "nothing was written");
 }
 
 #[test]

@@ -7,11 +7,11 @@ use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::time::Duration;
 
 /// Where streams live.
-pub const ROOT: &str = "/v1/stream";
+pub(crate) const ROOT: &str = "/v1/stream";
 
 /// One connection.
 #[derive(Debug)]
-pub struct Client {
+pub(crate) struct Client {
     socket: TcpStream,
     /// Received and not used yet.
     input: Vec<u8>,
@@ -19,7 +19,7 @@ pub struct Client {
 
 /// One answer, its body decoded from its framing.
 #[derive(Debug, Clone)]
-pub struct Answer {
+pub(crate) struct Answer {
     pub status: u16,
     pub head: String,
     pub body: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct Answer {
 
 impl Answer {
     /// The value of a field, if it is there once.
-    pub fn field(&self, name: &str) -> Option<&str> {
+    pub(crate) fn field(&self, name: &str) -> Option<&str> {
         let mut values = self.head.lines().skip(1).filter_map(|line| {
             let (key, value) = line.split_once(':')?;
             key.eq_ignore_ascii_case(name).then(|| value.trim())
@@ -37,17 +37,17 @@ impl Answer {
         value
     }
 
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.body.clone()).expect("text")
     }
 
-    pub fn json(&self) -> serde_json::Value {
+    pub(crate) fn json(&self) -> serde_json::Value {
         serde_json::from_slice(&self.body).expect("JSON")
     }
 
     /// Asserts the status.
     #[track_caller]
-    pub fn is(self, status: u16) -> Self {
+    pub(crate) fn is(self, status: u16) -> Self {
         let body = String::from_utf8_lossy(&self.body[..self.body.len().min(400)]);
         assert_eq!(self.status, status, "{}\n{body}", self.head);
         self
@@ -55,7 +55,7 @@ impl Answer {
 
     /// Asserts status and `code` of a problem.
     #[track_caller]
-    pub fn fails(self, status: u16, code: &str) -> Self {
+    pub(crate) fn fails(self, status: u16, code: &str) -> Self {
         let answer = self.is(status);
         assert_eq!(answer.field("Content-Type"), Some("application/problem+json"));
         assert_eq!(answer.json()["code"], code);
@@ -64,21 +64,21 @@ impl Answer {
 
     /// `Stream-Next-Offset`.
     #[track_caller]
-    pub fn next(&self) -> &str {
+    pub(crate) fn next(&self) -> &str {
         self.field("Stream-Next-Offset").expect("an offset")
     }
 
-    pub fn closes(&self) -> bool {
+    pub(crate) fn closes(&self) -> bool {
         self.field("Connection") == Some("close")
     }
 }
 
 impl Client {
-    pub fn connect(address: SocketAddr) -> Self {
+    pub(crate) fn connect(address: SocketAddr) -> Self {
         Self::over(TcpStream::connect(address).expect("the server accepts"))
     }
 
-    pub fn over(socket: TcpStream) -> Self {
+    pub(crate) fn over(socket: TcpStream) -> Self {
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket.set_write_timeout(Some(PATIENCE)).unwrap();
         socket.set_nodelay(true).unwrap();
@@ -86,7 +86,7 @@ impl Client {
     }
 
     /// Connects with a receive buffer so small that the server soon cannot send on.
-    pub fn connect_narrow(address: SocketAddr) -> Self {
+    pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
         let kind = socket2::Type::STREAM;
         let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
         socket.set_recv_buffer_size(4096).unwrap();
@@ -94,22 +94,22 @@ impl Client {
         Self::over(socket.into())
     }
 
-    pub fn send(&mut self, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).expect("the server reads");
     }
 
     /// Sends as much as is taken; a server that has refused may have closed.
-    pub fn try_send(&mut self, bytes: &[u8]) -> bool {
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> bool {
         self.socket.write_all(bytes).is_ok()
     }
 
     /// Sends a request for a stream without waiting for its answer.
-    pub fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) {
+    pub(crate) fn ask(&mut self, method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) {
         self.send(&request(method, path, fields, body));
     }
 
     /// Sends a request for a stream and reads the answer.
-    pub fn call(
+    pub(crate) fn call(
         &mut self,
         method: &str,
         path: &str,
@@ -120,24 +120,24 @@ impl Client {
         if method == "HEAD" { self.answer_to_head() } else { self.answer() }
     }
 
-    pub fn get(&mut self, path: &str) -> Answer {
+    pub(crate) fn get(&mut self, path: &str) -> Answer {
         self.call("GET", path, &[], b"")
     }
 
-    pub fn put(&mut self, path: &str, kind: &str) -> Answer {
+    pub(crate) fn put(&mut self, path: &str, kind: &str) -> Answer {
         self.call("PUT", path, &[("Content-Type", kind)], b"")
     }
 
-    pub fn post(&mut self, path: &str, kind: &str, body: &[u8]) -> Answer {
+    pub(crate) fn post(&mut self, path: &str, kind: &str, body: &[u8]) -> Answer {
         self.call("POST", path, &[("Content-Type", kind)], body)
     }
 
-    pub fn delete(&mut self, path: &str) -> Answer {
+    pub(crate) fn delete(&mut self, path: &str) -> Answer {
         self.call("DELETE", path, &[], b"")
     }
 
     /// All bytes of a stream of text or binary, by catch-up reads.
-    pub fn read_all(&mut self, path: &str) -> Vec<u8> {
+    pub(crate) fn read_all(&mut self, path: &str) -> Vec<u8> {
         let mut all = Vec::new();
         let mut answer = self.get(path).is(200);
         loop {
@@ -151,7 +151,7 @@ impl Client {
 
     /// The next answer to anything but HEAD.
     #[track_caller]
-    pub fn answer(&mut self) -> Answer {
+    pub(crate) fn answer(&mut self) -> Answer {
         let mut answer = self.answer_to_head();
         let status = answer.status;
         if status < 200 || status == 204 || status == 304 {
@@ -168,13 +168,13 @@ impl Client {
     }
 
     /// The next answer, if one comes before the connection ends.
-    pub fn try_answer(&mut self) -> Option<Answer> {
+    pub(crate) fn try_answer(&mut self) -> Option<Answer> {
         if self.input.is_empty() && self.fill() == 0 { None } else { Some(self.answer()) }
     }
 
     /// The next head of an answer.
     #[track_caller]
-    pub fn answer_to_head(&mut self) -> Answer {
+    pub(crate) fn answer_to_head(&mut self) -> Answer {
         let head = self.until(b"\r\n\r\n");
         let head = String::from_utf8(head).expect("a head is text");
         let status = head.split(' ').nth(1).and_then(|word| word.parse().ok());
@@ -192,7 +192,7 @@ impl Client {
 
     /// The next chunk of a body; `None` for the last.
     #[track_caller]
-    pub fn chunk(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn chunk(&mut self) -> Option<Vec<u8>> {
         let line = self.until(b"\r\n");
         let digits = std::str::from_utf8(&line[..line.len() - 2]).expect("a chunk line is text");
         let length = usize::from_str_radix(digits, 16).expect("a chunk begins with its size");
@@ -225,7 +225,7 @@ impl Client {
     }
 
     /// Everything until the end of the connection.
-    pub fn rest(&mut self) -> Vec<u8> {
+    pub(crate) fn rest(&mut self) -> Vec<u8> {
         while self.fill() > 0 {}
         std::mem::take(&mut self.input)
     }
@@ -245,34 +245,34 @@ impl Client {
 
     /// Whether the server has ended the connection and sent nothing more.
     #[track_caller]
-    pub fn is_over(&mut self) -> bool {
+    pub(crate) fn is_over(&mut self) -> bool {
         self.input.is_empty() && self.fill() == 0
     }
 
     /// Sends no more, and reads on.
-    pub fn end_sending(&mut self) {
+    pub(crate) fn end_sending(&mut self) {
         self.socket.shutdown(Shutdown::Write).unwrap();
     }
 
     /// How long reading waits.
-    pub fn set_patience(&mut self, time: Duration) {
+    pub(crate) fn set_patience(&mut self, time: Duration) {
         self.socket.set_read_timeout(Some(time)).unwrap();
     }
 
     /// How long sending waits.
-    pub fn set_sending_patience(&mut self, time: Duration) {
+    pub(crate) fn set_sending_patience(&mut self, time: Duration) {
         self.socket.set_write_timeout(Some(time)).unwrap();
     }
 
     /// Whether anything comes while the patience lasts; the end of the connection counts.
-    pub fn is_answered(&mut self) -> bool {
+    pub(crate) fn is_answered(&mut self) -> bool {
         let mut one = [0];
         !self.input.is_empty() || self.socket.peek(&mut one).is_ok()
     }
 }
 
 /// The bytes of a request for a stream.
-pub fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
+pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {ROOT}{path} HTTP/1.1\r\nHost: test\r\n");
     for (name, value) in fields {
         head.push_str(&format!("{name}: {value}\r\n"));

@@ -5,14 +5,14 @@ use serde_json::Value;
 
 /// One dispatched event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Event {
+pub(crate) struct Event {
     pub kind: String,
     pub data: String,
 }
 
 /// An answer of events that is being read.
 #[derive(Debug)]
-pub struct Events {
+pub(crate) struct Events {
     client: Client,
     is_base64: bool,
     /// Bytes of lines that are not complete.
@@ -27,7 +27,7 @@ pub struct Events {
 
 impl Events {
     /// Follows a stream; `query` without `live=sse`.
-    pub fn follow(mut client: Client, path: &str, query: &str) -> Self {
+    pub(crate) fn follow(mut client: Client, path: &str, query: &str) -> Self {
         client.ask("GET", &format!("{path}?{query}&live=sse"), &[], b"");
         let head = client.answer_to_head().is(200);
         assert_eq!(head.field("Content-Type"), Some("text/event-stream"));
@@ -47,7 +47,7 @@ impl Events {
 
     /// The next event; `None` when the answer has ended as it should, by a last chunk.
     #[track_caller]
-    pub fn next(&mut self) -> Option<Event> {
+    pub(crate) fn next(&mut self) -> Option<Event> {
         while self.ready.is_empty() && !self.ended {
             self.pull();
         }
@@ -56,7 +56,7 @@ impl Events {
 
     /// Reads one chunk.
     #[track_caller]
-    pub fn pull(&mut self) {
+    pub(crate) fn pull(&mut self) {
         match self.client.chunk() {
             Some(chunk) => self.feed(&chunk),
             None => self.ended = true,
@@ -97,7 +97,7 @@ impl Events {
     /// Bytes up to the first control event that says up to date, and that control event; JSON comes
     /// as the arrays of its events, one after the other.
     #[track_caller]
-    pub fn up_to_date(&mut self) -> (Vec<u8>, Value) {
+    pub(crate) fn up_to_date(&mut self) -> (Vec<u8>, Value) {
         let mut bytes = Vec::new();
         let mut data: Option<String> = None;
         loop {
@@ -123,7 +123,7 @@ impl Events {
 }
 
 /// Decodes padded base64; line breaks are allowed.
-pub fn base64(text: &str) -> Vec<u8> {
+pub(crate) fn base64(text: &str) -> Vec<u8> {
     let symbols: Vec<u8> = text.bytes().filter(|byte| !b"\r\n".contains(byte)).collect();
     assert_eq!(symbols.len() % 4, 0, "base64 comes in fours");
     let value = |symbol: u8| match symbol {

@@ -5,12 +5,15 @@
 //! time is polled until a deadline that is far above what a healthy server needs.
 
 #![allow(dead_code, reason = "every test file uses another part")]
-#![allow(unreachable_pub, reason = "a module of several test crates")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the tests run real processes on real files and wait for them; only this module does"
+)]
 
-pub mod client;
-pub mod events;
+pub(crate) mod client;
+pub(crate) mod events;
 
-pub use client::{Answer, Client};
+pub(crate) use client::{Answer, Client};
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -22,22 +25,22 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// Longer than anything that a test waits for may take on a busy machine.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-pub const TEXT: &str = "text/plain";
-pub const JSON: &str = "application/json";
-pub const BINARY: &str = "application/octet-stream";
+pub(crate) const TEXT: &str = "text/plain";
+pub(crate) const JSON: &str = "application/json";
+pub(crate) const BINARY: &str = "application/octet-stream";
 
 /// How a server is to be started.
 #[derive(Debug, Clone)]
-pub struct Start {
+pub(crate) struct Start {
     flags: Vec<String>,
     under: Vec<String>,
 }
 
 /// A running server.
 #[derive(Debug)]
-pub struct Server {
+pub(crate) struct Server {
     child: Child,
     log: Arc<Mutex<Vec<String>>>,
     address: SocketAddr,
@@ -46,7 +49,7 @@ pub struct Server {
 
 impl Start {
     /// A server of two shards without an admin port, and with further flags.
-    pub fn with(flags: &[&str]) -> Self {
+    pub(crate) fn with(flags: &[&str]) -> Self {
         let mut all: Vec<String> = flags.iter().map(|&flag| flag.to_owned()).collect();
         for (flag, value) in [("--shards", "2"), ("--admin-listen", "off")] {
             if !flags.contains(&flag) {
@@ -57,13 +60,13 @@ impl Start {
     }
 
     /// Runs it as the last arguments of another command, which must keep its process id.
-    pub fn under(mut self, command: &[&str]) -> Self {
+    pub(crate) fn under(mut self, command: &[&str]) -> Self {
         self.under = command.iter().map(|&word| word.to_owned()).collect();
         self
     }
 
     /// Starts it on `dir` without waiting for anything.
-    pub fn spawn(&self, dir: &Path) -> (Child, Arc<Mutex<Vec<String>>>) {
+    pub(crate) fn spawn(&self, dir: &Path) -> (Child, Arc<Mutex<Vec<String>>>) {
         let mut words = self.under.clone();
         words.push(env!("CARGO_BIN_EXE_thalweg").to_owned());
         let mut child = Command::new(&words[0])
@@ -88,7 +91,7 @@ impl Start {
     }
 
     /// Starts it on `dir` and waits until it listens.
-    pub fn serve(&self, dir: &Path) -> Server {
+    pub(crate) fn serve(&self, dir: &Path) -> Server {
         let (mut child, log) = self.spawn(dir);
         let mut address = None;
         until("the server listens", || {
@@ -105,7 +108,7 @@ impl Start {
     }
 
     /// Starts it on `dir` where it must refuse to run; what it says on standard error.
-    pub fn refused(&self, dir: &Path) -> String {
+    pub(crate) fn refused(&self, dir: &Path) -> String {
         let (mut child, log) = self.spawn(dir);
         let status = wait_end(&mut child);
         assert!(!status.success(), "the server should not have run");
@@ -125,21 +128,21 @@ fn field(log: &Mutex<Vec<String>>, message: &str, key: &str) -> Option<SocketAdd
 
 impl Server {
     /// A server with further flags on a new directory.
-    pub fn start(flags: &[&str]) -> (Self, TempDir) {
+    pub(crate) fn start(flags: &[&str]) -> (Self, TempDir) {
         let dir = new_dir();
         (Start::with(flags).serve(dir.path()), dir)
     }
 
-    pub fn address(&self) -> SocketAddr {
+    pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }
 
-    pub fn connect(&self) -> Client {
+    pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address)
     }
 
     /// Asks the admin port.
-    pub fn admin(&self, path: &str) -> Answer {
+    pub(crate) fn admin(&self, path: &str) -> Answer {
         let address = self.admin.expect("started with an admin port");
         let mut client = Client::connect(address);
         client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
@@ -147,20 +150,20 @@ impl Server {
     }
 
     /// The sum of a metric over all shards.
-    pub fn metric(&self, name: &str) -> u64 {
+    pub(crate) fn metric(&self, name: &str) -> u64 {
         let text = self.admin("/metrics").text();
         let lines = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
         lines.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap() as u64).sum()
     }
 
     /// Lines of the log so far that hold `what`.
-    pub fn logged(&self, what: &str) -> Vec<String> {
+    pub(crate) fn logged(&self, what: &str) -> Vec<String> {
         let lines = self.log.lock().unwrap();
         lines.iter().filter(|line| line.contains(what)).cloned().collect()
     }
 
     /// Memory in use, in bytes.
-    pub fn resident_bytes(&self) -> u64 {
+    pub(crate) fn resident_bytes(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
@@ -168,25 +171,25 @@ impl Server {
     }
 
     /// `kill -9`: what was not durable is gone.
-    pub fn kill(mut self) {
+    pub(crate) fn kill(mut self) {
         self.child.kill().expect("it runs");
         self.child.wait().expect("it can be waited for");
     }
 
     /// SIGTERM, without waiting.
-    pub fn terminate(&self) {
+    pub(crate) fn terminate(&self) {
         let pid = self.child.id().to_string();
         let status = Command::new("kill").args(["-TERM", &pid]).status().expect("kill runs");
         assert!(status.success());
     }
 
     /// Waits for the end of a process that was told to end.
-    pub fn wait(mut self) -> ExitStatus {
+    pub(crate) fn wait(mut self) -> ExitStatus {
         wait_end(&mut self.child)
     }
 
     /// SIGTERM, and a clean end.
-    pub fn stop(self) {
+    pub(crate) fn stop(self) {
         self.terminate();
         assert!(self.wait().success(), "a clean stop");
     }
@@ -211,12 +214,12 @@ fn wait_end(child: &mut Child) -> ExitStatus {
     status.unwrap()
 }
 
-pub fn new_dir() -> TempDir {
+pub(crate) fn new_dir() -> TempDir {
     tempfile::tempdir().expect("a directory for the test")
 }
 
 /// Asks again and again until the answer is yes.
-pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
     while !is_so() {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
@@ -224,8 +227,48 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
+/// How long something takes.
+#[derive(Debug)]
+pub(crate) struct Watch(Instant);
+
+impl Watch {
+    pub(crate) fn start() -> Self {
+        Self(Instant::now())
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.0.elapsed()
+    }
+}
+
+/// Lets a moment pass in which nothing should happen, or between two attempts.
+pub(crate) fn pause(ms: u64) {
+    std::thread::sleep(Duration::from_millis(ms));
+}
+
+pub(crate) fn read_file(path: &Path) -> Vec<u8> {
+    fs::read(path).unwrap()
+}
+
+pub(crate) fn write_file(path: &Path, bytes: &[u8]) {
+    fs::write(path, bytes).unwrap();
+}
+
+pub(crate) fn remove_file(path: &Path) {
+    fs::remove_file(path).unwrap();
+}
+
+pub(crate) fn make_dir(path: &Path) {
+    fs::create_dir(path).unwrap();
+}
+
+/// A file of `bytes` zeroes that takes no space.
+pub(crate) fn make_sparse(path: &Path, bytes: u64) {
+    fs::File::create(path).unwrap().set_len(bytes).unwrap();
+}
+
 /// All files below `dir` whose path holds `part`.
-pub fn files(dir: &Path, part: &str) -> Vec<PathBuf> {
+pub(crate) fn files(dir: &Path, part: &str) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut left = vec![dir.to_owned()];
     while let Some(dir) = left.pop() {
@@ -243,21 +286,19 @@ pub fn files(dir: &Path, part: &str) -> Vec<PathBuf> {
 }
 
 /// Where `needle` stands in the files below `dir` whose path holds `part`.
-pub fn find(dir: &Path, part: &str, needle: &[u8]) -> Vec<(PathBuf, usize)> {
+pub(crate) fn find(dir: &Path, part: &str, needle: &[u8]) -> Vec<(PathBuf, usize)> {
     let mut found = Vec::new();
     for path in files(dir, part) {
         // A running server may have removed it by now.
         let Ok(bytes) = fs::read(&path) else { continue };
-        let at = |(at, window): (usize, &[u8])| (window == needle).then_some(at);
-        found.extend(
-            bytes.windows(needle.len()).enumerate().filter_map(at).map(|at| (path.clone(), at)),
-        );
+        let places = memchr::memmem::find_iter(&bytes, needle);
+        found.extend(places.map(|at| (path.clone(), at)));
     }
     found
 }
 
 /// Flips one bit of a file.
-pub fn flip(path: &Path, at: usize) {
+pub(crate) fn flip(path: &Path, at: usize) {
     let mut bytes = fs::read(path).unwrap();
     bytes[at] ^= 0x10;
     fs::write(path, bytes).unwrap();
@@ -265,22 +306,22 @@ pub fn flip(path: &Path, at: usize) {
 
 /// A sequence of numbers from a seed.
 #[derive(Debug)]
-pub struct Numbers(pub u64);
+pub(crate) struct Numbers(pub u64);
 
 impl Numbers {
     // Source: Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014.
-    pub fn next(&mut self) -> u64 {
+    pub(crate) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ (mixed >> 31)
     }
 
-    pub fn below(&mut self, bound: usize) -> usize {
+    pub(crate) fn below(&mut self, bound: usize) -> usize {
         usize::try_from(self.next() % bound as u64).unwrap()
     }
 
-    pub fn bytes(&mut self, count: usize) -> Vec<u8> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Vec<u8> {
         (0..count).map(|_| self.next() as u8).collect()
     }
 }
