@@ -5,6 +5,7 @@
 
 mod client_test;
 mod conformance;
+mod crash;
 mod node;
 mod run;
 mod server;
@@ -58,6 +59,8 @@ enum Command {
     },
     /// Run a whole node from seeds, with faults, and check what it promises
     Sim(sim::Simulation),
+    /// Kill, cut the power, fail the disk under real servers, and verify what they kept
+    Crash(crash::Crashes),
     /// Run the official TypeScript client against the release binary (build it first)
     ClientTest {
         /// Test this running server instead of starting one
@@ -82,6 +85,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
         Command::Test { quick } => test::run(workspace, *quick),
         Command::Tidy => tidy::run(workspace),
         Command::Sim(simulation) => sim::run(workspace, simulation),
+        Command::Crash(crashes) => crash::run(workspace, crashes),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
         Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),
     }

@@ -1,0 +1,95 @@
+//! Many connections that write, read, create, close, delete and fork until the server dies or they are
+//! told to stop.
+
+mod appends;
+mod readers;
+mod worker;
+
+use crate::http::Answer;
+use crate::ledger::Ledger;
+use crate::numbers::Numbers;
+use crate::report::Report;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+pub(crate) use appends::render;
+use worker::Worker;
+
+/// Workers that write. Each owns streams and takes part in shared ones.
+pub(crate) const WRITER_COUNT: u32 = 26;
+/// Workers that read.
+const READER_COUNT: u32 = 6;
+
+/// What all workers of one round share.
+#[derive(Debug)]
+pub(crate) struct Round<'a> {
+    pub(crate) ledger: &'a Ledger,
+    pub(crate) report: &'a Report,
+    pub(crate) address: SocketAddr,
+    /// Which round it is: workers of another one draw other numbers.
+    pub(crate) number: u64,
+    /// Refusals that the scenario brings about.
+    expected: &'static [&'static str],
+    stop: AtomicBool,
+    dying: AtomicBool,
+}
+
+impl<'a> Round<'a> {
+    pub(crate) fn new(
+        ledger: &'a Ledger,
+        report: &'a Report,
+        address: SocketAddr,
+        number: u64,
+    ) -> Self {
+        let (stop, dying) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { ledger, report, address, number, expected: &[], stop, dying }
+    }
+
+    /// Answers of these codes are brought about by the scenario.
+    pub(crate) fn expecting(self, codes: &'static [&'static str]) -> Self {
+        Self { expected: codes, ..self }
+    }
+
+    /// From now on connections may break.
+    pub(crate) fn expect_death(&self) {
+        self.dying.store(true, Ordering::SeqCst);
+    }
+
+    /// Workers shall end after what they are doing.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+    }
+
+    fn goes_on(&self) -> bool {
+        !self.stop.load(Ordering::SeqCst) && self.report.is_clean()
+    }
+
+    fn is_dying(&self) -> bool {
+        self.dying.load(Ordering::SeqCst)
+    }
+
+    /// Runs the load while `during` runs.
+    pub(crate) fn run<T>(&self, during: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            for index in 0..WRITER_COUNT {
+                scope.spawn(move || Worker::new(self, index).run());
+            }
+            for index in 0..READER_COUNT {
+                scope.spawn(move || readers::run(self, index));
+            }
+            let result = during();
+            self.stop();
+            result
+        })
+    }
+
+    fn numbers(&self, worker: u64) -> Numbers {
+        Numbers::of(self.ledger.seed, &[self.number, worker])
+    }
+
+    /// Whether the answer says that nothing was done for now, and may say so.
+    fn is_refusal(&self, answer: &Answer) -> bool {
+        let code = answer.code();
+        ["overloaded", "shutting-down"].contains(&code.as_str())
+            || self.expected.contains(&code.as_str())
+    }
+}

@@ -1,0 +1,208 @@
+//! Connections that read and remember what they were given.
+
+use super::Round;
+use crate::http::{Connection, offset, request};
+use crate::ledger::{Fate, Stream, lock};
+use crate::numbers::Numbers;
+use crate::record::Kind;
+use std::io;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+/// When there is nothing to read yet.
+const IDLE_PAUSE: Duration = Duration::from_millis(2);
+
+/// Reads until told to stop or until the server is gone.
+pub(super) fn run(round: &Round<'_>, index: u32) {
+    let mut numbers = round.numbers(1000 + u64::from(index));
+    let mut connection = None;
+    while round.goes_on() {
+        let streams = round.ledger.all();
+        let stream = streams.iter().rev().take(120).nth(numbers.below(120));
+        let Some(stream) = stream else {
+            std::thread::sleep(IDLE_PAUSE);
+            continue;
+        };
+        if let Err(error) = read_one(round, &mut connection, stream, &mut numbers) {
+            connection = None;
+            if round.is_dying() {
+                return;
+            }
+            round.report.violation(format!("a reader: {error}"));
+        }
+    }
+}
+
+fn read_one(
+    round: &Round<'_>,
+    connection: &mut Option<Connection>,
+    stream: &Arc<Mutex<Stream>>,
+    numbers: &mut Numbers,
+) -> io::Result<()> {
+    let (path, kind, from, is_there) = {
+        let stream = lock(stream);
+        let mut ends = stream.ends();
+        ends.push(stream.fork.map_or(0, |fork| fork.at));
+        let from = if numbers.chance(30) { 0 } else { *numbers.pick(&ends) };
+        (stream.path.clone(), stream.kind, from, stream.created == Fate::Done && !stream.is_replaced)
+    };
+    if !is_there {
+        return Ok(());
+    }
+    if numbers.chance(25) {
+        let mut own = Connection::open(round.address)?;
+        return follow(&mut own, stream, &path, from);
+    }
+    if connection.is_none() {
+        *connection = Some(Connection::open(round.address)?);
+    }
+    let connection = connection.as_mut().expect("opened above");
+    let is_live = numbers.chance(30);
+    pages(connection, stream, (&path, kind, from), is_live)
+}
+
+/// Catches up from an offset, and may then wait once.
+fn pages(
+    connection: &mut Connection,
+    stream: &Arc<Mutex<Stream>>,
+    (path, kind, mut from): (&str, Kind, u64),
+    is_live: bool,
+) -> io::Result<()> {
+    let mut live = "";
+    loop {
+        let target = format!("{path}?offset={}{live}", offset(from));
+        let answer = connection.call(&request("GET", &target, &[], b""))?;
+        // It may be deleted by now; refused reads and damage are told by the check after the restart.
+        let Some(next) = answer.next.filter(|_| answer.is_success()) else { return Ok(()) };
+        if answer.status == 200 {
+            let stored = kind.stored(&answer.body).map_err(io::Error::other)?;
+            remember(stream, from, &stored, next)?;
+        }
+        if answer.closed {
+            lock(stream).closed = Fate::Done;
+            return Ok(());
+        }
+        if answer.up_to_date || answer.status == 204 {
+            if !is_live || !live.is_empty() {
+                return Ok(());
+            }
+            live = "&live=long-poll";
+        }
+        from = next;
+    }
+}
+
+/// Follows by events until the server ends the answer or there were some.
+fn follow(
+    connection: &mut Connection,
+    stream: &Arc<Mutex<Stream>>,
+    path: &str,
+    mut from: u64,
+) -> io::Result<()> {
+    let kind = lock(stream).kind;
+    let target = format!("{path}?offset={}&live=sse", offset(from));
+    let mut data: Vec<u8> = Vec::new();
+    let mut wrong = Ok(());
+    let mut left = 20_u32;
+    connection.events(&request("GET", &target, &[], b""), |event| {
+        if event.kind == "data" {
+            data = event.data;
+            return true;
+        }
+        left -= 1;
+        let step = control(&event.data, kind, std::mem::take(&mut data)).and_then(|control| {
+            remember(stream, from, &control.stored, control.next)?;
+            from = control.next;
+            if control.closed {
+                lock(stream).closed = Fate::Done;
+            }
+            Ok(!control.closed)
+        });
+        match step {
+            Ok(goes_on) => goes_on && left > 0,
+            Err(error) => {
+                wrong = Err(error);
+                false
+            }
+        }
+    })?;
+    wrong
+}
+
+/// What a control event and the data before it say.
+struct Control {
+    stored: Vec<u8>,
+    next: u64,
+    closed: bool,
+}
+
+fn control(event: &[u8], kind: Kind, data: Vec<u8>) -> io::Result<Control> {
+    let value: serde_json::Value = serde_json::from_slice(event)?;
+    let next = value["streamNextOffset"].as_str().and_then(|text| text.split_once('_'));
+    let next = next.and_then(|(_, position)| position.parse().ok());
+    let next = next.ok_or_else(|| io::Error::other("a control event without an offset"))?;
+    let stored = match kind {
+        Kind::Json if data.is_empty() => Vec::new(),
+        Kind::Json => kind.stored(&data).map_err(io::Error::other)?,
+        Kind::Text => data,
+        Kind::Binary => base64(&data).ok_or_else(|| io::Error::other("broken base64"))?,
+    };
+    Ok(Control { stored, next, closed: value["streamClosed"] == true })
+}
+
+fn remember(
+    stream: &Arc<Mutex<Stream>>,
+    from: u64,
+    stored: &[u8],
+    next: u64,
+) -> io::Result<()> {
+    let mut stream = lock(stream);
+    if next != from + stored.len() as u64 {
+        let (path, count) = (&stream.path, stored.len());
+        let what = format!("{path}: {count} bytes from {from} on are said to end at {next}");
+        return Err(io::Error::other(what));
+    }
+    stream.saw(from, stored);
+    Ok(())
+}
+
+/// Decodes padded base64.
+fn base64(text: &[u8]) -> Option<Vec<u8>> {
+    let symbols: Vec<u8> = text.iter().copied().filter(|byte| !b"\r\n".contains(byte)).collect();
+    let value = |symbol: u8| match symbol {
+        b'A'..=b'Z' => Some(u32::from(symbol - b'A')),
+        b'a'..=b'z' => Some(u32::from(symbol - b'a') + 26),
+        b'0'..=b'9' => Some(u32::from(symbol - b'0') + 52),
+        b'+' => Some(62),
+        b'/' => Some(63),
+        b'=' => Some(0),
+        _ => None,
+    };
+    let mut bytes = Vec::with_capacity(symbols.len() / 4 * 3);
+    for four in symbols.chunks(4) {
+        let bits = four.iter().try_fold(0, |bits, symbol| Some(bits << 6 | value(*symbol)?))?;
+        let padding = four.iter().filter(|symbol| **symbol == b'=').count();
+        bytes.extend_from_slice(bits.to_be_bytes().get(1..4 - padding)?);
+    }
+    (symbols.len() % 4 == 0).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_decoded_with_and_without_padding() {
+        assert_eq!(base64(b"Zm9vYmFy").unwrap(), b"foobar");
+        assert_eq!(base64(b"Zm9vYg==").unwrap(), b"foob");
+        assert_eq!(base64(b"Zm9vYg="), None);
+        assert_eq!(base64(b"!!!!"), None);
+    }
+
+    #[test]
+    fn a_control_event_says_where_to_go_on() {
+        let event = br#"{"streamNextOffset":"0000000000000000_0000000000000004","streamClosed":true}"#;
+        let control = control(event, Kind::Json, b"[1,2]".to_vec()).unwrap();
+        assert_eq!((control.stored.as_slice(), control.next, control.closed), (&b"1,2,"[..], 4, true));
+    }
+}

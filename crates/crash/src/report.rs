@@ -1,0 +1,90 @@
+//! What was done and what was found, counted by many threads.
+
+use crate::ledger::{Checked, lock};
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Contradictions that are kept; more say nothing new.
+const VIOLATIONS_MAX: usize = 20;
+
+/// Counters of one scenario.
+#[derive(Debug, Default)]
+pub(crate) struct Report {
+    pub(crate) cycles: AtomicU64,
+    pub(crate) acknowledged: AtomicU64,
+    /// Requests whose answer did not come.
+    pub(crate) unknown: AtomicU64,
+    /// Repeats that were recognised.
+    pub(crate) repeats: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    /// Acknowledged creates, closes and deletes.
+    pub(crate) lifecycle: AtomicU64,
+    pub(crate) streams_verified: AtomicU64,
+    pub(crate) appends_verified: AtomicU64,
+    pub(crate) bytes_verified: AtomicU64,
+    pub(crate) ranges_verified: AtomicU64,
+    pub(crate) settled: AtomicU64,
+    /// Streams that answered that they are damaged.
+    pub(crate) damaged: AtomicU64,
+    violations: Mutex<Vec<String>>,
+}
+
+/// Adds to a counter.
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
+    counter.fetch_add(count, Ordering::Relaxed);
+}
+
+impl Report {
+    /// Something contradicts a promise.
+    pub(crate) fn violation(&self, what: impl Into<String>) {
+        let mut violations = lock(&self.violations);
+        if violations.len() < VIOLATIONS_MAX {
+            violations.push(what.into());
+        }
+    }
+
+    pub(crate) fn violations(&self) -> Vec<String> {
+        lock(&self.violations).clone()
+    }
+
+    pub(crate) fn is_clean(&self) -> bool {
+        lock(&self.violations).is_empty()
+    }
+
+    /// One stream was compared.
+    pub(crate) fn checked(&self, checked: Checked) {
+        add(&self.streams_verified, 1);
+        add(&self.appends_verified, checked.appends);
+        add(&self.bytes_verified, checked.bytes);
+        add(&self.ranges_verified, checked.ranges_seen);
+        add(&self.settled, checked.settled);
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let get = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        write!(
+            f,
+            "{} cycles; load: {} appends acknowledged, {} requests unknown, {} repeats recognised, \
+             {} refused, {} creates/closes/deletes; verified: {} stream reads, {} appends, {} MiB, \
+             {} ranges of readers, {} unknown settled",
+            get(&self.cycles),
+            get(&self.acknowledged),
+            get(&self.unknown),
+            get(&self.repeats),
+            get(&self.refused),
+            get(&self.lifecycle),
+            get(&self.streams_verified),
+            get(&self.appends_verified),
+            get(&self.bytes_verified) >> 20,
+            get(&self.ranges_verified),
+            get(&self.settled),
+        )?;
+        match get(&self.damaged) {
+            0 => Ok(()),
+            damaged => write!(f, "; {damaged} answers of damage, each expected"),
+        }
+    }
+}

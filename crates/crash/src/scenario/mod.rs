@@ -1,0 +1,4 @@
+//! The kinds of crashes.
+
+pub(crate) mod kill;
+pub(crate) mod power;

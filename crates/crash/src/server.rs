@@ -1,0 +1,186 @@
+//! The process under test.
+
+use crate::http;
+use std::fs::{self, File};
+use std::io;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longer than any start on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
+const PROBE_INTERVAL: Duration = Duration::from_millis(2);
+
+/// How servers are started.
+#[derive(Debug, Clone)]
+pub(crate) struct Start {
+    pub(crate) binary: PathBuf,
+    /// The directory of its data.
+    pub(crate) data: PathBuf,
+    /// The file that takes its log, over all starts.
+    pub(crate) log: PathBuf,
+    pub(crate) flags: Vec<String>,
+    /// Words before the binary; the command they name must keep its process.
+    pub(crate) under: Vec<String>,
+}
+
+/// A running server. It does not outlive this value.
+#[derive(Debug)]
+pub(crate) struct Server {
+    child: Child,
+    pub(crate) address: SocketAddr,
+    pub(crate) admin: SocketAddr,
+}
+
+impl Start {
+    /// Starts a server and waits for nothing.
+    pub(crate) fn spawn(&self) -> io::Result<Child> {
+        let log = File::options().create(true).append(true).open(&self.log)?;
+        let mut words = self.under.iter().map(String::as_str).map(PathBuf::from).collect::<Vec<_>>();
+        words.push(self.binary.clone());
+        Command::new(&words[0])
+            .args(&words[1..])
+            .args(["serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"])
+            .args(["--long-poll-timeout-ms=300", "--sse-max-duration-ms=500"])
+            .arg("--data-dir")
+            .arg(&self.data)
+            .args(&self.flags)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn()
+    }
+
+    /// Starts a server and waits until it listens.
+    ///
+    /// # Errors
+    /// If it ends or does not listen in time, with the end of its log.
+    pub(crate) fn serve(&self) -> Result<Server, String> {
+        let log_from = fs::metadata(&self.log).map_or(0, |metadata| metadata.len());
+        let mut child = self.spawn().map_err(|error| format!("cannot start it: {error}"))?;
+        let deadline = Instant::now() + START_TIMEOUT;
+        loop {
+            let log = self.log_from(log_from);
+            let streams = address(&log, " listening ");
+            if let Some((address, admin)) = streams.zip(address(&log, "admin server listens")) {
+                return Ok(Server { child, address, admin });
+            }
+            let ended = child.try_wait().ok().flatten();
+            if ended.is_some() || Instant::now() > deadline {
+                let _ = child.kill();
+                let _ = child.wait();
+                let how = ended.map_or("does not listen".to_owned(), |status| status.to_string());
+                return Err(format!("the server does not start ({how}):\n{}", tail(&log)));
+            }
+            std::thread::sleep(PROBE_INTERVAL);
+        }
+    }
+
+    /// What was logged after so many bytes.
+    pub(crate) fn log_from(&self, from: u64) -> String {
+        let bytes = fs::read(&self.log).unwrap_or_default();
+        let from = usize::try_from(from).unwrap_or(0).min(bytes.len());
+        String::from_utf8_lossy(&bytes[from..]).into_owned()
+    }
+
+    pub(crate) fn log_bytes(&self) -> u64 {
+        fs::metadata(&self.log).map_or(0, |metadata| metadata.len())
+    }
+}
+
+/// The last lines of a log.
+pub(crate) fn tail(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().collect();
+    lines[lines.len().saturating_sub(15)..].join("\n")
+}
+
+fn address(log: &str, message: &str) -> Option<SocketAddr> {
+    let line = log.lines().find(|line| line.contains(message))?;
+    line.split_once("address=")?.1.split(' ').next()?.parse().ok()
+}
+
+impl Server {
+    /// `kill -9`. An earlier end is an error: nobody asked for it.
+    pub(crate) fn kill(mut self) -> Result<(), String> {
+        if let Ok(Some(status)) = self.child.try_wait() {
+            return Err(format!("the server had ended by itself: {status}"));
+        }
+        self.child.kill().and_then(|()| self.child.wait()).map_err(|error| error.to_string())?;
+        Ok(())
+    }
+
+    /// SIGTERM; it must end, with success.
+    pub(crate) fn stop(mut self) -> Result<(), String> {
+        let command = format!("kill -TERM {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &command]).status();
+        if !sent.is_ok_and(|status| status.success()) {
+            return Err("the server had ended by itself".to_owned());
+        }
+        match self.wait() {
+            Some(status) if status.success() => Ok(()),
+            Some(status) => Err(format!("after SIGTERM it ended with {status}")),
+            None => Err("it runs on after SIGTERM".to_owned()),
+        }
+    }
+
+    fn wait(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + STOP_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Some(status);
+            }
+            std::thread::sleep(PROBE_INTERVAL);
+        }
+        None
+    }
+
+    /// `/readyz`: status and text.
+    pub(crate) fn readiness(&self) -> Result<(u16, String), String> {
+        http::admin(self.admin, "/readyz").map_err(|error| format!("/readyz: {error}"))
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command without its output; whether it succeeded.
+pub(crate) fn quiet(command: &mut Command) -> bool {
+    let status = command.stdout(Stdio::null()).stderr(Stdio::null()).status();
+    status.is_ok_and(|status| status.success())
+}
+
+/// All files below `dir`, in order.
+pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut left = vec![dir.to_owned()];
+    while let Some(dir) = left.pop() {
+        for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+            match entry.file_type() {
+                Ok(kind) if kind.is_dir() => left.push(entry.path()),
+                _ => found.push(entry.path()),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_from_the_log() {
+        let log = "x INFO admin server listens address=127.0.0.1:2\nx INFO listening \
+                   address=127.0.0.1:1 shards=2";
+        assert_eq!(address(log, " listening ").unwrap().port(), 1);
+        assert_eq!(address(log, "admin server listens").unwrap().port(), 2);
+        assert_eq!(address("", " listening "), None);
+    }
+}
