@@ -1,10 +1,5 @@
 //! The threads that may block: one per shard for commits, one per process for background work.
 
-#![expect(
-    clippy::disallowed_methods,
-    reason = "the server's threads are started here and nowhere else"
-)]
-
 use super::mailbox::{Mail, Mailbox};
 use env::Clock;
 use log::{CommitJob, WorkJob};
