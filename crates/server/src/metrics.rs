@@ -128,7 +128,7 @@ pub struct ShardMetrics {
     pub creates: Counter,
     /// Streams closed.
     pub closes: Counter,
-    /// Streams deleted or expired.
+    /// Streams deleted on request.
     pub deletes: Counter,
     /// Answers to reads, catch-up and live.
     pub reads: Counter,

@@ -42,7 +42,12 @@ impl Shard {
                 self.answer_problem(id, &protocol::body::invalid_json(&error));
             }
             (Pending::Create { location }, Reply::Outcome(outcome)) => {
+                self.count(&outcome, 0);
                 self.answer_outcome(id, &outcome, &location);
+            }
+            (Pending::Write { data_bytes }, Reply::Outcome(outcome)) => {
+                self.count(&outcome, data_bytes);
+                self.answer_outcome(id, &outcome, "");
             }
             (_, Reply::Outcome(outcome)) => self.answer_outcome(id, &outcome, ""),
             (_, Reply::Head(_, info)) => {
@@ -54,15 +59,25 @@ impl Shard {
     }
 
     fn answer_outcome(&mut self, id: SlotId, outcome: &Outcome, location: &str) {
-        if let Outcome::Appended(accepted) = outcome {
-            if accepted.duplicate {
-                self.metrics.duplicates.add(1);
-            }
-            if accepted.closed {
-                self.metrics.closes.add(1);
-            }
-        }
         self.answer(id, |out, exchange| response::outcome(out, exchange, outcome, location));
+    }
+
+    /// Counts what was acknowledged.
+    fn count(&self, outcome: &Outcome, data_bytes: u64) {
+        match outcome {
+            Outcome::Appended(accepted) if accepted.duplicate => self.metrics.duplicates.add(1),
+            Outcome::Appended(accepted) => {
+                self.metrics.appends.add(1);
+                self.metrics.append_bytes.add(data_bytes);
+                self.metrics.closes.add(u64::from(accepted.closed));
+            }
+            Outcome::Created(info) => {
+                self.metrics.creates.add(1);
+                self.metrics.closes.add(u64::from(info.closed));
+            }
+            Outcome::Deleted => self.metrics.deletes.add(1),
+            _ => {}
+        }
     }
 
     fn begin_read(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {

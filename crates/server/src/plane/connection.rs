@@ -118,8 +118,13 @@ pub(crate) enum BodyLeft {
 /// A request that the node has.
 #[derive(Debug)]
 pub(crate) enum Pending {
-    Create { location: Box<str> },
-    Write,
+    Create {
+        location: Box<str>,
+    },
+    /// An append or a delete.
+    Write {
+        data_bytes: u64,
+    },
     Head,
     Read(Box<ReadRequest>),
 }

@@ -305,8 +305,7 @@ impl Shard {
                 self.ask(id, node::Request::Head { path });
             }
             Request::Delete(path) => {
-                self.metrics.deletes.add(1);
-                self.wait_for(id, Pending::Write);
+                self.wait_for(id, Pending::Write { data_bytes: 0 });
                 self.ask(id, node::Request::Delete { path });
             }
             Request::Preflight => self.answer_preflight(id),
@@ -323,7 +322,6 @@ impl Shard {
             Payload::AsSource(body) => (body, u32::from(!body.is_empty())),
         };
         let CreateRequest { path, content_type, lifetime, close, fork, location } = ready.request;
-        self.metrics.creates.add(1);
         self.wait_for(id, Pending::Create { location });
         let request =
             node::Request::Create { path, content_type, lifetime, close, fork, data, record_count };
@@ -335,9 +333,7 @@ impl Shard {
             Ok(ready) => ready,
             Err(problem) => return self.answer_problem(id, &problem),
         };
-        self.metrics.appends.add(1);
-        self.metrics.append_bytes.add(ready.data.len() as u64);
-        self.wait_for(id, Pending::Write);
+        self.wait_for(id, Pending::Write { data_bytes: ready.data.len() as u64 });
         let request =
             node::Request::Append { path: ready.path, append: ready.append, data: &ready.data };
         self.ask(id, request);
