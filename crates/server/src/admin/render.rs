@@ -32,7 +32,7 @@ const COUNTERS: [(&str, &str, ReadCounter); 14] = [
     ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
     ("creates", "Streams created", |s| &s.creates),
     ("closes", "Streams closed", |s| &s.closes),
-    ("deletes", "Streams deleted or expired", |s| &s.deletes),
+    ("deletes", "Streams deleted on request", |s| &s.deletes),
     ("reads", "Answers to reads", |s| &s.reads),
     ("read_bytes", "Payload bytes of answers to reads", |s| &s.read_bytes),
     ("rejected", "Requests refused because a limit was reached", |s| &s.rejected),
