@@ -12,6 +12,7 @@ use crate::entry::AppendBounds;
 use crate::wal::segment::Slots;
 use model::{ByteOffset, Timestamp};
 use std::cell::Cell;
+use std::slice;
 
 const VERIFIED: u16 = 1 << 15;
 const REPORTED: u16 = 1 << 14;
@@ -103,9 +104,14 @@ impl HotAppend {
 }
 
 /// The appends of one stream that are only in the WAL.
-#[derive(Debug, Default)]
-pub(crate) struct HotStream {
-    appends: Vec<HotAppend>,
+///
+/// Most streams have one append at a time: it stands in the map of streams itself, without memory of
+/// its own to allocate, to follow and to free.
+#[derive(Debug)]
+pub(crate) enum HotStream {
+    One(HotAppend),
+    /// At least one.
+    Many(Vec<HotAppend>),
 }
 
 impl HotStream {
@@ -114,37 +120,53 @@ impl HotStream {
     /// # Panics
     /// If it overlaps the last one: the state machine that placed it is broken.
     pub(crate) fn push(&mut self, append: HotAppend) {
-        if let Some(last) = self.appends.last() {
-            assert!(last.end() <= append.start, "appends of a stream overlap");
-        } else {
-            // Most streams have one append at a time: no room for three more.
-            self.appends.reserve_exact(1);
+        let last = self.appends().last().expect("a hot stream has an append");
+        assert!(last.end() <= append.start, "appends of a stream overlap");
+        match self {
+            Self::One(first) => *self = Self::Many(vec![first.clone(), append]),
+            Self::Many(appends) => appends.push(append),
         }
-        self.appends.push(append);
     }
 
     pub(crate) fn appends(&self) -> &[HotAppend] {
-        &self.appends
+        match self {
+            Self::One(append) => slice::from_ref(append),
+            Self::Many(appends) => appends,
+        }
     }
 
     /// Index of the append that contains byte `at`.
     pub(crate) fn find(&self, at: u64) -> Option<usize> {
-        let after = self.appends.partition_point(|append| append.start <= at);
+        let appends = self.appends();
+        let after = appends.partition_point(|append| append.start <= at);
         let index = after.checked_sub(1)?;
-        (at < self.appends[index].end()).then_some(index)
+        (at < appends[index].end()).then_some(index)
     }
 
-    /// Drops appends that end at `upto` or before; returns their number and bytes.
-    pub(crate) fn drop_before(&mut self, upto: u64) -> (u64, u64) {
-        let count = self.appends.partition_point(|append| append.end() <= upto);
-        let bytes = self.appends[..count].iter().map(|append| u64::from(append.length)).sum();
-        self.appends.drain(..count);
-        // What grew under load is given back when the stream rests.
-        if self.appends.capacity() > 4 * (self.appends.len() + 1) {
-            self.appends.shrink_to_fit();
+    /// Drops appends that end at `upto` or before.
+    pub(crate) fn drop_before(&mut self, upto: u64) -> Dropped {
+        let count = self.appends().partition_point(|append| append.end() <= upto);
+        let (dropped, kept) = self.appends().split_at(count);
+        let bytes = dropped.iter().map(|append| u64::from(append.length)).sum();
+        let is_all = kept.is_empty();
+        if let (Self::Many(appends), false) = (self, is_all) {
+            appends.drain(..count);
+            // What grew under load is given back when the stream rests.
+            if appends.capacity() > 4 * (appends.len() + 1) {
+                appends.shrink_to_fit();
+            }
         }
-        (count as u64, bytes)
+        Dropped { appends: count as u64, bytes, is_all }
     }
+}
+
+/// What a hot stream gave up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Dropped {
+    pub(crate) appends: u64,
+    pub(crate) bytes: u64,
+    /// Nothing is left: the owner drops the stream, too.
+    pub(crate) is_all: bool,
 }
 
 /// A read of consecutive WAL bytes that serves one or more appends.
@@ -229,8 +251,7 @@ mod tests {
 
     #[test]
     fn an_append_is_found_by_each_of_its_bytes() {
-        let mut stream = HotStream::default();
-        stream.push(append(10, 5, 0));
+        let mut stream = HotStream::One(append(10, 5, 0));
         stream.push(append(20, 5, 0));
         assert_eq!(stream.find(9), None);
         assert_eq!(stream.find(10), Some(0));
@@ -238,8 +259,13 @@ mod tests {
         assert_eq!(stream.find(15), None);
         assert_eq!(stream.find(24), Some(1));
         assert_eq!(stream.find(25), None);
-        assert_eq!(stream.drop_before(24), (1, 5));
+        assert_eq!(stream.drop_before(24), Dropped { appends: 1, bytes: 5, is_all: false });
         assert_eq!(stream.appends().len(), 1);
+        assert_eq!(stream.drop_before(25), Dropped { appends: 1, bytes: 5, is_all: true });
+        let mut one = HotStream::One(append(10, 5, 0));
+        assert_eq!(one.find(12), Some(0));
+        assert_eq!(one.drop_before(14), Dropped { appends: 0, bytes: 0, is_all: false });
+        assert_eq!(one.drop_before(15), Dropped { appends: 1, bytes: 5, is_all: true });
     }
 
     #[test]

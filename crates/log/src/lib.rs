@@ -34,6 +34,7 @@ mod embedded;
 mod entry;
 mod group;
 mod hot;
+mod id_map;
 mod options;
 mod read;
 mod rebuild;

@@ -12,6 +12,7 @@ use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
 use crate::hot::HotFields;
+use crate::id_map::IdMap;
 use crate::options::COPY_BYTES;
 use crate::read::ReadError;
 use crate::wal::segment::SegmentFile;
@@ -37,7 +38,7 @@ pub(crate) struct MergeTask {
     pub(crate) name: ChunkName,
     pub(crate) sources: Vec<MergeSource>,
     /// First retained byte of trimmed streams.
-    pub(crate) heads: HashMap<StreamId, ByteOffset>,
+    pub(crate) heads: IdMap<StreamId, ByteOffset>,
 }
 
 /// A chunk to copy from.

@@ -13,8 +13,8 @@
 use crate::chunk::copy::MergeSource;
 use crate::chunk::file::ChunkFile;
 use crate::chunk::format::ChunkRow;
+use crate::id_map::IdMap;
 use crate::options::{LogOptions, MERGE_CHUNKS_MAX, MERGE_CHUNKS_MIN};
-use std::collections::HashMap;
 use std::sync::Arc;
 
 #[derive(Debug)]
@@ -22,14 +22,14 @@ struct SetChunk {
     file: Arc<ChunkFile>,
     data_bytes: u64,
     /// Dead bytes at the front of rows, by row index.
-    dead: HashMap<u32, u32>,
+    dead: IdMap<u32, u32>,
     dead_bytes: u64,
 }
 
 impl SetChunk {
     fn new(file: Arc<ChunkFile>) -> Self {
         let data_bytes = file.data_bytes();
-        Self { file, data_bytes, dead: HashMap::new(), dead_bytes: 0 }
+        Self { file, data_bytes, dead: IdMap::default(), dead_bytes: 0 }
     }
 
     fn is_dead(&self, row: usize) -> bool {

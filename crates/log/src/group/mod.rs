@@ -11,9 +11,10 @@ use crate::checkpoint::CheckpointTask;
 use crate::chunk::set::ChunkSet;
 use crate::entry::Placement;
 use crate::hot::{HotAppend, HotFields, HotStream};
+use crate::id_map::IdMap;
 use crate::wal::segment::LaneSegment;
 use model::{ByteOffset, EntryIndex, GroupId, StreamId};
-use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 /// One group's part of a shard's log.
 #[derive(Debug)]
@@ -24,9 +25,9 @@ pub(crate) struct Group {
     applied: u64,
     sealed: u64,
     checkpointed: u64,
-    streams: HashMap<StreamId, HotStream>,
+    streams: IdMap<StreamId, HotStream>,
     /// First retained byte of trimmed streams.
-    heads: HashMap<StreamId, ByteOffset>,
+    heads: IdMap<StreamId, ByteOffset>,
     hot_appends: u64,
     hot_bytes: u64,
     /// Something hot may lie before data of its stream in a chunk: a chunk that held it, or the
@@ -54,8 +55,8 @@ impl Group {
             applied: checkpointed,
             sealed: checkpointed,
             checkpointed,
-            streams: HashMap::new(),
-            heads: HashMap::new(),
+            streams: IdMap::default(),
+            heads: IdMap::default(),
             hot_appends: 0,
             hot_bytes: 0,
             has_old_hot: false,
@@ -121,7 +122,11 @@ impl Group {
             // Nothing before this entry is hot: keep that, now that something is.
             self.sealed = self.sealed.max(index.get() - 1);
         }
-        self.streams.entry(placement.stream).or_default().push(HotAppend::new(fields));
+        let append = HotAppend::new(fields);
+        match self.streams.entry(placement.stream) {
+            Entry::Occupied(mut hot) => hot.get_mut().push(append),
+            Entry::Vacant(place) => _ = place.insert(HotStream::One(append)),
+        }
         self.hot_appends += 1;
         self.hot_bytes += u64::from(fields.length);
     }
@@ -151,11 +156,11 @@ impl Group {
 
     fn drop_hot(&mut self, stream: StreamId, upto: u64) {
         let Some(hot) = self.streams.get_mut(&stream) else { return };
-        let (count, bytes) = hot.drop_before(upto);
-        self.hot_appends -= count;
-        self.hot_bytes -= bytes;
+        let dropped = hot.drop_before(upto);
+        self.hot_appends -= dropped.appends;
+        self.hot_bytes -= dropped.bytes;
         self.has_old_hot &= self.hot_appends > 0;
-        if hot.appends().is_empty() {
+        if dropped.is_all {
             self.streams.remove(&stream);
         }
     }
