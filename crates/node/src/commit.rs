@@ -15,6 +15,9 @@ impl Node {
     pub(crate) fn handle_committed(&mut self, now: Stamp, done: CommitDone) {
         match self.log.handle_commit(done) {
             Ok(batch) => {
+                if !batch.is_empty() {
+                    self.idle.note_commit(now.monotonic);
+                }
                 for entry in batch.entries() {
                     self.apply(now, entry);
                 }

@@ -34,6 +34,12 @@ impl Idle {
         self.releases.push((source, token));
     }
 
+    /// Entries were committed: the mark, if there was one, lies before them.
+    pub(crate) fn note_commit(&mut self, now: Monotonic) {
+        self.last_commit = now;
+        self.marked = false;
+    }
+
     /// Remembers damage that a read met.
     pub(crate) fn note_failure(&mut self, key: StreamKey, failure: &Failure) {
         let Failure::Damaged { file, position } = failure else { return };
@@ -100,11 +106,8 @@ impl Node {
     }
 
     fn mark_if_idle(&mut self, now: Stamp) {
-        if !self.waiting.is_empty() {
-            self.idle.last_commit = now.monotonic;
-            self.idle.marked = false;
-        } else if !self.idle.marked && now.monotonic.ms_since(self.idle.last_commit) >= IDLE_MARK_MS
-        {
+        let idle_ms = now.monotonic.ms_since(self.idle.last_commit);
+        if self.waiting.is_empty() && !self.idle.marked && idle_ms >= IDLE_MARK_MS {
             self.log.mark_durable();
             self.idle.marked = true;
         }
