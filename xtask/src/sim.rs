@@ -72,7 +72,8 @@ impl Simulation {
             .extend(self.faults.iter().flat_map(|list| ["--faults".to_owned(), list.to_owned()]));
         let switches =
             [("--shrink", self.shrink), ("--quiet", self.quiet), ("--keep-going", self.keep_going)];
-        arguments.extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| (*flag).into()));
+        arguments
+            .extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| (*flag).into()));
         arguments
     }
 }

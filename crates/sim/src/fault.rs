@@ -232,8 +232,17 @@ impl World {
         if path.ends_with("FORMAT") {
             self.flipped_format = Some((path.to_owned(), bit));
         } else {
-            self.oracle.damage_possible = true;
-            self.flips += 1;
+            self.count_hit(path);
+        }
+    }
+
+    /// A chunk or checkpoint names its group; for a WAL recovery must tell.
+    fn count_hit(&mut self, path: &Path) {
+        self.oracle.damage_possible = true;
+        self.flips += 1;
+        let dir = path.parent().and_then(Path::file_name).and_then(|name| name.to_str());
+        if !path.starts_with("/data/wal") {
+            self.oracle.hit_groups.insert(dir.and_then(|name| name.parse().ok()));
         }
     }
 
@@ -259,8 +268,7 @@ impl World {
         if file.read_exact_at(&mut block, from * 4096).is_ok() {
             let _ = file.write_at(&block, to * 4096);
             let _ = file.sync_data();
-            self.oracle.damage_possible = true;
-            self.flips += 1;
+            self.count_hit(path);
         }
     }
 }

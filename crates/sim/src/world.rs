@@ -28,18 +28,38 @@ const IN_FLIGHT_MAX: u64 = 2_000;
 
 /// Something that will happen.
 #[derive(Debug)]
+#[expect(clippy::large_enum_variant, reason = "a queue of some hundred; mail is most of it")]
 pub(crate) enum Act {
     Wake(usize),
     /// A client gives up.
-    GiveUp { conn: u32 },
+    GiveUp {
+        conn: u32,
+    },
     /// Bytes reach a client.
-    Hear { conn: u32, bytes: Vec<u8>, ends: bool, damage: bool },
+    Hear {
+        conn: u32,
+        bytes: Vec<u8>,
+        ends: bool,
+        damage: bool,
+    },
     /// Mail reaches a shard.
-    Deliver { life: u64, shard: usize, mail: Mail },
-    Turn { life: u64, shard: usize },
+    Deliver {
+        life: u64,
+        shard: usize,
+        mail: Mail,
+    },
+    Turn {
+        life: u64,
+        shard: usize,
+    },
     /// A thread finishes a job.
-    Run { life: u64, job: u64 },
-    Tick { life: u64 },
+    Run {
+        life: u64,
+        job: u64,
+    },
+    Tick {
+        life: u64,
+    },
     Start,
     DiskHasRoom,
     Strike,
@@ -114,7 +134,7 @@ impl World {
             disk: MemoryDisk::new(),
             fault_dice: dice.split(),
             client_dice: dice.split(),
-            oracle: Oracle::default(),
+            oracle: Oracle::new(options.group_count),
             process: None,
             slow_until_us: 0,
             backward_jumps: 0,
@@ -242,7 +262,10 @@ impl World {
         seat: usize,
         act: impl FnOnce(&mut dyn Client, &mut Ctx<'_>) -> T,
     ) -> T {
+        let may_forget_uses =
+            self.has_fault(FaultKind::FullDisk) || self.has_fault(FaultKind::FailedSync);
         let mut ctx = Ctx {
+            may_forget_uses,
             clock: &self.clock,
             dice: &mut self.client_dice,
             oracle: &mut self.oracle,
@@ -360,7 +383,10 @@ impl World {
         let is_done = call.reader.is_done();
         let answer: Option<Answer> = is_done.then_some(call.reader.answer);
         let status = answer.as_ref().map_or(0, |answer| answer.status);
-        self.note(format_args!("{conn} heard {status}"));
+        let field = |name| answer.as_ref().and_then(|answer| answer.field(name)).unwrap_or("");
+        let (next, tag) = (field("stream-next-offset"), field("etag"));
+        let line = format!("{conn} heard {status} {next} {tag}");
+        self.note(format_args!("{line}"));
         let heard = Heard { since_us: call.since_us, answer, cut_by_damage, gave_up };
         let next = self.with_client(call.client, |client, ctx| client.heard(ctx, heard));
         self.follow(call.client, next);
@@ -417,6 +443,9 @@ impl World {
         if !damages.is_empty() && !self.oracle.damage_possible {
             let detail = format!("damage without a fault that made it: {damages:?}");
             self.oracle.broken(Rule::Damage, detail);
+        }
+        for damage in &process.damages {
+            self.oracle.hit_groups.insert(damage.group.map(model::GroupId::get));
         }
         let life = process.life;
         self.process = Some(process);

@@ -50,8 +50,7 @@ impl Auditor {
 
     fn missing(&mut self, ctx: &mut Ctx<'_>, stream: StreamNo, status: u16) -> Move {
         let truth = ctx.oracle.truth(stream);
-        let may_miss =
-            truth.is_gone || truth.may_be_gone || truth.is_mortal || !truth.is_ready;
+        let may_miss = truth.is_gone || truth.may_be_gone || truth.is_mortal || !truth.is_ready;
         if !may_miss || status != 404 && status != 410 {
             let detail = format!("{} answers {status} at the end", truth.path);
             ctx.oracle.broken(Rule::AckedLost, detail);

@@ -175,8 +175,10 @@ impl Forker {
             (Step::Probe, "stream-gone") => truth.has_forks,
             _ => false,
         };
-        if !fits && !(matches!(self.step, Step::Create) && source_may_be_gone) {
-            let detail = format!("{}: {:?} refused: {} {problem}", truth.path, self.step, answer.status);
+        let is_excused = matches!(self.step, Step::Create) && source_may_be_gone;
+        if !fits && !is_excused {
+            let detail =
+                format!("{}: {:?} refused: {} {problem}", truth.path, self.step, answer.status);
             let rule = if truth.is_ready { Rule::AckedLost } else { Rule::ForkPrefix };
             ctx.oracle.broken(rule, detail);
         }

@@ -37,6 +37,9 @@ pub(crate) struct Ctx<'a> {
     pub(crate) is_ending: bool,
     /// How often the wall clock has gone backwards.
     pub(crate) backward_jumps: u64,
+    /// The disk may be full or have failed: uses that could not be logged were answered all the
+    /// same, and a crash may forget them.
+    pub(crate) may_forget_uses: bool,
 }
 
 /// What a client does next.

@@ -145,7 +145,8 @@ impl Mortal {
             ctx.oracle.broken(Rule::Protocol, format!("{}: {what}", self.path));
         }
         let when = ctx.clock.wall_since(life.alive_us);
-        if !life.lifetimes.may_be_gone(when) {
+        let is_promised = self.ttl.is_none() || !ctx.may_forget_uses;
+        if is_promised && !life.lifetimes.may_be_gone(when) {
             let detail = format!("{} is gone at {when:?}: {life:?}", self.path);
             ctx.oracle.broken(Rule::Lifetime, detail);
         }
@@ -197,9 +198,7 @@ impl Client for Mortal {
                 }
                 self.done(ctx, &step, &answer, when)
             }
-            Verdict::Refused(problem, answer) if answer.status == 404 => {
-                self.gone(ctx, &problem)
-            }
+            Verdict::Refused(problem, answer) if answer.status == 404 => self.gone(ctx, &problem),
             Verdict::Refused(problem, _) => {
                 let detail = format!("{}: {step:?} refused: {problem}", self.path);
                 ctx.oracle.broken(Rule::Protocol, detail);

@@ -21,8 +21,14 @@ pub(crate) struct Owner {
 
 #[derive(Debug, Clone)]
 enum Step {
-    Create { op: Option<OpNo>, body: Vec<u8> },
-    Append { op: OpNo, body: Vec<u8> },
+    Create {
+        op: Option<OpNo>,
+        body: Vec<u8>,
+    },
+    Append {
+        op: OpNo,
+        body: Vec<u8>,
+    },
     Read,
     Delete,
     /// Deleted: it must not answer.
@@ -148,7 +154,9 @@ impl Owner {
             // The first attempt had been carried out.
             (Step::Delete, 404) => self.tainted,
             (Step::Delete, 410) => self.tainted && has_forks,
-            (Step::Create { .. }, 409) => has_forks && answer.problem().as_deref() == Some("path-blocked"),
+            (Step::Create { .. }, 409) => {
+                has_forks && answer.problem().as_deref() == Some("path-blocked")
+            }
             _ => false,
         };
         if !fits {

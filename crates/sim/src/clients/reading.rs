@@ -71,7 +71,8 @@ impl Reading {
             _ => start == from,
         });
         if !fits {
-            let detail = format!("{path} asked from {:?}, got {start}..{}", self.from, reached.next);
+            let detail =
+                format!("{path} asked from {:?}, got {start}..{}", self.from, reached.next);
             ctx.oracle.broken(Rule::Unseen, detail);
         }
         ctx.oracle.observe(self.stream, start, bytes);

@@ -22,7 +22,8 @@ fn slack_ms(ttl_ms: u64) -> u64 {
 
 impl Lifetimes {
     pub(crate) fn sliding(ttl_ms: u64, created: WallRange) -> Self {
-        let (used_from, used_to) = (created.low, created.high);
+        // Nothing is promised before the creation is answered.
+        let (used_from, used_to) = (0, created.high);
         Self { ttl_ms: Some(ttl_ms), expires_at: 0, used_from, used_to }
     }
 

@@ -19,7 +19,8 @@ pub(crate) use lifetime::Lifetimes;
 pub(crate) use truth::{Shape, Truth};
 
 use crate::dice::Dice;
-use std::fmt;
+use model::StreamPath;
+use std::{collections::BTreeSet, fmt};
 
 /// A stream from its creation to its end: a path that is made again is another one.
 pub(crate) type StreamNo = usize;
@@ -110,13 +111,21 @@ pub(crate) struct Oracle {
     pub(crate) acked_count: u64,
     /// Bytes that readers compared.
     pub(crate) compared_bytes: u64,
-    /// A fault has flipped bits: damage answers are possible.
+    /// A fault has changed stored bytes: damage answers are possible.
     pub(crate) damage_possible: bool,
+    /// The groups that were hit; `None` among them if it cannot be told which.
+    pub(crate) hit_groups: BTreeSet<Option<u16>>,
+    /// Groups of the data directory.
+    pub(crate) group_count: u16,
     /// Streams that answered `damaged`, as indexes.
     pub(crate) damaged: Vec<StreamNo>,
 }
 
 impl Oracle {
+    pub(crate) fn new(group_count: u16) -> Self {
+        Self { group_count, ..Self::default() }
+    }
+
     pub(crate) fn violation(&self) -> Option<&Violation> {
         self.violation.as_ref()
     }
@@ -157,13 +166,8 @@ impl Oracle {
     pub(crate) fn new_op(&mut self, stream: StreamNo, dice: &mut Dice) -> (OpNo, Vec<u8>) {
         let number = self.ops.len();
         let made = payload::make(number, self.streams[stream].shape, dice);
-        let op = Op {
-            stream,
-            stored: made.stored,
-            ends: made.ends,
-            fate: Fate::Unknown,
-            place: None,
-        };
+        let op =
+            Op { stream, stored: made.stored, ends: made.ends, fate: Fate::Unknown, place: None };
         self.ops.push(op);
         (number, made.body)
     }
@@ -351,9 +355,24 @@ impl Oracle {
             let detail = format!("{} is damaged, but no fault did that", self.streams[stream].path);
             return self.broken(Rule::Damage, detail);
         }
+        if !self.hit_groups.contains(&None) && !self.was_hit(stream) {
+            let path = &self.streams[stream].path;
+            let detail = format!("{path} is damaged, but only {:?} were hit", self.hit_groups);
+            return self.broken(Rule::Damage, detail);
+        }
         if !self.damaged.contains(&stream) {
             self.damaged.push(stream);
         }
+    }
+
+    /// Whether the stream's group, or that of a stream whose bytes it shares, was hit.
+    fn was_hit(&self, stream: StreamNo) -> bool {
+        let truth = &self.streams[stream];
+        let path = StreamPath::new(&truth.path).expect("clients use well-formed paths");
+        let is_hit = self.hit_groups.contains(&Some(path.group(self.group_count).get()));
+        // A fork whose creation was not answered yet may be one of any source.
+        let is_unknown = truth.fork.is_none() && truth.path.starts_with("fork/");
+        is_hit || is_unknown || truth.fork.is_some_and(|(source, _)| self.was_hit(source))
     }
 
     pub(crate) fn is_damaged(&self, stream: StreamNo) -> bool {

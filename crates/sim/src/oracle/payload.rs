@@ -54,8 +54,9 @@ fn make_json(number: OpNo, dice: &mut Dice) -> Made {
         let padding = "x".repeat(usize::try_from(length(dice) / count).expect("a length"));
         // Commas and brackets in strings and nested values must not be taken for ends.
         let value = *dice.pick(&["[1,2]", "{\"b\":[3,\"]\"]}", "\",}\\\"\"", "null", "1.5e3"]);
-        messages
-            .push(format!("{{\"op\":\"{number:08x}\",\"i\":{index},\"v\":{value},\"p\":\"{padding}\"}}"));
+        messages.push(format!(
+            "{{\"op\":\"{number:08x}\",\"i\":{index},\"v\":{value},\"p\":\"{padding}\"}}"
+        ));
     }
     let mut stored = Vec::new();
     let mut ends = Vec::new();

@@ -79,11 +79,7 @@ pub(super) struct EventUnderWay {
 }
 
 /// The bytes of a slice that belong to `next..end`.
-pub(super) fn wanted(
-    slice: &Slice,
-    next: ByteOffset,
-    end: ByteOffset,
-) -> std::io::Result<Vec<u8>> {
+pub(super) fn wanted(slice: &Slice, next: ByteOffset, end: ByteOffset) -> std::io::Result<Vec<u8>> {
     let length = usize::try_from(slice.len().min(end.since(next))).expect("a window fits memory");
     Ok(slice.to_bytes()?[..length].to_vec())
 }

@@ -134,8 +134,7 @@ impl Shard {
         self.send(conn, out, false);
         let encoder = SseEncoder::new(mode, reply.start);
         let key = reply.key;
-        let reader =
-            SseReader { key, request, mode, phase: Phase::Moving, told_up_to_date: false };
+        let reader = SseReader { key, request, mode, phase: Phase::Moving, told_up_to_date: false };
         if let Some(exchange) = self.exchanges.get_mut(&conn) {
             exchange.state = State::Sse(Box::new(reader));
         }

@@ -20,13 +20,27 @@ use node::{Change, PeerMessage, Reply, Request, Ticket};
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// A client's request, whole.
-    Raw { conn: u32, bytes: Vec<u8> },
+    Raw {
+        conn: u32,
+        bytes: Vec<u8>,
+    },
     /// A client is gone.
-    Gone { conn: u32 },
+    Gone {
+        conn: u32,
+    },
     /// A long-poll has waited long enough.
-    PollDue { conn: u32 },
-    Request { ticket: Ticket, request: Request<'static>, data: Vec<u8> },
-    Reply { ticket: Ticket, reply: Reply },
+    PollDue {
+        conn: u32,
+    },
+    Request {
+        ticket: Ticket,
+        request: Request<'static>,
+        data: Vec<u8>,
+    },
+    Reply {
+        ticket: Ticket,
+        reply: Reply,
+    },
     Peer(Box<PeerMessage>),
     Changed(Change),
     Committed(CommitDone),
