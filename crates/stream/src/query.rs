@@ -189,11 +189,15 @@ impl GroupState {
         self.streams.sorted().iter().flat_map(pins).collect()
     }
 
-    /// Whether a fork at `path` of this group, or a duty left by it, holds `token`.
+    /// Whether a fork at `path` of this group, or a duty left by it, holds `token`, or may hold it
+    /// because its record is lost to damage: forks of that fork read the source's bytes too.
     #[must_use]
     pub fn holds_token(&self, path: &StreamPath, token: PinToken) -> bool {
         let fork = self.streams.find(path).and_then(StreamRecord::fork);
-        fork.is_some_and(|fork| fork.token == token) || self.duties.contains_key(&token)
+        fork.is_some_and(|fork| fork.token == token)
+            || self.duties.contains_key(&token)
+            || self.damaged.contains_key(&path.hash64())
+            || self.suspect.get() > 0
     }
 }
 
