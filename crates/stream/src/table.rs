@@ -27,8 +27,8 @@ pub(crate) struct StreamTable {
 
 /// Ids are entry indexes, so they may be regularly spaced: both halves of a wide product take part.
 fn hash_id(stream: StreamId) -> u64 {
-    let product =
-        u128::from(stream.get() ^ 0x9e37_79b9_7f4a_7c15) * 0xa076_1d64_78bd_642f_e703_7ed1;
+    const ODD: u64 = 0xa076_1d64_78bd_642f;
+    let product = u128::from(stream.get() ^ 0x9e37_79b9_7f4a_7c15) * u128::from(ODD);
     (product as u64) ^ ((product >> 64) as u64)
 }
 
