@@ -12,6 +12,9 @@ use crate::{
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
 use std::cmp::Reverse;
 
+/// What the entry of a creation names as its stream.
+const NO_STREAM: StreamId = StreamId::new(0);
+
 impl GroupState {
     /// Finds the stream that has `path` and is alive at `now`.
     ///
@@ -75,11 +78,16 @@ impl GroupState {
         self.lost.contains(&stream) || stream.get() <= self.suspect.get()
     }
 
+    /// Whether a creation was, or may have been, lost: its entry names no stream.
+    fn may_lack_a_creation(&self) -> bool {
+        self.suspect.get() > 0 || self.lost.contains(&NO_STREAM)
+    }
+
     fn live_record(&self, path: &StreamPath, now: Timestamp) -> Result<&StreamRecord, Refusal> {
         let hash = path.hash64();
         let Some(record) = self.streams.find_hashed(hash, path.as_str()) else {
             // If a creation may have been lost, "not found" would be a guess.
-            let damaged = self.damaged.contains_key(&hash) || self.suspect.get() > 0;
+            let damaged = self.damaged.contains_key(&hash) || self.may_lack_a_creation();
             return Err(if damaged { Refusal::Damaged } else { Refusal::NotFound });
         };
         if record.deleted {
@@ -197,7 +205,7 @@ impl GroupState {
         fork.is_some_and(|fork| fork.token == token)
             || self.duties.contains_key(&token)
             || self.damaged.contains_key(&path.hash64())
-            || self.suspect.get() > 0
+            || self.may_lack_a_creation()
     }
 }
 
