@@ -6,6 +6,7 @@
 mod client_test;
 mod conformance;
 mod crash;
+mod fuzz;
 mod node;
 mod run;
 mod server;
@@ -61,6 +62,8 @@ enum Command {
     Sim(sim::Simulation),
     /// Kill, cut the power, fail the disk under real servers, and verify what they kept
     Crash(crash::Crashes),
+    /// Run the fuzz targets (nightly toolchain; skipped without one)
+    Fuzz(fuzz::Options),
     /// Run the official TypeScript client against the release binary (build it first)
     ClientTest {
         /// Test this running server instead of starting one
@@ -84,6 +87,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
     match command {
         Command::Test { quick } => test::run(workspace, *quick),
         Command::Tidy => tidy::run(workspace),
+        Command::Fuzz(options) => fuzz::run(workspace, options),
         Command::Sim(simulation) => sim::run(workspace, simulation),
         Command::Crash(crashes) => crash::run(workspace, crashes),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),

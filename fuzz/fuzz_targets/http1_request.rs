@@ -1,0 +1,5 @@
+//! Requests, head and body.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| thalweg_fuzz::http1::request(data));

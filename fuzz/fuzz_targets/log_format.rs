@@ -1,0 +1,5 @@
+//! The FORMAT file.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| thalweg_fuzz::log_files::format(data));

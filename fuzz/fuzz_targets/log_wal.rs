@@ -1,0 +1,5 @@
+//! Segments of the write-ahead log.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| thalweg_fuzz::log_files::wal(data));

@@ -1,0 +1,5 @@
+//! The settings file.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| thalweg_fuzz::settings::run(data));

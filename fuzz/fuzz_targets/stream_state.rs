@@ -1,0 +1,5 @@
+//! Commands applied.
+
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| thalweg_fuzz::stream_model::state(data));

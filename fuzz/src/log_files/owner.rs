@@ -1,0 +1,241 @@
+//! A small owner of a log that believes nothing: whatever is replayed, it does not panic.
+
+use super::directory::{DIR, STORE};
+use env::{Disk, MemoryDisk};
+use log::{
+    AppendError, CheckpointRow, CheckpointRows, CommittedEntry, Damage, DamageKind, Entry,
+    LogOptions, NewEntry, OpenError, Placement, Replay, ShardLog, open,
+};
+use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+pub(super) const APPEND: u8 = 1;
+pub(super) const TRIM: u8 = 2;
+
+const GROUPS: u16 = 2;
+/// Reads of one stream before it is called endless.
+const READS_MAX: usize = 400;
+/// Offsets beyond this are damage that passed for a checkpoint.
+const OFFSET_MAX: u64 = 1 << 40;
+
+/// Sizes that make a few appends fill segments, chunks and the WAL.
+fn options() -> LogOptions {
+    LogOptions {
+        segment_bytes: 8 << 10,
+        wal_bytes_max: 96 << 10,
+        seal_bytes: 4 << 10,
+        batch_bytes_max: 4 << 10,
+        checkpoint_bytes: 8 << 10,
+        chunk_bytes_max: 64 << 10,
+        store_id: Some(STORE),
+        group_count: GROUPS,
+    }
+}
+
+pub(super) fn key(group: u16, stream: u64) -> StreamKey {
+    StreamKey { group: GroupId::new(group), stream: StreamId::new(stream) }
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Ends {
+    pub(super) head: u64,
+    pub(super) tail: u64,
+}
+
+/// Streams that grow and are trimmed.
+#[derive(Debug, Default)]
+pub(super) struct Machine {
+    pub(super) streams: BTreeMap<StreamKey, Ends>,
+    pub(super) damages: Vec<Damage>,
+}
+
+impl Machine {
+    fn take(&mut self, key: StreamKey, kind: u8, command: &[u8], bytes: u64) -> Option<Placement> {
+        let ends = self.streams.entry(key).or_default();
+        if kind == TRIM {
+            let upto = command.try_into().map_or(0, u64::from_le_bytes);
+            ends.head = upto.clamp(ends.head, ends.tail);
+            return None;
+        }
+        let start = ByteOffset::new(ends.tail);
+        ends.tail += bytes;
+        Some(Placement { stream: key.stream, start, records: 1 })
+    }
+
+    fn rows(&self, group: GroupId) -> CheckpointRows {
+        let mut rows = CheckpointRows::new();
+        for (key, ends) in self.streams.iter().filter(|(key, _)| key.group == group) {
+            let row = [ends.head.to_le_bytes(), ends.tail.to_le_bytes()].concat();
+            rows.push(key.stream, key.stream.get() + 1000, &row);
+        }
+        rows
+    }
+}
+
+impl Replay for Machine {
+    fn restore(
+        &mut self,
+        group: GroupId,
+        _applied: EntryIndex,
+        _header: &[u8],
+        rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
+    ) {
+        for row in rows {
+            let number = |at| row.bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
+            let (Some(head), Some(tail)) = (number(0), number(8)) else { continue };
+            if head <= tail && tail <= OFFSET_MAX {
+                self.streams.insert(StreamKey { group, stream: row.stream }, Ends { head, tail });
+            }
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+        let key = StreamKey { group: entry.group, stream: entry.stream };
+        self.take(key, entry.kind, entry.command, entry.data.len() as u64)
+    }
+
+    fn damaged(&mut self, damage: &Damage) {
+        // A lost append leaves a hole, so that what follows keeps its offsets.
+        let is_lost = damage.kind == DamageKind::EntryPayload;
+        if let (true, Some(group), Some(stream)) = (is_lost, damage.group, damage.stream) {
+            let ends = self.streams.entry(StreamKey { group, stream }).or_default();
+            ends.tail += damage.lost_bytes;
+        }
+        self.damages.push(damage.clone());
+    }
+
+    fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
+        Some(ByteOffset::new(self.streams.get(&key).map_or(0, |ends| ends.head)))
+    }
+}
+
+/// An open log.
+pub(super) struct Owner {
+    pub(super) shards: Vec<ShardLog>,
+    pub(super) machine: Machine,
+}
+
+impl Owner {
+    pub(super) fn open(disk: &MemoryDisk, shard_count: u16) -> Result<Self, OpenError> {
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let mut machine = Machine::default();
+        let opened = open(disk, Path::new(DIR), options(), shard_count, &mut machine)?;
+        Ok(Self { shards: opened.shards, machine })
+    }
+
+    pub(super) fn shard(&mut self, group: GroupId) -> &mut ShardLog {
+        let count = self.shards.len();
+        &mut self.shards[usize::from(group.get()) % count]
+    }
+
+    pub(super) fn write(&mut self, key: StreamKey, kind: u8, command: &[u8], data: &[u8]) {
+        let at = Timestamp::new(1_700_000_000_000 + data.len() as u64);
+        let (group, stream, term) = (key.group, key.stream, Term::new(1));
+        for _ in 0..20 {
+            let entry = NewEntry { group, term, stream, at, kind, command, data };
+            match self.shard(group).append(entry) {
+                Err(AppendError::Backpressure) => {
+                    self.commit();
+                    self.work();
+                }
+                _ => return,
+            }
+        }
+    }
+
+    /// Commits and applies everything that was appended.
+    pub(super) fn commit(&mut self) {
+        for index in 0..self.shards.len() {
+            while let Some(job) = self.shards[index].poll_commit() {
+                let Ok(batch) = self.shards[index].handle_commit(job.run()) else { break };
+                batch.entries().for_each(|entry| self.apply(index, &entry));
+            }
+        }
+    }
+
+    fn apply(&mut self, index: usize, entry: &CommittedEntry) {
+        let key = StreamKey { group: entry.group, stream: entry.stream };
+        let bytes = entry.data.len() as u64;
+        let shard = &mut self.shards[index];
+        match self.machine.take(key, entry.kind, &entry.command, bytes) {
+            Some(placement) => shard.place(entry, placement),
+            None => shard.trim(key, ByteOffset::new(self.machine.streams[&key].head)),
+        }
+        shard.applied(entry.group, entry.index);
+    }
+
+    /// Runs background work until there is none, or it fails.
+    pub(super) fn work(&mut self) {
+        for shard in &mut self.shards {
+            for _ in 0..50 {
+                if let Some(group) = shard.wants_checkpoint() {
+                    let at = shard.applied_index(group);
+                    shard.checkpoint(group, at, b"header".to_vec(), self.machine.rows(group));
+                }
+                let Some(job) = shard.poll_work() else { break };
+                let report = shard.handle_work(job.run());
+                self.machine.damages.extend(report.damages);
+                if report.error.is_some() {
+                    break;
+                }
+            }
+        }
+    }
+
+    pub(super) fn checkpoint(&mut self, group: GroupId) {
+        self.commit();
+        let rows = self.machine.rows(group);
+        let shard = self.shard(group);
+        let at = shard.applied_index(group);
+        shard.checkpoint(group, at, b"header".to_vec(), rows);
+    }
+
+    /// Appends to every stream; what was appended is there.
+    pub(super) fn write_on(&mut self) {
+        let keys: Vec<StreamKey> = self.machine.streams.keys().copied().take(16).collect();
+        for key in keys {
+            let before = self.machine.streams[&key].tail;
+            self.write(key, APPEND, b"", b"written after damage");
+            self.commit();
+            if self.machine.streams[&key].tail == before {
+                continue;
+            }
+            let read = self.shard(key.group).read(key, ByteOffset::new(before), 100);
+            let bytes = read.ok().and_then(|slice| slice.to_bytes().ok());
+            assert_eq!(bytes.as_deref(), Some(&b"written after damage"[..]), "{key} at {before}");
+        }
+    }
+
+    /// Reads every stream from its head, past whatever cannot be read, and asks for its appends.
+    pub(super) fn read_everything(&mut self) {
+        let streams: Vec<_> =
+            self.machine.streams.iter().map(|(key, ends)| (*key, *ends)).collect();
+        for (key, ends) in streams {
+            let shard = self.shard(key.group);
+            let tail = shard.tail(key).map_or(ends.tail, |tail| tail.get().max(ends.tail));
+            let mut at = ends.head;
+            for _ in 0..READS_MAX {
+                let from = ByteOffset::new(at);
+                let _ = (shard.append_at(key, from), shard.first_end_at_or_after(key, from));
+                let read = shard.read(key, from, 700).ok().and_then(|slice| slice.to_bytes().ok());
+                let length = read.map_or(0, |bytes| bytes.len() as u64);
+                assert!(length <= 700, "a read keeps its limit");
+                at = at.saturating_add(length.max(61));
+                if at > tail.saturating_add(100) {
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Marks everything durable and closes the log.
+    pub(super) fn close(mut self) {
+        self.commit();
+        // The mark may need a segment that is not filled yet.
+        self.work();
+        self.shards.iter_mut().for_each(ShardLog::mark_durable);
+        self.commit();
+    }
+}
