@@ -60,7 +60,8 @@ impl Disk {
         let mut command = Command::new("mount");
         let command = command.args(["-o", "loop"]).arg(&self.image).arg(&self.mounted);
         self.is_mounted = quiet(command);
-        let missing = "a file system in a file cannot be mounted (root and loop devices are needed)";
+        let missing =
+            "a file system in a file cannot be mounted (root and loop devices are needed)";
         if self.is_mounted { Ok(()) } else { Err(missing.to_owned()) }
     }
 
@@ -98,7 +99,11 @@ impl Disk {
         let status = Command::new("e2fsck").args(["-p"]).arg(&self.image).output();
         let code = status.ok().and_then(|output| output.status.code());
         // 1: corrected by replaying its log.
-        if matches!(code, Some(0 | 1)) { Ok(()) } else { Err(format!("e2fsck ended with {code:?}")) }
+        if matches!(code, Some(0 | 1)) {
+            Ok(())
+        } else {
+            Err(format!("e2fsck ended with {code:?}"))
+        }
     }
 }
 

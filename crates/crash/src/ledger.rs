@@ -52,6 +52,8 @@ struct Attempt {
     hash: u64,
     closes: bool,
     state: State,
+    /// It was sent before without an answer: the refusal of a repeat says nothing of that.
+    is_doubtful: bool,
 }
 
 /// Bytes that a reader was given.
@@ -104,6 +106,15 @@ pub(crate) struct Stream {
     pub(crate) tail_known: u64,
     attempts: BTreeMap<(u32, u64), Attempt>,
     seen: Vec<Seen>,
+}
+
+/// What a stream holds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Held<'a> {
+    pub(crate) content: &'a [u8],
+    pub(crate) is_closed: bool,
+    /// The server was started anew: what is not there will never be.
+    pub(crate) is_final: bool,
 }
 
 /// What a check went through.
@@ -200,8 +211,11 @@ impl Stream {
     /// An append is about to be sent, for the first time or again.
     pub(crate) fn begin(&mut self, id: AppendId, append: &Append, closes: bool) {
         let Append { stored_bytes, hash, .. } = *append;
-        let attempt = Attempt { stored_bytes, hash, closes, state: State::Unknown };
+        let state = State::Unknown;
+        let is_repeat = self.attempts.contains_key(&(id.writer, id.number));
+        let attempt = Attempt { stored_bytes, hash, closes, state, is_doubtful: false };
         let attempt = self.attempts.entry((id.writer, id.number)).or_insert(attempt);
+        attempt.is_doubtful = is_repeat && attempt.state == State::Unknown;
         assert_eq!(attempt.hash, hash, "a repeat sends the same");
         attempt.closes = closes;
         if attempt.state == State::Absent {
@@ -250,7 +264,7 @@ impl Stream {
     /// The answer was that nothing was done.
     pub(crate) fn refused(&mut self, id: AppendId) {
         let attempt = self.attempt(id);
-        if attempt.state == State::Unknown {
+        if attempt.state == State::Unknown && !attempt.is_doubtful {
             attempt.state = State::Absent;
             if attempt.closes && self.closed == Fate::Unknown {
                 self.closed = Fate::No;
@@ -297,12 +311,8 @@ impl Stream {
     ///
     /// # Errors
     /// What contradicts.
-    pub(crate) fn check(
-        &mut self,
-        ledger: &Ledger,
-        content: &[u8],
-        is_closed: bool,
-    ) -> Result<Checked, String> {
+    pub(crate) fn check(&mut self, ledger: &Ledger, held: Held<'_>) -> Result<Checked, String> {
+        let content = held.content;
         let found = parse(self.kind, content)?;
         let own_from = self.check_inherited(ledger, &found)?;
         let mut checked = Checked { bytes: content.len() as u64, ..Checked::default() };
@@ -317,9 +327,9 @@ impl Stream {
             }
             self.check_found(found, &mut checked)?;
         }
-        self.check_missing(&found[own_from..], &mut checked)?;
+        self.check_missing(&found[own_from..], held.is_final, &mut checked)?;
         self.check_seen(content, &mut checked)?;
-        self.check_closed(is_closed)?;
+        self.check_closed(held.is_closed)?;
         self.tail_known = content.len() as u64;
         Ok(checked)
     }
@@ -361,7 +371,12 @@ impl Stream {
         Ok(())
     }
 
-    fn check_missing(&mut self, found: &[Found], checked: &mut Checked) -> Result<(), String> {
+    fn check_missing(
+        &mut self,
+        found: &[Found],
+        is_final: bool,
+        checked: &mut Checked,
+    ) -> Result<(), String> {
         let mut there: Vec<(u32, u64)> = found.iter().map(|f| (f.id.writer, f.id.number)).collect();
         there.sort_unstable();
         for (key, attempt) in &mut self.attempts {
@@ -372,14 +387,14 @@ impl Stream {
                 State::Stored(end) => {
                     return Err(format!("LOST: {key:?}, acknowledged up to {end:?}: {attempt:?}"));
                 }
-                State::Unknown => {
+                State::Unknown if is_final => {
                     checked.settled += 1;
                     attempt.state = State::Absent;
                     if attempt.closes && self.closed == Fate::Unknown {
                         self.closed = Fate::No;
                     }
                 }
-                State::Absent => {}
+                State::Absent | State::Unknown => {}
             }
         }
         Ok(())

@@ -28,7 +28,11 @@ fn send(stream: &mut Stream, number: u64, pieces: &mut Vec<Vec<u8>>) -> u64 {
 
 fn check(ledger: &Ledger, stream: &mut Stream, pieces: &[&Vec<u8>]) -> Result<Checked, String> {
     let content: Vec<u8> = pieces.iter().flat_map(|piece| piece.iter().copied()).collect();
-    stream.check(ledger, &content, false)
+    stream.check(ledger, held(&content, false))
+}
+
+fn held(content: &[u8], is_closed: bool) -> Held<'_> {
+    Held { content, is_closed, is_final: true }
 }
 
 #[test]
@@ -92,10 +96,10 @@ fn what_a_reader_saw_must_stay() {
 fn a_close_stays_and_comes_from_somebody() {
     let (ledger, mut stream, pieces) = three();
     let content = pieces.concat();
-    assert!(stream.check(&ledger, &content, true).unwrap_err().contains("nobody closed it"));
+    assert!(stream.check(&ledger, held(&content, true)).unwrap_err().contains("nobody closed it"));
     stream.closed = Fate::Done;
-    assert!(stream.check(&ledger, &content, false).unwrap_err().contains("is open"));
-    assert!(stream.check(&ledger, &content, true).is_ok());
+    assert!(stream.check(&ledger, held(&content, false)).unwrap_err().contains("is open"));
+    assert!(stream.check(&ledger, held(&content, true)).is_ok());
 }
 
 #[test]
@@ -110,4 +114,18 @@ fn inherited_bytes_are_those_of_the_source() {
     assert!(check(&ledger, &mut fork, &[&pieces[0]]).unwrap_err().contains("inherited bytes end"));
     assert!(check(&ledger, &mut fork, &[&pieces[1], &pieces[0]]).is_err());
     assert!(check(&ledger, &mut fork, &[&pieces[0], &pieces[1], &pieces[2]]).is_err());
+}
+
+#[test]
+fn the_refusal_of_a_repeat_says_nothing_of_the_first() {
+    let (ledger, mut stream, mut pieces) = three();
+    send(&mut stream, 3, &mut pieces);
+    send(&mut stream, 3, &mut Vec::new());
+    stream.refused(stream.append_id(0, 3));
+    assert!(check(&ledger, &mut stream, &pieces.iter().collect::<Vec<_>>()).is_ok());
+
+    let (ledger, mut stream, mut pieces) = three();
+    send(&mut stream, 3, &mut pieces);
+    stream.refused(stream.append_id(0, 3));
+    assert!(check(&ledger, &mut stream, &pieces.iter().collect::<Vec<_>>()).is_err());
 }

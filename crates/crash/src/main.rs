@@ -29,7 +29,10 @@ use std::time::Instant;
 use trial::{Options, Outcome, Verdict};
 
 #[derive(Parser)]
-#[command(name = "cargo xtask crash", about = "Crash a server in many ways and verify what it kept")]
+#[command(
+    name = "cargo xtask crash",
+    about = "Crash a server in many ways and verify what it kept"
+)]
 struct Cli {
     /// What happens to the server
     #[arg(long, value_enum, default_value = "all")]
@@ -55,13 +58,23 @@ struct Cli {
 enum Scenario {
     Kill,
     Power,
+    SyncFailure,
+    DiskFull,
+    BitFlip,
+    Clock,
     All,
 }
 
 type Run = fn(&Options, &Report) -> Outcome<Verdict>;
 
-const SCENARIOS: [(Scenario, Run); 2] =
-    [(Scenario::Kill, scenario::kill::run), (Scenario::Power, scenario::power::run)];
+const SCENARIOS: [(Scenario, Run); 6] = [
+    (Scenario::Kill, scenario::kill::run),
+    (Scenario::Power, scenario::power::run),
+    (Scenario::SyncFailure, scenario::sync_failure::run),
+    (Scenario::DiskFull, scenario::disk_full::run),
+    (Scenario::BitFlip, scenario::bit_flip::run),
+    (Scenario::Clock, scenario::clock::run),
+];
 
 fn main() -> ExitCode {
     let cli = Cli::parse();

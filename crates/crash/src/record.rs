@@ -190,8 +190,9 @@ fn next_part(
     let (inner, length) = kind
         .unframe(rest)
         .ok_or_else(|| format!("no record at byte {at} of {}: {:?}", content.len(), shown()))?;
-    let (id, found_part, count) = fields(inner)
-        .ok_or_else(|| format!("a broken record at byte {at} of {}: {:?}", content.len(), shown()))?;
+    let (id, found_part, count) = fields(inner).ok_or_else(|| {
+        format!("a broken record at byte {at} of {}: {:?}", content.len(), shown())
+    })?;
     if found_part != part || of.is_some_and(|of| of != id) {
         return Err(format!(
             "at byte {at} part {part} of {of:?} is expected, and part {found_part} of {id:?} is there"
@@ -205,7 +206,8 @@ fn fields(inner: &[u8]) -> Option<(AppendId, u64, u64)> {
     let mut pieces = inner.splitn(FIELD_COUNT + 1, |byte| *byte == b' ');
     let mut text = || std::str::from_utf8(pieces.next()?).ok();
     let (stream, writer) = (text()?.parse().ok()?, text()?.parse().ok()?);
-    let (number, part, count) = (text()?.parse().ok()?, text()?.parse().ok()?, text()?.parse().ok()?);
+    let (number, part, count) =
+        (text()?.parse().ok()?, text()?.parse().ok()?, text()?.parse().ok()?);
     let checksum = u32::from_str_radix(text()?, 16).ok()?;
     let payload = pieces.next()?;
     let head = format!("{stream} {writer} {number} {part} {count} ");

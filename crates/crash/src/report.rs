@@ -27,6 +27,12 @@ pub(crate) struct Report {
     pub(crate) settled: AtomicU64,
     /// Streams that answered that they are damaged.
     pub(crate) damaged: AtomicU64,
+    /// Answers of damage that do not name the file; the server's log does.
+    pub(crate) unnamed: AtomicU64,
+    /// Answers that met damage on their way.
+    pub(crate) broken_off: AtomicU64,
+    /// Flipped bits that some stream noticed.
+    pub(crate) flips_felt: AtomicU64,
     violations: Mutex<Vec<String>>,
 }
 
@@ -84,7 +90,15 @@ impl fmt::Display for Report {
         )?;
         match get(&self.damaged) {
             0 => Ok(()),
-            damaged => write!(f, "; {damaged} answers of damage, each expected"),
+            damaged => {
+                let felt = get(&self.flips_felt);
+                let (unnamed, broken_off) = (get(&self.unnamed), get(&self.broken_off));
+                write!(
+                    f,
+                    "; {felt} flips were felt, by {damaged} streams in all; {unnamed} answers did not \
+                     name the file, {broken_off} were broken off"
+                )
+            }
         }
     }
 }

@@ -38,7 +38,8 @@ impl Start {
     /// Starts a server and waits for nothing.
     pub(crate) fn spawn(&self) -> io::Result<Child> {
         let log = File::options().create(true).append(true).open(&self.log)?;
-        let mut words = self.under.iter().map(String::as_str).map(PathBuf::from).collect::<Vec<_>>();
+        let mut words =
+            self.under.iter().map(String::as_str).map(PathBuf::from).collect::<Vec<_>>();
         words.push(self.binary.clone());
         Command::new(&words[0])
             .args(&words[1..])

@@ -1,6 +1,7 @@
 //! One data directory with everything that is known of it.
 
-use crate::ledger::Ledger;
+use crate::http::PATIENCE;
+use crate::ledger::{Ledger, lock};
 use crate::load::Round;
 use crate::numbers::Numbers;
 use crate::report::{Report, add};
@@ -51,6 +52,7 @@ pub(crate) struct Trial<'a> {
     pub(crate) start: Start,
     name: &'static str,
     round: u64,
+    started: Instant,
     progress_at: Instant,
 }
 
@@ -62,7 +64,8 @@ impl<'a> Trial<'a> {
         name: &'static str,
         data: &Path,
     ) -> Outcome<Self> {
-        std::fs::create_dir_all(data).map_err(|e| format!("cannot make {}: {e}", data.display()))?;
+        std::fs::create_dir_all(data)
+            .map_err(|e| format!("cannot make {}: {e}", data.display()))?;
         let scenario = name.bytes().fold(0, |sum, byte| sum * 31 + u64::from(byte));
         let start = Start {
             binary: options.binary.clone(),
@@ -78,6 +81,7 @@ impl<'a> Trial<'a> {
             start,
             name,
             round: 0,
+            started: Instant::now(),
             progress_at: Instant::now(),
         })
     }
@@ -116,6 +120,12 @@ impl<'a> Trial<'a> {
         Ok(damaged)
     }
 
+    /// Says where a long cycle stands.
+    pub(crate) fn progress(&self, what: &str) {
+        let seconds = self.started.elapsed().as_secs_f64();
+        println!("[{}] {what} after {seconds:.1} s", self.name);
+    }
+
     /// A cycle is over.
     pub(crate) fn count_cycle(&mut self, of: u64) {
         add(&self.report.cycles, 1);
@@ -126,8 +136,28 @@ impl<'a> Trial<'a> {
         }
     }
 
+    /// How many streams may show one append: its own and all forks of it.
+    pub(crate) fn family_max(&self) -> usize {
+        1 + self.ledger.all().iter().filter(|stream| lock(stream).fork.is_some()).count()
+    }
+
     /// Whether nothing contradicts so far.
     pub(crate) fn clean(&self) -> Outcome<()> {
         if self.report.is_clean() { Ok(()) } else { Err("a promise is broken".to_owned()) }
     }
+}
+
+/// Asks again and again until the answer is yes.
+///
+/// # Errors
+/// If it stays no for longer than anything may take.
+pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
+    let deadline = Instant::now() + PATIENCE;
+    while !is_so()? {
+        if Instant::now() > deadline {
+            return Err(format!("waited in vain: {what}"));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    Ok(())
 }

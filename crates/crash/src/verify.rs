@@ -5,7 +5,7 @@
 //! `Stream-Seq`, an append to a closed stream. None of these may change anything.
 
 use crate::http::{Answer, Connection, offset, request};
-use crate::ledger::{Fate, Ledger, Stream, Style, lock};
+use crate::ledger::{Fate, Held, Ledger, Stream, Style, lock};
 use crate::load::render;
 use crate::numbers::Numbers;
 use crate::record::{Kind, append};
@@ -14,16 +14,21 @@ use std::collections::BTreeSet;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const THREAD_COUNT: usize = 6;
+/// How long a start with a smaller log than before may be busy with making room.
+const OVERLOAD_MAX: Duration = Duration::from_secs(20);
 
 /// What may be found beside what was acknowledged.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Allowed {
-    /// Streams may answer that they are damaged, if the answer names this file.
+    /// Streams may answer that they are damaged, because this file is.
     pub(crate) damaged_file: Option<String>,
     /// Nothing may be written: the disk is full.
     pub(crate) read_only: bool,
+    /// What is unknown stays so: only a restart settles it.
+    pub(crate) unsettled: bool,
 }
 
 /// Streams that were damaged.
@@ -99,15 +104,28 @@ impl Verification<'_> {
         stream: &mut Stream,
         numbers: &mut Numbers,
     ) -> Result<bool, String> {
-        let read = read_whole(connection, &stream.path, stream.kind).map_err(|e| e.to_string())?;
-        let whole = match read {
+        let mut read = read_whole(connection, &stream.path, stream.kind);
+        if read.is_err() && self.allowed.damaged_file.is_some() {
+            // An answer that meets damage on its way can only be broken off; the next one says why.
+            add(&self.report.broken_off, 1);
+            *connection = Connection::open(self.address).map_err(|error| error.to_string())?;
+            read = read_whole(connection, &stream.path, stream.kind);
+            read = read.map_err(|error| {
+                io::Error::other(format!(
+                    "damage breaks off every answer and none says why: {error}"
+                ))
+            });
+        }
+        let whole = match read.map_err(|error| error.to_string())? {
             Ok(whole) => whole,
             Err(answer) => return self.check_refusal(stream, &answer),
         };
         if stream.deleted == Fate::Done {
             return Err(format!("it was deleted and holds {} bytes", whole.content.len()));
         }
-        let checked = stream.check(self.ledger, &whole.content, whole.is_closed)?;
+        let Whole { content, is_closed } = &whole;
+        let held = Held { content, is_closed: *is_closed, is_final: !self.allowed.unsettled };
+        let checked = stream.check(self.ledger, held)?;
         stream.created = Fate::Done;
         self.report.checked(checked);
         if numbers.chance(20) {
@@ -130,12 +148,12 @@ impl Verification<'_> {
             // 410 is the answer of a stream that had the path before and whose bytes a fork reads.
             404 | 410 if stream.created == Fate::Unknown => Ok(true),
             500 if answer.code() == "stream-damaged" => {
-                let file = self.allowed.damaged_file.as_ref();
-                let body = String::from_utf8_lossy(&answer.body);
-                if file.is_none_or(|file| !body.contains(file.as_str())) {
+                let Some(file) = &self.allowed.damaged_file else {
                     return Err(format!("unexpected damage: {}", answer.shown()));
-                }
+                };
+                let is_named = String::from_utf8_lossy(&answer.body).contains(file.as_str());
                 add(&self.report.damaged, 1);
+                add(&self.report.unnamed, u64::from(!is_named));
                 Ok(false)
             }
             _ => {
@@ -185,7 +203,12 @@ fn expect(
     status: u16,
     code: &str,
 ) -> Result<(), String> {
-    let answer = connection.call(request).map_err(|error| error.to_string())?;
+    let deadline = Instant::now() + OVERLOAD_MAX;
+    let mut answer = connection.call(request).map_err(|error| error.to_string())?;
+    while answer.code() == "overloaded" && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+        answer = connection.call(request).map_err(|error| error.to_string())?;
+    }
     if (answer.status, answer.code().as_str()) == (status, code) {
         return Ok(());
     }
@@ -245,11 +268,7 @@ fn check_parts(
 }
 
 /// The tail is where the content ends.
-fn check_tail(
-    connection: &mut Connection,
-    stream: &Stream,
-    whole: &Whole,
-) -> Result<(), String> {
+fn check_tail(connection: &mut Connection, stream: &Stream, whole: &Whole) -> Result<(), String> {
     let answer = connection.call(&request("HEAD", &stream.path, &[], b""));
     let answer = answer.map_err(|error| error.to_string())?;
     let found = (answer.status, answer.next, answer.closed);

@@ -9,9 +9,9 @@ use crate::http::Answer;
 use crate::ledger::Ledger;
 use crate::numbers::Numbers;
 use crate::report::Report;
+pub(crate) use appends::render;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-pub(crate) use appends::render;
 use worker::Worker;
 
 /// Workers that write. Each owns streams and takes part in shared ones.

@@ -44,7 +44,12 @@ fn read_one(
         let mut ends = stream.ends();
         ends.push(stream.fork.map_or(0, |fork| fork.at));
         let from = if numbers.chance(30) { 0 } else { *numbers.pick(&ends) };
-        (stream.path.clone(), stream.kind, from, stream.created == Fate::Done && !stream.is_replaced)
+        (
+            stream.path.clone(),
+            stream.kind,
+            from,
+            stream.created == Fate::Done && !stream.is_replaced,
+        )
     };
     if !is_there {
         return Ok(());
@@ -150,12 +155,7 @@ fn control(event: &[u8], kind: Kind, data: Vec<u8>) -> io::Result<Control> {
     Ok(Control { stored, next, closed: value["streamClosed"] == true })
 }
 
-fn remember(
-    stream: &Arc<Mutex<Stream>>,
-    from: u64,
-    stored: &[u8],
-    next: u64,
-) -> io::Result<()> {
+fn remember(stream: &Arc<Mutex<Stream>>, from: u64, stored: &[u8], next: u64) -> io::Result<()> {
     let mut stream = lock(stream);
     if next != from + stored.len() as u64 {
         let (path, count) = (&stream.path, stored.len());
@@ -184,7 +184,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
         let padding = four.iter().filter(|symbol| **symbol == b'=').count();
         bytes.extend_from_slice(bits.to_be_bytes().get(1..4 - padding)?);
     }
-    (symbols.len() % 4 == 0).then_some(bytes)
+    symbols.len().is_multiple_of(4).then_some(bytes)
 }
 
 #[cfg(test)]
@@ -201,8 +201,12 @@ mod tests {
 
     #[test]
     fn a_control_event_says_where_to_go_on() {
-        let event = br#"{"streamNextOffset":"0000000000000000_0000000000000004","streamClosed":true}"#;
+        let event =
+            br#"{"streamNextOffset":"0000000000000000_0000000000000004","streamClosed":true}"#;
         let control = control(event, Kind::Json, b"[1,2]".to_vec()).unwrap();
-        assert_eq!((control.stored.as_slice(), control.next, control.closed), (&b"1,2,"[..], 4, true));
+        assert_eq!(
+            (control.stored.as_slice(), control.next, control.closed),
+            (&b"1,2,"[..], 4, true)
+        );
     }
 }

@@ -1,7 +1,7 @@
 //! One connection that writes.
 
-use super::appends::{Sent, begin, settle};
 use super::Round;
+use super::appends::{Sent, begin, settle};
 use crate::http::{Answer, Connection, offset, reference, request};
 use crate::ledger::{Fate, Fork, Stream, Style, lock};
 use crate::numbers::Numbers;
@@ -280,7 +280,8 @@ impl<'a> Worker<'a> {
             let mut s = lock(stream);
             let is_repeat = s.created == Fate::Unknown;
             s.created = Fate::Unknown;
-            let source = s.fork.map(|fork| self.round.ledger.get(fork.source).expect("made before"));
+            let source =
+                s.fork.map(|fork| self.round.ledger.get(fork.source).expect("made before"));
             let source = source.map(|source| reference(&lock(&source).path));
             let mut fields = vec![("Content-Type", s.kind.media_type().to_owned())];
             if let (Some(source), Some(fork)) = (source, s.fork) {

@@ -1,4 +1,8 @@
 //! The kinds of crashes.
 
+pub(crate) mod bit_flip;
+pub(crate) mod clock;
+pub(crate) mod disk_full;
 pub(crate) mod kill;
 pub(crate) mod power;
+pub(crate) mod sync_failure;

@@ -1,0 +1,56 @@
+//! The clock of the server goes back and forth between starts, by up to a day. What has no lifetime
+//! must not notice.
+//!
+//! libfaketime tells the process alone another time; the machine's clock is left alone. The monotonic
+//! clock, which no setting of a clock changes, stays as it is.
+
+use crate::report::Report;
+use crate::trial::{Options, Outcome, Trial, Verdict};
+use crate::verify::Allowed;
+use std::path::Path;
+use std::time::Duration;
+
+const LIBRARIES: [&str; 2] = [
+    "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1",
+    "/usr/lib/aarch64-linux-gnu/faketime/libfaketime.so.1",
+];
+
+const DAY_SECONDS: u64 = 86_400;
+
+pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
+    let Some(library) = LIBRARIES.iter().find(|library| Path::new(library).exists()) else {
+        return Ok(Verdict::Skipped("libfaketime is not installed".to_owned()));
+    };
+    let cycles = options.cycles(3, 30);
+    let mut trial = Trial::new(options, report, "clock", &options.dir.join("clock"))?;
+    set_clock(&mut trial, library, 0);
+    let mut server = trial.serve()?;
+    for _ in 0..cycles {
+        let pause = Duration::from_millis(trial.numbers.within(50, 800));
+        let round = trial.round(&server);
+        let killed = round.run(|| {
+            std::thread::sleep(pause);
+            round.expect_death();
+            server.kill()
+        });
+        killed?;
+        trial.clean()?;
+        let drawn = trial.numbers.within(0, 2 * DAY_SECONDS);
+        set_clock(&mut trial, library, drawn.cast_signed() - DAY_SECONDS.cast_signed());
+        server = trial.serve()?;
+        trial.verify(&server, Allowed::default())?;
+        trial.count_cycle(cycles);
+    }
+    server.kill()?;
+    Ok(Verdict::Done)
+}
+
+/// The next start is told a time so many seconds from now.
+fn set_clock(trial: &mut Trial<'_>, library: &str, seconds: i64) {
+    trial.start.under = vec![
+        "env".to_owned(),
+        format!("LD_PRELOAD={library}"),
+        format!("FAKETIME={seconds:+}s"),
+        "FAKETIME_DONT_FAKE_MONOTONIC=1".to_owned(),
+    ];
+}
