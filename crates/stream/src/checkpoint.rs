@@ -97,11 +97,12 @@ impl GroupState {
     /// Adds the stream that [`Self::encode_rows`] wrote.
     ///
     /// # Errors
-    /// [`CheckpointError`] if the bytes are not a row, or its stream or path is there already.
+    /// [`CheckpointError`] if the bytes are not a row, its stream or path is there already, or its
+    /// stream would be made only later: ids are entry indexes.
     pub fn restore_row(&mut self, stream: StreamId, bytes: &[u8]) -> Result<(), CheckpointError> {
         let mut record = decode_row(stream, bytes)?;
         let taken = self.streams.get(stream).is_some() || self.streams.find(&record.path).is_some();
-        if taken {
+        if taken || stream.get() > self.applied.get() {
             return Err(DecodeError { position: 0 });
         }
         record.content_type = self.share(record.content_type);
@@ -153,12 +154,12 @@ fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
     let path = reader.path()?;
     let content_type = ContentType::new(reader.text()?);
     let lifetime = reader.lifetime()?;
-    let head: ByteOffset = reader.offset()?;
-    let tail = reader.offset()?;
+    let head: ByteOffset = reader.position()?;
+    let tail = reader.position()?;
     if head > tail {
         return reader.error();
     }
-    let record_count = reader.number()?;
+    let record_count = reader.position()?.get();
     let used_at = reader.time()?;
     let record = StreamRecord {
         id,
@@ -182,8 +183,8 @@ fn decode_extra(reader: &mut Reader<'_>) -> Result<Extra, DecodeError> {
         Extra { stream_seq: reader.option(|r| r.text().map(Into::into))?, ..Extra::default() };
     for _ in 0..reader.number()? {
         let id = reader.text()?.into();
-        let epoch = reader.number()?;
-        let last_seq = reader.number()?;
+        let epoch = reader.producer_number()?;
+        let last_seq = reader.producer_number()?;
         let used = EntryIndex::new(reader.number()?);
         extra.producers.restore(id, ProducerState { epoch, last_seq, used });
     }

@@ -10,7 +10,11 @@ use crate::{
     Append, Command, CommandKind, ContentType, Create, ForkPoint, ForkRequest, Lifetime, Lineage,
     Pin, PinToken, Producer,
 };
-use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Timestamp, limits};
+
+/// Largest position of a byte, and number of records, that is believed: no disk holds as much, and
+/// a million of the largest appends behind it still have offsets that can be rendered.
+const POSITION_MAX: u64 = 1 << 53;
 
 /// Bytes that are not a command: written by a newer version, or damaged past the checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -182,6 +186,21 @@ impl<'a> Reader<'a> {
         self.number().map(ByteOffset::new)
     }
 
+    /// The position of a byte that is or was in a stream; also a count of records.
+    pub(crate) fn position(&mut self) -> Result<ByteOffset, DecodeError> {
+        self.bounded(POSITION_MAX).map(ByteOffset::new)
+    }
+
+    /// A producer's epoch or sequence.
+    pub(crate) fn producer_number(&mut self) -> Result<u64, DecodeError> {
+        self.bounded(limits::PRODUCER_NUMBER_MAX)
+    }
+
+    fn bounded(&mut self, max: u64) -> Result<u64, DecodeError> {
+        let number = self.number()?;
+        if number <= max { Ok(number) } else { self.error() }
+    }
+
     pub(crate) fn time(&mut self) -> Result<Timestamp, DecodeError> {
         self.number().map(Timestamp::new)
     }
@@ -220,22 +239,23 @@ impl<'a> Reader<'a> {
             offset: self.option(Self::offset)?,
             sub_offset: self.number()?,
         };
-        Ok(ForkPoint {
+        let fork = ForkPoint {
             request,
             source: self.key()?,
             token: self.token()?,
-            at: self.offset()?,
-            head: self.offset()?,
+            at: self.position()?,
+            head: self.position()?,
             lifetime: self.lifetime()?,
             lineage: self.lineage()?,
-        })
+        };
+        if fork.head <= fork.at { Ok(fork) } else { self.error() }
     }
 
     fn lineage(&mut self) -> Result<Lineage, DecodeError> {
         let count = self.number()?;
         let mut spans: Vec<(ByteOffset, StreamKey)> = Vec::new();
         for _ in 0..count {
-            let span = (self.offset()?, self.key()?);
+            let span = (self.position()?, self.key()?);
             if spans.last().is_some_and(|last| last.0 >= span.0) {
                 return self.error();
             }
@@ -245,7 +265,8 @@ impl<'a> Reader<'a> {
     }
 
     fn producer(&mut self) -> Result<Producer, DecodeError> {
-        Ok(Producer { id: self.text()?.into(), epoch: self.number()?, seq: self.number()? })
+        let id = self.text()?.into();
+        Ok(Producer { id, epoch: self.producer_number()?, seq: self.producer_number()? })
     }
 
     /// Checks that nothing is left.
@@ -431,6 +452,29 @@ pub(crate) mod tests {
             }
             bytes.push(0);
             assert!(Command::decode(kind, &bytes).is_err());
+        }
+    }
+
+    #[test]
+    fn numbers_that_no_stream_can_reach_are_refused() {
+        let refused = |command: Command| {
+            let mut bytes = vec![];
+            command.encode(&mut bytes);
+            Command::decode(command.kind() as u8, &bytes).is_err()
+        };
+        let create = |at, head| {
+            let lineage = Lineage::default();
+            let fork = ForkPoint { at, head, lineage, ..fork_point() };
+            let Some(Command::Create(create)) = all_commands().into_iter().next() else { panic!() };
+            Command::Create(Box::new(Create { fork: Some(fork), ..*create }))
+        };
+        let offset = ByteOffset::new;
+        assert!(!refused(create(offset(POSITION_MAX), offset(POSITION_MAX))));
+        assert!(refused(create(offset(u64::MAX), offset(0))), "no append fits behind it");
+        assert!(refused(create(offset(9), offset(10))), "the head lies behind the tail");
+        for (epoch, seq) in [(u64::MAX, 0), (0, u64::MAX)] {
+            let producer = Some(Producer { id: "p".into(), epoch, seq });
+            assert!(refused(Command::Append(Append { producer, ..Append::default() })));
         }
     }
 
