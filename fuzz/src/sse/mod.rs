@@ -11,8 +11,8 @@ use stream::messages::{MessageScanner, flatten};
 
 const START: u64 = 1000;
 const CURSOR: u64 = 123;
-/// Long enough for several text events.
-const LONG_BYTES: usize = 150_000;
+/// Long enough for two text events.
+const LONG_BYTES: usize = 70_000;
 
 /// How the bytes are pushed.
 #[derive(Debug, Clone, Copy)]
@@ -53,19 +53,20 @@ fn encode(mode: Mode, stored: &[u8], cuts: &[Cut], closed: bool) -> (Vec<u8>, us
     let mut encoder = SseEncoder::new(mode, ByteOffset::new(START));
     let (mut out, mut rest) = (Vec::new(), stored);
     let whole = [Cut { bytes: usize::MAX, ends_event: true }];
+    let ends = if mode == Mode::Json { message_ends(stored) } else { Vec::new() };
     encoder.begin_event(CURSOR);
     for cut in cuts.iter().chain(&whole) {
         let (piece, after) = rest.split_at(cut.bytes.min(rest.len()));
         encoder.push(piece, &mut out);
         rest = after;
+        let upto = stored.len() - rest.len();
         // A message must not be cut by the end of an event.
-        let at_end = mode != Mode::Json || rest.is_empty() || is_at_end(stored, rest.len());
+        let at_end = mode != Mode::Json || ends.binary_search(&upto).is_ok();
         if cut.ends_event && at_end {
             let control = control(closed && rest.is_empty());
             let position = encoder.end_event(control, &mut out);
             assert_eq!(position, encoder.position());
-            let pushed = START + (stored.len() - rest.len()) as u64;
-            assert_eq!(position.get() + encoder.held_bytes() as u64, pushed);
+            assert_eq!(position.get() + encoder.held_bytes() as u64, START + upto as u64);
             encoder.begin_event(CURSOR);
         }
     }
@@ -73,16 +74,15 @@ fn encode(mode: Mode, stored: &[u8], cuts: &[Cut], closed: bool) -> (Vec<u8>, us
     (out, encoder.held_bytes())
 }
 
-fn is_at_end(stored: &[u8], rest_bytes: usize) -> bool {
-    let upto = stored.len() - rest_bytes;
-    let (mut scanner, mut start) = (MessageScanner::default(), 0);
+/// Where an event may end: before the first message and behind each.
+fn message_ends(stored: &[u8]) -> Vec<usize> {
+    let (mut scanner, mut ends) = (MessageScanner::default(), vec![0]);
+    let mut start = 0;
     while let Some(length) = scanner.next_end(&stored[start..]) {
         start += length;
-        if start >= upto {
-            return start == upto;
-        }
+        ends.push(start);
     }
-    false
+    ends
 }
 
 fn check_bytes(mode: Mode, stored: &[u8], cuts: &[Cut], closed: bool) {

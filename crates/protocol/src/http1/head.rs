@@ -182,8 +182,10 @@ impl HeadReader {
     ) -> Result<Option<Head<'h, 'b>>, HeadError> {
         let limit_bytes = limits.head_bytes_max.min(HEAD_BYTES_MAX);
         let window = &bytes[..bytes.len().min(limit_bytes)];
-        let Some(head_bytes) = self.find_end(window)? else {
-            self.refuse_hopeless(window)?;
+        let end = self.find_end(window);
+        // First, so that the answer is the same however the bytes arrive.
+        self.refuse_hopeless(window)?;
+        let Some(head_bytes) = end? else {
             if window.len() < limit_bytes {
                 return Ok(None);
             }
@@ -229,7 +231,9 @@ impl HeadReader {
     /// Refuses at its first byte what can never become a request, instead of waiting for its end.
     fn refuse_hopeless(&self, bytes: &[u8]) -> Result<(), HeadError> {
         match bytes.get(self.start) {
-            Some(byte) if !byte.is_ascii_alphanumeric() && !b"\r!#$%&'*+-.^_`|~".contains(byte) => {
+            Some(byte)
+                if !byte.is_ascii_alphanumeric() && !b"\r\n!#$%&'*+-.^_`|~".contains(byte) =>
+            {
                 Err(HeadError::NotHttp)
             }
             _ => Ok(()),

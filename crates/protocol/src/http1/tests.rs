@@ -111,6 +111,17 @@ fn a_head_that_comes_byte_by_byte_is_searched_once() {
 }
 
 #[test]
+fn what_is_no_http_is_told_the_same_however_it_arrives() {
+    let hello = b"\x16\x03\x01\n\r\n\r\n";
+    for end in [1, 4, hello.len()] {
+        let mut slots = HeaderSlots::new();
+        let read =
+            HeadReader::default().read(&hello[..end], &mut slots, &HeadLimits::default()).err();
+        assert_eq!(read, Some(HeadError::NotHttp), "{end} bytes");
+    }
+}
+
+#[test]
 fn heads_lines_and_bodies_have_limits() {
     let limits = HeadLimits { head_bytes_max: 200, body_bytes_max: 10 };
     let refuse = |text: String| {
