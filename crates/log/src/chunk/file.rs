@@ -72,7 +72,8 @@ impl ChunkFile {
         for (number, bytes) in (0..).zip(bytes.chunks_exact(CHUNK_ROW_BYTES)) {
             let at = header.content_end + u64::from(number) * CHUNK_ROW_BYTES as u64;
             let row = ChunkRow::decode(bytes, RowSeed { store, file: header.seq, number });
-            let Some(row) = row.filter(|row| row.value.is_inside(&header)) else {
+            let fits = |row: &ChunkRow| row.is_inside(&header) && row.follows(rows.last());
+            let Some(row) = row.filter(|row| fits(&row.value)) else {
                 found.push((DamageKind::ChunkRow, at));
                 continue;
             };
@@ -204,6 +205,11 @@ impl ChunkHeader {
 }
 
 impl ChunkRow {
+    /// Whether it stands behind `last` in the order of rows, and does not overlap it.
+    fn follows(&self, last: Option<&Self>) -> bool {
+        last.is_none_or(|last| (last.stream, last.end()) <= (self.stream, self.start))
+    }
+
     fn is_inside(&self, header: &ChunkHeader) -> bool {
         let ends = [
             u64::from(self.position) + u64::from(self.length),
