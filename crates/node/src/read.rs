@@ -213,11 +213,23 @@ impl Node {
 
     fn window(&self, key: StreamKey, from: ByteOffset, to: ByteOffset) -> Result<Slice, Failure> {
         let wanted = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
-        let slice = self.log.read(key, from, wanted.min(limits::READ_WINDOW_BYTES_MAX))?;
-        if slice.is_empty() {
-            return Err(Failure::NotFound);
+        match self.log.read(key, from, wanted.min(limits::READ_WINDOW_BYTES_MAX)) {
+            Ok(slice) if !slice.is_empty() => Ok(slice),
+            Ok(_) | Err(ReadError::PastTail { .. } | ReadError::NotFound) => {
+                Err(self.missing(key, from))
+            }
+            Err(error) => Err(error.into()),
         }
-        Ok(slice)
+    }
+
+    /// Why the log has no byte at `from`, which is asked for only below a tail that was seen: the
+    /// stream is gone by now, or damage took its last bytes.
+    fn missing(&self, key: StreamKey, from: ByteOffset) -> Failure {
+        if self.group(key.group).head_or_lost(key.stream).is_none() {
+            return Failure::NotFound;
+        }
+        let file = format!("the log of group {}, stream {}", key.group, key.stream);
+        Failure::Damaged { file, position: from.get() }
     }
 
     /// Asks the owner of some bytes for a position and goes on with `job` when it is known.
