@@ -118,7 +118,7 @@ impl Verification<'_> {
         }
         let whole = match read.map_err(|error| error.to_string())? {
             Ok(whole) => whole,
-            Err(answer) => return self.check_refusal(stream, &answer),
+            Err((at, answer)) => return self.check_refusal(stream, at, &answer),
         };
         if stream.deleted == Fate::Done {
             return Err(format!("it was deleted and holds {} bytes", whole.content.len()));
@@ -138,7 +138,7 @@ impl Verification<'_> {
         Ok(true)
     }
 
-    fn check_refusal(&self, stream: &mut Stream, answer: &Answer) -> Result<bool, String> {
+    fn check_refusal(&self, stream: &mut Stream, at: u64, answer: &Answer) -> Result<bool, String> {
         match answer.status {
             404 | 410 if stream.deleted != Fate::No => {
                 stream.deleted = Fate::Done;
@@ -158,7 +158,7 @@ impl Verification<'_> {
             }
             _ => {
                 let Stream { created, deleted, .. } = stream;
-                let known = format!("created: {created:?}, deleted: {deleted:?}");
+                let known = format!("from {at} on; created: {created:?}, deleted: {deleted:?}");
                 Err(format!("LOST ({known}): {}", answer.shown()))
             }
         }
@@ -217,18 +217,18 @@ fn expect(
     Err(format!("{line} should be answered {status} {code}, and is {}", answer.shown()))
 }
 
-/// Everything from the first byte on, or the answer that refuses it.
+/// Everything from the first byte on, or where it is refused and how.
 fn read_whole(
     connection: &mut Connection,
     path: &str,
     kind: Kind,
-) -> io::Result<Result<Whole, Answer>> {
+) -> io::Result<Result<Whole, (u64, Answer)>> {
     let mut content = Vec::new();
     loop {
         let target = format!("{path}?offset={}", offset(content.len() as u64));
         let answer = connection.call(&request("GET", &target, &[], b""))?;
         if answer.status != 200 {
-            return Ok(Err(answer));
+            return Ok(Err((content.len() as u64, answer)));
         }
         content.extend(kind.stored(&answer.body).map_err(io::Error::other)?);
         if answer.next != Some(content.len() as u64) {
