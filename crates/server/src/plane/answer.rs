@@ -54,6 +54,11 @@ impl Shard {
                 self.answer(id, |out, exchange| response::head(out, exchange, &info));
             }
             (Pending::Read(request), Reply::Read(reply)) => self.begin_read(id, *request, *reply),
+            (Pending::First(read), Reply::Window(slice)) => {
+                let (request, mut reply) = *read;
+                reply.first = Some(slice);
+                self.begin_read(id, request, reply);
+            }
             (pending, reply) => unreachable!("{pending:?} was answered by {reply:?}"),
         }
     }
@@ -81,12 +86,24 @@ impl Shard {
     }
 
     fn begin_read(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+        if reply.first.is_none() && reply.start < reply.end {
+            return self.fetch_first(id, request, reply);
+        }
         let at_tail = reply.start == reply.end && !reply.info.closed;
         match request.live {
             Live::Sse => self.begin_sse(id, request, reply),
             Live::LongPoll if at_tail => self.begin_poll(id, request, reply),
             Live::LongPoll | Live::CatchUp => self.answer_read(id, &request, reply),
         }
+    }
+
+    /// Gets the first bytes of an answer before its head is sent: if they cannot be read, the
+    /// status can still say so.
+    fn fetch_first(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+        let (key, to) = reply.owner_of(reply.start);
+        let window = node::Request::Window { key, from: reply.start, to };
+        self.wait_for(id, Pending::First(Box::new((request, reply))));
+        self.ask(id, window);
     }
 
     fn begin_poll(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use env::File;
 use mio::net::TcpStream;
 use model::{ByteOffset, Monotonic, StreamKey};
+use node::ReadReply;
 use protocol::{
     http1::{ChunkedDecoder, Exchange, Head, HeadReader, Method, Version},
     request::{ReadRequest, Request},
@@ -127,6 +128,8 @@ pub(crate) enum Pending {
     },
     Head,
     Read(Box<ReadRequest>),
+    /// The first bytes of an answer whose ends are known; another shard stores them.
+    First(Box<(ReadRequest, ReadReply)>),
 }
 
 /// A long-poll at the tail.
