@@ -21,14 +21,15 @@ struct Cut {
     ends_event: bool,
 }
 
-/// Input: mode and flags (1), cuts (a length byte and as many bytes), the stored bytes.
+/// Input: mode and flags (1), cuts (a length byte and as many bytes), the stored bytes. Flags with
+/// all high bits repeat the stored bytes.
 pub fn run(data: &[u8]) {
     let mut input = Input::new(data);
     let flags = input.byte();
     let cuts: Vec<Cut> = input.piece().iter().map(|byte| cut(*byte)).collect();
     let closed = flags & 4 != 0;
     let mut stored = input.rest().to_vec();
-    if flags & 8 != 0 && !stored.is_empty() {
+    if flags >> 4 == 15 && !stored.is_empty() {
         stored = stored.repeat(LONG_BYTES.div_ceil(stored.len()));
     }
     match flags & 3 {
@@ -160,10 +161,10 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let inputs: &[(u8, &[u8])] = &[
         (0, text.as_bytes()),
         (4, text.as_bytes()),
-        (8, text.as_bytes()),
+        (0xf0, text.as_bytes()),
         (0, broken),
         (4, broken),
-        (12, broken),
+        (0xf4, broken),
         (1, broken),
         (5, text.as_bytes()),
         (2, json.as_bytes()),
