@@ -13,7 +13,7 @@
 
 use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
 use crate::chunk::format::RowSeed;
-use crate::codec::{Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
+use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::damage::{Damage, DamageKind};
 use env::Disk;
 use model::{EntryIndex, GroupId, StreamId};
@@ -68,7 +68,8 @@ impl Header {
 
     fn decode_fields(bytes: &[u8]) -> Option<Self> {
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
-        is_ours.then(|| Self {
+        let is_possible = u64_at(bytes, 8) <= NUMBER_MAX;
+        (is_ours && is_possible).then(|| Self {
             group: u16_at(bytes, 6),
             index: u64_at(bytes, 8),
             row_count: u64_at(bytes, 16),

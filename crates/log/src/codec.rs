@@ -7,6 +7,10 @@
 //! damage of two, three, four or any even number of bits is never taken for one bit. Other garbage
 //! passes with a chance of 512 : 2³² for 64 bytes, before any look at the fields.
 
+/// Largest index, epoch, batch or file number that is believed: the next ones can be counted, and no
+/// log comes anywhere near.
+pub(crate) const NUMBER_MAX: u64 = u64::MAX >> 1;
+
 /// The `N` bytes of `bytes` at `position`.
 ///
 /// # Panics

@@ -10,6 +10,7 @@
 
 use crate::chunk::append_table::AppendTableWriter;
 use crate::chunk::format::{CONTENT_START, ChunkHeader, ChunkRow, RowSeed};
+use crate::codec::NUMBER_MAX;
 use crate::entry::AppendBounds;
 use crate::options::{CHUNK_BLOCK_BYTES, COPY_BYTES};
 use env::{Disk, File};
@@ -37,7 +38,8 @@ impl ChunkName {
 /// The number in a chunk's file name.
 pub(crate) fn parse_chunk_name(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".chunk")?;
-    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (digits.len() == 16 && number <= NUMBER_MAX).then_some(number)
 }
 
 /// Name under which a chunk is written; left behind only by a crash.

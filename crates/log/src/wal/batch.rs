@@ -10,7 +10,7 @@
 //!   store or of a segment's former life never pass, whatever they say of themselves.
 //! - `durable < seq`: a batch claims only batches before itself.
 
-use crate::codec::{Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
+use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX};
 
 pub(crate) const BATCH_HEADER_BYTES: usize = 64;
@@ -82,7 +82,8 @@ impl BatchHeader {
         };
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
         let is_here = header.lane == lane && header.segment == segment;
-        (is_ours && is_here && header.durable < header.seq).then_some(header)
+        let is_possible = header.durable < header.seq && header.seq.max(header.epoch) <= NUMBER_MAX;
+        (is_ours && is_here && is_possible).then_some(header)
     }
 
     /// Bytes from the start of the batch to the start of the next one.
@@ -178,7 +179,8 @@ impl EntryHeader {
             let header = Self::decode(bytes);
             let is_in_bounds = header.command_bytes as usize <= ENTRY_COMMAND_BYTES_MAX
                 && header.data_bytes as usize <= ENTRY_DATA_BYTES_MAX
-                && header.position as usize >= entry_header_position(number + 1);
+                && header.position as usize >= entry_header_position(number + 1)
+                && header.index <= NUMBER_MAX;
             is_in_bounds.then_some(header)
         })
     }

@@ -9,6 +9,7 @@
 //! # Format
 //! `docs/format/wal.md`.
 
+use crate::codec::NUMBER_MAX;
 use env::{Disk, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,7 +49,8 @@ pub(crate) fn segment_path(lane_dir: &Path, seq: u64) -> PathBuf {
 /// The number in a segment's file name.
 pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
     let digits = name.strip_suffix(".wal")?;
-    (digits.len() == 16).then(|| u64::from_str_radix(digits, 16).ok())?
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (digits.len() == 16 && number <= NUMBER_MAX).then_some(number)
 }
 
 /// Makes segment `seq` of `capacity` bytes, zero-filled and durable.
