@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 /// Number of kinds of edits.
-pub(super) const OPS: u8 = 9;
+pub(super) const OPS: u8 = 10;
 /// The kind that changes a header and seals it again.
 pub(super) const FORGE: u8 = 0;
 
@@ -64,6 +64,15 @@ impl Edit<'_> {
             6 => seal_contents(path, intact, file),
             7 => {
                 files.remove(path);
+            }
+            8 => {
+                // The same bytes under another number.
+                let mut number = [0; 8];
+                let count = self.bytes.len().min(8);
+                number[..count].copy_from_slice(&self.bytes[..count]);
+                let name = format!("{:016x}.{extension}", u64::from_le_bytes(number));
+                let bytes = file.clone();
+                files.insert(path.with_file_name(name), bytes);
             }
             _ => {
                 // The bytes of one file under the name of another.

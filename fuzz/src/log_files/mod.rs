@@ -78,13 +78,15 @@ fn run_on(extension: &str, data: &[u8]) {
 pub fn edit_seeds() -> Vec<Vec<u8>> {
     let mut seeds = vec![vec![0], vec![1], vec![2], vec![0x41]];
     for op in 0..edits::OPS {
-        seeds.push(vec![1, op, 0, 40, 0, 0, 4, 0xff, 0xff, 0xff, 0x7f]);
+        seeds.push([&[1, op, 0, 40, 0, 0, 8], &[0xff; 8][..]].concat());
         seeds.push(vec![2, op, 1, 3, 16, 0, 1, 1, op, 0, 8, 1, 0, 2, 0, 0]);
     }
     // Forged: fields of the first headers are large, then small.
     for header in 0..2 {
         for field in (0..60).step_by(8) {
-            seeds.push(vec![0, edits::FORGE, 0, header, 0, field, 4, 0xff, 0xff, 0xff, 0xff]);
+            let large = [0xff; 8];
+            seeds.push([&[0, edits::FORGE, 0, header, 0, field, 8], &large[..]].concat());
+            seeds.push([&[1, edits::FORGE, 0, header, 0, field, 4], &large[..4]].concat());
             seeds.push(vec![1, edits::FORGE, 0, header, 0, field, 4, 1, 0, 0, 0]);
         }
     }
