@@ -310,6 +310,18 @@ mod tests {
     }
 
     #[test]
+    fn numbers_that_cannot_be_counted_on_from_are_refused() {
+        for (seq, epoch) in [(u64::MAX, 1), (9, u64::MAX)] {
+            let bytes = BatchHeader { seq, epoch, ..batch_header() }.encode(77);
+            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), None);
+        }
+        let mut bytes = EntryHeader { index: u64::MAX, ..entry_header() }.encode();
+        seal_entry_header(&mut bytes, PLACE, 0, 128);
+        assert_eq!(EntryHeader::decode_sealed(&bytes, PLACE, 0), None);
+        assert_eq!(crate::wal::segment::parse_segment_name("ffffffffffffffff.wal"), None);
+    }
+
+    #[test]
     fn a_batch_takes_whole_blocks() {
         assert_eq!(batch_bytes(0, 0), 4096);
         assert_eq!(batch_bytes(1, 4096 - 128), 4096);
