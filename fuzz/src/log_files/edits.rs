@@ -61,7 +61,8 @@ impl Edit<'_> {
             3 => self.resize(file),
             4 => self.move_block(file),
             5 => self.clear(file),
-            6 => seal_contents(path, intact, file),
+            6 if !intact.is_empty() => seal_contents(path, intact, file),
+            6 => {}
             7 => {
                 files.remove(path);
             }
