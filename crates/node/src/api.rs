@@ -395,6 +395,16 @@ pub enum Locate {
         /// No further than this.
         limit: ByteOffset,
     },
+    /// How far after `from`, at most to `to`, the bytes can be read: short of `to` only if damage
+    /// is known.
+    IntactEnd {
+        /// The first byte wanted.
+        from: ByteOffset,
+        /// Behind the last byte wanted.
+        to: ByteOffset,
+        /// Only whole appends count.
+        json: bool,
+    },
 }
 
 /// The result of a [`PeerCall`].

@@ -8,6 +8,11 @@
 //! # Inherited bytes
 //! A fork's inherited bytes are stored by other streams, perhaps of another shard. Positions inside
 //! them are asked of their owner by [`Locate`]; their bytes are fetched by windows that name it.
+//!
+//! # Damage
+//! The length of an answer is promised before its bytes are read. Whoever stores some of them is
+//! asked first how far they are intact, so that an answer ends before damage that is known instead
+//! of being cut at it, and the next read, which starts there, is told.
 
 use crate::{
     Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, ReadFrom, ReadReply,
@@ -33,6 +38,8 @@ pub(crate) struct ReadJob {
     info: StreamInfo,
     start: Position,
     end: Position,
+    /// Up to here the owners of the bytes have no doubt: from `start`, once it is known.
+    intact: ByteOffset,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +78,8 @@ impl Node {
             return self.reply(ticket, Reply::Failed(failure));
         }
         let (start, end) = self.plan(key, &info, start, read.boundary_bytes);
-        self.continue_read(now, ReadJob { ticket, key, info, start, end });
+        let intact = ByteOffset::ZERO;
+        self.continue_read(now, ReadJob { ticket, key, info, start, end, intact });
     }
 
     fn plan(
@@ -104,7 +112,7 @@ impl Node {
                 .is_ok_and(|append| append.is_some_and(|append| append.start == start))
     }
 
-    fn continue_read(&mut self, now: Stamp, job: ReadJob) {
+    fn continue_read(&mut self, now: Stamp, mut job: ReadJob) {
         match (job.start, job.end) {
             (Position::Near(at), _) => {
                 let (owner, _) = owner_of(job.key, &job.info, at);
@@ -114,31 +122,63 @@ impl Node {
                 let (owner, _) = owner_of(job.key, &job.info, at);
                 self.locate(now, owner, Locate::AppendEnd(at), Job::Read(job));
             }
-            (Position::Known(start), Position::Known(end)) => self.finish_read(job, start, end),
+            (Position::Known(start), Position::Known(end)) => {
+                job.intact = job.intact.max(start);
+                match self.next_doubt(&mut job, end) {
+                    Some((owner, what)) => self.locate(now, owner, what, Job::Read(job)),
+                    None => self.finish_read(job, start, end),
+                }
+            }
         }
+    }
+
+    /// Who must be asked next whether its bytes of this answer are intact: a stream of another
+    /// shard, or one of which damage is known.
+    fn next_doubt(&self, job: &mut ReadJob, end: ByteOffset) -> Option<(StreamKey, Locate)> {
+        while job.intact < end {
+            let (owner, limit) = owner_of(job.key, &job.info, job.intact);
+            let to = limit.min(end);
+            let is_here = crate::shard_of(owner.group, self.shard_count) == self.shard;
+            if !is_here || self.idle.has_damage(owner) {
+                let json = job.info.content_type.is_json();
+                return Some((owner, Locate::IntactEnd { from: job.intact, to, json }));
+            }
+            job.intact = to;
+        }
+        None
     }
 
     pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadJob, result: PeerResult) {
         let located = match result {
-            PeerResult::Located(Ok(offset)) => offset,
+            PeerResult::Located(Ok(offset)) => Ok(offset),
             PeerResult::Located(Err(LocateError::Failed(failure)))
-            | PeerResult::Failed(failure) => {
-                return self.reply(job.ticket, Reply::Failed(failure));
-            }
+            | PeerResult::Failed(failure) => Err(failure),
             other => unreachable!("a read asked for a position and got {other:?}"),
         };
-        if matches!(job.start, Position::Near(_)) {
-            job.start = Position::Known(located);
-        } else if let Position::Near(near) = job.end {
-            let (_, limit) = owner_of(job.key, &job.info, near);
-            job.end = Position::Known(located.min(limit));
+        match (job.start, job.end, located) {
+            (Position::Known(start), Position::Known(_), Err(_)) if job.intact > start => {
+                job.end = Position::Known(job.intact);
+            }
+            (_, _, Err(failure)) => return self.reply(job.ticket, Reply::Failed(failure)),
+            (Position::Near(_), _, Ok(at)) => job.start = Position::Known(at),
+            (_, Position::Near(near), Ok(at)) => {
+                let (_, limit) = owner_of(job.key, &job.info, near);
+                job.end = Position::Known(at.min(limit));
+            }
+            (_, Position::Known(end), Ok(at)) => {
+                let (_, limit) = owner_of(job.key, &job.info, job.intact);
+                job.intact = at;
+                if at < limit.min(end) {
+                    job.end = Position::Known(at);
+                }
+            }
         }
         self.continue_read(now, job);
     }
 
     fn finish_read(&mut self, job: ReadJob, start: ByteOffset, end: ByteOffset) {
-        let reply = match self.begin_reply(&job, start, end) {
-            Ok((end, first)) => {
+        let reply = match self.first_window(&job, start, end) {
+            Ok(first) => {
                 let ReadJob { key, info, .. } = job;
                 Reply::Read(Box::new(ReadReply { key, info, start, end, first }))
             }
@@ -147,36 +187,29 @@ impl Node {
         self.reply(job.ticket, reply);
     }
 
-    /// The end of an answer and its first bytes, if they are stored here.
-    fn begin_reply(
+    /// The first bytes of an answer, if they are stored here.
+    fn first_window(
         &mut self,
         job: &ReadJob,
         start: ByteOffset,
         end: ByteOffset,
-    ) -> Result<(ByteOffset, Option<Slice>), Failure> {
+    ) -> Result<Option<Slice>, Failure> {
         let (owner, limit) = owner_of(job.key, &job.info, start);
         if start == end || crate::shard_of(owner.group, self.shard_count) != self.shard {
-            return Ok((end, None));
+            return Ok(None);
         }
-        let first = self.window(owner, start, end.min(limit)).inspect_err(|failure| {
-            self.idle.note_failure(owner, failure);
-        })?;
-        if !self.idle.has_damage(owner) {
-            return Ok((end, Some(first)));
-        }
-        let is_json = job.info.content_type.is_json();
-        let intact = self.intact_end(owner, (start, end.min(limit)), is_json)?;
-        Ok((if intact < end.min(limit) { intact } else { end }, Some(first)))
+        let first = self.window(owner, start, end.min(limit));
+        first.map(Some).inspect_err(|failure| self.idle.note_failure(owner, failure))
     }
 
-    /// Where an answer of a damaged stream must end: what it promises can then be sent.
+    /// How far some bytes can be read: to `end` unless damage of their stream is known.
     fn intact_end(
         &mut self,
         owner: StreamKey,
         (start, end): (ByteOffset, ByteOffset),
         is_json: bool,
     ) -> Result<ByteOffset, Failure> {
-        let mut at = start;
+        let mut at = if self.idle.has_damage(owner) { start } else { end };
         while at < end {
             match self.window(owner, at, end) {
                 Ok(slice) => at = at.advance(slice.len()),
@@ -261,11 +294,12 @@ impl Node {
         located
     }
 
-    fn find(&self, key: StreamKey, what: Locate) -> Result<ByteOffset, LocateError> {
+    fn find(&mut self, key: StreamKey, what: Locate) -> Result<ByteOffset, LocateError> {
         match what {
+            Locate::IntactEnd { from, to, json } => Ok(self.intact_end(key, (from, to), json)?),
             Locate::AppendEnd(at) => {
                 let end = self.log.first_end_at_or_after(key, at).map_err(Failure::from)?;
-                end.ok_or(LocateError::Failed(Failure::NotFound))
+                end.ok_or_else(|| self.missing(key, at).into())
             }
             Locate::MessageStart(at) => self.message_start(key, at),
             Locate::SubOffset { from, count, json, limit } => {
@@ -287,7 +321,7 @@ impl Node {
 
     fn message_start(&self, key: StreamKey, at: ByteOffset) -> Result<ByteOffset, LocateError> {
         let append = self.log.append_at(key, at).map_err(Failure::from)?;
-        let append = append.ok_or(LocateError::Failed(Failure::NotFound))?;
+        let append = append.ok_or_else(|| self.missing(key, at))?;
         let mut start = append.start;
         self.scan_messages(key, append.start, append.end, |end| {
             if end <= at {

@@ -287,8 +287,8 @@ impl GroupState {
     }
 
     fn apply_delete(&mut self, stream: StreamId, done: Outcome) -> Applied {
-        if self.forget_damaged(stream) {
-            return Applied { effect: Some(Effect::Forget(stream)), ..Applied::answer(done) };
+        if self.free_damaged_path(stream) {
+            return Applied::answer(done);
         }
         let Some(record) = self.streams.get_mut(stream) else {
             return Applied::refuse(Refusal::NotFound);
@@ -303,16 +303,25 @@ impl GroupState {
         Applied { visible: Some(gone), effect, ..Applied::answer(done) }
     }
 
-    fn forget_damaged(&mut self, stream: StreamId) -> bool {
-        self.lost.remove(&stream);
+    /// Frees the path of a stream whose record was lost. Its bytes stay, for its references were
+    /// lost too and forks may read them.
+    fn free_damaged_path(&mut self, stream: StreamId) -> bool {
         let before = self.damaged.len();
         self.damaged.retain(|_, damaged| *damaged != stream);
-        self.damaged.len() < before
+        let freed = self.damaged.len() < before;
+        if freed {
+            self.lost.insert(stream);
+        }
+        freed
     }
 
-    /// Removes a stream for good; a fork's reference becomes a duty.
+    /// Removes a stream for good; a fork's reference becomes a duty. If an entry of the stream was
+    /// lost, it may have been a reference: then its bytes stay, and its own reference does.
     fn purge(&mut self, stream: StreamId) -> Option<Effect> {
         let record = self.streams.remove(stream)?;
+        if self.is_lost(stream) {
+            return None;
+        }
         let Some(fork) = record.fork() else { return Some(Effect::Forget(stream)) };
         self.duties.insert(fork.token, fork.source);
         Some(Effect::ForgetFork { stream, source: fork.source, token: fork.token })

@@ -315,6 +315,21 @@ fn a_stream_that_lost_an_entry_answers_damaged_until_it_is_deleted() {
 }
 
 #[test]
+fn the_bytes_of_a_damaged_stream_outlive_it_because_forks_may_need_them() {
+    let mut machine = Machine::new();
+    let hit = machine.create(create("hit"));
+    machine.state.lose(hit);
+    assert_eq!(machine.apply(hit, Command::Delete, 0).effect, None);
+    assert_eq!(machine.state.head_or_lost(hit), Some(ByteOffset::ZERO));
+
+    let without_record = StreamId::new(99);
+    machine.state.mark_damaged(without_record, path("gone").hash64());
+    assert_eq!(machine.apply(without_record, Command::Delete, 0).effect, None);
+    assert_eq!(machine.resolve("gone"), Err(Refusal::NotFound));
+    assert_eq!(machine.state.head_or_lost(without_record), Some(ByteOffset::ZERO));
+}
+
+#[test]
 fn after_a_loss_that_nobody_can_name_only_new_streams_are_trusted() {
     let mut machine = Machine::new();
     machine.create(create("old"));

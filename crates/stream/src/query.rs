@@ -74,7 +74,7 @@ impl GroupState {
     }
 
     /// Whether an entry of the stream was, or may have been, lost.
-    fn is_lost(&self, stream: StreamId) -> bool {
+    pub(crate) fn is_lost(&self, stream: StreamId) -> bool {
         self.lost.contains(&stream) || stream.get() <= self.suspect.get()
     }
 
@@ -206,6 +206,7 @@ impl GroupState {
             || self.duties.contains_key(&token)
             || self.damaged.contains_key(&path.hash64())
             || self.may_lack_a_creation()
+            || self.lost.iter().any(|stream| self.streams.get(*stream).is_none())
     }
 }
 
