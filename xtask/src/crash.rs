@@ -15,10 +15,11 @@ pub(crate) struct Crashes {
     flags: Vec<String>,
 }
 
-/// Builds what is missing and runs the crash program.
+/// Builds the server, so that none that is older than the code is tried, and runs the crash
+/// program.
 pub(crate) fn run(workspace: &Workspace, crashes: &Crashes) -> Result<(), String> {
     let binary = workspace.server_binary();
-    if !crashes.names("--bin") && !crashes.names("--help") && !binary.is_file() {
+    if !crashes.names("--bin") && !crashes.names("--help") {
         let mut build = cargo(workspace);
         build.args(["build", "--release", "--package", "thalweg-server"]);
         run::check(&mut build, "the server does not build").map_err(|f| f.to_string())?;
@@ -38,6 +39,11 @@ pub(crate) fn run(workspace: &Workspace, crashes: &Crashes) -> Result<(), String
 }
 
 impl Crashes {
+    /// A few cycles of every scenario.
+    pub(crate) fn short() -> Self {
+        Self { flags: vec!["--short".to_owned()] }
+    }
+
     fn names(&self, flag: &str) -> bool {
         let assigned = format!("{flag}=");
         self.flags.iter().any(|given| given == flag || given.starts_with(&assigned))

@@ -20,7 +20,7 @@ const INPUT_BYTES_MAX: u32 = 4096;
 const INPUT_SECONDS_MAX: u32 = 10;
 
 /// What to fuzz, and for how long.
-#[derive(Debug, Clone, clap::Args)]
+#[derive(Debug, Clone, Default, clap::Args)]
 pub(crate) struct Options {
     /// Run this target alone
     #[arg(long, value_name = "TARGET")]
@@ -37,6 +37,11 @@ pub(crate) struct Options {
 }
 
 impl Options {
+    /// A few seconds of every target.
+    pub(crate) fn smoke() -> Self {
+        Self { smoke: true, ..Self::default() }
+    }
+
     fn seconds(&self) -> u64 {
         self.seconds.unwrap_or(if self.smoke { SMOKE_SECONDS } else { SECONDS })
     }

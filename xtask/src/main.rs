@@ -27,7 +27,8 @@ While you work:
 
 Before you push, and what CI runs:
   cargo xtask test            all of that, then the release binary against the protocol's
-                              conformance suite and the official TypeScript client
+                              conformance suite, the official TypeScript client and a short
+                              crash loop; fresh seeds in the simulator; every fuzz target
 
 Against a server of your own:
   cargo xtask conformance --url http://127.0.0.1:4437

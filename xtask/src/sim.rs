@@ -7,7 +7,7 @@ use clap::Args;
 use std::process::Command;
 
 /// What to simulate.
-#[derive(Args)]
+#[derive(Args, Default)]
 pub(crate) struct Simulation {
     /// Run this seed alone and print every step
     #[arg(long)]
@@ -56,6 +56,11 @@ pub(crate) fn run(workspace: &Workspace, simulation: &Simulation) -> Result<(), 
 }
 
 impl Simulation {
+    /// Seeds that nobody has run, for some minutes.
+    pub(crate) fn fresh(minutes: u64) -> Self {
+        Self { minutes: Some(minutes), ..Self::default() }
+    }
+
     fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         let numbers = [

@@ -2,7 +2,7 @@
 
 use crate::run::{Counts, Failure, cargo_test, check};
 use crate::workspace::Workspace;
-use crate::{client_test, conformance, tidy};
+use crate::{client_test, conformance, crash, fuzz, sim, tidy};
 use std::process::Command;
 use std::time::Instant;
 
@@ -10,28 +10,34 @@ use std::time::Instant;
 struct Stage {
     name: &'static str,
     run: fn(&Workspace) -> Result<Counts, Failure>,
-    /// Whether it needs the release binary.
-    release: bool,
+    /// Whether it needs the release binary, or takes minutes: left out of a quick run.
+    slow: bool,
 }
 
 /// The stage without which no other release stage means anything.
 const BUILD: &str = "release build";
 
-const STAGES: [Stage; 7] = [
-    Stage { name: "format", run: format, release: false },
-    Stage { name: "tidy", run: tidy_stage, release: false },
-    Stage { name: "lints", run: lints, release: false },
-    Stage { name: "tests", run: tests, release: false },
-    Stage { name: BUILD, run: release_build, release: true },
-    Stage { name: "conformance", run: |ws| conformance::run(ws, None), release: true },
-    Stage { name: "client", run: |ws| client_test::run(ws, None), release: true },
+/// How long fresh seeds are simulated, after the fixed ones among the tests.
+const FRESH_SEEDS_MINUTES: u64 = 2;
+
+const STAGES: [Stage; 10] = [
+    Stage { name: "format", run: format, slow: false },
+    Stage { name: "tidy", run: tidy_stage, slow: false },
+    Stage { name: "lints", run: lints, slow: false },
+    Stage { name: "tests", run: tests, slow: false },
+    Stage { name: BUILD, run: release_build, slow: true },
+    Stage { name: "conformance", run: |ws| conformance::run(ws, None), slow: true },
+    Stage { name: "client", run: |ws| client_test::run(ws, None), slow: true },
+    Stage { name: "crashes", run: crashes, slow: true },
+    Stage { name: "simulation", run: simulation, slow: true },
+    Stage { name: "fuzz targets", run: fuzz_targets, slow: true },
 ];
 
 /// Runs all stages, or with `quick` those without the release binary. A stage that fails does not
 /// stop the others: one run shows everything.
 pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
     let started = Instant::now();
-    let stages: Vec<&Stage> = STAGES.iter().filter(|stage| !(quick && stage.release)).collect();
+    let stages: Vec<&Stage> = STAGES.iter().filter(|stage| !(quick && stage.slow)).collect();
     let mut total = Counts::default();
     let mut failures = Vec::new();
     for (at, stage) in stages.iter().enumerate() {
@@ -39,7 +45,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
         println!("\n{label}");
         let stage_started = Instant::now();
         // An older binary would answer for code that it was not built from.
-        let result = if stage.release && failures.contains(&BUILD) {
+        let result = if stage.slow && failures.contains(&BUILD) {
             Err(Failure::new("not run, because the release build failed"))
         } else {
             (stage.run)(workspace)
@@ -96,6 +102,19 @@ fn release_build(workspace: &Workspace) -> Result<Counts, Failure> {
     check(cargo(workspace).args(["build", "--release"]), "the release build failed")
 }
 
+fn crashes(workspace: &Workspace) -> Result<Counts, Failure> {
+    crash::run(workspace, &crash::Crashes::short()).map(|()| Counts::ONE).map_err(Failure::new)
+}
+
+fn simulation(workspace: &Workspace) -> Result<Counts, Failure> {
+    let fresh = sim::Simulation::fresh(FRESH_SEEDS_MINUTES);
+    sim::run(workspace, &fresh).map(|()| Counts::ONE).map_err(Failure::new)
+}
+
+fn fuzz_targets(workspace: &Workspace) -> Result<Counts, Failure> {
+    fuzz::run(workspace, &fuzz::Options::smoke()).map(|()| Counts::ONE).map_err(Failure::new)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -112,7 +131,7 @@ mod tests {
     #[test]
     fn quick_leaves_out_what_needs_the_release_binary() {
         let quick: Vec<&str> =
-            STAGES.iter().filter(|stage| !stage.release).map(|stage| stage.name).collect();
+            STAGES.iter().filter(|stage| !stage.slow).map(|stage| stage.name).collect();
         assert_eq!(quick, ["format", "tidy", "lints", "tests"]);
     }
 }
