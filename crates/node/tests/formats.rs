@@ -1,0 +1,210 @@
+//! A data directory of the first version, with every kind of file, opened by this one.
+//!
+//! `testdata/directory.txt` holds its files as rows of hexadecimal digits; rows of zeroes are left
+//! out. It never changes: a later format gets a directory of its own beside it, made in the same
+//! manner, by [`dump`] of [`written`].
+
+use env::{Disk, MemoryDisk, SeededRandom};
+use log::LogOptions;
+use model::{ByteOffset, Monotonic, ShardId, StreamPath, Timestamp};
+use std::fmt::Write;
+use std::{path::Path, sync::Arc};
+use stream::{Append, ContentType, ForkRequest, Lifetime, Outcome, Producer, Refusal, StreamInfo};
+use thalweg_node::{Event, Node, Output, ReadFrom, Reply, Request, Stamp, Ticket};
+
+const NOW: Stamp = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
+
+const ROW_BYTES: usize = 32;
+
+/// One shard that does at once what it is asked.
+struct Machine {
+    node: Node,
+    reply: Option<Reply>,
+}
+
+fn path(text: &str) -> StreamPath {
+    StreamPath::new(text).unwrap()
+}
+
+fn by_producer(seq: u64) -> Append {
+    let producer = Some(Producer { id: "p".into(), epoch: 4, seq });
+    let content_type = Some(ContentType::new("text/plain"));
+    Append { content_type, producer, record_count: 1, ..Append::default() }
+}
+
+impl Machine {
+    fn open(disk: &MemoryDisk, small: u64) -> Self {
+        let options = LogOptions {
+            group_count: 1,
+            segment_bytes: 256 << 10,
+            wal_bytes_max: 1 << 20,
+            seal_bytes: small,
+            checkpoint_bytes: small,
+            store_id: Some(1),
+            ..LogOptions::default()
+        };
+        let (disk, random) = (Arc::new(disk.clone()), &mut SeededRandom::new(1));
+        let opened = thalweg_node::open(disk, random, Path::new("/data"), options, 1).unwrap();
+        assert_eq!(opened.damages, [], "nothing is damaged");
+        let node = opened.nodes.into_iter().next().unwrap();
+        Self { node, reply: None }
+    }
+
+    fn ask(&mut self, request: Request<'_>) -> Reply {
+        let ticket = Ticket { shard: ShardId::new(0), slot: 0, generation: 0 };
+        self.node.handle(NOW, Event::Request { ticket, request });
+        self.settle();
+        self.reply.take().expect("everything is answered at once")
+    }
+
+    fn settle(&mut self) {
+        while let Some(output) = self.node.poll_output() {
+            match output {
+                Output::Reply { reply, .. } => self.reply = Some(reply),
+                Output::Commit(job) => self.node.handle(NOW, Event::Committed(job.run())),
+                Output::Work(job) => self.node.handle(NOW, Event::Worked(job.run())),
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+
+    fn outcome(&mut self, request: Request<'_>) -> Outcome {
+        match self.ask(request) {
+            Reply::Outcome(outcome) => outcome,
+            other => panic!("a change was answered by {other:?}"),
+        }
+    }
+
+    fn create(&mut self, name: &str, lifetime: Lifetime, fork: Option<ForkRequest>) -> Outcome {
+        let (path, content_type) = (path(name), Some(ContentType::new("text/plain")));
+        let (data, record_count) = (&b""[..], 0);
+        let close = false;
+        let create =
+            Request::Create { path, content_type, lifetime, close, fork, data, record_count };
+        self.outcome(create)
+    }
+
+    fn append(&mut self, name: &str, append: Append, data: &[u8]) -> Outcome {
+        self.outcome(Request::Append { path: path(name), append, data })
+    }
+
+    fn info(&mut self, name: &str) -> StreamInfo {
+        match self.ask(Request::Head { path: path(name) }) {
+            Reply::Head(_, info) => info,
+            other => panic!("{name} is described by {other:?}"),
+        }
+    }
+
+    fn bytes(&mut self, name: &str) -> String {
+        let from = ReadFrom::Begin;
+        let read = Request::Read { path: path(name), from, boundary_bytes: 1 << 20 };
+        let Reply::Read(read) = self.ask(read) else { panic!("{name} cannot be read") };
+        let (mut at, mut bytes) = (read.start, vec![]);
+        while at < read.end {
+            let owner = read.info.lineage.span_at(at);
+            let (to, key) = owner.unwrap_or((read.end, read.key));
+            let window = Request::Window { key, from: at, to: to.min(read.end) };
+            let Reply::Window(slice) = self.ask(window) else { panic!("{name} has no byte {at}") };
+            at = at.advance(slice.len());
+            bytes.extend(slice.to_bytes().unwrap());
+        }
+        String::from_utf8(bytes).unwrap()
+    }
+}
+
+/// What a run of this version leaves behind: a part that is sealed and covered by a checkpoint, and a part that
+/// is only in the log.
+fn written() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let mut machine = Machine::open(&disk, 1);
+    machine.create("text", Lifetime::Forever, None);
+    machine.append("text", by_producer(0), b"sealed,");
+    machine.create("sliding", Lifetime::Ttl { seconds: 600 }, None);
+    let request = ForkRequest { source: path("text"), offset: None, sub_offset: 0 };
+    machine.create("fork", Lifetime::Forever, Some(request));
+    machine.node.handle(NOW, Event::Tick);
+    machine.settle();
+    drop(machine);
+    disk.kill_process();
+
+    let mut machine = Machine::open(&disk, 8 << 20);
+    machine.append("text", by_producer(1), b"logged");
+    machine.append("fork", by_producer(0), b"forked");
+    let close = Append { stream_seq: Some("s".into()), close: true, ..by_producer(1) };
+    machine.append("fork", close, b"!");
+    machine.outcome(Request::Delete { path: path("text") });
+    machine.create("new", Lifetime::ExpiresAt(Timestamp::new(9_000)), None);
+    drop(machine);
+    disk.kill_process();
+    disk
+}
+
+fn dump(disk: &MemoryDisk) -> String {
+    let mut text = String::new();
+    for path in disk.paths() {
+        let file = disk.open(&path).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        writeln!(text, "{} {}", path.display(), bytes.len()).unwrap();
+        for (number, row) in bytes.chunks(ROW_BYTES).enumerate() {
+            if row.iter().any(|byte| *byte != 0) {
+                let hex: String = row.iter().map(|byte| format!("{byte:02x}")).collect();
+                writeln!(text, "{:x} {hex}", number * ROW_BYTES).unwrap();
+            }
+        }
+    }
+    text
+}
+
+fn restored(dump: &str) -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let mut file = None;
+    for line in dump.lines() {
+        let (name, value) = line.split_once(' ').unwrap();
+        if name.starts_with('/') {
+            let path = Path::new(name);
+            disk.create_dir_all(path.parent().unwrap()).unwrap();
+            let created = disk.create(path).unwrap();
+            created.write_zeroes(0, value.parse().unwrap()).unwrap();
+            file = Some(created);
+        } else {
+            let digits = |at| u8::from_str_radix(&value[at..at + 2], 16).unwrap();
+            let row: Vec<u8> = (0..value.len()).step_by(2).map(digits).collect();
+            let position = u64::from_str_radix(name, 16).unwrap();
+            file.as_ref().unwrap().write_at(&row, position).unwrap();
+        }
+    }
+    disk
+}
+
+/// Opens the directory and looks at everything in it.
+fn check(disk: &MemoryDisk) {
+    let mut machine = Machine::open(disk, 8 << 20);
+    assert_eq!(machine.bytes("fork"), "sealed,forked!");
+    assert!(machine.info("fork").closed);
+    let repeat = machine.append("fork", by_producer(0), b"forked");
+    assert!(matches!(repeat, Outcome::Appended(accepted) if accepted.duplicate));
+    let source = machine.outcome(Request::Delete { path: path("text") });
+    assert_eq!(source, Outcome::Refused(Refusal::Gone), "the fork needs it");
+    assert_eq!(machine.info("sliding").lifetime, Lifetime::Ttl { seconds: 600 });
+    assert_eq!(machine.info("new").lifetime, Lifetime::ExpiresAt(Timestamp::new(9_000)));
+    machine.append("sliding", by_producer(0), b"on and on");
+    assert_eq!(machine.bytes("sliding"), "on and on");
+    assert_eq!(machine.info("sliding").tail, ByteOffset::new(9));
+}
+
+#[test]
+fn a_data_directory_of_the_first_version_opens() {
+    let dump = include_str!("../testdata/directory.txt");
+    for extension in [".wal", ".chunk", ".ckpt", "FORMAT"] {
+        assert!(dump.contains(extension), "the directory has no {extension} file");
+    }
+    check(&restored(dump));
+}
+
+#[test]
+fn what_is_written_now_dumps_and_opens_alike() {
+    let written = written();
+    check(&restored(&dump(&written)));
+    check(&written);
+}

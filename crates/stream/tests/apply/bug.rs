@@ -1,0 +1,28 @@
+//! Rules that the reference can get wrong, to prove that the comparison would notice.
+
+/// One rule told wrongly.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Bug {
+    /// Accepted appends leave no trace of their producer: a repeat is taken twice.
+    ForgetsProducers,
+    /// A closed stream takes more data.
+    WritesBehindTheEnd,
+    /// A write does not start a sliding lifetime again.
+    WritesAreNoUse,
+    /// Nor does a read.
+    ReadsAreNoUse,
+    /// A deleted source goes although forks read its bytes.
+    DeletesUnderForks,
+    /// A checkpoint leaves out the last `Stream-Seq`.
+    RestartsForgetSeqs,
+}
+
+/// All of them.
+pub(crate) const ALL: [Bug; 6] = [
+    Bug::ForgetsProducers,
+    Bug::WritesBehindTheEnd,
+    Bug::WritesAreNoUse,
+    Bug::ReadsAreNoUse,
+    Bug::DeletesUnderForks,
+    Bug::RestartsForgetSeqs,
+];

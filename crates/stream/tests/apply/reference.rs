@@ -1,0 +1,420 @@
+//! The reference: what the protocol says of streams, kept as plainly as it can be said.
+//!
+//! Each stream holds all its bytes, a fork a copy of its source's; a producer is the list of every
+//! append that was accepted from it. Nothing is shared, indexed or forgotten early, so there is
+//! little here that can be wrong in the same way as the state machine.
+
+use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Timestamp};
+use std::collections::{BTreeMap, BTreeSet};
+use thalweg_stream::{
+    Accepted, Append, Applied, Command, ConfigField, ContentType, Create, Effect, ForkPoint,
+    Lifetime, Outcome, Pin, PinToken, Placement, Producer, Refusal, StreamInfo, Visible,
+};
+
+use crate::bug::Bug;
+
+/// Every stream of the test lives in this group.
+pub(crate) const GROUP: GroupId = GroupId::new(0);
+
+/// A stream with everything that ever happened to it.
+#[derive(Debug, Clone)]
+pub(crate) struct Stream {
+    pub id: StreamId,
+    pub path: StreamPath,
+    pub content_type: ContentType,
+    pub lifetime: Lifetime,
+    pub head: usize,
+    pub bytes: Vec<u8>,
+    pub closed: bool,
+    pub deleted: bool,
+    pub used_at: Timestamp,
+    /// The last use that an entry of the log recorded.
+    pub logged_at: Timestamp,
+    /// Every `Stream-Seq` that was accepted.
+    pub seqs: Vec<String>,
+    /// Every epoch and sequence that was accepted, by producer.
+    pub produced: BTreeMap<String, BTreeSet<(u64, u64)>>,
+    pub fork: Option<ForkPoint>,
+    pub pins: Vec<Pin>,
+}
+
+/// All streams of a group, deleted ones that forks need included.
+#[derive(Debug, Default)]
+pub(crate) struct Reference {
+    pub streams: Vec<Stream>,
+    pub duties: BTreeMap<PinToken, StreamKey>,
+    /// When an expired stream is asked for again at the earliest.
+    pub asked_until: BTreeMap<StreamId, Timestamp>,
+    pub applied: u64,
+    /// The negative control: a rule that this reference gets wrong.
+    pub bug: Option<Bug>,
+}
+
+fn offset(bytes: usize) -> ByteOffset {
+    ByteOffset::new(bytes as u64)
+}
+
+fn media_type(content_type: &ContentType) -> String {
+    let (media_type, _) =
+        content_type.as_str().split_once(';').unwrap_or((content_type.as_str(), ""));
+    media_type.trim().to_lowercase()
+}
+
+fn answer(outcome: Outcome) -> Applied {
+    Applied { outcome, placement: None, visible: None, effect: None }
+}
+
+fn refuse(refusal: Refusal) -> Applied {
+    answer(Outcome::Refused(refusal))
+}
+
+impl Stream {
+    pub(crate) fn info(&self) -> StreamInfo {
+        StreamInfo {
+            stream: self.id,
+            content_type: self.content_type.clone(),
+            lifetime: self.lifetime,
+            head: offset(self.head),
+            tail: offset(self.bytes.len()),
+            closed: self.closed,
+            lineage: self.fork.as_ref().map(|fork| fork.lineage.clone()).unwrap_or_default(),
+        }
+    }
+
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        match self.lifetime {
+            Lifetime::Forever => false,
+            Lifetime::Ttl { seconds } => self.used_at.plus_ms(seconds * 1000) <= now,
+            Lifetime::ExpiresAt(at) => at <= now,
+        }
+    }
+
+    /// How far uses may run ahead of the log: an eighth of the window, from a second to a minute.
+    pub(crate) fn slack_ms(&self) -> Option<u64> {
+        let Lifetime::Ttl { seconds } = self.lifetime else { return None };
+        Some((seconds * 1000 / 8).clamp(1000, 60_000))
+    }
+
+    fn visible(&self) -> Option<Visible> {
+        let tail = offset(self.bytes.len());
+        Some(Visible { stream: self.id, tail, closed: self.closed, gone: self.deleted })
+    }
+
+    fn accepted(&self, producer: Option<(u64, u64)>, is_empty: bool, duplicate: bool) -> Outcome {
+        Outcome::Appended(Accepted {
+            stream: self.id,
+            tail: offset(self.bytes.len()),
+            closed: self.closed,
+            producer,
+            duplicate,
+            close_only: is_empty,
+        })
+    }
+
+    /// PROTOCOL §5.2 and §5.2.1: the answer to an append that adds nothing.
+    fn judge(&self, append: &Append, data: &[u8], bug: Option<Bug>) -> Option<Outcome> {
+        let refused = |refusal| Some(Outcome::Refused(refusal));
+        if self.deleted {
+            return refused(Refusal::Gone);
+        }
+        let numbers = append.producer.as_ref().map(|producer| self.judge_numbers(producer));
+        if let Some(Err(stale @ Refusal::StaleEpoch { .. })) = numbers {
+            return refused(stale);
+        }
+        let repeat = match (&numbers, &append.producer) {
+            (Some(Ok(Some(last))), Some(producer)) => Some((producer.epoch, *last)),
+            _ => None,
+        };
+        let is_close_only = append.close && data.is_empty();
+        if self.closed && bug != Some(Bug::WritesBehindTheEnd) {
+            if repeat.is_some() || (is_close_only && append.producer.is_none()) {
+                return Some(self.accepted(repeat, data.is_empty(), true));
+            }
+            return refused(Refusal::Closed { tail: offset(self.bytes.len()) });
+        }
+        let is_alike = |sent: &ContentType| media_type(sent) == media_type(&self.content_type);
+        if !data.is_empty() && !append.content_type.as_ref().is_some_and(is_alike) {
+            return refused(Refusal::ContentType { expected: self.content_type.clone() });
+        }
+        match numbers {
+            Some(Ok(Some(_))) => return Some(self.accepted(repeat, data.is_empty(), true)),
+            Some(Err(refusal)) => return refused(refusal),
+            _ => {}
+        }
+        let last = self.seqs.iter().max_by_key(|seq| seq.as_bytes())?;
+        let rises = append.stream_seq.as_ref().is_none_or(|seq| seq.as_bytes() > last.as_bytes());
+        (!rises).then(|| Outcome::Refused(Refusal::StreamSeq { last: last.as_str().into() }))
+    }
+
+    /// The last sequence if this append was accepted before, `None` if it is the next one.
+    fn judge_numbers(&self, producer: &Producer) -> Result<Option<u64>, Refusal> {
+        let (epoch, received) = (producer.epoch, producer.seq);
+        let accepted = self.produced.get(&*producer.id).and_then(BTreeSet::last).copied();
+        let Some((current, last)) = accepted else {
+            let gap = Refusal::SeqGap { expected: 0, received };
+            return if received == 0 { Ok(None) } else { Err(gap) };
+        };
+        if epoch < current {
+            return Err(Refusal::StaleEpoch { current });
+        }
+        if epoch > current {
+            return if received == 0 { Ok(None) } else { Err(Refusal::EpochStart { received }) };
+        }
+        if self.produced[&*producer.id].contains(&(epoch, received)) {
+            return Ok(Some(last));
+        }
+        let gap = Refusal::SeqGap { expected: last + 1, received };
+        if received == last + 1 { Ok(None) } else { Err(gap) }
+    }
+
+    fn take(&mut self, at: Timestamp, append: &Append, data: &[u8], bug: Option<Bug>) -> Applied {
+        let start = offset(self.bytes.len());
+        self.bytes.extend_from_slice(data);
+        self.closed |= append.close;
+        if bug != Some(Bug::WritesAreNoUse) {
+            self.used_at = self.used_at.max(at);
+            self.logged_at = self.logged_at.max(at);
+        }
+        self.seqs.extend(append.stream_seq.as_deref().map(String::from));
+        let numbers = append.producer.as_ref().map(|producer| (producer.epoch, producer.seq));
+        if let (Some(producer), true) = (&append.producer, bug != Some(Bug::ForgetsProducers)) {
+            let id = producer.id.to_string();
+            self.produced.entry(id).or_default().insert((producer.epoch, producer.seq));
+        }
+        let placement = Placement { stream: self.id, start, record_count: append.record_count };
+        Applied {
+            placement: (!data.is_empty()).then_some(placement),
+            visible: self.visible(),
+            ..answer(self.accepted(numbers, data.is_empty(), false))
+        }
+    }
+
+    /// PROTOCOL §5.1: the answer to a `PUT` of a path that is taken.
+    fn judge_create(&self, wanted: &Create) -> Outcome {
+        if self.deleted {
+            return Outcome::Refused(Refusal::PathBlocked);
+        }
+        let asked = |fork: Option<&ForkPoint>| fork.map(|fork| fork.request.clone());
+        let lifetime = |fork: Option<&ForkPoint>, own| fork.map_or(own, |fork| fork.lifetime);
+        let (ours, theirs) = (self.fork.as_ref(), wanted.fork.as_ref());
+        let same = [
+            (ConfigField::Fork, asked(ours) == asked(theirs)),
+            (
+                ConfigField::ContentType,
+                media_type(&self.content_type) == media_type(&wanted.content_type),
+            ),
+            (
+                ConfigField::Lifetime,
+                lifetime(ours, self.lifetime) == lifetime(theirs, wanted.lifetime),
+            ),
+            (ConfigField::Closed, self.closed == wanted.close),
+        ];
+        match same.into_iter().find(|(_, is_same)| !is_same) {
+            Some((differs, _)) => Outcome::Refused(Refusal::Config { differs }),
+            None => Outcome::Existed(self.info()),
+        }
+    }
+}
+
+impl Reference {
+    pub(crate) fn get(&self, id: StreamId) -> Option<&Stream> {
+        self.streams.iter().find(|stream| stream.id == id)
+    }
+
+    pub(crate) fn get_mut(&mut self, id: StreamId) -> Option<&mut Stream> {
+        self.streams.iter_mut().find(|stream| stream.id == id)
+    }
+
+    pub(crate) fn find(&self, path: &StreamPath) -> Option<&Stream> {
+        self.streams.iter().find(|stream| stream.path == *path)
+    }
+
+    /// What a client that names `path` at `now` finds.
+    pub(crate) fn resolve(&self, path: &StreamPath, now: Timestamp) -> Result<StreamInfo, Refusal> {
+        match self.find(path) {
+            None => Err(Refusal::NotFound),
+            Some(stream) if stream.deleted => Err(Refusal::Gone),
+            Some(stream) if stream.is_expired(now) && stream.pins.is_empty() => {
+                Err(Refusal::NotFound)
+            }
+            Some(stream) if stream.is_expired(now) => Err(Refusal::Gone),
+            Some(stream) => Ok(stream.info()),
+        }
+    }
+
+    /// The answer to an append that would change nothing.
+    pub(crate) fn check_append(
+        &self,
+        id: StreamId,
+        append: &Append,
+        data: &[u8],
+    ) -> Option<Outcome> {
+        let Some(stream) = self.get(id) else {
+            return Some(Outcome::Refused(Refusal::NotFound));
+        };
+        stream.judge(append, data, self.bug)
+    }
+
+    /// The answer to a `PUT` of a path that a stream alive at `now` holds.
+    pub(crate) fn check_create(&self, wanted: &Create, now: Timestamp) -> Option<Outcome> {
+        let stream = self.find(&wanted.path)?;
+        if stream.is_expired(now) && !stream.deleted {
+            let blocked = Outcome::Refused(Refusal::PathBlocked);
+            return (!stream.pins.is_empty()).then_some(blocked);
+        }
+        Some(stream.judge_create(wanted))
+    }
+
+    pub(crate) fn apply(
+        &mut self,
+        at: Timestamp,
+        id: StreamId,
+        command: &Command,
+        data: &[u8],
+    ) -> Applied {
+        self.applied += 1;
+        match command {
+            Command::Create(create) => self.create(at, create, data),
+            Command::Append(append) => match self.check_append(id, append, data) {
+                Some(outcome) => answer(outcome),
+                None => {
+                    let bug = self.bug;
+                    self.get_mut(id).expect("was judged").take(at, append, data, bug)
+                }
+            },
+            Command::Delete => self.delete(id, Outcome::Deleted),
+            Command::Expire => self.delete(id, Outcome::Done),
+            Command::Touch(used_at) => self.touched(id, *used_at),
+            Command::Trim(to) => self.trim(id, *to),
+            Command::Pin(pin) => self.pin(id, pin),
+            Command::Unpin(token) => self.unpin(id, *token),
+            Command::Released(token) => {
+                self.duties.remove(token);
+                answer(Outcome::Done)
+            }
+        }
+    }
+
+    fn create(&mut self, at: Timestamp, create: &Create, data: &[u8]) -> Applied {
+        if let Some(stream) = self.find(&create.path) {
+            return answer(stream.judge_create(create));
+        }
+        // PROTOCOL §4.2: a fork begins with its source's bytes.
+        let inherited = create.fork.as_ref().map_or(vec![], |fork| {
+            let source = self.get(fork.source.stream).expect("a fork's source is pinned");
+            source.bytes[..fork.at.get() as usize].to_vec()
+        });
+        let stream = Stream {
+            id: StreamId::new(self.applied),
+            path: create.path.clone(),
+            content_type: create.content_type.clone(),
+            lifetime: create.lifetime,
+            head: create.fork.as_ref().map_or(0, |fork| fork.head.get() as usize),
+            bytes: [&inherited, data].concat(),
+            closed: create.close,
+            deleted: false,
+            used_at: at,
+            logged_at: at,
+            seqs: vec![],
+            produced: BTreeMap::new(),
+            fork: create.fork.clone(),
+            pins: vec![],
+        };
+        let start = offset(inherited.len());
+        let placement = Placement { stream: stream.id, start, record_count: create.record_count };
+        let placement = (!data.is_empty()).then_some(placement);
+        let applied = Applied { placement, ..answer(Outcome::Created(stream.info())) };
+        self.streams.push(stream);
+        applied
+    }
+
+    fn delete(&mut self, id: StreamId, done: Outcome) -> Applied {
+        let bug = self.bug;
+        let Some(stream) = self.get_mut(id) else { return refuse(Refusal::NotFound) };
+        if stream.deleted {
+            return refuse(Refusal::Gone);
+        }
+        stream.deleted = true;
+        let visible = stream.visible();
+        // PROTOCOL §4.2: it stays behind, invisible, while forks read its bytes.
+        let is_needed = !stream.pins.is_empty() && bug != Some(Bug::DeletesUnderForks);
+        let effect = if is_needed { None } else { self.purge(id) };
+        Applied { visible, effect, ..answer(done) }
+    }
+
+    fn purge(&mut self, id: StreamId) -> Option<Effect> {
+        let position = self.streams.iter().position(|stream| stream.id == id)?;
+        let Some(fork) = self.streams.remove(position).fork else {
+            return Some(Effect::Forget(id));
+        };
+        self.duties.insert(fork.token, fork.source);
+        Some(Effect::ForgetFork { stream: id, source: fork.source, token: fork.token })
+    }
+
+    fn touched(&mut self, id: StreamId, used_at: Timestamp) -> Applied {
+        if let Some(stream) = self.get_mut(id) {
+            stream.used_at = stream.used_at.max(used_at);
+            stream.logged_at = stream.logged_at.max(used_at);
+        }
+        answer(Outcome::Done)
+    }
+
+    fn trim(&mut self, id: StreamId, to: ByteOffset) -> Applied {
+        let Some(stream) = self.get_mut(id) else { return refuse(Refusal::NotFound) };
+        let to = (to.get() as usize).min(stream.bytes.len());
+        let rises = to > stream.head;
+        stream.head = stream.head.max(to);
+        let effect = rises.then_some(Effect::Trim(id, offset(to)));
+        Applied { effect, ..answer(Outcome::Done) }
+    }
+
+    fn pin(&mut self, id: StreamId, pin: &Pin) -> Applied {
+        let Some(stream) = self.get_mut(id) else { return refuse(Refusal::ForkSourceNotFound) };
+        if stream.deleted {
+            return refuse(Refusal::ForkSourceGone);
+        }
+        if !stream.pins.iter().any(|known| known.token == pin.token) {
+            stream.pins.push(pin.clone());
+        }
+        answer(Outcome::Pinned)
+    }
+
+    fn unpin(&mut self, id: StreamId, token: PinToken) -> Applied {
+        let Some(stream) = self.get_mut(id) else { return answer(Outcome::Done) };
+        stream.pins.retain(|pin| pin.token != token);
+        let is_unused = stream.deleted && stream.pins.is_empty();
+        let effect = if is_unused { self.purge(id) } else { None };
+        Applied { effect, ..answer(Outcome::Done) }
+    }
+
+    /// A use that no entry records; whether it must be recorded.
+    pub(crate) fn touch(&mut self, id: StreamId, now: Timestamp) -> bool {
+        let bug = self.bug;
+        let Some(stream) = self.get_mut(id) else { return false };
+        let Some(slack_ms) = stream.slack_ms() else { return false };
+        if bug != Some(Bug::ReadsAreNoUse) {
+            stream.used_at = stream.used_at.max(now);
+        }
+        stream.used_at >= stream.logged_at.plus_ms(slack_ms)
+    }
+
+    /// Streams that must be expired and were not asked for within the last second.
+    pub(crate) fn due(&self, now: Timestamp) -> BTreeSet<StreamId> {
+        let waits = |id| self.asked_until.get(&id).is_some_and(|until| *until > now);
+        let is_due = |stream: &&Stream| !stream.deleted && stream.is_expired(now);
+        let due = self.streams.iter().filter(is_due).map(|stream| stream.id);
+        due.filter(|id| !waits(*id)).collect()
+    }
+
+    /// A restart from a checkpoint: uses that were not logged are lost, and made up for.
+    pub(crate) fn restart(&mut self, forgives: bool) {
+        self.asked_until.clear();
+        for stream in &mut self.streams {
+            let slack_ms = stream.slack_ms().filter(|_| forgives).unwrap_or(0);
+            stream.used_at = stream.logged_at.plus_ms(slack_ms);
+            if self.bug == Some(Bug::RestartsForgetSeqs) {
+                stream.seqs.clear();
+            }
+        }
+    }
+}
