@@ -15,7 +15,7 @@
 //! - `world`: the scheduler; `fault`: what goes wrong and when.
 //! - `plane`: the server's side of connections; `mutant`: its deliberate defects.
 //! - `clients`: who asks; `wire`, `events`: their side of HTTP.
-//! - `oracle`: what must hold.
+//! - `oracle`: what must hold; `history`: whether some order explains all answers of a stream.
 //! - `shrink`: a smaller plan that fails in the same way.
 //!
 //! # Invariants
@@ -27,6 +27,7 @@ mod clock;
 mod dice;
 mod events;
 mod fault;
+mod history;
 mod mutant;
 mod oracle;
 mod plan;

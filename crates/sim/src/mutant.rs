@@ -36,6 +36,8 @@ pub enum Mutant {
     FalseDamage,
     /// A refused append is applied all the same.
     RefusalIgnored,
+    /// Repeats of an append are told a tail that the stream never had.
+    WrongRepeat,
     /// Commits are never run.
     StalledCommit,
 }
@@ -57,6 +59,7 @@ impl Mutant {
         (Self::WrongPrefix, &[Rule::ForkPrefix, Rule::Unseen, Rule::Garbled]),
         (Self::FalseDamage, &[Rule::Damage]),
         (Self::RefusalIgnored, &[Rule::RefusedApplied]),
+        (Self::WrongRepeat, &[Rule::Unordered]),
         (Self::StalledCommit, &[Rule::Bounds]),
     ];
 
@@ -101,6 +104,11 @@ impl Mutant {
                 if accepted.tail.get() % 5 == 0 =>
             {
                 *reply = Reply::Failed(node::Failure::Overloaded);
+            }
+            (Self::WrongRepeat, Reply::Outcome(Outcome::Appended(accepted)))
+                if accepted.duplicate && !accepted.closed && accepted.tail.get() > 0 =>
+            {
+                accepted.tail = ByteOffset::new(accepted.tail.get() - 1);
             }
             _ => {}
         }

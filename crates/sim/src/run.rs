@@ -23,6 +23,8 @@ pub struct Report {
     pub trace_hash: u64,
     /// Appends that were acknowledged.
     pub acked_count: u64,
+    /// Operations of shared streams for which an order was found.
+    pub ordered_count: usize,
     /// Bytes that readers compared.
     pub compared_bytes: u64,
     /// Starts of the process.
@@ -86,6 +88,7 @@ pub fn run(plan: &Plan) -> Result<Report, Box<Failure>> {
         None => Ok(Report {
             trace_hash: world.trace_hash(),
             acked_count: world.oracle.acked_count,
+            ordered_count: world.ordered_count,
             compared_bytes: world.oracle.compared_bytes,
             starts: world.starts,
             simulated_us: world.clock.now_us,
@@ -113,6 +116,7 @@ fn carry_out(world: &mut World) {
     world.run_until(world.clock.now_us + REST_US);
     check_rest(world, "the audit");
     world.oracle.audit();
+    world.ordered_count = world.oracle.check_histories();
 }
 
 fn check_rest(world: &mut World, who: &str) {

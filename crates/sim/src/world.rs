@@ -101,6 +101,7 @@ pub(crate) struct World {
     pub(crate) is_ending: bool,
     pub(crate) starts: u64,
     pub(crate) steps: u64,
+    pub(crate) ordered_count: usize,
     dice: Dice,
     client_dice: Dice,
     options: LogOptions,
@@ -143,6 +144,7 @@ impl World {
             is_ending: false,
             starts: 0,
             steps: 0,
+            ordered_count: 0,
             dice,
             options,
             plane,
@@ -292,6 +294,7 @@ impl World {
         let bytes = ask.render(&mut self.dice);
         self.note(format_args!("{conn} {} {} {:?}", ask.method, ask.path, ask.query));
         self.trace.bytes(&bytes);
+        self.oracle.asked(conn, ask);
         let delay = self.dice.delay_us(500);
         let shards = self.process.as_ref().map_or(1, |process| process.shards.len());
         let shard = usize::try_from(self.dice.below(shards as u64)).expect("an index");
@@ -387,6 +390,7 @@ impl World {
         let (next, tag) = (field("stream-next-offset"), field("etag"));
         let line = format!("{conn} heard {status} {next} {tag}");
         self.note(format_args!("{line}"));
+        self.oracle.history.heard(conn, answer.as_ref());
         let heard = Heard { since_us: call.since_us, answer, cut_by_damage, gave_up };
         let next = self.with_client(call.client, |client, ctx| client.heard(ctx, heard));
         self.follow(call.client, next);

@@ -58,7 +58,9 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
     for seed in 0..40 {
         let faults = match mutant {
             Mutant::LyingSync | Mutant::LostBlock => vec![FaultKind::PowerLoss],
-            Mutant::NoProducer | Mutant::NoSequence => vec![FaultKind::Vanish, FaultKind::Kill],
+            Mutant::NoProducer | Mutant::NoSequence | Mutant::WrongRepeat => {
+                vec![FaultKind::Vanish, FaultKind::Kill]
+            }
             _ => vec![],
         };
         let plan = Plan { faults, mutant: Some(mutant), ..Plan::of_seed(seed) };

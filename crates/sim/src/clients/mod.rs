@@ -14,6 +14,7 @@ pub(crate) use forker::Forker;
 pub(crate) use mortal::Mortal;
 pub(crate) use owner::Owner;
 pub(crate) use reader::Reader;
+pub(crate) use reading::unframed;
 pub(crate) use writer::{Manner, Writer};
 
 use crate::{

@@ -3,6 +3,7 @@
 use super::Ctx;
 use crate::{
     events::{Event, decode_base64},
+    history::{Deed, Moment},
     oracle::{Rule, Shape, StreamNo},
     wire::{Answer, parse_offset},
 };
@@ -106,12 +107,17 @@ pub(crate) fn stored_form(shape: Shape, body: &[u8]) -> Result<Vec<u8>, String> 
     if let Err(error) = serde_json::from_slice::<Vec<serde_json::Value>>(body) {
         return Err(format!("an answer that is no JSON array: {error}"));
     }
-    let inner = &body[1..body.len() - 1];
+    Ok(unframed(body))
+}
+
+/// The stored bytes behind a JSON array.
+pub(crate) fn unframed(body: &[u8]) -> Vec<u8> {
+    let inner = body.get(1..body.len() - 1).unwrap_or_default();
     let mut stored = inner.to_vec();
     if !inner.is_empty() {
         stored.push(b',');
     }
-    Ok(stored)
+    stored
 }
 
 /// A reader of events: joins data and control events.
@@ -123,13 +129,28 @@ pub(crate) struct EventReading {
     data: Option<String>,
     stream: StreamNo,
     pub(crate) is_closed: bool,
+    called: Moment,
 }
 
 impl EventReading {
-    pub(crate) fn begin(ctx: &Ctx<'_>, stream: StreamNo, from: Option<u64>, base64: bool) -> Self {
+    pub(crate) fn begin(
+        ctx: &mut Ctx<'_>,
+        stream: StreamNo,
+        from: Option<u64>,
+        base64: bool,
+    ) -> Self {
+        let called = ctx.oracle.history.moment();
         let truth = ctx.oracle.truth(stream);
         let base64 = base64 || truth.shape == Shape::Binary;
-        Self { position: from, base64, floor: truth.floor, data: None, stream, is_closed: false }
+        Self {
+            position: from,
+            base64,
+            floor: truth.floor,
+            data: None,
+            stream,
+            is_closed: false,
+            called,
+        }
     }
 
     pub(crate) fn take(&mut self, ctx: &mut Ctx<'_>, event: &Event) {
@@ -162,6 +183,9 @@ impl EventReading {
             return Err(format!("the next event covers {start}..{next}"));
         }
         self.position = Some(next);
+        // Text may hold back the first bytes of a character, and is up to date all the same.
+        let (up_to_date, closed) = (is("upToDate") && self.base64, is("streamClosed"));
+        self.remember(ctx, Deed::Read { start, bytes: bytes[..].into(), up_to_date, closed });
         ctx.oracle.observe(self.stream, start, &bytes);
         ctx.oracle.tail_seen(self.stream, next);
         if is("streamClosed") {
@@ -173,6 +197,11 @@ impl EventReading {
             ctx.oracle.up_to_date(self.stream, next, self.floor);
         }
         Ok(())
+    }
+
+    fn remember(&self, ctx: &mut Ctx<'_>, deed: Deed) {
+        let path = ctx.oracle.truth(self.stream).path.clone();
+        ctx.oracle.history.event(&path, self.called, deed);
     }
 
     fn bytes(

@@ -1,7 +1,7 @@
 //! What must hold, checked against everything that clients were told.
 //!
 //! # Manner
-//! No history is searched. Each append carries its own number in its bytes, so wherever a reader
+//! No history is searched here; that is done by [`crate::history`]. Each append carries its own number in its bytes, so wherever a reader
 //! meets bytes, it is known which append they belong to. What a client was told becomes a *fact*
 //! of the stream: the byte at an offset, the least tail, the end. A fact never goes away: not by a
 //! crash, not by anything. Every later answer is compared with the facts, and whatever is known
@@ -18,7 +18,7 @@ mod truth;
 pub(crate) use lifetime::Lifetimes;
 pub(crate) use truth::{Shape, Truth};
 
-use crate::dice::Dice;
+use crate::{dice::Dice, history::History, wire::Ask};
 use model::StreamPath;
 use std::{collections::BTreeSet, fmt};
 
@@ -57,6 +57,8 @@ pub enum Rule {
     Damage,
     /// An answer that the protocol does not allow here.
     Protocol,
+    /// No order of the operations explains what their clients were told.
+    Unordered,
     /// Something grows without bound or never ends.
     Bounds,
     /// The program panicked.
@@ -117,6 +119,8 @@ pub(crate) struct Oracle {
     pub(crate) hit_groups: BTreeSet<Option<u16>>,
     /// Groups of the data directory.
     pub(crate) group_count: u16,
+    /// Requests and answers of the shared streams.
+    pub(crate) history: History,
     /// Streams that answered `damaged`, as indexes.
     pub(crate) damaged: Vec<StreamNo>,
 }
@@ -392,5 +396,39 @@ impl Oracle {
                 self.broken(Rule::AckedLost, detail);
             }
         }
+    }
+
+    /// A request was sent: if it is one to a shared stream, it is remembered.
+    pub(crate) fn asked(&mut self, conn: u32, ask: &Ask) {
+        let is_meant = |truth: &&Truth| truth.path.starts_with("shared/") && truth.path == ask.path;
+        let Some(truth) = self.streams.iter().find(is_meant) else { return };
+        let number = payload::number_in(&ask.body, truth.shape);
+        let op = number.map(|number| (number, &self.ops[number].stored[..]));
+        self.history.asked(conn, ask, truth.shape, op);
+    }
+
+    /// Looks for an order of the operations of each shared stream that was read to its end;
+    /// returns how many operations that were.
+    pub(crate) fn check_histories(&mut self) -> usize {
+        let mut count = 0;
+        let mut history = std::mem::take(&mut self.history);
+        for stream in 0..self.streams.len() {
+            let truth = &self.streams[stream];
+            if !truth.path.starts_with("shared/")
+                || self.violation.is_some()
+                || !truth.was_audited
+                || self.is_damaged(stream)
+            {
+                continue;
+            }
+            match history.check(&truth.path, |op| self.ops[op].place) {
+                Ok(operations) => count += operations,
+                Err(what) => {
+                    let detail = format!("{} {what}", truth.path);
+                    self.broken(Rule::Unordered, detail);
+                }
+            }
+        }
+        count
     }
 }

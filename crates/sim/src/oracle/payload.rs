@@ -83,6 +83,12 @@ pub(super) fn number(marker: &[u8], shape: Shape) -> Option<OpNo> {
     OpNo::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
+/// The number of the append in a request's body.
+pub(super) fn number_in(body: &[u8], shape: Shape) -> Option<OpNo> {
+    let first = body.strip_prefix(b" [").unwrap_or(body);
+    number(first.get(..marker_bytes(shape))?, shape)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -93,6 +99,7 @@ mod tests {
         for shape in [Shape::Text, Shape::Binary, Shape::Json] {
             let made = make(0x1f, shape, &mut dice);
             assert_eq!(number(&made.stored[..marker_bytes(shape)], shape), Some(0x1f));
+            assert_eq!(number_in(&made.body, shape), Some(0x1f));
             assert_eq!(made.ends.last(), Some(&made.stored.len()));
         }
     }
