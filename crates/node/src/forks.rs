@@ -4,6 +4,7 @@
 use crate::{
     Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, Reply, Stamp, Ticket,
     api::NO_STREAM,
+    expiry::ExpiryJob,
     read::{ReadJob, ReadRequest},
     shard::{Proposal, ReplyTo},
 };
@@ -28,6 +29,8 @@ pub(crate) enum Job {
         ticket: Ticket,
         outcome: Outcome,
     },
+    /// An answer that waits until an expiry is logged.
+    Expired(ExpiryJob),
     Fork(Box<ForkJob>),
     Release {
         source: StreamKey,
@@ -146,6 +149,7 @@ impl Node {
             // refuse reads would be worse than a lifetime that a crash may cut short.
             Job::Used { ticket, read } => self.begin_read(now, ticket, &read),
             Job::Answer { ticket, outcome } => self.reply(ticket, Reply::Outcome(outcome)),
+            Job::Expired(expiry) => self.resume_expiry(now, expiry, result),
             Job::Fork(job) => self.resume_fork(now, *job, result),
             Job::Release { source, token } => self.resume_release(now, source, token, &result),
         }

@@ -27,6 +27,7 @@
 mod api;
 mod background;
 mod commit;
+mod expiry;
 mod forks;
 mod live;
 mod maintenance;

@@ -57,7 +57,7 @@ impl Node {
             Ok(stream) => {
                 self.after_use(now, StreamKey { group, stream }, Job::Used { ticket, read });
             }
-            Err(refusal) => self.refuse(ticket, refusal),
+            Err(refusal) => self.refuse_path(now, ticket, &read.path, refusal),
         }
     }
 
@@ -65,7 +65,7 @@ impl Node {
         let group = read.path.group(self.group_count);
         let info = match self.group(group).resolve(&read.path, now.wall) {
             Ok(info) => info,
-            Err(refusal) => return self.refuse(ticket, refusal),
+            Err(refusal) => return self.refuse_path(now, ticket, &read.path, refusal),
         };
         let key = StreamKey { group, stream: info.stream };
         let start = match read.from {

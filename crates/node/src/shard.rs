@@ -242,7 +242,7 @@ impl Node {
         let group = path.group(self.group_count);
         let stream = match self.group(group).resolve_id(path, now.wall) {
             Ok(stream) => stream,
-            Err(refusal) => return self.refuse(ticket, refusal),
+            Err(refusal) => return self.refuse_path(now, ticket, path, refusal),
         };
         let key = StreamKey { group, stream };
         if !self.is_in_flight(key)
@@ -264,7 +264,7 @@ impl Node {
                 Some(stream) => stream,
                 None => return self.refuse(ticket, Refusal::Damaged),
             },
-            Err(refusal) => return self.refuse(ticket, refusal),
+            Err(refusal) => return self.refuse_path(now, ticket, path, refusal),
         };
         let proposal = Proposal { group, stream, command: Command::Delete, data: &[] };
         self.propose(now, proposal, ReplyTo::Client(ticket));
@@ -277,7 +277,7 @@ impl Node {
                 let key = StreamKey { group, stream: info.stream };
                 self.reply(ticket, Reply::Head(key, info));
             }
-            Err(refusal) => self.refuse(ticket, refusal),
+            Err(refusal) => self.refuse_path(now, ticket, path, refusal),
         }
     }
 

@@ -4,7 +4,7 @@ use env::{MemoryDisk, SeededRandom};
 use log::{CommitJob, LogOptions};
 use model::{ByteOffset, Monotonic, ShardId, StreamPath, Timestamp};
 use std::{path::Path, sync::Arc};
-use stream::{Append, ContentType, Lifetime, Outcome, Producer};
+use stream::{Append, ContentType, Lifetime, Outcome, Producer, Refusal};
 use thalweg_node::{Event, Failure, Node, Output, ReadFrom, Reply, Request, Stamp, Ticket};
 
 const NOW: Stamp = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
@@ -16,6 +16,7 @@ struct Machine {
     /// Answers by the number of their request.
     replies: Vec<(u32, Reply)>,
     commits: Vec<CommitJob>,
+    now: Stamp,
 }
 
 impl Machine {
@@ -31,7 +32,7 @@ impl Machine {
         let random = &mut SeededRandom::new(1);
         let opened = thalweg_node::open(disk_port, random, Path::new("/data"), options, 1).unwrap();
         let node = opened.nodes.into_iter().next().unwrap();
-        Self { disk: disk.clone(), node, replies: Vec::new(), commits: Vec::new() }
+        Self { disk: disk.clone(), node, replies: Vec::new(), commits: Vec::new(), now: NOW }
     }
 
     fn with_stream() -> Self {
@@ -44,7 +45,7 @@ impl Machine {
 
     fn ask(&mut self, number: u32, request: Request<'_>) {
         let ticket = Ticket { shard: ShardId::new(0), slot: number, generation: 0 };
-        self.node.handle(NOW, Event::Request { ticket, request });
+        self.node.handle(self.now, Event::Request { ticket, request });
         self.drain();
     }
 
@@ -53,7 +54,7 @@ impl Machine {
             match output {
                 Output::Reply { ticket, reply } => self.replies.push((ticket.slot, reply)),
                 Output::Commit(job) => self.commits.push(job),
-                Output::Work(job) => self.node.handle(NOW, Event::Worked(job.run())),
+                Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
                 other => panic!("unexpected {other:?}"),
             }
         }
@@ -62,16 +63,20 @@ impl Machine {
     /// Lets every commit happen.
     fn commit(&mut self) {
         while let Some(job) = self.commits.pop() {
-            self.node.handle(NOW, Event::Committed(job.run()));
+            self.node.handle(self.now, Event::Committed(job.run()));
             self.drain();
         }
     }
 
     fn create(&mut self, number: u32) {
+        self.create_with(number, Lifetime::Forever);
+    }
+
+    fn create_with(&mut self, number: u32, lifetime: Lifetime) {
         let create = Request::Create {
             path: path(),
             content_type: Some(ContentType::new("text/plain")),
-            lifetime: Lifetime::Forever,
+            lifetime,
             close: false,
             fork: None,
             data: b"",
@@ -137,6 +142,42 @@ fn a_repeated_close_is_answered_only_when_the_first_is_durable() {
     assert!(machine.replies.is_empty(), "{:?}", machine.replies);
     machine.commit();
     assert_eq!(machine.replies.len(), 2);
+}
+
+#[test]
+fn who_is_told_that_a_stream_has_expired_is_told_when_that_is_durable() {
+    let mut machine = Machine::open(&MemoryDisk::new());
+    machine.create_with(1, Lifetime::ExpiresAt(Timestamp::new(2_000)));
+    machine.commit();
+    machine.replies.clear();
+    machine.now.wall = Timestamp::new(3_000);
+    machine.ask(2, Request::Head { path: path() });
+    machine.ask(3, Request::Head { path: path() });
+    assert!(machine.replies.is_empty(), "{:?}", machine.replies);
+    machine.commit();
+    for number in [2, 3] {
+        let (replied, reply) = machine.replies.remove(0);
+        let is_gone = matches!(reply, Reply::Outcome(Outcome::Refused(Refusal::NotFound)));
+        assert!(replied == number && is_gone, "{replied} {reply:?}");
+    }
+}
+
+#[test]
+fn a_use_on_its_way_to_the_log_outlives_the_end_of_the_lifetime() {
+    let mut machine = Machine::open(&MemoryDisk::new());
+    machine.create_with(1, Lifetime::Ttl { seconds: 1 });
+    machine.commit();
+    machine.replies.clear();
+    machine.append(2, produced(), b"data");
+    machine.now.wall = Timestamp::new(2_500);
+    machine.ask(3, Request::Head { path: path() });
+    machine.now.wall = Timestamp::new(1_900);
+    machine.commit();
+    let told: Vec<&Reply> = machine.replies.iter().map(|(_, reply)| reply).collect();
+    assert!(matches!(
+        told[..],
+        [Reply::Outcome(Outcome::Appended(_)), Reply::Failed(Failure::Overloaded)]
+    ));
 }
 
 #[test]

@@ -281,8 +281,9 @@ impl Client for Forker {
     fn heard(&mut self, ctx: &mut Ctx<'_>, heard: Heard) -> Move {
         let fork = self.fork.as_ref().expect("a fork was planned");
         let stream = fork.stream;
-        // A creation that fails for damage fails for that of its source.
-        let hit = if matches!(self.step, Step::Create) { fork.source } else { stream };
+        // A first creation that fails for damage fails for that of its source.
+        let is_first = matches!(self.step, Step::Create) && !self.tainted;
+        let hit = if is_first { fork.source } else { stream };
         match judge(ctx, hit, &heard) {
             Verdict::Done(answer) => {
                 self.done(ctx, &answer);
