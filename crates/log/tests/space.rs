@@ -6,7 +6,7 @@ use env::{Disk, MemoryDisk, SeededRandom};
 use model::{ByteOffset, GroupId};
 use std::path::PathBuf;
 use support::{DELETE, Node, key, small};
-use thalweg_log::{AppendError, Slice};
+use thalweg_log::{AppendError, LogOptions, Slice};
 
 fn files(disk: &MemoryDisk, extension: &str) -> Vec<PathBuf> {
     let has = |path: &PathBuf| path.extension().is_some_and(|found| found == extension);
@@ -295,4 +295,34 @@ fn ends_of_appends_are_found_hot_and_sealed() {
         node.work().unwrap();
         assert_eq!(node.shards[0].stats().hot_appends, 0);
     }
+}
+
+#[test]
+fn a_batch_takes_entries_up_to_its_bound() {
+    let mut node = Node::open(&MemoryDisk::new(), 1).unwrap();
+    // Two fill two blocks, which is the bound; a third would need one more.
+    for _ in 0..2 {
+        node.offer(key(0, 1), support::APPEND, &[], &[1; 3000]).unwrap();
+    }
+    let third = node.offer(key(0, 1), support::APPEND, &[], &[1; 3000]);
+    assert!(matches!(third, Err(AppendError::Backpressure)));
+}
+
+#[test]
+fn a_checkpoint_is_wanted_before_the_wal_is_full() {
+    let options = LogOptions { checkpoint_bytes: 1 << 30, seal_bytes: 1 << 30, ..small() };
+    let mut node = Node::open_with(&MemoryDisk::new(), 1, options).unwrap();
+    let mut wanted_at = None;
+    for number in 0..40 {
+        node.offer(key(0, 1), support::APPEND, &[], &[1; 3000]).expect("there is room");
+        node.commit().unwrap();
+        let job = node.shards[0].poll_work();
+        job.map(|job| node.shards[0].handle_work(job.run()));
+        if wanted_at.is_none() && node.shards[0].wants_checkpoint().is_some() {
+            wanted_at = Some(number);
+        }
+    }
+    // Each append takes a block; half of the 64 blocks are used by then.
+    let wanted_at = wanted_at.expect("one was wanted");
+    assert!((28..=36).contains(&wanted_at), "wanted after {wanted_at} appends");
 }

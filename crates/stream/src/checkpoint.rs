@@ -289,4 +289,16 @@ mod tests {
         assert_eq!(restored.head(StreamId::new(1)), Some(ByteOffset::new(5)));
         assert_eq!(restored.head_or_lost(StreamId::new(9)), Some(ByteOffset::ZERO));
     }
+
+    #[test]
+    fn rows_of_streams_that_are_there_or_are_made_later_are_refused() {
+        let mut restored = GroupState::new(GroupId::new(3));
+        restored.restore_header(EntryIndex::new(8), &bytes(GOLDEN_HEADER)).unwrap();
+        let (a, plain) = (bytes(GOLDEN_ROWS[0].1), bytes(GOLDEN_ROWS[1].1));
+        restored.restore_row(StreamId::new(1), &a).unwrap();
+        assert!(restored.restore_row(StreamId::new(1), &plain).is_err(), "its id is taken");
+        assert!(restored.restore_row(StreamId::new(2), &a).is_err(), "its path is taken");
+        assert!(restored.restore_row(StreamId::new(9), &plain).is_err(), "it is made later");
+        restored.restore_row(StreamId::new(8), &plain).unwrap();
+    }
 }

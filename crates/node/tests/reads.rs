@@ -1,0 +1,151 @@
+//! Where answers to reads start and end, and what watchers are told. PROTOCOL §5.6, §7.1.
+
+mod support;
+
+use env::MemoryDisk;
+use model::{ByteOffset, ShardId, StreamPath, limits};
+use stream::{Append, ContentType, Refusal};
+use support::{Process, create, fork_of, path_in, text};
+use thalweg_node::{Change, Failure, Reply, Request};
+
+fn process() -> Process {
+    Process::open(&MemoryDisk::new(), 2)
+}
+
+fn json() -> Append {
+    let content_type = Some(ContentType::new("application/json"));
+    Append { content_type, record_count: 2, ..Append::default() }
+}
+
+#[test]
+fn answers_of_text_end_at_multiples_of_the_boundary() {
+    let (mut process, path) = (process(), path_in(0, "text"));
+    process.with_text(&path, b"01234");
+    process.append(&path, text(), b"56789");
+    let ends: Vec<_> = [0, 3, 4, 8, 10, 99].map(|from| process.ends(&path, from, 4)).to_vec();
+    assert_eq!(ends, [(0, 4), (3, 4), (4, 8), (8, 10), (10, 10), (10, 10)]);
+    assert_eq!(process.ends(&path, 5, 5), (5, 10));
+}
+
+#[test]
+fn answers_of_json_are_whole_messages_and_end_with_an_append() {
+    let (mut process, path) = (process(), path_in(0, "json"));
+    process.create(&path, "application/json");
+    process.append(&path, json(), b"1,22,");
+    process.append(&path, json(), b"333,4,");
+    let ends: Vec<_> = [0, 1, 2, 3, 5, 7, 9].map(|from| process.ends(&path, from, 4)).to_vec();
+    assert_eq!(ends, [(0, 5), (0, 5), (2, 5), (2, 5), (5, 11), (5, 11), (9, 11)]);
+}
+
+#[test]
+fn inherited_messages_are_found_in_the_shard_that_stores_them() {
+    let (mut process, source, fork) = (process(), path_in(0, "source"), path_in(1, "fork"));
+    process.create(&source, "application/json");
+    process.append(&source, json(), b"1,22,");
+    process.append(&source, json(), b"333,");
+    process.fork(&fork, fork_of(&source, Some(0), 2));
+    process.append(&fork, json(), b"4,");
+    let ends: Vec<_> = [0, 3, 5, 6].map(|from| process.ends(&fork, from, 3)).to_vec();
+    assert_eq!(ends, [(0, 5), (2, 7), (5, 7), (5, 7)]);
+    assert_eq!(process.ends(&fork, 0, 1), (0, 5), "not beyond what is inherited");
+    assert_eq!(process.bytes(&fork), b"1,22,4,");
+}
+
+#[test]
+fn a_window_is_bounded_and_a_stream_that_is_gone_has_none() {
+    let (mut process, path) = (process(), path_in(0, "text"));
+    process.with_text(&path, &[7; 100_000]);
+    let key = process.key(&path);
+    let window =
+        |from, to| Request::Window { key, from: ByteOffset::new(from), to: ByteOffset::new(to) };
+    let Reply::Window(slice) = process.ask(window(0, 100_000)) else { panic!("no window") };
+    assert_eq!(slice.len(), limits::READ_WINDOW_BYTES_MAX as u64);
+    let Reply::Window(slice) = process.ask(window(99_990, 99_993)) else { panic!("no window") };
+    assert_eq!(slice.len(), 3);
+    process.delete(&path);
+    let gone = process.ask(window(0, 10));
+    assert!(matches!(gone, Reply::Failed(Failure::NotFound)), "{gone:?}");
+}
+
+/// Commits two appends and damages the data of the second.
+fn with_damage(process: &mut Process, path: &StreamPath) {
+    process.with_text(path, b"intact");
+    process.append(path, text(), b"damaged");
+    let paths = process.disk.paths().into_iter();
+    let wal = paths.filter(|path| path.starts_with("/data/wal/00000")).min().unwrap();
+    let file = env::Disk::open(&process.disk, &wal).unwrap();
+    let mut bytes = vec![0; 64 << 10];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let position = bytes.windows(7).position(|window| window == b"damaged").unwrap();
+    process.disk.flip_bit(&wal, position as u64 * 8);
+}
+
+#[test]
+fn an_answer_ends_before_damage_and_each_place_is_reported_once() {
+    let (mut process, path) = (process(), path_in(0, "text"));
+    with_damage(&mut process, &path);
+    let key = process.key(&path);
+    let (from, to) = (ByteOffset::new(6), ByteOffset::new(13));
+    for _ in 0..2 {
+        let damaged = process.ask(Request::Window { key, from, to });
+        assert!(matches!(damaged, Reply::Failed(Failure::Damaged { .. })), "{damaged:?}");
+    }
+    assert_eq!(process.nodes[0].take_read_damages().len(), 1);
+    assert_eq!(process.nodes[0].take_read_damages(), []);
+    assert_eq!(process.ends(&path, 0, 1 << 20), (0, 6));
+}
+
+fn watch(process: &mut Process, path: &StreamPath) -> Request<'static> {
+    let key = process.key(path);
+    process.offer(Request::Watch { key });
+    process.settle();
+    Request::Unwatch { key }
+}
+
+fn told(process: &mut Process) -> Vec<(u64, bool, bool)> {
+    let as_seen = |(shard, change): (ShardId, Change)| {
+        assert_eq!(shard, ShardId::new(0));
+        (change.tail.get(), change.closed, change.gone)
+    };
+    process.changes.drain(..).map(as_seen).collect()
+}
+
+#[test]
+fn a_watcher_is_told_how_the_stream_stands_and_of_every_change_until_its_end() {
+    let (mut process, path) = (process(), path_in(1, "watched"));
+    process.with_text(&path, b"abc");
+    watch(&mut process, &path);
+    process.append(&path, text(), b"d");
+    process.append(&path, Append { close: true, ..Append::default() }, b"");
+    process.delete(&path);
+    let expected = [(3, false, false), (4, false, false), (4, true, false), (4, true, true)];
+    assert_eq!(told(&mut process), expected);
+    assert_eq!(process.refusal(&path), Some(Refusal::NotFound));
+    assert_eq!(process.nodes[1].stats().watched_count, 0);
+}
+
+#[test]
+fn who_does_not_watch_any_more_is_told_nothing() {
+    let (mut process, path) = (process(), path_in(1, "watched"));
+    process.with_text(&path, b"abc");
+    let unwatch = watch(&mut process, &path);
+    process.changes.clear();
+    process.offer(unwatch);
+    process.append(&path, text(), b"d");
+    assert_eq!(told(&mut process), []);
+}
+
+#[test]
+fn changes_carry_their_bytes_if_those_fit_a_window() {
+    let (mut process, path) = (process(), path_in(0, "watched"));
+    process.outcome(create(&path, Some("text/plain"), None, b""));
+    watch(&mut process, &path);
+    for length in [1, limits::READ_WINDOW_BYTES_MAX, limits::READ_WINDOW_BYTES_MAX + 1] {
+        process.append(&path, text(), &vec![b'x'; length]);
+    }
+    let changes: Vec<Change> = process.changes.drain(..).map(|(_, change)| change).collect();
+    let carried: Vec<_> = changes.iter().map(|c| c.data.as_ref().map(|data| data.len())).collect();
+    assert_eq!(carried, [None, Some(1), Some(limits::READ_WINDOW_BYTES_MAX), None]);
+    let starts: Vec<_> = changes.iter().map(|c| c.data_start().map(ByteOffset::get)).collect();
+    assert_eq!(starts, [None, Some(0), Some(1), None]);
+}

@@ -1,0 +1,230 @@
+//! A process of several shards in one thread: their messages are carried, their jobs run at once.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
+
+use env::{MemoryDisk, SeededRandom};
+use log::{LogOptions, WorkJob};
+use model::{ByteOffset, GroupId, Monotonic, ShardId, StreamKey, StreamPath, Timestamp};
+use std::{path::Path, sync::Arc};
+use stream::{Append, ContentType, ForkRequest, Lifetime, Outcome, Refusal};
+use thalweg_node::{
+    Change, Event, Failure, Node, Output, ReadFrom, ReadReply, Reply, Request, Stamp, Ticket,
+};
+
+pub const GROUPS: u16 = 2;
+
+pub struct Process {
+    pub disk: MemoryDisk,
+    pub nodes: Vec<Node>,
+    pub now: Stamp,
+    /// Answers in the order in which they came.
+    pub replies: Vec<Reply>,
+    pub changes: Vec<(ShardId, Change)>,
+    /// Background jobs are kept here instead of being run.
+    pub held_work: Option<Vec<(usize, WorkJob)>>,
+}
+
+pub fn options() -> LogOptions {
+    LogOptions {
+        group_count: GROUPS,
+        segment_bytes: 1 << 20,
+        wal_bytes_max: 4 << 20,
+        store_id: Some(1),
+        ..LogOptions::default()
+    }
+}
+
+/// A path of this group that begins with `name`.
+pub fn path_in(group: u16, name: &str) -> StreamPath {
+    let paths = (0..).map(|number| StreamPath::new(&format!("{name}{number}")).unwrap());
+    paths.into_iter().find(|path| path.group(GROUPS) == GroupId::new(group)).unwrap()
+}
+
+pub fn text() -> Append {
+    let content_type = Some(ContentType::new("text/plain"));
+    Append { content_type, record_count: 1, ..Append::default() }
+}
+
+pub fn fork_of(source: &StreamPath, offset: Option<u64>, sub_offset: u64) -> ForkRequest {
+    ForkRequest { source: source.clone(), offset: offset.map(ByteOffset::new), sub_offset }
+}
+
+impl Process {
+    pub fn open(disk: &MemoryDisk, shard_count: u16) -> Self {
+        Self::open_with(disk, shard_count, options())
+    }
+
+    pub fn open_with(disk: &MemoryDisk, shard_count: u16, options: LogOptions) -> Self {
+        let (port, random) = (Arc::new(disk.clone()), &mut SeededRandom::new(1));
+        let dir = Path::new("/data");
+        let nodes = thalweg_node::open(port, random, dir, options, shard_count).unwrap().nodes;
+        let now = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
+        let disk = disk.clone();
+        Self { disk, nodes, now, replies: vec![], changes: vec![], held_work: None }
+    }
+
+    fn shard_of(&self, group: GroupId) -> usize {
+        usize::from(thalweg_node::shard_of(group, self.nodes.len() as u16).get())
+    }
+
+    /// Hands in a request without doing anything that it asks for.
+    pub fn offer(&mut self, request: Request<'_>) {
+        let group = match (&request, request.path()) {
+            (_, Some(path)) => path.group(GROUPS),
+            (Request::Window { key, .. }, _) => key.group,
+            (Request::Watch { key } | Request::Unwatch { key }, _) => key.group,
+            _ => unreachable!("every request names a path or a key"),
+        };
+        let ticket = Ticket { shard: ShardId::new(0), slot: 0, generation: 0 };
+        let (shard, now) = (self.shard_of(group), self.now);
+        self.nodes[shard].handle(now, Event::Request { ticket, request });
+    }
+
+    /// Does one thing that a node wants done; `false` if none wants any.
+    pub fn step(&mut self) -> bool {
+        for shard in 0..self.nodes.len() {
+            if let Some(output) = self.nodes[shard].poll_output() {
+                self.perform(shard, output);
+                return true;
+            }
+        }
+        false
+    }
+
+    fn perform(&mut self, shard: usize, output: Output) {
+        let now = self.now;
+        match output {
+            Output::Reply { reply, .. } => self.replies.push(reply),
+            Output::Changed { to, change } => self.changes.push((to, change)),
+            Output::Commit(job) => self.nodes[shard].handle(now, Event::Committed(job.run())),
+            Output::Work(job) => match &mut self.held_work {
+                Some(held) => held.push((shard, job)),
+                None => self.nodes[shard].handle(now, Event::Worked(job.run())),
+            },
+            Output::Peer { to, message } => {
+                self.nodes[usize::from(to.get())].handle(now, Event::Peer(message));
+            }
+        }
+    }
+
+    pub fn settle(&mut self) {
+        while self.step() {}
+    }
+
+    /// Lets time pass for all nodes.
+    pub fn wait_ms(&mut self, ms: u64) {
+        let Stamp { wall, monotonic } = self.now;
+        self.now = Stamp { wall: wall.plus_ms(ms), monotonic: monotonic.plus_ms(ms) };
+        for shard in 0..self.nodes.len() {
+            self.nodes[shard].handle(self.now, Event::Tick);
+        }
+        self.settle();
+    }
+
+    pub fn ask(&mut self, request: Request<'_>) -> Reply {
+        self.offer(request);
+        self.settle();
+        assert_eq!(self.replies.len(), 1, "one answer for one request: {:?}", self.replies);
+        self.replies.remove(0)
+    }
+
+    pub fn outcome(&mut self, request: Request<'_>) -> Outcome {
+        match self.ask(request) {
+            Reply::Outcome(outcome) => outcome,
+            other => panic!("a change was answered by {other:?}"),
+        }
+    }
+
+    pub fn create(&mut self, path: &StreamPath, content_type: &str) -> Outcome {
+        self.outcome(create(path, Some(content_type), None, b""))
+    }
+
+    pub fn fork(&mut self, path: &StreamPath, fork: ForkRequest) -> Outcome {
+        self.outcome(create(path, None, Some(fork), b""))
+    }
+
+    pub fn append(&mut self, path: &StreamPath, append: Append, data: &[u8]) -> Outcome {
+        self.outcome(Request::Append { path: path.clone(), append, data })
+    }
+
+    /// Makes a stream of text with one append.
+    pub fn with_text(&mut self, path: &StreamPath, data: &[u8]) {
+        assert!(matches!(self.create(path, "text/plain"), Outcome::Created(_)));
+        assert!(matches!(self.append(path, text(), data), Outcome::Appended(_)));
+    }
+
+    pub fn delete(&mut self, path: &StreamPath) -> Outcome {
+        self.outcome(Request::Delete { path: path.clone() })
+    }
+
+    pub fn key(&mut self, path: &StreamPath) -> StreamKey {
+        match self.ask(Request::Head { path: path.clone() }) {
+            Reply::Head(key, _) => key,
+            other => panic!("{path} is described by {other:?}"),
+        }
+    }
+
+    /// The refusal of a path, if it is refused.
+    pub fn refusal(&mut self, path: &StreamPath) -> Option<Refusal> {
+        match self.ask(Request::Head { path: path.clone() }) {
+            Reply::Outcome(Outcome::Refused(refusal)) => Some(refusal),
+            _ => None,
+        }
+    }
+
+    pub fn read(&mut self, path: &StreamPath, from: u64, boundary_bytes: u64) -> Box<ReadReply> {
+        let from = ReadFrom::At(ByteOffset::new(from));
+        match self.ask(Request::Read { path: path.clone(), from, boundary_bytes }) {
+            Reply::Read(reply) => reply,
+            other => panic!("a read was answered by {other:?}"),
+        }
+    }
+
+    /// Where a read starts and ends.
+    pub fn ends(&mut self, path: &StreamPath, from: u64, boundary_bytes: u64) -> (u64, u64) {
+        let reply = self.read(path, from, boundary_bytes);
+        (reply.start.get(), reply.end.get())
+    }
+
+    /// All bytes of an answer, from whoever stores them.
+    pub fn bytes(&mut self, path: &StreamPath) -> Vec<u8> {
+        let reply = self.read(path, 0, 1 << 40);
+        let (mut at, mut bytes) = (reply.start, vec![]);
+        while at < reply.end {
+            let (key, to) = reply.owner_of(at);
+            let slice = match self.ask(Request::Window { key, from: at, to }) {
+                Reply::Window(slice) => slice,
+                other => panic!("byte {at} is answered by {other:?}"),
+            };
+            at = at.advance(slice.len());
+            bytes.extend(slice.to_bytes().unwrap());
+        }
+        bytes
+    }
+
+    /// Failures among the answers so far.
+    pub fn failures(&self) -> Vec<Failure> {
+        let failure = |reply: &Reply| match reply {
+            Reply::Failed(failure) => Some(failure.clone()),
+            _ => None,
+        };
+        self.replies.iter().filter_map(failure).collect()
+    }
+}
+
+pub fn create<'a>(
+    path: &StreamPath,
+    content_type: Option<&str>,
+    fork: Option<ForkRequest>,
+    data: &'a [u8],
+) -> Request<'a> {
+    Request::Create {
+        path: path.clone(),
+        content_type: content_type.map(ContentType::new),
+        lifetime: Lifetime::Forever,
+        close: false,
+        fork,
+        data,
+        record_count: u32::from(!data.is_empty()),
+    }
+}

@@ -1,0 +1,143 @@
+//! What waits: writes for room in the log, answers for nothing that is durable already, and what
+//! only time brings about.
+
+mod support;
+
+use env::MemoryDisk;
+use log::LogOptions;
+use model::{StreamPath, Timestamp};
+use stream::{Lifetime, Outcome, Refusal};
+use support::{Process, options, path_in, text};
+use thalweg_node::{Event, Failure, Reply, Request};
+
+const MIB: usize = 1 << 20;
+
+/// A log whose batches hold one append each, so that a second one must wait.
+fn narrow() -> (Process, StreamPath) {
+    let options = LogOptions { batch_bytes_max: 4096, wal_bytes_max: 512 << 20, ..options() };
+    let mut process = Process::open_with(&MemoryDisk::new(), 1, options);
+    let path = path_in(0, "s");
+    process.create(&path, "text/plain");
+    (process, path)
+}
+
+fn offer(process: &mut Process, path: &StreamPath, data: &[u8]) {
+    process.offer(Request::Append { path: path.clone(), append: text(), data });
+}
+
+fn tails(process: &mut Process) -> Vec<u64> {
+    let tail = |reply: Reply| match reply {
+        Reply::Outcome(Outcome::Appended(accepted)) => accepted.tail.get(),
+        other => panic!("an append was answered by {other:?}"),
+    };
+    process.replies.drain(..).map(tail).collect()
+}
+
+#[test]
+fn writes_wait_for_room_and_are_carried_out_in_order() {
+    let (mut process, path) = narrow();
+    for _ in 0..2 {
+        for number in 1..=5 {
+            offer(&mut process, &path, &vec![b'x'; number]);
+        }
+        process.settle();
+    }
+    assert_eq!(tails(&mut process), [1, 3, 6, 10, 15, 16, 18, 21, 25, 30]);
+}
+
+#[test]
+fn a_write_that_has_waited_too_long_is_told_so() {
+    let (mut process, path) = narrow();
+    for _ in 0..3 {
+        offer(&mut process, &path, b"x");
+    }
+    for (ms, refused) in [(4_999, 0), (1, 2)] {
+        process.now.monotonic = process.now.monotonic.plus_ms(ms);
+        let now = process.now;
+        process.nodes[0].handle(now, Event::Tick);
+        for _ in 0..refused {
+            assert!(process.step());
+        }
+        assert_eq!(process.failures(), vec![Failure::Overloaded; refused]);
+    }
+    process.replies.clear();
+    process.settle();
+    assert_eq!(tails(&mut process), [1], "the first had its place in the log");
+}
+
+#[test]
+fn waiting_bytes_are_bounded_but_one_write_may_always_wait() {
+    let (mut process, path) = narrow();
+    for round in 1..=2 {
+        offer(&mut process, &path, b"x");
+        offer(&mut process, &path, &vec![b'x'; 40 * MIB]);
+        offer(&mut process, &path, &vec![b'x'; 24 * MIB]);
+        assert!(process.failures().is_empty());
+        offer(&mut process, &path, b"x");
+        process.settle();
+        assert_eq!(process.failures(), [Failure::Overloaded]);
+        process.replies.retain(|reply| !matches!(reply, Reply::Failed(_)));
+        let last = tails(&mut process).pop();
+        assert_eq!(last, Some(round * (64 * MIB as u64 + 1)));
+    }
+}
+
+#[test]
+fn waiting_writes_are_counted() {
+    let (mut process, path) = narrow();
+    for _ in 0..2 + (16 << 10) {
+        offer(&mut process, &path, b"x");
+    }
+    // Only the last one has its answer already.
+    assert!(process.step() && process.step());
+    assert_eq!(process.failures(), [Failure::Overloaded]);
+}
+
+#[test]
+fn what_changes_nothing_is_answered_without_a_commit() {
+    let mut process = Process::open(&MemoryDisk::new(), 1);
+    let path = path_in(0, "s");
+    process.with_text(&path, b"x");
+    process.settle();
+    let changes = process.disk.change_count();
+    assert!(matches!(process.create(&path, "text/plain"), Outcome::Existed(_)));
+    let untyped = stream::Append { content_type: None, ..text() };
+    let refused = process.append(&path, untyped, b"x");
+    assert!(matches!(refused, Outcome::Refused(Refusal::ContentType { .. })));
+    assert_eq!(process.disk.change_count(), changes);
+}
+
+#[test]
+fn a_stream_whose_lifetime_has_run_out_goes_by_itself() {
+    let mut process = Process::open(&MemoryDisk::new(), 2);
+    for group in 0..2 {
+        let path = path_in(group, "s");
+        let mut create = support::create(&path, Some("text/plain"), None, b"");
+        if let Request::Create { lifetime, .. } = &mut create {
+            *lifetime = Lifetime::ExpiresAt(Timestamp::new(3_000));
+        }
+        process.outcome(create);
+    }
+    process.wait_ms(1_999);
+    assert_eq!(process.nodes.iter().map(|node| node.stats().stream_count).sum::<u64>(), 2);
+    process.wait_ms(1);
+    assert_eq!(process.nodes.iter().map(|node| node.stats().stream_count).sum::<u64>(), 0);
+}
+
+#[test]
+fn a_quiet_shard_marks_its_last_batch_durable_once() {
+    let mut process = Process::open(&MemoryDisk::new(), 1);
+    let path = path_in(0, "s");
+    process.with_text(&path, b"x");
+    for _ in 0..2 {
+        process.append(&path, text(), b"x");
+        let changes = process.disk.change_count();
+        process.wait_ms(999);
+        assert_eq!(process.disk.change_count(), changes, "it may not be quiet yet");
+        process.wait_ms(1);
+        let marked = process.disk.change_count();
+        assert!(marked > changes);
+        process.wait_ms(5_000);
+        assert_eq!(process.disk.change_count(), marked, "once is enough");
+    }
+}
