@@ -15,7 +15,7 @@ pub(crate) struct Simulation {
     /// Run this many seeds
     #[arg(long)]
     seeds: Option<u64>,
-    /// The first of them
+    /// The first of them; if it is not given, 0, or with --minutes a random one
     #[arg(long)]
     start: Option<u64>,
     /// Run seeds for this long instead

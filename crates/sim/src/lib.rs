@@ -44,4 +44,4 @@ pub use mutant::Mutant;
 pub use oracle::{Rule, Violation};
 pub use plan::Plan;
 pub use run::{Failure, Report, run};
-pub use shrink::shrink;
+pub use shrink::{RUNS_MAX, shrink};

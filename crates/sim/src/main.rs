@@ -1,9 +1,15 @@
 //! `thalweg-sim`: runs seeds and prints what was broken.
 
+mod hunt;
+
 use clap::Parser;
-use env::{Clock, RealClock};
-use std::process::ExitCode;
-use thalweg_sim::{Failure, FaultKind, Plan, run, shrink};
+use env::{Random, RealRandom};
+use hunt::Hunt;
+use std::{ops::Range, process::ExitCode};
+use thalweg_sim::{Failure, FaultKind, Plan, RUNS_MAX, run, shrink};
+
+/// Leaves 40 of 64 random bits: enough never to meet again, and short enough to be typed.
+const FRESH_SEED_SHIFT: u32 = 24;
 
 /// Run a whole node from a seed, with faults, and check what it promises
 #[derive(Parser)]
@@ -15,9 +21,9 @@ struct Cli {
     /// Run this many seeds
     #[arg(long, default_value_t = 100)]
     seeds: u64,
-    /// The first of them
-    #[arg(long, default_value_t = 0)]
-    start: u64,
+    /// The first of them; if it is not given, 0, or with --minutes a random one
+    #[arg(long)]
+    start: Option<u64>,
     /// Run seeds for this long instead
     #[arg(long)]
     minutes: Option<u64>,
@@ -58,50 +64,48 @@ fn go(cli: &Cli) -> Result<u64, String> {
     if cli.seed.is_none() {
         std::panic::set_hook(Box::new(|_| {}));
     }
-    let clock = RealClock::new();
-    let begin = clock.now_monotonic();
-    let (first, count) = match (cli.seed, cli.minutes) {
-        (Some(seed), _) => (seed, 1),
-        (None, Some(_)) => (cli.start, u64::MAX - cli.start),
-        (None, None) => (cli.start, cli.seeds),
-    };
-    let mut failed = 0;
-    let mut done = 0;
-    let mut totals = [0; 4];
-    for seed in first..first.saturating_add(count) {
-        let elapsed_ms = clock.now_monotonic().ms_since(begin);
-        if cli.minutes.is_some_and(|minutes| elapsed_ms >= minutes * 60_000) {
+    let seeds = seeds(cli);
+    let mut hunt = Hunt::begin();
+    for seed in seeds {
+        if cli.minutes.is_some_and(|minutes| hunt.elapsed_ms() >= minutes * 60_000) {
             break;
         }
-        done += 1;
         match run(&plan(cli, seed)?) {
             Ok(report) => {
-                totals[0] += report.acked_count;
-                totals[1] += report.compared_bytes;
-                totals[2] += report.simulated_us / 1_000_000;
-                totals[3] += report.starts;
+                hunt.held(&report);
                 if cli.seed.is_some() {
                     println!("{report:#?}");
                 }
             }
             Err(failure) => {
-                failed += 1;
+                hunt.failed(&failure);
                 report(cli, *failure);
                 if !cli.keep_going {
                     break;
                 }
             }
         }
+        hunt.tell();
     }
-    let [acked, compared, seconds, starts] = totals;
-    let real_ms = clock.now_monotonic().ms_since(begin).max(1);
-    println!(
-        "{done} seeds, {failed} failed; {acked} appends acknowledged, {compared} bytes compared, \
-         {starts} starts, {seconds} simulated seconds in {}.{:03} s",
-        real_ms / 1000,
-        real_ms % 1000
-    );
-    Ok(failed)
+    println!("{hunt}");
+    Ok(hunt.failed_count())
+}
+
+/// Which seeds to run. A hunt begins where nobody was before.
+fn seeds(cli: &Cli) -> Range<u64> {
+    match (cli.seed, cli.minutes, cli.start) {
+        (Some(seed), ..) => seed..seed + 1,
+        (None, Some(_), None) => {
+            let first = RealRandom.next_u64() >> FRESH_SEED_SHIFT;
+            println!("first seed: {first}");
+            first..u64::MAX
+        }
+        (None, Some(_), Some(first)) => first..u64::MAX,
+        (None, None, first) => {
+            let first = first.unwrap_or(0);
+            first..first.saturating_add(cli.seeds)
+        }
+    }
 }
 
 fn plan(cli: &Cli, seed: u64) -> Result<Plan, String> {
@@ -126,6 +130,7 @@ fn report(cli: &Cli, failure: Failure) {
     let commit = option_env!("THALWEG_COMMIT").unwrap_or("unknown");
     eprintln!("  commit: {commit}");
     if cli.shrink {
+        eprintln!("  looking for a smaller run, at most {RUNS_MAX} runs");
         eprintln!("smaller: {}", shrink(failure));
     }
 }

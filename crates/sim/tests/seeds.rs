@@ -1,6 +1,6 @@
 //! Fixed seeds must hold, the same seed must give the same run, and every checker must fire.
 
-use thalweg_sim::{FaultKind, Mutant, Plan, Rule, run};
+use thalweg_sim::{FaultKind, Mutant, Plan, Rule, run, shrink};
 
 /// Seeds that every change must pass. `cargo xtask sim` runs others.
 fn pass(seeds: std::ops::Range<u64>) {
@@ -14,23 +14,33 @@ fn pass(seeds: std::ops::Range<u64>) {
 }
 
 #[test]
-fn seeds_0_to_24_hold() {
-    pass(0..25);
+fn seeds_0_to_49_hold() {
+    pass(0..50);
 }
 
 #[test]
-fn seeds_25_to_49_hold() {
-    pass(25..50);
+fn seeds_50_to_99_hold() {
+    pass(50..100);
 }
 
 #[test]
-fn seeds_50_to_74_hold() {
-    pass(50..75);
+fn seeds_100_to_149_hold() {
+    pass(100..150);
 }
 
 #[test]
-fn seeds_75_to_99_hold() {
-    pass(75..100);
+fn seeds_150_to_199_hold() {
+    pass(150..200);
+}
+
+#[test]
+fn seeds_200_to_249_hold() {
+    pass(200..250);
+}
+
+#[test]
+fn seeds_250_to_299_hold() {
+    pass(250..300);
 }
 
 #[test]
@@ -79,4 +89,15 @@ fn every_mutant_is_found_out() {
     let missed: Vec<String> =
         Mutant::ALL.iter().filter_map(|(mutant, rules)| missed(*mutant, rules)).collect();
     assert!(missed.is_empty(), "{}", missed.join("\n"));
+}
+
+#[test]
+fn a_failure_that_needs_no_fault_and_little_time_is_shrunk_to_that() {
+    let drawn = Plan::of_seed(1);
+    let faults = vec![FaultKind::Kill, FaultKind::Vanish, FaultKind::Reshard];
+    let plan = Plan { faults, seconds: 60, mutant: Some(Mutant::StaleRead), ..drawn };
+    let smaller = shrink(*run(&plan).expect_err("a mutant"));
+    assert_eq!(smaller.violation.rule, Rule::UpToDate);
+    assert!(smaller.plan.faults.is_empty(), "{smaller}");
+    assert!(smaller.plan.seconds < 10, "{smaller}");
 }

@@ -1,0 +1,90 @@
+//! How far a run over many seeds has come, and what it cost.
+
+use env::{Clock, RealClock};
+use model::Monotonic;
+use std::fmt;
+use thalweg_sim::{Failure, Report};
+
+/// How often progress is told.
+const TELL_MS: u64 = 10_000;
+
+/// Seeds that were run, and their sums.
+#[derive(Debug)]
+pub(crate) struct Hunt {
+    clock: RealClock,
+    begin: Monotonic,
+    told_ms: u64,
+    done: u64,
+    failed: u64,
+    acked: u64,
+    ordered: usize,
+    compared_bytes: u64,
+    starts: u64,
+    simulated_us: u64,
+}
+
+impl Hunt {
+    pub(crate) fn begin() -> Self {
+        let clock = RealClock::new();
+        Self {
+            begin: clock.now_monotonic(),
+            clock,
+            told_ms: 0,
+            done: 0,
+            failed: 0,
+            acked: 0,
+            ordered: 0,
+            compared_bytes: 0,
+            starts: 0,
+            simulated_us: 0,
+        }
+    }
+
+    pub(crate) fn elapsed_ms(&self) -> u64 {
+        self.clock.now_monotonic().ms_since(self.begin)
+    }
+
+    pub(crate) fn failed_count(&self) -> u64 {
+        self.failed
+    }
+
+    /// A seed held.
+    pub(crate) fn held(&mut self, report: &Report) {
+        self.done += 1;
+        self.acked += report.acked_count;
+        self.ordered += report.ordered_count;
+        self.compared_bytes += report.compared_bytes;
+        self.starts += report.starts;
+        self.simulated_us += report.simulated_us;
+    }
+
+    /// A seed broke a promise.
+    pub(crate) fn failed(&mut self, failure: &Failure) {
+        self.done += 1;
+        self.failed += 1;
+        self.simulated_us += failure.at_us;
+    }
+
+    /// Says on standard error how far it is, if that was not said lately.
+    pub(crate) fn tell(&mut self) {
+        let elapsed_ms = self.elapsed_ms();
+        if elapsed_ms >= self.told_ms + TELL_MS {
+            self.told_ms = elapsed_ms;
+            let Self { done, failed, simulated_us, .. } = self;
+            let (simulated, cpu) = (*simulated_us / 1_000_000, self.clock.cpu_ms() / 1000);
+            eprintln!("{done} seeds, {failed} failed, {simulated} simulated s, {cpu} CPU s");
+        }
+    }
+}
+
+impl fmt::Display for Hunt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (real_ms, cpu_ms) = (self.elapsed_ms(), self.clock.cpu_ms());
+        write!(f, "{} seeds, {} failed; ", self.done, self.failed)?;
+        write!(f, "{} appends acknowledged, {} operations ordered, ", self.acked, self.ordered)?;
+        write!(f, "{} bytes compared, {} starts, ", self.compared_bytes, self.starts)?;
+        write!(f, "{} simulated seconds in ", self.simulated_us / 1_000_000)?;
+        write!(f, "{}.{:03} s, ", real_ms / 1000, real_ms % 1000)?;
+        write!(f, "{}.{:03} CPU-seconds", cpu_ms / 1000, cpu_ms % 1000)
+    }
+}
