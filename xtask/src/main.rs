@@ -8,6 +8,7 @@ mod conformance;
 mod crash;
 mod fuzz;
 mod node;
+mod peers;
 mod run;
 mod server;
 mod sim;
@@ -65,6 +66,8 @@ enum Command {
     Crash(crash::Crashes),
     /// Run the fuzz targets (nightly toolchain; skipped without one)
     Fuzz(fuzz::Options),
+    /// Install the systems that `thalweg bench compare` compares with, into one directory
+    Peers(peers::Peers),
     /// Run the official TypeScript client against the release binary (build it first)
     ClientTest {
         /// Test this running server instead of starting one
@@ -91,6 +94,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
         Command::Fuzz(options) => fuzz::run(workspace, options),
         Command::Sim(simulation) => sim::run(workspace, simulation),
         Command::Crash(crashes) => crash::run(workspace, crashes),
+        Command::Peers(asked) => peers::run(workspace, asked),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
         Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),
     }

@@ -1,6 +1,10 @@
 //! What can be asked.
 
+use crate::api::ApiStyle;
+use crate::compare::Workload;
+use crate::systems::System;
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 const ABOUT: &str = "Measures a durable stream server: rates, latencies, memory, recovery";
@@ -14,6 +18,8 @@ Try it (builds of this program and the server side by side):
 Compare:
   thalweg-bench appends --against bare                       the same load, nothing stored
   thalweg-bench appends --url http://127.0.0.1:4437 --pid 4711    a server that runs already
+  thalweg-bench appends --against ursula                     another system, after `cargo xtask peers`
+  thalweg-bench compare --workload writes,fanout             this server beside others, in turns
 
 Each command starts a server on an empty directory and loopback ports, and removes both. Only
 acknowledged requests count, and what was acknowledged is read back. Exit code 1: a check failed.
@@ -40,8 +46,15 @@ pub(crate) struct Place {
     #[arg(long, global = true, value_name = "FLAG", allow_hyphen_values = true)]
     pub(crate) server_arg: Vec<String>,
     /// What to start and measure
-    #[arg(long, global = true, value_enum, default_value_t = Against::Server)]
-    pub(crate) against: Against,
+    #[arg(long, global = true, value_enum, default_value_t = System::Thalweg)]
+    pub(crate) against: System,
+    /// How the server given by --url is asked; a system that is started is asked in its own style
+    #[arg(long, global = true, value_enum, default_value_t = ApiStyle::Durable)]
+    pub(crate) api_style: ApiStyle,
+    /// Where `cargo xtask peers` has installed other systems [default: `peers` in the build
+    /// directory that this program is in]
+    #[arg(long, global = true, value_name = "DIR")]
+    pub(crate) peers_dir: Option<PathBuf>,
     /// Measure a server that runs already instead of starting one
     #[arg(long, global = true, value_name = "http://HOST:PORT")]
     pub(crate) url: Option<String>,
@@ -55,15 +68,6 @@ pub(crate) struct Place {
     /// Write all results with commit, machine and settings to this file
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-}
-
-/// What is started.
-#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Against {
-    /// The server
-    Server,
-    /// A responder that reads the same requests and stores nothing: what the machine can do at most
-    Bare,
 }
 
 /// How readers get a stream.
@@ -98,9 +102,11 @@ pub(crate) enum Command {
     /// Latency from append to the one long-poll that waits for it, over many streams
     LongPoll(LongPoll),
     /// Answer every request at once and store nothing, until killed; prints the address
-    Bare,
+    Bare(Bare),
     /// Every figure of docs/performance.md, as Markdown
     Table(Table),
+    /// This server beside others, in turns, as a report with plots
+    Compare(Compare),
 }
 
 /// Arguments of `idle-streams`.
@@ -140,6 +146,9 @@ pub(crate) struct Appends {
     /// Connections
     #[arg(long, default_value_t = 64)]
     pub(crate) connections: usize,
+    /// Each connection appends to one stream of its own; needs as many streams as connections
+    #[arg(long)]
+    pub(crate) pinned: bool,
     /// Requests in flight on each connection
     #[arg(long, default_value_t = 1)]
     pub(crate) depth: usize,
@@ -251,6 +260,9 @@ pub(crate) struct Replay {
     /// Clients that begin at the same moment
     #[arg(long, default_value_t = 1000)]
     pub(crate) clients: usize,
+    /// Each client reads a stream of its own instead of one stream for all
+    #[arg(long)]
+    pub(crate) own_stream: bool,
     /// Appends in the stream
     #[arg(long, default_value_t = 200)]
     pub(crate) events: u64,
@@ -271,6 +283,9 @@ pub(crate) struct LongPoll {
     /// Appends per second over all streams
     #[arg(long, default_value_t = 500.0)]
     pub(crate) rate: f64,
+    /// Connections that append; an append that finds none free waits, and its latency grows
+    #[arg(long, default_value_t = 16)]
+    pub(crate) writers: usize,
     /// Bytes of each append
     #[arg(long, default_value_t = 256)]
     pub(crate) event_bytes: usize,
@@ -279,10 +294,53 @@ pub(crate) struct LongPoll {
     pub(crate) seconds: f64,
 }
 
+/// Arguments of `bare`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Bare {
+    /// Where to listen; port 0 is any that is free
+    #[arg(default_value = "127.0.0.1:0")]
+    pub(crate) listen: SocketAddr,
+}
+
 /// Arguments of `table`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Table {
     /// Small numbers: tries every command in about a minute; the figures mean nothing
+    #[arg(long)]
+    pub(crate) quick: bool,
+}
+
+/// Arguments of `compare`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Compare {
+    /// What to run, comma-separated [default: all]
+    #[arg(long, value_enum, value_delimiter = ',')]
+    pub(crate) workload: Vec<Workload>,
+    /// Whom to compare with, comma-separated; those that are not installed are left out. `thalweg`
+    /// is a second server of this project
+    #[arg(
+        long,
+        value_enum,
+        value_delimiter = ',',
+        default_value = "durable-streams,durable-streams-node,durable-streams-axum,ursula,s2-lite"
+    )]
+    pub(crate) peers: Vec<System>,
+    /// Turns of each case; with fewer than two nothing is decided
+    #[arg(long, default_value_t = 3)]
+    pub(crate) pairs: usize,
+    /// How long each run measures, where that is not given by what is to be read
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
+    /// Open loop: appends due per second in the workloads that append as fast as they can
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    /// Where the report, its plots and the figures go
+    #[arg(long, value_name = "DIR", default_value = "docs/benchmarks")]
+    pub(crate) out: PathBuf,
+    /// Server of the peer `thalweg`, as for a change against its parent
+    #[arg(long, value_name = "PATH")]
+    pub(crate) other_server_bin: Option<PathBuf>,
+    /// Small numbers: tries every workload; the figures mean nothing
     #[arg(long)]
     pub(crate) quick: bool,
 }

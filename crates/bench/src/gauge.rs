@@ -149,10 +149,11 @@ impl Reading {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::ApiStyle;
 
     #[test]
     fn a_server_without_a_process_has_only_our_own_figures() {
-        let server = Server::at("127.0.0.1:1", None).unwrap();
+        let server = Server::at("127.0.0.1:1", None, ApiStyle::Durable).unwrap();
         let reading = Gauge::start(&server).stop();
         assert!(reading.server.is_none());
         let mut run = Run::new("x");
@@ -162,7 +163,8 @@ mod tests {
 
     #[test]
     fn a_process_is_sampled_from_the_start() {
-        let server = Server::at("127.0.0.1:1", Some(std::process::id())).unwrap();
+        let server =
+            Server::at("127.0.0.1:1", Some(std::process::id()), ApiStyle::Durable).unwrap();
         let reading = Gauge::start(&server).stop();
         let server = reading.server.unwrap();
         assert!(server.peak_bytes >= server.before_bytes && server.descriptors > 0);

@@ -13,7 +13,7 @@ const SYNCS: u64 = 200;
 const BLOCK_BYTES: usize = 4096;
 
 /// The machine and its disk.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Default, Serialize)]
 pub(crate) struct Machine {
     cores: usize,
     cpu: String,

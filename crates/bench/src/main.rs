@@ -16,14 +16,19 @@
 //!   connection for it: waiting in our own queue counts.
 //!
 //! # Code map
-//! [`cli`] what can be asked; [`commands`] one module for each; [`server`] the process under load;
-//! [`process`] what the system knows of it; [`load`] sockets and loops; [`payload`] bytes that tell
-//! where they belong; [`report`] the results; [`machine`] where they were measured.
+//! [`cli`] what can be asked; [`commands`] one module for each; [`compare`] one system beside others;
+//! [`systems`] what can be measured and [`api`] how it is asked; [`server`] the process under load,
+//! [`keeper`] its end, [`process`] what the operating system knows of it; [`load`] sockets and
+//! loops; [`payload`] bytes that tell where they belong; [`report`] the results; [`machine`] where
+//! they were measured.
 
+mod api;
 mod cli;
 mod commands;
+mod compare;
 mod failure;
 mod gauge;
+mod keeper;
 mod latency;
 mod load;
 mod machine;
@@ -32,6 +37,8 @@ mod process;
 mod progress;
 mod report;
 mod server;
+mod spread;
+mod systems;
 
 use std::process::ExitCode;
 

@@ -40,9 +40,10 @@ impl Payloads {
         (payload[NUMBER_BYTES..] == *self.filler(number)).then_some(number)
     }
 
-    /// Whether `bytes` are those at `position` of a stream that holds payloads 0, 1, 2, and so on.
-    pub(crate) fn are_at(&self, position: u64, bytes: &[u8]) -> bool {
-        let (mut position, mut rest) = (position, bytes);
+    /// Whether `bytes` are those at `position` of a stream that holds the payloads `first`,
+    /// `first + 1`, and so on.
+    pub(crate) fn are_at(&self, first: u64, position: u64, bytes: &[u8]) -> bool {
+        let (mut position, mut rest) = (first * self.bytes as u64 + position, bytes);
         while !rest.is_empty() {
             let length = self.bytes as u64;
             let (number, within) = (position / length, (position % length) as usize);
@@ -156,10 +157,11 @@ mod tests {
         (0..5).for_each(|number| payloads.put(number, &mut stream));
         for from in 0..stream.len() {
             for to in from..stream.len() {
-                assert!(payloads.are_at(from as u64, &stream[from..to]), "{from} {to}");
+                assert!(payloads.are_at(0, from as u64, &stream[from..to]), "{from} {to}");
             }
         }
-        assert!(!payloads.are_at(1, &stream));
+        assert!(payloads.are_at(2, 5, &stream[85..]));
+        assert!(!payloads.are_at(0, 1, &stream));
     }
 
     #[test]

@@ -111,8 +111,12 @@ pub(crate) fn number(value: f64) -> String {
         small if small >= 0.1 || small == 0.0 => 2,
         _ => 4,
     };
-    let text = format!("{value:.digits$}");
-    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    grouped(&format!("{value:.digits$}"))
+}
+
+/// A number in decimal digits, with a comma between thousands.
+pub(crate) fn grouped(text: &str) -> String {
+    let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
     let mut grouped = String::new();
     for (at, digit) in whole.chars().enumerate() {
         let left = whole.len() - at;
@@ -154,6 +158,7 @@ mod tests {
         ] {
             assert_eq!(number(value), wanted);
         }
+        assert_eq!([grouped("50"), grouped("100000")], ["50", "100,000"]);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The process under load: a server on an empty directory, or one that runs already.
 
+use crate::api::{Api, ApiStyle};
 use crate::failure::{Doing, Failure, Outcome};
+use crate::keeper::Keeper;
 use crate::process::Process;
+use crate::systems::{Launch, Places, Ready, System};
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -17,14 +20,13 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// A directory whose size has not changed for this long has settled.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
 
-/// Flags of every server that is started: readers and connections stay as long as the measurement.
-const LASTING: [&str; 2] = ["--sse-max-duration-ms=3600000", "--idle-timeout-ms=3600000"];
-
 /// What is measured.
 #[derive(Debug)]
 pub(crate) struct Server {
     /// Where its streams are.
     pub(crate) address: SocketAddr,
+    /// How its streams are asked for.
+    pub(crate) api: Api,
     /// How it is named in reports.
     pub(crate) name: String,
     /// When it acknowledges, as far as is known.
@@ -37,80 +39,68 @@ pub(crate) struct Server {
 #[derive(Debug)]
 struct Started {
     child: Child,
-    binary: PathBuf,
-    flags: Vec<String>,
-    admin: Option<SocketAddr>,
+    launch: Launch,
+    keeper: Keeper,
     /// Its directory, removed with the server.
     scratch: PathBuf,
 }
 
 impl Server {
-    /// Starts `binary` on an empty directory below `dir` and waits until it is ready.
-    pub(crate) fn start(binary: &Path, dir: &Path, extra: &[String]) -> Outcome<Self> {
-        if !binary.is_file() {
-            return Err(Failure::new(format!(
-                "there is no server at {}; build it with `cargo build --release`, name another one \
-                 with --server-bin, or take one that runs with --url",
-                binary.display()
-            )));
-        }
+    /// Starts `system` on an empty directory below `dir` and waits until it is ready.
+    pub(crate) fn start(
+        system: System,
+        places: &Places,
+        dir: &Path,
+        keeper: &Keeper,
+    ) -> Outcome<Self> {
+        system.check_installed(places)?;
         let scratch = scratch(dir)?;
-        let [listen, admin] = free_addresses()?;
-        let mut shown: Vec<String> = LASTING.iter().map(|flag| (*flag).to_owned()).collect();
-        shown.extend_from_slice(extra);
-        let mut flags = vec![
-            "serve".to_owned(),
-            format!("--listen={listen}"),
-            format!("--admin-listen={admin}"),
-            format!("--data-dir={}", scratch.join("data").display()),
-        ];
-        flags.extend_from_slice(&shown);
-        let binary = binary.to_path_buf();
-        let child = spawn(&binary, &flags, &scratch)?;
-        let process = Some(Process::new(child.id()));
-        let name = format!("{} {}", version(&binary), shown.join(" "));
-        let started = Started { child, binary, flags, admin: Some(admin), scratch };
+        let launch = system.launch(places, &scratch, free_addresses()?)?;
+        if let Some((path, text)) = &launch.settings {
+            fs::write(path, text).doing(|| format!("cannot write {}", path.display()))?;
+        }
+        let child = spawn(&launch, keeper, &scratch)?;
+        let release = match system.version() {
+            Some(version) => format!("{} {version}", system.label()),
+            None if system == System::Thalweg => version(&launch.binary),
+            None => system.label().to_owned(),
+        };
         let mut server = Self {
-            address: listen,
-            name,
-            durability: "every acknowledgement after fdatasync of its record, one node",
-            process,
-            started: Some(started),
+            address: launch.listen,
+            api: Api::new(system.style(), launch.listen.to_string()),
+            name: format!("{release} {}", launch.shown).trim_end().to_owned(),
+            durability: system.durability(),
+            process: Some(Process::new(child.id())),
+            started: Some(Started { child, launch, keeper: keeper.clone(), scratch }),
         };
         server.wait_until_ready()?;
+        server.make_namespace()?;
         Ok(server)
     }
 
-    /// Starts the responder of this program that stores nothing.
-    pub(crate) fn start_bare(dir: &Path) -> Outcome<Self> {
-        let binary = std::env::current_exe()?;
-        let flags = vec!["bare".to_owned()];
-        let mut child = Command::new(&binary).args(&flags).stdout(Stdio::piped()).spawn()?;
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("it was asked to be piped");
-        BufReader::new(stdout).read_line(&mut line)?;
-        let address = line.trim().parse().doing(|| "the bare responder's address".to_owned())?;
-        let process = Some(Process::new(child.id()));
-        let scratch = scratch(dir)?;
-        let started = Some(Started { child, binary, flags, admin: None, scratch });
-        Ok(Self {
-            address,
-            name: "bare".to_owned(),
-            durability: "stores nothing",
-            process,
-            started,
-        })
-    }
-
-    /// A server that runs already; `id` is its process, if it shall be measured.
-    pub(crate) fn at(url: &str, id: Option<u32>) -> Outcome<Self> {
+    /// A server that runs already, asked in `style`; `id` is its process, if it shall be measured.
+    pub(crate) fn at(url: &str, id: Option<u32>, style: ApiStyle) -> Outcome<Self> {
         let authority = url.strip_prefix("http://").unwrap_or(url);
         let authority = authority.split('/').next().unwrap_or(authority);
         let wrong = || Failure::new(format!("--url must be http://HOST:PORT, not {url}"));
         let address = authority.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)?;
         let process = id.map(Process::new);
+        let api = Api::new(style, address.to_string());
         let durability = "as that server was started";
-        Ok(Self { address, name: url.to_owned(), durability, process, started: None })
+        Ok(Self { address, api, name: url.to_owned(), durability, process, started: None })
+    }
+
+    /// Makes the bucket or basin of all streams, if the style has one; it may be there already.
+    pub(crate) fn make_namespace(&self) -> Outcome<()> {
+        let request = self.api.namespace_request();
+        if request.is_empty() {
+            return Ok(());
+        }
+        let (status, answer) = ask(self.address, &request).doing(|| "the namespace".to_owned())?;
+        if (200..300).contains(&status) || status == 409 {
+            return Ok(());
+        }
+        Err(Failure::new(format!("the namespace was not made: {answer:.300}")))
     }
 
     pub(crate) fn process(&self) -> Option<Process> {
@@ -143,9 +133,8 @@ impl Server {
 
     /// Ends it without any notice.
     pub(crate) fn kill(&mut self) -> Outcome<()> {
-        let child = &mut self.own()?.child;
-        child.kill()?;
-        child.wait()?;
+        let started = self.own()?;
+        started.keeper.end(&mut started.child);
         Ok(())
     }
 
@@ -153,7 +142,7 @@ impl Server {
     pub(crate) fn restart(&mut self) -> Outcome<Duration> {
         let start = Instant::now();
         let started = self.own()?;
-        started.child = spawn(&started.binary, &started.flags, &started.scratch)?;
+        started.child = spawn(&started.launch, &started.keeper, &started.scratch)?;
         let id = started.child.id();
         self.process = Some(Process::new(id));
         self.wait_until_ready()?;
@@ -207,13 +196,12 @@ impl Server {
 
     fn wait_until_ready(&mut self) -> Outcome<()> {
         let started = self.own()?;
-        let Some(admin) = started.admin else { return Ok(()) };
         let deadline = Instant::now() + READY_TIMEOUT;
         while Instant::now() < deadline {
             if let Some(status) = started.child.try_wait()? {
                 return Err(started.failure(&format!("the server ended at its start: {status}")));
             }
-            if is_ready(admin).unwrap_or(false) {
+            if is_ready(started.launch.ready).unwrap_or(false) {
                 return Ok(());
             }
             std::thread::sleep(PROBE_INTERVAL);
@@ -225,8 +213,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(started) = &mut self.started {
-            let _ = started.child.kill();
-            let _ = started.child.wait();
+            started.keeper.end(&mut started.child);
             let _ = fs::remove_dir_all(&started.scratch);
         }
     }
@@ -248,10 +235,17 @@ fn version(binary: &Path) -> String {
     String::from_utf8_lossy(&text.unwrap_or_default()).trim().to_owned()
 }
 
-fn spawn(binary: &Path, flags: &[String], scratch: &Path) -> Outcome<Child> {
+fn spawn(launch: &Launch, keeper: &Keeper, scratch: &Path) -> Outcome<Child> {
     let log = File::options().create(true).append(true).open(scratch.join("log"))?;
-    let child = Command::new(binary).args(flags).stdout(Stdio::null()).stderr(log).spawn();
-    child.doing(|| format!("cannot start {}", binary.display()))
+    let mut command = Command::new(&launch.binary);
+    let variables = launch.variables.iter().map(|(name, value)| (name, value));
+    command.args(&launch.flags).envs(variables).stdin(Stdio::null());
+    command.stdout(log.try_clone()?).stderr(log);
+    if let Some(directory) = &launch.directory {
+        command.current_dir(directory);
+    }
+    let child = keeper.spawn(&mut command, scratch);
+    child.doing(|| format!("cannot start {}", launch.binary.display()))
 }
 
 /// An empty directory below `dir`.
@@ -274,13 +268,24 @@ fn free_addresses() -> Outcome<[SocketAddr; 2]> {
     Ok([first.local_addr()?, second.local_addr()?])
 }
 
-fn is_ready(admin: SocketAddr) -> std::io::Result<bool> {
-    let mut socket = TcpStream::connect_timeout(&admin, Duration::from_secs(1))?;
-    socket.set_read_timeout(Some(Duration::from_secs(1)))?;
-    socket.write_all(b"GET /readyz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")?;
-    let mut answer = [0; 12];
-    socket.read_exact(&mut answer)?;
-    Ok(answer.ends_with(b" 200"))
+fn is_ready(ready: Ready) -> std::io::Result<bool> {
+    let Ready { address, path, any_status } = ready;
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    let (status, _) = ask(address, request.as_bytes())?;
+    Ok(status == 200 || (any_status && status > 0))
+}
+
+/// Sends one request and reads what comes first: the status and the beginning of the answer. 0 is
+/// the status of what is no answer.
+fn ask(address: SocketAddr, request: &[u8]) -> std::io::Result<(u16, String)> {
+    let mut socket = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+    socket.set_read_timeout(Some(Duration::from_secs(10)))?;
+    socket.write_all(request)?;
+    let mut answer = vec![0; 4096];
+    let count = socket.read(&mut answer)?;
+    let text = String::from_utf8_lossy(&answer[..count]).into_owned();
+    let status = text.split(' ').nth(1).and_then(|status| status.parse().ok());
+    Ok((status.filter(|_| text.starts_with("HTTP/1.")).unwrap_or_default(), text))
 }
 
 /// Space that the files below `path` take on disk, as `du` counts it.
@@ -304,11 +309,27 @@ mod tests {
 
     #[test]
     fn a_url_names_an_address() {
-        let address = |url| Server::at(url, None).map(|server| server.address);
+        let address = |url| Server::at(url, None, ApiStyle::Durable).map(|server| server.address);
         let wanted = SocketAddr::from((Ipv4Addr::LOCALHOST, 4437));
         assert_eq!(address("http://127.0.0.1:4437/").unwrap(), wanted);
         assert_eq!(address("127.0.0.1:4437").unwrap(), wanted);
         assert!(address("127.0.0.1").unwrap_err().to_string().contains("--url"));
+    }
+
+    #[test]
+    fn an_answer_is_known_by_its_status() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        let answers = std::thread::spawn(move || {
+            for answer in ["HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 503 Busy\r\n\r\n", "SSH 200 x"] {
+                let (mut socket, _) = listener.accept().unwrap();
+                let _ = socket.read(&mut [0; 1024]);
+                socket.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        let ready = |any_status| is_ready(Ready { address, path: "/", any_status }).unwrap();
+        assert_eq!([ready(false), ready(true), ready(true)], [false, true, false]);
+        answers.join().unwrap();
     }
 
     #[test]

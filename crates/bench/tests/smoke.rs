@@ -1,7 +1,8 @@
 //! Every command for a fraction of a second against the server of the same build.
 
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 const BENCH: &str = env!("CARGO_BIN_EXE_thalweg-bench");
 
@@ -56,4 +57,103 @@ fn a_missing_server_is_explained() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(1));
     assert!(errors.contains("cargo build --release") && errors.contains("--url"), "{errors}");
+}
+
+/// An empty directory that goes away.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("thalweg-{name}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn path(&self) -> &str {
+        self.0.to_str().unwrap()
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+const COMPARE: [&str; 7] = ["compare", "--quick", "--pairs", "2", "--seconds", "0.2", "--peers"];
+
+#[test]
+fn two_servers_take_turns_and_a_report_comes_out() {
+    if server().is_none() {
+        return;
+    }
+    let out = Scratch::new("compare");
+    let own = ["thalweg", "--workload", "writes,replay", "--out", out.path()];
+    let output = bench(&[&COMPARE[..], &own].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{errors}");
+
+    let read = |name: &str| std::fs::read_to_string(Path::new(out.path()).join(name)).unwrap();
+    let figures: serde_json::Value = serde_json::from_str(&read("figures.json")).unwrap();
+    let cases = figures["cases"].as_array().unwrap();
+    assert_eq!(cases.len(), 4);
+    for case in cases {
+        let turns = case["turns"].as_array().unwrap();
+        assert_eq!(turns.len(), 2);
+        for turn in turns {
+            let order: Vec<&str> =
+                turn.as_array().unwrap().iter().map(|a| a["contender"].as_str().unwrap()).collect();
+            assert_eq!(order, ["thalweg", "thalweg-other"]);
+            assert!(turn[1]["run"]["figures"][0]["value"].as_f64().unwrap() > 0.0, "{turn}");
+        }
+    }
+    let page = read("README.md");
+    assert!(page.contains("| Thalweg, the other one |") && page.contains("A trial"), "{page}");
+    for plot in ["writes-appends.svg", "replay-p99.svg"] {
+        assert!(page.contains(plot) && read(plot).starts_with("<svg"), "{plot}");
+    }
+}
+
+#[test]
+fn nobody_to_compare_with_is_said() {
+    if server().is_none() {
+        return;
+    }
+    let own = ["ursula,s2-lite", "--peers-dir", "no-such-directory"];
+    let output = bench(&[&COMPARE[..], &own].concat());
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors.contains("left out: Ursula is not installed"), "{errors}");
+    assert!(errors.contains("cargo xtask peers") && errors.contains("no peer is installed"));
+}
+
+/// Processes with `text` among their arguments.
+fn processes(text: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let arguments = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    arguments.filter(|bytes| String::from_utf8_lossy(bytes).contains(text)).count()
+}
+
+#[test]
+fn an_interruption_leaves_no_server_behind() {
+    if server().is_none() {
+        return;
+    }
+    let (dir, out) = (Scratch::new("interrupt"), Scratch::new("interrupt-out"));
+    let own = ["thalweg", "--seconds", "60", "--dir", dir.path(), "--out", out.path()];
+    let arguments = [&COMPARE[..4], &["--peers"], &own[..]].concat();
+    let quiet =
+        Command::new(BENCH).args(arguments).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
+    let mut child = quiet.unwrap();
+    let data = format!("--data-dir={}", dir.path());
+    let start = Instant::now();
+    while processes(&data) == 0 && start.elapsed() < Duration::from_secs(60) {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    assert_eq!(processes(&data), 1, "a server was started");
+    let id = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(id, rustix::process::Signal::INT).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(processes(&data), 0);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }

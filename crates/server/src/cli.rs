@@ -10,7 +10,9 @@
 use crate::settings::{self, Effective, Environment, Flags};
 use crate::{logging, serve};
 use clap::{Parser, Subcommand};
+use std::ffi::OsString;
 use std::io::Write;
+use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
 const ABOUT: &str = "Durable streams over plain HTTP: append, read from any offset, tail live";
@@ -31,6 +33,9 @@ What next:
   thalweg config > thalweg.toml            all settings with their meaning, as a file
   thalweg serve --config thalweg.toml      start from that file
   thalweg serve --help                     every setting, its range, default and variable";
+
+/// What `thalweg bench` becomes.
+const BENCH_PROGRAM: &str = "thalweg-bench";
 
 const SETTINGS_HELP: &str = "\
 A flag wins over an environment variable, a variable over the file, the file over the default.
@@ -54,6 +59,13 @@ enum Command {
     /// Print the effective settings and where each comes from, as a settings file
     #[command(after_help = SETTINGS_HELP)]
     Config(Flags),
+    /// Measure this server, and others beside it; `thalweg bench --help` says how
+    #[command(disable_help_flag = true)]
+    Bench {
+        /// What `thalweg-bench` takes
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGUMENTS")]
+        arguments: Vec<OsString>,
+    },
     /// Print the version
     Version,
 }
@@ -69,6 +81,7 @@ pub fn main() -> ExitCode {
             }
             print(&settings::render(effective))
         }),
+        Command::Bench { arguments } => bench(&arguments),
         Command::Version => print(concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n")),
     }
 }
@@ -95,6 +108,24 @@ fn serve(effective: &Effective) -> ExitCode {
         tracing::error!("{error}");
         ExitCode::FAILURE
     })
+}
+
+/// Becomes the program beside this one that measures, as git becomes its commands: the server does
+/// not carry a load generator, and is not imported by one.
+fn bench(arguments: &[OsString]) -> ExitCode {
+    let program = std::env::current_exe().map(|own| own.with_file_name(BENCH_PROGRAM));
+    let program = program.unwrap_or_else(|_| BENCH_PROGRAM.into());
+    if !program.is_file() {
+        eprintln!(
+            "error: there is no {}\n  build it with `cargo build --release -p thalweg-bench`, or put \
+             it beside this program",
+            program.display()
+        );
+        return ExitCode::from(2);
+    }
+    let error = std::process::Command::new(&program).args(arguments).exec();
+    eprintln!("error: cannot run {}: {error}", program.display());
+    ExitCode::FAILURE
 }
 
 /// Prints to standard output. A reader that went away, as with `| head`, is no failure.

@@ -59,3 +59,28 @@ fn the_version_is_printed() {
     let output = thalweg(&["version"], &[]);
     assert_eq!(text(&output.stdout), concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n"));
 }
+
+/// Runs a line of shell in `dir`, with the server's binary as `$0`.
+fn shell(dir: &std::path::Path, line: &str) {
+    let arguments = ["-ec", line, env!("CARGO_BIN_EXE_thalweg")];
+    let status = Command::new("sh").args(arguments).current_dir(dir).status().unwrap();
+    assert!(status.success(), "{line}");
+}
+
+#[test]
+fn bench_becomes_the_program_beside_it() {
+    let dir = tempfile::tempdir().unwrap();
+    shell(dir.path(), "cp \"$0\" thalweg");
+    let own = dir.path().join("thalweg");
+    let bench = || Command::new(&own).args(["bench", "appends", "--help"]).output().unwrap();
+    let output = bench();
+    assert_eq!(output.status.code(), Some(2));
+    let printed = text(&output.stderr);
+    assert!(printed.contains("cargo build --release -p thalweg-bench"), "{printed}");
+
+    let script =
+        "printf '#!/bin/sh\\necho got $*\\nexit 7\\n' > thalweg-bench; chmod +x thalweg-bench";
+    shell(dir.path(), script);
+    let output = bench();
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(7), "got appends --help\n"));
+}

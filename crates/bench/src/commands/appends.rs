@@ -1,6 +1,7 @@
 //! Appends, in a closed or an open loop.
 
-use super::{Bench, Calls, streams};
+use super::{Bench, streams};
+use crate::api::ApiStyle;
 use crate::cli::Appends;
 use crate::failure::{Failure, Outcome};
 use crate::gauge::Gauge;
@@ -15,12 +16,19 @@ pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
     if asked.producer && asked.depth > 1 {
         return Err(Failure::new("--producer needs --depth 1: its appends must come in order"));
     }
+    if asked.producer && bench.style() == ApiStyle::S2 {
+        return Err(Failure::new("S2 has no idempotent producers; leave --producer out"));
+    }
+    if asked.pinned && asked.connections as u64 != asked.streams {
+        return Err(Failure::new("--pinned needs as many streams as connections"));
+    }
     let server = bench.server()?;
     let mut run = bench.start_run("appends", &server);
     describe(asked, &mut run);
     streams::create(&server, "a", asked.streams, (asked.connections.min(64), 4))?;
     let appender = Appender::new(&server, "a", asked.streams, asked.payload_bytes);
-    let mut appender = if asked.producer { appender.with_producers() } else { appender };
+    let appender = if asked.producer { appender.with_producers() } else { appender };
+    let mut appender = if asked.pinned { appender.pinned() } else { appender };
     let mut driver = Driver::connect(server.address, asked.connections)?;
     let duration = Some(Duration::from_secs_f64(asked.seconds));
     let plan = Plan { depth: asked.depth, rate: asked.rate, duration };
@@ -30,7 +38,7 @@ pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
     streams::report(&exchanged, "append", &mut run);
     reading.report(exchanged.acknowledged, "append", &mut run);
     if bench.stores() {
-        appender.verify(&Calls::new(&server)?, asked.verify_streams, &mut run)?;
+        appender.verify(&server, asked.verify_streams, &mut run)?;
     }
     Ok(run)
 }
@@ -38,6 +46,7 @@ pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
 fn describe(asked: &Appends, run: &mut Run) {
     run.setting("streams", asked.streams);
     run.setting("connections", asked.connections);
+    run.setting("pinned", asked.pinned);
     run.setting("depth", asked.depth);
     run.setting("payload-bytes", asked.payload_bytes);
     run.setting("seconds", asked.seconds);

@@ -4,7 +4,7 @@
 //! it costs per request is what no server here can be cheaper than without other means.
 
 use crate::failure::Outcome;
-use std::net::Ipv4Addr;
+use std::net::SocketAddr;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
@@ -15,13 +15,14 @@ const HEADERS_MAX: usize = 32;
 const REQUEST_BYTES_MAX: usize = 8 << 20;
 
 const CREATED: &[u8] = b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\n\r\n";
+const NOTHING: &[u8] = b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
 const APPENDED: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 
 /// Prints the address and answers until the process is killed.
-pub(super) fn serve() -> Outcome<()> {
+pub(super) fn serve(address: SocketAddr) -> Outcome<()> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let listener = TcpListener::bind(address).await?;
         println!("{}", listener.local_addr()?);
         loop {
             let (socket, _) = listener.accept().await?;
@@ -60,7 +61,11 @@ fn request(input: &[u8]) -> Option<(usize, &'static [u8])> {
             length += std::str::from_utf8(header.value).ok()?.parse::<usize>().ok()?;
         }
     }
-    let answer = if request.method == Some("PUT") { CREATED } else { APPENDED };
+    let answer = match request.method {
+        Some("PUT") => CREATED,
+        Some("GET") => NOTHING,
+        _ => APPENDED,
+    };
     (input.len() >= length).then_some((length, answer))
 }
 

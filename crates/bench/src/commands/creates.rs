@@ -1,6 +1,7 @@
 //! Creates, alone and in turns with appends.
 
 use super::{Bench, Calls, streams};
+use crate::api::stream_name;
 use crate::cli::{Creates, CreatesVsAppends};
 use crate::failure::Outcome;
 use crate::gauge::Gauge;
@@ -9,6 +10,7 @@ use crate::load::exchange::{Exchanged, Plan, Source, exchange};
 use crate::progress::Progress;
 use crate::report::Run;
 use crate::server::Server;
+use crate::spread::Spread;
 use std::time::Duration;
 use streams::{Appender, Creator};
 
@@ -32,7 +34,7 @@ pub(super) fn run(bench: &Bench, asked: &Creates) -> Outcome<Run> {
         let step = (created.acknowledged / LOOKED_AT).max(1) as usize;
         let mut missing = 0;
         for number in (0..created.acknowledged).step_by(step) {
-            let head = calls.wait(calls.client.head(&streams::path("new", number)));
+            let head = calls.wait(calls.client.head(&stream_name("new", number)));
             missing += u64::from(creator.acknowledged.contains(number) && head.is_err());
         }
         run.check(format!("created streams are there ({missing} missing)"), missing == 0);
@@ -64,8 +66,8 @@ pub(super) fn run_versus(bench: &Bench, asked: &CreatesVsAppends) -> Outcome<Run
     }
     let ratios: Vec<f64> = creates.iter().zip(&appends).map(|(c, a)| c / a).collect();
     let spread = |name: &str, values: &[f64], unit, run: &mut Run| {
-        let (least, middle, most) = spread(values);
-        run.figure(format!("{name}, median"), middle, unit);
+        let Some(Spread { least, median, most }) = Spread::of(values) else { return };
+        run.figure(format!("{name}, median"), median, unit);
         run.figure(format!("{name}, least"), least, unit);
         run.figure(format!("{name}, most"), most, unit);
     };
@@ -74,7 +76,7 @@ pub(super) fn run_versus(bench: &Bench, asked: &CreatesVsAppends) -> Outcome<Run
     spread("creates per append", &ratios, "", &mut run);
     run.check(format!("nothing was refused or lost ({refused})"), refused == 0);
     if bench.stores() {
-        appender.verify(&Calls::new(&server)?, asked.streams, &mut run)?;
+        appender.verify(&server, asked.streams, &mut run)?;
     }
     Ok(run)
 }
@@ -89,30 +91,4 @@ fn closed_loop<S: Source>(
     let mut driver = Driver::connect(server.address, connections)?;
     let plan = Plan { depth: 1, rate: None, duration: Some(Duration::from_secs_f64(seconds)) };
     exchange(&mut driver, source, plan, &mut Progress::start(step))
-}
-
-/// The least, the median and the greatest.
-fn spread(values: &[f64]) -> (f64, f64, f64) {
-    let mut sorted = values.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let Some((least, most)) = sorted.first().zip(sorted.last()) else { return (0.0, 0.0, 0.0) };
-    let middle = sorted.len() / 2;
-    let median = if sorted.len().is_multiple_of(2) {
-        f64::midpoint(sorted[middle - 1], sorted[middle])
-    } else {
-        sorted[middle]
-    };
-    (*least, median, *most)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_median_of_an_even_number_lies_between() {
-        assert_eq!(spread(&[4.0, 1.0, 3.0, 2.0]), (1.0, 2.5, 4.0));
-        assert_eq!(spread(&[2.0, 9.0, 1.0]), (1.0, 2.0, 9.0));
-        assert_eq!(spread(&[]), (0.0, 0.0, 0.0));
-    }
 }

@@ -1,23 +1,25 @@
 //! Latency from append to every one of many live readers of one stream.
+//!
+//! The latency begins when the append was due, and ends when a reader has its event.
 
-use super::{Bench, Calls, MEDIA_TYPE};
+use super::{Bench, streams};
+use crate::api::{Live, Read, ReadFrom, stream_name};
 use crate::cli::SseFanout;
 use crate::failure::{Failure, Outcome};
 use crate::gauge::Gauge;
 use crate::latency::Latencies;
-use crate::load::answer::Outline;
 use crate::load::driver::Driver;
 use crate::load::events::Follower;
-use crate::payload::Payloads;
+use crate::load::publisher::Publisher;
 use crate::progress::Progress;
 use crate::report::Run;
 use crate::server::Server;
-use protocol::client::{Target, put_append, put_read};
-use protocol::request::{Live, ReadOffset};
 use std::time::{Duration, Instant};
 
-const PATH: &str = "bench/fanout";
+const SET: &str = "fanout";
 const SETUP_LIMIT: Duration = Duration::from_secs(60);
+/// Before the first append every reader shall wait: not every system says when it does.
+const SETTLE: Duration = Duration::from_millis(300);
 /// How long readers may take to get the last event.
 const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 
@@ -25,15 +27,12 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 struct Fanout {
     driver: Driver,
     followers: Vec<Follower>,
+    publisher: Publisher,
     /// The number that each reader must get next.
     expected: Vec<u64>,
-    payloads: Payloads,
-    host: String,
-    /// When each append was handed to the system.
-    sent: Vec<Instant>,
-    acknowledged: u64,
     deliveries: u64,
-    out_of_order: u64,
+    /// Events out of order, and bytes that are no event of ours.
+    wrong: u64,
     latencies: Latencies,
 }
 
@@ -44,64 +43,68 @@ pub(super) fn run(bench: &Bench, asked: &SseFanout) -> Outcome<Run> {
     run.setting("rate", asked.rate);
     run.setting("event-bytes", asked.event_bytes);
     run.setting("seconds", asked.seconds);
-    let calls = Calls::new(&server)?;
-    calls.wait(calls.client.create(PATH, MEDIA_TYPE))?;
+    streams::create(&server, SET, 1, (1, 1))?;
 
     let mut fanout = Fanout::new(&server, asked)?;
-    fanout.follow()?;
+    fanout.follow(&server)?;
     let gauge = Gauge::start(&server);
     fanout.publish(asked)?;
     let reading = gauge.stop();
 
-    let published = fanout.sent.len() as u64;
+    let Fanout { ref publisher, deliveries, wrong, .. } = fanout;
+    let (published, acknowledged) = (publisher.total(), publisher.acknowledged);
     let wanted = published * asked.readers as u64;
-    run.figure("appends acknowledged", fanout.acknowledged as f64, "");
-    run.figure("deliveries", fanout.deliveries as f64, "");
-    run.figure(
-        "deliveries per second",
-        fanout.deliveries as f64 / reading.elapsed.as_secs_f64(),
-        "1/s",
-    );
+    run.figure("appends acknowledged", acknowledged as f64, "");
+    run.figure("deliveries", deliveries as f64, "");
+    let rate = deliveries as f64 / reading.elapsed.as_secs_f64();
+    run.figure("deliveries per second", rate, "1/s");
     fanout.latencies.report("delivery latency", &mut run);
-    reading.report(fanout.deliveries, "delivery", &mut run);
-    let Fanout { acknowledged, deliveries, out_of_order, .. } = fanout;
-    run.check(format!("every append was acknowledged ({acknowledged})"), acknowledged == published);
+    reading.report(deliveries, "delivery", &mut run);
+    run.check(
+        format!("every append was acknowledged ({acknowledged} of {published})"),
+        acknowledged == published,
+    );
     run.check(
         format!("every reader got every event ({deliveries} of {wanted})"),
         deliveries == wanted,
     );
-    run.check(format!("events came in order ({out_of_order} did not)"), out_of_order == 0);
+    run.check(format!("events came in order and unchanged ({wrong} did not)"), wrong == 0);
     Ok(run)
 }
 
 impl Fanout {
     fn new(server: &Server, asked: &SseFanout) -> Outcome<Self> {
+        let style = server.api.style;
+        let writer = asked.readers..asked.readers + 1;
         Ok(Self {
-            driver: Driver::connect(server.address, asked.readers + 1)?,
-            followers: (0..asked.readers).map(|_| Follower::new()).collect(),
+            driver: Driver::connect(server.address, writer.end)?,
+            followers: (0..asked.readers).map(|_| Follower::new(style)).collect(),
+            publisher: Publisher::new(server.api.clone(), (SET, 1), asked.event_bytes, writer),
             expected: vec![0; asked.readers],
-            payloads: Payloads::new(asked.event_bytes),
-            host: server.address.to_string(),
-            sent: Vec::new(),
-            acknowledged: 0,
             deliveries: 0,
-            out_of_order: 0,
+            wrong: 0,
             latencies: Latencies::new(),
         })
     }
 
     /// Starts every reader and waits until each stands at the tail.
-    fn follow(&mut self) -> Outcome<()> {
-        let target = Target { host: &self.host, path: PATH };
+    fn follow(&mut self, server: &Server) -> Outcome<()> {
+        let stream = stream_name(SET, 0);
+        let read = Read { from: &ReadFrom::Tail, live: Live::Sse, cursor: None };
         for socket in &mut self.driver.sockets[..self.followers.len()] {
-            put_read(&mut socket.output, target, ReadOffset::Now, Live::Sse, None);
+            server.api.put_read(&mut socket.output, &stream, read);
             socket.flush();
         }
-        let deadline = Instant::now() + SETUP_LIMIT;
-        while self.followers.iter().any(|follower| follower.controls == 0) {
-            if Instant::now() > deadline {
-                return Err(Failure::new("not every reader was answered"));
+        let start = Instant::now();
+        while !self.followers.iter().all(Follower::is_live) {
+            if start.elapsed() > SETUP_LIMIT {
+                let live = self.followers.iter().filter(|follower| follower.is_live()).count();
+                return Err(Failure::new(format!("only {live} readers were answered")));
             }
+            self.turn(Duration::from_millis(10))?;
+        }
+        let settled = Instant::now() + SETTLE;
+        while Instant::now() < settled {
             self.turn(Duration::from_millis(10))?;
         }
         Ok(())
@@ -109,31 +112,18 @@ impl Fanout {
 
     fn publish(&mut self, asked: &SseFanout) -> Outcome<()> {
         let mut progress = Progress::start(format!("fan-out to {} readers", asked.readers));
-        let total = (asked.rate * asked.seconds).ceil() as usize;
-        let wanted = (total * asked.readers) as u64;
-        self.driver.tick(Duration::from_secs_f64(1.0 / asked.rate))?;
-        let start = Instant::now();
-        let end = start + Duration::from_secs_f64(asked.seconds) + DRAIN_LIMIT;
-        while (self.deliveries < wanted || self.acknowledged < total as u64) && Instant::now() < end
-        {
-            let due = (start.elapsed().as_secs_f64() * asked.rate) as usize + 1;
-            while self.sent.len() < due.min(total) {
-                self.append();
+        self.publisher.start(&mut self.driver, asked.rate, asked.seconds)?;
+        let wanted = self.publisher.total() * asked.readers as u64;
+        let end = Instant::now() + Duration::from_secs_f64(asked.seconds) + DRAIN_LIMIT;
+        while self.deliveries < wanted || !self.publisher.is_over() {
+            if Instant::now() > end {
+                break;
             }
+            self.publisher.send_due(&mut self.driver);
             self.turn(Duration::from_millis(20))?;
             progress.show(Instant::now(), self.deliveries, "deliveries");
         }
         Ok(())
-    }
-
-    fn append(&mut self) {
-        let mut payload = Vec::with_capacity(self.payloads.bytes());
-        self.payloads.put(self.sent.len() as u64, &mut payload);
-        let writer = self.driver.sockets.last_mut().expect("the writer was connected");
-        let target = Target { host: &self.host, path: PATH };
-        put_append(&mut writer.output, target, MEDIA_TYPE, None, &payload);
-        self.sent.push(Instant::now());
-        writer.flush();
     }
 
     fn turn(&mut self, limit: Duration) -> Outcome<()> {
@@ -141,8 +131,8 @@ impl Fanout {
         for &at in &ready {
             self.driver.fill(at);
             let now = Instant::now();
-            if at == self.followers.len() {
-                self.take_acknowledgements()?;
+            if self.publisher.owns(at) {
+                self.publisher.take(&mut self.driver, at)?;
             } else {
                 self.take_events(at, now)?;
             }
@@ -152,32 +142,27 @@ impl Fanout {
     }
 
     fn take_events(&mut self, at: usize, now: Instant) -> Outcome<()> {
-        let socket = &mut self.driver.sockets[at];
-        if socket.is_ended {
+        let Self { driver, followers, publisher, expected, .. } = self;
+        let socket = &mut driver.sockets[at];
+        let (mut deliveries, mut wrong) = (0, 0);
+        let latencies = &mut self.latencies;
+        followers[at].take(socket, |data| {
+            for payload in data.chunks(publisher.payloads.bytes()) {
+                let Some((number, due)) = publisher.due(payload) else {
+                    wrong += 1;
+                    continue;
+                };
+                wrong += u64::from(number != expected[at]);
+                expected[at] = number + 1;
+                deliveries += 1;
+                latencies.record(now.saturating_duration_since(due));
+            }
+        })?;
+        self.deliveries += deliveries;
+        self.wrong += wrong;
+        if self.driver.sockets[at].is_ended {
             return Err(Failure::new("a reader was cut off"));
         }
-        let expected = &mut self.expected[at];
-        self.followers[at].take(socket, |number| {
-            self.out_of_order += u64::from(number != *expected);
-            *expected = number + 1;
-            if let Some(sent) = self.sent.get(number as usize) {
-                self.deliveries += 1;
-                self.latencies.record(now.saturating_duration_since(*sent));
-            }
-        })
-    }
-
-    fn take_acknowledgements(&mut self) -> Outcome<()> {
-        let socket = self.driver.sockets.last_mut().expect("the writer was connected");
-        loop {
-            let outline = Outline::find(socket.input());
-            let outline = outline.map_err(|_| Failure::new("the writer got no answer"))?;
-            let Some(outline) = outline else { return Ok(()) };
-            if socket.input().len() < outline.head_bytes + outline.body_bytes {
-                return Ok(());
-            }
-            socket.consume(outline.head_bytes + outline.body_bytes);
-            self.acknowledged += u64::from(outline.is_success());
-        }
+        Ok(())
     }
 }

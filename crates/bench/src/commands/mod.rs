@@ -13,23 +13,27 @@ mod slow_readers;
 mod streams;
 mod table;
 
-use crate::cli::{Against, Cli, Command, Place};
+use crate::api::ApiStyle;
+use crate::cli::{Cli, Command, Place};
+use crate::compare;
 use crate::failure::{Doing, Failure, Outcome};
+use crate::keeper::Keeper;
 use crate::machine::Machine;
 use crate::report::{Report, Run, commit};
 use crate::server::Server;
+use crate::systems::{Places, System, default_peers_directory};
 use client::{Client, Timeouts};
 use std::path::PathBuf;
 
-/// What every stream of the benchmarks holds: it goes out as it is by every way of reading.
-pub(crate) const MEDIA_TYPE: &str = "text/plain";
-
 /// Runs what was asked; whether all checks passed.
 pub(crate) fn run(cli: Cli) -> Outcome<bool> {
-    let bench = Bench { place: cli.place };
+    if let Command::Bare(asked) = cli.command {
+        return bare::serve(asked.listen).map(|()| true);
+    }
+    let bench = Bench { place: cli.place, keeper: Keeper::watch()? };
     let runs = match cli.command {
-        Command::Bare => return bare::serve().map(|()| true),
         Command::Table(table) => return table::run(&bench, &table),
+        Command::Compare(asked) => return compare::run(&bench, &asked),
         command => vec![bench.run(&command)?],
     };
     bench.finish(runs)
@@ -38,12 +42,14 @@ pub(crate) fn run(cli: Cli) -> Outcome<bool> {
 /// Where to run.
 #[derive(Debug)]
 pub(crate) struct Bench {
-    place: Place,
+    pub(crate) place: Place,
+    pub(crate) keeper: Keeper,
 }
 
 impl Bench {
     /// Runs one command and prints what it found.
-    fn run(&self, command: &Command) -> Outcome<Run> {
+    pub(crate) fn run(&self, command: &Command) -> Outcome<Run> {
+        self.check_style(command)?;
         let run = match command {
             Command::IdleStreams(asked) => idle_streams::run(self, asked),
             Command::Creates(asked) => creates::run(self, asked),
@@ -55,7 +61,7 @@ impl Bench {
             Command::SseFanout(asked) => fanout::run(self, asked),
             Command::Replay(asked) => replay::run(self, asked),
             Command::LongPoll(asked) => long_poll::run(self, asked),
-            Command::Bare | Command::Table(_) => {
+            Command::Bare(_) | Command::Table(_) | Command::Compare(_) => {
                 Err(Failure::new("this command is no measurement"))
             }
         };
@@ -76,7 +82,7 @@ impl Bench {
         Ok(report.passed())
     }
 
-    fn machine(&self) -> Outcome<Machine> {
+    pub(crate) fn machine(&self) -> Outcome<Machine> {
         let machine = Machine::look(&self.dir())?;
         if let Some(warning) = machine.warning() {
             eprintln!("warning: {warning}");
@@ -84,27 +90,62 @@ impl Bench {
         Ok(machine)
     }
 
-    fn dir(&self) -> PathBuf {
+    pub(crate) fn dir(&self) -> PathBuf {
         self.place.dir.clone().unwrap_or_else(std::env::temp_dir)
     }
 
     /// The server to measure, ready.
     fn server(&self) -> Outcome<Server> {
-        let Place { server_bin, server_arg, against, url, pid, .. } = &self.place;
-        match (url, against) {
-            (Some(url), _) => Server::at(url, *pid),
-            (None, Against::Bare) => Server::start_bare(&self.dir()),
-            (None, Against::Server) => {
-                let beside = || std::env::current_exe().map(|own| own.with_file_name("thalweg"));
-                let binary = server_bin.clone().map_or_else(beside, Ok)?;
-                Server::start(&binary, &self.dir(), server_arg)
-            }
-        }
+        let Place { against, url, pid, api_style, .. } = &self.place;
+        let Some(url) = url else {
+            return Server::start(*against, &self.places()?, &self.dir(), &self.keeper);
+        };
+        let server = Server::at(url, *pid, *api_style)?;
+        server.make_namespace()?;
+        Ok(server)
+    }
+
+    /// Fails if there is nothing to start.
+    pub(crate) fn check_installed(&self) -> Outcome<()> {
+        self.place.against.check_installed(&self.places()?)
+    }
+
+    fn places(&self) -> Outcome<Places> {
+        let Place { server_bin, server_arg, peers_dir, .. } = &self.place;
+        let own = std::env::current_exe()?;
+        Ok(Places {
+            thalweg: server_bin.clone().unwrap_or_else(|| own.with_file_name("thalweg")),
+            thalweg_flags: server_arg.clone(),
+            peers: peers_dir.clone().unwrap_or_else(|| default_peers_directory(&own)),
+        })
     }
 
     /// Whether the target stores what it acknowledges.
     fn stores(&self) -> bool {
-        self.place.url.is_some() || self.place.against == Against::Server
+        self.place.url.is_some() || self.place.against.stores()
+    }
+
+    /// The way that the target is asked.
+    fn style(&self) -> ApiStyle {
+        match self.place.url {
+            Some(_) => self.place.api_style,
+            None => self.place.against.style(),
+        }
+    }
+
+    /// Refuses what only servers of the Durable Streams Protocol are measured with.
+    fn check_style(&self, command: &Command) -> Outcome<()> {
+        let any_style = matches!(
+            command,
+            Command::Appends(_) | Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_)
+        );
+        if any_style || self.style() == ApiStyle::Durable {
+            return Ok(());
+        }
+        Err(Failure::new(
+            "this command speaks the Durable Streams Protocol only; appends, sse-fanout, replay \
+             and long-poll speak every style",
+        ))
     }
 
     /// A run of `command` against `server`, still empty.
@@ -112,8 +153,8 @@ impl Bench {
         let mut run = Run::new(command);
         run.server.clone_from(&server.name);
         server.durability.clone_into(&mut run.durability);
-        if !self.stores() {
-            run.setting("against", "bare");
+        if self.place.url.is_none() && self.place.against != System::Thalweg {
+            run.setting("against", self.place.against.key());
         }
         run
     }

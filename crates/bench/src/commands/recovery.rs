@@ -1,6 +1,7 @@
 //! Time from start to ready, after no notice and after a clean end.
 
-use super::{Bench, Calls, MEDIA_TYPE, streams};
+use super::{Bench, Calls, streams};
+use crate::api::MEDIA_TYPE;
 use crate::cli::Recovery;
 use crate::failure::{Doing, Outcome};
 use crate::load::driver::Driver;
@@ -62,5 +63,5 @@ fn look(
     let mib = memory.peak_bytes as f64 / f64::from(1 << 20);
     run.figure(format!("memory peak at start after {after}"), mib, "MiB");
     let (appender, asked) = held;
-    appender.verify(&calls, asked.verify_streams, run)
+    appender.verify(server, asked.verify_streams, run)
 }

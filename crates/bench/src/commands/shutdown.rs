@@ -1,6 +1,7 @@
 //! Time from SIGTERM to exit with idle connections and live readers.
 
-use super::{Bench, Calls, MEDIA_TYPE};
+use super::{Bench, Calls};
+use crate::api::{ApiStyle, MEDIA_TYPE};
 use crate::cli::Shutdown;
 use crate::failure::{Failure, Outcome};
 use crate::load::driver::Driver;
@@ -36,7 +37,7 @@ pub(super) fn run(bench: &Bench, asked: &Shutdown) -> Outcome<Run> {
 
     let host = server.address.to_string();
     let driver = Driver::connect(server.address, asked.idle + asked.readers)?;
-    let followers = (0..asked.readers).map(|_| Follower::new()).collect();
+    let followers = (0..asked.readers).map(|_| Follower::new(ApiStyle::Durable)).collect();
     let Shutdown { idle, stubborn, .. } = *asked;
     let mut clients = Clients { driver, followers, idle, idle_answered: 0, stubborn };
     clients.set_up(&host)?;

@@ -1,23 +1,25 @@
 //! Slow readers of a long stream: what they cost in memory, and what others feel of them.
 
-use super::{Bench, Calls, MEDIA_TYPE};
+use super::{Bench, Calls, streams};
+use crate::api::{Api, Live, MEDIA_TYPE, Read, ReadFrom};
 use crate::cli::{SlowReaders, Via};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::gauge::Gauge;
 use crate::latency::Latencies;
 use crate::load::driver::Driver;
 use crate::load::events::Follower;
-use crate::load::exchange::{Plan, Source, exchange};
+use crate::load::exchange::{Plan, exchange};
 use crate::load::pages::PageReader;
 use crate::payload::Payloads;
 use crate::progress::Progress;
 use crate::report::Run;
 use crate::server::Server;
-use protocol::client::{Target, put_append, put_read};
-use protocol::request::{Live, ReadOffset};
 use std::time::{Duration, Instant};
+use streams::Filler;
 
-const PATH: &str = "bench/long";
+/// The set of the one stream that is read.
+const SET: &str = "long";
+const STREAM: &str = "long-00000000";
 const PROBE_PATH: &str = "bench/probe";
 const PAYLOAD_BYTES: usize = 1 << 20;
 const PROBE_BYTES: usize = 256;
@@ -27,15 +29,6 @@ const TURN: Duration = Duration::from_millis(100);
 
 /// A small window of the reader's system, so that it is slow from its first byte.
 const RECEIVE_BYTES: usize = 64 << 10;
-
-/// Fills one stream with payloads 0, 1, 2 and so on.
-struct Filler {
-    host: String,
-    payloads: Payloads,
-    payload: Vec<u8>,
-    next: u64,
-    count: u64,
-}
 
 enum Reader {
     Pages(PageReader),
@@ -51,7 +44,7 @@ pub(super) fn run(bench: &Bench, asked: &SlowReaders) -> Outcome<Run> {
     run.setting("seconds", asked.seconds);
     run.setting("via", if asked.via == Via::Get { "get" } else { "sse" });
     let calls = Calls::new(&server)?;
-    for path in [PATH, PROBE_PATH] {
+    for path in [STREAM, PROBE_PATH] {
         calls.wait(calls.client.create(path, MEDIA_TYPE))?;
     }
     let stream_bytes = fill(&server, asked, &mut run)?;
@@ -82,14 +75,8 @@ pub(super) fn run(bench: &Bench, asked: &SlowReaders) -> Outcome<Run> {
 
 fn fill(server: &Server, asked: &SlowReaders, run: &mut Run) -> Outcome<u64> {
     let bytes = asked.stream_gib * f64::from(1 << 30);
-    let mut filler = Filler {
-        host: server.address.to_string(),
-        payloads: Payloads::new(PAYLOAD_BYTES),
-        payload: Vec::new(),
-        next: 0,
-        count: ((bytes / PAYLOAD_BYTES as f64) as u64).max(1),
-    };
-    let count = filler.count;
+    let count = ((bytes / PAYLOAD_BYTES as f64) as u64).max(1);
+    let mut filler = Filler::new(server, (SET, 1), count, &Payloads::new(PAYLOAD_BYTES), 1);
     // One connection, so that the order in the stream is that of the payloads.
     let mut driver = Driver::connect(server.address, 1)?;
     let plan = Plan { depth: 8, rate: None, duration: None };
@@ -103,27 +90,10 @@ fn fill(server: &Server, asked: &SlowReaders, run: &mut Run) -> Outcome<u64> {
     Ok(count * PAYLOAD_BYTES as u64)
 }
 
-impl Source for Filler {
-    fn next(&mut self, _: usize, out: &mut Vec<u8>) -> Option<u64> {
-        let number = self.next;
-        if number == self.count {
-            return None;
-        }
-        self.next += 1;
-        self.payload.clear();
-        self.payloads.put(number, &mut self.payload);
-        let target = Target { host: &self.host, path: PATH };
-        put_append(out, target, MEDIA_TYPE, None, &self.payload);
-        Some(number)
-    }
-
-    fn acknowledged(&mut self, _: u64) {}
-}
-
 struct Readers {
     driver: Driver,
     readers: Vec<Reader>,
-    host: String,
+    api: Api,
     payloads: Payloads,
     received_bytes: u64,
 }
@@ -132,30 +102,25 @@ impl Readers {
     fn start(server: &Server, asked: &SlowReaders) -> Outcome<Self> {
         let mut driver = Driver::empty()?;
         driver.add(server.address, asked.readers, Some(RECEIVE_BYTES))?;
-        let host = server.address.to_string();
-        let target = Target { host: &host, path: PATH };
+        let api = server.api.clone();
         let mut readers = Vec::new();
         for socket in &mut driver.sockets {
             readers.push(match asked.via {
                 Via::Get => {
-                    let reader = PageReader::default();
-                    reader.ask(target, &mut socket.output);
+                    let reader = PageReader::new(api.style, None);
+                    reader.ask(&api, STREAM, &mut socket.output);
                     Reader::Pages(reader)
                 }
                 Via::Sse => {
-                    put_read(&mut socket.output, target, ReadOffset::Begin, Live::Sse, None);
-                    Reader::Events(Follower::new())
+                    let from = &ReadFrom::Begin;
+                    let read = Read { from, live: Live::Sse, cursor: None };
+                    api.put_read(&mut socket.output, STREAM, read);
+                    Reader::Events(Follower::new(api.style))
                 }
             });
             socket.flush();
         }
-        Ok(Self {
-            driver,
-            readers,
-            host,
-            payloads: Payloads::new(PAYLOAD_BYTES),
-            received_bytes: 0,
-        })
+        Ok(Self { driver, readers, api, payloads: Payloads::new(PAYLOAD_BYTES), received_bytes: 0 })
     }
 
     /// Lets every reader take its share each turn; one append of another client per turn is timed.
@@ -179,17 +144,19 @@ impl Readers {
     fn take(&mut self, at: usize, share: usize) -> Outcome<()> {
         let socket = &mut self.driver.sockets[at];
         self.received_bytes += socket.fill(&mut self.driver.scratch, share) as u64;
+        let payloads = &self.payloads;
         match &mut self.readers[at] {
-            Reader::Events(follower) => follower.take(socket, |_| {}),
-            Reader::Pages(reader) => {
-                if !reader.is_done() && reader.take(socket, &self.payloads)? && !reader.is_done() {
-                    let target = Target { host: &self.host, path: PATH };
-                    reader.ask(target, &mut socket.output);
+            Reader::Events(follower) => follower.take(socket, |_| {})?,
+            Reader::Pages(reader) if !reader.is_done() => {
+                let has_ended = reader.take(socket, |at, bytes| payloads.are_at(0, at, bytes))?;
+                if has_ended && !reader.is_done() {
+                    reader.ask(&self.api, STREAM, &mut socket.output);
                     socket.flush();
                 }
-                Ok(())
             }
+            Reader::Pages(_) => {}
         }
+        Ok(())
     }
 }
 

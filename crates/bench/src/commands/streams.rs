@@ -1,40 +1,21 @@
 //! Requests that every command needs: creates and appends, and what was acknowledged of them.
 
-use super::{Calls, MEDIA_TYPE};
+use crate::api::{Api, stream_name};
 use crate::failure::{Failure, Outcome};
 use crate::load::driver::Driver;
 use crate::load::exchange::{Exchanged, Plan, Source, exchange};
+use crate::load::pages::Collector;
 use crate::payload::{Numbers, Payloads};
 use crate::progress::Progress;
 use crate::report::Run;
 use crate::server::Server;
-use protocol::client::{Target, put_append, put_create};
 use std::collections::HashMap;
-use std::fmt::Write;
-
-/// The path of stream `number` of the set `prefix`.
-pub(crate) fn path(prefix: &str, number: u64) -> String {
-    format!("bench/{prefix}/{number:08}")
-}
-
-/// Paths without an allocation for each.
-#[derive(Debug, Default)]
-struct PathText(String);
-
-impl PathText {
-    fn of(&mut self, prefix: &str, number: u64) -> &str {
-        self.0.clear();
-        let _ = write!(self.0, "bench/{prefix}/{number:08}");
-        &self.0
-    }
-}
 
 /// Creates streams 0, 1, 2 and so on of a set.
 #[derive(Debug)]
 pub(crate) struct Creator {
-    host: String,
+    api: Api,
     prefix: String,
-    text: PathText,
     next: u64,
     end: u64,
     pub(crate) acknowledged: Numbers,
@@ -44,9 +25,8 @@ impl Creator {
     /// Creates at most `count`.
     pub(crate) fn new(server: &Server, prefix: &str, count: u64) -> Self {
         Self {
-            host: server.address.to_string(),
+            api: server.api.clone(),
             prefix: prefix.to_owned(),
-            text: PathText::default(),
             next: 0,
             end: count,
             acknowledged: Numbers::default(),
@@ -61,8 +41,7 @@ impl Source for Creator {
             return None;
         }
         self.next += 1;
-        let path = self.text.of(&self.prefix, number);
-        put_create(out, Target { host: &self.host, path }, MEDIA_TYPE, b"");
+        self.api.put_create(out, &stream_name(&self.prefix, number));
         Some(number)
     }
 
@@ -97,9 +76,8 @@ pub(crate) fn create(
 /// Appends payloads 0, 1, 2 and so on to the streams of a set, in turn.
 #[derive(Debug)]
 pub(crate) struct Appender {
-    host: String,
+    api: Api,
     prefix: String,
-    text: PathText,
     streams: u64,
     payloads: Payloads,
     payload: Vec<u8>,
@@ -107,16 +85,16 @@ pub(crate) struct Appender {
     end: u64,
     /// The next number of each producer in each stream; none for appends without producers.
     producers: Option<HashMap<(usize, u64), u64>>,
+    /// How many appends each connection has made to its own stream; none if streams take turns.
+    pinned: Option<Vec<u64>>,
     acknowledged: Numbers,
-    acknowledged_count: u64,
 }
 
 impl Appender {
     pub(crate) fn new(server: &Server, prefix: &str, streams: u64, payload_bytes: usize) -> Self {
         Self {
-            host: server.address.to_string(),
+            api: server.api.clone(),
             prefix: prefix.to_owned(),
-            text: PathText::default(),
             streams,
             payloads: Payloads::new(payload_bytes),
             payload: Vec::new(),
@@ -124,7 +102,7 @@ impl Appender {
             end: u64::MAX,
             producers: None,
             acknowledged: Numbers::default(),
-            acknowledged_count: 0,
+            pinned: None,
         }
     }
 
@@ -140,18 +118,37 @@ impl Appender {
         self
     }
 
+    /// Makes connection `c` append to stream `c` only.
+    pub(crate) fn pinned(mut self) -> Self {
+        self.pinned = Some(vec![0; self.streams as usize]);
+        self
+    }
+
+    /// The number of the next append of `connection`; its stream is `number % streams`.
+    fn take_number(&mut self, connection: usize) -> u64 {
+        let Some(pinned) = &mut self.pinned else {
+            self.next += 1;
+            return self.next - 1;
+        };
+        let number = connection as u64 + pinned[connection] * self.streams;
+        pinned[connection] += 1;
+        self.next = self.next.max(number + 1);
+        number
+    }
+
     /// Reads at most `limit` streams back and checks that they hold what was acknowledged.
-    pub(crate) fn verify(&self, calls: &Calls, limit: u64, run: &mut Run) -> Outcome<()> {
+    pub(crate) fn verify(&self, server: &Server, limit: u64, run: &mut Run) -> Outcome<()> {
         let count = limit.min(self.streams);
         if count == 0 {
             return Ok(());
         }
+        let mut collector = Collector::new(server)?;
         let mut seen = Numbers::default();
         let (mut stored, mut wrong) = (0, 0);
         let step = self.streams.div_ceil(count);
         let looked_at = (0..self.streams).step_by(step as usize);
         for stream in looked_at.clone() {
-            let data = calls.wait(calls.client.read_all(&path(&self.prefix, stream)))?;
+            let data = collector.read_all(&stream_name(&self.prefix, stream))?;
             for payload in data.chunks(self.payloads.bytes()) {
                 let number = self.payloads.number_of(payload);
                 let right = number.filter(|n| n % self.streams == stream && seen.insert(*n));
@@ -175,11 +172,10 @@ impl Appender {
 
 impl Source for Appender {
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Option<u64> {
-        let number = self.next;
-        if number == self.end {
+        if self.next == self.end {
             return None;
         }
-        self.next += 1;
+        let number = self.take_number(connection);
         let stream = number % self.streams;
         self.payload.clear();
         self.payloads.put(number, &mut self.payload);
@@ -190,15 +186,67 @@ impl Source for Appender {
             *next += 1;
             producer
         });
-        let target = Target { host: &self.host, path: self.text.of(&self.prefix, stream) };
-        put_append(out, target, MEDIA_TYPE, producer.as_ref(), &self.payload);
+        let name = stream_name(&self.prefix, stream);
+        self.api.put_append(out, &name, producer.as_ref(), &self.payload);
         Some(number)
     }
 
     fn acknowledged(&mut self, number: u64) {
         self.acknowledged.insert(number);
-        self.acknowledged_count += 1;
     }
+}
+
+/// Fills streams with payloads in order: stream `s` gets `events` of them from number `s × events`
+/// on, all by one connection.
+#[derive(Debug)]
+pub(crate) struct Filler {
+    api: Api,
+    prefix: String,
+    streams: u64,
+    events: u64,
+    payloads: Payloads,
+    connections: u64,
+    /// How many appends each connection has sent.
+    sent: Vec<u64>,
+}
+
+impl Filler {
+    pub(crate) fn new(
+        server: &Server,
+        set: (&str, u64),
+        events: u64,
+        payloads: &Payloads,
+        connections: usize,
+    ) -> Self {
+        let (prefix, streams) = set;
+        Self {
+            api: server.api.clone(),
+            prefix: prefix.to_owned(),
+            streams,
+            events,
+            payloads: payloads.clone(),
+            connections: connections as u64,
+            sent: vec![0; connections],
+        }
+    }
+}
+
+impl Source for Filler {
+    fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Option<u64> {
+        let sent = self.sent[connection];
+        let stream = connection as u64 + sent / self.events * self.connections;
+        if stream >= self.streams {
+            return None;
+        }
+        self.sent[connection] += 1;
+        let number = stream * self.events + sent % self.events;
+        let mut payload = Vec::with_capacity(self.payloads.bytes());
+        self.payloads.put(number, &mut payload);
+        self.api.put_append(out, &stream_name(&self.prefix, stream), None, &payload);
+        Some(number)
+    }
+
+    fn acknowledged(&mut self, _: u64) {}
 }
 
 /// Adds what every exchange found.

@@ -2,18 +2,19 @@
 
 use super::Bench;
 use crate::cli::{
-    Against, Appends, Command, Creates, CreatesVsAppends, IdleStreams, LongPoll, Place, Recovery,
-    Replay, Shutdown, SlowReaders, SseFanout, Table, Via,
+    Appends, Command, Creates, CreatesVsAppends, IdleStreams, LongPoll, Place, Recovery, Replay,
+    Shutdown, SlowReaders, SseFanout, Table, Via,
 };
 use crate::failure::{Failure, Outcome};
 use crate::report::{Run, number};
+use crate::systems::System;
 use std::fmt::Write;
 
 /// One row: a run, and the figures of it that the table shows.
 struct Row {
     what: &'static str,
     command: Command,
-    against: Against,
+    against: System,
     figures: &'static [&'static str],
 }
 
@@ -95,7 +96,7 @@ pub(super) fn run(bench: &Bench, asked: &Table) -> Outcome<bool> {
     for (at, row) in rows.into_iter().enumerate() {
         eprintln!("[{} of {count}] {}", at + 1, row.what);
         let place = Place { against: row.against, ..bench.place.clone() };
-        match (Bench { place }).run(&row.command) {
+        match (Bench { place, keeper: bench.keeper.clone() }).run(&row.command) {
             Ok(run) => {
                 lines.push(line(row.what, &run, row.figures));
                 runs.push(run);
@@ -130,7 +131,7 @@ fn line(what: &str, run: &Run, figures: &[&str]) -> String {
 
 /// The rows; `quick` makes all of them small.
 fn rows(quick: bool) -> Vec<Row> {
-    let of = |what, command, figures| Row { what, command, against: Against::Server, figures };
+    let of = |what, command, figures| Row { what, command, against: System::Thalweg, figures };
     let seconds = |full: f64| if quick { 0.5 } else { full };
     let count = |full: u64| if quick { full.div_ceil(1000).clamp(10, 1000) } else { full };
     let appends = |streams, connections, rate, producer| {
@@ -141,6 +142,7 @@ fn rows(quick: bool) -> Vec<Row> {
             streams,
             connections,
             depth,
+            pinned: false,
             payload_bytes,
             seconds,
             rate,
@@ -163,7 +165,7 @@ fn rows(quick: bool) -> Vec<Row> {
     let bare = |what, connections| Row {
         what,
         command: appends(1000, connections, None, false),
-        against: Against::Bare,
+        against: System::Bare,
         figures: RATE,
     };
     let mut rows = vec![
@@ -192,7 +194,7 @@ fn rows(quick: bool) -> Vec<Row> {
 
 /// Rows about streams that are only kept, and about starting and ending.
 fn stored_rows(quick: bool) -> Vec<Row> {
-    let of = |what, command, figures| Row { what, command, against: Against::Server, figures };
+    let of = |what, command, figures| Row { what, command, against: System::Thalweg, figures };
     let count = |full: u64| if quick { full / 1000 } else { full };
     let idle = |streams| {
         let settle_seconds = if quick { 1 } else { 60 };
@@ -219,7 +221,7 @@ fn stored_rows(quick: bool) -> Vec<Row> {
 
 /// Rows about readers.
 fn live_rows(quick: bool) -> Vec<Row> {
-    let of = |what, command, figures| Row { what, command, against: Against::Server, figures };
+    let of = |what, command, figures| Row { what, command, against: System::Thalweg, figures };
     let seconds = if quick { 0.5 } else { 30.0 };
     let slow = |via| {
         let (readers, bytes_per_second) = (50, 65_536);
@@ -232,9 +234,9 @@ fn live_rows(quick: bool) -> Vec<Row> {
     };
     let replay = |clients: usize, events| {
         let (clients, rounds) = if quick { (clients / 10, 1) } else { (clients, 5) };
-        Command::Replay(Replay { clients, events, event_bytes: 1024, rounds })
+        Command::Replay(Replay { clients, own_stream: false, events, event_bytes: 1024, rounds })
     };
-    let long_poll = LongPoll { streams: 100, rate: 500.0, event_bytes: 256, seconds };
+    let long_poll = LongPoll { streams: 100, rate: 500.0, writers: 16, event_bytes: 256, seconds };
     vec![
         of("Slow readers by GET", slow(Via::Get), SLOW),
         of("Slow readers by SSE", slow(Via::Sse), SLOW),

@@ -1,17 +1,17 @@
 //! A stream followed by server-sent events, with as little work per event as can be.
 
+use super::body::{Body, Head};
 use super::socket::Socket;
+use crate::api::{ApiStyle, Content};
 use crate::failure::{Failure, Outcome};
-use crate::payload::number_in;
 use memchr::memchr;
-use protocol::client::parse_answer;
-use protocol::http1::ChunkedDecoder;
 
 /// One follower.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    chunks: ChunkedDecoder,
-    has_head: bool,
+    style: ApiStyle,
+    body: Option<Body>,
+    content: Content,
     /// Decoded bytes that are not a whole line yet.
     lines: Vec<u8>,
     is_data: bool,
@@ -22,10 +22,11 @@ pub(crate) struct Follower {
 }
 
 impl Follower {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(style: ApiStyle) -> Self {
         Self {
-            chunks: ChunkedDecoder::new(u64::MAX),
-            has_head: false,
+            style,
+            body: None,
+            content: Content::new(style),
             lines: Vec::new(),
             is_data: false,
             controls: 0,
@@ -33,43 +34,47 @@ impl Follower {
         }
     }
 
-    /// Takes the input of `socket` and gives the number of each payload to `seen`.
-    pub(crate) fn take(&mut self, socket: &mut Socket, seen: impl FnMut(u64)) -> Outcome<()> {
-        if !self.has_head && !self.take_head(socket)? {
+    /// Whether the system has answered. Those that send control events say with the first one that
+    /// the follower stands at the tail; of the others the head is all that comes before data.
+    pub(crate) fn is_live(&self) -> bool {
+        match self.style {
+            ApiStyle::Durable => self.controls > 0,
+            ApiStyle::Ursula | ApiStyle::S2 => self.body.is_some(),
+        }
+    }
+
+    /// Takes the input of `socket` and gives the stream's bytes in each event to `seen`.
+    pub(crate) fn take(&mut self, socket: &mut Socket, seen: impl FnMut(&[u8])) -> Outcome<()> {
+        if self.body.is_none() && !self.take_head(socket)? {
             return Ok(());
         }
-        let step = self.chunks.decode(socket.input(), &mut self.lines);
-        let step = step.map_err(|error| Failure::new(format!("broken chunks: {error:?}")))?;
-        socket.consume(step.consumed);
-        self.is_complete |= step.done;
+        let Self { body: Some(body), lines, .. } = self else { return Ok(()) };
+        self.is_complete |= body.take(socket, |bytes| lines.extend_from_slice(bytes))?;
         self.take_lines(seen);
         Ok(())
     }
 
     fn take_head(&mut self, socket: &mut Socket) -> Outcome<bool> {
-        let head = parse_answer(socket.input(), false);
-        let head = head.map_err(|error| Failure::new(error.to_string()))?;
-        let Some(head) = head else { return Ok(false) };
+        let Some(head) = Head::parse(socket.input())? else { return Ok(false) };
         if head.status != 200 {
             return Err(Failure::new(format!("a follower was answered {}", head.status)));
         }
         socket.consume(head.head_bytes);
-        self.has_head = true;
+        self.body = Some(head.body());
         Ok(true)
     }
 
-    fn take_lines(&mut self, mut seen: impl FnMut(u64)) {
+    fn take_lines(&mut self, mut seen: impl FnMut(&[u8])) {
         let mut used = 0;
         while let Some(length) = memchr(b'\n', &self.lines[used..]) {
             let line = &self.lines[used..used + length];
             used += length + 1;
             if let Some(kind) = line.strip_prefix(b"event:") {
-                self.is_data = kind.trim_ascii() == b"data";
+                self.is_data = matches!(kind.trim_ascii(), b"data" | b"batch");
                 self.controls += u64::from(kind.trim_ascii() == b"control");
-            } else if let Some(data) = line.strip_prefix(b"data:").filter(|_| self.is_data)
-                && let Some(number) = number_in(data.strip_prefix(b" ").unwrap_or(data))
-            {
-                seen(number);
+            } else if let Some(data) = line.strip_prefix(b"data:").filter(|_| self.is_data) {
+                self.content
+                    .take(data.strip_prefix(b" ").unwrap_or(data).trim_ascii_end(), &mut seen);
             }
         }
         self.lines.drain(..used);
@@ -80,17 +85,28 @@ impl Follower {
 mod tests {
     use super::*;
 
-    #[test]
-    fn numbers_and_controls_are_told_apart() {
-        let mut follower = Follower::new();
-        follower.lines = b"event: data\ndata:0000000000000007xyz\n\nevent: control\n\
-            data:0000000000000008\n\nevent: data\ndata: 00000000000000"
-            .to_vec();
+    fn seen(style: ApiStyle, pieces: &[&str]) -> (Vec<String>, u64) {
+        let mut follower = Follower::new(style);
         let mut seen = Vec::new();
-        follower.take_lines(|number| seen.push(number));
-        follower.lines.extend_from_slice(b"09\n");
-        follower.take_lines(|number| seen.push(number));
-        assert_eq!((seen, follower.controls), (vec![7, 9], 1));
+        for piece in pieces {
+            follower.lines.extend_from_slice(piece.as_bytes());
+            follower.take_lines(|data| seen.push(String::from_utf8(data.to_vec()).unwrap()));
+        }
         assert!(follower.lines.is_empty());
+        (seen, follower.controls)
+    }
+
+    #[test]
+    fn data_and_controls_are_told_apart() {
+        let first = "event: data\ndata:7xyz\n\nevent: control\ndata:8\n\nevent: data\ndata: ";
+        let wanted = vec!["7xyz".to_owned(), "9".to_owned()];
+        assert_eq!(seen(ApiStyle::Durable, &[first, "9\n"]), (wanted, 1));
+    }
+
+    #[test]
+    fn every_record_of_a_batch_is_seen() {
+        let batch = "event: batch\ndata: {\"records\":[{\"seq_num\":3,\"body\":\"a\"},\
+            {\"seq_num\":4,\"body\":\"b\"}]}\nid: 4,2,9\n\nevent: ping\ndata: {\"body\":\"c\"}\n\n";
+        assert_eq!(seen(ApiStyle::S2, &[batch]), (vec!["a".to_owned(), "b".to_owned()], 0));
     }
 }

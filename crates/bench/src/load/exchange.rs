@@ -9,6 +9,7 @@
 
 use super::answer::Outline;
 use super::driver::Driver;
+use super::schedule::Schedule;
 use crate::failure::Outcome;
 use crate::latency::Latencies;
 use crate::progress::Progress;
@@ -21,7 +22,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(30);
 /// Where requests come from and acknowledgements go to.
 pub(crate) trait Source {
     /// Appends the next request of `connection` to `out` and returns its number; `None` if there
-    /// is nothing more to ask.
+    /// is nothing more to ask on it.
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Option<u64>;
 
     /// Request `number` was answered with success.
@@ -76,7 +77,8 @@ struct Loop<'a, S> {
     idle: Vec<usize>,
     sent: u64,
     answered: u64,
-    is_exhausted: bool,
+    /// Connections that have nothing more to ask.
+    exhausted: Vec<bool>,
     result: Exchanged,
 }
 
@@ -107,7 +109,7 @@ pub(crate) fn exchange<S: Source>(
         idle: (0..connections).rev().collect(),
         sent: 0,
         answered: 0,
-        is_exhausted: false,
+        exhausted: vec![false; connections],
         result,
     };
     state.run(progress)?;
@@ -142,7 +144,11 @@ impl<S: Source> Loop<'_, S> {
 
     fn is_over(&self, now: Instant) -> bool {
         let is_late = |limit| now.duration_since(self.start) >= limit;
-        self.is_exhausted || self.plan.duration.is_some_and(is_late) || self.all_ended()
+        self.is_exhausted() || self.plan.duration.is_some_and(is_late) || self.all_ended()
+    }
+
+    fn is_exhausted(&self) -> bool {
+        self.exhausted.iter().all(|exhausted| *exhausted)
     }
 
     fn all_ended(&self) -> bool {
@@ -169,12 +175,10 @@ impl<S: Source> Loop<'_, S> {
     /// Open loop: sends what is due on connections with room.
     fn send_due(&mut self, now: Instant) {
         let Some(rate) = self.plan.rate else { return };
-        let limit = self.plan.duration.unwrap_or(Duration::MAX);
-        let elapsed = now.duration_since(self.start).min(limit);
-        let due = (elapsed.as_secs_f64() * rate) as u64;
-        while self.sent < due && !self.is_exhausted {
+        let schedule = Schedule { start: self.start, rate, duration: self.plan.duration };
+        while self.sent < schedule.due_count(now) && !self.is_exhausted() {
             let Some(at) = self.idle.pop() else { return };
-            let since = self.start + Duration::from_secs_f64(self.sent as f64 / rate);
+            let since = schedule.due_at(self.sent);
             if self.put(at, since) && self.out[at].len() < self.plan.depth {
                 self.idle.push(at);
             }
@@ -188,7 +192,7 @@ impl<S: Source> Loop<'_, S> {
             return false;
         }
         let Some(number) = self.source.next(at, &mut socket.output) else {
-            self.is_exhausted = true;
+            self.exhausted[at] = true;
             return false;
         };
         self.out[at].push_back((number, since));
@@ -200,16 +204,8 @@ impl<S: Source> Loop<'_, S> {
         self.driver.fill(at);
         let now = Instant::now();
         loop {
-            let socket = &mut self.driver.sockets[at];
-            let outline = Outline::find(socket.input());
-            let outline = outline.map_err(|_| {
-                let head = String::from_utf8_lossy(socket.input());
-                crate::failure::Failure::new(format!("not an answer: {:.300}", head))
-            })?;
-            let whole =
-                |found: &Outline| socket.input().len() >= found.head_bytes + found.body_bytes;
-            let Some(outline) = outline.filter(whole) else { break };
-            socket.consume(outline.head_bytes + outline.body_bytes);
+            let found = Outline::take(&mut self.driver.sockets[at])?;
+            let Some(outline) = found else { break };
             self.count(at, outline, now);
         }
         if self.driver.sockets[at].is_ended {

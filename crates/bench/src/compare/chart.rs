@@ -1,0 +1,182 @@
+//! Plots of a comparison: for each workload and metric one bar per system and case, with a line from
+//! the least to the greatest of its runs.
+
+use super::pairing::{Better, Metric};
+use super::record::{CaseRecord, Comparison};
+use super::workloads::Workload;
+use crate::failure::{Doing, Outcome};
+use crate::spread::Spread;
+use plotters::coord::Shift;
+use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+
+const WIDTH: u32 = 900;
+const HEIGHT: u32 = 420;
+const LEGEND_HEIGHT: u32 = 60;
+/// Systems in one line of the legend.
+const LEGEND_COLUMNS: usize = 3;
+
+/// Of each contender, this server's first; told apart without colour vision too.
+const COLORS: [RGBColor; 8] = [
+    RGBColor(0, 92, 171),
+    RGBColor(230, 159, 0),
+    RGBColor(0, 158, 115),
+    RGBColor(204, 121, 167),
+    RGBColor(120, 120, 120),
+    RGBColor(213, 94, 0),
+    RGBColor(86, 180, 233),
+    RGBColor(60, 20, 60),
+];
+
+type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
+
+/// What one plot shows.
+struct Plot<'a> {
+    title: String,
+    unit: &'static str,
+    contenders: Vec<&'a str>,
+    /// For each case its name, and what each contender's runs found.
+    groups: Vec<(&'a str, Vec<Option<Spread>>)>,
+}
+
+/// The name of the file with a plot.
+pub(crate) fn file_name(workload: Workload, metric: &Metric) -> String {
+    format!("{}-{}.svg", workload.key(), metric.label.to_lowercase().replace(' ', "-"))
+}
+
+/// Every plot with its file's name.
+pub(crate) fn render_all(comparison: &Comparison) -> Outcome<Vec<(String, String)>> {
+    let mut files = Vec::new();
+    for workload in comparison.workloads() {
+        for metric in workload.metrics() {
+            let plot = Plot::of(comparison, workload, metric);
+            files.push((file_name(workload, metric), plot.render()?));
+        }
+    }
+    Ok(files)
+}
+
+impl<'a> Plot<'a> {
+    fn of(comparison: &'a Comparison, workload: Workload, metric: &Metric) -> Self {
+        let better = match metric.better {
+            Better::Higher => "more is better",
+            Better::Lower => "less is better",
+        };
+        let bars = |case: &CaseRecord| {
+            let of = |key: &str| Spread::of(&case.values(key, metric));
+            comparison.contenders.iter().map(|contender| of(&contender.key)).collect()
+        };
+        let cases = comparison.cases.iter().filter(|case| case.workload == workload);
+        Self {
+            title: format!("{}: {}, {} ({better})", workload.title(), metric.label, metric.unit),
+            unit: metric.unit,
+            contenders: comparison.contenders.iter().map(|c| c.label.as_str()).collect(),
+            groups: cases.map(|case| (case.name.as_str(), bars(case))).collect(),
+        }
+    }
+
+    fn render(&self) -> Outcome<String> {
+        let mut svg = String::new();
+        {
+            let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
+            self.draw(&root).doing(|| format!("the plot \"{}\"", self.title))?;
+        }
+        Ok(svg)
+    }
+
+    fn draw(&self, root: &Area<'_>) -> Result<(), String> {
+        let text = |error: DrawingAreaErrorKind<_>| format!("{error:?}");
+        root.fill(&WHITE).map_err(text)?;
+        let (chart, legend) = root.split_vertically(HEIGHT - LEGEND_HEIGHT);
+        self.draw_bars(&chart).map_err(text)?;
+        self.draw_legend(&legend).map_err(text)?;
+        root.present().map_err(text)
+    }
+
+    /// The greatest value, with room above it.
+    fn top(&self) -> f64 {
+        let spreads = self.groups.iter().flat_map(|(_, bars)| bars.iter().flatten());
+        let most = spreads.map(|spread| spread.most).fold(0.0, f64::max);
+        if most > 0.0 { most * 1.08 } else { 1.0 }
+    }
+}
+
+type Drawn<'a> = Result<(), DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>>;
+
+impl Plot<'_> {
+    fn draw_bars<'a>(&self, area: &Area<'a>) -> Drawn<'a> {
+        let groups = self.groups.len();
+        let mut chart = ChartBuilder::on(area)
+            .caption(&self.title, ("sans-serif", 18))
+            .margin(8)
+            .set_label_area_size(LabelAreaPosition::Left, 80)
+            .set_label_area_size(LabelAreaPosition::Bottom, 26)
+            .build_cartesian_2d(0.0..groups as f64, 0.0..self.top())?;
+        chart
+            .configure_mesh()
+            .disable_x_mesh()
+            .disable_x_axis()
+            .y_labels(6)
+            .y_label_formatter(&|value| crate::report::number(*value))
+            .y_desc(self.unit)
+            .label_style(("sans-serif", 13))
+            .draw()?;
+        for (group, (name, bars)) in self.groups.iter().enumerate() {
+            let width = 0.84 / bars.len().max(1) as f64;
+            for (at, spread) in bars.iter().enumerate() {
+                let Some(Spread { least, median, most }) = *spread else { continue };
+                let left = group as f64 + 0.08 + at as f64 * width;
+                let (right, middle) = (left + width * 0.9, left + width * 0.45);
+                let bar = Rectangle::new([(left, 0.0), (right, median)], color(at).filled());
+                let range = PathElement::new(vec![(middle, least), (middle, most)], BLACK);
+                chart.draw_series([bar])?;
+                chart.draw_series([range])?;
+            }
+            let (x, y) = chart.backend_coord(&(group as f64 + 0.5, 0.0));
+            let (left, top) = area.get_base_pixel();
+            let style = ("sans-serif", 14).into_font().color(&BLACK);
+            let style = style.pos(Pos::new(HPos::Center, VPos::Top));
+            area.draw(&Text::new((*name).to_owned(), (x - left, y - top + 6), style))?;
+        }
+        Ok(())
+    }
+
+    fn draw_legend<'a>(&self, area: &Area<'a>) -> Drawn<'a> {
+        let step = WIDTH as i32 / LEGEND_COLUMNS as i32;
+        for (at, label) in self.contenders.iter().enumerate() {
+            let x = 20 + (at % LEGEND_COLUMNS) as i32 * step;
+            let y = 4 + (at / LEGEND_COLUMNS) as i32 * 18;
+            area.draw(&Rectangle::new([(x, y), (x + 12, y + 12)], color(at).filled()))?;
+            area.draw(&Text::new((*label).to_owned(), (x + 18, y), ("sans-serif", 13)))?;
+        }
+        Ok(())
+    }
+}
+
+fn color(at: usize) -> RGBColor {
+    COLORS[at % COLORS.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::record::tests::comparison;
+
+    #[test]
+    fn every_metric_has_a_plot_with_names_and_bars() {
+        let files = render_all(&comparison(&[(200.0, 100.0), (300.0, 110.0)])).unwrap();
+        assert_eq!(files.len(), Workload::Writes.metrics().len());
+        let (name, svg) = &files[0];
+        assert_eq!(name, "writes-appends.svg");
+        for part in ["<svg", "</svg>", "Ours", "Theirs", "7 streams", "more is better", "#005CAB"] {
+            assert!(svg.contains(part), "{part}\n{svg}");
+        }
+    }
+
+    #[test]
+    fn a_plot_without_values_is_empty_but_whole() {
+        let files = render_all(&comparison(&[])).unwrap();
+        let (_, svg) = files.iter().find(|(name, _)| name == "writes-p99.svg").unwrap();
+        assert!(svg.contains("less is better") && svg.ends_with("</svg>\n"), "{svg}");
+    }
+}

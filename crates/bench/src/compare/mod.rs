@@ -1,0 +1,203 @@
+//! This server beside others, on the workloads that others published.
+//!
+//! # How it compares
+//! - Every run gets a system of its own on an empty directory. Systems take turns: A B C A B C. The
+//!   ratio of a pair is made of the two runs of one turn, so that what changes slowly on a machine
+//!   hits both; what is shown is the median of the ratios and how far they lie apart.
+//! - A run counts only if everything that it had acknowledged was read back as it was written, and
+//!   nothing was refused. What failed is listed.
+//! - A system that is not installed is left out, and that is said.
+//!
+//! # Code map
+//! [`workloads`] what is run; [`record`] what came of it; [`pairing`] ratios and verdicts; [`page`]
+//! the report as Markdown; [`chart`] its plots.
+
+mod chart;
+mod page;
+mod pairing;
+mod record;
+mod workloads;
+
+pub(crate) use workloads::Workload;
+
+use crate::cli::{Compare, Place};
+use crate::commands::Bench;
+use crate::failure::{Doing, Failure, Outcome};
+use crate::report::commit;
+use crate::systems::System;
+use record::{Attempt, CaseRecord, Comparison, ContenderRecord};
+use std::path::Path;
+use std::time::{Duration, Instant};
+use workloads::Case;
+
+/// Between two runs, so that what one leaves to the disk is not the next one's.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// A load average above this is worth a warning.
+const BUSY: f64 = 0.5;
+
+/// A system that takes part, and where it is.
+#[derive(Debug, Clone)]
+struct Contender {
+    key: String,
+    label: String,
+    system: System,
+    place: Place,
+}
+
+/// Runs everything that was asked for and writes the report; whether every run of ours passed.
+pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
+    if bench.place.url.is_some() {
+        return Err(Failure::new("a comparison starts every system itself; leave --url out"));
+    }
+    let (contenders, skipped) = contenders(bench, asked)?;
+    let cases = workloads::cases(asked);
+    let dir = bench.dir();
+    let mut comparison = Comparison {
+        commit: commit(),
+        date: time::OffsetDateTime::now_utc().date().to_string(),
+        machine: bench.machine()?,
+        load: load_average(),
+        is_trial: asked.quick,
+        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        pairs: asked.pairs,
+        contenders: contenders.iter().map(Contender::record).collect(),
+        skipped,
+        cases: Vec::new(),
+    };
+    std::fs::create_dir_all(&asked.out).doing(|| format!("cannot make {}", asked.out.display()))?;
+    let mut steps = Steps::new(cases.len() * asked.pairs * contenders.len());
+    for case in &cases {
+        let mut record = CaseRecord::new(case);
+        for _ in 0..asked.pairs {
+            let turn = contenders.iter().map(|contender| {
+                steps.show(case, contender);
+                let attempt = attempt(bench, contender, case);
+                settle(&dir);
+                attempt
+            });
+            record.turns.push(turn.collect());
+        }
+        comparison.note_servers(&record);
+        comparison.cases.push(record);
+        // After each case, so that an interruption leaves what was measured.
+        write(&comparison, &asked.out)?;
+    }
+    println!("{}", asked.out.join(page::FILE).display());
+    Ok(comparison.ours_passed())
+}
+
+/// Who takes part, this server first, and who does not and why.
+fn contenders(bench: &Bench, asked: &Compare) -> Outcome<(Vec<Contender>, Vec<String>)> {
+    let own = Contender::new(System::Thalweg, bench.place.clone());
+    Bench { place: own.place.clone(), keeper: bench.keeper.clone() }.check_installed()?;
+    let (mut contenders, mut skipped) = (vec![own], Vec::new());
+    for system in &asked.peers {
+        let place = Place { against: *system, ..bench.place.clone() };
+        let mut contender = Contender::new(*system, place);
+        if *system == System::Thalweg {
+            let other = asked.other_server_bin.clone();
+            contender.place.server_bin = other.or(contender.place.server_bin);
+            contender.key = "thalweg-other".to_owned();
+            contender.label = "Thalweg, the other one".to_owned();
+        }
+        let own = Bench { place: contender.place.clone(), keeper: bench.keeper.clone() };
+        match own.check_installed() {
+            Ok(()) => contenders.push(contender),
+            Err(failure) => {
+                eprintln!("left out: {failure}");
+                skipped.push(contender.label);
+            }
+        }
+    }
+    if contenders.len() == 1 {
+        return Err(Failure::new("there is nobody to compare with: no peer is installed"));
+    }
+    Ok((contenders, skipped))
+}
+
+fn attempt(bench: &Bench, contender: &Contender, case: &Case) -> Attempt {
+    let own = Bench { place: contender.place.clone(), keeper: bench.keeper.clone() };
+    match own.run(&case.command) {
+        Ok(run) => Attempt { contender: contender.key.clone(), run: Some(run), failure: None },
+        Err(failure) => {
+            eprintln!("error: {}: {failure}", contender.label);
+            let failure = Some(failure.to_string());
+            Attempt { contender: contender.key.clone(), run: None, failure }
+        }
+    }
+}
+
+/// What the machine was busy with before: figures of a busy one are noise.
+fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load = text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or_default();
+    if load > BUSY {
+        eprintln!("warning: the machine is busy (load {load}): figures will be noise");
+    }
+    load
+}
+
+/// Lets the disk finish what the last run left.
+fn settle(dir: &Path) {
+    if let Ok(file) = std::fs::File::open(dir) {
+        // It is for quiet only; a system without it measures all the same.
+        let _ = rustix::fs::syncfs(&file);
+    }
+    std::thread::sleep(PAUSE);
+}
+
+fn write(comparison: &Comparison, out: &Path) -> Outcome<()> {
+    let mut files = vec![(page::FILE.to_owned(), page::render(comparison))];
+    let json = serde_json::to_string_pretty(comparison).doing(|| "the figures".to_owned())?;
+    files.push((page::FIGURES.to_owned(), json + "\n"));
+    files.extend(chart::render_all(comparison)?);
+    for (name, text) in files {
+        let path = out.join(name);
+        std::fs::write(&path, text).doing(|| format!("cannot write {}", path.display()))?;
+    }
+    Ok(())
+}
+
+impl Contender {
+    fn new(system: System, place: Place) -> Self {
+        Self { key: system.key(), label: system.label().to_owned(), system, place }
+    }
+
+    fn record(&self) -> ContenderRecord {
+        ContenderRecord {
+            key: self.key.clone(),
+            label: self.label.clone(),
+            durability: self.system.durability().to_owned(),
+            server: String::new(),
+        }
+    }
+}
+
+/// How far the whole comparison has come.
+#[derive(Debug)]
+struct Steps {
+    done: usize,
+    total: usize,
+    start: Instant,
+}
+
+impl Steps {
+    fn new(total: usize) -> Self {
+        Self { done: 0, total, start: Instant::now() }
+    }
+
+    fn show(&mut self, case: &Case, contender: &Contender) {
+        let left = match self.done {
+            0 => String::new(),
+            done => {
+                let each = self.start.elapsed().as_secs_f64() / done as f64;
+                format!(", about {:.0} min left", each * (self.total - done) as f64 / 60.0)
+            }
+        };
+        self.done += 1;
+        let (done, total) = (self.done, self.total);
+        let (workload, label) = (case.workload.key(), &contender.label);
+        eprintln!("[{done} of {total}{left}] {workload}, {}: {label}", case.name);
+    }
+}

@@ -1,0 +1,217 @@
+//! What a comparison found, as it is kept beside the report.
+
+use super::pairing::Metric;
+use super::workloads::{Case, Workload};
+use crate::machine::Machine;
+use crate::report::Run;
+use serde::Serialize;
+
+/// Everything that was measured, and with what.
+#[derive(Debug, Serialize)]
+pub(crate) struct Comparison {
+    pub(crate) commit: String,
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    /// Processes that wanted a core, on average of a minute, before the first run.
+    pub(crate) load: f64,
+    /// Small numbers, which mean nothing.
+    pub(crate) is_trial: bool,
+    /// Arguments of this program.
+    pub(crate) command: String,
+    /// Turns of each case.
+    pub(crate) pairs: usize,
+    /// This server first.
+    pub(crate) contenders: Vec<ContenderRecord>,
+    /// Systems that are not installed.
+    pub(crate) skipped: Vec<String>,
+    pub(crate) cases: Vec<CaseRecord>,
+}
+
+/// A system that took part.
+#[derive(Debug, Serialize)]
+pub(crate) struct ContenderRecord {
+    pub(crate) key: String,
+    pub(crate) label: String,
+    pub(crate) durability: String,
+    /// Release and settings, as its first run told.
+    pub(crate) server: String,
+}
+
+/// One case with all its runs.
+#[derive(Debug, Serialize)]
+pub(crate) struct CaseRecord {
+    #[serde(serialize_with = "key_of")]
+    pub(crate) workload: Workload,
+    pub(crate) name: String,
+    /// For each turn the attempts of all contenders, in their order.
+    pub(crate) turns: Vec<Vec<Attempt>>,
+}
+
+/// One run, or why there is none.
+#[derive(Debug, Serialize)]
+pub(crate) struct Attempt {
+    pub(crate) contender: String,
+    pub(crate) run: Option<Run>,
+    pub(crate) failure: Option<String>,
+}
+
+fn key_of<S: serde::Serializer>(workload: &Workload, out: S) -> Result<S::Ok, S::Error> {
+    out.serialize_str(&workload.key())
+}
+
+impl Comparison {
+    /// Takes from the first runs how each system was started.
+    pub(crate) fn note_servers(&mut self, record: &CaseRecord) {
+        for contender in self.contenders.iter_mut().filter(|known| known.server.is_empty()) {
+            let attempts = record.turns.iter().flatten();
+            let own = attempts.filter(|attempt| attempt.contender == contender.key);
+            if let Some(run) = own.filter_map(|attempt| attempt.run.as_ref()).next() {
+                contender.server.clone_from(&run.server);
+            }
+        }
+    }
+
+    /// Every run of this server was made and passed its checks.
+    pub(crate) fn ours_passed(&self) -> bool {
+        let ours = self.contenders.first().map(|contender| contender.key.as_str());
+        let attempts = self.cases.iter().flat_map(|case| case.turns.iter().flatten());
+        let mut own = attempts.filter(|attempt| Some(attempt.contender.as_str()) == ours);
+        own.all(|attempt| attempt.counted().is_some())
+    }
+
+    /// The workloads that were run, in order.
+    pub(crate) fn workloads(&self) -> Vec<Workload> {
+        let mut workloads: Vec<Workload> = self.cases.iter().map(|case| case.workload).collect();
+        workloads.dedup();
+        workloads
+    }
+}
+
+impl CaseRecord {
+    pub(crate) fn new(case: &Case) -> Self {
+        Self { workload: case.workload, name: case.name.clone(), turns: Vec::new() }
+    }
+
+    /// What the runs of `contender` that count found of `metric`.
+    pub(crate) fn values(&self, contender: &str, metric: &Metric) -> Vec<f64> {
+        self.turns.iter().filter_map(|turn| value(turn, contender, metric)).collect()
+    }
+
+    /// The same of two contenders, turn by turn, where both count.
+    pub(crate) fn pairs(&self, ours: &str, theirs: &str, metric: &Metric) -> Vec<(f64, f64)> {
+        let pair = |turn: &Vec<Attempt>| value(turn, ours, metric).zip(value(turn, theirs, metric));
+        self.turns.iter().filter_map(pair).collect()
+    }
+
+    /// How the case is run by itself.
+    pub(crate) fn command(&self) -> Option<String> {
+        let run = self.turns.iter().flatten().find_map(|attempt| attempt.run.as_ref())?;
+        let own = run.settings.iter().filter(|(name, _)| name != "against");
+        let flags = own.fold(String::new(), |text, (name, value)| match value.as_str() {
+            "true" => format!("{text} --{name}"),
+            "false" => text,
+            _ => format!("{text} --{name} {value}"),
+        });
+        Some(format!("{}{flags}", run.command))
+    }
+}
+
+fn value(turn: &[Attempt], contender: &str, metric: &Metric) -> Option<f64> {
+    let attempt = turn.iter().find(|attempt| attempt.contender == contender)?;
+    attempt.counted()?.value(metric.figure).map(|figure| figure.value)
+}
+
+impl Attempt {
+    /// The run, if all its checks passed.
+    pub(crate) fn counted(&self) -> Option<&Run> {
+        self.run.as_ref().filter(|run| run.passed())
+    }
+
+    /// Why it does not count.
+    pub(crate) fn problem(&self) -> Option<String> {
+        if let Some(failure) = &self.failure {
+            return Some(failure.lines().next().unwrap_or_default().to_owned());
+        }
+        let checks = &self.run.as_ref()?.checks;
+        let failed = checks.iter().filter(|check| !check.passed).map(|check| check.what.as_str());
+        let failed: Vec<&str> = failed.collect();
+        (!failed.is_empty()).then(|| failed.join("; "))
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// Two contenders with the given rates, turn by turn.
+    pub(in crate::compare) fn comparison(rates: &[(f64, f64)]) -> Comparison {
+        let contender = |key: &str, label: &str, durability: &str| ContenderRecord {
+            key: key.to_owned(),
+            label: label.to_owned(),
+            durability: durability.to_owned(),
+            server: String::new(),
+        };
+        let attempt = |key: &str, rate: f64| {
+            let mut run = Run::new("appends");
+            run.server = format!("{key} 1 --flag");
+            run.setting("streams", 7);
+            run.figure("appends per second", rate, "1/s");
+            Attempt { contender: key.to_owned(), run: Some(run), failure: None }
+        };
+        let turns = rates
+            .iter()
+            .map(|(ours, theirs)| vec![attempt("ours", *ours), attempt("theirs", *theirs)]);
+        let record = CaseRecord {
+            workload: Workload::Writes,
+            name: "7 streams".to_owned(),
+            turns: turns.collect(),
+        };
+        let mut comparison = Comparison {
+            commit: "abc".to_owned(),
+            date: "2026-01-02".to_owned(),
+            machine: Machine::default(),
+            load: 0.5,
+            is_trial: false,
+            command: format!("compare --pairs {}", rates.len()),
+            pairs: rates.len(),
+            contenders: vec![
+                contender("ours", "Ours", "fdatasync before it"),
+                contender("theirs", "Theirs", "page cache: nothing"),
+            ],
+            skipped: vec!["Absent".to_owned()],
+            cases: Vec::new(),
+        };
+        comparison.note_servers(&record);
+        comparison.cases.push(record);
+        comparison
+    }
+
+    #[test]
+    fn runs_that_failed_a_check_do_not_count() {
+        let mut comparison = comparison(&[(1.0, 2.0), (3.0, 4.0)]);
+        let metric = &Workload::Writes.metrics()[0];
+        let pairs = |comparison: &Comparison| comparison.cases[0].pairs("ours", "theirs", metric);
+        assert_eq!(pairs(&comparison), [(1.0, 2.0), (3.0, 4.0)]);
+        let run = comparison.cases[0].turns[0][0].run.as_mut().unwrap();
+        run.check("all was read back", false);
+        assert_eq!(pairs(&comparison), [(3.0, 4.0)]);
+        assert!(!comparison.ours_passed());
+    }
+
+    #[test]
+    fn a_failure_says_its_first_line() {
+        let failure = Some("it ended\nits log".to_owned());
+        let attempt = Attempt { contender: "x".to_owned(), run: None, failure };
+        assert_eq!(attempt.problem().as_deref(), Some("it ended"));
+        assert!(attempt.counted().is_none());
+    }
+
+    #[test]
+    fn the_figures_are_kept_whole() {
+        let json = serde_json::to_value(comparison(&[(1.0, 2.0)])).unwrap();
+        let run = &json["cases"][0]["turns"][0][1]["run"];
+        assert_eq!(run["figures"][0]["value"], 2.0);
+        assert_eq!(json["cases"][0]["workload"], "writes");
+        assert_eq!(json["contenders"][0]["server"], "ours 1 --flag");
+    }
+}

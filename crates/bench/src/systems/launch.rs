@@ -1,0 +1,220 @@
+//! How each system is started on an empty directory and loopback ports.
+
+use super::{Places, System};
+use crate::failure::Outcome;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Flags of every server of ours: readers and connections stay as long as the measurement.
+const LASTING: [&str; 2] = ["--sse-max-duration-ms=3600000", "--idle-timeout-ms=3600000"];
+
+/// Everything that starts a system.
+#[derive(Debug)]
+pub(crate) struct Launch {
+    pub(crate) binary: PathBuf,
+    pub(crate) flags: Vec<String>,
+    pub(crate) variables: Vec<(&'static str, String)>,
+    /// Where it runs, if that matters to it.
+    pub(crate) directory: Option<PathBuf>,
+    /// A file that it reads.
+    pub(crate) settings: Option<(PathBuf, String)>,
+    /// What of it people must know to repeat it.
+    pub(crate) shown: String,
+    /// Where its streams are.
+    pub(crate) listen: SocketAddr,
+    pub(crate) ready: Ready,
+}
+
+/// How it is known to be ready.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ready {
+    pub(crate) address: SocketAddr,
+    pub(crate) path: &'static str,
+    /// Any answer will do: it has no path for this.
+    pub(crate) any_status: bool,
+}
+
+impl System {
+    /// How it is started with its files in `scratch`; it listens on the first address, and may use
+    /// the second.
+    pub(crate) fn launch(
+        self,
+        places: &Places,
+        scratch: &Path,
+        addresses: [SocketAddr; 2],
+    ) -> Outcome<Launch> {
+        let [listen, _] = addresses;
+        let launch = Launch {
+            binary: self.program(places)?,
+            flags: Vec::new(),
+            variables: Vec::new(),
+            directory: None,
+            settings: None,
+            shown: String::new(),
+            listen,
+            ready: Ready { address: listen, path: "/", any_status: true },
+        };
+        let data = scratch.join("data").display().to_string();
+        Ok(match self {
+            Self::Thalweg => launch.thalweg(places, &data, addresses),
+            Self::Bare => launch.flags(["bare".to_owned(), listen.to_string()]),
+            Self::DurableStreams => launch.durable_streams(&data, "wal"),
+            Self::DurableStreamsMemory => launch.durable_streams(&data, "memory"),
+            Self::DurableStreamsNode => launch.node(places, &data),
+            Self::DurableStreamsAxum => launch.axum(&data),
+            Self::Ursula => launch.ursula(scratch, addresses, "always"),
+            Self::UrsulaPageCache => launch.ursula(scratch, addresses, "never"),
+            Self::S2Lite => launch.s2_lite(&data),
+        })
+    }
+}
+
+impl Launch {
+    fn flags(mut self, flags: impl IntoIterator<Item = String>) -> Self {
+        self.flags.extend(flags);
+        self
+    }
+
+    fn ready(mut self, address: SocketAddr, path: &'static str) -> Self {
+        self.ready = Ready { address, path, any_status: false };
+        self
+    }
+
+    fn thalweg(mut self, places: &Places, data: &str, addresses: [SocketAddr; 2]) -> Self {
+        let [listen, admin] = addresses;
+        let shown = LASTING.iter().map(|flag| (*flag).to_owned());
+        let shown: Vec<String> = shown.chain(places.thalweg_flags.iter().cloned()).collect();
+        self.shown = shown.join(" ");
+        let own = [
+            "serve".to_owned(),
+            format!("--listen={listen}"),
+            format!("--admin-listen={admin}"),
+            format!("--data-dir={data}"),
+        ];
+        self.flags(own).flags(shown).ready(admin, "/readyz")
+    }
+
+    fn durable_streams(mut self, data: &str, durability: &str) -> Self {
+        self.shown = format!("--durability {durability}");
+        let port = self.listen.port().to_string();
+        let flags =
+            ["--port", &port, "--data-dir", data, "--durability", durability].map(str::to_owned);
+        self.flags(flags)
+    }
+
+    /// The package is a library: this is the program that its page shows.
+    fn node(mut self, places: &Places, data: &str) -> Self {
+        let port = self.listen.port();
+        let data_text = format!("{data:?}");
+        let script = format!(
+            "import {{ DurableStreamTestServer }} from '@durable-streams/server'; \
+             await new DurableStreamTestServer({{ port: {port}, host: '127.0.0.1', \
+             dataDir: {data_text} }}).start()"
+        );
+        self.binary = "node".into();
+        self.directory = Some(places.peers.join("node"));
+        self.shown = "dataDir set, else defaults".to_owned();
+        self.flags(["--input-type=module".to_owned(), "-e".to_owned(), script])
+    }
+
+    /// Its bounds on memory and on a stream's length would refuse what is measured.
+    fn axum(mut self, data: &str) -> Self {
+        let gib: u64 = 1 << 30;
+        self.variables = vec![
+            ("DS_SERVER__BIND_ADDRESS", self.listen.to_string()),
+            ("DS_STORAGE__MODE", "file-durable".to_owned()),
+            ("DS_STORAGE__DATA_DIR", data.to_owned()),
+            ("DS_LIMITS__MAX_MEMORY_BYTES", (64 * gib).to_string()),
+            ("DS_LIMITS__MAX_STREAM_BYTES", (64 * gib).to_string()),
+            ("DS_TRANSPORT__CONNECTION__SSE_RECONNECT_INTERVAL_SECS", "3600".to_owned()),
+            ("DS_OBSERVABILITY__RUST_LOG", "warn".to_owned()),
+            ("RUST_LOG", "warn".to_owned()),
+        ];
+        self.shown = "storage.mode=file-durable, limits raised, SSE for an hour".to_owned();
+        let listen = self.listen;
+        self.ready(listen, "/readyz")
+    }
+
+    fn ursula(mut self, scratch: &Path, addresses: [SocketAddr; 2], fsync: &str) -> Self {
+        let [listen, admin] = addresses;
+        let wal = scratch.join("data").display().to_string();
+        let text = format!(
+            "[server]\nlisten = \"{listen}\"\nadmin_listen = \"{admin}\"\n\
+             cluster_id = \"thalweg-bench\"\n\n\
+             [raft]\nnode_id = 1\n\n\
+             [raft.wal]\npath = {wal:?}\nfsync = \"{fsync}\"\n\n\
+             [[raft.peers]]\nnode_id = 1\nurl = \"http://{listen}\"\n"
+        );
+        let path = scratch.join("ursula.toml");
+        let flags = ["server".to_owned(), "--config".to_owned(), path.display().to_string()];
+        self.settings = Some((path, text));
+        self.variables = vec![("RUST_LOG", "warn".to_owned())];
+        self.shown = format!("one node, raft.wal.fsync = {fsync}, no cold tier, else defaults");
+        self.flags(flags).ready(listen, "/__ursula/ready")
+    }
+
+    /// It listens on every address of the machine; there is no flag for another one.
+    fn s2_lite(mut self, data: &str) -> Self {
+        let port = self.listen.port().to_string();
+        self.variables = vec![("RUST_LOG", "warn".to_owned())];
+        self.shown = "lite --local-root, flush every 5 ms (its default)".to_owned();
+        let listen = self.listen;
+        let flags = ["lite", "--local-root", data, "--port", &port, "--no-dashboard"];
+        self.flags(flags.map(str::to_owned)).ready(listen, "/health")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+
+    fn launch(system: System) -> Launch {
+        let places = Places {
+            thalweg: "thalweg".into(),
+            thalweg_flags: vec!["--shards=1".to_owned()],
+            peers: "peers".into(),
+        };
+        let addresses = [SocketAddr::from(([127, 0, 0, 1], 5001)), ([127, 0, 0, 1], 5002).into()];
+        system.launch(&places, Path::new("scratch"), addresses).unwrap()
+    }
+
+    /// Everything that a system is told.
+    fn told(launch: &Launch) -> String {
+        let variables = launch.variables.iter().map(|(name, value)| format!("{name}={value}"));
+        let settings = launch.settings.iter().map(|(_, text)| text.clone());
+        launch.flags.iter().cloned().chain(variables).chain(settings).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn every_system_listens_where_it_is_told() {
+        for system in System::value_variants() {
+            let launch = launch(*system);
+            assert!(told(&launch).contains("5001"), "{system:?}: {}", told(&launch));
+            assert_eq!(launch.listen.port(), 5001);
+        }
+    }
+
+    #[test]
+    fn every_system_with_files_has_them_in_its_scratch_directory() {
+        for system in System::value_variants().iter().filter(|system| system.stores()) {
+            assert!(told(&launch(*system)).contains("scratch/data"), "{system:?}");
+        }
+    }
+
+    #[test]
+    fn durability_is_what_the_system_is_told() {
+        assert!(told(&launch(System::Ursula)).contains("fsync = \"always\""));
+        assert!(told(&launch(System::UrsulaPageCache)).contains("fsync = \"never\""));
+        assert!(told(&launch(System::DurableStreams)).contains("--durability wal"));
+        assert!(told(&launch(System::DurableStreamsMemory)).contains("--durability memory"));
+        assert!(told(&launch(System::DurableStreamsAxum)).contains("file-durable"));
+    }
+
+    #[test]
+    fn flags_of_ours_are_passed_on_and_shown() {
+        let launch = launch(System::Thalweg);
+        assert!(told(&launch).contains("--shards=1") && launch.shown.contains("--shards=1"));
+        assert_eq!((launch.ready.path, launch.ready.address.port()), ("/readyz", 5002));
+    }
+}
