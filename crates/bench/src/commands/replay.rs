@@ -74,13 +74,15 @@ impl Library {
         streams::create(server, SET, streams, (connections, 1))?;
         let mut filler = Filler::new(server, (SET, streams), asked.events, &payloads, connections);
         let mut driver = Driver::connect(server.address, connections)?;
-        let plan = Plan { depth: 1, rate: None, duration: None };
+        let plan = Plan { depth: 1, rate: None, duration: Some(streams::SETUP_LIMIT) };
         let mut progress = Progress::start(format!("filling {streams} streams"));
         let filled = exchange(&mut driver, &mut filler, plan, &mut progress)?;
         let (done, wanted) = (filled.acknowledged, streams * asked.events);
         if done != wanted {
-            let refusals = filled.refusals();
-            return Err(Failure::new(format!("{done} of {wanted} events were stored: {refusals}")));
+            let (spent, refusals) = (filled.elapsed, filled.refusals());
+            return Err(Failure::new(format!(
+                "{done} of {wanted} events were stored in {spent:?}; {refusals}"
+            )));
         }
         Ok(Self { api: server.api.clone(), payloads, streams, events: asked.events })
     }

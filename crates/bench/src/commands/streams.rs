@@ -10,6 +10,7 @@ use crate::progress::Progress;
 use crate::report::Run;
 use crate::server::Server;
 use std::collections::HashMap;
+use std::time::Duration;
 
 /// Creates streams 0, 1, 2 and so on of a set.
 #[derive(Debug)]
@@ -50,6 +51,9 @@ impl Source for Creator {
     }
 }
 
+/// How long setting up may take: a system that needs longer cannot be measured with so much.
+pub(crate) const SETUP_LIMIT: Duration = Duration::from_secs(300);
+
 /// Creates `count` streams as fast as it goes; every one must be acknowledged.
 pub(crate) fn create(
     server: &Server,
@@ -60,14 +64,15 @@ pub(crate) fn create(
     let (connections, depth) = out;
     let mut driver = Driver::connect(server.address, connections)?;
     let mut creator = Creator::new(server, prefix, count);
-    let plan = Plan { depth, rate: None, duration: None };
+    let plan = Plan { depth, rate: None, duration: Some(SETUP_LIMIT) };
     let mut progress = Progress::start(format!("creating {count} streams"));
     let exchanged = exchange(&mut driver, &mut creator, plan, &mut progress)?;
     if exchanged.acknowledged != count {
         let refusals = exchanged.refusals();
         let (done, lost) = (exchanged.acknowledged, exchanged.lost);
         return Err(Failure::new(format!(
-            "{done} of {count} streams were created; {lost} answers missing; refused: {refusals}"
+            "{done} of {count} streams were created in {:?}; {lost} answers missing; {refusals}",
+            exchanged.elapsed
         )));
     }
     Ok(exchanged)

@@ -117,6 +117,7 @@ impl Plot<'_> {
             .disable_x_mesh()
             .disable_x_axis()
             .y_labels(6)
+            .max_light_lines(1)
             .y_label_formatter(&|value| crate::report::number(*value))
             .y_desc(self.unit)
             .label_style(("sans-serif", 13))

@@ -72,11 +72,16 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
         for _ in 0..asked.pairs {
             let turn = contenders.iter().map(|contender| {
                 steps.show(case, contender);
+                // What could not be made once cannot be made again, and may take long to fail.
+                if let Some(failure) = record.failure_of(&contender.key) {
+                    return Attempt::failed(&contender.key, failure);
+                }
                 let attempt = attempt(bench, contender, case);
                 settle(&dir);
                 attempt
             });
-            record.turns.push(turn.collect());
+            let turn: Vec<Attempt> = turn.collect();
+            record.turns.push(turn);
         }
         comparison.note_servers(&record);
         comparison.cases.push(record);
@@ -122,8 +127,7 @@ fn attempt(bench: &Bench, contender: &Contender, case: &Case) -> Attempt {
         Ok(run) => Attempt { contender: contender.key.clone(), run: Some(run), failure: None },
         Err(failure) => {
             eprintln!("error: {}: {failure}", contender.label);
-            let failure = Some(failure.to_string());
-            Attempt { contender: contender.key.clone(), run: None, failure }
+            Attempt::failed(&contender.key, failure.to_string())
         }
     }
 }

@@ -103,6 +103,13 @@ impl CaseRecord {
         self.turns.iter().filter_map(pair).collect()
     }
 
+    /// Why `contender` could not run this case, if it could not.
+    pub(crate) fn failure_of(&self, contender: &str) -> Option<String> {
+        let mut attempts = self.turns.iter().flatten();
+        let own = attempts.find(|a| a.contender == contender && a.failure.is_some())?;
+        own.failure.clone()
+    }
+
     /// How the case is run by itself.
     pub(crate) fn command(&self) -> Option<String> {
         let run = self.turns.iter().flatten().find_map(|attempt| attempt.run.as_ref())?;
@@ -122,6 +129,10 @@ fn value(turn: &[Attempt], contender: &str, metric: &Metric) -> Option<f64> {
 }
 
 impl Attempt {
+    pub(crate) fn failed(contender: &str, failure: String) -> Self {
+        Self { contender: contender.to_owned(), run: None, failure: Some(failure) }
+    }
+
     /// The run, if all its checks passed.
     pub(crate) fn counted(&self) -> Option<&Run> {
         self.run.as_ref().filter(|run| run.passed())
@@ -200,10 +211,14 @@ pub(super) mod tests {
 
     #[test]
     fn a_failure_says_its_first_line() {
-        let failure = Some("it ended\nits log".to_owned());
-        let attempt = Attempt { contender: "x".to_owned(), run: None, failure };
+        let attempt = Attempt::failed("theirs", "it ended\nits log".to_owned());
         assert_eq!(attempt.problem().as_deref(), Some("it ended"));
         assert!(attempt.counted().is_none());
+        let mut comparison = comparison(&[(1.0, 2.0)]);
+        comparison.cases[0].turns[0][1] = attempt;
+        let case = &comparison.cases[0];
+        assert_eq!(case.failure_of("theirs").as_deref(), Some("it ended\nits log"));
+        assert_eq!(case.failure_of("ours"), None);
     }
 
     #[test]

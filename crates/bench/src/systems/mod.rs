@@ -92,10 +92,12 @@ impl System {
             }
             Self::DurableStreamsMemory => "page cache: no log, no sync",
             Self::DurableStreamsNode => "fdatasync of the stream's file per append, one node",
-            Self::DurableStreamsAxum => "fsync of the stream's file per append, one node",
+            Self::DurableStreamsAxum => "fdatasync of the stream's file per append, one node",
             Self::Ursula => "fsync of its log before an append is acknowledged, one voter",
             Self::UrsulaPageCache => "page cache: its log is not synced, one voter",
-            Self::S2Lite => "page cache: objects are files that are not synced, one node",
+            Self::S2Lite => {
+                "fsync of the object that holds an append before it is acknowledged, one node"
+            }
         }
     }
 
