@@ -2,10 +2,10 @@
 
 mod support;
 
-use env::MemoryDisk;
+use env::{Disk, MemoryDisk};
 use model::{ByteOffset, EntryIndex, GroupId};
-use support::{DELETE, Node, key};
-use thalweg_log::{DamageKind, ReadError};
+use support::{DELETE, Node, key, small};
+use thalweg_log::{DamageKind, LogOptions, ReadError};
 
 #[test]
 fn an_opening_that_the_disk_fails_is_an_error_wherever_it_fails() {
@@ -72,4 +72,56 @@ fn missing_entries_are_told_by_group_and_index() {
     let missing = missing.unwrap();
     assert_eq!(missing.group, Some(GroupId::new(2)));
     assert_eq!(missing.entries, Some((EntryIndex::new(2), EntryIndex::new(2))));
+}
+
+#[test]
+fn a_batch_that_fills_its_segment_needs_no_header() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions { checkpoint_bytes: 1 << 30, seal_bytes: 1 << 30, ..small() };
+    let mut node = Node::open_with(&disk, 1, options.clone()).unwrap();
+    let data = vec![7; small().segment_bytes as usize - 200];
+    for _ in 0..3 {
+        // A spare segment, and nothing else.
+        let job = node.shards[0].poll_work();
+        job.map(|job| node.shards[0].handle_work(job.run()));
+        node.offer(key(0, 1), support::APPEND, &[], &data).unwrap();
+        node.commit().unwrap();
+    }
+    drop(node);
+    let wal = disk.paths().into_iter().filter(|path| path.starts_with("/data/wal")).nth(1).unwrap();
+    for bit in 0..2 {
+        disk.flip_bit(&wal, 8 * 8 + bit);
+    }
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    let found = node.machine.damages.iter().map(|d| (d.kind, d.file.clone(), d.position));
+    assert_eq!(found.collect::<Vec<_>>(), [(DamageKind::BatchHeader, wal, 0)]);
+    assert_eq!(node.read_all(key(0, 1), 1 << 16).unwrap(), data.repeat(3));
+}
+
+#[test]
+fn a_segment_that_ends_inside_a_batch_without_a_header_is_read_to_its_end() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions { checkpoint_bytes: 1 << 30, seal_bytes: 1 << 30, ..small() };
+    let mut node = Node::open_with(&disk, 1, options.clone()).unwrap();
+    // One block; one of entry headers and one of data; and the next segment.
+    for (count, data) in [(1, vec![1; 10]), (70, vec![2; 10]), (1, vec![3; 30_000])] {
+        (0..count).for_each(|_| _ = node.offer(key(0, 1), support::APPEND, &[], &data).unwrap());
+        node.commit().unwrap();
+        // A spare segment, and nothing else.
+        let job = node.shards[0].poll_work();
+        job.map(|job| node.shards[0].handle_work(job.run()));
+    }
+    drop(node);
+    let wal = disk.paths().into_iter().find(|path| path.starts_with("/data/wal")).unwrap();
+    for bit in 0..2 {
+        disk.flip_bit(&wal, (4096 + 8) * 8 + bit);
+    }
+    Disk::open(&disk, &wal).unwrap().set_len(2 * 4096).unwrap();
+    let node = Node::open_with(&disk, 1, options).unwrap();
+    let damages = &node.machine.damages;
+    assert!(damages.iter().any(|damage| damage.kind == DamageKind::BatchHeader), "{damages:?}");
+    // The 63 entries whose headers stand in the block that is left keep their places.
+    assert_eq!(node.machine.streams[&key(0, 1)].tail, 10 + 630 + 30_000);
+    let first = node.shards[0].read(key(0, 1), ByteOffset::ZERO, 10).unwrap();
+    assert_eq!(first.to_bytes().unwrap(), [1; 10][..]);
 }

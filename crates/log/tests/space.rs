@@ -326,3 +326,42 @@ fn a_checkpoint_is_wanted_before_the_wal_is_full() {
     let wanted_at = wanted_at.expect("one was wanted");
     assert!((28..=36).contains(&wanted_at), "wanted after {wanted_at} appends");
 }
+
+/// Appends to one stream until every segment was left behind several times.
+fn wear(node: &mut Node) {
+    for number in 0..300 {
+        node.append(key(0, 1), &[1; 900]).unwrap();
+        node.commit().unwrap();
+        // Now and then, so that several are free when the next one is needed.
+        if number % 20 == 19 {
+            node.checkpoint(key(0, 1).group);
+            node.work().unwrap();
+        }
+    }
+}
+
+#[test]
+fn segments_are_used_again_instead_of_being_made_anew() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    wear(&mut node);
+    // A segment that waits to be written again still holds a batch header of its earlier number.
+    let is_reused = |path: &PathBuf| {
+        let mut header = [0; 16];
+        disk.open(path).unwrap().read_exact_at(&mut header, 0).unwrap();
+        let number = u64::from_le_bytes(header[8..].try_into().unwrap());
+        number != 0 && *path.file_stem().unwrap() != *format!("{number:016x}")
+    };
+    assert!(files(&disk, "wal").iter().any(is_reused));
+}
+
+#[test]
+fn segments_have_their_usual_size_again_after_a_large_append() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.append(key(0, 1), &[1; 100 << 10]).unwrap();
+    wear(&mut node);
+    for path in files(&disk, "wal") {
+        assert_eq!(disk.open(&path).unwrap().len().unwrap(), small().segment_bytes);
+    }
+}

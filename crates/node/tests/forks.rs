@@ -116,6 +116,22 @@ fn a_deleted_fork_gives_its_reference_back() {
 }
 
 #[test]
+fn a_reference_that_was_given_back_is_not_given_back_again_after_a_restart() {
+    let (mut process, source) = with_source();
+    let fork = path_in(1, "fork");
+    process.fork(&fork, fork_of(&source, None, 0));
+    process.delete(&fork);
+    let disk = process.disk.clone();
+    drop(process);
+    disk.kill_process();
+    let mut process = Process::open(&disk, 2);
+    process.settle();
+    let changes = disk.change_count();
+    process.wait_ms(100);
+    assert_eq!(disk.change_count(), changes);
+}
+
+#[test]
 fn a_fork_that_is_refused_gives_its_reference_back() {
     let (mut process, source) = with_source();
     let fork = path_in(1, "fork");

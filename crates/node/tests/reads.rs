@@ -6,7 +6,7 @@ use env::MemoryDisk;
 use model::{ByteOffset, ShardId, StreamPath, limits};
 use stream::{Append, ContentType, Refusal};
 use support::{Process, create, fork_of, path_in, text};
-use thalweg_node::{Change, Failure, Reply, Request};
+use thalweg_node::{Change, Failure, ReadFrom, Reply, Request};
 
 fn process() -> Process {
     Process::open(&MemoryDisk::new(), 2)
@@ -93,6 +93,23 @@ fn an_answer_ends_before_damage_and_each_place_is_reported_once() {
     assert_eq!(process.nodes[0].take_read_damages().len(), 1);
     assert_eq!(process.nodes[0].take_read_damages(), []);
     assert_eq!(process.ends(&path, 0, 1 << 20), (0, 6));
+}
+
+#[test]
+fn an_answer_ends_before_damage_that_another_shard_stores() {
+    let (mut process, source, fork) = (process(), path_in(0, "source"), path_in(1, "fork"));
+    with_damage(&mut process, &source);
+    process.fork(&fork, fork_of(&source, None, 0));
+    process.append(&fork, text(), b"own");
+    let key = process.key(&source);
+    let (from, to) = (ByteOffset::new(6), ByteOffset::new(13));
+    let met = process.ask(Request::Window { key, from, to });
+    assert!(matches!(met, Reply::Failed(_)), "from here on the damage is known");
+    assert_eq!(process.ends(&fork, 0, 1 << 20), (0, 6));
+    assert_eq!(process.ends(&fork, 13, 1 << 20), (13, 16));
+    let from = ReadFrom::At(from);
+    let damaged = process.ask(Request::Read { path: fork, from, boundary_bytes: 1 << 20 });
+    assert!(matches!(damaged, Reply::Failed(Failure::Damaged { .. })), "{damaged:?}");
 }
 
 fn watch(process: &mut Process, path: &StreamPath) -> Request<'static> {

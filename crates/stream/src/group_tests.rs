@@ -330,6 +330,21 @@ fn the_bytes_of_a_damaged_stream_outlive_it_because_forks_may_need_them() {
 }
 
 #[test]
+fn a_reference_is_held_if_damage_may_have_taken_its_holder() {
+    let token = PinToken { fork_group: GroupId::new(0), nonce: 1 };
+    let holds = |damage: fn(&mut GroupState)| {
+        let mut state = GroupState::new(GroupId::new(0));
+        damage(&mut state);
+        state.holds_token(&path("fork"), token)
+    };
+    assert!(!holds(|_| {}));
+    assert!(holds(|state| state.mark_damaged(StreamId::new(1), path("fork").hash64())));
+    assert!(!holds(|state| state.mark_damaged(StreamId::new(1), path("other").hash64())));
+    assert!(holds(|state| state.lose(StreamId::new(0))), "a creation is lost");
+    assert!(holds(|state| state.lose(StreamId::new(7))), "its record was deleted");
+}
+
+#[test]
 fn after_a_loss_that_nobody_can_name_only_new_streams_are_trusted() {
     let mut machine = Machine::new();
     machine.create(create("old"));
@@ -347,4 +362,17 @@ fn entries_apply_in_index_order() {
     let command = Command::Delete;
     let entry = LoggedCommand { stream: StreamId::new(1), command, data_bytes: 0 };
     machine.state.apply(EntryIndex::new(2), machine.now, entry);
+}
+
+#[test]
+fn streams_share_their_content_types_up_to_a_bound() {
+    let mut state = GroupState::new(GroupId::new(0));
+    let mut is_shared = |value: &str| {
+        let first = state.share(ContentType::new(value));
+        let second = state.share(ContentType::new(value));
+        std::ptr::eq(first.as_str(), second.as_str())
+    };
+    let shared: Vec<bool> = (0..66).map(|number| is_shared(&format!("a/{number}"))).collect();
+    assert_eq!(shared.iter().filter(|is_shared| **is_shared).count(), 64);
+    assert!(is_shared("a/0") && !is_shared("a/64"));
 }

@@ -28,12 +28,6 @@ impl Lifetime {
         }
     }
 
-    /// Whether use moves the deadline.
-    #[must_use]
-    pub fn is_sliding(self) -> bool {
-        matches!(self, Self::Ttl { .. })
-    }
-
     /// The lifetime of a fork that asks for `self` of a source that has `source`.
     #[must_use]
     pub fn or_inherit(self, source: Self) -> Self {

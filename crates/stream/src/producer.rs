@@ -128,6 +128,14 @@ mod tests {
     }
 
     #[test]
+    fn a_gap_names_the_sequence_that_is_missing() {
+        let producers = after(&[(0, 0), (0, 1)]);
+        let gap = Refusal::SeqGap { expected: 2, received: 3 };
+        assert_eq!(producers.judge(&numbers(0, 3)), Err(gap));
+        assert_eq!(producers.judge(&numbers(0, 2)), Ok(Numbering::Fresh));
+    }
+
+    #[test]
     fn a_newer_epoch_fences_the_older_and_starts_at_zero() {
         let producers = after(&[(1, 0)]);
         assert_eq!(producers.judge(&numbers(0, 1)), Err(Refusal::StaleEpoch { current: 1 }));

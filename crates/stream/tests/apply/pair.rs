@@ -220,6 +220,7 @@ impl Pair {
             (_, None) => (0, 0),
             (Numbers::Next, Some((epoch, seq))) => (epoch, seq + 1),
             (Numbers::Again { back }, Some((epoch, seq))) => (epoch, seq.saturating_sub(back)),
+            (Numbers::Gap { left_out }, Some((epoch, seq))) => (epoch, seq + 1 + left_out),
             (Numbers::NewEpoch { seq }, Some((epoch, _))) => (epoch + 1, seq),
         };
         Producer { id: id.into(), epoch, seq }

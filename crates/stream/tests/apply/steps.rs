@@ -20,6 +20,7 @@ pub(crate) const SEQS: [&str; 5] = ["B", "a", "aa", "b", "ä"];
 pub(crate) enum Numbers {
     Next,
     Again { back: u64 },
+    Gap { left_out: u64 },
     NewEpoch { seq: u64 },
     Raw { epoch: u64, seq: u64 },
 }
@@ -122,6 +123,7 @@ fn numbers() -> impl Strategy<Value = Numbers> {
     prop_oneof![
         5 => Just(Numbers::Next),
         2 => (0..3_u64).prop_map(|back| Numbers::Again { back }),
+        1 => (1..3_u64).prop_map(|left_out| Numbers::Gap { left_out }),
         1 => (0..2_u64).prop_map(|seq| Numbers::NewEpoch { seq }),
         1 => (0..3_u64, 0..4_u64).prop_map(|(epoch, seq)| Numbers::Raw { epoch, seq }),
     ]
