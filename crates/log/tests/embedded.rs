@@ -1,6 +1,6 @@
 //! The blocking face: what returned is durable, and comes back.
 
-use env::{MemoryDisk, SeededRandom};
+use env::{Disk, MemoryDisk, SeededRandom};
 use model::{ByteOffset, StreamId, Timestamp};
 use std::path::Path;
 use std::sync::Arc;
@@ -25,6 +25,7 @@ fn appends_trims_and_batches_survive_a_power_cut() {
     let disk = MemoryDisk::new();
     let (one, two) = (StreamId::new(1), StreamId::new(2));
     let mut log = open(&disk);
+    assert_eq!(disk.list(Path::new("/data/chunks")).unwrap(), ["00000"], "there is one group");
     assert_eq!(log.append(one, AT, b"hello ").unwrap(), ByteOffset::new(6));
     let tails = log.append_batch(AT, &[(one, b"world"), (two, b"!")]).unwrap();
     assert_eq!(tails, [ByteOffset::new(11), ByteOffset::new(1)]);

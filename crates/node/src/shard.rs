@@ -418,3 +418,23 @@ fn append_failure(error: AppendError) -> Failure {
         AppendError::Backpressure => Failure::Overloaded,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nonces_are_those_of_the_published_generator() {
+        let mut nonces = Nonces(0);
+        let first = [nonces.next(), nonces.next(), nonces.next()];
+        assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
+    }
+
+    #[test]
+    fn paths_in_flight_are_no_stream_ids() {
+        // Ids are entry indexes, which stay below 2^63.
+        for text in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            assert_eq!(path_flight(&StreamPath::new(text).unwrap()) >> 63, 1);
+        }
+    }
+}

@@ -6,7 +6,7 @@ mod support;
 use env::MemoryDisk;
 use log::LogOptions;
 use model::{StreamPath, Timestamp};
-use stream::{Lifetime, Outcome, Refusal};
+use stream::{Append, Lifetime, Outcome, Producer, Refusal};
 use support::{Process, options, path_in, text};
 use thalweg_node::{Event, Failure, Reply, Request};
 
@@ -140,4 +140,36 @@ fn a_quiet_shard_marks_its_last_batch_durable_once() {
         process.wait_ms(5_000);
         assert_eq!(process.disk.change_count(), marked, "once is enough");
     }
+}
+
+#[test]
+fn what_is_on_its_way_is_judged_when_it_arrives() {
+    let mut process = Process::open(&MemoryDisk::new(), 1);
+    let path = path_in(0, "s");
+    process.create(&path, "text/plain");
+    for seq in 0..3 {
+        let producer = Some(Producer { id: "p".into(), epoch: 0, seq });
+        let append = Append { producer, ..text() };
+        process.offer(Request::Append { path: path.clone(), append, data: b"x" });
+    }
+    process.settle();
+    assert_eq!(tails(&mut process), [1, 2, 3], "none of them is a gap");
+}
+
+#[test]
+fn a_creation_on_its_way_delays_no_other() {
+    let mut process = Process::open(&MemoryDisk::new(), 1);
+    let (made, new) = (path_in(0, "made"), path_in(0, "new"));
+    process.create(&made, "text/plain");
+    process.offer(support::create(&new, Some("text/plain"), None, b""));
+    process.offer(support::create(&made, Some("text/plain"), None, b""));
+    assert!(process.step());
+    assert!(matches!(process.replies[..], [Reply::Outcome(Outcome::Existed(_))]));
+}
+
+#[test]
+fn a_fresh_node_tells_its_groups_and_no_trouble() {
+    let process = Process::open(&MemoryDisk::new(), 1);
+    assert_eq!(process.nodes[0].group_count(), support::GROUPS);
+    assert_eq!(process.nodes[0].poison(), None);
 }

@@ -147,5 +147,6 @@ mod tests {
         assert_ne!(plain, ContentType::new("text/plainer"));
         assert!(ContentType::new("APPLICATION/JSON; charset=utf-8").is_json());
         assert!(plain.is_text() && !plain.is_json());
+        assert!(ContentType::new("TEXT/x").is_text() && !ContentType::new("text/").is_text());
     }
 }

@@ -91,7 +91,32 @@ impl StreamTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{ContentType, Lifetime};
+    use model::{ByteOffset, Timestamp};
     use std::collections::BTreeSet;
+
+    #[test]
+    fn a_removed_record_leaves_no_slot_behind() {
+        let mut table = StreamTable::default();
+        let record = |id: u64| StreamRecord {
+            id: StreamId::new(id),
+            path: StreamPath::new(&id.to_string()).unwrap(),
+            content_type: ContentType::new("text/plain"),
+            lifetime: Lifetime::Forever,
+            head: ByteOffset::ZERO,
+            tail: ByteOffset::ZERO,
+            record_count: 0,
+            used_at: Timestamp::new(0),
+            logged_used_at: Timestamp::new(0),
+            closed: false,
+            deleted: false,
+            extra: None,
+        };
+        (1..=100).for_each(|id| table.insert(record(id)));
+        (1..=99).for_each(|id| _ = table.remove(StreamId::new(id)).unwrap());
+        assert_eq!((table.by_id.len(), table.by_path.len()), (1, 1));
+        assert!(table.find(&StreamPath::new("100").unwrap()).is_some());
+    }
 
     #[test]
     fn regularly_spaced_ids_spread_over_the_slots() {
