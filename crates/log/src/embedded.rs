@@ -255,7 +255,7 @@ impl EmbeddedLog {
                 Ok(_) => return Ok(()),
                 Err(AppendError::Backpressure) => self.commit()?,
                 Err(error @ AppendError::DiskFull) => {
-                    self.work()?;
+                    self.work_as_far_as_possible()?;
                     if self.shard.append(entry).is_ok() {
                         return Ok(());
                     }
@@ -276,12 +276,15 @@ impl EmbeddedLog {
             let index = self.shard.applied_index(group);
             self.shard.checkpoint(group, index, Vec::new(), self.streams.rows());
         }
-        // What could not be done is offered again; the appends are durable in any case.
+        self.work_as_far_as_possible()
+    }
+
+    /// Runs background work. What a full disk does not let be done is offered again: it changes
+    /// nothing about what is durable, and whether an append has room the append itself says.
+    fn work_as_far_as_possible(&mut self) -> Result<(), EmbeddedError> {
         match self.work() {
-            Err(EmbeddedError::Work(error)) if error.kind() != io::ErrorKind::StorageFull => {
-                Err(EmbeddedError::Work(error))
-            }
-            _ => Ok(()),
+            Err(EmbeddedError::Work(error)) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
+            other => other,
         }
     }
 
