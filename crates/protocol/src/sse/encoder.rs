@@ -289,12 +289,20 @@ fn floor_boundary(text: &str, limit: usize) -> usize {
 pub(super) fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let symbol = |bits: u32, place: u32| ALPHABET[(bits >> (6 * place) & 63) as usize];
-    out.reserve(bytes.len().div_ceil(3) * 4);
-    for triple in bytes.chunks(3) {
-        let byte = |index: usize| u32::from(triple.get(index).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        let third = if triple.len() > 1 { symbol(bits, 1) } else { b'=' };
-        let fourth = if triple.len() > 2 { symbol(bits, 0) } else { b'=' };
-        out.extend_from_slice(&[symbol(bits, 3), symbol(bits, 2), third, fourth]);
+    let start = out.len();
+    // All at once: growing by four bytes at a time costs more than the encoding.
+    out.resize(start + bytes.len().div_ceil(3) * 4, b'=');
+    let (triples, rest) = bytes.as_chunks::<3>();
+    let (quads, _) = out[start..].as_chunks_mut::<4>();
+    for (quad, [first, second, third]) in quads.iter_mut().zip(triples) {
+        let bits = u32::from(*first) << 16 | u32::from(*second) << 8 | u32::from(*third);
+        *quad = [symbol(bits, 3), symbol(bits, 2), symbol(bits, 1), symbol(bits, 0)];
+    }
+    if let (Some(quad), Some(first)) = (quads.get_mut(triples.len()), rest.first()) {
+        let bits = u32::from(*first) << 16 | u32::from(rest.get(1).copied().unwrap_or(0)) << 8;
+        (quad[0], quad[1]) = (symbol(bits, 3), symbol(bits, 2));
+        if rest.len() == 2 {
+            quad[2] = symbol(bits, 1);
+        }
     }
 }

@@ -21,6 +21,7 @@ use stream::{Outcome, Refusal};
 impl Shard {
     pub(super) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
         let id = SlotId { slot: ticket.slot, generation: ticket.generation };
+        self.bulk.note_answered(id);
         let Some(connection) = self.connections.get_mut(id) else { return };
         match &mut connection.state {
             State::Waiting(_) => {

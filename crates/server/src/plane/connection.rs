@@ -24,9 +24,12 @@ const ANSWERS_QUEUED_BYTES_MAX: usize = 64 << 10;
 /// Most pieces that one system call sends.
 const PIECES_MAX: usize = 16;
 
-/// Bytes that one connection may move in one turn of the loop before the others have theirs. About
-/// half a millisecond's worth.
-const TURN_BYTES_MAX: usize = 1 << 20;
+/// Bytes that one connection may send us in one turn of the loop before the others have theirs.
+const TURN_BYTES_MAX: usize = 256 << 10;
+
+/// What a request counts in that, besides its bytes: pipelined ones may be as short as 40 bytes, and
+/// the work of one is about that of receiving so much.
+pub(crate) const REQUEST_SHARE_BYTES: usize = 32 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
@@ -42,13 +45,17 @@ pub(crate) struct Connection {
     queue: VecDeque<Piece>,
     /// Bytes in `queue`; those of files are not counted, they are not in memory.
     pub queued_bytes: usize,
-    /// What this connection has moved in the present turn of the loop.
+    /// What this connection has sent us in the present turn of the loop.
     share: Share,
+    /// It goes on with its input in the next turn.
+    pub goes_on: bool,
+    /// It waits for its turn to move stored bytes.
+    pub is_in_line: bool,
     /// When a byte last moved in either direction that matters to the present state.
     pub progress: Monotonic,
 }
 
-/// Bytes moved in one turn of the loop.
+/// Bytes received in one turn of the loop.
 #[derive(Debug, Clone, Copy, Default)]
 struct Share {
     turn: u64,
@@ -161,17 +168,23 @@ impl Connection {
             queue: VecDeque::new(),
             queued_bytes: 0,
             share: Share::default(),
+            goes_on: false,
+            is_in_line: false,
             progress: now,
         }
     }
 
-    /// Counts `bytes` moved in turn number `turn`; `false` if the others should have theirs first.
-    pub(crate) fn take_share(&mut self, turn: u64, bytes: usize) -> bool {
+    /// Counts `bytes` received in turn number `turn`.
+    pub(crate) fn take_share(&mut self, turn: u64, bytes: usize) {
         if self.share.turn != turn {
             self.share = Share { turn, bytes: 0 };
         }
         self.share.bytes += bytes;
-        self.share.bytes <= TURN_BYTES_MAX
+    }
+
+    /// Whether the others should have theirs first.
+    pub(crate) fn has_had_share(&self, turn: u64) -> bool {
+        self.share.turn == turn && self.share.bytes >= TURN_BYTES_MAX
     }
 
     /// Whether so much of earlier answers waits that the next request must, too.

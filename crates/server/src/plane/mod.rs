@@ -7,7 +7,7 @@
 //!
 //! # Code map
 //! [`shard`] the loop; [`connection`] one socket; [`receive`] bytes to requests; [`answer`] replies
-//! to answers; [`pump`] bodies of stored bytes; [`live`] and [`sse`] live readers; [`timers`]
+//! to answers; [`pump`] bodies of stored bytes, [`bulk`] whose turn it is; [`live`] and [`sse`] live readers; [`timers`]
 //! limits in time and the end; [`mailbox`] between loops; [`workers`] threads that may block.
 
 #![expect(
@@ -16,6 +16,7 @@
 )]
 
 mod answer;
+mod bulk;
 mod connection;
 mod live;
 mod mailbox;

@@ -11,7 +11,7 @@ use super::{
 };
 use flate2::{Compression, write::GzEncoder};
 use log::Slice;
-use model::{ByteOffset, limits::READ_WINDOW_BYTES_MAX};
+use model::ByteOffset;
 use node::{ReadReply, Reply, Request};
 use protocol::{
     http1::{BodyFraming, LAST_CHUNK, put_chunk},
@@ -169,18 +169,19 @@ impl Shard {
         if !connection.is_drained() {
             return;
         }
-        let may_go_on = connection.take_share(self.turn, READ_WINDOW_BYTES_MAX);
-        let State::Sending(sending) = &mut connection.state else { return };
+        let State::Sending(sending) = &connection.state else { return };
         if sending.asked {
             return;
         }
-        if !may_go_on {
-            return self.again.push(id);
-        }
         if sending.next < sending.end {
+            if !self.may_move(id) {
+                return;
+            }
+            let Some(sending) = self.sending(id) else { return };
             sending.asked = true;
             let (key, limit) = sending.reply.owner_of(sending.next);
             let request = Request::Window { key, from: sending.next, to: limit.min(sending.end) };
+            self.bulk.note_asked(id);
             return self.ask(id, request);
         }
         self.end_body(id);

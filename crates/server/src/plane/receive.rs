@@ -5,7 +5,7 @@
 //! as their bytes arrive, never by what a header announces.
 
 use super::{
-    connection::{BodyLeft, Connection, Meta, Pending, Receiving, State},
+    connection::{BodyLeft, Connection, Meta, Pending, REQUEST_SHARE_BYTES, Receiving, State},
     shard::Shard,
     slots::SlotId,
     sse::SSE_EVENT_BYTES,
@@ -55,15 +55,15 @@ impl Shard {
                 }
                 break;
             }
+            if connection.has_had_share(self.turn) {
+                self.go_on_later(id);
+                break;
+            }
             match connection.read(&mut scratch) {
                 Ok(None) => break,
                 Ok(Some(count)) if count > 0 => {
-                    let may_go_on = connection.take_share(self.turn, count);
+                    connection.take_share(self.turn, count);
                     self.feed(id, &scratch[..count]);
-                    if !may_go_on {
-                        self.again.push(id);
-                        break;
-                    }
                 }
                 Ok(Some(_)) if connection.outlives_input() => {
                     // The client sends no more but has not taken all answers.
@@ -77,6 +77,16 @@ impl Shard {
             }
         }
         self.scratch = scratch;
+    }
+
+    /// The connection has had its share of this turn. It is noted once, whoever asks how often.
+    fn go_on_later(&mut self, id: SlotId) {
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.goes_on
+        {
+            connection.goes_on = true;
+            self.again.push(id);
+        }
     }
 
     /// Goes on with what was received while the connection was busy.
@@ -147,6 +157,10 @@ impl Shard {
         if bytes.is_empty() || connection.is_clogged() {
             return (0, Next::Stop);
         }
+        if connection.has_had_share(self.turn) {
+            self.go_on_later(id);
+            return (0, Next::Stop);
+        }
         let mut slots = HeaderSlots::new();
         match connection.head_reader.read(bytes, &mut slots, &self.limits) {
             Ok(None) => (0, Next::Stop),
@@ -158,6 +172,7 @@ impl Shard {
                 };
                 let meta = Meta::of(&head);
                 let facts = Facts::of(&head);
+                connection.take_share(self.turn, REQUEST_SHARE_BYTES);
                 connection.meta =
                     Meta { keep_alive: meta.keep_alive && self.stopping.is_none(), ..meta };
                 let body = &bytes[facts.head_bytes..];

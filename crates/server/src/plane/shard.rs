@@ -14,6 +14,7 @@
 //! - A ticket names a connection by slot and generation; an answer for one that is gone is dropped.
 
 use super::{
+    bulk::Bulk,
     connection::Connection,
     live::LiveStreams,
     mailbox::{Mail, Mailbox},
@@ -82,6 +83,7 @@ pub(crate) struct Shard {
     pub(super) head: Vec<u8>,
     /// Connections that had their share of this turn and go on with the next.
     pub(super) again: Vec<SlotId>,
+    pub(super) bulk: Bulk,
     pub(super) turn: u64,
     pub(super) gzip_count: usize,
     pub(super) random: u64,
@@ -130,6 +132,7 @@ impl Shard {
             scratch: vec![0; SCRATCH_BYTES],
             head: Vec::with_capacity(1024),
             again: Vec::new(),
+            bulk: Bulk::default(),
             turn: 0,
             gzip_count: 0,
             random: seed,
@@ -180,7 +183,7 @@ impl Shard {
         let now = self.shared.clock.now_monotonic();
         let next = self.deadlines.next().map_or(self.next_tick, |due| due.min(self.next_tick));
         let accepts = self.accept_pending && now >= self.accept_again;
-        let wait_ns = if accepts || !self.again.is_empty() {
+        let wait_ns = if accepts || !self.again.is_empty() || self.bulk.is_ready() {
             0
         } else {
             next.get().saturating_sub(now.get())
@@ -216,10 +219,14 @@ impl Shard {
     }
 
     fn go_on_with_shares(&mut self) {
+        self.bulk.begin_turn();
         for id in std::mem::take(&mut self.again) {
-            self.handle_readable(id, false);
-            self.handle_drained(id);
+            if let Some(connection) = self.connections.get_mut(id) {
+                connection.goes_on = false;
+            }
+            self.resume_input(id);
         }
+        self.call_waiting();
     }
 
     fn accept(&mut self) -> io::Result<()> {

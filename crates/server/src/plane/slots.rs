@@ -15,7 +15,7 @@ struct Entry<T> {
 }
 
 /// A slot and the generation of its user.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SlotId {
     pub slot: u32,
     pub generation: u32,

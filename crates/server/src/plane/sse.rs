@@ -5,7 +5,7 @@
 //! them. At the tail it joins the others of its form (see [`super::live`]).
 
 use super::{answer::problem_of, connection::State, live::Form, shard::Shard, slots::SlotId};
-use model::{ByteOffset, Monotonic, StreamKey, limits::READ_WINDOW_BYTES_MAX};
+use model::{ByteOffset, Monotonic, StreamKey};
 use node::{ReadFrom, ReadReply, Reply, Request};
 use protocol::{
     cursor,
@@ -180,24 +180,31 @@ impl Shard {
         if !connection.is_drained() {
             return;
         }
-        let may_go_on = connection.take_share(self.turn, READ_WINDOW_BYTES_MAX);
         let State::Sse(reader) = &mut connection.state else { return };
+        match &reader.phase {
+            Phase::Asked(_) | Phase::Live => return,
+            Phase::Event(event) if event.asked => return,
+            Phase::Event(event) if event.next >= event.reply.end => return self.end_event(id),
+            Phase::Event(_) | Phase::Behind => {}
+        }
+        if !self.may_move(id) {
+            return;
+        }
+        let Some(reader) = self.reader(id) else { return };
         match &mut reader.phase {
             Phase::Asked(_) | Phase::Live => {}
-            Phase::Event(event) if event.asked => {}
-            Phase::Behind | Phase::Event(_) if !may_go_on => self.again.push(id),
             Phase::Behind => {
                 let encoder = SseEncoder::new(reader.form.mode, reader.position);
                 let at = reader.position;
                 self.ask_on(id, encoder, at);
             }
-            Phase::Event(event) if event.next < event.reply.end => {
+            Phase::Event(event) => {
                 event.asked = true;
                 let (key, to) = event.reply.owner_of(event.next);
                 let request = Request::Window { key, from: event.next, to };
+                self.bulk.note_asked(id);
                 self.ask(id, request);
             }
-            Phase::Event(_) => self.end_event(id),
         }
     }
 
@@ -223,7 +230,10 @@ impl Shard {
         if at_tail {
             return self.go_live(id, encoder, reply.end);
         }
-        self.ask_on(id, encoder, reply.end);
+        // Who has to wait is behind, and begins from its position when it is called.
+        if self.may_move(id) {
+            self.ask_on(id, encoder, reply.end);
+        }
     }
 
     /// At the tail without an event to send.
@@ -277,6 +287,7 @@ impl Shard {
         reader.phase = Phase::Asked(encoder);
         let path = reader.request.path.clone();
         let from = ReadFrom::At(at);
+        self.bulk.note_asked(id);
         self.ask(id, Request::Read { path, from, boundary_bytes: SSE_EVENT_BYTES });
     }
 

@@ -85,6 +85,17 @@ impl Client {
         Self { socket, input: Vec::new() }
     }
 
+    /// As [`Client::connect_narrow`], over segments as short as the Internet has them: the server's
+    /// kernel then takes some 50 KiB for it, and not the megabytes that it takes on the loopback.
+    pub(crate) fn connect_far(address: SocketAddr) -> Self {
+        let kind = socket2::Type::STREAM;
+        let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();
+        socket.set_recv_buffer_size(4096).unwrap();
+        socket.set_tcp_mss(1400).unwrap();
+        socket.connect(&address.into()).unwrap();
+        Self::over(socket.into())
+    }
+
     /// Connects with a receive buffer so small that the server soon cannot send on.
     pub(crate) fn connect_narrow(address: SocketAddr) -> Self {
         let kind = socket2::Type::STREAM;
@@ -252,6 +263,26 @@ impl Client {
     /// Sends no more, and reads on.
     pub(crate) fn end_sending(&mut self) {
         self.socket.shutdown(Shutdown::Write).unwrap();
+    }
+
+    /// From now on [`Client::churn`] may be called, and nothing else.
+    pub(crate) fn begin_churning(&mut self) {
+        self.socket.set_nonblocking(true).unwrap();
+    }
+
+    /// Sends as much of `bytes` as is taken at once and throws away what has come; how many bytes
+    /// were sent, or nothing if the connection is over.
+    pub(crate) fn churn(&mut self, bytes: &[u8]) -> Option<usize> {
+        let mut buffer = [0; 64 << 10];
+        match self.socket.read(&mut buffer) {
+            Ok(0) => return None,
+            Err(error) if error.kind() != ErrorKind::WouldBlock => return None,
+            _ => {}
+        }
+        match self.socket.write(bytes) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Some(0),
+            sent => sent.ok(),
+        }
     }
 
     /// How long reading waits.

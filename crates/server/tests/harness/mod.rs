@@ -12,6 +12,8 @@
 
 pub(crate) mod client;
 pub(crate) mod events;
+pub(crate) mod siege;
+pub(crate) mod vectors;
 
 pub(crate) use client::{Answer, Client};
 

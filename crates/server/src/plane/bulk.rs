@@ -1,0 +1,149 @@
+//! Whose stored bytes move next.
+//!
+//! A reader that catches up goes on for as long as its socket takes bytes, and a thousand of them
+//! together could fill a turn of the loop with seconds of work. So a turn moves a bounded number of
+//! windows, and no more are asked of other loops than they answer in a short turn of their own.
+//! Readers beyond that wait in line; requests that are not a reader's next window never do.
+//!
+//! # Invariants
+//! - Who waits is served before who is served anew: each waiting reader moves one window before any
+//!   moves a second one.
+//! - Every window that was asked for is answered, so what is counted as asked always goes down again.
+
+use super::{
+    shard::Shard,
+    slots::{SlotId, Slots},
+};
+use std::collections::{HashSet, VecDeque};
+
+/// Windows that one turn asks for. At 64 KiB each they take about half a millisecond.
+const WINDOWS_PER_TURN_MAX: usize = 16;
+
+/// Windows that are asked for and have not come. More would only wait in another loop's mail, in
+/// front of the requests that come after them.
+const WINDOWS_ASKED_MAX: usize = 16;
+
+/// The line of readers and what they may still move.
+#[derive(Debug, Default)]
+pub(crate) struct Bulk {
+    waiting: VecDeque<SlotId>,
+    asked: HashSet<SlotId>,
+    /// Windows that this turn may still ask for.
+    left_count: usize,
+    /// The reader whose turn in the line has come.
+    called: Option<SlotId>,
+}
+
+impl Bulk {
+    pub(super) fn begin_turn(&mut self) {
+        self.left_count = WINDOWS_PER_TURN_MAX;
+    }
+
+    /// Whether there is something to do without any event.
+    pub(super) fn is_ready(&self) -> bool {
+        !self.waiting.is_empty() && self.asked.len() < WINDOWS_ASKED_MAX
+    }
+
+    fn has_room(&self) -> bool {
+        self.left_count > 0 && self.asked.len() < WINDOWS_ASKED_MAX
+    }
+
+    /// Takes the reader at the front of the line, if there is room for one.
+    fn call(&mut self) -> Option<SlotId> {
+        if !self.has_room() {
+            return None;
+        }
+        self.called = self.waiting.pop_front();
+        self.called
+    }
+
+    /// Whether `id` may go on now. Otherwise it belongs into the line.
+    fn admit(&mut self, id: SlotId) -> bool {
+        let is_next = self.waiting.is_empty() || self.called == Some(id);
+        if !is_next || !self.has_room() {
+            return false;
+        }
+        self.left_count -= 1;
+        true
+    }
+
+    /// `id` has asked for stored bytes.
+    pub(super) fn note_asked(&mut self, id: SlotId) {
+        self.asked.insert(id);
+    }
+
+    /// An answer for `id` has come.
+    pub(super) fn note_answered(&mut self, id: SlotId) {
+        if !self.asked.is_empty() {
+            self.asked.remove(&id);
+        }
+    }
+}
+
+impl Shard {
+    /// Whether a reader may move its next bytes now; if not, it is called when it may.
+    pub(super) fn may_move(&mut self, id: SlotId) -> bool {
+        if self.bulk.admit(id) {
+            return true;
+        }
+        if let Some(connection) = self.connections.get_mut(id)
+            && !connection.is_in_line
+        {
+            connection.is_in_line = true;
+            self.bulk.waiting.push_back(id);
+        }
+        false
+    }
+
+    /// Calls those who wait in line, as many as this turn has room for.
+    pub(super) fn call_waiting(&mut self) {
+        for _ in 0..self.bulk.waiting.len() {
+            let Some(id) = self.bulk.call() else { break };
+            leave_line(&mut self.connections, id);
+            self.handle_drained(id);
+        }
+        self.bulk.called = None;
+    }
+}
+
+fn leave_line(connections: &mut Slots<super::connection::Connection>, id: SlotId) {
+    if let Some(connection) = connections.get_mut(id) {
+        connection.is_in_line = false;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(slot: u32) -> SlotId {
+        SlotId { slot, generation: 1 }
+    }
+
+    #[test]
+    fn a_turn_admits_so_many_and_who_waits_goes_first() {
+        let mut bulk = Bulk::default();
+        bulk.begin_turn();
+        assert!((0..WINDOWS_PER_TURN_MAX).all(|_| bulk.admit(id(1))));
+        assert!(!bulk.admit(id(1)) && !bulk.is_ready());
+        bulk.waiting.push_back(id(1));
+        assert!(bulk.is_ready() && bulk.call().is_none(), "not before the next turn");
+        bulk.begin_turn();
+        assert!(!bulk.admit(id(2)), "another one waits");
+        assert_eq!(bulk.call(), Some(id(1)));
+        assert!(bulk.admit(id(1)));
+    }
+
+    #[test]
+    fn so_many_are_asked_for_until_answers_come() {
+        let mut bulk = Bulk::default();
+        bulk.begin_turn();
+        (0..WINDOWS_ASKED_MAX as u32).for_each(|slot| bulk.note_asked(id(slot)));
+        bulk.waiting.push_back(id(99));
+        assert!(!bulk.admit(id(99)) && !bulk.is_ready(), "the loop sleeps until an answer comes");
+        bulk.note_answered(id(0));
+        bulk.note_answered(id(0));
+        assert!(bulk.is_ready());
+        assert_eq!(bulk.call(), Some(id(99)));
+    }
+}
