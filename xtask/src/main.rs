@@ -7,6 +7,7 @@ mod client_test;
 mod conformance;
 mod crash;
 mod fuzz;
+mod hostile;
 mod node;
 mod peers;
 mod run;
@@ -64,6 +65,8 @@ enum Command {
     Sim(sim::Simulation),
     /// Kill, cut the power, fail the disk under real servers, and verify what they kept
     Crash(crash::Crashes),
+    /// Attack an optimised server for minutes and print what healthy clients noticed
+    Hostile,
     /// Run the fuzz targets (nightly toolchain; skipped without one)
     Fuzz(fuzz::Options),
     /// Install the systems that `thalweg bench compare` compares with, into one directory
@@ -91,6 +94,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
     match command {
         Command::Test { quick } => test::run(workspace, *quick),
         Command::Tidy => tidy::run(workspace),
+        Command::Hostile => hostile::run(workspace),
         Command::Fuzz(options) => fuzz::run(workspace, options),
         Command::Sim(simulation) => sim::run(workspace, simulation),
         Command::Crash(crashes) => crash::run(workspace, crashes),

@@ -57,6 +57,11 @@ fn asserts(function: &Function<'_>, asserting: &BTreeSet<&str>) -> bool {
     })
 }
 
+/// Names of the tests in a file.
+pub(super) fn test_names(file: &RustFile) -> BTreeSet<&str> {
+    functions(file).into_iter().filter(|f| f.is_test).map(|f| f.name).collect()
+}
+
 fn functions(file: &RustFile) -> Vec<Function<'_>> {
     let mut found = Vec::new();
     let mut attributes: Vec<&str> = Vec::new();

@@ -9,6 +9,7 @@ mod dependencies;
 mod documents;
 mod exceptions;
 mod knowledge;
+mod proofs;
 mod shape;
 mod source;
 
@@ -74,6 +75,7 @@ const RULES: &[Rule] = &[
     exceptions::check_count,
     exceptions::check_allow,
     knowledge::check,
+    proofs::check,
     shape::check_file_sizes,
     shape::check_module_names,
     shape::check_leftovers,
