@@ -1,5 +1,5 @@
 //! The simulator: a whole node from a seed, with faults. `crates/sim` holds all of it; here it is
-//! built fast and given its flags.
+//! built, with the checks of a debug build, and given its flags.
 
 use crate::run;
 use crate::workspace::Workspace;
@@ -41,12 +41,8 @@ pub(crate) struct Simulation {
 /// Runs the simulator.
 pub(crate) fn run(workspace: &Workspace, simulation: &Simulation) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--package", "thalweg-sim", "--target-dir"]);
-    command.arg(workspace.target.join("sim")).arg("--");
+    command.args(["run", "--quiet", "--package", "thalweg-sim", "--"]);
     command.current_dir(&workspace.root);
-    // Without optimisation a seed takes ten times as long; with the checks of a debug build it
-    // finds more.
-    command.env("CARGO_PROFILE_DEV_OPT_LEVEL", "2");
     if let Some(commit) = commit(workspace) {
         command.env("THALWEG_COMMIT", commit);
     }

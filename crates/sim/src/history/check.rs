@@ -2,8 +2,10 @@
 //!
 //! # Why histories are prepared
 //! The search is exponential in what is under way at once, and an append whose answer was lost is
-//! under way for ever. Three steps keep it small; none changes the verdict:
+//! under way for ever. Four steps keep it small; none changes the verdict:
 //!
+//! - Of several tries of one append that were not answered at most one took effect, and none if
+//!   another one was told that it did: the others are left out, the one begins when the first did.
 //! - Where the bytes of such an append were met by a reader, it can have taken effect only there.
 //!   The stream is read to its end before it is judged: where they were not met, it never did.
 //! - What is told as the tail is the tail between two appends: the read cannot precede the request
@@ -14,10 +16,13 @@
 
 use super::{
     History, Moment, Operation,
-    model::{Deed, State, StreamModel, Told},
+    model::{Append, Deed, State, StreamModel, Told},
 };
 use crate::oracle::OpNo;
-use std::{collections::BTreeMap, rc::Rc};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+};
 use todc_utils::linearizability::{
     WGLChecker,
     history::{Action, History as Entries},
@@ -39,6 +44,7 @@ impl History {
     ) -> Result<usize, String> {
         let mut operations = self.take(path);
         place_lost(&mut operations, place_of);
+        merge_tries(&mut operations);
         tighten(&mut operations);
         let count = operations.len();
         let mut state = State::default();
@@ -62,6 +68,29 @@ fn place_lost(operations: &mut Vec<Operation>, place_of: impl Fn(OpNo) -> Option
         *place = append.number.and_then(&place_of);
         place.is_some() || append.number.is_none() && ends
     });
+}
+
+/// Leaves one of the lost tries of each append, the first, or none if another try was told that it
+/// took effect.
+fn merge_tries(operations: &mut Vec<Operation>) {
+    let added: BTreeSet<OpNo> = operations.iter().filter_map(added_number).collect();
+    let mut kept: Vec<Rc<Append>> = Vec::new();
+    operations.retain(|operation| {
+        let Deed::Append(append, Told::Nothing { .. }) = &operation.deed else { return true };
+        let is_known = append.number.is_some_and(|number| added.contains(&number));
+        let is_first = !kept.contains(append);
+        if is_first {
+            kept.push(Rc::clone(append));
+        }
+        is_first && !is_known
+    });
+}
+
+fn added_number(operation: &Operation) -> Option<OpNo> {
+    match &operation.deed {
+        Deed::Append(append, Told::Added { .. }) => append.number,
+        _ => None,
+    }
 }
 
 /// When the appends around a tail were asked for and answered.

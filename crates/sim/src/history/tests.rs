@@ -251,3 +251,30 @@ fn the_state_is_carried_over_cuts() {
         assert_eq!(story.check().is_ok(), is_explained, "{last}");
     }
 }
+
+#[test]
+fn many_lost_tries_of_one_append_are_one_operation() {
+    let mut story = Story::default();
+    for _ in 0..40 {
+        let conn = story.numbered(1, "ab", 0);
+        story.lose(conn);
+    }
+    story.places.insert(1, 0);
+    for _ in 0..40 {
+        story.finds("ab");
+    }
+    assert_eq!(story.check(), Ok(41));
+}
+
+#[test]
+fn a_lost_try_does_not_excuse_an_append_that_was_told_twice() {
+    let mut story = Story::default();
+    let conn = story.numbered(1, "ab", 0);
+    story.lose(conn);
+    let conn = story.numbered(1, "ab", 0);
+    story.answer(conn, 200, (2, ""), &[]);
+    let conn = story.numbered(1, "ab", 0);
+    story.answer(conn, 200, (4, ""), &[]);
+    story.places.insert(1, 0);
+    assert!(story.check().is_err());
+}
