@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 /// How long a server may take to be ready: recovery of a million streams in a debug build.
 const READY_TIMEOUT: Duration = Duration::from_secs(600);
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
+const NAMESPACE_TIMEOUT: Duration = Duration::from_secs(30);
+const NAMESPACE_INTERVAL: Duration = Duration::from_millis(50);
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// A directory whose size has not changed for this long has settled.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
@@ -96,11 +98,17 @@ impl Server {
         if request.is_empty() {
             return Ok(());
         }
-        let (status, answer) = ask(self.address, &request).doing(|| "the namespace".to_owned())?;
-        if (200..300).contains(&status) || status == 409 {
-            return Ok(());
+        // A system that is ready may still be choosing who leads.
+        let deadline = Instant::now() + NAMESPACE_TIMEOUT;
+        loop {
+            let answer = ask(self.address, &request).doing(|| "the namespace".to_owned());
+            let (status, answer) = answer?;
+            match status {
+                200..300 | 409 => return Ok(()),
+                500.. if Instant::now() < deadline => std::thread::sleep(NAMESPACE_INTERVAL),
+                _ => return Err(Failure::new(format!("no namespace was made: {answer:.300}"))),
+            }
         }
-        Err(Failure::new(format!("the namespace was not made: {answer:.300}")))
     }
 
     pub(crate) fn process(&self) -> Option<Process> {
@@ -316,17 +324,36 @@ mod tests {
         assert!(address("127.0.0.1").unwrap_err().to_string().contains("--url"));
     }
 
-    #[test]
-    fn an_answer_is_known_by_its_status() {
+    /// Something that gives one answer to each connection.
+    fn answering(answers: [&'static str; 3]) -> (SocketAddr, std::thread::JoinHandle<()>) {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
         let address = listener.local_addr().unwrap();
-        let answers = std::thread::spawn(move || {
-            for answer in ["HTTP/1.1 503 Busy\r\n\r\n", "HTTP/1.1 503 Busy\r\n\r\n", "SSH 200 x"] {
+        let thread = std::thread::spawn(move || {
+            for answer in answers {
                 let (mut socket, _) = listener.accept().unwrap();
                 let _ = socket.read(&mut [0; 1024]);
                 socket.write_all(answer.as_bytes()).unwrap();
             }
         });
+        (address, thread)
+    }
+
+    const BUSY: &str = "HTTP/1.1 503 Busy\r\n\r\n";
+
+    #[test]
+    fn a_namespace_waits_until_the_system_can_make_it() {
+        let answers = [BUSY, "HTTP/1.1 201 Made\r\n\r\n", "HTTP/1.1 400 No\r\n\r\n"];
+        let (address, answers) = answering(answers);
+        let server = Server::at(&address.to_string(), None, ApiStyle::Ursula).unwrap();
+        server.make_namespace().unwrap();
+        let failure = server.make_namespace().unwrap_err().to_string();
+        assert!(failure.contains("400 No"), "{failure}");
+        answers.join().unwrap();
+    }
+
+    #[test]
+    fn an_answer_is_known_by_its_status() {
+        let (address, answers) = answering([BUSY, BUSY, "SSH 200 x"]);
         let ready = |any_status| is_ready(Ready { address, path: "/", any_status }).unwrap();
         assert_eq!([ready(false), ready(true), ready(true)], [false, true, false]);
         answers.join().unwrap();
