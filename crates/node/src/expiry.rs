@@ -55,6 +55,11 @@ impl Node {
     pub(crate) fn resume_expiry(&mut self, now: Stamp, expiry: ExpiryJob, result: PeerResult) {
         let state = self.group(expiry.key.group);
         if let PeerResult::Failed(failure) = result {
+            // Whatever became of the expiry, the request itself has changed nothing.
+            let failure = match failure {
+                Failure::Poisoned { .. } => Failure::Poisoned { applied_unknown: false },
+                other => other,
+            };
             return self.reply(expiry.ticket, Reply::Failed(failure));
         }
         if state.is_due(expiry.key.stream, now.wall) {

@@ -119,7 +119,7 @@ impl Node {
                 self.locate(now, owner, Locate::MessageStart(at), Job::Read(job));
             }
             (_, Position::Near(at)) => {
-                let (owner, _) = owner_of(job.key, &job.info, at);
+                let (owner, _) = owner_before(&job, at);
                 self.locate(now, owner, Locate::AppendEnd(at), Job::Read(job));
             }
             (Position::Known(start), Position::Known(end)) => {
@@ -162,7 +162,7 @@ impl Node {
             (_, _, Err(failure)) => return self.reply(job.ticket, Reply::Failed(failure)),
             (Position::Near(_), _, Ok(at)) => job.start = Position::Known(at),
             (_, Position::Near(near), Ok(at)) => {
-                let (_, limit) = owner_of(job.key, &job.info, near);
+                let (_, limit) = owner_before(&job, near);
                 job.end = Position::Known(at.min(limit));
             }
             (_, Position::Known(end), Ok(at)) => {
@@ -217,7 +217,7 @@ impl Node {
                     self.idle.note_failure(owner, &failure);
                     if is_json {
                         // An answer is a whole array: it ends before the append that is cut.
-                        let append = self.log.append_at(owner, at)?;
+                        let append = self.log.append_at(owner, at).ok().flatten();
                         at = append.map_or(start, |append| append.start);
                     }
                     return if at > start { Ok(at) } else { Err(failure) };
@@ -246,13 +246,8 @@ impl Node {
 
     fn window(&self, key: StreamKey, from: ByteOffset, to: ByteOffset) -> Result<Slice, Failure> {
         let wanted = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
-        match self.log.read(key, from, wanted.min(limits::READ_WINDOW_BYTES_MAX)) {
-            Ok(slice) if !slice.is_empty() => Ok(slice),
-            Ok(_) | Err(ReadError::PastTail { .. } | ReadError::NotFound) => {
-                Err(self.missing(key, from))
-            }
-            Err(error) => Err(error.into()),
-        }
+        let slice = self.log.read(key, from, wanted.min(limits::READ_WINDOW_BYTES_MAX));
+        self.found(key, from, slice.map(|slice| (!slice.is_empty()).then_some(slice)))
     }
 
     /// Why the log has no byte at `from`, which is asked for only below a tail that was seen: the
@@ -298,8 +293,7 @@ impl Node {
         match what {
             Locate::IntactEnd { from, to, json } => Ok(self.intact_end(key, (from, to), json)?),
             Locate::AppendEnd(at) => {
-                let end = self.log.first_end_at_or_after(key, at).map_err(Failure::from)?;
-                end.ok_or_else(|| self.missing(key, at).into())
+                Ok(self.found(key, at, self.log.first_end_at_or_after(key, at))?)
             }
             Locate::MessageStart(at) => self.message_start(key, at),
             Locate::SubOffset { from, count, json, limit } => {
@@ -319,9 +313,24 @@ impl Node {
         }
     }
 
+    /// What the log found, or why it did not.
+    fn found<T>(
+        &self,
+        key: StreamKey,
+        at: ByteOffset,
+        found: Result<Option<T>, ReadError>,
+    ) -> Result<T, Failure> {
+        match found {
+            Ok(Some(found)) => Ok(found),
+            Ok(None) | Err(ReadError::PastTail { .. } | ReadError::NotFound) => {
+                Err(self.missing(key, at))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     fn message_start(&self, key: StreamKey, at: ByteOffset) -> Result<ByteOffset, LocateError> {
-        let append = self.log.append_at(key, at).map_err(Failure::from)?;
-        let append = append.ok_or_else(|| self.missing(key, at))?;
+        let append = self.found(key, at, self.log.append_at(key, at))?;
         let mut start = append.start;
         self.scan_messages(key, append.start, append.end, |end| {
             if end <= at {
@@ -394,6 +403,12 @@ pub(crate) fn owner_of(
         Some((end, owner)) => (owner, end),
         None => (key, info.tail),
     }
+}
+
+/// Who stores the byte before `end`, the end of an answer, and up to where: a fork's own bytes may
+/// begin at `end`.
+fn owner_before(job: &ReadJob, end: ByteOffset) -> (StreamKey, ByteOffset) {
+    owner_of(job.key, &job.info, ByteOffset::new(end.get() - 1))
 }
 
 impl ReadReply {

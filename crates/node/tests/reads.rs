@@ -48,6 +48,7 @@ fn inherited_messages_are_found_in_the_shard_that_stores_them() {
     let ends: Vec<_> = [0, 3, 5, 6].map(|from| process.ends(&fork, from, 3)).to_vec();
     assert_eq!(ends, [(0, 5), (2, 7), (5, 7), (5, 7)]);
     assert_eq!(process.ends(&fork, 0, 1), (0, 5), "not beyond what is inherited");
+    assert_eq!(process.ends(&fork, 0, 5), (0, 5), "the fork's own bytes begin at the boundary");
     assert_eq!(process.bytes(&fork), b"1,22,4,");
 }
 

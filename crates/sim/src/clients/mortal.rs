@@ -116,7 +116,11 @@ impl Mortal {
                 return Move::Done;
             }
             life.is_made = true;
-            life.lifetimes.used(when);
+            // To find it there already is no use of it.
+            match answer.status {
+                200 => life.lifetimes.perhaps_used(when),
+                _ => life.lifetimes.used(when),
+            }
             ctx.oracle.truth_mut(life.stream).is_ready = true;
             return self.rest(ctx);
         }
