@@ -42,8 +42,13 @@ pub fn open(
     for group in std::mem::take(&mut rebuild.suspects) {
         rebuild.group(group).lose_unknown();
     }
-    for group in 0..opened.group_count {
-        rebuild.group(GroupId::new(group)).forgive_lost_touches();
+    for group in (0..opened.group_count).map(GroupId::new) {
+        let log = opened.shards.iter().find(|log| log.owns(group));
+        let state = rebuild.group(group);
+        if let Some(log) = log {
+            pass_over_lost_end(state, log.applied_index(group));
+        }
+        state.forgive_lost_touches();
     }
     let orphans = orphaned_pins(&rebuild.groups);
     let stream_count = rebuild.groups.iter().map(|group| group.stream_count() as u64).sum();
@@ -56,6 +61,15 @@ pub fn open(
     }
     let report = opened.report;
     Ok(Opened { nodes, report, damages: rebuild.damages, stream_count })
+}
+
+/// Entries that were lost at the end of a group's log have no entry behind them at which they are
+/// missed; the next one comes after them all the same.
+fn pass_over_lost_end(state: &mut GroupState, last: EntryIndex) {
+    while state.applied() < last {
+        let lost = state.applied().next();
+        state.skip(lost);
+    }
 }
 
 struct NodesToBe {

@@ -38,3 +38,26 @@ fn a_stream_that_lost_a_command_answers_damaged_until_it_is_deleted() {
     assert_eq!(process.delete(&hit), Outcome::Deleted);
     assert_eq!(process.refusal(&hit), Some(Refusal::NotFound));
 }
+
+#[test]
+fn a_group_that_lost_its_last_entry_goes_on() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 1);
+    let (hit, other) = (path_in(0, "hit"), path_in(1, "other"));
+    process.with_text(&hit, b"the first");
+    process.append(&hit, text(), b"the last");
+    // A later batch vouches for the one before.
+    process.with_text(&other, b"the other");
+    drop(process);
+    disk.kill_process();
+    flip_before(&disk, b"the last", 2);
+    let mut process = Process::open(&disk, 1);
+    assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
+    let new = path_in(0, "new");
+    process.with_text(&new, b"after the damage");
+    drop(process);
+    disk.kill_process();
+    let process = &mut Process::open(&disk, 1);
+    assert_eq!(process.bytes(&new), b"after the damage");
+    assert_eq!(process.bytes(&other), b"the other");
+}
