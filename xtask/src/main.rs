@@ -5,6 +5,7 @@
 
 mod client_test;
 mod conformance;
+mod counts;
 mod crash;
 mod fuzz;
 mod hostile;
@@ -30,7 +31,8 @@ While you work:
 Before you push, and what CI runs:
   cargo xtask test            all of that, then the release binary against the protocol's
                               conformance suite, the official TypeScript client and a short
-                              crash loop; fresh seeds in the simulator; every fuzz target
+                              crash loop; fresh seeds in the simulator; every fuzz target; the
+                              counts of what an operation costs
 
 Against a server of your own:
   cargo xtask conformance --url http://127.0.0.1:4437
@@ -65,6 +67,8 @@ enum Command {
     Sim(sim::Simulation),
     /// Kill, cut the power, fail the disk under real servers, and verify what they kept
     Crash(crash::Crashes),
+    /// Count instructions, allocations, bytes and system calls per operation, against their limits
+    Counts(counts::Options),
     /// Attack an optimised server for minutes and print what healthy clients noticed
     Hostile,
     /// Run the fuzz targets (nightly toolchain; skipped without one)
@@ -98,6 +102,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
         Command::Fuzz(options) => fuzz::run(workspace, options),
         Command::Sim(simulation) => sim::run(workspace, simulation),
         Command::Crash(crashes) => crash::run(workspace, crashes),
+        Command::Counts(options) => counts::run(workspace, options),
         Command::Peers(asked) => peers::run(workspace, asked),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
         Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),

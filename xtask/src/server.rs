@@ -4,6 +4,7 @@
 
 use crate::run::Failure;
 use crate::workspace::Workspace;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -33,6 +34,16 @@ impl Server {
         purpose: &str,
         flags: &[&str],
     ) -> Result<Self, Failure> {
+        Self::start_under(workspace, purpose, &[], flags)
+    }
+
+    /// Starts it as [`Server::start`] does, by a program that watches it: `prefix` is its command.
+    pub(crate) fn start_under(
+        workspace: &Workspace,
+        purpose: &str,
+        prefix: &[String],
+        flags: &[&str],
+    ) -> Result<Self, Failure> {
         let binary = workspace.server_binary();
         if !binary.is_file() {
             return Err(Failure::new(format!(
@@ -44,7 +55,10 @@ impl Server {
         let [listen, admin] = free_addresses()?;
         let log = File::create(scratch.join("log"))
             .map_err(|error| format!("cannot make the server's log file: {error}"))?;
-        let child = Command::new(binary)
+        let mut words = prefix.iter().map(OsString::from).chain([binary.into_os_string()]);
+        let program = words.next().expect("the binary at least");
+        let child = Command::new(program)
+            .args(words)
             .arg("serve")
             .args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()])
             .args(["--long-poll-timeout-ms", &LONG_POLL_TIMEOUT_MS.to_string()])
@@ -57,6 +71,11 @@ impl Server {
         let mut server = Self { child, scratch, listen, admin };
         server.wait_until_ready()?;
         Ok(server)
+    }
+
+    /// The address of its streams.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.listen
     }
 
     /// The address of its streams, as a URL.

@@ -2,7 +2,7 @@
 
 use crate::run::{Counts, Failure, cargo_test, check};
 use crate::workspace::Workspace;
-use crate::{client_test, conformance, crash, fuzz, sim, tidy};
+use crate::{client_test, conformance, counts, crash, fuzz, sim, tidy};
 use std::process::Command;
 use std::time::Instant;
 
@@ -20,7 +20,7 @@ const BUILD: &str = "release build";
 /// How long fresh seeds are simulated, after the fixed ones among the tests.
 const FRESH_SEEDS_MINUTES: u64 = 2;
 
-const STAGES: [Stage; 10] = [
+const STAGES: [Stage; 11] = [
     Stage { name: "format", run: format, slow: false },
     Stage { name: "tidy", run: tidy_stage, slow: false },
     Stage { name: "lints", run: lints, slow: false },
@@ -28,6 +28,7 @@ const STAGES: [Stage; 10] = [
     Stage { name: BUILD, run: release_build, slow: true },
     Stage { name: "conformance", run: |ws| conformance::run(ws, None), slow: true },
     Stage { name: "client", run: |ws| client_test::run(ws, None), slow: true },
+    Stage { name: "counts", run: counts_stage, slow: true },
     Stage { name: "crashes", run: crashes, slow: true },
     Stage { name: "simulation", run: simulation, slow: true },
     Stage { name: "fuzz targets", run: fuzz_targets, slow: true },
@@ -100,6 +101,10 @@ fn tests(workspace: &Workspace) -> Result<Counts, Failure> {
 
 fn release_build(workspace: &Workspace) -> Result<Counts, Failure> {
     check(cargo(workspace).args(["build", "--release"]), "the release build failed")
+}
+
+fn counts_stage(workspace: &Workspace) -> Result<Counts, Failure> {
+    counts::run(workspace, &counts::Options::default()).map(|()| Counts::ONE).map_err(Failure::new)
 }
 
 fn crashes(workspace: &Workspace) -> Result<Counts, Failure> {

@@ -58,6 +58,11 @@ impl Workspace {
         self.target.join("release").join("thalweg")
     }
 
+    /// The release binary of what is counted.
+    pub(crate) fn counts_binary(&self) -> PathBuf {
+        self.target.join("release").join("thalweg-counts")
+    }
+
     /// An empty directory for one run of `purpose`.
     pub(crate) fn scratch(&self, purpose: &str) -> Result<PathBuf, String> {
         let path = self.target.join("xtask").join(format!("{purpose}-{}", std::process::id()));

@@ -19,7 +19,7 @@ const ARROWS: &[(&str, &[&str])] = &[
 ];
 
 /// Crates that may import anything and that nothing imports.
-pub(super) const TOOLS: &[&str] = &["sim", "fuzz", "xtask", "bench", "crash"];
+pub(super) const TOOLS: &[&str] = &["sim", "fuzz", "xtask", "bench", "crash", "counts"];
 
 /// Crates that may open sockets and run an async runtime.
 pub(super) const NETWORKED: &[&str] = &["server", "client", "cli"];

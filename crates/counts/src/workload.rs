@@ -1,0 +1,100 @@
+//! What is done, how often.
+
+use crate::plane::Plane;
+use crate::requests::Template;
+use clap::ValueEnum;
+use std::path::Path;
+
+/// Streams that exist before anything is counted.
+const STREAM_COUNT: u64 = 1_000;
+
+/// Appends that each of them holds then. Tables of a stream grow at 4 and at 8: in between a run sees
+/// the steady path.
+const PREPARED_APPENDS: u64 = 5;
+
+/// What one turn of a busy server's loop might find.
+const BUSY_TURN: u64 = 32;
+
+/// A kind of operation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Workload {
+    /// Appends, each with a commit of its own
+    #[value(name = "append-1")]
+    Append1,
+    /// Appends, 32 to a commit
+    #[value(name = "append-32")]
+    Append32,
+    /// Appends to streams with live readers, 32 to a commit, and one frame of each
+    #[value(name = "live-32")]
+    Live32,
+    /// Creates, 32 to a commit
+    #[value(name = "create-32")]
+    Create32,
+    /// Reads of streams of five appends, whole
+    #[value(name = "read")]
+    Read,
+}
+
+/// What all operations of a run added up to, the preparation included.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Totals {
+    pub(crate) wal_bytes: u64,
+    pub(crate) answer_bytes: u64,
+}
+
+impl Workload {
+    /// Prepares streams, then does the operations.
+    ///
+    /// # Panics
+    /// If anything is refused: the count would mean something else.
+    pub(crate) fn run(self, operations: u64, dir: &Path) -> Totals {
+        let is_live = self == Self::Live32;
+        let media_type = if is_live { "text/plain" } else { "application/octet-stream" };
+        let mut plane = Plane::open(dir, BUSY_TURN as usize, is_live);
+        let mut creates = Template::create(media_type);
+        let mut appends = Template::append(media_type);
+        turns(&mut plane, 0..STREAM_COUNT, BUSY_TURN, |plane, slot, at| {
+            plane.receive(slot, creates.of(at));
+        });
+        turns(&mut plane, 0..PREPARED_APPENDS * STREAM_COUNT, BUSY_TURN, |plane, slot, at| {
+            plane.receive(slot, appends.of(at % STREAM_COUNT));
+        });
+        let prepared = plane.answer_count();
+        let mut reads = Template::read();
+        turns(&mut plane, 0..operations, self.turn_count(), |plane, slot, at| match self {
+            Self::Append1 | Self::Append32 | Self::Live32 => {
+                plane.receive(slot, appends.of(at % STREAM_COUNT));
+            }
+            Self::Create32 => plane.receive(slot, creates.of(STREAM_COUNT + at)),
+            Self::Read => plane.receive(slot, reads.of(at % STREAM_COUNT)),
+        });
+        assert_eq!(plane.answer_count() - prepared, operations, "each operation is answered once");
+        Totals { wal_bytes: plane.log_stats().batch_bytes, answer_bytes: plane.answer_bytes() }
+    }
+
+    /// Requests that the loop finds in one turn.
+    const fn turn_count(self) -> u64 {
+        match self {
+            Self::Append1 | Self::Read => 1,
+            Self::Append32 | Self::Live32 | Self::Create32 => BUSY_TURN,
+        }
+    }
+}
+
+/// Gives requests `numbers` to the plane, so many to a turn.
+fn turns(
+    plane: &mut Plane,
+    numbers: std::ops::Range<u64>,
+    turn_count: u64,
+    mut give: impl FnMut(&mut Plane, u32, u64),
+) {
+    let mut next = numbers.start;
+    while next < numbers.end {
+        let end = numbers.end.min(next + turn_count);
+        for (slot, number) in (0..).zip(next..end) {
+            give(plane, slot, number);
+        }
+        plane.drain();
+        next = end;
+    }
+}
