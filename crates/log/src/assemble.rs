@@ -44,7 +44,7 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
 }
 
 fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> ShardLog {
-    let mut slots = Slots::default();
+    let mut slots = Slots::new(Arc::clone(&store.is_closing));
     let (mut drained, mut foreign) = (Vec::new(), Vec::new());
     let mut start = LaneStart { segment_next: 1, batch_next: 1, ..LaneStart::default() };
     for lane in lanes {

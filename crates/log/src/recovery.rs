@@ -180,6 +180,7 @@ pub fn open(
         id: data_dir.format.store,
         options,
         shard_count,
+        is_closing: Arc::default(),
         _lock: Arc::new(data_dir.lock),
     };
     let mut rebuild = Rebuild::new(&store, replay);

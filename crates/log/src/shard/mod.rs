@@ -36,6 +36,7 @@ use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamKey};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What all shards of a log share.
 #[derive(Debug, Clone)]
@@ -45,6 +46,7 @@ pub(crate) struct Store {
     pub(crate) id: u64,
     pub(crate) options: LogOptions,
     pub(crate) shard_count: u16,
+    pub(crate) is_closing: Arc<AtomicBool>,
     pub(crate) _lock: Arc<DirLock>,
 }
 

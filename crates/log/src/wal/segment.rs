@@ -14,6 +14,7 @@ use env::{Disk, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, fence};
 
 /// Name under which a segment is filled with zeroes.
 pub(crate) const FILL_NAME: &str = "fill.tmp";
@@ -103,12 +104,26 @@ pub(crate) fn recycle_segment(
 }
 
 /// The segment files that a shard has open, by a small number that index rows can hold.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Slots {
     files: Vec<Option<Arc<SegmentFile>>>,
+    /// Shared by all shards of a log: some shard has let go of its files because it is closed, not
+    /// because it needs them no more.
+    is_closing: Arc<AtomicBool>,
+}
+
+impl Drop for Slots {
+    fn drop(&mut self) {
+        // Before the files: whoever sees one unshared then sees this too.
+        self.is_closing.store(true, Ordering::Release);
+    }
 }
 
 impl Slots {
+    pub(crate) fn new(is_closing: Arc<AtomicBool>) -> Self {
+        Self { files: Vec::new(), is_closing }
+    }
+
     /// Keeps `file` open under the returned number.
     ///
     /// # Panics
@@ -133,9 +148,12 @@ impl Slots {
         self.files[usize::from(slot)].take().expect("an indexed segment is open")
     }
 
-    /// Whether neither another shard nor a job in flight uses the segment.
+    /// Whether neither another shard nor a job in flight uses the segment. Once a shard is closed
+    /// nobody can tell any more.
     pub(crate) fn is_unshared(&self, slot: u16) -> bool {
-        Arc::strong_count(self.get(slot)) == 1
+        let is_alone = Arc::strong_count(self.get(slot)) == 1;
+        fence(Ordering::Acquire);
+        is_alone && !self.is_closing.load(Ordering::Acquire)
     }
 }
 
@@ -167,5 +185,23 @@ mod tests {
         disk.set_capacity(5000);
         assert!(create_segment(&disk, &dir, 1, 8192).is_err());
         assert_eq!(disk.used_bytes(), 0);
+    }
+
+    #[test]
+    fn a_segment_that_a_closed_shard_held_is_not_free() {
+        let disk = MemoryDisk::new();
+        let dir = lane_dir(Path::new("/d"), 0);
+        disk.create_dir_all(&dir).unwrap();
+        let segment = Arc::new(create_segment(&disk, &dir, 1, 8192).unwrap());
+        let is_closing = Arc::default();
+        let mut mine = Slots::new(Arc::clone(&is_closing));
+        let mut theirs = Slots::new(is_closing);
+        let slot = mine.insert(Arc::clone(&segment));
+        let their_slot = theirs.insert(segment);
+        assert!(!mine.is_unshared(slot));
+        drop(theirs.remove(their_slot));
+        assert!(mine.is_unshared(slot), "the other shard needs it no more");
+        drop(theirs);
+        assert!(!mine.is_unshared(slot), "the other shard may have needed others");
     }
 }
