@@ -1,30 +1,17 @@
 //! The blocking face: what returned is durable, and comes back.
 
+mod face;
+
 use env::{Disk, MemoryDisk, SeededRandom};
-use model::{ByteOffset, StreamId, Timestamp};
+use face::{AT, open, small};
+use model::{ByteOffset, StreamId};
 use std::path::Path;
-use std::sync::Arc;
-use thalweg_log::{EmbeddedLog, LogOptions};
-
-const AT: Timestamp = Timestamp::new(1_700_000_000_000);
-
-fn open(disk: &MemoryDisk) -> EmbeddedLog {
-    let options = LogOptions {
-        segment_bytes: 64 << 10,
-        wal_bytes_max: 512 << 10,
-        seal_bytes: 16 << 10,
-        batch_bytes_max: 16 << 10,
-        checkpoint_bytes: 32 << 10,
-        ..LogOptions::default()
-    };
-    EmbeddedLog::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap()
-}
 
 #[test]
 fn appends_trims_and_batches_survive_a_power_cut() {
     let disk = MemoryDisk::new();
     let (one, two) = (StreamId::new(1), StreamId::new(2));
-    let mut log = open(&disk);
+    let mut log = open(&disk, small());
     assert_eq!(disk.list(Path::new("/data/chunks")).unwrap(), ["00000"], "there is one group");
     assert_eq!(log.append(one, AT, b"hello ").unwrap(), ByteOffset::new(6));
     let tails = log.append_batch(AT, &[(one, b"world"), (two, b"!")]).unwrap();
@@ -32,7 +19,7 @@ fn appends_trims_and_batches_survive_a_power_cut() {
     log.trim(one, AT, ByteOffset::new(6)).unwrap();
     drop(log);
     disk.crash(&mut SeededRandom::new(1));
-    let log = open(&disk);
+    let log = open(&disk, small());
     assert_eq!(&log.read(one, ByteOffset::new(6), 100).unwrap()[..], b"world");
     assert!(log.read(one, ByteOffset::ZERO, 100).is_err());
     assert_eq!(log.tail(two), ByteOffset::new(1));
@@ -44,7 +31,7 @@ fn appends_trims_and_batches_survive_a_power_cut() {
 fn a_long_history_goes_through_chunks_and_checkpoints() {
     let disk = MemoryDisk::new();
     let stream = StreamId::new(1);
-    let mut log = open(&disk);
+    let mut log = open(&disk, small());
     let mut expected = Vec::new();
     for number in 0..1500_u32 {
         let data = number.to_le_bytes().repeat(150);
@@ -52,7 +39,7 @@ fn a_long_history_goes_through_chunks_and_checkpoints() {
         expected.extend(data);
     }
     log.close().unwrap();
-    let log = open(&disk);
+    let log = open(&disk, small());
     let mut found = Vec::new();
     while found.len() < expected.len() {
         found.extend(log.read(stream, ByteOffset::new(found.len() as u64), 50_000).unwrap());

@@ -1,29 +1,13 @@
 //! What other embedded logs were seen to break, tried on this one. `docs/reliability.md` names the
 //! failures; each test here fails if we get one of them.
 
+mod face;
+
 use env::{Disk, MemoryDisk, SeededRandom};
-use model::{ByteOffset, StreamId, Timestamp};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use face::{AT, open, small};
+use model::{ByteOffset, StreamId};
+use std::path::PathBuf;
 use thalweg_log::{AppendError, EmbeddedError, EmbeddedLog, LogOptions};
-
-const AT: Timestamp = Timestamp::new(1_700_000_000_000);
-
-/// Sizes that make a few hundred appends fill segments, chunks and checkpoints.
-fn small() -> LogOptions {
-    LogOptions {
-        segment_bytes: 64 << 10,
-        wal_bytes_max: 512 << 10,
-        seal_bytes: 16 << 10,
-        batch_bytes_max: 16 << 10,
-        checkpoint_bytes: 32 << 10,
-        ..LogOptions::default()
-    }
-}
-
-fn open(disk: &MemoryDisk, options: LogOptions) -> EmbeddedLog {
-    EmbeddedLog::open(Arc::new(disk.clone()), Path::new("/data"), options).unwrap()
-}
 
 /// All bytes of a stream up to its tail.
 fn read_all(log: &EmbeddedLog, stream: StreamId) -> Vec<u8> {
