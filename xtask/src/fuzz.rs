@@ -18,6 +18,8 @@ const ALLOCATION_MIB_MAX: u32 = 64;
 const INPUT_BYTES_MAX: u32 = 4096;
 /// An input that takes longer hangs.
 const INPUT_SECONDS_MAX: u32 = 10;
+/// What stands in the line of the fuzzer's report that says how many inputs it tried.
+const EXECUTED: &str = "number_of_executed_units";
 
 /// What to fuzz, and for how long.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -67,7 +69,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), String
     for (at, target) in targets.iter().enumerate() {
         println!("\n[{}/{}] {target}, {} s", at + 1, targets.len(), options.seconds());
         // A target that fails does not stop the others: one run shows everything.
-        if let Err(problem) = fuzz(workspace, target, options.seconds()) {
+        if let Err(problem) = fuzz(workspace, target, options) {
             println!("{problem}");
             failed.push(target.as_str());
         }
@@ -93,7 +95,7 @@ fn targets(workspace: &Workspace, only: Option<&str>) -> Result<Vec<String>, Str
     }
 }
 
-fn fuzz(workspace: &Workspace, target: &str, seconds: u64) -> Result<(), String> {
+fn fuzz(workspace: &Workspace, target: &str, options: &Options) -> Result<(), String> {
     let found = made_dir(&workspace.target.join("fuzz/corpus").join(target))?;
     let artifacts = made_dir(&workspace.target.join("fuzz/artifacts").join(target))?;
     let mut command = cargo_fuzz(workspace);
@@ -102,7 +104,7 @@ fn fuzz(workspace: &Workspace, target: &str, seconds: u64) -> Result<(), String>
     command.arg(&found).arg(workspace.root.join("fuzz/corpus").join(target)).arg("--");
     command.args([
         format!("-artifact_prefix={}/", artifacts.display()),
-        format!("-max_total_time={seconds}"),
+        format!("-max_total_time={}", options.seconds()),
         format!("-max_len={INPUT_BYTES_MAX}"),
         format!("-malloc_limit_mb={ALLOCATION_MIB_MAX}"),
         format!("-timeout={INPUT_SECONDS_MAX}"),
@@ -110,7 +112,7 @@ fn fuzz(workspace: &Workspace, target: &str, seconds: u64) -> Result<(), String>
         "-verbosity=0".to_owned(),
     ]);
     let advice = format!("target {target}: the input is named above, keep it in the corpus");
-    check(&mut command, &advice)
+    if options.smoke { check_quietly(&mut command, &advice) } else { check(&mut command, &advice) }
 }
 
 fn cargo_fuzz(workspace: &Workspace) -> Command {
@@ -145,6 +147,18 @@ fn check(command: &mut Command, advice: &str) -> Result<(), String> {
         Ok(status) => Err(format!("{advice} ({status})")),
         Err(error) => Err(format!("{advice}: {error}")),
     }
+}
+
+/// The same, with the output of what failed only: a fuzzer's report of a good run is long.
+fn check_quietly(command: &mut Command, advice: &str) -> Result<(), String> {
+    let output = command.output().map_err(|error| format!("{advice}: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() {
+        text.lines().filter(|line| line.contains(EXECUTED)).for_each(|line| println!("{line}"));
+        return Ok(());
+    }
+    println!("{}{text}", String::from_utf8_lossy(&output.stdout));
+    Err(format!("{advice} ({})", output.status))
 }
 
 #[cfg(test)]

@@ -46,7 +46,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
         println!("\n{label}");
         let stage_started = Instant::now();
         // An older binary would answer for code that it was not built from.
-        let result = if stage.slow && failures.contains(&BUILD) {
+        let result = if stage.slow && failures.iter().any(|(name, _)| *name == BUILD) {
             Err(Failure::new("not run, because the release build failed"))
         } else {
             (stage.run)(workspace)
@@ -60,13 +60,19 @@ pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
             Err(failure) => {
                 total = total.and(failure.counts);
                 println!("{label} FAILED after {seconds:.1} s\n{failure}");
-                failures.push(stage.name);
+                failures.push((stage.name, failure.message));
             }
         }
     }
     let seconds = started.elapsed().as_secs_f64();
     println!("\n{}", closing_line(total, seconds));
-    if failures.is_empty() { Ok(()) } else { Err(format!("failed: {}", failures.join(", "))) }
+    verdict(&failures)
+}
+
+/// Says once more at the end what failed: the lines where it happened are far above.
+fn verdict(failures: &[(&str, String)]) -> Result<(), String> {
+    let lines = failures.iter().map(|(name, message)| format!("\n  {name}: {message}"));
+    if failures.is_empty() { Ok(()) } else { Err(format!("failed:{}", lines.collect::<String>())) }
 }
 
 fn closing_line(total: Counts, seconds: f64) -> String {
@@ -135,6 +141,14 @@ mod tests {
             "test result: ok. 400 passed; 0 failed; finished in 61.2 s"
         );
         assert!(closing_line(Counts { passed: 1, failed: 2 }, 0.0).contains("FAILED"));
+    }
+
+    #[test]
+    fn the_end_repeats_what_failed_and_why() {
+        assert_eq!(verdict(&[]), Ok(()));
+        let failures = [("counts", "read is dearer".to_owned()), ("tidy", "a name".to_owned())];
+        let said = verdict(&failures).unwrap_err();
+        assert_eq!(said, "failed:\n  counts: read is dearer\n  tidy: a name");
     }
 
     #[test]

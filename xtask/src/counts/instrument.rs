@@ -36,15 +36,19 @@ impl Instrument {
         }
     }
 
-    /// Whether it can be used here; says so if not.
-    pub(super) fn is_installed(self) -> bool {
-        let mut command = Command::new(self.program());
-        let status = command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-        let is_there = status.is_ok_and(|status| status.success());
-        if !is_there {
-            println!("skipped: no {} are counted without {}", self.what(), self.program());
+    /// Whether it can be used here, by a try; says so if not. Some containers refuse to let a process
+    /// be watched.
+    pub(super) fn is_usable(self, scratch: &Path) -> bool {
+        let stem = scratch.join(format!("try-{}", self.what()));
+        let words = self.prefix(&stem);
+        let mut command = Command::new(&words[0]);
+        command.args(&words[1..]).arg("true").stdout(Stdio::null()).stderr(Stdio::null());
+        let has_run = command.status().is_ok_and(|status| status.success());
+        let is_usable = has_run && self.count(&stem).is_ok();
+        if !is_usable {
+            println!("skipped: no {} are counted, {} does not work", self.what(), words[0]);
         }
-        is_there
+        is_usable
     }
 
     /// What to put before a command, for a report below `stem`.

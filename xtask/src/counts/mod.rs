@@ -3,12 +3,12 @@
 //!
 //! # Why
 //! Times cannot be a gate: a machine that others use is slower by half within a minute. Counts of one
-//! thread without a clock repeat to a thousandth, wherever they are taken.
+//! thread without a clock repeat to some percent, wherever they are taken.
 //!
 //! # How
 //! `crates/counts` holds the work. Each workload is run twice, with few and with many operations; the
 //! difference is divided by the difference in operations, so what a process does once costs nothing.
-//! A count that cannot be taken here, because its tool is not installed, is left out and said to be.
+//! A count that cannot be taken here, because its tool is missing or refused, is left out and said to be.
 
 mod instrument;
 mod limits;
@@ -83,7 +83,7 @@ fn compare(limits: &Limits, counted: &[Counted]) -> Result<(), String> {
     }
     let missing = limits.missing_in(counted);
     if missing > 0 {
-        println!("{missing} limits were not checked: their tools are not installed");
+        println!("{missing} limits were not checked: their tools do not work here");
     }
     if under > 0 {
         println!("{under} counts have fallen: keep that with `cargo xtask counts --write`");
