@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 pub enum FaultKind {
     /// The process is killed; what it wrote stays in the page cache.
     Kill,
+    /// The process ends in order, shard by shard.
+    Stop,
     /// The power goes: what was not synced is lost, kept or torn.
     PowerLoss,
     /// The process comes back with another number of shards.
@@ -35,6 +37,7 @@ impl FaultKind {
     /// All kinds.
     pub const ALL: &'static [Self] = &[
         Self::Kill,
+        Self::Stop,
         Self::PowerLoss,
         Self::Reshard,
         Self::DieInRecovery,
@@ -58,6 +61,7 @@ impl FaultKind {
     pub fn name(self) -> &'static str {
         match self {
             Self::Kill => "kill",
+            Self::Stop => "stop",
             Self::PowerLoss => "power-loss",
             Self::Reshard => "reshard",
             Self::DieInRecovery => "die-in-recovery",
@@ -94,6 +98,7 @@ impl World {
         self.note(format_args!("fault {}", kind.name()));
         match kind {
             FaultKind::Kill => self.end_process(End::Kill),
+            FaultKind::Stop => self.begin_stop(),
             FaultKind::PowerLoss => self.end_process(End::PowerLoss),
             FaultKind::FailedSync => {
                 let nth = self.fault_dice.between(1, 6);
@@ -141,7 +146,7 @@ impl World {
         }
         drop(process.shards);
         self.settle_disk(end);
-        self.lose_connections();
+        self.lose_connections(|_| true);
         let wait = self.fault_dice.between(1, 3_000) * 1000;
         self.at(self.clock.now_us + wait, crate::world::Act::Start);
     }

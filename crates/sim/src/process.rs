@@ -14,7 +14,10 @@ const DIR: &str = "/data";
 #[derive(Debug)]
 pub(crate) struct Process {
     pub(crate) life: u64,
-    pub(crate) shards: Vec<Shard>,
+    /// None once a shard is closed.
+    pub(crate) shards: Vec<Option<Shard>>,
+    /// It ends in order, and takes no new connections.
+    pub(crate) is_stopping: bool,
     pub(crate) inboxes: Vec<Vec<Mail>>,
     pub(crate) turn_is_due: Vec<bool>,
     /// When the last message of each pair of shards arrives: the next does not overtake it.
@@ -35,13 +38,14 @@ impl Process {
     ) -> Result<Self, OpenError> {
         let disk = Arc::new(disk.clone());
         let opened = node::open(disk, dice, Path::new(DIR), options, plane.shard_count)?;
-        let shards: Vec<Shard> =
-            opened.nodes.into_iter().map(|node| Shard::new(node, now, plane)).collect();
+        let shards: Vec<Option<Shard>> =
+            opened.nodes.into_iter().map(|node| Some(Shard::new(node, now, plane))).collect();
         Ok(Self {
             life,
             inboxes: shards.iter().map(|_| Vec::new()).collect(),
             turn_is_due: vec![false; shards.len()],
             shards,
+            is_stopping: false,
             arrivals: BTreeMap::new(),
             jobs: BTreeMap::new(),
             report: opened.report,
@@ -49,7 +53,11 @@ impl Process {
         })
     }
 
+    pub(crate) fn open_shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter().flatten()
+    }
+
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.shards.iter().any(|shard| shard.node.poison().is_some())
+        self.open_shards().any(|shard| shard.node.poison().is_some())
     }
 }

@@ -22,6 +22,8 @@ pub(crate) struct Shard {
     pub(super) options: PlaneOptions,
     pub(super) out: Outbox,
     pub(super) random: u64,
+    /// Commits that were handed out and have not come back.
+    pub(crate) commits_in_flight: usize,
 }
 
 impl Shard {
@@ -36,6 +38,7 @@ impl Shard {
             options,
             out: Outbox::default(),
             random: 1,
+            commits_in_flight: 0,
         }
     }
 
@@ -65,7 +68,10 @@ impl Shard {
             Mail::Reply { ticket, reply } => self.handle_reply(ticket.slot, reply),
             Mail::Peer(message) => self.node.handle(self.now, Event::Peer(message)),
             Mail::Changed(change) => self.handle_change(&change),
-            Mail::Committed(done) => self.node.handle(self.now, Event::Committed(done)),
+            Mail::Committed(done) => {
+                self.commits_in_flight -= 1;
+                self.node.handle(self.now, Event::Committed(done));
+            }
             Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
             Mail::Tick => self.node.handle(self.now, Event::Tick),
         }
@@ -85,8 +91,21 @@ impl Shard {
                 Output::Changed { to, change } => {
                     self.out.mails.push((to, Mail::Changed(change)));
                 }
-                Output::Commit(job) => self.out.jobs.push(Job::Commit(job)),
+                Output::Commit(job) => {
+                    self.commits_in_flight += 1;
+                    self.out.jobs.push(Job::Commit(job));
+                }
                 Output::Work(job) => self.out.jobs.push(Job::Work(job)),
+            }
+        }
+    }
+
+    /// Commits what is left, with the mark that says that it is durable, and lets go of everything.
+    pub(crate) fn close(mut self) {
+        self.node.mark_durable();
+        while let Some(output) = self.node.poll_output() {
+            if let Output::Commit(job) = output {
+                self.node.handle(self.now, Event::Committed(job.run()));
             }
         }
     }

@@ -1,10 +1,12 @@
 //! The scheduler: one queue of everything that will happen, and the hands that do it.
 
+mod calls;
+mod stop;
+
 use crate::{
-    clients::{Client, Ctx, Heard, Move},
+    clients::Client,
     clock::SimClock,
     dice::Dice,
-    events::take_events,
     fault::{FaultKind, job_delay_us},
     mutant::Mutant,
     oracle::{Oracle, Rule},
@@ -12,8 +14,8 @@ use crate::{
     plane::{Job, Mail, Outbox, PlaneOptions},
     process::Process,
     trace::Trace,
-    wire::{Answer, AnswerReader, Ask},
 };
+use calls::Call;
 use env::MemoryDisk;
 use log::{LogOptions, OpenError};
 use model::ShardId;
@@ -60,24 +62,17 @@ pub(crate) enum Act {
     Tick {
         life: u64,
     },
+    Stop,
+    /// A shard of a process that stops has finished, or will soon.
+    Close {
+        life: u64,
+        shard: usize,
+    },
     Start,
     DiskHasRoom,
     Strike,
     /// Everything is quiet: stop, damage the disk, start.
     Hit(FaultKind),
-}
-
-/// One request of a client.
-#[derive(Debug)]
-struct Call {
-    client: usize,
-    since_us: u64,
-    shard: usize,
-    reader: AnswerReader,
-    is_live: bool,
-    events: Vec<u8>,
-    /// When the last bytes for it arrive.
-    hears_at: u64,
 }
 
 #[derive(Debug)]
@@ -198,7 +193,7 @@ impl World {
     pub(crate) fn undone(&self) -> Vec<String> {
         let undone = self.seats.iter().filter(|seat| !seat.is_done);
         let clients = undone.map(|seat| format!("{:.160}", format!("{:?}", seat.client)));
-        let shards = self.process.iter().flat_map(|process| &process.shards);
+        let shards = self.process.iter().flat_map(Process::open_shards);
         let shards = shards.map(|shard| {
             let (node, log) = (shard.node.stats(), shard.node.log().stats());
             format!("{:?} {node:?} {log:?}", shard.node.work_error())
@@ -231,6 +226,8 @@ impl World {
             Act::Turn { life, shard } => self.turn(life, shard),
             Act::Run { life, job } => self.run_job(life, job),
             Act::Tick { life } => self.tick(life),
+            Act::Stop => self.begin_stop(),
+            Act::Close { life, shard } => self.close_shard(life, shard),
             Act::Start => self.start(),
             Act::DiskHasRoom => self.disk.set_capacity(u64::MAX),
             Act::Strike => {
@@ -246,163 +243,6 @@ impl World {
     pub(crate) fn begin_faults(&mut self) {
         let wait = self.dice.between(1_000_000, 8_000_000);
         self.after(wait, Act::Strike);
-    }
-
-    // Clients.
-
-    fn wake(&mut self, seat: usize) {
-        if self.clock.now_us < self.quiet_until_us {
-            let wait = self.quiet_until_us - self.clock.now_us + self.dice.below(10_000);
-            return self.after(wait, Act::Wake(seat));
-        }
-        let next = self.with_client(seat, |client, ctx| client.wake(ctx));
-        self.follow(seat, next);
-    }
-
-    fn with_client<T>(
-        &mut self,
-        seat: usize,
-        act: impl FnOnce(&mut dyn Client, &mut Ctx<'_>) -> T,
-    ) -> T {
-        let may_forget_uses =
-            self.has_fault(FaultKind::FullDisk) || self.has_fault(FaultKind::FailedSync);
-        let mut ctx = Ctx {
-            may_forget_uses,
-            clock: &self.clock,
-            dice: &mut self.client_dice,
-            oracle: &mut self.oracle,
-            is_ending: self.is_ending,
-            backward_jumps: self.backward_jumps,
-        };
-        act(&mut *self.seats[seat].client, &mut ctx)
-    }
-
-    fn follow(&mut self, seat: usize, next: Move) {
-        match next {
-            Move::Ask(ask) => self.ask(seat, &ask),
-            Move::SleepMs(ms) => {
-                let us = ms * 1000 + self.dice.below(1000);
-                self.after(us, Act::Wake(seat));
-            }
-            Move::Done => self.seats[seat].is_done = true,
-        }
-    }
-
-    fn ask(&mut self, client: usize, ask: &Ask) {
-        self.conn_next += 1;
-        let conn = self.conn_next;
-        let bytes = ask.render(&mut self.dice);
-        self.note(format_args!("{conn} {} {} {:?}", ask.method, ask.path, ask.query));
-        self.trace.bytes(&bytes);
-        self.oracle.asked(conn, ask);
-        let delay = self.dice.delay_us(500);
-        let shards = self.process.as_ref().map_or(1, |process| process.shards.len());
-        let shard = usize::try_from(self.dice.below(shards as u64)).expect("an index");
-        self.calls.insert(
-            conn,
-            Call {
-                client,
-                since_us: self.clock.now_us,
-                shard,
-                reader: AnswerReader::new(ask.method == "HEAD"),
-                is_live: ask.live,
-                events: Vec::new(),
-                hears_at: 0,
-            },
-        );
-        let mail = Mail::Raw { conn, bytes };
-        match &self.process {
-            Some(process) => {
-                let life = process.life;
-                self.after(delay, Act::Deliver { life, shard, mail });
-            }
-            None => {
-                let refused = Act::Hear { conn, bytes: Vec::new(), ends: true, damage: false };
-                self.after(delay, refused);
-            }
-        }
-        let patience = self.patience_us(ask.live);
-        self.after(patience, Act::GiveUp { conn });
-    }
-
-    /// How long a client waits: readers of events leave by themselves, others when they vanish or
-    /// when nothing comes for far too long.
-    fn patience_us(&mut self, is_live: bool) -> u64 {
-        if is_live {
-            return self.dice.between(100_000, 12_000_000);
-        }
-        if self.has_fault(FaultKind::Vanish) && self.dice.percent(6) && !self.is_ending {
-            return self.dice.below(20_000);
-        }
-        100_000_000
-    }
-
-    fn give_up(&mut self, conn: u32) {
-        let Some(call) = self.calls.get(&conn) else { return };
-        let (shard, client) = (call.shard, call.client);
-        if self.clock.now_us - call.since_us >= 100_000_000 {
-            let detail = format!("no answer in 100 s: {:?}", self.seats[client].client);
-            return self.oracle.broken(Rule::Bounds, detail);
-        }
-        self.note(format_args!("{conn} given up"));
-        if let Some(process) = &self.process {
-            let life = process.life;
-            if shard < process.shards.len() {
-                self.after(100, Act::Deliver { life, shard, mail: Mail::Gone { conn } });
-            }
-        }
-        self.close(conn, false, true);
-    }
-
-    fn hear(&mut self, conn: u32, bytes: &[u8], ends: bool, damage: bool) {
-        let Some(call) = self.calls.get_mut(&conn) else { return };
-        if let Err(what) = call.reader.feed(bytes) {
-            self.oracle.broken(Rule::Protocol, what);
-            return;
-        }
-        self.trace.bytes(bytes);
-        let seat = call.client;
-        if call.is_live && call.reader.answer.status == 200 {
-            let body = std::mem::take(&mut call.reader.answer.body);
-            call.events.extend_from_slice(&body);
-            match take_events(&mut call.events) {
-                Ok(events) => {
-                    for event in events {
-                        self.with_client(seat, |client, ctx| client.event(ctx, &event));
-                    }
-                }
-                Err(what) => self.oracle.broken(Rule::Garbled, what),
-            }
-        }
-        let is_done = self.calls.get(&conn).is_some_and(|call| call.reader.is_done());
-        if ends || is_done {
-            self.close(conn, damage, false);
-        }
-    }
-
-    /// The connection is over: the client hears what came.
-    fn close(&mut self, conn: u32, cut_by_damage: bool, gave_up: bool) {
-        let Some(call) = self.calls.remove(&conn) else { return };
-        let is_done = call.reader.is_done();
-        let answer: Option<Answer> = is_done.then_some(call.reader.answer);
-        let status = answer.as_ref().map_or(0, |answer| answer.status);
-        let field = |name| answer.as_ref().and_then(|answer| answer.field(name)).unwrap_or("");
-        let (next, tag) = (field("stream-next-offset"), field("etag"));
-        let line = format!("{conn} heard {status} {next} {tag}");
-        self.note(format_args!("{line}"));
-        self.oracle.history.heard(conn, answer.as_ref());
-        let heard = Heard { since_us: call.since_us, answer, cut_by_damage, gave_up };
-        let next = self.with_client(call.client, |client, ctx| client.heard(ctx, heard));
-        self.follow(call.client, next);
-    }
-
-    pub(crate) fn lose_connections(&mut self) {
-        let conns: Vec<(u32, u64)> =
-            self.calls.iter().map(|(conn, call)| (*conn, call.hears_at)).collect();
-        for (conn, hears_at) in conns {
-            let at = hears_at.max(self.clock.now_us) + self.dice.below(2_000);
-            self.at(at, Act::Hear { conn, bytes: Vec::new(), ends: true, damage: false });
-        }
     }
 
     // The process.
@@ -454,6 +294,7 @@ impl World {
         let life = process.life;
         self.process = Some(process);
         self.after(TICK_US, Act::Tick { life });
+        self.may_stop_soon();
     }
 
     fn not_started(&mut self, error: &OpenError) {
@@ -491,9 +332,11 @@ impl World {
         };
         process.turn_is_due[shard] = false;
         let mail = std::mem::take(&mut process.inboxes[shard]);
-        let out = process.shards[shard].turn(now, mail);
-        let stats = process.shards[shard].node.stats();
-        let exchanges = process.shards[shard].exchange_count();
+        // What comes for a closed shard is read by nobody.
+        let Some(open) = &mut process.shards[shard] else { return };
+        let out = open.turn(now, mail);
+        let stats = open.node.stats();
+        let exchanges = open.exchange_count();
         self.send_out(life, shard, out);
         // One request for each client; those that gave up may linger for a moment.
         if exchanges > 2 * self.seats.len() {
@@ -590,7 +433,7 @@ impl World {
     fn check_bounds(&mut self) {
         let Some(process) = &self.process else { return };
         let mut wal_bytes = 0;
-        for shard in &process.shards {
+        for shard in process.open_shards() {
             wal_bytes += shard.node.log().stats().wal_bytes;
         }
         // Every shard its own, lanes of other shard counts, and what a large append may add.
@@ -611,15 +454,15 @@ impl World {
 
     fn hit(&mut self, kind: FaultKind) {
         let is_quiet = self.process.as_ref().is_some_and(|process| {
-            let idle = process.shards.iter().all(|shard| shard.node.stats().in_flight_count == 0);
-            idle && process.jobs.is_empty() && !process.is_poisoned()
+            let idle = process.open_shards().all(|shard| shard.node.stats().in_flight_count == 0);
+            idle && process.jobs.is_empty() && !process.is_poisoned() && !process.is_stopping
         });
         if !is_quiet || self.is_ending {
             return;
         }
         self.process = None;
         self.disk.kill_process();
-        self.lose_connections();
+        self.lose_connections(|_| true);
         self.hit_disk(kind);
         self.after(1_000, Act::Start);
     }
