@@ -1,13 +1,19 @@
-//! Whose stored bytes move next.
+//! Whose bytes move next: stored ones, and frames for live readers.
 //!
 //! A reader that catches up goes on for as long as its socket takes bytes, and a thousand of them
 //! together could fill a turn of the loop with seconds of work. So a turn moves a bounded number of
 //! windows, and no more are asked of other loops than they answer in a short turn of their own.
 //! Readers beyond that wait in line; requests that are not a reader's next window never do.
 //!
+//! In the same way a commit may be news for thousands of live readers. Their frame is one and shared,
+//! but each costs a system call: a turn makes so many of them, and the readers beyond that keep the
+//! frame in their queues until a later turn.
+//!
 //! # Invariants
 //! - Who waits is served before who is served anew: each waiting reader moves one window before any
 //!   moves a second one.
+//! - A live reader is in the line of unsent frames when no write of what it has queued was tried yet; all
+//!   others that have something queued are told by the system when to go on.
 //! - Every window that was asked for is answered, so what is counted as asked always goes down again.
 
 use super::{
@@ -16,14 +22,21 @@ use super::{
 };
 use std::collections::{HashSet, VecDeque};
 
-/// Windows that one turn asks for. At 64 KiB each they take about half a millisecond.
-const WINDOWS_PER_TURN_MAX: usize = 16;
+/// Windows that one turn asks for. At 64 KiB each they take a fraction of a millisecond, and a request may
+/// wait for four turns: to be read, to be carried out by the owner, to be durable and to be answered.
+const WINDOWS_PER_TURN_MAX: usize = 4;
 
 /// Windows that are asked for and have not come. More would only wait in another loop's mail, in
 /// front of the requests that come after them.
-const WINDOWS_ASKED_MAX: usize = 16;
+const WINDOWS_ASKED_MAX: usize = 8;
 
-/// The line of readers and what they may still move.
+/// Bytes that one turn sends to live readers.
+const FRAME_BYTES_PER_TURN_MAX: usize = 256 << 10;
+
+/// What a short frame counts in that: most of it is the system call.
+const FRAME_BYTES_MIN: usize = 4 << 10;
+
+/// The lines of readers and what they may still move.
 #[derive(Debug, Default)]
 pub(crate) struct Bulk {
     waiting: VecDeque<SlotId>,
@@ -32,16 +45,45 @@ pub(crate) struct Bulk {
     left_count: usize,
     /// The reader whose turn in the line has come.
     called: Option<SlotId>,
+    /// Live readers with frames that wait for a turn.
+    unsent: VecDeque<SlotId>,
+    /// What this turn may still send to live readers.
+    left_frame_bytes: usize,
 }
 
 impl Bulk {
     pub(super) fn begin_turn(&mut self) {
         self.left_count = WINDOWS_PER_TURN_MAX;
+        self.left_frame_bytes = FRAME_BYTES_PER_TURN_MAX;
     }
 
     /// Whether there is something to do without any event.
     pub(super) fn is_ready(&self) -> bool {
-        !self.waiting.is_empty() && self.asked.len() < WINDOWS_ASKED_MAX
+        let may_ask = !self.waiting.is_empty() && self.asked.len() < WINDOWS_ASKED_MAX;
+        may_ask || !self.unsent.is_empty()
+    }
+
+    /// Whether a frame may be sent now; `false` if its reader must queue it and join the line.
+    pub(super) fn admit_frame(&mut self, bytes: usize) -> bool {
+        let may_send = self.unsent.is_empty() && self.left_frame_bytes > 0;
+        if may_send {
+            self.count_frame(bytes);
+        }
+        may_send
+    }
+
+    fn count_frame(&mut self, bytes: usize) {
+        let counted = bytes.max(FRAME_BYTES_MIN);
+        self.left_frame_bytes = self.left_frame_bytes.saturating_sub(counted);
+    }
+
+    /// `id` has queued its first frame and nothing was tried yet.
+    pub(super) fn note_unsent(&mut self, id: SlotId) {
+        self.unsent.push_back(id);
+    }
+
+    fn call_unsent(&mut self) -> Option<SlotId> {
+        if self.left_frame_bytes == 0 { None } else { self.unsent.pop_front() }
     }
 
     fn has_room(&self) -> bool {
@@ -104,6 +146,15 @@ impl Shard {
         }
         self.bulk.called = None;
     }
+
+    /// Sends the frames that earlier turns left, as many as this turn has room for.
+    pub(super) fn send_unsent(&mut self) {
+        while let Some(id) = self.bulk.call_unsent() {
+            let bytes = self.connections.get_mut(id).map_or(0, |one| one.queued_bytes);
+            self.bulk.count_frame(bytes);
+            self.handle_writable(id);
+        }
+    }
 }
 
 fn leave_line(connections: &mut Slots<super::connection::Connection>, id: SlotId) {
@@ -132,6 +183,21 @@ mod tests {
         assert!(!bulk.admit(id(2)), "another one waits");
         assert_eq!(bulk.call(), Some(id(1)));
         assert!(bulk.admit(id(1)));
+    }
+
+    #[test]
+    fn a_turn_sends_so_many_frames_and_who_is_left_over_goes_first() {
+        let mut bulk = Bulk::default();
+        bulk.begin_turn();
+        let short = FRAME_BYTES_PER_TURN_MAX / FRAME_BYTES_MIN;
+        assert!((0..short).all(|_| bulk.admit_frame(200)));
+        assert!(!bulk.admit_frame(200), "the turn has sent enough");
+        bulk.note_unsent(id(1));
+        assert!(bulk.is_ready() && bulk.call_unsent().is_none(), "not before the next turn");
+        bulk.begin_turn();
+        assert!(!bulk.admit_frame(200), "another one waits");
+        assert_eq!(bulk.call_unsent(), Some(id(1)));
+        assert!(bulk.admit_frame(FRAME_BYTES_PER_TURN_MAX) && !bulk.admit_frame(1));
     }
 
     #[test]

@@ -11,7 +11,11 @@
 //! in order, so a variant has seen every change since it began. The watch ends lazily: with the
 //! first change that no reader waits for.
 
-use super::{connection::State, shard::Shard, slots::SlotId};
+use super::{
+    connection::{Piece, State},
+    shard::Shard,
+    slots::SlotId,
+};
 use bytes::Bytes;
 use log::Slice;
 use model::{ByteOffset, StreamKey};
@@ -221,7 +225,14 @@ impl Shard {
                 continue;
             }
             let sent = match reader.cursor_ahead(frame.cursor) {
-                None => connection.send_shared(&frame.framed, now),
+                None if !connection.is_drained() || self.bulk.admit_frame(frame.framed.len()) => {
+                    connection.send_shared(&frame.framed, now)
+                }
+                None => {
+                    connection.push(Piece::Bytes(frame.framed.clone()), now);
+                    self.bulk.note_unsent(id);
+                    Ok(())
+                }
                 Some(cursor) => {
                     let mut own = Vec::new();
                     put_with_cursor(&frame.plain, cursor, &mut own);

@@ -227,6 +227,7 @@ impl Shard {
             self.resume_input(id);
         }
         self.call_waiting();
+        self.send_unsent();
     }
 
     fn accept(&mut self) -> io::Result<()> {

@@ -5,6 +5,8 @@
 //! schedule: each append and each read has its moment, and its latency runs from that moment, so a
 //! server that hangs is seen by every request that it keeps waiting, not by one.
 
+use rustix::process::setpriority_process;
+
 use super::{Client, PATIENCE, Server, Start, TEXT, new_dir, until};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -15,6 +17,10 @@ use std::time::{Duration, Instant};
 /// Healthy connections, so many that the kernel, which spreads them by chance, leaves no shard
 /// without one.
 const HEALTHY_COUNT: usize = 16;
+
+/// Attackers get what the server and healthy clients leave of the processors: on a network they would
+/// have their own. Threads inherit it.
+const PRIORITY_OF_ATTACKERS: i32 = 19;
 
 /// A healthy client appends or reads this often. One that waits longer is late for the next, too.
 const INTERVAL: Duration = Duration::from_millis(40);
@@ -37,9 +43,9 @@ pub(crate) struct Scale {
     pub crowd: usize,
     pub calm: Duration,
     pub attack: Duration,
-    /// A p99 below this is never too slow, whatever the calm one was. Attackers, healthy clients and
-    /// server share the processors: with N threads ready on two cores, one waits for about N/2
-    /// slices of some 3 ms, whoever is served by the server in whatever order.
+    /// A p99 below this is never too slow, whatever the calm one was. Healthy clients and server share
+    /// the processors: with N threads ready on two cores, one waits for about N/2 slices of some 3 ms,
+    /// whoever is served by the server in whatever order.
     pub floor: Duration,
 }
 
@@ -154,7 +160,10 @@ fn attempt(attack: &Attack, scale: &Scale) -> Figures {
     let peak_bytes = AtomicU64::new(0);
     let attacked = thread::scope(|scope| {
         let _end = End(&siege);
-        let attackers = scope.spawn(|| (attack.run)(&siege));
+        let attackers = scope.spawn(|| {
+            let _ = setpriority_process(None, PRIORITY_OF_ATTACKERS);
+            (attack.run)(&siege);
+        });
         scope.spawn(|| watch_memory(&siege, &peak_bytes));
         until("the attack stands", || siege.is_standing.load(Relaxed) || attackers.is_finished());
         measure(&mut healthy, scale.attack)
