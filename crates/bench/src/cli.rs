@@ -87,6 +87,8 @@ pub(crate) enum Command {
     Creates(Creates),
     /// Rate, latency and CPU time of appends
     Appends(Appends),
+    /// Commits of events one after the other, beside bare writes and syncs of the same bytes
+    Commits(Commits),
     /// Creates and appends in turns, and the ratio of their rates
     CreatesVsAppends(CreatesVsAppends),
     /// Time from start to ready after kill -9 and after SIGTERM, with many streams
@@ -167,6 +169,20 @@ pub(crate) struct Appends {
     /// Streams that are read back and compared, at most
     #[arg(long, default_value_t = 2000)]
     pub(crate) verify_streams: u64,
+}
+
+/// Arguments of `commits`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Commits {
+    /// Events in all
+    #[arg(long, default_value_t = 4096)]
+    pub(crate) events: u64,
+    /// Events of each commit
+    #[arg(long, default_value_t = 1)]
+    pub(crate) batch: u64,
+    /// Bytes of each event, at least 16; no two are alike
+    #[arg(long, default_value_t = 1024)]
+    pub(crate) event_bytes: usize,
 }
 
 /// Arguments of `creates-vs-appends`.

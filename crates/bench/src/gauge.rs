@@ -130,6 +130,19 @@ impl Sampler {
 }
 
 impl Reading {
+    /// This measurement and a later one of the same server as one, without what was between them.
+    pub(crate) fn and(self, later: Self) -> Self {
+        let server = self.server.zip(later.server).map(|(first, second)| ServerReading {
+            cpu: first.cpu + second.cpu,
+            before_bytes: first.before_bytes,
+            after_bytes: second.after_bytes,
+            peak_bytes: first.peak_bytes.max(second.peak_bytes),
+            descriptors: first.descriptors.max(second.descriptors),
+        });
+        let elapsed = self.elapsed + later.elapsed;
+        Self { elapsed, server, own_cpu: self.own_cpu + later.own_cpu }
+    }
+
     /// Adds CPU and memory; `count` things of the kind `unit` were done.
     pub(crate) fn report(&self, count: u64, unit: &str, run: &mut Run) {
         let per = |cpu: Duration| cpu.as_secs_f64() * 1e6 / (count.max(1) as f64);
@@ -168,5 +181,24 @@ mod tests {
         let reading = Gauge::start(&server).stop();
         let server = reading.server.unwrap();
         assert!(server.peak_bytes >= server.before_bytes && server.descriptors > 0);
+    }
+
+    #[test]
+    fn measurements_add_up_without_what_was_between() {
+        let reading = |ms, before_bytes, peak_bytes| Reading {
+            elapsed: Duration::from_millis(ms),
+            server: Some(ServerReading {
+                cpu: Duration::from_millis(ms),
+                before_bytes,
+                after_bytes: before_bytes,
+                peak_bytes,
+                descriptors: 3,
+            }),
+            own_cpu: Duration::from_millis(1),
+        };
+        let both = reading(5, 10, 90).and(reading(7, 20, 30));
+        let server = both.server.unwrap();
+        assert_eq!((both.elapsed.as_millis(), server.cpu.as_millis()), (12, 12));
+        assert_eq!((server.before_bytes, server.after_bytes, server.peak_bytes), (10, 20, 90));
     }
 }

@@ -25,6 +25,23 @@ impl Latencies {
         self.0.len()
     }
 
+    /// Takes all of `other` in.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.0.add(&other.0).expect("all have the same bounds");
+    }
+
+    pub(crate) fn least_ms(&self) -> f64 {
+        self.0.min() as f64 / 1000.0
+    }
+
+    pub(crate) fn mean_ms(&self) -> f64 {
+        self.0.mean() / 1000.0
+    }
+
+    pub(crate) fn longest_ms(&self) -> f64 {
+        self.0.max() as f64 / 1000.0
+    }
+
     /// The latency that `share` of all did not exceed, in milliseconds.
     pub(crate) fn quantile_ms(&self, share: f64) -> f64 {
         self.0.value_at_quantile(share) as f64 / 1000.0
@@ -38,7 +55,7 @@ impl Latencies {
         for (name, share) in [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)] {
             run.figure(format!("{of} {name}"), self.quantile_ms(share), "ms");
         }
-        run.figure(format!("{of} longest"), self.0.max() as f64 / 1000.0, "ms");
+        run.figure(format!("{of} longest"), self.longest_ms(), "ms");
     }
 }
 
@@ -65,5 +82,20 @@ mod tests {
         latencies.record(Duration::from_secs(100_000));
         assert_eq!(latencies.count(), 2);
         assert!(latencies.quantile_ms(1.0) >= 600_000.0);
+    }
+
+    #[test]
+    fn two_collections_are_one() {
+        let [mut first, mut second] = [Latencies::new(), Latencies::new()];
+        first.record(Duration::from_millis(1));
+        second.record(Duration::from_millis(2));
+        second.record(Duration::from_millis(6));
+        first.add(&second);
+        let near = |value: f64, wanted: f64| (value - wanted).abs() <= wanted / 500.0;
+        let (least, mean, longest) = (first.least_ms(), first.mean_ms(), first.longest_ms());
+        assert!(
+            near(least, 1.0) && near(mean, 3.0) && near(longest, 6.0),
+            "{least} {mean} {longest}"
+        );
     }
 }

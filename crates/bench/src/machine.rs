@@ -1,16 +1,14 @@
 //! Where figures were measured: without it they cannot be compared.
 
+use crate::disk::{BLOCK_BYTES, WrittenFile};
 use crate::failure::{Doing, Outcome};
 use crate::latency::Latencies;
 use serde::Serialize;
-use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::fs;
 use std::path::Path;
-use std::time::Instant;
 
 /// Writes that the disk is tried with.
 const SYNCS: u64 = 200;
-const BLOCK_BYTES: usize = 4096;
 
 /// The machine and its disk.
 #[derive(Debug, Default, Serialize)]
@@ -68,23 +66,9 @@ impl Machine {
     }
 }
 
-/// What is written below a test of the disk has once been written before, as in the server's log.
 fn try_disk(dir: &Path) -> std::io::Result<Latencies> {
-    let path = dir.join(format!("thalweg-bench-disk-{}", std::process::id()));
-    let file = File::create(&path)?;
-    let block = [7_u8; BLOCK_BYTES];
-    for at in 0..SYNCS {
-        file.write_all_at(&[0; BLOCK_BYTES], at * BLOCK_BYTES as u64)?;
-    }
-    file.sync_all()?;
     let mut latencies = Latencies::new();
-    for at in 0..SYNCS {
-        let start = Instant::now();
-        file.write_all_at(&block, at * BLOCK_BYTES as u64)?;
-        file.sync_data()?;
-        latencies.record(start.elapsed());
-    }
-    fs::remove_file(&path)?;
+    WrittenFile::make(dir, BLOCK_BYTES)?.write(SYNCS, &mut latencies)?;
     Ok(latencies)
 }
 

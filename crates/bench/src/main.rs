@@ -20,12 +20,13 @@
 //! [`systems`] what can be measured and [`api`] how it is asked; [`server`] the process under load,
 //! [`keeper`] its end, [`process`] what the operating system knows of it; [`load`] sockets and
 //! loops; [`payload`] bytes that tell where they belong; [`report`] the results; [`machine`] where
-//! they were measured.
+//! they were measured, and [`disk`] what its disk can do at most.
 
 mod api;
 mod cli;
 mod commands;
 mod compare;
+mod disk;
 mod failure;
 mod gauge;
 mod keeper;

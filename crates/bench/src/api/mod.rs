@@ -10,15 +10,18 @@
 //! | `ursula` | `/B/S`, after `PUT /B` | the same | the same | the same |
 //! | `s2` | `/v1/streams/S` of a basin | POST `/records`, JSON | `?seq_num=` | `&wait=`, an event stream |
 
+mod batch;
 mod content;
 
+pub(crate) use batch::Batch;
 pub(crate) use content::Content;
 
+use batch::Frame;
 use clap::ValueEnum;
 use client::Producer;
 use std::io::Write;
 
-/// What every stream of the benchmarks holds: it goes out as it is by every way of reading.
+/// What streams of text hold: it goes out as it is by every way of reading.
 pub(crate) const MEDIA_TYPE: &str = "text/plain";
 
 /// The bucket or basin of all streams, where a style has one.
@@ -46,10 +49,29 @@ pub(crate) enum ApiStyle {
     S2,
 }
 
+/// What the streams of a run hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Holds {
+    /// Text, of which a read gives the bytes.
+    Bytes,
+    /// JSON messages, which a read gives as an array where the style knows them.
+    Messages,
+}
+
+impl Holds {
+    pub(crate) fn media_type(self) -> &'static str {
+        match self {
+            Self::Bytes => MEDIA_TYPE,
+            Self::Messages => "application/json",
+        }
+    }
+}
+
 /// A system's API at one address.
 #[derive(Debug, Clone)]
 pub(crate) struct Api {
     pub(crate) style: ApiStyle,
+    pub(crate) holds: Holds,
     host: String,
 }
 
@@ -85,7 +107,7 @@ pub(crate) struct Read<'a> {
 
 impl Api {
     pub(crate) fn new(style: ApiStyle, host: impl Into<String>) -> Self {
-        Self { style, host: host.into() }
+        Self { style, holds: Holds::Bytes, host: host.into() }
     }
 
     /// The request that must succeed before the first create; empty if there is none.
@@ -112,32 +134,35 @@ impl Api {
             return self.put(out, format_args!("POST /v1/streams"), json, body.as_bytes());
         }
         let path = self.path(stream);
-        self.put(out, format_args!("PUT {path}"), Some(MEDIA_TYPE), b"");
+        let media_type = Some(self.holds.media_type());
+        self.put(out, format_args!("PUT {path}"), media_type, b"");
     }
 
-    /// Appends one payload. S2 has no idempotent producers; there `producer` must be none.
+    /// Appends payloads, all or none. S2 has no idempotent producers; there `producer` must be none.
     pub(crate) fn put_append(
         &self,
         out: &mut Vec<u8>,
         stream: &str,
         producer: Option<&Producer>,
-        payload: &[u8],
+        batch: Batch<'_>,
     ) {
         let path = self.path(stream);
+        let frame = Frame::of(self.style, self.holds);
         if self.style == ApiStyle::S2 {
             assert!(producer.is_none(), "S2 has no producers");
-            let body = [b"{\"records\":[{\"body\":\"", payload, b"\"}]}"].concat();
-            let json = Some("application/json");
-            return self.put(out, format_args!("POST {path}/records"), json, &body);
+            self.start(out, format_args!("POST {path}/records"));
+            line(out, format_args!("Content-Type: application/json"));
+        } else {
+            self.start(out, format_args!("POST {path}"));
+            line(out, format_args!("Content-Type: {}", self.holds.media_type()));
         }
-        self.start(out, format_args!("POST {path}"));
-        line(out, format_args!("Content-Type: {MEDIA_TYPE}"));
         if let Some(Producer { id, epoch, seq }) = producer {
             line(out, format_args!("Producer-Id: {id}"));
             line(out, format_args!("Producer-Epoch: {epoch}"));
             line(out, format_args!("Producer-Seq: {seq}"));
         }
-        end(out, payload);
+        line(out, format_args!("Content-Length: {}\r\n", frame.length(batch)));
+        frame.put(batch, out);
     }
 
     pub(crate) fn put_read(&self, out: &mut Vec<u8>, stream: &str, read: Read<'_>) {
@@ -232,8 +257,9 @@ mod tests {
 
     #[test]
     fn an_append_has_the_form_of_its_style() {
-        let append =
-            |style| text(style, |api, out| api.put_append(out, "a-1", None, b"0123456789"));
+        let append = |style| {
+            text(style, |api, out| api.put_append(out, "a-1", None, Batch::one(b"0123456789")))
+        };
         assert_eq!(
             append(ApiStyle::Durable),
             "POST /v1/stream/a-1 HTTP/1.1\r\nHost: h:1\r\nContent-Type: text/plain\r\n\
@@ -253,9 +279,17 @@ mod tests {
     fn the_server_understands_the_durable_style() {
         let producer = Producer { id: "p".into(), epoch: 0, seq: 7 };
         let create = text(ApiStyle::Durable, |api, out| api.put_create(out, "a-1"));
-        let append =
-            text(ApiStyle::Durable, |api, out| api.put_append(out, "a-1", Some(&producer), b"x"));
-        for (request, wanted) in [(create, "Create("), (append, "seq: 7")] {
+        let append = text(ApiStyle::Durable, |api, out| {
+            api.put_append(out, "a-1", Some(&producer), Batch::one(b"x"))
+        });
+        let messages = text(ApiStyle::Durable, |api, out| {
+            let api = Api { holds: Holds::Messages, ..api.clone() };
+            api.put_append(out, "a-1", None, Batch { bytes: b"123456", each: 2 });
+        });
+        assert!(messages.ends_with("\r\nContent-Length: 10\r\n\r\n[12,34,56]"), "{messages}");
+        for (request, wanted) in
+            [(create, "Create("), (append, "seq: 7"), (messages, "application/json")]
+        {
             let mut slots = protocol::http1::HeaderSlots::new();
             let mut reader = protocol::http1::HeadReader::default();
             let limits = protocol::http1::HeadLimits::default();

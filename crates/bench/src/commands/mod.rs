@@ -2,6 +2,7 @@
 
 mod appends;
 mod bare;
+mod commits;
 mod creates;
 mod fanout;
 mod idle_streams;
@@ -54,6 +55,7 @@ impl Bench {
             Command::IdleStreams(asked) => idle_streams::run(self, asked),
             Command::Creates(asked) => creates::run(self, asked),
             Command::Appends(asked) => appends::run(self, asked),
+            Command::Commits(asked) => commits::run(self, asked),
             Command::CreatesVsAppends(asked) => creates::run_versus(self, asked),
             Command::Recovery(asked) => recovery::run(self, asked),
             Command::Shutdown(asked) => shutdown::run(self, asked),
@@ -137,14 +139,18 @@ impl Bench {
     fn check_style(&self, command: &Command) -> Outcome<()> {
         let any_style = matches!(
             command,
-            Command::Appends(_) | Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_)
+            Command::Appends(_)
+                | Command::Commits(_)
+                | Command::SseFanout(_)
+                | Command::Replay(_)
+                | Command::LongPoll(_)
         );
         if any_style || self.style() == ApiStyle::Durable {
             return Ok(());
         }
         Err(Failure::new(
-            "this command speaks the Durable Streams Protocol only; appends, sse-fanout, replay \
-             and long-poll speak every style",
+            "this command speaks the Durable Streams Protocol only; appends, commits, sse-fanout, \
+             replay and long-poll speak every style",
         ))
     }
 

@@ -93,7 +93,7 @@ impl Library {
 
     /// One replay by every client; how long it took until the last had all.
     fn round(&self, driver: &mut Driver, latencies: &mut Latencies) -> Outcome<Duration> {
-        let reader = || PageReader::new(self.api.style, Some(self.stream_bytes()));
+        let reader = || PageReader::new(&self.api, Some(self.stream_bytes()));
         let mut readers: Vec<PageReader> = driver.sockets.iter().map(|_| reader()).collect();
         let start = Instant::now();
         (0..readers.len()).for_each(|at| self.ask(driver, &readers[at], at));

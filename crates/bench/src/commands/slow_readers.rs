@@ -107,7 +107,7 @@ impl Readers {
         for socket in &mut driver.sockets {
             readers.push(match asked.via {
                 Via::Get => {
-                    let reader = PageReader::new(api.style, None);
+                    let reader = PageReader::new(&api, None);
                     reader.ask(&api, STREAM, &mut socket.output);
                     Reader::Pages(reader)
                 }

@@ -1,6 +1,6 @@
 //! Requests that every command needs: creates and appends, and what was acknowledged of them.
 
-use crate::api::{Api, stream_name};
+use crate::api::{Api, Batch, stream_name};
 use crate::failure::{Failure, Outcome};
 use crate::load::driver::Driver;
 use crate::load::exchange::{Exchanged, Plan, Source, exchange};
@@ -192,7 +192,7 @@ impl Source for Appender {
             producer
         });
         let name = stream_name(&self.prefix, stream);
-        self.api.put_append(out, &name, producer.as_ref(), &self.payload);
+        self.api.put_append(out, &name, producer.as_ref(), Batch::one(&self.payload));
         Some(number)
     }
 
@@ -247,7 +247,7 @@ impl Source for Filler {
         let number = stream * self.events + sent % self.events;
         let mut payload = Vec::with_capacity(self.payloads.bytes());
         self.payloads.put(number, &mut payload);
-        self.api.put_append(out, &stream_name(&self.prefix, stream), None, &payload);
+        self.api.put_append(out, &stream_name(&self.prefix, stream), None, Batch::one(&payload));
         Some(number)
     }
 

@@ -9,9 +9,10 @@
 //! - A system that is not installed is left out, and that is said.
 //!
 //! # Code map
-//! [`workloads`] what is run; [`record`] what came of it; [`pairing`] ratios and verdicts; [`page`]
+//! [`workloads`] what is run and [`cases`] with which parameters; [`record`] what came of it; [`pairing`] ratios and verdicts; [`page`]
 //! the report as Markdown; [`chart`] its plots.
 
+mod cases;
 mod chart;
 mod page;
 mod pairing;
@@ -25,10 +26,10 @@ use crate::commands::Bench;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::report::commit;
 use crate::systems::System;
+use cases::Case;
 use record::{Attempt, CaseRecord, Comparison, ContenderRecord};
 use std::path::Path;
 use std::time::{Duration, Instant};
-use workloads::Case;
 
 /// Between two runs, so that what one leaves to the disk is not the next one's.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -51,7 +52,7 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
         return Err(Failure::new("a comparison starts every system itself; leave --url out"));
     }
     let (contenders, skipped) = contenders(bench, asked)?;
-    let cases = workloads::cases(asked);
+    let cases = cases::cases(asked);
     let dir = bench.dir();
     let mut comparison = Comparison {
         commit: commit(),

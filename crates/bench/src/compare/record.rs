@@ -1,7 +1,8 @@
 //! What a comparison found, as it is kept beside the report.
 
+use super::cases::Case;
 use super::pairing::Metric;
-use super::workloads::{Case, Workload};
+use super::workloads::Workload;
 use crate::machine::Machine;
 use crate::report::Run;
 use serde::Serialize;

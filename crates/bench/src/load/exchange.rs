@@ -55,6 +55,28 @@ pub(crate) struct Exchanged {
 }
 
 impl Exchanged {
+    /// What comes of nothing.
+    pub(crate) fn none() -> Self {
+        Self {
+            acknowledged: 0,
+            refused: BTreeMap::new(),
+            lost: 0,
+            latencies: Latencies::new(),
+            elapsed: Duration::ZERO,
+        }
+    }
+
+    /// Takes in what came of another exchange, at another time.
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.acknowledged += other.acknowledged;
+        self.lost += other.lost;
+        self.elapsed += other.elapsed;
+        self.latencies.add(&other.latencies);
+        for (status, count) in &other.refused {
+            *self.refused.entry(*status).or_default() += count;
+        }
+    }
+
     pub(crate) fn rate(&self) -> f64 {
         self.acknowledged as f64 / self.elapsed.as_secs_f64()
     }
@@ -93,13 +115,6 @@ pub(crate) fn exchange<S: Source>(
         driver.tick(Duration::from_secs_f64(1.0 / rate).max(Duration::from_micros(100)))?;
     }
     let connections = driver.sockets.len();
-    let result = Exchanged {
-        acknowledged: 0,
-        refused: BTreeMap::new(),
-        lost: 0,
-        latencies: Latencies::new(),
-        elapsed: Duration::ZERO,
-    };
     let mut state = Loop {
         driver,
         source,
@@ -110,7 +125,7 @@ pub(crate) fn exchange<S: Source>(
         sent: 0,
         answered: 0,
         exhausted: vec![false; connections],
-        result,
+        result: Exchanged::none(),
     };
     state.run(progress)?;
     Ok(state.result)

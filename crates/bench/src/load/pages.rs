@@ -3,7 +3,7 @@
 use super::body::{Body, Head, text_of};
 use super::driver::Driver;
 use super::socket::Socket;
-use crate::api::{Api, ApiStyle, Content, Live, Read, ReadFrom};
+use crate::api::{Api, Content, Live, Read, ReadFrom};
 use crate::failure::{Failure, Outcome};
 use crate::server::Server;
 use std::time::{Duration, Instant};
@@ -27,11 +27,11 @@ pub(crate) struct PageReader {
 }
 
 impl PageReader {
-    pub(crate) fn new(style: ApiStyle, end: Option<u64>) -> Self {
+    pub(crate) fn new(api: &Api, end: Option<u64>) -> Self {
         Self {
             position: 0,
             end,
-            content: Content::new(style),
+            content: Content::of(api.style, api.holds),
             from: ReadFrom::Begin,
             page: None,
             page_start: 0,
@@ -125,7 +125,7 @@ impl Collector {
     /// All that `stream` holds now.
     pub(crate) fn read_all(&mut self, stream: &str) -> Outcome<Vec<u8>> {
         let mut data = Vec::new();
-        let mut reader = PageReader::new(self.api.style, None);
+        let mut reader = PageReader::new(&self.api, None);
         let start = Instant::now();
         self.ask(&reader, stream);
         while start.elapsed() < COLLECT_LIMIT {

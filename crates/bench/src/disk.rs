@@ -1,0 +1,82 @@
+//! The bare disk: what a write and its `fdatasync` take without any server.
+
+use crate::latency::Latencies;
+use std::fs::File;
+use std::io::Result;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+pub(crate) const BLOCK_BYTES: usize = 4096;
+
+/// Writes go round a file of about this size.
+const FILE_BYTES: usize = 32 << 20;
+const PLACES_MAX: usize = 200;
+
+/// A file whose blocks have all been written once, as those of a log that uses its segments again: a
+/// sync then has no block to allocate. It is removed with its value.
+#[derive(Debug)]
+pub(crate) struct WrittenFile {
+    file: File,
+    path: PathBuf,
+    /// What each write writes: whole blocks.
+    block: Vec<u8>,
+    places: u64,
+    written: u64,
+}
+
+impl WrittenFile {
+    /// A file below `dir` for writes of `bytes`, rounded up to whole blocks.
+    pub(crate) fn make(dir: &Path, bytes: usize) -> Result<Self> {
+        let block = vec![7; bytes.next_multiple_of(BLOCK_BYTES)];
+        let places = (FILE_BYTES / block.len()).clamp(4, PLACES_MAX) as u64;
+        let path = dir.join(format!("thalweg-bench-disk-{}", std::process::id()));
+        let file = File::create(&path)?;
+        let own = Self { file, path, block, places, written: 0 };
+        for place in 0..places {
+            own.file.write_all_at(&vec![0; own.block.len()], place * own.block.len() as u64)?;
+        }
+        own.file.sync_all()?;
+        Ok(own)
+    }
+
+    /// Writes and syncs `count` times, one after the other.
+    pub(crate) fn write(&mut self, count: u64, latencies: &mut Latencies) -> Result<()> {
+        for _ in 0..count {
+            // No two writes are alike.
+            self.block[..8].copy_from_slice(&self.written.to_le_bytes());
+            let at = self.written % self.places * self.block.len() as u64;
+            let start = Instant::now();
+            self.file.write_all_at(&self.block, at)?;
+            self.file.sync_data()?;
+            latencies.record(start.elapsed());
+            self.written += 1;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for WrittenFile {
+    fn drop(&mut self) {
+        // What stays of it is a file for temporary ones.
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_stay_in_what_was_written_and_the_file_goes() {
+        let mut file = WrittenFile::make(&std::env::temp_dir(), 5000).unwrap();
+        let (length, path) = (file.file.metadata().unwrap().len(), file.path.clone());
+        assert_eq!((length, file.block.len()), (200 * 8192, 8192));
+        let mut latencies = Latencies::new();
+        file.write(203, &mut latencies).unwrap();
+        assert_eq!(latencies.count(), 203);
+        assert_eq!(file.file.metadata().unwrap().len(), length);
+        drop(file);
+        assert!(!path.exists());
+    }
+}
