@@ -89,6 +89,8 @@ pub(crate) enum Command {
     Appends(Appends),
     /// Commits of events one after the other, beside bare writes and syncs of the same bytes
     Commits(Commits),
+    /// Rate of JSON messages with keys, packed into appends and pipelined
+    Messages(Messages),
     /// Creates and appends in turns, and the ratio of their rates
     CreatesVsAppends(CreatesVsAppends),
     /// Time from start to ready after kill -9 and after SIGTERM, with many streams
@@ -183,6 +185,32 @@ pub(crate) struct Commits {
     /// Bytes of each event, at least 16; no two are alike
     #[arg(long, default_value_t = 1024)]
     pub(crate) event_bytes: usize,
+}
+
+/// Arguments of `messages`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Messages {
+    /// Streams, of which a message's key chooses one; a multiple of the connections
+    #[arg(long, default_value_t = 96)]
+    pub(crate) streams: u64,
+    /// Connections; each has streams of its own
+    #[arg(long, default_value_t = 6)]
+    pub(crate) connections: usize,
+    /// Messages that are packed into one append
+    #[arg(long, default_value_t = 64)]
+    pub(crate) batch: usize,
+    /// Messages that each connection may have out, not acknowledged yet
+    #[arg(long, default_value_t = 1024)]
+    pub(crate) in_flight: usize,
+    /// Bytes of each message
+    #[arg(long, default_value_t = 1024)]
+    pub(crate) message_bytes: usize,
+    /// All messages are alike; without it no two are
+    #[arg(long)]
+    pub(crate) identical: bool,
+    /// How long to measure
+    #[arg(long, default_value_t = 10.0)]
+    pub(crate) seconds: f64,
 }
 
 /// Arguments of `creates-vs-appends`.

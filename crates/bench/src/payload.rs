@@ -67,8 +67,7 @@ impl Payloads {
     }
 
     fn filler(&self, number: u64) -> &[u8] {
-        let mut state = number;
-        let start = (next_random(&mut state) >> 48) as usize;
+        let start = (mixed(number) >> 48) as usize;
         &self.pool[start..start + self.bytes - NUMBER_BYTES]
     }
 }
@@ -88,6 +87,12 @@ fn digits(mut number: u64) -> [u8; NUMBER_BYTES] {
         number /= 10;
     }
     text
+}
+
+/// A number that looks like any other, and follows from `number`.
+pub(crate) fn mixed(number: u64) -> u64 {
+    let mut state = number;
+    next_random(&mut state)
 }
 
 /// SplitMix64, by Steele, Lea and Flood: enough for bytes that do not repeat.

@@ -7,6 +7,7 @@ mod creates;
 mod fanout;
 mod idle_streams;
 mod long_poll;
+mod messages;
 mod recovery;
 mod replay;
 mod shutdown;
@@ -56,6 +57,7 @@ impl Bench {
             Command::Creates(asked) => creates::run(self, asked),
             Command::Appends(asked) => appends::run(self, asked),
             Command::Commits(asked) => commits::run(self, asked),
+            Command::Messages(asked) => messages::run(self, asked),
             Command::CreatesVsAppends(asked) => creates::run_versus(self, asked),
             Command::Recovery(asked) => recovery::run(self, asked),
             Command::Shutdown(asked) => shutdown::run(self, asked),
@@ -141,6 +143,7 @@ impl Bench {
             command,
             Command::Appends(_)
                 | Command::Commits(_)
+                | Command::Messages(_)
                 | Command::SseFanout(_)
                 | Command::Replay(_)
                 | Command::LongPoll(_)
@@ -149,8 +152,8 @@ impl Bench {
             return Ok(());
         }
         Err(Failure::new(
-            "this command speaks the Durable Streams Protocol only; appends, commits, sse-fanout, \
-             replay and long-poll speak every style",
+            "this command speaks the Durable Streams Protocol only; appends, commits, messages, \
+             sse-fanout, replay and long-poll speak every style",
         ))
     }
 

@@ -1,7 +1,7 @@
 //! Every workload with its parameters, as commands.
 
 use super::workloads::Workload;
-use crate::cli::{Appends, Command, Commits, Compare, LongPoll, Replay, SseFanout};
+use crate::cli::{Appends, Command, Commits, Compare, LongPoll, Messages, Replay, SseFanout};
 use crate::report::grouped;
 use clap::ValueEnum;
 
@@ -24,6 +24,7 @@ impl Workload {
             Self::LongPoll => &[100, 1000],
             Self::Serial => &[128, 256],
             Self::Commits => return commit_cases(asked),
+            Self::Messages => return message_cases(asked),
         };
         // The small sizes of a trial are still different from each other.
         let shown = if asked.quick { &sizes[..2] } else { sizes };
@@ -50,7 +51,7 @@ impl Workload {
                 let long_poll = LongPoll { streams, rate, writers, event_bytes, seconds };
                 ("streams", Command::LongPoll(long_poll))
             }
-            Self::Commits => unreachable!("its cases have two sizes"),
+            Self::Commits | Self::Messages => unreachable!("their cases have two sizes"),
         };
         let name = format!("{} {unit}", grouped(&count.to_string()));
         Case { workload: self, name, command }
@@ -70,8 +71,31 @@ fn commit_cases(asked: &Compare) -> Vec<Case> {
     };
     let (small, large) = (("1 KiB", 1024), ("100 KB", 100_000));
     let all = [(1, small), (5, small), (1, large), (5, large)];
-    let shown = all.iter().enumerate().filter(|(at, _)| !asked.quick || matches!(at, 0 | 3));
-    shown.map(|(_, (batch, (size, bytes)))| of((*batch, size, *bytes))).collect()
+    corners(asked, &all).map(|(batch, (size, bytes))| of((batch, size, bytes))).collect()
+}
+
+/// Messages one by one and packed, distinct and alike.
+fn message_cases(asked: &Compare) -> Vec<Case> {
+    let of = |(batch, identical): (usize, bool)| Case {
+        workload: Workload::Messages,
+        name: format!("{batch} × {}", if identical { "identical" } else { "distinct" }),
+        command: Command::Messages(Messages {
+            streams: 96,
+            connections: 6,
+            batch,
+            in_flight: 1024,
+            message_bytes: 1024,
+            identical,
+            seconds: asked.seconds,
+        }),
+    };
+    corners(asked, &[(1, false), (1, true), (64, false), (64, true)]).map(of).collect()
+}
+
+/// All four, or in a trial the two that differ in everything.
+fn corners<T: Copy>(asked: &Compare, all: &[T; 4]) -> impl Iterator<Item = T> {
+    let shown = if asked.quick { vec![all[0], all[3]] } else { all.to_vec() };
+    shown.into_iter()
 }
 
 fn appends(asked: &Compare, streams: u64, connections: usize, payload_bytes: usize) -> Command {
@@ -155,5 +179,13 @@ mod tests {
         assert_eq!(names, ["1 × 1 KiB", "5 × 1 KiB", "1 × 100 KB", "5 × 100 KB"]);
         let Command::Commits(commits) = &all[3].1 else { panic!("all commit") };
         assert_eq!((commits.events, commits.batch, commits.event_bytes), (4096, 5, 100_000));
+    }
+
+    #[test]
+    fn messages_go_alone_and_packed_distinct_and_alike() {
+        let all = names(&["--workload", "messages"]);
+        assert_eq!(all, ["1 × distinct", "1 × identical", "64 × distinct", "64 × identical"]);
+        let trial = names(&["--workload", "messages", "--quick"]);
+        assert_eq!(trial, ["1 × distinct", "64 × identical"]);
     }
 }

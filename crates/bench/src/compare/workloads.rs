@@ -22,6 +22,8 @@ pub(crate) enum Workload {
     Serial,
     /// One commit of one event or of five after the other, beside the bare disk (Seguro)
     Commits,
+    /// JSON messages with keys, packed and pipelined (PolarStreams)
+    Messages,
 }
 
 const MEMORY: Metric = lower("server memory peak", "peak memory", "MiB");
@@ -59,6 +61,19 @@ const COMMITS: &[Metric] = &[
     lower("server CPU per commit", "CPU per commit", "µs"),
 ];
 
+const MESSAGES: &[Metric] = &[
+    Metric {
+        figure: "messages per second",
+        label: "messages",
+        unit: "1/s",
+        better: Better::Higher,
+    },
+    lower("append latency p50", "p50", "ms"),
+    lower("append latency p99", "p99", "ms"),
+    lower("server CPU per message", "CPU per message", "µs"),
+    MEMORY,
+];
+
 const fn lower(figure: &'static str, label: &'static str, unit: &'static str) -> Metric {
     Metric { figure, label, unit, better: Better::Lower }
 }
@@ -80,6 +95,7 @@ impl Workload {
             Self::LongPoll => "Long-poll",
             Self::Serial => "Serial small appends",
             Self::Commits => "Commits of events",
+            Self::Messages => "Messages with keys",
         }
     }
 
@@ -122,6 +138,12 @@ impl Workload {
                  per commit: FoundationDB 6.34 ms (one event) and 3.70 ms (five), dqlite 13.9 ms and \
                  14.2 ms; for 100 KB in fragments FoundationDB 4.82 ms and 3.45 ms."
             }
+            Self::Messages => {
+                "PolarStreams' producers: 6 connections with up to 1,024 messages of 1 KiB JSON out on \
+                 each; a key chooses one of 96 streams. One message to an append, and 64 packed into \
+                 one; all distinct, and all identical, as its published rates have them. Latency is of \
+                 an append in such a pipeline."
+            }
         }
     }
 
@@ -131,6 +153,7 @@ impl Workload {
             Self::Fanout | Self::LongPoll => DELIVERIES,
             Self::Replay | Self::CatchUp => REPLAYS,
             Self::Commits => COMMITS,
+            Self::Messages => MESSAGES,
         }
     }
 }
