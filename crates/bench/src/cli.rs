@@ -366,7 +366,7 @@ pub(crate) struct Compare {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "durable-streams,durable-streams-node,durable-streams-axum,ursula,s2-lite"
+        default_value = "durable-streams,durable-streams-node,durable-streams-axum,ursula,s2-lite,nats"
     )]
     pub(crate) peers: Vec<System>,
     /// Turns of each case; with fewer than two nothing is decided

@@ -3,6 +3,7 @@
 use crate::api::{Api, ApiStyle};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::keeper::Keeper;
+use crate::nats;
 use crate::process::Process;
 use crate::systems::{Launch, Places, Ready, System};
 use std::fs::{self, File};
@@ -94,6 +95,9 @@ impl Server {
 
     /// Makes the bucket or basin of all streams, if the style has one; it may be there already.
     pub(crate) fn make_namespace(&self) -> Outcome<()> {
+        if self.api.style == ApiStyle::Nats {
+            return nats::make_stream(self.address);
+        }
         let request = self.api.namespace_request();
         if request.is_empty() {
             return Ok(());
@@ -109,6 +113,12 @@ impl Server {
                 _ => return Err(Failure::new(format!("no namespace was made: {answer:.300}"))),
             }
         }
+    }
+
+    /// Makes `count` streams of the set `prefix`, where that is no request of HTTP.
+    pub(crate) fn make_streams(&self, _prefix: &str, _count: u64) -> Outcome<()> {
+        // A subject is there when something is published to it.
+        Ok(())
     }
 
     pub(crate) fn process(&self) -> Option<Process> {

@@ -11,7 +11,7 @@ const RECORD: &[u8] = b"\"body\":\"";
 pub(crate) enum Content {
     /// The body is the stream.
     Bytes,
-    /// Each body is a JSON array of messages; what it holds of the stream is the messages.
+    /// The body is a JSON array of messages; what it holds of the stream is the messages.
     Messages(Messages),
     /// The body is JSON with one text per record.
     Records(Records),
@@ -47,8 +47,10 @@ impl Content {
     pub(crate) fn of(style: ApiStyle, holds: Holds) -> Self {
         match (style, holds) {
             (ApiStyle::S2, _) => Self::Records(Records::default()),
-            (_, Holds::Bytes) => Self::Bytes,
-            (_, Holds::Messages) => Self::Messages(Messages::default()),
+            (ApiStyle::Nats, _) | (_, Holds::Bytes) => Self::Bytes,
+            // Its reads give one message per line, without an array around them.
+            (ApiStyle::Ursula, _) => Self::Messages(Messages { depth: 1, ..Messages::default() }),
+            (ApiStyle::Durable, _) => Self::Messages(Messages::default()),
         }
     }
 
@@ -173,5 +175,16 @@ mod tests {
         let mut found = Vec::new();
         content.take(page.as_bytes(), |bytes| found.extend_from_slice(bytes));
         assert_eq!(String::from_utf8(found).unwrap(), "{\"a\":1}");
+    }
+
+    #[test]
+    fn messages_may_stand_in_lines_of_their_own() {
+        let mut content = Content::of(ApiStyle::Ursula, Holds::Messages);
+        let mut found = Vec::new();
+        let lines = b"{\"a\":\"b,\"}\n{\"c\":1}\n";
+        content.take(lines, |bytes| found.extend_from_slice(bytes));
+        content.take(lines, |bytes| found.extend_from_slice(bytes));
+        let wanted = "{\"a\":\"b,\"}{\"c\":1}";
+        assert_eq!(String::from_utf8(found).unwrap(), wanted.repeat(2));
     }
 }

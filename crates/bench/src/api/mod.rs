@@ -1,4 +1,4 @@
-//! How a system is asked: three styles of creating, appending to and reading a stream over HTTP.
+//! How a system is asked: styles of creating, appending to and reading a stream.
 //!
 //! One load generator drives every system, so that what differs between two runs is the system. A
 //! style knows paths, fields and the form of bodies; when requests go and what is counted is the
@@ -9,6 +9,7 @@
 //! | `durable` | `/v1/stream/S` | POST, body is the payload | `?offset=` | `&live=long-poll`, `&live=sse` |
 //! | `ursula` | `/B/S`, after `PUT /B` | the same | the same | the same |
 //! | `s2` | `/v1/streams/S` of a basin | POST `/records`, JSON | `?seq_num=` | `&wait=`, an event stream |
+//! | `nats` | a subject, not HTTP: [`crate::nats`] | `PUB` | direct get | – |
 
 mod batch;
 mod content;
@@ -16,6 +17,7 @@ mod content;
 pub(crate) use batch::Batch;
 pub(crate) use content::Content;
 
+use crate::nats;
 use batch::Frame;
 use clap::ValueEnum;
 use client::Producer;
@@ -47,6 +49,32 @@ pub(crate) enum ApiStyle {
     Ursula,
     /// S2's basins and records
     S2,
+    /// NATS JetStream's subjects
+    Nats,
+}
+
+impl ApiStyle {
+    /// Whether requests are HTTP. Others can be appended to and read back, and have no live readers
+    /// here.
+    pub(crate) fn is_http(self) -> bool {
+        !matches!(self, Self::Nats)
+    }
+
+    /// Whether a writer may be an idempotent producer of the Durable Streams Protocol.
+    pub(crate) fn has_producers(self) -> bool {
+        matches!(self, Self::Durable | Self::Ursula)
+    }
+}
+
+/// One append.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Append<'a> {
+    /// The connection that it goes out on.
+    pub(crate) connection: usize,
+    pub(crate) stream: &'a str,
+    /// None where the style has none.
+    pub(crate) producer: Option<&'a Producer>,
+    pub(crate) batch: Batch<'a>,
 }
 
 /// What the streams of a run hold.
@@ -110,11 +138,11 @@ impl Api {
         Self { style, holds: Holds::Bytes, host: host.into() }
     }
 
-    /// The request that must succeed before the first create; empty if there is none.
+    /// The HTTP request that must succeed before the first create; empty if there is none.
     pub(crate) fn namespace_request(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self.style {
-            ApiStyle::Durable => {}
+            ApiStyle::Durable | ApiStyle::Nats => {}
             ApiStyle::Ursula => {
                 self.put(&mut out, format_args!("PUT /{NAMESPACE}"), None, b"");
             }
@@ -138,18 +166,29 @@ impl Api {
         self.put(out, format_args!("PUT {path}"), media_type, b"");
     }
 
-    /// Appends payloads, all or none. S2 has no idempotent producers; there `producer` must be none.
-    pub(crate) fn put_append(
-        &self,
-        out: &mut Vec<u8>,
-        stream: &str,
-        producer: Option<&Producer>,
-        batch: Batch<'_>,
-    ) {
+    /// What connection `connection` sends before its first request.
+    pub(crate) fn greeting(&self, connection: usize) -> Vec<u8> {
+        match self.style {
+            ApiStyle::Nats => nats::greeting(connection),
+            ApiStyle::Durable | ApiStyle::Ursula | ApiStyle::S2 => Vec::new(),
+        }
+    }
+
+    /// Appends payloads; all or none, but for NATS.
+    pub(crate) fn put_append(&self, out: &mut Vec<u8>, append: Append<'_>) {
+        let Append { connection, stream, producer, batch } = append;
+        assert!(producer.is_none() || self.style.has_producers(), "the style has no producers");
+        match self.style {
+            ApiStyle::Nats => nats::put_append(out, connection, stream, batch),
+            ApiStyle::Durable | ApiStyle::Ursula | ApiStyle::S2 => self.put_post(out, append),
+        }
+    }
+
+    fn put_post(&self, out: &mut Vec<u8>, append: Append<'_>) {
+        let Append { stream, producer, batch, .. } = append;
         let path = self.path(stream);
         let frame = Frame::of(self.style, self.holds);
         if self.style == ApiStyle::S2 {
-            assert!(producer.is_none(), "S2 has no producers");
             self.start(out, format_args!("POST {path}/records"));
             line(out, format_args!("Content-Type: application/json"));
         } else {
@@ -210,6 +249,7 @@ impl Api {
             ApiStyle::Durable => format!("/v1/stream/{stream}"),
             ApiStyle::Ursula => format!("/{NAMESPACE}/{stream}"),
             ApiStyle::S2 => format!("/v1/streams/{stream}"),
+            ApiStyle::Nats => unreachable!("only HTTP has paths"),
         }
     }
 
@@ -255,10 +295,20 @@ mod tests {
         String::from_utf8(out).unwrap()
     }
 
+    fn append_of<'a>(
+        stream: &'a str,
+        producer: Option<&'a Producer>,
+        batch: Batch<'a>,
+    ) -> Append<'a> {
+        Append { connection: 0, stream, producer, batch }
+    }
+
     #[test]
     fn an_append_has_the_form_of_its_style() {
         let append = |style| {
-            text(style, |api, out| api.put_append(out, "a-1", None, Batch::one(b"0123456789")))
+            text(style, |api, out| {
+                api.put_append(out, append_of("a-1", None, Batch::one(b"0123456789")))
+            })
         };
         assert_eq!(
             append(ApiStyle::Durable),
@@ -280,11 +330,11 @@ mod tests {
         let producer = Producer { id: "p".into(), epoch: 0, seq: 7 };
         let create = text(ApiStyle::Durable, |api, out| api.put_create(out, "a-1"));
         let append = text(ApiStyle::Durable, |api, out| {
-            api.put_append(out, "a-1", Some(&producer), Batch::one(b"x"))
+            api.put_append(out, append_of("a-1", Some(&producer), Batch::one(b"x")))
         });
         let messages = text(ApiStyle::Durable, |api, out| {
             let api = Api { holds: Holds::Messages, ..api.clone() };
-            api.put_append(out, "a-1", None, Batch { bytes: b"123456", each: 2 });
+            api.put_append(out, append_of("a-1", None, Batch { bytes: b"123456", each: 2 }));
         });
         assert!(messages.ends_with("\r\nContent-Length: 10\r\n\r\n[12,34,56]"), "{messages}");
         for (request, wanted) in

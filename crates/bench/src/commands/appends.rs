@@ -1,7 +1,6 @@
 //! Appends, in a closed or an open loop.
 
 use super::{Bench, streams};
-use crate::api::ApiStyle;
 use crate::cli::Appends;
 use crate::failure::{Failure, Outcome};
 use crate::gauge::Gauge;
@@ -16,8 +15,8 @@ pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
     if asked.producer && asked.depth > 1 {
         return Err(Failure::new("--producer needs --depth 1: its appends must come in order"));
     }
-    if asked.producer && bench.style() == ApiStyle::S2 {
-        return Err(Failure::new("S2 has no idempotent producers; leave --producer out"));
+    if asked.producer && !bench.style().has_producers() {
+        return Err(Failure::new("this style has no idempotent producers; leave --producer out"));
     }
     if asked.pinned && asked.connections as u64 != asked.streams {
         return Err(Failure::new("--pinned needs as many streams as connections"));
@@ -29,7 +28,7 @@ pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
     let appender = Appender::new(&server, "a", asked.streams, asked.payload_bytes);
     let appender = if asked.producer { appender.with_producers() } else { appender };
     let mut appender = if asked.pinned { appender.pinned() } else { appender };
-    let mut driver = Driver::connect(server.address, asked.connections)?;
+    let mut driver = Driver::to(&server, asked.connections)?;
     let duration = Some(Duration::from_secs_f64(asked.seconds));
     let plan = Plan { depth: asked.depth, rate: asked.rate, duration };
     let gauge = Gauge::start(&server);

@@ -18,7 +18,7 @@
 //! run, so that what changes slowly hits all three.
 
 use super::{Bench, streams};
-use crate::api::{Api, ApiStyle, Batch, stream_name};
+use crate::api::{Api, Append, Batch, stream_name};
 use crate::cli::Commits;
 use crate::disk::WrittenFile;
 use crate::failure::{Doing, Failure, Outcome};
@@ -84,8 +84,7 @@ fn measure(
     asked: &Commits,
 ) -> Outcome<(Exchanged, Reading, Latencies, Exchanged)> {
     let (server, bare) = servers;
-    let (mut driver, mut bare_driver) =
-        (Driver::connect(server.address, 1)?, Driver::connect(bare.address, 1)?);
+    let (mut driver, mut bare_driver) = (Driver::to(server, 1)?, Driver::to(bare, 1)?);
     let mut echo = Committer::new(bare, asked);
     let dir = bench.dir();
     let file = WrittenFile::make(&dir, log.commit_bytes());
@@ -178,7 +177,7 @@ impl Committer {
 }
 
 impl Source for Committer {
-    fn next(&mut self, _: usize, out: &mut Vec<u8>) -> Option<u64> {
+    fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Option<u64> {
         if self.next == self.end {
             return None;
         }
@@ -189,9 +188,9 @@ impl Source for Committer {
             self.payloads.put(event, &mut self.batch);
         }
         let producer = client::Producer { id: "log".into(), epoch: 0, seq: number };
-        let producer = (self.api.style != ApiStyle::S2).then_some(&producer);
+        let producer = self.api.style.has_producers().then_some(&producer);
         let batch = Batch { bytes: &self.batch, each: self.payloads.bytes() };
-        self.api.put_append(out, &self.stream, producer, batch);
+        self.api.put_append(out, Append { connection, stream: &self.stream, producer, batch });
         Some(number)
     }
 
@@ -201,6 +200,7 @@ impl Source for Committer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::api::ApiStyle;
 
     fn committer(events: u64, batch: u64) -> Committer {
         let server = Server::at("127.0.0.1:1", None, ApiStyle::Durable).unwrap();

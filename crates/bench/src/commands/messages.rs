@@ -14,7 +14,7 @@
 //! the same bytes, and what is proven is how many there are.
 
 use super::{Bench, streams};
-use crate::api::{Api, Batch, Holds, stream_name};
+use crate::api::{Api, Append, Batch, Holds, stream_name};
 use crate::cli::Messages;
 use crate::failure::{Failure, Outcome};
 use crate::gauge::Gauge;
@@ -45,7 +45,7 @@ pub(super) fn run(bench: &Bench, asked: &Messages) -> Outcome<Run> {
     describe(asked, &mut run);
     streams::create(&server, PREFIX, asked.streams, (asked.connections, 4))?;
     let mut packer = Packer::new(&server, asked);
-    let mut driver = Driver::connect(server.address, asked.connections)?;
+    let mut driver = Driver::to(&server, asked.connections)?;
     let depth = (asked.in_flight / asked.batch).max(1);
     let duration = Some(Duration::from_secs_f64(asked.seconds));
     let plan = Plan { depth, rate: None, duration };
@@ -220,7 +220,8 @@ impl Source for Packer {
             self.forms.put(self.number(stream, at), &mut self.body);
         }
         let batch = Batch { bytes: &self.body, each: self.message_bytes };
-        self.api.put_append(out, &stream_name(PREFIX, stream as u64), None, batch);
+        let name = stream_name(PREFIX, stream as u64);
+        self.api.put_append(out, Append { connection, stream: &name, producer: None, batch });
         Some(stream as u64)
     }
 

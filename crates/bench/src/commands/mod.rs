@@ -138,22 +138,23 @@ impl Bench {
     }
 
     /// Refuses what only servers of the Durable Streams Protocol are measured with.
-    fn check_style(&self, command: &Command) -> Outcome<()> {
-        let any_style = matches!(
-            command,
-            Command::Appends(_)
-                | Command::Commits(_)
-                | Command::Messages(_)
-                | Command::SseFanout(_)
-                | Command::Replay(_)
-                | Command::LongPoll(_)
-        );
-        if any_style || self.style() == ApiStyle::Durable {
+    pub(crate) fn check_style(&self, command: &Command) -> Outcome<()> {
+        let reads =
+            matches!(command, Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_));
+        let style = self.style();
+        let is_stored =
+            matches!(command, Command::Appends(_) | Command::Commits(_) | Command::Messages(_));
+        if style == ApiStyle::Durable || is_stored || (reads && style.is_http()) {
             return Ok(());
+        }
+        if reads {
+            return Err(Failure::new(
+                "this command reads over HTTP; appends, commits and messages take this system too",
+            ));
         }
         Err(Failure::new(
             "this command speaks the Durable Streams Protocol only; appends, commits, messages, \
-             sse-fanout, replay and long-poll speak every style",
+             sse-fanout, replay and long-poll speak others too",
         ))
     }
 

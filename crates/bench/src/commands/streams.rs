@@ -1,6 +1,6 @@
 //! Requests that every command needs: creates and appends, and what was acknowledged of them.
 
-use crate::api::{Api, Batch, stream_name};
+use crate::api::{Api, Append, Batch, stream_name};
 use crate::failure::{Failure, Outcome};
 use crate::load::driver::Driver;
 use crate::load::exchange::{Exchanged, Plan, Source, exchange};
@@ -61,6 +61,10 @@ pub(crate) fn create(
     count: u64,
     out: (usize, usize),
 ) -> Outcome<Exchanged> {
+    if !server.api.style.is_http() {
+        server.make_streams(prefix, count)?;
+        return Ok(Exchanged::none());
+    }
     let (connections, depth) = out;
     let mut driver = Driver::connect(server.address, connections)?;
     let mut creator = Creator::new(server, prefix, count);
@@ -192,7 +196,8 @@ impl Source for Appender {
             producer
         });
         let name = stream_name(&self.prefix, stream);
-        self.api.put_append(out, &name, producer.as_ref(), Batch::one(&self.payload));
+        let (producer, batch) = (producer.as_ref(), Batch::one(&self.payload));
+        self.api.put_append(out, Append { connection, stream: &name, producer, batch });
         Some(number)
     }
 
@@ -247,7 +252,8 @@ impl Source for Filler {
         let number = stream * self.events + sent % self.events;
         let mut payload = Vec::with_capacity(self.payloads.bytes());
         self.payloads.put(number, &mut payload);
-        self.api.put_append(out, &stream_name(&self.prefix, stream), None, Batch::one(&payload));
+        let (name, batch) = (stream_name(&self.prefix, stream), Batch::one(&payload));
+        self.api.put_append(out, Append { connection, stream: &name, producer: None, batch });
         Some(number)
     }
 

@@ -14,10 +14,10 @@ const WIDTH: u32 = 900;
 const HEIGHT: u32 = 420;
 const LEGEND_HEIGHT: u32 = 60;
 /// Systems in one line of the legend.
-const LEGEND_COLUMNS: usize = 3;
+const LEGEND_COLUMNS: usize = 4;
 
 /// Of each contender, this server's first; told apart without colour vision too.
-const COLORS: [RGBColor; 8] = [
+const COLORS: [RGBColor; 10] = [
     RGBColor(0, 92, 171),
     RGBColor(230, 159, 0),
     RGBColor(0, 158, 115),
@@ -26,6 +26,8 @@ const COLORS: [RGBColor; 8] = [
     RGBColor(213, 94, 0),
     RGBColor(86, 180, 233),
     RGBColor(60, 20, 60),
+    RGBColor(240, 228, 66),
+    RGBColor(150, 75, 0),
 ];
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;

@@ -6,7 +6,8 @@
 //!   hits both; what is shown is the median of the ratios and how far they lie apart.
 //! - A run counts only if everything that it had acknowledged was read back as it was written, and
 //!   nothing was refused. What failed is listed.
-//! - A system that is not installed is left out, and that is said.
+//! - A system that is not installed is left out, and that is said. One that a workload does not fit,
+//!   as live readers do not where there is no HTTP, has no part in it.
 //!
 //! # Code map
 //! [`workloads`] what is run and [`cases`] with which parameters; [`record`] what came of it; [`pairing`] ratios and verdicts; [`page`]
@@ -67,11 +68,13 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
         cases: Vec::new(),
     };
     std::fs::create_dir_all(&asked.out).doing(|| format!("cannot make {}", asked.out.display()))?;
-    let mut steps = Steps::new(cases.len() * asked.pairs * contenders.len());
+    let runs = cases.iter().flat_map(|case| contenders.iter().map(move |c| c.takes(bench, case)));
+    let mut steps = Steps::new(asked.pairs * runs.filter(|takes| *takes).count());
     for case in &cases {
         let mut record = CaseRecord::new(case);
         for _ in 0..asked.pairs {
-            let turn = contenders.iter().map(|contender| {
+            let fitting = contenders.iter().filter(|contender| contender.takes(bench, case));
+            let turn = fitting.map(|contender| {
                 steps.show(case, contender);
                 // What could not be made once cannot be made again, and may take long to fail.
                 if let Some(failure) = record.failure_of(&contender.key) {
@@ -96,7 +99,7 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
 /// Who takes part, this server first, and who does not and why.
 fn contenders(bench: &Bench, asked: &Compare) -> Outcome<(Vec<Contender>, Vec<String>)> {
     let own = Contender::new(System::Thalweg, bench.place.clone());
-    Bench { place: own.place.clone(), keeper: bench.keeper.clone() }.check_installed()?;
+    own.bench(bench).check_installed()?;
     let (mut contenders, mut skipped) = (vec![own], Vec::new());
     for system in &asked.peers {
         let place = Place { against: *system, ..bench.place.clone() };
@@ -107,8 +110,7 @@ fn contenders(bench: &Bench, asked: &Compare) -> Outcome<(Vec<Contender>, Vec<St
             contender.key = "thalweg-other".to_owned();
             contender.label = "Thalweg, the other one".to_owned();
         }
-        let own = Bench { place: contender.place.clone(), keeper: bench.keeper.clone() };
-        match own.check_installed() {
+        match contender.bench(bench).check_installed() {
             Ok(()) => contenders.push(contender),
             Err(failure) => {
                 eprintln!("left out: {failure}");
@@ -123,8 +125,7 @@ fn contenders(bench: &Bench, asked: &Compare) -> Outcome<(Vec<Contender>, Vec<St
 }
 
 fn attempt(bench: &Bench, contender: &Contender, case: &Case) -> Attempt {
-    let own = Bench { place: contender.place.clone(), keeper: bench.keeper.clone() };
-    match own.run(&case.command) {
+    match contender.bench(bench).run(&case.command) {
         Ok(run) => Attempt { contender: contender.key.clone(), run: Some(run), failure: None },
         Err(failure) => {
             eprintln!("error: {}: {failure}", contender.label);
@@ -167,6 +168,16 @@ fn write(comparison: &Comparison, out: &Path) -> Outcome<()> {
 impl Contender {
     fn new(system: System, place: Place) -> Self {
         Self { key: system.key(), label: system.label().to_owned(), system, place }
+    }
+
+    /// Its place as that of a run.
+    fn bench(&self, bench: &Bench) -> Bench {
+        Bench { place: self.place.clone(), keeper: bench.keeper.clone() }
+    }
+
+    /// Whether it can be measured with `case` at all.
+    fn takes(&self, bench: &Bench, case: &Case) -> bool {
+        self.bench(bench).check_style(&case.command).is_ok()
     }
 
     fn record(&self) -> ContenderRecord {

@@ -110,7 +110,7 @@ fn put_figures(
     let _ = writeln!(page, "| Case | System | Durability |{}", heads.collect::<String>());
     let _ = writeln!(page, "|---|---|---|{}", "---:|".repeat(metrics.len()));
     for case in cases {
-        for contender in &comparison.contenders {
+        for contender in comparison.contenders.iter().filter(|c| case.has(&c.key)) {
             let cells = metrics.iter().map(|metric| {
                 let spread = Spread::of(&case.values(&contender.key, metric));
                 spread.map_or_else(|| " – |".to_owned(), |s| format!(" {} |", number(s.median)))
@@ -139,7 +139,7 @@ fn put_ratios(
     let _ = writeln!(page, "| Case | Thalweg ÷ |{}", heads.collect::<String>());
     let _ = writeln!(page, "|---|---|{}", "---|".repeat(metrics.len()));
     for case in cases {
-        for peer in peers {
+        for peer in peers.iter().filter(|peer| case.has(&peer.key)) {
             let cells = metrics.iter().map(|metric| {
                 let contest = Contest::of(case, &ours.key, &peer.key, metric);
                 contest.map_or_else(
@@ -231,5 +231,16 @@ mod tests {
     fn durability_is_short_in_narrow_columns() {
         assert_eq!(short("page cache: no log"), "page cache");
         assert_eq!(short("fsync of its log"), "fsync");
+    }
+
+    #[test]
+    fn who_does_not_fit_a_workload_has_no_row() {
+        let mut comparison = comparison(&[(200.0, 100.0), (300.0, 100.0)]);
+        for turn in &mut comparison.cases[0].turns {
+            turn.pop();
+        }
+        let page = render(&comparison);
+        assert!(page.contains("| 7 streams | Ours |"), "{page}");
+        assert!(!page.contains("| 7 streams | Theirs |"), "{page}");
     }
 }

@@ -104,6 +104,11 @@ impl CaseRecord {
         self.turns.iter().filter_map(pair).collect()
     }
 
+    /// Whether `contender` takes part.
+    pub(crate) fn has(&self, contender: &str) -> bool {
+        self.turns.iter().flatten().any(|attempt| attempt.contender == contender)
+    }
+
     /// Why `contender` could not run this case, if it could not.
     pub(crate) fn failure_of(&self, contender: &str) -> Option<String> {
         let mut attempts = self.turns.iter().flatten();

@@ -2,7 +2,9 @@
 
 use super::body::text_of;
 use super::socket::Socket;
+use crate::api::ApiStyle;
 use crate::failure::{Failure, Outcome};
+use crate::nats;
 use memchr::{memchr, memmem};
 use protocol::http1::ChunkedDecoder;
 
@@ -13,6 +15,27 @@ pub(crate) struct Outline {
     head_bytes: usize,
     /// None if the body comes in chunks.
     body_bytes: Option<usize>,
+}
+
+/// One answer of whichever form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Answer {
+    /// The system's own code, for what was refused.
+    pub(crate) status: u16,
+    pub(crate) is_success: bool,
+}
+
+impl Answer {
+    /// Takes the next whole answer of `socket`, if there is one.
+    pub(crate) fn take(style: ApiStyle, socket: &mut Socket) -> Outcome<Option<Self>> {
+        match style {
+            ApiStyle::Nats => nats::take_answer(socket),
+            ApiStyle::Durable | ApiStyle::Ursula | ApiStyle::S2 => {
+                let outline = Outline::take(socket)?;
+                Ok(outline.map(|o| Self { status: o.status, is_success: o.is_success() }))
+            }
+        }
+    }
 }
 
 /// Bytes that are no answer with an end.

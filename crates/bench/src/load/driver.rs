@@ -1,7 +1,10 @@
 //! Many connections on one thread.
 
+use super::answer::Answer;
 use super::socket::Socket;
+use crate::api::ApiStyle;
 use crate::failure::{Doing, Outcome};
+use crate::server::Server;
 use mio::{Events, Interest, Poll, Token, unix::SourceFd};
 use rustix::time::{
     Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
@@ -25,6 +28,8 @@ pub(crate) struct Driver {
     /// Where each read lands first.
     pub(crate) scratch: Vec<u8>,
     timer: Option<OwnedFd>,
+    /// What answers look like.
+    style: ApiStyle,
     ready: Vec<usize>,
 }
 
@@ -36,6 +41,22 @@ impl Driver {
         Ok(driver)
     }
 
+    /// Opens `count` connections to `server`, each with its greeting, whose answers have its form.
+    pub(crate) fn to(server: &Server, count: usize) -> Outcome<Self> {
+        let mut driver = Self::connect(server.address, count)?;
+        driver.style = server.api.style;
+        for (at, socket) in driver.sockets.iter_mut().enumerate() {
+            socket.output.extend(server.api.greeting(at));
+            socket.flush();
+        }
+        Ok(driver)
+    }
+
+    /// Takes the next whole answer of connection `at`, if there is one.
+    pub(crate) fn take_answer(&mut self, at: usize) -> Outcome<Option<Answer>> {
+        Answer::take(self.style, &mut self.sockets[at])
+    }
+
     pub(crate) fn empty() -> Outcome<Self> {
         Ok(Self {
             poll: Poll::new()?,
@@ -43,6 +64,7 @@ impl Driver {
             sockets: Vec::new(),
             scratch: vec![0; SCRATCH_BYTES],
             timer: None,
+            style: ApiStyle::Durable,
             ready: Vec::new(),
         })
     }

@@ -7,7 +7,7 @@
 //! Invariant: `sent = answered + lost`, where the lost are those of broken connections and those
 //! that had no answer [`DRAIN_LIMIT`] after the end.
 
-use super::answer::Outline;
+use super::answer::Answer;
 use super::driver::Driver;
 use super::schedule::Schedule;
 use crate::failure::Outcome;
@@ -219,9 +219,9 @@ impl<S: Source> Loop<'_, S> {
         self.driver.fill(at);
         let now = Instant::now();
         loop {
-            let found = Outline::take(&mut self.driver.sockets[at])?;
-            let Some(outline) = found else { break };
-            self.count(at, outline, now);
+            let found = self.driver.take_answer(at)?;
+            let Some(answer) = found else { break };
+            self.count(at, answer, now);
         }
         if self.driver.sockets[at].is_ended {
             self.result.lost += self.out[at].len() as u64;
@@ -232,19 +232,19 @@ impl<S: Source> Loop<'_, S> {
         Ok(())
     }
 
-    fn count(&mut self, at: usize, outline: Outline, now: Instant) {
+    fn count(&mut self, at: usize, answer: Answer, now: Instant) {
         let Some((number, since)) = self.out[at].pop_front() else { return };
         if self.plan.rate.is_some() && self.out[at].len() + 1 == self.plan.depth {
             self.idle.push(at);
         }
         self.answered += 1;
         self.result.elapsed = now.duration_since(self.start);
-        if outline.is_success() {
+        if answer.is_success {
             self.result.acknowledged += 1;
             self.result.latencies.record(now.saturating_duration_since(since));
             self.source.acknowledged(number);
         } else {
-            *self.result.refused.entry(outline.status).or_default() += 1;
+            *self.result.refused.entry(answer.status).or_default() += 1;
         }
     }
 }

@@ -3,9 +3,11 @@
 use super::body::{Body, Head, text_of};
 use super::driver::Driver;
 use super::socket::Socket;
-use crate::api::{Api, Content, Live, Read, ReadFrom};
+use crate::api::{Api, ApiStyle, Content, Live, Read, ReadFrom};
 use crate::failure::{Failure, Outcome};
+use crate::nats;
 use crate::server::Server;
+use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// How long one stream may take to be read whole.
@@ -114,16 +116,21 @@ impl PageReader {
 #[derive(Debug)]
 pub(crate) struct Collector {
     driver: Driver,
+    address: SocketAddr,
     api: Api,
 }
 
 impl Collector {
     pub(crate) fn new(server: &Server) -> Outcome<Self> {
-        Ok(Self { driver: Driver::connect(server.address, 1)?, api: server.api.clone() })
+        let (address, api) = (server.address, server.api.clone());
+        Ok(Self { driver: Driver::connect(address, 1)?, address, api })
     }
 
     /// All that `stream` holds now.
     pub(crate) fn read_all(&mut self, stream: &str) -> Outcome<Vec<u8>> {
+        if self.api.style == ApiStyle::Nats {
+            return nats::read_subject(self.address, stream);
+        }
         let mut data = Vec::new();
         let mut reader = PageReader::new(&self.api, None);
         let start = Instant::now();

@@ -7,7 +7,7 @@
 use super::answer::Outline;
 use super::driver::Driver;
 use super::schedule::Schedule;
-use crate::api::{Api, Batch, stream_name};
+use crate::api::{Api, Append, Batch, stream_name};
 use crate::failure::{Failure, Outcome};
 use crate::payload::Payloads;
 use std::ops::Range;
@@ -70,7 +70,9 @@ impl Publisher {
             self.payloads.put(self.sent, &mut payload);
             let stream = stream_name(self.prefix, self.sent % self.streams);
             let socket = &mut driver.sockets[at];
-            self.api.put_append(&mut socket.output, &stream, None, Batch::one(&payload));
+            let batch = Batch::one(&payload);
+            let append = Append { connection: at, stream: &stream, producer: None, batch };
+            self.api.put_append(&mut socket.output, append);
             socket.flush();
             self.sent += 1;
         }

@@ -102,3 +102,17 @@ impl Socket {
         self.sent = 0;
     }
 }
+
+#[cfg(test)]
+impl Socket {
+    /// A connection on which nothing comes by itself.
+    pub(crate) fn silent() -> io::Result<Self> {
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0))?;
+        Self::open(listener.local_addr()?, None)
+    }
+
+    /// Takes bytes as if they had come.
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        self.keep(bytes);
+    }
+}

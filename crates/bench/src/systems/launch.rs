@@ -65,6 +65,8 @@ impl System {
             Self::Ursula => launch.ursula(scratch, addresses, "always"),
             Self::UrsulaPageCache => launch.ursula(scratch, addresses, "never"),
             Self::S2Lite => launch.s2_lite(&data),
+            Self::Nats => launch.nats(scratch, addresses, Some("always")),
+            Self::NatsPageCache => launch.nats(scratch, addresses, None),
         })
     }
 }
@@ -153,6 +155,22 @@ impl Launch {
         self.flags(flags).ready(listen, "/__ursula/ready")
     }
 
+    /// One server without a cluster; with `sync` as its interval, else with the default of two minutes.
+    fn nats(mut self, scratch: &Path, addresses: [SocketAddr; 2], sync: Option<&str>) -> Self {
+        let [listen, monitor] = addresses;
+        let data = scratch.join("data").display().to_string();
+        let interval = sync.map_or_else(String::new, |sync| format!(", sync_interval: {sync}"));
+        let text = format!(
+            "listen: \"{listen}\"\nhttp: \"{monitor}\"\n\
+             jetstream: {{ store_dir: {data:?}{interval} }}\n"
+        );
+        let path = scratch.join("nats.conf");
+        let flags = ["--config".to_owned(), path.display().to_string()];
+        self.settings = Some((path, text));
+        self.shown = format!("one server, file storage{interval}, a subject for each stream");
+        self.flags(flags).ready(monitor, "/healthz")
+    }
+
     /// It listens on every address of the machine; there is no flag for another one.
     fn s2_lite(mut self, data: &str) -> Self {
         let port = self.listen.port().to_string();
@@ -209,6 +227,8 @@ mod tests {
         assert!(told(&launch(System::DurableStreams)).contains("--durability wal"));
         assert!(told(&launch(System::DurableStreamsMemory)).contains("--durability memory"));
         assert!(told(&launch(System::DurableStreamsAxum)).contains("file-durable"));
+        assert!(told(&launch(System::Nats)).contains("sync_interval: always"));
+        assert!(!told(&launch(System::NatsPageCache)).contains("sync_interval"));
     }
 
     #[test]

@@ -35,6 +35,10 @@ pub(crate) enum System {
     UrsulaPageCache,
     /// S2 Lite on the local disk
     S2Lite,
+    /// NATS JetStream with its files synced
+    Nats,
+    /// The same, with its files in the page cache
+    NatsPageCache,
 }
 
 /// Where programs are, and where a system's files go.
@@ -67,6 +71,8 @@ impl System {
             Self::Ursula => "Ursula",
             Self::UrsulaPageCache => "Ursula, page cache",
             Self::S2Lite => "S2 Lite",
+            Self::Nats => "NATS JetStream",
+            Self::NatsPageCache => "NATS JetStream, page cache",
         }
     }
 
@@ -79,6 +85,7 @@ impl System {
             Self::DurableStreamsAxum => Some("0.3.0"),
             Self::Ursula | Self::UrsulaPageCache => Some("0.11.5"),
             Self::S2Lite => Some("0.43.4"),
+            Self::Nats | Self::NatsPageCache => Some("2.15.1"),
         }
     }
 
@@ -98,6 +105,10 @@ impl System {
             Self::S2Lite => {
                 "fsync of the object that holds an append before it is acknowledged, one node"
             }
+            Self::Nats => "fsync of its file for each message (sync_interval always), one replica",
+            Self::NatsPageCache => {
+                "page cache: synced every two minutes (sync_interval's default), one replica"
+            }
         }
     }
 
@@ -105,6 +116,7 @@ impl System {
         match self {
             Self::Ursula | Self::UrsulaPageCache => ApiStyle::Ursula,
             Self::S2Lite => ApiStyle::S2,
+            Self::Nats | Self::NatsPageCache => ApiStyle::Nats,
             _ => ApiStyle::Durable,
         }
     }
@@ -127,6 +139,7 @@ impl System {
             Self::DurableStreamsAxum => below("durable-streams-axum/bin/durable-streams-server"),
             Self::Ursula | Self::UrsulaPageCache => below("ursula/bin/ursula"),
             Self::S2Lite => below("s2/bin/s2"),
+            Self::Nats | Self::NatsPageCache => below("nats/bin/nats-server"),
         })
     }
 
