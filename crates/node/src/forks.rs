@@ -203,6 +203,10 @@ impl Node {
                     Err(LocateError::Beyond { available }) => {
                         self.refuse(create.ticket, Refusal::ForkSubOffset { available });
                     }
+                    // The source went away after its group was asked.
+                    Err(LocateError::Failed(Failure::NotFound)) => {
+                        self.refuse(create.ticket, Refusal::ForkSourceNotFound);
+                    }
                     Err(LocateError::Failed(failure)) => {
                         self.reply(create.ticket, Reply::Failed(failure));
                     }

@@ -297,9 +297,7 @@ impl Node {
             }
             Locate::MessageStart(at) => self.message_start(key, at),
             Locate::SubOffset { from, count, json, limit } => {
-                let Some(append) = self.log.append_at(key, from).map_err(Failure::from)? else {
-                    return Err(LocateError::Beyond { available: 0 });
-                };
+                let append = self.found(key, from, self.log.append_at(key, from))?;
                 let end = append.end.min(limit);
                 if json {
                     return self.nth_message_end(key, from, end, count);

@@ -3,8 +3,12 @@
 mod support;
 
 use env::{Disk, MemoryDisk};
+use log::LogOptions;
+use model::StreamPath;
+use std::path::{Path, PathBuf};
 use stream::{Outcome, Refusal};
-use support::{Process, path_in, text};
+use support::{Process, create, fork_of, options, path_in, text};
+use thalweg_node::{Failure, Reply};
 
 /// Inverts a bit `back` bytes before the one place in the log where `data` stands.
 fn flip_before(disk: &MemoryDisk, data: &[u8], back: usize) {
@@ -60,4 +64,56 @@ fn a_group_that_lost_its_last_entry_goes_on() {
     let process = &mut Process::open(&disk, 1);
     assert_eq!(process.bytes(&new), b"after the damage");
     assert_eq!(process.bytes(&other), b"the other");
+}
+
+/// A text that is in a chunk alone, its WAL segment being used again, and that chunk.
+fn sealed(path: &StreamPath) -> (MemoryDisk, PathBuf) {
+    let disk = MemoryDisk::new();
+    let options = LogOptions {
+        segment_bytes: 64 << 10,
+        wal_bytes_max: 256 << 10,
+        seal_bytes: 1 << 10,
+        checkpoint_bytes: 1 << 10,
+        ..options()
+    };
+    let mut process = Process::open_with(&disk, 2, options);
+    process.with_text(path, &[b'x'; 5_000]);
+    let other = path_in(0, "other");
+    process.create(&other, "text/plain");
+    for _ in 0..20 {
+        process.append(&other, text(), &[b'y'; 30_000]);
+        process.wait_ms(100);
+    }
+    drop(process);
+    disk.kill_process();
+    let chunk = disk.paths().into_iter().find(|path| path.starts_with("/data/chunks/00000"));
+    (disk, chunk.expect("it is sealed"))
+}
+
+fn flip_two(disk: &MemoryDisk, chunk: &Path, byte: u64) {
+    disk.flip_bit(chunk, byte * 8);
+    disk.flip_bit(chunk, byte * 8 + 8);
+}
+
+#[test]
+fn a_sub_offset_in_a_source_whose_rows_were_lost_is_damaged_and_not_missing() {
+    let (source, fork) = (path_in(0, "source"), path_in(1, "fork"));
+    let (disk, chunk) = sealed(&source);
+    let length = disk.open(&chunk).unwrap().len().unwrap();
+    let mut damaged = 0;
+    // One changed bit of a row is repaired; a row holds two of these places.
+    for byte in (length.saturating_sub(1_500)..length - 1).step_by(31) {
+        flip_two(&disk, &chunk, byte);
+        let mut process = Process::open(&disk, 2);
+        let reply = process.ask(create(&fork, None, Some(fork_of(&source, Some(0), 7)), b""));
+        match reply {
+            Reply::Outcome(Outcome::Created(_)) => drop(process.delete(&fork)),
+            Reply::Failed(Failure::Damaged { .. }) => damaged += 1,
+            other => panic!("byte {byte}: {other:?}"),
+        }
+        drop(process);
+        disk.kill_process();
+        flip_two(&disk, &chunk, byte);
+    }
+    assert!(damaged > 0, "no flip hit the row");
 }

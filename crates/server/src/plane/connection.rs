@@ -28,8 +28,8 @@ const PIECES_MAX: usize = 16;
 const TURN_BYTES_MAX: usize = 256 << 10;
 
 /// What a request counts in that, besides its bytes: pipelined ones may be as short as 40 bytes, and
-/// the work of one is about that of receiving so much.
-pub(crate) const REQUEST_SHARE_BYTES: usize = 32 << 10;
+/// the work of one, its answer included, is about that of receiving so much.
+pub(crate) const REQUEST_SHARE_BYTES: usize = 128 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
