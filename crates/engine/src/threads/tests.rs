@@ -1,6 +1,7 @@
 //! Many threads, real files, two processes.
 
 use crate::{Durability, Engine, OpenError, Options, ReadLimits};
+use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
@@ -120,4 +121,41 @@ fn two_processes_do_not_share_a_directory() {
     assert!(other.status.success(), "{said}");
     let pid = format!("is locked by process {}", std::process::id());
     assert!(said.contains("refused: ") && said.contains(&pid), "{said}");
+}
+
+/// Not a test: the process that is killed by the test below.
+#[test]
+#[ignore = "run by what_a_killed_process_was_told_is_there"]
+fn appends_until_killed() {
+    let Some(dir) = std::env::var_os("THALWEG_KILLED") else { return };
+    let engine = Engine::open(dir, options(Durability::None)).unwrap();
+    for number in 0.. {
+        println!("told {}", engine.append("a", &entry(1, number)).unwrap());
+    }
+}
+
+#[test]
+fn what_a_killed_process_was_told_is_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut writer = Command::new(std::env::current_exe().unwrap())
+        .args(["--ignored", "--exact", "threads::tests::appends_until_killed", "--nocapture"])
+        .env("THALWEG_KILLED", dir.path())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let said = BufReader::new(writer.stdout.take().unwrap()).lines();
+    let told =
+        said.map_while(Result::ok).filter_map(|line| line.strip_prefix("told ")?.parse().ok());
+    let last: u64 = told.take(5_000).last().unwrap();
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+    let engine = Engine::open(dir.path(), options(Durability::None)).unwrap();
+    assert_eq!(engine.damages(), []);
+    assert!(engine.tail("a") > last, "{} of {last}", engine.tail("a"));
+    let mut next = 0;
+    while next < engine.tail("a") {
+        let entries = engine.read("a", next, ReadLimits::default()).unwrap();
+        assert!(entries.iter().all(|(id, found)| found == entry(1, id)));
+        next = entries.next_id();
+    }
 }
