@@ -366,7 +366,8 @@ pub(crate) struct Compare {
         long,
         value_enum,
         value_delimiter = ',',
-        default_value = "durable-streams,durable-streams-node,durable-streams-axum,ursula,s2-lite,nats"
+        default_value = "durable-streams,durable-streams-node,durable-streams-axum,ursula,s2-lite,nats,\
+                         kafka"
     )]
     pub(crate) peers: Vec<System>,
     /// Turns of each case; with fewer than two nothing is decided

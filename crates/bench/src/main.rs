@@ -17,7 +17,8 @@
 //!
 //! # Code map
 //! [`cli`] what can be asked; [`commands`] one module for each; [`compare`] one system beside others;
-//! [`systems`] what can be measured and [`api`] how it is asked, [`nats`] where that is not HTTP; [`server`] the process under load,
+//! [`systems`] what can be measured and [`api`] how it is asked, [`nats`] and [`kafka`] where that is not
+//! HTTP; [`server`] the process under load,
 //! [`keeper`] its end, [`process`] what the operating system knows of it; [`load`] sockets and
 //! loops; [`payload`] bytes that tell where they belong; [`report`] the results; [`machine`] where
 //! they were measured, and [`disk`] what its disk can do at most.
@@ -29,6 +30,7 @@ mod compare;
 mod disk;
 mod failure;
 mod gauge;
+mod kafka;
 mod keeper;
 mod latency;
 mod load;

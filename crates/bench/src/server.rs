@@ -3,9 +3,9 @@
 use crate::api::{Api, ApiStyle};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::keeper::Keeper;
-use crate::nats;
 use crate::process::Process;
-use crate::systems::{Launch, Places, Ready, System};
+use crate::systems::{Launch, Places, Probe, Ready, System};
+use crate::{kafka, nats};
 use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -62,6 +62,7 @@ impl Server {
         if let Some((path, text)) = &launch.settings {
             fs::write(path, text).doing(|| format!("cannot write {}", path.display()))?;
         }
+        prepare(&launch)?;
         let child = spawn(&launch, keeper, &scratch)?;
         let release = match system.version() {
             Some(version) => format!("{} {version}", system.label()),
@@ -116,9 +117,12 @@ impl Server {
     }
 
     /// Makes `count` streams of the set `prefix`, where that is no request of HTTP.
-    pub(crate) fn make_streams(&self, _prefix: &str, _count: u64) -> Outcome<()> {
-        // A subject is there when something is published to it.
-        Ok(())
+    pub(crate) fn make_streams(&self, prefix: &str, count: u64) -> Outcome<()> {
+        match self.api.style {
+            ApiStyle::Kafka => kafka::make_topic(self.address, prefix, count),
+            // A subject is there when something is published to it.
+            _ => Ok(()),
+        }
     }
 
     pub(crate) fn process(&self) -> Option<Process> {
@@ -253,6 +257,21 @@ fn version(binary: &Path) -> String {
     String::from_utf8_lossy(&text.unwrap_or_default()).trim().to_owned()
 }
 
+/// Runs what must have ended before the server starts.
+fn prepare(launch: &Launch) -> Outcome<()> {
+    if launch.prepare.is_empty() {
+        return Ok(());
+    }
+    let mut command = Command::new(&launch.binary);
+    let output = command.args(&launch.prepare).stdin(Stdio::null()).output();
+    let output = output.doing(|| format!("cannot start {}", launch.binary.display()))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    Err(Failure::new(format!("the data was not prepared: {}", String::from_utf8_lossy(&said))))
+}
+
 fn spawn(launch: &Launch, keeper: &Keeper, scratch: &Path) -> Outcome<Child> {
     let log = File::options().create(true).append(true).open(scratch.join("log"))?;
     let mut command = Command::new(&launch.binary);
@@ -287,7 +306,12 @@ fn free_addresses() -> Outcome<[SocketAddr; 2]> {
 }
 
 fn is_ready(ready: Ready) -> std::io::Result<bool> {
-    let Ready { address, path, any_status } = ready;
+    let Ready { address, probe } = ready;
+    let (path, any_status) = match probe {
+        Probe::Connection => return TcpStream::connect(address).map(|_| true),
+        Probe::Answer => ("/", true),
+        Probe::Ok(path) => (path, false),
+    };
     let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
     let (status, _) = ask(address, request.as_bytes())?;
     Ok(status == 200 || (any_status && status > 0))
@@ -364,9 +388,11 @@ mod tests {
     #[test]
     fn an_answer_is_known_by_its_status() {
         let (address, answers) = answering([BUSY, BUSY, "SSH 200 x"]);
-        let ready = |any_status| is_ready(Ready { address, path: "/", any_status }).unwrap();
-        assert_eq!([ready(false), ready(true), ready(true)], [false, true, false]);
+        let ready = |probe| is_ready(Ready { address, probe }).unwrap();
+        let (ok, any) = (Probe::Ok("/"), Probe::Answer);
+        assert_eq!([ready(ok), ready(any), ready(any)], [false, true, false]);
         answers.join().unwrap();
+        assert!(is_ready(Ready { address, probe: Probe::Connection }).is_err());
     }
 
     #[test]

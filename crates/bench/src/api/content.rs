@@ -47,7 +47,7 @@ impl Content {
     pub(crate) fn of(style: ApiStyle, holds: Holds) -> Self {
         match (style, holds) {
             (ApiStyle::S2, _) => Self::Records(Records::default()),
-            (ApiStyle::Nats, _) | (_, Holds::Bytes) => Self::Bytes,
+            (ApiStyle::Nats | ApiStyle::Kafka, _) | (_, Holds::Bytes) => Self::Bytes,
             // Its reads give one message per line, without an array around them.
             (ApiStyle::Ursula, _) => Self::Messages(Messages { depth: 1, ..Messages::default() }),
             (ApiStyle::Durable, _) => Self::Messages(Messages::default()),

@@ -10,6 +10,7 @@
 //! | `ursula` | `/B/S`, after `PUT /B` | the same | the same | the same |
 //! | `s2` | `/v1/streams/S` of a basin | POST `/records`, JSON | `?seq_num=` | `&wait=`, an event stream |
 //! | `nats` | a subject, not HTTP: [`crate::nats`] | `PUB` | direct get | – |
+//! | `kafka` | a partition, not HTTP: [`crate::kafka`] | produce | fetch | – |
 
 mod batch;
 mod content;
@@ -17,7 +18,7 @@ mod content;
 pub(crate) use batch::Batch;
 pub(crate) use content::Content;
 
-use crate::nats;
+use crate::{kafka, nats};
 use batch::Frame;
 use clap::ValueEnum;
 use client::Producer;
@@ -51,13 +52,15 @@ pub(crate) enum ApiStyle {
     S2,
     /// NATS JetStream's subjects
     Nats,
+    /// Kafka's partitions
+    Kafka,
 }
 
 impl ApiStyle {
     /// Whether requests are HTTP. Others can be appended to and read back, and have no live readers
     /// here.
     pub(crate) fn is_http(self) -> bool {
-        !matches!(self, Self::Nats)
+        !matches!(self, Self::Nats | Self::Kafka)
     }
 
     /// Whether a writer may be an idempotent producer of the Durable Streams Protocol.
@@ -142,7 +145,7 @@ impl Api {
     pub(crate) fn namespace_request(&self) -> Vec<u8> {
         let mut out = Vec::new();
         match self.style {
-            ApiStyle::Durable | ApiStyle::Nats => {}
+            ApiStyle::Durable | ApiStyle::Nats | ApiStyle::Kafka => {}
             ApiStyle::Ursula => {
                 self.put(&mut out, format_args!("PUT /{NAMESPACE}"), None, b"");
             }
@@ -170,7 +173,7 @@ impl Api {
     pub(crate) fn greeting(&self, connection: usize) -> Vec<u8> {
         match self.style {
             ApiStyle::Nats => nats::greeting(connection),
-            ApiStyle::Durable | ApiStyle::Ursula | ApiStyle::S2 => Vec::new(),
+            ApiStyle::Durable | ApiStyle::Ursula | ApiStyle::S2 | ApiStyle::Kafka => Vec::new(),
         }
     }
 
@@ -180,6 +183,7 @@ impl Api {
         assert!(producer.is_none() || self.style.has_producers(), "the style has no producers");
         match self.style {
             ApiStyle::Nats => nats::put_append(out, connection, stream, batch),
+            ApiStyle::Kafka => kafka::put_append(out, stream, batch),
             ApiStyle::Durable | ApiStyle::Ursula | ApiStyle::S2 => self.put_post(out, append),
         }
     }
@@ -249,7 +253,7 @@ impl Api {
             ApiStyle::Durable => format!("/v1/stream/{stream}"),
             ApiStyle::Ursula => format!("/{NAMESPACE}/{stream}"),
             ApiStyle::S2 => format!("/v1/streams/{stream}"),
-            ApiStyle::Nats => unreachable!("only HTTP has paths"),
+            ApiStyle::Nats | ApiStyle::Kafka => unreachable!("only HTTP has paths"),
         }
     }
 

@@ -4,7 +4,7 @@ use super::body::text_of;
 use super::socket::Socket;
 use crate::api::ApiStyle;
 use crate::failure::{Failure, Outcome};
-use crate::nats;
+use crate::{kafka, nats};
 use memchr::{memchr, memmem};
 use protocol::http1::ChunkedDecoder;
 
@@ -30,6 +30,7 @@ impl Answer {
     pub(crate) fn take(style: ApiStyle, socket: &mut Socket) -> Outcome<Option<Self>> {
         match style {
             ApiStyle::Nats => nats::take_answer(socket),
+            ApiStyle::Kafka => kafka::take_answer(socket),
             ApiStyle::Durable | ApiStyle::Ursula | ApiStyle::S2 => {
                 let outline = Outline::take(socket)?;
                 Ok(outline.map(|o| Self { status: o.status, is_success: o.is_success() }))

@@ -40,7 +40,9 @@ impl Follower {
         match self.style {
             ApiStyle::Durable => self.controls > 0,
             ApiStyle::Ursula | ApiStyle::S2 => self.body.is_some(),
-            ApiStyle::Nats => unreachable!("live readers are asked for over HTTP"),
+            ApiStyle::Nats | ApiStyle::Kafka => {
+                unreachable!("live readers are asked for over HTTP")
+            }
         }
     }
 

@@ -5,8 +5,8 @@ use super::driver::Driver;
 use super::socket::Socket;
 use crate::api::{Api, ApiStyle, Content, Live, Read, ReadFrom};
 use crate::failure::{Failure, Outcome};
-use crate::nats;
 use crate::server::Server;
+use crate::{kafka, nats};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -128,9 +128,14 @@ impl Collector {
 
     /// All that `stream` holds now.
     pub(crate) fn read_all(&mut self, stream: &str) -> Outcome<Vec<u8>> {
-        if self.api.style == ApiStyle::Nats {
-            return nats::read_subject(self.address, stream);
+        match self.api.style {
+            ApiStyle::Nats => nats::read_subject(self.address, stream),
+            ApiStyle::Kafka => kafka::read_partition(self.address, stream),
+            ApiStyle::Durable | ApiStyle::Ursula | ApiStyle::S2 => self.read_pages(stream),
         }
+    }
+
+    fn read_pages(&mut self, stream: &str) -> Outcome<Vec<u8>> {
         let mut data = Vec::new();
         let mut reader = PageReader::new(&self.api, None);
         let start = Instant::now();

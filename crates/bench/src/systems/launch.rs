@@ -8,6 +8,20 @@ use std::path::{Path, PathBuf};
 /// Flags of every server of ours: readers and connections stay as long as the measurement.
 const LASTING: [&str; 2] = ["--sse-max-duration-ms=3600000", "--idle-timeout-ms=3600000"];
 
+/// The memory that Kafka's own script gives it, and how its garbage is collected.
+const KAFKA_HEAP: [&str; 2] = ["-Xmx1G", "-Xms1G"];
+const KAFKA_JVM: [&str; 6] = [
+    "-server",
+    "-XX:+UseG1GC",
+    "-XX:MaxGCPauseMillis=20",
+    "-XX:InitiatingHeapOccupancyPercent=35",
+    "-XX:+ExplicitGCInvokesConcurrent",
+    "-Djava.awt.headless=true",
+];
+
+/// A cluster's name must be 16 bytes in base 64.
+const KAFKA_CLUSTER: &str = "dGhhbHdlZy1iZW5jaC0xMQ";
+
 /// Everything that starts a system.
 #[derive(Debug)]
 pub(crate) struct Launch {
@@ -18,6 +32,8 @@ pub(crate) struct Launch {
     pub(crate) directory: Option<PathBuf>,
     /// A file that it reads.
     pub(crate) settings: Option<(PathBuf, String)>,
+    /// Flags of the same program, to be run to its end first; none if there is nothing to prepare.
+    pub(crate) prepare: Vec<String>,
     /// What of it people must know to repeat it.
     pub(crate) shown: String,
     /// Where its streams are.
@@ -29,9 +45,18 @@ pub(crate) struct Launch {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ready {
     pub(crate) address: SocketAddr,
-    pub(crate) path: &'static str,
-    /// Any answer will do: it has no path for this.
-    pub(crate) any_status: bool,
+    pub(crate) probe: Probe,
+}
+
+/// What is tried until it works.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Probe {
+    /// A path that is answered 200.
+    Ok(&'static str),
+    /// Any answer will do: there is no path for this.
+    Answer,
+    /// A connection will do: it does not speak HTTP.
+    Connection,
 }
 
 impl System {
@@ -50,9 +75,10 @@ impl System {
             variables: Vec::new(),
             directory: None,
             settings: None,
+            prepare: Vec::new(),
             shown: String::new(),
             listen,
-            ready: Ready { address: listen, path: "/", any_status: true },
+            ready: Ready { address: listen, probe: Probe::Answer },
         };
         let data = scratch.join("data").display().to_string();
         Ok(match self {
@@ -67,6 +93,8 @@ impl System {
             Self::S2Lite => launch.s2_lite(&data),
             Self::Nats => launch.nats(scratch, addresses, Some("always")),
             Self::NatsPageCache => launch.nats(scratch, addresses, None),
+            Self::Kafka => launch.kafka(scratch, addresses, "log.flush.interval.messages=1"),
+            Self::KafkaPageCache => launch.kafka(scratch, addresses, ""),
         })
     }
 }
@@ -78,7 +106,7 @@ impl Launch {
     }
 
     fn ready(mut self, address: SocketAddr, path: &'static str) -> Self {
-        self.ready = Ready { address, path, any_status: false };
+        self.ready = Ready { address, probe: Probe::Ok(path) };
         self
     }
 
@@ -171,6 +199,39 @@ impl Launch {
         self.flags(flags).ready(monitor, "/healthz")
     }
 
+    /// Broker and controller in one process, with the virtual machine's settings of its own script;
+    /// `flush` is a line of its settings.
+    fn kafka(mut self, scratch: &Path, addresses: [SocketAddr; 2], flush: &str) -> Self {
+        let [listen, controller] = addresses;
+        let data = scratch.join("data").display().to_string();
+        let text = format!(
+            "process.roles=broker,controller\nnode.id=1\n\
+             controller.quorum.voters=1@{controller}\n\
+             listeners=PLAINTEXT://{listen},CONTROLLER://{controller}\n\
+             advertised.listeners=PLAINTEXT://{listen}\n\
+             controller.listener.names=CONTROLLER\n\
+             listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT\n\
+             offsets.topic.replication.factor=1\nauto.create.topics.enable=false\n\
+             log.dirs={data}\n{flush}\n"
+        );
+        let path = scratch.join("kafka.properties");
+        let settings = path.display().to_string();
+        let jars = self.binary.join("*").display().to_string();
+        let format = ["kafka.tools.StorageTool", "format", "-t", KAFKA_CLUSTER, "-c", &settings];
+        let java =
+            |own: &[&str]| ["-cp", &jars].iter().chain(own).map(|s| (*s).to_owned()).collect();
+        self.prepare = java(&format);
+        let main: Vec<String> = java(&["kafka.Kafka", &settings]);
+        self.settings = Some((path, text));
+        self.binary = "java".into();
+        let flush = if flush.is_empty() { "flush by default" } else { flush };
+        self.shown = format!("KRaft, one broker, {flush}, {}, partitions", KAFKA_HEAP.join(" "));
+        self.ready = Ready { address: listen, probe: Probe::Connection };
+        let jvm = KAFKA_HEAP.iter().chain(&KAFKA_JVM).map(|flag| (*flag).to_owned());
+        let jvm: Vec<String> = jvm.collect();
+        self.flags(jvm).flags(main)
+    }
+
     /// It listens on every address of the machine; there is no flag for another one.
     fn s2_lite(mut self, data: &str) -> Self {
         let port = self.listen.port().to_string();
@@ -228,6 +289,8 @@ mod tests {
         assert!(told(&launch(System::DurableStreamsMemory)).contains("--durability memory"));
         assert!(told(&launch(System::DurableStreamsAxum)).contains("file-durable"));
         assert!(told(&launch(System::Nats)).contains("sync_interval: always"));
+        assert!(told(&launch(System::Kafka)).contains("log.flush.interval.messages=1\n"));
+        assert!(!told(&launch(System::KafkaPageCache)).contains("flush"));
         assert!(!told(&launch(System::NatsPageCache)).contains("sync_interval"));
     }
 
@@ -235,6 +298,7 @@ mod tests {
     fn flags_of_ours_are_passed_on_and_shown() {
         let launch = launch(System::Thalweg);
         assert!(told(&launch).contains("--shards=1") && launch.shown.contains("--shards=1"));
-        assert_eq!((launch.ready.path, launch.ready.address.port()), ("/readyz", 5002));
+        let Ready { address, probe } = launch.ready;
+        assert_eq!((probe, address.port()), (Probe::Ok("/readyz"), 5002));
     }
 }

@@ -6,7 +6,7 @@
 
 mod launch;
 
-pub(crate) use launch::{Launch, Ready};
+pub(crate) use launch::{Launch, Probe, Ready};
 
 use crate::api::ApiStyle;
 use crate::failure::{Failure, Outcome};
@@ -39,6 +39,10 @@ pub(crate) enum System {
     Nats,
     /// The same, with its files in the page cache
     NatsPageCache,
+    /// Kafka, one broker, with its log flushed for every append
+    Kafka,
+    /// The same, with its log in the page cache
+    KafkaPageCache,
 }
 
 /// Where programs are, and where a system's files go.
@@ -73,6 +77,8 @@ impl System {
             Self::S2Lite => "S2 Lite",
             Self::Nats => "NATS JetStream",
             Self::NatsPageCache => "NATS JetStream, page cache",
+            Self::Kafka => "Kafka",
+            Self::KafkaPageCache => "Kafka, page cache",
         }
     }
 
@@ -86,6 +92,7 @@ impl System {
             Self::Ursula | Self::UrsulaPageCache => Some("0.11.5"),
             Self::S2Lite => Some("0.43.4"),
             Self::Nats | Self::NatsPageCache => Some("2.15.1"),
+            Self::Kafka | Self::KafkaPageCache => Some("4.3.1"),
         }
     }
 
@@ -106,6 +113,13 @@ impl System {
                 "fsync of the object that holds an append before it is acknowledged, one node"
             }
             Self::Nats => "fsync of its file for each message (sync_interval always), one replica",
+            Self::Kafka => {
+                "fsync of the partition's log before an append is acknowledged \
+                 (log.flush.interval.messages=1), acks=all of one replica"
+            }
+            Self::KafkaPageCache => {
+                "page cache: the system writes when it likes (Kafka's default), acks=all of one replica"
+            }
             Self::NatsPageCache => {
                 "page cache: synced every two minutes (sync_interval's default), one replica"
             }
@@ -117,6 +131,7 @@ impl System {
             Self::Ursula | Self::UrsulaPageCache => ApiStyle::Ursula,
             Self::S2Lite => ApiStyle::S2,
             Self::Nats | Self::NatsPageCache => ApiStyle::Nats,
+            Self::Kafka | Self::KafkaPageCache => ApiStyle::Kafka,
             _ => ApiStyle::Durable,
         }
     }
@@ -140,6 +155,7 @@ impl System {
             Self::Ursula | Self::UrsulaPageCache => below("ursula/bin/ursula"),
             Self::S2Lite => below("s2/bin/s2"),
             Self::Nats | Self::NatsPageCache => below("nats/bin/nats-server"),
+            Self::Kafka | Self::KafkaPageCache => below("kafka/libs"),
         })
     }
 
