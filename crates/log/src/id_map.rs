@@ -6,9 +6,11 @@
 //! distance, though: a stream's id is the index of the entry that made it, and a client that makes a
 //! stream and fills it with the same number of appends, over and over, makes ids at one stride. A
 //! single multiplication (refused) puts ids 227 apart into 70 of 4096 slots; two leave no such stride.
+//! Where a path's hash is a key, for creations in flight, a client could choose paths that collide; the
+//! number of those is bounded.
 //!
 //! # Invariants
-//! - Keys hash as a single integer.
+//! - Keys are integers or a few of them.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -17,11 +19,11 @@ use std::hash::{BuildHasherDefault, Hasher};
 const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A map whose keys are ids.
-pub(crate) type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
+pub type IdMap<K, V> = HashMap<K, V, BuildHasherDefault<IdHasher>>;
 
 /// Spreads an integer over all bits.
 #[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct IdHasher {
+pub struct IdHasher {
     hash: u64,
 }
 
@@ -32,6 +34,10 @@ impl Hasher for IdHasher {
 
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|&byte| self.write_u64(u64::from(byte)));
+    }
+
+    fn write_u16(&mut self, id: u16) {
+        self.write_u64(u64::from(id));
     }
 
     fn write_u32(&mut self, id: u32) {

@@ -47,6 +47,7 @@ pub use checkpoint_rows::{CheckpointRow, CheckpointRows};
 pub use damage::{Damage, DamageKind};
 pub use embedded::{EmbeddedError, EmbeddedLog};
 pub use entry::{AppendBounds, Entry, NewEntry, Placement};
+pub use id_map::IdMap;
 pub use options::LogOptions;
 pub use read::{ReadError, Slice};
 pub use recovery::{OpenError, Opened, RecoveryReport, Replay, TornTail, open};

@@ -30,10 +30,6 @@ pub struct Ticket {
 
 /// Everything that can happen to a node.
 #[derive(Debug)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "an event lives on the stack of one call; a box would be an allocation per request"
-)]
 pub enum Event<'a> {
     /// A client's request for a group of this node.
     Request {

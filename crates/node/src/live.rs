@@ -4,12 +4,12 @@
 //! a commit costs one message per watching shard, however many readers are behind it.
 
 use crate::{Node, Ticket};
+use log::IdMap;
 use model::{ShardId, StreamKey};
-use std::collections::HashMap;
 
 /// The shards that want to be told of changes, by stream.
 #[derive(Debug, Default)]
-pub(crate) struct Watchers(HashMap<StreamKey, Vec<ShardId>>);
+pub(crate) struct Watchers(IdMap<StreamKey, Vec<ShardId>>);
 
 impl Watchers {
     pub(crate) fn add(&mut self, key: StreamKey, shard: ShardId) {

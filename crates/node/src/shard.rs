@@ -11,9 +11,9 @@ use crate::{
     forks::{Job, Jobs},
     live::Watchers,
 };
-use log::{AppendError, NewEntry, ShardLog};
+use log::{AppendError, IdMap, NewEntry, ShardLog};
 use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath, Term};
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use stream::{Append, Command, Create, GroupState, Outcome, Refusal, Wanted};
 
 /// Term of a group that has had only one voter.
@@ -29,7 +29,7 @@ pub struct Node {
     pub(crate) groups: Vec<GroupState>,
     pub(crate) log: ShardLog,
     pub(crate) waiting: VecDeque<Waiting>,
-    pub(crate) in_flight: HashMap<(GroupId, u64), u32>,
+    pub(crate) in_flight: IdMap<(GroupId, u64), u32>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) watchers: Watchers,
     pub(crate) jobs: Jobs,
@@ -375,7 +375,7 @@ impl Node {
             groups: parts.groups,
             log: parts.log,
             waiting: VecDeque::new(),
-            in_flight: HashMap::new(),
+            in_flight: IdMap::default(),
             outputs: VecDeque::new(),
             watchers: Watchers::default(),
             jobs: Jobs::default(),

@@ -85,6 +85,9 @@ pub(crate) enum ContentTypeField {
 
 impl ContentTypeField {
     pub(crate) fn new(value: Option<&str>) -> Self {
+        if let Some(known) = value.and_then(ContentType::known) {
+            return Self::Valid(known);
+        }
         match value {
             None | Some("") => Self::Absent,
             Some(value) if is_content_type(value) => Self::Valid(ContentType::new(value)),

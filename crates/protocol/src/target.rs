@@ -1,6 +1,7 @@
 //! Request targets: stream paths and query parameters.
 
 use crate::problem::{Code, Problem, detail::quote};
+use memchr::memchr;
 use model::{PathError, StreamPath};
 use std::borrow::Cow;
 
@@ -29,8 +30,8 @@ fn decode_path(encoded: &str) -> Result<StreamPath, Problem> {
     let decoded = percent_decode(encoded).ok_or_else(|| {
         invalid("has a `%` that two hexadecimal digits do not follow, or is not UTF-8")
     })?;
-    let first = decoded.split('/').next();
-    if first == Some(RESERVED) {
+    let after = decoded.strip_prefix(RESERVED);
+    if after.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
         return Err(Problem::new(Code::Reserved));
     }
     StreamPath::new(&decoded).map_err(|error| match error {
@@ -50,7 +51,7 @@ fn decode_path(encoded: &str) -> Result<StreamPath, Problem> {
 
 /// Decodes percent escapes; `None` for a bad escape or bytes that are not UTF-8.
 pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
-    if !text.contains('%') {
+    if memchr(b'%', text.as_bytes()).is_none() {
         return Some(Cow::Borrowed(text));
     }
     let mut decoded = Vec::with_capacity(text.len());

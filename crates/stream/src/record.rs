@@ -4,27 +4,52 @@ use crate::{ForkPoint, Lifetime, Lineage, Pin, PinToken, producer::Producers};
 use model::{ByteOffset, StreamId, StreamPath, Timestamp};
 use std::sync::Arc;
 
+/// What most streams hold. A content type that is written like this is neither allocated nor parsed
+/// with each append.
+const KNOWN: [&str; 4] =
+    ["application/json", "application/octet-stream", "text/plain", "text/plain; charset=utf-8"];
+
 /// A content type as the client first wrote it, compared by its media type alone.
 #[derive(Debug, Clone)]
-pub struct ContentType(Arc<str>);
+pub struct ContentType(Text);
+
+/// As large as the pointer alone: each stream has one.
+#[derive(Debug, Clone)]
+enum Text {
+    /// Its place in [`KNOWN`].
+    Known(u8),
+    Other(Arc<str>),
+}
 
 impl ContentType {
     /// Wraps a header value that has been checked to be printable.
     #[must_use]
     pub fn new(value: &str) -> Self {
-        Self(value.into())
+        Self::known(value).unwrap_or_else(|| Self(Text::Other(value.into())))
+    }
+
+    /// One of those that need no check.
+    #[must_use]
+    pub fn known(value: &str) -> Option<Self> {
+        let place = KNOWN.into_iter().position(|known| known == value)?;
+        Some(Self(Text::Known(place as u8)))
     }
 
     /// As it was written, parameters included.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        match &self.0 {
+            Text::Known(place) => KNOWN[usize::from(*place)],
+            Text::Other(text) => text,
+        }
     }
 
     /// `type/subtype` without parameters and outer blanks, in the case as written.
     #[must_use]
     pub fn media_type(&self) -> &str {
-        self.0.split(';').next().unwrap_or_default().trim()
+        let text = self.as_str();
+        let end = text.bytes().position(|byte| byte == b';').unwrap_or(text.len());
+        text[..end].trim()
     }
 
     /// Whether streams of this type hold JSON messages. PROTOCOL §7.1.
@@ -43,7 +68,8 @@ impl ContentType {
 
 impl PartialEq for ContentType {
     fn eq(&self, other: &Self) -> bool {
-        self.media_type().eq_ignore_ascii_case(other.media_type())
+        self.as_str() == other.as_str()
+            || self.media_type().eq_ignore_ascii_case(other.media_type())
     }
 }
 
@@ -139,6 +165,14 @@ impl StreamRecord {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn known_content_types_cost_no_room_and_keep_their_text() {
+        assert_eq!(size_of::<ContentType>(), size_of::<Arc<str>>());
+        assert!(KNOWN.iter().all(|text| ContentType::new(text).as_str() == *text));
+        assert!(ContentType::known("Text/Plain").is_none());
+        assert_eq!(ContentType::new("Text/Plain").as_str(), "Text/Plain");
+    }
 
     #[test]
     fn content_types_compare_by_media_type_in_any_case() {

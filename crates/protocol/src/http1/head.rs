@@ -296,7 +296,9 @@ impl<'b> Target<'b> {
         if text.len() > TARGET_BYTES_MAX {
             return Err(HeadError::TargetTooLong);
         }
-        if !text.bytes().all(|byte| byte.is_ascii_graphic() && byte != b'#') {
+        // Every byte is looked at, whatever the first ones are: so several are at a time.
+        let is_raw = |byte: u8| !byte.is_ascii_graphic() | (byte == b'#');
+        if text.bytes().fold(false, |found, byte| found | is_raw(byte)) {
             return Err(HeadError::Target);
         }
         if text.starts_with('/') {
@@ -327,8 +329,8 @@ impl<'b> Target<'b> {
     }
 
     fn split(text: &'b str, authority: Option<&'b str>) -> Self {
-        match text.split_once('?') {
-            Some((path, query)) => Self { path, query: Some(query), authority },
+        match memchr(b'?', text.as_bytes()) {
+            Some(at) => Self { path: &text[..at], query: Some(&text[at + 1..]), authority },
             None => Self { path: text, query: None, authority },
         }
     }
