@@ -159,6 +159,9 @@ pub(crate) struct Appends {
     /// Bytes of each append, at least 16; no two are alike
     #[arg(long, default_value_t = 256)]
     pub(crate) payload_bytes: usize,
+    /// How long to append before it is measured, for what compiles or allocates as it goes
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) warm_up_seconds: f64,
     /// How long to measure
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,
@@ -208,6 +211,9 @@ pub(crate) struct Messages {
     /// All messages are alike; without it no two are
     #[arg(long)]
     pub(crate) identical: bool,
+    /// How long to append before it is measured, for what compiles or allocates as it goes
+    #[arg(long, default_value_t = 0.0)]
+    pub(crate) warm_up_seconds: f64,
     /// How long to measure
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,
@@ -373,6 +379,10 @@ pub(crate) struct Compare {
     /// Turns of each case; with fewer than two nothing is decided
     #[arg(long, default_value_t = 3)]
     pub(crate) pairs: usize,
+    /// How long runs that append as fast as they can do so before they are measured: systems that
+    /// compile as they run are slow at first
+    #[arg(long, default_value_t = 2.0)]
+    pub(crate) warm_up_seconds: f64,
     /// How long each run measures, where that is not given by what is to be read
     #[arg(long, default_value_t = 10.0)]
     pub(crate) seconds: f64,

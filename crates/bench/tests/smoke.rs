@@ -52,6 +52,30 @@ fn the_yardstick_needs_no_server() {
 }
 
 #[test]
+fn commits_and_messages_are_read_back() {
+    if server().is_none() {
+        return;
+    }
+    let commits = ["commits", "--events", "40", "--batch", "5", "--event-bytes", "100000"];
+    let messages = ["messages", "--seconds", "0.2", "--warm-up-seconds", "0.1", "--batch", "8"];
+    for (args, checks, figure) in [
+        (commits, 4, "commit p50 in raw writes with bare round trips"),
+        (messages, 4, "messages per second"),
+    ] {
+        let output = bench(&args);
+        let text = String::from_utf8_lossy(&output.stdout);
+        let errors = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{text}\n{errors}");
+        assert_eq!(text.lines().filter(|line| line.starts_with("  ok ")).count(), checks, "{text}");
+        assert!(text.contains(figure), "{text}");
+    }
+    let output = bench(&["replay", "--against", "nats"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(errors.contains("reads over HTTP"), "{errors}");
+}
+
+#[test]
 fn a_missing_server_is_explained() {
     let output = bench(&["creates", "--server-bin", "no-such-server"]);
     let errors = String::from_utf8_lossy(&output.stderr);

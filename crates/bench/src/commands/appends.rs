@@ -31,6 +31,7 @@ pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
     let mut driver = Driver::to(&server, asked.connections)?;
     let duration = Some(Duration::from_secs_f64(asked.seconds));
     let plan = Plan { depth: asked.depth, rate: asked.rate, duration };
+    streams::warm_up(&mut driver, &mut appender, plan, asked.warm_up_seconds)?;
     let gauge = Gauge::start(&server);
     let exchanged = exchange(&mut driver, &mut appender, plan, &mut Progress::start("appends"))?;
     let reading = gauge.stop();
@@ -48,6 +49,7 @@ fn describe(asked: &Appends, run: &mut Run) {
     run.setting("pinned", asked.pinned);
     run.setting("depth", asked.depth);
     run.setting("payload-bytes", asked.payload_bytes);
+    run.setting("warm-up-seconds", asked.warm_up_seconds);
     run.setting("seconds", asked.seconds);
     run.setting("producer", asked.producer);
     if let Some(rate) = asked.rate {

@@ -49,6 +49,7 @@ pub(super) fn run(bench: &Bench, asked: &Messages) -> Outcome<Run> {
     let depth = (asked.in_flight / asked.batch).max(1);
     let duration = Some(Duration::from_secs_f64(asked.seconds));
     let plan = Plan { depth, rate: None, duration };
+    streams::warm_up(&mut driver, &mut packer, plan, asked.warm_up_seconds)?;
     let gauge = Gauge::start(&server);
     let exchanged = exchange(&mut driver, &mut packer, plan, &mut Progress::start("messages"))?;
     let reading = gauge.stop();
@@ -82,6 +83,7 @@ fn describe(asked: &Messages, run: &mut Run) {
     run.setting("in-flight", asked.in_flight);
     run.setting("message-bytes", asked.message_bytes);
     run.setting("identical", asked.identical);
+    run.setting("warm-up-seconds", asked.warm_up_seconds);
     run.setting("seconds", asked.seconds);
 }
 
@@ -235,13 +237,23 @@ mod tests {
     use super::*;
     use crate::api::ApiStyle;
 
+    fn asked() -> Messages {
+        Messages {
+            streams: 12,
+            connections: 3,
+            batch: 1,
+            in_flight: 64,
+            message_bytes: 128,
+            identical: false,
+            warm_up_seconds: 0.0,
+            seconds: 1.0,
+        }
+    }
+
     fn packer(identical: bool, batch: usize) -> Packer {
         let mut server = Server::at("127.0.0.1:1", None, ApiStyle::Durable).unwrap();
         server.api.holds = Holds::Messages;
-        let (streams, connections, in_flight) = (12, 3, 64);
-        let (message_bytes, seconds) = (128, 1.0);
-        let asked =
-            Messages { streams, connections, batch, in_flight, message_bytes, identical, seconds };
+        let asked = Messages { batch, identical, ..asked() };
         check(&asked).unwrap();
         Packer::new(&server, &asked)
     }
@@ -284,12 +296,9 @@ mod tests {
 
     #[test]
     fn what_cannot_be_shared_out_is_refused() {
-        let (streams, connections, batch, in_flight) = (10, 3, 1, 1);
-        let (message_bytes, identical, seconds) = (128, false, 1.0);
-        let asked =
-            Messages { streams, connections, batch, in_flight, message_bytes, identical, seconds };
-        assert!(check(&asked).is_err());
-        assert!(check(&Messages { streams: 9, ..asked.clone() }).is_ok());
-        assert!(check(&Messages { streams: 9, message_bytes: 20, ..asked }).is_err());
+        assert!(check(&asked()).is_ok());
+        assert!(check(&Messages { streams: 10, ..asked() }).is_err());
+        assert!(check(&Messages { message_bytes: 20, ..asked() }).is_err());
+        assert!(check(&Messages { batch: 0, ..asked() }).is_err());
     }
 }

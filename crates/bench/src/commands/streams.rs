@@ -260,6 +260,22 @@ impl Source for Filler {
     fn acknowledged(&mut self, _: u64) {}
 }
 
+/// Does what will be measured for `seconds` before it is. None of it counts, and all of it must be
+/// acknowledged.
+pub(crate) fn warm_up<S: Source>(
+    driver: &mut Driver,
+    source: &mut S,
+    plan: Plan,
+    seconds: f64,
+) -> Outcome<()> {
+    if seconds == 0.0 {
+        return Ok(());
+    }
+    let plan = Plan { duration: Some(Duration::from_secs_f64(seconds)), ..plan };
+    let exchanged = exchange(driver, source, plan, &mut Progress::start("warming up"))?;
+    exchanged.check_all_acknowledged()
+}
+
 /// Adds what every exchange found.
 pub(crate) fn report(exchanged: &Exchanged, of: &str, run: &mut Run) {
     run.figure(format!("{of}s acknowledged"), exchanged.acknowledged as f64, "");

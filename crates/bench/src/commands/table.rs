@@ -143,6 +143,7 @@ fn rows(quick: bool) -> Vec<Row> {
             connections,
             depth,
             pinned: false,
+            warm_up_seconds: 0.0,
             payload_bytes,
             seconds,
             rate,

@@ -86,6 +86,7 @@ fn message_cases(asked: &Compare) -> Vec<Case> {
             in_flight: 1024,
             message_bytes: 1024,
             identical,
+            warm_up_seconds: warm_up_seconds(asked),
             seconds: asked.seconds,
         }),
     };
@@ -98,6 +99,11 @@ fn corners<T: Copy>(asked: &Compare, all: &[T; 4]) -> impl Iterator<Item = T> {
     shown.into_iter()
 }
 
+/// In a trial nothing is warm: its figures mean nothing.
+fn warm_up_seconds(asked: &Compare) -> f64 {
+    if asked.quick { 0.0 } else { asked.warm_up_seconds }
+}
+
 fn appends(asked: &Compare, streams: u64, connections: usize, payload_bytes: usize) -> Command {
     Command::Appends(Appends {
         streams,
@@ -105,6 +111,7 @@ fn appends(asked: &Compare, streams: u64, connections: usize, payload_bytes: usi
         pinned: streams == connections as u64,
         depth: 1,
         payload_bytes,
+        warm_up_seconds: warm_up_seconds(asked),
         seconds: asked.seconds,
         rate: asked.rate,
         producer: false,
@@ -158,7 +165,7 @@ mod tests {
         for case in cases {
             let Command::Appends(appends) = case.command else { panic!("both append") };
             assert_eq!(appends.pinned, case.workload == Workload::Writes);
-            assert_eq!(appends.rate, Some(900.0));
+            assert_eq!((appends.rate, appends.warm_up_seconds), (Some(900.0), 2.0));
         }
     }
 

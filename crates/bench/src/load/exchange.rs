@@ -10,7 +10,7 @@
 use super::answer::Answer;
 use super::driver::Driver;
 use super::schedule::Schedule;
-use crate::failure::Outcome;
+use crate::failure::{Failure, Outcome};
 use crate::latency::Latencies;
 use crate::progress::Progress;
 use std::collections::{BTreeMap, VecDeque};
@@ -79,6 +79,15 @@ impl Exchanged {
 
     pub(crate) fn rate(&self) -> f64 {
         self.acknowledged as f64 / self.elapsed.as_secs_f64()
+    }
+
+    /// Fails if anything was refused or not answered.
+    pub(crate) fn check_all_acknowledged(&self) -> Outcome<()> {
+        if self.refused.is_empty() && self.lost == 0 {
+            return Ok(());
+        }
+        let (lost, refusals) = (self.lost, self.refusals());
+        Err(Failure::new(format!("warming up, {lost} answers were missing; refused: {refusals}")))
     }
 
     /// What was refused, in words.
