@@ -49,7 +49,7 @@ const SERVER_SPAN: Span = Span { few: 400, many: 1200 };
 
 /// What is counted of the server, with a tolerance: its threads wake each other as the system likes.
 const SERVER_COUNTS: [(Instrument, f64); 3] =
-    [(Instrument::Callgrind, 20.0), (Instrument::Dhat, 15.0), (Instrument::Strace, 20.0)];
+    [(Instrument::Callgrind, 20.0), (Instrument::Dhat, 25.0), (Instrument::Strace, 20.0)];
 
 /// Everything that can be counted here.
 pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>, Failure> {
