@@ -4,7 +4,7 @@ use crate::latency::Latencies;
 use std::fs::File;
 use std::io::Result;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Instant;
 
 pub(crate) const BLOCK_BYTES: usize = 4096;
@@ -14,11 +14,10 @@ const FILE_BYTES: usize = 32 << 20;
 const PLACES_MAX: usize = 200;
 
 /// A file whose blocks have all been written once, as those of a log that uses its segments again: a
-/// sync then has no block to allocate. It is removed with its value.
+/// sync then has no block to allocate. It has no name: however this program ends, nothing stays of it.
 #[derive(Debug)]
 pub(crate) struct WrittenFile {
     file: File,
-    path: PathBuf,
     /// What each write writes: whole blocks.
     block: Vec<u8>,
     places: u64,
@@ -32,7 +31,8 @@ impl WrittenFile {
         let places = (FILE_BYTES / block.len()).clamp(4, PLACES_MAX) as u64;
         let path = dir.join(format!("thalweg-bench-disk-{}", std::process::id()));
         let file = File::create(&path)?;
-        let own = Self { file, path, block, places, written: 0 };
+        std::fs::remove_file(&path)?;
+        let own = Self { file, block, places, written: 0 };
         for place in 0..places {
             own.file.write_all_at(&vec![0; own.block.len()], place * own.block.len() as u64)?;
         }
@@ -56,27 +56,18 @@ impl WrittenFile {
     }
 }
 
-impl Drop for WrittenFile {
-    fn drop(&mut self) {
-        // What stays of it is a file for temporary ones.
-        let _ = std::fs::remove_file(&self.path);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn writes_stay_in_what_was_written_and_the_file_goes() {
+    fn writes_stay_in_what_was_written() {
         let mut file = WrittenFile::make(&std::env::temp_dir(), 5000).unwrap();
-        let (length, path) = (file.file.metadata().unwrap().len(), file.path.clone());
+        let length = file.file.metadata().unwrap().len();
         assert_eq!((length, file.block.len()), (200 * 8192, 8192));
         let mut latencies = Latencies::new();
         file.write(203, &mut latencies).unwrap();
         assert_eq!(latencies.count(), 203);
         assert_eq!(file.file.metadata().unwrap().len(), length);
-        drop(file);
-        assert!(!path.exists());
     }
 }
