@@ -340,9 +340,10 @@ mod tests {
             let api = Api { holds: Holds::Messages, ..api.clone() };
             api.put_append(out, append_of("a-1", None, Batch { bytes: b"123456", each: 2 }));
         });
+        assert!(messages.contains("\r\nContent-Type: application/json\r\n"), "{messages}");
         assert!(messages.ends_with("\r\nContent-Length: 10\r\n\r\n[12,34,56]"), "{messages}");
         for (request, wanted) in
-            [(create, "Create("), (append, "seq: 7"), (messages, "application/json")]
+            [(create, "Create("), (append, "seq: 7"), (messages, "content_type: Valid(")]
         {
             let mut slots = protocol::http1::HeaderSlots::new();
             let mut reader = protocol::http1::HeadReader::default();
