@@ -7,6 +7,7 @@
 
 use crate::command::{Command, Position, frame_bytes, put_frame};
 use crate::error::WriteError;
+use crate::front::{COMMIT_BYTES, Front, Record};
 use crate::locate::GROUP;
 use crate::options::{CURSORS_PER_STREAM_MAX, STREAMS_MAX};
 use crate::streams::{Effect, Streams};
@@ -20,6 +21,9 @@ const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Background jobs that wait for a worker.
 const READY_MAX: usize = 2;
+
+/// How often a record of the last life is tried before the disk is given up.
+const REPLAY_TRIES: u32 = 64;
 
 /// Why an entry did not go into the open batch.
 #[derive(Debug)]
@@ -46,6 +50,10 @@ pub(crate) struct Core {
     /// Whether it holds an entry.
     pub(crate) has_open: bool,
     pub(crate) is_committing: bool,
+    /// Where appends are acknowledged without a commit; `None` if each is synced.
+    pub(crate) front: Option<Front>,
+    /// Whether an entry of the open batch is not in front of the WAL.
+    is_front_full: bool,
     pub(crate) failure: Option<Arc<str>>,
     pub(crate) is_closed: bool,
     /// The engine's threads are to end.
@@ -80,6 +88,8 @@ impl Core {
             batch: 1,
             has_open: false,
             is_committing: false,
+            front: None,
+            is_front_full: false,
             failure: None,
             is_closed: false,
             is_stopping: false,
@@ -158,8 +168,9 @@ impl Core {
         at: Timestamp,
     ) -> Result<(), Refused> {
         let stream = self.streams.get(number);
-        if next > stream.tail.id {
-            return Err(Refused::Call(WriteError::PastTail { id: next, tail: stream.tail.id }));
+        let tail = stream.written.id;
+        if next > tail {
+            return Err(Refused::Call(WriteError::PastTail { id: next, tail }));
         }
         let is_new = !stream.cursors.contains_key(name);
         if is_new && stream.cursors.len() >= CURSORS_PER_STREAM_MAX {
@@ -187,12 +198,69 @@ impl Core {
         let term = Term::new(1);
         let entry = NewEntry { group: GROUP, term, stream, at, kind, command: bytes, data: frame };
         let pushed = self.shard.append(entry);
+        if let (Ok(index), Some(front)) = (&pushed, &mut self.front) {
+            let (index, stream) = (index.get(), stream.get());
+            let record = Record { index, stream, kind, command: bytes, data: frame };
+            // What cannot be written in front is committed instead.
+            let is_in_front = front.put(self.batch, &record).unwrap_or(false);
+            self.is_front_full |= !is_in_front;
+        }
         if frame.capacity() > SCRATCH_BYTES_MAX {
             *frame = Vec::new();
         }
         pushed?;
         self.has_open = true;
         Ok(())
+    }
+
+    /// Whether all of the open batch is where an acknowledgement says it is.
+    pub(crate) fn is_in_front(&self) -> bool {
+        self.front.is_some() && !self.is_front_full
+    }
+
+    /// Whether the open batch is worth a commit.
+    pub(crate) fn is_large(&self) -> bool {
+        self.front.as_ref().is_none_or(|front| front.used() >= COMMIT_BYTES)
+    }
+
+    /// The batch is on its way: another one is filled.
+    pub(crate) fn next_batch(&mut self) -> u64 {
+        self.batch += 1;
+        self.has_open = false;
+        self.is_front_full = false;
+        self.batch - 1
+    }
+
+    /// Writes into the log what the last life had only in front of it, before any thread runs.
+    pub(crate) fn replay(&mut self, record: &Record<'_>, at: Timestamp) -> Result<(), String> {
+        let Record { stream, kind, command, data, .. } = *record;
+        let (term, stream) = (Term::new(1), StreamId::new(stream));
+        let entry = NewEntry { group: GROUP, term, stream, at, kind, command, data };
+        for _ in 0..REPLAY_TRIES {
+            match self.shard.append(entry) {
+                Ok(index) => {
+                    assert_eq!(index.get(), record.index, "records continue the log");
+                    return Ok(());
+                }
+                Err(AppendError::Poisoned) => return Err(AppendError::Poisoned.to_string()),
+                Err(AppendError::Backpressure | AppendError::DiskFull) => {
+                    self.commit_here()?;
+                    if let Some(job) = self.poll_work() {
+                        let report = self.shard.handle_work(job.run());
+                        self.work_error = report.error.map(|error| error.to_string());
+                    }
+                }
+            }
+        }
+        Err(self.work_error.clone().unwrap_or_else(|| "there is no room in the WAL".to_owned()))
+    }
+
+    /// Commits what is open on this thread.
+    pub(crate) fn commit_here(&mut self) -> Result<(), String> {
+        match self.shard.poll_commit() {
+            Some(job) => self.finish(job.run()).map_err(|cause| cause.to_string()),
+            None => Ok(()),
+        }
     }
 
     /// Takes the result of a commit and applies its entries.

@@ -3,6 +3,7 @@
 use crate::command::{Position, frame_bytes};
 use crate::core::{Core, Refused};
 use crate::error::{OpenError, ReadError, WriteError};
+use crate::front::{Front, Left};
 use crate::locate::{GROUP, locate};
 use crate::options::{BATCH_BYTES_MAX, Durability, NAME_BYTES_MAX, Options};
 use crate::read::{Entries, ReadLimits};
@@ -11,7 +12,7 @@ use crate::shared::Shared;
 use crate::synced::{self, Synced, SyncedFile};
 use crate::threads::Threads;
 use crate::wal_disk::WalDisk;
-use env::{Clock, Disk, RealDisk};
+use env::{Clock, Disk, RealClock, RealDisk};
 use log::{Damage, LogStats};
 use std::io;
 use std::path::Path;
@@ -105,6 +106,21 @@ fn sync_files(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
+/// The last index of the log.
+fn last(core: &Core) -> u64 {
+    core.shard.next_index(GROUP).get() - 1
+}
+
+/// Brings into the log what a killed process had only in front of it; durably.
+fn replay_front(disk: &dyn Disk, dir: &Path, core: &mut Core) -> io::Result<()> {
+    let left = Left::read(disk, dir)?;
+    let at = RealClock::new().now_wall();
+    for record in left.following(last(core) + 1) {
+        core.replay(&record, at).map_err(io::Error::other)?;
+    }
+    core.commit_here().map_err(io::Error::other)
+}
+
 impl Engine {
     /// Opens or makes the engine in the directory `dir`.
     ///
@@ -131,15 +147,22 @@ impl Engine {
         let log_disk: Arc<dyn Disk> = Arc::clone(&disk) as _;
         let mut opened = log::open(log_disk, dir, options.log(), 1, &mut recovery)?;
         let shard = opened.shards.pop().expect("one shard was asked for");
+        let is_cut = recovery.cut.is_some();
         let (streams, synced, damages) = recovery.finish(shard.next_index(GROUP).get() - 1);
-        let index = if options.durability.is_each() { synced::ALL } else { synced.index };
-        let synced = Synced { index, ..synced };
         let mut core = Core::new(shard, streams);
+        if !is_cut {
+            replay_front(&*disk, dir, &mut core).map_err(at)?;
+        }
+        let index = if options.durability.is_each() { synced::ALL } else { last(&core) };
+        let synced = Synced { index, ..synced };
         if !synced.voids.is_empty() {
             core.checkpoint();
         }
         let file = SyncedFile::open(&*disk, dir, synced).map_err(at)?;
-        if !options.durability.is_each() {
+        if options.durability.is_each() {
+            Front::remove(&*disk, dir).map_err(at)?;
+        } else {
+            core.front = Some(Front::open(&*disk, dir).map_err(at)?);
             disk.postpone();
         }
         let shared = Arc::new(Shared::new(core, disk, file, options));
@@ -213,6 +236,7 @@ impl Engine {
     /// First and next id of a stream; both 0 if there is none of that name.
     #[must_use]
     pub fn ends(&self, stream: &str) -> Ends {
+        self.shared().catch_up();
         let core = self.shared().lock();
         let found = core.streams.find(stream).map(|number| core.streams.get(number));
         found.map_or_else(Ends::default, |stream| Ends {
@@ -240,6 +264,7 @@ impl Engine {
     /// As [`Engine::append`]; [`WriteError::PastTail`] if `upto` lies behind the tail.
     pub fn trim(&self, stream: &str, upto: u64) -> Result<(), WriteError> {
         let at = self.shared().clock.now_wall();
+        self.shared().catch_up();
         let trim = |core: &mut Core| {
             let number = core.existing(stream)?;
             let found = core.streams.get(number);
@@ -264,6 +289,7 @@ impl Engine {
     /// The id that the reader `name` of `stream` committed last; 0 if it never did.
     #[must_use]
     pub fn cursor(&self, name: &str, stream: &str) -> u64 {
+        self.shared().catch_up();
         let core = self.shared().lock();
         let found = core.streams.find(stream).map(|number| core.streams.get(number));
         found.and_then(|stream| stream.cursors.get(name).copied()).unwrap_or(0)

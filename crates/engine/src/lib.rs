@@ -30,7 +30,8 @@
 //! # Map
 //! - [`Engine`] (`engine`): the calls. `shared`: how threads work together. `core`: what they share.
 //! - `streams`: the state machine. `command`: its bytes. `recovery`: rebuilds it.
-//! - `read` and `locate`: entries by id. `wal_disk` and `synced`: syncs that are postponed.
+//! - `read` and `locate`: entries by id. `wal_disk`, `front` and `synced`: syncs that are
+//!   postponed.
 //!
 //! # Invariants
 //! - An append, a batch, a trim and a cursor's move are one entry of the log below: all or nothing.
@@ -42,7 +43,9 @@ mod command;
 mod core;
 mod engine;
 mod error;
+mod front;
 mod locate;
+mod mapped;
 mod options;
 mod outcome;
 mod read;

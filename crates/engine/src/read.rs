@@ -5,11 +5,13 @@
 //! - The lock is held for one window at a time; bytes of a chunk are read outside of it.
 
 use crate::command::{FRAME_HEADER_BYTES, LENGTH_BYTES, u32_at, u64_at};
+use crate::core::Core;
 use crate::error::ReadError;
 use crate::locate::{EntryPlace, GROUP, locate};
 use crate::options::READ_BYTES_MAX;
 use crate::shared::Shared;
 use model::{ByteOffset, StreamKey};
+use std::sync::MutexGuard;
 
 /// Bytes that are read at once.
 const WINDOW_BYTES: usize = 256 << 10;
@@ -117,13 +119,25 @@ impl Shared {
         Ok(reader.entries)
     }
 
+    /// The lock, when the entry `from` can be read if it was acknowledged.
+    fn lock_for(&self, name: &str, from: u64) -> MutexGuard<'_, Core> {
+        let core = self.lock();
+        let number = core.streams.find(name);
+        if number.is_some_and(|number| from < core.streams.get(number).tail.id) {
+            return core;
+        }
+        drop(core);
+        self.catch_up();
+        self.lock()
+    }
+
     fn start_read(
         &self,
         name: &str,
         from: u64,
         limits: ReadLimits,
     ) -> Result<(usize, Reader), ReadError> {
-        let core = self.lock();
+        let core = self.lock_for(name, from);
         let missing = || ReadError::NoStream { stream: name.to_owned() };
         let number = core.streams.find(name).ok_or_else(missing)?;
         let stream = core.streams.get(number);

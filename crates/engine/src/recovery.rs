@@ -107,7 +107,8 @@ impl Replay for Recovery {
         if damage.kind == DamageKind::EntryPayload
             && let (Some(first), Some(stream), false) = (first, damage.stream, is_void)
         {
-            let lost = self.synced.first_unsynced(first..first + 1);
+            // Whatever is missing before it is told by nobody if no intact entry follows.
+            let lost = self.synced.first_unsynced(self.next.min(first)..first + 1);
             match self.cut.or(lost) {
                 None => self.streams.lose(stream, damage.lost_bytes),
                 cut => self.cut = cut,
@@ -121,5 +122,32 @@ impl Replay for Recovery {
     fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
         let stream = self.streams.by_id(key.stream)?;
         Some(ByteOffset::new(stream.head.offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::StreamId;
+    use std::ops::Range;
+
+    #[test]
+    fn a_lost_last_entry_cuts_off_what_is_missing_before_it() {
+        let mut recovery = Recovery::new(Synced { index: 3, voids: Vec::new() });
+        recovery.next = 96;
+        let index = EntryIndex::new(100);
+        recovery.damaged(&Damage {
+            kind: DamageKind::EntryPayload,
+            group: Some(GroupId::new(0)),
+            stream: Some(StreamId::new(1)),
+            path_hash: None,
+            entries: Some((index, index)),
+            lost_bytes: 10,
+            file: "1.wal".into(),
+            position: 0,
+        });
+        let (_, synced, damages) = recovery.finish(100);
+        assert_eq!(synced, Synced { index: 100, voids: vec![Range { start: 96, end: 101 }] });
+        assert_eq!(damages, []);
     }
 }

@@ -3,10 +3,12 @@
 //! # Why
 //! With a sync per append, an appender that finds no commit under way runs its own: no other thread
 //! need be woken. What arrives meanwhile is taken by the commit thread as the next batch, and so on
-//! as long as there is more. Without syncs a commit is so short that it runs under the lock.
+//! as long as there is more. Without syncs an append is acknowledged when it stands in front of the
+//! WAL (`front`); the commit thread takes the batch when it is large, and whoever reads, syncs or
+//! closes takes it before.
 //!
 //! # Invariants
-//! - A call returns `Ok` only when the batch that holds its entry was written, and with
+//! - A call returns `Ok` only when its entry was written, to the WAL or in front of it, and with
 //!   `Durability::Each` synced.
 //! - A commit, sync or record that fails is final: [`Shared::fail`].
 //! - Nobody waits for the lock while a sync runs.
@@ -140,6 +142,15 @@ impl Shared {
 
     /// Waits until what was put into the open batch is acknowledged.
     pub(crate) fn settle(&self, core: Guard<'_>) -> Result<(), WriteError> {
+        if !core.is_in_front() {
+            return self.settle_open(core);
+        }
+        self.leave(core);
+        Ok(())
+    }
+
+    /// Waits until the open batch is in the WAL.
+    fn settle_open(&self, core: Guard<'_>) -> Result<(), WriteError> {
         let batch = core.batch;
         if core.is_committing || core.failure.is_some() {
             drop(core);
@@ -149,12 +160,26 @@ impl Shared {
         self.outcome.wait(batch)
     }
 
-    /// Leaves the open batch to the commit thread; its number.
+    /// Leaves the open batch to the commit thread; the batch to wait for, 0 if there is none.
     pub(crate) fn leave(&self, core: Guard<'_>) -> u64 {
-        if !core.is_committing && core.waiting.committer {
+        let (is_in_front, batch) = (core.is_in_front(), core.batch);
+        let is_wanted = !is_in_front || core.is_large();
+        let wakes = is_wanted && !core.is_committing && core.waiting.committer;
+        // Without the lock: whoever wakes wants it.
+        drop(core);
+        if wakes {
             self.commit.notify_one();
         }
-        core.batch
+        if is_in_front { 0 } else { batch }
+    }
+
+    /// Waits until what was acknowledged can be read.
+    pub(crate) fn catch_up(&self) {
+        let core = self.lock();
+        if core.front.is_some() && core.has_open {
+            // A failure leaves what was applied before it, and every later append says so.
+            let _ = self.settle_open(core);
+        }
     }
 
     /// Commits the open batch on this thread.
@@ -165,9 +190,7 @@ impl Shared {
 
     fn commit_batch<'a>(&'a self, mut core: Guard<'a>, holds_lock: bool) -> Guard<'a> {
         let Some(job) = core.shard.poll_commit() else { return core };
-        let batch = core.batch;
-        core.batch += 1;
-        core.has_open = false;
+        let batch = core.next_batch();
         let done = if holds_lock {
             job.run()
         } else {
@@ -214,7 +237,7 @@ impl Shared {
             return Err(WriteError::Failed { cause: Arc::clone(cause) });
         }
         if core.has_open {
-            return self.settle(core);
+            return self.settle_open(core);
         }
         let last = core.batch - 1;
         drop(core);
@@ -263,7 +286,8 @@ impl Shared {
     pub(crate) fn run_commits(&self) {
         let mut core = self.lock();
         while !core.is_stopping {
-            if core.has_open && !core.is_committing && core.failure.is_none() {
+            let is_wanted = core.has_open && (!core.is_in_front() || core.is_large());
+            if is_wanted && !core.is_committing && core.failure.is_none() {
                 core = self.commit_batch(core, false);
             } else {
                 core.waiting.committer = true;
@@ -306,7 +330,7 @@ impl Shared {
         while !core.is_stopping {
             core = healthy(self.tick.wait_timeout(core, interval)).0;
             drop(core);
-            if self.barrier().is_err() {
+            if self.settle_all().and_then(|()| self.barrier()).is_err() {
                 return;
             }
             core = self.lock();

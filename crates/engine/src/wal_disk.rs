@@ -4,10 +4,7 @@
 //! The log below syncs every commit and takes the answer for proof. With
 //! [`crate::Durability::Periodic`] and [`crate::Durability::None`] a commit is to reach the page
 //! cache only, so the sync of a WAL file is remembered instead of done, and [`WalDisk::sync_wal`]
-//! does what was remembered. The write itself then goes through a mapping of the file: that is the
-//! page cache too, without a system call, which costs ten times as much as all the rest of an append.
-//! A page of a mapping that cannot be read back from a broken disk ends the process (SIGBUS), which
-//! loses nothing that was acknowledged.
+//! does what was remembered. The write itself then goes through a mapping (`mapped`).
 //!
 //! # Invariants
 //! - Only `sync_data` of files below `wal/` is postponed, and only after [`WalDisk::postpone`]: not
@@ -20,13 +17,13 @@
 //!   recovery (`recovery`) takes nothing from the hole on: what is left is a prefix.
 //! - When `sync_wal` returns, everything written before the call is synced, whoever did it.
 
+use crate::mapped::MappedFile;
 use env::{DirLock, Disk, File, LockError};
-use mmap_io::{MemoryMappedFile, MmapMode};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// A disk under an engine.
 #[derive(Debug)]
@@ -79,7 +76,11 @@ impl WalDisk {
         if !path.starts_with(&self.wal) {
             return file;
         }
-        let inner = Arc::new(WalFile::new(path, file));
+        let inner = Arc::new(WalFile {
+            mapped: MappedFile::new(path, Arc::clone(&file)),
+            file,
+            is_dirty: AtomicBool::new(false),
+        });
         Arc::new(WalHandle { inner, state: Arc::clone(&self.state) })
     }
 }
@@ -128,26 +129,9 @@ impl Disk for WalDisk {
 
 #[derive(Debug)]
 struct WalFile {
-    path: PathBuf,
+    mapped: MappedFile,
     file: Arc<dyn File>,
     is_dirty: AtomicBool,
-    /// Made by the first postponed commit; `None` if the file cannot be mapped.
-    mapping: OnceLock<Option<MemoryMappedFile>>,
-}
-
-impl WalFile {
-    fn new(path: &Path, file: Arc<dyn File>) -> Self {
-        let (path, is_dirty) = (path.to_owned(), AtomicBool::new(false));
-        Self { path, file, is_dirty, mapping: OnceLock::new() }
-    }
-
-    fn mapping(&self) -> Option<&MemoryMappedFile> {
-        let map = || {
-            let owned = self.file.as_fd()?.try_clone_to_owned().ok()?;
-            MemoryMappedFile::from_file(owned.into(), MmapMode::ReadWrite, &self.path).ok()
-        };
-        self.mapping.get_or_init(map).as_ref()
-    }
 }
 
 #[derive(Debug)]
@@ -166,18 +150,11 @@ impl File for WalHandle {
     }
 
     fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
-        let is_postponing = self.state.is_postponing.load(Ordering::Acquire);
-        let mapping = if is_postponing { self.inner.mapping() } else { None };
-        let Some(mapping) = mapping else {
-            return self.inner.file.write_pieces_at(pieces, position);
-        };
-        let mut at = position;
-        for piece in pieces {
-            // A segment has its full length before its first batch.
-            mapping.update_region(at, piece).map_err(io::Error::other)?;
-            at += piece.len() as u64;
+        if self.state.is_postponing.load(Ordering::Acquire) {
+            self.inner.mapped.write_pieces(pieces, position)
+        } else {
+            self.inner.file.write_pieces_at(pieces, position)
         }
-        Ok(())
     }
 
     fn sync_data(&self) -> io::Result<()> {

@@ -94,24 +94,36 @@ fn a_full_disk_is_an_answer_and_service_returns() {
     }
 }
 
+/// One life of 300 appends that ends with the process; what the next one finds.
+fn kill_and_reopen(disk: &MemoryDisk, engine: Engine, next: Durability, life: u64) -> Engine {
+    for number in life * 300..(life + 1) * 300 {
+        assert_eq!(engine.append("a", &number.to_le_bytes()), Ok(number));
+    }
+    disk.power_off_after(0);
+    drop(engine);
+    disk.kill_process();
+    let engine = open(disk, next);
+    let found = read_from(&engine, "a", 0);
+    assert_eq!(found.len() as u64, (life + 1) * 300, "after life {life}");
+    assert!((0_u64..).zip(&found).all(|(number, entry)| *entry == number.to_le_bytes()));
+    engine
+}
+
 #[test]
 fn what_a_killed_process_wrote_is_there() {
-    for durability in MODES {
-        let disk = MemoryDisk::new();
-        let engine = open(&disk, durability);
-        for number in 0..500_u32 {
-            engine.append("a", &number.to_le_bytes()).unwrap();
+    for first in MODES {
+        for second in MODES {
+            let disk = MemoryDisk::new();
+            let mut engine = open(&disk, first);
+            for (life, next) in (0..).zip([second, first, first]) {
+                engine = kill_and_reopen(&disk, engine, next, life);
+            }
+            // What recovery relies on was made durable: the power may go now.
+            disk.power_off_after(0);
+            drop(engine);
+            disk.crash(&mut SeededRandom::new(0));
+            assert_eq!(open(&disk, second).tail("a"), 900, "{first:?} {second:?}");
         }
-        disk.power_off_after(0);
-        drop(engine);
-        disk.kill_process();
-        let engine = open(&disk, durability);
-        assert_eq!(engine.tail("a"), 500, "{durability:?}");
-        // What recovery relies on was made durable: the power may go now.
-        disk.power_off_after(0);
-        drop(engine);
-        disk.crash(&mut SeededRandom::new(0));
-        assert_eq!(open(&disk, durability).tail("a"), 500, "{durability:?}");
     }
 }
 
