@@ -47,6 +47,11 @@ use workers::Workers;
 /// Connections that the kernel may hold ready while a loop is busy.
 const BACKLOG: i32 = 1024;
 
+/// Bytes that the kernel may hold for a connection without having sent them. Left to itself it takes
+/// megabytes for each reader that stalls, all of them copied and paid for by everybody; a reader that
+/// keeps up is refilled long before half of this is gone.
+const UNSENT_BYTES_MAX: u32 = 256 << 10;
+
 /// Why the data plane could not start.
 #[derive(Debug)]
 pub enum StartError {
@@ -207,6 +212,8 @@ fn listen(address: SocketAddr) -> io::Result<TcpListener> {
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(true)?;
     socket.set_nonblocking(true)?;
+    // Connections inherit it.
+    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
     socket.bind(&address.into())?;
     socket.listen(BACKLOG)?;
     Ok(TcpListener::from_std(socket.into()))
