@@ -8,7 +8,6 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("env", &["model"]),
     ("log", &["model", "env"]),
-    ("engine", &["model", "env", "log"]),
     ("stream", &["model"]),
     ("protocol", &["model", "stream"]),
     ("tier", &["model", "env", "log"]),
