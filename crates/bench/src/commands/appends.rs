@@ -3,10 +3,7 @@
 use super::{Bench, streams};
 use crate::cli::Appends;
 use crate::failure::{Failure, Outcome};
-use crate::gauge::Gauge;
-use crate::load::driver::Driver;
-use crate::load::exchange::{Plan, exchange};
-use crate::progress::Progress;
+use crate::load::exchange::Plan;
 use crate::report::Run;
 use std::time::Duration;
 use streams::Appender;
@@ -28,13 +25,11 @@ pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
     let appender = Appender::new(&server, "a", asked.streams, asked.payload_bytes);
     let appender = if asked.producer { appender.with_producers() } else { appender };
     let mut appender = if asked.pinned { appender.pinned() } else { appender };
-    let mut driver = Driver::to(&server, asked.connections)?;
     let duration = Some(Duration::from_secs_f64(asked.seconds));
     let plan = Plan { depth: asked.depth, rate: asked.rate, duration };
-    streams::warm_up(&mut driver, &mut appender, plan, asked.warm_up_seconds)?;
-    let gauge = Gauge::start(&server);
-    let exchanged = exchange(&mut driver, &mut appender, plan, &mut Progress::start("appends"))?;
-    let reading = gauge.stop();
+    let load = (asked.connections, plan);
+    let (exchanged, reading) =
+        streams::measure(&server, &mut appender, load, asked.warm_up_seconds, "appends")?;
     streams::report(&exchanged, "append", &mut run);
     reading.report(exchanged.acknowledged, "append", &mut run);
     if bench.stores() {

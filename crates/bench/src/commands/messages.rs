@@ -17,12 +17,9 @@ use super::{Bench, streams};
 use crate::api::{Api, Append, Batch, Holds, stream_name};
 use crate::cli::Messages;
 use crate::failure::{Failure, Outcome};
-use crate::gauge::Gauge;
-use crate::load::driver::Driver;
-use crate::load::exchange::{Exchanged, Plan, Source, exchange};
+use crate::load::exchange::{Exchanged, Plan, Source};
 use crate::load::pages::Collector;
 use crate::payload::{Payloads, mixed};
-use crate::progress::Progress;
 use crate::report::Run;
 use crate::server::Server;
 use std::time::Duration;
@@ -45,14 +42,12 @@ pub(super) fn run(bench: &Bench, asked: &Messages) -> Outcome<Run> {
     describe(asked, &mut run);
     streams::create(&server, PREFIX, asked.streams, (asked.connections, 4))?;
     let mut packer = Packer::new(&server, asked);
-    let mut driver = Driver::to(&server, asked.connections)?;
     let depth = (asked.in_flight / asked.batch).max(1);
     let duration = Some(Duration::from_secs_f64(asked.seconds));
     let plan = Plan { depth, rate: None, duration };
-    streams::warm_up(&mut driver, &mut packer, plan, asked.warm_up_seconds)?;
-    let gauge = Gauge::start(&server);
-    let exchanged = exchange(&mut driver, &mut packer, plan, &mut Progress::start("messages"))?;
-    let reading = gauge.stop();
+    let load = (asked.connections, plan);
+    let (exchanged, reading) =
+        streams::measure(&server, &mut packer, load, asked.warm_up_seconds, "messages")?;
     report(&exchanged, asked, &mut run);
     reading.report(exchanged.acknowledged * asked.batch as u64, "message", &mut run);
     if bench.stores() {

@@ -2,6 +2,7 @@
 
 use crate::api::{Api, Append, Batch, stream_name};
 use crate::failure::{Failure, Outcome};
+use crate::gauge::{Gauge, Reading};
 use crate::load::driver::Driver;
 use crate::load::exchange::{Exchanged, Plan, Source, exchange};
 use crate::load::pages::Collector;
@@ -260,9 +261,25 @@ impl Source for Filler {
     fn acknowledged(&mut self, _: u64) {}
 }
 
+/// What came of `plan` on some connections, and what it cost the server. It is measured after
+/// `warm_up_seconds` of the same.
+pub(crate) fn measure<S: Source>(
+    server: &Server,
+    source: &mut S,
+    (connections, plan): (usize, Plan),
+    warm_up_seconds: f64,
+    what: &str,
+) -> Outcome<(Exchanged, Reading)> {
+    let mut driver = Driver::to(server, connections)?;
+    warm_up(&mut driver, source, plan, warm_up_seconds)?;
+    let gauge = Gauge::start(server);
+    let exchanged = exchange(&mut driver, source, plan, &mut Progress::start(what))?;
+    Ok((exchanged, gauge.stop()))
+}
+
 /// Does what will be measured for `seconds` before it is. None of it counts, and all of it must be
 /// acknowledged.
-pub(crate) fn warm_up<S: Source>(
+fn warm_up<S: Source>(
     driver: &mut Driver,
     source: &mut S,
     plan: Plan,
