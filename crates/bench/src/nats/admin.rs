@@ -13,11 +13,16 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 const BATCH_MESSAGES: u32 = 1000;
 const BATCH_BYTES: u32 = 8 << 20;
 
+/// What one read of the socket takes at most.
+const PIECE_BYTES: usize = 256 << 10;
+
 /// A connection that waits for each answer. Its inbox has the number 0.
 #[derive(Debug)]
 struct Session {
     socket: TcpStream,
     input: Vec<u8>,
+    /// Where reads of the socket go.
+    piece: Vec<u8>,
 }
 
 /// Makes the JetStream stream of all subjects, on disk.
@@ -83,7 +88,7 @@ impl Session {
         socket.set_read_timeout(Some(TIMEOUT))?;
         socket.set_nodelay(true)?;
         socket.write_all(&greeting(0))?;
-        Ok(Self { socket, input: Vec::new() })
+        Ok(Self { socket, input: Vec::new(), piece: vec![0; PIECE_BYTES] })
     }
 
     fn ask(&mut self, subject: &str, payload: &str) -> Outcome<()> {
@@ -94,7 +99,6 @@ impl Session {
 
     /// The next message, as headers and payload.
     fn next_message(&mut self) -> Outcome<(String, Vec<u8>)> {
-        let mut piece = vec![0; 256 << 10];
         loop {
             while let Some((frame, length)) = Frame::parse(&self.input)? {
                 let found = match frame {
@@ -113,9 +117,9 @@ impl Session {
                     return Ok(found);
                 }
             }
-            match self.socket.read(&mut piece).doing(|| "an answer of NATS".to_owned())? {
+            match self.socket.read(&mut self.piece).doing(|| "an answer of NATS".to_owned())? {
                 0 => return Err(Failure::new("NATS ended the connection")),
-                count => self.input.extend_from_slice(&piece[..count]),
+                count => self.input.extend_from_slice(&self.piece[..count]),
             }
         }
     }

@@ -65,7 +65,7 @@ pub(crate) fn take_answer(socket: &mut Socket) -> Outcome<Option<Answer>> {
             Frame::Error(text) => return Err(Failure::new(format!("NATS: {text}"))),
             Frame::Message { subject, payload, .. } => {
                 refused = refused.or(refusal(payload));
-                if subject.ends_with(&format!(".{LAST}")) {
+                if subject.rsplit('.').next() == Some(LAST) {
                     socket.consume(used);
                     let status = refused.unwrap_or_default();
                     return Ok(Some(Answer { status, is_success: refused.is_none() }));
