@@ -63,7 +63,12 @@ pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>,
         counted.extend(differences(workload, span, &few?, &many?));
     }
     for (instrument, tolerance_percent) in SERVER_COUNTS {
-        if instrument == Instrument::Callgrind && !callgrind || !instrument.is_usable(scratch) {
+        // Callgrind was tried above.
+        let is_usable = match instrument {
+            Instrument::Callgrind => callgrind,
+            Instrument::Dhat | Instrument::Strace => instrument.is_usable(scratch),
+        };
+        if !is_usable {
             continue;
         }
         let [few, many] = [SERVER_SPAN.few, SERVER_SPAN.many]
