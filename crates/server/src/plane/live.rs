@@ -224,20 +224,22 @@ impl Shard {
                 self.fall_behind(id, frame.before);
                 continue;
             }
-            let sent = match reader.cursor_ahead(frame.cursor) {
-                None if !connection.is_drained() || self.bulk.admit_frame(frame.framed.len()) => {
-                    connection.send_shared(&frame.framed, now)
-                }
-                None => {
-                    connection.push(Piece::Bytes(frame.framed.clone()), now);
-                    self.bulk.note_unsent(id);
-                    Ok(())
-                }
+            let own;
+            let bytes = match reader.cursor_ahead(frame.cursor) {
+                None => &frame.framed,
                 Some(cursor) => {
-                    let mut own = Vec::new();
-                    put_with_cursor(&frame.plain, cursor, &mut own);
-                    connection.send(&variant.form.frame(&own), now)
+                    let mut plain = Vec::new();
+                    put_with_cursor(&frame.plain, cursor, &mut plain);
+                    own = Bytes::from(variant.form.frame(&plain));
+                    &own
                 }
+            };
+            let sent = if !connection.is_drained() || self.bulk.admit_frame(bytes.len()) {
+                connection.send_shared(bytes, now)
+            } else {
+                connection.push(Piece::Bytes(bytes.clone()), now);
+                self.bulk.note_unsent(id);
+                Ok(())
             };
             if sent.is_err() {
                 self.drop_connection(id);
