@@ -178,14 +178,14 @@ impl<'a> Rebuild<'a> {
                     }
                     let damage = |(kind, at)| chunk_damage(kind, group, &path, at);
                     damages.extend(found.into_iter().map(damage));
-                    chunks.push(chunk);
+                    chunks.push(*chunk);
                 }
             }
         }
         // Rows that cannot be told stay in their file: neither it nor its neighbours are merged.
         let has_damaged = damages.iter().any(|damage| damage.kind.costs_state());
         let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1), has_damaged);
-        chunks.into_iter().for_each(|chunk| set.add(chunk));
+        chunks.into_iter().for_each(|chunk| set.add(Arc::new(chunk)));
         damages.iter().for_each(|damage| self.damaged(damage));
         Ok(set)
     }

@@ -52,7 +52,7 @@ pub(crate) struct MergeSource {
 /// A new chunk, if anything was alive, and what could not be copied.
 #[derive(Debug)]
 pub(crate) struct CopyDone {
-    pub(crate) chunk: Option<ChunkFile>,
+    pub(crate) chunk: Option<Arc<ChunkFile>>,
     pub(crate) damages: Vec<Damage>,
 }
 
@@ -76,7 +76,7 @@ impl SealTask {
                 }
             }
         }
-        Ok(CopyDone { chunk: writer.finish(disk)?.map(ChunkFile::new), damages })
+        Ok(CopyDone { chunk: writer.finish(disk)?.map(ChunkFile::new).map(Arc::new), damages })
     }
 }
 
@@ -145,7 +145,7 @@ impl MergeTask {
             remove_half_written(disk, &self.name.dir)?;
             return Ok(CopyDone { chunk: None, damages });
         }
-        let chunk = writer.finish(disk)?.map(ChunkFile::new);
+        let chunk = writer.finish(disk)?.map(ChunkFile::new).map(Arc::new);
         for source in &self.sources {
             disk.remove(&source.chunk.path)?;
         }
@@ -198,7 +198,7 @@ impl MergeTask {
                 continue;
             }
             let position = u64::from(row.position) + (append.start.get() - row.start);
-            if let Err(error) = chunk.verify(position, length) {
+            if let Err(error) = chunk.verify(row, (position, length)) {
                 let lost = (damage_position(error)?, length);
                 damages.push(self.name.damage(stream_id, &chunk.path, lost));
                 return Ok(());

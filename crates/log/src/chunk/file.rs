@@ -1,11 +1,12 @@
 //! An open chunk.
 //!
 //! # Invariants
-//! - No byte leaves a chunk before the checksum of its block was compared once in this process.
+//! - No byte leaves a chunk before the checksum of its block was compared once in this process. Where a
+//!   block is damaged, the checksum of the run decides: damage of one stream costs no other.
 
 use crate::chunk::append_table::AppendTable;
 use crate::chunk::format::{
-    CHUNK_HEADER_BYTES, CHUNK_ROW_BYTES, CONTENT_START, ChunkHeader, ChunkRow, RowSeed,
+    CHUNK_HEADER_BYTES, CHUNK_ROW_BYTES, CONTENT_START, ChunkHeader, ChunkRow, RowSeed, RunCrcs,
 };
 use crate::chunk::writer::WrittenChunk;
 use crate::codec::u32_at;
@@ -14,14 +15,16 @@ use crate::entry::AppendBounds;
 use crate::options::CHUNK_BLOCK_BYTES;
 use crate::read::ReadError;
 use env::{Disk, File};
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// An open, immutable chunk. Jobs share it with the shard.
 #[derive(Debug)]
 pub(crate) struct ChunkFile {
+    store: u64,
     pub(crate) header: ChunkHeader,
     /// Sorted by stream and start.
     pub(crate) rows: Vec<ChunkRow>,
@@ -30,6 +33,8 @@ pub(crate) struct ChunkFile {
     /// One bit per block whose checksum was right.
     verified: Vec<AtomicU64>,
     block_crcs: OnceLock<Vec<u8>>,
+    /// Parts of runs in damaged blocks, by position, and whether they are intact all the same.
+    judged: Mutex<BTreeMap<u64, bool>>,
 }
 
 /// What opening a chunk file came to.
@@ -37,17 +42,18 @@ pub(crate) struct ChunkFile {
 pub(crate) enum OpenedChunk {
     /// Usable; `found` are positions of rows that are lost and of headers and rows that were
     /// repaired.
-    Chunk { chunk: ChunkFile, found: Vec<(DamageKind, u64)> },
+    Chunk { chunk: Box<ChunkFile>, found: Vec<(DamageKind, u64)> },
     /// Neither the header nor the footer can be read.
     Unreadable,
 }
 
 impl ChunkFile {
     pub(crate) fn new(written: WrittenChunk) -> Self {
-        let WrittenChunk { header, rows, file, path } = written;
+        let WrittenChunk { store, header, rows, file, path } = written;
         let words = usize::try_from(header.block_count().div_ceil(64)).expect("fits memory");
         let verified = (0..words).map(|_| AtomicU64::new(0)).collect();
-        Self { header, rows, file, path, verified, block_crcs: OnceLock::new() }
+        let (block_crcs, judged) = (OnceLock::new(), Mutex::default());
+        Self { store, header, rows, file, path, verified, block_crcs, judged }
     }
 
     /// Opens a chunk by its front header or, if that is damaged, by its footer; if both are, by one
@@ -73,17 +79,17 @@ impl ChunkFile {
             let at = header.content_end + u64::from(number) * CHUNK_ROW_BYTES as u64;
             let row = ChunkRow::decode(bytes, RowSeed { store, file: header.seq, number });
             let fits = |row: &ChunkRow| row.is_inside(&header) && row.follows(rows.last());
-            let Some(row) = row.filter(|row| fits(&row.value)) else {
+            let Some(row) = row.filter(|row| fits(&row.value.0)) else {
                 found.push((DamageKind::ChunkRow, at));
                 continue;
             };
             if row.is_repaired {
                 found.push((DamageKind::HeaderRepaired, at));
             }
-            rows.push(row.value);
+            rows.push(row.value.0);
         }
         let path = path.to_owned();
-        let chunk = Self::new(WrittenChunk { header, rows, file, path });
+        let chunk = Box::new(Self::new(WrittenChunk { store, header, rows, file, path }));
         Ok(OpenedChunk::Chunk { chunk, found })
     }
 
@@ -106,33 +112,89 @@ impl ChunkFile {
         (row.stream == stream && at < row.end()).then_some(row)
     }
 
-    /// Compares the checksums of the blocks of `length` bytes from `position`, once per block.
+    /// Compares the checksums of the blocks of `length` bytes from `position` of the run that `row`
+    /// describes, once per block. Where one is wrong the run's own checksum decides.
     ///
     /// # Errors
     /// [`ReadError::Damaged`] with the position of the first bad block.
-    pub(crate) fn verify(&self, position: u64, length: u64) -> Result<(), ReadError> {
+    pub(crate) fn verify(
+        &self,
+        row: &ChunkRow,
+        (position, length): (u64, u64),
+    ) -> Result<(), ReadError> {
         if length == 0 {
             return Ok(());
         }
         let first = (position - CONTENT_START) / CHUNK_BLOCK_BYTES;
         let last = (position - CONTENT_START + length - 1) / CHUNK_BLOCK_BYTES;
-        let mut buffer = Vec::new();
         for block in first..=last {
-            let index = usize::try_from(block).expect("fits memory");
-            let (word, bit) = (&self.verified[index / 64], 1 << (index % 64));
-            if word.load(Ordering::Relaxed) & bit != 0 {
-                continue;
+            if !self.is_block_intact(block)? && !self.is_part_intact(row, position)? {
+                return Err(self.damaged(CONTENT_START + block * CHUNK_BLOCK_BYTES));
             }
-            let start = CONTENT_START + block * CHUNK_BLOCK_BYTES;
-            let length = (self.header.content_end - start).min(CHUNK_BLOCK_BYTES);
-            buffer.resize(usize::try_from(length).expect("a block is small"), 0);
-            self.file.read_exact_at(&mut buffer, start)?;
-            if crc32c::crc32c(&buffer) != u32_at(self.block_crcs()?, index * 4) {
-                return Err(self.damaged(start));
-            }
-            word.fetch_or(bit, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    fn is_block_intact(&self, block: u64) -> Result<bool, ReadError> {
+        let index = usize::try_from(block).expect("fits memory");
+        let (word, bit) = (&self.verified[index / 64], 1 << (index % 64));
+        if word.load(Ordering::Relaxed) & bit != 0 {
+            return Ok(true);
+        }
+        let start = CONTENT_START + block * CHUNK_BLOCK_BYTES;
+        let length = (self.header.content_end - start).min(CHUNK_BLOCK_BYTES);
+        let is_intact = self.crc_of(start, length)? == u32_at(self.block_crcs()?, index * 4);
+        if is_intact {
+            word.fetch_or(bit, Ordering::Relaxed);
+        }
+        Ok(is_intact)
+    }
+
+    /// Whether the part of the run that holds `position`, its bytes or its table, is intact although a
+    /// block around it is not. Each part is judged once.
+    fn is_part_intact(&self, row: &ChunkRow, position: u64) -> Result<bool, ReadError> {
+        let is_table = position >= u64::from(row.table_position);
+        let (start, length) = match is_table {
+            true => (u64::from(row.table_position), u64::from(row.table_length)),
+            false => (u64::from(row.position), u64::from(row.length)),
+        };
+        let judged =
+            self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(&start).copied();
+        if let Some(is_intact) = judged {
+            return Ok(is_intact);
+        }
+        let crcs = self.run_crcs(row)?.filter(|crcs| *crcs != RunCrcs::default());
+        let wanted = crcs.map(|crcs| if is_table { crcs.table } else { crcs.data });
+        let is_intact = wanted == Some(self.crc_of(start, length)?);
+        self.judged.lock().unwrap_or_else(PoisonError::into_inner).insert(start, is_intact);
+        Ok(is_intact)
+    }
+
+    /// The checksums that stand in the row of a run; `None` if the row is damaged by now.
+    fn run_crcs(&self, row: &ChunkRow) -> Result<Option<RunCrcs>, ReadError> {
+        let mut bytes = [0; CHUNK_ROW_BYTES];
+        for number in 0..self.header.row_count {
+            let at = self.header.content_end + u64::from(number) * CHUNK_ROW_BYTES as u64;
+            self.file.read_exact_at(&mut bytes, at)?;
+            let seed = RowSeed { store: self.store, file: self.header.seq, number };
+            match ChunkRow::decode(&bytes, seed) {
+                Some(found) if found.value.0 == *row => return Ok(Some(found.value.1)),
+                _ => {}
+            }
+        }
+        Ok(None)
+    }
+
+    fn crc_of(&self, start: u64, length: u64) -> io::Result<u32> {
+        let (mut crc, mut at, end) = (0, start, start + length);
+        let mut buffer = Vec::new();
+        while at < end {
+            buffer.resize(usize::try_from((end - at).min(CHUNK_BLOCK_BYTES)).expect("small"), 0);
+            self.file.read_exact_at(&mut buffer, at)?;
+            crc = crc32c::crc32c_append(crc, &buffer);
+            at += buffer.len() as u64;
+        }
+        Ok(crc)
     }
 
     fn damaged(&self, position: u64) -> ReadError {
@@ -158,7 +220,7 @@ impl ChunkFile {
     /// As [`ChunkFile::verify`].
     pub(crate) fn table(&self, row: &ChunkRow) -> Result<Vec<u8>, ReadError> {
         let (position, length) = (u64::from(row.table_position), u64::from(row.table_length));
-        self.verify(position, length)?;
+        self.verify(row, (position, length))?;
         let mut bytes = vec![0; row.table_length as usize];
         self.file.read_exact_at(&mut bytes, position)?;
         Ok(bytes)
@@ -219,5 +281,73 @@ impl ChunkRow {
             && u64::from(self.table_position) >= CONTENT_START
             && ends.iter().all(|&end| end <= header.content_end)
             && self.start.checked_add(u64::from(self.length)).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::writer::{ChunkName, ChunkWriter};
+    use env::MemoryDisk;
+    use model::{ByteOffset, Timestamp};
+
+    const STORE: u64 = 77;
+
+    /// Three streams of one append each, all in one block.
+    fn small(disk: &MemoryDisk) -> PathBuf {
+        let dir = PathBuf::from("/c");
+        disk.create_dir_all(&dir).unwrap();
+        let name = ChunkName { store: STORE, group: 3, dir, seq: 9, from: 10, to: 20 };
+        let mut writer = ChunkWriter::create(disk, name).unwrap();
+        for stream in 1..=3 {
+            let (start, end) = (ByteOffset::ZERO, ByteOffset::new(100));
+            let append = AppendBounds { start, end, records: 1, at: Timestamp::new(1) };
+            writer.begin_append(stream, &append).unwrap();
+            writer.write(&[stream as u8; 100]).unwrap();
+        }
+        writer.finish(disk).unwrap().unwrap().path
+    }
+
+    fn open(disk: &MemoryDisk, path: &Path) -> ChunkFile {
+        match ChunkFile::open(disk, path, STORE).unwrap() {
+            OpenedChunk::Chunk { chunk, .. } => *chunk,
+            OpenedChunk::Unreadable => panic!("the header is intact"),
+        }
+    }
+
+    /// Which of the rows give their bytes, and which their table.
+    fn readable(chunk: &ChunkFile) -> Vec<(bool, bool)> {
+        let data = |row: &ChunkRow| (u64::from(row.position), u64::from(row.length));
+        let rows = chunk.rows.iter();
+        rows.map(|row| (chunk.verify(row, data(row)).is_ok(), chunk.table(row).is_ok())).collect()
+    }
+
+    #[test]
+    fn damage_of_a_run_or_table_costs_that_one_of_its_block() {
+        let disk = MemoryDisk::new();
+        let path = small(&disk);
+        let row = open(&disk, &path).rows[1];
+        for (position, lost) in [(row.position, (false, true)), (row.table_position, (true, false))]
+        {
+            disk.flip_bit(&path, u64::from(position) * 8 + 8);
+            let chunk = open(&disk, &path);
+            let expected = [(true, true), lost, (true, true)];
+            assert_eq!(readable(&chunk), expected);
+            assert_eq!(readable(&chunk), expected, "judged once, and the same then");
+            disk.flip_bit(&path, u64::from(position) * 8 + 8);
+        }
+        assert_eq!(readable(&open(&disk, &path)), [(true, true); 3]);
+    }
+
+    #[test]
+    fn a_chunk_from_before_runs_had_checksums_opens_and_damage_costs_its_block() {
+        let disk = MemoryDisk::new();
+        let path = PathBuf::from("/c/old.chunk");
+        disk.create_dir_all(Path::new("/c")).unwrap();
+        let bytes = include_bytes!("../../testdata/chunk-without-run-checksums.golden");
+        disk.create(&path).unwrap().write_at(bytes, 0).unwrap();
+        assert_eq!(readable(&open(&disk, &path)), [(true, true); 3]);
+        disk.flip_bit(&path, CONTENT_START * 8);
+        assert_eq!(readable(&open(&disk, &path)), [(false, false); 3]);
     }
 }

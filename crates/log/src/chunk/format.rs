@@ -91,13 +91,23 @@ pub(crate) struct ChunkRow {
 
 const _: () = assert!(size_of::<ChunkRow>() == 32);
 
+/// Checksums of a run, by which it is judged alone when the block around it is damaged. They stay in
+/// the file: a row in memory has no room for what is hardly ever asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct RunCrcs {
+    /// Of the run's bytes.
+    pub(crate) data: u32,
+    /// Of its append table.
+    pub(crate) table: u32,
+}
+
 impl ChunkRow {
     /// Stream offset after the last byte.
     pub(crate) fn end(&self) -> u64 {
         self.start + u64::from(self.length)
     }
 
-    pub(crate) fn encode(&self, seed: RowSeed) -> [u8; CHUNK_ROW_BYTES] {
+    pub(crate) fn encode(&self, crcs: RunCrcs, seed: RowSeed) -> [u8; CHUNK_ROW_BYTES] {
         let mut out = [0; CHUNK_ROW_BYTES];
         put(&mut out, 0, &self.stream.to_le_bytes());
         put(&mut out, 8, &self.start.to_le_bytes());
@@ -105,24 +115,27 @@ impl ChunkRow {
         put(&mut out, 24, &u64::from(self.position).to_le_bytes());
         put(&mut out, 32, &u64::from(self.table_position).to_le_bytes());
         put(&mut out, 40, &u64::from(self.table_length).to_le_bytes());
+        put(&mut out, 48, &crcs.data.to_le_bytes());
+        put(&mut out, 52, &crcs.table.to_le_bytes());
         seal_header(&mut out, &seed.bytes());
         out
     }
 
-    pub(crate) fn decode(bytes: &[u8], seed: RowSeed) -> Option<Unsealed<Self>> {
+    pub(crate) fn decode(bytes: &[u8], seed: RowSeed) -> Option<Unsealed<(Self, RunCrcs)>> {
         unseal(bytes, &seed.bytes(), Self::decode_fields)
     }
 
-    fn decode_fields(bytes: &[u8]) -> Option<Self> {
+    fn decode_fields(bytes: &[u8]) -> Option<(Self, RunCrcs)> {
         let small = |position| u32::try_from(u64_at(bytes, position)).ok();
-        Some(Self {
+        let row = Self {
             stream: u64_at(bytes, 0),
             start: u64_at(bytes, 8),
             length: small(16)?,
             position: small(24)?,
             table_position: small(32)?,
             table_length: small(40)?,
-        })
+        };
+        Some((row, RunCrcs { data: u32_at(bytes, 48), table: u32_at(bytes, 52) }))
     }
 }
 
@@ -171,8 +184,9 @@ mod tests {
         let intact = ChunkHeader::decode(&header.encode(77), 77).unwrap();
         assert_eq!((intact.value, intact.is_repaired), (header, false));
         assert_eq!(ChunkHeader::decode(&header.encode(77), 78), None);
-        let intact = ChunkRow::decode(&row.encode(seed), seed).unwrap();
-        assert_eq!((intact.value, intact.is_repaired), (row, false));
+        let crcs = RunCrcs { data: 0x1234_5678, table: 0x9abc_def0 };
+        let intact = ChunkRow::decode(&row.encode(crcs, seed), seed).unwrap();
+        assert_eq!((intact.value, intact.is_repaired), ((row, crcs), false));
         for bit in 0..CHUNK_HEADER_BYTES * 8 {
             let mut bytes = header.encode(77);
             bytes[bit / 8] ^= 1 << (bit % 8);
@@ -180,10 +194,10 @@ mod tests {
             assert_eq!((repaired.value, repaired.is_repaired), (header, true), "bit {bit}");
         }
         for bit in 0..CHUNK_ROW_BYTES * 8 {
-            let mut bytes = row.encode(seed);
+            let mut bytes = row.encode(crcs, seed);
             bytes[bit / 8] ^= 1 << (bit % 8);
             let repaired = ChunkRow::decode(&bytes, seed).unwrap();
-            assert_eq!((repaired.value, repaired.is_repaired), (row, true), "bit {bit}");
+            assert_eq!((repaired.value, repaired.is_repaired), ((row, crcs), true), "bit {bit}");
         }
     }
 }

@@ -92,8 +92,8 @@ impl ChunkSet {
     }
 
     /// Adds a chunk.
-    pub(crate) fn add(&mut self, file: ChunkFile) {
-        let chunk = SetChunk::new(Arc::new(file));
+    pub(crate) fn add(&mut self, file: Arc<ChunkFile>) {
+        let chunk = SetChunk::new(file);
         let order = |chunk: &SetChunk| (chunk.file.header.from, chunk.file.header.seq);
         let place = self.chunks.partition_point(|other| order(other) < order(&chunk));
         self.chunks.insert(place, chunk);

@@ -9,7 +9,7 @@
 //! - Memory is bounded by one buffer and one run's append table.
 
 use crate::chunk::append_table::AppendTableWriter;
-use crate::chunk::format::{CONTENT_START, ChunkHeader, ChunkRow, RowSeed};
+use crate::chunk::format::{CONTENT_START, ChunkHeader, ChunkRow, RowSeed, RunCrcs};
 use crate::codec::NUMBER_MAX;
 use crate::entry::AppendBounds;
 use crate::options::{CHUNK_BLOCK_BYTES, COPY_BYTES};
@@ -56,7 +56,10 @@ pub(crate) struct ChunkWriter {
     block_crc: u32,
     block_bytes: u64,
     rows: Vec<ChunkRow>,
+    /// Of each row, in order.
+    run_crcs: Vec<RunCrcs>,
     run: Option<ChunkRow>,
+    run_crc: u32,
     table: AppendTableWriter,
 }
 
@@ -79,7 +82,9 @@ impl ChunkWriter {
             block_crc: 0,
             block_bytes: 0,
             rows: Vec::new(),
+            run_crcs: Vec::new(),
             run: None,
+            run_crc: 0,
             table: AppendTableWriter::default(),
         })
     }
@@ -128,6 +133,11 @@ impl ChunkWriter {
     /// # Errors
     /// As the disk answers.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.run_crc = crc32c::crc32c_append(self.run_crc, bytes);
+        self.put(bytes)
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() {
             let room = usize::try_from(CHUNK_BLOCK_BYTES - self.block_bytes).expect("small");
@@ -166,7 +176,9 @@ impl ChunkWriter {
         run.table_position = to_u32(self.position());
         run.table_length = to_u32(table.len() as u64);
         self.rows.push(run);
-        self.write(&table)
+        let data = std::mem::take(&mut self.run_crc);
+        self.run_crcs.push(RunCrcs { data, table: crc32c::crc32c(&table) });
+        self.put(&table)
     }
 
     /// Makes the chunk durable under its name; `None` if it has no run, then no file is left.
@@ -192,9 +204,9 @@ impl ChunkWriter {
             row_count: u32::try_from(self.rows.len()).expect("a chunk has fewer than 2^32 runs"),
             blocks_crc: crc32c::crc32c(&self.block_crcs),
         };
-        for (number, row) in (0..).zip(&self.rows) {
+        for ((number, row), crcs) in (0..).zip(&self.rows).zip(&self.run_crcs) {
             let seed = RowSeed { store: name.store, file: name.seq, number };
-            self.buffer.extend_from_slice(&row.encode(seed));
+            self.buffer.extend_from_slice(&row.encode(*crcs, seed));
         }
         self.buffer.extend_from_slice(&self.block_crcs);
         assert_eq!(self.position(), header.footer_position());
@@ -205,16 +217,17 @@ impl ChunkWriter {
         front[..encoded.len()].copy_from_slice(&encoded);
         self.file.write_at(&front, 0)?;
         self.file.sync_all()?;
-        let path = self.name.path();
+        let (path, store) = (self.name.path(), self.name.store);
         disk.rename(&self.name.dir.join(WRITING_NAME), &path)?;
         disk.sync_dir(&self.name.dir)?;
-        Ok(Some(WrittenChunk { header, rows: self.rows, file: self.file, path }))
+        Ok(Some(WrittenChunk { store, header, rows: self.rows, file: self.file, path }))
     }
 }
 
 /// A chunk file that has just become durable.
 #[derive(Debug)]
 pub(crate) struct WrittenChunk {
+    pub(crate) store: u64,
     pub(crate) header: ChunkHeader,
     pub(crate) rows: Vec<ChunkRow>,
     pub(crate) file: Arc<dyn File>,

@@ -88,7 +88,7 @@ impl Group {
             Place::Chunk { chunk, row } => {
                 let position = u64::from(row.position) + (from - row.start);
                 let length = (row.end() - from).min(max_bytes as u64);
-                chunk.verify(position, length)?;
+                chunk.verify(row, (position, length))?;
                 Ok(Slice::File { file: Arc::clone(&chunk.file), position, length })
             }
         }
