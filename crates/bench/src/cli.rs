@@ -350,6 +350,9 @@ pub(crate) struct Bare {
     /// Where to listen; port 0 is any that is free
     #[arg(default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
+    /// Through hyper instead of the plain loop
+    #[arg(long)]
+    pub(crate) hyper: bool,
 }
 
 /// Arguments of `table`.

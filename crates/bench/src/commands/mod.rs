@@ -2,6 +2,7 @@
 
 mod appends;
 mod bare;
+mod bare_hyper;
 mod commits;
 mod creates;
 mod fanout;
@@ -30,7 +31,8 @@ use std::path::PathBuf;
 /// Runs what was asked; whether all checks passed.
 pub(crate) fn run(cli: Cli) -> Outcome<bool> {
     if let Command::Bare(asked) = cli.command {
-        return bare::serve(asked.listen).map(|()| true);
+        let serve = if asked.hyper { bare_hyper::serve } else { bare::serve };
+        return serve(asked.listen).map(|()| true);
     }
     let bench = Bench { place: cli.place, keeper: Keeper::watch()? };
     let runs = match cli.command {

@@ -84,6 +84,9 @@ impl System {
         Ok(match self {
             Self::Thalweg => launch.thalweg(places, &data, addresses),
             Self::Bare => launch.flags(["bare".to_owned(), listen.to_string()]),
+            Self::BareHyper => {
+                launch.flags(["bare".to_owned(), listen.to_string(), "--hyper".to_owned()])
+            }
             Self::DurableStreams => launch.durable_streams(&data, "wal"),
             Self::DurableStreamsMemory => launch.durable_streams(&data, "memory"),
             Self::DurableStreamsNode => launch.node(places, &data),

@@ -21,6 +21,8 @@ pub(crate) enum System {
     Thalweg,
     /// A responder that reads the same requests and stores nothing: what the machine can do at most
     Bare,
+    /// The same on hyper, the HTTP library that most servers in Rust stand on
+    BareHyper,
     /// Durable Streams' server in Rust, with its write-ahead log
     DurableStreams,
     /// The same without the log
@@ -68,6 +70,7 @@ impl System {
         match self {
             Self::Thalweg => "Thalweg",
             Self::Bare => "bare responder",
+            Self::BareHyper => "bare responder on hyper",
             Self::DurableStreams => "Durable Streams (Rust)",
             Self::DurableStreamsMemory => "Durable Streams (Rust), memory",
             Self::DurableStreamsNode => "Durable Streams (Node)",
@@ -85,7 +88,7 @@ impl System {
     /// The release that is measured; none for what is built here.
     pub(crate) fn version(self) -> Option<&'static str> {
         match self {
-            Self::Thalweg | Self::Bare => None,
+            Self::Thalweg | Self::Bare | Self::BareHyper => None,
             Self::DurableStreams | Self::DurableStreamsMemory => Some("0.1.5"),
             Self::DurableStreamsNode => Some("0.3.7"),
             Self::DurableStreamsAxum => Some("0.3.0"),
@@ -100,7 +103,7 @@ impl System {
     pub(crate) fn durability(self) -> &'static str {
         match self {
             Self::Thalweg => "fdatasync before every acknowledgement, one node",
-            Self::Bare => "stores nothing",
+            Self::Bare | Self::BareHyper => "stores nothing",
             Self::DurableStreams => {
                 "fdatasync of its log before an append is acknowledged, one node"
             }
@@ -138,7 +141,7 @@ impl System {
 
     /// Whether it stores what it acknowledges, so that it can be read back.
     pub(crate) fn stores(self) -> bool {
-        self != Self::Bare
+        !matches!(self, Self::Bare | Self::BareHyper)
     }
 
     /// The file that must be there to start it.
@@ -146,7 +149,7 @@ impl System {
         let below = |path: &str| places.peers.join(path);
         Ok(match self {
             Self::Thalweg => places.thalweg.clone(),
-            Self::Bare => std::env::current_exe()?,
+            Self::Bare | Self::BareHyper => std::env::current_exe()?,
             Self::DurableStreams | Self::DurableStreamsMemory => {
                 below("durable-streams/bin/durable-streams-server")
             }
@@ -209,7 +212,7 @@ mod tests {
     #[test]
     fn every_peer_has_a_version_and_a_durability() {
         for system in System::value_variants() {
-            let is_ours = matches!(system, System::Thalweg | System::Bare);
+            let is_ours = *system == System::Thalweg || !system.stores();
             assert_eq!(system.version().is_none(), is_ours, "{system:?}");
             assert!(!system.durability().is_empty());
         }

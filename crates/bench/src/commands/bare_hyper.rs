@@ -1,0 +1,61 @@
+//! The yardstick on hyper: what a server costs whose HTTP/1.1 is a library's, before it does anything.
+//!
+//! The same loop and the same answers as [`super::bare`], so the two differ by the library alone.
+
+use crate::failure::Outcome;
+use hyper::body::{Body, Incoming};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::TokioIo;
+use std::future::poll_fn;
+use std::net::SocketAddr;
+use std::pin::Pin;
+use tokio::net::TcpListener;
+
+/// Prints the address and answers until the process is killed.
+pub(super) fn serve(address: SocketAddr) -> Outcome<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let listener = TcpListener::bind(address).await?;
+        println!("{}", listener.local_addr()?);
+        loop {
+            let (socket, _) = listener.accept().await?;
+            socket.set_nodelay(true)?;
+            let connection =
+                http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(answer));
+            // What breaks one connection is of no concern to the others.
+            tokio::spawn(async move { drop(connection.await) });
+        }
+    })
+}
+
+async fn answer(request: Request<Incoming>) -> hyper::Result<Response<String>> {
+    let (head, mut body) = request.into_parts();
+    while let Some(frame) = poll_fn(|context| Pin::new(&mut body).poll_frame(context)).await {
+        frame?;
+    }
+    let mut response = Response::new(String::new());
+    *response.status_mut() = status(&head.method);
+    Ok(response)
+}
+
+fn status(method: &Method) -> StatusCode {
+    match *method {
+        Method::PUT => StatusCode::CREATED,
+        Method::GET => StatusCode::NOT_FOUND,
+        _ => StatusCode::NO_CONTENT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_answers_as_the_bare_responder_does() {
+        assert_eq!(status(&Method::PUT), 201);
+        assert_eq!(status(&Method::GET), 404);
+        assert_eq!(status(&Method::POST), 204);
+    }
+}
