@@ -17,6 +17,7 @@
 
 mod answer;
 mod bulk;
+mod commit_place;
 mod connection;
 mod live;
 mod mailbox;

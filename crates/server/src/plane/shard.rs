@@ -4,7 +4,8 @@
 //! 1. wait for sockets, mail or the next deadline;
 //! 2. read what sockets have, parse, give requests to the node or to another loop's outgoing mail;
 //! 3. take mail in;
-//! 4. drain the node: answers go to connections, jobs to threads, the rest to outgoing mail;
+//! 4. drain the node: answers go to connections, jobs to threads, the rest to outgoing mail; a commit
+//!    runs here and now if there is little else to do ([`CommitPlace`]);
 //! 5. hand the outgoing mail over, one lock and one wake per loop that gets any.
 //!
 //! All requests of a turn are in the node before it is drained, so they share one group commit.
@@ -15,6 +16,7 @@
 
 use super::{
     bulk::Bulk,
+    commit_place::CommitPlace,
     connection::Connection,
     live::LiveStreams,
     mailbox::{Mail, Mailbox},
@@ -24,6 +26,7 @@ use super::{
 };
 use crate::{metrics::ShardMetrics, settings::Settings};
 use env::Clock;
+use log::CommitDone;
 use mio::{Events, Interest, Poll, Token, net::TcpListener};
 use model::{Monotonic, ShardId, StreamPath};
 use node::{Event, Node, Output, Request, Stamp, Ticket};
@@ -89,6 +92,7 @@ pub(crate) struct Shard {
     pub(super) random: u64,
     pub(super) stopping: Option<Monotonic>,
     commits_in_flight: usize,
+    commit_place: CommitPlace,
     next_tick: Monotonic,
     accept_again: Monotonic,
 }
@@ -138,6 +142,7 @@ impl Shard {
             random: seed,
             stopping: None,
             commits_in_flight: 0,
+            commit_place: CommitPlace::default(),
             next_tick: now.monotonic,
             accept_again: now.monotonic,
             shared,
@@ -157,6 +162,7 @@ impl Shard {
             self.wait(&mut events)?;
             self.read_clock();
             self.turn += 1;
+            self.commit_place.note_turn(events.iter().count(), self.is_behind());
             self.go_on_with_shares();
             for event in &events {
                 match event.token() {
@@ -183,15 +189,17 @@ impl Shard {
         let now = self.shared.clock.now_monotonic();
         let next = self.deadlines.next().map_or(self.next_tick, |due| due.min(self.next_tick));
         let accepts = self.accept_pending && now >= self.accept_again;
-        let wait_ns = if accepts || !self.again.is_empty() || self.bulk.is_ready() {
-            0
-        } else {
-            next.get().saturating_sub(now.get())
-        };
+        let wait_ns =
+            if accepts || self.is_behind() { 0 } else { next.get().saturating_sub(now.get()) };
         match self.poll.poll(events, Some(Duration::from_nanos(wait_ns))) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
             _ => Ok(()),
         }
+    }
+
+    /// Whether there is work left over from the last turn.
+    fn is_behind(&self) -> bool {
+        !self.again.is_empty() || self.bulk.is_ready()
     }
 
     fn read_clock(&mut self) {
@@ -276,9 +284,7 @@ impl Shard {
                 Mail::Changed(change) => self.handle_change(change),
                 Mail::Committed { done, took_ns } => {
                     self.commits_in_flight -= 1;
-                    self.metrics.batches.add(1);
-                    self.metrics.sync_ns.record_ns(took_ns);
-                    self.node.handle(self.now, Event::Committed(done));
+                    self.handle_committed(done, took_ns);
                 }
                 Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
                 Mail::Stop => self.begin_stop(),
@@ -310,6 +316,12 @@ impl Shard {
                 Output::Peer { to, message } => self.mail(to, Mail::Peer(message)),
                 Output::Changed { to, change } if to == self.id => self.handle_change(change),
                 Output::Changed { to, change } => self.mail(to, Mail::Changed(change)),
+                Output::Commit(job) if self.commit_place.is_loop() => {
+                    let start = self.shared.clock.now_monotonic();
+                    let done = job.run();
+                    self.read_clock();
+                    self.handle_committed(done, self.now.monotonic.get() - start.get());
+                }
                 Output::Commit(job) => {
                     self.commits_in_flight += 1;
                     self.workers.commits.send(job).expect("the WAL thread outlives its loop");
@@ -320,6 +332,13 @@ impl Shard {
                 }
             }
         }
+    }
+
+    fn handle_committed(&mut self, done: CommitDone, took_ns: u64) {
+        self.metrics.batches.add(1);
+        self.metrics.sync_ns.record_ns(took_ns);
+        self.commit_place.note_commit(took_ns);
+        self.node.handle(self.now, Event::Committed(done));
     }
 
     pub(super) fn mail(&mut self, to: ShardId, mail: Mail) {

@@ -115,8 +115,9 @@ settings! {
     /// access control: keep it off public networks.
     admin_listen: Option<SocketAddr> = "127.0.0.1:4438" as OptionalAddress;
 
-    /// Event loops; each has its own connections, groups and write-ahead log. 0 takes one per
-    /// core. It may differ from one start to the next.
+    /// Event loops; each has its own connections, groups and write-ahead log. 0 takes one for
+    /// every two cores, since the log's syncs have a thread, too. It may differ from one start to
+    /// the next.
     shards: u16 = "0" as Number::<u16> { min: 0, max: 256 };
 
     /// Groups (replicated logs) among which streams are spread. Fixed when the data directory is
@@ -195,7 +196,7 @@ impl Settings {
         if self.shards > 0 {
             return self.shards;
         }
-        u16::try_from(cores.clamp(1, 256)).expect("clamped to the range of the setting")
+        u16::try_from(cores.div_ceil(2).clamp(1, 256)).expect("clamped to the range of the setting")
     }
 }
 

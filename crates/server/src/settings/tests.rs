@@ -170,9 +170,12 @@ fn no_two_settings_share_a_name() {
 }
 
 #[test]
-fn zero_shards_take_one_per_core() {
+fn zero_shards_take_one_for_two_cores() {
     let effective = load_plain(&flags(&[]), &environment(&[])).unwrap();
-    assert_eq!(effective.settings.shard_count(6), 6);
+    assert_eq!(effective.settings.shard_count(6), 3);
+    assert_eq!(effective.settings.shard_count(3), 2);
+    assert_eq!(effective.settings.shard_count(1), 1);
+    assert_eq!(effective.settings.shard_count(1000), 256);
     assert_eq!(effective.settings.shard_count(0), 1);
     let two = load_plain(&flags(&[("shards", "2")]), &environment(&[])).unwrap();
     assert_eq!(two.settings.shard_count(6), 2);

@@ -1,0 +1,100 @@
+//! Where the next commit runs: on the WAL thread, or on the loop's own.
+//!
+//! A commit on the WAL thread is two wakes, which on a fast disk take as long as the sync. They pay when the
+//! loop has enough to do meanwhile. With a few clients it has not: what arrives during the sync waits in the
+//! sockets no longer than it would have waited for its turn, and comes as one batch. So commits run on the loop
+//! once it has had turns of few events for a while and syncs are short, and go to the WAL thread with the first
+//! turn that brings more, or that has work left of an earlier one.
+//!
+//! A write that arrives during the sync would have waited for it on the WAL thread, too. A read that does waits for
+//! one short sync.
+
+/// Events of a turn that are few.
+const EVENTS_MAX: usize = 16;
+
+/// Turns of few events, in a row, before commits run on the loop.
+const TURNS_MIN: u32 = 16;
+
+/// A commit that takes longer is not waited for: its disk is slow, or it is large.
+const COMMIT_NS_MAX: u64 = 1_000_000;
+
+/// Turns before it is tried again after such a commit.
+const TURNS_AFTER_SLOW: u32 = 4096;
+
+/// What the last turns and commits say about the next one.
+#[derive(Debug)]
+pub(super) struct CommitPlace {
+    /// Turns of few events that must still come.
+    turns_left: u32,
+}
+
+impl Default for CommitPlace {
+    fn default() -> Self {
+        Self { turns_left: TURNS_MIN }
+    }
+}
+
+impl CommitPlace {
+    /// A turn brings this many events, and perhaps work that earlier turns left.
+    pub(super) fn note_turn(&mut self, events: usize, is_behind: bool) {
+        if is_behind || events > EVENTS_MAX {
+            self.turns_left = self.turns_left.max(TURNS_MIN);
+        } else {
+            self.turns_left = self.turns_left.saturating_sub(1);
+        }
+    }
+
+    /// A commit took this long, on either thread.
+    pub(super) fn note_commit(&mut self, took_ns: u64) {
+        if took_ns > COMMIT_NS_MAX {
+            self.turns_left = TURNS_AFTER_SLOW;
+        }
+    }
+
+    /// Whether the next commit runs on the loop.
+    pub(super) fn is_loop(&self) -> bool {
+        self.turns_left == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// How many turns of few events it takes until commits run on the loop.
+    fn turns_until_loop(place: &mut CommitPlace) -> u32 {
+        let mut turns = 0;
+        while !place.is_loop() {
+            place.note_turn(EVENTS_MAX, false);
+            turns += 1;
+        }
+        turns
+    }
+
+    #[test]
+    fn many_events_send_commits_away_for_a_moment() {
+        let mut place = CommitPlace::default();
+        assert_eq!(turns_until_loop(&mut place), TURNS_MIN);
+        place.note_turn(EVENTS_MAX + 1, false);
+        assert_eq!(turns_until_loop(&mut place), TURNS_MIN);
+    }
+
+    #[test]
+    fn work_that_is_left_sends_commits_away() {
+        let mut place = CommitPlace::default();
+        turns_until_loop(&mut place);
+        place.note_turn(1, true);
+        assert!(!place.is_loop());
+    }
+
+    #[test]
+    fn a_slow_commit_sends_them_away_for_long() {
+        let mut place = CommitPlace::default();
+        turns_until_loop(&mut place);
+        place.note_commit(COMMIT_NS_MAX);
+        assert!(place.is_loop());
+        place.note_commit(COMMIT_NS_MAX + 1);
+        place.note_turn(EVENTS_MAX + 1, false);
+        assert_eq!(turns_until_loop(&mut place), TURNS_AFTER_SLOW);
+    }
+}
