@@ -8,6 +8,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("model", &[]),
     ("env", &["model"]),
     ("log", &["model", "env"]),
+    ("engine", &["model", "env", "log"]),
     ("stream", &["model"]),
     ("protocol", &["model", "stream"]),
     ("tier", &["model", "env", "log"]),

@@ -1,0 +1,164 @@
+//! Rebuilds the streams when the log is opened.
+//!
+//! # Invariants
+//! - With every append synced, a hole is damage: it is reported, and all around it is kept.
+//! - With syncs postponed, nothing from the first unsynced hole on is taken: neither of the stream
+//!   that it hits nor of another one. What is left is what was written up to some moment.
+//! - What does not count once never counts again: its indexes are recorded before the first append,
+//!   in the same write that ends the last life's `FRONT`.
+
+use crate::command::Command;
+use crate::streams::{Effect, Streams};
+use crate::synced::Synced;
+use log::{CheckpointRow, Damage, DamageKind, Entry, Placement, Replay};
+use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
+
+/// Whether all that is known is that bytes of the WAL are missing: if entries are, too, they are
+/// reported by their indexes.
+fn is_nameless_hole(damage: &Damage) -> bool {
+    let kinds = [DamageKind::BatchHeader, DamageKind::EntryHeader, DamageKind::SegmentMissing];
+    damage.entries.is_none() && kinds.contains(&damage.kind)
+}
+
+/// The number in the name of the WAL segment in which something was found; 0 if there is none.
+fn segment(damage: &Damage) -> u64 {
+    let stem = damage.file.file_stem().and_then(|stem| stem.to_str());
+    stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()).unwrap_or(0)
+}
+
+/// The state machine while the log is opened.
+#[derive(Debug)]
+pub(crate) struct Recovery {
+    pub(crate) streams: Streams,
+    pub(crate) damages: Vec<Damage>,
+    pub(crate) synced: Synced,
+    /// Index that the next entry should have.
+    next: u64,
+    /// Nothing from here on counts.
+    pub(crate) cut: Option<u64>,
+}
+
+impl Recovery {
+    pub(crate) fn new(synced: Synced) -> Self {
+        let (streams, damages) = (Streams::default(), Vec::new());
+        Self { streams, damages, synced, next: 1, cut: None }
+    }
+
+    /// What is to be recorded now that everything up to `last` is synced, and the damage to report.
+    pub(crate) fn finish(mut self, last: u64) -> (Streams, Synced, Vec<Damage>) {
+        // A hole of unsynced bytes is no damage, as long as all that was synced is there.
+        if self.synced.index <= last {
+            let holes = self.damages.iter().filter(|damage| is_nameless_hole(damage));
+            self.synced.holes = holes.map(segment).fold(self.synced.holes, u64::max);
+        }
+        let holes = self.synced.holes;
+        self.damages.retain(|damage| !is_nameless_hole(damage) || segment(damage) > holes);
+        if let Some(cut) = self.cut {
+            self.synced.voids.push(cut..last + 1);
+            self.damages.retain(|damage| damage.entries.is_none_or(|(_, to)| to.get() < cut));
+        }
+        self.synced.index = last;
+        (self.streams, self.synced, self.damages)
+    }
+
+    /// Whether the frame of an append that was never synced is what was written.
+    fn is_torn(&self, entry: &Entry<'_>) -> bool {
+        let command = Command::decode(entry.kind, entry.command);
+        match command {
+            Some(Command::Append { crc, .. }) if entry.index.get() > self.synced.index => {
+                crc32c::crc32c(entry.data) != crc
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Replay for Recovery {
+    fn restore(
+        &mut self,
+        _group: GroupId,
+        applied: EntryIndex,
+        _header: &[u8],
+        rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
+    ) {
+        self.next = applied.get() + 1;
+        self.synced.voids.retain(|void| void.end > applied.get() + 1);
+        for row in rows {
+            // A row whose checksum is right and that cannot be read is of a newer program; the log
+            // refuses newer formats before this.
+            let _ = self.streams.restore(row);
+        }
+    }
+
+    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+        let index = entry.index.get();
+        let missing = self.next..index;
+        self.next = index + 1;
+        if self.cut.is_none() {
+            self.cut = self.synced.first_unsynced(missing);
+        }
+        if self.cut.is_some() || self.synced.is_void(index) {
+            return None;
+        }
+        if self.is_torn(entry) {
+            self.cut = Some(index);
+            return None;
+        }
+        let data = entry.data.len() as u64;
+        match self.streams.apply(entry.stream, entry.kind, entry.command, data) {
+            Effect::Place(placement) => Some(placement),
+            Effect::Trim(_) | Effect::Cursor | Effect::Nothing => None,
+        }
+    }
+
+    fn damaged(&mut self, damage: &Damage) {
+        let first = damage.entries.map(|(first, _)| first.get());
+        let is_void = first.is_some_and(|first| self.synced.is_void(first));
+        if damage.kind == DamageKind::EntryPayload
+            && let (Some(first), Some(stream), false) = (first, damage.stream, is_void)
+        {
+            // Whatever is missing before it is told by nobody if no intact entry follows.
+            let lost = self.synced.first_unsynced(self.next.min(first)..first + 1);
+            match self.cut.or(lost) {
+                None => self.streams.lose(stream, damage.lost_bytes),
+                cut => self.cut = cut,
+            }
+        }
+        if !is_void {
+            self.damages.push(damage.clone());
+        }
+    }
+
+    fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
+        let stream = self.streams.by_id(key.stream)?;
+        Some(ByteOffset::new(stream.head.offset))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::StreamId;
+    use std::ops::Range;
+
+    #[test]
+    fn a_lost_last_entry_cuts_off_what_is_missing_before_it() {
+        let mut recovery = Recovery::new(Synced { index: 3, ..Synced::all() });
+        recovery.next = 96;
+        let index = EntryIndex::new(100);
+        recovery.damaged(&Damage {
+            kind: DamageKind::EntryPayload,
+            group: Some(GroupId::new(0)),
+            stream: Some(StreamId::new(1)),
+            path_hash: None,
+            entries: Some((index, index)),
+            lost_bytes: 10,
+            file: "1.wal".into(),
+            position: 0,
+        });
+        let (_, synced, damages) = recovery.finish(100);
+        let voids = vec![Range { start: 96, end: 101 }];
+        assert_eq!(synced, Synced { index: 100, voids, ..Synced::all() });
+        assert_eq!(damages, []);
+    }
+}

@@ -1,0 +1,345 @@
+//! How the threads of an engine work together: who commits, who waits, who is woken.
+//!
+//! # Why
+//! With a sync per append, an appender that finds no commit under way runs its own: no other thread
+//! need be woken. What arrives meanwhile is taken by the commit thread as the next batch, and so on
+//! as long as there is more. Without syncs an append is acknowledged when it stands in front of the
+//! WAL (`front`); the commit thread takes the batch when it is large, and whoever reads, syncs or
+//! closes takes it before.
+//!
+//! # Invariants
+//! - A call returns `Ok` only when its entry was written, to the WAL or in front of it, and with
+//!   `Durability::Each` synced.
+//! - A commit, sync or record that fails is final: [`Shared::fail`].
+//! - Nobody waits for the lock while a sync runs.
+
+use crate::core::{Core, Refused};
+use crate::error::WriteError;
+use crate::locate::GROUP;
+use crate::options::Options;
+use crate::outcome::Outcome;
+use crate::synced::SyncedFile;
+use crate::wal_disk::WalDisk;
+use env::{Clock, RealClock};
+use log::AppendError;
+use model::Monotonic;
+use std::io;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::time::Duration;
+
+/// How long a caller that waits for room sleeps at most before it looks again.
+const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// How long background work rests after the disk refused it.
+const WORK_REST: Duration = Duration::from_millis(50);
+
+/// Everything that callers and the engine's own threads share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    pub(crate) outcome: Outcome,
+    room: Condvar,
+    work: Condvar,
+    commit: Condvar,
+    tick: Condvar,
+    disk: Arc<WalDisk>,
+    synced: Mutex<SyncedFile>,
+    pub(crate) clock: RealClock,
+    pub(crate) options: Options,
+}
+
+type Guard<'a> = MutexGuard<'a, Core>;
+
+fn healthy<T>(result: std::sync::LockResult<T>) -> T {
+    result.expect("a thread of the engine panicked")
+}
+
+/// How long a caller has waited for room.
+#[derive(Debug, Default)]
+pub(crate) struct Patience {
+    since: Option<Monotonic>,
+    disk_was_full: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        core: Core,
+        disk: Arc<WalDisk>,
+        synced: SyncedFile,
+        options: Options,
+    ) -> Self {
+        Self {
+            core: Mutex::new(core),
+            outcome: Outcome::default(),
+            room: Condvar::new(),
+            work: Condvar::new(),
+            commit: Condvar::new(),
+            tick: Condvar::new(),
+            disk,
+            synced: Mutex::new(synced),
+            clock: RealClock::new(),
+            options,
+        }
+    }
+
+    pub(crate) fn lock(&self) -> Guard<'_> {
+        healthy(self.core.lock())
+    }
+
+    /// Puts something into the open batch, waiting for room if need be.
+    pub(crate) fn put<T>(
+        &self,
+        push: impl Fn(&mut Core) -> Result<T, Refused>,
+    ) -> Result<(Guard<'_>, T), WriteError> {
+        let mut patience = Patience::default();
+        let mut core = self.lock();
+        loop {
+            core.check()?;
+            match push(&mut core) {
+                Ok(value) => return Ok((core, value)),
+                Err(Refused::Call(error)) => return Err(error),
+                Err(Refused::Log(refused)) => {
+                    core = self.make_room(core, refused, &mut patience)?
+                }
+            }
+        }
+    }
+
+    /// Waits for what an append needs; the lock is held again afterwards.
+    fn make_room<'a>(
+        &'a self,
+        mut core: Guard<'a>,
+        refused: AppendError,
+        patience: &mut Patience,
+    ) -> Result<Guard<'a>, WriteError> {
+        let now = self.clock.now_monotonic();
+        let waited_ms = now.ms_since(*patience.since.get_or_insert(now));
+        if refused == AppendError::DiskFull && patience.disk_was_full {
+            return Err(WriteError::DiskFull);
+        }
+        if waited_ms >= self.options.wait_ms_max {
+            return Err(WriteError::Busy { waited_ms, cause: core.work_error.clone() });
+        }
+        if refused == AppendError::Backpressure && core.has_open && !core.is_committing {
+            return Ok(self.lead(core));
+        }
+        patience.disk_was_full = refused == AppendError::DiskFull;
+        let works_done = core.works_done;
+        loop {
+            // Whoever rests after an error is to try again now.
+            self.work.notify_all();
+            core.prepare_work();
+            core.waiting.room += 1;
+            core = healthy(self.room.wait_timeout(core, ROOM_WAIT)).0;
+            core.waiting.room -= 1;
+            let waited_ms = self.clock.now_monotonic().ms_since(now);
+            // Jobs of both workers may have begun before there was room: the third tells.
+            let has_changed = core.works_done > works_done + 2 || !patience.disk_was_full;
+            if has_changed || waited_ms > 1000 || core.failure.is_some() {
+                return Ok(core);
+            }
+        }
+    }
+
+    /// Waits until what was put into the open batch is acknowledged.
+    pub(crate) fn settle(&self, core: Guard<'_>) -> Result<(), WriteError> {
+        if !core.is_in_front() {
+            return self.settle_open(core);
+        }
+        self.leave(core);
+        Ok(())
+    }
+
+    /// Waits until the open batch is in the WAL.
+    fn settle_open(&self, core: Guard<'_>) -> Result<(), WriteError> {
+        let batch = core.batch;
+        if core.is_committing || core.failure.is_some() {
+            drop(core);
+        } else {
+            drop(self.lead(core));
+        }
+        self.outcome.wait(batch)
+    }
+
+    /// Leaves the open batch to the commit thread; the batch to wait for, 0 if there is none.
+    pub(crate) fn leave(&self, core: Guard<'_>) -> u64 {
+        let (is_in_front, batch) = (core.is_in_front(), core.batch);
+        let is_wanted = !is_in_front || core.is_large();
+        let wakes = is_wanted && !core.is_committing && core.waiting.committer;
+        // Without the lock: whoever wakes wants it.
+        drop(core);
+        if wakes {
+            self.commit.notify_one();
+        }
+        if is_in_front { 0 } else { batch }
+    }
+
+    /// Waits until what was acknowledged can be read.
+    pub(crate) fn catch_up(&self) {
+        let core = self.lock();
+        if core.front.is_some() && core.has_open {
+            // A failure leaves what was applied before it, and every later append says so.
+            let _ = self.settle_open(core);
+        }
+    }
+
+    /// Commits the open batch on this thread.
+    fn lead<'a>(&'a self, core: Guard<'a>) -> Guard<'a> {
+        let holds_lock = !self.options.durability.is_each();
+        self.commit_batch(core, holds_lock)
+    }
+
+    fn commit_batch<'a>(&'a self, mut core: Guard<'a>, holds_lock: bool) -> Guard<'a> {
+        let Some(job) = core.shard.poll_commit() else { return core };
+        let batch = core.next_batch();
+        let done = if holds_lock {
+            job.run()
+        } else {
+            core.is_committing = true;
+            drop(core);
+            let done = job.run();
+            core = self.lock();
+            core.is_committing = false;
+            done
+        };
+        match core.finish(done) {
+            Ok(()) => self.outcome.settle(batch),
+            Err(cause) => self.fail_locked(&mut core, &cause),
+        }
+        if core.prepare_work() {
+            self.work.notify_one();
+        }
+        if core.waiting.room > 0 {
+            self.room.notify_all();
+        }
+        if core.has_open && core.waiting.committer {
+            self.commit.notify_one();
+        }
+        core
+    }
+
+    fn fail_locked(&self, core: &mut Core, cause: &Arc<str>) {
+        core.failure.get_or_insert_with(|| Arc::clone(cause));
+        self.outcome.fail(cause);
+        self.room.notify_all();
+    }
+
+    /// Ends all acknowledgements: what the disk holds is not known any more.
+    pub(crate) fn fail(&self, error: &io::Error) -> WriteError {
+        let cause: Arc<str> = format!("a sync failed: {error}").into();
+        self.fail_locked(&mut self.lock(), &cause);
+        WriteError::Failed { cause }
+    }
+
+    /// Waits until everything that was put before is written.
+    pub(crate) fn settle_all(&self) -> Result<(), WriteError> {
+        let core = self.lock();
+        if let Some(cause) = &core.failure {
+            return Err(WriteError::Failed { cause: Arc::clone(cause) });
+        }
+        if core.has_open {
+            return self.settle_open(core);
+        }
+        let last = core.batch - 1;
+        drop(core);
+        self.outcome.wait(last)
+    }
+
+    /// Makes everything that was applied before the call durable and records that.
+    ///
+    /// # Errors
+    /// [`WriteError::Failed`]; the engine has failed then.
+    pub(crate) fn barrier(&self) -> Result<(), WriteError> {
+        if self.options.durability.is_each() {
+            return Ok(());
+        }
+        let applied = self.lock().shard.applied_index(GROUP).get();
+        let synced = self.disk.sync_wal();
+        synced
+            .and_then(|()| healthy(self.synced.lock()).advance(applied))
+            .map_err(|error| self.fail(&error))
+    }
+
+    /// Records that all of this life is in the log, durably: the next opening has nothing to do.
+    pub(crate) fn end_life(&self) -> Result<(), WriteError> {
+        healthy(self.synced.lock()).end_life().map_err(|error| self.fail(&error))
+    }
+
+    /// Writes the mark that tells a clean stop.
+    pub(crate) fn mark(&self) -> Result<(), WriteError> {
+        let mut core = self.lock();
+        while core.is_committing {
+            drop(core);
+            self.settle_all()?;
+            core = self.lock();
+        }
+        core.shard.mark_durable();
+        core = self.lead(core);
+        core.failure
+            .as_ref()
+            .map_or(Ok(()), |cause| Err(WriteError::Failed { cause: Arc::clone(cause) }))
+    }
+
+    /// Lets the engine's threads end.
+    pub(crate) fn stop(&self) {
+        self.lock().is_stopping = true;
+        self.work.notify_all();
+        self.commit.notify_all();
+        self.tick.notify_all();
+    }
+
+    /// The commit thread: takes batches that nobody commits on his own.
+    pub(crate) fn run_commits(&self) {
+        let mut core = self.lock();
+        while !core.is_stopping {
+            let is_wanted = core.has_open && (!core.is_in_front() || core.is_large());
+            if is_wanted && !core.is_committing && core.failure.is_none() {
+                core = self.commit_batch(core, false);
+            } else {
+                core.waiting.committer = true;
+                core = healthy(self.commit.wait(core));
+                core.waiting.committer = false;
+            }
+        }
+    }
+
+    /// A worker: seals, merges, checkpoints, and keeps segments ready.
+    pub(crate) fn run_work(&self) {
+        let mut core = self.lock();
+        while !core.is_stopping {
+            let Some(job) = core.ready.pop_front().or_else(|| core.poll_work()) else {
+                core.waiting.workers += 1;
+                core = healthy(self.work.wait(core));
+                core.waiting.workers -= 1;
+                continue;
+            };
+            drop(core);
+            if self.barrier().is_err() {
+                return;
+            }
+            let done = job.run();
+            core = self.lock();
+            core.work_error = core.shard.handle_work(done).error.map(|error| error.to_string());
+            core.works_done += 1;
+            if core.waiting.room > 0 {
+                self.room.notify_all();
+            }
+            if core.work_error.is_some() && !core.is_stopping {
+                core = healthy(self.work.wait_timeout(core, WORK_REST)).0;
+            }
+        }
+    }
+
+    /// The thread of `Durability::Periodic`: syncs at each interval if something was written.
+    pub(crate) fn run_syncs(&self, interval: Duration) {
+        let mut core = self.lock();
+        while !core.is_stopping {
+            core = healthy(self.tick.wait_timeout(core, interval)).0;
+            drop(core);
+            if self.settle_all().and_then(|()| self.barrier()).is_err() {
+                return;
+            }
+            core = self.lock();
+        }
+    }
+}

@@ -1,0 +1,263 @@
+//! A disk whose write-ahead log is synced when we say so.
+//!
+//! # Why
+//! The log below syncs every commit and takes the answer for proof. With
+//! [`crate::Durability::Periodic`] and [`crate::Durability::None`] a commit is to reach the page
+//! cache only, so the sync of a WAL file is remembered instead of done, and [`WalDisk::sync_wal`]
+//! does what was remembered.
+//!
+//! # Invariants
+//! - Only `sync_data` of files below `wal/` is postponed, and only after [`WalDisk::postpone`]: not
+//!   while the log is opened, nor that of segments that are being filled, chunks and checkpoints.
+//! - Nothing that outlives a power cut relies on WAL bytes that were not synced: before any job of
+//!   background work runs (it may write a chunk or a checkpoint, or reuse a segment whose entries
+//!   they hold) its owner calls `sync_wal` and records how far the log is synced (`synced`).
+//! - So a batch may claim another one durable that is not, and power loss may leave a hole with
+//!   later entries behind it. Every entry of such a hole has an index above the recorded one, and
+//!   recovery (`recovery`) takes nothing from the hole on: what is left is a prefix.
+//! - When `sync_wal` returns, everything written before the call is synced, whoever did it; after a
+//!   sync has failed it never does, for the next sync would prove nothing about what that one lost.
+
+use env::{DirLock, Disk, File, LockError};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+
+/// Writes every file of the log in `dir` again as it stands, and syncs it: what is about to count must
+/// be durable first, and a sync alone writes nothing that an earlier one has lost.
+///
+/// # Errors
+/// As the disk answers.
+pub(crate) fn rewrite_wal(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let wal = dir.join("wal");
+    let lanes = match disk.list(&wal) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        other => other?,
+    };
+    for lane in lanes.iter().map(|lane| wal.join(lane)) {
+        for name in disk.list(&lane)? {
+            rewrite(&*disk.open(&lane.join(name))?)?;
+        }
+    }
+    Ok(())
+}
+
+fn rewrite(file: &dyn File) -> io::Result<()> {
+    let (mut at, length) = (0, file.len()?);
+    let mut bytes = vec![0; REWRITE_BYTES];
+    while at < length {
+        let count = (length - at).min(REWRITE_BYTES as u64) as usize;
+        file.read_exact_at(&mut bytes[..count], at)?;
+        file.write_at(&bytes[..count], at)?;
+        at += count as u64;
+    }
+    file.sync_data()
+}
+
+/// A disk under an engine.
+#[derive(Debug)]
+pub(crate) struct WalDisk {
+    disk: Arc<dyn Disk>,
+    wal: PathBuf,
+    state: Arc<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    is_postponing: AtomicBool,
+    /// Files with a remembered sync.
+    dirty: Mutex<Vec<Arc<WalFile>>>,
+    /// Whether a remembered sync has failed; held while they are done.
+    has_failed: Mutex<bool>,
+}
+
+/// Bytes that are written again at once.
+const REWRITE_BYTES: usize = 256 << 10;
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("a thread of the engine panicked")
+}
+
+impl WalDisk {
+    /// Wraps `disk` for the log in `dir`.
+    pub(crate) fn new(disk: Arc<dyn Disk>, dir: &Path) -> Self {
+        Self { disk, wal: dir.join("wal"), state: Arc::default() }
+    }
+
+    /// From now on syncs of WAL files are remembered and not done.
+    pub(crate) fn postpone(&self) {
+        self.state.is_postponing.store(true, Ordering::Release);
+    }
+
+    /// Does the syncs that were remembered.
+    ///
+    /// # Errors
+    /// Any error means that WAL bytes may be lost: nothing may be acknowledged any more.
+    pub(crate) fn sync_wal(&self) -> io::Result<()> {
+        let mut has_failed = lock(&self.state.has_failed);
+        if *has_failed {
+            return Err(io::Error::other("an earlier sync of the log failed"));
+        }
+        let dirty = std::mem::take(&mut *lock(&self.state.dirty));
+        for file in dirty {
+            // Before the sync: a write that comes while it runs is remembered anew.
+            file.is_dirty.store(false, Ordering::Release);
+            file.file.sync_data().inspect_err(|_| *has_failed = true)?;
+        }
+        Ok(())
+    }
+
+    fn wrap(&self, path: &Path, file: Arc<dyn File>) -> Arc<dyn File> {
+        if !path.starts_with(&self.wal) {
+            return file;
+        }
+        let inner = Arc::new(WalFile { file, is_dirty: AtomicBool::new(false) });
+        Arc::new(WalHandle { inner, state: Arc::clone(&self.state) })
+    }
+}
+
+impl Disk for WalDisk {
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.wrap(path, self.disk.open(path)?))
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        Ok(self.wrap(path, self.disk.create(path)?))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.disk.rename(from, to)
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        self.disk.remove(path)
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.remove_dir(dir)
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        self.disk.list(dir)
+    }
+
+    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
+        self.disk.create_dir_all(dir)
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        self.disk.sync_dir(dir)
+    }
+
+    fn lock_dir(&self, path: &Path) -> Result<DirLock, LockError> {
+        self.disk.lock_dir(path)
+    }
+
+    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        self.disk.free_bytes(dir)
+    }
+}
+
+#[derive(Debug)]
+struct WalFile {
+    file: Arc<dyn File>,
+    is_dirty: AtomicBool,
+}
+
+#[derive(Debug)]
+struct WalHandle {
+    inner: Arc<WalFile>,
+    state: Arc<State>,
+}
+
+impl File for WalHandle {
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.inner.file.read_at(buffer, position)
+    }
+
+    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.inner.file.write_at(bytes, position)
+    }
+
+    fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
+        self.inner.file.write_pieces_at(pieces, position)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        if !self.state.is_postponing.load(Ordering::Acquire) {
+            return self.inner.file.sync_data();
+        }
+        if !self.inner.is_dirty.swap(true, Ordering::AcqRel) {
+            lock(&self.state.dirty).push(Arc::clone(&self.inner));
+        }
+        Ok(())
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        self.inner.file.sync_all()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        self.inner.file.len()
+    }
+
+    fn set_len(&self, length: u64) -> io::Result<()> {
+        self.inner.file.set_len(length)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        self.inner.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::{MemoryDisk, SeededRandom};
+
+    /// What a crash that keeps nothing unsynced leaves of one byte written below `dir`.
+    fn survives(dir: &str, act: impl Fn(&WalDisk, &dyn File)) -> bool {
+        (0..20).all(|seed| {
+            let disk = MemoryDisk::new();
+            disk.create_dir_all(Path::new(dir)).unwrap();
+            let wal = WalDisk::new(Arc::new(disk.clone()), Path::new("/e"));
+            let path = Path::new(dir).join("f");
+            let file = wal.create(&path).unwrap();
+            wal.postpone();
+            file.write_at(b"x", 0).unwrap();
+            act(&wal, &*file);
+            for parent in path.ancestors().skip(1) {
+                disk.sync_dir(parent).unwrap();
+            }
+            disk.crash(&mut SeededRandom::new(seed));
+            disk.open(&path).is_ok_and(|file| file.len().unwrap() == 1)
+        })
+    }
+
+    #[test]
+    fn after_a_failed_sync_none_succeeds() {
+        let disk = MemoryDisk::new();
+        disk.create_dir_all(Path::new("/e/wal")).unwrap();
+        let wal = WalDisk::new(Arc::new(disk.clone()), Path::new("/e"));
+        let file = wal.create(Path::new("/e/wal/f")).unwrap();
+        wal.postpone();
+        file.sync_data().unwrap();
+        disk.fail_next_sync(1);
+        assert!(wal.sync_wal().is_err());
+        assert!(wal.sync_wal().is_err(), "it would prove nothing about the one before");
+    }
+
+    #[test]
+    fn syncs_of_the_wal_alone_are_postponed_until_they_are_asked_for() {
+        let sync = |_: &WalDisk, file: &dyn File| file.sync_data().unwrap();
+        assert!(survives("/e/chunks", sync));
+        assert!(!survives("/e/wal", sync));
+        assert!(survives("/e/wal", |_, file| file.sync_all().unwrap()));
+        assert!(survives("/e/wal", |disk, file| {
+            file.sync_data().unwrap();
+            disk.sync_wal().unwrap();
+        }));
+    }
+}
