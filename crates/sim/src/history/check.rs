@@ -9,7 +9,8 @@
 //! - Where the bytes of such an append were met by a reader, it can have taken effect only there.
 //!   The stream is read to its end before it is judged: where they were not met, it never did.
 //! - What is told as the tail is the tail between two appends: the read cannot precede the request
-//!   of the one nor follow the answer of the other. Bytes alone, once there, are there later too.
+//!   of the one nor follow the answer of the other, and each append is narrowed by such reads in
+//!   turn. Bytes alone, once there, are there later too.
 //! - A history is cut at moments when nothing is under way whose effect is still open. All that was
 //!   acknowledged or met is in the stream then, in the order of its places, so the state is known:
 //!   it is the first operation of the next part.
@@ -118,13 +119,56 @@ fn around(operations: &[Operation]) -> BTreeMap<u64, Around> {
     known
 }
 
-/// Narrows each read to when it can have found what it shows.
+/// When reads that claim a tail were asked for and answered.
+#[derive(Debug)]
+struct Claims {
+    /// The last request of any.
+    requested: Moment,
+    /// The first answer to any.
+    answered: Moment,
+}
+
+fn claims(operations: &[Operation]) -> BTreeMap<u64, Claims> {
+    let mut known: BTreeMap<u64, Claims> = BTreeMap::new();
+    for Operation { called, answered, deed } in operations {
+        let (Some(tail), Some(answered)) = (deed.tail_claimed(), answered) else { continue };
+        let claims =
+            known.entry(tail).or_insert(Claims { requested: *called, answered: *answered });
+        claims.requested = claims.requested.max(*called);
+        claims.answered = claims.answered.min(*answered);
+    }
+    known
+}
+
+/// Narrows each append to when the tail can have moved: after every request that was told the tail
+/// before it, before every answer that tells the tail behind it.
+fn tighten_appends(operations: &mut [Operation]) {
+    let claims = claims(operations);
+    for Operation { called, answered, deed } in operations {
+        let Deed::Append(append, told) = deed else { continue };
+        let Some(place) = told.place(append).filter(|_| !append.stored.is_empty()) else {
+            continue;
+        };
+        let before = claims.get(&place).map_or(*called, |claims| claims.requested + 1);
+        let behind = claims.get(&(place + append.stored.len() as u64));
+        let last = behind.map(|claims| claims.answered - 1);
+        let from = before.max(*called);
+        let to = (*answered).into_iter().chain(last).min();
+        if to.is_none_or(|to| from < to) {
+            (*called, *answered) = (from, to);
+        }
+    }
+}
+
+/// Narrows each operation to when it can have found or left what it shows. Moments are spread first, so
+/// that there is room between two of them for what must lie there.
 fn tighten(operations: &mut [Operation]) {
     for operation in &mut *operations {
-        operation.called *= 4;
-        operation.answered = operation.answered.map(|answered| answered * 4);
+        operation.called = operation.called * 4 + 4;
+        operation.answered = operation.answered.map(|answered| answered * 4 + 4);
     }
     let around = around(operations);
+    tighten_appends(operations);
     for Operation { called, answered, deed } in &mut *operations {
         let Some(answered) = answered else { continue };
         let Some(tail) = deed.tail_claimed() else {

@@ -30,7 +30,6 @@ const IN_FLIGHT_MAX: u64 = 2_000;
 
 /// Something that will happen.
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "a queue of some hundred; mail is most of it")]
 pub(crate) enum Act {
     Wake(usize),
     /// A client gives up.
