@@ -20,6 +20,14 @@ const APPENDED: &[u8] = b"HTTP/1.1 204 No Content\r\n\r\n";
 
 /// Prints the address and answers until the process is killed.
 pub(super) fn serve(address: SocketAddr) -> Outcome<()> {
+    serve_each(address, answer_all)
+}
+
+/// Prints the address and gives each connection to `answer`, on one thread.
+pub(super) fn serve_each<F>(address: SocketAddr, answer: impl Fn(TcpStream) -> F) -> Outcome<()>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let listener = TcpListener::bind(address).await?;
@@ -27,13 +35,15 @@ pub(super) fn serve(address: SocketAddr) -> Outcome<()> {
         loop {
             let (socket, _) = listener.accept().await?;
             // What breaks one connection is of no concern to the others.
-            tokio::spawn(async move { drop(answer_all(socket).await) });
+            if socket.set_nodelay(true).is_ok() {
+                let answering = answer(socket);
+                tokio::spawn(async move { drop(answering.await) });
+            }
         }
     })
 }
 
 async fn answer_all(mut socket: TcpStream) -> std::io::Result<()> {
-    socket.set_nodelay(true)?;
     let mut input = Vec::with_capacity(READ_BYTES);
     let mut output = Vec::new();
     loop {

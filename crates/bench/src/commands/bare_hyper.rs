@@ -2,6 +2,7 @@
 //!
 //! The same loop and the same answers as [`super::bare`], so the two differ by the library alone.
 
+use super::bare;
 use crate::failure::Outcome;
 use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1;
@@ -11,22 +12,11 @@ use hyper_util::rt::TokioIo;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use tokio::net::TcpListener;
 
 /// Prints the address and answers until the process is killed.
 pub(super) fn serve(address: SocketAddr) -> Outcome<()> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
-        let listener = TcpListener::bind(address).await?;
-        println!("{}", listener.local_addr()?);
-        loop {
-            let (socket, _) = listener.accept().await?;
-            socket.set_nodelay(true)?;
-            let connection =
-                http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(answer));
-            // What breaks one connection is of no concern to the others.
-            tokio::spawn(async move { drop(connection.await) });
-        }
+    bare::serve_each(address, |socket| {
+        http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(answer))
     })
 }
 
