@@ -134,30 +134,17 @@ pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Synced> {
 }
 
 fn newest(file: &dyn File) -> io::Result<Option<(u64, Synced)>> {
-    let mut found = None;
+    let mut found: Option<(u64, Synced)> = None;
     for slot in 0..2 {
         let mut bytes = [0; SLOT_BYTES];
         match file.read_exact_at(&mut bytes, slot * SLOT_BYTES as u64) {
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => continue,
             other => other?,
         }
-        let slot = Synced::decode(&bytes);
-        found = found.max_by_number(slot);
+        let slots = Synced::decode(&bytes).into_iter().chain(found);
+        found = slots.max_by_key(|(number, _)| *number);
     }
     Ok(found)
-}
-
-trait MaxByNumber {
-    fn max_by_number(self, other: Self) -> Self;
-}
-
-impl MaxByNumber for Option<(u64, Synced)> {
-    fn max_by_number(self, other: Self) -> Self {
-        match (self, other) {
-            (Some(one), Some(two)) => Some(if two.0 > one.0 { two } else { one }),
-            (one, two) => one.or(two),
-        }
-    }
 }
 
 impl SyncedFile {
