@@ -6,13 +6,11 @@ use rocksdb::{DB, Direction, IteratorMode, Options, WriteBatch, WriteOptions};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread::JoinHandle;
 
 pub(crate) struct Rocks {
     db: Arc<DB>,
     sync: SyncMode,
     next: Vec<AtomicU64>,
-    syncer: Option<JoinHandle<()>>,
 }
 
 const CURSOR: u8 = 0xff;
@@ -24,7 +22,8 @@ fn key(stream: usize, number: u64) -> [u8; 9] {
     key
 }
 
-fn sync_at_intervals(db: &Arc<DB>) -> JoinHandle<()> {
+/// Starts a thread that syncs until the database is closed.
+fn sync_at_intervals(db: &Arc<DB>) {
     let db = Arc::downgrade(db);
     std::thread::spawn(move || {
         while let Some(db) = db.upgrade() {
@@ -32,7 +31,7 @@ fn sync_at_intervals(db: &Arc<DB>) -> JoinHandle<()> {
             drop(db);
             std::thread::sleep(INTERVAL);
         }
-    })
+    });
 }
 
 impl Rocks {
@@ -41,21 +40,16 @@ impl Rocks {
         options.create_if_missing(true);
         let db = Arc::new(DB::open(&options, dir)?);
         let next = (0..crate::workload::THREADS_MAX).map(|_| AtomicU64::new(0)).collect();
-        let syncer = (sync == SyncMode::Periodic).then(|| sync_at_intervals(&db));
-        Ok(Self { db, sync, next, syncer })
+        if sync == SyncMode::Periodic {
+            sync_at_intervals(&db);
+        }
+        Ok(Self { db, sync, next })
     }
 
     fn write_options(&self) -> WriteOptions {
         let mut options = WriteOptions::default();
         options.set_sync(self.sync == SyncMode::Each);
         options
-    }
-}
-
-impl Drop for Rocks {
-    fn drop(&mut self) {
-        // The thread ends by itself when the database goes.
-        drop(self.syncer.take());
     }
 }
 
