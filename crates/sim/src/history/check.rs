@@ -161,7 +161,7 @@ fn tighten_appends(operations: &mut [Operation]) {
 }
 
 /// Narrows each operation to when it can have found or left what it shows. Moments are spread first, so
-/// that there is room between two of them for what must lie there.
+/// that there is room between two of them, and before the first, for what must lie there.
 fn tighten(operations: &mut [Operation]) {
     for operation in &mut *operations {
         operation.called = operation.called * 4 + 4;
