@@ -1,6 +1,7 @@
 //! `thalweg serve`: recovers, starts everything, waits for the signal to end, stops everything.
 
 use crate::admin::{self, Admin};
+use crate::descriptors;
 use crate::metrics::NodeMetrics;
 use crate::plane::{self, Plane, StartError};
 use crate::settings::Settings;
@@ -57,6 +58,7 @@ impl std::error::Error for ServeError {}
 /// # Errors
 /// [`ServeError`] if the server could not start, or an event loop failed.
 pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
+    descriptors::make_room(settings.connections_max);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let shard_count = settings.shard_count(cores);
     let metrics = NodeMetrics::new(shard_count);

@@ -262,6 +262,52 @@ fn without_descriptors_those_who_are_connected_are_served() {
     });
 }
 
+/// A shell that lets the server have 5,000 descriptors and gives it 100.
+const DESCRIPTORS_IF_ASKED: [&str; 4] = ["sh", "-c", "ulimit -Hn 5000 -Sn 100; exec \"$@\"", "sh"];
+
+#[test]
+fn room_for_all_connections_is_made_at_the_start() {
+    for (connections_max, under, least) in
+        [("3000", &DESCRIPTORS_IF_ASKED, 4024), ("9000", &DESCRIPTORS_IF_ASKED, 5000)]
+    {
+        let dir = new_dir();
+        let flags = ["--connections-max", connections_max];
+        let server = Start::with(&flags).under(under).serve(dir.path());
+        let room = server.status("FDSize:");
+        assert!(room >= least, "{room} for {connections_max}");
+        let mut crowd: Vec<Client> = (0..150).map(|_| server.connect()).collect();
+        for client in &mut crowd {
+            client.get("/none").is(404);
+        }
+    }
+}
+
+#[test]
+fn a_crowd_that_comes_at_once_is_answered_whole() {
+    const CROWD: usize = 120;
+    let (server, _dir) = Server::start(&[]);
+    let mut client = server.connect();
+    client.put("/long", BINARY).is(201);
+    let long = Numbers(5).bytes(300_000);
+    client.post("/long", BINARY, &long).is(204);
+    client.put("/short", TEXT).is(201);
+    client.post("/short", TEXT, b"short").is(204);
+    let mut crowd: Vec<Client> = (0..CROWD).map(|_| server.connect()).collect();
+    for (number, reader) in crowd.iter_mut().enumerate() {
+        // A short answer behind the long one, and a few who say that it was their last request.
+        reader.send(
+            &[request("GET", "/long", &[], b""), request("GET", "/short", &[], b"")].concat(),
+        );
+        if number % 3 == 0 {
+            reader.end_sending();
+        }
+    }
+    for reader in &mut crowd {
+        assert_eq!(reader.answer().is(200).body, long);
+        assert_eq!(reader.answer().is(200).body, b"short");
+    }
+}
+
 #[test]
 fn many_streams_open_again_with_few_descriptors_and_soon() {
     const COUNT: usize = 5000;

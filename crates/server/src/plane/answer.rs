@@ -5,6 +5,7 @@ use super::{
     shard::Shard,
     slots::SlotId,
 };
+use log::Slice;
 use model::Monotonic;
 use node::{Failure, ReadReply, Reply, Ticket};
 use protocol::{
@@ -17,6 +18,9 @@ use protocol::{
 use std::net::Shutdown;
 use std::sync::atomic::Ordering::Relaxed;
 use stream::{Outcome, Refusal};
+
+/// Answers up to this length are given at once; longer ones wait for their turn to move stored bytes.
+const SHORT_BYTES_MAX: u64 = 16 << 10;
 
 impl Shard {
     pub(super) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
@@ -58,7 +62,7 @@ impl Shard {
             (Pending::First(read), Reply::Window(slice)) => {
                 let (request, mut reply) = *read;
                 reply.first = Some(slice);
-                self.begin_read(id, request, reply);
+                self.give_read(id, request, reply);
             }
             (pending, reply) => unreachable!("{pending:?} was answered by {reply:?}"),
         }
@@ -86,7 +90,32 @@ impl Shard {
         }
     }
 
-    fn begin_read(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+    /// A long answer takes its place in the line: readers may come by the thousand, and each would put its
+    /// first window into the same turn.
+    fn begin_read(&mut self, id: SlotId, request: ReadRequest, mut reply: ReadReply) {
+        if reply.end.since(reply.start) <= SHORT_BYTES_MAX || self.may_move(id) {
+            return self.give_read(id, request, reply);
+        }
+        // Read again in its turn, so that those who wait hold no bytes.
+        reply.first = reply.first.filter(|slice| !matches!(slice, Slice::Bytes(_)));
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        connection.state = State::InLine(Box::new((request, reply)));
+    }
+
+    /// A reader in the line may have been called.
+    fn leave_line(&mut self, id: SlotId) {
+        if !self.may_move(id) {
+            return;
+        }
+        let Some(connection) = self.connections.get_mut(id) else { return };
+        let state = std::mem::replace(&mut connection.state, State::Head);
+        let State::InLine(read) = state else { unreachable!("in the line, but {state:?}") };
+        let (request, reply) = *read;
+        self.give_read(id, request, reply);
+        self.resume_input(id);
+    }
+
+    fn give_read(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
         if reply.first.is_none() && reply.start < reply.end {
             return self.fetch_first(id, request, reply);
         }
@@ -103,6 +132,9 @@ impl Shard {
     fn fetch_first(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
         let (key, to) = reply.owner_of(reply.start);
         let window = node::Request::Window { key, from: reply.start, to };
+        if reply.end.since(reply.start) > SHORT_BYTES_MAX {
+            self.bulk.note_asked(id);
+        }
         self.wait_for(id, Pending::First(Box::new((request, reply))));
         self.ask(id, window);
     }
@@ -234,6 +266,7 @@ impl Shard {
         match connection.state {
             State::Sending(_) => self.pump(id),
             State::Sse(_) => self.pump_sse(id),
+            State::InLine(_) => self.leave_line(id),
             State::Closing => self.begin_linger(id),
             State::Head => self.resume_input(id),
             _ => {}

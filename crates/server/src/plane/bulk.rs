@@ -3,7 +3,8 @@
 //! A reader that catches up goes on for as long as its socket takes bytes, and a thousand of them
 //! together could fill a turn of the loop with seconds of work. So a turn moves a bounded number of
 //! windows, and no more are asked of other loops than they answer in a short turn of their own.
-//! Readers beyond that wait in line; requests that are not a reader's next window never do.
+//! Readers beyond that wait in line, those among them who have just come with their whole answer; short answers
+//! never do.
 //!
 //! In the same way a commit may be news for thousands of live readers. Their frame is one and shared,
 //! but each costs a system call: a turn makes so many of them, and the readers beyond that keep the

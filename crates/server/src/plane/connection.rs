@@ -95,6 +95,8 @@ pub(crate) enum State {
     Discard { left_bytes: u64 },
     /// The node has the request.
     Waiting(Box<Pending>),
+    /// The answer is long, and waits for its turn to move stored bytes.
+    InLine(Box<(ReadRequest, ReadReply)>),
     /// At the tail, until something comes.
     LongPoll(Box<Poll>),
     /// An answer with stored bytes is on its way.

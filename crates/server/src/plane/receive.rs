@@ -393,7 +393,7 @@ impl Connection {
     fn outlives_input(&self) -> bool {
         match self.state {
             State::Head => !self.is_drained(),
-            State::Waiting(_) | State::Sending(_) | State::Closing => true,
+            State::Waiting(_) | State::InLine(_) | State::Sending(_) | State::Closing => true,
             _ => false,
         }
     }

@@ -41,11 +41,12 @@ const LISTEN: Token = Token(usize::MAX - 1);
 /// The node's clockwork (expiry, checkpoints, sweeps) runs this often.
 const TICK_MS: u64 = 100;
 
-/// Events that one wait returns at most.
-const EVENTS_MAX: usize = 1024;
+/// Events that one wait returns at most: each may send or receive 64 KiB, and those who ask for little wait for
+/// the turn to end.
+const EVENTS_MAX: usize = 64;
 
 /// Connections accepted in one turn at most, so that a flood of them does not starve the others.
-const ACCEPTS_PER_TURN_MAX: usize = 64;
+const ACCEPTS_PER_TURN_MAX: usize = 16;
 
 /// What one `read` from a socket takes at most.
 pub(crate) const SCRATCH_BYTES: usize = 64 << 10;

@@ -166,10 +166,14 @@ impl Server {
 
     /// Memory in use, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
+        self.status("VmRSS:") << 10
+    }
+
+    /// What the system says of the process: the first number behind `name`.
+    pub(crate) fn status(&self, name: &str) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
-        let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
-        let kib: u64 = line.split_whitespace().nth(1).unwrap().parse().unwrap();
-        kib << 10
+        let line = status.lines().find(|line| line.starts_with(name)).unwrap();
+        line.split_whitespace().nth(1).unwrap().parse().unwrap()
     }
 
     /// `kill -9`: what was not durable is gone.
