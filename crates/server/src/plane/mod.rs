@@ -19,6 +19,7 @@ mod answer;
 mod bulk;
 mod commit_place;
 mod connection;
+mod gather;
 mod live;
 mod mailbox;
 mod pump;

@@ -373,6 +373,9 @@ impl Shard {
     }
 
     pub(super) fn wait_for(&mut self, id: SlotId, pending: Pending) {
+        if matches!(pending, Pending::Create { .. } | Pending::Write { .. }) {
+            self.gather.note_write();
+        }
         if let Some(connection) = self.connections.get_mut(id) {
             connection.state = State::Waiting(Box::new(pending));
             connection.progress = self.now.monotonic;

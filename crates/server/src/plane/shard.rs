@@ -3,10 +3,11 @@
 //! # A turn
 //! 1. wait for sockets, mail or the next deadline;
 //! 2. read what sockets have, parse, give requests to the node or to another loop's outgoing mail;
-//! 3. take mail in;
-//! 4. drain the node: answers go to connections, jobs to threads, the rest to outgoing mail; a commit
+//! 3. if commits run on this thread, look for writes that are about to come ([`Gather`]);
+//! 4. take mail in;
+//! 5. drain the node: answers go to connections, jobs to threads, the rest to outgoing mail; a commit
 //!    runs here and now if there is little else to do ([`CommitPlace`]);
-//! 5. hand the outgoing mail over, one lock and one wake per loop that gets any.
+//! 6. hand the outgoing mail over, one lock and one wake per loop that gets any.
 //!
 //! All requests of a turn are in the node before it is drained, so they share one group commit.
 //!
@@ -18,6 +19,7 @@ use super::{
     bulk::Bulk,
     commit_place::CommitPlace,
     connection::Connection,
+    gather::Gather,
     live::LiveStreams,
     mailbox::{Mail, Mailbox},
     slots::{SlotId, Slots},
@@ -94,6 +96,7 @@ pub(crate) struct Shard {
     pub(super) stopping: Option<Monotonic>,
     commits_in_flight: usize,
     commit_place: CommitPlace,
+    pub(super) gather: Gather,
     next_tick: Monotonic,
     accept_again: Monotonic,
 }
@@ -144,6 +147,7 @@ impl Shard {
             stopping: None,
             commits_in_flight: 0,
             commit_place: CommitPlace::default(),
+            gather: Gather::default(),
             next_tick: now.monotonic,
             accept_again: now.monotonic,
             shared,
@@ -165,13 +169,8 @@ impl Shard {
             self.turn += 1;
             self.commit_place.note_turn(events.iter().count(), self.is_behind());
             self.go_on_with_shares();
-            for event in &events {
-                match event.token() {
-                    WAKE => {}
-                    LISTEN => self.accept_pending = true,
-                    Token(slot) => self.handle_socket(slot, event),
-                }
-            }
+            self.handle_events(&events);
+            self.gather(&mut events)?;
             if self.accept_pending {
                 self.accept()?;
             }
@@ -186,13 +185,44 @@ impl Shard {
         Ok(())
     }
 
+    fn handle_events(&mut self, events: &Events) {
+        for event in events {
+            match event.token() {
+                WAKE => {}
+                LISTEN => self.accept_pending = true,
+                Token(slot) => self.handle_socket(slot, event),
+            }
+        }
+    }
+
+    /// Lets writes that are about to come into the commit of this turn.
+    fn gather(&mut self, events: &mut Events) -> io::Result<()> {
+        while self.commit_place.is_loop()
+            && !self.accept_pending
+            && !self.is_behind()
+            && self.gather.waits(self.shared.clock.now_monotonic())
+        {
+            self.poll_events(events, Duration::ZERO)?;
+            self.handle_events(events);
+            if events.iter().any(|event| event.token() == WAKE) {
+                break;
+            }
+        }
+        self.gather.end();
+        Ok(())
+    }
+
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         let now = self.shared.clock.now_monotonic();
         let next = self.deadlines.next().map_or(self.next_tick, |due| due.min(self.next_tick));
         let accepts = self.accept_pending && now >= self.accept_again;
         let wait_ns =
             if accepts || self.is_behind() { 0 } else { next.get().saturating_sub(now.get()) };
-        match self.poll.poll(events, Some(Duration::from_nanos(wait_ns))) {
+        self.poll_events(events, Duration::from_nanos(wait_ns))
+    }
+
+    fn poll_events(&mut self, events: &mut Events, wait: Duration) -> io::Result<()> {
+        match self.poll.poll(events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => Err(error),
             _ => Ok(()),
         }
@@ -339,6 +369,7 @@ impl Shard {
         self.metrics.batches.add(1);
         self.metrics.sync_ns.record_ns(took_ns);
         self.commit_place.note_commit(took_ns);
+        self.gather.note_sync(took_ns);
         self.node.handle(self.now, Event::Committed(done));
     }
 
