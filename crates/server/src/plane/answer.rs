@@ -61,6 +61,7 @@ impl Shard {
             (Pending::Read(request), Reply::Read(reply)) => self.begin_read(id, *request, *reply),
             (Pending::First(read), Reply::Window(slice)) => {
                 let (request, mut reply) = *read;
+                self.keep_window(reply.owner_of(reply.start).0, reply.start, &slice);
                 reply.first = Some(slice);
                 self.give_read(id, request, reply);
             }
@@ -97,7 +98,9 @@ impl Shard {
             return self.give_read(id, request, reply);
         }
         // Read again in its turn, so that those who wait hold no bytes.
-        reply.first = reply.first.filter(|slice| !matches!(slice, Slice::Bytes(_)));
+        if let Some(slice) = reply.first.take_if(|slice| matches!(slice, Slice::Bytes(_))) {
+            self.keep_window(reply.owner_of(reply.start).0, reply.start, &slice);
+        }
         let Some(connection) = self.connections.get_mut(id) else { return };
         connection.state = State::InLine(Box::new((request, reply)));
     }
@@ -129,8 +132,12 @@ impl Shard {
 
     /// Gets the first bytes of an answer before its head is sent: if they cannot be read, the
     /// status can still say so.
-    fn fetch_first(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+    fn fetch_first(&mut self, id: SlotId, request: ReadRequest, mut reply: ReadReply) {
         let (key, to) = reply.owner_of(reply.start);
+        if let Some(bytes) = self.windows.get(key, reply.start, to.min(reply.end)) {
+            reply.first = Some(Slice::Bytes(bytes));
+            return self.give_read(id, request, reply);
+        }
         let window = node::Request::Window { key, from: reply.start, to };
         if reply.end.since(reply.start) > SHORT_BYTES_MAX {
             self.bulk.note_asked(id);

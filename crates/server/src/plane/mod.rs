@@ -28,6 +28,7 @@ mod shard;
 mod slots;
 mod sse;
 mod timers;
+mod windows;
 mod workers;
 
 use crate::{metrics::NodeMetrics, settings::Settings};

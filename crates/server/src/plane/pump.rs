@@ -11,7 +11,7 @@ use super::{
 };
 use flate2::{Compression, write::GzEncoder};
 use log::Slice;
-use model::ByteOffset;
+use model::{ByteOffset, StreamKey};
 use node::{ReadReply, Reply, Request};
 use protocol::{
     http1::{BodyFraming, LAST_CHUNK, put_chunk},
@@ -114,6 +114,8 @@ impl Shard {
             Reply::Window(slice) => {
                 if let Some(sending) = self.sending(id) {
                     sending.asked = false;
+                    let (key, from) = (sending.reply.owner_of(sending.next).0, sending.next);
+                    self.keep_window(key, from, &slice);
                 }
                 self.take_window(id, slice);
                 self.pump(id);
@@ -177,14 +179,30 @@ impl Shard {
             if !self.may_move(id) {
                 return;
             }
-            let Some(sending) = self.sending(id) else { return };
-            sending.asked = true;
-            let (key, limit) = sending.reply.owner_of(sending.next);
-            let request = Request::Window { key, from: sending.next, to: limit.min(sending.end) };
-            self.bulk.note_asked(id);
-            return self.ask(id, request);
+            return self.ask_window(id);
         }
         self.end_body(id);
+    }
+
+    fn ask_window(&mut self, id: SlotId) {
+        let Some(sending) = self.sending(id) else { return };
+        let (key, limit) = sending.reply.owner_of(sending.next);
+        let (from, to) = (sending.next, limit.min(sending.end));
+        if let Some(bytes) = self.windows.get(key, from, to) {
+            self.take_window(id, Slice::Bytes(bytes));
+            return self.pump(id);
+        }
+        let Some(sending) = self.sending(id) else { return };
+        sending.asked = true;
+        self.bulk.note_asked(id);
+        self.ask(id, Request::Window { key, from, to });
+    }
+
+    /// Keeps a window that was read for those who read the same next.
+    pub(super) fn keep_window(&mut self, key: StreamKey, from: ByteOffset, slice: &Slice) {
+        if let Slice::Bytes(bytes) = slice {
+            self.windows.put(key, from, bytes);
+        }
     }
 
     fn end_body(&mut self, id: SlotId) {

@@ -24,6 +24,7 @@ use super::{
     mailbox::{Mail, Mailbox},
     slots::{SlotId, Slots},
     timers::Deadlines,
+    windows::Windows,
     workers::Workers,
 };
 use crate::{metrics::ShardMetrics, settings::Settings};
@@ -90,6 +91,7 @@ pub(crate) struct Shard {
     /// Connections that had their share of this turn and go on with the next.
     pub(super) again: Vec<SlotId>,
     pub(super) bulk: Bulk,
+    pub(super) windows: Windows,
     pub(super) turn: u64,
     pub(super) gzip_count: usize,
     pub(super) random: u64,
@@ -141,6 +143,7 @@ impl Shard {
             head: Vec::with_capacity(1024),
             again: Vec::new(),
             bulk: Bulk::default(),
+            windows: Windows::default(),
             turn: 0,
             gzip_count: 0,
             random: seed,

@@ -66,6 +66,7 @@ impl Shard {
             return;
         }
         self.deadlines.next_sweep = self.now.monotonic.plus_ms(SWEEP_MS);
+        self.windows.clear();
         for id in self.connections.ids() {
             match self.judge(id) {
                 Verdict::Keep => {}
