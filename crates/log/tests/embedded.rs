@@ -6,6 +6,7 @@ use env::{Disk, MemoryDisk, SeededRandom};
 use face::{AT, open, small};
 use model::{ByteOffset, StreamId};
 use std::path::Path;
+use thalweg_log::LogOptions;
 
 #[test]
 fn appends_trims_and_batches_survive_a_power_cut() {
@@ -46,4 +47,28 @@ fn a_long_history_goes_through_chunks_and_checkpoints() {
     }
     assert!(found == expected);
     assert_eq!(log.damages(), []);
+}
+
+#[test]
+fn short_appends_that_are_far_apart_are_read_for_a_bounded_price() {
+    const COUNT: u32 = 500;
+    let disk = MemoryDisk::new();
+    let (thin, thick) = (StreamId::new(1), StreamId::new(2));
+    let mut log = open(&disk, LogOptions::default());
+    for number in 0..COUNT {
+        log.append(thin, AT, &number.to_le_bytes()).unwrap();
+        log.append(thick, AT, &[7; 6_000]).unwrap();
+    }
+    let window = 64 << 10;
+    let expected: Vec<u8> = (0..COUNT).flat_map(u32::to_le_bytes).collect();
+    let mut found = Vec::new();
+    while found.len() < expected.len() {
+        let piece = log.read(thin, ByteOffset::new(found.len() as u64), window).unwrap();
+        // Four windows' worth of the file hold so many of its entries, which are 6,000 bytes and more apart.
+        assert!((4..=4 * (4 * window / 6_000 + 1)).contains(&piece.len()), "{}", piece.len());
+        found.extend_from_slice(&piece);
+    }
+    assert_eq!(found, expected);
+    let whole = log.read(thick, ByteOffset::new(0), window).unwrap();
+    assert!(whole.len() > window - 6_000, "long ones fill their window: {}", whole.len());
 }

@@ -10,7 +10,16 @@ use crate::read::{ReadError, Slice};
 use crate::wal::segment::Slots;
 use bytes::{Bytes, BytesMut};
 use model::{ByteOffset, StreamId};
+use std::cell::Cell;
 use std::sync::Arc;
+
+/// What a read of the file counts at least: a short one costs as much as copying so many bytes.
+const SPAN_BYTES_MIN: u64 = 4 << 10;
+
+thread_local! {
+    /// What this thread reads files into, kept so that not every read fills it with zeroes first.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
 
 /// Where a byte stands.
 enum Place<'a> {
@@ -122,14 +131,20 @@ fn read_hot(
         return read_part(first, from, max_bytes, slots);
     }
     let mut out = BytesMut::with_capacity(max_bytes.min(COPY_BYTES));
-    let mut scratch = Vec::new();
+    let mut scratch = SCRATCH.take();
     let mut rest = following(appends, max_bytes as u64);
-    while !rest.is_empty() && out.len() < max_bytes {
-        // Every byte of other streams that is taken along costs a copy: four times is enough.
-        let span = first_span(rest, READ_GAP_BYTES_MAX, 4 * max_bytes as u64);
+    // Every byte of other streams that is taken along costs a copy: four times is enough. Short appends that are far
+    // from each other fill no window; what is found for this price is returned, and the caller asks again.
+    let mut left_bytes = 4 * max_bytes as u64;
+    while !rest.is_empty() && out.len() < max_bytes && left_bytes > 0 {
+        let span = first_span(rest, READ_GAP_BYTES_MAX, left_bytes);
+        left_bytes = left_bytes.saturating_sub(span.length.max(SPAN_BYTES_MIN));
         let file = &slots.get(span.slot).file;
-        scratch.resize(usize::try_from(span.length).expect("a span is bounded"), 0);
-        file.read_exact_at(&mut scratch, span.position)?;
+        let length = usize::try_from(span.length).expect("a span is bounded");
+        if scratch.len() < length {
+            scratch.resize(length, 0);
+        }
+        file.read_exact_at(&mut scratch[..length], span.position)?;
         for append in &rest[..span.append_count] {
             let fields = append.fields();
             let start = (u64::from(fields.position) - span.position) as usize;
@@ -149,6 +164,9 @@ fn read_hot(
             out.extend_from_slice(&bytes[skip..skip + take]);
         }
         rest = &rest[span.append_count..];
+    }
+    if scratch.len() <= COPY_BYTES {
+        SCRATCH.set(scratch);
     }
     Ok(out.freeze())
 }
