@@ -47,7 +47,7 @@ pub(crate) struct Connection {
     pub queued_bytes: usize,
     /// What this connection has sent us in the present turn of the loop.
     share: Share,
-    /// It goes on with its input in the next turn.
+    /// It goes on with its input in a later turn.
     pub goes_on: bool,
     /// It waits for its turn to move stored bytes.
     pub is_in_line: bool,
@@ -187,6 +187,11 @@ impl Connection {
     /// Whether the others should have theirs first.
     pub(crate) fn has_had_share(&self, turn: u64) -> bool {
         self.share.turn == turn && self.share.bytes >= TURN_BYTES_MAX
+    }
+
+    /// Whether it has had a request carried out in turn number `turn`.
+    pub(crate) fn has_had_request(&self, turn: u64) -> bool {
+        self.share.turn == turn && self.share.bytes >= REQUEST_SHARE_BYTES
     }
 
     /// Whether so much of earlier answers waits that the next request must, too.

@@ -55,7 +55,7 @@ impl Shard {
                 }
                 break;
             }
-            if connection.has_had_share(self.turn) {
+            if connection.goes_on || connection.has_had_share(self.turn) {
                 self.go_on_later(id);
                 break;
             }
@@ -85,13 +85,16 @@ impl Shard {
             && !connection.goes_on
         {
             connection.goes_on = true;
-            self.again.push(id);
+            self.again.push_back(id);
         }
     }
 
     /// Goes on with what was received while the connection was busy.
     pub(super) fn resume_input(&mut self, id: SlotId) {
         let Some(connection) = self.connections.get_mut(id) else { return };
+        if connection.goes_on {
+            return;
+        }
         if !connection.input.is_empty() {
             self.feed(id, &[]);
         }
@@ -153,11 +156,15 @@ impl Shard {
     }
 
     fn take_head(&mut self, id: SlotId, bytes: &[u8]) -> (usize, Next) {
+        let turn = self.turn;
+        let is_turn_long = self.is_turn_long();
         let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
         if bytes.is_empty() || connection.is_clogged() {
             return (0, Next::Stop);
         }
-        if connection.has_had_share(self.turn) {
+        let must_wait =
+            connection.has_had_share(turn) || (is_turn_long && connection.has_had_request(turn));
+        if must_wait {
             self.go_on_later(id);
             return (0, Next::Stop);
         }

@@ -34,6 +34,7 @@ use mio::{Events, Interest, Poll, Token, net::TcpListener};
 use model::{Monotonic, ShardId, StreamPath};
 use node::{Event, Node, Output, Request, Stamp, Ticket};
 use protocol::{HttpDate, http1::HeadLimits};
+use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, atomic::AtomicUsize};
 use std::time::Duration;
@@ -47,6 +48,10 @@ const TICK_MS: u64 = 100;
 /// Events that one wait returns at most: each may send or receive 64 KiB, and those who ask for little wait for
 /// the turn to end.
 const EVENTS_MAX: usize = 64;
+
+/// After this time a turn serves those who have had nothing in it, and nobody else: a request may cost a
+/// millisecond, as a read of thousands of short appends does.
+const TURN_NS_MAX: u64 = 500_000;
 
 /// Connections accepted in one turn at most, so that a flood of them does not starve the others.
 const ACCEPTS_PER_TURN_MAX: usize = 16;
@@ -89,7 +94,7 @@ pub(crate) struct Shard {
     /// The buffer that heads of answers are written into.
     pub(super) head: Vec<u8>,
     /// Connections that had their share of this turn and go on with the next.
-    pub(super) again: Vec<SlotId>,
+    pub(super) again: VecDeque<SlotId>,
     pub(super) bulk: Bulk,
     pub(super) windows: Windows,
     pub(super) turn: u64,
@@ -141,7 +146,7 @@ impl Shard {
             limits,
             scratch: vec![0; SCRATCH_BYTES],
             head: Vec::with_capacity(1024),
-            again: Vec::new(),
+            again: VecDeque::new(),
             bulk: Bulk::default(),
             windows: Windows::default(),
             turn: 0,
@@ -236,6 +241,12 @@ impl Shard {
         !self.again.is_empty() || self.bulk.is_ready()
     }
 
+    /// Whether this turn has taken so long that those who had something in it should wait for the next.
+    pub(super) fn is_turn_long(&self) -> bool {
+        let now = self.shared.clock.now_monotonic();
+        now.get() - self.now.monotonic.get() > TURN_NS_MAX
+    }
+
     fn read_clock(&mut self) {
         let wall = self.shared.clock.now_wall();
         if wall.get() / 1000 != self.now.wall.get() / 1000 {
@@ -262,7 +273,11 @@ impl Shard {
 
     fn go_on_with_shares(&mut self) {
         self.bulk.begin_turn();
-        for id in std::mem::take(&mut self.again) {
+        for _ in 0..self.again.len() {
+            if self.is_turn_long() {
+                break;
+            }
+            let Some(id) = self.again.pop_front() else { break };
             if let Some(connection) = self.connections.get_mut(id) {
                 connection.goes_on = false;
             }
