@@ -69,6 +69,8 @@ fn short_appends_that_are_far_apart_are_read_for_a_bounded_price() {
         found.extend_from_slice(&piece);
     }
     assert_eq!(found, expected);
+    let short = log.read(thin, ByteOffset::new(0), 60).unwrap();
+    assert_eq!(short, expected[..60], "a short answer comes at once");
     let whole = log.read(thick, ByteOffset::new(0), window).unwrap();
     assert!(whole.len() > window - 6_000, "long ones fill their window: {}", whole.len());
 }

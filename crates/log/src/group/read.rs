@@ -9,6 +9,7 @@ use crate::options::{COPY_BYTES, READ_GAP_BYTES_MAX};
 use crate::read::{ReadError, Slice};
 use crate::wal::segment::Slots;
 use bytes::{Bytes, BytesMut};
+use model::limits::READ_WINDOW_BYTES_MAX;
 use model::{ByteOffset, StreamId};
 use std::cell::Cell;
 use std::sync::Arc;
@@ -134,10 +135,11 @@ fn read_hot(
     let mut scratch = SCRATCH.take();
     let mut rest = following(appends, max_bytes as u64);
     // Every byte of other streams that is taken along costs a copy: four times is enough. Short appends that are far
-    // from each other fill no window; what is found for this price is returned, and the caller asks again.
-    let mut left_bytes = 4 * max_bytes as u64;
+    // from each other fill no window; what is found for the price of one is returned, and the caller asks again.
+    let span_bytes_max = 4 * max_bytes as u64;
+    let mut left_bytes = span_bytes_max.max(4 * READ_WINDOW_BYTES_MAX as u64);
     while !rest.is_empty() && out.len() < max_bytes && left_bytes > 0 {
-        let span = first_span(rest, READ_GAP_BYTES_MAX, left_bytes);
+        let span = first_span(rest, READ_GAP_BYTES_MAX, span_bytes_max.min(left_bytes));
         left_bytes = left_bytes.saturating_sub(span.length.max(SPAN_BYTES_MIN));
         let file = &slots.get(span.slot).file;
         let length = usize::try_from(span.length).expect("a span is bounded");
