@@ -24,7 +24,6 @@ pub(crate) struct Gauge {
     server_cpu: Duration,
     own_cpu: Duration,
     memory: Memory,
-    written_bytes: Option<u64>,
     sampler: Option<Sampler>,
 }
 
@@ -58,8 +57,6 @@ pub(crate) struct ServerReading {
     pub(crate) after_bytes: u64,
     /// Most that was seen in use meanwhile.
     pub(crate) peak_bytes: u64,
-    /// What it wrote to storage meanwhile, where the system tells.
-    pub(crate) written_bytes: Option<u64>,
     /// Most descriptors that were seen open.
     pub(crate) descriptors: u64,
 }
@@ -76,7 +73,6 @@ impl Gauge {
             server_cpu: process.and_then(Process::cpu).unwrap_or_default(),
             own_cpu: Process::own().cpu().unwrap_or_default(),
             memory: process.and_then(Process::memory).unwrap_or_default(),
-            written_bytes: process.and_then(Process::written_bytes),
             sampler: process.map(Sampler::start),
         }
     }
@@ -96,10 +92,6 @@ impl Gauge {
                 before_bytes: self.memory.resident_bytes,
                 after_bytes: memory.resident_bytes,
                 peak_bytes: if is_reset { memory.peak_bytes.max(sampled) } else { sampled },
-                written_bytes: process
-                    .written_bytes()
-                    .zip(self.written_bytes)
-                    .map(|(after, before)| after.saturating_sub(before)),
                 descriptors: seen.descriptors_max.load(Relaxed),
             })
         });
@@ -145,7 +137,6 @@ impl Reading {
             before_bytes: first.before_bytes,
             after_bytes: second.after_bytes,
             peak_bytes: first.peak_bytes.max(second.peak_bytes),
-            written_bytes: first.written_bytes.zip(second.written_bytes).map(|(a, b)| a + b),
             descriptors: first.descriptors.max(second.descriptors),
         });
         let elapsed = self.elapsed + later.elapsed;
@@ -159,10 +150,6 @@ impl Reading {
             run.figure(format!("server CPU per {unit}"), per(server.cpu), "µs");
             let share = server.cpu.as_secs_f64() / self.elapsed.as_secs_f64();
             run.figure("server CPU in use", share, "cores");
-            if let Some(written_bytes) = server.written_bytes {
-                let per_one = written_bytes as f64 / (count.max(1) as f64);
-                run.figure(format!("server bytes to storage per {unit}"), per_one, "B");
-            }
             run.figure("server memory before", server.before_bytes as f64 / MIB, "MiB");
             run.figure("server memory peak", server.peak_bytes as f64 / MIB, "MiB");
             run.figure("server memory after", server.after_bytes as f64 / MIB, "MiB");
@@ -205,7 +192,6 @@ mod tests {
                 before_bytes,
                 after_bytes: before_bytes,
                 peak_bytes,
-                written_bytes: Some(before_bytes),
                 descriptors: 3,
             }),
             own_cpu: Duration::from_millis(1),
@@ -214,6 +200,5 @@ mod tests {
         let server = both.server.unwrap();
         assert_eq!((both.elapsed.as_millis(), server.cpu.as_millis()), (12, 12));
         assert_eq!((server.before_bytes, server.after_bytes, server.peak_bytes), (10, 20, 90));
-        assert_eq!(server.written_bytes, Some(30));
     }
 }

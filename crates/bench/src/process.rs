@@ -45,12 +45,6 @@ impl Process {
         let _ = fs::write(format!("/proc/{}/clear_refs", self.id), "5");
     }
 
-    /// Bytes that it has caused to be written to storage, the log's as well as what works behind it.
-    pub(crate) fn written_bytes(self) -> Option<u64> {
-        let io = fs::read_to_string(format!("/proc/{}/io", self.id)).ok()?;
-        io.lines().find_map(|line| line.strip_prefix("write_bytes:"))?.trim().parse().ok()
-    }
-
     pub(crate) fn open_descriptors(self) -> Option<u64> {
         let entries = fs::read_dir(format!("/proc/{}/fd", self.id)).ok()?;
         u64::try_from(entries.count()).ok()
@@ -107,7 +101,6 @@ mod tests {
         let memory = own.memory().unwrap();
         assert!(0 < memory.resident_bytes && memory.resident_bytes <= memory.peak_bytes);
         assert!(own.open_descriptors().unwrap() >= 3);
-        assert!(own.written_bytes().is_some());
         let before = own.cpu().unwrap();
         let mut sum = 0_u64;
         while own.cpu().unwrap() < before + Duration::from_millis(20) {
