@@ -17,10 +17,9 @@ pub(crate) fn make_room(connections_max: usize) {
     let wanted = connections_max as u64 + OTHERS_MAX;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let allowed = wanted.min(maximum.unwrap_or(wanted));
-    let limit = current.unwrap_or(wanted).max(allowed);
-    if current.is_some_and(|current| current < limit) {
+    if current.is_some_and(|current| current < allowed) {
         // Refused, it stays as it was, and what cannot be opened is refused to clients in time.
-        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(limit), maximum });
+        let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum });
     }
     let highest = i32::try_from(allowed.saturating_sub(1)).unwrap_or(i32::MAX);
     let _ = fcntl_dupfd_cloexec(std::io::stderr(), highest);

@@ -267,12 +267,10 @@ const DESCRIPTORS_IF_ASKED: [&str; 4] = ["sh", "-c", "ulimit -Hn 5000 -Sn 100; e
 
 #[test]
 fn room_for_all_connections_is_made_at_the_start() {
-    for (connections_max, under, least) in
-        [("3000", &DESCRIPTORS_IF_ASKED, 4024), ("9000", &DESCRIPTORS_IF_ASKED, 5000)]
-    {
+    for (connections_max, least) in [("3000", 4024), ("9000", 5000)] {
         let dir = new_dir();
         let flags = ["--connections-max", connections_max];
-        let server = Start::with(&flags).under(under).serve(dir.path());
+        let server = Start::with(&flags).under(&DESCRIPTORS_IF_ASKED).serve(dir.path());
         let room = server.status("FDSize:");
         assert!(room >= least, "{room} for {connections_max}");
         let mut crowd: Vec<Client> = (0..150).map(|_| server.connect()).collect();

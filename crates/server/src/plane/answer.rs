@@ -94,7 +94,7 @@ impl Shard {
     /// A long answer takes its place in the line: readers may come by the thousand, and each would put its
     /// first window into the same turn.
     fn begin_read(&mut self, id: SlotId, request: ReadRequest, mut reply: ReadReply) {
-        if reply.end.since(reply.start) <= SHORT_BYTES_MAX || self.may_move(id) {
+        if !is_long(&reply) || self.may_move(id) {
             return self.give_read(id, request, reply);
         }
         // Read again in its turn, so that those who wait hold no bytes.
@@ -106,7 +106,7 @@ impl Shard {
     }
 
     /// A reader in the line may have been called.
-    fn leave_line(&mut self, id: SlotId) {
+    fn go_on_in_line(&mut self, id: SlotId) {
         if !self.may_move(id) {
             return;
         }
@@ -139,7 +139,7 @@ impl Shard {
             return self.give_read(id, request, reply);
         }
         let window = node::Request::Window { key, from: reply.start, to };
-        if reply.end.since(reply.start) > SHORT_BYTES_MAX {
+        if is_long(&reply) {
             self.bulk.note_asked(id);
         }
         self.wait_for(id, Pending::First(Box::new((request, reply))));
@@ -273,7 +273,7 @@ impl Shard {
         match connection.state {
             State::Sending(_) => self.pump(id),
             State::Sse(_) => self.pump_sse(id),
-            State::InLine(_) => self.leave_line(id),
+            State::InLine(_) => self.go_on_in_line(id),
             State::Closing => self.begin_linger(id),
             State::Head => self.resume_input(id),
             _ => {}
@@ -310,6 +310,11 @@ impl Poll {
     pub(super) fn is_due(&self, now: Monotonic) -> bool {
         self.due <= now
     }
+}
+
+/// Whether an answer waits for its turn to move stored bytes.
+fn is_long(reply: &ReadReply) -> bool {
+    reply.end.since(reply.start) > SHORT_BYTES_MAX
 }
 
 /// What a failure of the node is to a client.

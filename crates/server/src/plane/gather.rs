@@ -29,7 +29,6 @@ pub(super) struct Gather {
     began: Monotonic,
     /// When the last of its writes came.
     latest: Monotonic,
-    is_trial: bool,
     /// Writes of the batch before.
     last_count: usize,
     /// Writes that came when they were waited for.
@@ -48,7 +47,6 @@ impl Default for Gather {
             goal: 0,
             began: Monotonic::default(),
             latest: Monotonic::default(),
-            is_trial: false,
             last_count: 0,
             expected: 1,
             batches_until_trial: TRIAL_BATCHES_MIN,
@@ -82,8 +80,11 @@ impl Gather {
 
     fn begin(&mut self, now: Monotonic) {
         self.began = now;
-        self.is_trial = self.batches_until_trial == 0;
-        self.goal = if self.is_trial { self.last_count + self.count } else { self.expected }.max(1);
+        self.goal = if self.is_trial_due() { self.last_count + self.count } else { self.expected };
+    }
+
+    fn is_trial_due(&self) -> bool {
+        self.batches_until_trial == 0
     }
 
     /// The batch is complete, on whichever thread it is written.
@@ -92,10 +93,11 @@ impl Gather {
             return;
         }
         let came = self.count >= self.goal;
-        if self.goal > 0 {
-            self.expected = if came { self.goal } else { self.count };
+        let has_looked = self.goal > 0;
+        if has_looked {
+            self.expected = self.goal.min(self.count);
         }
-        if self.is_trial {
+        if has_looked && self.is_trial_due() {
             let longer = (self.batches_between_trials * 2).min(TRIAL_BATCHES_MAX);
             self.batches_between_trials = if came { TRIAL_BATCHES_MIN } else { longer };
             self.batches_until_trial = self.batches_between_trials;
@@ -103,7 +105,7 @@ impl Gather {
             self.batches_until_trial = self.batches_until_trial.saturating_sub(1);
         }
         self.last_count = self.count;
-        (self.count, self.seen, self.goal, self.is_trial) = (0, 0, 0, false);
+        (self.count, self.seen, self.goal) = (0, 0, 0);
     }
 
     pub(super) fn note_sync(&mut self, took_ns: u64) {

@@ -156,19 +156,17 @@ impl Shard {
     }
 
     fn take_head(&mut self, id: SlotId, bytes: &[u8]) -> (usize, Next) {
-        let turn = self.turn;
-        let is_turn_long = self.is_turn_long();
         let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
         if bytes.is_empty() || connection.is_clogged() {
             return (0, Next::Stop);
         }
-        let must_wait =
-            connection.has_had_share(turn) || (is_turn_long && connection.has_had_request(turn));
-        if must_wait {
+        let had_request = connection.has_had_request(self.turn);
+        if connection.has_had_share(self.turn) || (had_request && self.is_turn_long()) {
             self.go_on_later(id);
             return (0, Next::Stop);
         }
         let mut slots = HeaderSlots::new();
+        let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
         match connection.head_reader.read(bytes, &mut slots, &self.limits) {
             Ok(None) => (0, Next::Stop),
             Ok(Some(head)) => {
