@@ -185,6 +185,14 @@ impl File for WalHandle {
         self.inner.file.write_pieces_at(pieces, position)
     }
 
+    fn write_paced(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        // Nobody waits for a sync while they are postponed.
+        if self.state.is_postponing.load(Ordering::Acquire) {
+            return self.inner.file.write_at(bytes, position);
+        }
+        self.inner.file.write_paced(bytes, position)
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         if !self.state.is_postponing.load(Ordering::Acquire) {
             return self.inner.file.sync_data();

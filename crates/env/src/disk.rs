@@ -118,6 +118,15 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// As [`File::write_at`] for bytes that nobody waits for: slower where that keeps syncs of other files short.
+    /// No more durable than other writes until a sync.
+    ///
+    /// # Errors
+    /// As [`File::write_at`] and [`File::sync_data`].
+    fn write_paced(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        self.write_at(bytes, position)
+    }
+
     /// Makes written bytes, and the length needed to read them, durable.
     ///
     /// # Errors
@@ -153,13 +162,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Really writes zeroes, so that later writes to the range change no metadata.
     ///
     /// # Errors
-    /// As [`File::write_at`].
+    /// As [`File::write_paced`].
     fn write_zeroes(&self, position: u64, length: u64) -> io::Result<()> {
         let mut at = position;
         let end = position + length;
         while at < end {
             let count = usize::try_from(end - at).unwrap_or(usize::MAX).min(ZEROES_BYTES);
-            self.write_at(&ZEROES[..count], at)?;
+            self.write_paced(&ZEROES[..count], at)?;
             at += count as u64;
         }
         Ok(())

@@ -8,6 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 
+/// Most bytes that a paced write leaves to the next sync.
+const PACE_BYTES: usize = 256 << 10;
+
 /// Files of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RealDisk;
@@ -119,6 +122,18 @@ impl File for RealFile {
         Ok(())
     }
 
+    /// Syncs as it goes. Left to one sync at the end, all that was written stands before the next sync of any other
+    /// file: beside 64 MiB, a write and `fdatasync` of 4 KiB took up to 44 ms on ext4, and so up to 1 ms.
+    fn write_paced(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        for (piece, at) in bytes.chunks(PACE_BYTES).zip((position..).step_by(PACE_BYTES)) {
+            self.write_at(piece, at)?;
+            if piece.len() == PACE_BYTES {
+                self.sync_data()?;
+            }
+        }
+        Ok(())
+    }
+
     fn sync_data(&self) -> io::Result<()> {
         self.file.sync_data()
     }
@@ -166,6 +181,21 @@ mod tests {
             io::ErrorKind::UnexpectedEof
         );
         assert!(RealDisk.free_bytes(&dir).unwrap() > 0);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_paced_write_is_whole() {
+        let dir = scratch("paced");
+        let file = RealDisk.create(&dir.join("f")).unwrap();
+        let bytes: Vec<u8> = (0..2 * PACE_BYTES + 5).map(|number| (number % 251) as u8).collect();
+        file.write_paced(&bytes, 7).unwrap();
+        file.write_paced(&[], 3).unwrap();
+        let mut read = vec![9; bytes.len() + 7];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(read[..7], [0; 7]);
+        assert_eq!(read[7..], bytes);
+        assert_eq!(file.len().unwrap(), read.len() as u64);
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -139,7 +139,7 @@ impl CheckpointTask {
         let writing = self.dir.join(WRITING_NAME);
         remove_if_there(disk, &writing)?;
         let file = disk.create(&writing)?;
-        file.write_at(&encode(self), 0)?;
+        file.write_paced(&encode(self), 0)?;
         file.sync_all()?;
         disk.rename(&writing, &self.dir.join(format!("{:016x}.ckpt", self.index.get())))?;
         disk.sync_dir(&self.dir)?;

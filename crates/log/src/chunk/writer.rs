@@ -162,7 +162,7 @@ impl ChunkWriter {
     }
 
     fn drain(&mut self) -> io::Result<()> {
-        self.file.write_at(&self.buffer, self.written)?;
+        self.file.write_paced(&self.buffer, self.written)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())

@@ -21,7 +21,7 @@ pub(crate) enum Mail {
     Changed(Change),
     /// The WAL thread is done.
     Committed { done: CommitDone, took_ns: u64 },
-    /// The background thread is done.
+    /// A background thread is done.
     Worked(WorkDone),
     /// Stop: no new connections, end what is live, finish what is under way.
     Stop,

@@ -165,7 +165,8 @@ impl Plane {
             connections: AtomicUsize::new(0),
             body_bytes: AtomicUsize::new(0),
         });
-        let (work, _) = workers::start_work(mailboxes.clone())?;
+        let (segments, _) = workers::start_work("segments", mailboxes.clone())?;
+        let (copies, _) = workers::start_work("copies", mailboxes.clone())?;
         let mut loops = Vec::new();
         for (place, ((node, poll), listener)) in
             nodes.into_iter().zip(polls).zip(listeners).enumerate()
@@ -179,7 +180,7 @@ impl Plane {
                 listener,
                 shared: Arc::clone(&shared),
                 metrics: Arc::clone(&metrics.shards()[place]),
-                workers: Workers { commits, work: work.clone() },
+                workers: Workers { commits, segments: segments.clone(), copies: copies.clone() },
                 seed: RealRandom.next_u64() | 1,
             };
             let shard = Shard::new(parts);

@@ -375,10 +375,7 @@ impl Shard {
                     self.commits_in_flight += 1;
                     self.workers.commits.send(job).expect("the WAL thread outlives its loop");
                 }
-                Output::Work(job) => {
-                    let job = (self.id, job);
-                    self.workers.work.send(job).expect("the background thread outlives the loops");
-                }
+                Output::Work(job) => self.workers.start(self.id, job),
             }
         }
     }

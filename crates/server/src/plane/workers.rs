@@ -1,4 +1,4 @@
-//! The threads that may block: one per shard for commits, one per process for background work.
+//! The threads that may block: one per shard for commits, two per process for background work.
 
 use super::mailbox::{Mail, Mailbox};
 use env::Clock;
@@ -24,7 +24,8 @@ pub(crate) type ShardJob = (ShardId, WorkJob);
 #[derive(Debug)]
 pub(crate) struct Workers {
     pub commits: SyncSender<CommitJob>,
-    pub work: SyncSender<ShardJob>,
+    pub segments: SyncSender<ShardJob>,
+    pub copies: SyncSender<ShardJob>,
 }
 
 /// Starts the WAL thread of one shard. It ends when the sender is dropped.
@@ -47,8 +48,16 @@ pub(crate) fn start_commits(
     Ok((sender, spawn(format!("wal-{shard}"), run)?))
 }
 
-/// Starts the background thread. It ends when all senders are dropped.
+impl Workers {
+    pub(crate) fn start(&self, shard: ShardId, job: WorkJob) {
+        let thread = if job.is_of_segments() { &self.segments } else { &self.copies };
+        thread.send((shard, job)).expect("the background threads outlive the loops");
+    }
+}
+
+/// Starts a background thread. It ends when all senders are dropped.
 pub(crate) fn start_work(
+    name: &str,
     mailboxes: Vec<Arc<Mailbox>>,
 ) -> io::Result<(SyncSender<ShardJob>, JoinHandle<()>)> {
     let (sender, jobs): (_, Receiver<ShardJob>) = sync_channel(JOBS_MAX);
@@ -60,7 +69,7 @@ pub(crate) fn start_work(
             }
         }
     };
-    Ok((sender, spawn("background".to_owned(), run)?))
+    Ok((sender, spawn(name.to_owned(), run)?))
 }
 
 pub(crate) fn spawn(
