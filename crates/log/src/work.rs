@@ -29,6 +29,13 @@ pub(crate) enum Task {
 }
 
 impl WorkJob {
+    /// Whether it makes, renames or removes a segment. Appends wait when there is no segment for them, so it should
+    /// not stand behind copies, which take seconds.
+    #[must_use]
+    pub fn is_of_segments(&self) -> bool {
+        matches!(self.task, Task::Fill(_) | Task::Drain(_))
+    }
+
     /// Does the work. Blocks, for seconds if the disk is slow.
     pub fn run(self) -> WorkDone {
         let disk = &*self.disk;
@@ -72,6 +79,9 @@ pub(crate) enum TaskDone {
 pub struct WorkReport {
     /// The disk refused. The same work will be offered again: wait a little before polling.
     pub error: Option<io::Error>,
+    /// The disk had no room for a merge. It is offered again when the group's chunks or what is dead in them has
+    /// changed: nothing but space and long runs depends on it.
+    pub merge_refusal: Option<io::Error>,
     /// Damage that the work met. The intact rest was kept.
     pub damages: Vec<Damage>,
     /// The group whose checkpoint is now durable, with everything it needs.

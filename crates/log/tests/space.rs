@@ -196,6 +196,45 @@ fn small_chunks_are_merged_into_long_runs() {
     assert_eq!(node.read_all(key(0, 1), 777).unwrap().len(), 125 * 400);
 }
 
+/// Runs background work; copies find `room` bytes. How many merges were refused.
+fn work_with_room(disk: &MemoryDisk, node: &mut Node, room: u64) -> usize {
+    let mut refusals = 0;
+    node.checkpoint(GroupId::new(0));
+    while let Some(job) = node.shards[0].poll_work() {
+        let room = if job.is_of_segments() { u64::MAX / 2 } else { room };
+        disk.set_capacity(disk.used_bytes() + room);
+        let report = node.shards[0].handle_work(job.run());
+        assert!(report.error.is_none(), "{report:?}");
+        refusals += usize::from(report.merge_refusal.is_some());
+    }
+    refusals
+}
+
+#[test]
+fn a_merge_that_finds_no_room_is_put_off_and_leaves_nothing() {
+    // Enough for what one seal writes, and too little for a merge of several.
+    const SEAL_ROOM: u64 = 16 << 10;
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    let mut expected = Vec::new();
+    let mut append = |node: &mut Node, room| {
+        expected.extend_from_slice(&[expected.len() as u8; 400]);
+        node.append(key(0, 1), &expected[expected.len() - 400..]).unwrap();
+        node.commit().unwrap();
+        work_with_room(&disk, node, room)
+    };
+    let refusals: usize = (0..400).map(|_| append(&mut node, SEAL_ROOM)).sum();
+    let chunks = node.shards[0].stats().chunks as usize;
+    assert!(chunks > 8, "{chunks} chunks, though there was no room to merge them");
+    assert!((1..=chunks).contains(&refusals), "{refusals} tries with {chunks} chunks");
+    assert!(disk.paths().iter().all(|path| !path.ends_with("writing.tmp")));
+
+    let refusals: usize = (0..100).map(|_| append(&mut node, u64::MAX / 2)).sum();
+    assert_eq!(refusals, 0);
+    assert!((node.shards[0].stats().chunks as usize) < chunks, "merged when there is room");
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap(), expected);
+}
+
 #[test]
 fn deleted_and_trimmed_data_gives_its_space_back() {
     let disk = MemoryDisk::new();

@@ -21,6 +21,8 @@ pub(crate) struct Background {
     /// Nothing is offered before this.
     blocked_until: Option<Monotonic>,
     trouble: Option<Trouble>,
+    /// Not told yet.
+    merge_refusal: Option<io::Error>,
 }
 
 #[derive(Debug)]
@@ -67,8 +69,15 @@ impl Node {
     pub(crate) fn handle_worked(&mut self, now: Stamp, done: WorkDone) {
         let report = self.log.handle_work(done);
         self.background.note(now.monotonic, report.error.as_ref());
+        self.background.merge_refusal =
+            report.merge_refusal.or(self.background.merge_refusal.take());
         self.idle.damages.extend(report.damages);
         self.unpark(now);
+    }
+
+    /// The last merge that the disk had no room for since the last call. It will be tried when chunks have changed.
+    pub fn take_merge_refusal(&mut self) -> Option<io::Error> {
+        self.background.merge_refusal.take()
     }
 
     /// Why background work stands still, if it does (as when the disk is full).

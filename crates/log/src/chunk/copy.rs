@@ -132,6 +132,15 @@ impl MergeTask {
     /// # Errors
     /// As the disk answers; at worst the new chunk stands beside its sources, which it replaces.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
+        let merged = self.merge(disk);
+        if merged.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
+            // Whoever waits for space needs it more; the first error is the one to tell.
+            let _ = remove_half_written(disk, &self.name.dir);
+        }
+        merged
+    }
+
+    fn merge(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
         let mut damages = Vec::new();
         for (stream, _, source, row) in self.live_rows() {

@@ -136,6 +136,9 @@ impl ShardLog {
                 if let Some(done) = take_copy(&mut report, result) {
                     group.finish_merge(&task, done);
                 }
+                let is_full = |error: &mut io::Error| error.kind() == io::ErrorKind::StorageFull;
+                report.merge_refusal = report.error.take_if(is_full);
+                group.merge_may_help &= report.merge_refusal.is_none();
                 group.end_job();
             }
             TaskDone::Checkpoint(task, result) => {

@@ -178,6 +178,13 @@ impl Shard {
                 "stored data is damaged: reads of it fail, the rest is served"
             );
         }
+        if let Some(error) = self.node.take_merge_refusal() {
+            tracing::warn!(
+                shard = self.id.get(),
+                %error,
+                "no room to merge chunks: dead data keeps its space until they are merged"
+            );
+        }
         let blocked = self.node.work_error().map(str::to_owned);
         if blocked.is_some() != self.metrics.is_disk_full() {
             self.metrics.set_disk_full(blocked.is_some());
