@@ -280,21 +280,23 @@ impl Connection {
     }
 
     fn flush_bytes(&mut self) -> io::Result<usize> {
-        let is_bytes = |piece: &&Piece| matches!(piece, Piece::Bytes(_));
-        let pieces: Vec<IoSlice<'_>> = self
-            .queue
-            .iter()
-            .take(PIECES_MAX)
-            .take_while(is_bytes)
-            .filter_map(|piece| match piece {
-                Piece::Bytes(bytes) => Some(IoSlice::new(bytes)),
-                Piece::File { .. } => None,
-            })
-            .collect();
-        let sent = self.socket.write_vectored(&pieces)?;
+        let sent = match (self.queue.front(), self.queue.get(1)) {
+            // The frame of a live reader: `send` costs the kernel less than `writev`.
+            (Some(Piece::Bytes(bytes)), None) => self.socket.write(bytes)?,
+            _ => self.send_several()?,
+        };
         self.queued_bytes -= sent;
         self.drop_sent(sent);
         Ok(sent)
+    }
+
+    fn send_several(&mut self) -> io::Result<usize> {
+        let mut pieces = Vec::with_capacity(PIECES_MAX);
+        for piece in self.queue.iter().take(PIECES_MAX) {
+            let Piece::Bytes(bytes) = piece else { break };
+            pieces.push(IoSlice::new(bytes));
+        }
+        self.socket.write_vectored(&pieces)
     }
 
     fn drop_sent(&mut self, mut sent: usize) {
