@@ -6,21 +6,21 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// Descriptors besides those of connections: files, listeners, readiness interfaces.
 const OTHERS_MAX: u64 = 1024;
 
-/// Makes room for `connections_max` connections, or for as many as the system lets the process have. To be called
-/// while there is one thread.
+/// Lets the process have as many descriptors as the system allows it, and makes room for `connections_max`
+/// connections. To be called while there is one thread.
 ///
-/// The limit of many shells is 1,024, below what they would allow if asked. And the table begins at 64: Linux
-/// doubles it when it is full, and where threads share it the one that opens a connection then waits until all
-/// processors have noticed, 10 to 20 ms in which its loop serves nobody (seen while 2,000 clients came at once).
-/// For a single thread it grows without that, and it never shrinks.
+/// The limit of many shells is 1,024, below what they would allow if asked; chunks of stored data need descriptors,
+/// too. And the table begins at 64: Linux doubles it when it is full, and where threads share it the one that
+/// opens a connection then waits until all processors have noticed, 10 to 20 ms in which its loop serves nobody
+/// (seen while 2,000 clients came at once). For a single thread it grows without that, and it never shrinks.
 pub(crate) fn make_room(connections_max: usize) {
     let wanted = connections_max as u64 + OTHERS_MAX;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
-    let allowed = wanted.min(maximum.unwrap_or(wanted));
+    let allowed = maximum.unwrap_or(wanted);
     if current.is_some_and(|current| current < allowed) {
         // Refused, it stays as it was, and what cannot be opened is refused to clients in time.
         let _ = setrlimit(Resource::Nofile, Rlimit { current: Some(allowed), maximum });
     }
-    let highest = i32::try_from(allowed.saturating_sub(1)).unwrap_or(i32::MAX);
+    let highest = i32::try_from(wanted.min(allowed).saturating_sub(1)).unwrap_or(i32::MAX);
     let _ = fcntl_dupfd_cloexec(std::io::stderr(), highest);
 }
