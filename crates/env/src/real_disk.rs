@@ -6,10 +6,15 @@ use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
-/// Most bytes that a paced write leaves to the next sync.
-const PACE_BYTES: usize = 256 << 10;
+/// Bytes that paced writes leave to the next sync, at least and at most.
+const PACE_BYTES_MIN: usize = 256 << 10;
+const PACE_BYTES_MAX: usize = 16 << 20;
+
+/// A sync within this much is soon enough for others that wait; one beyond it is worth more bytes.
+const PACED_SYNC: Duration = Duration::from_millis(2);
 
 /// Files of the operating system.
 #[derive(Debug, Clone, Copy, Default)]
@@ -18,17 +23,41 @@ pub struct RealDisk;
 #[derive(Debug)]
 struct RealFile {
     file: fs::File,
+    pace: Mutex<Pace>,
+}
+
+/// How paced writes to a file go.
+#[derive(Debug)]
+struct Pace {
+    unsynced_bytes: usize,
+    /// A sync follows when so many are unsynced.
+    sync_bytes: usize,
+}
+
+impl Pace {
+    fn note_sync(&mut self, took: Duration) {
+        self.unsynced_bytes = 0;
+        let sync_bytes = if took > PACED_SYNC { self.sync_bytes * 2 } else { self.sync_bytes / 2 };
+        self.sync_bytes = sync_bytes.clamp(PACE_BYTES_MIN, PACE_BYTES_MAX);
+    }
+}
+
+impl RealFile {
+    fn new(file: fs::File) -> Self {
+        let pace = Pace { unsynced_bytes: 0, sync_bytes: PACE_BYTES_MIN };
+        Self { file, pace: Mutex::new(pace) }
+    }
 }
 
 impl Disk for RealDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = fs::OpenOptions::new().read(true).write(true).open(path)?;
-        Ok(Arc::new(RealFile { file }))
+        Ok(Arc::new(RealFile::new(file)))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = fs::OpenOptions::new().read(true).write(true).create_new(true).open(path)?;
-        Ok(Arc::new(RealFile { file }))
+        Ok(Arc::new(RealFile::new(file)))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -123,12 +152,18 @@ impl File for RealFile {
     }
 
     /// Syncs as it goes. Left to one sync at the end, all that was written stands before the next sync of any other
-    /// file: beside 64 MiB, a write and `fdatasync` of 4 KiB took up to 44 ms on ext4, and so up to 1 ms.
+    /// file: beside 64 MiB, a write and `fdatasync` of 4 KiB took up to 44 ms on ext4, and so up to 1 ms. Where a
+    /// sync takes long whatever there is to sync, there are fewer of them.
     fn write_paced(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        for (piece, at) in bytes.chunks(PACE_BYTES).zip((position..).step_by(PACE_BYTES)) {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        let positions = (position..).step_by(PACE_BYTES_MIN);
+        for (piece, at) in bytes.chunks(PACE_BYTES_MIN).zip(positions) {
             self.write_at(piece, at)?;
-            if piece.len() == PACE_BYTES {
+            pace.unsynced_bytes += piece.len();
+            if pace.unsynced_bytes >= pace.sync_bytes {
+                let start = Instant::now();
                 self.sync_data()?;
+                pace.note_sync(start.elapsed());
             }
         }
         Ok(())
@@ -188,7 +223,8 @@ mod tests {
     fn a_paced_write_is_whole() {
         let dir = scratch("paced");
         let file = RealDisk.create(&dir.join("f")).unwrap();
-        let bytes: Vec<u8> = (0..2 * PACE_BYTES + 5).map(|number| (number % 251) as u8).collect();
+        let length = 2 * PACE_BYTES_MIN + 5;
+        let bytes: Vec<u8> = (0..length).map(|number| (number % 251) as u8).collect();
         file.write_paced(&bytes, 7).unwrap();
         file.write_paced(&[], 3).unwrap();
         let mut read = vec![9; bytes.len() + 7];
@@ -197,6 +233,21 @@ mod tests {
         assert_eq!(read[7..], bytes);
         assert_eq!(file.len().unwrap(), read.len() as u64);
         fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn slow_syncs_become_few_and_quick_ones_return() {
+        let file = RealFile::new(fs::File::open("/dev/null").unwrap());
+        let mut pace = file.pace.lock().unwrap();
+        let mut bytes_after = |syncs: usize, took: Duration| {
+            (0..syncs).for_each(|_| pace.note_sync(took));
+            pace.sync_bytes
+        };
+        assert_eq!(bytes_after(1, PACED_SYNC), PACE_BYTES_MIN);
+        assert_eq!(bytes_after(2, PACED_SYNC * 2), 4 * PACE_BYTES_MIN);
+        assert_eq!(bytes_after(1, PACED_SYNC / 2), 2 * PACE_BYTES_MIN);
+        assert_eq!(bytes_after(20, PACED_SYNC * 9), PACE_BYTES_MAX);
+        assert_eq!(bytes_after(20, Duration::ZERO), PACE_BYTES_MIN);
     }
 
     #[test]
