@@ -319,13 +319,19 @@ impl Shared {
             }
             let done = job.run();
             core = self.lock();
-            core.work_error = core.shard.handle_work(done).error.map(|error| error.to_string());
+            let report = core.shard.handle_work(done);
+            let is_merge_refused = report.merge_refusal.is_some();
+            let error = report.error.or(report.merge_refusal);
+            core.work_error = error.map(|error| error.to_string());
             core.works_done += 1;
             if core.waiting.room > 0 {
                 self.room.notify_all();
             }
             if core.work_error.is_some() && !core.is_stopping {
                 core = healthy(self.work.wait_timeout(core, WORK_REST)).0;
+            }
+            if is_merge_refused {
+                core.shard.retry_merges();
             }
         }
     }

@@ -118,7 +118,7 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// As [`File::write_at`] for bytes that nobody waits for: slower where that keeps syncs of other files short.
+    /// As [`File::write_at`] for bytes whose sync may take longer: slower where that keeps syncs of other files short.
     /// No more durable than other writes until a sync.
     ///
     /// # Errors

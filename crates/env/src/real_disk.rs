@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Bytes that paced writes leave to the next sync, at least and at most.
 const PACE_BYTES_MIN: usize = 256 << 10;
-const PACE_BYTES_MAX: usize = 16 << 20;
+const PACE_BYTES_MAX: usize = 2 << 20;
 
 /// A sync within this much is soon enough for others that wait; one beyond it is worth more bytes.
 const PACED_SYNC: Duration = Duration::from_millis(2);
@@ -120,9 +120,11 @@ impl Disk for RealDisk {
 impl File for RealFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         loop {
-            match self.file.read_at(buffer, position) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                result => return result,
+            // The C library's `pread` is a point of cancellation: of the samples while short entries were read one by
+            // one, 16 in 100 were in that, and 46 in the kernel.
+            match rustix::io::pread(&self.file, &mut *buffer, position) {
+                Err(rustix::io::Errno::INTR) => {}
+                result => return Ok(result?),
             }
         }
     }
@@ -233,6 +235,15 @@ mod tests {
         assert_eq!(read[7..], bytes);
         assert_eq!(file.len().unwrap(), read.len() as u64);
         fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_sync_that_fails_in_between_is_told() {
+        // A device that takes every write and cannot sync.
+        let file = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
+        let file = RealFile::new(file);
+        file.write_paced(&vec![0; PACE_BYTES_MIN - 1], 0).unwrap();
+        assert!(file.write_paced(&[0], PACE_BYTES_MIN as u64 - 1).is_err());
     }
 
     #[test]

@@ -279,8 +279,8 @@ impl EmbeddedLog {
         self.work_as_far_as_possible()
     }
 
-    /// Runs background work. What a full disk does not let be done is offered again: it changes
-    /// nothing about what is durable, and whether an append has room the append itself says.
+    /// Runs background work. What a full disk does not let be done is offered again, merges when chunks have changed:
+    /// it changes nothing about what is durable, and whether an append has room the append itself says.
     fn work_as_far_as_possible(&mut self) -> Result<(), EmbeddedError> {
         match self.work() {
             Err(EmbeddedError::Work(error)) if error.kind() == io::ErrorKind::StorageFull => Ok(()),
@@ -307,7 +307,7 @@ impl EmbeddedLog {
             let Some(job) = self.shard.poll_work() else { break };
             let report = self.shard.handle_work(job.run());
             self.streams.damages.extend(report.damages);
-            if let Some(error) = report.error {
+            if let Some(error) = report.error.or(report.merge_refusal) {
                 return Err(EmbeddedError::Work(error));
             }
         }

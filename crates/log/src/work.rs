@@ -2,18 +2,20 @@
 
 use crate::checkpoint::CheckpointTask;
 use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
+use crate::chunk::writer::{ChunkName, remove_half_written};
 use crate::damage::Damage;
+use crate::shard::Store;
 use crate::wal::fill::{FillDone, FillWork};
 use env::Disk;
 use model::GroupId;
 use std::io;
-use std::sync::Arc;
 
 /// A piece of background work: run it on any thread and hand the result to `handle_work`.
 #[derive(Debug)]
 #[must_use = "work that is not run stalls its shard"]
 pub struct WorkJob {
-    pub(crate) disk: Arc<dyn Disk>,
+    /// With the lock of the directory: nobody else may write there before the job has ended.
+    pub(crate) store: Store,
     pub(crate) task: Task,
 }
 
@@ -38,16 +40,16 @@ impl WorkJob {
 
     /// Does the work. Blocks, for seconds if the disk is slow.
     pub fn run(self) -> WorkDone {
-        let disk = &*self.disk;
+        let disk = &*self.store.disk;
         let done = match self.task {
             Task::Fill(work) => TaskDone::Fill(work.run(disk)),
             Task::Drain(work) => TaskDone::Drain(work.run(disk)),
             Task::Seal(task) => {
-                let result = task.run(disk);
+                let result = cleaned(disk, &task.name, task.run(disk));
                 TaskDone::Seal(task, result)
             }
             Task::Merge(task) => {
-                let result = task.run(disk);
+                let result = cleaned(disk, &task.name, task.run(disk));
                 TaskDone::Merge(task, result)
             }
             Task::Checkpoint(task) => {
@@ -57,6 +59,18 @@ impl WorkJob {
         };
         WorkDone { done }
     }
+}
+
+/// Gives the space of a copy that failed back at once; its own error is the one to tell.
+fn cleaned(
+    disk: &dyn Disk,
+    name: &ChunkName,
+    result: io::Result<CopyDone>,
+) -> io::Result<CopyDone> {
+    if result.is_err() {
+        let _ = remove_half_written(disk, &name.dir);
+    }
+    result
 }
 
 /// Result of a [`WorkJob`].
@@ -79,8 +93,8 @@ pub(crate) enum TaskDone {
 pub struct WorkReport {
     /// The disk refused. The same work will be offered again: wait a little before polling.
     pub error: Option<io::Error>,
-    /// The disk had no room for a merge. It is offered again when the group's chunks or what is dead in them has
-    /// changed: nothing but space and long runs depends on it.
+    /// The disk had no room for a merge, on which nothing but space and long runs depends. It is offered again when
+    /// the group's chunks or what is dead in them has changed, and after `retry_merges`.
     pub merge_refusal: Option<io::Error>,
     /// Damage that the work met. The intact rest was kept.
     pub damages: Vec<Damage>,

@@ -3,7 +3,7 @@
 mod support;
 
 use env::{Disk, MemoryDisk, SeededRandom};
-use model::{ByteOffset, GroupId};
+use model::{ByteOffset, GroupId, StreamKey};
 use std::path::PathBuf;
 use support::{DELETE, Node, key, small};
 use thalweg_log::{AppendError, LogOptions, Slice};
@@ -233,6 +233,84 @@ fn a_merge_that_finds_no_room_is_put_off_and_leaves_nothing() {
     assert_eq!(refusals, 0);
     assert!((node.shards[0].stats().chunks as usize) < chunks, "merged when there is room");
     assert_eq!(node.read_all(key(0, 1), 4096).unwrap(), expected);
+}
+
+/// Four chunks that could be one, and no room for that.
+fn refused() -> (MemoryDisk, Node) {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..64_u32 {
+        node.append(key(0, u64::from(number % 2) + 1), &[number as u8; 800]).unwrap();
+        node.commit().unwrap();
+        work_with_room(&disk, &mut node, 16 << 10);
+    }
+    assert!(node.shards[0].stats().chunks >= 4);
+    assert!(node.shards[0].poll_work().is_none());
+    (disk, node)
+}
+
+#[test]
+fn a_merge_that_was_put_off_is_made_when_it_is_offered_again() {
+    let (disk, mut node) = refused();
+    let chunks = node.shards[0].stats().chunks;
+    assert_eq!(work_with_room(&disk, &mut node, u64::MAX / 2), 0);
+    assert_eq!(node.shards[0].stats().chunks, chunks, "nothing has changed");
+    node.shards[0].retry_merges();
+    assert_eq!(work_with_room(&disk, &mut node, 0), 1);
+    node.shards[0].retry_merges();
+    assert_eq!(work_with_room(&disk, &mut node, u64::MAX / 2), 0);
+    assert!(node.shards[0].stats().chunks < chunks);
+}
+
+#[test]
+fn what_is_deleted_while_a_merge_is_refused_gives_its_space_back_without_any_room() {
+    let (disk, mut node) = refused();
+    node.shards[0].retry_merges();
+    let job = node.shards[0].poll_work().unwrap();
+    disk.set_capacity(disk.used_bytes());
+    for stream in [1, 2] {
+        node.write(key(0, stream), DELETE, &[], &[]).unwrap();
+    }
+    node.commit().unwrap();
+    assert!(node.shards[0].handle_work(job.run()).merge_refusal.is_some());
+    while let Some(job) = node.shards[0].poll_work() {
+        let report = node.shards[0].handle_work(job.run());
+        assert!(report.error.is_none() && report.merge_refusal.is_none(), "{report:?}");
+    }
+    assert_eq!(files(&disk, "chunk"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_is_read_in_many_pieces_is_moved_into_a_chunk() {
+    const STREAMS: u64 = 32;
+    let disk = MemoryDisk::new();
+    let options = LogOptions {
+        segment_bytes: 8 << 20,
+        wal_bytes_max: 64 << 20,
+        seal_bytes: 16 << 20,
+        checkpoint_bytes: 64 << 20,
+        ..small()
+    };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    for number in 0..64 {
+        (1..=STREAMS).for_each(|stream| node.append(key(0, stream), &[number; 1000]).unwrap());
+        node.commit().unwrap();
+    }
+    // The only stream of its group: one read fetches all of it.
+    (0..1000).for_each(|number| node.append(key(1, 1), &[number as u8; 1000]).unwrap());
+    node.commit().unwrap();
+    let mut chunks_after = |stream: StreamKey| {
+        let before = node.read_all(stream, 64 << 10).unwrap();
+        node.work().unwrap();
+        assert_eq!(node.read_all(stream, 64 << 10).unwrap(), before);
+        node.shards[0].stats().chunks
+    };
+    (0..20).for_each(|_| assert_eq!(chunks_after(key(1, 1)), 0, "it is one piece already"));
+    assert_eq!(chunks_after(key(0, 1)), 0, "one reader of one stream is no reason");
+    let chunks = (2..=STREAMS).map(|stream| chunks_after(key(0, stream))).max();
+    assert_eq!(chunks, Some(1), "one chunk for the group that was read");
+    let slice = node.shards[0].read(key(0, 1), ByteOffset::ZERO, 64_000).unwrap();
+    assert!(matches!(slice, Slice::File { length: 64_000, .. }));
 }
 
 #[test]

@@ -15,14 +15,27 @@ const RETRY_MS: u64 = 250;
 /// Without a failure for this long the trouble is over. Several retries lie in between.
 const TROUBLE_MS: u64 = 1_000;
 
+/// Merges that found no room are offered again after this long.
+const MERGE_RETRY_MS: u64 = 10_000;
+
 /// How the disk takes background work.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     /// Nothing is offered before this.
     blocked_until: Option<Monotonic>,
     trouble: Option<Trouble>,
-    /// Not told yet.
-    merge_refusal: Option<io::Error>,
+    merge_refusal: Option<MergeRefusal>,
+}
+
+/// There was no room for a merge.
+#[derive(Debug)]
+struct MergeRefusal {
+    error: io::Error,
+    /// The last one, or the last retry.
+    since: Monotonic,
+    is_told: bool,
+    /// Nothing was refused since the merges were offered again.
+    is_retried: bool,
 }
 
 #[derive(Debug)]
@@ -53,8 +66,23 @@ impl Background {
         self.trouble = Some(Trouble { error, is_disk_full, since: now, is_last: true });
     }
 
+    fn note_merge_refusal(&mut self, now: Monotonic, error: io::Error) {
+        let is_told = self.merge_refusal.take().is_some_and(|last| last.is_told);
+        self.merge_refusal = Some(MergeRefusal { error, since: now, is_told, is_retried: false });
+    }
+
+    /// Whether merges that found no room are to be offered again.
+    fn wants_merge_retry(&mut self, now: Monotonic) -> bool {
+        let is_due = |refusal: &mut MergeRefusal| now.ms_since(refusal.since) >= MERGE_RETRY_MS;
+        let Some(due) = self.merge_refusal.take_if(is_due) else { return false };
+        if !due.is_retried {
+            self.merge_refusal = Some(MergeRefusal { since: now, is_retried: true, ..due });
+        }
+        !due.is_retried
+    }
+
     /// Time has passed.
-    pub(crate) fn tick(&mut self, now: Monotonic) {
+    fn tick(&mut self, now: Monotonic) {
         self.blocked_until = self.blocked_until.filter(|until| now < *until);
         let lasts = |trouble: &Trouble| trouble.is_last || now.ms_since(trouble.since) < TROUBLE_MS;
         self.trouble = self.trouble.take().filter(lasts);
@@ -68,16 +96,28 @@ impl Node {
 
     pub(crate) fn handle_worked(&mut self, now: Stamp, done: WorkDone) {
         let report = self.log.handle_work(done);
-        self.background.note(now.monotonic, report.error.as_ref());
-        self.background.merge_refusal =
-            report.merge_refusal.or(self.background.merge_refusal.take());
+        match report.merge_refusal {
+            // Says nothing about how the disk takes what is smaller.
+            Some(error) => self.background.note_merge_refusal(now.monotonic, error),
+            None => self.background.note(now.monotonic, report.error.as_ref()),
+        }
         self.idle.damages.extend(report.damages);
         self.unpark(now);
     }
 
-    /// The last merge that the disk had no room for since the last call. It will be tried when chunks have changed.
-    pub fn take_merge_refusal(&mut self) -> Option<io::Error> {
-        self.background.merge_refusal.take()
+    /// Background work gets its time.
+    pub(crate) fn tick_background(&mut self, now: Monotonic) {
+        self.background.tick(now);
+        if self.background.wants_merge_retry(now) {
+            self.log.retry_merges();
+        }
+    }
+
+    /// Why chunks are not merged, once when that begins: there is no room for it on the disk.
+    pub fn take_merge_refusal(&mut self) -> Option<&io::Error> {
+        let refusal = self.background.merge_refusal.as_mut()?;
+        let is_new = !std::mem::replace(&mut refusal.is_told, true);
+        is_new.then_some(&refusal.error)
     }
 
     /// Why background work stands still, if it does (as when the disk is full).
@@ -116,6 +156,23 @@ mod tests {
         background.note(START.plus_ms(300), None);
         background.tick(START.plus_ms(TROUBLE_MS));
         assert!(!background.is_disk_full());
+    }
+
+    #[test]
+    fn refused_merges_are_told_once_and_offered_again() {
+        let mut background = Background::default();
+        background.note_merge_refusal(START, full());
+        assert!(background.merge_refusal.as_ref().is_some_and(|refusal| !refusal.is_told));
+        background.merge_refusal.as_mut().unwrap().is_told = true;
+        let later = |steps| START.plus_ms(steps * MERGE_RETRY_MS);
+        assert!(!background.wants_merge_retry(START.plus_ms(MERGE_RETRY_MS - 1)));
+        assert!(background.wants_merge_retry(later(1)));
+        assert!(!background.wants_merge_retry(later(1)));
+        background.note_merge_refusal(later(1), full());
+        assert!(background.merge_refusal.as_ref().is_some_and(|refusal| refusal.is_told));
+        assert!(background.wants_merge_retry(later(2)));
+        assert!(!background.wants_merge_retry(later(3)), "none was refused since");
+        assert!(background.merge_refusal.is_none());
     }
 
     #[test]

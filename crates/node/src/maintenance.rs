@@ -66,7 +66,7 @@ impl Idle {
 
 impl Node {
     pub(crate) fn handle_tick(&mut self, now: Stamp) {
-        self.background.tick(now.monotonic);
+        self.tick_background(now.monotonic);
         self.unpark(now);
         self.expire_parked(now);
         if self.log.is_poisoned() {

@@ -39,6 +39,8 @@ pub(crate) struct MergeTask {
     pub(crate) sources: Vec<MergeSource>,
     /// First retained byte of trimmed streams.
     pub(crate) heads: IdMap<StreamId, ByteOffset>,
+    /// Bytes of the disk that it leaves free.
+    pub(crate) spare_bytes: u64,
 }
 
 /// A chunk to copy from.
@@ -130,17 +132,10 @@ impl MergeTask {
     /// Writes the merged chunk, then removes the sources; does neither if it meets damage.
     ///
     /// # Errors
-    /// As the disk answers; at worst the new chunk stands beside its sources, which it replaces.
+    /// `StorageFull` before anything is written if there is not enough room; else as the disk answers: at
+    /// worst the new chunk stands beside its sources, which it replaces.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
-        let merged = self.merge(disk);
-        if merged.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull) {
-            // Whoever waits for space needs it more; the first error is the one to tell.
-            let _ = remove_half_written(disk, &self.name.dir);
-        }
-        merged
-    }
-
-    fn merge(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
+        self.check_room(disk)?;
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
         let mut damages = Vec::new();
         for (stream, _, source, row) in self.live_rows() {
@@ -156,10 +151,32 @@ impl MergeTask {
         }
         let chunk = writer.finish(disk)?.map(ChunkFile::new).map(Arc::new);
         for source in &self.sources {
-            disk.remove(&source.chunk.path)?;
+            match disk.remove(&source.chunk.path) {
+                // Gone since an earlier try, which failed after it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                other => other?,
+            }
         }
         disk.sync_dir(&self.name.dir)?;
         Ok(CopyDone { chunk, damages })
+    }
+
+    /// A merge must not take what appends need.
+    fn check_room(&self, disk: &dyn Disk) -> io::Result<()> {
+        let length = |source: usize, row: usize| self.sources[source].chunk.rows[row].length;
+        let rows = self.live_rows();
+        let live_bytes: u64 =
+            rows.iter().map(|&(_, _, source, row)| u64::from(length(source, row))).sum();
+        if live_bytes == 0 {
+            return Ok(());
+        }
+        let wanted = live_bytes + self.spare_bytes;
+        let free = disk.free_bytes(&self.name.dir)?;
+        if free < wanted {
+            let detail = format!("a merge wants {wanted} bytes, and {free} are free");
+            return Err(io::Error::new(io::ErrorKind::StorageFull, detail));
+        }
+        Ok(())
     }
 
     /// `(stream, start, source, row)` in the order of the new chunk.

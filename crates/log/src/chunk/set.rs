@@ -75,6 +75,8 @@ pub(crate) struct ChunkSet {
 #[derive(Debug)]
 pub(crate) struct MergePlan {
     pub(crate) sources: Vec<MergeSource>,
+    /// Whether it gives back more space than it takes.
+    pub(crate) saves: bool,
     pub(crate) from: u64,
     pub(crate) to: u64,
 }
@@ -159,8 +161,12 @@ impl ChunkSet {
         if self.has_damaged {
             return None;
         }
-        let wasteful = self.chunks.iter().position(SetChunk::is_wasteful);
-        let range = wasteful.map(|index| index..index + 1);
+        let chunks = self.chunks.iter().enumerate();
+        // The cheapest first: on a full disk it makes room for the next.
+        let wasteful = chunks
+            .filter(|(_, chunk)| chunk.is_wasteful())
+            .min_by_key(|(_, chunk)| chunk.data_bytes - chunk.dead_bytes);
+        let range = wasteful.map(|(index, _)| index..index + 1);
         Some(self.plan(range.or_else(|| self.small_neighbours(options))?))
     }
 
@@ -199,6 +205,7 @@ impl ChunkSet {
         let headers = || chunks.iter().map(|chunk| chunk.file.header);
         MergePlan {
             sources: chunks.iter().map(source).collect(),
+            saves: chunks.iter().any(SetChunk::is_wasteful),
             from: headers().map(|header| header.from).min().expect("a plan has a chunk"),
             to: headers().map(|header| header.to).max().expect("a plan has a chunk"),
         }

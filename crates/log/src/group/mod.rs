@@ -12,8 +12,10 @@ use crate::chunk::set::ChunkSet;
 use crate::entry::Placement;
 use crate::hot::{HotAppend, HotFields, HotStream};
 use crate::id_map::IdMap;
+use crate::options::READ_SEAL_BYTES_MIN;
 use crate::wal::segment::LaneSegment;
 use model::{ByteOffset, EntryIndex, GroupId, StreamId};
+use std::cell::Cell;
 use std::collections::hash_map::Entry;
 
 /// One group's part of a shard's log.
@@ -30,6 +32,8 @@ pub(crate) struct Group {
     heads: IdMap<StreamId, ByteOffset>,
     hot_appends: u64,
     hot_bytes: u64,
+    /// Bytes that reads have fetched from places that are far from each other, since the last seal.
+    far_read_bytes: Cell<u64>,
     /// Something hot may lie before data of its stream in a chunk: a chunk that held it, or the
     /// place from which it was to be sealed, is damaged. The last hot byte need not be the tail.
     pub(super) has_old_hot: bool,
@@ -59,6 +63,7 @@ impl Group {
             heads: IdMap::default(),
             hot_appends: 0,
             hot_bytes: 0,
+            far_read_bytes: Cell::new(0),
             has_old_hot: false,
             chunks,
             bytes_since_checkpoint: 0,
@@ -79,6 +84,11 @@ impl Group {
 
     pub(crate) fn hot_totals(&self) -> (u64, u64) {
         (self.hot_appends, self.hot_bytes)
+    }
+
+    /// Whether reads have paid as much for what is hot as a seal costs, after which a run is one piece.
+    pub(crate) fn is_read_apart(&self) -> bool {
+        self.hot_bytes >= READ_SEAL_BYTES_MIN && self.far_read_bytes.get() >= self.hot_bytes
     }
 
     /// Records that the state machine has applied everything up to `index`.

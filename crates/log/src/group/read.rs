@@ -93,7 +93,10 @@ impl Group {
         match self.locate(stream, from, slots)? {
             Place::Tail => Ok(Slice::Bytes(Bytes::new())),
             Place::Hot { stream, index } => {
-                read_hot(&stream.appends()[index..], from, max_bytes, slots).map(Slice::Bytes)
+                let appends = &stream.appends()[index..];
+                let (bytes, far_bytes) = read_hot(appends, from, max_bytes, slots)?;
+                self.far_read_bytes.set(self.far_read_bytes.get() + far_bytes);
+                Ok(Slice::Bytes(bytes))
             }
             Place::Chunk { chunk, row } => {
                 let position = u64::from(row.position) + (from - row.start);
@@ -119,17 +122,18 @@ impl Group {
     }
 }
 
-/// Copies bytes of neighbouring appends, near ones with one read, each checked once.
+/// Copies bytes of neighbouring appends, near ones with one read, each checked once. Returns them, and what was read
+/// for them if it took more than one read.
 fn read_hot(
     appends: &[HotAppend],
     from: u64,
     max_bytes: usize,
     slots: &Slots,
-) -> Result<Bytes, ReadError> {
+) -> Result<(Bytes, u64), ReadError> {
     let first = &appends[0];
     let first_length = first.end() - from;
     if first.end() - first.fields().start > max_bytes as u64 || first_length >= max_bytes as u64 {
-        return read_part(first, from, max_bytes, slots);
+        return read_part(first, from, max_bytes, slots).map(|bytes| (bytes, 0));
     }
     let mut out = BytesMut::with_capacity(max_bytes.min(COPY_BYTES));
     let mut scratch = SCRATCH.take();
@@ -137,10 +141,12 @@ fn read_hot(
     // Every byte of other streams that is taken along costs a copy: four times is enough. Short appends that are far
     // from each other fill no window; what is found for the price of one is returned, and the caller asks again.
     let span_bytes_max = 4 * max_bytes as u64;
-    let mut left_bytes = span_bytes_max.max(4 * READ_WINDOW_BYTES_MAX as u64);
+    let bytes_max = span_bytes_max.max(4 * READ_WINDOW_BYTES_MAX as u64);
+    let (mut left_bytes, mut reads) = (bytes_max, 0);
     while !rest.is_empty() && out.len() < max_bytes && left_bytes > 0 {
         let span = first_span(rest, READ_GAP_BYTES_MAX, span_bytes_max.min(left_bytes));
         left_bytes = left_bytes.saturating_sub(span.length.max(SPAN_BYTES_MIN));
+        reads += 1;
         let file = &slots.get(span.slot).file;
         let length = usize::try_from(span.length).expect("a span is bounded");
         if scratch.len() < length {
@@ -156,7 +162,7 @@ fn read_hot(
                     return if out.is_empty() {
                         Err(append.damaged(slots))
                     } else {
-                        Ok(out.freeze())
+                        Ok((out.freeze(), 0))
                     };
                 }
                 append.set_verified();
@@ -170,7 +176,8 @@ fn read_hot(
     if scratch.len() <= COPY_BYTES {
         SCRATCH.set(scratch);
     }
-    Ok(out.freeze())
+    let far_bytes = if reads > 1 { bytes_max - left_bytes } else { 0 };
+    Ok((out.freeze(), far_bytes))
 }
 
 /// The appends at the front that follow each other without a hole, up to about `max_bytes`.

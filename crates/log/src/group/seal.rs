@@ -11,6 +11,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Segments that the disk has room for after a merge that saves no space.
+const SPARE_SEGMENTS: u64 = 2;
+
 impl Group {
     /// A chunk number and name for entries `from < index <= to`.
     fn name(&mut self, store: u64, dir: PathBuf, range: (u64, u64)) -> ChunkName {
@@ -25,6 +28,7 @@ impl Group {
     pub(crate) fn start_seal(&mut self, store: u64, dir: PathBuf, slots: &Slots) -> SealTask {
         assert!(self.hot_appends > 0, "there is something to seal");
         let from = self.chunks.covered().max(self.sealed);
+        self.far_read_bytes.set(0);
         let name = self.name(store, dir, (from, self.applied));
         let mut segments: HashMap<u16, Arc<SegmentFile>> = HashMap::new();
         let mut runs: Vec<(StreamId, Vec<HotFields>)> = Vec::new();
@@ -70,12 +74,12 @@ impl Group {
         store: u64,
         dir: PathBuf,
     ) -> Option<MergeTask> {
-        let Some(plan) = self.chunks.plan_merge(options) else {
-            self.merge_may_help = false;
-            return None;
-        };
+        // True again with whatever changes from here on.
+        self.merge_may_help = false;
+        let plan = self.chunks.plan_merge(options)?;
         let name = self.name(store, dir, (plan.from, plan.to));
-        Some(MergeTask { name, sources: plan.sources, heads: self.heads.clone() })
+        let spare_bytes = if plan.saves { 0 } else { SPARE_SEGMENTS * options.segment_bytes };
+        Some(MergeTask { name, sources: plan.sources, heads: self.heads.clone(), spare_bytes })
     }
 
     /// Takes a merged chunk in place of its sources.

@@ -50,7 +50,13 @@ impl ShardLog {
             return None;
         }
         let task = self.poll_fill().or_else(|| self.poll_drain()).or_else(|| self.poll_group())?;
-        Some(WorkJob { disk: Arc::clone(&self.store.disk), task })
+        Some(WorkJob { store: self.store.clone(), task })
+    }
+
+    /// Offers merges again that were refused for want of room. They ask for room before they write: now and then,
+    /// as once in some seconds, costs nothing.
+    pub fn retry_merges(&mut self) {
+        self.groups.iter_mut().for_each(|group| group.merge_may_help = true);
     }
 
     fn poll_fill(&mut self) -> Option<Task> {
@@ -82,8 +88,9 @@ impl ShardLog {
         }
         let waiting = self.groups.iter().position(|group| group.pending.is_some());
         let seal_bytes = self.store.options.seal_bytes;
-        let large = || self.groups.iter().position(|group| group.hot_totals().1 >= seal_bytes);
-        let task = match waiting.or_else(large) {
+        let is_due = |group: &Group| group.hot_totals().1 >= seal_bytes || group.is_read_apart();
+        let due = || self.groups.iter().position(is_due);
+        let task = match waiting.or_else(due) {
             Some(index) => Some((index, self.checkpoint_or_seal(index))),
             None => self.merge(),
         };
@@ -133,12 +140,15 @@ impl ShardLog {
             }
             TaskDone::Merge(task, result) => {
                 let group = self.end_group_job(GroupId::new(task.name.group));
-                if let Some(done) = take_copy(&mut report, result) {
-                    group.finish_merge(&task, done);
+                match take_copy(&mut report, result) {
+                    Some(done) => group.finish_merge(&task, done),
+                    None => {
+                        let is_full =
+                            |error: &mut io::Error| error.kind() == io::ErrorKind::StorageFull;
+                        report.merge_refusal = report.error.take_if(is_full);
+                        group.merge_may_help |= report.error.is_some();
+                    }
                 }
-                let is_full = |error: &mut io::Error| error.kind() == io::ErrorKind::StorageFull;
-                report.merge_refusal = report.error.take_if(is_full);
-                group.merge_may_help &= report.merge_refusal.is_none();
                 group.end_job();
             }
             TaskDone::Checkpoint(task, result) => {

@@ -182,7 +182,7 @@ impl Shard {
             tracing::warn!(
                 shard = self.id.get(),
                 %error,
-                "no room to merge chunks: dead data keeps its space until they are merged"
+                "no room to merge chunks: dead data keeps its space until there is"
             );
         }
         let blocked = self.node.work_error().map(str::to_owned);
