@@ -24,10 +24,10 @@ pub(crate) const READ_GAP_BYTES_MAX: u64 = 16 << 10;
 pub(crate) const POOLED_BUFFERS_MAX: usize = 4;
 
 /// Most chunks that one merge reads.
-pub(crate) const MERGE_CHUNKS_MAX: usize = 8;
+pub(crate) const MERGE_CHUNKS_MAX: usize = 16;
 
 /// Fewest neighbours of like size that are worth a merge.
-pub(crate) const MERGE_CHUNKS_MIN: usize = 4;
+pub(crate) const MERGE_CHUNKS_MIN: usize = 8;
 
 /// Largest data of one entry.
 pub(crate) const ENTRY_DATA_BYTES_MAX: usize = limits::APPEND_BYTES_MAX;
