@@ -14,8 +14,8 @@ pub(crate) const FIRST_SEGMENT_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that background work reads or writes at once.
 pub(crate) const COPY_BYTES: usize = 1 << 20;
 
-/// Least hot data of a group that is worth a chunk because it is read in many pieces.
-pub(crate) const READ_SEAL_BYTES_MIN: u64 = 256 << 10;
+/// The part of `seal_bytes` from which on a group that is read in many pieces is worth a chunk.
+pub(crate) const READ_SEAL_PART: u64 = 32;
 
 /// Bytes between two appends that one read takes along instead of reading twice.
 pub(crate) const READ_GAP_BYTES_MAX: u64 = 16 << 10;

@@ -12,7 +12,7 @@ use crate::chunk::set::ChunkSet;
 use crate::entry::Placement;
 use crate::hot::{HotAppend, HotFields, HotStream};
 use crate::id_map::IdMap;
-use crate::options::READ_SEAL_BYTES_MIN;
+use crate::options::READ_SEAL_PART;
 use crate::wal::segment::LaneSegment;
 use model::{ByteOffset, EntryIndex, GroupId, StreamId};
 use std::cell::Cell;
@@ -86,9 +86,12 @@ impl Group {
         (self.hot_appends, self.hot_bytes)
     }
 
-    /// Whether reads have paid as much for what is hot as a seal costs, after which a run is one piece.
-    pub(crate) fn is_read_apart(&self) -> bool {
-        self.hot_bytes >= READ_SEAL_BYTES_MIN && self.far_read_bytes.get() >= self.hot_bytes
+    /// Whether it is time to seal: because there is enough, or because reads have fetched as much, piece by piece, as
+    /// there is to seal.
+    pub(crate) fn wants_seal(&self, seal_bytes: u64) -> bool {
+        let is_read_apart = self.far_read_bytes.get() >= self.hot_bytes;
+        let is_worth_it = is_read_apart && self.hot_bytes * READ_SEAL_PART >= seal_bytes;
+        self.hot_appends > 0 && (self.hot_bytes >= seal_bytes || is_worth_it)
     }
 
     /// Records that the state machine has applied everything up to `index`.

@@ -88,8 +88,7 @@ impl ShardLog {
         }
         let waiting = self.groups.iter().position(|group| group.pending.is_some());
         let seal_bytes = self.store.options.seal_bytes;
-        let is_due = |group: &Group| group.hot_totals().1 >= seal_bytes || group.is_read_apart();
-        let due = || self.groups.iter().position(is_due);
+        let due = || self.groups.iter().position(|group| group.wants_seal(seal_bytes));
         let task = match waiting.or_else(due) {
             Some(index) => Some((index, self.checkpoint_or_seal(index))),
             None => self.merge(),
