@@ -27,7 +27,13 @@ fn ratios(row: &Row) -> Option<(f64, f64, f64)> {
 fn median(outcomes: &[Outcome], of: impl Fn(&Outcome) -> f64) -> f64 {
     let mut values: Vec<f64> = outcomes.iter().map(of).collect();
     values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    let at = |index: usize| values.get(index).copied().unwrap_or(f64::NAN);
+    let middle = values.len() / 2;
+    if values.len().is_multiple_of(2) {
+        at(middle.wrapping_sub(1)).midpoint(at(middle))
+    } else {
+        at(middle)
+    }
 }
 
 fn said(command: &mut Command) -> String {
