@@ -68,7 +68,7 @@ pub(crate) struct WalDisk {
 struct State {
     is_postponing: AtomicBool,
     /// Files with a remembered sync.
-    dirty: Mutex<Vec<Arc<WalFile>>>,
+    dirty: Mutex<Vec<Arc<HeldFile>>>,
     /// Whether a remembered sync has failed; held while they are done.
     has_failed: Mutex<bool>,
 }
@@ -110,11 +110,9 @@ impl WalDisk {
     }
 
     fn wrap(&self, path: &Path, file: Arc<dyn File>) -> Arc<dyn File> {
-        if !path.starts_with(&self.wal) {
-            return file;
-        }
-        let inner = Arc::new(WalFile { file, is_dirty: AtomicBool::new(false) });
-        Arc::new(WalHandle { inner, state: Arc::clone(&self.state) })
+        let is_wal = path.starts_with(&self.wal);
+        let inner = Arc::new(HeldFile { file, is_wal, is_dirty: AtomicBool::new(false) });
+        Arc::new(Handle { inner, state: Arc::clone(&self.state) })
     }
 }
 
@@ -161,18 +159,19 @@ impl Disk for WalDisk {
 }
 
 #[derive(Debug)]
-struct WalFile {
+struct HeldFile {
     file: Arc<dyn File>,
+    is_wal: bool,
     is_dirty: AtomicBool,
 }
 
 #[derive(Debug)]
-struct WalHandle {
-    inner: Arc<WalFile>,
+struct Handle {
+    inner: Arc<HeldFile>,
     state: Arc<State>,
 }
 
-impl File for WalHandle {
+impl File for Handle {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.inner.file.read_at(buffer, position)
     }
@@ -194,7 +193,7 @@ impl File for WalHandle {
     }
 
     fn sync_data(&self) -> io::Result<()> {
-        if !self.state.is_postponing.load(Ordering::Acquire) {
+        if !self.inner.is_wal || !self.state.is_postponing.load(Ordering::Acquire) {
             return self.inner.file.sync_data();
         }
         if !self.inner.is_dirty.swap(true, Ordering::AcqRel) {
