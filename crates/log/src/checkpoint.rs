@@ -15,6 +15,7 @@ use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
 use crate::chunk::format::RowSeed;
 use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::damage::{Damage, DamageKind};
+use crate::data_dir::remove_if_there;
 use env::Disk;
 use model::{EntryIndex, GroupId, StreamId};
 use std::io;
@@ -149,13 +150,6 @@ impl CheckpointTask {
             }
         }
         Ok(())
-    }
-}
-
-fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
-    match disk.remove(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
     }
 }
 

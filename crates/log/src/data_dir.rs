@@ -54,6 +54,17 @@ pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> OpenError + '_ {
     move |error| OpenError::Io { path: path.to_owned(), error }
 }
 
+/// Removes a file, unless there is none.
+///
+/// # Errors
+/// As the disk answers.
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// Locks `dir` and reads or makes its `FORMAT`.
 ///
 /// # Errors
@@ -105,10 +116,7 @@ fn create_format(disk: &dyn Disk, dir: &Path, options: &LogOptions) -> Result<Fo
     let store = options.store_id.unwrap_or_else(|| RealRandom.next_u64());
     let format = Format { group_count: options.group_count, store };
     let writing = dir.join(FORMAT_WRITING_NAME);
-    match disk.remove(&writing) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(at(&writing)(error)),
-        _ => {}
-    }
+    remove_if_there(disk, &writing).map_err(at(&writing))?;
     let file = disk.create(&writing).map_err(at(&writing))?;
     file.write_at(&format.encode(), 0).map_err(at(&writing))?;
     file.sync_all().map_err(at(&writing))?;

@@ -235,7 +235,7 @@ fn a_merge_that_finds_no_room_is_put_off_and_leaves_nothing() {
     assert_eq!(node.read_all(key(0, 1), 4096).unwrap(), expected);
 }
 
-/// Four chunks that could be one, and no room for that.
+/// Small chunks that could be one, and no room for that.
 fn refused() -> (MemoryDisk, Node) {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();

@@ -10,6 +10,7 @@ use crate::chunk::append_table::AppendTable;
 use crate::chunk::file::ChunkFile;
 use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
 use crate::damage::{Damage, DamageKind};
+use crate::data_dir::remove_if_there;
 use crate::entry::AppendBounds;
 use crate::hot::HotFields;
 use crate::id_map::IdMap;
@@ -135,10 +136,11 @@ impl MergeTask {
     /// `StorageFull` before anything is written if there is not enough room; else as the disk answers: at
     /// worst the new chunk stands beside its sources, which it replaces.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
-        self.check_room(disk)?;
+        let rows = self.live_rows();
+        self.check_room(disk, &rows)?;
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
         let mut damages = Vec::new();
-        for (stream, _, source, row) in self.live_rows() {
+        for (stream, _, source, row) in rows {
             self.copy_row((stream, source, row), &mut writer, &mut damages)?;
             if !damages.is_empty() {
                 break;
@@ -151,20 +153,16 @@ impl MergeTask {
         }
         let chunk = writer.finish(disk)?.map(ChunkFile::new).map(Arc::new);
         for source in &self.sources {
-            match disk.remove(&source.chunk.path) {
-                // Gone since an earlier try, which failed after it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                other => other?,
-            }
+            // Gone, perhaps, since an earlier try, which failed after it.
+            remove_if_there(disk, &source.chunk.path)?;
         }
         disk.sync_dir(&self.name.dir)?;
         Ok(CopyDone { chunk, damages })
     }
 
     /// A merge must not take what appends need.
-    fn check_room(&self, disk: &dyn Disk) -> io::Result<()> {
+    fn check_room(&self, disk: &dyn Disk, rows: &[(u64, u64, usize, usize)]) -> io::Result<()> {
         let length = |source: usize, row: usize| self.sources[source].chunk.rows[row].length;
-        let rows = self.live_rows();
         let live_bytes: u64 =
             rows.iter().map(|&(_, _, source, row)| u64::from(length(source, row))).sum();
         if live_bytes == 0 {

@@ -11,6 +11,7 @@
 use crate::chunk::append_table::AppendTableWriter;
 use crate::chunk::format::{CONTENT_START, ChunkHeader, ChunkRow, RowSeed, RunCrcs};
 use crate::codec::NUMBER_MAX;
+use crate::data_dir::remove_if_there;
 use crate::entry::AppendBounds;
 use crate::options::{CHUNK_BLOCK_BYTES, COPY_BYTES};
 use env::{Disk, File};
@@ -68,10 +69,7 @@ impl ChunkWriter {
     /// As the disk answers.
     pub(crate) fn create(disk: &dyn Disk, name: ChunkName) -> io::Result<Self> {
         let path = name.dir.join(WRITING_NAME);
-        match disk.remove(&path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
-        }
+        remove_if_there(disk, &path)?;
         let file = disk.create(&path)?;
         Ok(Self {
             name,
@@ -243,10 +241,7 @@ fn to_u32(position: u64) -> u32 {
 /// # Errors
 /// As the disk answers.
 pub(crate) fn remove_half_written(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    match disk.remove(&dir.join(WRITING_NAME)) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    remove_if_there(disk, &dir.join(WRITING_NAME))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! Segments made, renamed and removed in the background, ahead of need.
 
+use crate::data_dir::remove_if_there;
 use crate::wal::segment::{LaneSegment, SegmentFile, create_segment, recycle_segment};
 use env::Disk;
 use std::io;
@@ -45,10 +46,7 @@ impl FillWork {
             }
             Self::Remove { dir, old, segment } => {
                 // Synced before the next one goes: the files of a lane vanish oldest first.
-                let removed = match disk.remove(&old.path) {
-                    Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                    other => other,
-                };
+                let removed = remove_if_there(disk, &old.path);
                 match removed.and_then(|()| disk.sync_dir(&dir)) {
                     Ok(()) => FillDone::Removed { segment },
                     Err(error) => FillDone::Failed { dir, error, kept: Some(segment) },

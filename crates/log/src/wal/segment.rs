@@ -10,6 +10,7 @@
 //! `docs/format/wal.md`.
 
 use crate::codec::NUMBER_MAX;
+use crate::data_dir::remove_if_there;
 use env::{Disk, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -65,10 +66,7 @@ pub(crate) fn create_segment(
     capacity: u64,
 ) -> io::Result<SegmentFile> {
     let filling = dir.join(FILL_NAME);
-    match disk.remove(&filling) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
+    remove_if_there(disk, &filling)?;
     let file = disk.create(&filling)?;
     let filled = file.write_zeroes(0, capacity).and_then(|()| file.sync_all());
     if let Err(error) = filled {
