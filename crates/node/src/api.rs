@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use log::{CommitDone, CommitJob, ReadError, Slice, WorkDone, WorkJob};
-use model::{ByteOffset, Monotonic, ShardId, StreamId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, Monotonic, ShardId, StreamKey, StreamPath, Timestamp};
 use stream::{
     Append, Command, ContentType, ForkRequest, Lifetime, Outcome, Refusal, StreamInfo,
     messages::JsonError,
@@ -427,6 +427,3 @@ pub enum LocateError {
     /// The bytes could not be read.
     Failed(Failure),
 }
-
-/// Which stream a command is for: 0 for a creation.
-pub(crate) const NO_STREAM: StreamId = StreamId::new(0);

@@ -3,7 +3,6 @@
 
 use crate::{
     Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, Reply, Stamp, Ticket,
-    api::NO_STREAM,
     expiry::ExpiryJob,
     read::{ReadJob, ReadRequest},
     shard::{Proposal, ReplyTo},
@@ -11,8 +10,8 @@ use crate::{
 use model::{ByteOffset, ShardId, StreamKey, StreamPath, limits};
 use std::collections::HashMap;
 use stream::{
-    Command, ContentType, Create, ForkPoint, ForkRequest, Lifetime, Lineage, Outcome, Pin,
-    PinToken, Refusal, StreamInfo, messages,
+    Command, ContentType, Create, ForkPoint, ForkRequest, Lifetime, Lineage, NO_STREAM, Outcome,
+    Pin, PinToken, Refusal, StreamInfo, messages,
 };
 
 /// What waits for a message from another shard, or for a command of its own.

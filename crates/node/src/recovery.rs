@@ -179,7 +179,7 @@ impl Replay for Rebuild {
         }
         let Ok(command) = Command::decode(entry.kind, entry.command) else {
             state.skip(entry.index);
-            state.lose(entry.stream);
+            state.lose(entry.stream, entry.index);
             return None;
         };
         let data_bytes = entry.data.len() as u64;
@@ -191,13 +191,13 @@ impl Replay for Rebuild {
     fn damaged(&mut self, damage: &Damage) {
         self.damages.push(damage.clone());
         let Some(group) = damage.group else { return };
-        match (Loss::of(damage.kind), damage.stream, damage.path_hash) {
-            (Loss::Bytes, ..) => {}
-            (Loss::State, Some(stream), Some(path_hash)) => {
-                self.group(group).mark_damaged(stream, path_hash);
-            }
-            (Loss::State, Some(stream), None) => self.group(group).lose(stream),
-            (Loss::State, None, _) => self.suspects.push(group),
+        if let Loss::Bytes = Loss::of(damage.kind) {
+            return;
+        }
+        match (damage.stream, damage.path_hash, damage.entries) {
+            (Some(stream), Some(path_hash), _) => self.group(group).mark_damaged(stream, path_hash),
+            (Some(stream), None, Some((entry, _))) => self.group(group).lose(stream, entry),
+            _ => self.suspects.push(group),
         }
     }
 

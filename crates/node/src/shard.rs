@@ -7,14 +7,13 @@
 
 use crate::{
     Change, Event, Failure, Output, PeerMessage, PeerResult, Reply, Request, Stamp, Ticket,
-    api::NO_STREAM,
     forks::{Job, Jobs},
     live::Watchers,
 };
 use log::{AppendError, IdMap, NewEntry, ShardLog};
 use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath, Term};
 use std::collections::VecDeque;
-use stream::{Append, Command, Create, GroupState, Outcome, Refusal, Wanted};
+use stream::{Append, Command, Create, GroupState, NO_STREAM, Outcome, Refusal, Wanted};
 
 /// Term of a group that has had only one voter.
 const FIRST_TERM: Term = Term::new(1);

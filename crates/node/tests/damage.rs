@@ -8,7 +8,7 @@ use model::StreamPath;
 use std::path::{Path, PathBuf};
 use stream::{Outcome, Refusal};
 use support::{Process, create, fork_of, options, path_in, text};
-use thalweg_node::{Failure, Reply};
+use thalweg_node::{Failure, ReadFrom, Reply, Request};
 
 /// Inverts a bit `back` bytes before the one place in the log where `data` stands.
 fn flip_before(disk: &MemoryDisk, data: &[u8], back: usize) {
@@ -64,6 +64,29 @@ fn a_group_that_lost_its_last_entry_goes_on() {
     let process = &mut Process::open(&disk, 1);
     assert_eq!(process.bytes(&new), b"after the damage");
     assert_eq!(process.bytes(&other), b"the other");
+}
+
+#[test]
+fn a_fork_of_a_stream_whose_creation_was_lost_is_damaged_and_not_missing() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 2);
+    let (source, fork) = (path_in(0, "source"), path_in(1, "fork"));
+    process.with_text(&source, b"abc");
+    process.fork(&fork, fork_of(&source, None, 0));
+    process.append(&fork, text(), b"own");
+    drop(process);
+    disk.kill_process();
+    flip_before(&disk, source.as_str().as_bytes(), 0);
+    for _ in 0..2 {
+        let mut process = Process::open(&disk, 2);
+        assert_eq!(process.refusal(&source), Some(Refusal::Damaged));
+        let read = Request::Read { path: fork.clone(), from: ReadFrom::Begin, boundary_bytes: 8 };
+        let reply = process.ask(read);
+        assert!(matches!(reply, Reply::Failed(Failure::Damaged { .. })), "{reply:?}");
+        assert_eq!(process.ends(&fork, 3, 8), (3, 6), "its own bytes are there");
+        drop(process);
+        disk.kill_process();
+    }
 }
 
 /// A text that is in a chunk alone, its WAL segment being used again, and that chunk.

@@ -2,7 +2,10 @@
 //! append travel beside it as the entry's data, so they are copied once.
 
 use crate::{ForkPoint, Lifetime, Pin, PinToken, record::ContentType};
-use model::{ByteOffset, StreamPath, Timestamp};
+use model::{ByteOffset, StreamId, StreamPath, Timestamp};
+
+/// The stream that the entry of a creation names. The one that it makes gets the entry's index.
+pub const NO_STREAM: StreamId = StreamId::new(0);
 
 /// A change to one group. The stream it is for is named beside it (entry header), except by
 /// [`Command::Create`], which makes one.

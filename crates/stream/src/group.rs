@@ -1,7 +1,8 @@
 //! The state machine of one group.
 
 use crate::{
-    Accepted, Append, Command, ContentType, Create, Outcome, Pin, PinToken, Refusal, Wanted,
+    Accepted, Append, Command, ContentType, Create, NO_STREAM, Outcome, Pin, PinToken, Refusal,
+    Wanted,
     append::{self, Verdict},
     create,
     record::{Extra, StreamRecord},
@@ -141,10 +142,14 @@ impl GroupState {
         self.damaged.insert(path_hash, stream);
     }
 
-    /// Records that an entry of `stream` was lost: the stream's state cannot be trusted, its path
-    /// answers `Damaged` until it is deleted.
-    pub fn lose(&mut self, stream: StreamId) {
+    /// Records that `entry` of `stream` was lost: the stream's state cannot be trusted, its path
+    /// answers `Damaged` until it is deleted. A creation names no stream: it would have made the
+    /// one that has its index, whose bytes forks may read.
+    pub fn lose(&mut self, stream: StreamId, entry: EntryIndex) {
         self.lost.insert(stream);
+        if stream == NO_STREAM {
+            self.lost.insert(StreamId::new(entry.get()));
+        }
     }
 
     /// Records that entries were lost and nobody can tell of which streams. All that are there now

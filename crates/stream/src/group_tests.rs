@@ -2,7 +2,8 @@
 
 use crate::{
     Accepted, Append, Applied, Command, ConfigField, ContentType, Create, Effect, ForkPoint,
-    GroupState, Lifetime, LoggedCommand, Outcome, Pin, PinToken, Producer, Refusal, Wanted,
+    GroupState, Lifetime, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer, Refusal,
+    Wanted,
 };
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamPath, Timestamp};
 
@@ -49,7 +50,7 @@ impl Machine {
     }
 
     fn create(&mut self, create: Create) -> StreamId {
-        match self.apply(StreamId::new(0), Command::Create(Box::new(create)), 0).outcome {
+        match self.apply(NO_STREAM, Command::Create(Box::new(create)), 0).outcome {
             Outcome::Created(info) => info.stream,
             other => panic!("not created: {other:?}"),
         }
@@ -106,9 +107,8 @@ fn data_stands_one_after_the_other() {
 fn creating_again_is_idempotent_only_with_the_same_configuration() {
     let mut machine = Machine::new();
     machine.create(create("a"));
-    let mut again = |create: Create| {
-        machine.apply(StreamId::new(0), Command::Create(Box::new(create)), 0).outcome
-    };
+    let mut again =
+        |create: Create| machine.apply(NO_STREAM, Command::Create(Box::new(create)), 0).outcome;
     assert!(matches!(again(create("a")), Outcome::Existed(_)));
     let config = |differs| Outcome::Refused(Refusal::Config { differs });
     let json = Create { content_type: ContentType::new("application/json"), ..create("a") };
@@ -306,7 +306,7 @@ fn a_stream_that_lost_an_entry_answers_damaged_until_it_is_deleted() {
     let mut machine = Machine::new();
     let hit = machine.create(create("hit"));
     let other = machine.create(create("other"));
-    machine.state.lose(hit);
+    machine.state.lose(hit, machine.state.applied());
     assert_eq!(machine.resolve("hit"), Err(Refusal::Damaged));
     assert_eq!(machine.resolve("other"), Ok(other));
     assert_eq!(machine.state.damaged_stream(&path("hit")), Some(hit));
@@ -318,7 +318,7 @@ fn a_stream_that_lost_an_entry_answers_damaged_until_it_is_deleted() {
 fn the_bytes_of_a_damaged_stream_outlive_it_because_forks_may_need_them() {
     let mut machine = Machine::new();
     let hit = machine.create(create("hit"));
-    machine.state.lose(hit);
+    machine.state.lose(hit, machine.state.applied());
     assert_eq!(machine.apply(hit, Command::Delete, 0).effect, None);
     assert_eq!(machine.state.head_or_lost(hit), Some(ByteOffset::ZERO));
 
@@ -327,6 +327,15 @@ fn the_bytes_of_a_damaged_stream_outlive_it_because_forks_may_need_them() {
     assert_eq!(machine.apply(without_record, Command::Delete, 0).effect, None);
     assert_eq!(machine.resolve("gone"), Err(Refusal::NotFound));
     assert_eq!(machine.state.head_or_lost(without_record), Some(ByteOffset::ZERO));
+}
+
+#[test]
+fn the_bytes_of_a_stream_whose_creation_was_lost_stay_because_forks_may_need_them() {
+    let mut state = GroupState::new(GroupId::new(0));
+    state.skip(EntryIndex::new(1));
+    state.lose(NO_STREAM, EntryIndex::new(1));
+    assert_eq!(state.head_or_lost(StreamId::new(1)), Some(ByteOffset::ZERO));
+    assert_eq!(state.head_or_lost(StreamId::new(2)), None);
 }
 
 #[test]
@@ -340,8 +349,11 @@ fn a_reference_is_held_if_damage_may_have_taken_its_holder() {
     assert!(!holds(|_| {}));
     assert!(holds(|state| state.mark_damaged(StreamId::new(1), path("fork").hash64())));
     assert!(!holds(|state| state.mark_damaged(StreamId::new(1), path("other").hash64())));
-    assert!(holds(|state| state.lose(StreamId::new(0))), "a creation is lost");
-    assert!(holds(|state| state.lose(StreamId::new(7))), "its record was deleted");
+    assert!(holds(|state| state.lose(NO_STREAM, EntryIndex::new(1))), "a creation is lost");
+    assert!(
+        holds(|state| state.lose(StreamId::new(7), EntryIndex::new(9))),
+        "its record was deleted"
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 //! Nothing in here is logged: `touch` and the polls only move what the log will be told of.
 
 use crate::{
-    Append, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo, Wanted,
+    Append, Lifetime, NO_STREAM, Outcome, Pin, PinToken, Refusal, StreamInfo, Wanted,
     append::{self, Verdict},
     create,
     group::GroupState,
@@ -11,9 +11,6 @@ use crate::{
 };
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
 use std::cmp::Reverse;
-
-/// What the entry of a creation names as its stream.
-const NO_STREAM: StreamId = StreamId::new(0);
 
 impl GroupState {
     /// Finds the stream that has `path` and is alive at `now`.

@@ -13,12 +13,11 @@ use proptest::{prelude::*, test_runner::TestCaseError};
 use std::collections::BTreeMap;
 use thalweg_stream::{
     Append, Applied, Command, ContentType, Create, Effect, ForkPoint, ForkRequest, GroupState,
-    Lifetime, Lineage, LoggedCommand, Outcome, Pin, PinToken, Producer, StreamInfo, Wanted,
+    Lifetime, Lineage, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer, StreamInfo,
+    Wanted,
 };
 
 type Checked<T = ()> = Result<T, TestCaseError>;
-
-const NO_STREAM: StreamId = StreamId::new(0);
 
 /// Both machines and the little world around them.
 pub(crate) struct Pair {
