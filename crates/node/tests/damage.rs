@@ -89,6 +89,28 @@ fn a_fork_of_a_stream_whose_creation_was_lost_is_damaged_and_not_missing() {
     }
 }
 
+#[test]
+fn a_fork_reads_what_a_chunk_holds_of_a_stream_whose_creation_was_lost() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions { seal_bytes: 1 << 10, ..options() };
+    let mut process = Process::open_with(&disk, 2, options);
+    let (source, fork) = (path_in(0, "source"), path_in(1, "fork"));
+    process.with_text(&source, &[b'x'; 5_000]);
+    process.fork(&fork, fork_of(&source, None, 0));
+    process.wait_ms(1_000);
+    assert!(disk.paths().iter().any(|path| path.starts_with("/data/chunks/00000")), "not sealed");
+    drop(process);
+    disk.kill_process();
+    flip_before(&disk, source.as_str().as_bytes(), 0);
+    for _ in 0..2 {
+        let mut process = Process::open(&disk, 2);
+        assert_eq!(process.refusal(&source), Some(Refusal::Damaged));
+        assert_eq!(process.bytes(&fork), [b'x'; 5_000]);
+        drop(process);
+        disk.kill_process();
+    }
+}
+
 /// A text that is in a chunk alone, its WAL segment being used again, and that chunk.
 fn sealed(path: &StreamPath) -> (MemoryDisk, PathBuf) {
     let disk = MemoryDisk::new();
