@@ -185,6 +185,8 @@ impl LoadedCheckpoint {
 #[derive(Debug, Default)]
 pub(crate) struct FoundCheckpoint {
     pub(crate) loaded: Option<LoadedCheckpoint>,
+    /// The last entry that a checkpoint covers of which nothing can be read.
+    pub(crate) unreadable: Option<u64>,
     pub(crate) damages: Vec<Damage>,
 }
 
@@ -202,26 +204,23 @@ pub(crate) fn load_checkpoint(
     let mut found = FoundCheckpoint::default();
     let mut checkpoints = list_checkpoints(disk, dir)?;
     checkpoints.sort_unstable();
-    for (_, path) in checkpoints.into_iter().rev() {
+    for (index, path) in checkpoints.into_iter().rev() {
         let file = disk.open(&path)?;
         let mut bytes = vec![0; usize::try_from(file.len()?).expect("a checkpoint fits memory")];
         file.read_exact_at(&mut bytes, 0)?;
         let damage = |kind, position: usize| Damage {
-            kind,
             group: Some(group),
-            stream: None,
-            path_hash: None,
-            entries: None,
-            lost_bytes: 0,
-            file: path.clone(),
-            position: position as u64,
+            ..Damage::at(kind, &path, position as u64)
         };
         match decode(bytes, store, &damage, &mut found.damages) {
             Some(loaded) => {
                 found.loaded = Some(loaded);
                 break;
             }
-            None => found.damages.push(damage(DamageKind::CheckpointHeader, 0)),
+            None => {
+                found.unreadable = found.unreadable.max(Some(index));
+                found.damages.push(damage(DamageKind::CheckpointHeader, 0));
+            }
         }
     }
     Ok(found)

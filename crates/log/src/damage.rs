@@ -2,7 +2,7 @@
 
 use model::{EntryIndex, GroupId, StreamId};
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// One place where stored bytes are not what was written. Intact data around it was kept.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -13,6 +13,8 @@ pub struct Damage {
     pub group: Option<GroupId>,
     /// The stream, if the intact parts tell it.
     pub stream: Option<StreamId>,
+    /// Tag of the entry's command ([`crate::NewEntry::kind`]), if it is of one entry and known.
+    pub entry_kind: Option<u8>,
     /// Hash of the stream's path, if a checkpoint row tells it.
     pub path_hash: Option<u64>,
     /// First and last index of the entries concerned, if the intact parts tell them.
@@ -23,6 +25,23 @@ pub struct Damage {
     pub file: PathBuf,
     /// Byte position in the file where the damage starts.
     pub position: u64,
+}
+
+impl Damage {
+    /// A damage of which only the place is known.
+    pub(crate) fn at(kind: DamageKind, file: &Path, position: u64) -> Self {
+        Self {
+            kind,
+            group: None,
+            stream: None,
+            entry_kind: None,
+            path_hash: None,
+            entries: None,
+            lost_bytes: 0,
+            file: file.to_owned(),
+            position,
+        }
+    }
 }
 
 /// Which part of a file is damaged.

@@ -28,9 +28,9 @@ use crate::wal::scan::{
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
 use model::{EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A lane with its files.
@@ -61,6 +61,8 @@ pub(crate) struct Rebuild<'a> {
     lanes: Vec<RebuiltLane>,
     /// Entries whose loss has been reported.
     lost: HashSet<(u16, u64)>,
+    /// What checkpoints that cannot be read covered, by group.
+    lost_checkpoints: BTreeMap<u16, u64>,
     /// Groups in which something is lost: none of their streams is taken for deleted, for the lost
     /// entry may be the one that made it.
     uncertain: HashSet<GroupId>,
@@ -77,6 +79,7 @@ impl<'a> Rebuild<'a> {
             groups: Vec::new(),
             lanes: Vec::new(),
             lost: HashSet::new(),
+            lost_checkpoints: BTreeMap::new(),
             uncertain: HashSet::new(),
             is_all_uncertain: false,
             report: RecoveryReport::default(),
@@ -139,6 +142,7 @@ impl<'a> Rebuild<'a> {
             for damage in &found.damages {
                 self.damaged(damage);
             }
+            self.lost_checkpoints.extend(found.unreadable.map(|index| (number, index)));
             let mut index = EntryIndex::default();
             if let Some(loaded) = &found.loaded {
                 index = loaded.index;
@@ -322,7 +326,7 @@ impl<'a> Rebuild<'a> {
         if header.index < next {
             return;
         }
-        self.report_missing(header, next, file, batch_position);
+        self.report_missing(header.group, (next, header.index), (&file.path, batch_position));
         let entry = Entry {
             group: GroupId::new(header.group),
             index: EntryIndex::new(header.index),
@@ -363,24 +367,36 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Reports indexes that no lane has, unless each of them was reported as lost.
-    fn report_missing(
-        &mut self,
-        header: &EntryHeader,
-        next: u64,
-        file: &SegmentFile,
-        position: u64,
-    ) {
-        if (next..header.index).all(|index| self.lost.contains(&(header.group, index))) {
+    /// Reports the indexes `from..to` that no lane has, unless each of them was reported as lost.
+    fn report_missing(&mut self, group: u16, (from, to): (u64, u64), place: (&Path, u64)) {
+        if (from..to).all(|index| self.lost.contains(&(group, index))) {
             return;
         }
-        let (first, last) = (EntryIndex::new(next), EntryIndex::new(header.index - 1));
-        let damage = Damage {
-            group: Some(GroupId::new(header.group)),
-            entries: Some((first, last)),
-            ..place_damage(DamageKind::EntriesMissing, file, position)
-        };
-        self.damaged(&damage);
+        let entries = Some((EntryIndex::new(from), EntryIndex::new(to - 1)));
+        let damage = Damage::at(DamageKind::EntriesMissing, place.0, place.1);
+        self.damaged(&Damage { group: Some(GroupId::new(group)), entries, ..damage });
+    }
+
+    /// Keeps the indexes of entries that were lost at the end of their group, so that what follows is not
+    /// taken for them: entries that are known to be damaged, and those that a chunk or an unreadable
+    /// checkpoint covers.
+    pub(crate) fn pass_over_lost_ends(&mut self) {
+        for number in 0..self.groups.len() {
+            let group = &self.groups[number];
+            let (id, next) = (group.id.get(), group.next);
+            let damaged = self.lost.iter().filter(|(group, _)| *group == id);
+            let damaged = damaged.map(|(_, index)| *index).max().unwrap_or(0);
+            let unreadable = self.lost_checkpoints.get(&id).copied().unwrap_or(0);
+            let last = group.chunks.covered().max(unreadable).max(damaged);
+            if last < next {
+                continue;
+            }
+            let dir = chunk_dir(&self.store.root, id);
+            self.report_missing(id, (next, last + 1), (&dir, 0));
+            let group = &mut self.groups[number];
+            group.next = last + 1;
+            group.set_applied(last);
+        }
     }
 
     /// Learns which streams live and where they start, now that everything is applied.
@@ -393,13 +409,6 @@ impl<'a> Rebuild<'a> {
                     None if self.uncertain.contains(&group.id) => {}
                     None => group.forget(stream),
                 }
-            }
-            // A lost last entry keeps its index: what follows must not be taken for it.
-            let lost = self.lost.iter().filter(|(number, _)| *number == group.id.get());
-            let lost_max = lost.map(|(_, index)| index + 1).max().unwrap_or(0);
-            if lost_max > group.next {
-                group.next = lost_max;
-                group.set_applied(lost_max - 1);
             }
         }
     }
@@ -415,20 +424,12 @@ fn entry_damage(header: &EntryHeader, place: Damage) -> Damage {
     Damage {
         group: Some(GroupId::new(header.group)),
         stream: Some(StreamId::new(header.stream)),
+        entry_kind: Some(header.kind),
         entries: Some((index, index)),
         ..place
     }
 }
 
 fn chunk_damage(kind: DamageKind, group: GroupId, path: &Path, position: u64) -> Damage {
-    Damage {
-        kind,
-        group: Some(group),
-        stream: None,
-        path_hash: None,
-        entries: None,
-        lost_bytes: 0,
-        file: PathBuf::from(path),
-        position,
-    }
+    Damage { group: Some(group), ..Damage::at(kind, path, position) }
 }

@@ -189,6 +189,7 @@ pub fn open(
     rebuild.restore_groups()?;
     rebuild.scan_lanes()?;
     rebuild.replay_lanes()?;
+    rebuild.pass_over_lost_ends();
     rebuild.ask_heads();
     let rebuilt = rebuild.finish();
     let report = rebuilt.report.clone();

@@ -2,9 +2,9 @@
 
 use crate::{Failure, Node, ReadDamage, Stamp};
 use log::CheckpointRows;
-use model::{GroupId, Monotonic, StreamId, StreamKey};
+use model::{GroupId, Monotonic, StreamKey};
 use std::collections::HashSet;
-use stream::{NO_STREAM, PinToken};
+use stream::PinToken;
 
 /// Expiries logged per group and tick: what is left over comes with the next.
 const PER_TICK_MAX: usize = 256;
@@ -128,11 +128,9 @@ impl Node {
     /// Remembers which streams recovery found damaged.
     pub(crate) fn remember_damages(&mut self, damages: &[log::Damage]) {
         for damage in damages {
-            let (Some(group), Some(mut stream)) = (damage.group, damage.stream) else { continue };
-            if let (NO_STREAM, Some((creation, _))) = (stream, damage.entries) {
-                stream = StreamId::new(creation.get());
+            if let (Some(group), Some(stream)) = (damage.group, damage.stream) {
+                self.idle.note_damaged(StreamKey { group, stream });
             }
-            self.idle.note_damaged(StreamKey { group, stream });
         }
     }
 

@@ -159,7 +159,15 @@ impl Node {
             (Position::Known(start), Position::Known(_), Err(_)) if job.intact > start => {
                 job.end = Position::Known(job.intact);
             }
-            (_, _, Err(failure)) => return self.reply(job.ticket, Reply::Failed(failure)),
+            (_, _, Err(failure)) => {
+                let at = match (job.start, job.end) {
+                    (Position::Near(at), _) => at,
+                    (_, Position::Near(end)) => ByteOffset::new(end.get() - 1),
+                    _ => job.intact,
+                };
+                let failure = self.not_missing(&job, at, failure);
+                return self.reply(job.ticket, Reply::Failed(failure));
+            }
             (Position::Near(_), _, Ok(at)) => job.start = Position::Known(at),
             (_, Position::Near(near), Ok(at)) => {
                 let (_, limit) = owner_before(&job, near);
@@ -199,7 +207,18 @@ impl Node {
             return Ok(None);
         }
         let first = self.window(owner, start, end.min(limit));
+        let first = first.map_err(|failure| self.not_missing(job, start, failure));
         first.map(Some).inspect_err(|failure| self.idle.note_failure(owner, failure))
+    }
+
+    /// A byte that a fork inherits is there as long as the fork is: if it is not, it was lost.
+    fn not_missing(&self, job: &ReadJob, at: ByteOffset, failure: Failure) -> Failure {
+        let (owner, _) = owner_of(job.key, &job.info, at);
+        let has_fork = || self.group(job.key.group).info(job.key.stream).is_some();
+        match failure {
+            Failure::NotFound if owner != job.key && has_fork() => lost(owner, at),
+            failure => failure,
+        }
     }
 
     /// How far some bytes can be read: to `end` unless damage of their stream is known.
@@ -256,8 +275,7 @@ impl Node {
         if self.group(key.group).head_or_lost(key.stream).is_none() {
             return Failure::NotFound;
         }
-        let file = format!("the log of group {}, stream {}", key.group, key.stream);
-        Failure::Damaged { file, position: from.get() }
+        lost(key, from)
     }
 
     /// Asks the owner of some bytes for a position and goes on with `job` when it is known.
@@ -383,6 +401,12 @@ impl Node {
         }
         Ok(())
     }
+}
+
+/// The log does not hold a byte that was seen.
+fn lost(key: StreamKey, at: ByteOffset) -> Failure {
+    let file = format!("the log of group {}, stream {}", key.group, key.stream);
+    Failure::Damaged { file, position: at.get() }
 }
 
 impl From<Failure> for LocateError {

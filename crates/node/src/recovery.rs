@@ -9,9 +9,9 @@ use log::{
     CheckpointRow, Damage, DamageKind, Entry, LogOptions, OpenError, Placement, RecoveryReport,
     Replay,
 };
-use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamKey};
-use std::{path::Path, sync::Arc};
-use stream::{Command, GroupState, LoggedCommand, PinToken};
+use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamId, StreamKey};
+use std::{collections::HashMap, path::Path, sync::Arc};
+use stream::{Command, CommandKind, GroupState, LoggedCommand, NO_STREAM, Outcome, PinToken};
 
 /// A recovered data directory.
 #[derive(Debug)]
@@ -37,11 +37,8 @@ pub fn open(
     options: LogOptions,
     shard_count: u16,
 ) -> Result<Opened, OpenError> {
-    let mut rebuild = Rebuild { groups: Vec::new(), damages: Vec::new(), suspects: Vec::new() };
+    let mut rebuild = Rebuild::default();
     let opened = log::open(disk, dir, options, shard_count, &mut rebuild)?;
-    for group in std::mem::take(&mut rebuild.suspects) {
-        rebuild.group(group).lose_unknown();
-    }
     for group in (0..opened.group_count).map(GroupId::new) {
         let log = opened.shards.iter().find(|log| log.owns(group));
         let state = rebuild.group(group);
@@ -49,6 +46,9 @@ pub fn open(
             pass_over_lost_end(state, log.applied_index(group));
         }
         state.forgive_lost_touches();
+    }
+    for group in std::mem::take(&mut rebuild.suspects) {
+        rebuild.group(group).lose_unknown();
     }
     let orphans = orphaned_pins(&rebuild.groups);
     let stream_count = rebuild.groups.iter().map(|group| group.stream_count() as u64).sum();
@@ -113,12 +113,15 @@ fn orphaned_pins(groups: &[GroupState]) -> Vec<(StreamKey, PinToken)> {
 }
 
 /// Rebuilds the state machines while the log replays.
+#[derive(Default)]
 struct Rebuild {
     /// By group number.
     groups: Vec<GroupState>,
     damages: Vec<Damage>,
     /// Groups that lost entries of streams that cannot be named.
     suspects: Vec<GroupId>,
+    /// Streams whose creation was lost, by group and hash of the path.
+    unmade: HashMap<(GroupId, u64), StreamId>,
 }
 
 /// What a damage takes away.
@@ -136,8 +139,10 @@ impl Loss {
             K::BatchHeader | K::EntryHeader | K::SegmentMissing => Self::Bytes,
             K::ChunkHeader | K::ChunkRow | K::StreamData => Self::Bytes,
             K::EntryData | K::HeaderRepaired => Self::Bytes,
+            // Entries that are not in the log either are told as missing.
+            K::CheckpointHeader => Self::Bytes,
             K::EntryPayload | K::EntriesMissing => Self::State,
-            K::CheckpointHeader | K::CheckpointRow | K::CheckpointPayload => Self::State,
+            K::CheckpointRow | K::CheckpointPayload => Self::State,
         }
     }
 }
@@ -151,6 +156,61 @@ impl Rebuild {
         }
         &mut self.groups[place]
     }
+
+    /// Records that the state that `damage` tells of is lost.
+    fn lose(&mut self, group: GroupId, damage: &Damage) {
+        match (damage.stream, damage.path_hash, damage.entries) {
+            // A duty that is remembered once more is done once more.
+            _ if damage.entry_kind == Some(CommandKind::Released as u8) => {}
+            (Some(stream), Some(path_hash), Some(_)) => self.unmake(group, stream, path_hash),
+            (Some(stream), Some(path_hash), None) => {
+                self.group(group).mark_damaged(stream, path_hash);
+            }
+            (Some(stream), None, Some((entry, _))) => self.group(group).lose(stream, entry),
+            (_, _, entries) => {
+                if let Some((_, last)) = entries {
+                    self.group(group).lose_up_to(last);
+                }
+                self.suspects.push(group);
+            }
+        }
+    }
+
+    /// Records that the creation of `stream` was lost.
+    fn unmake(&mut self, group: GroupId, stream: StreamId, path_hash: u64) {
+        self.group(group).mark_damaged(stream, path_hash);
+        self.unmade.insert((group, path_hash), stream);
+    }
+
+    /// Whether an entry is a repetition of a creation that was lost: requests for the same path that came
+    /// together. It was refused, and must not make the stream instead.
+    fn repeats_lost(&self, entry: &Entry<'_>) -> bool {
+        let lost = self.unmade.get(&(entry.group, entry.stream.get()));
+        let state = &self.groups[usize::from(entry.group.get())];
+        entry.kind == CommandKind::Create as u8
+            && lost.is_some_and(|lost| state.damaged_at(entry.stream.get()) == Some(*lost))
+    }
+}
+
+/// The stream that a lost entry is about, and the hash of its path if it was to make it: the header of a
+/// creation names that instead of a stream, which has the entry's index.
+fn subject(kind: u8, named: StreamId, entry: EntryIndex) -> (StreamId, Option<u64>) {
+    if kind == CommandKind::Create as u8 && named != NO_STREAM {
+        (StreamId::new(entry.get()), Some(named.get()))
+    } else {
+        (named, None)
+    }
+}
+
+/// A damage in terms of streams.
+fn with_subject(mut damage: Damage) -> Damage {
+    if let (Some(kind), Some(named), Some((entry, _))) =
+        (damage.entry_kind, damage.stream, damage.entries)
+    {
+        let (stream, path_hash) = subject(kind, named, entry);
+        (damage.stream, damage.path_hash) = (Some(stream), path_hash);
+    }
+    damage
 }
 
 impl Replay for Rebuild {
@@ -179,26 +239,35 @@ impl Replay for Rebuild {
         }
         let Ok(command) = Command::decode(entry.kind, entry.command) else {
             state.skip(entry.index);
-            state.lose(entry.stream, entry.index);
+            match subject(entry.kind, entry.stream, entry.index) {
+                (stream, Some(path_hash)) => self.unmake(entry.group, stream, path_hash),
+                (stream, None) => state.lose(stream, entry.index),
+            }
             return None;
         };
+        if self.repeats_lost(entry) {
+            let state = self.group(entry.group);
+            state.skip(entry.index);
+            state.note_refused_creation(entry.index);
+            return None;
+        }
+        let state = self.group(entry.group);
         let data_bytes = entry.data.len() as u64;
         let logged = LoggedCommand { stream: entry.stream, command, data_bytes };
         let applied = state.apply(entry.index, entry.at, logged);
+        let is_creation = entry.kind == CommandKind::Create as u8;
+        if is_creation && !matches!(applied.outcome, Outcome::Created(_)) {
+            state.note_refused_creation(entry.index);
+        }
         applied.placement.map(crate::commit::to_log)
     }
 
     fn damaged(&mut self, damage: &Damage) {
-        self.damages.push(damage.clone());
-        let Some(group) = damage.group else { return };
-        if let Loss::Bytes = Loss::of(damage.kind) {
-            return;
+        let damage = with_subject(damage.clone());
+        if let (Some(group), Loss::State) = (damage.group, Loss::of(damage.kind)) {
+            self.lose(group, &damage);
         }
-        match (damage.stream, damage.path_hash, damage.entries) {
-            (Some(stream), Some(path_hash), _) => self.group(group).mark_damaged(stream, path_hash),
-            (Some(stream), None, Some((entry, _))) => self.group(group).lose(stream, entry),
-            _ => self.suspects.push(group),
-        }
+        self.damages.push(damage);
     }
 
     fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {

@@ -288,7 +288,7 @@ impl Node {
         let entry = NewEntry {
             group,
             term: FIRST_TERM,
-            stream,
+            stream: command.header_stream(stream),
             at: now.wall,
             kind: command.kind() as u8,
             command: &self.encoded,

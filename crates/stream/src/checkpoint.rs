@@ -84,13 +84,17 @@ impl GroupState {
             self.duties.insert(token, reader.key()?);
         }
         for _ in 0..reader.number()? {
-            let path_hash = reader.number()?;
-            self.damaged.insert(path_hash, StreamId::new(reader.number()?));
+            let (path_hash, stream) = (reader.number()?, StreamId::new(reader.number()?));
+            // A row that is damaged now is of a later stream at the path.
+            match self.damaged_at(path_hash) {
+                Some(later) if later != stream => self.lost.extend([stream]),
+                _ => self.mark_damaged(stream, path_hash),
+            }
         }
         for _ in 0..reader.number()? {
             self.lost.insert(StreamId::new(reader.number()?));
         }
-        self.suspect = EntryIndex::new(reader.number()?);
+        self.lose_up_to(EntryIndex::new(reader.number()?));
         reader.finish(())
     }
 

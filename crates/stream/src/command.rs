@@ -4,7 +4,7 @@
 use crate::{ForkPoint, Lifetime, Pin, PinToken, record::ContentType};
 use model::{ByteOffset, StreamId, StreamPath, Timestamp};
 
-/// The stream that the entry of a creation names. The one that it makes gets the entry's index.
+/// What stands for the stream of a creation: the one that it makes gets the entry's index.
 pub const NO_STREAM: StreamId = StreamId::new(0);
 
 /// A change to one group. The stream it is for is named beside it (entry header), except by
@@ -100,6 +100,16 @@ pub struct Producer {
 }
 
 impl Command {
+    /// What the header of this command's entry names as its stream: `stream`, or the hash of the path
+    /// for a creation, so that it is known which one was lost.
+    #[must_use]
+    pub fn header_stream(&self, stream: StreamId) -> StreamId {
+        match self {
+            Self::Create(create) => StreamId::new(create.path.hash64()),
+            _ => stream,
+        }
+    }
+
     /// The kind to write into the entry header.
     #[must_use]
     pub fn kind(&self) -> CommandKind {

@@ -4,11 +4,10 @@ use crate::{
     Accepted, Append, Command, ContentType, Create, NO_STREAM, Outcome, Pin, PinToken, Refusal,
     Wanted,
     append::{self, Verdict},
-    create,
     record::{Extra, StreamRecord},
     table::StreamTable,
 };
-use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Timestamp};
+use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, StreamPath, Timestamp};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -137,14 +136,23 @@ impl GroupState {
         self.streams.len()
     }
 
-    /// Records that the stream's state was lost to damage on disk: its path answers `Damaged`.
+    /// Records that the stream's state was lost to damage on disk: its path answers `Damaged` until it
+    /// is deleted.
     pub fn mark_damaged(&mut self, stream: StreamId, path_hash: u64) {
-        self.damaged.insert(path_hash, stream);
+        let before = self.damaged.insert(path_hash, stream);
+        self.lost.extend(before.filter(|before| *before != stream));
+    }
+
+    /// The stream whose state was lost and that had the path with this hash.
+    #[must_use]
+    pub fn damaged_at(&self, path_hash: u64) -> Option<StreamId> {
+        self.damaged.get(&path_hash).copied()
     }
 
     /// Records that `entry` of `stream` was lost: the stream's state cannot be trusted, its path
-    /// answers `Damaged` until it is deleted. A creation names no stream: it would have made the
-    /// one that has its index, whose bytes forks may read.
+    /// answers `Damaged` until it is deleted, and nothing that comes behind is placed, for nobody
+    /// knows where. A creation that names no path would have made the stream that has its index,
+    /// whose bytes forks may read.
     pub fn lose(&mut self, stream: StreamId, entry: EntryIndex) {
         self.lost.insert(stream);
         if stream == NO_STREAM {
@@ -152,11 +160,25 @@ impl GroupState {
         }
     }
 
+    /// Records that the creation logged as `entry` was not carried out. Where something was lost, it may
+    /// have been carried out before that: the bytes of the stream that it made stay.
+    pub fn note_refused_creation(&mut self, entry: EntryIndex) {
+        if self.suspect.get() > 0 || !self.lost.is_empty() || !self.damaged.is_empty() {
+            self.lost.insert(StreamId::new(entry.get()));
+        }
+    }
+
+    /// Records that entries up to `last` were lost, before what comes behind them is applied: nothing is
+    /// placed in the streams that were there.
+    pub fn lose_up_to(&mut self, last: EntryIndex) {
+        self.suspect = self.suspect.max(last);
+    }
+
     /// Records that entries were lost and nobody can tell of which streams. All that are there now
     /// answer `Damaged`, since any of them may lack an append, and so do unknown paths, since a
     /// creation may be lost. New streams can be made.
     pub fn lose_unknown(&mut self) {
-        self.suspect = self.applied;
+        self.lose_up_to(self.applied);
     }
 
     /// Applies the entry `index`, logged at time `at`, for `stream` (0 for a creation).
@@ -194,9 +216,10 @@ impl GroupState {
     }
 
     fn apply_create(&mut self, mark: Mark, create: Create, data_bytes: u64) -> Applied {
-        if let Some(record) = self.streams.find(&create.path) {
-            return Applied::answer(create::judge_existing(record, Wanted::from(&create)));
+        if let Some(outcome) = self.judge_holder(&create.path, Wanted::from(&create)) {
+            return Applied::answer(outcome);
         }
+        self.displace_lost(&create.path);
         let record = self.new_record(mark, create, data_bytes);
         let start = record.fork().map_or(ByteOffset::ZERO, |fork| fork.at);
         let placement = (data_bytes > 0).then(|| Placement {
@@ -207,6 +230,14 @@ impl GroupState {
         let info = record.info();
         self.add_record(record);
         Applied { placement, ..Applied::answer(Outcome::Created(info)) }
+    }
+
+    /// Makes way for a stream at a path that a lost one had. Its bytes stay.
+    fn displace_lost(&mut self, path: &StreamPath) {
+        let deleted = self.streams.find(path).map(|record| record.id);
+        deleted.map(|stream| self.streams.remove(stream));
+        let unknown = self.damaged.remove(&path.hash64());
+        self.lost.extend(deleted.into_iter().chain(unknown));
     }
 
     fn new_record(&mut self, mark: Mark, create: Create, data_bytes: u64) -> StreamRecord {
@@ -256,6 +287,9 @@ impl GroupState {
         append: &Append,
         data_bytes: u64,
     ) -> Applied {
+        if self.is_lost(stream) {
+            return Applied::refuse(Refusal::Damaged);
+        }
         let Some(record) = self.streams.get_mut(stream) else {
             return Applied::refuse(Refusal::NotFound);
         };

@@ -61,13 +61,15 @@ impl GroupState {
     #[must_use]
     pub fn expired_holder(&self, path: &StreamPath, now: Timestamp) -> Option<StreamId> {
         let record = self.streams.find(path)?;
-        (!record.deleted && is_expired(record, now)).then_some(record.id)
+        self.is_due(record.id, now).then_some(record.id)
     }
 
-    /// Whether `stream` is alive and its lifetime has run out at `now`.
+    /// Whether `stream` is alive and its lifetime has run out at `now`. That of a stream that lost an
+    /// entry does not: the entry may have been a use.
     #[must_use]
     pub fn is_due(&self, stream: StreamId, now: Timestamp) -> bool {
-        self.streams.get(stream).is_some_and(|record| !record.deleted && is_expired(record, now))
+        let is_due = |record: &StreamRecord| !record.deleted && is_expired(record, now);
+        self.streams.get(stream).is_some_and(is_due) && !self.is_lost(stream)
     }
 
     /// Whether an entry of the stream was, or may have been, lost.
@@ -107,13 +109,23 @@ impl GroupState {
         wanted: Wanted<'_>,
         now: Timestamp,
     ) -> Option<Outcome> {
-        let hash = path.hash64();
-        match self.streams.find_hashed(hash, path.as_str()) {
-            Some(record) if !record.deleted && is_expired(record, now) => {
-                record.is_pinned().then_some(Outcome::Refused(Refusal::PathBlocked))
-            }
-            Some(record) => Some(create::judge_existing(record, wanted)),
-            None => self.damaged.contains_key(&hash).then_some(Outcome::Refused(Refusal::Damaged)),
+        if let Some(stream) = self.expired_holder(path, now) {
+            let is_pinned = self.streams.get(stream).is_some_and(StreamRecord::is_pinned);
+            return is_pinned.then_some(Outcome::Refused(Refusal::PathBlocked));
+        }
+        let is_damaged = self.damaged.contains_key(&path.hash64());
+        let judged = self.judge_holder(path, wanted);
+        judged.or(is_damaged.then_some(Outcome::Refused(Refusal::Damaged)))
+    }
+
+    /// The answer to a creation at a path that another stream holds. A deleted one that lost an entry
+    /// does not: what was lost may have been the last reference to it.
+    pub(crate) fn judge_holder(&self, path: &StreamPath, wanted: Wanted<'_>) -> Option<Outcome> {
+        let record = self.streams.find(path)?;
+        match (self.is_lost(record.id), record.deleted) {
+            (true, true) => None,
+            (true, false) => Some(Outcome::Refused(Refusal::Damaged)),
+            (false, _) => Some(create::judge_existing(record, wanted)),
         }
     }
 
@@ -153,9 +165,10 @@ impl GroupState {
             && expired.len() < count_max
         {
             self.expiries.pop();
-            let Some(record) = self.streams.get(stream).filter(|record| !record.deleted) else {
+            let Some(record) = self.streams.get(stream) else { continue };
+            if record.deleted || self.is_lost(stream) {
                 continue;
-            };
+            }
             let Some(deadline) = record.deadline() else { continue };
             let due = deadline <= now;
             self.expiries.push(Reverse((if due { now.plus_ms(1000) } else { deadline }, stream)));

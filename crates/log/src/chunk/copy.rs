@@ -21,7 +21,7 @@ use env::{Disk, File};
 use model::{ByteOffset, GroupId, StreamId};
 use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// Moves a group's appends from the WAL into a chunk.
@@ -136,6 +136,8 @@ impl MergeTask {
     /// `StorageFull` before anything is written if there is not enough room; else as the disk answers: at
     /// worst the new chunk stands beside its sources, which it replaces.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
+        // What was intact when it was read last need not be so now.
+        self.sources.iter().for_each(|source| source.chunk.check_again());
         let rows = self.live_rows();
         self.check_room(disk, &rows)?;
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
@@ -278,14 +280,10 @@ impl Window {
 impl ChunkName {
     fn damage(&self, stream: StreamId, file: &Path, lost: (u64, u64)) -> Damage {
         Damage {
-            kind: DamageKind::StreamData,
             group: Some(GroupId::new(self.group)),
             stream: Some(stream),
-            path_hash: None,
-            entries: None,
             lost_bytes: lost.1,
-            file: PathBuf::from(file),
-            position: lost.0,
+            ..Damage::at(DamageKind::StreamData, file, lost.0)
         }
     }
 }

@@ -188,6 +188,12 @@ fn walk_chain(
             Some(claimed) => {
                 if batch.header.seq < claimed {
                     lose_header(files, found, number, claimed, lane);
+                    // The lost one may have been the first of a later opening, which cut this one.
+                    let is_last_of_opening = found[number + 1].header.epoch > batch.header.epoch;
+                    if is_last_of_opening && !is_whole(name, &files[batch.segment], batch)? {
+                        claim = Some(batch.header.durable);
+                        continue;
+                    }
                 }
                 lane.add_live(files, batch);
             }
@@ -283,18 +289,9 @@ fn lose_first_headers(
     }
 }
 
-/// A damage of which only the place is known.
+/// A damage of which only the place in a segment is known.
 pub(crate) fn place_damage(kind: DamageKind, file: &SegmentFile, position: u64) -> Damage {
-    Damage {
-        kind,
-        group: None,
-        stream: None,
-        path_hash: None,
-        entries: None,
-        lost_bytes: 0,
-        file: file.path.clone(),
-        position,
-    }
+    Damage::at(kind, &file.path, position)
 }
 
 /// Whether every entry of a batch is what was written, but for single bits of headers: a torn write
