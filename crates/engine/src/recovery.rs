@@ -147,14 +147,11 @@ mod tests {
         recovery.next = 96;
         let index = EntryIndex::new(100);
         recovery.damaged(&Damage {
-            kind: DamageKind::EntryPayload,
             group: Some(GroupId::new(0)),
             stream: Some(StreamId::new(1)),
-            path_hash: None,
             entries: Some((index, index)),
             lost_bytes: 10,
-            file: "1.wal".into(),
-            position: 0,
+            ..Damage::at(DamageKind::EntryPayload, "1.wal".as_ref(), 0)
         });
         let (_, synced, damages) = recovery.finish(100);
         let voids = vec![Range { start: 96, end: 101 }];

@@ -29,7 +29,8 @@ pub struct Damage {
 
 impl Damage {
     /// A damage of which only the place is known.
-    pub(crate) fn at(kind: DamageKind, file: &Path, position: u64) -> Self {
+    #[must_use]
+    pub fn at(kind: DamageKind, file: &Path, position: u64) -> Self {
         Self {
             kind,
             group: None,

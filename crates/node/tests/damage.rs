@@ -4,9 +4,9 @@ mod support;
 
 use env::{Disk, MemoryDisk};
 use log::LogOptions;
-use model::StreamPath;
+use model::{ByteOffset, StreamPath};
 use std::path::{Path, PathBuf};
-use stream::{Outcome, Refusal};
+use stream::{CommandKind, Outcome, Refusal};
 use support::{Process, create, fork_of, options, path_in, text};
 use thalweg_node::{Failure, ReadFrom, Reply, Request};
 
@@ -121,6 +121,154 @@ fn a_fork_reads_what_a_chunk_holds_of_a_stream_whose_creation_was_lost() {
         drop(process);
         disk.kill_process();
     }
+}
+
+fn is_damaged(process: &mut Process, path: &StreamPath, from: u64) -> bool {
+    let from = ReadFrom::At(ByteOffset::new(from));
+    let reply = process.ask(Request::Read { path: path.clone(), from, boundary_bytes: 1 << 40 });
+    match reply {
+        Reply::Failed(Failure::Damaged { .. }) => true,
+        Reply::Read(_) => false,
+        other => panic!("a read was answered by {other:?}"),
+    }
+}
+
+#[test]
+fn a_fork_does_not_read_bytes_that_were_placed_behind_a_lost_append() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 2);
+    let (source, fork) = (path_in(0, "source"), path_in(1, "fork"));
+    process.with_text(&source, b"the first");
+    process.append(&source, text(), b"the second");
+    process.fork(&fork, fork_of(&source, None, 0));
+    drop(process);
+    disk.kill_process();
+    flip_before(&disk, b"the first", 2);
+    for _ in 0..2 {
+        let mut process = Process::open(&disk, 2);
+        assert_eq!(process.refusal(&source), Some(Refusal::Damaged));
+        assert!(is_damaged(&mut process, &fork, 0));
+        assert!(is_damaged(&mut process, &fork, 9));
+        drop(process);
+        disk.kill_process();
+    }
+}
+
+#[test]
+fn a_lost_creation_is_told_at_its_path_alone_until_it_is_deleted() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 2);
+    let (hit, never) = (path_in(0, "hit"), path_in(0, "never"));
+    process.with_text(&hit, b"text");
+    drop(process);
+    disk.kill_process();
+    flip_before(&disk, hit.as_str().as_bytes(), 0);
+    for _ in 0..2 {
+        let mut process = Process::open(&disk, 2);
+        assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
+        assert_eq!(process.refusal(&never), Some(Refusal::NotFound));
+        let again = process.create(&hit, "text/plain");
+        assert_eq!(again, Outcome::Refused(Refusal::Damaged));
+        drop(process);
+        disk.kill_process();
+    }
+    let mut process = Process::open(&disk, 2);
+    assert_eq!(process.delete(&hit), Outcome::Deleted);
+    process.with_text(&hit, b"new");
+    drop(process);
+    disk.kill_process();
+    assert_eq!(Process::open(&disk, 2).bytes(&hit), b"new");
+}
+
+#[test]
+fn a_creation_that_came_with_a_lost_one_does_not_take_its_place() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 2);
+    let hit = path_in(0, "hit");
+    for _ in 0..2 {
+        process.offer(create(&hit, Some("text/plain"), None, b""));
+    }
+    process.settle();
+    process.replies.clear();
+    process.append(&hit, text(), b"acknowledged");
+    drop(process);
+    disk.kill_process();
+    flip_before(&disk, hit.as_str().as_bytes(), 0);
+    for _ in 0..2 {
+        let mut process = Process::open(&disk, 2);
+        assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
+        drop(process);
+        disk.kill_process();
+    }
+}
+
+#[test]
+fn a_stream_made_where_one_was_that_lost_its_last_reference_is_there() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 2);
+    let (source, fork) = (path_in(0, "source"), path_in(1, "fork"));
+    process.with_text(&source, b"the source");
+    process.fork(&fork, fork_of(&source, None, 0));
+    assert_eq!(process.delete(&source), Outcome::Deleted);
+    assert_eq!(process.delete(&fork), Outcome::Deleted);
+    process.with_text(&source, b"made later");
+    drop(process);
+    disk.kill_process();
+    // What gave the reference back stands between the deletion and the later stream: one of these bytes is in it.
+    let unpin = commands_of(&disk, CommandKind::Unpin);
+    assert_eq!(unpin.len(), 1);
+    disk.flip_bit(&unpin[0].0, unpin[0].1 * 8);
+    for _ in 0..3 {
+        let mut process = Process::open(&disk, 2);
+        assert_eq!(process.bytes(&source), b"made later");
+        process.wait_ms(1_000);
+        assert_eq!(process.bytes(&source), b"made later");
+        drop(process);
+        disk.kill_process();
+    }
+}
+
+#[test]
+fn a_lost_note_that_a_reference_was_given_back_costs_nothing() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 2);
+    let (source, fork) = (path_in(0, "source"), path_in(1, "fork"));
+    process.with_text(&source, b"the source");
+    process.fork(&fork, fork_of(&source, None, 0));
+    process.delete(&fork);
+    process.wait_ms(1_000);
+    drop(process);
+    disk.kill_process();
+    let released = commands_of(&disk, CommandKind::Released);
+    assert_eq!(released.len(), 1);
+    disk.flip_bit(&released[0].0, released[0].1 * 8);
+    let mut process = Process::open(&disk, 2);
+    process.wait_ms(1_000);
+    assert_eq!(process.refusal(&path_in(1, "never")), Some(Refusal::NotFound));
+    assert_eq!(process.bytes(&source), b"the source");
+    assert_eq!(process.delete(&source), Outcome::Deleted);
+    process.with_text(&source, b"made later");
+}
+
+/// Where the commands of this kind stand: file and position. docs/format/wal.md.
+fn commands_of(disk: &MemoryDisk, kind: CommandKind) -> Vec<(PathBuf, u64)> {
+    let number = |bytes: &[u8]| u64::from(u32::from_le_bytes(bytes.try_into().unwrap()));
+    let mut found = Vec::new();
+    for path in disk.paths().into_iter().filter(|path| path.starts_with("/data/wal")) {
+        let mut bytes = vec![0; 64 << 10];
+        disk.open(&path).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+        for batch in (0..bytes.len()).step_by(4096) {
+            let count = if bytes[batch..].starts_with(b"ThBa") { 8 } else { 0 };
+            let headers = (1..=count).map(|number| batch + 64 * number);
+            let first = number(&bytes[batch + 64 + 32..][..4]) as usize;
+            for header in headers.filter(|header| header + 64 <= batch + first) {
+                if bytes[header + 54] == kind as u8 {
+                    found.push((path.clone(), batch as u64 + number(&bytes[header + 32..][..4])));
+                }
+            }
+        }
+    }
+    found
 }
 
 /// A text that is in a chunk alone, its WAL segment being used again, and that chunk.

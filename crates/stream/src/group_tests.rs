@@ -339,6 +339,91 @@ fn the_bytes_of_a_stream_whose_creation_was_lost_stay_because_forks_may_need_the
 }
 
 #[test]
+fn nothing_is_placed_behind_a_lost_append() {
+    let mut machine = Machine::new();
+    let (hit, other) = (machine.create(create("hit")), machine.create(create("other")));
+    machine.state.lose(hit, machine.state.applied());
+    let applied = machine.apply(hit, Command::Append(append()), 5);
+    assert_eq!((applied.outcome, applied.placement), (Outcome::Refused(Refusal::Damaged), None));
+    assert!(machine.apply(other, Command::Append(append()), 5).placement.is_some());
+
+    machine.state.lose_up_to(machine.state.applied());
+    assert!(machine.apply(other, Command::Append(append()), 5).placement.is_none());
+    let new = machine.create(create("new"));
+    assert!(machine.apply(new, Command::Append(append()), 5).placement.is_some());
+}
+
+#[test]
+fn a_deleted_stream_that_lost_an_entry_makes_way_for_the_one_made_at_its_path() {
+    let mut machine = Machine::new();
+    let old = machine.create(create("path"));
+    machine.fork("fork", old, 1);
+    machine.apply(old, Command::Delete, 0);
+    let blocked = machine.apply(NO_STREAM, Command::Create(Box::new(create("path"))), 0).outcome;
+    assert_eq!(blocked, Outcome::Refused(Refusal::PathBlocked));
+    // The entry that gave the reference back.
+    machine.state.lose(old, machine.state.applied());
+    let new = machine.create(create("path"));
+    assert_eq!(machine.resolve("path"), Ok(new));
+    assert_eq!(machine.state.head_or_lost(old), Some(ByteOffset::ZERO), "its bytes stay");
+}
+
+#[test]
+fn a_stream_that_lost_an_entry_does_not_expire() {
+    let mut machine = Machine::new();
+    let lifetime = Lifetime::Ttl { seconds: 1 };
+    let hit = machine.create(Create { lifetime, ..create("hit") });
+    machine.state.lose(hit, machine.state.applied());
+    machine.wait_ms(60_000);
+    assert_eq!(machine.state.poll_expired(machine.now, 10), []);
+    assert_eq!(machine.state.expired_holder(&path("hit"), machine.now), None);
+    assert_eq!(machine.resolve("hit"), Err(Refusal::Damaged));
+}
+
+#[test]
+fn a_creation_at_the_path_of_a_stream_that_lost_an_entry_is_told_of_the_damage() {
+    let mut machine = Machine::new();
+    let hit = machine.create(create("hit"));
+    machine.state.lose(hit, machine.state.applied());
+    let again = create("hit");
+    let damaged = Outcome::Refused(Refusal::Damaged);
+    let answer = machine.state.check_create(&path("hit"), Wanted::from(&again), machine.now);
+    assert_eq!(answer.as_ref(), Some(&damaged));
+    assert_eq!(machine.apply(NO_STREAM, Command::Create(Box::new(again)), 0).outcome, damaged);
+    machine.apply(hit, Command::Delete, 0);
+    machine.create(create("hit"));
+}
+
+#[test]
+fn streams_that_were_lost_at_one_path_are_all_remembered() {
+    let (first, second, hash) = (StreamId::new(3), StreamId::new(5), path("hit").hash64());
+    let is_kept = |state: &GroupState| {
+        [first, second].map(|stream| state.head_or_lost(stream)) == [Some(ByteOffset::ZERO); 2]
+    };
+    let mut state = GroupState::new(GroupId::new(0));
+    state.mark_damaged(first, hash);
+    let header = state.encode_header();
+    state.mark_damaged(second, hash);
+    assert!(is_kept(&state));
+
+    let mut restored = GroupState::new(GroupId::new(0));
+    restored.mark_damaged(second, hash);
+    restored.restore_header(EntryIndex::new(9), &header).unwrap();
+    assert!(is_kept(&restored));
+    assert_eq!(restored.damaged_at(hash), Some(second), "the later one holds the path");
+}
+
+#[test]
+fn a_refused_creation_may_have_been_carried_out_where_something_was_lost() {
+    let mut state = GroupState::new(GroupId::new(0));
+    state.note_refused_creation(EntryIndex::new(4));
+    assert_eq!(state.head_or_lost(StreamId::new(4)), None);
+    state.mark_damaged(StreamId::new(1), 1);
+    state.note_refused_creation(EntryIndex::new(4));
+    assert_eq!(state.head_or_lost(StreamId::new(4)), Some(ByteOffset::ZERO));
+}
+
+#[test]
 fn a_reference_is_held_if_damage_may_have_taken_its_holder() {
     let token = PinToken { fork_group: GroupId::new(0), nonce: 1 };
     let holds = |damage: fn(&mut GroupState)| {

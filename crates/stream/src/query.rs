@@ -74,7 +74,7 @@ impl GroupState {
 
     /// Whether an entry of the stream was, or may have been, lost.
     pub(crate) fn is_lost(&self, stream: StreamId) -> bool {
-        self.lost.contains(&stream) || stream.get() <= self.suspect.get()
+        (1..=self.suspect.get()).contains(&stream.get()) || self.lost.contains(&stream)
     }
 
     /// Whether a creation was, or may have been, lost: its entry names no stream.

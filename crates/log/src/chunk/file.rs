@@ -352,6 +352,19 @@ mod tests {
     }
 
     #[test]
+    fn a_damaged_table_of_block_checksums_costs_no_run() {
+        let disk = MemoryDisk::new();
+        let path = small(&disk);
+        let position = open(&disk, &path).header.blocks_position();
+        disk.flip_bit(&path, position * 8);
+        let chunk = open(&disk, &path);
+        assert_eq!(readable(&chunk), [(true, true); 3]);
+        disk.flip_bit(&path, u64::from(chunk.rows[1].position) * 8);
+        let expected = [(true, true), (false, true), (true, true)];
+        assert_eq!(readable(&open(&disk, &path)), expected, "runs are judged by themselves");
+    }
+
+    #[test]
     fn a_chunk_from_before_runs_had_checksums_opens_and_damage_costs_its_block() {
         let disk = MemoryDisk::new();
         let path = PathBuf::from("/c/old.chunk");

@@ -1,0 +1,161 @@
+//! What was lost where nothing behind it tells of it: the end of a group, a whole checkpoint, the header of the batch
+//! that cut another one, bytes that were intact when they were read last.
+
+mod support;
+
+use env::{Disk, MemoryDisk};
+use model::{ByteOffset, GroupId};
+use std::path::{Path, PathBuf};
+use support::{DELETE, Node, key, small};
+use thalweg_log::{DamageKind, LogOptions};
+
+fn file(disk: &MemoryDisk, extension: &str) -> PathBuf {
+    let paths = disk.paths();
+    paths.into_iter().find(|path| path.extension().is_some_and(|e| e == extension)).unwrap()
+}
+
+/// Flips two bits: too many to be put right.
+fn spoil(disk: &MemoryDisk, path: &Path, byte: u64) {
+    disk.flip_bit(path, byte * 8 + 3);
+    disk.flip_bit(path, byte * 8 + 4);
+}
+
+fn kinds(node: &Node) -> Vec<DamageKind> {
+    node.machine.damages.iter().map(|damage| damage.kind).collect()
+}
+
+fn missing(node: &Node) -> Vec<(u64, u64)> {
+    let missing = node.machine.damages.iter().filter(|d| d.kind == DamageKind::EntriesMissing);
+    missing.filter_map(|d| d.entries).map(|(first, last)| (first.get(), last.get())).collect()
+}
+
+const GROUP: GroupId = GroupId::new(0);
+
+/// Nine appends, sealed and covered by a checkpoint; the log's segments hold something else by now.
+fn with_checkpoint() -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..9 {
+        node.append(key(0, 1), &[number; 1000]).unwrap();
+    }
+    node.commit().unwrap();
+    node.work().unwrap();
+    node.checkpoint(GROUP);
+    node.work().unwrap();
+    for number in 0..200 {
+        node.append(key(1, 1), &[number; 1000]).unwrap();
+        node.commit().unwrap();
+        node.work().unwrap();
+    }
+    node.stop();
+    disk
+}
+
+#[test]
+fn an_unreadable_checkpoint_keeps_the_indexes_that_it_covers() {
+    let disk = with_checkpoint();
+    let paths = disk.paths();
+    let is_ours = |path: &&PathBuf| path.starts_with("/data/checkpoints/00000");
+    let checkpoint = paths.iter().find(is_ours).unwrap();
+    let length = disk.open(checkpoint).unwrap().len().unwrap();
+    spoil(&disk, checkpoint, 10);
+    spoil(&disk, checkpoint, length - 20);
+    for _ in 0..2 {
+        let node = Node::open(&disk, 1).unwrap();
+        assert_eq!(missing(&node), [(1, 9)]);
+        assert_eq!(node.shards[0].next_index(GROUP).get(), 10);
+    }
+}
+
+#[test]
+fn without_a_checkpoint_the_indexes_that_a_chunk_covers_are_kept() {
+    let disk = with_checkpoint();
+    for path in disk.paths() {
+        if path.starts_with("/data/checkpoints/00000") {
+            disk.remove(&path).unwrap();
+        }
+    }
+    for _ in 0..2 {
+        let node = Node::open(&disk, 1).unwrap();
+        assert_eq!(missing(&node), [(1, 9)]);
+        assert_eq!(node.shards[0].next_index(GROUP).get(), 10);
+        let bytes = node.shards[0].read(key(0, 1), ByteOffset::new(8500), 100).unwrap();
+        assert_eq!(bytes.to_bytes().unwrap(), [8; 100][..]);
+    }
+}
+
+#[test]
+fn a_sealed_entry_that_is_lost_at_the_end_of_the_log_keeps_its_index() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..5 {
+        node.append(key(0, 1), &[number; 1800]).unwrap();
+        node.commit().unwrap();
+    }
+    node.work().unwrap();
+    assert_eq!(node.shards[0].stats().hot_appends, 0, "sealed, but not yet in a checkpoint");
+    drop(node);
+    // No later batch vouches for the last one.
+    disk.flip_bit(&file(&disk, "wal"), (4 * 4096 + 1000) * 8);
+    for _ in 0..2 {
+        let mut node = Node::open(&disk, 1).unwrap();
+        assert_eq!(missing(&node), [(5, 5)]);
+        assert_eq!(node.shards[0].next_index(GROUP).get(), 6);
+        assert_eq!(node.shards[0].applied_index(GROUP).get(), 5);
+        let bytes = node.shards[0].read(key(0, 1), ByteOffset::new(8500), 100).unwrap();
+        assert_eq!(bytes.to_bytes().unwrap(), [4; 100][..]);
+        node.append(key(0, 2), b"other").unwrap();
+    }
+}
+
+#[test]
+fn a_torn_batch_stays_cut_when_the_header_that_cut_it_is_lost() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.append(key(0, 1), b"first").unwrap();
+    node.commit().unwrap();
+    node.append(key(0, 1), b"never acknowledged").unwrap();
+    node.commit().unwrap();
+    drop(node);
+    let wal = file(&disk, "wal");
+    disk.flip_bit(&wal, (4096 + 64 + 64 + 3) * 8);
+    let mut node = Node::open(&disk, 1).unwrap();
+    for text in [b"one", b"two"] {
+        node.append(key(0, 1), text).unwrap();
+        node.commit().unwrap();
+    }
+    assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"firstonetwo");
+    node.stop();
+    let second_life = disk.paths().into_iter().filter(|path| path != &wal);
+    let second_life = second_life.filter(|path| path.extension().is_some_and(|e| e == "wal"));
+    let second_life = second_life.min().unwrap();
+    spoil(&disk, &second_life, 10);
+    for _ in 0..2 {
+        let mut node = Node::open(&disk, 1).unwrap();
+        assert!(kinds(&node).contains(&DamageKind::BatchHeader));
+        assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"firstonetwo");
+    }
+}
+
+#[test]
+fn a_merge_copies_nothing_that_has_changed_since_it_was_read() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions { segment_bytes: 1 << 20, wal_bytes_max: 8 << 20, ..small() };
+    let mut node =
+        Node::open_with(&disk, 1, LogOptions { seal_bytes: 100 << 10, ..options }).unwrap();
+    for number in 0..100 {
+        node.append(key(0, 1), &[number; 1024]).unwrap();
+        node.append(key(0, 2), &[number; 1024]).unwrap();
+    }
+    node.commit().unwrap();
+    node.work().unwrap();
+    assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 100 * 1024);
+    let chunk = file(&disk, "chunk");
+    disk.flip_bit(&chunk, (4096 + 70_000) * 8);
+    node.write(key(0, 2), DELETE, &[], &[]).unwrap();
+    node.trim(key(0, 1), 10_000).unwrap();
+    node.commit().unwrap();
+    node.work().unwrap();
+    assert_eq!(kinds(&node), [DamageKind::StreamData]);
+    assert!(disk.paths().contains(&chunk));
+}
