@@ -12,6 +12,7 @@
 
 use crate::checkpoint::load_checkpoint;
 use crate::chunk::file::{ChunkFile, OpenedChunk};
+use crate::chunk::format::ChunkHeader;
 use crate::chunk::set::ChunkSet;
 use crate::chunk::writer::{parse_chunk_name, remove_half_written};
 use crate::damage::{Damage, DamageKind};
@@ -163,6 +164,8 @@ impl<'a> Rebuild<'a> {
         let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_chunk_name(name)).collect();
         seqs.sort_unstable();
         let (mut chunks, mut damages): (Vec<ChunkFile>, Vec<Damage>) = Default::default();
+        // Headers of chunks that hold all that they were made to replace.
+        let mut whole = Vec::new();
         for &seq in seqs.iter().rev() {
             let path = dir.join(format!("{seq:016x}.chunk"));
             let opened = ChunkFile::open(&*disk, &path, self.store.id).map_err(at(&path))?;
@@ -171,14 +174,17 @@ impl<'a> Rebuild<'a> {
                     damages.push(chunk_damage(DamageKind::ChunkHeader, group, &path, 0));
                 }
                 OpenedChunk::Chunk { chunk, found } => {
-                    let covers = |newer: &ChunkFile| {
-                        newer.header.from <= chunk.header.from && chunk.header.to <= newer.header.to
+                    let covers = |newer: &ChunkHeader| {
+                        newer.from <= chunk.header.from && chunk.header.to <= newer.to
                             // Data re-sealed from the WAL for a damaged chunk covers no new entry.
                             && chunk.header.from < chunk.header.to
                     };
-                    if chunks.iter().any(covers) {
+                    if whole.iter().any(covers) {
                         disk.remove(&path).map_err(at(&path))?;
                         continue;
+                    }
+                    if found.iter().all(|(kind, _)| !kind.costs_state()) {
+                        whole.push(chunk.header);
                     }
                     let damage = |(kind, at)| chunk_damage(kind, group, &path, at);
                     damages.extend(found.into_iter().map(damage));

@@ -47,9 +47,6 @@ pub fn open(
         }
         state.forgive_lost_touches();
     }
-    for group in std::mem::take(&mut rebuild.suspects) {
-        rebuild.group(group).lose_unknown();
-    }
     let orphans = orphaned_pins(&rebuild.groups);
     let stream_count = rebuild.groups.iter().map(|group| group.stream_count() as u64).sum();
     let mut parts = NodesToBe { orphans, groups: rebuild.groups, group_count: opened.group_count };
@@ -118,8 +115,6 @@ struct Rebuild {
     /// By group number.
     groups: Vec<GroupState>,
     damages: Vec<Damage>,
-    /// Groups that lost entries of streams that cannot be named.
-    suspects: Vec<GroupId>,
     /// Streams whose creation was lost, by group and hash of the path.
     unmade: HashMap<(GroupId, u64), StreamId>,
 }
@@ -167,12 +162,8 @@ impl Rebuild {
                 self.group(group).mark_damaged(stream, path_hash);
             }
             (Some(stream), None, Some((entry, _))) => self.group(group).lose(stream, entry),
-            (_, _, entries) => {
-                if let Some((_, last)) = entries {
-                    self.group(group).lose_up_to(last);
-                }
-                self.suspects.push(group);
-            }
+            (None, _, Some((_, last))) => self.group(group).lose_up_to(last),
+            (_, _, None) => self.group(group).lose_one(),
         }
     }
 

@@ -123,6 +123,33 @@ fn a_fork_reads_what_a_chunk_holds_of_a_stream_whose_creation_was_lost() {
     }
 }
 
+#[test]
+fn a_lost_row_of_a_checkpoint_costs_one_stream() {
+    let disk = MemoryDisk::new();
+    let (hit, other) = (path_in(0, "hit"), path_in(0, "other"));
+    let options = LogOptions { checkpoint_bytes: 1, ..options() };
+    let mut process = Process::open_with(&disk, 2, options);
+    process.with_text(&hit, b"lost");
+    process.with_text(&other, b"there");
+    process.wait_ms(1_000);
+    drop(process);
+    disk.kill_process();
+    let checkpoints = disk.paths().into_iter();
+    let checkpoint =
+        checkpoints.filter(|path| path.starts_with("/data/checkpoints/00000")).max().unwrap();
+    let owner_bytes = 5;
+    for bit in [3, 4] {
+        disk.flip_bit(&checkpoint, (64 + owner_bytes + 3) * 8 + bit);
+    }
+    for _ in 0..2 {
+        let mut process = Process::open(&disk, 2);
+        assert_eq!(process.bytes(&other), b"there");
+        assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
+        drop(process);
+        disk.kill_process();
+    }
+}
+
 fn is_damaged(process: &mut Process, path: &StreamPath, from: u64) -> bool {
     let from = ReadFrom::At(ByteOffset::new(from));
     let reply = process.ask(Request::Read { path: path.clone(), from, boundary_bytes: 1 << 40 });

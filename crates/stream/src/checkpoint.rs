@@ -247,7 +247,7 @@ mod tests {
         apply(&mut state, 1, Command::Delete, 0);
         state.mark_damaged(StreamId::new(9), 0x1234);
         state.lose(StreamId::new(8), EntryIndex::new(8));
-        state.lose_unknown();
+        state.lose_up_to(state.applied());
         state
     }
 

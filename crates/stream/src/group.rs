@@ -168,17 +168,18 @@ impl GroupState {
         }
     }
 
-    /// Records that entries up to `last` were lost, before what comes behind them is applied: nothing is
-    /// placed in the streams that were there.
+    /// Records that entries up to `last` were lost and nobody can tell of which streams; to be called before
+    /// what comes behind them is applied. All streams that were there answer `Damaged`, since any of
+    /// them may lack an append, and so do unknown paths, since a creation may be lost. Nothing more
+    /// is placed in those streams. New ones can be made.
     pub fn lose_up_to(&mut self, last: EntryIndex) {
         self.suspect = self.suspect.max(last);
     }
 
-    /// Records that entries were lost and nobody can tell of which streams. All that are there now
-    /// answer `Damaged`, since any of them may lack an append, and so do unknown paths, since a
-    /// creation may be lost. New streams can be made.
-    pub fn lose_unknown(&mut self) {
-        self.lose_up_to(self.applied);
+    /// Records that the state of one stream was lost and nobody can tell of which: unknown paths answer
+    /// `Damaged`, and the bytes of unknown streams stay.
+    pub fn lose_one(&mut self) {
+        self.lost.insert(NO_STREAM);
     }
 
     /// Applies the entry `index`, logged at time `at`, for `stream` (0 for a creation).

@@ -330,12 +330,15 @@ fn the_bytes_of_a_damaged_stream_outlive_it_because_forks_may_need_them() {
 }
 
 #[test]
-fn the_bytes_of_a_stream_whose_creation_was_lost_stay_because_forks_may_need_them() {
-    let mut state = GroupState::new(GroupId::new(0));
-    state.skip(EntryIndex::new(1));
-    state.lose(NO_STREAM, EntryIndex::new(1));
-    assert_eq!(state.head_or_lost(StreamId::new(1)), Some(ByteOffset::ZERO));
-    assert_eq!(state.head_or_lost(StreamId::new(2)), None);
+fn where_an_unknown_stream_was_lost_nothing_unknown_is_taken_for_missing() {
+    let mut machine = Machine::new();
+    let known = machine.create(create("known"));
+    machine.state.lose_one();
+    assert_eq!(machine.resolve("known"), Ok(known));
+    assert_eq!(machine.resolve("never"), Err(Refusal::Damaged));
+    assert_eq!(machine.state.head_or_lost(StreamId::new(7)), Some(ByteOffset::ZERO));
+    let new = machine.create(create("new"));
+    assert_eq!(machine.resolve("new"), Ok(new));
 }
 
 #[test]
@@ -445,7 +448,7 @@ fn a_reference_is_held_if_damage_may_have_taken_its_holder() {
 fn after_a_loss_that_nobody_can_name_only_new_streams_are_trusted() {
     let mut machine = Machine::new();
     machine.create(create("old"));
-    machine.state.lose_unknown();
+    machine.state.lose_up_to(machine.state.applied());
     let new = machine.create(create("new"));
     assert_eq!(machine.resolve("old"), Err(Refusal::Damaged));
     assert_eq!(machine.resolve("never"), Err(Refusal::Damaged), "it may have been created");

@@ -44,7 +44,9 @@ impl GroupState {
     /// The first retained byte of a stream, or 0 if it may be needed though its state is lost.
     #[must_use]
     pub fn head_or_lost(&self, stream: StreamId) -> Option<ByteOffset> {
-        let lost = self.is_lost(stream) || self.damaged.values().any(|damaged| *damaged == stream);
+        let lost = self.is_lost(stream)
+            || self.may_lack_a_creation()
+            || self.damaged.values().any(|damaged| *damaged == stream);
         self.head(stream).or(lost.then_some(ByteOffset::ZERO))
     }
 
