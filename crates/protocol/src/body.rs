@@ -75,6 +75,18 @@ pub fn invalid_json(error: &messages::JsonError) -> Problem {
     Problem::with_detail(Code::InvalidJson, detail)
 }
 
+/// Refuses a body that would be stored as it was compressed: readers would not be told.
+pub(crate) fn check_encoding(value: Option<&str>) -> Result<(), Problem> {
+    match value {
+        None | Some("") => Ok(()),
+        Some(value) if value.eq_ignore_ascii_case("identity") => Ok(()),
+        Some(value) => {
+            let detail = format!("Content-Encoding is {}.", quote(value.as_bytes()));
+            Err(Problem::with_detail(Code::ContentEncoding, detail))
+        }
+    }
+}
+
 /// A `Content-Type` whose validity matters only if there is data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ContentTypeField {

@@ -38,6 +38,7 @@ pub(crate) const VARY: &str = "Vary";
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'b> {
     pub(crate) content_type: Option<&'b str>,
+    pub(crate) content_encoding: Option<&'b str>,
     pub(crate) stream_closed: Option<&'b str>,
     pub(crate) stream_ttl: Option<&'b str>,
     pub(crate) stream_expires_at: Option<&'b str>,
@@ -125,6 +126,7 @@ impl<'b> Fields<'b> {
             12 if is(PRODUCER_SEQ) => (PRODUCER_SEQ, &mut self.producer_seq),
             13 if is(STREAM_CLOSED) => (STREAM_CLOSED, &mut self.stream_closed),
             14 if is(PRODUCER_EPOCH) => (PRODUCER_EPOCH, &mut self.producer_epoch),
+            16 if is(CONTENT_ENCODING) => (CONTENT_ENCODING, &mut self.content_encoding),
             17 if is(STREAM_EXPIRES_AT) => (STREAM_EXPIRES_AT, &mut self.stream_expires_at),
             18 if is(STREAM_FORKED_FROM) => (STREAM_FORKED_FROM, &mut self.forked_from),
             18 if is(STREAM_FORK_OFFSET) => (STREAM_FORK_OFFSET, &mut self.fork_offset),

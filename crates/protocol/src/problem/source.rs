@@ -169,9 +169,10 @@ impl From<ChunkError> for Problem {
 }
 
 fn too_large(length_bytes: Option<u64>, limit_bytes: u64) -> Problem {
-    let length = length_bytes.map_or_else(|| "more".to_owned(), |bytes| format!("{bytes} bytes"));
+    let length = length_bytes
+        .map_or_else(|| "more came".to_owned(), |bytes| format!("the body has at least {bytes}"));
     let detail = format!(
-        "At most {limit_bytes} bytes are taken at once, but {length} came; split the data over several appends."
+        "At most {limit_bytes} bytes are taken at once, but {length}; split the data over several appends."
     );
     Problem::with_detail(Code::BodyTooLarge, detail)
 }

@@ -43,6 +43,8 @@ pub enum Code {
     InvalidHeader,
     /// `invalid-content-type`: Data without a content type, or with one that is no media type.
     InvalidContentType,
+    /// `content-encoding`: The body is compressed.
+    ContentEncoding,
     /// `invalid-lifetime`: `Stream-TTL` or `Stream-Expires-At` is malformed, or both are there.
     InvalidLifetime,
     /// `invalid-producer`: Producer fields that are incomplete or malformed.
@@ -173,6 +175,7 @@ impl Code {
         Self::OffsetMissing,
         Self::InvalidHeader,
         Self::InvalidContentType,
+        Self::ContentEncoding,
         Self::InvalidLifetime,
         Self::InvalidProducer,
         Self::InvalidFork,
@@ -227,6 +230,7 @@ impl Code {
             Code::OffsetMissing => row("offset-missing", 400, "Live reads need an offset", "Add offset=-1, offset=now, or a value of Stream-Next-Offset."),
             Code::InvalidHeader => row("invalid-header", 400, "A header field is invalid", "See the detail."),
             Code::InvalidContentType => row("invalid-content-type", 400, "The content type is missing or invalid", "Send the Content-Type that the stream was created with."),
+            Code::ContentEncoding => row("content-encoding", 415, "The content encoding is not supported", "Send the body as it is, without Content-Encoding."),
             Code::InvalidLifetime => row("invalid-lifetime", 400, "The lifetime is invalid", "Send either Stream-TTL in whole seconds or Stream-Expires-At as an RFC 3339 time."),
             Code::InvalidProducer => row("invalid-producer", 400, "The producer fields are invalid", "Send Producer-Id, Producer-Epoch and Producer-Seq together; numbers are decimal and at most 2^53-1."),
             Code::InvalidFork => row("invalid-fork", 400, "The fork fields are invalid", "Send Stream-Forked-From as /v1/stream/{path}, with an offset of that stream."),

@@ -34,6 +34,7 @@ pub struct ReadyAppend<'b> {
 
 impl AppendRequest {
     pub(super) fn parse(path: StreamPath, fields: &Fields<'_>) -> Result<Self, Problem> {
+        body::check_encoding(fields.content_encoding)?;
         Ok(Self {
             path,
             stream_seq: stream_seq(fields)?,

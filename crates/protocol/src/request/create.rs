@@ -47,6 +47,7 @@ impl CreateRequest {
         location: Box<str>,
         fields: &Fields<'_>,
     ) -> Result<Self, Problem> {
+        body::check_encoding(fields.content_encoding)?;
         let fork = fork(fields)?;
         let mut content_type = ContentTypeField::new(fields.content_type).optional()?;
         if fork.is_none() {
@@ -89,8 +90,9 @@ fn lifetime(fields: &Fields<'_>) -> Result<Lifetime, Problem> {
         (Some(ttl), None) => match number::parse(ttl, u64::MAX) {
             Some(seconds) => Ok(Lifetime::Ttl { seconds }),
             None => Err(invalid(format!(
-                "Stream-TTL is {}, not a whole number of seconds without leading zeros.",
-                quote(ttl.as_bytes())
+                "Stream-TTL is {}, not a whole number of seconds up to {} without leading zeros.",
+                quote(ttl.as_bytes()),
+                u64::MAX
             ))),
         },
         (None, Some(at)) => match parse_time(at) {

@@ -216,6 +216,14 @@ fn an_append_takes_its_body_as_its_type_says() {
     assert_eq!(refused(&[JSON], b"{"), Code::InvalidJson);
 }
 
+#[test]
+fn a_compressed_body_is_refused_since_readers_would_not_be_told() {
+    for line in ["PUT /v1/stream/a", "POST /v1/stream/a"] {
+        assert_eq!(refused(line, &[TEXT, ("Content-Encoding", "gzip")]), Code::ContentEncoding);
+        assert!(request(line, &[TEXT, ("content-encoding", "Identity")]).is_ok());
+    }
+}
+
 // PROTOCOL §5.2, "close-only requests"; §9.1.3
 #[test]
 fn a_close_without_data_ignores_the_content_type() {
