@@ -128,7 +128,10 @@ pub enum OpenError {
 impl fmt::Display for OpenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Locked(error) => write!(f, "{error}; stop it or choose another data directory"),
+            Self::Locked(error @ LockError::Held { .. }) => {
+                write!(f, "{error}; stop it or choose another data directory")
+            }
+            Self::Locked(error) => error.fmt(f),
             Self::Foreign { dir } => write!(
                 f,
                 "{} has files but no FORMAT, so it is not a Thalweg data directory; choose an \

@@ -44,11 +44,16 @@ impl Idle {
     pub(crate) fn note_failure(&mut self, key: StreamKey, failure: &Failure) {
         let Failure::Damaged { file, position } = failure else { return };
         self.note_damaged(key);
-        let known = &mut self.known_places;
-        if known.len() < KNOWN_PLACES_MAX && known.insert((file.clone(), *position)) {
+        if self.note_place(file, *position) {
             let damage = ReadDamage { key, file: file.clone(), position: *position };
             self.read_damages.push(damage);
         }
+    }
+
+    /// Remembers a damaged place; `true` if it is told for the first time.
+    fn note_place(&mut self, file: &str, position: u64) -> bool {
+        let known = &mut self.known_places;
+        known.len() < KNOWN_PLACES_MAX && known.insert((file.to_owned(), position))
     }
 
     /// Remembers that bytes of a stream are damaged.
@@ -125,9 +130,10 @@ impl Node {
         std::mem::take(&mut self.idle.damages)
     }
 
-    /// Remembers which streams recovery found damaged.
+    /// Remembers what recovery found damaged, and has told.
     pub(crate) fn remember_damages(&mut self, damages: &[log::Damage]) {
         for damage in damages {
+            self.idle.note_place(&damage.file.display().to_string(), damage.position);
             if let (Some(group), Some(stream)) = (damage.group, damage.stream) {
                 self.idle.note_damaged(StreamKey { group, stream });
             }

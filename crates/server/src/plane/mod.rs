@@ -8,7 +8,7 @@
 //! # Code map
 //! [`shard`] the loop; [`connection`] one socket; [`receive`] bytes to requests; [`answer`] replies
 //! to answers; [`pump`] bodies of stored bytes, [`bulk`] whose turn it is; [`live`] and [`sse`] live readers; [`timers`]
-//! limits in time and the end; [`mailbox`] between loops; [`workers`] threads that may block.
+//! limits in time and the end; [`listen`] sockets for one address; [`mailbox`] between loops; [`workers`] threads that may block.
 
 #![expect(
     clippy::disallowed_methods,
@@ -20,6 +20,7 @@ mod bulk;
 mod commit_place;
 mod connection;
 mod gather;
+mod listen;
 mod live;
 mod mailbox;
 mod pump;
@@ -35,25 +36,15 @@ use crate::{metrics::NodeMetrics, settings::Settings};
 use env::{Clock, Random, RealClock, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
 use mailbox::{Mail, Mailbox};
-use mio::net::TcpListener;
 use model::ShardId;
 use node::{Node, Opened};
 use shard::{Shard, ShardParts, Shared, WAKE};
-use socket2::{Domain, Protocol, Socket, Type};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, atomic::AtomicUsize};
 use std::thread::JoinHandle;
 use workers::Workers;
-
-/// Connections that the kernel may hold ready while a loop is busy.
-const BACKLOG: i32 = 1024;
-
-/// Bytes that the kernel may hold for a connection without having sent them. Left to itself it takes
-/// megabytes for each reader that stalls, all of them copied and paid for by everybody; a reader that
-/// keeps up is refilled long before half of this is gone.
-const UNSENT_BYTES_MAX: u32 = 256 << 10;
 
 /// Why the data plane could not start.
 #[derive(Debug)]
@@ -105,9 +96,12 @@ pub struct Plane {
 /// Opens the data directory of `settings`. Damage is reported, not refused.
 ///
 /// # Errors
-/// [`StartError`] if the directory cannot be used or the settings do not fit each other.
+/// [`StartError`] if the directory cannot be used, the settings do not fit each other, or somebody else
+/// listens on the address: before anything is opened or made.
 pub fn recover(settings: &Settings, shard_count: u16) -> Result<Opened, StartError> {
     let options = log_options(settings)?;
+    let listen = settings.listen;
+    listen::check(listen).map_err(|error| StartError::Listen { listen, error })?;
     let disk = Arc::new(RealDisk);
     node::open(disk, &mut RealRandom, &settings.data_dir, options, shard_count)
         .map_err(StartError::Open)
@@ -145,18 +139,14 @@ impl Plane {
         metrics: &NodeMetrics,
     ) -> Result<Self, StartError> {
         let listen_error = |error| StartError::Listen { listen: settings.listen, error };
+        let listeners = listen::all(settings.listen, nodes.len()).map_err(listen_error)?;
+        let address = listeners[0].local_addr()?;
         let mut polls = Vec::new();
         let mut mailboxes = Vec::new();
-        let mut listeners = Vec::new();
-        let mut address = settings.listen;
         for _ in &nodes {
             let poll = mio::Poll::new()?;
             mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
             polls.push(poll);
-            let listener = listen(address).map_err(listen_error)?;
-            // Port 0 is chosen by the first listener; the others share it.
-            address = listener.local_addr()?;
-            listeners.push(listener);
         }
         let shared = Arc::new(Shared {
             settings: settings.clone(),
@@ -209,16 +199,4 @@ impl Plane {
         }
         Ok(())
     }
-}
-
-fn listen(address: SocketAddr) -> io::Result<TcpListener> {
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
-    socket.set_reuse_address(true)?;
-    socket.set_reuse_port(true)?;
-    socket.set_nonblocking(true)?;
-    // Connections inherit it.
-    socket.set_tcp_notsent_lowat(UNSENT_BYTES_MAX)?;
-    socket.bind(&address.into())?;
-    socket.listen(BACKLOG)?;
-    Ok(TcpListener::from_std(socket.into()))
 }
