@@ -117,13 +117,13 @@ pub(crate) enum Command {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct IdleStreams {
     /// Streams to create
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = at_least::<u64, 1>)]
     pub(crate) streams: u64,
     /// Connections that create them
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = at_least::<usize, 1>)]
     pub(crate) connections: usize,
     /// Requests in flight on each connection
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 8, value_parser = at_least::<usize, 1>)]
     pub(crate) depth: usize,
     /// Longest wait for the data directory to settle
     #[arg(long, default_value_t = 60)]
@@ -134,10 +134,10 @@ pub(crate) struct IdleStreams {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Creates {
     /// Connections, each with one request in flight
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = at_least::<usize, 1>)]
     pub(crate) connections: usize,
     /// How long to measure
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = above_zero)]
     pub(crate) seconds: f64,
 }
 
@@ -145,28 +145,28 @@ pub(crate) struct Creates {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Appends {
     /// Streams that are appended to in turn
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = at_least::<u64, 1>)]
     pub(crate) streams: u64,
     /// Connections
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = at_least::<usize, 1>)]
     pub(crate) connections: usize,
     /// Each connection appends to one stream of its own; needs as many streams as connections
     #[arg(long)]
     pub(crate) pinned: bool,
     /// Requests in flight on each connection
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = at_least::<usize, 1>)]
     pub(crate) depth: usize,
     /// Bytes of each append, at least 16; no two are alike
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = at_least::<usize, 16>)]
     pub(crate) payload_bytes: usize,
     /// How long to append before it is measured, for what compiles or allocates as it goes
     #[arg(long, default_value_t = 0.0)]
     pub(crate) warm_up_seconds: f64,
     /// How long to measure
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = above_zero)]
     pub(crate) seconds: f64,
     /// Open loop: appends due per second, with latency from when each was due
-    #[arg(long)]
+    #[arg(long, value_parser = above_zero)]
     pub(crate) rate: Option<f64>,
     /// Each connection is an idempotent producer
     #[arg(long)]
@@ -180,13 +180,13 @@ pub(crate) struct Appends {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Commits {
     /// Events in all
-    #[arg(long, default_value_t = 4096)]
+    #[arg(long, default_value_t = 4096, value_parser = at_least::<u64, 1>)]
     pub(crate) events: u64,
     /// Events of each commit
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = at_least::<u64, 1>)]
     pub(crate) batch: u64,
     /// Bytes of each event, at least 16; no two are alike
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = at_least::<usize, 16>)]
     pub(crate) event_bytes: usize,
 }
 
@@ -194,19 +194,19 @@ pub(crate) struct Commits {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Messages {
     /// Streams, of which a message's key chooses one; a multiple of the connections
-    #[arg(long, default_value_t = 96)]
+    #[arg(long, default_value_t = 96, value_parser = at_least::<u64, 1>)]
     pub(crate) streams: u64,
     /// Connections; each has streams of its own
-    #[arg(long, default_value_t = 6)]
+    #[arg(long, default_value_t = 6, value_parser = at_least::<usize, 1>)]
     pub(crate) connections: usize,
     /// Messages that are packed into one append
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = at_least::<usize, 1>)]
     pub(crate) batch: usize,
     /// Messages that each connection may have out, not acknowledged yet
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = at_least::<usize, 1>)]
     pub(crate) in_flight: usize,
     /// Bytes of each message
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = at_least::<usize, 16>)]
     pub(crate) message_bytes: usize,
     /// All messages are alike; without it no two are
     #[arg(long)]
@@ -215,7 +215,7 @@ pub(crate) struct Messages {
     #[arg(long, default_value_t = 0.0)]
     pub(crate) warm_up_seconds: f64,
     /// How long to measure
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = above_zero)]
     pub(crate) seconds: f64,
 }
 
@@ -223,19 +223,19 @@ pub(crate) struct Messages {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct CreatesVsAppends {
     /// Connections of both
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_parser = at_least::<usize, 1>)]
     pub(crate) connections: usize,
     /// Length of each turn
-    #[arg(long, default_value_t = 5.0)]
+    #[arg(long, default_value_t = 5.0, value_parser = above_zero)]
     pub(crate) seconds: f64,
     /// Turns of each kind
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = at_least::<usize, 1>)]
     pub(crate) pairs: usize,
     /// Streams that are appended to
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = at_least::<u64, 1>)]
     pub(crate) streams: u64,
     /// Bytes of each append
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = at_least::<usize, 16>)]
     pub(crate) payload_bytes: usize,
 }
 
@@ -243,7 +243,7 @@ pub(crate) struct CreatesVsAppends {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Recovery {
     /// Streams to create
-    #[arg(long, default_value_t = 100_000)]
+    #[arg(long, default_value_t = 100_000, value_parser = at_least::<u64, 1>)]
     pub(crate) streams: u64,
     /// Leave them empty instead of appending 64 bytes to each
     #[arg(long)]
@@ -271,16 +271,16 @@ pub(crate) struct Shutdown {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct SlowReaders {
     /// Length of the stream
-    #[arg(long, default_value_t = 2.0)]
+    #[arg(long, default_value_t = 2.0, value_parser = above_zero)]
     pub(crate) stream_gib: f64,
     /// Readers
     #[arg(long, default_value_t = 50)]
     pub(crate) readers: usize,
     /// What each of them takes
-    #[arg(long, default_value_t = 65_536)]
+    #[arg(long, default_value_t = 65_536, value_parser = at_least::<u64, 1>)]
     pub(crate) bytes_per_second: u64,
     /// How long to measure
-    #[arg(long, default_value_t = 30.0)]
+    #[arg(long, default_value_t = 30.0, value_parser = above_zero)]
     pub(crate) seconds: f64,
     /// How they read
     #[arg(long, value_enum, default_value_t = Via::Get)]
@@ -294,13 +294,13 @@ pub(crate) struct SseFanout {
     #[arg(long, default_value_t = 1000)]
     pub(crate) readers: usize,
     /// Appends per second
-    #[arg(long, default_value_t = 50.0)]
+    #[arg(long, default_value_t = 50.0, value_parser = above_zero)]
     pub(crate) rate: f64,
     /// Bytes of each append
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = at_least::<usize, 16>)]
     pub(crate) event_bytes: usize,
     /// How long to measure
-    #[arg(long, default_value_t = 20.0)]
+    #[arg(long, default_value_t = 20.0, value_parser = above_zero)]
     pub(crate) seconds: f64,
 }
 
@@ -308,19 +308,19 @@ pub(crate) struct SseFanout {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Replay {
     /// Clients that begin at the same moment
-    #[arg(long, default_value_t = 1000)]
+    #[arg(long, default_value_t = 1000, value_parser = at_least::<usize, 1>)]
     pub(crate) clients: usize,
     /// Each client reads a stream of its own instead of one stream for all
     #[arg(long)]
     pub(crate) own_stream: bool,
     /// Appends in the stream
-    #[arg(long, default_value_t = 200)]
+    #[arg(long, default_value_t = 200, value_parser = at_least::<u64, 1>)]
     pub(crate) events: u64,
     /// Bytes of each append
-    #[arg(long, default_value_t = 1024)]
+    #[arg(long, default_value_t = 1024, value_parser = at_least::<usize, 16>)]
     pub(crate) event_bytes: usize,
     /// Times that all of them read it
-    #[arg(long, default_value_t = 5)]
+    #[arg(long, default_value_t = 5, value_parser = at_least::<usize, 1>)]
     pub(crate) rounds: usize,
 }
 
@@ -328,19 +328,19 @@ pub(crate) struct Replay {
 #[derive(Args, Debug, Clone)]
 pub(crate) struct LongPoll {
     /// Streams, each with one reader
-    #[arg(long, default_value_t = 100)]
+    #[arg(long, default_value_t = 100, value_parser = at_least::<usize, 1>)]
     pub(crate) streams: usize,
     /// Appends per second over all streams
-    #[arg(long, default_value_t = 500.0)]
+    #[arg(long, default_value_t = 500.0, value_parser = above_zero)]
     pub(crate) rate: f64,
     /// Connections that append; an append that finds none free waits, and its latency grows
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = at_least::<usize, 1>)]
     pub(crate) writers: usize,
     /// Bytes of each append
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = at_least::<usize, 16>)]
     pub(crate) event_bytes: usize,
     /// How long to measure
-    #[arg(long, default_value_t = 20.0)]
+    #[arg(long, default_value_t = 20.0, value_parser = above_zero)]
     pub(crate) seconds: f64,
 }
 
@@ -380,17 +380,17 @@ pub(crate) struct Compare {
     )]
     pub(crate) peers: Vec<System>,
     /// Turns of each case; with fewer than two nothing is decided
-    #[arg(long, default_value_t = 3)]
+    #[arg(long, default_value_t = 3, value_parser = at_least::<usize, 1>)]
     pub(crate) pairs: usize,
     /// How long runs that append as fast as they can do so before they are measured: systems that
     /// compile as they run are slow at first
     #[arg(long, default_value_t = 2.0)]
     pub(crate) warm_up_seconds: f64,
     /// How long each run measures, where that is not given by what is to be read
-    #[arg(long, default_value_t = 10.0)]
+    #[arg(long, default_value_t = 10.0, value_parser = above_zero)]
     pub(crate) seconds: f64,
     /// Open loop: appends due per second in the workloads that append as fast as they can
-    #[arg(long)]
+    #[arg(long, value_parser = above_zero)]
     pub(crate) rate: Option<f64>,
     /// Where the report, its plots and the figures go
     #[arg(long, value_name = "DIR", default_value = "docs/benchmarks")]
@@ -401,6 +401,21 @@ pub(crate) struct Compare {
     /// Small numbers: tries every workload; the figures mean nothing
     #[arg(long)]
     pub(crate) quick: bool,
+}
+
+/// A number that is at least `MIN`.
+fn at_least<T: TryFrom<u64>, const MIN: u64>(text: &str) -> Result<T, String> {
+    let number = text.parse().map_err(|error| format!("{error}"))?;
+    if number < MIN {
+        return Err(format!("it must be at least {MIN}"));
+    }
+    T::try_from(number).map_err(|_| "it is too large".to_owned())
+}
+
+fn above_zero(text: &str) -> Result<f64, String> {
+    let number: f64 = text.parse().map_err(|error| format!("{error}"))?;
+    let fits = number.is_finite() && number > 0.0;
+    if fits { Ok(number) } else { Err("it must be above 0".to_owned()) }
 }
 
 pub(crate) fn parse() -> Cli {
@@ -416,6 +431,24 @@ mod tests {
     fn the_command_line_is_consistent() {
         Cli::command().debug_assert();
         assert!(Cli::command().find_subcommand("table").is_some());
+    }
+
+    #[test]
+    fn numbers_that_measure_nothing_are_refused() {
+        for wrong in [
+            "appends --streams 0",
+            "appends --payload-bytes 3",
+            "appends --seconds 0",
+            "appends --depth 0",
+            "sse-fanout --rate 0",
+            "sse-fanout --rate nan",
+            "replay --rounds 0",
+            "long-poll --streams 0",
+        ] {
+            let words = std::iter::once("thalweg-bench").chain(wrong.split(' '));
+            let error = Cli::try_parse_from(words).unwrap_err().to_string();
+            assert!(error.contains("it must be"), "{wrong}: {error}");
+        }
     }
 
     #[test]

@@ -7,6 +7,7 @@ use crate::process::Process;
 use crate::systems::{Launch, Places, Probe, Ready, System};
 use crate::{kafka, nats};
 use std::fs::{self, File};
+use std::hash::{BuildHasher, RandomState};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::os::unix::fs::MetadataExt;
@@ -89,7 +90,9 @@ impl Server {
         let wrong = || Failure::new(format!("--url must be http://HOST:PORT, not {url}"));
         let address = authority.to_socket_addrs().map_err(|_| wrong())?.next().ok_or_else(wrong)?;
         let process = id.map(Process::new);
-        let api = Api::new(style, address.to_string());
+        // Any number that no other run has.
+        let run = RandomState::new().hash_one(url);
+        let api = Api::new(style, address.to_string()).for_run(run);
         let durability = "as that server was started";
         Ok(Self { address, api, name: url.to_owned(), durability, process, started: None })
     }
@@ -275,6 +278,12 @@ fn prepare(launch: &Launch) -> Outcome<()> {
 fn spawn(launch: &Launch, keeper: &Keeper, scratch: &Path) -> Outcome<Child> {
     let log = File::options().create(true).append(true).open(scratch.join("log"))?;
     let mut command = Command::new(&launch.binary);
+    // A setting that the shell happens to have would be in force and not in the results.
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"THALWEG_") {
+            command.env_remove(name);
+        }
+    }
     let variables = launch.variables.iter().map(|(name, value)| (name, value));
     command.args(&launch.flags).envs(variables).stdin(Stdio::null());
     command.stdout(log.try_clone()?).stderr(log);

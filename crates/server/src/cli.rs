@@ -130,8 +130,14 @@ fn bench(arguments: &[OsString]) -> ExitCode {
 
 /// Prints to standard output. A reader that went away, as with `| head`, is no failure.
 fn print(text: &str) -> ExitCode {
-    let _ = std::io::stdout().write_all(text.as_bytes());
-    ExitCode::SUCCESS
+    let mut out = std::io::stdout();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
+            eprintln!("error: cannot print all of it: {error}");
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
 #[cfg(test)]

@@ -104,6 +104,8 @@ pub(crate) struct Api {
     pub(crate) style: ApiStyle,
     pub(crate) holds: Holds,
     host: String,
+    /// What the names of all streams begin with.
+    run: String,
 }
 
 /// Where a read begins.
@@ -138,7 +140,12 @@ pub(crate) struct Read<'a> {
 
 impl Api {
     pub(crate) fn new(style: ApiStyle, host: impl Into<String>) -> Self {
-        Self { style, holds: Holds::Bytes, host: host.into() }
+        Self { style, holds: Holds::Bytes, host: host.into(), run: String::new() }
+    }
+
+    /// Names streams so that they are not those of another run, on a server that keeps what it has.
+    pub(crate) fn for_run(self, number: u64) -> Self {
+        Self { run: format!("run-{number:x}-"), ..self }
     }
 
     /// The HTTP request that must succeed before the first create; empty if there is none.
@@ -160,7 +167,7 @@ impl Api {
 
     pub(crate) fn put_create(&self, out: &mut Vec<u8>, stream: &str) {
         if self.style == ApiStyle::S2 {
-            let body = format!("{{\"stream\":\"{stream}\"}}");
+            let body = format!("{{\"stream\":\"{}{stream}\"}}", self.run);
             let json = Some("application/json");
             return self.put(out, format_args!("POST /v1/streams"), json, body.as_bytes());
         }
@@ -249,10 +256,11 @@ impl Api {
     }
 
     fn path(&self, stream: &str) -> String {
+        let run = &self.run;
         match self.style {
-            ApiStyle::Durable => format!("/v1/stream/{stream}"),
-            ApiStyle::Ursula => format!("/{NAMESPACE}/{stream}"),
-            ApiStyle::S2 => format!("/v1/streams/{stream}"),
+            ApiStyle::Durable => format!("/v1/stream/{run}{stream}"),
+            ApiStyle::Ursula => format!("/{NAMESPACE}/{run}{stream}"),
+            ApiStyle::S2 => format!("/v1/streams/{run}{stream}"),
             ApiStyle::Nats | ApiStyle::Kafka => unreachable!("only HTTP has paths"),
         }
     }
@@ -327,6 +335,20 @@ mod tests {
             records.ends_with("\r\n\r\n{\"records\":[{\"body\":\"0123456789\"}]}"),
             "{records}"
         );
+    }
+
+    #[test]
+    fn each_run_on_a_server_that_keeps_its_streams_has_streams_of_its_own() {
+        let style = [ApiStyle::Durable, ApiStyle::Ursula, ApiStyle::S2];
+        for style in style {
+            let create = |run: u64| {
+                let mut out = Vec::new();
+                Api::new(style, "h:1").for_run(run).put_create(&mut out, "a-1");
+                String::from_utf8(out).unwrap()
+            };
+            assert!(create(0x2a).contains("run-2a-a-1"), "{}", create(0x2a));
+            assert_ne!(create(1), create(2));
+        }
     }
 
     #[test]

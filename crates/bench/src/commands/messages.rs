@@ -258,7 +258,7 @@ mod tests {
         let mut out = Vec::new();
         let stream = packer.next(connection, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
-        let name = format!("/{PREFIX}-{stream:08} ");
+        let name = format!("-{PREFIX}-{stream:08} ");
         assert!(text.lines().next().unwrap().contains(&name), "{text}");
         (stream, text.split_once("\r\n\r\n").unwrap().1.to_owned())
     }

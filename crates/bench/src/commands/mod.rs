@@ -26,7 +26,8 @@ use crate::report::{Report, Run, commit};
 use crate::server::Server;
 use crate::systems::{Places, System, default_peers_directory};
 use client::{Client, Timeouts};
-use std::path::PathBuf;
+use std::fs::OpenOptions;
+use std::path::{Path, PathBuf};
 
 /// Runs what was asked; whether all checks passed.
 pub(crate) fn run(cli: Cli) -> Outcome<bool> {
@@ -54,6 +55,7 @@ impl Bench {
     /// Runs one command and prints what it found.
     pub(crate) fn run(&self, command: &Command) -> Outcome<Run> {
         self.check_style(command)?;
+        self.check_place(command)?;
         let run = match command {
             Command::IdleStreams(asked) => idle_streams::run(self, asked),
             Command::Creates(asked) => creates::run(self, asked),
@@ -137,6 +139,28 @@ impl Bench {
             Some(_) => self.place.api_style,
             None => self.place.against.style(),
         }
+    }
+
+    /// Refuses what would fail at its end: a command that ends servers on one that is not its own, a
+    /// process that is not there, results that cannot be written.
+    fn check_place(&self, command: &Command) -> Outcome<()> {
+        let Place { url, pid, json, .. } = &self.place;
+        let ends_it = matches!(
+            command,
+            Command::Recovery(_) | Command::Shutdown(_) | Command::IdleStreams(_)
+        );
+        if let (Some(url), true) = (url, ends_it) {
+            let what = "this command ends the server and starts it again; leave --url out";
+            return Err(Failure::new(format!("--url {url}: {what}")));
+        }
+        if let Some(pid) = pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            return Err(Failure::new(format!("--pid {pid}: there is no such process")));
+        }
+        if let Some(path) = json {
+            let opened = OpenOptions::new().create(true).append(true).open(path);
+            opened.doing(|| format!("cannot write {}", path.display()))?;
+        }
+        Ok(())
     }
 
     /// Refuses what only servers of the Durable Streams Protocol are measured with.

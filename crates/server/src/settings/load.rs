@@ -120,7 +120,8 @@ fn file_values(
 ) -> BTreeMap<&'static str, Chosen> {
     let named = match (&flags.config, environment.text(CONFIG_VARIABLE)) {
         (Some(path), _) => Some(path.clone()),
-        (None, Ok(text)) => text.map(PathBuf::from),
+        // Set to nothing is not set: compose files cannot leave a variable out.
+        (None, Ok(text)) => text.filter(|text| !text.is_empty()).map(PathBuf::from),
         (None, Err(problem)) => {
             problems.push(problem);
             None

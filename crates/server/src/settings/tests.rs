@@ -77,6 +77,13 @@ fn the_file_may_be_named_by_a_variable() {
 }
 
 #[test]
+fn a_variable_without_a_name_in_it_names_no_file() {
+    let variables = environment(&[("THALWEG_CONFIG", "")]);
+    let effective = load(&flags(&[]), &variables, &|path: &Path| panic!("{path:?} was read"));
+    assert!(effective.is_ok());
+}
+
+#[test]
 fn a_misspelt_key_names_its_line_and_the_setting_that_was_meant() {
     let problem = only_problem(load_with_file(
         flags(&[]),
