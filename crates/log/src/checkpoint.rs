@@ -157,7 +157,8 @@ fn list_checkpoints(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, PathBuf
     let names = disk.list(dir)?;
     let parsed = names.iter().filter_map(|name| {
         let digits = name.strip_suffix(".ckpt")?;
-        Some((u64::from_str_radix(digits, 16).ok()?, dir.join(name)))
+        let index = u64::from_str_radix(digits, 16).ok().filter(|index| *index <= NUMBER_MAX)?;
+        Some((index, dir.join(name)))
     });
     Ok(parsed.collect())
 }

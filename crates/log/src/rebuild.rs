@@ -207,7 +207,8 @@ impl<'a> Rebuild<'a> {
             let dir = lane_dir(&self.store.root, lane);
             let files = self.open_segments(lane).map_err(at(&dir))?;
             let name = LaneName { store: self.store.id, lane };
-            let scanned = scan_lane(name, &files).map_err(at(&dir))?;
+            let scanned = scan_lane(name, &files, &|header| self.was_applied(header));
+            let scanned = scanned.map_err(at(&dir))?;
             // What a killed process wrote may still be in the page cache only: it is about to be
             // shown to readers, so it must be durable first. A sync that failed has left the pages
             // of its batch clean, and no sync writes clean pages: that batch is written again.
@@ -228,6 +229,14 @@ impl<'a> Rebuild<'a> {
             slot += count;
         }
         Ok(())
+    }
+
+    /// Whether a chunk or a checkpoint covers an entry.
+    fn was_applied(&self, header: &EntryHeader) -> bool {
+        let unreadable = self.lost_checkpoints.get(&header.group).copied().unwrap_or(0);
+        let group = self.groups.get(usize::from(header.group));
+        let known = group.map_or(0, |group| group.chunks.covered().max(group.checkpointed()));
+        header.index <= known.max(unreadable)
     }
 
     fn open_segments(&self, lane: u16) -> io::Result<Vec<Arc<SegmentFile>>> {

@@ -84,8 +84,8 @@ fn without_a_checkpoint_the_indexes_that_a_chunk_covers_are_kept() {
     }
 }
 
-#[test]
-fn a_sealed_entry_that_is_lost_at_the_end_of_the_log_keeps_its_index() {
+/// Five appends in a batch each, sealed, and covered by no checkpoint. No later batch vouches for the last one.
+fn with_sealed_end() -> MemoryDisk {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();
     for number in 0..5 {
@@ -93,10 +93,26 @@ fn a_sealed_entry_that_is_lost_at_the_end_of_the_log_keeps_its_index() {
         node.commit().unwrap();
     }
     node.work().unwrap();
-    assert_eq!(node.shards[0].stats().hot_appends, 0, "sealed, but not yet in a checkpoint");
-    drop(node);
-    // No later batch vouches for the last one.
+    assert_eq!(node.shards[0].stats().hot_appends, 0);
+    disk
+}
+
+#[test]
+fn a_last_batch_of_which_something_is_sealed_is_damaged_and_not_torn() {
+    let disk = with_sealed_end();
     disk.flip_bit(&file(&disk, "wal"), (4 * 4096 + 1000) * 8);
+    for _ in 0..2 {
+        let mut node = Node::open(&disk, 1).unwrap();
+        assert_eq!(kinds(&node), [DamageKind::EntryData]);
+        assert!(node.report.torn_tails.is_empty());
+        assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 5 * 1800);
+    }
+}
+
+#[test]
+fn a_sealed_entry_that_is_lost_at_the_end_of_the_log_keeps_its_index() {
+    let disk = with_sealed_end();
+    spoil(&disk, &file(&disk, "wal"), 4 * 4096 + 64 + 20);
     for _ in 0..2 {
         let mut node = Node::open(&disk, 1).unwrap();
         assert_eq!(missing(&node), [(5, 5)]);
@@ -106,6 +122,36 @@ fn a_sealed_entry_that_is_lost_at_the_end_of_the_log_keeps_its_index() {
         assert_eq!(bytes.to_bytes().unwrap(), [4; 100][..]);
         node.append(key(0, 2), b"other").unwrap();
     }
+}
+
+#[test]
+fn a_batch_that_its_own_opening_vouched_for_is_never_cut() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.append(key(0, 1), b"intact").unwrap();
+    node.append(key(0, 2), b"flipped").unwrap();
+    node.commit().unwrap();
+    // The mark: a batch without entries in the next block.
+    node.stop();
+    let wal = file(&disk, "wal");
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.append(key(0, 1), b", later").unwrap();
+    node.commit().unwrap();
+    node.stop();
+    disk.flip_bit(&wal, (64 + 2 * 64 + 8) * 8);
+    spoil(&disk, &wal, 4096 + 10);
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"intact, later");
+    assert!(missing(&node).is_empty(), "{:?}", node.machine.damages);
+}
+
+#[test]
+fn a_checkpoint_with_an_impossible_name_is_passed_over() {
+    let disk = with_checkpoint();
+    disk.create(Path::new("/data/checkpoints/00000/ffffffffffffffff.ckpt")).unwrap();
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(kinds(&node), []);
+    assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 9000);
 }
 
 #[test]

@@ -63,9 +63,8 @@ pub fn open(
 /// Entries that were lost at the end of a group's log have no entry behind them at which they are
 /// missed; the next one comes after them all the same.
 fn pass_over_lost_end(state: &mut GroupState, last: EntryIndex) {
-    while state.applied() < last {
-        let lost = state.applied().next();
-        state.skip(lost);
+    if state.applied() < last {
+        state.skip_to(last);
     }
 }
 
@@ -169,8 +168,9 @@ impl Rebuild {
 
     /// Records that the creation of `stream` was lost.
     fn unmake(&mut self, group: GroupId, stream: StreamId, path_hash: u64) {
-        self.group(group).mark_damaged(stream, path_hash);
-        self.unmade.insert((group, path_hash), stream);
+        if self.group(group).lose_creation(stream, path_hash) {
+            self.unmade.insert((group, path_hash), stream);
+        }
     }
 
     /// Whether an entry is a repetition of a creation that was lost: requests for the same path that came
@@ -224,12 +224,11 @@ impl Replay for Rebuild {
 
     fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
         let state = self.group(entry.group);
-        while state.applied().next() < entry.index {
-            let lost = state.applied().next();
-            state.skip(lost);
+        if state.applied().next() < entry.index {
+            state.skip_to(EntryIndex::new(entry.index.get() - 1));
         }
         let Ok(command) = Command::decode(entry.kind, entry.command) else {
-            state.skip(entry.index);
+            state.skip_to(entry.index);
             match subject(entry.kind, entry.stream, entry.index) {
                 (stream, Some(path_hash)) => self.unmake(entry.group, stream, path_hash),
                 (stream, None) => state.lose(stream, entry.index),
@@ -238,7 +237,7 @@ impl Replay for Rebuild {
         };
         if self.repeats_lost(entry) {
             let state = self.group(entry.group);
-            state.skip(entry.index);
+            state.skip_to(entry.index);
             state.note_refused_creation(entry.index);
             return None;
         }

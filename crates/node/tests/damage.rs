@@ -247,6 +247,32 @@ fn a_creation_that_came_with_a_lost_one_does_not_take_its_place() {
 }
 
 #[test]
+fn a_lost_creation_that_was_refused_costs_nothing() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 2);
+    let path = path_in(0, "path");
+    for _ in 0..2 {
+        process.offer(create(&path, Some("text/plain"), None, b""));
+    }
+    process.settle();
+    process.replies.clear();
+    assert_eq!(process.delete(&path), Outcome::Deleted);
+    process.with_text(&path, b"made later");
+    drop(process);
+    disk.kill_process();
+    let creations = commands_of(&disk, CommandKind::Create);
+    assert_eq!(creations.len(), 3);
+    let (file, position) = &creations[1];
+    disk.flip_bit(file, position * 8);
+    for _ in 0..2 {
+        let mut process = Process::open(&disk, 2);
+        assert_eq!(process.bytes(&path), b"made later");
+        drop(process);
+        disk.kill_process();
+    }
+}
+
+#[test]
 fn a_stream_made_where_one_was_that_lost_its_last_reference_is_there() {
     let disk = MemoryDisk::new();
     let mut process = Process::open(&disk, 2);

@@ -53,7 +53,7 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves until SIGTERM, SIGINT or SIGHUP, as when its terminal is closed.
+/// Serves until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// [`ServeError`] if the server could not start, or an event loop failed.
@@ -125,18 +125,16 @@ struct Signals {
     runtime: tokio::runtime::Runtime,
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
-    hang_up: tokio::signal::unix::Signal,
 }
 
 impl Signals {
     fn new() -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (terminate, interrupt, hang_up) = runtime.block_on(async {
-            let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
-            let [terminate, interrupt, hang_up] = kinds.map(signal);
-            Ok::<_, io::Error>((terminate?, interrupt?, hang_up?))
+        let (terminate, interrupt) = runtime.block_on(async {
+            let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+            Ok::<_, io::Error>(signals)
         })?;
-        Ok(Self { runtime, terminate, interrupt, hang_up })
+        Ok(Self { runtime, terminate, interrupt })
     }
 
     fn wait(mut self) -> io::Result<()> {
@@ -144,7 +142,6 @@ impl Signals {
             tokio::select! {
                 _ = self.terminate.recv() => {}
                 _ = self.interrupt.recv() => {}
-                _ = self.hang_up.recv() => {}
             }
         });
         Ok(())

@@ -143,6 +143,23 @@ impl GroupState {
         self.lost.extend(before.filter(|before| *before != stream));
     }
 
+    /// Records that the creation of `stream`, logged as the entry of its id, was lost. If the path is another's
+    /// at this point of the log, the creation was refused. `true` if it was not.
+    pub fn lose_creation(&mut self, stream: StreamId, path_hash: u64) -> bool {
+        if let Some(holder) = self.streams.find_hash(path_hash)
+            && !self.is_lost(holder.id)
+        {
+            return false;
+        }
+        if self.damaged.contains_key(&path_hash) {
+            // The one that was lost before it, but for a deletion that was lost as well.
+            self.lost.insert(stream);
+            return false;
+        }
+        self.mark_damaged(stream, path_hash);
+        true
+    }
+
     /// The stream whose state was lost and that had the path with this hash.
     #[must_use]
     pub fn damaged_at(&self, path_hash: u64) -> Option<StreamId> {
@@ -207,17 +224,20 @@ impl GroupState {
         }
     }
 
-    /// Passes over an entry that damage has made unreadable.
+    /// Passes over the entries up to `index`, which damage has made unreadable.
     ///
     /// # Panics
-    /// As [`Self::apply`].
-    pub fn skip(&mut self, index: EntryIndex) {
-        assert_eq!(index, self.applied.next(), "group {} skips out of order", self.group);
+    /// If `index` was applied.
+    pub fn skip_to(&mut self, index: EntryIndex) {
+        assert!(index > self.applied, "group {} skips out of order", self.group);
         self.applied = index;
     }
 
     fn apply_create(&mut self, mark: Mark, create: Create, data_bytes: u64) -> Applied {
-        if let Some(outcome) = self.judge_holder(&create.path, Wanted::from(&create)) {
+        let holder = self.streams.find(&create.path).map(|record| record.id);
+        if !holder.is_some_and(|holder| self.is_suspect(holder))
+            && let Some(outcome) = self.judge_holder(&create.path, Wanted::from(&create))
+        {
             return Applied::answer(outcome);
         }
         self.displace_lost(&create.path);
@@ -233,12 +253,14 @@ impl GroupState {
         Applied { placement, ..Applied::answer(Outcome::Created(info)) }
     }
 
-    /// Makes way for a stream at a path that a lost one had. Its bytes stay.
+    /// Makes way for a stream at a path that a lost one had. Its bytes stay. Where entries were lost that
+    /// nobody can name, the deletion of the one that is there was among them: it would have been
+    /// refused otherwise.
     fn displace_lost(&mut self, path: &StreamPath) {
-        let deleted = self.streams.find(path).map(|record| record.id);
-        deleted.map(|stream| self.streams.remove(stream));
+        let holder = self.streams.find(path).map(|record| record.id);
+        holder.map(|stream| self.streams.remove(stream));
         let unknown = self.damaged.remove(&path.hash64());
-        self.lost.extend(deleted.into_iter().chain(unknown));
+        self.lost.extend(holder.into_iter().chain(unknown));
     }
 
     fn new_record(&mut self, mark: Mark, create: Create, data_bytes: u64) -> StreamRecord {

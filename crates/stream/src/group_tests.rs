@@ -372,6 +372,31 @@ fn a_deleted_stream_that_lost_an_entry_makes_way_for_the_one_made_at_its_path() 
 }
 
 #[test]
+fn where_entries_that_nobody_can_name_were_lost_a_later_stream_gets_its_path() {
+    let mut machine = Machine::new();
+    let old = machine.create(create("path"));
+    // The deletion of the old one among them.
+    machine.state.lose_up_to(machine.state.applied());
+    let new = machine.create(create("path"));
+    assert_eq!(machine.resolve("path"), Ok(new));
+    assert_eq!(machine.state.head_or_lost(old), Some(ByteOffset::ZERO));
+    assert_eq!(machine.state.head_or_lost(StreamId::new(9)), None, "later ones are known");
+}
+
+#[test]
+fn a_lost_creation_at_the_path_of_another_stream_was_refused() {
+    let mut machine = Machine::new();
+    let holder = machine.create(create("path"));
+    let hash = path("path").hash64();
+    assert!(!machine.state.lose_creation(StreamId::new(7), hash));
+    assert_eq!(machine.resolve("path"), Ok(holder));
+    assert!(machine.state.lose_creation(StreamId::new(8), path("other").hash64()));
+    assert!(!machine.state.lose_creation(StreamId::new(9), path("other").hash64()));
+    assert_eq!(machine.state.damaged_stream(&path("other")), Some(StreamId::new(8)));
+    assert_eq!(machine.state.head_or_lost(StreamId::new(9)), Some(ByteOffset::ZERO));
+}
+
+#[test]
 fn a_stream_that_lost_an_entry_does_not_expire() {
     let mut machine = Machine::new();
     let lifetime = Lifetime::Ttl { seconds: 1 };

@@ -45,7 +45,7 @@ impl GroupState {
     #[must_use]
     pub fn head_or_lost(&self, stream: StreamId) -> Option<ByteOffset> {
         let lost = self.is_lost(stream)
-            || self.may_lack_a_creation()
+            || self.lost.contains(&NO_STREAM)
             || self.damaged.values().any(|damaged| *damaged == stream);
         self.head(stream).or(lost.then_some(ByteOffset::ZERO))
     }
@@ -76,7 +76,12 @@ impl GroupState {
 
     /// Whether an entry of the stream was, or may have been, lost.
     pub(crate) fn is_lost(&self, stream: StreamId) -> bool {
-        (1..=self.suspect.get()).contains(&stream.get()) || self.lost.contains(&stream)
+        self.is_suspect(stream) || self.lost.contains(&stream)
+    }
+
+    /// Whether the stream was there when entries were lost that nobody can name.
+    pub(crate) fn is_suspect(&self, stream: StreamId) -> bool {
+        (1..=self.suspect.get()).contains(&stream.get())
     }
 
     /// Whether a creation was, or may have been, lost: its entry names no stream.

@@ -58,6 +58,11 @@ impl StreamTable {
         self.by_path.find(hash, is_it).and_then(|slot| self.get(slot.stream))
     }
 
+    /// A record whose path has this hash.
+    pub(crate) fn find_hash(&self, hash: u64) -> Option<&StreamRecord> {
+        self.by_path.find(hash, |slot| slot.hash == hash).and_then(|slot| self.get(slot.stream))
+    }
+
     /// Adds a record.
     ///
     /// # Panics

@@ -1,6 +1,6 @@
 //! The bytes of a chunk's header and rows. The table is in `docs/format/chunk.md`.
 
-use crate::codec::{Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
+use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::options::CHUNK_BLOCK_BYTES;
 
 pub(crate) const CHUNK_HEADER_BYTES: usize = 128;
@@ -49,7 +49,8 @@ impl ChunkHeader {
 
     fn decode_fields(bytes: &[u8]) -> Option<Self> {
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
-        is_ours.then(|| Self {
+        let is_possible = u64_at(bytes, 16).max(u64_at(bytes, 24)) <= NUMBER_MAX;
+        (is_ours && is_possible).then(|| Self {
             group: u16_at(bytes, 6),
             seq: u64_at(bytes, 8),
             from: u64_at(bytes, 16),

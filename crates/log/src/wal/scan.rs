@@ -116,11 +116,16 @@ pub(crate) struct LaneName {
     pub(crate) lane: u16,
 }
 
-/// Reads the headers of all segments, oldest first.
+/// Reads the headers of all segments, oldest first. `was_applied` tells whether a chunk or a checkpoint knows of an
+/// entry: then its batch was durable.
 ///
 /// # Errors
 /// If a file cannot be read; damage is no error.
-pub(crate) fn scan_lane(name: LaneName, files: &[Arc<SegmentFile>]) -> io::Result<ScannedLane> {
+pub(crate) fn scan_lane(
+    name: LaneName,
+    files: &[Arc<SegmentFile>],
+    was_applied: &dyn Fn(&EntryHeader) -> bool,
+) -> io::Result<ScannedLane> {
     let mut found = Vec::new();
     for (segment, file) in files.iter().enumerate() {
         scan_segment(name, segment, file, &mut found)?;
@@ -138,7 +143,7 @@ pub(crate) fn scan_lane(name: LaneName, files: &[Arc<SegmentFile>]) -> io::Resul
         used_segments: found.last().map_or(0, |batch| batch.segment + 1),
         ..ScannedLane::default()
     };
-    walk_chain(name, files, &found, &mut lane)?;
+    walk_chain((name, was_applied), files, &found, &mut lane)?;
     lane.live.reverse();
     Ok(lane)
 }
@@ -176,7 +181,7 @@ fn scan_segment(
 
 /// Follows the chain of durable claims from the newest batch down.
 fn walk_chain(
-    name: LaneName,
+    (name, was_applied): (LaneName, &dyn Fn(&EntryHeader) -> bool),
     files: &[Arc<SegmentFile>],
     found: &[FoundBatch],
     lane: &mut ScannedLane,
@@ -188,16 +193,20 @@ fn walk_chain(
             Some(claimed) => {
                 if batch.header.seq < claimed {
                     lose_header(files, found, number, claimed, lane);
-                    // The lost one may have been the first of a later opening, which cut this one.
-                    let is_last_of_opening = found[number + 1].header.epoch > batch.header.epoch;
-                    if is_last_of_opening && !is_whole(name, &files[batch.segment], batch)? {
+                    // The lost one may have been the first of a later opening, which cut this one: it
+                    // leaves out a number.
+                    let may_be_cut = found[number + 1].header.epoch > batch.header.epoch
+                        && claimed > batch.header.seq + 1;
+                    if may_be_cut && !is_whole(name, &files[batch.segment], batch)? {
                         claim = Some(batch.header.durable);
                         continue;
                     }
                 }
                 lane.add_live(files, batch);
             }
-            None if is_whole(name, &files[batch.segment], batch)? => {
+            None if is_whole(name, &files[batch.segment], batch)?
+                || has_applied(name, &files[batch.segment], batch, was_applied)? =>
+            {
                 lane.durable = batch.header.seq;
                 lane.add_live(files, batch);
             }
@@ -304,6 +313,20 @@ fn is_whole(name: LaneName, file: &SegmentFile, batch: &FoundBatch) -> io::Resul
         let payload = header.and_then(|header| header.value.payload(&bytes));
         payload.is_some_and(|payload| payload.is_data_intact)
     }))
+}
+
+/// Whether an entry of a batch is known to have been applied: what is wrong in it is damage, then, and not torn.
+fn has_applied(
+    name: LaneName,
+    file: &SegmentFile,
+    batch: &FoundBatch,
+    was_applied: &dyn Fn(&EntryHeader) -> bool,
+) -> io::Result<bool> {
+    let bytes = read_batch(file, batch)?;
+    let place = BatchPlace { store: name.store, segment: file.seq, seq: batch.header.seq };
+    let mut headers =
+        (0..batch.header.entry_count).filter_map(|number| entry_header(&bytes, place, number));
+    Ok(headers.any(|header| was_applied(&header.value)))
 }
 
 /// The bytes of a batch whose header is intact.
