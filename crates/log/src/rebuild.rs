@@ -24,8 +24,8 @@ use crate::recovery::{OpenError, RecoveryReport, Replay, TornTail};
 use crate::shard::Store;
 use crate::wal::batch::{BatchPlace, EntryHeader, Payload, entry_header_position};
 use crate::wal::scan::{
-    FoundBatch, LaneName, LiveBatch, ScannedLane, entry_header, place_damage, read_batch,
-    read_headless, rewrite_last, scan_lane,
+    Applied, FoundBatch, LaneHeaders, LaneName, LiveBatch, ScannedLane, entry_header, place_damage,
+    read_batch, read_headless, rewrite_last, scan_lane,
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
 use model::{EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
@@ -202,13 +202,20 @@ impl<'a> Rebuild<'a> {
 
     /// Reads the batch headers of every lane.
     pub(crate) fn scan_lanes(&mut self) -> Result<(), OpenError> {
-        let mut slot = 0;
+        let mut lanes = Vec::new();
         for lane in self.lane_numbers()? {
             let dir = lane_dir(&self.store.root, lane);
             let files = self.open_segments(lane).map_err(at(&dir))?;
             let name = LaneName { store: self.store.id, lane };
-            let scanned = scan_lane(name, &files, &|header| self.was_applied(header));
-            let scanned = scanned.map_err(at(&dir))?;
+            let headers = LaneHeaders::read(name, &files).map_err(at(&dir))?;
+            lanes.push((lane, dir, files, headers));
+        }
+        let epochs = lanes.iter().map(|(_, _, _, headers)| headers.epoch_max());
+        let epoch = epochs.max().unwrap_or(0);
+        let mut slot = 0;
+        for (lane, dir, files, headers) in lanes {
+            let applied = Applied { epoch, covers: &|header| self.was_applied(header) };
+            let scanned = scan_lane(&headers, &files, &applied).map_err(at(&dir))?;
             // What a killed process wrote may still be in the page cache only: it is about to be
             // shown to readers, so it must be durable first. A sync that failed has left the pages
             // of its batch clean, and no sync writes clean pages: that batch is written again.

@@ -125,6 +125,31 @@ fn a_sealed_entry_that_is_lost_at_the_end_of_the_log_keeps_its_index() {
 }
 
 #[test]
+fn a_torn_batch_of_a_lane_that_is_written_no_more_stays_cut_when_its_index_is_sealed() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 2).unwrap();
+    node.append(key(1, 1), b"first").unwrap();
+    node.commit().unwrap();
+    node.append(key(1, 1), b"never acknowledged").unwrap();
+    node.commit().unwrap();
+    drop(node);
+    let lane = disk.paths().into_iter().find(|path| path.starts_with("/data/wal/00001"));
+    disk.flip_bit(&lane.unwrap(), (4096 + 64 + 64 + 3) * 8);
+    // The group is in the other lane now; what is sealed has the index of the entry that was cut.
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.append(key(1, 1), &[7; 9000]).unwrap();
+    node.commit().unwrap();
+    while let Some(job) = node.shards[0].poll_work() {
+        let _ = node.shards[0].handle_work(job.run());
+    }
+    assert_eq!(node.shards[0].stats().hot_appends, 0, "sealed, but not yet in a checkpoint");
+    drop(node);
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(kinds(&node), []);
+    assert_eq!(node.read_all(key(1, 1), 1000).unwrap(), [&b"first"[..], &[7; 9000]].concat());
+}
+
+#[test]
 fn a_batch_that_its_own_opening_vouched_for_is_never_cut() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();

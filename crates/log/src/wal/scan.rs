@@ -116,34 +116,65 @@ pub(crate) struct LaneName {
     pub(crate) lane: u16,
 }
 
-/// Reads the headers of all segments, oldest first. `was_applied` tells whether a chunk or a checkpoint knows of an
-/// entry: then its batch was durable.
+/// The batch headers of a lane, oldest first.
+#[derive(Debug)]
+pub(crate) struct LaneHeaders {
+    name: LaneName,
+    found: Vec<FoundBatch>,
+}
+
+impl LaneHeaders {
+    /// Reads the headers of all segments, oldest first.
+    ///
+    /// # Errors
+    /// If a file cannot be read.
+    pub(crate) fn read(name: LaneName, files: &[Arc<SegmentFile>]) -> io::Result<Self> {
+        let mut found = Vec::new();
+        for (segment, file) in files.iter().enumerate() {
+            scan_segment(name, segment, file, &mut found)?;
+        }
+        // Numbers rise along the lane; a header that breaks this is the copy of an older write.
+        let mut seq_max = 0;
+        found.retain(|batch: &FoundBatch| {
+            let rises = batch.header.seq > seq_max;
+            seq_max = seq_max.max(batch.header.seq);
+            rises
+        });
+        Ok(Self { name, found })
+    }
+
+    /// The last opening that wrote into the lane; 0 if there was none.
+    pub(crate) fn epoch_max(&self) -> u64 {
+        self.found.iter().map(|batch| batch.header.epoch).max().unwrap_or(0)
+    }
+}
+
+/// Which entries are known to have been applied, because a chunk or a checkpoint covers them: their batch was durable.
+/// An index tells that of the last opening alone: those of a batch that was cut are given out again, into another lane if
+/// the number of shards has changed.
+pub(crate) struct Applied<'a> {
+    /// The last opening that wrote into any lane.
+    pub(crate) epoch: u64,
+    pub(crate) covers: &'a dyn Fn(&EntryHeader) -> bool,
+}
+
+/// Tells which batches of a lane are live.
 ///
 /// # Errors
 /// If a file cannot be read; damage is no error.
 pub(crate) fn scan_lane(
-    name: LaneName,
+    headers: &LaneHeaders,
     files: &[Arc<SegmentFile>],
-    was_applied: &dyn Fn(&EntryHeader) -> bool,
+    applied: &Applied<'_>,
 ) -> io::Result<ScannedLane> {
-    let mut found = Vec::new();
-    for (segment, file) in files.iter().enumerate() {
-        scan_segment(name, segment, file, &mut found)?;
-    }
-    // Numbers rise along the lane; a header that breaks this is the copy of an older write.
-    let mut seq_max = 0;
-    found.retain(|batch| {
-        let rises = batch.header.seq > seq_max;
-        seq_max = seq_max.max(batch.header.seq);
-        rises
-    });
+    let found = &headers.found;
     let mut lane = ScannedLane {
-        seq_max,
-        epoch_max: found.iter().map(|batch| batch.header.epoch).max().unwrap_or(0),
+        seq_max: found.last().map_or(0, |batch| batch.header.seq),
+        epoch_max: headers.epoch_max(),
         used_segments: found.last().map_or(0, |batch| batch.segment + 1),
         ..ScannedLane::default()
     };
-    walk_chain((name, was_applied), files, &found, &mut lane)?;
+    walk_chain((headers.name, applied), files, found, &mut lane)?;
     lane.live.reverse();
     Ok(lane)
 }
@@ -181,7 +212,7 @@ fn scan_segment(
 
 /// Follows the chain of durable claims from the newest batch down.
 fn walk_chain(
-    (name, was_applied): (LaneName, &dyn Fn(&EntryHeader) -> bool),
+    (name, applied): (LaneName, &Applied<'_>),
     files: &[Arc<SegmentFile>],
     found: &[FoundBatch],
     lane: &mut ScannedLane,
@@ -197,22 +228,27 @@ fn walk_chain(
                     // leaves out a number.
                     let may_be_cut = found[number + 1].header.epoch > batch.header.epoch
                         && claimed > batch.header.seq + 1;
-                    if may_be_cut && !is_whole(name, &files[batch.segment], batch)? {
+                    let file = &files[batch.segment];
+                    if may_be_cut
+                        && !Entries::new(name, file, batch, &read_batch(file, batch)?).are_whole()
+                    {
                         claim = Some(batch.header.durable);
                         continue;
                     }
                 }
                 lane.add_live(files, batch);
             }
-            None if is_whole(name, &files[batch.segment], batch)?
-                || has_applied(name, &files[batch.segment], batch, was_applied)? =>
-            {
-                lane.durable = batch.header.seq;
-                lane.add_live(files, batch);
-            }
             None => {
-                lane.torn = Some((batch.segment, batch.position));
-                lane.durable = batch.header.durable;
+                let file = &files[batch.segment];
+                let bytes = read_batch(file, batch)?;
+                let entries = Entries::new(name, file, batch, &bytes);
+                if entries.are_whole() || entries.were_applied(applied) {
+                    lane.durable = batch.header.seq;
+                    lane.add_live(files, batch);
+                } else {
+                    lane.torn = Some((batch.segment, batch.position));
+                    lane.durable = batch.header.durable;
+                }
             }
         }
         claim = Some(batch.header.durable);
@@ -303,30 +339,39 @@ pub(crate) fn place_damage(kind: DamageKind, file: &SegmentFile, position: u64) 
     Damage::at(kind, &file.path, position)
 }
 
-/// Whether every entry of a batch is what was written, but for single bits of headers: a torn write
-/// leaves out blocks and not bits.
-fn is_whole(name: LaneName, file: &SegmentFile, batch: &FoundBatch) -> io::Result<bool> {
-    let bytes = read_batch(file, batch)?;
-    let place = BatchPlace { store: name.store, segment: file.seq, seq: batch.header.seq };
-    Ok((0..batch.header.entry_count).all(|number| {
-        let header = entry_header(&bytes, place, number);
-        let payload = header.and_then(|header| header.value.payload(&bytes));
-        payload.is_some_and(|payload| payload.is_data_intact)
-    }))
+/// The entries of a batch, read to judge it.
+struct Entries<'a> {
+    header: &'a BatchHeader,
+    place: BatchPlace,
+    bytes: &'a [u8],
 }
 
-/// Whether an entry of a batch is known to have been applied: what is wrong in it is damage, then, and not torn.
-fn has_applied(
-    name: LaneName,
-    file: &SegmentFile,
-    batch: &FoundBatch,
-    was_applied: &dyn Fn(&EntryHeader) -> bool,
-) -> io::Result<bool> {
-    let bytes = read_batch(file, batch)?;
-    let place = BatchPlace { store: name.store, segment: file.seq, seq: batch.header.seq };
-    let mut headers =
-        (0..batch.header.entry_count).filter_map(|number| entry_header(&bytes, place, number));
-    Ok(headers.any(|header| was_applied(&header.value)))
+impl<'a> Entries<'a> {
+    fn new(name: LaneName, file: &SegmentFile, batch: &'a FoundBatch, bytes: &'a [u8]) -> Self {
+        let header = &batch.header;
+        let place = BatchPlace { store: name.store, segment: file.seq, seq: header.seq };
+        Self { header, place, bytes }
+    }
+
+    fn headers(&self) -> impl Iterator<Item = Option<EntryHeader>> {
+        (0..self.header.entry_count)
+            .map(|number| Some(entry_header(self.bytes, self.place, number)?.value))
+    }
+
+    /// Whether every entry is what was written, but for single bits of headers: a torn write leaves out
+    /// blocks and not bits.
+    fn are_whole(&self) -> bool {
+        self.headers().all(|header| {
+            let payload = header.and_then(|header| header.payload(self.bytes));
+            payload.is_some_and(|payload| payload.is_data_intact)
+        })
+    }
+
+    /// Whether one of them is known to have been applied: what is wrong in the batch is damage, then.
+    fn were_applied(&self, applied: &Applied<'_>) -> bool {
+        self.header.epoch == applied.epoch
+            && self.headers().flatten().any(|header| (applied.covers)(&header))
+    }
 }
 
 /// The bytes of a batch whose header is intact.
