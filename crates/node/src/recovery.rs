@@ -176,17 +176,24 @@ impl Rebuild {
     /// Whether an entry is a repetition of a creation that was lost: requests for the same path that came
     /// together. It was refused, and must not make the stream instead.
     fn repeats_lost(&self, entry: &Entry<'_>) -> bool {
-        let lost = self.unmade.get(&(entry.group, entry.stream.get()));
+        if !is_creation(entry.kind) {
+            return false;
+        }
+        let path_hash = entry.stream.get();
+        let lost = self.unmade.get(&(entry.group, path_hash));
         let state = &self.groups[usize::from(entry.group.get())];
-        entry.kind == CommandKind::Create as u8
-            && lost.is_some_and(|lost| state.damaged_at(entry.stream.get()) == Some(*lost))
+        lost.is_some_and(|lost| state.damaged_at(path_hash) == Some(*lost))
     }
+}
+
+fn is_creation(kind: u8) -> bool {
+    kind == CommandKind::Create as u8
 }
 
 /// The stream that a lost entry is about, and the hash of its path if it was to make it: the header of a
 /// creation names that instead of a stream, which has the entry's index.
 fn subject(kind: u8, named: StreamId, entry: EntryIndex) -> (StreamId, Option<u64>) {
-    if kind == CommandKind::Create as u8 && named != NO_STREAM {
+    if is_creation(kind) && named != NO_STREAM {
         (StreamId::new(entry.get()), Some(named.get()))
     } else {
         (named, None)
@@ -245,8 +252,7 @@ impl Replay for Rebuild {
         let data_bytes = entry.data.len() as u64;
         let logged = LoggedCommand { stream: entry.stream, command, data_bytes };
         let applied = state.apply(entry.index, entry.at, logged);
-        let is_creation = entry.kind == CommandKind::Create as u8;
-        if is_creation && !matches!(applied.outcome, Outcome::Created(_)) {
+        if is_creation(entry.kind) && !matches!(applied.outcome, Outcome::Created(_)) {
             state.note_refused_creation(entry.index);
         }
         applied.placement.map(crate::commit::to_log)

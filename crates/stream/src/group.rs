@@ -7,7 +7,7 @@ use crate::{
     record::{Extra, StreamRecord},
     table::StreamTable,
 };
-use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Timestamp};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BTreeSet, BinaryHeap},
@@ -234,13 +234,21 @@ impl GroupState {
     }
 
     fn apply_create(&mut self, mark: Mark, create: Create, data_bytes: u64) -> Applied {
-        let holder = self.streams.find(&create.path).map(|record| record.id);
-        if !holder.is_some_and(|holder| self.is_suspect(holder))
-            && let Some(outcome) = self.judge_holder(&create.path, Wanted::from(&create))
-        {
-            return Applied::answer(outcome);
+        let hash = create.path.hash64();
+        if let Some(holder) = self.streams.find_hashed(hash, create.path.as_str()) {
+            // Where entries were lost that nobody can name, the deletion of a holder that was there was
+            // among them: the creation would not have been logged otherwise.
+            if !self.is_suspect(holder.id)
+                && let Some(outcome) = self.judge_holder(holder, Wanted::from(&create))
+            {
+                return Applied::answer(outcome);
+            }
+            // It makes way. Its bytes stay.
+            let holder = holder.id;
+            self.streams.remove(holder);
+            self.lost.insert(holder);
         }
-        self.displace_lost(&create.path);
+        self.lost.extend(self.damaged.remove(&hash));
         let record = self.new_record(mark, create, data_bytes);
         let start = record.fork().map_or(ByteOffset::ZERO, |fork| fork.at);
         let placement = (data_bytes > 0).then(|| Placement {
@@ -251,16 +259,6 @@ impl GroupState {
         let info = record.info();
         self.add_record(record);
         Applied { placement, ..Applied::answer(Outcome::Created(info)) }
-    }
-
-    /// Makes way for a stream at a path that a lost one had. Its bytes stay. Where entries were lost that
-    /// nobody can name, the deletion of the one that is there was among them: it would have been
-    /// refused otherwise.
-    fn displace_lost(&mut self, path: &StreamPath) {
-        let holder = self.streams.find(path).map(|record| record.id);
-        holder.map(|stream| self.streams.remove(stream));
-        let unknown = self.damaged.remove(&path.hash64());
-        self.lost.extend(holder.into_iter().chain(unknown));
     }
 
     fn new_record(&mut self, mark: Mark, create: Create, data_bytes: u64) -> StreamRecord {

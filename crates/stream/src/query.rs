@@ -53,7 +53,7 @@ impl GroupState {
     /// The stream whose damage makes `path` answer `Damaged`, so that it can be deleted.
     #[must_use]
     pub fn damaged_stream(&self, path: &StreamPath) -> Option<StreamId> {
-        let by_hash = self.damaged.get(&path.hash64()).copied();
+        let by_hash = self.damaged_at(path.hash64());
         let record = || self.streams.find(path).filter(|record| self.is_lost(record.id));
         by_hash.or_else(|| record().map(|record| record.id))
     }
@@ -63,15 +63,18 @@ impl GroupState {
     #[must_use]
     pub fn expired_holder(&self, path: &StreamPath, now: Timestamp) -> Option<StreamId> {
         let record = self.streams.find(path)?;
-        self.is_due(record.id, now).then_some(record.id)
+        self.is_record_due(record, now).then_some(record.id)
     }
 
     /// Whether `stream` is alive and its lifetime has run out at `now`. That of a stream that lost an
     /// entry does not: the entry may have been a use.
     #[must_use]
     pub fn is_due(&self, stream: StreamId, now: Timestamp) -> bool {
-        let is_due = |record: &StreamRecord| !record.deleted && is_expired(record, now);
-        self.streams.get(stream).is_some_and(is_due) && !self.is_lost(stream)
+        self.streams.get(stream).is_some_and(|record| self.is_record_due(record, now))
+    }
+
+    fn is_record_due(&self, record: &StreamRecord, now: Timestamp) -> bool {
+        !record.deleted && is_expired(record, now) && !self.is_lost(record.id)
     }
 
     /// Whether an entry of the stream was, or may have been, lost.
@@ -116,23 +119,27 @@ impl GroupState {
         wanted: Wanted<'_>,
         now: Timestamp,
     ) -> Option<Outcome> {
-        if let Some(stream) = self.expired_holder(path, now) {
-            let is_pinned = self.streams.get(stream).is_some_and(StreamRecord::is_pinned);
-            return is_pinned.then_some(Outcome::Refused(Refusal::PathBlocked));
+        let hash = path.hash64();
+        let holder = self.streams.find_hashed(hash, path.as_str());
+        if let Some(holder) = holder.filter(|holder| self.is_record_due(holder, now)) {
+            return holder.is_pinned().then_some(Outcome::Refused(Refusal::PathBlocked));
         }
-        let is_damaged = self.damaged.contains_key(&path.hash64());
-        let judged = self.judge_holder(path, wanted);
+        let is_damaged = self.damaged.contains_key(&hash);
+        let judged = holder.and_then(|holder| self.judge_holder(holder, wanted));
         judged.or(is_damaged.then_some(Outcome::Refused(Refusal::Damaged)))
     }
 
-    /// The answer to a creation at a path that another stream holds. A deleted one that lost an entry
-    /// does not: what was lost may have been the last reference to it.
-    pub(crate) fn judge_holder(&self, path: &StreamPath, wanted: Wanted<'_>) -> Option<Outcome> {
-        let record = self.streams.find(path)?;
-        match (self.is_lost(record.id), record.deleted) {
+    /// The answer to a creation at the path of `holder`. A deleted one that lost an entry does not hold it:
+    /// what was lost may have been the last reference to it.
+    pub(crate) fn judge_holder(
+        &self,
+        holder: &StreamRecord,
+        wanted: Wanted<'_>,
+    ) -> Option<Outcome> {
+        match (self.is_lost(holder.id), holder.deleted) {
             (true, true) => None,
             (true, false) => Some(Outcome::Refused(Refusal::Damaged)),
-            (false, _) => Some(create::judge_existing(record, wanted)),
+            (false, _) => Some(create::judge_existing(holder, wanted)),
         }
     }
 
