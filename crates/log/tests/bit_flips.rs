@@ -6,8 +6,8 @@ mod support;
 use env::{Disk, MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
-use support::{APPEND, Node, key};
+use std::path::Path;
+use support::{APPEND, Node, files, key};
 use thalweg_log::{Damage, DamageKind, LogOptions, ReadError, ShardLog};
 
 type Contents = BTreeMap<StreamKey, Vec<u8>>;
@@ -192,16 +192,10 @@ fn check_flip(disk: &MemoryDisk, appends: &Appends, path: &Path, bit: u64) {
     check_promise(&mut node, appends, &format!("{} bit {bit}", path.display()));
 }
 
-fn wal_files(disk: &MemoryDisk) -> Vec<PathBuf> {
-    let mut paths = disk.paths();
-    paths.retain(|path| path.extension().is_some_and(|extension| extension == "wal"));
-    paths
-}
-
 #[test]
 fn every_bit_of_a_small_wal_costs_at_most_one_append() {
     let (disk, appends) = in_wal(&mut SeededRandom::new(1), 2, 12);
-    let path = &wal_files(&disk)[0];
+    let path = &files(&disk, "wal")[0];
     // The second of two batches, and the mark of the clean stop.
     for (block, bytes) in [(1, 64 + 3 * 64 + 50), (2, 64)] {
         for bit in 0..bytes * 8 {
@@ -215,7 +209,7 @@ fn any_bit_of_a_wal_of_several_segments_costs_at_most_one_append() {
     for seed in 0..8 {
         let mut random = SeededRandom::new(seed);
         let (disk, appends) = in_wal(&mut random, 12, 900);
-        let paths = wal_files(&disk);
+        let paths = files(&disk, "wal");
         assert!(paths.len() > 1);
         for _ in 0..60 {
             let path = &paths[random.below(paths.len() as u64) as usize];
@@ -230,7 +224,7 @@ fn one_flipped_bit_costs_no_more_when_its_data_is_sealed() {
     for seed in 0..40 {
         let mut random = SeededRandom::new(seed);
         let (disk, appends) = in_wal(&mut random, 12, 900);
-        let path = &wal_files(&disk)[0];
+        let path = &files(&disk, "wal")[0];
         let bit = random.below(disk.open(path).unwrap().len().unwrap() * 8);
         disk.flip_bit(path, bit);
         let mut node = Node::open(&disk, 1).unwrap();

@@ -5,7 +5,7 @@ mod support;
 use env::{MemoryDisk, SeededRandom};
 use model::{ByteOffset, EntryIndex};
 use std::path::PathBuf;
-use support::{Machine, Node, key};
+use support::{Node, file, files, key, spoil};
 use thalweg_log::{DamageKind, ReadError};
 
 /// Commits one batch with an append to each of three streams, `count` times over.
@@ -21,28 +21,12 @@ fn with_batches(count: u8) -> (MemoryDisk, Node) {
     (disk, node)
 }
 
-/// The WAL file that holds the batches of [`with_batches`]; each takes one block.
-fn wal_file(disk: &MemoryDisk) -> PathBuf {
-    let paths = disk.paths();
-    paths.into_iter().find(|path| path.extension().is_some_and(|e| e == "wal")).unwrap()
-}
-
 fn flip_byte(disk: &MemoryDisk, path: &std::path::Path, byte: u64) {
     disk.flip_bit(path, byte * 8 + 3);
 }
 
-/// Flips two bits: too many to be put right.
-fn spoil(disk: &MemoryDisk, path: &std::path::Path, byte: u64) {
-    disk.flip_bit(path, byte * 8 + 3);
-    disk.flip_bit(path, byte * 8 + 4);
-}
-
 fn reopen(disk: &MemoryDisk) -> Node {
     Node::open(disk, 1).unwrap()
-}
-
-fn kinds(machine: &Machine) -> Vec<DamageKind> {
-    machine.damages.iter().map(|damage| damage.kind).collect()
 }
 
 /// Position of the payload in a batch of three entries.
@@ -53,7 +37,7 @@ fn a_torn_last_batch_is_cut_silently_and_for_ever() {
     let (disk, node) = with_batches(3);
     drop(node);
     // Without a mark, nothing says that the third batch was ever durable.
-    flip_byte(&disk, &wal_file(&disk), 2 * 4096 + PAYLOAD);
+    flip_byte(&disk, &file(&disk, "wal"), 2 * 4096 + PAYLOAD);
     for _ in 0..3 {
         let mut node = reopen(&disk);
         assert_eq!(node.machine.damages, []);
@@ -65,7 +49,7 @@ fn a_torn_last_batch_is_cut_silently_and_for_ever() {
     node.append(key(0, 1), b"new").unwrap();
     node.commit().unwrap();
     drop(node);
-    flip_byte(&disk, &wal_file(&disk), 2 * 4096 + PAYLOAD);
+    flip_byte(&disk, &file(&disk, "wal"), 2 * 4096 + PAYLOAD);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.damages, []);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap()[100..], *b"new");
@@ -75,7 +59,7 @@ fn a_torn_last_batch_is_cut_silently_and_for_ever() {
 fn a_torn_tail_is_reported_as_such_once() {
     let (disk, node) = with_batches(2);
     drop(node);
-    spoil(&disk, &wal_file(&disk), 4096 + 64);
+    spoil(&disk, &file(&disk, "wal"), 4096 + 64);
     let node = reopen(&disk);
     assert_eq!(node.report.torn_tails.len(), 1);
     assert_eq!(node.report.torn_tails[0].position, 4096);
@@ -88,11 +72,11 @@ fn one_flipped_bit_in_a_header_is_no_torn_tail() {
     for byte in [16, 64 + 20] {
         let (disk, node) = with_batches(2);
         drop(node);
-        flip_byte(&disk, &wal_file(&disk), 4096 + byte);
+        flip_byte(&disk, &file(&disk, "wal"), 4096 + byte);
         for _ in 0..2 {
             let mut node = reopen(&disk);
             assert_eq!(node.report.torn_tails, []);
-            assert_eq!(kinds(&node.machine), [DamageKind::HeaderRepaired]);
+            assert_eq!(node.machine.kinds(), [DamageKind::HeaderRepaired]);
             assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 100);
         }
     }
@@ -102,9 +86,9 @@ fn one_flipped_bit_in_a_header_is_no_torn_tail() {
 fn the_mark_of_a_clean_stop_tells_damage_in_the_last_batch() {
     let (disk, node) = with_batches(3);
     node.stop();
-    flip_byte(&disk, &wal_file(&disk), 2 * 4096 + PAYLOAD);
+    flip_byte(&disk, &file(&disk, "wal"), 2 * 4096 + PAYLOAD);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryData]);
+    assert_eq!(node.machine.kinds(), [DamageKind::EntryData]);
     assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 150);
 }
 
@@ -112,13 +96,13 @@ fn the_mark_of_a_clean_stop_tells_damage_in_the_last_batch() {
 fn flipped_data_is_damaged_in_its_place() {
     let (disk, node) = with_batches(3);
     drop(node);
-    flip_byte(&disk, &wal_file(&disk), 4096 + PAYLOAD);
+    flip_byte(&disk, &file(&disk, "wal"), 4096 + PAYLOAD);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryData]);
+    assert_eq!(node.machine.kinds(), [DamageKind::EntryData]);
     let damage = node.machine.damages[0].clone();
     assert_eq!((damage.stream, damage.lost_bytes), (Some(key(0, 1).stream), 50));
     assert_eq!(damage.entries, Some((EntryIndex::new(4), EntryIndex::new(4))));
-    assert_eq!((&damage.file, damage.position), (&wal_file(&disk), 4096 + PAYLOAD));
+    assert_eq!((&damage.file, damage.position), (&file(&disk, "wal"), 4096 + PAYLOAD));
     assert_eq!(node.report.entries_replayed, 9);
     assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 150);
     // What surrounds it is there; it alone is not.
@@ -143,9 +127,9 @@ fn a_flipped_command_costs_one_entry() {
         node.commit().unwrap();
     }
     drop(node);
-    flip_byte(&disk, &wal_file(&disk), 4096 + 128 + 3);
+    flip_byte(&disk, &file(&disk, "wal"), 4096 + 128 + 3);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
+    assert_eq!(node.machine.kinds(), [DamageKind::EntryPayload]);
     let damage = node.machine.damages[0].clone();
     assert_eq!((damage.stream, damage.lost_bytes), (Some(key(0, 1).stream), 50));
     assert_eq!(damage.position, 4096 + 128);
@@ -167,12 +151,12 @@ fn damaged_data_is_reported_once_and_stays_a_hole_in_the_chunk() {
     }
     node.stop();
     let data = |number: u64| number * 4096 + 64 + 2 * 64;
-    flip_byte(&disk, &wal_file(&disk), data(4) + 7);
+    flip_byte(&disk, &file(&disk, "wal"), data(4) + 7);
     let mut node = reopen(&disk);
     // Damage that comes later is met by the seal first.
-    flip_byte(&disk, &wal_file(&disk), data(6) + 7);
+    flip_byte(&disk, &file(&disk, "wal"), data(6) + 7);
     node.work().unwrap();
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryData, DamageKind::StreamData]);
+    assert_eq!(node.machine.kinds(), [DamageKind::EntryData, DamageKind::StreamData]);
     let positions: Vec<u64> = node.machine.damages.iter().map(|damage| damage.position).collect();
     assert_eq!(positions, [data(4), data(6)]);
     assert_eq!(node.shards[0].stats().hot_appends, 0);
@@ -187,7 +171,7 @@ fn damaged_data_is_reported_once_and_stays_a_hole_in_the_chunk() {
     // No checkpoint covers the entries: what lies before data in the chunk is hot again.
     drop(node);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryData, DamageKind::EntryData]);
+    assert_eq!(node.machine.kinds(), [DamageKind::EntryData, DamageKind::EntryData]);
     check(&node);
     node.work().unwrap();
     check(&node);
@@ -203,9 +187,9 @@ fn damaged_data_that_a_chunk_holds_costs_no_byte() {
     node.commit().unwrap();
     node.work().unwrap();
     node.stop();
-    flip_byte(&disk, &wal_file(&disk), 64 + 9 * 64 + 4000);
+    flip_byte(&disk, &file(&disk, "wal"), 64 + 9 * 64 + 4000);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryData]);
+    assert_eq!(node.machine.kinds(), [DamageKind::EntryData]);
     assert_eq!(node.machine.damages[0].lost_bytes, 0);
     assert_eq!(node.read_all(key(0, 1), 4000).unwrap().len(), 9000);
 }
@@ -215,9 +199,9 @@ fn a_flipped_bit_of_a_header_costs_nothing() {
     let (disk, node) = with_batches(3);
     drop(node);
     for byte in (0..64).chain(128..192) {
-        flip_byte(&disk, &wal_file(&disk), 4096 + byte);
+        flip_byte(&disk, &file(&disk, "wal"), 4096 + byte);
         let mut node = reopen(&disk);
-        assert_eq!(kinds(&node.machine), [DamageKind::HeaderRepaired], "byte {byte}");
+        assert_eq!(node.machine.kinds(), [DamageKind::HeaderRepaired], "byte {byte}");
         let damage = &node.machine.damages[0];
         assert_eq!((damage.position, damage.lost_bytes), (4096 + byte / 64 * 64, 0));
         for stream in 1..=3 {
@@ -225,7 +209,7 @@ fn a_flipped_bit_of_a_header_costs_nothing() {
             assert_eq!(bytes, [[0; 50], [1; 50], [2; 50]].concat());
         }
         drop(node);
-        flip_byte(&disk, &wal_file(&disk), 4096 + byte);
+        flip_byte(&disk, &file(&disk, "wal"), 4096 + byte);
     }
 }
 
@@ -233,9 +217,9 @@ fn a_flipped_bit_of_a_header_costs_nothing() {
 fn a_spoilt_entry_header_costs_one_entry() {
     let (disk, node) = with_batches(3);
     drop(node);
-    spoil(&disk, &wal_file(&disk), 4096 + 64 + 64 + 8);
+    spoil(&disk, &file(&disk, "wal"), 4096 + 64 + 64 + 8);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryHeader, DamageKind::EntriesMissing]);
+    assert_eq!(node.machine.kinds(), [DamageKind::EntryHeader, DamageKind::EntriesMissing]);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 150);
     assert_eq!(node.read_all(key(0, 3), 1000).unwrap().len(), 150);
 }
@@ -245,15 +229,15 @@ fn a_spoilt_batch_header_costs_no_entry() {
     let (disk, node) = with_batches(3);
     drop(node);
     for byte in [0, 8, 16, 24, 40, 44, 60] {
-        spoil(&disk, &wal_file(&disk), 4096 + byte);
+        spoil(&disk, &file(&disk, "wal"), 4096 + byte);
         let mut node = reopen(&disk);
-        assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader], "byte {byte}");
+        assert_eq!(node.machine.kinds(), [DamageKind::BatchHeader], "byte {byte}");
         for stream in 1..=3 {
             let bytes = node.read_all(key(0, stream), 1000).unwrap();
             assert_eq!(bytes, [[0; 50], [1; 50], [2; 50]].concat());
         }
         drop(node);
-        spoil(&disk, &wal_file(&disk), 4096 + byte);
+        spoil(&disk, &file(&disk, "wal"), 4096 + byte);
     }
 }
 
@@ -261,10 +245,10 @@ fn a_spoilt_batch_header_costs_no_entry() {
 fn a_batch_without_a_header_repairs_its_entries() {
     let (disk, node) = with_batches(3);
     drop(node);
-    spoil(&disk, &wal_file(&disk), 4096 + 8);
-    flip_byte(&disk, &wal_file(&disk), 4096 + 64 + 8);
+    spoil(&disk, &file(&disk, "wal"), 4096 + 8);
+    flip_byte(&disk, &file(&disk, "wal"), 4096 + 64 + 8);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader, DamageKind::HeaderRepaired]);
+    assert_eq!(node.machine.kinds(), [DamageKind::BatchHeader, DamageKind::HeaderRepaired]);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 150);
     assert_eq!(node.read_all(key(0, 3), 1000).unwrap().len(), 150);
 }
@@ -273,17 +257,17 @@ fn a_batch_without_a_header_repairs_its_entries() {
 fn the_first_batch_of_a_lane_is_found_without_its_header() {
     let (disk, node) = with_batches(2);
     drop(node);
-    spoil(&disk, &wal_file(&disk), 8);
+    spoil(&disk, &file(&disk, "wal"), 8);
     let mut node = reopen(&disk);
     // The claim of the second batch names a first one, and the second does not stand in front.
-    assert_eq!(kinds(&node.machine), [DamageKind::BatchHeader]);
+    assert_eq!(node.machine.kinds(), [DamageKind::BatchHeader]);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 100);
 }
 
 #[test]
 fn damage_met_by_a_read_is_an_answer_and_not_data() {
     let (disk, mut node) = with_batches(2);
-    flip_byte(&disk, &wal_file(&disk), PAYLOAD);
+    flip_byte(&disk, &file(&disk, "wal"), PAYLOAD);
     let error = node.read_all(key(0, 1), 1000).unwrap_err();
     assert!(matches!(error, ReadError::Damaged { position, .. } if position == PAYLOAD));
     assert!(node.read_all(key(0, 2), 1000).is_ok());
@@ -308,9 +292,8 @@ fn with_chunk() -> (MemoryDisk, PathBuf) {
     node.checkpoint(key(0, 1).group);
     node.work().unwrap();
     node.stop();
-    let paths = disk.paths();
-    let chunk = paths.into_iter().find(|path| path.extension().is_some_and(|e| e == "chunk"));
-    (disk, chunk.unwrap())
+    let chunk = file(&disk, "chunk");
+    (disk, chunk)
 }
 
 #[test]
@@ -350,7 +333,7 @@ fn a_flipped_bit_of_a_chunk_row_or_of_both_headers_costs_nothing() {
     for bytes in [vec![second_row + 9], vec![33, length - 120]] {
         bytes.iter().for_each(|&byte| flip_byte(&disk, &chunk, byte));
         let mut node = reopen(&disk);
-        assert_eq!(kinds(&node.machine), [DamageKind::HeaderRepaired]);
+        assert_eq!(node.machine.kinds(), [DamageKind::HeaderRepaired]);
         assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
         assert_eq!(node.read_all(key(0, 2), 5000).unwrap().len(), 200 * 1024);
         drop(node);
@@ -364,7 +347,7 @@ fn a_spoilt_chunk_row_costs_its_run() {
     let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
     spoil(&disk, &chunk, length - 128 - 7 * 4 - 64);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::ChunkRow]);
+    assert_eq!(node.machine.kinds(), [DamageKind::ChunkRow]);
     assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
     assert!(node.read_all(key(0, 2), 5000).is_err());
 }
@@ -376,7 +359,7 @@ fn a_chunk_without_headers_is_reported_and_left_in_place() {
     let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
     spoil(&disk, &chunk, length - 128);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::ChunkHeader]);
+    assert_eq!(node.machine.kinds(), [DamageKind::ChunkHeader]);
     assert!(node.read_all(key(0, 1), 5000).is_err());
     node.work().unwrap();
     assert!(disk.paths().contains(&chunk));
@@ -385,12 +368,11 @@ fn a_chunk_without_headers_is_reported_and_left_in_place() {
 #[test]
 fn a_flipped_checkpoint_row_costs_one_stream() {
     let (disk, _) = with_chunk();
-    let paths = disk.paths();
-    let file = paths.iter().find(|path| path.extension().is_some_and(|e| e == "ckpt")).unwrap();
+    let checkpoint = file(&disk, "ckpt");
     // Header, owner's header, two rows, payloads of 17 bytes each.
-    flip_byte(&disk, file, 64 + 6 + 2 * 40 + 17);
+    flip_byte(&disk, &checkpoint, 64 + 6 + 2 * 40 + 17);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::CheckpointPayload]);
+    assert_eq!(node.machine.kinds(), [DamageKind::CheckpointPayload]);
     assert_eq!(node.machine.damages[0].stream, Some(key(0, 2).stream));
     assert_eq!(node.machine.damages[0].path_hash, Some(1002));
     assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
@@ -402,7 +384,7 @@ fn any_single_flipped_bit_of_a_lane_loses_at_most_one_entry() {
     for _ in 0..300 {
         let (disk, node) = with_batches(4);
         node.stop();
-        disk.flip_bit(&wal_file(&disk), random.below(4 * 4096 * 8));
+        disk.flip_bit(&file(&disk, "wal"), random.below(4 * 4096 * 8));
         let node = reopen(&disk);
         let lost = 12 - node.report.entries_replayed;
         assert!(lost <= 1, "one bit cost {lost} entries");
@@ -414,7 +396,7 @@ fn any_single_flipped_bit_of_a_lane_loses_at_most_one_entry() {
 fn a_segment_that_was_cut_off_is_read_as_far_as_it_goes() {
     let (disk, node) = with_batches(3);
     drop(node);
-    let path = wal_file(&disk);
+    let path = file(&disk, "wal");
     let file = env::Disk::open(&disk, &path).unwrap();
     let mut bytes = vec![0; 2 * 4096 + 9];
     file.read_exact_at(&mut bytes, 0).unwrap();
@@ -434,7 +416,7 @@ fn a_merge_that_meets_damage_leaves_its_sources() {
     node.commit().unwrap();
     // More than half is dead now, so a copy is tried.
     node.work().unwrap();
-    assert_eq!(kinds(&node.machine), [DamageKind::StreamData]);
+    assert_eq!(node.machine.kinds(), [DamageKind::StreamData]);
     assert!(disk.paths().contains(&chunk));
     let after = node.shards[0].read(key(0, 1), ByteOffset::new(140_000), 5000).unwrap();
     assert_eq!(after.to_bytes().unwrap()[0], (140_000 / 1024) as u8);
@@ -453,12 +435,11 @@ fn a_lost_segment_between_others_is_reported() {
         }
     }
     drop(node);
-    let mut segments: Vec<PathBuf> = disk.paths();
-    segments.retain(|path| path.extension().is_some_and(|e| e == "wal"));
+    let segments = files(&disk, "wal");
     assert!(segments.len() >= 4);
     env::Disk::remove(&disk, &segments[1]).unwrap();
     let node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::SegmentMissing, DamageKind::EntriesMissing]);
+    assert_eq!(node.machine.kinds(), [DamageKind::SegmentMissing, DamageKind::EntriesMissing]);
 }
 
 #[test]
@@ -470,9 +451,9 @@ fn a_lost_last_entry_pins_nothing_and_keeps_its_index() {
     node.commit().unwrap();
     node.stop();
     // The command of the last entry of the group.
-    flip_byte(&disk, &wal_file(&disk), 4096 + PAYLOAD + 100);
+    flip_byte(&disk, &file(&disk, "wal"), 4096 + PAYLOAD + 100);
     let mut node = reopen(&disk);
-    assert_eq!(kinds(&node.machine), [DamageKind::EntryPayload]);
+    assert_eq!(node.machine.kinds(), [DamageKind::EntryPayload]);
     let group = key(0, 1).group;
     assert_eq!(node.shards[0].applied_index(group).get(), 6);
     assert_eq!(node.shards[0].next_index(group).get(), 7);
@@ -492,14 +473,13 @@ fn data_of_a_damaged_chunk_is_taken_from_the_wal_while_it_is_there() {
     node.work().unwrap();
     assert_eq!(node.shards[0].stats().hot_appends, 0, "sealed, but not yet in a checkpoint");
     drop(node);
-    let chunk = disk.paths().into_iter().find(|p| p.extension().is_some_and(|e| e == "chunk"));
-    let chunk = chunk.unwrap();
+    let chunk = file(&disk, "chunk");
     let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
     spoil(&disk, &chunk, 0);
     spoil(&disk, &chunk, length - 128);
     for _ in 0..3 {
         let mut node = reopen(&disk);
-        assert_eq!(kinds(&node.machine), [DamageKind::ChunkHeader]);
+        assert_eq!(node.machine.kinds(), [DamageKind::ChunkHeader]);
         assert_eq!(node.read_all(key(0, 1), 4000).unwrap().len(), 9000);
         node.work().unwrap();
         assert_eq!(node.read_all(key(0, 1), 4000).unwrap().len(), 9000);

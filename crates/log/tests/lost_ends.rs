@@ -6,23 +6,8 @@ mod support;
 use env::{Disk, MemoryDisk};
 use model::{ByteOffset, GroupId};
 use std::path::{Path, PathBuf};
-use support::{DELETE, Node, key, small};
+use support::{DELETE, Node, file, files, key, small, spoil};
 use thalweg_log::{DamageKind, LogOptions};
-
-fn file(disk: &MemoryDisk, extension: &str) -> PathBuf {
-    let paths = disk.paths();
-    paths.into_iter().find(|path| path.extension().is_some_and(|e| e == extension)).unwrap()
-}
-
-/// Flips two bits: too many to be put right.
-fn spoil(disk: &MemoryDisk, path: &Path, byte: u64) {
-    disk.flip_bit(path, byte * 8 + 3);
-    disk.flip_bit(path, byte * 8 + 4);
-}
-
-fn kinds(node: &Node) -> Vec<DamageKind> {
-    node.machine.damages.iter().map(|damage| damage.kind).collect()
-}
 
 fn missing(node: &Node) -> Vec<(u64, u64)> {
     let missing = node.machine.damages.iter().filter(|d| d.kind == DamageKind::EntriesMissing);
@@ -103,7 +88,7 @@ fn a_last_batch_of_which_something_is_sealed_is_damaged_and_not_torn() {
     disk.flip_bit(&file(&disk, "wal"), (4 * 4096 + 1000) * 8);
     for _ in 0..2 {
         let mut node = Node::open(&disk, 1).unwrap();
-        assert_eq!(kinds(&node), [DamageKind::EntryData]);
+        assert_eq!(node.machine.kinds(), [DamageKind::EntryData]);
         assert!(node.report.torn_tails.is_empty());
         assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 5 * 1800);
     }
@@ -145,7 +130,7 @@ fn a_torn_batch_of_a_lane_that_is_written_no_more_stays_cut_when_its_index_is_se
     assert_eq!(node.shards[0].stats().hot_appends, 0, "sealed, but not yet in a checkpoint");
     drop(node);
     let mut node = Node::open(&disk, 1).unwrap();
-    assert_eq!(kinds(&node), []);
+    assert_eq!(node.machine.kinds(), []);
     assert_eq!(node.read_all(key(1, 1), 1000).unwrap(), [&b"first"[..], &[7; 9000]].concat());
 }
 
@@ -175,7 +160,7 @@ fn a_checkpoint_with_an_impossible_name_is_passed_over() {
     let disk = with_checkpoint();
     disk.create(Path::new("/data/checkpoints/00000/ffffffffffffffff.ckpt")).unwrap();
     let mut node = Node::open(&disk, 1).unwrap();
-    assert_eq!(kinds(&node), []);
+    assert_eq!(node.machine.kinds(), []);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 9000);
 }
 
@@ -197,13 +182,11 @@ fn a_torn_batch_stays_cut_when_the_header_that_cut_it_is_lost() {
     }
     assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"firstonetwo");
     node.stop();
-    let second_life = disk.paths().into_iter().filter(|path| path != &wal);
-    let second_life = second_life.filter(|path| path.extension().is_some_and(|e| e == "wal"));
-    let second_life = second_life.min().unwrap();
+    let second_life = files(&disk, "wal").into_iter().find(|path| path != &wal).unwrap();
     spoil(&disk, &second_life, 10);
     for _ in 0..2 {
         let mut node = Node::open(&disk, 1).unwrap();
-        assert!(kinds(&node).contains(&DamageKind::BatchHeader));
+        assert!(node.machine.kinds().contains(&DamageKind::BatchHeader));
         assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"firstonetwo");
     }
 }
@@ -227,6 +210,6 @@ fn a_merge_copies_nothing_that_has_changed_since_it_was_read() {
     node.trim(key(0, 1), 10_000).unwrap();
     node.commit().unwrap();
     node.work().unwrap();
-    assert_eq!(kinds(&node), [DamageKind::StreamData]);
+    assert_eq!(node.machine.kinds(), [DamageKind::StreamData]);
     assert!(disk.paths().contains(&chunk));
 }

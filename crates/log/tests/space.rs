@@ -5,13 +5,8 @@ mod support;
 use env::{Disk, MemoryDisk, SeededRandom};
 use model::{ByteOffset, GroupId, StreamKey};
 use std::path::PathBuf;
-use support::{DELETE, Node, key, small};
+use support::{DELETE, Node, files, key, small, spoil};
 use thalweg_log::{AppendError, LogOptions, Slice};
-
-fn files(disk: &MemoryDisk, extension: &str) -> Vec<PathBuf> {
-    let has = |path: &PathBuf| path.extension().is_some_and(|found| found == extension);
-    disk.paths().into_iter().filter(has).collect()
-}
 
 #[test]
 fn the_wal_stays_within_its_bound_and_nothing_is_lost() {
@@ -378,9 +373,7 @@ fn a_replaced_chunk_stays_while_a_row_of_the_newer_one_is_lost() {
         // Where the first row stands: docs/format/chunk.md. Two bits are too many to be put right.
         let mut row = [0; 8];
         disk.open(&newer).unwrap().read_exact_at(&mut row, 32).unwrap();
-        for bit in [3, 4] {
-            disk.flip_bit(&newer, (u64::from_le_bytes(row) + 10) * 8 + bit);
-        }
+        spoil(&disk, &newer, u64::from_le_bytes(row) + 10);
     }
     for _ in 0..2 {
         let node = Node::open(&disk, 1).unwrap();

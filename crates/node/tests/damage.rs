@@ -23,6 +23,24 @@ fn flip_before(disk: &MemoryDisk, data: &[u8], back: usize) {
     panic!("no segment holds the data");
 }
 
+/// Opens the directory so many times, each time after a kill.
+fn in_lives(disk: &MemoryDisk, count: usize, mut check: impl FnMut(&mut Process)) {
+    for _ in 0..count {
+        let mut process = Process::open(disk, 2);
+        check(&mut process);
+        process.kill();
+    }
+}
+
+/// Two creations of one stream that come together, both logged: the second is refused.
+fn create_twice(process: &mut Process, path: &StreamPath) {
+    for _ in 0..2 {
+        process.offer(create(path, Some("text/plain"), None, b""));
+    }
+    process.settle();
+    process.replies.clear();
+}
+
 #[test]
 fn a_stream_that_lost_a_command_answers_damaged_until_it_is_deleted() {
     let disk = MemoryDisk::new();
@@ -32,8 +50,7 @@ fn a_stream_that_lost_a_command_answers_damaged_until_it_is_deleted() {
     process.with_text(&other, b"the other");
     process.append(&hit, text(), b"the second");
     process.append(&other, text(), b"!");
-    drop(process);
-    disk.kill_process();
+    process.kill();
     // The command stands before its data.
     flip_before(&disk, b"the first", 2);
     let mut process = Process::open(&disk, 2);
@@ -52,15 +69,13 @@ fn a_group_that_lost_its_last_entry_goes_on() {
     process.append(&hit, text(), b"the last");
     // A later batch vouches for the one before.
     process.with_text(&other, b"the other");
-    drop(process);
-    disk.kill_process();
+    process.kill();
     flip_before(&disk, b"the last", 2);
     let mut process = Process::open(&disk, 1);
     assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
     let new = path_in(0, "new");
     process.with_text(&new, b"after the damage");
-    drop(process);
-    disk.kill_process();
+    process.kill();
     let process = &mut Process::open(&disk, 1);
     assert_eq!(process.bytes(&new), b"after the damage");
     assert_eq!(process.bytes(&other), b"the other");
@@ -74,19 +89,15 @@ fn a_fork_of_a_stream_whose_creation_was_lost_is_damaged_and_not_missing() {
     process.with_text(&source, b"abc");
     process.fork(&fork, fork_of(&source, None, 0));
     process.append(&fork, text(), b"own");
-    drop(process);
-    disk.kill_process();
+    process.kill();
     flip_before(&disk, source.as_str().as_bytes(), 0);
-    for _ in 0..2 {
-        let mut process = Process::open(&disk, 2);
+    in_lives(&disk, 2, |process| {
         assert_eq!(process.refusal(&source), Some(Refusal::Damaged));
         let read = Request::Read { path: fork.clone(), from: ReadFrom::Begin, boundary_bytes: 8 };
         let reply = process.ask(read);
         assert!(matches!(reply, Reply::Failed(Failure::Damaged { .. })), "{reply:?}");
         assert_eq!(process.ends(&fork, 3, 8), (3, 6), "its own bytes are there");
-        drop(process);
-        disk.kill_process();
-    }
+    });
 }
 
 #[test]
@@ -103,8 +114,7 @@ fn a_fork_reads_what_a_chunk_holds_of_a_stream_whose_creation_was_lost() {
     process.with_text(&source, &[b'x'; 5_000]);
     process.fork(&fork, fork_of(&source, None, 0));
     process.wait_ms(1_000);
-    drop(process);
-    disk.kill_process();
+    process.kill();
     flip_before(&disk, source.as_str().as_bytes(), 0);
     // From now on the loss is told by checkpoints, and its place in the log is written over.
     let options = LogOptions { checkpoint_bytes: 1 << 10, ..options };
@@ -118,8 +128,7 @@ fn a_fork_reads_what_a_chunk_holds_of_a_stream_whose_creation_was_lost() {
             process.append(&other, text(), &[b'y'; 30_000]);
             process.wait_ms(100);
         }
-        drop(process);
-        disk.kill_process();
+        process.kill();
     }
 }
 
@@ -130,8 +139,7 @@ fn a_place_that_recovery_has_told_is_not_told_again_by_reads() {
     let hit = path_in(0, "hit");
     process.with_text(&hit, b"the first");
     process.append(&hit, text(), b"the last");
-    drop(process);
-    disk.kill_process();
+    process.kill();
     // The data itself.
     flip_before(&disk, b"the first", 0);
     let mut process = Process::open(&disk, 2);
@@ -149,8 +157,7 @@ fn a_lost_row_of_a_checkpoint_costs_one_stream() {
     process.with_text(&hit, b"lost");
     process.with_text(&other, b"there");
     process.wait_ms(1_000);
-    drop(process);
-    disk.kill_process();
+    process.kill();
     let checkpoints = disk.paths().into_iter();
     let checkpoint =
         checkpoints.filter(|path| path.starts_with("/data/checkpoints/00000")).max().unwrap();
@@ -158,13 +165,10 @@ fn a_lost_row_of_a_checkpoint_costs_one_stream() {
     for bit in [3, 4] {
         disk.flip_bit(&checkpoint, (64 + owner_bytes + 3) * 8 + bit);
     }
-    for _ in 0..2 {
-        let mut process = Process::open(&disk, 2);
+    in_lives(&disk, 2, |process| {
         assert_eq!(process.bytes(&other), b"there");
         assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
-        drop(process);
-        disk.kill_process();
-    }
+    });
 }
 
 fn is_damaged(process: &mut Process, path: &StreamPath, from: u64) -> bool {
@@ -185,17 +189,13 @@ fn a_fork_does_not_read_bytes_that_were_placed_behind_a_lost_append() {
     process.with_text(&source, b"the first");
     process.append(&source, text(), b"the second");
     process.fork(&fork, fork_of(&source, None, 0));
-    drop(process);
-    disk.kill_process();
+    process.kill();
     flip_before(&disk, b"the first", 2);
-    for _ in 0..2 {
-        let mut process = Process::open(&disk, 2);
+    in_lives(&disk, 2, |process| {
         assert_eq!(process.refusal(&source), Some(Refusal::Damaged));
-        assert!(is_damaged(&mut process, &fork, 0));
-        assert!(is_damaged(&mut process, &fork, 9));
-        drop(process);
-        disk.kill_process();
-    }
+        assert!(is_damaged(process, &fork, 0));
+        assert!(is_damaged(process, &fork, 9));
+    });
 }
 
 #[test]
@@ -204,23 +204,18 @@ fn a_lost_creation_is_told_at_its_path_alone_until_it_is_deleted() {
     let mut process = Process::open(&disk, 2);
     let (hit, never) = (path_in(0, "hit"), path_in(0, "never"));
     process.with_text(&hit, b"text");
-    drop(process);
-    disk.kill_process();
+    process.kill();
     flip_before(&disk, hit.as_str().as_bytes(), 0);
-    for _ in 0..2 {
-        let mut process = Process::open(&disk, 2);
+    in_lives(&disk, 2, |process| {
         assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
         assert_eq!(process.refusal(&never), Some(Refusal::NotFound));
         let again = process.create(&hit, "text/plain");
         assert_eq!(again, Outcome::Refused(Refusal::Damaged));
-        drop(process);
-        disk.kill_process();
-    }
+    });
     let mut process = Process::open(&disk, 2);
     assert_eq!(process.delete(&hit), Outcome::Deleted);
     process.with_text(&hit, b"new");
-    drop(process);
-    disk.kill_process();
+    process.kill();
     assert_eq!(Process::open(&disk, 2).bytes(&hit), b"new");
 }
 
@@ -229,21 +224,13 @@ fn a_creation_that_came_with_a_lost_one_does_not_take_its_place() {
     let disk = MemoryDisk::new();
     let mut process = Process::open(&disk, 2);
     let hit = path_in(0, "hit");
-    for _ in 0..2 {
-        process.offer(create(&hit, Some("text/plain"), None, b""));
-    }
-    process.settle();
-    process.replies.clear();
+    create_twice(&mut process, &hit);
     process.append(&hit, text(), b"acknowledged");
-    drop(process);
-    disk.kill_process();
+    process.kill();
     flip_before(&disk, hit.as_str().as_bytes(), 0);
-    for _ in 0..2 {
-        let mut process = Process::open(&disk, 2);
+    in_lives(&disk, 2, |process| {
         assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
-        drop(process);
-        disk.kill_process();
-    }
+    });
 }
 
 #[test]
@@ -251,25 +238,14 @@ fn a_lost_creation_that_was_refused_costs_nothing() {
     let disk = MemoryDisk::new();
     let mut process = Process::open(&disk, 2);
     let path = path_in(0, "path");
-    for _ in 0..2 {
-        process.offer(create(&path, Some("text/plain"), None, b""));
-    }
-    process.settle();
-    process.replies.clear();
+    create_twice(&mut process, &path);
     assert_eq!(process.delete(&path), Outcome::Deleted);
     process.with_text(&path, b"made later");
-    drop(process);
-    disk.kill_process();
-    let creations = commands_of(&disk, CommandKind::Create);
-    assert_eq!(creations.len(), 3);
-    let (file, position) = &creations[1];
-    disk.flip_bit(file, position * 8);
-    for _ in 0..2 {
-        let mut process = Process::open(&disk, 2);
+    process.kill();
+    flip_command(&disk, CommandKind::Create, (1, 3));
+    in_lives(&disk, 2, |process| {
         assert_eq!(process.bytes(&path), b"made later");
-        drop(process);
-        disk.kill_process();
-    }
+    });
 }
 
 #[test]
@@ -282,20 +258,13 @@ fn a_stream_made_where_one_was_that_lost_its_last_reference_is_there() {
     assert_eq!(process.delete(&source), Outcome::Deleted);
     assert_eq!(process.delete(&fork), Outcome::Deleted);
     process.with_text(&source, b"made later");
-    drop(process);
-    disk.kill_process();
-    // What gave the reference back stands between the deletion and the later stream: one of these bytes is in it.
-    let unpin = commands_of(&disk, CommandKind::Unpin);
-    assert_eq!(unpin.len(), 1);
-    disk.flip_bit(&unpin[0].0, unpin[0].1 * 8);
-    for _ in 0..3 {
-        let mut process = Process::open(&disk, 2);
+    process.kill();
+    flip_command(&disk, CommandKind::Unpin, (0, 1));
+    in_lives(&disk, 3, |process| {
         assert_eq!(process.bytes(&source), b"made later");
         process.wait_ms(1_000);
         assert_eq!(process.bytes(&source), b"made later");
-        drop(process);
-        disk.kill_process();
-    }
+    });
 }
 
 #[test]
@@ -307,17 +276,22 @@ fn a_lost_note_that_a_reference_was_given_back_costs_nothing() {
     process.fork(&fork, fork_of(&source, None, 0));
     process.delete(&fork);
     process.wait_ms(1_000);
-    drop(process);
-    disk.kill_process();
-    let released = commands_of(&disk, CommandKind::Released);
-    assert_eq!(released.len(), 1);
-    disk.flip_bit(&released[0].0, released[0].1 * 8);
+    process.kill();
+    flip_command(&disk, CommandKind::Released, (0, 1));
     let mut process = Process::open(&disk, 2);
     process.wait_ms(1_000);
     assert_eq!(process.refusal(&path_in(1, "never")), Some(Refusal::NotFound));
     assert_eq!(process.bytes(&source), b"the source");
     assert_eq!(process.delete(&source), Outcome::Deleted);
     process.with_text(&source, b"made later");
+}
+
+/// Inverts a bit of command `number` of the `count` of this kind.
+fn flip_command(disk: &MemoryDisk, kind: CommandKind, (number, count): (usize, usize)) {
+    let commands = commands_of(disk, kind);
+    assert_eq!(commands.len(), count);
+    let (file, position) = &commands[number];
+    disk.flip_bit(file, position * 8);
 }
 
 /// Where the commands of this kind stand: file and position. docs/format/wal.md.
@@ -359,8 +333,7 @@ fn sealed(path: &StreamPath) -> (MemoryDisk, PathBuf) {
         process.append(&other, text(), &[b'y'; 30_000]);
         process.wait_ms(100);
     }
-    drop(process);
-    disk.kill_process();
+    process.kill();
     let chunk = disk.paths().into_iter().find(|path| path.starts_with("/data/chunks/00000"));
     (disk, chunk.expect("it is sealed"))
 }
@@ -386,8 +359,7 @@ fn a_sub_offset_in_a_source_whose_rows_were_lost_is_damaged_and_not_missing() {
             Reply::Failed(Failure::Damaged { .. }) => damaged += 1,
             other => panic!("byte {byte}: {other:?}"),
         }
-        drop(process);
-        disk.kill_process();
+        process.kill();
         flip_two(&disk, &chunk, byte);
     }
     assert!(damaged > 0, "no flip hit the row");

@@ -121,9 +121,7 @@ fn a_reference_that_was_given_back_is_not_given_back_again_after_a_restart() {
     let fork = path_in(1, "fork");
     process.fork(&fork, fork_of(&source, None, 0));
     process.delete(&fork);
-    let disk = process.disk.clone();
-    drop(process);
-    disk.kill_process();
+    let disk = process.kill();
     let mut process = Process::open(&disk, 2);
     process.settle();
     let changes = disk.change_count();
@@ -152,9 +150,7 @@ fn a_reference_whose_fork_never_came_to_be_is_given_back_after_a_crash() {
         let (mut process, source) = with_source();
         process.offer(create(&path_in(1, "fork"), None, Some(fork_of(&source, None, 0)), b""));
         let is_done = !(0..steps).all(|_| process.step());
-        let disk = process.disk.clone();
-        drop(process);
-        disk.kill_process();
+        let disk = process.kill();
         let mut process = Process::open(&disk, 2);
         process.wait_ms(100);
         process.offer(Request::Delete { path: path_in(1, "fork") });

@@ -5,7 +5,7 @@
 use env::{Disk, MemoryDisk};
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_log::{
     AppendError, CheckpointRow, CheckpointRows, CommitJob, Damage, DamageKind, Entry, LogOptions,
@@ -33,6 +33,23 @@ pub fn small() -> LogOptions {
 
 pub fn key(group: u16, stream: u64) -> StreamKey {
     StreamKey { group: GroupId::new(group), stream: StreamId::new(stream) }
+}
+
+/// All files with this extension, by name.
+pub fn files(disk: &MemoryDisk, extension: &str) -> Vec<PathBuf> {
+    let has = |path: &PathBuf| path.extension().is_some_and(|found| found == extension);
+    disk.paths().into_iter().filter(has).collect()
+}
+
+/// The first of them.
+pub fn file(disk: &MemoryDisk, extension: &str) -> PathBuf {
+    files(disk, extension).swap_remove(0)
+}
+
+/// Flips two bits: too many to be put right.
+pub fn spoil(disk: &MemoryDisk, path: &Path, byte: u64) {
+    disk.flip_bit(path, byte * 8 + 3);
+    disk.flip_bit(path, byte * 8 + 4);
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -78,6 +95,11 @@ impl Machine {
                 Some(Placement { stream: key.stream, start, records: 1 })
             }
         }
+    }
+
+    /// What was damaged, in the order in which it was told.
+    pub fn kinds(&self) -> Vec<DamageKind> {
+        self.damages.iter().map(|damage| damage.kind).collect()
     }
 
     fn rows(&self, group: GroupId) -> CheckpointRows {

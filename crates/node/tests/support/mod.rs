@@ -63,6 +63,14 @@ impl Process {
         Self { disk, nodes, now, replies: vec![], changes: vec![], held_work: None }
     }
 
+    /// Kills the process but not the power: everything written stays.
+    pub fn kill(self) -> MemoryDisk {
+        let disk = self.disk.clone();
+        drop(self);
+        disk.kill_process();
+        disk
+    }
+
     fn shard_of(&self, group: GroupId) -> usize {
         usize::from(thalweg_node::shard_of(group, self.nodes.len() as u16).get())
     }
