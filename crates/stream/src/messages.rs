@@ -42,16 +42,17 @@ pub enum JsonError {
 /// # Errors
 /// [`JsonError`] if the body is not one JSON value.
 pub fn flatten(body: &[u8]) -> Result<Flattened, JsonError> {
-    if body.len() > JSON_DEPTH_MAX as usize && depth(body) > JSON_DEPTH_MAX {
+    let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
+    let is_array = first == Some(&b'[');
+    let messages: Vec<&RawValue> = match is_array {
+        true => serde_json::from_slice(body).map_err(|e| describe(&e))?,
+        false => vec![serde_json::from_slice(body).map_err(|e| describe(&e))?],
+    };
+    let depth_max = JSON_DEPTH_MAX - u32::from(is_array);
+    if messages.iter().any(|message| is_deeper(message.get().as_bytes(), depth_max)) {
         return Err(JsonError::TooDeep);
     }
-    let first = body.iter().find(|byte| !byte.is_ascii_whitespace());
-    if first == Some(&b'[') {
-        let elements: Vec<&RawValue> = serde_json::from_slice(body).map_err(|e| describe(&e))?;
-        return Ok(store(&elements, body.len()));
-    }
-    let value: &RawValue = serde_json::from_slice(body).map_err(|e| describe(&e))?;
-    Ok(store(&[value], body.len()))
+    Ok(store(&messages, body.len()))
 }
 
 fn store(messages: &[&RawValue], body_bytes: usize) -> Flattened {
@@ -68,11 +69,25 @@ fn describe(error: &serde_json::Error) -> JsonError {
     JsonError::Invalid { line: error.line(), column: error.column() }
 }
 
-/// Deepest nesting in `body`, correct for valid JSON.
-fn depth(body: &[u8]) -> u32 {
+/// Whether `message`, valid JSON, is nested deeper than `depth_max`.
+fn is_deeper(message: &[u8], depth_max: u32) -> bool {
+    // Only what opens often enough can be deep, and openings are counted many bytes at a time.
+    openings(message) > depth_max && depth(message) > depth_max
+}
+
+/// Brackets and braces in `message` that open, those in strings among them.
+fn openings(message: &[u8]) -> u32 {
+    // `[` and `{` differ in one bit. A block's count fits a byte, which is what vectorizes.
+    let is_opening = |byte: &u8| u8::from(byte | 0x20 == b'{');
+    let blocks = message.chunks(usize::from(u8::MAX));
+    blocks.map(|block| u32::from(block.iter().map(is_opening).sum::<u8>())).sum()
+}
+
+/// Deepest nesting in `message`, valid JSON.
+fn depth(message: &[u8]) -> u32 {
     let mut scanner = MessageScanner::default();
     let mut deepest = 0;
-    for byte in body {
+    for byte in message {
         scanner.is_end(*byte);
         deepest = deepest.max(scanner.depth);
     }
@@ -158,6 +173,13 @@ mod tests {
         assert_eq!(flatten(nested(100_000).as_bytes()), Err(JsonError::TooDeep));
         assert!(flatten(nested(128).as_bytes()).is_ok());
         assert_eq!(flatten(nested(129).as_bytes()), Err(JsonError::TooDeep));
+        let objects = |levels| format!("{}1{}", "{\"[\":".repeat(levels), "}".repeat(levels));
+        assert!(flatten(objects(128).as_bytes()).is_ok());
+        assert_eq!(flatten(objects(129).as_bytes()), Err(JsonError::TooDeep));
+        let beside = format!("[{},{}]", nested(127), objects(127));
+        assert!(flatten(beside.as_bytes()).is_ok(), "each message is judged by itself");
+        let beside = format!("[{},{}]", nested(127), objects(128));
+        assert_eq!(flatten(beside.as_bytes()), Err(JsonError::TooDeep));
     }
 
     #[test]
