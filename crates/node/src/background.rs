@@ -102,6 +102,8 @@ impl Node {
             None => self.background.note(now.monotonic, report.error.as_ref()),
         }
         self.idle.damages.extend(report.damages);
+        // Not at the next tick: writes may wait for all groups to have had theirs.
+        self.checkpoint_if_wanted();
         self.unpark(now);
     }
 

@@ -94,7 +94,7 @@ impl Node {
         }
     }
 
-    fn checkpoint_if_wanted(&mut self) {
+    pub(crate) fn checkpoint_if_wanted(&mut self) {
         let Some(group) = self.log.wants_checkpoint() else { return };
         self.checkpoint(group);
     }

@@ -46,6 +46,18 @@ fn writes_wait_for_room_and_are_carried_out_in_order() {
 }
 
 #[test]
+fn a_log_that_is_full_makes_room_without_waiting_for_ticks() {
+    let mut process = Process::open(&MemoryDisk::new(), 1);
+    let path = path_in(0, "s");
+    process.create(&path, "text/plain");
+    let data = vec![b'x'; MIB / 16];
+    // Three times what the log holds; each append is answered before the next one is made.
+    for _ in 0..12 * 16 {
+        assert!(matches!(process.append(&path, text(), &data), Outcome::Appended(_)));
+    }
+}
+
+#[test]
 fn a_write_that_has_waited_too_long_is_told_so() {
     let (mut process, path) = narrow();
     for _ in 0..3 {
