@@ -494,6 +494,19 @@ fn segments_are_used_again_instead_of_being_made_anew() {
 }
 
 #[test]
+fn segments_grow_to_their_usual_size_before_they_are_needed() {
+    const MIB: u64 = 1 << 20;
+    let disk = MemoryDisk::new();
+    let options = LogOptions { segment_bytes: 32 * MIB, wal_bytes_max: 128 * MIB, ..small() };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    node.work().unwrap();
+    let mut sizes: Vec<u64> =
+        files(&disk, "wal").iter().map(|path| disk.open(path).unwrap().len().unwrap()).collect();
+    sizes.sort_unstable();
+    assert_eq!(sizes, [MIB, 4 * MIB, 16 * MIB, 32 * MIB]);
+}
+
+#[test]
 fn segments_have_their_usual_size_again_after_a_large_append() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();

@@ -25,8 +25,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Spare segments kept ready.
-const SPARES: usize = 1;
+/// How many times larger than the one before it a segment is, until they have their usual size.
+const SEGMENT_GROWTH: u64 = 4;
 
 /// Why an entry was not taken. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -131,7 +131,16 @@ impl Lane {
 
     /// Bytes of segments that hold batches.
     pub(crate) fn used_bytes(&self) -> u64 {
-        self.wal_bytes() - self.spares.iter().map(|segment| segment.capacity).sum::<u64>()
+        self.wal_bytes() - self.spare_bytes()
+    }
+
+    fn spare_bytes(&self) -> u64 {
+        self.spares.iter().map(|segment| segment.capacity).sum()
+    }
+
+    /// Whether less is kept ready than one segment of the usual size.
+    fn wants_spare(&self) -> bool {
+        self.spare_bytes() < self.options.segment_bytes
     }
 
     fn segments(&self) -> impl Iterator<Item = &LaneSegment> {
@@ -281,7 +290,7 @@ impl Lane {
         let old = Arc::clone(slots.get(segment.slot));
         let dir = self.identity.dir.clone();
         let is_useful = segment.capacity == self.options.segment_bytes
-            && self.spares.len() < SPARES
+            && self.wants_spare()
             && self.wanted_bytes <= segment.capacity;
         Some(if is_useful {
             FillWork::Recycle { dir, seq: self.segment_next, old, segment }
@@ -291,8 +300,8 @@ impl Lane {
     }
 
     fn create_spare(&self) -> Option<FillWork> {
-        let capacity = self.options.segment_bytes.max(self.wanted_bytes);
-        let is_needed = self.spares.len() < SPARES || self.is_waiting();
+        let capacity = self.next_capacity().max(self.wanted_bytes);
+        let is_needed = self.wants_spare() || self.is_waiting();
         // A single append larger than the bound may pass it when nothing else is left to wait for.
         let is_allowed = self.wal_bytes() + capacity <= self.options.wal_bytes_max
             || (self.retired.is_empty() && !self.has_room(self.wanted_bytes.max(BLOCK_BYTES)));
@@ -301,6 +310,15 @@ impl Lane {
             seq: self.segment_next,
             capacity,
         })
+    }
+
+    /// Size of the next segment. A process begins with a small one, and the zeroes of one of the usual size take longer
+    /// than commits need to fill that: so sizes grow.
+    fn next_capacity(&self) -> u64 {
+        let usual = self.options.segment_bytes;
+        let active = self.active.as_ref().map(|active| &active.segment);
+        let newest = self.spares.back().or(active).or(self.retired.back());
+        newest.map_or(usual, |newest| (newest.capacity * SEGMENT_GROWTH).min(usual))
     }
 
     /// Takes the result of a change of files; the error, if any, comes back to be reported.
