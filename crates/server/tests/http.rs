@@ -274,6 +274,15 @@ fn what_is_no_stream_says_so() {
 }
 
 #[test]
+fn what_the_admin_server_has_not_says_what_it_has() {
+    let (server, _dir) = Server::start(&["--admin-listen", "127.0.0.1:0"]);
+    assert!(server.admin("/health").is(404).text().contains("/healthz"));
+    let mut client = server.connect_admin();
+    client.send(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    assert!(client.answer().is(405).text().contains("use GET"));
+}
+
+#[test]
 fn a_client_that_vanishes_inside_a_body_leaves_nothing() {
     let (server, _dir) = Server::start(&["--admin-listen", "127.0.0.1:0"]);
     let mut client = server.connect();

@@ -27,11 +27,30 @@ impl Answer {
             return Self { status: StatusCode::OK, content_type: "text/plain", body };
         }
         let status = StatusCode::SERVICE_UNAVAILABLE;
-        let problem = Problem {
-            title: "Not ready",
-            status: status.as_u16(),
-            reasons: reasons.into_iter().map(Reason::new).collect(),
-        };
+        let reasons = reasons.into_iter().map(Reason::new).collect();
+        Self::problem(status, "Not ready", None, reasons)
+    }
+
+    /// The path is none of ours.
+    pub(super) fn unknown() -> Self {
+        let detail = "The admin server has /healthz, /readyz and /metrics.";
+        Self::problem(StatusCode::NOT_FOUND, "Not found", Some(detail), Vec::new())
+    }
+
+    /// The method is none of ours.
+    pub(super) fn read_only() -> Self {
+        let status = StatusCode::METHOD_NOT_ALLOWED;
+        let detail = "The admin server changes nothing: use GET or HEAD.";
+        Self::problem(status, "Method not allowed", Some(detail), Vec::new())
+    }
+
+    fn problem(
+        status: StatusCode,
+        title: &'static str,
+        detail: Option<&'static str>,
+        reasons: Vec<Reason>,
+    ) -> Self {
+        let problem = Problem { title, status: status.as_u16(), detail, reasons };
         let body = serde_json::to_string(&problem).expect("a problem is plain text and numbers");
         Self { status, content_type: "application/problem+json", body }
     }
@@ -62,6 +81,9 @@ impl IntoResponse for Answer {
 struct Problem {
     title: &'static str,
     status: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<Reason>,
 }
 

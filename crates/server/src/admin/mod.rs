@@ -7,6 +7,7 @@
 //! - `/healthz` is 200 while the process runs its loop.
 //! - `/readyz` is 200, or 503 with the reason for each shard.
 //! - `/metrics` is all counters in the OpenMetrics text format.
+//! - Everything else is 404 and says what there is.
 //!
 //! Bounded: [`CONNECTIONS_MAX`] connections at a time, each at most [`CONNECTION_SECONDS_MAX`] old.
 
@@ -106,6 +107,8 @@ fn routes(shared: Arc<Shared>) -> Router {
             get(async |State(shared): State<Arc<Shared>>| Answer::readiness(&shared.node)),
         )
         .route("/metrics", get(metrics))
+        .method_not_allowed_fallback(async || Answer::read_only())
+        .fallback(async || Answer::unknown())
         .with_state(shared)
 }
 

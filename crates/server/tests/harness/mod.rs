@@ -143,10 +143,13 @@ impl Server {
         Client::connect(self.address)
     }
 
+    pub(crate) fn connect_admin(&self) -> Client {
+        Client::connect(self.admin.expect("started with an admin port"))
+    }
+
     /// Asks the admin port.
     pub(crate) fn admin(&self, path: &str) -> Answer {
-        let address = self.admin.expect("started with an admin port");
-        let mut client = Client::connect(address);
+        let mut client = self.connect_admin();
         client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
         client.answer()
     }
