@@ -128,6 +128,14 @@ pub(crate) fn grouped(text: &str) -> String {
     if fraction.is_empty() { grouped } else { format!("{grouped}.{fraction}") }
 }
 
+/// Writes to standard output. Who reads it may have seen enough, as `head` does: what was measured still goes to its
+/// file, so that is no error.
+pub(crate) fn tell(text: &str) {
+    let mut out = std::io::stdout().lock();
+    let _ = std::io::Write::write_all(&mut out, text.as_bytes());
+    let _ = std::io::Write::flush(&mut out);
+}
+
 /// The commit that is checked out here, for results that are kept.
 pub(crate) fn commit() -> String {
     let git = |args: &[&str]| {

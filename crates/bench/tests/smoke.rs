@@ -52,6 +52,16 @@ fn the_yardstick_needs_no_server() {
 }
 
 #[test]
+fn who_reads_the_figures_may_go_away() {
+    let command = ["appends", "--against", "bare", "--streams", "4", "--seconds", "0.2"];
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let output = Command::new(BENCH).args(command).stdout(writer).stderr(Stdio::piped()).output();
+    let output = output.expect("the benchmark was built");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+#[test]
 fn commits_and_messages_are_read_back() {
     if server().is_none() {
         return;
