@@ -139,13 +139,18 @@ impl Node {
             let (owner, limit) = owner_of(job.key, &job.info, job.intact);
             let to = limit.min(end);
             let is_here = crate::shard_of(owner.group, self.shard_count) == self.shard;
-            if !is_here || self.idle.has_damage(owner) {
+            if !is_here || self.may_lack_bytes(owner) {
                 let json = job.info.content_type.is_json();
                 return Some((owner, Locate::IntactEnd { from: job.intact, to, json }));
             }
             job.intact = to;
         }
         None
+    }
+
+    /// Whether damage of a stream of this shard is known, from what was met or from the state of its group.
+    fn may_lack_bytes(&self, key: StreamKey) -> bool {
+        self.idle.has_damage(key) || self.group(key.group).may_lack_bytes(key.stream)
     }
 
     pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadJob, result: PeerResult) {
@@ -228,7 +233,7 @@ impl Node {
         (start, end): (ByteOffset, ByteOffset),
         is_json: bool,
     ) -> Result<ByteOffset, Failure> {
-        let mut at = if self.idle.has_damage(owner) { start } else { end };
+        let mut at = if self.may_lack_bytes(owner) { start } else { end };
         while at < end {
             match self.window(owner, at, end) {
                 Ok(slice) => at = at.advance(slice.len()),

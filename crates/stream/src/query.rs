@@ -77,6 +77,13 @@ impl GroupState {
         !record.deleted && is_expired(record, now) && !self.is_lost(record.id)
     }
 
+    /// Whether bytes of a stream that forks read, or that was named, may be gone: entries of it were lost, or all that
+    /// was known of it.
+    #[must_use]
+    pub fn may_lack_bytes(&self, stream: StreamId) -> bool {
+        self.is_lost(stream) || self.streams.get(stream).is_none()
+    }
+
     /// Whether an entry of the stream was, or may have been, lost.
     pub(crate) fn is_lost(&self, stream: StreamId) -> bool {
         self.is_suspect(stream) || self.lost.contains(&stream)
