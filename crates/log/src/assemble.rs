@@ -74,6 +74,7 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
         foreign,
         is_draining: false,
         is_busy: false,
+        seals_since_merge: 0,
         turn: 0,
         batches: 0,
         batch_bytes: 0,

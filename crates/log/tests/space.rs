@@ -4,6 +4,7 @@ mod support;
 
 use env::{Disk, MemoryDisk, SeededRandom};
 use model::{ByteOffset, GroupId, StreamKey};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use support::{DELETE, Node, files, key, small, spoil};
 use thalweg_log::{AppendError, LogOptions, Slice};
@@ -189,6 +190,31 @@ fn small_chunks_are_merged_into_long_runs() {
     assert_eq!((bounds.start.get(), bounds.end.get(), bounds.records), (4000, 4400, 1));
     assert_eq!(bounds.at.get(), 1_700_000_000_400);
     assert_eq!(node.read_all(key(0, 1), 777).unwrap().len(), 125 * 400);
+}
+
+#[test]
+fn chunks_are_merged_and_all_groups_sealed_while_there_is_always_more_to_seal() {
+    let disk = MemoryDisk::new();
+    // Neither batches nor the WAL are ever full, which would let the node do all that there is to do.
+    let options = LogOptions {
+        batch_bytes_max: 1 << 20,
+        segment_bytes: 1 << 20,
+        wal_bytes_max: 64 << 20,
+        checkpoint_bytes: 64 << 20,
+        ..small()
+    };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    for _ in 0..200 {
+        for group in 0..3 {
+            node.append(key(group, 1), &[7; 8 << 10]).unwrap();
+        }
+        node.commit().unwrap();
+        assert!(node.run_job(), "three groups are due and one of them gets its turn");
+    }
+    let chunks = files(&disk, "chunk");
+    assert!(chunks.len() < 3 * 16, "{} chunks, of which none were merged", chunks.len());
+    let groups: BTreeSet<_> = chunks.iter().map(|path| path.parent().unwrap()).collect();
+    assert_eq!(groups.len(), 3, "each group has a chunk");
 }
 
 /// Runs background work; copies find `room` bytes. How many merges were refused.
@@ -491,6 +517,21 @@ fn segments_are_used_again_instead_of_being_made_anew() {
         number != 0 && *path.file_stem().unwrap() != *format!("{number:016x}")
     };
     assert!(files(&disk, "wal").iter().any(is_reused));
+}
+
+#[test]
+fn segments_that_little_data_keeps_are_used_again_at_once() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions { wal_bytes_max: 64 << 20, checkpoint_bytes: 64 << 20, ..small() };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    // Each append fills a block of 4 KiB: eight fill a segment.
+    for number in 0..200_u8 {
+        node.append(key(0, 1), &[number; 10]).unwrap();
+        node.commit().unwrap();
+        node.work().unwrap();
+        assert!(node.shards[0].stats().wal_bytes <= 4 * small().segment_bytes);
+    }
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), 2000);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use crate::chunk::copy::CopyDone;
 use crate::data_dir::chunk_dir;
 use crate::group::Group;
+use crate::options::MERGE_CHUNKS_MIN;
 use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::segment::LaneSegment;
@@ -10,6 +11,12 @@ use crate::work::{Task, TaskDone, WorkDone, WorkJob, WorkReport};
 use model::GroupId;
 use std::io;
 use std::sync::Arc;
+
+/// Most groups that are checkpointed only so that a segment can be used again.
+const CHEAP_GROUPS_MAX: usize = 8;
+
+/// The part of a segment that these may have to seal for it.
+const CHEAP_PART: u64 = 4;
 
 fn is_free(groups: &[Group], segment: &LaneSegment) -> bool {
     !groups.iter().any(|group| group.pins(segment))
@@ -26,7 +33,7 @@ impl ShardLog {
         let is_long = self.lane.used_bytes() * 2 > self.store.options.wal_bytes_max
             // Spare segments may fill the bound and all be too small for what waits.
             || self.lane.is_waiting();
-        let oldest = self.lane.oldest().filter(|_| is_long);
+        let oldest = self.lane.oldest().filter(|oldest| is_long || self.is_cheap_to_free(oldest));
         let wants = |group: &Group| {
             let is_large = group.bytes_since_checkpoint >= self.store.options.checkpoint_bytes
                 && group.applied() > group.checkpointed();
@@ -42,6 +49,15 @@ impl ShardLog {
         })?;
         self.turn = index + 1;
         Some(self.groups[index].id)
+    }
+
+    /// Whether so little data keeps a segment that moving it costs less than the zeroes of another one.
+    fn is_cheap_to_free(&self, segment: &LaneSegment) -> bool {
+        let pinning = || self.groups.iter().filter(|group| group.pins(segment));
+        let hot_bytes: u64 = pinning().map(|group| group.hot_totals().1).sum();
+        segment.capacity == self.store.options.segment_bytes
+            && hot_bytes * CHEAP_PART <= segment.capacity
+            && pinning().count() <= CHEAP_GROUPS_MAX
     }
 
     /// The next piece of background work; `None` if there is none that can start now.
@@ -81,37 +97,43 @@ impl ShardLog {
         Some(Task::Drain(FillWork::Remove { dir: lane.dir.clone(), old, segment }))
     }
 
-    /// A checkpoint that waits, data that is to be sealed, or chunks to merge, in this order.
+    /// A checkpoint that waits, data that is to be sealed, or chunks to merge, in this order. But a log that is short
+    /// of room all the time merges, too: each chunk is an open file, and there must not be ever more of them.
     fn poll_group(&mut self) -> Option<Task> {
         if self.is_busy {
             return None;
         }
-        let waiting = self.groups.iter().position(|group| group.pending.is_some());
-        let seal_bytes = self.store.options.seal_bytes;
-        let due = || self.groups.iter().position(|group| group.wants_seal(seal_bytes));
-        let task = match waiting.or_else(due) {
-            Some(index) => Some((index, self.checkpoint_or_seal(index))),
-            None => self.merge(),
-        };
-        let (index, task) = task?;
+        let is_merge_due = self.seals_since_merge >= MERGE_CHUNKS_MIN;
+        let merge = if is_merge_due { self.merge() } else { None };
+        let (index, task) = merge.or_else(|| self.checkpoint_or_seal()).or_else(|| self.merge())?;
         self.is_busy = true;
         self.groups[index].begin_job();
         Some(task)
     }
 
-    fn checkpoint_or_seal(&mut self, index: usize) -> Task {
+    fn checkpoint_or_seal(&mut self) -> Option<(usize, Task)> {
+        let waiting = self.groups.iter().position(|group| group.pending.is_some());
+        let index = waiting.or_else(|| self.largest_to_seal())?;
         let group = &mut self.groups[index];
         let sealed = group.sealed();
-        match group.pending.take_if(|pending| pending.index.get() <= sealed) {
-            Some(checkpoint) => Task::Checkpoint(checkpoint),
-            None => {
-                let dir = chunk_dir(&self.store.root, group.id.get());
-                Task::Seal(group.start_seal(self.store.id, dir, &self.slots))
-            }
+        if let Some(checkpoint) = group.pending.take_if(|pending| pending.index.get() <= sealed) {
+            return Some((index, Task::Checkpoint(checkpoint)));
         }
+        self.seals_since_merge += 1;
+        let dir = chunk_dir(&self.store.root, group.id.get());
+        Some((index, Task::Seal(group.start_seal(self.store.id, dir, &self.slots))))
+    }
+
+    /// The largest first: where all are due all the time, none waits for ever.
+    fn largest_to_seal(&self) -> Option<usize> {
+        let seal_bytes = self.store.options.seal_bytes;
+        let groups = self.groups.iter().enumerate();
+        let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes));
+        due.max_by_key(|(_, group)| group.hot_totals().1).map(|(index, _)| index)
     }
 
     fn merge(&mut self) -> Option<(usize, Task)> {
+        self.seals_since_merge = 0;
         let store = &self.store;
         let mut groups = self.groups.iter_mut().enumerate();
         groups.find_map(|(index, group)| {

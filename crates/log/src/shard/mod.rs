@@ -94,6 +94,8 @@ pub struct ShardLog {
     pub(crate) foreign: Vec<LaneSegment>,
     pub(crate) is_draining: bool,
     pub(crate) is_busy: bool,
+    /// Chunks sealed since a merge was last looked for.
+    pub(crate) seals_since_merge: usize,
     /// Where the search for a group that needs work goes on.
     pub(crate) turn: usize,
     pub(crate) batches: u64,

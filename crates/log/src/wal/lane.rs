@@ -289,8 +289,9 @@ impl Lane {
         let segment = self.retired.pop_front()?;
         let old = Arc::clone(slots.get(segment.slot));
         let dir = self.identity.dir.clone();
+        // One more than are made: the next one is often wanted before the next is free.
         let is_useful = segment.capacity == self.options.segment_bytes
-            && self.wants_spare()
+            && self.spare_bytes() <= self.options.segment_bytes
             && self.wanted_bytes <= segment.capacity;
         Some(if is_useful {
             FillWork::Recycle { dir, seq: self.segment_next, old, segment }

@@ -301,6 +301,20 @@ impl Node {
         Ok(())
     }
 
+    /// Runs the next job that is not about segments, and those before it; `false` if there is none.
+    pub fn run_job(&mut self) -> bool {
+        while let Some(job) = self.shards[0].poll_work() {
+            let is_of_segments = job.is_of_segments();
+            let report = self.shards[0].handle_work(job.run());
+            assert!(report.error.is_none());
+            self.machine.damages.extend(report.damages);
+            if !is_of_segments {
+                return true;
+            }
+        }
+        false
+    }
+
     pub fn checkpoint(&mut self, group: GroupId) {
         let index = EntryIndex::new(self.machine.applied.get(&group).copied().unwrap_or(0));
         let rows = self.machine.rows(group);
