@@ -50,6 +50,8 @@ pub(crate) struct Core {
     /// Whether it holds an entry.
     pub(crate) has_open: bool,
     pub(crate) is_committing: bool,
+    /// The last batch that somebody waits for.
+    pub(crate) awaited: u64,
     /// Where appends are acknowledged without a commit; `None` if each is synced.
     pub(crate) front: Option<Front>,
     /// Whether an entry of the open batch is not in front of the WAL.
@@ -88,6 +90,7 @@ impl Core {
             batch: 1,
             has_open: false,
             is_committing: false,
+            awaited: 0,
             front: None,
             is_front_full: false,
             failure: None,
@@ -220,9 +223,10 @@ impl Core {
         self.front.is_some() && !self.is_front_full
     }
 
-    /// Whether the open batch is worth a commit.
-    pub(crate) fn is_large(&self) -> bool {
-        self.front.as_ref().is_none_or(|front| front.used() >= COMMIT_BYTES)
+    /// Whether the open batch, if it holds an entry, is to be committed: somebody waits for that, or it is large.
+    pub(crate) fn wants_commit(&self) -> bool {
+        let is_large = || self.front.as_ref().is_none_or(|front| front.used() >= COMMIT_BYTES);
+        !self.is_in_front() || self.awaited >= self.batch || is_large()
     }
 
     /// The batch is on its way: another one is filled.

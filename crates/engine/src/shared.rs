@@ -151,9 +151,11 @@ impl Shared {
     }
 
     /// Waits until the open batch is in the WAL.
-    fn settle_open(&self, core: Guard<'_>) -> Result<(), WriteError> {
+    fn settle_open(&self, mut core: Guard<'_>) -> Result<(), WriteError> {
         let batch = core.batch;
         if core.is_committing || core.failure.is_some() {
+            // Whoever ends the commit under way sees to the next one.
+            core.awaited = batch;
             drop(core);
         } else {
             drop(self.lead(core));
@@ -164,8 +166,7 @@ impl Shared {
     /// Leaves the open batch to the commit thread; the batch to wait for, 0 if there is none.
     pub(crate) fn leave(&self, core: Guard<'_>) -> u64 {
         let (is_in_front, batch) = (core.is_in_front(), core.batch);
-        let is_wanted = !is_in_front || core.is_large();
-        let wakes = is_wanted && !core.is_committing && core.waiting.committer;
+        let wakes = core.wants_commit() && !core.is_committing && core.waiting.committer;
         // Without the lock: whoever wakes wants it.
         drop(core);
         if wakes {
@@ -176,10 +177,9 @@ impl Shared {
 
     /// Waits until what was acknowledged can be read.
     pub(crate) fn catch_up(&self) {
-        let core = self.lock();
-        if core.front.is_some() && core.has_open {
+        if !self.options.durability.is_each() {
             // A failure leaves what was applied before it, and every later append says so.
-            let _ = self.settle_open(core);
+            let _ = self.settle_all();
         }
     }
 
@@ -292,7 +292,7 @@ impl Shared {
     pub(crate) fn run_commits(&self) {
         let mut core = self.lock();
         while !core.is_stopping {
-            let is_wanted = core.has_open && (!core.is_in_front() || core.is_large());
+            let is_wanted = core.has_open && core.wants_commit();
             if is_wanted && !core.is_committing && core.failure.is_none() {
                 core = self.commit_batch(core, false);
             } else {

@@ -70,6 +70,21 @@ fn check(shared: &[Vec<u8>], threads: u64, count: u64) {
 }
 
 #[test]
+fn a_read_while_a_commit_runs_waits_for_the_next_one_and_no_longer() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = Engine::open(dir.path(), options(Durability::None)).unwrap();
+    for round in 0..200 {
+        // Together large enough for a commit, which another thread makes; the small one comes behind it.
+        for _ in 0..3 {
+            engine.append("s", &[7; 100 << 10]).unwrap();
+        }
+        engine.append("s", b"small").unwrap();
+        let entries = engine.read("s", 4 * round + 3, ReadLimits::default()).unwrap();
+        assert_eq!(entries.iter().count(), 1);
+    }
+}
+
+#[test]
 fn many_threads_append_and_follow() {
     let (threads, count) = (6, 300);
     for durability in MODES {
