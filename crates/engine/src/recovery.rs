@@ -14,9 +14,14 @@ use log::{CheckpointRow, Damage, DamageKind, Entry, Placement, Replay};
 use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
 
 /// Whether all that is known is that bytes of the WAL are missing: if entries are, too, they are
-/// reported by their indexes.
+/// reported by their indexes. Headers may be there a second time.
 fn is_nameless_hole(damage: &Damage) -> bool {
-    let kinds = [DamageKind::BatchHeader, DamageKind::EntryHeader, DamageKind::SegmentMissing];
+    let kinds = [
+        DamageKind::BatchHeader,
+        DamageKind::EntryHeader,
+        DamageKind::SegmentMissing,
+        DamageKind::HeaderRepaired,
+    ];
     damage.entries.is_none() && kinds.contains(&damage.kind)
 }
 

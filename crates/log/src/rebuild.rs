@@ -286,23 +286,23 @@ impl<'a> Rebuild<'a> {
     fn replay_batch(&mut self, lane: usize, batch: &LiveBatch) -> io::Result<()> {
         let segment = batch.segment();
         let file = Arc::clone(&self.lanes[lane].files[segment]);
-        let (bytes, count, position, seq) = match *batch {
+        let (bytes, copy, count, position, seq) = match *batch {
             LiveBatch::Whole(found) => {
                 let bytes = read_batch(&file, &found)?;
                 let FoundBatch { header, position, .. } = found;
-                (bytes, header.entry_count, position, header.seq)
+                (bytes, header.copy_position(), header.entry_count, position, header.seq)
             }
             LiveBatch::Headless { position, seq, .. } => {
                 let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
                 let (bytes, count) = read_headless(&file, position, place)?;
-                (bytes, count, position, seq)
+                (bytes, None, count, position, seq)
             }
         };
         self.report.wal_bytes_read += bytes.len() as u64;
         let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
         for number in 0..count {
             let header_position = position + entry_header_position(number) as u64;
-            let Some(header) = entry_header(&bytes, place, number) else {
+            let Some(header) = entry_header((&bytes, copy), place, number) else {
                 self.damaged(&place_damage(DamageKind::EntryHeader, &file, header_position));
                 continue;
             };

@@ -242,6 +242,26 @@ fn a_spoilt_batch_header_costs_no_entry() {
 }
 
 #[test]
+fn headers_that_stand_twice_may_be_lost_once() {
+    // The headers of these batches, and of how many entries.
+    for lost in [&[0][..], &[1], &[0, 1], &[1, 2], &[0, 1, 2]] {
+        let (disk, node) = with_batches(4);
+        drop(node);
+        let wal = env::Disk::open(&disk, &file(&disk, "wal")).unwrap();
+        for batch in lost {
+            wal.write_at(&[0xa5; PAYLOAD as usize], batch * 4096).unwrap();
+        }
+        wal.sync_data().unwrap();
+        let mut node = reopen(&disk);
+        assert_eq!(node.machine.kinds(), vec![DamageKind::HeaderRepaired; 4 * lost.len()]);
+        for stream in 1..=3 {
+            let bytes = node.read_all(key(0, stream), 1000).unwrap();
+            assert_eq!(bytes, [[0; 50], [1; 50], [2; 50], [3; 50]].concat(), "{lost:?}");
+        }
+    }
+}
+
+#[test]
 fn a_batch_without_a_header_repairs_its_entries() {
     let (disk, node) = with_batches(3);
     drop(node);

@@ -4,7 +4,7 @@ mod support;
 
 use env::{Disk, MemoryDisk};
 use model::{ByteOffset, EntryIndex, GroupId};
-use support::{DELETE, Node, key, small};
+use support::{DELETE, Node, key, small, spoil};
 use thalweg_log::{DamageKind, LogOptions, ReadError};
 
 #[test]
@@ -63,10 +63,7 @@ fn missing_entries_are_told_by_group_and_index() {
     }
     drop(node);
     let wal = disk.paths().into_iter().find(|path| path.starts_with("/data/wal")).unwrap();
-    // Two bits of the second batch's entry header: too many to be put right.
-    for bit in 0..2 {
-        disk.flip_bit(&wal, (4096 + 64 + 8) * 8 + bit);
-    }
+    spoil(&disk, &wal, 4096 + 64 + 8);
     let node = Node::open(&disk, 1).unwrap();
     let missing = node.machine.damages.iter().find(|d| d.kind == DamageKind::EntriesMissing);
     let missing = missing.unwrap();

@@ -90,6 +90,18 @@ impl BatchHeader {
     pub(crate) fn length(&self) -> u64 {
         batch_bytes(u64::from(self.entry_count), u64::from(self.payload_bytes))
     }
+
+    /// Bytes of all its headers.
+    fn headers_bytes(&self) -> u64 {
+        BATCH_HEADER_BYTES as u64 + u64::from(self.entry_count) * ENTRY_HEADER_BYTES as u64
+    }
+
+    /// Where the second copy of its headers starts, if there was room for one.
+    pub(crate) fn copy_position(&self) -> Option<u64> {
+        let position = self.length() - self.headers_bytes();
+        let end = self.headers_bytes() + u64::from(self.payload_bytes);
+        (end <= position).then_some(position)
+    }
 }
 
 /// Bytes that a batch takes in its segment.

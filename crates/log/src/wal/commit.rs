@@ -34,8 +34,11 @@ impl CommitJob {
         let ClosedBatch { headers, payload } = &self.batch;
         let length = headers.len() + payload.len();
         // Whole blocks: the page cache need not read a block before it is changed in part.
-        let padding = &PADDING[..length.next_multiple_of(PADDING.len()) - length];
-        let written = self.file.write_pieces_at(&[headers, payload, padding], self.place.position);
+        let room = length.next_multiple_of(PADDING.len()) - length;
+        let copy = if room >= headers.len() { &headers[..] } else { &[] };
+        let padding = &PADDING[..room - copy.len()];
+        let pieces: [&[u8]; 4] = [headers, payload, padding, copy];
+        let written = self.file.write_pieces_at(&pieces, self.place.position);
         let result = written.and_then(|()| self.file.sync_data());
         CommitDone { result, place: self.place, batch: self.batch }
     }

@@ -222,12 +222,18 @@ fn walk_chain(
         match claim {
             Some(claimed) if batch.header.seq > claimed => continue,
             Some(claimed) => {
-                if batch.header.seq < claimed {
-                    lose_header(files, found, number, claimed, lane);
+                let mut gap = Gap { name, before: Some(batch), after: found[number + 1], claimed };
+                gap.fill(files, lane)?;
+                if batch.header.seq > gap.claimed {
+                    claim = Some(gap.claimed);
+                    continue;
+                }
+                if batch.header.seq < gap.claimed {
+                    gap.lose_header(files, batch, lane);
                     // The lost one may have been the first of a later opening, which cut this one: it
                     // leaves out a number.
-                    let may_be_cut = found[number + 1].header.epoch > batch.header.epoch
-                        && claimed > batch.header.seq + 1;
+                    let may_be_cut = gap.after.header.epoch > batch.header.epoch
+                        && gap.claimed > batch.header.seq + 1;
                     let file = &files[batch.segment];
                     if may_be_cut
                         && !Entries::new(name, file, batch, &read_batch(file, batch)?).are_whole()
@@ -253,84 +259,110 @@ fn walk_chain(
         }
         claim = Some(batch.header.durable);
     }
+    let (Some(claimed), Some(first)) = (claim, found.first()) else { return Ok(()) };
+    let mut gap = Gap { name, before: None, after: *first, claimed };
+    gap.fill(files, lane)?;
     // The front of a lane is recycled, so a claim without any batch in front of it is no damage,
     // unless the first batch found does not stand where a segment starts.
-    if let (Some(claimed), Some(first)) = (claim, found.first())
-        && claimed > 0
-        && first.position > 0
-    {
-        lose_first_headers(files, first, claimed, lane);
+    if gap.claimed > 0 && gap.after.position > 0 {
+        gap.lose_first_headers(files, lane);
     }
     Ok(())
 }
 
-/// Records that batch `claimed`, which follows `found[number]`, has no readable header.
-fn lose_header(
-    files: &[Arc<SegmentFile>],
-    found: &[FoundBatch],
-    number: usize,
+/// Where batches stand whose headers were not found.
+struct Gap<'a> {
+    name: LaneName,
+    /// The batch in front of it; `None` at the front of the lane.
+    before: Option<&'a FoundBatch>,
+    after: FoundBatch,
+    /// The last batch in it, as the one behind says; that in front of the gap if nothing is missing.
     claimed: u64,
-    lane: &mut ScannedLane,
-) {
-    let (before, after) = (&found[number], &found[number + 1]);
-    let (segment, position) = if gap_follows(files, before, after) {
-        (before.segment, before.end())
-    } else {
-        (after.segment.min(before.segment + 1), 0)
-    };
-    let is_missing =
-        files[before.segment..=after.segment].windows(2).any(|pair| pair[0].seq + 1 != pair[1].seq);
-    let kind = if is_missing { DamageKind::SegmentMissing } else { DamageKind::BatchHeader };
-    lane.damages.push(place_damage(kind, &files[segment], position));
-    let epoch = before.header.epoch;
-    // Several headers in a row may be lost; the entries say which batch they belong to.
-    for seq in (before.header.seq + 1..=claimed).rev().take(4) {
-        for (segment, position) in candidates(files, before, after) {
-            lane.live.push(LiveBatch::Headless { segment, position, seq, epoch });
+}
+
+impl Gap<'_> {
+    /// Its blocks: segment, first position, position behind; the last ones first.
+    fn blocks(&self, files: &[Arc<SegmentFile>]) -> Vec<(usize, u64, u64)> {
+        let (first, start) = self.before.map_or((0, 0), |before| (before.segment, before.end()));
+        let last = self.after.segment;
+        let range = |segment: usize| {
+            let from = if segment == first { start } else { 0 };
+            let to = if segment == last { self.after.position } else { files[segment].capacity };
+            (segment, from, to)
+        };
+        (first..=last).rev().map(range).filter(|(_, from, to)| from < to).collect()
+    }
+
+    /// Takes the batches, the last one first, of which the second copy of the headers is there.
+    fn fill(&mut self, files: &[Arc<SegmentFile>], lane: &mut ScannedLane) -> io::Result<()> {
+        let before = self.before.map_or(0, |before| before.header.seq);
+        while self.claimed > before
+            && let Some(batch) = self.find_copy(files)?
+        {
+            lane.add_live(files, &batch);
+            self.claimed = batch.header.durable;
+            self.after = batch;
+        }
+        Ok(())
+    }
+
+    fn find_copy(&self, files: &[Arc<SegmentFile>]) -> io::Result<Option<FoundBatch>> {
+        let mut block = vec![0; BLOCK_BYTES as usize];
+        for (segment, from, to) in self.blocks(files) {
+            let file = &files[segment];
+            for end in (from + BLOCK_BYTES..=to).rev().step_by(BLOCK_BYTES as usize) {
+                file.file.read_exact_at(&mut block, end - BLOCK_BYTES)?;
+                let units = block.chunks_exact(BATCH_HEADER_BYTES).rev();
+                for (bytes, unit) in (1..).map(|count| count * BATCH_HEADER_BYTES as u64).zip(units)
+                {
+                    let decoded =
+                        BatchHeader::decode(unit, self.name.store, self.name.lane, file.seq);
+                    let Some(Unsealed { value: header, is_repaired: false }) = decoded else {
+                        continue;
+                    };
+                    let is_copy = header.copy_position() == header.length().checked_sub(bytes);
+                    if is_copy && header.seq == self.claimed && from + header.length() <= end {
+                        let position = end - header.length();
+                        return Ok(Some(FoundBatch {
+                            segment,
+                            position,
+                            header,
+                            is_repaired: true,
+                        }));
+                    }
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Records that the last batch in it, behind `before`, has no readable header.
+    fn lose_header(&self, files: &[Arc<SegmentFile>], before: &FoundBatch, lane: &mut ScannedLane) {
+        let after = &self.after;
+        let places = self.blocks(files);
+        let first = places.last().map(|(segment, from, _)| (*segment, *from));
+        let (segment, position) = first.unwrap_or((after.segment.min(before.segment + 1), 0));
+        let between = &files[before.segment..=after.segment];
+        let is_missing = between.windows(2).any(|pair| pair[0].seq + 1 != pair[1].seq);
+        let kind = if is_missing { DamageKind::SegmentMissing } else { DamageKind::BatchHeader };
+        lane.damages.push(place_damage(kind, &files[segment], position));
+        let epoch = before.header.epoch;
+        // Several headers in a row may be lost; the entries say which batch they belong to. A batch starts behind the
+        // one before it, or where a segment does.
+        for seq in (before.header.seq + 1..=self.claimed).rev().take(4) {
+            for &(segment, position, _) in &places {
+                lane.live.push(LiveBatch::Headless { segment, position, seq, epoch });
+            }
         }
     }
-}
 
-/// Where a batch between two found ones can start: behind the first, or at a segment's start.
-fn candidates(
-    files: &[Arc<SegmentFile>],
-    before: &FoundBatch,
-    after: &FoundBatch,
-) -> Vec<(usize, u64)> {
-    let mut places = Vec::new();
-    if gap_follows(files, before, after) {
-        places.push((before.segment, before.end()));
-    }
-    for segment in before.segment + 1..=after.segment {
-        if segment < after.segment || after.position > 0 {
-            places.push((segment, 0));
+    /// Records that headers at the start of the oldest segment are lost.
+    fn lose_first_headers(&self, files: &[Arc<SegmentFile>], lane: &mut ScannedLane) {
+        let (segment, epoch) = (self.after.segment, self.after.header.epoch);
+        lane.damages.push(place_damage(DamageKind::BatchHeader, &files[segment], 0));
+        for seq in (1..=self.claimed).rev().take(4) {
+            lane.live.push(LiveBatch::Headless { segment, position: 0, seq, epoch });
         }
-    }
-    places.reverse();
-    places
-}
-
-/// Whether there are blocks between `before` and the end of its segment or `after`.
-fn gap_follows(files: &[Arc<SegmentFile>], before: &FoundBatch, after: &FoundBatch) -> bool {
-    let limit = if before.segment == after.segment {
-        after.position
-    } else {
-        files[before.segment].capacity
-    };
-    before.end() < limit
-}
-
-/// Records that headers at the start of the oldest segment are lost.
-fn lose_first_headers(
-    files: &[Arc<SegmentFile>],
-    first: &FoundBatch,
-    claimed: u64,
-    lane: &mut ScannedLane,
-) {
-    let (segment, epoch) = (first.segment, first.header.epoch);
-    lane.damages.push(place_damage(DamageKind::BatchHeader, &files[segment], 0));
-    for seq in (1..=claimed).rev().take(4) {
-        lane.live.push(LiveBatch::Headless { segment, position: 0, seq, epoch });
     }
 }
 
@@ -354,8 +386,9 @@ impl<'a> Entries<'a> {
     }
 
     fn headers(&self) -> impl Iterator<Item = Option<EntryHeader>> {
+        let copy = self.header.copy_position();
         (0..self.header.entry_count)
-            .map(|number| Some(entry_header(self.bytes, self.place, number)?.value))
+            .map(move |number| Some(entry_header((self.bytes, copy), self.place, number)?.value))
     }
 
     /// Whether every entry is what was written, but for single bits of headers: a torn write leaves out
@@ -382,14 +415,25 @@ pub(crate) fn read_batch(file: &SegmentFile, batch: &FoundBatch) -> io::Result<V
     Ok(bytes)
 }
 
-/// The entry header `number` of a batch, if it is intact or can be repaired.
+/// The entry header `number` of a batch, if it is intact, has a second copy (these start at `copy`) or can be repaired.
 pub(crate) fn entry_header(
-    bytes: &[u8],
+    (bytes, copy): (&[u8], Option<u64>),
     place: BatchPlace,
     number: u32,
 ) -> Option<Unsealed<EntryHeader>> {
-    let header = bytes.get(entry_header_position(number)..)?.get(..ENTRY_HEADER_BYTES)?;
-    let header = EntryHeader::decode_sealed(header, place, number)?;
+    let position = entry_header_position(number);
+    let decode = |position: usize| {
+        let header = bytes.get(position..)?.get(..ENTRY_HEADER_BYTES)?;
+        EntryHeader::decode_sealed(header, place, number)
+    };
+    let is_intact = |header: &Unsealed<EntryHeader>| !header.is_repaired;
+    let found = decode(position);
+    let from_copy = || {
+        let copy = usize::try_from(copy?).ok()?;
+        let header = decode(copy + position).filter(is_intact)?;
+        Some(Unsealed { is_repaired: true, ..header })
+    };
+    let header = found.filter(is_intact).or_else(from_copy).or(found)?;
     let is_possible = !header.is_repaired || header.value.end() <= bytes.len() as u64;
     is_possible.then_some(header)
 }

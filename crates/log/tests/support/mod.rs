@@ -46,8 +46,32 @@ pub fn file(disk: &MemoryDisk, extension: &str) -> PathBuf {
     files(disk, extension).swap_remove(0)
 }
 
-/// Flips two bits: too many to be put right.
+/// Turns the second copies of headers in a segment to zeroes, as if there had been no room for them.
+pub fn drop_copies(disk: &MemoryDisk, path: &Path) {
+    let file = disk.open(path).unwrap();
+    let number = |at: u64| {
+        let mut bytes = [0; 4];
+        file.read_exact_at(&mut bytes, at).unwrap();
+        u64::from(u32::from_le_bytes(bytes))
+    };
+    for batch in (0..file.len().unwrap()).step_by(4096) {
+        if number(batch) == u64::from(u32::from_le_bytes(*b"ThBa")) {
+            let headers = 64 * (1 + number(batch + 44));
+            let length = (headers + number(batch + 40)).next_multiple_of(4096);
+            if 2 * headers + number(batch + 40) <= length {
+                let copy = batch + length - headers;
+                file.write_at(&vec![0; headers as usize], copy).unwrap();
+            }
+        }
+    }
+    file.sync_data().unwrap();
+}
+
+/// Flips two bits, which are too many to be put right, where there is no second copy.
 pub fn spoil(disk: &MemoryDisk, path: &Path, byte: u64) {
+    if path.extension().is_some_and(|extension| extension == "wal") {
+        drop_copies(disk, path);
+    }
     disk.flip_bit(path, byte * 8 + 3);
     disk.flip_bit(path, byte * 8 + 4);
 }
