@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::fmt;
-use std::io::{self, IoSlice};
+use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,11 +176,6 @@ pub trait File: Send + Sync + fmt::Debug {
 
     /// The descriptor, for `sendfile`; `None` if the file is not the kernel's.
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
-}
-
-/// Turns byte slices into what the kernel's vectored write takes.
-pub(crate) fn io_slices<'a>(pieces: &[&'a [u8]]) -> Vec<IoSlice<'a>> {
-    pieces.iter().map(|piece| IoSlice::new(piece)).collect()
 }
 
 /// A held directory lock; dropping it frees the lock.

@@ -1,6 +1,6 @@
 //! The disk of the operating system.
 
-use crate::disk::{DirLock, Disk, File, LockError, io_slices};
+use crate::disk::{DirLock, Disk, File, LockError};
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -8,6 +8,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
+
+/// Pieces of a vectored write that need no memory of their own: a commit has four.
+const PIECES_FEW: usize = 4;
 
 /// Bytes that paced writes leave to the next sync, at least and at most.
 const PACE_BYTES_MIN: usize = 256 << 10;
@@ -134,8 +137,15 @@ impl File for RealFile {
     }
 
     fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
-        let mut slices = io_slices(pieces);
-        let mut rest = &mut slices[..];
+        let (mut few, mut many) = ([io::IoSlice::new(&[]); PIECES_FEW], Vec::new());
+        let mut rest = match few.get_mut(..pieces.len()) {
+            Some(few) => few,
+            None => {
+                many.resize(pieces.len(), io::IoSlice::new(&[]));
+                &mut many[..]
+            }
+        };
+        rest.iter_mut().zip(pieces).for_each(|(slice, piece)| *slice = io::IoSlice::new(piece));
         let mut at = position;
         // An empty first slice would make a write of 0 bytes look like a full device.
         io::IoSlice::advance_slices(&mut rest, 0);

@@ -8,8 +8,17 @@ use std::path::Path;
 const MARK: &[u8] = b"the-bit-falls-here";
 
 /// Sizes so small that chunks and checkpoints come soon.
-const SMALL: [&str; 6] =
-    ["--segment-bytes", "1MiB", "--wal-bytes-max", "4MiB", "--seal-bytes", "64KiB"];
+/// One shard: the log of another one would keep what it held until it is written again.
+const SMALL: [&str; 8] = [
+    "--shards",
+    "1",
+    "--segment-bytes",
+    "1MiB",
+    "--wal-bytes-max",
+    "4MiB",
+    "--seal-bytes",
+    "64KiB",
+];
 
 /// Makes `/whole/0` to `/whole/9`, and `/hit` with the mark in its second append.
 fn fill(client: &mut Client) {
