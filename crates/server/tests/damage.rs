@@ -2,23 +2,17 @@
 
 mod harness;
 
-use harness::{BINARY, Client, Server, Start, TEXT, find, flip, new_dir, read_file, until};
+use harness::{
+    BINARY, Client, SMALL_LOG, Server, Start, TEXT, find, flip, new_dir, read_file, until,
+};
 use std::path::Path;
 
 const MARK: &[u8] = b"the-bit-falls-here";
 
-/// Sizes so small that chunks and checkpoints come soon.
 /// One shard: the log of another one would keep what it held until it is written again.
-const SMALL: [&str; 8] = [
-    "--shards",
-    "1",
-    "--segment-bytes",
-    "1MiB",
-    "--wal-bytes-max",
-    "4MiB",
-    "--seal-bytes",
-    "64KiB",
-];
+fn small() -> Start {
+    Start::with(&[&SMALL_LOG[..], &["--shards", "1"]].concat())
+}
 
 /// Makes `/whole/0` to `/whole/9`, and `/hit` with the mark in its second append.
 fn fill(client: &mut Client) {
@@ -61,7 +55,7 @@ fn errors(server: &Server) -> Vec<String> {
 
 /// Writes until the stream with the mark lies in a chunk and no WAL file holds it.
 fn fill_until_sealed(dir: &Path) {
-    let server = Start::with(&SMALL).serve(dir);
+    let server = small().serve(dir);
     let mut client = server.connect();
     fill(&mut client);
     client.put("/ballast", BINARY).is(201);
@@ -131,7 +125,7 @@ fn a_flipped_bit_in_a_chunk_costs_one_stream() {
         flip(file, *at + 3);
     }
     let (file, _) = places.last().expect("the mark is in a chunk");
-    let server = Start::with(&SMALL).serve(dir.path());
+    let server = small().serve(dir.path());
     let mut client = server.connect();
     let problem = client.get("/hit").fails(500, "stream-damaged");
     let name = file.file_name().unwrap().to_str().unwrap();
@@ -149,7 +143,7 @@ fn a_damaged_chunk_is_logged_as_an_error_once() {
     for (file, at) in find(dir.path(), "/chunks/", MARK) {
         flip(&file, at + 3);
     }
-    let server = Start::with(&SMALL).serve(dir.path());
+    let server = small().serve(dir.path());
     let mut client = server.connect();
     for _ in 0..3 {
         client.get("/hit").fails(500, "stream-damaged");
@@ -163,14 +157,14 @@ fn a_damaged_chunk_is_logged_as_an_error_once() {
 fn a_flipped_bit_in_a_checkpoint_costs_one_stream() {
     let dir = new_dir();
     let path = "/a-path-that-only-checkpoints-hold-after-a-while";
-    let server = Start::with(&SMALL).serve(dir.path());
+    let server = small().serve(dir.path());
     let mut client = server.connect();
     client.put(path, TEXT).is(201);
     client.post(path, TEXT, b"data").is(204);
     server.stop();
     fill_until_sealed(dir.path());
     let needle = &path.as_bytes()[1..];
-    let server = Start::with(&SMALL).serve(dir.path());
+    let server = small().serve(dir.path());
     let mut client = server.connect();
     let mut numbers = harness::Numbers(1);
     until("only checkpoints hold the path", || {
@@ -184,7 +178,7 @@ fn a_flipped_bit_in_a_checkpoint_costs_one_stream() {
     for (file, at) in &places {
         flip(file, *at);
     }
-    let server = Start::with(&SMALL).serve(dir.path());
+    let server = small().serve(dir.path());
     let mut client = server.connect();
     client.get(path).fails(500, "stream-damaged");
     assert_whole(&mut client);

@@ -6,24 +6,17 @@
 mod harness;
 
 use harness::{
-    BINARY, Client, Numbers, Server, Start, TEXT, Watch, make_dir, make_sparse, new_dir, pause,
-    remove_file, until, write_file,
+    BINARY, Client, Numbers, SMALL_LOG, Server, Start, TEXT, Watch, make_dir, make_sparse, new_dir,
+    pause, remove_file, until, write_file,
 };
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
-const SMALL: [&str; 8] = [
-    "--segment-bytes",
-    "1MiB",
-    "--wal-bytes-max",
-    "4MiB",
-    "--seal-bytes",
-    "64KiB",
-    "--admin-listen",
-    "127.0.0.1:0",
-];
+fn small() -> Start {
+    Start::with(&[&SMALL_LOG[..], &["--admin-listen", "127.0.0.1:0"]].concat())
+}
 
 /// A small file system of its own, unmounted at the end.
 struct SmallDisk {
@@ -101,7 +94,7 @@ fn a_full_disk_is_an_answer_and_passes() {
     make_dir(&data);
     // More than the stream will hold: what is freed must do for merging all of its chunks into one.
     write_file(&ballast, &vec![1; 32 << 20]);
-    let server = Start::with(&SMALL).serve(&data);
+    let server = small().serve(&data);
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);
     let mut acknowledged = Vec::new();
@@ -123,7 +116,7 @@ fn a_full_disk_is_an_answer_and_passes() {
     until("the server is ready again", || server.admin("/readyz").status == 200);
     assert!(client.read_all("/s") == acknowledged);
     server.kill();
-    let server = Start::with(&SMALL).serve(&data);
+    let server = small().serve(&data);
     assert!(server.connect().read_all("/s") == acknowledged, "every acknowledged byte is there");
 }
 
@@ -134,12 +127,12 @@ fn a_full_disk_keeps_everything_over_kill_9() {
     };
     let mut acknowledged = Vec::new();
     let mut numbers = Numbers(2);
-    let server = Start::with(&SMALL).serve(&disk.path());
+    let server = small().serve(&disk.path());
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);
     fill(&server, &mut acknowledged, &mut numbers);
     server.kill();
-    let server = Start::with(&SMALL).serve(&disk.path());
+    let server = small().serve(&disk.path());
     let mut client = server.connect();
     assert!(client.read_all("/s") == acknowledged, "a start on a full disk serves reads");
     // Deleting needs a record: there may be room for it or not, but nothing else.

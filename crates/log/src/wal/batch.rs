@@ -91,17 +91,18 @@ impl BatchHeader {
         batch_bytes(u64::from(self.entry_count), u64::from(self.payload_bytes))
     }
 
-    /// Bytes of all its headers.
-    fn headers_bytes(&self) -> u64 {
-        BATCH_HEADER_BYTES as u64 + u64::from(self.entry_count) * ENTRY_HEADER_BYTES as u64
-    }
-
     /// Where the second copy of its headers starts, if there was room for one.
     pub(crate) fn copy_position(&self) -> Option<u64> {
-        let position = self.length() - self.headers_bytes();
-        let end = self.headers_bytes() + u64::from(self.payload_bytes);
-        (end <= position).then_some(position)
+        let headers_bytes = entry_header_position(self.entry_count) as u64;
+        copy_position(headers_bytes, u64::from(self.payload_bytes))
     }
+}
+
+/// Where the second copy of a batch's headers starts: they end with its last block, if that has room for them.
+pub(crate) fn copy_position(headers_bytes: u64, payload_bytes: u64) -> Option<u64> {
+    let end = headers_bytes + payload_bytes;
+    let position = end.next_multiple_of(BLOCK_BYTES) - headers_bytes;
+    (end <= position).then_some(position)
 }
 
 /// Bytes that a batch takes in its segment.

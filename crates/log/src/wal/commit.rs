@@ -1,7 +1,7 @@
 //! A commit on its way through the disk, and what came back durable.
 
 use crate::options::BLOCK_BYTES;
-use crate::wal::batch::{ENTRY_HEADER_BYTES, EntryHeader, entry_header_position};
+use crate::wal::batch::{ENTRY_HEADER_BYTES, EntryHeader, copy_position, entry_header_position};
 use crate::wal::group_commit::Durable;
 use crate::wal::open_batch::ClosedBatch;
 use bytes::Bytes;
@@ -35,7 +35,8 @@ impl CommitJob {
         let length = headers.len() + payload.len();
         // Whole blocks: the page cache need not read a block before it is changed in part.
         let room = length.next_multiple_of(PADDING.len()) - length;
-        let copy = if room >= headers.len() { &headers[..] } else { &[] };
+        let has_copy = copy_position(headers.len() as u64, payload.len() as u64).is_some();
+        let copy = if has_copy { &headers[..] } else { &[] };
         let padding = &PADDING[..room - copy.len()];
         let pieces: [&[u8]; 4] = [headers, payload, padding, copy];
         let written = self.file.write_pieces_at(&pieces, self.place.position);

@@ -306,34 +306,35 @@ impl Gap<'_> {
         Ok(())
     }
 
+    /// The claimed batch, by the copy of its headers.
     fn find_copy(&self, files: &[Arc<SegmentFile>]) -> io::Result<Option<FoundBatch>> {
         let mut block = vec![0; BLOCK_BYTES as usize];
         for (segment, from, to) in self.blocks(files) {
             let file = &files[segment];
             for end in (from + BLOCK_BYTES..=to).rev().step_by(BLOCK_BYTES as usize) {
                 file.file.read_exact_at(&mut block, end - BLOCK_BYTES)?;
-                let units = block.chunks_exact(BATCH_HEADER_BYTES).rev();
-                for (bytes, unit) in (1..).map(|count| count * BATCH_HEADER_BYTES as u64).zip(units)
-                {
-                    let decoded =
-                        BatchHeader::decode(unit, self.name.store, self.name.lane, file.seq);
-                    let Some(Unsealed { value: header, is_repaired: false }) = decoded else {
-                        continue;
-                    };
-                    let is_copy = header.copy_position() == header.length().checked_sub(bytes);
-                    if is_copy && header.seq == self.claimed && from + header.length() <= end {
-                        let position = end - header.length();
-                        return Ok(Some(FoundBatch {
-                            segment,
-                            position,
-                            header,
-                            is_repaired: true,
-                        }));
-                    }
+                let header = self.copy_in(&block, file.seq);
+                if let Some(header) = header.filter(|header| from + header.length() <= end) {
+                    let position = end - header.length();
+                    let batch = FoundBatch { segment, position, header, is_repaired: true };
+                    return Ok(Some(batch));
                 }
             }
         }
         Ok(None)
+    }
+
+    /// The header of the claimed batch, if `block` is its last one and ends with the copy of its headers.
+    fn copy_in(&self, block: &[u8], segment: u64) -> Option<BatchHeader> {
+        let LaneName { store, lane } = self.name;
+        let ends = (1..).map(|count| count * BATCH_HEADER_BYTES as u64);
+        let mut units = block.chunks_exact(BATCH_HEADER_BYTES).rev().zip(ends);
+        units.find_map(|(unit, bytes_to_end)| {
+            let found = BatchHeader::decode(unit, store, lane, segment)?;
+            let header = (!found.is_repaired).then_some(found.value)?;
+            let is_copy = header.copy_position() == header.length().checked_sub(bytes_to_end);
+            (is_copy && header.seq == self.claimed).then_some(header)
+        })
     }
 
     /// Records that the last batch in it, behind `before`, has no readable header.

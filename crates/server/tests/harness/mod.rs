@@ -49,6 +49,10 @@ pub(crate) struct Server {
     admin: Option<SocketAddr>,
 }
 
+/// Sizes so small that chunks and checkpoints come soon.
+pub(crate) const SMALL_LOG: [&str; 6] =
+    ["--segment-bytes", "1MiB", "--wal-bytes-max", "4MiB", "--seal-bytes", "64KiB"];
+
 impl Start {
     /// A server of two shards without an admin port, and with further flags.
     pub(crate) fn with(flags: &[&str]) -> Self {
