@@ -1,9 +1,11 @@
 //! This server beside others, on the workloads that others published.
 //!
 //! # How it compares
-//! - Every run gets a system of its own on an empty directory. Systems take turns: A B C A B C. The
-//!   ratio of a pair is made of the two runs of one turn, so that what changes slowly on a machine
-//!   hits both; what is shown is the median of the ratios and how far they lie apart.
+//! - Every run gets a system of its own on an empty directory. Systems take turns, every other turn
+//!   backwards: A B C, C B A. So nobody always runs behind the same neighbour, whose writes the disk
+//!   may still be busy with. The ratio of a pair is made of the two runs of one turn, so that what
+//!   changes slowly on a machine hits both; what is shown is the median of the ratios and how far
+//!   they lie apart.
 //! - A run counts only if everything that it had acknowledged was read back as it was written, and
 //!   nothing was refused. What failed is listed.
 //! - A system that is not installed is left out, and that is said. One that a workload does not fit,
@@ -72,9 +74,10 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
     let mut steps = Steps::new(asked.pairs * runs.filter(|takes| *takes).count());
     for case in &cases {
         let mut record = CaseRecord::new(case);
-        for _ in 0..asked.pairs {
-            let fitting = contenders.iter().filter(|contender| contender.takes(bench, case));
-            let turn = fitting.map(|contender| {
+        let fitting = contenders.iter().filter(|contender| contender.takes(bench, case));
+        let fitting: Vec<&Contender> = fitting.collect();
+        for turn in 0..asked.pairs {
+            let attempts = take_turn(turn, &fitting, |contender| {
                 steps.show(case, contender);
                 // What could not be made once cannot be made again, and may take long to fail.
                 if let Some(failure) = record.failure_of(&contender.key) {
@@ -84,8 +87,7 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
                 settle(&dir);
                 attempt
             });
-            let turn: Vec<Attempt> = turn.collect();
-            record.turns.push(turn);
+            record.turns.push(attempts);
         }
         comparison.note_servers(&record);
         comparison.cases.push(record);
@@ -122,6 +124,17 @@ fn contenders(bench: &Bench, asked: &Compare) -> Outcome<(Vec<Contender>, Vec<St
         return Err(Failure::new("there is nobody to compare with: no peer is installed"));
     }
     Ok((contenders, skipped))
+}
+
+/// Lets each of `contenders` run, the last one first in every other turn; what they did, in their
+/// own order.
+fn take_turn<C, A>(turn: usize, contenders: &[C], run: impl FnMut(&C) -> A) -> Vec<A> {
+    if turn.is_multiple_of(2) {
+        return contenders.iter().map(run).collect();
+    }
+    let mut attempts: Vec<A> = contenders.iter().rev().map(run).collect();
+    attempts.reverse();
+    attempts
 }
 
 fn attempt(bench: &Bench, contender: &Contender, case: &Case) -> Attempt {
@@ -215,5 +228,23 @@ impl Steps {
         let (done, total) = (self.done, self.total);
         let (workload, label) = (case.workload.key(), &contender.label);
         eprintln!("[{done} of {total}{left}] {workload}, {}: {label}", case.name);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::take_turn;
+
+    #[test]
+    fn every_other_turn_goes_backwards_and_is_kept_in_order() {
+        let mut runs = Vec::new();
+        for turn in 0..3 {
+            let kept = take_turn(turn, &["a", "b", "c"], |name| {
+                runs.push(*name);
+                *name
+            });
+            assert_eq!(kept, ["a", "b", "c"]);
+        }
+        assert_eq!(runs.concat(), "abccbaabc");
     }
 }

@@ -13,9 +13,9 @@ pub(crate) const FILE: &str = "README.md";
 pub(crate) const FIGURES: &str = "figures.json";
 
 const READING: &str = "\
-Every run has a server of its own on an empty directory; the systems take turns (A B C A B C). A ratio is\n\
-of the two runs of one turn, Thalweg's figure divided by the other's; shown are the median of the ratios and,\n\
-in brackets, the least and the greatest. *Ahead* and *behind* are said only where every pair says the same.\n\
+Every run has a server of its own on an empty directory; the systems take turns (A B C, then C B A). A ratio\n\
+is of the two runs of one turn, Thalweg's figure divided by the other's; shown are the median of the ratios\n\
+and, in brackets, the least and the greatest. *Ahead* and *behind* are said only where every pair says the same.\n\
 Only runs count in which nothing was refused and everything acknowledged was read back unchanged. Server CPU\n\
 is user and system time of the server's process; the client runs on the same machine and takes its share.\n";
 
