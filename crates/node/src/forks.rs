@@ -144,8 +144,8 @@ impl Node {
     pub(crate) fn resume(&mut self, now: Stamp, job: Job, result: PeerResult) {
         match job {
             Job::Read(job) => self.resume_read(now, job, result),
-            // A use that could not be logged (the disk is full, or has failed) is answered too: to
-            // refuse reads would be worse than a lifetime that a crash may cut short.
+            // A use that could not be logged (the disk is full, or has failed) is answered too, as
+            // is one that waited in vain (`parking`).
             Job::Used { ticket, read } => self.begin_read(now, ticket, &read),
             Job::Answer { ticket, outcome } => self.reply(ticket, Reply::Outcome(outcome)),
             Job::Expired(expiry) => self.resume_expiry(now, expiry, result),

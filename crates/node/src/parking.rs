@@ -3,11 +3,17 @@
 //! The log takes no entry while its open batch is full or its next segment is still being filled.
 //! Both pass within milliseconds, so a write is not refused at once: it waits here, in order, within
 //! bounds of bytes and time. Only what passes those is told that the server is overloaded.
+//!
+//! A read whose use must be logged first is a write, too. If it waits in vain it is answered without:
+//! to refuse it would be worse than a lifetime that a crash may cut short.
 
-use crate::{Failure, Node, Reply, Request, Stamp, Ticket};
+use crate::{Failure, Node, Reply, Request, Stamp, Ticket, read::ReadRequest};
 use log::AppendError;
 use model::Monotonic;
 use std::collections::VecDeque;
+
+/// Room that a use wants in the log, at most.
+const USE_BYTES_MAX: u64 = 64;
 
 /// Bytes of data that may wait in one shard.
 const PARKED_BYTES_MAX: usize = 64 << 20;
@@ -50,12 +56,17 @@ impl Node {
             || self.log.check_room(payload_bytes) == Err(AppendError::Backpressure)
     }
 
+    /// Whether a use that must be logged has to wait for room.
+    pub(crate) fn must_park_use(&mut self) -> bool {
+        self.log.check_room(USE_BYTES_MAX) == Err(AppendError::Backpressure)
+    }
+
     pub(crate) fn park(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
         let (request, data) = request.detach();
         let is_full = self.parking.writes.len() >= PARKED_COUNT_MAX
             || self.parking.bytes + data.len() > PARKED_BYTES_MAX;
         if is_full && !self.parking.writes.is_empty() {
-            return self.reply(ticket, Reply::Failed(Failure::Overloaded));
+            return self.give_up(now, ticket, request, Failure::Overloaded);
         }
         self.parking.bytes += data.len();
         let since = now.monotonic;
@@ -65,7 +76,7 @@ impl Node {
     /// Carries out what the log has room for by now.
     pub(crate) fn unpark(&mut self, now: Stamp) {
         while let Some(first) = self.parking.writes.front() {
-            let request_bytes = first.request.payload_bytes().unwrap_or(0);
+            let request_bytes = first.request.payload_bytes().unwrap_or(USE_BYTES_MAX);
             let payload_bytes = request_bytes + first.data.len() as u64;
             if self.log.check_room(payload_bytes) == Err(AppendError::Backpressure) {
                 return;
@@ -86,7 +97,16 @@ impl Node {
             && now.monotonic.ms_since(first.since) >= wait_ms_max
         {
             let Some(parked) = self.parking.pop() else { return };
-            self.reply(parked.ticket, Reply::Failed(failure.clone()));
+            self.give_up(now, parked.ticket, parked.request, failure.clone());
+        }
+    }
+
+    fn give_up(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>, failure: Failure) {
+        match request {
+            Request::Read { path, from, boundary_bytes } => {
+                self.begin_read(now, ticket, &ReadRequest { path, from, boundary_bytes });
+            }
+            _ => self.reply(ticket, Reply::Failed(failure)),
         }
     }
 }

@@ -16,7 +16,7 @@
 
 use crate::{
     Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, ReadFrom, ReadReply,
-    Reply, Stamp, Ticket, forks::Job,
+    Reply, Request, Stamp, Ticket, forks::Job,
 };
 use log::{ReadError, Slice};
 use model::{ByteOffset, StreamKey, StreamPath, limits};
@@ -28,6 +28,12 @@ pub(crate) struct ReadRequest {
     pub path: StreamPath,
     pub from: ReadFrom,
     pub boundary_bytes: u64,
+}
+
+impl From<ReadRequest> for Request<'static> {
+    fn from(ReadRequest { path, from, boundary_bytes }: ReadRequest) -> Self {
+        Self::Read { path, from, boundary_bytes }
+    }
 }
 
 /// A read whose ends are being resolved.

@@ -343,7 +343,12 @@ impl Node {
         if !self.group_mut(key.group).touch(key.stream, now.wall) {
             return self.resume(now, job, PeerResult::Outcome(Outcome::Done));
         }
-        let job = self.jobs.add(job);
+        let job = match job {
+            Job::Used { ticket, read } if self.must_park_use() => {
+                return self.park(now, ticket, read.into());
+            }
+            job => self.jobs.add(job),
+        };
         let StreamKey { group, stream } = key;
         let command = Command::Touch(now.wall);
         self.propose(now, Proposal { group, stream, command, data: &[] }, ReplyTo::Job(job));

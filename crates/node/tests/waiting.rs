@@ -8,7 +8,7 @@ use log::LogOptions;
 use model::{StreamPath, Timestamp};
 use stream::{Append, Lifetime, Outcome, Producer, Refusal};
 use support::{Process, options, path_in, text};
-use thalweg_node::{Event, Failure, Reply, Request};
+use thalweg_node::{Event, Failure, ReadFrom, Reply, Request};
 
 const MIB: usize = 1 << 20;
 
@@ -75,6 +75,58 @@ fn a_write_that_has_waited_too_long_is_told_so() {
     process.replies.clear();
     process.settle();
     assert_eq!(tails(&mut process), [1], "the first had its place in the log");
+}
+
+/// A log without room, and a stream that lives for eight seconds from its last use; one that comes
+/// now, two seconds after its creation, has to be logged.
+fn narrow_with_mortal() -> (Process, StreamPath) {
+    let (mut process, path) = narrow();
+    let mortal = path_in(0, "mortal");
+    let mut create = support::create(&mortal, Some("text/plain"), None, b"");
+    if let Request::Create { lifetime, .. } = &mut create {
+        *lifetime = Lifetime::Ttl { seconds: 8 };
+    }
+    process.outcome(create);
+    process.wait_ms(2_000);
+    offer(&mut process, &path, &[b'x'; 4_000]);
+    (process, mortal)
+}
+
+fn offer_read(process: &mut Process, path: &StreamPath) {
+    let (path, from) = (path.clone(), ReadFrom::Begin);
+    process.offer(Request::Read { path, from, boundary_bytes: 1 << 20 });
+}
+
+fn reads(process: &Process) -> usize {
+    process.replies.iter().filter(|reply| matches!(reply, Reply::Read(_))).count()
+}
+
+#[test]
+fn a_read_whose_use_must_be_logged_waits_for_room() {
+    let (mut process, mortal) = narrow_with_mortal();
+    offer_read(&mut process, &mortal);
+    process.settle();
+    assert_eq!(reads(&process), 1);
+    let now = process.now;
+    let mut process = Process::open(&process.kill(), 1);
+    // Without the use it would be gone: it was made 9.5 s ago, lives for 8, and a restart adds 1.
+    process.now.wall = now.wall.plus_ms(7_500);
+    assert_eq!(process.refusal(&mortal), None);
+}
+
+#[test]
+fn a_read_that_has_waited_too_long_is_answered() {
+    let (mut process, mortal) = narrow_with_mortal();
+    offer_read(&mut process, &mortal);
+    for (ms, answered) in [(4_999, 0), (1, 1)] {
+        process.now.monotonic = process.now.monotonic.plus_ms(ms);
+        let now = process.now;
+        process.nodes[0].handle(now, Event::Tick);
+        for _ in 0..answered {
+            assert!(process.step());
+        }
+        assert_eq!(reads(&process), answered);
+    }
 }
 
 #[test]

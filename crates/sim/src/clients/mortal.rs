@@ -10,6 +10,10 @@ use crate::{
 /// From the moment when a lifetime has run out to the moment when the log knows: a few slow jobs.
 const SLOWEST_EXPIRY_US: u64 = 15_000_000;
 
+/// A read that waits this long for the log to take its use is answered without; a crash may forget
+/// the use then.
+const LONGEST_WAIT_US: u64 = 5_000_000;
+
 #[derive(Debug)]
 pub(crate) struct Mortal {
     path: String,
@@ -137,7 +141,10 @@ impl Mortal {
                 }
             }
             Step::Read => {
-                life.lifetimes.used(when);
+                match ctx.clock.now_us - life.alive_us < LONGEST_WAIT_US {
+                    true => life.lifetimes.used(when),
+                    false => life.lifetimes.perhaps_used(when),
+                }
                 let reading = self.reading.take().expect("a read is under way");
                 reading.take(ctx, answer);
             }
