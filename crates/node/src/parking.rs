@@ -52,13 +52,16 @@ impl Parking {
 impl Node {
     /// Whether a write must wait: others do, or the log has no room for it.
     pub(crate) fn must_park(&mut self, payload_bytes: u64) -> bool {
-        !self.parking.writes.is_empty()
-            || self.log.check_room(payload_bytes) == Err(AppendError::Backpressure)
+        !self.parking.writes.is_empty() || self.is_log_busy(payload_bytes)
     }
 
     /// Whether a use that must be logged has to wait for room.
     pub(crate) fn must_park_use(&mut self) -> bool {
-        self.log.check_room(USE_BYTES_MAX) == Err(AppendError::Backpressure)
+        self.is_log_busy(USE_BYTES_MAX)
+    }
+
+    fn is_log_busy(&mut self, payload_bytes: u64) -> bool {
+        self.log.check_room(payload_bytes) == Err(AppendError::Backpressure)
     }
 
     pub(crate) fn park(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
@@ -78,7 +81,7 @@ impl Node {
         while let Some(first) = self.parking.writes.front() {
             let request_bytes = first.request.payload_bytes().unwrap_or(USE_BYTES_MAX);
             let payload_bytes = request_bytes + first.data.len() as u64;
-            if self.log.check_room(payload_bytes) == Err(AppendError::Backpressure) {
+            if self.is_log_busy(payload_bytes) {
                 return;
             }
             let Some(parked) = self.parking.pop() else { return };

@@ -25,6 +25,24 @@ fn offer(process: &mut Process, path: &StreamPath, data: &[u8]) {
     process.offer(Request::Append { path: path.clone(), append: text(), data });
 }
 
+fn create_with(process: &mut Process, path: &StreamPath, wanted: Lifetime) {
+    let mut create = support::create(path, Some("text/plain"), None, b"");
+    if let Request::Create { lifetime, .. } = &mut create {
+        *lifetime = wanted;
+    }
+    process.outcome(create);
+}
+
+/// Lets time pass for the first shard, and does `steps` of what it wants done then.
+fn tick(process: &mut Process, ms: u64, steps: usize) {
+    process.now.monotonic = process.now.monotonic.plus_ms(ms);
+    let now = process.now;
+    process.nodes[0].handle(now, Event::Tick);
+    for _ in 0..steps {
+        assert!(process.step());
+    }
+}
+
 fn tails(process: &mut Process) -> Vec<u64> {
     let tail = |reply: Reply| match reply {
         Reply::Outcome(Outcome::Appended(accepted)) => accepted.tail.get(),
@@ -64,12 +82,7 @@ fn a_write_that_has_waited_too_long_is_told_so() {
         offer(&mut process, &path, b"x");
     }
     for (ms, refused) in [(4_999, 0), (1, 2)] {
-        process.now.monotonic = process.now.monotonic.plus_ms(ms);
-        let now = process.now;
-        process.nodes[0].handle(now, Event::Tick);
-        for _ in 0..refused {
-            assert!(process.step());
-        }
+        tick(&mut process, ms, refused);
         assert_eq!(process.failures(), vec![Failure::Overloaded; refused]);
     }
     process.replies.clear();
@@ -82,11 +95,7 @@ fn a_write_that_has_waited_too_long_is_told_so() {
 fn narrow_with_mortal() -> (Process, StreamPath) {
     let (mut process, path) = narrow();
     let mortal = path_in(0, "mortal");
-    let mut create = support::create(&mortal, Some("text/plain"), None, b"");
-    if let Request::Create { lifetime, .. } = &mut create {
-        *lifetime = Lifetime::Ttl { seconds: 8 };
-    }
-    process.outcome(create);
+    create_with(&mut process, &mortal, Lifetime::Ttl { seconds: 8 });
     process.wait_ms(2_000);
     offer(&mut process, &path, &[b'x'; 4_000]);
     (process, mortal)
@@ -119,12 +128,7 @@ fn a_read_that_has_waited_too_long_is_answered() {
     let (mut process, mortal) = narrow_with_mortal();
     offer_read(&mut process, &mortal);
     for (ms, answered) in [(4_999, 0), (1, 1)] {
-        process.now.monotonic = process.now.monotonic.plus_ms(ms);
-        let now = process.now;
-        process.nodes[0].handle(now, Event::Tick);
-        for _ in 0..answered {
-            assert!(process.step());
-        }
+        tick(&mut process, ms, answered);
         assert_eq!(reads(&process), answered);
     }
 }
@@ -175,12 +179,8 @@ fn what_changes_nothing_is_answered_without_a_commit() {
 fn a_stream_whose_lifetime_has_run_out_goes_by_itself() {
     let mut process = Process::open(&MemoryDisk::new(), 2);
     for group in 0..2 {
-        let path = path_in(group, "s");
-        let mut create = support::create(&path, Some("text/plain"), None, b"");
-        if let Request::Create { lifetime, .. } = &mut create {
-            *lifetime = Lifetime::ExpiresAt(Timestamp::new(3_000));
-        }
-        process.outcome(create);
+        let lifetime = Lifetime::ExpiresAt(Timestamp::new(3_000));
+        create_with(&mut process, &path_in(group, "s"), lifetime);
     }
     process.wait_ms(1_999);
     assert_eq!(process.nodes.iter().map(|node| node.stats().stream_count).sum::<u64>(), 2);
