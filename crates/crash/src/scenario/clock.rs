@@ -19,7 +19,9 @@ const DAY_SECONDS: u64 = 86_400;
 
 pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     let Some(library) = LIBRARIES.iter().find(|library| Path::new(library).exists()) else {
-        return Ok(Verdict::Skipped("libfaketime is not installed".to_owned()));
+        return Ok(Verdict::Skipped(
+            "libfaketime is not installed (Debian's package libfaketime)".to_owned(),
+        ));
     };
     let cycles = options.cycles(3, 30);
     let mut trial = Trial::new(options, report, "clock", &options.dir.join("clock"))?;
