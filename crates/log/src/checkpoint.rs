@@ -380,4 +380,14 @@ mod tests {
             assert_eq!(kinds, [DamageKind::HeaderRepaired]);
         }
     }
+
+    #[test]
+    fn damage_of_a_row_is_told_with_its_position() {
+        let second = 64 + 5 + ROW_BYTES as u64;
+        let disk = written();
+        disk.flip_bit(&disk.paths()[0], second * 8);
+        let positions: Vec<u64> =
+            load(&disk).damages.iter().map(|damage| damage.position).collect();
+        assert_eq!(positions, [second]);
+    }
 }

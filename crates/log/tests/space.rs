@@ -356,6 +356,60 @@ fn deleted_and_trimmed_data_gives_its_space_back() {
     assert_eq!(files(&disk, "chunk"), Vec::<PathBuf>::new());
 }
 
+#[test]
+fn what_is_deleted_while_it_is_sealed_gives_its_space_back() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    (0..30).for_each(|number| node.append(key(0, 1), &[number; 400]).unwrap());
+    node.commit().unwrap();
+    let seal = loop {
+        let job = node.shards[0].poll_work().expect("a group is due");
+        if !job.is_of_segments() {
+            break job;
+        }
+        assert!(node.shards[0].handle_work(job.run()).error.is_none());
+    };
+    node.write(key(0, 1), DELETE, &[], &[]).unwrap();
+    node.commit().unwrap();
+    assert!(node.shards[0].handle_work(seal.run()).error.is_none());
+    assert_eq!(files(&disk, "chunk").len(), 1);
+    node.work().unwrap();
+    assert_eq!(files(&disk, "chunk"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn what_was_deleted_before_a_restart_gives_its_space_back_after_it() {
+    let disk = MemoryDisk::new();
+    let mut node = sealed(&disk, 40);
+    (1..=4).for_each(|stream| node.write(key(0, stream), DELETE, &[], &[]).unwrap());
+    node.commit().unwrap();
+    // With a checkpoint behind them the deletions are not applied again.
+    node.checkpoint(GroupId::new(0));
+    assert!(node.run_job());
+    assert!(!files(&disk, "chunk").is_empty());
+    drop(node);
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(node.report.entries_replayed, 0);
+    node.work().unwrap();
+    assert_eq!(files(&disk, "chunk"), Vec::<PathBuf>::new());
+}
+
+#[test]
+fn short_appends_come_many_at_a_time_wherever_they_stand() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions { seal_bytes: 1 << 20, ..small() };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    for number in 0..200 {
+        node.append(key(0, 1), &[number; 100]).unwrap();
+    }
+    node.commit().unwrap();
+    for from in [0, 150, 9_000, 15_999, 16_000] {
+        let slice = node.shards[0].read(key(0, 1), ByteOffset::new(from), 4_000).unwrap();
+        // The bytes before the first one may count.
+        assert!((3_900..=4_000).contains(&slice.len()), "{} from {from}", slice.len());
+    }
+}
+
 /// A merged chunk, and one of those that it replaces: as if the crash had come between writing it and removing that.
 /// What stream 1 holds.
 fn with_replaced_chunk(disk: &MemoryDisk) -> (PathBuf, Vec<u8>) {

@@ -365,6 +365,33 @@ mod tests {
     }
 
     #[test]
+    fn a_file_too_short_for_a_chunk_is_unreadable_and_no_error() {
+        for length in [0, 1, CONTENT_START, CONTENT_START + CHUNK_HEADER_BYTES as u64 - 1] {
+            let disk = MemoryDisk::new();
+            let path = small(&disk);
+            disk.open(&path).unwrap().set_len(length).unwrap();
+            let opened = ChunkFile::open(&disk, &path, STORE).unwrap();
+            assert!(matches!(opened, OpenedChunk::Unreadable), "{length} bytes");
+        }
+    }
+
+    #[test]
+    fn rows_come_in_order_and_do_not_overlap() {
+        let row = |stream, start| ChunkRow {
+            stream,
+            start,
+            length: 10,
+            position: 4096,
+            table_position: 4106,
+            table_length: 40,
+        };
+        let follows = |(stream, start)| row(stream, start).follows(Some(&row(2, 100)));
+        assert!([(2, 110), (2, 111), (3, 0)].into_iter().all(follows));
+        assert!(![(2, 109), (2, 100), (2, 0), (1, 110)].into_iter().any(follows));
+        assert!(row(1, 0).follows(None));
+    }
+
+    #[test]
     fn a_chunk_from_before_runs_had_checksums_opens_and_damage_costs_its_block() {
         let disk = MemoryDisk::new();
         let path = PathBuf::from("/c/old.chunk");

@@ -163,6 +163,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_intact_header_of_another_version_or_kind_is_not_ours() {
+        let header = ChunkHeader {
+            group: 3,
+            seq: 9,
+            from: 10,
+            to: 20,
+            content_end: 5000,
+            row_count: 1,
+            blocks_crc: 7,
+        };
+        for (at, value) in [(0, b'x'), (4, 2)] {
+            let mut bytes = header.encode(77);
+            bytes[at] = value;
+            seal_header(&mut bytes, &77_u64.to_le_bytes());
+            assert_eq!(ChunkHeader::decode(&bytes, 77), None, "changed at {at}");
+        }
+    }
+
+    #[test]
     fn every_flipped_bit_of_a_header_or_row_is_put_right() {
         let header = ChunkHeader {
             group: 3,
