@@ -140,6 +140,16 @@ mod tests {
     }
 
     #[test]
+    fn after_a_failure_nothing_is_offered_for_a_while() {
+        let mut background = Background::default();
+        background.note(START, Some(&full()));
+        background.tick(START.plus_ms(RETRY_MS - 1));
+        assert!(background.blocked_until.is_some());
+        background.tick(START.plus_ms(RETRY_MS));
+        assert_eq!(background.blocked_until, None);
+    }
+
+    #[test]
     fn one_success_between_failures_does_not_end_the_trouble() {
         let mut background = Background::default();
         background.note(START, Some(&full()));

@@ -22,7 +22,7 @@ fn narrow() -> (Process, StreamPath) {
 }
 
 fn offer(process: &mut Process, path: &StreamPath, data: &[u8]) {
-    process.offer(Request::Append { path: path.clone(), append: text(), data });
+    process.offer(support::append(path, data));
 }
 
 fn create_with(process: &mut Process, path: &StreamPath, wanted: Lifetime) {

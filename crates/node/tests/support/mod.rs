@@ -220,6 +220,10 @@ impl Process {
     }
 }
 
+pub fn append<'a>(path: &StreamPath, data: &'a [u8]) -> Request<'a> {
+    Request::Append { path: path.clone(), append: text(), data }
+}
+
 pub fn create<'a>(
     path: &StreamPath,
     content_type: Option<&str>,
