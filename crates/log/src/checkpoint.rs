@@ -382,12 +382,24 @@ mod tests {
     }
 
     #[test]
-    fn damage_of_a_row_is_told_with_its_position() {
+    fn damage_of_a_row_is_told_with_its_place() {
         let second = 64 + 5 + ROW_BYTES as u64;
         let disk = written();
         disk.flip_bit(&disk.paths()[0], second * 8);
-        let positions: Vec<u64> =
-            load(&disk).damages.iter().map(|damage| damage.position).collect();
-        assert_eq!(positions, [second]);
+        let damages = load(&disk).damages;
+        let places: Vec<_> = damages.iter().map(|damage| (damage.group, damage.position)).collect();
+        assert_eq!(places, [(Some(GroupId::new(2)), second)]);
+    }
+
+    #[test]
+    fn an_intact_header_of_another_kind_or_version_or_with_an_impossible_number_is_refused() {
+        let intact = encode(&task());
+        assert!(Header::decode(&intact[..HEADER_BYTES], 77).is_some());
+        for (at, value) in [(0, b'x'), (4, 2), (15, 0xff)] {
+            let mut bytes = intact[..HEADER_BYTES].to_vec();
+            bytes[at] = value;
+            seal_header(&mut bytes, &77_u64.to_le_bytes());
+            assert_eq!(Header::decode(&bytes, 77), None, "changed at {at}");
+        }
     }
 }

@@ -376,6 +376,22 @@ mod tests {
     }
 
     #[test]
+    fn damage_of_a_row_is_told_with_its_position() {
+        let disk = MemoryDisk::new();
+        let path = small(&disk);
+        let third = open(&disk, &path).header.content_end + 2 * CHUNK_ROW_BYTES as u64;
+        for (bytes, kind) in [(1, DamageKind::HeaderRepaired), (8, DamageKind::ChunkRow)] {
+            (0..bytes).for_each(|byte| disk.flip_bit(&path, (third + byte) * 8));
+            let OpenedChunk::Chunk { found, .. } = ChunkFile::open(&disk, &path, STORE).unwrap()
+            else {
+                panic!("the header is intact");
+            };
+            assert_eq!(found, [(kind, third)]);
+            (0..bytes).for_each(|byte| disk.flip_bit(&path, (third + byte) * 8));
+        }
+    }
+
+    #[test]
     fn rows_come_in_order_and_do_not_overlap() {
         let row = |stream, start| ChunkRow {
             stream,

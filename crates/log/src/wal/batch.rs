@@ -323,6 +323,16 @@ mod tests {
     }
 
     #[test]
+    fn an_intact_batch_header_of_another_kind_or_version_is_refused() {
+        for (at, value) in [(0, b'x'), (4, 2)] {
+            let mut bytes = batch_header().encode(77);
+            bytes[at] = value;
+            seal_header(&mut bytes, &77_u64.to_le_bytes());
+            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), None, "changed at {at}");
+        }
+    }
+
+    #[test]
     fn numbers_that_cannot_be_counted_on_from_are_refused() {
         for (seq, epoch) in [(u64::MAX, 1), (9, u64::MAX)] {
             let bytes = BatchHeader { seq, epoch, ..batch_header() }.encode(77);
