@@ -159,6 +159,9 @@ fn damaged_data_is_reported_once_and_stays_a_hole_in_the_chunk() {
     assert_eq!(node.machine.kinds(), [DamageKind::EntryData, DamageKind::StreamData]);
     let positions: Vec<u64> = node.machine.damages.iter().map(|damage| damage.position).collect();
     assert_eq!(positions, [data(4), data(6)]);
+    let sealed = &node.machine.damages[1];
+    assert_eq!(sealed.group.zip(sealed.stream), Some((key(0, 1).group, key(0, 1).stream)));
+    assert_eq!(sealed.lost_bytes, 1000);
     assert_eq!(node.shards[0].stats().hot_appends, 0);
     assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 90);
     let check = |node: &Node| {

@@ -392,6 +392,25 @@ mod tests {
     }
 
     #[test]
+    fn an_intact_row_that_does_not_fit_its_chunk_is_lost() {
+        let disk = MemoryDisk::new();
+        let path = small(&disk);
+        let ChunkFile { header, rows, .. } = open(&disk, &path);
+        let seed = RowSeed { store: STORE, file: header.seq, number: 1 };
+        let second = header.content_end + CHUNK_ROW_BYTES as u64;
+        let position = u32::try_from(header.content_end).unwrap();
+        for row in [ChunkRow { position, ..rows[1] }, ChunkRow { stream: 1, ..rows[1] }] {
+            let bytes = row.encode(RunCrcs { data: 0, table: 0 }, seed);
+            disk.open(&path).unwrap().write_at(&bytes, second).unwrap();
+            let OpenedChunk::Chunk { found, .. } = ChunkFile::open(&disk, &path, STORE).unwrap()
+            else {
+                panic!("the header is intact");
+            };
+            assert_eq!(found, [(DamageKind::ChunkRow, second)]);
+        }
+    }
+
+    #[test]
     fn rows_come_in_order_and_do_not_overlap() {
         let row = |stream, start| ChunkRow {
             stream,
