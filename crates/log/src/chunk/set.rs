@@ -217,3 +217,48 @@ impl ChunkSet {
         (self.chunks.len() as u64, sum(|chunk| chunk.data_bytes), sum(|chunk| chunk.dead_bytes))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::chunk::writer::{ChunkName, ChunkWriter};
+    use crate::entry::AppendBounds;
+    use env::{Disk, MemoryDisk};
+    use model::{ByteOffset, Timestamp};
+    use std::path::Path;
+
+    /// A chunk of the entries from `from` on, with one append of `length` bytes of stream 1.
+    fn chunk(from: u64, length: u64) -> Arc<ChunkFile> {
+        let disk = MemoryDisk::new();
+        disk.create_dir_all(Path::new("/c")).unwrap();
+        let (store, group, seq, to) = (77, 3, from, from + 10);
+        let name = ChunkName { store, group, dir: "/c".into(), seq, from, to };
+        let mut writer = ChunkWriter::create(&disk, name).unwrap();
+        let (start, end) = (ByteOffset::new(from), ByteOffset::new(from + length));
+        let append = AppendBounds { start, end, records: 1, at: Timestamp::new(1) };
+        writer.begin_append(1, &append).unwrap();
+        writer.write(&vec![b'x'; length as usize]).unwrap();
+        Arc::new(ChunkFile::new(writer.finish(&disk).unwrap().unwrap()))
+    }
+
+    #[test]
+    fn chunks_stand_in_the_order_of_their_entries_however_they_come() {
+        let mut set = ChunkSet::new(100, false);
+        for from in [20, 0, 30, 10] {
+            set.add(chunk(from, 10));
+        }
+        let froms: Vec<u64> = set.chunks.iter().map(|chunk| chunk.file.header.from).collect();
+        assert_eq!(froms, [0, 10, 20, 30]);
+    }
+
+    #[test]
+    fn the_wasteful_chunk_with_the_least_live_data_is_copied_first() {
+        let mut set = ChunkSet::new(100, false);
+        set.add(chunk(0, 1_000));
+        set.add(chunk(1_000, 300));
+        set.chunks[0].trim(1, 600);
+        set.chunks[1].trim(1, 1_200);
+        let plan = set.plan_merge(&LogOptions::default()).unwrap();
+        assert_eq!((plan.from, plan.to, plan.saves), (1_000, 1_010, true));
+    }
+}
