@@ -254,10 +254,10 @@ mod tests {
     #[test]
     fn the_wasteful_chunk_with_the_least_live_data_is_copied_first() {
         let mut set = ChunkSet::new(100, false);
-        set.add(chunk(0, 1_000));
-        set.add(chunk(1_000, 300));
-        set.chunks[0].trim(1, 600);
-        set.chunks[1].trim(1, 1_200);
+        set.add(chunk(0, 300));
+        set.add(chunk(1_000, 1_000));
+        set.chunks[0].trim(1, 180);
+        set.chunks[1].trim(1, 1_900);
         let plan = set.plan_merge(&LogOptions::default()).unwrap();
         assert_eq!((plan.from, plan.to, plan.saves), (1_000, 1_010, true));
     }
