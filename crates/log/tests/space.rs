@@ -373,16 +373,10 @@ fn what_is_deleted_while_it_is_sealed_gives_its_space_back() {
     let mut node = Node::open(&disk, 1).unwrap();
     (0..30).for_each(|number| node.append(key(0, 1), &[number; 400]).unwrap());
     node.commit().unwrap();
-    let seal = loop {
-        let job = node.shards[0].poll_work().expect("a group is due");
-        if !job.is_of_segments() {
-            break job;
-        }
-        assert!(node.shards[0].handle_work(job.run()).error.is_none());
-    };
+    let seal = node.next_job().expect("a group is due");
     node.write(key(0, 1), DELETE, &[], &[]).unwrap();
     node.commit().unwrap();
-    assert!(node.shards[0].handle_work(seal.run()).error.is_none());
+    node.finish_job(seal);
     assert_eq!(files(&disk, "chunk").len(), 1);
     node.work().unwrap();
     assert_eq!(files(&disk, "chunk"), Vec::<PathBuf>::new());

@@ -162,19 +162,20 @@ impl RowSeed {
 mod tests {
     use super::*;
 
+    const HEADER: ChunkHeader = ChunkHeader {
+        group: 3,
+        seq: 9,
+        from: 10,
+        to: 20,
+        content_end: 5000,
+        row_count: 1,
+        blocks_crc: 7,
+    };
+
     #[test]
     fn an_intact_header_of_another_version_or_kind_is_not_ours() {
-        let header = ChunkHeader {
-            group: 3,
-            seq: 9,
-            from: 10,
-            to: 20,
-            content_end: 5000,
-            row_count: 1,
-            blocks_crc: 7,
-        };
         for (at, value) in [(0, b'x'), (4, 2)] {
-            let mut bytes = header.encode(77);
+            let mut bytes = HEADER.encode(77);
             bytes[at] = value;
             seal_header(&mut bytes, &77_u64.to_le_bytes());
             assert_eq!(ChunkHeader::decode(&bytes, 77), None, "changed at {at}");
@@ -183,15 +184,6 @@ mod tests {
 
     #[test]
     fn every_flipped_bit_of_a_header_or_row_is_put_right() {
-        let header = ChunkHeader {
-            group: 3,
-            seq: 9,
-            from: 10,
-            to: 20,
-            content_end: 5000,
-            row_count: 1,
-            blocks_crc: 7,
-        };
         let seed = RowSeed { store: 77, file: 9, number: 0 };
         let row = ChunkRow {
             stream: 5,
@@ -201,17 +193,17 @@ mod tests {
             table_position: 4106,
             table_length: 40,
         };
-        let intact = ChunkHeader::decode(&header.encode(77), 77).unwrap();
-        assert_eq!((intact.value, intact.is_repaired), (header, false));
-        assert_eq!(ChunkHeader::decode(&header.encode(77), 78), None);
+        let intact = ChunkHeader::decode(&HEADER.encode(77), 77).unwrap();
+        assert_eq!((intact.value, intact.is_repaired), (HEADER, false));
+        assert_eq!(ChunkHeader::decode(&HEADER.encode(77), 78), None);
         let crcs = RunCrcs { data: 0x1234_5678, table: 0x9abc_def0 };
         let intact = ChunkRow::decode(&row.encode(crcs, seed), seed).unwrap();
         assert_eq!((intact.value, intact.is_repaired), ((row, crcs), false));
         for bit in 0..CHUNK_HEADER_BYTES * 8 {
-            let mut bytes = header.encode(77);
+            let mut bytes = HEADER.encode(77);
             bytes[bit / 8] ^= 1 << (bit % 8);
             let repaired = ChunkHeader::decode(&bytes, 77).unwrap();
-            assert_eq!((repaired.value, repaired.is_repaired), (header, true), "bit {bit}");
+            assert_eq!((repaired.value, repaired.is_repaired), (HEADER, true), "bit {bit}");
         }
         for bit in 0..CHUNK_ROW_BYTES * 8 {
             let mut bytes = row.encode(crcs, seed);

@@ -327,16 +327,25 @@ impl Node {
 
     /// Runs the next job that is not about segments, and those before it; `false` if there is none.
     pub fn run_job(&mut self) -> bool {
+        self.next_job().map(|job| self.finish_job(job)).is_some()
+    }
+
+    /// The next job that is not about segments; those before it are run.
+    pub fn next_job(&mut self) -> Option<WorkJob> {
         while let Some(job) = self.shards[0].poll_work() {
-            let is_of_segments = job.is_of_segments();
-            let report = self.shards[0].handle_work(job.run());
-            assert!(report.error.is_none());
-            self.machine.damages.extend(report.damages);
-            if !is_of_segments {
-                return true;
+            if !job.is_of_segments() {
+                return Some(job);
             }
+            self.finish_job(job);
         }
-        false
+        None
+    }
+
+    /// Runs a job and takes its result.
+    pub fn finish_job(&mut self, job: WorkJob) {
+        let report = self.shards[0].handle_work(job.run());
+        assert!(report.error.is_none());
+        self.machine.damages.extend(report.damages);
     }
 
     pub fn checkpoint(&mut self, group: GroupId) {
