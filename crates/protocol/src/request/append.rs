@@ -44,6 +44,10 @@ impl AppendRequest {
         })
     }
 
+    pub(super) fn takes_json(&self) -> bool {
+        matches!(&self.content_type, ContentTypeField::Valid(content_type) if content_type.is_json())
+    }
+
     /// Joins the body.
     ///
     /// # Errors

@@ -25,6 +25,7 @@ use crate::{
     target,
 };
 use model::StreamPath;
+use stream::ContentType;
 
 /// What a client asks.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,6 +42,18 @@ pub enum Request {
     Delete(StreamPath),
     /// `OPTIONS`: a browser asks what it may send.
     Preflight,
+}
+
+impl Request {
+    /// Whether a body of it is checked as JSON, which takes longer than all the rest of a request.
+    #[must_use]
+    pub fn takes_json(&self) -> bool {
+        match self {
+            Self::Create(create) => create.content_type.as_ref().is_some_and(ContentType::is_json),
+            Self::Append(append) => append.takes_json(),
+            _ => false,
+        }
+    }
 }
 
 /// The scheme under which clients reach this server, for absolute URLs in answers.

@@ -139,6 +139,8 @@ pub(crate) enum Pending {
     Read(Box<ReadRequest>),
     /// The first bytes of an answer whose ends are known; another shard stores them.
     First(Box<(ReadRequest, ReadReply)>),
+    /// A body that is being checked; the node comes after that.
+    Check,
 }
 
 /// A long-poll at the tail.

@@ -3,6 +3,7 @@
 //! A sender collects what it has for another loop during its own turn and hands it over at the end
 //! in one piece: one lock and at most one wake for each pair of loops and turn.
 
+use super::bodies::BodyDone;
 use log::{CommitDone, WorkDone};
 use node::{Change, PeerMessage, Reply, Request, Ticket};
 use std::io;
@@ -23,6 +24,8 @@ pub(crate) enum Mail {
     Committed { done: CommitDone, took_ns: u64 },
     /// A background thread is done.
     Worked(WorkDone),
+    /// A body was checked.
+    Checked(Box<BodyDone>),
     /// Stop: no new connections, end what is live, finish what is under way.
     Stop,
 }

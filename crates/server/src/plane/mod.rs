@@ -6,7 +6,7 @@
 //! in `protocol`, streams in `node`, and both are tested without a socket.
 //!
 //! # Code map
-//! [`shard`] the loop; [`connection`] one socket; [`receive`] bytes to requests; [`answer`] replies
+//! [`shard`] the loop; [`connection`] one socket; [`receive`] bytes to requests, [`bodies`] large ones; [`answer`] replies
 //! to answers; [`pump`] bodies of stored bytes, [`bulk`] whose turn it is; [`live`] and [`sse`] live readers; [`timers`]
 //! limits in time and the end; [`listen`] sockets for one address; [`mailbox`] between loops; [`workers`] threads that may block.
 
@@ -16,6 +16,7 @@
 )]
 
 mod answer;
+mod bodies;
 mod bulk;
 mod commit_place;
 mod connection;
@@ -164,13 +165,19 @@ impl Plane {
             let id = ShardId::new(u16::try_from(place).expect("shards are counted in u16"));
             let clock: Arc<dyn Clock> = Arc::clone(&shared.clock);
             let (commits, _) = workers::start_commits(id, Arc::clone(&mailboxes[place]), clock)?;
+            let (bodies, _) = bodies::start_bodies(id, Arc::clone(&mailboxes[place]))?;
             let parts = ShardParts {
                 node,
                 poll,
                 listener,
                 shared: Arc::clone(&shared),
                 metrics: Arc::clone(&metrics.shards()[place]),
-                workers: Workers { commits, segments: segments.clone(), copies: copies.clone() },
+                workers: Workers {
+                    commits,
+                    bodies,
+                    segments: segments.clone(),
+                    copies: copies.clone(),
+                },
                 seed: RealRandom.next_u64() | 1,
             };
             let shard = Shard::new(parts);

@@ -15,7 +15,10 @@ use protocol::{
     body::Payload,
     http1::{CONTINUE, ChunkedDecoder, Framing, Head, HeadError, HeaderSlots},
     problem::{Code, Problem},
-    request::{self, AppendRequest, CreateRequest, Live, ReadOffset, ReadRequest, Request, Scheme},
+    request::{
+        self, CreateRequest, Live, ReadOffset, ReadRequest, ReadyAppend, ReadyCreate, Request,
+        Scheme,
+    },
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -295,7 +298,7 @@ impl Shard {
             return (used, Next::Stop);
         }
         let Some(receiving) = self.abandon_body(id) else { return (used, Next::Stop) };
-        self.finish(id, receiving.request, &receiving.body);
+        self.finish_collected(id, receiving.request, receiving.body);
         (used, Next::Again)
     }
 
@@ -312,13 +315,12 @@ impl Shard {
     }
 
     /// A request is complete.
-    fn finish(&mut self, id: SlotId, request: Request, body: &[u8]) {
+    pub(super) fn finish(&mut self, id: SlotId, request: Request, body: &[u8]) {
         if self.stopping.is_some() {
             return self.answer_problem(id, &Problem::new(Code::ShuttingDown));
         }
         match request {
-            Request::Create(create) => self.finish_create(id, *create, body),
-            Request::Append(append) => self.finish_append(id, append, body),
+            Request::Create(_) | Request::Append(_) => self.finish_write(id, request, body),
             Request::Read(read) => self.finish_read(id, read),
             Request::Head(path) => {
                 self.wait_for(id, Pending::Head);
@@ -332,31 +334,14 @@ impl Shard {
         }
     }
 
-    fn finish_create(&mut self, id: SlotId, create: CreateRequest, body: &[u8]) {
-        let ready = match create.finish(body) {
-            Ok(ready) => ready,
-            Err(problem) => return self.answer_problem(id, &problem),
-        };
-        let (data, record_count): (&[u8], u32) = match &ready.payload {
-            Payload::Ready(prepared) => (&prepared.data, prepared.record_count),
-            Payload::AsSource(body) => (body, u32::from(!body.is_empty())),
-        };
-        let CreateRequest { path, content_type, lifetime, close, fork, location } = ready.request;
-        self.wait_for(id, Pending::Create { location });
-        let request =
-            node::Request::Create { path, content_type, lifetime, close, fork, data, record_count };
-        self.ask(id, request);
-    }
-
-    fn finish_append(&mut self, id: SlotId, append: AppendRequest, body: &[u8]) {
-        let ready = match append.finish(body) {
-            Ok(ready) => ready,
-            Err(problem) => return self.answer_problem(id, &problem),
-        };
-        self.wait_for(id, Pending::Write { data_bytes: ready.data.len() as u64 });
-        let request =
-            node::Request::Append { path: ready.path, append: ready.append, data: &ready.data };
-        self.ask(id, request);
+    fn finish_write(&mut self, id: SlotId, request: Request, body: &[u8]) {
+        let asked = join(request, body, |pending, request| {
+            self.wait_for(id, pending);
+            self.ask(id, request);
+        });
+        if let Err(problem) = asked {
+            self.answer_problem(id, &problem);
+        }
     }
 
     fn finish_read(&mut self, id: SlotId, read: ReadRequest) {
@@ -385,6 +370,43 @@ impl Shard {
             connection.state = State::Waiting(Box::new(pending));
             connection.progress = self.now.monotonic;
         }
+    }
+}
+
+/// Joins a write with its body, and gives `then` what to wait for and what to ask the node.
+///
+/// # Errors
+/// The [`Problem`] to answer if the body is not what the write says.
+pub(super) fn join<T>(
+    write: Request,
+    body: &[u8],
+    then: impl FnOnce(Pending, node::Request<'_>) -> T,
+) -> Result<T, Problem> {
+    match write {
+        Request::Create(create) => {
+            let ReadyCreate { request, payload } = create.finish(body)?;
+            let CreateRequest { path, content_type, lifetime, close, fork, location } = request;
+            let (data, record_count): (&[u8], u32) = match &payload {
+                Payload::Ready(prepared) => (&prepared.data, prepared.record_count),
+                Payload::AsSource(body) => (body, u32::from(!body.is_empty())),
+            };
+            let request = node::Request::Create {
+                path,
+                content_type,
+                lifetime,
+                close,
+                fork,
+                data,
+                record_count,
+            };
+            Ok(then(Pending::Create { location }, request))
+        }
+        Request::Append(append) => {
+            let ReadyAppend { path, append, data } = append.finish(body)?;
+            let pending = Pending::Write { data_bytes: data.len() as u64 };
+            Ok(then(pending, node::Request::Append { path, append, data: &data }))
+        }
+        other => unreachable!("{other:?} has no body"),
     }
 }
 

@@ -87,7 +87,7 @@ pub(crate) struct Shard {
     /// Outgoing mail by shard.
     outgoing: Vec<Vec<Mail>>,
     incoming: Vec<Mail>,
-    workers: Workers,
+    pub(super) workers: Workers,
     pub(super) limits: HeadLimits,
     /// The buffer that sockets are read into.
     pub(super) scratch: Vec<u8>,
@@ -342,6 +342,7 @@ impl Shard {
                     self.handle_committed(done, took_ns);
                 }
                 Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
+                Mail::Checked(done) => self.handle_checked(*done),
                 Mail::Stop => self.begin_stop(),
             }
         }
@@ -409,20 +410,36 @@ impl Shard {
 
     /// Gives a request to the shard that owns its group; the reply comes to `id`.
     pub(super) fn ask(&mut self, id: SlotId, request: Request<'_>) {
-        let group = match &request {
-            Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
-                key.group
-            }
-            other => other.path().map(|path| self.group_of(path)).expect("others name a path"),
-        };
-        let ticket = Ticket { shard: self.id, slot: id.slot, generation: id.generation };
-        let owner = node::shard_of(group, u16::try_from(self.outgoing.len()).expect("u16 shards"));
+        let (owner, ticket) = self.address(id, &request);
         if owner == self.id {
             self.node.handle(self.now, Event::Request { ticket, request });
         } else {
             let (request, data) = request.detach();
             self.mail(owner, Mail::Request { ticket, request, data });
         }
+    }
+
+    /// As [`Self::ask`], with data that has been detached.
+    pub(super) fn ask_with(&mut self, id: SlotId, request: Request<'static>, data: Vec<u8>) {
+        let (owner, ticket) = self.address(id, &request);
+        if owner == self.id {
+            let request = request.attach(&data);
+            self.node.handle(self.now, Event::Request { ticket, request });
+        } else {
+            self.mail(owner, Mail::Request { ticket, request, data });
+        }
+    }
+
+    /// The shard that owns the group of a request, and whom it answers.
+    fn address(&self, id: SlotId, request: &Request<'_>) -> (ShardId, Ticket) {
+        let group = match request {
+            Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
+                key.group
+            }
+            other => other.path().map(|path| self.group_of(path)).expect("others name a path"),
+        };
+        let owner = node::shard_of(group, u16::try_from(self.outgoing.len()).expect("u16 shards"));
+        (owner, Ticket { shard: self.id, slot: id.slot, generation: id.generation })
     }
 
     fn group_of(&self, path: &StreamPath) -> model::GroupId {

@@ -1,6 +1,9 @@
-//! The threads that may block: one per shard for commits, two per process for background work.
+//! The threads beside the loops: two per shard, for commits and for checks of large bodies, two per process for background work.
 
-use super::mailbox::{Mail, Mailbox};
+use super::{
+    bodies::BodyJob,
+    mailbox::{Mail, Mailbox},
+};
 use env::Clock;
 use log::{CommitJob, WorkJob};
 use model::ShardId;
@@ -24,6 +27,7 @@ pub(crate) type ShardJob = (ShardId, WorkJob);
 #[derive(Debug)]
 pub(crate) struct Workers {
     pub commits: SyncSender<CommitJob>,
+    pub bodies: SyncSender<BodyJob>,
     pub segments: SyncSender<ShardJob>,
     pub copies: SyncSender<ShardJob>,
 }
