@@ -39,6 +39,8 @@ const ATTEMPTS_MAX: u32 = 3;
 /// How long a siege lasts and how many attack.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scale {
+    /// Shards of the server, as `--shards` takes them.
+    pub shards: &'static str,
     /// Connections of attacks that open many.
     pub crowd: usize,
     pub calm: Duration,
@@ -145,7 +147,7 @@ fn line(attack: &Attack, figures: &Figures, limit: Duration) -> String {
 
 fn attempt(attack: &Attack, scale: &Scale) -> Figures {
     let dir = new_dir();
-    let server = serve(attack, dir.path());
+    let server = serve(attack, scale, dir.path());
     (attack.prepare)(&mut server.connect());
     let mut healthy: Vec<Healthy> = (0..HEALTHY_COUNT).map(|n| Healthy::new(&server, n)).collect();
     measure(&mut healthy, scale.calm / 4);
@@ -171,8 +173,9 @@ fn attempt(attack: &Attack, scale: &Scale) -> Figures {
     Figures { calm, attacked, calm_bytes, peak_bytes: peak_bytes.into_inner() }
 }
 
-fn serve(attack: &Attack, dir: &Path) -> Server {
-    Start::with(attack.flags).under(attack.under).serve(dir)
+fn serve(attack: &Attack, scale: &Scale, dir: &Path) -> Server {
+    let flags = [attack.flags, &["--shards", scale.shards]].concat();
+    Start::with(&flags).under(attack.under).serve(dir)
 }
 
 fn watch_memory(siege: &Siege<'_>, peak_bytes: &AtomicU64) {

@@ -16,6 +16,7 @@ use std::time::Duration;
 /// using: there the server has a fraction of a core. What it is to find, a server that works for one
 /// client as long as that one can keep it busy, lets healthy clients wait for seconds.
 const SHORT: Scale = Scale {
+    shards: "2",
     crowd: 1_000,
     calm: Duration::from_millis(1_000),
     attack: Duration::from_millis(1_500),
@@ -24,6 +25,7 @@ const SHORT: Scale = Scale {
 
 /// For a release build on a machine of its own.
 const LONG: Scale = Scale {
+    shards: "1",
     crowd: 2_000,
     calm: Duration::from_secs(5),
     attack: Duration::from_secs(20),
@@ -97,7 +99,10 @@ const ALL: [Attack; 10] = [
 #[test]
 #[ignore = "minutes: cargo xtask hostile"]
 fn all_attacks_in_their_long_form() {
-    for attack in &ALL {
-        withstands(attack, &LONG);
+    for shards in ["1", "2"] {
+        println!("shards: {shards}");
+        for attack in &ALL {
+            withstands(attack, &Scale { shards, ..LONG });
+        }
     }
 }
