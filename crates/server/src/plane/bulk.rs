@@ -34,6 +34,10 @@ const WINDOWS_ASKED_MAX: usize = 8;
 /// Bytes that one turn sends to live readers.
 const FRAME_BYTES_PER_TURN_MAX: usize = 256 << 10;
 
+/// Time that one turn spends on frames of earlier turns: to a client far away, whose segments are short, a frame may
+/// cost ten times of what it costs on the loopback.
+const FRAMES_NS_MAX: u64 = 400_000;
+
 /// What a short frame counts in that: most of it is the system call.
 const FRAME_BYTES_MIN: usize = 4 << 10;
 
@@ -150,10 +154,14 @@ impl Shard {
 
     /// Sends the frames that earlier turns left, as many as this turn has room for.
     pub(super) fn send_unsent(&mut self) {
+        let began = self.shared.clock.now_monotonic();
         while let Some(id) = self.bulk.call_unsent() {
             let bytes = self.connections.get_mut(id).map_or(0, |one| one.queued_bytes);
             self.bulk.count_frame(bytes);
             self.handle_writable(id);
+            if self.shared.clock.now_monotonic().get() - began.get() > FRAMES_NS_MAX {
+                break;
+            }
         }
     }
 }
