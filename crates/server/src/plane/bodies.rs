@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - A body is charged to admission until its check is done, also if its connection is gone by then.
-//! - Checks end in the order in which they came, and a connection has one at a time.
+//! - A connection has one check at a time and nothing else meanwhile, so the order of its requests stays.
 
 use super::{
     connection::{Pending, State},
