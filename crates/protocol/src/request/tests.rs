@@ -49,6 +49,17 @@ const TEXT: (&str, &str) = ("Content-Type", "text/plain");
 const JSON: (&str, &str) = ("content-type", "application/json; charset=utf-8");
 
 #[test]
+fn only_writes_of_json_take_json() {
+    for method in ["PUT", "POST"] {
+        let takes =
+            |fields: &[_]| request(&format!("{method} /v1/stream/a"), fields).unwrap().takes_json();
+        assert!(takes(&[JSON]), "{method}");
+        assert!(!takes(&[TEXT]) && !takes(&[]), "{method}");
+    }
+    assert!(!request("GET /v1/stream/a", &[JSON]).unwrap().takes_json());
+}
+
+#[test]
 fn paths_are_decoded_once() {
     for (encoded, decoded) in [
         ("a/b%2Fc", "a/b/c"),
