@@ -41,7 +41,7 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     /// Requests through one node, in one thread
-    Node {
+    ShardCore {
         /// What to do
         workload: Workload,
         /// How often
@@ -64,7 +64,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::Node { workload, operations, dir } => {
+        Command::ShardCore { workload, operations, dir } => {
             count_node(workload, operations, &dir);
             Ok(())
         }

@@ -5,7 +5,7 @@
 use env::{RealDisk, SeededRandom};
 use log::{LogOptions, LogStats, Slice};
 use model::{GroupId, Monotonic, ShardId, StreamKey, Timestamp, limits};
-use node::{Change, Event, Node, Output, ReadReply, Reply, Stamp, Ticket};
+use node::{Change, Event, Output, ReadReply, Reply, ShardCore, Stamp, Ticket};
 use protocol::{
     HttpDate,
     body::Payload,
@@ -34,7 +34,7 @@ enum Pending {
 /// One shard with one node, between bytes and bytes.
 #[derive(Debug)]
 pub(crate) struct Plane {
-    node: Node,
+    node: ShardCore,
     now: Stamp,
     date: HttpDate,
     limits: HeadLimits,
@@ -93,9 +93,9 @@ impl Plane {
             match output {
                 Output::Reply { ticket, reply } => self.handle_reply(ticket.slot, reply),
                 Output::Changed { change, .. } => self.handle_change(&change),
-                Output::Commit(job) => self.node.handle(self.now, Event::Committed(job.run())),
+                Output::Sync(job) => self.node.handle(self.now, Event::Synced(job.run())),
                 Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
-                Output::Peer { .. } => panic!("one shard has no peers"),
+                Output::Shard { .. } => panic!("one shard has no peers"),
             }
         }
         assert!(self.pending.iter().all(Option::is_none), "every request of a turn is answered");

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - Entries are applied in the order in which they were copied into a batch.
-//! - `is_committing` while a commit runs outside the lock; at most one does.
+//! - `is_syncing` while a commit runs outside the lock; at most one does.
 //! - After a failure nothing is taken, committed or acknowledged.
 
 use crate::command::{Command, Position, frame_bytes, put_frame};
@@ -11,7 +11,7 @@ use crate::front::{COMMIT_BYTES, Front, Record};
 use crate::locate::GROUP;
 use crate::options::{CURSORS_PER_STREAM_MAX, STREAMS_MAX};
 use crate::streams::{Effect, Streams};
-use log::{AppendError, CommitDone, NewEntry, ShardLog, WorkJob};
+use log::{AppendError, NewEntry, ShardLog, SyncDone, WorkJob};
 use model::{StreamId, StreamKey, Term, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ pub(crate) struct Core {
     pub(crate) batch: u64,
     /// Whether it holds an entry.
     pub(crate) has_open: bool,
-    pub(crate) is_committing: bool,
+    pub(crate) is_syncing: bool,
     /// The last batch that somebody waits for.
     pub(crate) awaited: u64,
     /// Where appends are acknowledged without a commit; `None` if each is synced.
@@ -73,7 +73,7 @@ pub(crate) struct Core {
 pub(crate) struct Waiting {
     pub(crate) room: u32,
     pub(crate) workers: u32,
-    pub(crate) committer: bool,
+    pub(crate) syncer: bool,
 }
 
 #[derive(Debug, Default)]
@@ -89,7 +89,7 @@ impl Core {
             streams,
             batch: 1,
             has_open: false,
-            is_committing: false,
+            is_syncing: false,
             awaited: 0,
             front: None,
             is_front_full: false,
@@ -224,7 +224,7 @@ impl Core {
     }
 
     /// Whether the open batch, if it holds an entry, is to be committed: somebody waits for that, or it is large.
-    pub(crate) fn wants_commit(&self) -> bool {
+    pub(crate) fn wants_sync(&self) -> bool {
         let is_large = || self.front.as_ref().is_none_or(|front| front.used() >= COMMIT_BYTES);
         !self.is_in_front() || self.awaited >= self.batch || is_large()
     }
@@ -263,18 +263,18 @@ impl Core {
 
     /// Commits what is open on this thread.
     pub(crate) fn commit_here(&mut self) -> Result<(), String> {
-        match self.shard.poll_commit() {
+        match self.shard.poll_sync() {
             Some(job) => self.finish(job.run()).map_err(|cause| cause.to_string()),
             None => Ok(()),
         }
     }
 
     /// Takes the result of a commit and applies its entries.
-    pub(crate) fn finish(&mut self, done: CommitDone) -> Result<(), Arc<str>> {
+    pub(crate) fn finish(&mut self, done: SyncDone) -> Result<(), Arc<str>> {
         if let Some(cause) = &self.failure {
             return Err(Arc::clone(cause));
         }
-        let batch = self.shard.handle_commit(done).map_err(|failed| failed.to_string())?;
+        let batch = self.shard.handle_synced(done).map_err(|failed| failed.to_string())?;
         for entry in batch.entries() {
             let data = entry.data.len() as u64;
             match self.streams.apply(entry.stream, entry.kind, &entry.command, data) {

@@ -120,7 +120,7 @@ impl Shared {
         if waited_ms >= self.options.wait_ms_max {
             return Err(WriteError::Busy { waited_ms, cause: core.work_error.clone() });
         }
-        if refused == AppendError::Backpressure && core.has_open && !core.is_committing {
+        if refused == AppendError::Backpressure && core.has_open && !core.is_syncing {
             return Ok(self.lead(core));
         }
         patience.disk_was_full = refused == AppendError::DiskFull;
@@ -153,7 +153,7 @@ impl Shared {
     /// Waits until the open batch is in the WAL.
     fn settle_open(&self, mut core: Guard<'_>) -> Result<(), WriteError> {
         let batch = core.batch;
-        if core.is_committing || core.failure.is_some() {
+        if core.is_syncing || core.failure.is_some() {
             // Whoever ends the commit under way sees to the next one.
             core.awaited = batch;
             drop(core);
@@ -166,7 +166,7 @@ impl Shared {
     /// Leaves the open batch to the commit thread; the batch to wait for, 0 if there is none.
     pub(crate) fn leave(&self, core: Guard<'_>) -> u64 {
         let (is_in_front, batch) = (core.is_in_front(), core.batch);
-        let wakes = core.wants_commit() && !core.is_committing && core.waiting.committer;
+        let wakes = core.wants_sync() && !core.is_syncing && core.waiting.syncer;
         // Without the lock: whoever wakes wants it.
         drop(core);
         if wakes {
@@ -190,16 +190,16 @@ impl Shared {
     }
 
     fn commit_batch<'a>(&'a self, mut core: Guard<'a>, holds_lock: bool) -> Guard<'a> {
-        let Some(job) = core.shard.poll_commit() else { return core };
+        let Some(job) = core.shard.poll_sync() else { return core };
         let batch = core.next_batch();
         let done = if holds_lock {
             job.run()
         } else {
-            core.is_committing = true;
+            core.is_syncing = true;
             drop(core);
             let done = job.run();
             core = self.lock();
-            core.is_committing = false;
+            core.is_syncing = false;
             done
         };
         match core.finish(done) {
@@ -212,7 +212,7 @@ impl Shared {
         if core.waiting.room > 0 {
             self.room.notify_all();
         }
-        if core.has_open && core.waiting.committer {
+        if core.has_open && core.waiting.syncer {
             self.commit.notify_one();
         }
         core
@@ -268,7 +268,7 @@ impl Shared {
     /// Writes the mark that tells a clean stop.
     pub(crate) fn mark(&self) -> Result<(), WriteError> {
         let mut core = self.lock();
-        while core.is_committing {
+        while core.is_syncing {
             drop(core);
             self.settle_all()?;
             core = self.lock();
@@ -292,13 +292,13 @@ impl Shared {
     pub(crate) fn run_commits(&self) {
         let mut core = self.lock();
         while !core.is_stopping {
-            let is_wanted = core.has_open && core.wants_commit();
-            if is_wanted && !core.is_committing && core.failure.is_none() {
+            let is_wanted = core.has_open && core.wants_sync();
+            if is_wanted && !core.is_syncing && core.failure.is_none() {
                 core = self.commit_batch(core, false);
             } else {
-                core.waiting.committer = true;
+                core.waiting.syncer = true;
                 core = healthy(self.commit.wait(core));
-                core.waiting.committer = false;
+                core.waiting.syncer = false;
             }
         }
     }

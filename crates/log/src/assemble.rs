@@ -12,8 +12,8 @@ use crate::options::FIRST_SEGMENT_BYTES_MAX;
 use crate::rebuild::{Rebuilt, RebuiltLane};
 use crate::recovery::OpenError;
 use crate::shard::{DrainedLane, ShardLog, Store};
-use crate::wal::lane::{Lane, LaneIdentity, LaneStart};
 use crate::wal::segment::{LaneSegment, Slots, create_segment, lane_dir};
+use crate::wal::shard_wal::{LaneIdentity, LaneStart, ShardWal};
 use model::ShardId;
 use std::collections::VecDeque;
 use std::io;
@@ -67,7 +67,7 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
     ShardLog {
         store: store.clone(),
         shard: ShardId::new(number),
-        lane: Lane::new(identity, store.options.clone(), start),
+        lane: ShardWal::new(identity, store.options.clone(), start),
         slots,
         groups: Vec::new(),
         drained,
@@ -127,9 +127,9 @@ fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
 /// Claims the recovered batches durable, so that this recovery's answer is the last word on them.
 fn write_mark(shard: &mut ShardLog) -> io::Result<()> {
     shard.mark_durable();
-    match shard.poll_commit() {
+    match shard.poll_sync() {
         None => Ok(()),
-        Some(job) => match shard.handle_commit(job.run()) {
+        Some(job) => match shard.handle_synced(job.run()) {
             Ok(_) => Ok(()),
             Err(failed) => Err(failed.error),
         },

@@ -17,7 +17,7 @@ use crate::options::LogOptions;
 use crate::read::{ReadError, Slice};
 use crate::recovery::{OpenError, Replay, open};
 use crate::shard::ShardLog;
-use crate::wal::{AppendError, CommitFailed, CommittedBatch};
+use crate::wal::{AppendError, DurableBatch, SyncFailed};
 use bytes::Bytes;
 use env::Disk;
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
@@ -39,7 +39,7 @@ pub enum EmbeddedError {
     /// The entry was not taken; nothing has changed.
     Append(AppendError),
     /// The disk failed; the log takes nothing any more. Reopen it.
-    Commit(CommitFailed),
+    Sync(SyncFailed),
     /// Background work failed; the next call tries again.
     Work(io::Error),
     /// There is no byte to return.
@@ -50,7 +50,7 @@ impl fmt::Display for EmbeddedError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Append(error) => write!(f, "not appended: {error}"),
-            Self::Commit(error) => write!(f, "{error}"),
+            Self::Sync(error) => write!(f, "{error}"),
             Self::Work(error) => write!(f, "background work failed: {error}"),
             Self::Read(error) => write!(f, "{error}"),
         }
@@ -236,7 +236,7 @@ impl EmbeddedLog {
     /// Marks everything durable and closes the log.
     ///
     /// # Errors
-    /// [`EmbeddedError::Commit`] if the mark could not be written; all appends are durable anyway.
+    /// [`EmbeddedError::Sync`] if the mark could not be written; all appends are durable anyway.
     pub fn close(mut self) -> Result<(), EmbeddedError> {
         self.shard.mark_durable();
         self.commit()
@@ -268,8 +268,8 @@ impl EmbeddedLog {
     }
 
     fn commit(&mut self) -> Result<(), EmbeddedError> {
-        while let Some(job) = self.shard.poll_commit() {
-            let batch = self.shard.handle_commit(job.run()).map_err(EmbeddedError::Commit)?;
+        while let Some(job) = self.shard.poll_sync() {
+            let batch = self.shard.handle_synced(job.run()).map_err(EmbeddedError::Sync)?;
             self.apply(&batch);
         }
         if let Some(group) = self.shard.wants_checkpoint() {
@@ -288,7 +288,7 @@ impl EmbeddedLog {
         }
     }
 
-    fn apply(&mut self, batch: &CommittedBatch) {
+    fn apply(&mut self, batch: &DurableBatch) {
         for entry in batch.entries() {
             let bytes = entry.data.len() as u64;
             match self.streams.apply(entry.kind, entry.stream, &entry.command, bytes) {

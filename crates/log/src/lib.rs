@@ -52,7 +52,5 @@ pub use options::LogOptions;
 pub use read::{ReadError, Slice};
 pub use recovery::{OpenError, Opened, RecoveryReport, Replay, TornTail, open};
 pub use shard::{LogStats, ShardLog};
-pub use wal::{
-    AppendError, CommitDone, CommitFailed, CommitJob, CommittedBatch, CommittedEntry, Durable,
-};
+pub use wal::{AppendError, Durable, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
 pub use work::{WorkDone, WorkJob, WorkReport};

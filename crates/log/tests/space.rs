@@ -140,7 +140,7 @@ fn a_failed_sync_poisons_the_shard_for_ever() {
     assert!(node.shards[0].is_poisoned());
     let refused = node.offer(key(0, 1), support::APPEND, &[], b"third");
     assert_eq!(refused, Err(AppendError::Poisoned));
-    assert!(node.shards[0].poll_commit().is_none());
+    assert!(node.shards[0].poll_sync().is_none());
     assert!(node.shards[0].poll_work().is_none());
     assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"first");
 }

@@ -1,7 +1,7 @@
 //! What goes into a node and what comes out.
 
 use bytes::Bytes;
-use log::{CommitDone, CommitJob, ReadError, Slice, WorkDone, WorkJob};
+use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
 use model::{ByteOffset, Monotonic, ShardId, StreamKey, StreamPath, Timestamp};
 use stream::{
     Append, Command, ContentType, ForkRequest, Lifetime, Outcome, Refusal, StreamInfo,
@@ -39,9 +39,9 @@ pub enum Event<'a> {
         request: Request<'a>,
     },
     /// A message from another node of the same process.
-    Peer(Box<PeerMessage>),
+    Shard(Box<ShardMessage>),
     /// A commit job is done.
-    Committed(CommitDone),
+    Synced(SyncDone),
     /// A background job is done.
     Worked(WorkDone),
     /// Some time has passed.
@@ -299,11 +299,11 @@ pub enum Output {
         reply: Reply,
     },
     /// Hand a message to another node of this process.
-    Peer {
+    Shard {
         /// Its shard.
         to: ShardId,
         /// The message.
-        message: Box<PeerMessage>,
+        message: Box<ShardMessage>,
     },
     /// Tell a shard that watches a stream.
     Changed {
@@ -313,7 +313,7 @@ pub enum Output {
         change: Change,
     },
     /// Write and sync, then give the result back. One at a time, in order.
-    Commit(CommitJob),
+    Sync(SyncJob),
     /// Run in the background, then give the result back.
     Work(WorkJob),
 }
@@ -335,7 +335,7 @@ pub struct Change {
 
 /// Between the nodes of one process.
 #[derive(Debug)]
-pub enum PeerMessage {
+pub enum ShardMessage {
     /// Please do this for a group of yours.
     Call {
         /// Where the result goes.
@@ -343,20 +343,20 @@ pub enum PeerMessage {
         /// The caller's job.
         job: u64,
         /// What to do.
-        call: PeerCall,
+        call: ShardCall,
     },
     /// Here is what came of it.
     Return {
         /// The caller's job.
         job: u64,
         /// The result.
-        result: PeerResult,
+        result: ShardAnswer,
     },
 }
 
 /// What one node may ask of another.
 #[derive(Debug, Clone)]
-pub enum PeerCall {
+pub enum ShardCall {
     /// Resolve a position in stored bytes.
     Locate(StreamKey, Locate),
     /// Check the source of a fork.
@@ -403,9 +403,9 @@ pub enum Locate {
     },
 }
 
-/// The result of a [`PeerCall`].
+/// The result of a [`ShardCall`].
 #[derive(Debug)]
-pub enum PeerResult {
+pub enum ShardAnswer {
     /// To `Locate`.
     Located(Result<ByteOffset, LocateError>),
     /// To `ForkSource`: the source, and its key.

@@ -4,7 +4,7 @@
 //! checkpoint can. So one success does not end the trouble. It ends when no work has failed for a
 //! while; until then the node says so, and writes that wait for the log are told why.
 
-use crate::{Node, Stamp};
+use crate::{ShardCore, Stamp};
 use log::{WorkDone, WorkJob};
 use model::Monotonic;
 use std::io;
@@ -89,7 +89,7 @@ impl Background {
     }
 }
 
-impl Node {
+impl ShardCore {
     pub(crate) fn poll_work(&mut self) -> Option<WorkJob> {
         if self.background.blocked_until.is_some() { None } else { self.log.poll_work() }
     }

@@ -1,22 +1,22 @@
 //! The way back: a batch is durable, its entries are applied and answered.
 
 use crate::{
-    Change, Failure, Node, PeerMessage, PeerResult, Reply, Stamp,
+    Change, Failure, Reply, ShardAnswer, ShardCore, ShardMessage, Stamp,
     shard::{ReplyTo, Waiting, flight_key},
 };
-use log::{CommitDone, CommittedEntry, Placement};
+use log::{DurableEntry, Placement, SyncDone};
 use model::{ByteOffset, StreamKey};
 use stream::{Applied, Effect, LoggedCommand, Outcome, Visible};
 
 /// Changes carry their bytes up to this size; readers fetch larger ones in windows.
 const SHARED_BYTES_MAX: usize = model::limits::READ_WINDOW_BYTES_MAX;
 
-impl Node {
-    pub(crate) fn handle_committed(&mut self, now: Stamp, done: CommitDone) {
-        match self.log.handle_commit(done) {
+impl ShardCore {
+    pub(crate) fn handle_synced(&mut self, now: Stamp, done: SyncDone) {
+        match self.log.handle_synced(done) {
             Ok(batch) => {
                 if !batch.is_empty() {
-                    self.idle.note_commit(now.monotonic);
+                    self.idle.note_sync(now.monotonic);
                 }
                 for entry in batch.entries() {
                     self.apply(now, entry);
@@ -39,7 +39,7 @@ impl Node {
         }
     }
 
-    fn apply(&mut self, now: Stamp, entry: CommittedEntry) {
+    fn apply(&mut self, now: Stamp, entry: DurableEntry) {
         let waiting = self.waiting.pop_front().expect("each entry of a commit is waited for");
         assert_eq!(
             (waiting.group, waiting.index),
@@ -67,7 +67,7 @@ impl Node {
         }
     }
 
-    fn follow_up(&mut self, now: Stamp, entry: &CommittedEntry, applied: &Applied) {
+    fn follow_up(&mut self, now: Stamp, entry: &DurableEntry, applied: &Applied) {
         if let Some(visible) = applied.visible {
             let key = StreamKey { group: entry.group, stream: visible.stream };
             self.announce(key, visible, entry);
@@ -84,7 +84,7 @@ impl Node {
         }
     }
 
-    fn announce(&mut self, key: StreamKey, visible: Visible, entry: &CommittedEntry) {
+    fn announce(&mut self, key: StreamKey, visible: Visible, entry: &DurableEntry) {
         let shared = !entry.data.is_empty() && entry.data.len() <= SHARED_BYTES_MAX;
         for shard in self.watchers.of(key) {
             let change = Change {
@@ -105,11 +105,11 @@ impl Node {
     pub(crate) fn deliver(&mut self, now: Stamp, reply_to: ReplyTo, outcome: Outcome) {
         match reply_to {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Outcome(outcome)),
-            ReplyTo::Peer { shard, job } => {
-                let message = PeerMessage::Return { job, result: PeerResult::Outcome(outcome) };
+            ReplyTo::Shard { shard, job } => {
+                let message = ShardMessage::Return { job, result: ShardAnswer::Outcome(outcome) };
                 self.send(shard, message);
             }
-            ReplyTo::Job(job) => self.handle_return(now, job, PeerResult::Outcome(outcome)),
+            ReplyTo::Job(job) => self.handle_return(now, job, ShardAnswer::Outcome(outcome)),
             ReplyTo::Nobody => {}
         }
     }
@@ -118,11 +118,11 @@ impl Node {
     pub(crate) fn fail(&mut self, now: Stamp, reply_to: ReplyTo, failure: Failure) {
         match reply_to {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Failed(failure)),
-            ReplyTo::Peer { shard, job } => {
-                let message = PeerMessage::Return { job, result: PeerResult::Failed(failure) };
+            ReplyTo::Shard { shard, job } => {
+                let message = ShardMessage::Return { job, result: ShardAnswer::Failed(failure) };
                 self.send(shard, message);
             }
-            ReplyTo::Job(job) => self.handle_return(now, job, PeerResult::Failed(failure)),
+            ReplyTo::Job(job) => self.handle_return(now, job, ShardAnswer::Failed(failure)),
             ReplyTo::Nobody => {}
         }
     }

@@ -6,7 +6,7 @@
 //! told so when the log knows it too: what was seen gone stays gone.
 
 use crate::{
-    Failure, Node, PeerResult, Reply, Stamp, Ticket,
+    Failure, Reply, ShardAnswer, ShardCore, Stamp, Ticket,
     forks::Job,
     shard::{Proposal, ReplyTo},
 };
@@ -22,7 +22,7 @@ pub(crate) struct ExpiryJob {
     refusal: Refusal,
 }
 
-impl Node {
+impl ShardCore {
     /// Refuses a request for what is at `path`.
     pub(crate) fn refuse_path(
         &mut self,
@@ -52,9 +52,9 @@ impl Node {
         self.propose(now, proposal, ReplyTo::Job(job));
     }
 
-    pub(crate) fn resume_expiry(&mut self, now: Stamp, expiry: ExpiryJob, result: PeerResult) {
+    pub(crate) fn resume_expiry(&mut self, now: Stamp, expiry: ExpiryJob, result: ShardAnswer) {
         let state = self.group(expiry.key.group);
-        if let PeerResult::Failed(failure) = result {
+        if let ShardAnswer::Failed(failure) = result {
             // Whatever became of the expiry, the request itself has changed nothing.
             let failure = match failure {
                 Failure::Poisoned { .. } => Failure::Poisoned { applied_unknown: false },

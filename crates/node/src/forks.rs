@@ -2,7 +2,8 @@
 //! for the three steps and what a crash between them leaves behind.
 
 use crate::{
-    Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, Reply, Stamp, Ticket,
+    Failure, Locate, LocateError, Reply, ShardAnswer, ShardCall, ShardCore, ShardMessage, Stamp,
+    Ticket,
     expiry::ExpiryJob,
     read::{ReadJob, ReadRequest},
     shard::{Proposal, ReplyTo},
@@ -84,10 +85,10 @@ enum ForkStage {
     Create(Box<ForkPoint>),
 }
 
-impl Node {
+impl ShardCore {
     pub(crate) fn start_fork(&mut self, now: Stamp, create: ForkCreate) {
         let path = create.fork.source.clone();
-        let call = PeerCall::ForkSource {
+        let call = ShardCall::ForkSource {
             offset: create.fork.offset,
             content_type: create.content_type.clone(),
             path: path.clone(),
@@ -98,17 +99,17 @@ impl Node {
     }
 
     /// Calls a peer, or answers at once if the group is this shard's.
-    fn ask(&mut self, now: Stamp, owner: StreamKey, call: PeerCall, job: Job) {
+    fn ask(&mut self, now: Stamp, owner: StreamKey, call: ShardCall, job: Job) {
         if crate::shard_of(owner.group, self.shard_count) != self.shard {
             return self.call(owner, call, job);
         }
         match call {
-            PeerCall::Locate(key, what) => self.locate(now, key, what, job),
-            PeerCall::ForkSource { path, offset, content_type } => {
+            ShardCall::Locate(key, what) => self.locate(now, key, what, job),
+            ShardCall::ForkSource { path, offset, content_type } => {
                 let source = self.fork_source(now, &path, offset, content_type.as_ref());
-                self.resume(now, job, PeerResult::ForkSource(source));
+                self.resume(now, job, ShardAnswer::ForkSource(source));
             }
-            PeerCall::Propose(key, command) => {
+            ShardCall::Propose(key, command) => {
                 let job = self.jobs.add(job);
                 self.propose_for(now, key, command, ReplyTo::Job(job));
             }
@@ -120,28 +121,28 @@ impl Node {
         self.propose(now, proposal, reply_to);
     }
 
-    pub(crate) fn handle_call(&mut self, now: Stamp, from: ShardId, job: u64, call: PeerCall) {
+    pub(crate) fn handle_call(&mut self, now: Stamp, from: ShardId, job: u64, call: ShardCall) {
         let result = match call {
-            PeerCall::Locate(key, what) => PeerResult::Located(self.answer_locate(key, what)),
-            PeerCall::ForkSource { path, offset, content_type } => {
+            ShardCall::Locate(key, what) => ShardAnswer::Located(self.answer_locate(key, what)),
+            ShardCall::ForkSource { path, offset, content_type } => {
                 let source = self.fork_source(now, &path, offset, content_type.as_ref());
-                PeerResult::ForkSource(source)
+                ShardAnswer::ForkSource(source)
             }
-            PeerCall::Propose(key, command) => {
-                let reply_to = ReplyTo::Peer { shard: from, job };
+            ShardCall::Propose(key, command) => {
+                let reply_to = ReplyTo::Shard { shard: from, job };
                 return self.propose_for(now, key, command, reply_to);
             }
         };
-        let message = PeerMessage::Return { job, result };
+        let message = ShardMessage::Return { job, result };
         self.send(from, message);
     }
 
-    pub(crate) fn handle_return(&mut self, now: Stamp, job: u64, result: PeerResult) {
+    pub(crate) fn handle_return(&mut self, now: Stamp, job: u64, result: ShardAnswer) {
         let job = self.jobs.waiting.remove(&job).expect("a result belongs to a job that waits");
         self.resume(now, job, result);
     }
 
-    pub(crate) fn resume(&mut self, now: Stamp, job: Job, result: PeerResult) {
+    pub(crate) fn resume(&mut self, now: Stamp, job: Job, result: ShardAnswer) {
         match job {
             Job::Read(job) => self.resume_read(now, job, result),
             // A use that could not be logged (the disk is full, or has failed) is answered too, as
@@ -184,19 +185,19 @@ impl Node {
         Ok((StreamKey { group, stream: info.stream }, info))
     }
 
-    fn resume_fork(&mut self, now: Stamp, job: ForkJob, result: PeerResult) {
+    fn resume_fork(&mut self, now: Stamp, job: ForkJob, result: ShardAnswer) {
         let ForkJob { create, stage } = job;
-        if let PeerResult::Failed(failure) = result {
+        if let ShardAnswer::Failed(failure) = result {
             return self.abandon_fork(now, &create, stage, failure);
         }
         match (stage, result) {
-            (ForkStage::Source, PeerResult::ForkSource(Ok((source, info)))) => {
+            (ForkStage::Source, ShardAnswer::ForkSource(Ok((source, info)))) => {
                 self.anchor_fork(now, create, source, info);
             }
-            (ForkStage::Source, PeerResult::ForkSource(Err(refusal))) => {
+            (ForkStage::Source, ShardAnswer::ForkSource(Err(refusal))) => {
                 self.refuse(create.ticket, refusal);
             }
-            (ForkStage::SubOffset { source, info }, PeerResult::Located(located)) => {
+            (ForkStage::SubOffset { source, info }, ShardAnswer::Located(located)) => {
                 match located {
                     Ok(at) => self.pin_source(now, create, (source, info), at),
                     Err(LocateError::Beyond { available }) => {
@@ -211,7 +212,7 @@ impl Node {
                     }
                 }
             }
-            (ForkStage::Pin(point, content_type, lifetime), PeerResult::Outcome(outcome)) => {
+            (ForkStage::Pin(point, content_type, lifetime), ShardAnswer::Outcome(outcome)) => {
                 match outcome {
                     Outcome::Pinned => {
                         self.create_fork(now, create, *point, (content_type, lifetime));
@@ -219,7 +220,7 @@ impl Node {
                     other => self.reply(create.ticket, Reply::Outcome(other)),
                 }
             }
-            (ForkStage::Create(point), PeerResult::Outcome(outcome)) => {
+            (ForkStage::Create(point), ShardAnswer::Outcome(outcome)) => {
                 if !matches!(outcome, Outcome::Created(_)) {
                     self.unpin(now, point.source, point.token);
                 }
@@ -294,7 +295,7 @@ impl Node {
         let lifetime = create.lifetime.or_inherit(info.lifetime);
         let stage = ForkStage::Pin(Box::new(point), info.content_type, lifetime);
         let job = Job::Fork(Box::new(ForkJob { create, stage }));
-        self.ask(now, source, PeerCall::Propose(source, pin), job);
+        self.ask(now, source, ShardCall::Propose(source, pin), job);
     }
 
     fn create_fork(
@@ -325,7 +326,7 @@ impl Node {
 
     /// Gives back a reference; when that is durable, the duty to do so is forgotten.
     pub(crate) fn start_release(&mut self, now: Stamp, source: StreamKey, token: PinToken) {
-        let call = PeerCall::Propose(source, Command::Unpin(token));
+        let call = ShardCall::Propose(source, Command::Unpin(token));
         self.ask(now, source, call, Job::Release { source, token });
     }
 
@@ -334,11 +335,11 @@ impl Node {
         now: Stamp,
         source: StreamKey,
         token: PinToken,
-        result: &PeerResult,
+        result: &ShardAnswer,
     ) {
         let group = token.fork_group;
         let is_duty = self.group(group).duties().any(|(known, _)| known == token);
-        if let PeerResult::Failed(failure) = result {
+        if let ShardAnswer::Failed(failure) = result {
             let final_here = matches!(failure, Failure::Poisoned { .. });
             if !final_here {
                 self.idle.retry_release(source, token);

@@ -1,7 +1,7 @@
 //! One node: the groups of a shard, their log and their state machines, driven by events.
 //!
 //! # What
-//! [`Node`] is the whole of one shard below the sockets. It owns the groups `g` with
+//! [`ShardCore`] is the whole of one shard below the sockets. It owns the groups `g` with
 //! `g % shard_count == shard`, their [`stream::GroupState`]s and the shard's [`log::ShardLog`]. It
 //! turns requests into log entries, applies what is committed, answers, and tells who watches.
 //!
@@ -12,7 +12,7 @@
 //!
 //! # Driving it
 //! 1. [`open`] recovers the data directory and makes one node per shard.
-//! 2. Call [`Node::handle`] for every event, then drain [`Node::poll_output`] until it is `None`.
+//! 2. Call [`ShardCore::handle`] for every event, then drain [`ShardCore::poll_output`] until it is `None`.
 //!    Several events may be handled before draining; that is what makes batches.
 //! 3. Send each [`Output`] where it says: replies to connections, messages to other shards, jobs to
 //!    threads. Give job results back as events. Call `handle(Event::Tick)` about every 100 ms.
@@ -37,11 +37,11 @@ mod recovery;
 mod shard;
 
 pub use api::{
-    Change, Event, Failure, Locate, LocateError, Output, PeerCall, PeerMessage, PeerResult,
-    ReadDamage, ReadFrom, ReadReply, Reply, Request, Stamp, Ticket,
+    Change, Event, Failure, Locate, LocateError, Output, ReadDamage, ReadFrom, ReadReply, Reply,
+    Request, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
 };
 pub use recovery::{Opened, open};
-pub use shard::{Node, NodeStats};
+pub use shard::{ShardCore, ShardStats};
 
 use model::{GroupId, ShardId};
 

@@ -3,7 +3,7 @@
 //! Connections are the business of the shard that owns them; here only their shards are known. So
 //! a commit costs one message per watching shard, however many readers are behind it.
 
-use crate::{Node, Ticket};
+use crate::{ShardCore, Ticket};
 use log::IdMap;
 use model::{ShardId, StreamKey};
 
@@ -42,7 +42,7 @@ impl Watchers {
     }
 }
 
-impl Node {
+impl ShardCore {
     /// Watching is answered by a first change that tells how the stream stands: what was committed
     /// between the reader's last look and this moment is not lost.
     pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {

@@ -1,6 +1,6 @@
 //! What a node does by itself: expiry, checkpoints, retries.
 
-use crate::{Failure, Node, ReadDamage, Stamp};
+use crate::{Failure, ReadDamage, ShardCore, Stamp};
 use log::CheckpointRows;
 use model::{GroupId, Monotonic, StreamKey};
 use std::collections::HashSet;
@@ -35,7 +35,7 @@ impl Idle {
     }
 
     /// Entries were committed: the mark, if there was one, lies before them.
-    pub(crate) fn note_commit(&mut self, now: Monotonic) {
+    pub(crate) fn note_sync(&mut self, now: Monotonic) {
         self.last_commit = now;
         self.marked = false;
     }
@@ -69,7 +69,7 @@ impl Idle {
     }
 }
 
-impl Node {
+impl ShardCore {
     pub(crate) fn handle_tick(&mut self, now: Stamp) {
         self.tick_background(now.monotonic);
         self.unpark(now);

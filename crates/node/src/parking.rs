@@ -7,7 +7,7 @@
 //! A read whose use must be logged first is a write, too. If it waits in vain it is answered without:
 //! to refuse it would be worse than a lifetime that a crash may cut short.
 
-use crate::{Failure, Node, Reply, Request, Stamp, Ticket, read::ReadRequest};
+use crate::{Failure, Reply, Request, ShardCore, Stamp, Ticket, read::ReadRequest};
 use log::AppendError;
 use model::Monotonic;
 use std::collections::VecDeque;
@@ -49,7 +49,7 @@ impl Parking {
     }
 }
 
-impl Node {
+impl ShardCore {
     /// Whether a write must wait: others do, or the log has no room for it.
     pub(crate) fn must_park(&mut self, payload_bytes: u64) -> bool {
         !self.parking.writes.is_empty() || self.is_log_busy(payload_bytes)

@@ -15,8 +15,8 @@
 //! of being cut at it, and the next read, which starts there, is told.
 
 use crate::{
-    Failure, Locate, LocateError, Node, PeerCall, PeerMessage, PeerResult, ReadFrom, ReadReply,
-    Reply, Request, Stamp, Ticket, forks::Job,
+    Failure, Locate, LocateError, ReadFrom, ReadReply, Reply, Request, ShardAnswer, ShardCall,
+    ShardCore, ShardMessage, Stamp, Ticket, forks::Job,
 };
 use log::{ReadError, Slice};
 use model::{ByteOffset, StreamKey, StreamPath, limits};
@@ -55,7 +55,7 @@ enum Position {
     Near(ByteOffset),
 }
 
-impl Node {
+impl ShardCore {
     pub(crate) fn handle_read(&mut self, now: Stamp, ticket: Ticket, read: ReadRequest) {
         let group = read.path.group(self.group_count);
         match self.group(group).resolve_id(&read.path, now.wall) {
@@ -159,11 +159,11 @@ impl Node {
         self.idle.has_damage(key) || self.group(key.group).may_lack_bytes(key.stream)
     }
 
-    pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadJob, result: PeerResult) {
+    pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadJob, result: ShardAnswer) {
         let located = match result {
-            PeerResult::Located(Ok(offset)) => Ok(offset),
-            PeerResult::Located(Err(LocateError::Failed(failure)))
-            | PeerResult::Failed(failure) => Err(failure),
+            ShardAnswer::Located(Ok(offset)) => Ok(offset),
+            ShardAnswer::Located(Err(LocateError::Failed(failure)))
+            | ShardAnswer::Failed(failure) => Err(failure),
             other => unreachable!("a read asked for a position and got {other:?}"),
         };
         match (job.start, job.end, located) {
@@ -292,17 +292,17 @@ impl Node {
     /// Asks the owner of some bytes for a position and goes on with `job` when it is known.
     pub(crate) fn locate(&mut self, now: Stamp, owner: StreamKey, what: Locate, job: Job) {
         if crate::shard_of(owner.group, self.shard_count) == self.shard {
-            let result = PeerResult::Located(self.answer_locate(owner, what));
+            let result = ShardAnswer::Located(self.answer_locate(owner, what));
             return self.resume(now, job, result);
         }
-        self.call(owner, PeerCall::Locate(owner, what), job);
+        self.call(owner, ShardCall::Locate(owner, what), job);
     }
 
     /// Sends a call to the shard of `owner`; `job` goes on when it returns.
-    pub(crate) fn call(&mut self, owner: StreamKey, call: PeerCall, job: Job) {
+    pub(crate) fn call(&mut self, owner: StreamKey, call: ShardCall, job: Job) {
         let to = crate::shard_of(owner.group, self.shard_count);
         let job = self.jobs.add(job);
-        let message = PeerMessage::Call { from: self.shard, job, call };
+        let message = ShardMessage::Call { from: self.shard, job, call };
         self.send(to, message);
     }
 

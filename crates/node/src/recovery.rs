@@ -1,8 +1,8 @@
 //! Opening a data directory: state machines are rebuilt from checkpoints and the log.
 
 use crate::{
-    Node,
-    shard::{NodeParts, Nonces},
+    ShardCore,
+    shard::{CoreParts, Nonces},
 };
 use env::{Disk, Random};
 use log::{
@@ -17,7 +17,7 @@ use stream::{Command, CommandKind, GroupState, LoggedCommand, NO_STREAM, Outcome
 #[derive(Debug)]
 pub struct Opened {
     /// One node per shard, in order.
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<ShardCore>,
     /// What recovery found.
     pub report: RecoveryReport,
     /// Everything that was lost, one report for each place.
@@ -75,12 +75,18 @@ struct NodesToBe {
 }
 
 impl NodesToBe {
-    fn node(&mut self, shard: ShardId, shard_count: u16, log: log::ShardLog, seed: u64) -> Node {
+    fn node(
+        &mut self,
+        shard: ShardId,
+        shard_count: u16,
+        log: log::ShardLog,
+        seed: u64,
+    ) -> ShardCore {
         let is_mine = |group: GroupId| crate::shard_of(group, shard_count) == shard;
         let groups = self.groups.extract_if(.., |state| is_mine(state.group())).collect();
         let orphans = self.orphans.extract_if(.., |(_, token)| is_mine(token.fork_group));
         let orphans = orphans.collect();
-        let parts = NodeParts {
+        let parts = CoreParts {
             shard,
             shard_count,
             group_count: self.group_count,
@@ -88,7 +94,7 @@ impl NodesToBe {
             log,
             seed: Nonces(seed).next(),
         };
-        let mut node = Node::assemble(parts);
+        let mut node = ShardCore::assemble(parts);
         node.resume_releases(orphans);
         node
     }

@@ -6,7 +6,7 @@
 //! - `in_flight` counts those elements per stream (creations: per path hash).
 
 use crate::{
-    Change, Event, Failure, Output, PeerMessage, PeerResult, Reply, Request, Stamp, Ticket,
+    Change, Event, Failure, Output, Reply, Request, ShardAnswer, ShardMessage, Stamp, Ticket,
     forks::{Job, Jobs},
     live::Watchers,
 };
@@ -20,7 +20,7 @@ const FIRST_TERM: Term = Term::new(1);
 
 /// One shard of a node, below the sockets.
 #[derive(Debug)]
-pub struct Node {
+pub struct ShardCore {
     pub(crate) shard: ShardId,
     pub(crate) shard_count: u16,
     pub(crate) group_count: u16,
@@ -55,7 +55,7 @@ pub(crate) struct Waiting {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplyTo {
     Client(Ticket),
-    Peer { shard: ShardId, job: u64 },
+    Shard { shard: ShardId, job: u64 },
     Job(u64),
     Nobody,
 }
@@ -85,7 +85,7 @@ impl Nonces {
 
 /// Figures of one node.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct NodeStats {
+pub struct ShardStats {
     /// Streams, deleted ones that forks still need included.
     pub stream_count: u64,
     /// Entries appended and not yet applied.
@@ -94,7 +94,7 @@ pub struct NodeStats {
     pub watched_count: u64,
 }
 
-impl Node {
+impl ShardCore {
     /// The shard's number.
     #[must_use]
     pub fn shard(&self) -> ShardId {
@@ -121,8 +121,8 @@ impl Node {
 
     /// Figures of the moment.
     #[must_use]
-    pub fn stats(&self) -> NodeStats {
-        NodeStats {
+    pub fn stats(&self) -> ShardStats {
+        ShardStats {
             stream_count: self.groups.iter().map(|group| group.stream_count() as u64).sum(),
             in_flight_count: self.waiting.len() as u64,
             watched_count: self.watchers.stream_count(),
@@ -136,11 +136,11 @@ impl Node {
     pub fn handle(&mut self, now: Stamp, event: Event<'_>) {
         match event {
             Event::Request { ticket, request } => self.handle_request(now, ticket, request),
-            Event::Peer(message) => match *message {
-                PeerMessage::Call { from, job, call } => self.handle_call(now, from, job, call),
-                PeerMessage::Return { job, result } => self.handle_return(now, job, result),
+            Event::Shard(message) => match *message {
+                ShardMessage::Call { from, job, call } => self.handle_call(now, from, job, call),
+                ShardMessage::Return { job, result } => self.handle_return(now, job, result),
             },
-            Event::Committed(done) => self.handle_committed(now, done),
+            Event::Synced(done) => self.handle_synced(now, done),
             Event::Worked(done) => self.handle_worked(now, done),
             Event::Tick => self.handle_tick(now),
         }
@@ -151,8 +151,8 @@ impl Node {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
         }
-        if let Some(job) = self.log.poll_commit() {
-            return Some(Output::Commit(job));
+        if let Some(job) = self.log.poll_sync() {
+            return Some(Output::Sync(job));
         }
         self.poll_work().map(Output::Work)
     }
@@ -341,7 +341,7 @@ impl Node {
     /// if a crash before would let the stream expire too early.
     pub(crate) fn after_use(&mut self, now: Stamp, key: StreamKey, job: Job) {
         if !self.group_mut(key.group).touch(key.stream, now.wall) {
-            return self.resume(now, job, PeerResult::Outcome(Outcome::Done));
+            return self.resume(now, job, ShardAnswer::Outcome(Outcome::Done));
         }
         let job = match job {
             Job::Used { ticket, read } if self.must_park_use() => {
@@ -354,8 +354,8 @@ impl Node {
         self.propose(now, Proposal { group, stream, command, data: &[] }, ReplyTo::Job(job));
     }
 
-    pub(crate) fn send(&mut self, to: ShardId, message: PeerMessage) {
-        self.outputs.push_back(Output::Peer { to, message: Box::new(message) });
+    pub(crate) fn send(&mut self, to: ShardId, message: ShardMessage) {
+        self.outputs.push_back(Output::Shard { to, message: Box::new(message) });
     }
 
     pub(crate) fn reply(&mut self, ticket: Ticket, reply: Reply) {
@@ -371,7 +371,7 @@ impl Node {
     }
 
     /// Recovered parts become a node.
-    pub(crate) fn assemble(parts: NodeParts) -> Self {
+    pub(crate) fn assemble(parts: CoreParts) -> Self {
         Self {
             shard: parts.shard,
             shard_count: parts.shard_count,
@@ -393,8 +393,8 @@ impl Node {
     }
 }
 
-/// What [`Node::assemble`] needs.
-pub(crate) struct NodeParts {
+/// What [`ShardCore::assemble`] needs.
+pub(crate) struct CoreParts {
     pub shard: ShardId,
     pub shard_count: u16,
     pub group_count: u16,

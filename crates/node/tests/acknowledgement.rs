@@ -1,21 +1,21 @@
 //! Nothing is answered before it is durable: the tests hold the commit back and look.
 
 use env::{MemoryDisk, SeededRandom};
-use log::{CommitJob, LogOptions};
+use log::{LogOptions, SyncJob};
 use model::{ByteOffset, Monotonic, ShardId, StreamPath, Timestamp};
 use std::{path::Path, sync::Arc};
 use stream::{Append, ContentType, Lifetime, Outcome, Producer, Refusal};
-use thalweg_node::{Event, Failure, Node, Output, ReadFrom, Reply, Request, Stamp, Ticket};
+use thalweg_node::{Event, Failure, Output, ReadFrom, Reply, Request, ShardCore, Stamp, Ticket};
 
 const NOW: Stamp = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
 
 /// One shard whose commits run when the test says so.
 struct Machine {
     disk: MemoryDisk,
-    node: Node,
+    node: ShardCore,
     /// Answers by the number of their request.
     replies: Vec<(u32, Reply)>,
-    commits: Vec<CommitJob>,
+    commits: Vec<SyncJob>,
     now: Stamp,
 }
 
@@ -53,7 +53,7 @@ impl Machine {
         while let Some(output) = self.node.poll_output() {
             match output {
                 Output::Reply { ticket, reply } => self.replies.push((ticket.slot, reply)),
-                Output::Commit(job) => self.commits.push(job),
+                Output::Sync(job) => self.commits.push(job),
                 Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
                 other => panic!("unexpected {other:?}"),
             }
@@ -63,7 +63,7 @@ impl Machine {
     /// Lets every commit happen.
     fn commit(&mut self) {
         while let Some(job) = self.commits.pop() {
-            self.node.handle(self.now, Event::Committed(job.run()));
+            self.node.handle(self.now, Event::Synced(job.run()));
             self.drain();
         }
     }

@@ -8,7 +8,7 @@ use model::{ByteOffset, StreamPath};
 use std::path::{Path, PathBuf};
 use stream::{CommandKind, Outcome, Refusal};
 use support::{Process, create, fork_of, options, path_in, text};
-use thalweg_node::{Failure, Node, ReadFrom, Reply, Request};
+use thalweg_node::{Failure, ReadFrom, Reply, Request, ShardCore};
 
 /// Inverts a bit `back` bytes before the one place in the log where `data` stands.
 fn flip_before(disk: &MemoryDisk, data: &[u8], back: usize) {
@@ -144,7 +144,7 @@ fn a_place_that_recovery_has_told_is_not_told_again_by_reads() {
     flip_before(&disk, b"the first", 0);
     let mut process = Process::open(&disk, 2);
     assert!(is_damaged(&mut process, &hit, 0));
-    let told: Vec<_> = process.nodes.iter_mut().flat_map(Node::take_read_damages).collect();
+    let told: Vec<_> = process.nodes.iter_mut().flat_map(ShardCore::take_read_damages).collect();
     assert_eq!(told, []);
 }
 

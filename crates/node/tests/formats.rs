@@ -10,7 +10,7 @@ use model::{ByteOffset, Monotonic, ShardId, StreamPath, Timestamp};
 use std::fmt::Write;
 use std::{path::Path, sync::Arc};
 use stream::{Append, ContentType, ForkRequest, Lifetime, Outcome, Producer, Refusal, StreamInfo};
-use thalweg_node::{Event, Node, Output, ReadFrom, Reply, Request, Stamp, Ticket};
+use thalweg_node::{Event, Output, ReadFrom, Reply, Request, ShardCore, Stamp, Ticket};
 
 const NOW: Stamp = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
 
@@ -18,7 +18,7 @@ const ROW_BYTES: usize = 32;
 
 /// One shard that does at once what it is asked.
 struct Machine {
-    node: Node,
+    node: ShardCore,
     reply: Option<Reply>,
 }
 
@@ -61,7 +61,7 @@ impl Machine {
         while let Some(output) = self.node.poll_output() {
             match output {
                 Output::Reply { reply, .. } => self.reply = Some(reply),
-                Output::Commit(job) => self.node.handle(NOW, Event::Committed(job.run())),
+                Output::Sync(job) => self.node.handle(NOW, Event::Synced(job.run())),
                 Output::Work(job) => self.node.handle(NOW, Event::Worked(job.run())),
                 other => panic!("unexpected {other:?}"),
             }

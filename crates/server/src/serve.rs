@@ -85,7 +85,7 @@ fn recover(
     settings: &Settings,
     shard_count: u16,
     metrics: &NodeMetrics,
-) -> Result<Vec<node::Node>, ServeError> {
+) -> Result<Vec<node::ShardCore>, ServeError> {
     let clock = RealClock::new();
     let start = clock.now_monotonic();
     let Opened { nodes, report, damages, stream_count } =

@@ -147,7 +147,7 @@ impl World {
         self.disk.power_off_after(changes);
         for (_, job) in process.jobs.into_values() {
             match job {
-                Job::Commit(job) => drop(job.run()),
+                Job::Sync(job) => drop(job.run()),
                 Job::Work(job) => drop(job.run()),
             }
         }

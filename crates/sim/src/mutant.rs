@@ -39,7 +39,7 @@ pub enum Mutant {
     /// Repeats of an append are told a tail that the stream never had.
     WrongRepeat,
     /// Commits are never run.
-    StalledCommit,
+    StalledSync,
 }
 
 impl Mutant {
@@ -60,7 +60,7 @@ impl Mutant {
         (Self::FalseDamage, &[Rule::Damage]),
         (Self::RefusalIgnored, &[Rule::RefusedApplied]),
         (Self::WrongRepeat, &[Rule::Unordered]),
-        (Self::StalledCommit, &[Rule::Bounds]),
+        (Self::StalledSync, &[Rule::Bounds]),
     ];
 
     /// Changes a request on its way into the node.

@@ -3,7 +3,7 @@
 use super::directory::{DIR, STORE};
 use env::{Disk, MemoryDisk};
 use log::{
-    AppendError, CheckpointRow, CheckpointRows, CommittedEntry, Damage, DamageKind, Entry,
+    AppendError, CheckpointRow, CheckpointRows, DurableEntry, Damage, DamageKind, Entry,
     LogOptions, NewEntry, OpenError, Placement, Replay, ShardLog, open,
 };
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
@@ -148,14 +148,14 @@ impl Owner {
     /// Commits and applies everything that was appended.
     pub(super) fn commit(&mut self) {
         for index in 0..self.shards.len() {
-            while let Some(job) = self.shards[index].poll_commit() {
-                let Ok(batch) = self.shards[index].handle_commit(job.run()) else { break };
+            while let Some(job) = self.shards[index].poll_sync() {
+                let Ok(batch) = self.shards[index].handle_synced(job.run()) else { break };
                 batch.entries().for_each(|entry| self.apply(index, &entry));
             }
         }
     }
 
-    fn apply(&mut self, index: usize, entry: &CommittedEntry) {
+    fn apply(&mut self, index: usize, entry: &DurableEntry) {
         let key = StreamKey { group: entry.group, stream: entry.stream };
         let bytes = entry.data.len() as u64;
         let shard = &mut self.shards[index];

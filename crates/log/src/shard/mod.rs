@@ -3,7 +3,7 @@
 //! # Driving it
 //! No thread, no clock and no IO on the write path in here. The owner calls, in a loop:
 //! 1. [`ShardLog::append`] for what arrived; on [`AppendError::Backpressure`] it waits for a job;
-//! 2. [`ShardLog::poll_commit`], runs the job, [`ShardLog::handle_commit`]; then applies each entry,
+//! 2. [`ShardLog::poll_sync`], runs the job, [`ShardLog::handle_synced`]; then applies each entry,
 //!    calls [`ShardLog::place`] if its data was accepted, and [`ShardLog::applied`];
 //! 3. [`ShardLog::wants_checkpoint`], and answers with [`ShardLog::checkpoint`];
 //! 4. [`ShardLog::poll_work`] until it is `None`, runs the jobs elsewhere, hands each result to
@@ -26,11 +26,9 @@ use crate::group::Group;
 use crate::hot::HotFields;
 use crate::options::LogOptions;
 use crate::read::{ReadError, Slice};
-use crate::wal::lane::Lane;
 use crate::wal::segment::{LaneSegment, Slots};
-use crate::wal::{
-    AppendError, CommitDone, CommitFailed, CommitJob, CommittedBatch, CommittedEntry,
-};
+use crate::wal::shard_wal::ShardWal;
+use crate::wal::{AppendError, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
 use env::{DirLock, Disk};
 use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamKey};
 use std::collections::VecDeque;
@@ -85,7 +83,7 @@ pub struct LogStats {
 pub struct ShardLog {
     pub(crate) store: Store,
     pub(crate) shard: ShardId,
-    pub(crate) lane: Lane,
+    pub(crate) lane: ShardWal,
     pub(crate) slots: Slots,
     /// Group `g` stands at `g / shard_count`.
     pub(crate) groups: Vec<Group>,
@@ -186,16 +184,16 @@ impl ShardLog {
     }
 
     /// The next write and sync, if there is something to write and none is in flight.
-    pub fn poll_commit(&mut self) -> Option<CommitJob> {
-        self.lane.poll_commit(&self.slots)
+    pub fn poll_sync(&mut self) -> Option<SyncJob> {
+        self.lane.poll_sync(&self.slots)
     }
 
     /// Takes the result of a commit.
     ///
     /// # Errors
-    /// [`CommitFailed`]: the shard is poisoned, nothing is acknowledged any more.
-    pub fn handle_commit(&mut self, done: CommitDone) -> Result<CommittedBatch, CommitFailed> {
-        let batch = self.lane.handle_commit(done)?;
+    /// [`SyncFailed`]: the shard is poisoned, nothing is acknowledged any more.
+    pub fn handle_synced(&mut self, done: SyncDone) -> Result<DurableBatch, SyncFailed> {
+        let batch = self.lane.handle_synced(done)?;
         self.batches += 1;
         self.batch_bytes += batch.disk_bytes();
         self.entries += batch.len() as u64;
@@ -206,7 +204,7 @@ impl ShardLog {
     ///
     /// # Panics
     /// If the placement overlaps data that the stream has already.
-    pub fn place(&mut self, entry: &CommittedEntry, placement: Placement) {
+    pub fn place(&mut self, entry: &DurableEntry, placement: Placement) {
         let fields = HotFields {
             start: placement.start.get(),
             length: u32::try_from(entry.data.len()).expect("bounded by append"),

@@ -40,18 +40,18 @@ impl Durable {
 
 /// The disk refused a write or a sync: the shard is poisoned and acknowledges nothing any more.
 #[derive(Debug)]
-pub struct CommitFailed {
+pub struct SyncFailed {
     /// What the disk said.
     pub error: io::Error,
 }
 
-impl fmt::Display for CommitFailed {
+impl fmt::Display for SyncFailed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the WAL could not be made durable: {}", self.error)
     }
 }
 
-impl std::error::Error for CommitFailed {}
+impl std::error::Error for SyncFailed {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
@@ -101,20 +101,17 @@ impl GroupCommit {
     /// Takes the result of writing and syncing the batch in flight.
     ///
     /// # Errors
-    /// [`CommitFailed`] if it failed; nothing is handed out afterwards.
+    /// [`SyncFailed`] if it failed; nothing is handed out afterwards.
     ///
     /// # Panics
     /// If nothing was in flight.
-    pub(crate) fn handle_synced(
-        &mut self,
-        synced: io::Result<()>,
-    ) -> Result<Durable, CommitFailed> {
+    pub(crate) fn handle_synced(&mut self, synced: io::Result<()>) -> Result<Durable, SyncFailed> {
         let State::Syncing { batch } = self.state else {
             panic!("a sync completed in state {:?}", self.state);
         };
         if let Err(error) = synced {
             self.state = State::Poisoned;
-            return Err(CommitFailed { error });
+            return Err(SyncFailed { error });
         }
         assert!(self.durable < batch);
         self.durable = batch;

@@ -10,14 +10,14 @@
 
 pub(crate) mod batch;
 mod buffers;
-mod commit;
 pub(crate) mod fill;
 mod group_commit;
-pub(crate) mod lane;
 mod open_batch;
 pub(crate) mod scan;
 pub(crate) mod segment;
+pub(crate) mod shard_wal;
+mod sync;
 
-pub use commit::{CommitDone, CommitJob, CommittedBatch, CommittedEntry};
-pub use group_commit::{CommitFailed, Durable};
-pub use lane::AppendError;
+pub use group_commit::{Durable, SyncFailed};
+pub use shard_wal::AppendError;
+pub use sync::{DurableBatch, DurableEntry, SyncDone, SyncJob};

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_log::{
-    AppendError, CheckpointRow, CheckpointRows, CommitJob, Damage, DamageKind, Entry, LogOptions,
-    NewEntry, OpenError, Placement, ReadError, RecoveryReport, Replay, ShardLog, WorkJob, open,
+    AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, Entry, LogOptions, NewEntry,
+    OpenError, Placement, ReadError, RecoveryReport, Replay, ShardLog, SyncJob, WorkJob, open,
 };
 
 pub const DIR: &str = "/data";
@@ -190,7 +190,7 @@ pub struct Node {
     pub acknowledged: BTreeMap<GroupId, u64>,
     pub work_errors: u32,
     /// Jobs handed out by each shard and not yet run.
-    held: Vec<(Option<CommitJob>, Option<WorkJob>)>,
+    held: Vec<(Option<SyncJob>, Option<WorkJob>)>,
 }
 
 impl Node {
@@ -263,7 +263,7 @@ impl Node {
         let index = usize::from(group.get()) % self.shards.len();
         let (commit, work) = &mut self.held[index];
         if commit.is_none() {
-            *commit = self.shards[index].poll_commit();
+            *commit = self.shards[index].poll_sync();
         }
         if work.is_none() {
             *work = self.shards[index].poll_work();
@@ -275,16 +275,16 @@ impl Node {
         for index in 0..self.shards.len() {
             loop {
                 let held = self.held[index].0.take();
-                let Some(job) = held.or_else(|| self.shards[index].poll_commit()) else { break };
+                let Some(job) = held.or_else(|| self.shards[index].poll_sync()) else { break };
                 self.commit_one(index, job)?;
             }
         }
         Ok(())
     }
 
-    fn commit_one(&mut self, index: usize, job: CommitJob) -> Result<(), Broken> {
+    fn commit_one(&mut self, index: usize, job: SyncJob) -> Result<(), Broken> {
         let shard = &mut self.shards[index];
-        let batch = shard.handle_commit(job.run()).map_err(|_| Broken)?;
+        let batch = shard.handle_synced(job.run()).map_err(|_| Broken)?;
         for entry in batch.entries() {
             let key = StreamKey { group: entry.group, stream: entry.stream };
             self.acknowledged.insert(entry.group, entry.index.get());

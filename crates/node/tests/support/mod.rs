@@ -8,14 +8,14 @@ use model::{ByteOffset, GroupId, Monotonic, ShardId, StreamKey, StreamPath, Time
 use std::{path::Path, sync::Arc};
 use stream::{Append, ContentType, ForkRequest, Lifetime, Outcome, Refusal};
 use thalweg_node::{
-    Change, Event, Failure, Node, Output, ReadFrom, ReadReply, Reply, Request, Stamp, Ticket,
+    Change, Event, Failure, Output, ReadFrom, ReadReply, Reply, Request, ShardCore, Stamp, Ticket,
 };
 
 pub const GROUPS: u16 = 2;
 
 pub struct Process {
     pub disk: MemoryDisk,
-    pub nodes: Vec<Node>,
+    pub nodes: Vec<ShardCore>,
     pub now: Stamp,
     /// Answers in the order in which they came.
     pub replies: Vec<Reply>,
@@ -104,13 +104,13 @@ impl Process {
         match output {
             Output::Reply { reply, .. } => self.replies.push(reply),
             Output::Changed { to, change } => self.changes.push((to, change)),
-            Output::Commit(job) => self.nodes[shard].handle(now, Event::Committed(job.run())),
+            Output::Sync(job) => self.nodes[shard].handle(now, Event::Synced(job.run())),
             Output::Work(job) => match &mut self.held_work {
                 Some(held) => held.push((shard, job)),
                 None => self.nodes[shard].handle(now, Event::Worked(job.run())),
             },
-            Output::Peer { to, message } => {
-                self.nodes[usize::from(to.get())].handle(now, Event::Peer(message));
+            Output::Shard { to, message } => {
+                self.nodes[usize::from(to.get())].handle(now, Event::Shard(message));
             }
         }
     }

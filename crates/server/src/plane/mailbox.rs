@@ -4,8 +4,8 @@
 //! in one piece: one lock and at most one wake for each pair of loops and turn.
 
 use super::bodies::BodyDone;
-use log::{CommitDone, WorkDone};
-use node::{Change, PeerMessage, Reply, Request, Ticket};
+use log::{SyncDone, WorkDone};
+use node::{Change, Reply, Request, ShardMessage, Ticket};
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -17,11 +17,11 @@ pub(crate) enum Mail {
     /// The answer to a request of a connection here.
     Reply { ticket: Ticket, reply: Reply },
     /// Between the nodes.
-    Peer(Box<PeerMessage>),
+    Shard(Box<ShardMessage>),
     /// A stream that is watched here has changed.
     Changed(Change),
     /// The WAL thread is done.
-    Committed { done: CommitDone, took_ns: u64 },
+    Synced { done: SyncDone, took_ns: u64 },
     /// A background thread is done.
     Worked(WorkDone),
     /// A body was checked.

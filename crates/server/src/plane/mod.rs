@@ -18,7 +18,6 @@
 mod answer;
 mod bodies;
 mod bulk;
-mod commit_place;
 mod connection;
 mod gather;
 mod listen;
@@ -29,6 +28,7 @@ mod receive;
 mod shard;
 mod slots;
 mod sse;
+mod sync_place;
 mod timers;
 mod windows;
 mod workers;
@@ -38,7 +38,7 @@ use env::{Clock, Random, RealClock, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
 use mailbox::{Mail, Mailbox};
 use model::ShardId;
-use node::{Node, Opened};
+use node::{Opened, ShardCore};
 use shard::{Shard, ShardParts, Shared, WAKE};
 use std::fmt;
 use std::io;
@@ -136,7 +136,7 @@ impl Plane {
     /// [`StartError`] if the address or the threads cannot be had.
     pub fn start(
         settings: &Settings,
-        nodes: Vec<Node>,
+        nodes: Vec<ShardCore>,
         metrics: &NodeMetrics,
     ) -> Result<Self, StartError> {
         let listen_error = |error| StartError::Listen { listen: settings.listen, error };
@@ -164,7 +164,7 @@ impl Plane {
         {
             let id = ShardId::new(u16::try_from(place).expect("shards are counted in u16"));
             let clock: Arc<dyn Clock> = Arc::clone(&shared.clock);
-            let (commits, _) = workers::start_commits(id, Arc::clone(&mailboxes[place]), clock)?;
+            let (commits, _) = workers::start_syncs(id, Arc::clone(&mailboxes[place]), clock)?;
             let (bodies, _) = bodies::start_bodies(id, Arc::clone(&mailboxes[place]))?;
             let parts = ShardParts {
                 node,

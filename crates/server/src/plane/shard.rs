@@ -6,7 +6,7 @@
 //! 3. if commits run on this thread, look for writes that are about to come ([`Gather`]);
 //! 4. take mail in;
 //! 5. drain the node: answers go to connections, jobs to threads, the rest to outgoing mail; a commit
-//!    runs here and now if there is little else to do ([`CommitPlace`]);
+//!    runs here and now if there is little else to do ([`SyncPlace`]);
 //! 6. hand the outgoing mail over, one lock and one wake per loop that gets any.
 //!
 //! All requests of a turn are in the node before it is drained, so they share one group commit.
@@ -17,22 +17,22 @@
 
 use super::{
     bulk::Bulk,
-    commit_place::CommitPlace,
     connection::Connection,
     gather::Gather,
     live::LiveStreams,
     mailbox::{Mail, Mailbox},
     slots::{SlotId, Slots},
+    sync_place::SyncPlace,
     timers::Deadlines,
     windows::Windows,
     workers::Workers,
 };
 use crate::{metrics::ShardMetrics, settings::Settings};
 use env::Clock;
-use log::CommitDone;
+use log::SyncDone;
 use mio::{Events, Interest, Poll, Token, net::TcpListener};
 use model::{Monotonic, ShardId, StreamPath};
-use node::{Event, Node, Output, Request, Stamp, Ticket};
+use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
 use protocol::{HttpDate, http1::HeadLimits};
 use std::collections::VecDeque;
 use std::io;
@@ -73,7 +73,7 @@ pub(crate) struct Shared {
 pub(crate) struct Shard {
     pub(super) id: ShardId,
     pub(super) shared: Arc<Shared>,
-    pub(super) node: Node,
+    pub(super) node: ShardCore,
     pub(super) metrics: Arc<ShardMetrics>,
     pub(super) poll: Poll,
     pub(super) listener: Option<TcpListener>,
@@ -101,8 +101,8 @@ pub(crate) struct Shard {
     pub(super) gzip_count: usize,
     pub(super) random: u64,
     pub(super) stopping: Option<Monotonic>,
-    commits_in_flight: usize,
-    commit_place: CommitPlace,
+    syncs_in_flight: usize,
+    sync_place: SyncPlace,
     pub(super) gather: Gather,
     next_tick: Monotonic,
     accept_again: Monotonic,
@@ -110,7 +110,7 @@ pub(crate) struct Shard {
 
 /// What a shard starts from.
 pub(crate) struct ShardParts {
-    pub node: Node,
+    pub node: ShardCore,
     pub poll: Poll,
     pub listener: TcpListener,
     pub shared: Arc<Shared>,
@@ -153,8 +153,8 @@ impl Shard {
             gzip_count: 0,
             random: seed,
             stopping: None,
-            commits_in_flight: 0,
-            commit_place: CommitPlace::default(),
+            syncs_in_flight: 0,
+            sync_place: SyncPlace::default(),
             gather: Gather::default(),
             next_tick: now.monotonic,
             accept_again: now.monotonic,
@@ -175,7 +175,7 @@ impl Shard {
             self.wait(&mut events)?;
             self.read_clock();
             self.turn += 1;
-            self.commit_place.note_turn(events.iter().count(), self.is_behind());
+            self.sync_place.note_turn(events.iter().count(), self.is_behind());
             self.go_on_with_shares();
             self.handle_events(&events);
             self.gather(&mut events)?;
@@ -187,7 +187,7 @@ impl Shard {
             self.drain_node();
             self.hand_over()?;
         }
-        if self.commits_in_flight == 0 {
+        if self.syncs_in_flight == 0 {
             self.close_log();
         }
         Ok(())
@@ -205,7 +205,7 @@ impl Shard {
 
     /// Lets writes that are about to come into the commit of this turn.
     fn gather(&mut self, events: &mut Events) -> io::Result<()> {
-        while self.commit_place.is_loop()
+        while self.sync_place.is_loop()
             && !self.accept_pending
             && !self.is_behind()
             && self.gather.waits(self.shared.clock.now_monotonic())
@@ -335,11 +335,11 @@ impl Shard {
                     self.node.handle(self.now, Event::Request { ticket, request });
                 }
                 Mail::Reply { ticket, reply } => self.handle_reply(ticket, reply),
-                Mail::Peer(message) => self.node.handle(self.now, Event::Peer(message)),
+                Mail::Shard(message) => self.node.handle(self.now, Event::Shard(message)),
                 Mail::Changed(change) => self.handle_change(change),
-                Mail::Committed { done, took_ns } => {
-                    self.commits_in_flight -= 1;
-                    self.handle_committed(done, took_ns);
+                Mail::Synced { done, took_ns } => {
+                    self.syncs_in_flight -= 1;
+                    self.handle_synced(done, took_ns);
                 }
                 Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
                 Mail::Checked(done) => self.handle_checked(*done),
@@ -369,17 +369,17 @@ impl Shard {
                 Output::Reply { ticket, reply } => {
                     self.mail(ticket.shard, Mail::Reply { ticket, reply });
                 }
-                Output::Peer { to, message } => self.mail(to, Mail::Peer(message)),
+                Output::Shard { to, message } => self.mail(to, Mail::Shard(message)),
                 Output::Changed { to, change } if to == self.id => self.handle_change(change),
                 Output::Changed { to, change } => self.mail(to, Mail::Changed(change)),
-                Output::Commit(job) if self.commit_place.is_loop() => {
+                Output::Sync(job) if self.sync_place.is_loop() => {
                     let start = self.shared.clock.now_monotonic();
                     let done = job.run();
                     self.read_clock();
-                    self.handle_committed(done, self.now.monotonic.get() - start.get());
+                    self.handle_synced(done, self.now.monotonic.get() - start.get());
                 }
-                Output::Commit(job) => {
-                    self.commits_in_flight += 1;
+                Output::Sync(job) => {
+                    self.syncs_in_flight += 1;
                     self.workers.commits.send(job).expect("the WAL thread outlives its loop");
                 }
                 Output::Work(job) => self.workers.start(self.id, job),
@@ -387,12 +387,12 @@ impl Shard {
         }
     }
 
-    fn handle_committed(&mut self, done: CommitDone, took_ns: u64) {
+    fn handle_synced(&mut self, done: SyncDone, took_ns: u64) {
         self.metrics.batches.add(1);
         self.metrics.sync_ns.record_ns(took_ns);
-        self.commit_place.note_commit(took_ns);
+        self.sync_place.note_sync(took_ns);
         self.gather.note_sync(took_ns);
-        self.node.handle(self.now, Event::Committed(done));
+        self.node.handle(self.now, Event::Synced(done));
     }
 
     pub(super) fn mail(&mut self, to: ShardId, mail: Mail) {
@@ -449,15 +449,15 @@ impl Shard {
     fn is_finished(&self) -> bool {
         let Some(deadline) = self.stopping else { return false };
         let is_late = self.now.monotonic >= deadline;
-        (self.connections.len() == 0 && self.commits_in_flight == 0) || is_late
+        (self.connections.len() == 0 && self.syncs_in_flight == 0) || is_late
     }
 
     /// Commits what is left, with the mark that says that it is durable.
     fn close_log(&mut self) {
         self.node.mark_durable();
         while let Some(output) = self.node.poll_output() {
-            if let Output::Commit(job) = output {
-                self.node.handle(self.now, Event::Committed(job.run()));
+            if let Output::Sync(job) = output {
+                self.node.handle(self.now, Event::Synced(job.run()));
             }
         }
     }

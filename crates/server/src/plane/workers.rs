@@ -5,7 +5,7 @@ use super::{
     mailbox::{Mail, Mailbox},
 };
 use env::Clock;
-use log::{CommitJob, WorkJob};
+use log::{SyncJob, WorkJob};
 use model::ShardId;
 use std::io;
 use std::sync::{
@@ -26,25 +26,25 @@ pub(crate) type ShardJob = (ShardId, WorkJob);
 /// Where an event loop sends its jobs.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    pub commits: SyncSender<CommitJob>,
+    pub commits: SyncSender<SyncJob>,
     pub bodies: SyncSender<BodyJob>,
     pub segments: SyncSender<ShardJob>,
     pub copies: SyncSender<ShardJob>,
 }
 
 /// Starts the WAL thread of one shard. It ends when the sender is dropped.
-pub(crate) fn start_commits(
+pub(crate) fn start_syncs(
     shard: ShardId,
     mailbox: Arc<Mailbox>,
     clock: Arc<dyn Clock>,
-) -> io::Result<(SyncSender<CommitJob>, JoinHandle<()>)> {
-    let (sender, jobs) = sync_channel::<CommitJob>(COMMITS_MAX);
+) -> io::Result<(SyncSender<SyncJob>, JoinHandle<()>)> {
+    let (sender, jobs) = sync_channel::<SyncJob>(COMMITS_MAX);
     let run = move || {
         for job in jobs {
             let start = clock.now_monotonic();
             let done = job.run();
             let took_ns = clock.now_monotonic().get() - start.get();
-            if mailbox.put_one(Mail::Committed { done, took_ns }).is_err() {
+            if mailbox.put_one(Mail::Synced { done, took_ns }).is_err() {
                 return;
             }
         }

@@ -12,9 +12,9 @@ mod shard;
 pub(crate) use shard::Shard;
 
 use crate::mutant::Mutant;
-use log::{CommitDone, CommitJob, WorkDone, WorkJob};
+use log::{SyncDone, SyncJob, WorkDone, WorkJob};
 use model::ShardId;
-use node::{Change, PeerMessage, Reply, Request, Ticket};
+use node::{Change, Reply, Request, ShardMessage, Ticket};
 
 /// What reaches a shard.
 #[derive(Debug)]
@@ -41,9 +41,9 @@ pub(crate) enum Mail {
         ticket: Ticket,
         reply: Reply,
     },
-    Peer(Box<PeerMessage>),
+    Shard(Box<ShardMessage>),
     Changed(Change),
-    Committed(CommitDone),
+    Synced(SyncDone),
     Worked(WorkDone),
     Tick,
 }
@@ -51,7 +51,7 @@ pub(crate) enum Mail {
 /// Work for a thread.
 #[derive(Debug)]
 pub(crate) enum Job {
-    Commit(CommitJob),
+    Sync(SyncJob),
     Work(WorkJob),
 }
 

@@ -7,14 +7,14 @@ use super::{
 };
 use crate::mutant::Mutant;
 use model::{ShardId, StreamKey};
-use node::{Event, Node, Output, Request, Stamp, Ticket};
+use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
 use protocol::HttpDate;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
 pub(crate) struct Shard {
     pub(super) id: ShardId,
-    pub(crate) node: Node,
+    pub(crate) node: ShardCore,
     pub(super) exchanges: BTreeMap<u32, Exchange>,
     pub(super) live: LiveStreams,
     pub(super) now: Stamp,
@@ -23,11 +23,11 @@ pub(crate) struct Shard {
     pub(super) out: Outbox,
     pub(super) random: u64,
     /// Commits that were handed out and have not come back.
-    pub(crate) commits_in_flight: usize,
+    pub(crate) syncs_in_flight: usize,
 }
 
 impl Shard {
-    pub(crate) fn new(node: Node, now: Stamp, options: PlaneOptions) -> Self {
+    pub(crate) fn new(node: ShardCore, now: Stamp, options: PlaneOptions) -> Self {
         Self {
             id: node.shard(),
             node,
@@ -38,7 +38,7 @@ impl Shard {
             options,
             out: Outbox::default(),
             random: 1,
-            commits_in_flight: 0,
+            syncs_in_flight: 0,
         }
     }
 
@@ -66,11 +66,11 @@ impl Shard {
                 self.give(ticket, request.attach(&data));
             }
             Mail::Reply { ticket, reply } => self.handle_reply(ticket.slot, reply),
-            Mail::Peer(message) => self.node.handle(self.now, Event::Peer(message)),
+            Mail::Shard(message) => self.node.handle(self.now, Event::Shard(message)),
             Mail::Changed(change) => self.handle_change(&change),
-            Mail::Committed(done) => {
-                self.commits_in_flight -= 1;
-                self.node.handle(self.now, Event::Committed(done));
+            Mail::Synced(done) => {
+                self.syncs_in_flight -= 1;
+                self.node.handle(self.now, Event::Synced(done));
             }
             Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
             Mail::Tick => self.node.handle(self.now, Event::Tick),
@@ -86,14 +86,14 @@ impl Shard {
                 Output::Reply { ticket, reply } => {
                     self.out.mails.push((ticket.shard, Mail::Reply { ticket, reply }));
                 }
-                Output::Peer { to, message } => self.out.mails.push((to, Mail::Peer(message))),
+                Output::Shard { to, message } => self.out.mails.push((to, Mail::Shard(message))),
                 Output::Changed { to, change } if to == self.id => self.handle_change(&change),
                 Output::Changed { to, change } => {
                     self.out.mails.push((to, Mail::Changed(change)));
                 }
-                Output::Commit(job) => {
-                    self.commits_in_flight += 1;
-                    self.out.jobs.push(Job::Commit(job));
+                Output::Sync(job) => {
+                    self.syncs_in_flight += 1;
+                    self.out.jobs.push(Job::Sync(job));
                 }
                 Output::Work(job) => self.out.jobs.push(Job::Work(job)),
             }
@@ -104,8 +104,8 @@ impl Shard {
     pub(crate) fn close(mut self) {
         self.node.mark_durable();
         while let Some(output) = self.node.poll_output() {
-            if let Output::Commit(job) = output {
-                self.node.handle(self.now, Event::Committed(job.run()));
+            if let Output::Sync(job) = output {
+                self.node.handle(self.now, Event::Synced(job.run()));
             }
         }
     }

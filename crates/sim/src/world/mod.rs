@@ -387,7 +387,7 @@ impl World {
         let is_slow = self.clock.now_us < self.slow_until_us;
         let delay = job_delay_us(&mut self.dice, is_slow);
         let is_stalled =
-            self.plan.mutant == Some(Mutant::StalledCommit) && matches!(job, Job::Commit(_));
+            self.plan.mutant == Some(Mutant::StalledSync) && matches!(job, Job::Sync(_));
         let process = self.process.as_mut().expect("a turn is under way");
         process.jobs.insert(number, (shard, job));
         if !is_stalled {
@@ -401,7 +401,7 @@ impl World {
         };
         let (shard, job) = process.jobs.remove(&number).expect("a job runs once");
         let mail = match job {
-            Job::Commit(job) => Mail::Committed(job.run()),
+            Job::Sync(job) => Mail::Synced(job.run()),
             Job::Work(job) => Mail::Worked(job.run()),
         };
         let wait = self.dice.delay_us(60);

@@ -39,7 +39,7 @@ impl World {
         let Some(process) = self.process.as_mut().filter(|process| process.life == life) else {
             return;
         };
-        if process.shards[shard].as_ref().is_some_and(|open| open.commits_in_flight > 0) {
+        if process.shards[shard].as_ref().is_some_and(|open| open.syncs_in_flight > 0) {
             return self.after(RECHECK_US, Act::Close { life, shard });
         }
         let Some(closed) = process.shards[shard].take() else { return };

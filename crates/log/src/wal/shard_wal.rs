@@ -1,7 +1,7 @@
 //! One shard's writer: its open batch, its segments and the group commit over them.
 //!
 //! # Driving it
-//! `append` until it pushes back; `poll_commit`, run the job, `handle_commit`; `poll_fill`, run the
+//! `append` until it pushes back; `poll_sync`, run the job, `handle_synced`; `poll_fill`, run the
 //! work, `handle_fill`. All by one owner.
 //!
 //! # Invariants
@@ -13,11 +13,11 @@
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
 use crate::wal::batch::{BatchHeader, batch_bytes};
-use crate::wal::commit::{CommitDone, CommitJob, CommitPlace, CommittedBatch};
 use crate::wal::fill::{FillDone, FillWork};
-use crate::wal::group_commit::{CommitFailed, GroupCommit};
+use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::open_batch::OpenBatch;
 use crate::wal::segment::{LaneSegment, Slots};
+use crate::wal::sync::{BatchPlace, DurableBatch, SyncDone, SyncJob};
 use model::EntryIndex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -35,7 +35,7 @@ pub enum AppendError {
     DiskFull,
     /// A write or sync failed: the shard takes nothing any more.
     Poisoned,
-    /// Run what `poll_commit` and `poll_work` give, hand the results back, then retry.
+    /// Run what `poll_sync` and `poll_work` give, hand the results back, then retry.
     Backpressure,
 }
 
@@ -80,7 +80,7 @@ struct Active {
 
 /// One shard's writer.
 #[derive(Debug)]
-pub(crate) struct Lane {
+pub(crate) struct ShardWal {
     identity: LaneIdentity,
     options: LogOptions,
     batch: OpenBatch,
@@ -99,7 +99,7 @@ pub(crate) struct Lane {
     is_marked: bool,
 }
 
-impl Lane {
+impl ShardWal {
     pub(crate) fn new(identity: LaneIdentity, options: LogOptions, start: LaneStart) -> Self {
         assert!(start.durable < start.batch_next);
         Self {
@@ -205,7 +205,7 @@ impl Lane {
     }
 
     /// The next batch to write, if none is in flight.
-    pub(crate) fn poll_commit(&mut self, slots: &Slots) -> Option<CommitJob> {
+    pub(crate) fn poll_sync(&mut self, slots: &Slots) -> Option<SyncJob> {
         if !self.commit.is_idle() {
             return None;
         }
@@ -231,12 +231,12 @@ impl Lane {
             entry_count: 0,
         };
         let batch = self.batch.close(self.identity.store, header, &mut active.segment.last);
-        let place = CommitPlace { slot: active.segment.slot, position: active.position };
+        let place = BatchPlace { slot: active.segment.slot, position: active.position };
         active.position += bytes;
         assert!(active.position <= active.segment.capacity, "a batch never extends a segment");
         self.commit.start(self.batch_next);
         self.batch_next += 1;
-        Some(CommitJob { file: Arc::clone(&file.file), place, batch })
+        Some(SyncJob { file: Arc::clone(&file.file), place, batch })
     }
 
     /// Moves on to the next segment that takes `bytes` if the active one does not.
@@ -251,15 +251,12 @@ impl Lane {
     /// Takes the result of a commit.
     ///
     /// # Errors
-    /// [`CommitFailed`]: the lane is poisoned.
-    pub(crate) fn handle_commit(
-        &mut self,
-        done: CommitDone,
-    ) -> Result<CommittedBatch, CommitFailed> {
+    /// [`SyncFailed`]: the lane is poisoned.
+    pub(crate) fn handle_synced(&mut self, done: SyncDone) -> Result<DurableBatch, SyncFailed> {
         let durable = self.commit.handle_synced(done.result)?;
         let (headers, payload) = (done.batch.headers, done.batch.payload);
         self.batch.reuse(headers.clone(), payload.clone());
-        Ok(CommittedBatch { durable, place: done.place, headers, payload })
+        Ok(DurableBatch { durable, place: done.place, headers, payload })
     }
 
     /// The next change of the lane's files. `is_free` tells whether a segment's entries are all

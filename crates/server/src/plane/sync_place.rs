@@ -23,18 +23,18 @@ const TURNS_AFTER_SLOW: u32 = 4096;
 
 /// What the last turns and commits say about the next one.
 #[derive(Debug)]
-pub(super) struct CommitPlace {
+pub(super) struct SyncPlace {
     /// Turns of few events that must still come.
     turns_left: u32,
 }
 
-impl Default for CommitPlace {
+impl Default for SyncPlace {
     fn default() -> Self {
         Self { turns_left: TURNS_MIN }
     }
 }
 
-impl CommitPlace {
+impl SyncPlace {
     /// A turn brings this many events, and perhaps work that earlier turns left.
     pub(super) fn note_turn(&mut self, events: usize, is_behind: bool) {
         if is_behind || events > EVENTS_MAX {
@@ -45,7 +45,7 @@ impl CommitPlace {
     }
 
     /// A commit took this long, on either thread.
-    pub(super) fn note_commit(&mut self, took_ns: u64) {
+    pub(super) fn note_sync(&mut self, took_ns: u64) {
         if took_ns > COMMIT_NS_MAX {
             self.turns_left = TURNS_AFTER_SLOW;
         }
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     /// How many turns of few events it takes until commits run on the loop.
-    fn turns_until_loop(place: &mut CommitPlace) -> u32 {
+    fn turns_until_loop(place: &mut SyncPlace) -> u32 {
         let mut turns = 0;
         while !place.is_loop() {
             place.note_turn(EVENTS_MAX, false);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn many_events_send_commits_away_for_a_moment() {
-        let mut place = CommitPlace::default();
+        let mut place = SyncPlace::default();
         assert_eq!(turns_until_loop(&mut place), TURNS_MIN);
         place.note_turn(EVENTS_MAX + 1, false);
         assert_eq!(turns_until_loop(&mut place), TURNS_MIN);
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn work_that_is_left_sends_commits_away() {
-        let mut place = CommitPlace::default();
+        let mut place = SyncPlace::default();
         turns_until_loop(&mut place);
         place.note_turn(1, true);
         assert!(!place.is_loop());
@@ -89,11 +89,11 @@ mod tests {
 
     #[test]
     fn a_slow_commit_sends_them_away_for_long() {
-        let mut place = CommitPlace::default();
+        let mut place = SyncPlace::default();
         turns_until_loop(&mut place);
-        place.note_commit(COMMIT_NS_MAX);
+        place.note_sync(COMMIT_NS_MAX);
         assert!(place.is_loop());
-        place.note_commit(COMMIT_NS_MAX + 1);
+        place.note_sync(COMMIT_NS_MAX + 1);
         place.note_turn(EVENTS_MAX + 1, false);
         assert_eq!(turns_until_loop(&mut place), TURNS_AFTER_SLOW);
     }

@@ -15,22 +15,22 @@ static PADDING: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 
 /// Where a batch is written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct CommitPlace {
+pub(crate) struct BatchPlace {
     pub(crate) slot: u16,
     pub(crate) position: u64,
 }
 
-/// One write and one sync. Run it on any thread and hand the result to `handle_commit`.
+/// One write and one sync. Run it on any thread and hand the result to `handle_synced`.
 #[must_use = "a commit that is not run stalls its shard"]
-pub struct CommitJob {
+pub struct SyncJob {
     pub(crate) file: Arc<dyn File>,
-    pub(crate) place: CommitPlace,
+    pub(crate) place: BatchPlace,
     pub(crate) batch: ClosedBatch,
 }
 
-impl CommitJob {
+impl SyncJob {
     /// Writes and syncs the batch. Blocks.
-    pub fn run(self) -> CommitDone {
+    pub fn run(self) -> SyncDone {
         let ClosedBatch { headers, payload } = &self.batch;
         let length = headers.len() + payload.len();
         // Whole blocks: the page cache need not read a block before it is changed in part.
@@ -41,39 +41,39 @@ impl CommitJob {
         let pieces: [&[u8]; 4] = [headers, payload, padding, copy];
         let written = self.file.write_pieces_at(&pieces, self.place.position);
         let result = written.and_then(|()| self.file.sync_data());
-        CommitDone { result, place: self.place, batch: self.batch }
+        SyncDone { result, place: self.place, batch: self.batch }
     }
 }
 
-impl fmt::Debug for CommitJob {
+impl fmt::Debug for SyncJob {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommitJob").field("place", &self.place).finish_non_exhaustive()
+        f.debug_struct("SyncJob").field("place", &self.place).finish_non_exhaustive()
     }
 }
 
-/// Result of a [`CommitJob`].
-pub struct CommitDone {
+/// Result of a [`SyncJob`].
+pub struct SyncDone {
     pub(crate) result: io::Result<()>,
-    pub(crate) place: CommitPlace,
+    pub(crate) place: BatchPlace,
     pub(crate) batch: ClosedBatch,
 }
 
-impl fmt::Debug for CommitDone {
+impl fmt::Debug for SyncDone {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CommitDone").field("result", &self.result).finish_non_exhaustive()
+        f.debug_struct("SyncDone").field("result", &self.result).finish_non_exhaustive()
     }
 }
 
 /// Entries that one sync made durable, with the proof.
 #[derive(Debug)]
-pub struct CommittedBatch {
+pub struct DurableBatch {
     pub(crate) durable: Durable,
-    pub(crate) place: CommitPlace,
+    pub(crate) place: BatchPlace,
     pub(crate) headers: Bytes,
     pub(crate) payload: Bytes,
 }
 
-impl CommittedBatch {
+impl DurableBatch {
     /// The proof that the entries are on stable storage.
     pub fn durable(&self) -> &Durable {
         &self.durable
@@ -97,19 +97,19 @@ impl CommittedBatch {
     }
 
     /// The entries in the order of their appends. Commands and data share the batch's memory.
-    pub fn entries(&self) -> impl Iterator<Item = CommittedEntry> + '_ {
+    pub fn entries(&self) -> impl Iterator<Item = DurableEntry> + '_ {
         let count = u32::try_from(self.len()).expect("batches are below 4 GiB");
         (0..count).map(|number| self.entry(number))
     }
 
-    fn entry(&self, number: u32) -> CommittedEntry {
+    fn entry(&self, number: u32) -> DurableEntry {
         let header = EntryHeader::decode(&self.headers[entry_header_position(number)..]);
         let in_payload = |position: u64| {
             usize::try_from(position).expect("batches are below 4 GiB") - self.headers.len()
         };
         let command = in_payload(u64::from(header.position));
         let data = in_payload(header.data_position());
-        CommittedEntry {
+        DurableEntry {
             group: GroupId::new(header.group),
             index: EntryIndex::new(header.index),
             term: Term::new(header.term),
@@ -138,7 +138,7 @@ pub(crate) struct DataPlace {
 
 /// A durable entry.
 #[derive(Debug, Clone)]
-pub struct CommittedEntry {
+pub struct DurableEntry {
     /// The group that it belongs to.
     pub group: GroupId,
     /// Its position in the group's log.
