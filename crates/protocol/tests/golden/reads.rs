@@ -1,0 +1,130 @@
+//! Answers to `GET`: catch-up, long-poll and server-sent events.
+
+use crate::{page::Page, writes::info};
+use model::{ByteOffset, GroupId, StreamPath};
+use stream::{Lifetime, StreamInfo};
+use thalweg_protocol::{
+    request::{Live, ReadOffset, ReadRequest},
+    response::{self, ReadAnswer},
+    sse::Mode,
+};
+
+fn request(offset: ReadOffset, live: Live) -> ReadRequest {
+    ReadRequest {
+        path: StreamPath::new("a").expect("a path"),
+        offset,
+        live,
+        cursor: None,
+        if_none_match: None,
+        accepts_gzip: false,
+        base64: false,
+    }
+}
+
+fn answer<'a>(
+    request: &'a ReadRequest,
+    info: &'a StreamInfo,
+    start: u64,
+    end: u64,
+) -> ReadAnswer<'a> {
+    ReadAnswer {
+        request,
+        group: GroupId::new(7),
+        info,
+        start: ByteOffset::new(start),
+        end: ByteOffset::new(end),
+        is_stable: false,
+        cursor: None,
+        gzip: false,
+    }
+}
+
+pub(crate) fn page() -> String {
+    let mut page = Page::default();
+    ranges(&mut page);
+    known(&mut page);
+    live(&mut page);
+    page.text()
+}
+
+fn add(page: &mut Page, title: &str, answer: &ReadAnswer<'_>) {
+    page.answer(title, |out, exchange| {
+        let plan = response::read(out, exchange, answer);
+        format!("-> {plan:?}")
+    });
+}
+
+/// Every range of a stream, by its type, its end, its lifetime and how it is asked for.
+fn ranges(page: &mut Page) {
+    let at = |offset| request(ReadOffset::At(ByteOffset::new(offset)), Live::CatchUp);
+    let cases = [
+        ("all", request(ReadOffset::Begin, Live::CatchUp), 0, 900),
+        ("a part", at(100), 100, 400),
+        ("nothing at the tail", at(900), 900, 900),
+        ("now", request(ReadOffset::Now, Live::CatchUp), 900, 900),
+    ];
+    for (range, request, start, end) in &cases {
+        for content_type in ["text/plain", "application/json"] {
+            for closed in [false, true] {
+                let info = StreamInfo { closed, ..info(content_type, 900) };
+                let state = if closed { "closed" } else { "open" };
+                let title = format!("{range} of {content_type}, {state}");
+                add(page, &title, &answer(request, &info, *start, *end));
+            }
+        }
+    }
+    let begin = request(ReadOffset::Begin, Live::CatchUp);
+    let forever = info("text/plain", 900);
+    let ttl = StreamInfo { lifetime: Lifetime::Ttl { seconds: 60 }, ..forever.clone() };
+    let stable = |info| ReadAnswer { is_stable: true, ..answer(&begin, info, 0, 400) };
+    add(page, "a stable part", &stable(&forever));
+    add(page, "a stable part of a stream with a lifetime", &stable(&ttl));
+    add(page, "all of a stream with a lifetime", &answer(&begin, &ttl, 0, 900));
+    let zipped = |end| ReadAnswer { gzip: true, ..answer(&begin, &forever, 0, end) };
+    add(page, "all, compressed", &zipped(900));
+    add(page, "a part, compressed", &zipped(400));
+}
+
+/// Reads with `If-None-Match`.
+fn known(page: &mut Page) {
+    let open = info("text/plain", 900);
+    let closed = StreamInfo { closed: true, ..open.clone() };
+    for (tags, title) in [
+        ("\"7-42:0:900\"", "the tag of an open stream"),
+        ("W/\"x\", W/\"7-42:0:900:c\"", "the tag of a closed stream"),
+        ("*", "any tag"),
+        ("\"7-42:0:901\"", "another tag"),
+    ] {
+        let begin = request(ReadOffset::Begin, Live::CatchUp);
+        let request = ReadRequest { if_none_match: Some(tags.into()), ..begin };
+        add(page, &format!("open, {title} is known"), &answer(&request, &open, 0, 900));
+        add(page, &format!("closed, {title} is known"), &answer(&request, &closed, 0, 900));
+        let zipped = ReadAnswer { gzip: true, ..answer(&request, &open, 0, 900) };
+        add(page, &format!("compressed, {title} is known"), &zipped);
+    }
+}
+
+fn live(page: &mut Page) {
+    let poll = ReadRequest {
+        cursor: Some(3),
+        ..request(ReadOffset::At(ByteOffset::new(100)), Live::LongPoll)
+    };
+    for closed in [false, true] {
+        let info = StreamInfo { closed, ..info("application/json", 900) };
+        let state = if closed { "closed" } else { "open" };
+        for (what, start, end) in [("data", 100, 900), ("a part", 100, 400), ("no data", 900, 900)]
+        {
+            let answer = ReadAnswer { cursor: Some(77), ..answer(&poll, &info, start, end) };
+            add(page, &format!("long-poll with {what}, {state}"), &answer);
+        }
+        page.answer(&format!("long-poll in vain, {state}"), |out, exchange| {
+            response::long_poll_timeout(out, exchange, &info, 77);
+            String::new()
+        });
+    }
+    for mode in [Mode::Text, Mode::Json, Mode::Base64] {
+        page.answer(&format!("events as {mode:?}"), |out, exchange| {
+            format!("-> {:?}", response::sse(out, exchange, mode))
+        });
+    }
+}

@@ -1,0 +1,115 @@
+//! Answers to `PUT`, `POST`, `DELETE`, `HEAD` and `OPTIONS`.
+
+use crate::page::Page;
+use model::{ByteOffset, StreamId, Timestamp};
+use stream::{Accepted, ContentType, Lifetime, Lineage, Outcome, StreamInfo};
+use thalweg_protocol::response;
+
+/// A stream as the answers of this page show it.
+pub(crate) fn info(content_type: &str, tail: u64) -> StreamInfo {
+    StreamInfo {
+        stream: StreamId::new(42),
+        content_type: ContentType::new(content_type),
+        lifetime: Lifetime::Forever,
+        head: ByteOffset::ZERO,
+        tail: ByteOffset::new(tail),
+        closed: false,
+        lineage: Lineage::default(),
+    }
+}
+
+fn accepted() -> Accepted {
+    Accepted {
+        stream: StreamId::new(42),
+        tail: ByteOffset::new(1234),
+        closed: false,
+        producer: None,
+        duplicate: false,
+        close_only: false,
+    }
+}
+
+pub(crate) fn page() -> String {
+    let mut page = Page::default();
+    appends(&mut page);
+    creates(&mut page);
+    metadata(&mut page);
+    page.answer("delete", |out, exchange| {
+        response::deleted(out, exchange);
+        String::new()
+    });
+    page.answer("preflight", |out, exchange| {
+        response::preflight(out, exchange);
+        String::new()
+    });
+    page.text()
+}
+
+fn appends(page: &mut Page) {
+    let plain = accepted();
+    let producer = Accepted { producer: Some((1, 5)), ..accepted() };
+    let largest = Accepted {
+        producer: Some(((1 << 53) - 1, (1 << 53) - 1)),
+        tail: ByteOffset::new(9_999_999_999_999_999),
+        ..accepted()
+    };
+    let cases = [
+        ("append", plain.clone()),
+        ("append that closes", Accepted { closed: true, ..plain.clone() }),
+        ("append again", Accepted { duplicate: true, ..plain.clone() }),
+        ("close", Accepted { closed: true, close_only: true, ..plain }),
+        ("append by a producer", producer.clone()),
+        ("append by a producer that closes", Accepted { closed: true, ..producer.clone() }),
+        ("append by a producer again", Accepted { duplicate: true, ..producer.clone() }),
+        ("close by a producer", Accepted { closed: true, close_only: true, ..producer }),
+        ("append with the largest numbers", largest),
+    ];
+    for (title, accepted) in cases {
+        page.answer(title, |out, exchange| {
+            response::appended(out, exchange, &accepted);
+            let mut through_outcome = vec![];
+            let outcome = Outcome::Appended(accepted.clone());
+            response::outcome(&mut through_outcome, exchange, &outcome, "");
+            assert_eq!(*out, through_outcome, "both ways write the same");
+            String::new()
+        });
+    }
+}
+
+fn creates(page: &mut Page) {
+    let open = info("text/plain", 1234);
+    let closed = StreamInfo { closed: true, ..info("application/json; charset=utf-8", 0) };
+    let cases = [
+        ("create", Outcome::Created(open.clone())),
+        ("create closed", Outcome::Created(closed.clone())),
+        ("create again", Outcome::Existed(open)),
+        ("create closed again", Outcome::Existed(closed)),
+        ("delete by outcome", Outcome::Deleted),
+        ("pin", Outcome::Pinned),
+        ("done", Outcome::Done),
+    ];
+    for (title, outcome) in cases {
+        page.answer(title, |out, exchange| {
+            response::outcome(out, exchange, &outcome, "http://example.com:4437/v1/stream/a%20b");
+            String::new()
+        });
+    }
+}
+
+fn metadata(page: &mut Page) {
+    let lifetimes = [
+        ("forever", Lifetime::Forever),
+        ("a TTL", Lifetime::Ttl { seconds: u64::MAX }),
+        ("an end", Lifetime::ExpiresAt(Timestamp::new(1_700_000_000_123))),
+    ];
+    for (name, lifetime) in lifetimes {
+        for closed in [false, true] {
+            let info = StreamInfo { lifetime, closed, ..info("application/octet-stream", 1234) };
+            let title = format!("metadata with {name}{}", if closed { ", closed" } else { "" });
+            page.answer(&title, |out, exchange| {
+                response::head(out, exchange, &info);
+                String::new()
+            });
+        }
+    }
+}
