@@ -1,5 +1,5 @@
-//! Crashes of real processes on real files. `crates/crash` holds all of it; here it and the server are
-//! built, and it is told where they are.
+//! Crashes of real processes on real files. `crates/crash` holds all of it. This module builds it
+//! and the server, and passes it their paths.
 
 use crate::run;
 use crate::workspace::Workspace;

@@ -18,7 +18,7 @@ const ALLOCATION_MIB_MAX: u32 = 64;
 const INPUT_BYTES_MAX: u32 = 4096;
 /// An input that takes longer hangs.
 const INPUT_SECONDS_MAX: u32 = 10;
-/// What stands in the line of the fuzzer's report that says how many inputs it tried.
+/// The key of the line in the fuzzer's report that counts its inputs.
 const EXECUTED: &str = "number_of_executed_units";
 
 /// What to fuzz, and for how long.

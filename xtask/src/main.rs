@@ -55,8 +55,8 @@ enum Command {
         #[arg(long)]
         quick: bool,
     },
-    /// Check the workspace's own rules: arrows between crates, sizes, names, dependencies
-    Tidy,
+    /// Check the workspace's own rules: arrows between crates, sizes, names, dependencies, prose
+    Tidy(tidy::Options),
     /// Run the protocol's conformance suite against the release binary (build it first)
     Conformance {
         /// Test this running server instead of starting one
@@ -97,7 +97,7 @@ fn main() -> ExitCode {
 fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
     match command {
         Command::Test { quick } => test::run(workspace, *quick),
-        Command::Tidy => tidy::run(workspace),
+        Command::Tidy(options) => tidy::run(workspace, options),
         Command::Hostile => hostile::run(workspace),
         Command::Fuzz(options) => fuzz::run(workspace, options),
         Command::Sim(simulation) => sim::run(workspace, simulation),

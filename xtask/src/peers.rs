@@ -113,8 +113,7 @@ impl Peer {
         fs::read_to_string(root.join(MARK)).is_ok_and(|mark| mark == self.release())
     }
 
-    /// Installs it into `root`; what Cargo builds on the way goes to `build`, so that an interrupted
-    /// build goes on where it was.
+    /// Installs it into `root`. Cargo builds in `build`, so that an interrupted build resumes.
     fn install(&self, root: &Path, build: &Path) -> Result<(), String> {
         fs::create_dir_all(root).map_err(|error| format!("{}: {error}", root.display()))?;
         if self.source == Source::Maven {

@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
 
-/// How long the server's long-polls wait; the suite is told the same number.
+/// How long the server's long-polls wait. The suite gets the same number.
 pub(crate) const LONG_POLL_TIMEOUT_MS: u64 = 500;
 
 const READY_TIMEOUT: Duration = Duration::from_secs(20);

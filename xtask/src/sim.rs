@@ -33,7 +33,7 @@ pub(crate) struct Simulation {
     /// Do not print the steps of a single seed
     #[arg(long)]
     quiet: bool,
-    /// Go on after a failure
+    /// Continue after a failure
     #[arg(long)]
     keep_going: bool,
 }

@@ -91,7 +91,7 @@ fn format(workspace: &Workspace) -> Result<Counts, Failure> {
 }
 
 fn tidy_stage(workspace: &Workspace) -> Result<Counts, Failure> {
-    as_one(tidy::run(workspace))
+    as_one(tidy::run(workspace, &tidy::Options::default()))
 }
 
 fn lints(workspace: &Workspace) -> Result<Counts, Failure> {

@@ -10,6 +10,7 @@ mod documents;
 mod exceptions;
 mod knowledge;
 mod proofs;
+mod prose;
 mod shape;
 mod source;
 
@@ -76,16 +77,30 @@ const RULES: &[Rule] = &[
     exceptions::check_allow,
     knowledge::check,
     proofs::check,
+    prose::check,
     shape::check_file_sizes,
     shape::check_module_names,
     shape::check_leftovers,
 ];
 
+/// What `cargo xtask tidy` may be asked for.
+#[derive(Default, clap::Args)]
+pub(crate) struct Options {
+    /// List every finding about the prose of this page (docs/format/wal.md, crates/log), also those
+    /// that are allowed, instead of checking all rules
+    #[arg(long, value_name = "PAGE")]
+    prose: Option<String>,
+}
+
 /// Checks every rule and prints what is wrong.
-pub(crate) fn run(workspace: &Workspace) -> Result<(), String> {
+pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), String> {
     let texts = source::read(&workspace.root)?;
     let (rust, mut findings) = source::parse(&texts);
     let sources = Sources { packages: workspace.packages.clone(), texts, rust };
+    if let Some(page) = &options.prose {
+        list_prose(&sources, page);
+        return Ok(());
+    }
     findings.extend(RULES.iter().flat_map(|rule| rule(&sources)));
     findings.sort_by(|a, b| (&a.path, a.line, &a.what).cmp(&(&b.path, b.line, &b.what)));
     for note in shape::notes(&sources) {
@@ -99,6 +114,18 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), String> {
         return Ok(());
     }
     Err(format!("tidy: findings above: {}", findings.len()))
+}
+
+/// Prints what the prose of the pages below `page` breaks, and how much that is.
+fn list_prose(sources: &Sources, page: &str) {
+    for (name, findings) in prose::findings(sources) {
+        if name.starts_with(page) && !findings.is_empty() {
+            for finding in &findings {
+                println!("{finding}");
+            }
+            println!("{name} {}", findings.len());
+        }
+    }
 }
 
 #[cfg(test)]
