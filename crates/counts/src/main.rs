@@ -5,8 +5,8 @@
 //! in the repository as limits, and a change that makes an append dearer is seen before it is merged.
 //!
 //! # What
-//! `node` pushes requests, as bytes, through the code of the server: head, request, node, log, answer.
-//! No socket, no clock, no thread: two runs do the same. `client` sends appends to a real server, one
+//! `shard` runs one shard's real loop, turn by turn, with its clients, in one thread. The clock is still and
+//! jobs run in place: two runs do the same. `client` sends appends to a real server, one
 //! after the other, whose process somebody else watches.
 //!
 //! # Driving it
@@ -40,8 +40,8 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Requests through one node, in one thread
-    ShardCore {
+    /// Requests through one shard's loop, in one thread
+    Shard {
         /// What to do
         workload: Workload,
         /// How often
@@ -64,8 +64,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
-        Command::ShardCore { workload, operations, dir } => {
-            count_node(workload, operations, &dir);
+        Command::Shard { workload, operations, dir } => {
+            count_shard(workload, operations, &dir);
             Ok(())
         }
         Command::Client { address, operations } => client::append_serially(address, operations),
@@ -79,7 +79,7 @@ fn main() -> ExitCode {
     }
 }
 
-fn count_node(workload: Workload, operations: u64, dir: &std::path::Path) {
+fn count_shard(workload: Workload, operations: u64, dir: &std::path::Path) {
     let totals = workload.run(operations, dir);
     let heap = ALLOCATOR.stats();
     let line = json!({

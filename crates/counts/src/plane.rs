@@ -1,108 +1,154 @@
-//! From bytes of a request to bytes of its answer, in one thread: the server's `plane` without sockets.
+//! One shard of the server with its clients, in one thread: the loop that ships, over loopback sockets.
 //!
-//! Jobs run at once, in place: the write and the sync of a commit too, on real files.
+//! The clock is still, and jobs run in place on real files, so two runs do the same. The clients cost a
+//! few dozen instructions for each request: one `write`, one `read`, and a look at the status.
 
-use env::{RealDisk, SeededRandom};
-use log::{LogOptions, LogStats, Slice};
-use model::{GroupId, Monotonic, ShardId, StreamKey, Timestamp, limits};
-use node::{Change, Event, Output, ReadReply, Reply, ShardCore, Stamp, Ticket};
-use protocol::{
-    HttpDate,
-    body::Payload,
-    cursor,
-    http1::{Exchange, Head, HeadLimits, HeadReader, HeaderSlots, Version, put_chunk},
-    request::{self, AppendRequest, CreateRequest, ReadOffset, ReadRequest, Request, Scheme},
-    response::{self, BodyPlan, ReadAnswer},
-    sse::{Control, Mode, SseEncoder},
-};
-use std::collections::HashMap;
+use crate::requests::Template;
+use env::{Clock, RealDisk, SeededRandom};
+use log::{LogOptions, LogStats};
+use model::{Monotonic, Timestamp};
+use protocol::client::parse_answer;
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
 use std::{path::Path, sync::Arc};
-use stream::Outcome;
+use thalweg_server::{descriptors, plane::Driver, settings};
 
 /// The time of everything: 2026-01-01.
 const NOW_MS: u64 = 1_767_225_600_000;
 
-/// A request that the node has, as a connection holds it.
+/// Turns that an answer may take; more mean that it never comes.
+const TURNS_MAX: usize = 10_000;
+
+/// Longest answer of a workload.
+const ANSWER_BYTES_MAX: usize = 64 << 10;
+
+/// A clock that stands still.
 #[derive(Debug)]
-enum Pending {
-    Create { location: Box<str>, group: GroupId },
-    Append,
-    Read(Box<ReadRequest>),
-    Window(Box<(ReadRequest, ReadReply)>),
+struct StillClock;
+
+impl Clock for StillClock {
+    fn now_wall(&self) -> Timestamp {
+        Timestamp::new(NOW_MS)
+    }
+
+    fn now_monotonic(&self) -> Monotonic {
+        Monotonic::new(0)
+    }
 }
 
-/// One shard with one node, between bytes and bytes.
-#[derive(Debug)]
+/// A loop and its clients.
 pub(crate) struct Plane {
-    node: ShardCore,
-    now: Stamp,
-    date: HttpDate,
-    limits: HeadLimits,
-    /// Requests under way, by the slot of their connection.
-    pending: Vec<Option<Pending>>,
-    /// The answer that is being written, as the server's one buffer for heads.
-    out: Vec<u8>,
-    live: HashMap<StreamKey, SseEncoder>,
-    /// Whether created streams get a live reader.
-    is_live: bool,
+    driver: Driver,
+    clients: Vec<Client>,
+    /// Live readers, by the number of their stream.
+    readers: Vec<TcpStream>,
+    buffer: Vec<u8>,
     answer_count: u64,
     answer_bytes: u64,
 }
 
+struct Client {
+    socket: TcpStream,
+    waits: bool,
+}
+
 impl Plane {
-    /// Opens an empty directory for `slot_count` connections.
-    pub(crate) fn open(dir: &Path, slot_count: usize, is_live: bool) -> Self {
-        let mut random = SeededRandom::new(1);
-        let options = LogOptions { store_id: Some(1), ..LogOptions::default() };
-        let opened = node::open(Arc::new(RealDisk), &mut random, dir, options, 1);
-        let mut opened = opened.expect("an empty directory opens");
-        let now = Stamp { wall: Timestamp::new(NOW_MS), monotonic: Monotonic::new(0) };
+    /// Opens an empty directory, and connects `client_count` clients.
+    pub(crate) fn open(dir: &Path, client_count: usize) -> Self {
+        descriptors::make_room(4 * client_count + 4096);
+        let driver = start_driver(dir);
         let mut plane = Self {
-            node: opened.nodes.pop().expect("one shard has one node"),
-            now,
-            date: HttpDate::new(now.wall),
-            limits: HeadLimits::default(),
-            pending: (0..slot_count).map(|_| None).collect(),
-            out: Vec::with_capacity(1024),
-            live: HashMap::new(),
-            is_live,
+            driver,
+            clients: Vec::new(),
+            readers: Vec::new(),
+            buffer: vec![0; ANSWER_BYTES_MAX],
             answer_count: 0,
             answer_bytes: 0,
         };
-        plane.drain();
+        for _ in 0..client_count {
+            let socket = plane.connect();
+            plane.clients.push(Client { socket, waits: false });
+        }
         plane
     }
 
-    /// Takes one whole request of the connection in `slot`.
-    pub(crate) fn receive(&mut self, slot: u32, bytes: &[u8]) {
-        let mut slots = HeaderSlots::new();
-        let head = HeadReader::default().read(bytes, &mut slots, &self.limits);
-        let head: Head<'_, '_> = head.expect("a well-formed head").expect("a whole head");
-        let body = &bytes[head.head_bytes..];
-        match request::parse(&head, Scheme::Http).expect("a request that is taken") {
-            Request::Create(create) => self.begin_create(slot, *create, body),
-            Request::Append(append) => self.begin_append(slot, append, body),
-            Request::Read(read) => self.begin_read(slot, read),
-            other => panic!("{other:?} is no part of any workload"),
+    fn connect(&mut self) -> TcpStream {
+        let socket = TcpStream::connect(self.driver.address()).expect("the loop listens");
+        socket.set_nodelay(true).expect("a socket of TCP");
+        socket.set_nonblocking(true).expect("a socket");
+        self.turn();
+        socket
+    }
+
+    fn turn(&mut self) {
+        self.driver.turn().expect("the loop turns");
+    }
+
+    /// Sends a request of the client in `slot`.
+    pub(crate) fn send(&mut self, slot: usize, bytes: &[u8]) {
+        let client = &mut self.clients[slot];
+        assert!(!client.waits, "one request at a time");
+        client.socket.write_all(bytes).expect("a request fits a socket");
+        client.waits = true;
+    }
+
+    /// Turns the loop until every request is answered.
+    pub(crate) fn finish(&mut self) {
+        for _ in 0..TURNS_MAX {
+            self.turn();
+            self.take_answers();
+            if self.clients.iter().all(|client| !client.waits) {
+                return;
+            }
+        }
+        panic!("no answer within {TURNS_MAX} turns");
+    }
+
+    fn take_answers(&mut self) {
+        for client in self.clients.iter_mut().filter(|client| client.waits) {
+            let Some(count) = read(&mut client.socket, &mut self.buffer) else { continue };
+            // A short answer is one `send` of the loop and one `read` here.
+            assert!(self.buffer[..count].starts_with(b"HTTP/1.1 2"), "a request was refused");
+            client.waits = false;
+            self.answer_count += 1;
+            self.answer_bytes += count as u64;
         }
     }
 
-    /// Lets the node do what it has to do, until every request is answered.
-    pub(crate) fn drain(&mut self) {
-        while let Some(output) = self.node.poll_output() {
-            match output {
-                Output::Reply { ticket, reply } => self.handle_reply(ticket.slot, reply),
-                Output::Changed { change, .. } => self.handle_change(&change),
-                Output::Sync(job) => self.node.handle(self.now, Event::Synced(job.run())),
-                Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
-                Output::Shard { .. } => panic!("one shard has no peers"),
+    /// Follows the streams `0..count`, one live reader each.
+    pub(crate) fn follow(&mut self, count: u64) {
+        let mut follow = Template::follow();
+        for stream in 0..count {
+            let mut socket = self.connect();
+            socket.write_all(follow.of(stream)).expect("a request fits a socket");
+            self.turn();
+            // The head and the control event at the tail.
+            for _ in 0..TURNS_MAX {
+                let Some(count) = read(&mut socket, &mut self.buffer) else {
+                    self.turn();
+                    continue;
+                };
+                let text = &self.buffer[..count];
+                let control = b"upToDate";
+                if text.windows(control.len()).any(|window| window == control) {
+                    break;
+                }
             }
+            self.readers.push(socket);
         }
-        assert!(self.pending.iter().all(Option::is_none), "every request of a turn is answered");
+        self.turn();
+    }
+
+    /// Takes the frame that the live reader of `stream` was sent.
+    pub(crate) fn take_frame(&mut self, stream: u64) {
+        let index = usize::try_from(stream).expect("few streams");
+        let socket = &mut self.readers[index];
+        let count = read(socket, &mut self.buffer).expect("a frame for a live reader");
+        self.answer_bytes += count as u64;
     }
 
     pub(crate) fn log_stats(&self) -> LogStats {
-        self.node.log().stats()
+        self.driver.log_stats()
     }
 
     pub(crate) const fn answer_count(&self) -> u64 {
@@ -114,131 +160,44 @@ impl Plane {
         self.answer_bytes
     }
 
-    fn ask(&mut self, slot: u32, pending: Pending, request: node::Request<'_>) {
-        self.pending[slot as usize] = Some(pending);
-        let ticket = Ticket { shard: ShardId::new(0), slot, generation: 0 };
-        self.node.handle(self.now, Event::Request { ticket, request });
-    }
-
-    fn begin_create(&mut self, slot: u32, create: CreateRequest, body: &[u8]) {
-        let ready = create.finish(body).expect("a body that is taken");
-        let Payload::Ready(prepared) = &ready.payload else { panic!("no workload forks") };
-        let CreateRequest { path, content_type, lifetime, close, fork, location } = ready.request;
-        let group = path.group(self.node.group_count());
-        let request = node::Request::Create {
-            path,
-            content_type,
-            lifetime,
-            close,
-            fork,
-            data: &prepared.data,
-            record_count: prepared.record_count,
-        };
-        self.ask(slot, Pending::Create { location, group }, request);
-    }
-
-    fn begin_append(&mut self, slot: u32, append: AppendRequest, body: &[u8]) {
-        let ready = append.finish(body).expect("a body that is taken");
-        let request =
-            node::Request::Append { path: ready.path, append: ready.append, data: &ready.data };
-        self.ask(slot, Pending::Append, request);
-    }
-
-    fn begin_read(&mut self, slot: u32, read: ReadRequest) {
-        assert_eq!(read.offset, ReadOffset::Begin, "all reads of a workload start there");
-        let request = node::Request::Read {
-            path: read.path.clone(),
-            from: node::ReadFrom::Begin,
-            boundary_bytes: limits::ANSWER_BOUNDARY_BYTES,
-        };
-        self.ask(slot, Pending::Read(Box::new(read)), request);
-    }
-
-    fn handle_reply(&mut self, slot: u32, reply: Reply) {
-        let pending = self.pending[slot as usize].take();
-        match (pending.expect("a reply is waited for"), reply) {
-            (Pending::Create { location, group }, Reply::Outcome(outcome)) => {
-                if self.is_live {
-                    self.watch(group, &outcome);
-                }
-                self.answer(|out, exchange| response::outcome(out, exchange, &outcome, &location));
-            }
-            (Pending::Append, Reply::Outcome(outcome)) => {
-                self.answer(|out, exchange| response::outcome(out, exchange, &outcome, ""));
-            }
-            (Pending::Read(request), Reply::Read(reply)) => {
-                self.answer_read(slot, *request, *reply);
-            }
-            (Pending::Window(read), Reply::Window(slice)) => {
-                let (request, mut reply) = *read;
-                reply.first = Some(slice);
-                self.answer_read(slot, request, reply);
-            }
-            (pending, reply) => panic!("{pending:?} was answered by {reply:?}"),
+    /// Whether an answer that was read to its end is whole: checked once for each workload.
+    pub(crate) fn check_answer(&mut self, request: &[u8]) {
+        self.clients[0].socket.write_all(request).expect("a request fits a socket");
+        for _ in 0..TURNS_MAX {
+            self.turn();
+            let Some(count) = read(&mut self.clients[0].socket, &mut self.buffer) else { continue };
+            let head = parse_answer(&self.buffer[..count], false).expect("an answer");
+            let head = head.expect("a whole head");
+            let body_bytes = match head.body {
+                protocol::client::AnswerBody::Length(length) => length,
+                other => panic!("an answer without a length: {other:?}"),
+            };
+            assert_eq!(count as u64, head.head_bytes as u64 + body_bytes, "one read, one answer");
+            return;
         }
+        panic!("no answer within {TURNS_MAX} turns");
     }
+}
 
-    fn answer(&mut self, write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>)) {
-        self.out.clear();
-        let exchange = Exchange {
-            version: Version::Http11,
-            keep_alive: true,
-            is_head: false,
-            date: &self.date,
-        };
-        write(&mut self.out, &exchange);
-        let status = response::status_of(&self.out);
-        assert!(matches!(status, Some(200..=299)), "refused with {status:?}");
-        self.answer_count += 1;
-        self.answer_bytes += self.out.len() as u64;
-    }
+fn start_driver(dir: &Path) -> Driver {
+    let flags = settings::Flags::default();
+    let environment = settings::Environment::default();
+    let effective = settings::load(&flags, &environment, &|_| Err(ErrorKind::NotFound.into()));
+    let mut settings = effective.expect("the defaults fit each other").settings;
+    settings.listen = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+    let mut random = SeededRandom::new(1);
+    let options = LogOptions { store_id: Some(1), ..LogOptions::default() };
+    let opened = node::open(Arc::new(RealDisk), &mut random, dir, options, 1);
+    let mut opened = opened.expect("an empty directory opens");
+    let node = opened.nodes.pop().expect("one shard has one node");
+    Driver::start(&settings, node, Arc::new(StillClock)).expect("a loop on a free port")
+}
 
-    /// Answers with the first window; the streams of a workload are no longer than that.
-    fn answer_read(&mut self, slot: u32, request: ReadRequest, reply: ReadReply) {
-        let Some(first) = &reply.first else {
-            let (key, to) = reply.owner_of(reply.start);
-            let window = node::Request::Window { key, from: reply.start, to };
-            return self.ask(slot, Pending::Window(Box::new((request, reply))), window);
-        };
-        let Slice::Bytes(bytes) = first else { panic!("no workload fills a chunk") };
-        assert_eq!(bytes.len() as u64, reply.end.since(reply.start), "one window holds the answer");
-        let answer = ReadAnswer {
-            request: &request,
-            group: reply.key.group,
-            info: &reply.info,
-            start: reply.start,
-            end: reply.end,
-            is_stable: reply.end < reply.info.tail,
-            cursor: None,
-            gzip: false,
-        };
-        self.answer(|out, exchange| {
-            let plan = response::read(out, exchange, &answer);
-            assert!(matches!(plan, BodyPlan::Range { .. }), "an answer with a body");
-            out.extend_from_slice(bytes);
-        });
-    }
-
-    fn watch(&mut self, group: GroupId, outcome: &Outcome) {
-        let Outcome::Created(info) = outcome else { panic!("{outcome:?} to a create") };
-        let key = StreamKey { group, stream: info.stream };
-        self.live.insert(key, SseEncoder::new(Mode::Text, info.tail));
-        let ticket = Ticket { shard: ShardId::new(0), slot: 0, generation: 0 };
-        let request = node::Request::Watch { key };
-        self.node.handle(self.now, Event::Request { ticket, request });
-    }
-
-    /// One frame for all live readers of a stream.
-    fn handle_change(&mut self, change: &Change) {
-        let Some(encoder) = self.live.get_mut(&change.key) else { return };
-        let Some(data) = &change.data else { return };
-        let cursor = cursor::current(self.now.wall);
-        let mut events = Vec::new();
-        encoder.begin_event(cursor);
-        encoder.push(data, &mut events);
-        encoder.end_event(Control { cursor, up_to_date: true, closed: false }, &mut events);
-        self.out.clear();
-        put_chunk(&mut self.out, &events);
-        self.answer_bytes += self.out.len() as u64;
+fn read(socket: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
+    match socket.read(buffer) {
+        Ok(0) => panic!("the loop closed a connection"),
+        Ok(count) => Some(count),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => None,
+        Err(error) => panic!("a client's socket failed: {error}"),
     }
 }

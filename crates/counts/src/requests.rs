@@ -43,6 +43,11 @@ impl Template {
         Self::new(|out, target| put_read(out, target, ReadOffset::Begin, Live::CatchUp, None))
     }
 
+    /// Follows a stream from its tail.
+    pub(crate) fn follow() -> Self {
+        Self::new(|out, target| put_read(out, target, ReadOffset::Now, Live::Sse, None))
+    }
+
     /// The request, for the stream of this number.
     pub(crate) fn of(&mut self, stream: u64) -> &[u8] {
         let mut rest = stream;

@@ -12,7 +12,7 @@ const STREAM_COUNT: u64 = 1_000;
 /// the steady path.
 const PREPARED_APPENDS: u64 = 5;
 
-/// What one turn of a busy server's loop might find.
+/// What one turn of a busy server's loop finds.
 const BUSY_TURN: u64 = 32;
 
 /// A kind of operation.
@@ -50,24 +50,36 @@ impl Workload {
     pub(crate) fn run(self, operations: u64, dir: &Path) -> Totals {
         let is_live = self == Self::Live32;
         let media_type = if is_live { "text/plain" } else { "application/octet-stream" };
-        let mut plane = Plane::open(dir, BUSY_TURN as usize, is_live);
+        let mut plane = Plane::open(dir, BUSY_TURN as usize);
         let mut creates = Template::create(media_type);
         let mut appends = Template::append(media_type);
         turns(&mut plane, 0..STREAM_COUNT, BUSY_TURN, |plane, slot, at| {
-            plane.receive(slot, creates.of(at));
+            plane.send(slot, creates.of(at));
         });
         turns(&mut plane, 0..PREPARED_APPENDS * STREAM_COUNT, BUSY_TURN, |plane, slot, at| {
-            plane.receive(slot, appends.of(at % STREAM_COUNT));
+            plane.send(slot, appends.of(at % STREAM_COUNT));
         });
-        let prepared = plane.answer_count();
         let mut reads = Template::read();
-        turns(&mut plane, 0..operations, self.turn_count(), |plane, slot, at| match self {
-            Self::Append1 | Self::Append32 | Self::Live32 => {
-                plane.receive(slot, appends.of(at % STREAM_COUNT));
+        plane.check_answer(reads.of(0));
+        if is_live {
+            plane.follow(STREAM_COUNT);
+        }
+        let prepared = plane.answer_count();
+        let mut next = 0;
+        while next < operations {
+            let end = operations.min(next + self.turn_count());
+            turns(&mut plane, next..end, self.turn_count(), |plane, slot, at| match self {
+                Self::Append1 | Self::Append32 | Self::Live32 => {
+                    plane.send(slot, appends.of(at % STREAM_COUNT));
+                }
+                Self::Create32 => plane.send(slot, creates.of(STREAM_COUNT + at)),
+                Self::Read => plane.send(slot, reads.of(at % STREAM_COUNT)),
+            });
+            if is_live {
+                (next..end).for_each(|at| plane.take_frame(at % STREAM_COUNT));
             }
-            Self::Create32 => plane.receive(slot, creates.of(STREAM_COUNT + at)),
-            Self::Read => plane.receive(slot, reads.of(at % STREAM_COUNT)),
-        });
+            next = end;
+        }
         assert_eq!(plane.answer_count() - prepared, operations, "each operation is answered once");
         Totals { wal_bytes: plane.log_stats().batch_bytes, answer_bytes: plane.answer_bytes() }
     }
@@ -86,7 +98,7 @@ fn turns(
     plane: &mut Plane,
     numbers: std::ops::Range<u64>,
     turn_count: u64,
-    mut give: impl FnMut(&mut Plane, u32, u64),
+    mut give: impl FnMut(&mut Plane, usize, u64),
 ) {
     let mut next = numbers.start;
     while next < numbers.end {
@@ -94,7 +106,7 @@ fn turns(
         for (slot, number) in (0..).zip(next..end) {
             give(plane, slot, number);
         }
-        plane.drain();
+        plane.finish();
         next = end;
     }
 }

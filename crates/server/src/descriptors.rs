@@ -13,7 +13,7 @@ const OTHERS_MAX: u64 = 1024;
 /// too. And the table begins at 64: Linux doubles it when it is full, and where threads share it the one that
 /// opens a connection then waits until all processors have noticed, 10 to 20 ms in which its loop serves nobody
 /// (seen while 2,000 clients came at once). For a single thread it grows without that, and it never shrinks.
-pub(crate) fn make_room(connections_max: usize) {
+pub fn make_room(connections_max: usize) {
     let wanted = connections_max as u64 + OTHERS_MAX;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let allowed = maximum.unwrap_or(wanted);

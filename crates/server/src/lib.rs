@@ -6,7 +6,7 @@
 
 pub mod admin;
 pub mod cli;
-mod descriptors;
+pub mod descriptors;
 pub mod logging;
 pub mod metrics;
 pub mod plane;

@@ -5,7 +5,7 @@ use crate::run::{self, Failure};
 use crate::server::Server;
 use crate::workspace::Workspace;
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// One count.
@@ -22,13 +22,13 @@ pub(super) struct Counted {
 
 /// Operations of the two runs of a workload.
 #[derive(Debug, Clone, Copy)]
-struct Span {
-    few: u64,
-    many: u64,
+pub(super) struct Span {
+    pub(super) few: u64,
+    pub(super) many: u64,
 }
 
-/// The workloads without sockets. Where each operation waits for a sync they are fewer.
-const NODE: [(&str, Span); 5] = [
+/// The workloads of one shard's loop. Where each operation waits for a sync they are fewer.
+const SHARD: [(&str, Span); 5] = [
     ("append-1", Span { few: 512, many: 1536 }),
     ("append-32", Span { few: 512, many: 2560 }),
     ("live-32", Span { few: 512, many: 2560 }),
@@ -55,10 +55,10 @@ const SERVER_COUNTS: [(Instrument, f64); 3] =
 pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>, Failure> {
     let callgrind = Instrument::Callgrind.is_usable(scratch);
     let mut counted = Vec::new();
-    for (workload, span) in NODE {
+    for (workload, span) in SHARD {
         let [few, many] = [span.few, span.many].map(|operations| {
-            let node = NodeRun { workspace, scratch, workload, operations, callgrind };
-            node.totals()
+            let run = ShardRun { workspace, scratch, workload, operations, callgrind };
+            run.totals()
         });
         counted.extend(differences(workload, span, &few?, &many?));
     }
@@ -85,7 +85,7 @@ pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>,
 }
 
 impl Span {
-    fn per_operation(self, few: f64, many: f64) -> f64 {
+    pub(super) fn per_operation(self, few: f64, many: f64) -> f64 {
         (many - few) / (self.many - self.few) as f64
     }
 }
@@ -114,18 +114,35 @@ fn differences(workload: &'static str, span: Span, few: &Totals, many: &Totals) 
     counted
 }
 
-/// One run of a workload without sockets.
-struct NodeRun<'a> {
-    workspace: &'a Workspace,
-    scratch: &'a Path,
-    workload: &'a str,
-    operations: u64,
-    callgrind: bool,
+/// The numbers of operations of a workload of the loop.
+pub(super) fn span_of(workload: &str) -> Option<Span> {
+    SHARD.iter().find(|(name, _)| *name == workload).map(|(_, span)| *span)
 }
 
-impl NodeRun<'_> {
+/// One run of a workload of the loop.
+pub(super) struct ShardRun<'a> {
+    pub(super) workspace: &'a Workspace,
+    pub(super) scratch: &'a Path,
+    pub(super) workload: &'a str,
+    pub(super) operations: u64,
+    pub(super) callgrind: bool,
+}
+
+impl ShardRun<'_> {
+    fn stem(&self) -> PathBuf {
+        self.scratch.join(format!("{}-{}", self.workload, self.operations))
+    }
+
+    /// What callgrind wrote of the run.
+    pub(super) fn profile(&self) -> Result<String, Failure> {
+        self.totals()?;
+        let profile = self.stem().with_extension("profile");
+        std::fs::read_to_string(&profile)
+            .map_err(|error| Failure::new(format!("cannot read {}: {error}", profile.display())))
+    }
+
     fn totals(&self) -> Result<Totals, Failure> {
-        let stem = self.scratch.join(format!("{}-{}", self.workload, self.operations));
+        let stem = self.stem();
         let program = self.workspace.counts_binary().display().to_string();
         let mut words = Vec::new();
         if self.callgrind {
@@ -134,7 +151,7 @@ impl NodeRun<'_> {
         words.push(program);
         let output = Command::new(&words[0])
             .args(&words[1..])
-            .args(["node", self.workload, "--operations", &self.operations.to_string(), "--dir"])
+            .args(["shard", self.workload, "--operations", &self.operations.to_string(), "--dir"])
             .arg(stem.with_extension("data"))
             .stderr(Stdio::inherit())
             .output()

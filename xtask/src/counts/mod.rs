@@ -3,13 +3,14 @@
 //!
 //! # Why
 //! Times cannot be a gate: a machine that others use is slower by half within a minute. Counts of one
-//! thread without a clock repeat to some percent, wherever they are taken.
+//! thread with a still clock repeat to some percent, wherever they are taken.
 //!
 //! # How
 //! `crates/counts` holds the work. Each workload is run twice, with few and with many operations; the
 //! difference is divided by the difference in operations, so what a process does once costs nothing.
 //! A count that cannot be taken here, because its tool is missing or refused, is left out and said to be.
 
+mod files;
 mod instrument;
 mod limits;
 mod measure;
@@ -33,6 +34,9 @@ pub(crate) struct Options {
     /// Keep the profiles (for `callgrind_annotate`) and say where
     #[arg(long)]
     keep: bool,
+    /// Print the files that one append runs through, and nothing else
+    #[arg(long)]
+    files: bool,
 }
 
 /// Counts, and compares with the limits.
@@ -49,6 +53,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), String
     build.current_dir(&workspace.root);
     run::check(&mut build, "what is counted does not build").map_err(|f| f.to_string())?;
     let scratch = workspace.scratch("counts")?;
+    if options.files {
+        return files::print(workspace, &scratch).map_err(|failure| failure.to_string());
+    }
     let counted = measure::all(workspace, &scratch).map_err(|failure| failure.to_string())?;
     if options.keep {
         println!("the profiles are in {}", scratch.display());

@@ -56,7 +56,7 @@ struct Write {
 }
 
 impl BodyJob {
-    fn run(self) -> BodyDone {
+    pub(super) fn run(self) -> BodyDone {
         let Self { id, request, body } = self;
         let write = join(request, &body, |pending, request| {
             let (request, data) = request.detach();

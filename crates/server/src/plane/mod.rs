@@ -8,7 +8,8 @@
 //! # Code map
 //! [`shard`] the loop; [`connection`] one socket; [`receive`] bytes to requests, [`bodies`] large ones; [`answer`] replies
 //! to answers; [`pump`] bodies of stored bytes, [`bulk`] whose turn it is; [`live`] and [`sse`] live readers; [`timers`]
-//! limits in time and the end; [`listen`] sockets for one address; [`mailbox`] between loops; [`workers`] threads that may block.
+//! limits in time and the end; [`listen`] sockets for one address; [`mailbox`] between loops; [`workers`] threads that may block;
+//! [`driver`] one loop without threads.
 
 #![expect(
     clippy::disallowed_methods,
@@ -19,6 +20,7 @@ mod answer;
 mod bodies;
 mod bulk;
 mod connection;
+mod driver;
 mod gather;
 mod listen;
 mod live;
@@ -33,6 +35,8 @@ mod timers;
 mod windows;
 mod workers;
 
+pub use driver::Driver;
+
 use crate::{metrics::NodeMetrics, settings::Settings};
 use env::{Clock, Random, RealClock, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
@@ -43,7 +47,7 @@ use shard::{Shard, ShardParts, Shared, WAKE};
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use workers::Workers;
 
@@ -149,13 +153,7 @@ impl Plane {
             mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
             polls.push(poll);
         }
-        let shared = Arc::new(Shared {
-            settings: settings.clone(),
-            clock: Arc::new(RealClock::new()),
-            mailboxes: mailboxes.clone(),
-            connections: AtomicUsize::new(0),
-            body_bytes: AtomicUsize::new(0),
-        });
+        let shared = Shared::new(settings, Arc::new(RealClock::new()), mailboxes.clone());
         let (segments, _) = workers::start_work("segments", mailboxes.clone())?;
         let (copies, _) = workers::start_work("copies", mailboxes.clone())?;
         let mut loops = Vec::new();

@@ -119,6 +119,17 @@ pub(crate) struct ShardParts {
     pub seed: u64,
 }
 
+impl Shared {
+    pub(crate) fn new(
+        settings: &Settings,
+        clock: Arc<dyn Clock>,
+        mailboxes: Vec<Arc<Mailbox>>,
+    ) -> Arc<Self> {
+        let (connections, body_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        Arc::new(Self { settings: settings.clone(), clock, mailboxes, connections, body_bytes })
+    }
+}
+
 impl Shard {
     pub(crate) fn new(parts: ShardParts) -> Self {
         let ShardParts { node, poll, listener, shared, metrics, workers, seed } = parts;
@@ -167,30 +178,49 @@ impl Shard {
     /// # Errors
     /// If the system's readiness interface fails; nothing can be served then.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        if let Some(listener) = &mut self.listener {
-            self.poll.registry().register(listener, LISTEN, Interest::READABLE)?;
-        }
-        let mut events = Events::with_capacity(EVENTS_MAX);
+        self.listen()?;
+        let mut events = Self::events();
         while !self.is_finished() {
             self.wait(&mut events)?;
-            self.read_clock();
-            self.turn += 1;
-            self.sync_place.note_turn(events.iter().count(), self.is_behind());
-            self.go_on_with_shares();
-            self.handle_events(&events);
-            self.gather(&mut events)?;
-            if self.accept_pending {
-                self.accept()?;
-            }
-            self.take_mail();
-            self.run_clockwork();
-            self.drain_node();
-            self.hand_over()?;
+            self.turn(&mut events)?;
         }
         if self.syncs_in_flight == 0 {
             self.close_log();
         }
         Ok(())
+    }
+
+    /// Listens; comes before the first turn.
+    pub(super) fn listen(&mut self) -> io::Result<()> {
+        let Some(listener) = &mut self.listener else { return Ok(()) };
+        self.poll.registry().register(listener, LISTEN, Interest::READABLE)
+    }
+
+    /// Room for the events of one turn.
+    pub(super) fn events() -> Events {
+        Events::with_capacity(EVENTS_MAX)
+    }
+
+    /// A turn with the events that are there, if any.
+    pub(super) fn turn_now(&mut self, events: &mut Events) -> io::Result<()> {
+        self.poll_events(events, Duration::ZERO)?;
+        self.turn(events)
+    }
+
+    fn turn(&mut self, events: &mut Events) -> io::Result<()> {
+        self.read_clock();
+        self.turn += 1;
+        self.sync_place.note_turn(events.iter().count(), self.is_behind());
+        self.go_on_with_shares();
+        self.handle_events(events);
+        self.gather(events)?;
+        if self.accept_pending {
+            self.accept()?;
+        }
+        self.take_mail();
+        self.run_clockwork();
+        self.drain_node();
+        self.hand_over()
     }
 
     fn handle_events(&mut self, events: &Events) {

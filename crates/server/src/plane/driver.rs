@@ -1,0 +1,113 @@
+//! One shard's real loop in the caller's thread, turn by turn.
+//!
+//! # Why
+//! A count of instructions is worth something only if it counts the code that ships. Here the loop, its
+//! sockets and its mailbox are those of a running server. What a thread would do is done by the caller's
+//! thread after the turn that asked for it, so two runs do the same.
+//!
+//! # Driving it
+//! Connect to [`Driver::address`], write requests, call [`Driver::turn`] until the answers have come.
+
+use super::{
+    StartError,
+    bodies::BodyJob,
+    listen,
+    mailbox::{Mail, Mailbox},
+    shard::{Shard, ShardParts, Shared, WAKE},
+    workers::{ShardJob, Workers},
+};
+use crate::{metrics::ShardMetrics, settings::Settings};
+use env::Clock;
+use log::{LogStats, SyncJob};
+use mio::Events;
+use node::ShardCore;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{
+    Arc,
+    mpsc::{Receiver, sync_channel},
+};
+
+/// Jobs that one turn may leave for the caller's thread.
+const JOBS_MAX: usize = 4096;
+
+/// The loop of a server with one shard.
+pub struct Driver {
+    shard: Shard,
+    events: Events,
+    address: SocketAddr,
+    mailbox: Arc<Mailbox>,
+    jobs: Jobs,
+}
+
+/// What the loop leaves for threads that are not there.
+struct Jobs {
+    syncs: Receiver<SyncJob>,
+    bodies: Receiver<BodyJob>,
+    works: Receiver<ShardJob>,
+}
+
+impl Driver {
+    /// A loop for `node`, the only shard of its data directory, with the time from `clock`.
+    ///
+    /// # Errors
+    /// [`StartError`] if the address of `settings` cannot be listened on.
+    pub fn start(
+        settings: &Settings,
+        node: ShardCore,
+        clock: Arc<dyn Clock>,
+    ) -> Result<Self, StartError> {
+        let listen_error = |error| StartError::Listen { listen: settings.listen, error };
+        let mut listeners = listen::all(settings.listen, 1).map_err(listen_error)?;
+        let listener = listeners.pop().expect("one listener for one shard");
+        let address = listener.local_addr()?;
+        let poll = mio::Poll::new()?;
+        let mailbox = Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?);
+        let shared = Shared::new(settings, clock, vec![Arc::clone(&mailbox)]);
+        let (workers, jobs) = workers_and_jobs();
+        let metrics = Arc::new(ShardMetrics::default());
+        let parts = ShardParts { node, poll, listener, shared, metrics, workers, seed: 1 };
+        let mut shard = Shard::new(parts);
+        shard.listen()?;
+        Ok(Self { shard, events: Shard::events(), address, mailbox, jobs })
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// One turn of the loop, without waiting for events; then the jobs that it gave away.
+    ///
+    /// # Errors
+    /// If the system's readiness interface fails.
+    pub fn turn(&mut self) -> io::Result<()> {
+        self.shard.turn_now(&mut self.events)?;
+        let Jobs { syncs, bodies, works } = &self.jobs;
+        for job in syncs.try_iter() {
+            self.mailbox.put_one(Mail::Synced { done: job.run(), took_ns: 0 })?;
+        }
+        for job in bodies.try_iter() {
+            self.mailbox.put_one(Mail::Checked(Box::new(job.run())))?;
+        }
+        for (_, job) in works.try_iter() {
+            self.mailbox.put_one(Mail::Worked(job.run()))?;
+        }
+        Ok(())
+    }
+
+    /// What the log has written so far.
+    #[must_use]
+    pub fn log_stats(&self) -> LogStats {
+        self.shard.node.log().stats()
+    }
+}
+
+fn workers_and_jobs() -> (Workers, Jobs) {
+    let (commits, syncs) = sync_channel(JOBS_MAX);
+    let (to_bodies, bodies) = sync_channel(JOBS_MAX);
+    let (segments, works) = sync_channel(JOBS_MAX);
+    let workers = Workers { commits, bodies: to_bodies, copies: segments.clone(), segments };
+    (workers, Jobs { syncs, bodies, works })
+}
