@@ -77,7 +77,7 @@ pub fn main() -> ExitCode {
         Command::Serve(flags) => with_settings(&flags, serve),
         Command::Config(flags) => with_settings(&flags, |effective| {
             for warning in &effective.warnings {
-                eprintln!("warning: {warning}");
+                complain(&format!("warning: {warning}"));
             }
             print(&settings::render(effective))
         }),
@@ -92,7 +92,7 @@ fn with_settings(flags: &Flags, run: impl FnOnce(&Effective) -> ExitCode) -> Exi
         Ok(effective) => run(&effective),
         Err(problems) => {
             for problem in problems {
-                eprintln!("error: {problem}");
+                complain(&format!("error: {problem}"));
             }
             ExitCode::from(2)
         }
@@ -100,14 +100,17 @@ fn with_settings(flags: &Flags, run: impl FnOnce(&Effective) -> ExitCode) -> Exi
 }
 
 fn serve(effective: &Effective) -> ExitCode {
-    logging::start(effective.settings.log_format, effective.settings.log_level);
+    let log = logging::start(effective.settings.log_format, effective.settings.log_level);
+    log.end_process_on_panic();
     for warning in &effective.warnings {
         tracing::warn!("{warning}");
     }
-    serve::run_serve(&effective.settings).unwrap_or_else(|error| {
+    let code = serve::run_serve(&effective.settings).unwrap_or_else(|error| {
         tracing::error!("{error}");
         ExitCode::FAILURE
-    })
+    });
+    log.wait_until_written();
+    code
 }
 
 /// Becomes the program beside this one that measures, as git becomes its commands: the server does
@@ -116,15 +119,15 @@ fn bench(arguments: &[OsString]) -> ExitCode {
     let program = std::env::current_exe().map(|own| own.with_file_name(BENCH_PROGRAM));
     let program = program.unwrap_or_else(|_| BENCH_PROGRAM.into());
     if !program.is_file() {
-        eprintln!(
+        complain(&format!(
             "error: there is no {}\n  build it with `cargo build --release -p thalweg-bench`, or put \
              it beside this program",
             program.display()
-        );
+        ));
         return ExitCode::from(2);
     }
     let error = std::process::Command::new(&program).args(arguments).exec();
-    eprintln!("error: cannot run {}: {error}", program.display());
+    complain(&format!("error: cannot run {}: {error}", program.display()));
     ExitCode::FAILURE
 }
 
@@ -133,11 +136,16 @@ fn print(text: &str) -> ExitCode {
     let mut out = std::io::stdout();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            eprintln!("error: cannot print all of it: {error}");
+            complain(&format!("error: cannot print all of it: {error}"));
             ExitCode::FAILURE
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+/// Prints a line to standard error. Where nobody takes it, the exit code must do.
+fn complain(line: &str) {
+    let _ = writeln!(std::io::stderr(), "{line}");
 }
 
 #[cfg(test)]

@@ -9,8 +9,14 @@
 //! Refused: metric objects of a registry in the shards, because each of them is a locked add and
 //! a pointer of its own.
 
+use env::Clock;
+use model::{Monotonic, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
+
+/// A loop that has not run for longer than this is stuck. It says that it runs every 100 ms, but a sync on its
+/// thread may wait for the disk: Linux gives a command of an NVMe or SCSI disk 30 s, and then repeats it.
+pub const SILENT_MS_MAX: u64 = 60_000;
 
 /// A number that only grows. One thread writes it.
 #[derive(Debug, Default)]
@@ -163,6 +169,8 @@ pub struct ShardMetrics {
     recovering: AtomicBool,
     poisoned: AtomicBool,
     disk_full: AtomicBool,
+    /// When the loop last said that it runs, as [`Monotonic`].
+    alive_ns: AtomicU64,
     /// Touched when a shard fails and when an operator asks, never by a request.
     error: Mutex<Option<String>>,
 }
@@ -194,12 +202,18 @@ impl Default for ShardMetrics {
             recovering: AtomicBool::new(true),
             poisoned: AtomicBool::new(false),
             disk_full: AtomicBool::new(false),
+            alive_ns: AtomicU64::new(0),
             error: Mutex::new(None),
         }
     }
 }
 
 impl ShardMetrics {
+    /// The loop of the shard runs, at `now` of the clock that [`NodeMetrics::new`] was given.
+    pub fn note_alive(&self, now: Monotonic) {
+        self.alive_ns.store(now.get(), Relaxed);
+    }
+
     /// Recovery is done: the shard takes requests.
     pub fn set_recovered(&self) {
         self.recovering.store(false, Relaxed);
@@ -216,13 +230,12 @@ impl ShardMetrics {
         self.disk_full.store(full, Relaxed);
     }
 
-    /// Counts an answer by its status code.
-    ///
-    /// # Panics
-    /// If `status` is outside `100..600`: no answer has such a status.
+    /// Counts an answer by its status code. A code that no answer has is not counted.
     pub fn count_answer(&self, status: u16) {
-        assert!((100..600).contains(&status), "no answer has status {status}");
-        self.answers[usize::from(status / 100 - 1)].add(1);
+        let class = usize::from(status / 100).checked_sub(1);
+        if let Some(counter) = class.and_then(|class| self.answers.get(class)) {
+            counter.add(1);
+        }
     }
 
     /// Whether the shard is poisoned.
@@ -266,14 +279,58 @@ impl ShardMetrics {
 pub struct NodeMetrics {
     shards: Box<[Arc<ShardMetrics>]>,
     shutting_down: AtomicBool,
+    clock: Arc<dyn Clock>,
+}
+
+/// A shard whose loop has not run for too long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Silent {
+    /// Its number.
+    pub shard: usize,
+    /// How long its loop has not run.
+    pub for_ms: u64,
+    /// When it last ran.
+    pub since: Timestamp,
 }
 
 impl NodeMetrics {
-    /// Metrics for `shard_count` shards, all of them recovering.
+    /// Metrics for `shard_count` shards, all of them recovering. Their loops read `clock`, too.
     #[must_use]
-    pub fn new(shard_count: u16) -> Arc<Self> {
+    pub fn new(shard_count: u16, clock: Arc<dyn Clock>) -> Arc<Self> {
         let shards = (0..shard_count).map(|_| Arc::default()).collect();
-        Arc::new(Self { shards, shutting_down: AtomicBool::new(false) })
+        Arc::new(Self { shards, shutting_down: AtomicBool::new(false), clock })
+    }
+
+    /// The clock of all loops.
+    #[must_use]
+    pub fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    /// Recovery is done and all loops run.
+    pub fn set_recovered(&self) {
+        for shard in &self.shards {
+            shard.note_alive(self.clock.now_monotonic());
+            shard.set_recovered();
+        }
+    }
+
+    /// For how long the loop of `shard` has not run. 0 while it recovers: it has no loop yet.
+    #[must_use]
+    pub fn silent_ms(&self, shard: &ShardMetrics) -> u64 {
+        let alive = Monotonic::new(shard.alive_ns.load(Relaxed));
+        if shard.is_recovering() { 0 } else { self.clock.now_monotonic().ms_since(alive) }
+    }
+
+    /// The shards whose loops have not run for more than [`SILENT_MS_MAX`].
+    #[must_use]
+    pub fn silent(&self) -> Vec<Silent> {
+        let now = self.clock.now_wall().get();
+        let silences = self.shards.iter().enumerate().map(|(shard, metrics)| {
+            let for_ms = self.silent_ms(metrics);
+            Silent { shard, for_ms, since: Timestamp::new(now.saturating_sub(for_ms)) }
+        });
+        silences.filter(|silent| silent.for_ms > SILENT_MS_MAX).collect()
     }
 
     /// The shards, by their index.
@@ -299,8 +356,44 @@ impl NodeMetrics {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+
+    /// A clock that is set by hand, in milliseconds.
+    #[derive(Debug, Default)]
+    pub(crate) struct ManualClock(pub(crate) AtomicU64);
+
+    impl Clock for ManualClock {
+        fn now_wall(&self) -> Timestamp {
+            Timestamp::new(1_700_000_000_000 + self.0.load(Relaxed))
+        }
+
+        fn now_monotonic(&self) -> Monotonic {
+            Monotonic::default().plus_ms(self.0.load(Relaxed))
+        }
+    }
+
+    /// Metrics of shards that recover, at a time that stands still.
+    pub(crate) fn metrics_of(shard_count: u16) -> Arc<NodeMetrics> {
+        NodeMetrics::new(shard_count, Arc::new(ManualClock::default()))
+    }
+
+    #[test]
+    fn a_loop_that_does_not_run_is_named_after_a_minute() {
+        let clock = Arc::new(ManualClock::default());
+        let node = NodeMetrics::new(2, clock.clone());
+        clock.0.store(10 * SILENT_MS_MAX, Relaxed);
+        assert_eq!(node.silent(), [], "recovery takes as long as it takes");
+        node.set_recovered();
+        clock.0.fetch_add(SILENT_MS_MAX, Relaxed);
+        assert_eq!(node.silent(), []);
+        node.shards()[0].note_alive(clock.now_monotonic());
+        clock.0.fetch_add(1, Relaxed);
+        let since = Timestamp::new(1_700_000_000_000 + 10 * SILENT_MS_MAX);
+        assert_eq!(node.silent(), [Silent { shard: 1, for_ms: SILENT_MS_MAX + 1, since }]);
+        node.shards()[1].note_alive(clock.now_monotonic());
+        assert_eq!(node.silent(), [], "it runs again");
+    }
 
     #[test]
     fn a_new_shard_is_recovering_until_it_says_otherwise() {
@@ -312,8 +405,8 @@ mod tests {
 
     #[test]
     fn a_poisoned_shard_keeps_its_error() {
-        let node = NodeMetrics::new(2);
-        node.shards().iter().for_each(|shard| shard.set_recovered());
+        let node = metrics_of(2);
+        node.set_recovered();
         node.shards()[1].set_poisoned("EIO");
         let reason = NotReady::Poisoned { error: "EIO".to_owned() };
         assert_eq!(node.not_ready(), [(Some(1), reason)]);

@@ -3,7 +3,7 @@
 use crate::admin::{self, Admin};
 use crate::descriptors;
 use crate::metrics::NodeMetrics;
-use crate::plane::{self, Plane, StartError};
+use crate::plane::{self, Ended, Plane, StartError};
 use crate::settings::Settings;
 use env::{Clock, RealClock};
 use node::Opened;
@@ -12,9 +12,13 @@ use std::io;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Why the server could not start.
+/// How often the threads are looked at. Until it is noticed that one has ended, its clients wait.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// Why the server could not start, or ended.
 #[derive(Debug)]
 pub enum ServeError {
     /// The admin server could not listen.
@@ -31,11 +35,13 @@ pub enum ServeError {
         /// What the system said.
         error: io::Error,
     },
-    /// An event loop ended by itself.
+    /// An event loop failed while the server stopped.
     Loop {
         /// What the system said.
         error: io::Error,
     },
+    /// A thread ended by itself.
+    Thread(Ended),
 }
 
 impl fmt::Display for ServeError {
@@ -47,30 +53,36 @@ impl fmt::Display for ServeError {
             Self::Start(error) => error.fmt(f),
             Self::Signals { error } => write!(f, "cannot receive signals: {error}"),
             Self::Loop { error } => write!(f, "an event loop failed: {error}"),
+            Self::Thread(Ended { thread, error: Some(error) }) => {
+                write!(f, "the thread {thread} failed, so the server ends: {error}")
+            }
+            Self::Thread(Ended { thread, error: None }) => {
+                write!(f, "the thread {thread} ended by itself, so the server ends")
+            }
         }
     }
 }
 
 impl std::error::Error for ServeError {}
 
-/// Serves until SIGTERM or SIGINT.
+/// Serves until SIGTERM or SIGINT, or until a thread ends that should not.
 ///
 /// # Errors
-/// [`ServeError`] if the server could not start, or an event loop failed.
+/// [`ServeError`] if the server could not start, or one of its threads ended by itself.
 pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     descriptors::make_room(settings.connections_max);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let shard_count = settings.shard_count(cores);
-    let metrics = NodeMetrics::new(shard_count);
+    let metrics = NodeMetrics::new(shard_count, Arc::new(RealClock::new()));
     let signals = Signals::new().map_err(|error| ServeError::Signals { error })?;
     let admin = start_admin(settings, &metrics)?;
     let nodes = recover(settings, shard_count, &metrics)?;
-    let plane = Plane::start(settings, nodes, &metrics).map_err(ServeError::Start)?;
-    for shard in metrics.shards() {
-        shard.set_recovered();
-    }
+    let mut plane = Plane::start(settings, nodes, &metrics).map_err(ServeError::Start)?;
+    metrics.set_recovered();
     tracing::info!(address = %plane.address(), shards = shard_count, "listening");
-    signals.wait().map_err(|error| ServeError::Signals { error })?;
+    if let Some(ended) = signals.wait_or_find(|| plane.find_ended()) {
+        return Err(ServeError::Thread(ended));
+    }
     tracing::info!("stopping");
     metrics.set_shutting_down();
     plane.stop().map_err(|error| ServeError::Loop { error })?;
@@ -137,13 +149,20 @@ impl Signals {
         Ok(Self { runtime, terminate, interrupt })
     }
 
-    fn wait(mut self) -> io::Result<()> {
+    /// Waits for a signal (`None`) or until `find` finds something.
+    fn wait_or_find<T>(mut self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
         self.runtime.block_on(async {
-            tokio::select! {
-                _ = self.terminate.recv() => {}
-                _ = self.interrupt.recv() => {}
+            let mut looks = tokio::time::interval(LOOK_INTERVAL);
+            loop {
+                tokio::select! {
+                    _ = self.terminate.recv() => return None,
+                    _ = self.interrupt.recv() => return None,
+                    _ = looks.tick() => {}
+                }
+                if let Some(found) = find() {
+                    return Some(found);
+                }
             }
-        });
-        Ok(())
+        })
     }
 }

@@ -1,8 +1,9 @@
 //! The answers of the admin server, as values.
 
-use crate::metrics::{NodeMetrics, NotReady};
+use crate::metrics::{NodeMetrics, NotReady, Silent};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use protocol::HttpDate;
 use serde::Serialize;
 
 /// An answer before it is sent.
@@ -14,9 +15,16 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// The process runs.
-    pub(super) fn alive() -> Self {
-        Self { status: StatusCode::OK, content_type: "text/plain", body: "alive\n".to_owned() }
+    /// Alive, or every shard whose loop is stuck.
+    pub(super) fn health(node: &NodeMetrics) -> Self {
+        let silent = node.silent();
+        if silent.is_empty() {
+            let body = "alive\n".to_owned();
+            return Self { status: StatusCode::OK, content_type: "text/plain", body };
+        }
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        let reasons = silent.into_iter().map(Reason::silent).collect();
+        Self::problem(status, "Not alive", None, reasons)
     }
 
     /// Ready, or every reason why not.
@@ -94,9 +102,22 @@ struct Reason {
     reason: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
 }
 
 impl Reason {
+    fn silent(silent: Silent) -> Self {
+        let since = HttpDate::new(silent.since);
+        let detail = format!(
+            "The loop of this shard has not run for {} s, since {}. Its clients get no answers. \
+             Restart the server if the disk does not answer or the loop is stuck.",
+            silent.for_ms / 1000,
+            String::from_utf8_lossy(since.as_bytes()),
+        );
+        Self { shard: Some(silent.shard), reason: "silent", error: None, detail: Some(detail) }
+    }
+
     fn new((shard, reason): (Option<usize>, NotReady)) -> Self {
         let (reason, error) = match reason {
             NotReady::Recovering => ("recovering", None),
@@ -104,18 +125,37 @@ impl Reason {
             NotReady::DiskFull => ("disk_full", None),
             NotReady::ShuttingDown => ("shutting_down", None),
         };
-        Self { shard, reason, error }
+        Self { shard, reason, error, detail: None }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::SILENT_MS_MAX;
+    use crate::metrics::tests::{ManualClock, metrics_of};
+    use std::sync::Arc;
+    use std::sync::atomic::Ordering::Relaxed;
+
+    #[test]
+    fn a_shard_that_does_not_run_is_named_with_the_time() {
+        let clock = Arc::new(ManualClock::default());
+        let node = NodeMetrics::new(2, clock.clone());
+        node.set_recovered();
+        assert_eq!(Answer::health(&node).status, StatusCode::OK);
+        clock.0.store(SILENT_MS_MAX + 13_000, Relaxed);
+        node.shards()[0].note_alive(node.clock().now_monotonic());
+        let answer = Answer::health(&node);
+        assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
+        let said = "\"reasons\":[{\"shard\":1,\"reason\":\"silent\",\"detail\":\"The loop of this shard \
+                    has not run for 73 s, since Tue, 14 Nov 2023 22:13:20 GMT.";
+        assert!(answer.body.contains(said), "{}", answer.body);
+    }
 
     #[test]
     fn a_recovered_server_is_ready() {
-        let node = NodeMetrics::new(1);
-        node.shards()[0].set_recovered();
+        let node = metrics_of(1);
+        node.set_recovered();
         let answer = Answer::readiness(&node);
         assert_eq!(answer.status, StatusCode::OK);
         assert_eq!(answer.body, "ready\n");
@@ -123,7 +163,7 @@ mod tests {
 
     #[test]
     fn every_reason_is_named_with_its_shard() {
-        let node = NodeMetrics::new(3);
+        let node = metrics_of(3);
         node.shards()[1].set_recovered();
         node.shards()[1].set_poisoned("EIO on \"wal\"");
         node.shards()[2].set_recovered();
@@ -143,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_answer_that_is_not_ready_says_when_to_ask_again() {
-        let response = Answer::readiness(&NodeMetrics::new(1)).into_response();
+        let response = Answer::readiness(&metrics_of(1)).into_response();
         assert_eq!(response.headers()[header::RETRY_AFTER], "1");
         assert_eq!(response.headers()[header::CACHE_CONTROL], "no-store");
     }

@@ -4,7 +4,7 @@
 //! busy, and so that its port can stay off public networks. It speaks through a web framework, not
 //! through our own parser: speed does not matter here. It changes nothing.
 //!
-//! - `/healthz` is 200 while the process runs its loop.
+//! - `/healthz` is 200 while every shard runs its loop, or 503 with the shard that does not, since when.
 //! - `/readyz` is 200, or 503 with the reason for each shard.
 //! - `/metrics` is all counters in the OpenMetrics text format.
 //! - Everything else is 404 and says what there is.
@@ -101,7 +101,10 @@ pub fn start(listen: SocketAddr, node: Arc<NodeMetrics>) -> io::Result<Admin> {
 
 fn routes(shared: Arc<Shared>) -> Router {
     Router::new()
-        .route("/healthz", get(async || Answer::alive()))
+        .route(
+            "/healthz",
+            get(async |State(shared): State<Arc<Shared>>| Answer::health(&shared.node)),
+        )
         .route(
             "/readyz",
             get(async |State(shared): State<Arc<Shared>>| Answer::readiness(&shared.node)),

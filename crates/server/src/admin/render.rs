@@ -71,6 +71,7 @@ impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.encode_counters(&mut encoder)?;
         self.encode_gauges(&mut encoder)?;
+        self.encode_silences(&mut encoder)?;
         self.encode_answers(&mut encoder)?;
         self.encode_syncs(&mut encoder)?;
         self.encode_process(&mut encoder)
@@ -106,6 +107,16 @@ impl Snapshot {
             for (labels, shard) in self.shards() {
                 gauge(read(shard).into()).encode(metric.encode_family(&labels)?)?;
             }
+        }
+        Ok(())
+    }
+
+    fn encode_silences(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Whole seconds since the loop of the shard last ran; /healthz fails beyond 60";
+        let mut metric =
+            encoder.encode_descriptor("loop_silent_seconds", help, None, MetricType::Gauge)?;
+        for (labels, shard) in self.shards() {
+            gauge(self.node.silent_ms(shard) / 1000).encode(metric.encode_family(&labels)?)?;
         }
         Ok(())
     }
@@ -180,10 +191,11 @@ fn seconds(ns: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metrics::tests::metrics_of;
     use std::time::Duration;
 
     fn rendered(change: impl FnOnce(&ShardMetrics)) -> String {
-        let node = NodeMetrics::new(2);
+        let node = metrics_of(2);
         change(&node.shards()[1]);
         let process =
             Reading { resident_bytes: Some(4096), open_fds: None, uptime: Duration::from_secs(7) };

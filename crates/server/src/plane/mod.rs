@@ -38,7 +38,7 @@ mod workers;
 pub use driver::Driver;
 
 use crate::{metrics::NodeMetrics, settings::Settings};
-use env::{Clock, Random, RealClock, RealDisk, RealRandom};
+use env::{Clock, Random, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
 use mailbox::{Mail, Mailbox};
 use model::ShardId;
@@ -50,6 +50,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
 use workers::Workers;
+pub(crate) use workers::spawn;
 
 /// Why the data plane could not start.
 #[derive(Debug)]
@@ -96,6 +97,16 @@ pub struct Plane {
     address: SocketAddr,
     mailboxes: Vec<Arc<Mailbox>>,
     loops: Vec<JoinHandle<io::Result<()>>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+/// A thread that ended although it was not told to.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its name.
+    pub thread: String,
+    /// Why, if it said so.
+    pub error: Option<io::Error>,
 }
 
 /// Opens the data directory of `settings`. Damage is reported, not refused.
@@ -153,17 +164,20 @@ impl Plane {
             mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
             polls.push(poll);
         }
-        let shared = Shared::new(settings, Arc::new(RealClock::new()), mailboxes.clone());
-        let (segments, _) = workers::start_work("segments", mailboxes.clone())?;
-        let (copies, _) = workers::start_work("copies", mailboxes.clone())?;
+        let shared = Shared::new(settings, Arc::clone(metrics.clock()), mailboxes.clone());
+        let (segments, segments_thread) = workers::start_work("segments", mailboxes.clone())?;
+        let (copies, copies_thread) = workers::start_work("copies", mailboxes.clone())?;
+        let mut worker_threads = vec![segments_thread, copies_thread];
         let mut loops = Vec::new();
         for (place, ((node, poll), listener)) in
             nodes.into_iter().zip(polls).zip(listeners).enumerate()
         {
             let id = ShardId::new(u16::try_from(place).expect("shards are counted in u16"));
             let clock: Arc<dyn Clock> = Arc::clone(&shared.clock);
-            let (commits, _) = workers::start_syncs(id, Arc::clone(&mailboxes[place]), clock)?;
-            let (bodies, _) = bodies::start_bodies(id, Arc::clone(&mailboxes[place]))?;
+            let (commits, syncs_thread) =
+                workers::start_syncs(id, Arc::clone(&mailboxes[place]), clock)?;
+            let (bodies, bodies_thread) = bodies::start_bodies(id, Arc::clone(&mailboxes[place]))?;
+            worker_threads.extend([syncs_thread, bodies_thread]);
             let parts = ShardParts {
                 node,
                 poll,
@@ -182,7 +196,16 @@ impl Plane {
             let builder = std::thread::Builder::new().name(format!("shard-{id}"));
             loops.push(builder.spawn(move || shard.run())?);
         }
-        Ok(Self { address, mailboxes, loops })
+        Ok(Self { address, mailboxes, loops, workers: worker_threads })
+    }
+
+    /// A thread that has ended although nobody called [`Self::stop`], if there is one.
+    pub fn find_ended(&mut self) -> Option<Ended> {
+        let failed = join_ended(&mut self.loops)
+            .map(|(thread, result)| Ended { thread, error: result.and_then(Result::err) });
+        failed.or_else(|| {
+            join_ended(&mut self.workers).map(|(thread, _)| Ended { thread, error: None })
+        })
     }
 
     /// The address that is listened on.
@@ -204,4 +227,12 @@ impl Plane {
         }
         Ok(())
     }
+}
+
+/// Takes the first of `threads` that has ended: its name and what it returned, unless it panicked.
+fn join_ended<T>(threads: &mut Vec<JoinHandle<T>>) -> Option<(String, Option<T>)> {
+    let place = threads.iter().position(JoinHandle::is_finished)?;
+    let thread = threads.remove(place);
+    let name = thread.thread().name().unwrap_or_default().to_owned();
+    Some((name, thread.join().ok()))
 }

@@ -151,6 +151,7 @@ impl Shard {
 
     /// Shows how the shard stands to the metrics and the log.
     pub(super) fn report(&mut self) {
+        self.metrics.note_alive(self.now.monotonic);
         let stats = self.node.stats();
         self.metrics.streams.set(stats.stream_count);
         let log = self.node.log().stats();

@@ -19,10 +19,11 @@ pub(crate) use client::{Answer, Client};
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -71,20 +72,38 @@ impl Start {
         self
     }
 
-    /// Starts it on `dir` without waiting for anything.
-    pub(crate) fn spawn(&self, dir: &Path) -> (Child, Arc<Mutex<Vec<String>>>) {
+    fn command(&self, dir: &Path, listen: SocketAddr) -> Command {
         let mut words = self.under.clone();
         words.push(env!("CARGO_BIN_EXE_thalweg").to_owned());
-        let mut child = Command::new(&words[0])
+        let mut command = Command::new(&words[0]);
+        command
             .args(&words[1..])
-            .args(["serve", "--listen", "127.0.0.1:0", "--data-dir"])
+            .args(["serve", "--listen", &listen.to_string(), "--data-dir"])
             .arg(dir)
             .args(&self.flags)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the server starts");
+            .stdout(Stdio::null());
+        command
+    }
+
+    /// Starts it on `dir` with its log on `log`, and waits until it serves.
+    pub(crate) fn serve_logging_to(&self, log: impl Into<Stdio>, dir: &Path) -> Server {
+        // Taken and given back: the log cannot say which port it became.
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let child = self.command(dir, free).stderr(log).spawn().expect("the server starts");
+        let mut server = Server { child, log: Arc::default(), address: free, admin: None };
+        until("the server serves", || {
+            assert_eq!(server.child.try_wait().unwrap(), None, "the server ended");
+            TcpStream::connect(free).is_ok()
+        });
+        server
+    }
+
+    /// Starts it on `dir` without waiting for anything.
+    pub(crate) fn spawn(&self, dir: &Path) -> (Child, Arc<Mutex<Vec<String>>>) {
+        let any = SocketAddr::from(([127, 0, 0, 1], 0));
+        let mut command = self.command(dir, any);
+        let mut child = command.stderr(Stdio::piped()).spawn().expect("the server starts");
         let lines = BufReader::new(child.stderr.take().expect("standard error is a pipe")).lines();
         let log = Arc::new(Mutex::new(Vec::new()));
         let kept = Arc::clone(&log);
@@ -273,6 +292,16 @@ pub(crate) fn remove_file(path: &Path) {
 
 pub(crate) fn make_dir(path: &Path) {
     fs::create_dir(path).unwrap();
+}
+
+/// A device on which every write fails for want of space.
+pub(crate) fn full_device() -> fs::File {
+    fs::File::options().write(true).open("/dev/full").unwrap()
+}
+
+/// A thread with a name.
+pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+    std::thread::Builder::new().name(name.to_owned()).spawn(run).unwrap()
 }
 
 /// A file of `bytes` zeroes that takes no space.
