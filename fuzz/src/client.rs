@@ -1,11 +1,11 @@
 //! The client's side: answers to read, and requests that the server must understand as meant.
 
 use crate::input::Input;
-use model::ByteOffset;
+use model::{ByteOffset, ReadFrom};
 use protocol::client::{Target, parse_answer, put_append, put_create, put_read};
 use protocol::http1::{Framing, HeadLimits, HeadReader, HeaderSlots};
 use protocol::offset::RENDERED_MAX;
-use protocol::request::{self, Live, ReadOffset, Request, Scheme};
+use protocol::request::{self, Live, Request, Scheme};
 use stream::Producer;
 
 /// Input: path, producer id and media type (a length byte each), numbers (12), an answer.
@@ -53,7 +53,7 @@ fn check_create(path: &str, media_type: &str) {
     put_create(&mut out, target(path), media_type, b"");
     let Some(request) = understood(&out, 0) else { return };
     let Request::Create(create) = request else { panic!("a create was written: {request:?}") };
-    assert_eq!(create.path.as_str(), path);
+    assert_eq!(create.asked.path.as_str(), path);
 }
 
 fn check_append(path: &str, id: &str, media_type: &str, (epoch, seq): (u64, u64)) {
@@ -72,7 +72,7 @@ fn check_append(path: &str, id: &str, media_type: &str, (epoch, seq): (u64, u64)
 
 fn check_read(path: &str, at: u64) {
     let mut out = Vec::new();
-    let from = ReadOffset::At(ByteOffset::new(at % (RENDERED_MAX + 1)));
+    let from = ReadFrom::At(ByteOffset::new(at % (RENDERED_MAX + 1)));
     put_read(&mut out, target(path), from, Live::LongPoll, Some(at % 1_000_000));
     let Some(request) = understood(&out, 0) else { return };
     let Request::Read(read) = request else { panic!("a read was written: {request:?}") };

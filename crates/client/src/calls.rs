@@ -2,7 +2,7 @@
 
 use crate::connection::Connection;
 use crate::follow::Follow;
-use crate::{ClientError, IDLE_CONNECTIONS_MAX, Producer, ReadOffset};
+use crate::{ClientError, IDLE_CONNECTIONS_MAX, Producer, ReadFrom};
 use model::ByteOffset;
 use protocol::client::{self, AnswerHead, Target};
 use protocol::request::Live;
@@ -135,7 +135,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`], as for every call.
-    pub async fn read(&self, path: &str, from: ReadOffset) -> Result<Page, ClientError> {
+    pub async fn read(&self, path: &str, from: ReadFrom) -> Result<Page, ClientError> {
         self.page(path, from, Live::CatchUp, None).await
     }
 
@@ -146,7 +146,7 @@ impl Client {
     pub async fn long_poll(
         &self,
         path: &str,
-        from: ReadOffset,
+        from: ReadFrom,
         cursor: Option<u64>,
     ) -> Result<Page, ClientError> {
         self.page(path, from, Live::LongPoll, cursor).await
@@ -157,10 +157,10 @@ impl Client {
     /// # Errors
     /// [`ClientError`], as for every call.
     pub async fn read_all(&self, path: &str) -> Result<Vec<u8>, ClientError> {
-        let mut page = self.read(path, ReadOffset::Begin).await?;
+        let mut page = self.read(path, ReadFrom::Begin).await?;
         let mut data = std::mem::take(&mut page.data);
         while !page.up_to_date && !page.closed {
-            page = self.read(path, ReadOffset::At(page.next)).await?;
+            page = self.read(path, ReadFrom::At(page.next)).await?;
             data.append(&mut page.data);
         }
         Ok(data)
@@ -170,7 +170,7 @@ impl Client {
     ///
     /// # Errors
     /// [`ClientError`], as for every call.
-    pub async fn follow(&self, path: &str, from: ReadOffset) -> Result<Follow, ClientError> {
+    pub async fn follow(&self, path: &str, from: ReadFrom) -> Result<Follow, ClientError> {
         let mut request = Vec::new();
         client::put_read(&mut request, self.target(path), from, Live::Sse, None);
         let mut connection = self.connect().await?;
@@ -189,7 +189,7 @@ impl Client {
     async fn page(
         &self,
         path: &str,
-        from: ReadOffset,
+        from: ReadFrom,
         live: Live,
         cursor: Option<u64>,
     ) -> Result<Page, ClientError> {

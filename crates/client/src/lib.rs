@@ -24,7 +24,7 @@ pub use calls::{Client, Page, StreamState, Timeouts};
 pub use error::ClientError;
 pub use events::{Event, EventReader};
 pub use follow::{Follow, Progress};
-pub use protocol::request::ReadOffset;
+pub use model::ReadFrom;
 pub use stream::Producer;
 
 /// Longest body of an answer that is taken. A catch-up answer has about 4 MiB.

@@ -1,7 +1,7 @@
 //! The calls, against answers that are written down here.
 
 use std::time::Duration;
-use thalweg_client::{Client, ClientError, Producer, Progress, ReadOffset, Timeouts};
+use thalweg_client::{Client, ClientError, Producer, Progress, ReadFrom, Timeouts};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
@@ -39,7 +39,7 @@ async fn calls_share_a_connection_and_say_what_they_must() {
     let (client, asked) = server(vec![appended, page]).await;
     let producer = Producer { id: "p".into(), epoch: 1, seq: 2 };
     let tail = client.append("a b", "text/plain", Some(&producer), b"xyz").await.unwrap();
-    let page = client.long_poll("a b", ReadOffset::At(tail), Some(9)).await.unwrap();
+    let page = client.long_poll("a b", ReadFrom::At(tail), Some(9)).await.unwrap();
     assert_eq!((tail.get(), page.data.as_slice(), page.up_to_date), (42, &b"abc"[..], true));
 
     let (asked, _) = asked.await.unwrap();
@@ -76,7 +76,7 @@ async fn a_stream_is_followed_to_its_end() {
         events.len()
     );
     let (client, _asked) = server(vec![answer]).await;
-    let mut follow = client.follow("s", ReadOffset::Begin).await.unwrap();
+    let mut follow = client.follow("s", ReadFrom::Begin).await.unwrap();
     let data = follow.next().await.unwrap();
     assert_eq!(data, Some(Progress::Data(b"one".to_vec())));
     let control = follow.next().await.unwrap();

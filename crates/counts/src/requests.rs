@@ -1,7 +1,8 @@
 //! Requests as bytes, written before anything is counted.
 
+use model::ReadFrom;
 use protocol::client::{Target, put_append, put_create, put_read};
-use protocol::request::{Live, ReadOffset};
+use protocol::request::Live;
 
 /// Bytes of an append: the size that docs/performance.md measures with.
 pub(crate) const PAYLOAD_BYTES: usize = 256;
@@ -40,12 +41,12 @@ impl Template {
     }
 
     pub(crate) fn read() -> Self {
-        Self::new(|out, target| put_read(out, target, ReadOffset::Begin, Live::CatchUp, None))
+        Self::new(|out, target| put_read(out, target, ReadFrom::Begin, Live::CatchUp, None))
     }
 
     /// Follows a stream from its tail.
     pub(crate) fn follow() -> Self {
-        Self::new(|out, target| put_read(out, target, ReadOffset::Now, Live::Sse, None))
+        Self::new(|out, target| put_read(out, target, ReadFrom::Now, Live::Sse, None))
     }
 
     /// The request, for the stream of this number.

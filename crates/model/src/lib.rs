@@ -39,6 +39,17 @@ macro_rules! number {
     };
 }
 
+/// Where a read begins. PROTOCOL §8.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadFrom {
+    /// At the first retained byte.
+    Begin,
+    /// At the tail of that moment.
+    Now,
+    /// At this byte; inside a JSON message its start is meant, beyond the tail the tail.
+    At(ByteOffset),
+}
+
 number!(
     /// One replicated log and its state machine; `0..G`, `G` fixed when the data directory is made.
     GroupId(u16)

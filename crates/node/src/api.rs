@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
-use model::{ByteOffset, Monotonic, ShardId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, Monotonic, ReadFrom, ShardId, StreamKey, StreamPath, Timestamp};
 use stream::{
-    Append, Command, ContentType, ForkRequest, Lifetime, Outcome, Refusal, StreamInfo,
-    messages::JsonError,
+    Append, Command, ContentType, CreateRequest, Outcome, Refusal, StreamInfo, messages::JsonError,
 };
 
 /// The time of an event on both clocks.
@@ -17,15 +16,13 @@ pub struct Stamp {
     pub monotonic: Monotonic,
 }
 
-/// Names the connection that waits for a reply. The node carries it and never looks inside.
+/// Names who waits for a reply. The node carries it and hands it back with the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    /// The shard that owns the connection.
+    /// The shard that gets the reply.
     pub shard: ShardId,
-    /// Its place there.
-    pub slot: u32,
-    /// Tells a connection from an earlier one in the same place.
-    pub generation: u32,
+    /// What that shard knows the request by. It means nothing to the node.
+    pub exchange: [u32; 3],
 }
 
 /// Everything that can happen to a node.
@@ -36,7 +33,10 @@ pub enum Event<'a> {
         /// Who waits for the reply.
         ticket: Ticket,
         /// What is asked.
-        request: Request<'a>,
+        request: Request,
+        /// The data of a write, in stored form; for a fork without content type as it came.
+        /// Empty for all other requests.
+        data: &'a [u8],
     },
     /// A message from another node of the same process.
     Shard(Box<ShardMessage>),
@@ -48,34 +48,17 @@ pub enum Event<'a> {
     Tick,
 }
 
-/// What a client asks of a stream.
+/// What a client asks of a stream. Its data travels beside it: see [`Event::Request`].
 #[derive(Debug)]
-pub enum Request<'a> {
+pub enum Request {
     /// Make a stream or make sure that it exists.
-    Create {
-        /// Its path.
-        path: StreamPath,
-        /// `None` only on a fork: inherit it.
-        content_type: Option<ContentType>,
-        /// `Forever` on a fork: inherit it.
-        lifetime: Lifetime,
-        /// Create it closed.
-        close: bool,
-        /// Branch it off another stream.
-        fork: Option<ForkRequest>,
-        /// The first data, in stored form; for a fork without content type as it came.
-        data: &'a [u8],
-        /// Records in `data`; not used for a fork without content type.
-        record_count: u32,
-    },
+    Create(CreateRequest),
     /// Add data, close, or both.
     Append {
         /// The stream's path.
         path: StreamPath,
         /// All but the data.
         append: Append,
-        /// The data in stored form.
-        data: &'a [u8],
     },
     /// Delete a stream.
     Delete {
@@ -88,15 +71,7 @@ pub enum Request<'a> {
         path: StreamPath,
     },
     /// Begin a read: resolve where it starts and ends.
-    Read {
-        /// The stream's path.
-        path: StreamPath,
-        /// Where to start.
-        from: ReadFrom,
-        /// Where the answer ends at the latest: the next multiple of this offset, for JSON the end
-        /// of the append that holds it.
-        boundary_bytes: u64,
-    },
+    Read(ReadRequest),
     /// Fetch stored bytes that a [`ReadReply`] promised.
     Window {
         /// The stream that stores them.
@@ -118,83 +93,40 @@ pub enum Request<'a> {
     },
 }
 
-impl<'a> Request<'a> {
+/// A read of a stream.
+#[derive(Debug)]
+pub struct ReadRequest {
+    /// The stream's path.
+    pub path: StreamPath,
+    /// Where to start.
+    pub from: ReadFrom,
+    /// The answer ends at the next multiple of this offset at the latest. For JSON it ends with the
+    /// append that holds that multiple.
+    pub boundary_bytes: u64,
+}
+
+impl Request {
     /// The path that the request is for, if it names one.
     #[must_use]
     pub fn path(&self) -> Option<&StreamPath> {
         match self {
-            Self::Create { path, .. }
-            | Self::Append { path, .. }
-            | Self::Delete { path }
-            | Self::Head { path }
-            | Self::Read { path, .. } => Some(path),
+            Self::Create(create) => Some(&create.path),
+            Self::Append { path, .. } | Self::Delete { path } | Self::Head { path } => Some(path),
+            Self::Read(read) => Some(&read.path),
             Self::Window { .. } | Self::Watch { .. } | Self::Unwatch { .. } => None,
         }
     }
 
-    /// Room that a write wants in the log, at most; `None` for requests that write nothing.
-    pub(crate) fn payload_bytes(&self) -> Option<u64> {
+    /// Room that a write wants in the log, without its data, at most; `None` for requests that
+    /// write nothing.
+    pub(crate) fn command_bytes(&self) -> Option<u64> {
         // Names, content types and producers are bounded far below this.
         const COMMAND_BYTES_MAX: u64 = 64 << 10;
         match self {
-            Self::Create { data, .. } | Self::Append { data, .. } => {
-                Some(COMMAND_BYTES_MAX + data.len() as u64)
-            }
-            Self::Delete { .. } => Some(COMMAND_BYTES_MAX),
+            Self::Create(_) | Self::Append { .. } | Self::Delete { .. } => Some(COMMAND_BYTES_MAX),
             _ => None,
         }
     }
-
-    /// Parts the request from the data that it borrows, so that it can go to another thread.
-    #[must_use]
-    pub fn detach(self) -> (Request<'static>, Vec<u8>) {
-        match self {
-            Self::Create { path, content_type, lifetime, close, fork, data, record_count } => {
-                let data = data.to_vec();
-                let create = Request::Create {
-                    path,
-                    content_type,
-                    lifetime,
-                    close,
-                    fork,
-                    data: &[],
-                    record_count,
-                };
-                (create, data)
-            }
-            Self::Append { path, append, data } => {
-                (Request::Append { path, append, data: &[] }, data.to_vec())
-            }
-            Self::Delete { path } => (Request::Delete { path }, Vec::new()),
-            Self::Head { path } => (Request::Head { path }, Vec::new()),
-            Self::Read { path, from, boundary_bytes } => {
-                (Request::Read { path, from, boundary_bytes }, Vec::new())
-            }
-            Self::Window { key, from, to } => (Request::Window { key, from, to }, Vec::new()),
-            Self::Watch { key } => (Request::Watch { key }, Vec::new()),
-            Self::Unwatch { key } => (Request::Unwatch { key }, Vec::new()),
-        }
-    }
-
-    /// Joins the request with the data that [`Self::detach`] parted from it.
-    #[must_use]
-    pub fn attach(mut self, detached: &'a [u8]) -> Self {
-        if let Self::Create { data, .. } | Self::Append { data, .. } = &mut self {
-            *data = detached;
-        }
-        self
-    }
-}
-
-/// Where a read starts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadFrom {
-    /// At the first retained byte.
-    Begin,
-    /// At the tail of that moment.
-    Now,
-    /// At this byte; inside a JSON message its start is meant, beyond the tail the tail.
-    At(ByteOffset),
 }
 
 /// The answer to a request; exactly one comes for each ticket, except for `Watch` and `Unwatch`,

@@ -2,17 +2,17 @@
 //! for the three steps and what a crash between them leaves behind.
 
 use crate::{
-    Failure, Locate, LocateError, Reply, ShardAnswer, ShardCall, ShardCore, ShardMessage, Stamp,
-    Ticket,
+    Failure, Locate, LocateError, ReadRequest, Reply, ShardAnswer, ShardCall, ShardCore,
+    ShardMessage, Stamp, Ticket,
     expiry::ExpiryJob,
-    read::{ReadJob, ReadRequest},
+    read::ReadJob,
     shard::{Proposal, ReplyTo},
 };
 use model::{ByteOffset, ShardId, StreamKey, StreamPath, limits};
 use std::collections::HashMap;
 use stream::{
-    Command, ContentType, Create, ForkPoint, ForkRequest, Lifetime, Lineage, NO_STREAM, Outcome,
-    Pin, PinToken, Refusal, StreamInfo, messages,
+    Command, ContentType, Create, CreateRequest, ForkPoint, ForkRequest, Lifetime, Lineage,
+    NO_STREAM, Outcome, Pin, PinToken, Refusal, StreamInfo, messages,
 };
 
 /// What waits for a message from another shard, or for a command of its own.
@@ -55,15 +55,16 @@ impl Jobs {
 
 /// The request for a fork.
 #[derive(Debug)]
-pub(crate) struct ForkCreate {
-    pub ticket: Ticket,
-    pub path: StreamPath,
-    pub content_type: Option<ContentType>,
-    pub lifetime: Lifetime,
-    pub close: bool,
-    pub fork: ForkRequest,
-    pub data: Vec<u8>,
-    pub record_count: u32,
+struct ForkCreate {
+    ticket: Ticket,
+    asked: CreateRequest,
+    data: Vec<u8>,
+}
+
+impl ForkCreate {
+    fn fork(&self) -> &ForkRequest {
+        self.asked.fork.as_ref().expect("a creation without source is no fork")
+    }
 }
 
 /// A fork on its way.
@@ -86,11 +87,18 @@ enum ForkStage {
 }
 
 impl ShardCore {
-    pub(crate) fn start_fork(&mut self, now: Stamp, create: ForkCreate) {
-        let path = create.fork.source.clone();
+    pub(crate) fn start_fork(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        asked: CreateRequest,
+        data: Vec<u8>,
+    ) {
+        let create = ForkCreate { ticket, asked, data };
+        let path = create.fork().source.clone();
         let call = ShardCall::ForkSource {
-            offset: create.fork.offset,
-            content_type: create.content_type.clone(),
+            offset: create.fork().offset,
+            content_type: create.asked.content_type.clone(),
             path: path.clone(),
         };
         let owner = StreamKey { group: path.group(self.group_count), stream: NO_STREAM };
@@ -249,8 +257,8 @@ impl ShardCore {
     }
 
     fn anchor_fork(&mut self, now: Stamp, create: ForkCreate, source: StreamKey, info: StreamInfo) {
-        let anchor = create.fork.offset.unwrap_or(info.tail);
-        let count = create.fork.sub_offset;
+        let anchor = create.fork().offset.unwrap_or(info.tail);
+        let count = create.fork().sub_offset;
         if count == 0 {
             return self.pin_source(now, create, (source, info), anchor);
         }
@@ -271,28 +279,29 @@ impl ShardCore {
         (source, info): (StreamKey, StreamInfo),
         at: ByteOffset,
     ) {
-        if create.content_type.is_none() && !create.data.is_empty() && info.content_type.is_json() {
+        let inherits = create.asked.content_type.is_none();
+        if inherits && !create.data.is_empty() && info.content_type.is_json() {
             match messages::flatten(&create.data) {
                 Ok(flattened) => {
                     create.data = flattened.stored;
-                    create.record_count = flattened.count;
+                    create.asked.record_count = flattened.count;
                 }
                 Err(error) => return self.reply(create.ticket, Reply::InvalidJson(error)),
             }
         }
-        let fork_group = create.path.group(self.group_count);
+        let fork_group = create.asked.path.group(self.group_count);
         let token = PinToken { fork_group, nonce: self.nonces.next() };
         let point = ForkPoint {
-            request: create.fork.clone(),
+            request: create.fork().clone(),
             source,
             token,
             at,
             head: info.head.min(at),
-            lifetime: create.lifetime,
+            lifetime: create.asked.lifetime,
             lineage: Lineage::of_fork(&info.lineage, source, at),
         };
-        let pin = Command::Pin(Pin { token, fork_path: create.path.clone() });
-        let lifetime = create.lifetime.or_inherit(info.lifetime);
+        let pin = Command::Pin(Pin { token, fork_path: create.asked.path.clone() });
+        let lifetime = create.asked.lifetime.or_inherit(info.lifetime);
         let stage = ForkStage::Pin(Box::new(point), info.content_type, lifetime);
         let job = Job::Fork(Box::new(ForkJob { create, stage }));
         self.ask(now, source, ShardCall::Propose(source, pin), job);
@@ -307,11 +316,11 @@ impl ShardCore {
     ) {
         let data = std::mem::take(&mut create.data);
         let command = Create {
-            path: create.path.clone(),
+            path: create.asked.path.clone(),
             content_type,
             lifetime,
-            close: create.close,
-            record_count: create.record_count,
+            close: create.asked.close,
+            record_count: create.asked.record_count,
             fork: Some(point.clone()),
         };
         let stage = ForkStage::Create(Box::new(point));

@@ -37,7 +37,7 @@ mod recovery;
 mod shard;
 
 pub use api::{
-    Change, Event, Failure, Locate, LocateError, Output, ReadDamage, ReadFrom, ReadReply, Reply,
+    Change, Event, Failure, Locate, LocateError, Output, ReadDamage, ReadReply, ReadRequest, Reply,
     Request, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
 };
 pub use recovery::{Opened, open};

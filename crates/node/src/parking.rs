@@ -7,7 +7,7 @@
 //! A read whose use must be logged first is a write, too. If it waits in vain it is answered without:
 //! to refuse it would be worse than a lifetime that a crash may cut short.
 
-use crate::{Failure, Reply, Request, ShardCore, Stamp, Ticket, read::ReadRequest};
+use crate::{Failure, Reply, Request, ShardCore, Stamp, Ticket};
 use log::AppendError;
 use model::Monotonic;
 use std::collections::VecDeque;
@@ -36,7 +36,7 @@ pub(crate) struct Parking {
 #[derive(Debug)]
 struct Parked {
     ticket: Ticket,
-    request: Request<'static>,
+    request: Request,
     data: Vec<u8>,
     since: Monotonic,
 }
@@ -64,28 +64,27 @@ impl ShardCore {
         self.log.check_room(payload_bytes) == Err(AppendError::Backpressure)
     }
 
-    pub(crate) fn park(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
-        let (request, data) = request.detach();
+    pub(crate) fn park(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
         let is_full = self.parking.writes.len() >= PARKED_COUNT_MAX
             || self.parking.bytes + data.len() > PARKED_BYTES_MAX;
         if is_full && !self.parking.writes.is_empty() {
             return self.give_up(now, ticket, request, Failure::Overloaded);
         }
         self.parking.bytes += data.len();
-        let since = now.monotonic;
+        let (since, data) = (now.monotonic, data.to_vec());
         self.parking.writes.push_back(Parked { ticket, request, data, since });
     }
 
     /// Carries out what the log has room for by now.
     pub(crate) fn unpark(&mut self, now: Stamp) {
         while let Some(first) = self.parking.writes.front() {
-            let request_bytes = first.request.payload_bytes().unwrap_or(USE_BYTES_MAX);
+            let request_bytes = first.request.command_bytes().unwrap_or(USE_BYTES_MAX);
             let payload_bytes = request_bytes + first.data.len() as u64;
             if self.is_log_busy(payload_bytes) {
                 return;
             }
             let Some(parked) = self.parking.pop() else { return };
-            self.carry_out(now, parked.ticket, parked.request.attach(&parked.data));
+            self.carry_out(now, parked.ticket, (parked.request, &parked.data));
         }
     }
 
@@ -104,11 +103,9 @@ impl ShardCore {
         }
     }
 
-    fn give_up(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>, failure: Failure) {
+    fn give_up(&mut self, now: Stamp, ticket: Ticket, request: Request, failure: Failure) {
         match request {
-            Request::Read { path, from, boundary_bytes } => {
-                self.begin_read(now, ticket, &ReadRequest { path, from, boundary_bytes });
-            }
+            Request::Read(read) => self.begin_read(now, ticket, &read),
             _ => self.reply(ticket, Reply::Failed(failure)),
         }
     }

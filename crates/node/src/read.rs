@@ -15,26 +15,12 @@
 //! of being cut at it, and the next read, which starts there, is told.
 
 use crate::{
-    Failure, Locate, LocateError, ReadFrom, ReadReply, Reply, Request, ShardAnswer, ShardCall,
-    ShardCore, ShardMessage, Stamp, Ticket, forks::Job,
+    Failure, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer, ShardCall, ShardCore,
+    ShardMessage, Stamp, Ticket, forks::Job,
 };
 use log::{ReadError, Slice};
-use model::{ByteOffset, StreamKey, StreamPath, limits};
+use model::{ByteOffset, ReadFrom, StreamKey, limits};
 use stream::{StreamInfo, messages::MessageScanner};
-
-/// A [`crate::Request::Read`].
-#[derive(Debug)]
-pub(crate) struct ReadRequest {
-    pub path: StreamPath,
-    pub from: ReadFrom,
-    pub boundary_bytes: u64,
-}
-
-impl From<ReadRequest> for Request<'static> {
-    fn from(ReadRequest { path, from, boundary_bytes }: ReadRequest) -> Self {
-        Self::Read { path, from, boundary_bytes }
-    }
-}
 
 /// A read whose ends are being resolved.
 #[derive(Debug)]

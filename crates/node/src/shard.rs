@@ -13,7 +13,7 @@ use crate::{
 use log::{AppendError, IdMap, NewEntry, ShardLog};
 use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath, Term};
 use std::collections::VecDeque;
-use stream::{Append, Command, Create, GroupState, NO_STREAM, Outcome, Refusal, Wanted};
+use stream::{Append, Command, Create, CreateRequest, GroupState, NO_STREAM, Outcome, Refusal};
 
 /// Term of a group that has had only one voter.
 const FIRST_TERM: Term = Term::new(1);
@@ -135,7 +135,9 @@ impl ShardCore {
     /// If a request is for a group of another shard, or a job result was not asked for.
     pub fn handle(&mut self, now: Stamp, event: Event<'_>) {
         match event {
-            Event::Request { ticket, request } => self.handle_request(now, ticket, request),
+            Event::Request { ticket, request, data } => {
+                self.handle_request(now, ticket, (request, data));
+            }
             Event::Shard(message) => match *message {
                 ShardMessage::Call { from, job, call } => self.handle_call(now, from, job, call),
                 ShardMessage::Return { job, result } => self.handle_return(now, job, result),
@@ -157,60 +159,46 @@ impl ShardCore {
         self.poll_work().map(Output::Work)
     }
 
-    fn handle_request(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
-        if let Some(payload_bytes) = request.payload_bytes()
-            && self.must_park(payload_bytes)
+    fn handle_request(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
+        if let Some(command_bytes) = request.command_bytes()
+            && self.must_park(command_bytes + data.len() as u64)
         {
-            return self.park(now, ticket, request);
+            return self.park(now, ticket, (request, data));
         }
-        self.carry_out(now, ticket, request);
+        self.carry_out(now, ticket, (request, data));
     }
 
-    pub(crate) fn carry_out(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
+    pub(crate) fn carry_out(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        (request, data): (Request, &[u8]),
+    ) {
         match request {
-            Request::Create { .. } => self.handle_create(now, ticket, request),
-            Request::Append { path, append, data } => {
+            Request::Create(create) => self.handle_create(now, ticket, (create, data)),
+            Request::Append { path, append } => {
                 self.handle_append(now, ticket, (&path, append, data));
             }
             Request::Delete { path } => self.handle_delete(now, ticket, &path),
             Request::Head { path } => self.handle_head(now, ticket, &path),
-            Request::Read { path, from, boundary_bytes } => {
-                let read = crate::read::ReadRequest { path, from, boundary_bytes };
-                self.handle_read(now, ticket, read);
-            }
+            Request::Read(read) => self.handle_read(now, ticket, read),
             Request::Window { key, from, to } => self.handle_window(ticket, key, from, to),
             Request::Watch { key } => self.handle_watch(ticket, key),
             Request::Unwatch { key } => self.watchers.remove(key, ticket.shard),
         }
     }
 
-    fn handle_create(&mut self, now: Stamp, ticket: Ticket, request: Request<'_>) {
-        let Request::Create { path, content_type, lifetime, close, fork, data, record_count } =
-            request
-        else {
-            unreachable!("dispatched by kind");
-        };
-        let group = path.group(self.group_count);
-        let wanted =
-            Wanted { content_type: content_type.as_ref(), lifetime, close, fork: fork.as_ref() };
-        if !self.is_path_in_flight(group, &path)
-            && let Some(outcome) = self.group(group).check_create(&path, wanted, now.wall)
+    fn handle_create(&mut self, now: Stamp, ticket: Ticket, (asked, data): (CreateRequest, &[u8])) {
+        let group = asked.path.group(self.group_count);
+        if !self.is_path_in_flight(group, &asked.path)
+            && let Some(outcome) = self.group(group).check_create(&asked, now.wall)
         {
             return self.reply(ticket, Reply::Outcome(outcome));
         }
-        if let Some(fork) = fork {
-            let create = crate::forks::ForkCreate {
-                ticket,
-                path,
-                content_type,
-                lifetime,
-                close,
-                fork,
-                data: data.to_vec(),
-                record_count,
-            };
-            return self.start_fork(now, create);
+        if asked.fork.is_some() {
+            return self.start_fork(now, ticket, asked, data.to_vec());
         }
+        let CreateRequest { path, content_type, lifetime, close, record_count, .. } = asked;
         let content_type = content_type.expect("only a fork may leave its content type open");
         let create = Create { path, content_type, lifetime, close, record_count, fork: None };
         self.propose_create(now, create, data, ReplyTo::Client(ticket));
@@ -345,7 +333,7 @@ impl ShardCore {
         }
         let job = match job {
             Job::Used { ticket, read } if self.must_park_use() => {
-                return self.park(now, ticket, read.into());
+                return self.park(now, ticket, (Request::Read(read), &[]));
             }
             job => self.jobs.add(job),
         };

@@ -2,10 +2,10 @@
 
 use env::{MemoryDisk, SeededRandom};
 use log::{LogOptions, SyncJob};
-use model::{ByteOffset, Monotonic, ShardId, StreamPath, Timestamp};
+use model::{ByteOffset, Monotonic, ReadFrom, ShardId, StreamPath, Timestamp};
 use std::{path::Path, sync::Arc};
-use stream::{Append, ContentType, Lifetime, Outcome, Producer, Refusal};
-use thalweg_node::{Event, Failure, Output, ReadFrom, Reply, Request, ShardCore, Stamp, Ticket};
+use stream::{Append, ContentType, CreateRequest, Lifetime, Outcome, Producer, Refusal};
+use thalweg_node::{Event, Failure, Output, ReadRequest, Reply, Request, ShardCore, Stamp, Ticket};
 
 const NOW: Stamp = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
 
@@ -43,16 +43,20 @@ impl Machine {
         machine
     }
 
-    fn ask(&mut self, number: u32, request: Request<'_>) {
-        let ticket = Ticket { shard: ShardId::new(0), slot: number, generation: 0 };
-        self.node.handle(self.now, Event::Request { ticket, request });
+    fn ask(&mut self, number: u32, request: Request) {
+        self.ask_with(number, request, b"");
+    }
+
+    fn ask_with(&mut self, number: u32, request: Request, data: &[u8]) {
+        let ticket = Ticket { shard: ShardId::new(0), exchange: [number, 0, 0] };
+        self.node.handle(self.now, Event::Request { ticket, request, data });
         self.drain();
     }
 
     fn drain(&mut self) {
         while let Some(output) = self.node.poll_output() {
             match output {
-                Output::Reply { ticket, reply } => self.replies.push((ticket.slot, reply)),
+                Output::Reply { ticket, reply } => self.replies.push((ticket.exchange[0], reply)),
                 Output::Sync(job) => self.commits.push(job),
                 Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
                 other => panic!("unexpected {other:?}"),
@@ -73,25 +77,25 @@ impl Machine {
     }
 
     fn create_with(&mut self, number: u32, lifetime: Lifetime) {
-        let create = Request::Create {
+        let create = Request::Create(CreateRequest {
             path: path(),
             content_type: Some(ContentType::new("text/plain")),
             lifetime,
             close: false,
             fork: None,
-            data: b"",
             record_count: 0,
-        };
+        });
         self.ask(number, create);
     }
 
     fn append(&mut self, number: u32, append: Append, data: &[u8]) {
-        self.ask(number, Request::Append { path: path(), append, data });
+        self.ask_with(number, Request::Append { path: path(), append }, data);
     }
 
     /// The tail that a reader sees.
     fn tail(&mut self) -> ByteOffset {
-        self.ask(99, Request::Read { path: path(), from: ReadFrom::Now, boundary_bytes: 1 << 20 });
+        let (path, from) = (path(), ReadFrom::Now);
+        self.ask(99, Request::Read(ReadRequest { path, from, boundary_bytes: 1 << 20 }));
         match self.replies.pop() {
             Some((99, Reply::Read(reply))) => reply.end,
             other => panic!("a read was answered by {other:?}"),

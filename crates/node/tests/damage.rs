@@ -4,11 +4,11 @@ mod support;
 
 use env::{Disk, MemoryDisk};
 use log::LogOptions;
-use model::{ByteOffset, StreamPath};
+use model::{ByteOffset, ReadFrom, StreamPath};
 use std::path::{Path, PathBuf};
 use stream::{CommandKind, Outcome, Refusal};
 use support::{Process, create, fork_of, options, path_in, text};
-use thalweg_node::{Failure, ReadFrom, Reply, Request, ShardCore};
+use thalweg_node::{Failure, ReadRequest, Reply, Request, ShardCore};
 
 /// Inverts a bit `back` bytes before the one place in the log where `data` stands.
 fn flip_before(disk: &MemoryDisk, data: &[u8], back: usize) {
@@ -93,8 +93,8 @@ fn a_fork_of_a_stream_whose_creation_was_lost_is_damaged_and_not_missing() {
     flip_before(&disk, source.as_str().as_bytes(), 0);
     in_lives(&disk, 2, |process| {
         assert_eq!(process.refusal(&source), Some(Refusal::Damaged));
-        let read = Request::Read { path: fork.clone(), from: ReadFrom::Begin, boundary_bytes: 8 };
-        let reply = process.ask(read);
+        let (path, from) = (fork.clone(), ReadFrom::Begin);
+        let reply = process.ask(Request::Read(ReadRequest { path, from, boundary_bytes: 8 }));
         assert!(matches!(reply, Reply::Failed(Failure::Damaged { .. })), "{reply:?}");
         assert_eq!(process.ends(&fork, 3, 8), (3, 6), "its own bytes are there");
     });
@@ -173,8 +173,8 @@ fn a_lost_row_of_a_checkpoint_costs_one_stream() {
 
 fn is_damaged(process: &mut Process, path: &StreamPath, from: u64) -> bool {
     let from = ReadFrom::At(ByteOffset::new(from));
-    let reply = process.ask(Request::Read { path: path.clone(), from, boundary_bytes: 1 << 40 });
-    match reply {
+    let read = ReadRequest { path: path.clone(), from, boundary_bytes: 1 << 40 };
+    match process.ask(Request::Read(read)) {
         Reply::Failed(Failure::Damaged { .. }) => true,
         Reply::Read(_) => false,
         other => panic!("a read was answered by {other:?}"),

@@ -6,11 +6,14 @@
 
 use env::{Disk, MemoryDisk, SeededRandom};
 use log::LogOptions;
-use model::{ByteOffset, Monotonic, ShardId, StreamPath, Timestamp};
+use model::{ByteOffset, Monotonic, ReadFrom, ShardId, StreamPath, Timestamp};
 use std::fmt::Write;
 use std::{path::Path, sync::Arc};
-use stream::{Append, ContentType, ForkRequest, Lifetime, Outcome, Producer, Refusal, StreamInfo};
-use thalweg_node::{Event, Output, ReadFrom, Reply, Request, ShardCore, Stamp, Ticket};
+use stream::{
+    Append, ContentType, CreateRequest, ForkRequest, Lifetime, Outcome, Producer, Refusal,
+    StreamInfo,
+};
+use thalweg_node::{Event, Output, ReadRequest, Reply, Request, ShardCore, Stamp, Ticket};
 
 const NOW: Stamp = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
 
@@ -50,9 +53,13 @@ impl Machine {
         Self { node, reply: None }
     }
 
-    fn ask(&mut self, request: Request<'_>) -> Reply {
-        let ticket = Ticket { shard: ShardId::new(0), slot: 0, generation: 0 };
-        self.node.handle(NOW, Event::Request { ticket, request });
+    fn ask(&mut self, request: Request) -> Reply {
+        self.ask_with(request, b"")
+    }
+
+    fn ask_with(&mut self, request: Request, data: &[u8]) -> Reply {
+        let ticket = Ticket { shard: ShardId::new(0), exchange: [0; 3] };
+        self.node.handle(NOW, Event::Request { ticket, request, data });
         self.settle();
         self.reply.take().expect("everything is answered at once")
     }
@@ -68,8 +75,8 @@ impl Machine {
         }
     }
 
-    fn outcome(&mut self, request: Request<'_>) -> Outcome {
-        match self.ask(request) {
+    fn outcome(&mut self, request: Request, data: &[u8]) -> Outcome {
+        match self.ask_with(request, data) {
             Reply::Outcome(outcome) => outcome,
             other => panic!("a change was answered by {other:?}"),
         }
@@ -77,15 +84,13 @@ impl Machine {
 
     fn create(&mut self, name: &str, lifetime: Lifetime, fork: Option<ForkRequest>) -> Outcome {
         let (path, content_type) = (path(name), Some(ContentType::new("text/plain")));
-        let (data, record_count) = (&b""[..], 0);
-        let close = false;
-        let create =
-            Request::Create { path, content_type, lifetime, close, fork, data, record_count };
-        self.outcome(create)
+        let (close, record_count) = (false, 0);
+        let create = CreateRequest { path, content_type, lifetime, close, fork, record_count };
+        self.outcome(Request::Create(create), b"")
     }
 
     fn append(&mut self, name: &str, append: Append, data: &[u8]) -> Outcome {
-        self.outcome(Request::Append { path: path(name), append, data })
+        self.outcome(Request::Append { path: path(name), append }, data)
     }
 
     fn info(&mut self, name: &str) -> StreamInfo {
@@ -97,7 +102,7 @@ impl Machine {
 
     fn bytes(&mut self, name: &str) -> String {
         let from = ReadFrom::Begin;
-        let read = Request::Read { path: path(name), from, boundary_bytes: 1 << 20 };
+        let read = Request::Read(ReadRequest { path: path(name), from, boundary_bytes: 1 << 20 });
         let Reply::Read(read) = self.ask(read) else { panic!("{name} cannot be read") };
         let (mut at, mut bytes) = (read.start, vec![]);
         while at < read.end {
@@ -132,7 +137,7 @@ fn written() -> MemoryDisk {
     machine.append("fork", by_producer(0), b"forked");
     let close = Append { stream_seq: Some("s".into()), close: true, ..by_producer(1) };
     machine.append("fork", close, b"!");
-    machine.outcome(Request::Delete { path: path("text") });
+    machine.outcome(Request::Delete { path: path("text") }, b"");
     machine.create("new", Lifetime::ExpiresAt(Timestamp::new(9_000)), None);
     drop(machine);
     disk.kill_process();
@@ -184,7 +189,7 @@ fn check(disk: &MemoryDisk) {
     assert!(machine.info("fork").closed);
     let repeat = machine.append("fork", by_producer(0), b"forked");
     assert!(matches!(repeat, Outcome::Appended(accepted) if accepted.duplicate));
-    let source = machine.outcome(Request::Delete { path: path("text") });
+    let source = machine.outcome(Request::Delete { path: path("text") }, b"");
     assert_eq!(source, Outcome::Refused(Refusal::Gone), "the fork needs it");
     assert_eq!(machine.info("sliding").lifetime, Lifetime::Ttl { seconds: 600 });
     assert_eq!(machine.info("new").lifetime, Lifetime::ExpiresAt(Timestamp::new(9_000)));

@@ -3,10 +3,10 @@
 mod support;
 
 use env::MemoryDisk;
-use model::{ByteOffset, ShardId, StreamPath, limits};
+use model::{ByteOffset, ReadFrom, ShardId, StreamPath, limits};
 use stream::{Append, ContentType, Refusal};
 use support::{Process, create, fork_of, path_in, text};
-use thalweg_node::{Change, Failure, ReadFrom, Reply, Request};
+use thalweg_node::{Change, Failure, ReadRequest, Reply, Request};
 
 fn process() -> Process {
     Process::open(&MemoryDisk::new(), 2)
@@ -109,11 +109,12 @@ fn an_answer_ends_before_damage_that_another_shard_stores() {
     assert_eq!(process.ends(&fork, 0, 1 << 20), (0, 6));
     assert_eq!(process.ends(&fork, 13, 1 << 20), (13, 16));
     let from = ReadFrom::At(from);
-    let damaged = process.ask(Request::Read { path: fork, from, boundary_bytes: 1 << 20 });
+    let damaged =
+        process.ask(Request::Read(ReadRequest { path: fork, from, boundary_bytes: 1 << 20 }));
     assert!(matches!(damaged, Reply::Failed(Failure::Damaged { .. })), "{damaged:?}");
 }
 
-fn watch(process: &mut Process, path: &StreamPath) -> Request<'static> {
+fn watch(process: &mut Process, path: &StreamPath) -> Request {
     let key = process.key(path);
     process.offer(Request::Watch { key });
     process.settle();

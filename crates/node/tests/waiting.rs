@@ -5,10 +5,10 @@ mod support;
 
 use env::MemoryDisk;
 use log::LogOptions;
-use model::{StreamPath, Timestamp};
+use model::{ReadFrom, StreamPath, Timestamp};
 use stream::{Append, Lifetime, Outcome, Producer, Refusal};
-use support::{Process, options, path_in, text};
-use thalweg_node::{Event, Failure, ReadFrom, Reply, Request};
+use support::{Ask, Process, options, path_in, text};
+use thalweg_node::{Event, Failure, ReadRequest, Reply, Request};
 
 const MIB: usize = 1 << 20;
 
@@ -27,8 +27,8 @@ fn offer(process: &mut Process, path: &StreamPath, data: &[u8]) {
 
 fn create_with(process: &mut Process, path: &StreamPath, wanted: Lifetime) {
     let mut create = support::create(path, Some("text/plain"), None, b"");
-    if let Request::Create { lifetime, .. } = &mut create {
-        *lifetime = wanted;
+    if let Request::Create(asked) = &mut create.request {
+        asked.lifetime = wanted;
     }
     process.outcome(create);
 }
@@ -104,7 +104,7 @@ fn narrow_with_mortal() -> (Process, StreamPath) {
 
 fn offer_read(process: &mut Process, path: &StreamPath) {
     let (path, from) = (path.clone(), ReadFrom::Begin);
-    process.offer(Request::Read { path, from, boundary_bytes: 1 << 20 });
+    process.offer(Request::Read(ReadRequest { path, from, boundary_bytes: 1 << 20 }));
 }
 
 fn reads(process: &Process) -> usize {
@@ -215,7 +215,8 @@ fn what_is_on_its_way_is_judged_when_it_arrives() {
     for seq in 0..3 {
         let producer = Some(Producer { id: "p".into(), epoch: 0, seq });
         let append = Append { producer, ..text() };
-        process.offer(Request::Append { path: path.clone(), append, data: b"x" });
+        let request = Request::Append { path: path.clone(), append };
+        process.offer(Ask { request, data: b"x" });
     }
     process.settle();
     assert_eq!(tails(&mut process), [1, 2, 3], "none of them is a gap");

@@ -15,16 +15,7 @@ pub struct Prepared<'b> {
 }
 
 /// No data.
-pub const EMPTY: Prepared<'static> = Prepared { data: Cow::Borrowed(&[]), record_count: 0 };
-
-/// The first content of a new stream.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Payload<'b> {
-    /// Ready for the log.
-    Ready(Prepared<'b>),
-    /// A fork that names no content type: call [`prepare`] once the source's is known.
-    AsSource(&'b [u8]),
-}
+const EMPTY: Prepared<'static> = Prepared { data: Cow::Borrowed(&[]), record_count: 0 };
 
 /// Why a body is there; the rules for empty arrays differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

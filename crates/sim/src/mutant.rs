@@ -64,19 +64,24 @@ impl Mutant {
     ];
 
     /// Changes a request on its way into the node.
-    pub(crate) fn change_request(self, now: Stamp, request: Request<'_>) -> (Stamp, Request<'_>) {
+    pub(crate) fn change_request(
+        self,
+        now: Stamp,
+        request: Request,
+        data: &[u8],
+    ) -> (Stamp, Request) {
         let request = match (self, request) {
-            (Self::NoProducer, Request::Append { path, mut append, data }) => {
+            (Self::NoProducer, Request::Append { path, mut append }) => {
                 append.producer = None;
-                Request::Append { path, append, data }
+                Request::Append { path, append }
             }
-            (Self::NoSequence, Request::Append { path, mut append, data }) => {
+            (Self::NoSequence, Request::Append { path, mut append }) => {
                 append.stream_seq = None;
-                Request::Append { path, append, data }
+                Request::Append { path, append }
             }
-            (Self::LostClose, Request::Append { path, mut append, data }) if !data.is_empty() => {
+            (Self::LostClose, Request::Append { path, mut append }) if !data.is_empty() => {
                 append.close = false;
-                Request::Append { path, append, data }
+                Request::Append { path, append }
             }
             (Self::LostDelete, Request::Delete { path }) => Request::Head { path },
             (_, request) => request,

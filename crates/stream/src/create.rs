@@ -3,18 +3,44 @@
 use crate::{
     ConfigField, ContentType, Create, ForkRequest, Lifetime, Outcome, Refusal, record::StreamRecord,
 };
+use model::StreamPath;
 
-/// The configuration that a `PUT` asks for, as far as it said. PROTOCOL §5.1.
-#[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
-    /// `None` on a fork that inherits it.
-    pub content_type: Option<&'a ContentType>,
-    /// `Forever` on a fork that inherits it.
+/// A creation as its client asks for it, from the parser to the group. Its first data travels beside
+/// it. [`Create`] is what is logged of it. PROTOCOL §5.1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CreateRequest {
+    /// The stream.
+    pub path: StreamPath,
+    /// What it shall hold. `None` inherits the type of the source, and only on a fork.
+    pub content_type: Option<ContentType>,
+    /// When it goes away by itself. `Forever` inherits on a fork.
     pub lifetime: Lifetime,
-    /// Closed from the start.
+    /// Create it closed.
     pub close: bool,
-    /// The fork that was asked for.
-    pub fork: Option<&'a ForkRequest>,
+    /// Where it branches off.
+    pub fork: Option<ForkRequest>,
+    /// Records in the data. A fork without content type learns it with its source's.
+    pub record_count: u32,
+}
+
+/// The configuration that a creation asks for, as far as it names one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    content_type: Option<&'a ContentType>,
+    lifetime: Lifetime,
+    close: bool,
+    fork: Option<&'a ForkRequest>,
+}
+
+impl<'a> From<&'a CreateRequest> for Wanted<'a> {
+    fn from(asked: &'a CreateRequest) -> Self {
+        Self {
+            content_type: asked.content_type.as_ref(),
+            lifetime: asked.lifetime,
+            close: asked.close,
+            fork: asked.fork.as_ref(),
+        }
+    }
 }
 
 impl<'a> From<&'a Create> for Wanted<'a> {

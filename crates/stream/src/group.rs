@@ -2,8 +2,8 @@
 
 use crate::{
     Accepted, Append, Command, ContentType, Create, NO_STREAM, Outcome, Pin, PinToken, Refusal,
-    Wanted,
     append::{self, Verdict},
+    create::Wanted,
     record::{Extra, StreamRecord},
     table::StreamTable,
 };

@@ -1,9 +1,9 @@
 //! The state machine's rules, one behaviour each.
 
 use crate::{
-    Accepted, Append, Applied, Command, ConfigField, ContentType, Create, Effect, ForkPoint,
-    GroupState, Lifetime, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer, Refusal,
-    Wanted,
+    Accepted, Append, Applied, Command, ConfigField, ContentType, Create, CreateRequest, Effect,
+    ForkPoint, GroupState, Lifetime, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer,
+    Refusal,
 };
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamPath, Timestamp};
 
@@ -36,6 +36,18 @@ fn create(name: &str) -> Create {
         close: false,
         record_count: 0,
         fork: None,
+    }
+}
+
+/// What a client asks for who is to get `create`.
+fn asked(create: &Create) -> CreateRequest {
+    CreateRequest {
+        path: create.path.clone(),
+        content_type: Some(create.content_type.clone()),
+        lifetime: create.fork.as_ref().map_or(create.lifetime, |fork| fork.lifetime),
+        close: create.close,
+        fork: create.fork.as_ref().map(|fork| fork.request.clone()),
+        record_count: create.record_count,
     }
 }
 
@@ -233,14 +245,7 @@ fn a_source_stays_behind_for_its_forks_and_goes_with_the_last() {
     let fork = machine.fork("fork", source, 1);
     assert_eq!(machine.apply(source, Command::Delete, 0).effect, None);
     assert_eq!(machine.resolve("source"), Err(Refusal::Gone));
-    let wanted = Wanted::from(&create("source")).content_type.cloned();
-    let again = Wanted {
-        content_type: wanted.as_ref(),
-        lifetime: Lifetime::Forever,
-        close: false,
-        fork: None,
-    };
-    let blocked = machine.state.check_create(&path("source"), again, machine.now);
+    let blocked = machine.state.check_create(&asked(&create("source")), machine.now);
     assert_eq!(blocked, Some(Outcome::Refused(Refusal::PathBlocked)));
 
     let deleted = machine.apply(fork, Command::Delete, 0);
@@ -415,7 +420,7 @@ fn a_creation_at_the_path_of_a_stream_that_lost_an_entry_is_told_of_the_damage()
     machine.state.lose(hit, machine.state.applied());
     let again = create("hit");
     let damaged = Outcome::Refused(Refusal::Damaged);
-    let answer = machine.state.check_create(&path("hit"), Wanted::from(&again), machine.now);
+    let answer = machine.state.check_create(&asked(&again), machine.now);
     assert_eq!(answer.as_ref(), Some(&damaged));
     assert_eq!(machine.apply(NO_STREAM, Command::Create(Box::new(again)), 0).outcome, damaged);
     machine.apply(hit, Command::Delete, 0);

@@ -47,7 +47,7 @@ mod table;
 pub use checkpoint::{CheckpointError, StreamRow};
 pub use codec::DecodeError;
 pub use command::{Append, Command, CommandKind, Create, NO_STREAM, Producer};
-pub use create::Wanted;
+pub use create::CreateRequest;
 pub use fork::{ForkPoint, ForkRequest, Lineage, Pin, PinToken};
 pub use group::{Applied, Effect, GroupState, LoggedCommand, Placement, Visible};
 pub use lifetime::Lifetime;

@@ -3,9 +3,9 @@
 //! Nothing in here is logged: `touch` and the polls only move what the log will be told of.
 
 use crate::{
-    Append, Lifetime, NO_STREAM, Outcome, Pin, PinToken, Refusal, StreamInfo, Wanted,
+    Append, CreateRequest, Lifetime, NO_STREAM, Outcome, Pin, PinToken, Refusal, StreamInfo,
     append::{self, Verdict},
-    create,
+    create::{self, Wanted},
     group::GroupState,
     record::StreamRecord,
 };
@@ -120,19 +120,14 @@ impl GroupState {
 
     /// The answer to a `PUT` if the path is taken by a stream alive at `now`, else `None`.
     #[must_use]
-    pub fn check_create(
-        &self,
-        path: &StreamPath,
-        wanted: Wanted<'_>,
-        now: Timestamp,
-    ) -> Option<Outcome> {
-        let hash = path.hash64();
-        let holder = self.streams.find_hashed(hash, path.as_str());
+    pub fn check_create(&self, asked: &CreateRequest, now: Timestamp) -> Option<Outcome> {
+        let hash = asked.path.hash64();
+        let holder = self.streams.find_hashed(hash, asked.path.as_str());
         if let Some(holder) = holder.filter(|holder| self.is_record_due(holder, now)) {
             return holder.is_pinned().then_some(Outcome::Refused(Refusal::PathBlocked));
         }
         let is_damaged = self.damaged.contains_key(&hash);
-        let judged = holder.and_then(|holder| self.judge_holder(holder, wanted));
+        let judged = holder.and_then(|holder| self.judge_holder(holder, asked.into()));
         judged.or(is_damaged.then_some(Outcome::Refused(Refusal::Damaged)))
     }
 

@@ -1,13 +1,12 @@
 //! Requests, and what answers reflect of them.
 
-use model::{ByteOffset, GroupId, StreamId, StreamKey, Timestamp};
+use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamKey, Timestamp};
 use protocol::HttpDate;
-use protocol::body::Payload;
 use protocol::client::parse_answer;
 use protocol::etag::ETag;
 use protocol::http1::{Exchange, Head, HeadLimits, HeadReader, HeaderSlots, Version};
 use protocol::problem::Problem;
-use protocol::request::{self, CreateRequest, ReadOffset, Request, Scheme};
+use protocol::request::{self, CreateRequest, Request, Scheme};
 use protocol::response;
 use serde_json::Value;
 use stream::{ContentType, Lifetime, Lineage, Outcome, StreamInfo};
@@ -42,7 +41,7 @@ fn check(head: &Head<'_, '_>, body: &[u8]) {
             Err(problem) => check_problem(&problem),
         },
         Request::Read(read) => {
-            if let ReadOffset::At(offset) = read.offset {
+            if let ReadFrom::At(offset) = read.offset {
                 let _ = protocol::offset::render(offset);
             }
             let tag = ETag {
@@ -58,37 +57,38 @@ fn check(head: &Head<'_, '_>, body: &[u8]) {
 }
 
 fn check_create(create: CreateRequest, body: &[u8]) {
-    assert!(create.content_type.is_some() || create.fork.is_some(), "only forks inherit a type");
+    assert!(
+        create.asked.content_type.is_some() || create.asked.fork.is_some(),
+        "only forks inherit a type"
+    );
     let ready = match create.finish(body) {
         Ok(ready) => ready,
         Err(problem) => return check_problem(&problem),
     };
-    let content_type = ready.request.content_type.clone();
+    let content_type = ready.asked.content_type.clone();
     let content_type = content_type.unwrap_or_else(|| ContentType::new("text/plain"));
-    if let Payload::Ready(prepared) = &ready.payload {
-        assert_eq!(prepared.data.is_empty(), prepared.record_count == 0);
-    }
+    assert_eq!(ready.data.is_empty(), ready.asked.record_count == 0);
     let info = StreamInfo {
         stream: StreamId::new(1),
         content_type: content_type.clone(),
-        lifetime: ready.request.lifetime,
+        lifetime: ready.asked.lifetime,
         head: ByteOffset::ZERO,
         tail: ByteOffset::new(body.len() as u64),
-        closed: ready.request.close,
+        closed: ready.asked.close,
         lineage: Lineage::default(),
     };
     let mut out = Vec::new();
     let outcome = Outcome::Created(info);
     with_exchange(|exchange| {
-        response::outcome(&mut out, exchange, &outcome, &ready.request.location);
+        response::outcome(&mut out, exchange, &outcome, &ready.location);
     });
     let answer = parse_answer(&out, false).expect("an answer of ours").expect("a whole head");
     assert_eq!((answer.status, answer.head_bytes), (201, out.len()));
     // Whitespace inside a field is answered as spaces (RFC 9110 §5.5).
     let shown = content_type.as_str().trim().replace('\t', " ");
     assert_eq!(answer.media_type.as_deref(), Some(shown.as_str()));
-    assert_eq!(answer.closed, ready.request.close);
-    if let Lifetime::ExpiresAt(at) = ready.request.lifetime {
+    assert_eq!(answer.closed, ready.asked.close);
+    if let Lifetime::ExpiresAt(at) = ready.asked.lifetime {
         assert!(at <= Timestamp::new(253_402_387_200_000), "no date lies behind the calendar");
     }
 }

@@ -7,8 +7,9 @@ use crate::failure::{Failure, Outcome};
 use crate::load::driver::Driver;
 use crate::load::events::Follower;
 use crate::report::Run;
+use model::ReadFrom;
 use protocol::client::{Target, put_head, put_read};
-use protocol::request::{Live, ReadOffset};
+use protocol::request::Live;
 use std::time::{Duration, Instant};
 
 const PATH: &str = "bench/live";
@@ -78,7 +79,7 @@ impl Clients {
             if at < self.idle {
                 put_head(&mut socket.output, target);
             } else {
-                put_read(&mut socket.output, target, ReadOffset::Now, Live::Sse, None);
+                put_read(&mut socket.output, target, ReadFrom::Now, Live::Sse, None);
             }
             socket.flush();
         }

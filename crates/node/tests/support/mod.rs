@@ -4,11 +4,12 @@
 
 use env::{MemoryDisk, SeededRandom};
 use log::{LogOptions, WorkJob};
-use model::{ByteOffset, GroupId, Monotonic, ShardId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, GroupId, Monotonic, ReadFrom, ShardId, StreamKey, StreamPath, Timestamp};
 use std::{path::Path, sync::Arc};
-use stream::{Append, ContentType, ForkRequest, Lifetime, Outcome, Refusal};
+use stream::{Append, ContentType, CreateRequest, ForkRequest, Lifetime, Outcome, Refusal};
 use thalweg_node::{
-    Change, Event, Failure, Output, ReadFrom, ReadReply, Reply, Request, ShardCore, Stamp, Ticket,
+    Change, Event, Failure, Output, ReadReply, ReadRequest, Reply, Request, ShardCore, Stamp,
+    Ticket,
 };
 
 pub const GROUPS: u16 = 2;
@@ -22,6 +23,18 @@ pub struct Process {
     pub changes: Vec<(ShardId, Change)>,
     /// Background jobs are kept here instead of being run.
     pub held_work: Option<Vec<(usize, WorkJob)>>,
+}
+
+/// A request and its data.
+pub struct Ask<'a> {
+    pub request: Request,
+    pub data: &'a [u8],
+}
+
+impl From<Request> for Ask<'_> {
+    fn from(request: Request) -> Self {
+        Self { request, data: &[] }
+    }
 }
 
 pub fn options() -> LogOptions {
@@ -76,16 +89,17 @@ impl Process {
     }
 
     /// Hands in a request without doing anything that it asks for.
-    pub fn offer(&mut self, request: Request<'_>) {
+    pub fn offer<'a>(&mut self, ask: impl Into<Ask<'a>>) {
+        let Ask { request, data } = ask.into();
         let group = match (&request, request.path()) {
             (_, Some(path)) => path.group(GROUPS),
             (Request::Window { key, .. }, _) => key.group,
             (Request::Watch { key } | Request::Unwatch { key }, _) => key.group,
             _ => unreachable!("every request names a path or a key"),
         };
-        let ticket = Ticket { shard: ShardId::new(0), slot: 0, generation: 0 };
+        let ticket = Ticket { shard: ShardId::new(0), exchange: [0; 3] };
         let (shard, now) = (self.shard_of(group), self.now);
-        self.nodes[shard].handle(now, Event::Request { ticket, request });
+        self.nodes[shard].handle(now, Event::Request { ticket, request, data });
     }
 
     /// Does one thing that a node wants done; `false` if none wants any.
@@ -129,15 +143,15 @@ impl Process {
         self.settle();
     }
 
-    pub fn ask(&mut self, request: Request<'_>) -> Reply {
-        self.offer(request);
+    pub fn ask<'a>(&mut self, ask: impl Into<Ask<'a>>) -> Reply {
+        self.offer(ask);
         self.settle();
         assert_eq!(self.replies.len(), 1, "one answer for one request: {:?}", self.replies);
         self.replies.remove(0)
     }
 
-    pub fn outcome(&mut self, request: Request<'_>) -> Outcome {
-        match self.ask(request) {
+    pub fn outcome<'a>(&mut self, ask: impl Into<Ask<'a>>) -> Outcome {
+        match self.ask(ask) {
             Reply::Outcome(outcome) => outcome,
             other => panic!("a change was answered by {other:?}"),
         }
@@ -152,7 +166,8 @@ impl Process {
     }
 
     pub fn append(&mut self, path: &StreamPath, append: Append, data: &[u8]) -> Outcome {
-        self.outcome(Request::Append { path: path.clone(), append, data })
+        let request = Request::Append { path: path.clone(), append };
+        self.outcome(Ask { request, data })
     }
 
     /// Makes a stream of text with one append.
@@ -182,7 +197,7 @@ impl Process {
 
     pub fn read(&mut self, path: &StreamPath, from: u64, boundary_bytes: u64) -> Box<ReadReply> {
         let from = ReadFrom::At(ByteOffset::new(from));
-        match self.ask(Request::Read { path: path.clone(), from, boundary_bytes }) {
+        match self.ask(Request::Read(ReadRequest { path: path.clone(), from, boundary_bytes })) {
             Reply::Read(reply) => reply,
             other => panic!("a read was answered by {other:?}"),
         }
@@ -220,8 +235,8 @@ impl Process {
     }
 }
 
-pub fn append<'a>(path: &StreamPath, data: &'a [u8]) -> Request<'a> {
-    Request::Append { path: path.clone(), append: text(), data }
+pub fn append<'a>(path: &StreamPath, data: &'a [u8]) -> Ask<'a> {
+    Ask { request: Request::Append { path: path.clone(), append: text() }, data }
 }
 
 pub fn create<'a>(
@@ -229,14 +244,14 @@ pub fn create<'a>(
     content_type: Option<&str>,
     fork: Option<ForkRequest>,
     data: &'a [u8],
-) -> Request<'a> {
-    Request::Create {
+) -> Ask<'a> {
+    let request = Request::Create(CreateRequest {
         path: path.clone(),
         content_type: content_type.map(ContentType::new),
         lifetime: Lifetime::Forever,
         close: false,
         fork,
-        data,
         record_count: u32::from(!data.is_empty()),
-    }
+    });
+    Ask { request, data }
 }

@@ -3,8 +3,9 @@
 use crate::field;
 use crate::http1::put_number;
 use crate::offset;
-use crate::request::{Live, ReadOffset};
+use crate::request::Live;
 use crate::target::MOUNT;
+use model::ReadFrom;
 use stream::Producer;
 
 /// Whom a request is for.
@@ -56,16 +57,16 @@ pub fn put_close(out: &mut Vec<u8>, target: Target<'_>) {
 pub fn put_read(
     out: &mut Vec<u8>,
     target: Target<'_>,
-    from: ReadOffset,
+    from: ReadFrom,
     live: Live,
     cursor: Option<u64>,
 ) {
     let mut query = Vec::with_capacity(96);
     query.extend_from_slice(b"?offset=");
     match from {
-        ReadOffset::Begin => query.extend_from_slice(b"-1"),
-        ReadOffset::Now => query.extend_from_slice(b"now"),
-        ReadOffset::At(position) => offset::put(&mut query, position),
+        ReadFrom::Begin => query.extend_from_slice(b"-1"),
+        ReadFrom::Now => query.extend_from_slice(b"now"),
+        ReadFrom::At(position) => offset::put(&mut query, position),
     }
     query.extend_from_slice(match live {
         Live::CatchUp => b"",

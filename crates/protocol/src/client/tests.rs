@@ -1,7 +1,7 @@
 use super::*;
 use crate::http1::{Framing, HeadLimits, HeadReader, HeaderSlots};
-use crate::request::{self, Live, ReadOffset, Request, Scheme};
-use model::ByteOffset;
+use crate::request::{self, Live, Request, Scheme};
+use model::{ByteOffset, ReadFrom};
 use stream::Producer;
 
 fn target(path: &str) -> Target<'_> {
@@ -26,7 +26,7 @@ fn the_server_understands_every_request() {
     let mut out = Vec::new();
     put_create(&mut out, target("a b/ü%"), "text/plain", b"");
     let Request::Create(create) = understood(&out).0 else { panic!("a create was written") };
-    assert_eq!(create.path.as_str(), "a b/ü%");
+    assert_eq!(create.asked.path.as_str(), "a b/ü%");
 
     out.clear();
     let producer = Producer { id: "p".into(), epoch: 3, seq: 9 };
@@ -36,7 +36,7 @@ fn the_server_understands_every_request() {
     assert_eq!(ready.append.producer, Some(producer));
 
     out.clear();
-    let from = ReadOffset::At(ByteOffset::new(7));
+    let from = ReadFrom::At(ByteOffset::new(7));
     put_read(&mut out, target("s"), from, Live::LongPoll, Some(5));
     let Request::Read(read) = understood(&out).0 else { panic!("a read was written") };
     assert_eq!((read.offset, read.live, read.cursor), (from, Live::LongPoll, Some(5)));

@@ -2,13 +2,14 @@
 
 use super::{is_true, number};
 use crate::{
-    body::{self, ContentTypeField, Payload, Purpose},
+    body::{self, ContentTypeField, Purpose},
     field::Fields,
     offset,
     problem::{Code, Problem, detail::quote},
     target,
 };
 use model::{StreamPath, Timestamp};
+use std::borrow::Cow;
 use stream::{ContentType, ForkRequest, Lifetime};
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
@@ -18,16 +19,8 @@ const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
 /// A creation whose body has not come yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateRequest {
-    /// The stream.
-    pub path: StreamPath,
-    /// What it shall hold; `None` is the source's type, and only for a fork.
-    pub content_type: Option<ContentType>,
-    /// When it shall go away by itself; for a fork, `Forever` inherits.
-    pub lifetime: Lifetime,
-    /// Create it closed.
-    pub close: bool,
-    /// Where it branches off.
-    pub fork: Option<ForkRequest>,
+    /// What is asked for. Its records are counted when the body is there.
+    pub asked: stream::CreateRequest,
     /// For the `Location` of the answer.
     pub location: Box<str>,
 }
@@ -35,10 +28,12 @@ pub struct CreateRequest {
 /// A creation that is complete.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyCreate<'b> {
-    /// The request.
-    pub request: CreateRequest,
-    /// Its first content.
-    pub payload: Payload<'b>,
+    /// What is asked for.
+    pub asked: stream::CreateRequest,
+    /// For the `Location` of the answer.
+    pub location: Box<str>,
+    /// The first data: in stored form, or as it came for a fork that inherits its content type.
+    pub data: Cow<'b, [u8]>,
 }
 
 impl CreateRequest {
@@ -53,15 +48,15 @@ impl CreateRequest {
         if fork.is_none() {
             content_type = content_type.or_else(|| Some(ContentType::new(CONTENT_TYPE_DEFAULT)));
         }
-        let lifetime = lifetime(fields)?;
-        Ok(Self {
+        let asked = stream::CreateRequest {
             path,
             content_type,
-            lifetime,
+            lifetime: lifetime(fields)?,
             close: is_true(fields.stream_closed),
             fork,
-            location,
-        })
+            record_count: 0,
+        };
+        Ok(Self { asked, location })
     }
 
     /// Joins the body.
@@ -69,14 +64,19 @@ impl CreateRequest {
     /// # Errors
     /// The [`Problem`] to answer: JSON that is none.
     pub fn finish(self, body: &[u8]) -> Result<ReadyCreate<'_>, Problem> {
-        let payload = match &self.content_type {
-            None if !body.is_empty() => Payload::AsSource(body),
-            None => Payload::Ready(body::EMPTY),
+        let Self { mut asked, location } = self;
+        let data = match &asked.content_type {
+            None => {
+                asked.record_count = u32::from(!body.is_empty());
+                Cow::Borrowed(body)
+            }
             Some(content_type) => {
-                Payload::Ready(body::prepare(content_type, body, Purpose::Create)?)
+                let prepared = body::prepare(content_type, body, Purpose::Create)?;
+                asked.record_count = prepared.record_count;
+                prepared.data
             }
         };
-        Ok(ReadyCreate { request: self, payload })
+        Ok(ReadyCreate { asked, location, data })
     }
 }
 

@@ -16,7 +16,7 @@ mod read;
 
 pub use append::{AppendRequest, ReadyAppend};
 pub use create::{CreateRequest, ReadyCreate};
-pub use read::{Live, ReadOffset, ReadRequest};
+pub use read::{Live, ReadRequest};
 
 use crate::{
     field::Fields,
@@ -49,7 +49,9 @@ impl Request {
     #[must_use]
     pub fn takes_json(&self) -> bool {
         match self {
-            Self::Create(create) => create.content_type.as_ref().is_some_and(ContentType::is_json),
+            Self::Create(create) => {
+                create.asked.content_type.as_ref().is_some_and(ContentType::is_json)
+            }
             Self::Append(append) => append.takes_json(),
             _ => false,
         }

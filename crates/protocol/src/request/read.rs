@@ -8,15 +8,15 @@ use crate::{
     problem::{Code, Problem, detail::quote},
     target::Query,
 };
-use model::{ByteOffset, StreamPath};
+use model::{ReadFrom, StreamPath};
 
 /// A read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadRequest {
     /// The stream.
     pub path: StreamPath,
-    /// Where to begin.
-    pub offset: ReadOffset,
+    /// Where to begin: `offset`, which is `-1` (or left out) for the head, and `now` for the tail.
+    pub offset: ReadFrom,
     /// How to go on at the tail.
     pub live: Live,
     /// The cursor that the client echoes.
@@ -28,17 +28,6 @@ pub struct ReadRequest {
     /// The client wants all SSE data in base64: `encoding=base64`, or the request field
     /// `Stream-SSE-Data-Encoding: base64`.
     pub base64: bool,
-}
-
-/// Where a read begins. PROTOCOL §8.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ReadOffset {
-    /// `-1`, or no offset: at the first retained byte.
-    Begin,
-    /// `now`: at the tail.
-    Now,
-    /// At this byte; may lie inside a message, or beyond the tail.
-    At(ByteOffset),
 }
 
 /// How a read goes on at the tail.
@@ -89,13 +78,13 @@ fn live(value: Option<&str>) -> Result<Live, Problem> {
     }
 }
 
-fn read_offset(value: Option<&str>, live: Live) -> Result<ReadOffset, Problem> {
+fn read_offset(value: Option<&str>, live: Live) -> Result<ReadFrom, Problem> {
     match value {
         // PROTOCOL §5.7, §5.8: live reads must name an offset.
         None if live != Live::CatchUp => Err(Problem::new(Code::OffsetMissing)),
-        None | Some("-1") => Ok(ReadOffset::Begin),
-        Some("now") => Ok(ReadOffset::Now),
-        Some(text) => offset::parse(text.as_bytes()).map(ReadOffset::At).ok_or_else(|| {
+        None | Some("-1") => Ok(ReadFrom::Begin),
+        Some("now") => Ok(ReadFrom::Now),
+        Some(text) => offset::parse(text.as_bytes()).map(ReadFrom::At).ok_or_else(|| {
             let detail = format!(
                 "The offset {} is none; use -1, now, or a value of Stream-Next-Offset as it came.",
                 quote(text.as_bytes())

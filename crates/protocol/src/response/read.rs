@@ -5,10 +5,10 @@ use crate::{
     etag::ETag,
     field,
     http1::{Answer, BodyFraming, Exchange, Length},
-    request::{Live, ReadOffset, ReadRequest},
+    request::{Live, ReadRequest},
     sse::Mode,
 };
-use model::{ByteOffset, GroupId, StreamKey};
+use model::{ByteOffset, GroupId, ReadFrom, StreamKey};
 use stream::{Lifetime, StreamInfo};
 
 /// What the node found for a catch-up read, or for a long-poll that has something to tell.
@@ -65,7 +65,7 @@ pub fn read(out: &mut Vec<u8>, exchange: &Exchange<'_>, read: &ReadAnswer<'_>) -
         long_poll_timeout(out, exchange, read.info, read.cursor.unwrap_or_default());
         return BodyPlan::Nothing;
     }
-    let is_now = read.request.offset == ReadOffset::Now;
+    let is_now = read.request.offset == ReadFrom::Now;
     let tag = read.tag();
     // PROTOCOL §10.1, "ETag Usage"
     let matches = |list: &str| !is_now && read.request.live == Live::CatchUp && tag.matches(list);
@@ -116,7 +116,7 @@ impl ReadAnswer<'_> {
         if let Some(cursor) = self.cursor {
             answer.number(field::STREAM_CURSOR, cursor);
         }
-        if self.request.offset != ReadOffset::Now {
+        if self.request.offset != ReadFrom::Now {
             answer.tag(tag, self.gzip);
         }
         answer.field(field::CACHE_CONTROL, self.cache_control());
@@ -125,7 +125,7 @@ impl ReadAnswer<'_> {
 
     /// How long caches may keep the answer (docs/adr/0012).
     fn cache_control(&self) -> &'static str {
-        if self.request.offset == ReadOffset::Now {
+        if self.request.offset == ReadFrom::Now {
             // PROTOCOL §8: "SHOULD return Cache-Control: no-store"
             return "no-store";
         }

@@ -5,10 +5,10 @@ use crate::{
     HttpDate, cursor,
     http1::{BodyFraming, Exchange, Version},
     problem::{Code, Problem},
-    request::{Live, ReadOffset, ReadRequest},
+    request::{Live, ReadRequest},
     sse::Mode,
 };
-use model::{ByteOffset, GroupId, StreamId, StreamPath, Timestamp};
+use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamPath, Timestamp};
 use stream::{Accepted, ConfigField, ContentType, Lifetime, Lineage, Outcome, Refusal, StreamInfo};
 
 fn info(content_type: &str, tail: u64) -> StreamInfo {
@@ -23,7 +23,7 @@ fn info(content_type: &str, tail: u64) -> StreamInfo {
     }
 }
 
-fn request(offset: ReadOffset, live: Live) -> ReadRequest {
+fn request(offset: ReadFrom, live: Live) -> ReadRequest {
     let path = StreamPath::new("a").unwrap();
     ReadRequest {
         path,
@@ -134,8 +134,8 @@ fn metadata() -> Vec<Titled> {
 }
 
 fn reads() -> Vec<Titled> {
-    let begin = request(ReadOffset::Begin, Live::CatchUp);
-    let now = request(ReadOffset::Now, Live::CatchUp);
+    let begin = request(ReadFrom::Begin, Live::CatchUp);
+    let now = request(ReadFrom::Now, Live::CatchUp);
     let known = ReadRequest { if_none_match: Some("\"7-42:0:9\"".into()), ..begin.clone() };
     let open = info("text/plain", 9);
     let json = info("application/json", 9);
@@ -161,7 +161,7 @@ fn reads() -> Vec<Titled> {
 }
 
 fn live_reads() -> Vec<Titled> {
-    let poll = ReadRequest { cursor: Some(3), ..request(ReadOffset::Begin, Live::LongPoll) };
+    let poll = ReadRequest { cursor: Some(3), ..request(ReadFrom::Begin, Live::LongPoll) };
     let open = info("text/plain", 9);
     let closed = StreamInfo { closed: true, ..open.clone() };
     let with_data = ReadAnswer { cursor: Some(7), ..answer(&poll, &open, 0, 9) };
@@ -228,7 +228,7 @@ fn a_read_plan_covers_the_stored_bytes_and_their_frame() {
     let date = HttpDate::new(Timestamp::new(0));
     let exchange =
         Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
-    let (begin, json) = (request(ReadOffset::Begin, Live::CatchUp), info("application/json", 9));
+    let (begin, json) = (request(ReadFrom::Begin, Live::CatchUp), info("application/json", 9));
     let plan = read(&mut vec![], &exchange, &answer(&begin, &json, 0, 9));
     let BodyPlan::Range { start, end, frame, framing } = plan else { panic!("{plan:?}") };
     assert_eq!((start.get(), end.get(), frame.prefix, frame.suffix), (0, 8, &b"["[..], &b"]"[..]));

@@ -1,15 +1,15 @@
 //! Answers to `GET`: catch-up, long-poll and server-sent events.
 
 use crate::{page::Page, writes::info};
-use model::{ByteOffset, GroupId, StreamPath};
+use model::{ByteOffset, GroupId, ReadFrom, StreamPath};
 use stream::{Lifetime, StreamInfo};
 use thalweg_protocol::{
-    request::{Live, ReadOffset, ReadRequest},
+    request::{Live, ReadRequest},
     response::{self, ReadAnswer},
     sse::Mode,
 };
 
-fn request(offset: ReadOffset, live: Live) -> ReadRequest {
+fn request(offset: ReadFrom, live: Live) -> ReadRequest {
     ReadRequest {
         path: StreamPath::new("a").expect("a path"),
         offset,
@@ -56,12 +56,12 @@ fn add(page: &mut Page, title: &str, answer: &ReadAnswer<'_>) {
 
 /// Every range of a stream, by its type, its end, its lifetime and how it is asked for.
 fn ranges(page: &mut Page) {
-    let at = |offset| request(ReadOffset::At(ByteOffset::new(offset)), Live::CatchUp);
+    let at = |offset| request(ReadFrom::At(ByteOffset::new(offset)), Live::CatchUp);
     let cases = [
-        ("all", request(ReadOffset::Begin, Live::CatchUp), 0, 900),
+        ("all", request(ReadFrom::Begin, Live::CatchUp), 0, 900),
         ("a part", at(100), 100, 400),
         ("nothing at the tail", at(900), 900, 900),
-        ("now", request(ReadOffset::Now, Live::CatchUp), 900, 900),
+        ("now", request(ReadFrom::Now, Live::CatchUp), 900, 900),
     ];
     for (range, request, start, end) in &cases {
         for content_type in ["text/plain", "application/json"] {
@@ -73,7 +73,7 @@ fn ranges(page: &mut Page) {
             }
         }
     }
-    let begin = request(ReadOffset::Begin, Live::CatchUp);
+    let begin = request(ReadFrom::Begin, Live::CatchUp);
     let forever = info("text/plain", 900);
     let ttl = StreamInfo { lifetime: Lifetime::Ttl { seconds: 60 }, ..forever.clone() };
     let stable = |info| ReadAnswer { is_stable: true, ..answer(&begin, info, 0, 400) };
@@ -95,7 +95,7 @@ fn known(page: &mut Page) {
         ("*", "any tag"),
         ("\"7-42:0:901\"", "another tag"),
     ] {
-        let begin = request(ReadOffset::Begin, Live::CatchUp);
+        let begin = request(ReadFrom::Begin, Live::CatchUp);
         let request = ReadRequest { if_none_match: Some(tags.into()), ..begin };
         add(page, &format!("open, {title} is known"), &answer(&request, &open, 0, 900));
         add(page, &format!("closed, {title} is known"), &answer(&request, &closed, 0, 900));
@@ -107,7 +107,7 @@ fn known(page: &mut Page) {
 fn live(page: &mut Page) {
     let poll = ReadRequest {
         cursor: Some(3),
-        ..request(ReadOffset::At(ByteOffset::new(100)), Live::LongPoll)
+        ..request(ReadFrom::At(ByteOffset::new(100)), Live::LongPoll)
     };
     for closed in [false, true] {
         let info = StreamInfo { closed, ..info("application/json", 900) };

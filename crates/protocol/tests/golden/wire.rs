@@ -1,12 +1,12 @@
 //! What is written besides answers' heads: chunks, events, and the requests of a client.
 
 use crate::page::Page;
-use model::ByteOffset;
+use model::{ByteOffset, ReadFrom};
 use stream::Producer;
 use thalweg_protocol::{
     client::{self, Target},
     http1::{CONTINUE, LAST_CHUNK, put_chunk, put_chunk_head},
-    request::{Live, ReadOffset},
+    request::Live,
     sse::{Control, HEARTBEAT, Mode, SseEncoder, put_control, put_with_cursor},
 };
 
@@ -80,10 +80,10 @@ fn requests(page: &mut Page) {
     add("client: close", &|out| client::put_close(out, target));
     add("client: head", &|out| client::put_head(out, target));
     add("client: delete", &|out| client::put_delete(out, target));
-    let at = ReadOffset::At(ByteOffset::new(1234));
+    let at = ReadFrom::At(ByteOffset::new(1234));
     for (from, live, cursor) in [
-        (ReadOffset::Begin, Live::CatchUp, None),
-        (ReadOffset::Now, Live::Sse, None),
+        (ReadFrom::Begin, Live::CatchUp, None),
+        (ReadFrom::Now, Live::Sse, None),
         (at, Live::LongPoll, Some(77)),
     ] {
         add(&format!("client: read {from:?} {live:?}"), &|out| {

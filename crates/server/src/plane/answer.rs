@@ -24,7 +24,7 @@ const SHORT_BYTES_MAX: u64 = 16 << 10;
 
 impl Shard {
     pub(super) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
-        let id = SlotId { slot: ticket.slot, generation: ticket.generation };
+        let id = SlotId::of_exchange(ticket.exchange);
         self.bulk.note_answered(id);
         let Some(connection) = self.connections.get_mut(id) else { return };
         match &mut connection.state {

@@ -51,16 +51,17 @@ pub(crate) struct BodyDone {
 #[derive(Debug)]
 struct Write {
     pending: Pending,
-    request: node::Request<'static>,
+    request: node::Request,
     data: Vec<u8>,
 }
 
 impl BodyJob {
     pub(super) fn run(self) -> BodyDone {
         let Self { id, request, body } = self;
-        let write = join(request, &body, |pending, request| {
-            let (request, data) = request.detach();
-            Write { pending, request, data }
+        let write = join(request, &body, |pending, request, data| Write {
+            pending,
+            request,
+            data: data.to_vec(),
         });
         BodyDone { id, body_bytes: body.len(), write }
     }
@@ -113,7 +114,7 @@ impl Shard {
         match write {
             Ok(Write { pending, request, data }) => {
                 self.wait_for(id, pending);
-                self.ask_with(id, request, data);
+                self.ask_with(id, request, data.into());
             }
             Err(problem) => self.answer_problem(id, &problem),
         }

@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 #[derive(Debug)]
 pub(crate) enum Mail {
     /// A request of a connection elsewhere for a group here.
-    Request { ticket: Ticket, request: Request<'static>, data: Vec<u8> },
+    Request { ticket: Ticket, request: Request, data: Vec<u8> },
     /// The answer to a request of a connection here.
     Reply { ticket: Ticket, reply: Reply },
     /// Between the nodes.

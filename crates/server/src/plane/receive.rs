@@ -12,14 +12,11 @@ use super::{
 };
 use mio::net::TcpStream;
 use protocol::{
-    body::Payload,
     http1::{CONTINUE, ChunkedDecoder, Framing, Head, HeadError, HeaderSlots},
     problem::{Code, Problem},
-    request::{
-        self, CreateRequest, Live, ReadOffset, ReadRequest, ReadyAppend, ReadyCreate, Request,
-        Scheme,
-    },
+    request::{self, Live, ReadRequest, ReadyAppend, ReadyCreate, Request, Scheme},
 };
+use std::borrow::Cow;
 use std::sync::atomic::Ordering::Relaxed;
 
 /// A body that nobody wants is read past up to this length; a longer one costs the connection.
@@ -335,9 +332,9 @@ impl Shard {
     }
 
     fn finish_write(&mut self, id: SlotId, request: Request, body: &[u8]) {
-        let asked = join(request, body, |pending, request| {
+        let asked = join(request, body, |pending, request, data| {
             self.wait_for(id, pending);
-            self.ask(id, request);
+            self.ask_with(id, request, Cow::Borrowed(data));
         });
         if let Err(problem) = asked {
             self.answer_problem(id, &problem);
@@ -346,18 +343,14 @@ impl Shard {
 
     fn finish_read(&mut self, id: SlotId, read: ReadRequest) {
         self.metrics.reads.add(1);
-        let request = node::Request::Read {
+        let request = node::Request::Read(node::ReadRequest {
             path: read.path.clone(),
-            from: match read.offset {
-                ReadOffset::Begin => node::ReadFrom::Begin,
-                ReadOffset::Now => node::ReadFrom::Now,
-                ReadOffset::At(offset) => node::ReadFrom::At(offset),
-            },
+            from: read.offset,
             boundary_bytes: match read.live {
                 Live::Sse => SSE_EVENT_BYTES,
                 Live::CatchUp | Live::LongPoll => model::limits::ANSWER_BOUNDARY_BYTES,
             },
-        };
+        });
         self.wait_for(id, Pending::Read(Box::new(read)));
         self.ask(id, request);
     }
@@ -373,38 +366,24 @@ impl Shard {
     }
 }
 
-/// Joins a write with its body, and gives `then` what to wait for and what to ask the node.
+/// Joins a write with its body, and gives `then` what to wait for, what to ask the node, and the data.
 ///
 /// # Errors
 /// The [`Problem`] to answer if the body is not what the write says.
 pub(super) fn join<T>(
     write: Request,
     body: &[u8],
-    then: impl FnOnce(Pending, node::Request<'_>) -> T,
+    then: impl FnOnce(Pending, node::Request, &[u8]) -> T,
 ) -> Result<T, Problem> {
     match write {
         Request::Create(create) => {
-            let ReadyCreate { request, payload } = create.finish(body)?;
-            let CreateRequest { path, content_type, lifetime, close, fork, location } = request;
-            let (data, record_count): (&[u8], u32) = match &payload {
-                Payload::Ready(prepared) => (&prepared.data, prepared.record_count),
-                Payload::AsSource(body) => (body, u32::from(!body.is_empty())),
-            };
-            let request = node::Request::Create {
-                path,
-                content_type,
-                lifetime,
-                close,
-                fork,
-                data,
-                record_count,
-            };
-            Ok(then(Pending::Create { location }, request))
+            let ReadyCreate { asked, location, data } = create.finish(body)?;
+            Ok(then(Pending::Create { location }, node::Request::Create(asked), &data))
         }
         Request::Append(append) => {
             let ReadyAppend { path, append, data } = append.finish(body)?;
             let pending = Pending::Write { data_bytes: data.len() as u64 };
-            Ok(then(pending, node::Request::Append { path, append, data: &data }))
+            Ok(then(pending, node::Request::Append { path, append }, &data))
         }
         other => unreachable!("{other:?} has no body"),
     }

@@ -34,6 +34,7 @@ use mio::{Events, Interest, Poll, Token, net::TcpListener};
 use model::{Monotonic, ShardId, StreamPath};
 use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
 use protocol::{HttpDate, http1::HeadLimits};
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::{Arc, atomic::AtomicUsize};
@@ -361,8 +362,7 @@ impl Shard {
         for mail in mail.drain(..) {
             match mail {
                 Mail::Request { ticket, request, data } => {
-                    let request = request.attach(&data);
-                    self.node.handle(self.now, Event::Request { ticket, request });
+                    self.node.handle(self.now, Event::Request { ticket, request, data: &data });
                 }
                 Mail::Reply { ticket, reply } => self.handle_reply(ticket, reply),
                 Mail::Shard(message) => self.node.handle(self.now, Event::Shard(message)),
@@ -438,30 +438,23 @@ impl Shard {
         Ok(())
     }
 
-    /// Gives a request to the shard that owns its group; the reply comes to `id`.
-    pub(super) fn ask(&mut self, id: SlotId, request: Request<'_>) {
-        let (owner, ticket) = self.address(id, &request);
-        if owner == self.id {
-            self.node.handle(self.now, Event::Request { ticket, request });
-        } else {
-            let (request, data) = request.detach();
-            self.mail(owner, Mail::Request { ticket, request, data });
-        }
+    /// Gives a request without data to the shard that owns its group; the reply comes to `id`.
+    pub(super) fn ask(&mut self, id: SlotId, request: Request) {
+        self.ask_with(id, request, Cow::Borrowed(&[]));
     }
 
-    /// As [`Self::ask`], with data that has been detached.
-    pub(super) fn ask_with(&mut self, id: SlotId, request: Request<'static>, data: Vec<u8>) {
+    /// As [`Self::ask`], with data.
+    pub(super) fn ask_with(&mut self, id: SlotId, request: Request, data: Cow<'_, [u8]>) {
         let (owner, ticket) = self.address(id, &request);
         if owner == self.id {
-            let request = request.attach(&data);
-            self.node.handle(self.now, Event::Request { ticket, request });
+            self.node.handle(self.now, Event::Request { ticket, request, data: &data });
         } else {
-            self.mail(owner, Mail::Request { ticket, request, data });
+            self.mail(owner, Mail::Request { ticket, request, data: data.into_owned() });
         }
     }
 
     /// The shard that owns the group of a request, and whom it answers.
-    fn address(&self, id: SlotId, request: &Request<'_>) -> (ShardId, Ticket) {
+    fn address(&self, id: SlotId, request: &Request) -> (ShardId, Ticket) {
         let group = match request {
             Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
                 key.group
@@ -469,7 +462,7 @@ impl Shard {
             other => other.path().map(|path| self.group_of(path)).expect("others name a path"),
         };
         let owner = node::shard_of(group, u16::try_from(self.outgoing.len()).expect("u16 shards"));
-        (owner, Ticket { shard: self.id, slot: id.slot, generation: id.generation })
+        (owner, Ticket { shard: self.id, exchange: id.to_exchange() })
     }
 
     fn group_of(&self, path: &StreamPath) -> model::GroupId {

@@ -21,6 +21,18 @@ pub(crate) struct SlotId {
     pub generation: u32,
 }
 
+impl SlotId {
+    /// How the node names it in a ticket.
+    pub(crate) fn to_exchange(self) -> [u32; 3] {
+        [self.slot, self.generation, 0]
+    }
+
+    /// The slot and generation that [`Self::to_exchange`] packed.
+    pub(crate) fn of_exchange([slot, generation, _]: [u32; 3]) -> Self {
+        Self { slot, generation }
+    }
+}
+
 impl<T> Slots<T> {
     pub(crate) fn new() -> Self {
         Self { entries: Vec::new(), free: Vec::new() }

@@ -5,8 +5,8 @@
 //! them. At the tail it joins the others of its form (see [`super::live`]).
 
 use super::{answer::problem_of, connection::State, live::Form, shard::Shard, slots::SlotId};
-use model::{ByteOffset, Monotonic, StreamKey};
-use node::{ReadFrom, ReadReply, Reply, Request};
+use model::{ByteOffset, Monotonic, ReadFrom, StreamKey};
+use node::{ReadReply, Reply, Request};
 use protocol::{
     cursor,
     http1::{BodyFraming, LAST_CHUNK},
@@ -288,7 +288,8 @@ impl Shard {
         let path = reader.request.path.clone();
         let from = ReadFrom::At(at);
         self.bulk.note_asked(id);
-        self.ask(id, Request::Read { path, from, boundary_bytes: SSE_EVENT_BYTES });
+        let read = node::ReadRequest { path, from, boundary_bytes: SSE_EVENT_BYTES };
+        self.ask(id, Request::Read(read));
     }
 
     fn put_phase(&mut self, id: SlotId, phase: Phase) {
@@ -353,6 +354,7 @@ impl Shard {
         let path = request.path.clone();
         self.wait_for(id, super::connection::Pending::Read(Box::new(request)));
         let boundary_bytes = model::limits::ANSWER_BOUNDARY_BYTES;
-        self.ask(id, Request::Read { path, from: ReadFrom::At(at), boundary_bytes });
+        let read = node::ReadRequest { path, from: ReadFrom::At(at), boundary_bytes };
+        self.ask(id, Request::Read(read));
     }
 }

@@ -5,8 +5,8 @@ use super::{
     shard::Shard,
 };
 use log::Slice;
-use model::{ByteOffset, StreamKey};
-use node::{Change, Failure, ReadFrom, ReadReply, Reply, Request};
+use model::{ByteOffset, ReadFrom, StreamKey};
+use node::{Change, Failure, ReadReply, Reply, Request};
 use protocol::{
     cursor,
     http1::{BodyFraming, LAST_CHUNK, put_chunk},
@@ -89,7 +89,8 @@ impl Shard {
         let path = request.path.clone();
         self.wait_for(conn, super::exchange::Pending::Read(Box::new(request)));
         let boundary_bytes = self.options.boundary_bytes;
-        self.ask(conn, Request::Read { path, from: ReadFrom::At(offset), boundary_bytes });
+        let read = node::ReadRequest { path, from: ReadFrom::At(offset), boundary_bytes };
+        self.ask(conn, Request::Read(read));
     }
 
     fn advance(&mut self, conn: u32, change: &Change) {
@@ -256,7 +257,8 @@ impl Shard {
         let Some(reader) = self.reader(conn) else { return };
         reader.phase = Phase::Asked(encoder);
         let path = reader.request.path.clone();
-        self.ask(conn, Request::Read { path, from: ReadFrom::At(at), boundary_bytes });
+        let read = node::ReadRequest { path, from: ReadFrom::At(at), boundary_bytes };
+        self.ask(conn, Request::Read(read));
     }
 
     fn end_sse(&mut self, conn: u32) {

@@ -34,7 +34,7 @@ pub(crate) enum Mail {
     },
     Request {
         ticket: Ticket,
-        request: Request<'static>,
+        request: Request,
         data: Vec<u8>,
     },
     Reply {

@@ -5,10 +5,9 @@ use super::{
     shard::Shard,
 };
 use protocol::{
-    body::Payload,
     http1::{ChunkedDecoder, Framing, HeadLimits, HeadReader, HeaderSlots, Method, Version},
     problem::Problem,
-    request::{self, AppendRequest, CreateRequest, Live, ReadOffset, ReadRequest, Request, Scheme},
+    request::{self, AppendRequest, CreateRequest, Live, ReadRequest, Request, Scheme},
 };
 
 /// A request head whose body is at hand.
@@ -52,15 +51,8 @@ impl Shard {
             Ok(ready) => ready,
             Err(problem) => return self.answer_problem(conn, &problem),
         };
-        let (data, record_count): (&[u8], u32) = match &ready.payload {
-            Payload::Ready(prepared) => (&prepared.data, prepared.record_count),
-            Payload::AsSource(body) => (body, u32::from(!body.is_empty())),
-        };
-        let CreateRequest { path, content_type, lifetime, close, fork, location } = ready.request;
-        self.wait_for(conn, Pending::Create { location });
-        let request =
-            node::Request::Create { path, content_type, lifetime, close, fork, data, record_count };
-        self.ask(conn, request);
+        self.wait_for(conn, Pending::Create { location: ready.location });
+        self.ask_with(conn, node::Request::Create(ready.asked), &ready.data);
     }
 
     fn begin_append(&mut self, conn: u32, append: AppendRequest, body: &[u8]) {
@@ -68,24 +60,19 @@ impl Shard {
             Ok(ready) => ready,
             Err(problem) => return self.answer_problem(conn, &problem),
         };
-        let request =
-            node::Request::Append { path: ready.path, append: ready.append, data: &ready.data };
-        self.ask(conn, request);
+        let request = node::Request::Append { path: ready.path, append: ready.append };
+        self.ask_with(conn, request, &ready.data);
     }
 
     fn begin_read(&mut self, conn: u32, read: ReadRequest) {
-        let request = node::Request::Read {
+        let request = node::Request::Read(node::ReadRequest {
             path: read.path.clone(),
-            from: match read.offset {
-                ReadOffset::Begin => node::ReadFrom::Begin,
-                ReadOffset::Now => node::ReadFrom::Now,
-                ReadOffset::At(offset) => node::ReadFrom::At(offset),
-            },
+            from: read.offset,
             boundary_bytes: match read.live {
                 Live::Sse => self.options.sse_event_bytes,
                 Live::CatchUp | Live::LongPoll => self.options.boundary_bytes,
             },
-        };
+        });
         self.wait_for(conn, Pending::Read(Box::new(read)));
         self.ask(conn, request);
     }

@@ -63,9 +63,9 @@ impl Shard {
             Mail::Gone { conn } => self.forget(conn),
             Mail::PollDue { conn } => self.time_out_poll(conn),
             Mail::Request { ticket, request, data } => {
-                self.give(ticket, request.attach(&data));
+                self.give(ticket, request, &data);
             }
-            Mail::Reply { ticket, reply } => self.handle_reply(ticket.slot, reply),
+            Mail::Reply { ticket, reply } => self.handle_reply(ticket.exchange[0], reply),
             Mail::Shard(message) => self.node.handle(self.now, Event::Shard(message)),
             Mail::Changed(change) => self.handle_change(&change),
             Mail::Synced(done) => {
@@ -81,7 +81,7 @@ impl Shard {
         while let Some(output) = self.node.poll_output() {
             match output {
                 Output::Reply { ticket, reply } if ticket.shard == self.id => {
-                    self.handle_reply(ticket.slot, reply);
+                    self.handle_reply(ticket.exchange[0], reply);
                 }
                 Output::Reply { ticket, reply } => {
                     self.out.mails.push((ticket.shard, Mail::Reply { ticket, reply }));
@@ -110,39 +110,44 @@ impl Shard {
         }
     }
 
-    /// Gives a request to the shard that owns its group.
-    pub(super) fn ask(&mut self, conn: u32, request: Request<'_>) {
+    /// Gives a request without data to the shard that owns its group.
+    pub(super) fn ask(&mut self, conn: u32, request: Request) {
+        self.ask_with(conn, request, &[]);
+    }
+
+    /// As [`Self::ask`], with data.
+    pub(super) fn ask_with(&mut self, conn: u32, request: Request, data: &[u8]) {
         let group = match &request {
             Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
                 key.group
             }
             other => other.path().expect("others name a path").group(self.node.group_count()),
         };
-        let ticket = Ticket { shard: self.id, slot: conn, generation: 0 };
+        let ticket = Ticket { shard: self.id, exchange: [conn, 0, 0] };
         let owner = node::shard_of(group, self.options.shard_count);
         if owner == self.id {
-            return self.give(ticket, request);
+            return self.give(ticket, request, data);
         }
-        let (request, data) = request.detach();
+        let data = data.to_vec();
         self.out.mails.push((owner, Mail::Request { ticket, request, data }));
     }
 
     /// Gives a request to this shard's node; a mutant may change it on the way.
-    fn give(&mut self, ticket: Ticket, request: Request<'_>) {
+    fn give(&mut self, ticket: Ticket, request: Request, data: &[u8]) {
         let Some(mutant) = self.options.mutant else {
-            return self.node.handle(self.now, Event::Request { ticket, request });
+            return self.node.handle(self.now, Event::Request { ticket, request, data });
         };
-        if mutant == Mutant::DoubleApply && matches!(&request, Request::Append { .. }) {
-            let (first, data) = request.detach();
-            let Request::Append { path, append, .. } = first else { unreachable!("just matched") };
-            let nobody = Ticket { slot: u32::MAX, ..ticket };
-            let again = Request::Append { path: path.clone(), append: append.clone(), data: &data };
-            self.node.handle(self.now, Event::Request { ticket: nobody, request: again });
-            let request = Request::Append { path, append, data: &data };
-            return self.node.handle(self.now, Event::Request { ticket, request });
+        if mutant == Mutant::DoubleApply
+            && let Request::Append { path, append } = &request
+        {
+            let nobody = Ticket { exchange: [u32::MAX, 0, 0], ..ticket };
+            let again = Request::Append { path: path.clone(), append: append.clone() };
+            let again = Event::Request { ticket: nobody, request: again, data };
+            self.node.handle(self.now, again);
+            return self.node.handle(self.now, Event::Request { ticket, request, data });
         }
-        let (now, request) = mutant.change_request(self.now, request);
-        self.node.handle(now, Event::Request { ticket, request });
+        let (now, request) = mutant.change_request(self.now, request, data);
+        self.node.handle(now, Event::Request { ticket, request, data });
     }
 
     pub(super) fn send(&mut self, conn: u32, bytes: Vec<u8>, ends: bool) {

@@ -12,9 +12,9 @@ use model::{ByteOffset, EntryIndex, StreamId, StreamKey, StreamPath, Timestamp};
 use proptest::{prelude::*, test_runner::TestCaseError};
 use std::collections::BTreeMap;
 use thalweg_stream::{
-    Append, Applied, Command, ContentType, Create, Effect, ForkPoint, ForkRequest, GroupState,
-    Lifetime, Lineage, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer, StreamInfo,
-    Wanted,
+    Append, Applied, Command, ContentType, Create, CreateRequest, Effect, ForkPoint, ForkRequest,
+    GroupState, Lifetime, Lineage, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer,
+    StreamInfo,
 };
 
 type Checked<T = ()> = Result<T, TestCaseError>;
@@ -136,7 +136,7 @@ impl Pair {
             record_count: step.records.len() as u32,
             fork,
         };
-        let beforehand = self.real.check_create(&create.path, Wanted::from(&create), self.now);
+        let beforehand = self.real.check_create(&request_for(&create), self.now);
         prop_assert_eq!(&beforehand, &self.reference.check_create(&create, self.now));
         if let Some(expired) = self.real.expired_holder(&create.path, self.now) {
             self.apply(expired, &Command::Expire, b"")?;
@@ -305,5 +305,17 @@ impl Pair {
         self.real = restored;
         self.reference.restart(forgives);
         Ok(())
+    }
+}
+
+/// What a client asks for who is to get `create`.
+fn request_for(create: &Create) -> CreateRequest {
+    CreateRequest {
+        path: create.path.clone(),
+        content_type: Some(create.content_type.clone()),
+        lifetime: create.fork.as_ref().map_or(create.lifetime, |fork| fork.lifetime),
+        close: create.close,
+        fork: create.fork.as_ref().map(|fork| fork.request.clone()),
+        record_count: create.record_count,
     }
 }
