@@ -1,6 +1,6 @@
 //! Measures Thalweg's embedded engine beside Walrus and RocksDB's WAL, on Walrus's own workloads.
 //!
-//! How to run it stands in `docs/performance.md`.
+//! `docs/measuring.md` says how to run it.
 
 mod compare;
 mod payload;

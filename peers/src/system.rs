@@ -71,6 +71,6 @@ pub(crate) fn open(
         #[cfg(feature = "rocksdb")]
         Kind::Rocksdb => Ok(Box::new(crate::rocks::Rocks::open(dir, sync)?)),
         #[cfg(not(feature = "rocksdb"))]
-        Kind::Rocksdb => Err("built without RocksDB; see docs/performance.md".into()),
+        Kind::Rocksdb => Err("built without RocksDB; see docs/measuring.md".into()),
     }
 }

@@ -4,7 +4,7 @@ use model::ReadFrom;
 use protocol::client::{Target, put_append, put_create, put_read};
 use protocol::request::Live;
 
-/// Bytes of an append: the size that docs/performance.md measures with.
+/// Bytes of an append: the size that docs/measuring.md measures with.
 pub(crate) const PAYLOAD_BYTES: usize = 256;
 
 const HOST: &str = "127.0.0.1:4437";

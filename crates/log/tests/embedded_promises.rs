@@ -1,5 +1,5 @@
-//! What other embedded logs were seen to break, tried on this one. `docs/reliability.md` names the
-//! failures; each test here fails if we get one of them.
+//! What other embedded logs were seen to break, tried on this one.
+//! `docs/history/other-systems.md` names the failures; each test here fails if we get one of them.
 
 mod face;
 

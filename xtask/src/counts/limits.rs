@@ -5,7 +5,7 @@ use std::fmt;
 
 const HEADER: &str = "\
 # What one operation may cost: workload, count, value, tolerance in percent.
-# Written by `cargo xtask counts --write`, checked by `cargo xtask counts`; docs/performance.md explains
+# Written by `cargo xtask counts --write`, checked by `cargo xtask counts`; docs/measuring.md explains
 # the counts. Tolerances may be changed here and are kept.
 ";
 

@@ -28,10 +28,15 @@ pub(super) fn check_words(sources: &Sources) -> Vec<Finding> {
 pub(super) fn check_links(sources: &Sources) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in documents(sources) {
-        for (number, target) in links(file) {
-            if !exists(sources, &resolve(&file.path, target)) {
+        for (number, target, anchor) in links(file) {
+            let path = resolve(&file.path, target);
+            if !exists(sources, &path) {
                 let what = format!("the link to `{target}` leads nowhere");
                 let advice = "correct it, or write the page";
+                findings.push(Finding::new(&file.path, number, what, advice));
+            } else if anchor.is_some_and(|anchor| !has_heading(sources, &path, anchor)) {
+                let what = format!("`{path}` has no heading for `#{}`", anchor.unwrap_or_default());
+                let advice = "name a heading: small letters, hyphens for blanks, no other marks";
                 findings.push(Finding::new(&file.path, number, what, advice));
             }
         }
@@ -44,7 +49,7 @@ pub(super) fn check_formats_are_linked(sources: &Sources) -> Vec<Finding> {
     let unlinked = formats.filter(|format| {
         let others = documents(sources).filter(|file| file.path != format.path);
         !others
-            .flat_map(|file| links(file).map(|(_, target)| resolve(&file.path, target)))
+            .flat_map(|file| links(file).map(|(_, target, _)| resolve(&file.path, target)))
             .any(|target| target == format.path)
     });
     unlinked
@@ -71,15 +76,33 @@ fn documents(sources: &Sources) -> impl Iterator<Item = &TextFile> {
     sources.texts.iter().filter(|file| file.path.ends_with(".md"))
 }
 
-/// Targets of the links within the repository, with their lines, without anchors.
-fn links(file: &TextFile) -> impl Iterator<Item = (usize, &str)> {
-    file.lines().flat_map(|(number, line)| {
-        let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once(')'));
-        targets
-            .filter_map(|(target, _)| target.split(['#', ' ']).next())
-            .filter(|target| !target.is_empty() && !target.contains(':'))
-            .map(move |target| (number, target))
+/// The links within the repository: line, path and anchor. Without a path, the page itself is meant.
+fn links(file: &TextFile) -> impl Iterator<Item = (usize, &str, Option<&str>)> {
+    let own = file.path.rsplit('/').next().unwrap_or_default();
+    file.lines().flat_map(move |(number, line)| {
+        let targets = line.split("](").skip(1).filter_map(|rest| rest.split_once([')', ' ']));
+        targets.map(|(target, _)| target).filter(|target| !target.contains(':')).map(
+            move |target| {
+                let (path, anchor) =
+                    target.split_once('#').map_or((target, None), |(path, at)| (path, Some(at)));
+                (number, if path.is_empty() { own } else { path }, anchor)
+            },
+        )
     })
+}
+
+/// Whether the page at `path` has a heading that a link with `anchor` leads to.
+fn has_heading(sources: &Sources, path: &str, anchor: &str) -> bool {
+    let Some(page) = sources.text(path) else { return false };
+    let headings = page.lines().filter(|(_, line)| line.starts_with('#'));
+    headings.map(|(_, line)| slug(line)).any(|slug| slug == anchor)
+}
+
+/// The anchor that Markdown pages give a heading.
+fn slug(heading: &str) -> String {
+    let text = heading.trim_start_matches('#').trim().to_lowercase();
+    let kept = text.chars().filter(|c| c.is_alphanumeric() || [' ', '-', '_'].contains(c));
+    kept.map(|c| if c == ' ' { '-' } else { c }).collect()
 }
 
 /// The path from the root of what `target` in the file `from` means.
@@ -117,7 +140,7 @@ mod tests {
 
     #[test]
     fn a_link_that_leads_nowhere_is_refused() {
-        let text = "[a](missing.md) and [b](https://example.com/x.md) and [c](#here)";
+        let text = "# Here\n[a](missing.md) and [b](https://example.com/x.md) and [c](#here)";
         let found = findings(check_links, "docs/a.md", text);
         assert_eq!(found.len(), 1);
         assert!(found[0].what.contains("missing.md"));
@@ -127,10 +150,19 @@ mod tests {
     fn links_go_up_and_into_directories() {
         let sources = Sources::of(&[
             ("docs/a.md", "[x](../crates/log) [y](./b.md#part)"),
-            ("docs/b.md", ""),
+            ("docs/b.md", "## Part"),
             ("crates/log/Cargo.toml", ""),
         ]);
         assert_eq!(check_links(&sources), []);
+    }
+
+    #[test]
+    fn an_anchor_names_a_heading() {
+        let page = ("docs/b.md", "# One\n## What it `costs`, in counts\n");
+        let of = |text| check_links(&Sources::of(&[("docs/a.md", text), page]));
+        assert_eq!(of("[x](b.md#what-it-costs-in-counts) [y](b.md#one)"), []);
+        assert!(of("first\n[x](b.md#two)")[0].what.contains("#two"));
+        assert_eq!(of("# Own\n[x](#own) [y](#other)").len(), 1);
     }
 
     #[test]
