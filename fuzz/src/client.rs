@@ -84,7 +84,7 @@ fn check_read(path: &str, at: u64) {
 /// Answers as servers and proxies write them.
 #[must_use]
 pub fn seeds() -> Vec<Vec<u8>> {
-    let offset = "Stream-Next-Offset: 0000000000000000_0000000000000042\r\n";
+    let offset = "Stream-Next-Offset: 0000000000000042_0000000000000000\r\n";
     let answers = [
         format!(
             "HTTP/1.1 200 OK\r\n{offset}Content-Length: 3\r\nStream-Up-To-Date: true\r\n\r\nabc"

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinHandle;
 
-const NEXT: &str = "Stream-Next-Offset: 0000000000000000_0000000000000042\r\n";
+const NEXT: &str = "Stream-Next-Offset: 0000000000000042_0000000000000000\r\n";
 
 /// A server that gives one answer after the other on its first connection; what it was asked, and the
 /// connection, which stays open.
@@ -45,7 +45,7 @@ async fn calls_share_a_connection_and_say_what_they_must() {
     let (asked, _) = asked.await.unwrap();
     assert!(asked[0].starts_with("POST /v1/stream/a%20b HTTP/1.1\r\n"), "{}", asked[0]);
     assert!(asked[0].contains("Producer-Seq: 2\r\n") && asked[0].ends_with("\r\n\r\nxyz"));
-    let wanted = "?offset=0000000000000000_0000000000000042&live=long-poll&cursor=9 ";
+    let wanted = "?offset=0000000000000042_0000000000000000&live=long-poll&cursor=9 ";
     assert!(asked[1].contains(wanted), "{}", asked[1]);
 }
 
@@ -70,7 +70,7 @@ async fn silence_ends_a_call() {
 #[tokio::test]
 async fn a_stream_is_followed_to_its_end() {
     let events = "event: data\ndata:one\n\nevent: control\n\
-        data:{\"streamNextOffset\":\"0000000000000000_0000000000000003\",\"streamClosed\":true}\n\n";
+        data:{\"streamNextOffset\":\"0000000000000003_0000000000000000\",\"streamClosed\":true}\n\n";
     let answer = format!(
         "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n{:x}\r\n{events}\r\n0\r\n\r\n",
         events.len()

@@ -194,7 +194,7 @@ pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &
 
 /// A position as the wire has it.
 pub(crate) fn offset(position: u64) -> String {
-    format!("{:016}_{position:016}", 0)
+    format!("{position:016}_{:016}", 0)
 }
 
 /// The reference of a stream in a fork's header.

@@ -8,6 +8,7 @@ pub(crate) const CONTENT_LENGTH: &str = "Content-Length";
 pub(crate) const CONTENT_TYPE: &str = "Content-Type";
 pub(crate) const EXPECT: &str = "Expect";
 pub(crate) const HOST: &str = "Host";
+pub(crate) const IF_MATCH: &str = "If-Match";
 pub(crate) const IF_NONE_MATCH: &str = "If-None-Match";
 pub(crate) const PRODUCER_EPOCH: &str = "Producer-Epoch";
 pub(crate) const PRODUCER_EXPECTED_SEQ: &str = "Producer-Expected-Seq";
@@ -54,6 +55,13 @@ pub(crate) struct Fields<'b> {
     /// that is the same as absent.
     pub(crate) if_none_match: Listed<'b>,
     pub(crate) accept_encoding: Listed<'b>,
+    /// `If-Match` is there, whatever it says.
+    pub(crate) has_if_match: bool,
+}
+
+/// Whether a field of this name is among `fields`.
+pub(crate) fn is_named(fields: &[httparse::Header<'_>], name: &str) -> bool {
+    fields.iter().any(|item| item.name.eq_ignore_ascii_case(name))
 }
 
 /// A list field.
@@ -112,6 +120,8 @@ impl<'b> Fields<'b> {
             self.if_none_match.take(item.value);
         } else if item.name.eq_ignore_ascii_case(ACCEPT_ENCODING) {
             self.accept_encoding.take(item.value);
+        } else if item.name.eq_ignore_ascii_case(IF_MATCH) {
+            self.has_if_match = true;
         }
     }
 

@@ -1,8 +1,12 @@
-//! Offsets on the wire: `0000000000000000_%016d`. PROTOCOL §8.
+//! Offsets on the wire: `%016d_0000000000000000`. PROTOCOL §8.
 //!
-//! The second number is the byte offset in the stream as it is stored; both are fixed in width, so
-//! that offsets sort as text. The first number is always 0 here. An offset with another one sorts
-//! after every offset of ours, so it is read as [`RENDERED_MAX`], which lies beyond every tail.
+//! The first number is the byte offset in the stream as it is stored. Both numbers are fixed in
+//! width, so offsets sort as text. The second number is 0 in every offset of ours.
+//!
+//! # Why the position comes first
+//! Some clients take an offset apart and add a small number to its second part: they rely on
+//! servers that ignore it. So a second part below [`RESERVED_FROM`] is ignored on input. A larger
+//! one is refused, so that it can get a meaning later without changing that of any old offset.
 
 use model::ByteOffset;
 
@@ -12,7 +16,20 @@ pub const OFFSET_BYTES: usize = 33;
 /// Largest byte offset that can be rendered: 16 digits. Streams end far below, see the log.
 pub const RENDERED_MAX: u64 = 9_999_999_999_999_999;
 
-const PREFIX: &[u8] = b"0000000000000000_";
+/// Second parts from here on are reserved.
+pub const RESERVED_FROM: u64 = 1_000_000_000_000_000;
+
+/// Digits of the position, which the separator follows.
+const POSITION_DIGITS: usize = 16;
+
+/// Why a text is not an offset of this server.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OffsetError {
+    /// It is not two numbers of 16 digits with `_` in between.
+    Malformed,
+    /// Its second part is [`RESERVED_FROM`] or larger.
+    Reserved,
+}
 
 /// Appends `offset` as text.
 ///
@@ -31,8 +48,8 @@ pub fn render(offset: ByteOffset) -> [u8; OFFSET_BYTES] {
     let mut rest = offset.get();
     assert!(rest <= RENDERED_MAX, "a stream offset has more than 16 digits");
     let mut text = [b'0'; OFFSET_BYTES];
-    text[..PREFIX.len()].copy_from_slice(PREFIX);
-    let mut place = OFFSET_BYTES;
+    text[POSITION_DIGITS] = b'_';
+    let mut place = POSITION_DIGITS;
     while rest > 0 {
         place -= 1;
         text[place] = b'0' + (rest % 10) as u8;
@@ -41,21 +58,25 @@ pub fn render(offset: ByteOffset) -> [u8; OFFSET_BYTES] {
     text
 }
 
-/// Reads an offset; `None` if the text is not one.
-#[must_use]
-pub fn parse(text: &[u8]) -> Option<ByteOffset> {
-    let (high, low) = (text.get(..16)?, text.get(17..)?);
-    if low.len() != 16 || text[16] != b'_' {
-        return None;
+/// Reads an offset.
+///
+/// # Errors
+/// [`OffsetError`]: the client must send a value of `Stream-Next-Offset` as it came.
+pub fn parse(text: &[u8]) -> Result<ByteOffset, OffsetError> {
+    let text: &[u8; OFFSET_BYTES] = text.try_into().map_err(|_| OffsetError::Malformed)?;
+    let (position, rest) = text.split_at(POSITION_DIGITS);
+    let second = rest.strip_prefix(b"_").ok_or(OffsetError::Malformed)?;
+    let (position, second) = (digits(position)?, digits(second)?);
+    if second >= RESERVED_FROM {
+        return Err(OffsetError::Reserved);
     }
-    let (high, low) = (digits(high)?, digits(low)?);
-    Some(ByteOffset::new(if high == 0 { low } else { RENDERED_MAX }))
+    Ok(ByteOffset::new(position))
 }
 
-fn digits(text: &[u8]) -> Option<u64> {
-    text.iter().try_fold(0, |sum: u64, byte| {
-        byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0'))
-    })
+fn digits(text: &[u8]) -> Result<u64, OffsetError> {
+    let add =
+        |sum: u64, byte: &u8| byte.is_ascii_digit().then(|| sum * 10 + u64::from(byte - b'0'));
+    text.iter().try_fold(0, add).ok_or(OffsetError::Malformed)
 }
 
 #[cfg(test)]
@@ -66,17 +87,18 @@ mod tests {
     fn an_offset_comes_back_from_its_text() {
         for value in [0, 1, 42, RENDERED_MAX] {
             let offset = ByteOffset::new(value);
-            assert_eq!(parse(&render(offset)), Some(offset));
+            assert_eq!(parse(&render(offset)), Ok(offset));
         }
-        assert_eq!(&render(ByteOffset::new(42)), b"0000000000000000_0000000000000042");
+        assert_eq!(&render(ByteOffset::new(42)), b"0000000000000042_0000000000000000");
     }
 
     #[test]
-    fn an_offset_of_another_kind_lies_beyond_every_tail() {
-        assert_eq!(
-            parse(b"0000000000000001_0000000000000000"),
-            Some(ByteOffset::new(RENDERED_MAX))
-        );
+    fn a_small_second_part_is_ignored_and_a_large_one_is_reserved() {
+        let at = Ok(ByteOffset::new(42));
+        assert_eq!(parse(b"0000000000000042_0000000000000001"), at);
+        assert_eq!(parse(b"0000000000000042_0999999999999999"), at);
+        assert_eq!(parse(b"0000000000000042_1000000000000000"), Err(OffsetError::Reserved));
+        assert_eq!(parse(b"0000000000000042_9999999999999999"), Err(OffsetError::Reserved));
     }
 
     #[test]
@@ -91,8 +113,9 @@ mod tests {
             "+000000000000000_0000000000000042",
             "0000000000000000_00000000000000420",
             "0000000000000000_000000000000004",
+            "0000000000000000_999999999999999x",
         ] {
-            assert_eq!(parse(text.as_bytes()), None, "{text}");
+            assert_eq!(parse(text.as_bytes()), Err(OffsetError::Malformed), "{text}");
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod harness;
 
+use harness::client::offset;
 use harness::{
     BINARY, Client, SMALL_LOG, Server, Start, TEXT, find, flip, new_dir, read_file, until,
 };
@@ -44,7 +45,7 @@ fn assert_damaged(client: &mut Client, file: &str) {
     let problem = rest.fails(500, "stream-damaged");
     assert_eq!(problem.json()["applied"], false);
     assert!(problem.json()["detail"].as_str().unwrap().contains(file), "{}", problem.text());
-    let after = format!("{:016}_{:016}", 0, b"before,".len() + MARK.len());
+    let after = offset((b"before,".len() + MARK.len()) as u64);
     let after = client.get(&format!("/hit?offset={after}")).is(200);
     assert!(after.text().starts_with(",after"), "what follows the damage is served");
 }

@@ -295,3 +295,47 @@ fn a_client_that_vanishes_inside_a_body_leaves_nothing() {
     until("its bytes are given back", || server.metric("thalweg_body_bytes_in_flight") == 0);
     assert_eq!(client.get("/s").is(200).text(), "");
 }
+
+// PROTOCOL §10.1 gives tags to reads; RFC 9110 §13.1.1 lets a writer ask for one.
+#[test]
+fn a_write_that_names_a_tag_is_refused_and_does_nothing() {
+    let (server, _dir) = Server::start(&[]);
+    let mut client = server.connect();
+    client.put("/s", TEXT).is(201);
+    client.post("/s", TEXT, b"kept").is(204);
+    let tag = client.get("/s").is(200).field("ETag").unwrap().to_owned();
+    for wanted in [tag.as_str(), "\"other\"", "*", "", "W/\"x\", \"y\""] {
+        let fields = [("Content-Type", TEXT), ("If-Match", wanted)];
+        for (method, path) in
+            [("POST", "/s"), ("PUT", "/s"), ("PUT", "/new"), ("DELETE", "/s"), ("DELETE", "/new")]
+        {
+            let body: &[u8] = if method == "DELETE" { b"" } else { b"lost" };
+            let answer = client.call(method, path, &fields, body);
+            let problem = answer.fails(412, "precondition-unsupported");
+            assert_eq!(problem.json()["applied"], false);
+            assert_eq!(problem.field("Access-Control-Allow-Origin"), Some("*"));
+        }
+        client.call("GET", "/s", &fields[1..], b"").is(200);
+        client.call("HEAD", "/s", &fields[1..], b"").is(200);
+    }
+    assert_eq!(client.get("/s").is(200).text(), "kept");
+    client.get("/new").fails(404, "stream-not-found");
+    let preflight = client.call("OPTIONS", "/s", &[], b"").is(204);
+    let allowed = preflight.field("Access-Control-Allow-Headers").unwrap();
+    assert!(allowed.contains("If-Match"), "a script of a browser gets the answer: {allowed}");
+}
+
+// The test adapters of the TypeScript and Elixir clients look for the word.
+#[test]
+fn a_conflict_of_sequences_says_sequence() {
+    let (server, _dir) = Server::start(&[]);
+    let mut client = server.connect();
+    client.put("/s", TEXT).is(201);
+    let fields = [("Content-Type", TEXT), ("Stream-Seq", "b")];
+    client.call("POST", "/s", &fields, b"1").is(204);
+    let problem = client.call("POST", "/s", &fields, b"2").fails(409, "stream-seq-conflict");
+    for field in ["title", "detail"] {
+        let text = problem.json()[field].as_str().unwrap().to_owned();
+        assert!(text.contains("sequence"), "{text}");
+    }
+}

@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::client::request;
+use harness::client::{offset, request};
 use harness::{BINARY, Client, Numbers, PATIENCE, Server, Start, TEXT, Watch, new_dir, until};
 use std::time::Duration;
 
@@ -168,7 +168,7 @@ fn a_body_of_64_mib_is_one_append() {
     client.put("/s", BINARY).is(201);
     let body = Numbers(5).bytes(64 * MIB);
     let answer = client.post("/s", BINARY, &body).is(204);
-    assert_eq!(answer.next(), format!("{:016}_{:016}", 0, 64 * MIB));
+    assert_eq!(answer.next(), offset(64 * MIB as u64));
     assert!(client.read_all("/s") == body, "the bytes are the same");
 }
 

@@ -3,6 +3,7 @@
 mod harness;
 
 use flate2::read::GzDecoder;
+use harness::client::offset;
 use harness::events::Events;
 use harness::{BINARY, Client, JSON, Numbers, Server, TEXT};
 use serde_json::{Value, json};
@@ -137,10 +138,10 @@ fn an_offset_inside_a_json_message_means_its_start() {
     client.put("/s", JSON).is(201);
     client.post("/s", JSON, br#"[{"first":[1,2]},{"second":",]"},3]"#).is(204);
     let all = client.get("/s").is(200).json();
-    let tail: usize = client.get("/s").next()[17..].parse().unwrap();
+    let tail: u64 = client.get("/s").next()[..16].parse().unwrap();
     let mut last = 3;
     for at in 0..=tail {
-        let answer = client.get(&format!("/s?offset={:016}_{at:016}", 0)).is(200);
+        let answer = client.get(&format!("/s?offset={}", offset(at))).is(200);
         let messages = answer.json();
         let messages = messages.as_array().unwrap();
         assert_eq!(messages[..], all.as_array().unwrap()[3 - messages.len()..], "at {at}");
@@ -160,7 +161,7 @@ fn a_sub_offset_counts_messages_and_not_commas() {
     for count in 0..=4 {
         let path = format!("/fork/{count}");
         let sub = count.to_string();
-        let zero = format!("{:016}_{:016}", 0, 0);
+        let zero = offset(0);
         let fields = [
             ("Content-Type", JSON),
             ("Stream-Forked-From", "/v1/stream/s"),
@@ -188,7 +189,7 @@ fn a_long_history_comes_in_stable_pieces_that_caches_may_keep() {
     assert_eq!(first.body.len(), 4 * MIB);
     assert_eq!(first.field("Cache-Control"), Some("public, max-age=31536000, immutable"));
     assert_eq!(first.field("Stream-Up-To-Date"), None);
-    let from_inside = client.get(&format!("/s?offset={:016}_{:016}", 0, 12_345)).is(200);
+    let from_inside = client.get(&format!("/s?offset={}", offset(12_345))).is(200);
     assert_eq!(from_inside.next(), first.next(), "all readers meet at the same boundary");
     assert!(client.read_all("/s") == expected);
     client.post("/s", BINARY, b"more").is(204);
@@ -284,5 +285,46 @@ fn forks_read_what_they_inherit_from_streams_of_other_shards() {
         assert!(client.read_all(&path) == expected, "level {level}");
         let mut events = Events::follow(server.connect(), &path, "offset=-1");
         assert!(events.up_to_date().0 == expected, "events of level {level}");
+    }
+}
+
+// The official Yjs server adds 1 to the second part of an offset after it has compacted.
+#[test]
+fn a_client_may_count_in_the_second_part_of_an_offset() {
+    let (server, _dir) = Server::start(&[]);
+    let mut client = server.connect();
+    client.put("/s", TEXT).is(201);
+    let next = client.post("/s", TEXT, b"snapshot").is(204).next().to_owned();
+    assert_eq!(next, "0000000000000008_0000000000000000");
+    client.post("/s", TEXT, b"update").is(204);
+    let (first, second) = next.split_once('_').unwrap();
+    let second: u64 = second.parse().unwrap();
+    for added in [0, 1, 2, 999_999_999_999_999] {
+        let counted = format!("{first}_{:016}", second + added);
+        assert_eq!(client.get(&format!("/s?offset={counted}")).is(200).text(), "update");
+        let poll = client.get(&format!("/s?offset={counted}&live=long-poll")).is(200);
+        assert_eq!(poll.text(), "update");
+        let fields =
+            [("Stream-Forked-From", "/v1/stream/s"), ("Stream-Fork-Offset", counted.as_str())];
+        let path = format!("/fork/{added}");
+        client.call("PUT", &path, &fields, b"").is(201);
+        assert_eq!(client.get(&path).is(200).text(), "snapshot");
+    }
+}
+
+#[test]
+fn a_large_second_part_of_an_offset_is_reserved() {
+    let (server, _dir) = Server::start(&[]);
+    let mut client = server.connect();
+    client.put("/s", TEXT).is(201);
+    for reserved in ["0000000000000000_1000000000000000", "0000000000000008_9999999999999999"] {
+        for live in ["", "&live=long-poll", "&live=sse"] {
+            let answer = client.get(&format!("/s?offset={reserved}{live}"));
+            let problem = answer.fails(400, "invalid-offset");
+            assert!(problem.text().contains("reserved"), "{}", problem.text());
+        }
+        let fields = [("Stream-Forked-From", "/v1/stream/s"), ("Stream-Fork-Offset", reserved)];
+        let problem = client.call("PUT", "/fork", &fields, b"").fails(400, "invalid-fork");
+        assert!(problem.text().contains("reserved"), "{}", problem.text());
     }
 }

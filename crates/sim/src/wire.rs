@@ -114,16 +114,16 @@ impl Answer {
 
 /// The number in an offset.
 pub(crate) fn parse_offset(text: &str) -> Option<u64> {
-    let (high, low) = text.split_once('_')?;
-    if high.len() != 16 || low.len() != 16 || high.parse() != Ok(0_u64) {
+    let (position, rest) = text.split_once('_')?;
+    if position.len() != 16 || rest != "0000000000000000" {
         return None;
     }
-    low.parse().ok()
+    position.parse().ok()
 }
 
 /// An offset as text.
 pub(crate) fn offset_text(offset: u64) -> String {
-    format!("0000000000000000_{offset:016}")
+    format!("{offset:016}_0000000000000000")
 }
 
 /// How the body of an answer ends.

@@ -121,7 +121,7 @@ pub fn seeds() -> Vec<Vec<u8>> {
         format!("{put}Stream-Expires-At: 2030-01-01T00:00:00.5+02:00\r\n\r\nx"),
         format!(
             "{put}Stream-Forked-From: /v1/stream/s\r\n\
-             Stream-Fork-Offset: 0000000000000000_0000000000000007\r\n\
+             Stream-Fork-Offset: 0000000000000007_0000000000000000\r\n\
              Stream-Fork-Sub-Offset: 2\r\n\r\nx"
         ),
         format!("{post}{json}Stream-Seq: 7\r\n\r\n[]"),

@@ -143,8 +143,9 @@ struct Control {
 
 fn control(event: &[u8], kind: Kind, data: Vec<u8>) -> io::Result<Control> {
     let value: serde_json::Value = serde_json::from_slice(event)?;
-    let next = value["streamNextOffset"].as_str().and_then(|text| text.split_once('_'));
-    let next = next.and_then(|(_, position)| position.parse().ok());
+    let next = value["streamNextOffset"].as_str();
+    let next = next.and_then(|text| protocol::offset::parse(text.as_bytes()).ok());
+    let next = next.map(|next| next.get());
     let next = next.ok_or_else(|| io::Error::other("a control event without an offset"))?;
     let stored = match kind {
         Kind::Json if data.is_empty() => Vec::new(),
@@ -202,7 +203,7 @@ mod tests {
     #[test]
     fn a_control_event_says_where_to_go_on() {
         let event =
-            br#"{"streamNextOffset":"0000000000000000_0000000000000004","streamClosed":true}"#;
+            br#"{"streamNextOffset":"0000000000000004_0000000000000000","streamClosed":true}"#;
         let control = control(event, Kind::Json, b"[1,2]".to_vec()).unwrap();
         assert_eq!(
             (control.stored.as_slice(), control.next, control.closed),

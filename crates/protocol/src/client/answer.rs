@@ -135,7 +135,7 @@ impl AnswerHead {
         } else if is(field::CONNECTION) {
             self.keep_alive &= !text.eq_ignore_ascii_case("close");
         } else if is(field::STREAM_NEXT_OFFSET) {
-            self.next = offset::parse(item.value);
+            self.next = offset::parse(item.value).ok();
         } else if is(field::STREAM_UP_TO_DATE) {
             self.up_to_date = text.eq_ignore_ascii_case("true");
         } else if is(field::STREAM_CLOSED) {

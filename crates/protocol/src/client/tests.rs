@@ -53,7 +53,7 @@ fn no_value_ends_its_line() {
 #[test]
 fn an_answer_comes_back_with_what_the_client_needs() {
     let text = b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nStream-Next-Offset: \
-        0000000000000000_0000000000000042\r\nStream-Up-To-Date: true\r\nStream-Cursor: 8\r\n\r\nabc";
+        0000000000000042_0000000000000000\r\nStream-Up-To-Date: true\r\nStream-Cursor: 8\r\n\r\nabc";
     for cut in 0..text.len() - 3 {
         assert_eq!(parse_answer(&text[..cut], false), Ok(None), "{cut}");
     }

@@ -208,6 +208,7 @@ fn status_line(status: u16) -> &'static str {
         408 => "HTTP/1.1 408 Request Timeout\r\n",
         409 => "HTTP/1.1 409 Conflict\r\n",
         410 => "HTTP/1.1 410 Gone\r\n",
+        412 => "HTTP/1.1 412 Precondition Failed\r\n",
         413 => "HTTP/1.1 413 Content Too Large\r\n",
         414 => "HTTP/1.1 414 URI Too Long\r\n",
         415 => "HTTP/1.1 415 Unsupported Media Type\r\n",

@@ -57,7 +57,7 @@ fn detail_of(refusal: &Refusal) -> Option<String> {
         }
         Refusal::StreamSeq { last } => {
             format!(
-                "The last accepted Stream-Seq is {}; send one that sorts after it.",
+                "The last accepted sequence is {}; send a Stream-Seq that sorts after it.",
                 quote(last.as_bytes())
             )
         }

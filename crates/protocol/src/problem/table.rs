@@ -41,6 +41,11 @@ pub enum Code {
     OffsetMissing,
     /// `invalid-header`: A header field that the protocol defines has a bad value or comes twice.
     InvalidHeader,
+    /// `precondition-unsupported`: A write with `If-Match`, which no write can be judged by yet.
+    ///
+    /// The status is 412 and not 501: clients of the protocol repeat every 5xx for ever, and to
+    /// every other client 412 says what is true, that the write was not applied (docs/adr/0021).
+    PreconditionUnsupported,
     /// `invalid-content-type`: Data without a content type, or with one that is no media type.
     InvalidContentType,
     /// `content-encoding`: The body is compressed.
@@ -67,7 +72,8 @@ pub enum Code {
     Closed,
     /// `content-type-mismatch`: The content type is not the stream's.
     ContentTypeMismatch,
-    /// `stream-seq-conflict`: `Stream-Seq` is not greater than the last accepted one.
+    /// `stream-seq-conflict`: `Stream-Seq` is not greater than the last accepted one. Adapters of
+    /// other clients know it by the word `sequence` in its body.
     StreamSeqConflict,
     /// `stale-producer-epoch`: A newer epoch of this producer is known.
     StaleEpoch,
@@ -174,6 +180,7 @@ impl Code {
         Self::InvalidOffset,
         Self::OffsetMissing,
         Self::InvalidHeader,
+        Self::PreconditionUnsupported,
         Self::InvalidContentType,
         Self::ContentEncoding,
         Self::InvalidLifetime,
@@ -229,6 +236,7 @@ impl Code {
             Code::InvalidOffset => row("invalid-offset", 400, "The offset is invalid", "Use -1, now, or a value of Stream-Next-Offset as it came."),
             Code::OffsetMissing => row("offset-missing", 400, "Live reads need an offset", "Add offset=-1, offset=now, or a value of Stream-Next-Offset."),
             Code::InvalidHeader => row("invalid-header", 400, "A header field is invalid", "See the detail."),
+            Code::PreconditionUnsupported => row("precondition-unsupported", 412, "Conditional writes are not offered yet", "Nothing was applied; send the write without If-Match. A later version will judge it in the order of the stream's log."),
             Code::InvalidContentType => row("invalid-content-type", 400, "The content type is missing or invalid", "Send the Content-Type that the stream was created with."),
             Code::ContentEncoding => row("content-encoding", 415, "The content encoding is not supported", "Send the body as it is, without Content-Encoding."),
             Code::InvalidLifetime => row("invalid-lifetime", 400, "The lifetime is invalid", "Send either Stream-TTL in whole seconds or Stream-Expires-At as an RFC 3339 time."),
@@ -242,7 +250,7 @@ impl Code {
             Code::PathBlocked => row("path-blocked", 409, "The path is still in use", "A deleted stream of this path is kept for its forks; use another path."),
             Code::Closed => row("stream-closed", 409, "The stream is closed", "No append can follow; Stream-Next-Offset is the final offset."),
             Code::ContentTypeMismatch => row("content-type-mismatch", 409, "The content type differs from the stream's", "Send the content type that the stream was created with."),
-            Code::StreamSeqConflict => row("stream-seq-conflict", 409, "Stream-Seq does not increase", "Send a Stream-Seq that sorts bytewise after the last accepted one."),
+            Code::StreamSeqConflict => row("stream-seq-conflict", 409, "The sequence in Stream-Seq does not increase", "Send a sequence that sorts bytewise after the last accepted one."),
             Code::StaleEpoch => row("stale-producer-epoch", 403, "A newer producer has taken over", "Producer-Epoch is the current epoch; begin a greater one at Producer-Seq 0."),
             Code::EpochStart => row("producer-epoch-start", 400, "A new epoch begins at sequence 0", "Send Producer-Seq: 0 with a new Producer-Epoch."),
             Code::SeqGap => row("producer-sequence-gap", 409, "Producer sequences are missing", "Send the missing appends first, beginning at Producer-Expected-Seq."),

@@ -4,7 +4,7 @@ use super::{is_true, number};
 use crate::{
     body::{self, ContentTypeField, Purpose},
     field::Fields,
-    offset,
+    offset::{self, OffsetError},
     problem::{Code, Problem, detail::quote},
     target,
 };
@@ -138,12 +138,10 @@ fn fork(fields: &Fields<'_>) -> Result<Option<ForkRequest>, Problem> {
         .map_err(|problem| invalid(format!("Stream-Forked-From: {}", problem.detail())))?;
     let offset = match fields.fork_offset {
         None => None,
-        Some(text) => Some(offset::parse(text.as_bytes()).ok_or_else(|| {
-            invalid(format!(
-                "Stream-Fork-Offset is {}, not a value of Stream-Next-Offset.",
-                quote(text.as_bytes())
-            ))
-        })?),
+        Some(text) => {
+            let parsed = offset::parse(text.as_bytes());
+            Some(parsed.map_err(|error| invalid(no_fork_offset(text, error)))?)
+        }
     };
     let sub_offset = match fields.fork_sub_offset {
         None => 0,
@@ -155,4 +153,16 @@ fn fork(fields: &Fields<'_>) -> Result<Option<ForkRequest>, Problem> {
         })?,
     };
     Ok(Some(ForkRequest { source, offset, sub_offset }))
+}
+
+fn no_fork_offset(text: &str, error: OffsetError) -> String {
+    let quoted = quote(text.as_bytes());
+    match error {
+        OffsetError::Malformed => {
+            format!("Stream-Fork-Offset is {quoted}, not a value of Stream-Next-Offset.")
+        }
+        OffsetError::Reserved => format!(
+            "Stream-Fork-Offset is {quoted}, which is reserved: no second part of 10^15 or more has a meaning yet."
+        ),
+    }
 }

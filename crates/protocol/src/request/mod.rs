@@ -19,7 +19,7 @@ pub use create::{CreateRequest, ReadyCreate};
 pub use read::{Live, ReadRequest};
 
 use crate::{
-    field::Fields,
+    field::{self, Fields},
     http1::{Head, Method},
     problem::{Code, Problem, detail::quote},
     target,
@@ -80,6 +80,7 @@ pub fn parse(head: &Head<'_, '_>, scheme: Scheme) -> Result<Request, Problem> {
     match head.method {
         Method::Post => {
             let fields = Fields::find(head.fields)?;
+            refuse_precondition(fields.has_if_match)?;
             AppendRequest::parse(path, &fields).map(Request::Append)
         }
         Method::Get => {
@@ -88,14 +89,27 @@ pub fn parse(head: &Head<'_, '_>, scheme: Scheme) -> Result<Request, Problem> {
         }
         Method::Put => {
             let fields = Fields::find(head.fields)?;
+            refuse_precondition(fields.has_if_match)?;
             let location = location(head, scheme);
             CreateRequest::parse(path, location, &fields)
                 .map(|create| Request::Create(Box::new(create)))
         }
         Method::Head => Ok(Request::Head(path)),
-        Method::Delete => Ok(Request::Delete(path)),
+        Method::Delete => {
+            refuse_precondition(field::is_named(head.fields, field::IF_MATCH))?;
+            Ok(Request::Delete(path))
+        }
         Method::Options | Method::Other => Err(method_not_allowed(head.method_text)),
     }
+}
+
+/// Refuses a write that is to take place only if the stream has a certain tag.
+///
+/// The tag of a stream is known only at the write's place in the log. A tag that was compared
+/// before that could belong to an older state, and a write with `If-Match` must never be applied
+/// to another state than its own (RFC 9110 §13.1.1).
+fn refuse_precondition(has_if_match: bool) -> Result<(), Problem> {
+    if has_if_match { Err(Problem::new(Code::PreconditionUnsupported)) } else { Ok(()) }
 }
 
 /// The URL under which the client reached the stream; a path alone if it named no host.

@@ -4,7 +4,7 @@ use crate::{
     cursor, encoding,
     field::Fields,
     limits::IF_NONE_MATCH_BYTES_MAX,
-    offset,
+    offset::{self, OffsetError},
     problem::{Code, Problem, detail::quote},
     target::Query,
 };
@@ -84,12 +84,20 @@ fn read_offset(value: Option<&str>, live: Live) -> Result<ReadFrom, Problem> {
         None if live != Live::CatchUp => Err(Problem::new(Code::OffsetMissing)),
         None | Some("-1") => Ok(ReadFrom::Begin),
         Some("now") => Ok(ReadFrom::Now),
-        Some(text) => offset::parse(text.as_bytes()).map(ReadFrom::At).ok_or_else(|| {
-            let detail = format!(
-                "The offset {} is none; use -1, now, or a value of Stream-Next-Offset as it came.",
-                quote(text.as_bytes())
-            );
-            Problem::with_detail(Code::InvalidOffset, detail)
+        Some(text) => offset::parse(text.as_bytes()).map(ReadFrom::At).map_err(|error| {
+            let quoted = quote(text.as_bytes());
+            Problem::with_detail(Code::InvalidOffset, no_offset(&quoted, error))
         }),
+    }
+}
+
+fn no_offset(quoted: &str, error: OffsetError) -> String {
+    match error {
+        OffsetError::Malformed => format!(
+            "The offset {quoted} is none; use -1, now, or a value of Stream-Next-Offset as it came."
+        ),
+        OffsetError::Reserved => format!(
+            "The offset {quoted} is reserved: no second part of 10^15 or more has a meaning yet; use a value of Stream-Next-Offset as it came."
+        ),
     }
 }

@@ -151,7 +151,7 @@ fn only_true_closes() {
 // PROTOCOL §4.2
 #[test]
 fn a_fork_names_its_source_by_its_url_path() {
-    let offset = "0000000000000000_0000000000000007";
+    let offset = "0000000000000007_0000000000000000";
     let fork = asked(&[
         ("Stream-Forked-From", "/v1/stream/s/%C3%BC"),
         ("Stream-Fork-Offset", offset),
@@ -306,7 +306,7 @@ fn a_read_begins_at_an_offset() {
     assert_eq!(read("?offset=-1&foo=bar&baz", &[]).offset, ReadFrom::Begin);
     assert_eq!(read("?offset=%2D1", &[]).offset, ReadFrom::Begin);
     assert_eq!(read("?live=sse&offset=now", &[]).offset, ReadFrom::Now);
-    let at = read("?offset=0000000000000000_0000000000000009", &[]);
+    let at = read("?offset=0000000000000009_0000000000000000", &[]);
     assert_eq!(at.offset, ReadFrom::At(ByteOffset::new(9)));
 }
 
@@ -359,6 +359,34 @@ fn a_read_says_what_its_client_can_take() {
         (true, true, Some("\"x\""))
     );
     assert!(read("", &[("Stream-SSE-Data-Encoding", "Base64")]).base64);
+}
+
+#[test]
+fn the_second_part_of_an_offset_is_ignored_or_reserved() {
+    let counted = read("?offset=0000000000000009_0000000000000001", &[]);
+    assert_eq!(counted.offset, ReadFrom::At(ByteOffset::new(9)));
+    let reserved = "0000000000000009_1000000000000000";
+    let read = request(&format!("GET /v1/stream/a?offset={reserved}"), &[]).unwrap_err();
+    assert_eq!(read.code(), Code::InvalidOffset);
+    let fields = [("Stream-Forked-From", "/v1/stream/s"), ("Stream-Fork-Offset", reserved)];
+    let fork = request("PUT /v1/stream/a", &fields).unwrap_err();
+    assert_eq!(fork.code(), Code::InvalidFork);
+    assert!(read.detail().contains("reserved") && fork.detail().contains("reserved"));
+}
+
+// RFC 9110 §13.1.1: never applied to another state than the one that was named.
+#[test]
+fn a_write_with_a_precondition_is_refused_and_a_read_is_not() {
+    for field in [("If-Match", "\"7-42:0:9\""), ("if-match", ""), ("IF-MATCH", "*")] {
+        for method in ["PUT", "POST", "DELETE"] {
+            let line = format!("{method} /v1/stream/a");
+            assert_eq!(refused(&line, &[TEXT, field]), Code::PreconditionUnsupported);
+            assert_eq!(refused(&line, &[field, field]), Code::PreconditionUnsupported);
+        }
+        for method in ["GET", "HEAD", "OPTIONS"] {
+            assert!(request(&format!("{method} /v1/stream/a"), &[field]).is_ok(), "{method}");
+        }
+    }
 }
 
 proptest! {

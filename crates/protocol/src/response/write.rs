@@ -10,7 +10,7 @@ use stream::{Accepted, Lifetime, Outcome, StreamInfo};
 use time::format_description::well_known::Rfc3339;
 
 /// Fields that a browser may send: all that the protocol defines, and those of authentication.
-const REQUEST_FIELDS: &str = "Accept, Accept-Encoding, Authorization, Cache-Control, Content-Type, If-None-Match, \
+const REQUEST_FIELDS: &str = "Accept, Accept-Encoding, Authorization, Cache-Control, Content-Type, If-Match, If-None-Match, \
     Last-Event-ID, Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, Stream-Expires-At, Stream-Fork-Offset, \
     Stream-Fork-Sub-Offset, Stream-Forked-From, Stream-Seq, Stream-SSE-Data-Encoding, Stream-TTL";
 

@@ -302,6 +302,11 @@ impl Client {
     }
 }
 
+/// A position as offsets show it.
+pub(crate) fn offset(position: u64) -> String {
+    format!("{position:016}_{:016}", 0)
+}
+
 /// The bytes of a request for a stream.
 pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
     let mut head = format!("{method} {ROOT}{path} HTTP/1.1\r\nHost: test\r\n");
