@@ -1,9 +1,9 @@
 //! JSON bodies: taken exactly if they are JSON, and every message comes back.
 //!
 //! # Other side
-//! Two of them. A checker of RFC 8259 in this file says what is JSON and how deep it is. And what
-//! `serde_json::Value` takes must be taken; what is taken although `Value` refuses it may only be a
-//! number or a lone surrogate that JSON allows and Rust's types cannot hold.
+//! Two of them. A checker of RFC 8259 in this file says what is JSON and how deep it is. The second is
+//! `serde_json::Value`: what it accepts must be accepted. Of what it refuses, only a number or a lone
+//! surrogate may be accepted, because JSON allows it and Rust's types cannot hold it.
 
 mod grammar;
 

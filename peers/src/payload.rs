@@ -1,7 +1,7 @@
-//! Entries that are all different and can be told again from their number.
+//! Entries that all differ and can be made again from their number.
 //!
 //! # Why
-//! Identical payloads flatter whoever compresses or caches, and cannot show that entries were swapped.
+//! Identical payloads flatter systems that compress or cache, and cannot show that entries were swapped.
 
 use std::sync::OnceLock;
 

@@ -42,7 +42,7 @@ impl Machine {
         })
     }
 
-    /// What a reader of the figures must be told beside them.
+    /// What a reader of the figures must know beside them.
     pub(crate) fn warning(&self) -> Option<String> {
         let in_memory = ["tmpfs", "ramfs"].contains(&self.file_system.as_str());
         in_memory.then(|| {

@@ -1,9 +1,9 @@
 //! `thalweg-bench`: the figures of docs/performance.md, measured.
 //!
 //! # What
-//! Each command starts a server on an empty directory (or takes the URL of one that runs), puts one
-//! kind of load on it, reads back what was acknowledged, and prints figures as text, as JSON or as
-//! the table of docs/performance.md.
+//! Each command starts a server on an empty directory, or takes the URL of a running one. It puts one
+//! kind of load on the server and reads back what was acknowledged. Then it prints figures as text,
+//! as JSON or as the table of docs/performance.md.
 //!
 //! # How it measures
 //! - Load comes from one thread and a hand-written HTTP/1.1 over epoll ([`load`]): it shares the
@@ -16,12 +16,14 @@
 //!   connection for it: waiting in our own queue counts.
 //!
 //! # Code map
-//! [`cli`] what can be asked; [`commands`] one module for each; [`compare`] one system beside others;
-//! [`systems`] what can be measured and [`api`] how it is asked, [`nats`] and [`kafka`] where that is not
-//! HTTP; [`server`] the process under load,
-//! [`keeper`] its end, [`process`] what the operating system knows of it; [`load`] sockets and
-//! loops; [`payload`] bytes that tell where they belong; [`report`] the results; [`machine`] where
-//! they were measured, and [`disk`] what its disk can do at most.
+//! - [`cli`]: flags and commands; [`commands`]: one module for each; [`compare`]: one system beside others.
+//! - [`systems`]: what can be measured; [`api`]: the requests of each system; [`nats`] and [`kafka`]: those
+//!   without HTTP.
+//! - [`server`]: the process under load; [`keeper`]: its end; [`process`]: what the operating system knows
+//!   of it.
+//! - [`load`]: sockets and loops; [`payload`]: bytes that name the place where they belong.
+//! - [`report`]: the results; [`machine`]: where they were measured; [`disk`]: the most that its disk can
+//!   do.
 
 mod api;
 mod cli;

@@ -40,7 +40,7 @@ impl Process {
         Some(Memory { resident_bytes, peak_bytes: status_bytes(&status, "VmHWM:")? })
     }
 
-    /// Lets `VmHWM` begin anew at what is in use now. Not every system allows it.
+    /// Resets `VmHWM` to the memory in use now. Not every system allows it.
     pub(crate) fn reset_peak(self) {
         let _ = fs::write(format!("/proc/{}/clear_refs", self.id), "5");
     }

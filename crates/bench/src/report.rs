@@ -128,8 +128,8 @@ pub(crate) fn grouped(text: &str) -> String {
     if fraction.is_empty() { grouped } else { format!("{grouped}.{fraction}") }
 }
 
-/// Writes to standard output. Who reads it may have seen enough, as `head` does: what was measured still goes to its
-/// file, so that is no error.
+/// Writes to standard output. Its reader may have closed it early, as `head` does. That is no error:
+/// the figures still go to their file.
 pub(crate) fn tell(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = std::io::Write::write_all(&mut out, text.as_bytes());

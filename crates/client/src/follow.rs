@@ -27,9 +27,9 @@ pub struct Follow {
 pub enum Progress {
     /// Bytes, as text, as a JSON array or in base64, see [`Follow::is_base64`].
     Data(Vec<u8>),
-    /// Where the reader stands after the data before it.
+    /// The reader's position after the data before it.
     Control {
-        /// Where to go on after a lost connection.
+        /// Where to continue after a lost connection.
         next: ByteOffset,
         /// Nothing followed at that moment.
         up_to_date: bool,

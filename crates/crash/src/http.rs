@@ -1,7 +1,7 @@
 //! Requests out, answers in, on plain blocking sockets.
 //!
-//! The client crate offers calls; here each request is made by hand, several go out before the first
-//! is answered, and it matters which of them were answered when the connection broke.
+//! The client crate offers calls. Here each request is made by hand, and several are sent before the
+//! first answer. It matters which of them had an answer when the connection broke.
 
 use client::EventReader;
 use model::ByteOffset;

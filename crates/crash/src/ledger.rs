@@ -113,7 +113,7 @@ pub(crate) struct Stream {
 pub(crate) struct Held<'a> {
     pub(crate) content: &'a [u8],
     pub(crate) is_closed: bool,
-    /// The server was started anew: what is not there will never be.
+    /// The server was started again: what is missing now stays missing.
     pub(crate) is_final: bool,
 }
 
@@ -162,7 +162,7 @@ impl Ledger {
         self.streams.read().unwrap_or_else(PoisonError::into_inner).get(id as usize).cloned()
     }
 
-    /// Whether `found` stands in the stream that it names, at the same place.
+    /// Whether the stream that `found` names holds it at the same place.
     fn stands_in_source(&self, found: &Found) -> Result<(), String> {
         let source = self.get(found.id.stream).ok_or("no such stream was ever made")?;
         let source = lock(&source);

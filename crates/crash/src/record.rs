@@ -1,10 +1,10 @@
 //! Records that say of themselves what they are.
 //!
-//! An append carries one or more records. Each names its stream, its writer, the number of the append
-//! among those of the writer, which part of the append it is, and a checksum over all of that and the
-//! payload. So whatever bytes a stream holds after a crash can be told apart: what is whole, what is
-//! torn, what belongs elsewhere and what is there twice. The bytes of an append follow from the seed
-//! of the run and its numbers, so that a repeat after a crash sends the same.
+//! An append carries one or more records. Each names its stream, its writer, the number of the writer's
+//! append, and its part of that append. A checksum covers all of that and the payload. So the bytes of
+//! a stream after a crash can be told apart: whole, torn, of another stream, or repeated. The bytes of
+//! an append follow from the seed of the run and its numbers, so that a repeat after a crash sends the
+//! same.
 //!
 //! # Format
 //! `STREAM WRITER NUMBER PART PARTS CRC PAYLOAD`, in text followed by a line feed, in JSON inside
@@ -40,7 +40,7 @@ pub(crate) struct Append {
     pub(crate) hash: u64,
 }
 
-/// One append as it stands in a stream.
+/// One append as it was found in a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Found {
     pub(crate) id: AppendId,

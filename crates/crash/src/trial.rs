@@ -40,7 +40,7 @@ pub(crate) enum Verdict {
     Skipped(String),
 }
 
-/// Why a scenario could not go on; a broken promise unless it is the machine's fault.
+/// Why a scenario could not continue: a broken promise, unless it is the machine's fault.
 pub(crate) type Outcome<T> = Result<T, String>;
 
 /// One data directory with everything that is known of it.
@@ -120,7 +120,7 @@ impl<'a> Trial<'a> {
         Ok(damaged)
     }
 
-    /// Says where a long cycle stands.
+    /// Prints the progress of a long cycle.
     pub(crate) fn progress(&self, what: &str) {
         let seconds = self.started.elapsed().as_secs_f64();
         println!("[{}] {what} after {seconds:.1} s", self.name);

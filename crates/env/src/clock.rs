@@ -44,7 +44,7 @@ impl Default for RealClock {
 
 impl Clock for RealClock {
     fn now_wall(&self) -> Timestamp {
-        // A clock before 1970 is a machine without a set clock: time then stands at the epoch.
+        // A clock before 1970 is a machine without a set clock: its time is then the epoch.
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Timestamp::new(u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX))
     }

@@ -22,7 +22,7 @@ pub struct RealRandom;
 
 impl Random for RealRandom {
     /// # Panics
-    /// If the kernel has no random source: ids would repeat, so the process must not go on.
+    /// If the kernel has no random source: ids would repeat, so the process must not continue.
     fn next_u64(&mut self) -> u64 {
         let mut bytes = [0; 8];
         let mut filled = 0;

@@ -1,8 +1,8 @@
 //! Ids, positions and limits: values without behaviour.
 //!
 //! Every crate of the workspace may import this one; it imports none of them. A quantity that
-//! crosses a crate boundary has its own type here, so that a byte offset of a stream can never be
-//! passed where the index of a log entry is meant.
+//! crosses a crate boundary has its own type here. So a byte offset of a stream can never take the
+//! place of a log entry's index.
 
 pub mod limits;
 mod path;

@@ -32,8 +32,8 @@ pub const FORK_DEPTH_MAX: usize = 256;
 /// Largest producer epoch and sequence number, 2^53 - 1. Source: PROTOCOL §5.2.1.
 pub const PRODUCER_NUMBER_MAX: u64 = (1 << 53) - 1;
 
-/// A catch-up answer ends at the next multiple of this stream offset (JSON: at the end of the
-/// append that holds it), so that every reader gets the same cacheable pieces.
+/// A catch-up answer ends at the next multiple of this stream offset. JSON answers end with the append
+/// that holds it. So every reader gets the same cacheable pieces.
 pub const ANSWER_BOUNDARY_BYTES: u64 = 4 << 20;
 
 /// Bytes of one body window: what one reader's answer holds in memory at a time.

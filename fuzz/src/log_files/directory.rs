@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// Where the data directory stands on its disk.
+/// The path of the data directory on its disk.
 pub(super) const DIR: &str = "/data";
 /// The store id: seeds every checksum of a header.
 pub(super) const STORE: u64 = 7;
@@ -57,8 +57,8 @@ pub(super) fn disk_of(files: impl Iterator<Item = (PathBuf, Vec<u8>)>) -> Memory
     disk
 }
 
-/// The first base is all WAL, the second has chunks and checkpoints too, the third merged chunks
-/// and lanes of two shards.
+/// The first base is all WAL. The second also has chunks and checkpoints, the third merged chunks and
+/// the WALs of two shards.
 fn write(number: u64) -> Base {
     let disk = MemoryDisk::new();
     let mut random = SeededRandom::new(number);

@@ -1,11 +1,11 @@
-//! The log's files: whatever stands in them, opening and reading them is an answer.
+//! The log's files: whatever they contain, opening and reading them gives an answer.
 //!
 //! # How
 //! A small data directory with several segments, chunks and checkpoints is written once
 //! ([`directory`]). Each input copies it, damages files of one kind ([`edits`]), opens it, reads every
 //! stream, writes on, closes and opens again. Damage by itself nearly always meets a checksum
-//! first; so an edit may also *forge*: change fields of a header and seal it again, as only damage
-//! past the checksum could. That is how the code behind the checksums gets its hostile numbers.
+//! first. So an edit may also *forge*: it changes fields of a header and seals the header again, like
+//! damage that the checksum misses. That is how the code behind the checksums gets its hostile numbers.
 //!
 //! # What must hold
 //! - No panic, and no allocation far beyond the directory's size (the fuzzer's limit).

@@ -22,13 +22,13 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// The form of a body: what it begins with, what stands between two payloads, and what it ends with.
+/// The form of a body: what it begins with, what separates two payloads, and what it ends with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Frame {
     begin: &'static [u8],
     between: &'static [u8],
     end: &'static [u8],
-    /// Quotes of a payload stand within a JSON text. Ours have nothing else to escape.
+    /// A payload is inside a JSON text, so its quotes are escaped. Ours have nothing else to escape.
     escapes: bool,
 }
 

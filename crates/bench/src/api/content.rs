@@ -3,7 +3,7 @@
 use super::{ApiStyle, Holds};
 use memchr::{memchr_iter, memmem};
 
-/// What stands before the contents of each record of S2.
+/// The text before the contents of each record of S2.
 const RECORD: &[u8] = b"\"body\":\"";
 
 /// Finds a stream's bytes in bodies that come in pieces.
@@ -17,7 +17,7 @@ pub(crate) enum Content {
     Records(Records),
 }
 
-/// Where in an array of messages the next byte stands.
+/// The place of the next byte in an array of messages.
 #[derive(Debug, Default)]
 pub(crate) struct Messages {
     /// Arrays and objects that are open: 1 within the array of messages, more within a message.

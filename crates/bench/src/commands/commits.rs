@@ -2,20 +2,21 @@
 //! event that caused it is durable.
 //!
 //! # What a commit is
-//! Seguro's events are opaque values with contiguous numbers; a commit holds one event or a few, all or
-//! none. Here the log is one stream of bytes, and a commit is one append of whole events: the server
-//! keeps an append together, so nothing of a batch is ever read without the rest. The numbers stand in
-//! the events themselves, as they must where values of any size lie one after the other, and reading
-//! the stream back proves that they are contiguous. A JSON array was refused: events are not text.
-//! Where the style has idempotent producers the writer is one, with the commit's number: a commit that
-//! is sent again is not stored again, one that would leave a gap is refused.
+//! Seguro's events are opaque values with contiguous numbers. A commit holds one event or a few, all or
+//! none. Here the log is one stream of bytes, and a commit is one append of whole events. The server
+//! keeps an append together, so no part of a batch is ever read without the rest. The events contain
+//! their numbers, because values of any size follow each other without any frame. Reading the stream
+//! back proves that the numbers are contiguous. A JSON array was refused: events are not text.
+//!
+//! Where the style has idempotent producers, the writer is one, with the commit's number. Then a
+//! repeated commit is not stored again, and one that would leave a gap is refused.
 //!
 //! A value of 100 KB needs no fragments here; those are FoundationDB's, whose values end at 100 KB.
 //!
-//! # What stands beside it
-//! A latency says little without what the machine takes for it. Commits, bare writes of the same bytes
-//! with `fdatasync`, and the same requests to a responder that stores nothing take turns within the
-//! run, so that what changes slowly hits all three.
+//! # What it is compared with
+//! A latency says little without the machine's own time for the same work. So three loads take turns
+//! within the run: commits, bare writes of the same bytes with `fdatasync`, and the same requests to a
+//! responder that stores nothing. Slow changes of the machine hit all three.
 
 use super::{Bench, streams};
 use crate::api::{Api, Append, Batch, stream_name};

@@ -87,7 +87,7 @@ impl Fanout {
         })
     }
 
-    /// Starts every reader and waits until each stands at the tail.
+    /// Starts every reader and waits until each is at the tail.
     fn follow(&mut self, server: &Server) -> Outcome<()> {
         let stream = stream_name(SET, 0);
         let read = Read { from: &ReadFrom::Tail, live: Live::Sse, cursor: None };

@@ -21,7 +21,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(10);
 /// Before the first append every reader shall wait.
 const SETTLE: Duration = Duration::from_millis(300);
 
-/// Where one reader stands.
+/// One reader and its position.
 #[derive(Debug)]
 struct Reader {
     from: ReadFrom,

@@ -2,16 +2,15 @@
 //!
 //! # What it does
 //! A key chooses one of N streams, so that the messages of a key stay in order. Each stream belongs to
-//! one connection, which draws keys at random, collects the messages of each stream, and appends
-//! those of one that has enough of them for a body: a JSON array is one append, all or none. A connection
-//! has several appends out and waits for none, as long as no more messages are unacknowledged than
-//! allowed.
+//! one connection. It draws keys at random and collects the messages of each stream. When a stream
+//! has enough of them for a body, they are appended: a JSON array is one append, all or none. A
+//! connection has several appends in flight, up to the allowed number of unacknowledged messages.
 //!
 //! # Alike or not
 //! PolarStreams compresses, and published its rates with payloads that repeat. Messages are distinct
-//! here: each tells the stream that it belongs to and its place there, so that reading a stream back
-//! proves that nothing is missing, twice, changed or out of order. With `--identical` all messages are
-//! the same bytes, and what is proven is how many there are.
+//! here: each contains its stream and its place there. So reading a stream back proves that nothing is
+//! missing, repeated, changed or out of order. With `--identical` all messages are the same bytes, and
+//! reading back proves only their number.
 
 use super::{Bench, streams};
 use crate::api::{Api, Append, Batch, Holds, stream_name};
@@ -29,8 +28,8 @@ const PREFIX: &str = "k";
 /// Keys of each stream.
 const KEYS_PER_STREAM: u64 = 100;
 
-/// What stands before and behind the payload of a message: members in the order of their names and
-/// nothing between them, as a server writes them that takes messages apart.
+/// The text before and behind the payload of a message: members in the order of their names, without
+/// blanks. A server that takes messages apart writes them so.
 const HEAD: &[u8] = b"{\"amount\":1250,\"data\":\"";
 const FOOT: &[u8] = b"\",\"kind\":\"order\"}";
 

@@ -163,7 +163,7 @@ impl Bench {
         Ok(())
     }
 
-    /// Refuses what only servers of the Durable Streams Protocol are measured with.
+    /// Refuses commands that measure servers of the Durable Streams Protocol alone.
     pub(crate) fn check_style(&self, command: &Command) -> Outcome<()> {
         let reads =
             matches!(command, Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_));

@@ -2,14 +2,13 @@
 //!
 //! # How it compares
 //! - Every run gets a system of its own on an empty directory. Systems take turns, every other turn
-//!   backwards: A B C, C B A. So nobody always runs behind the same neighbour, whose writes the disk
-//!   may still be busy with. The ratio of a pair is made of the two runs of one turn, so that what
-//!   changes slowly on a machine hits both; what is shown is the median of the ratios and how far
-//!   they lie apart.
-//! - A run counts only if everything that it had acknowledged was read back as it was written, and
-//!   nothing was refused. What failed is listed.
-//! - A system that is not installed is left out, and that is said. One that a workload does not fit,
-//!   as live readers do not where there is no HTTP, has no part in it.
+//!   backwards: A B C, C B A. So none always runs behind the same neighbour, whose writes may still
+//!   keep the disk busy. The ratio of a pair compares the two runs of one turn, so that slow changes
+//!   of the machine hit both. The report shows the median of the ratios and their spread.
+//! - A run counts only if all acknowledged data was read back unchanged, and nothing was refused.
+//!   Failed runs are listed.
+//! - A system that is not installed is left out, and the report says so. A workload leaves out
+//!   systems that it does not fit, as live readers do not fit a system without HTTP.
 //!
 //! # Code map
 //! [`workloads`] what is run and [`cases`] with which parameters; [`record`] what came of it; [`pairing`] ratios and verdicts; [`page`]
@@ -98,7 +97,7 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
     Ok(comparison.ours_passed())
 }
 
-/// Who takes part, this server first, and who does not and why.
+/// The systems that take part, this server first, and the skipped ones with reasons.
 fn contenders(bench: &Bench, asked: &Compare) -> Outcome<(Vec<Contender>, Vec<String>)> {
     let own = Contender::new(System::Thalweg, bench.place.clone());
     own.bench(bench).check_installed()?;

@@ -13,11 +13,11 @@ pub(crate) const FILE: &str = "README.md";
 pub(crate) const FIGURES: &str = "figures.json";
 
 const READING: &str = "\
-Every run has a server of its own on an empty directory; the systems take turns (A B C, then C B A). A ratio\n\
-is of the two runs of one turn, Thalweg's figure divided by the other's; shown are the median of the ratios\n\
-and, in brackets, the least and the greatest. *Ahead* and *behind* are said only where every pair says the same.\n\
-Only runs count in which nothing was refused and everything acknowledged was read back unchanged. Server CPU\n\
-is user and system time of the server's process; the client runs on the same machine and takes its share.\n";
+Every run has a server of its own on an empty directory. The systems take turns (A B C, then C B A). A ratio\n\
+compares the two runs of one turn: Thalweg's figure divided by the other's. The report gives the median of the\n\
+ratios and, in brackets, the least and the greatest. *Ahead* and *behind* need every pair to say the same. A run\n\
+counts only if nothing was refused and everything acknowledged was read back unchanged. Server CPU is user and\n\
+system time of the server's process. The client runs on the same machine and takes its share.\n";
 
 /// The whole report.
 pub(crate) fn render(comparison: &Comparison) -> String {
@@ -123,7 +123,7 @@ fn put_figures(
     page.push('\n');
 }
 
-/// What stands in a narrow column: the first words.
+/// The text of a narrow column: the first words.
 fn short(durability: &str) -> &str {
     durability.split([' ', ':', ',']).next().filter(|word| *word != "page").unwrap_or("page cache")
 }

@@ -34,7 +34,7 @@ pub(crate) struct ContenderRecord {
     pub(crate) key: String,
     pub(crate) label: String,
     pub(crate) durability: String,
-    /// Release and settings, as its first run told.
+    /// Release and settings, as its first run reported.
     pub(crate) server: String,
 }
 

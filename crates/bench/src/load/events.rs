@@ -34,8 +34,8 @@ impl Follower {
         }
     }
 
-    /// Whether the system has answered. Those that send control events say with the first one that
-    /// the follower stands at the tail; of the others the head is all that comes before data.
+    /// Whether the system has answered. The first control event says that the follower is at the tail.
+    /// Systems without control events send nothing but the head before data.
     pub(crate) fn is_live(&self) -> bool {
         match self.style {
             ApiStyle::Durable => self.controls > 0,

@@ -261,7 +261,7 @@ mod tests {
         system.launch(&places, Path::new("scratch"), addresses).unwrap()
     }
 
-    /// Everything that a system is told.
+    /// All flags, variables and settings of a system.
     fn told(launch: &Launch) -> String {
         let variables = launch.variables.iter().map(|(name, value)| format!("{name}={value}"));
         let settings = launch.settings.iter().map(|(_, text)| text.clone());

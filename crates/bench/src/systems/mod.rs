@@ -1,8 +1,8 @@
 //! Every system that can be measured: how it is called, asked, started, and when it acknowledges.
 //!
-//! Peers are installed by `cargo xtask peers` into one directory, a root for each, with the exact
-//! version that stands here. They are started as their own pages say for one durable node, with
-//! limits raised where the default would end a measurement; [`launch`] has the flags.
+//! `cargo xtask peers` installs the peers into one directory, a root for each, in the exact versions
+//! that are written here. They start as their own pages say for one durable node. Limits are raised
+//! where the default would end a measurement; [`launch`] has the flags.
 
 mod launch;
 

@@ -77,7 +77,7 @@ fn pages(
     loop {
         let target = format!("{path}?offset={}{live}", offset(from));
         let answer = connection.call(&request("GET", &target, &[], b""))?;
-        // It may be deleted by now; refused reads and damage are told by the check after the restart.
+        // It may be deleted by now. The check after the restart reports refused reads and damage.
         let Some(next) = answer.next.filter(|_| answer.is_success()) else { return Ok(()) };
         if answer.status == 200 {
             let stored = kind.stored(&answer.body).map_err(io::Error::other)?;

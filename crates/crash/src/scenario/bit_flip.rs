@@ -1,7 +1,7 @@
-//! One bit of one file flips while the server is down: only the streams that it hits may say so, with
-//! the name of the file, and all others are intact.
+//! One bit of one file flips while the server is down. Only the streams that it hits may report
+//! damage, with the name of the file. All others are intact.
 //!
-//! Each flip hits a copy of the same directory, so that what one of them costs is not carried on.
+//! Each flip hits a copy of the same directory, so that its damage does not reach the next flip.
 
 use crate::numbers::Numbers;
 use crate::report::{Report, add};
@@ -12,7 +12,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Where a bit may flip. `wal` is there twice: most of what is not sealed stands there alone.
+/// Where a bit may flip. `wal` is listed twice: most unsealed data is only there.
 const PLACES: [&str; 5] = ["wal", "chunks", "checkpoints", "wal", "FORMAT"];
 /// Flips on copies of one directory.
 const FLIPS_PER_BASE: u64 = 10;

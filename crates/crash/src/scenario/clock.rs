@@ -47,7 +47,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     Ok(Verdict::Done)
 }
 
-/// The next start is told a time so many seconds from now.
+/// Shifts the clock of the next start by so many seconds.
 fn set_clock(trial: &mut Trial<'_>, library: &str, seconds: i64) {
     trial.start.under = vec![
         "env".to_owned(),

@@ -1,5 +1,5 @@
-//! The disk fills up: writes are refused with 507 and nothing of them is there, reads go on. Space
-//! comes back: so does the service.
+//! The disk fills up: writes are refused with 507 and change nothing, while reads continue. When
+//! space comes back, so does the service.
 
 use crate::disk::Disk;
 use crate::report::Report;
@@ -14,7 +14,7 @@ const DISK_MIB: u64 = 64;
 /// What is freed again.
 const BALLAST_BYTES: usize = 44 << 20;
 const EXPECTED: &[&str] = &["disk-full"];
-/// The load goes on for so long while the disk is full.
+/// The load continues for so long while the disk is full.
 const LINGER: Duration = Duration::from_millis(1500);
 /// Appends that prove that the service is back.
 const APPENDS_AFTER: u64 = 20;

@@ -13,7 +13,7 @@ use std::process::Command;
 use std::time::Duration;
 
 const EXPECTED: &[&str] = &["write-unknown", "storage-failed", "disk-full"];
-/// The log goes on being read and the answers looked at after the failure.
+/// How long the log is still read, and answers checked, after the failure.
 const LINGER: Duration = Duration::from_millis(300);
 /// Streams that are asked one by one after the failure.
 const ASKED_COUNT: usize = 20;
