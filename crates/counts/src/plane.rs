@@ -186,7 +186,7 @@ fn start_driver(dir: &Path) -> Driver {
     let mut settings = effective.expect("the defaults fit each other").settings;
     settings.listen = (std::net::Ipv4Addr::LOCALHOST, 0).into();
     let mut random = SeededRandom::new(1);
-    let options = LogOptions { store_id: Some(1), ..LogOptions::default() };
+    let options = LogOptions::default();
     let opened = node::open(Arc::new(RealDisk), &mut random, dir, options, 1);
     let mut opened = opened.expect("an empty directory opens");
     let node = opened.nodes.pop().expect("one shard has one node");

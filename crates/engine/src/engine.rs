@@ -13,7 +13,7 @@ use crate::synced::{self, Synced, SyncedFile};
 use crate::threads::Threads;
 use crate::wal_disk::{WalDisk, rewrite_wal};
 use env::{Clock, Disk, RealClock, RealDisk, RealRandom};
-use log::{Damage, LogStats};
+use log::{Damage, DataDir, LogStats, Owner};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -158,13 +158,15 @@ impl Engine {
         options.check().map_err(OpenError::Options)?;
         let at = |error| OpenError::Io { path: dir.to_owned(), error };
         let disk = Arc::new(WalDisk::new(disk, dir));
+        let log_disk: Arc<dyn Disk> = Arc::clone(&disk) as _;
+        let log = options.log();
+        let data_dir = DataDir::open(log_disk, dir, log, Owner::ENGINE, &mut RealRandom)?;
         let recorded = synced::read(&*disk, dir).map_err(at)?;
         if recorded.life != NO_LIFE {
             rewrite_wal(&*disk, dir).map_err(at)?;
         }
         let mut recovery = Recovery::new(recorded);
-        let log_disk: Arc<dyn Disk> = Arc::clone(&disk) as _;
-        let mut opened = log::open(log_disk, dir, options.log(), 1, &mut recovery)?;
+        let mut opened = log::open(data_dir, 1, &mut recovery)?;
         let shard = opened.shards.pop().expect("one shard was asked for");
         let is_cut = recovery.cut.is_some();
         let (streams, synced, damages) = recovery.finish(shard.next_index(GROUP).get() - 1);

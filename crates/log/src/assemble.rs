@@ -7,11 +7,11 @@
 //! - Writing starts in a segment without a batch: a torn tail is never written over, and the first
 //!   batch (a durable mark) says which older batches are live for ever.
 
-use crate::data_dir::at;
+use crate::open_error::{OpenError, at};
 use crate::options::FIRST_SEGMENT_BYTES_MAX;
 use crate::rebuild::{Rebuilt, RebuiltLane};
-use crate::recovery::OpenError;
-use crate::shard::{DrainedLane, ShardLog, Store};
+use crate::shard::{DrainedLane, ShardLog};
+use crate::store::Store;
 use crate::wal::segment::{LaneSegment, Slots, create_segment, lane_dir};
 use crate::wal::shard_wal::{LaneIdentity, LaneStart, ShardWal};
 use model::ShardId;

@@ -15,7 +15,7 @@ use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
 use crate::chunk::format::RowSeed;
 use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::damage::{Damage, DamageKind};
-use crate::data_dir::remove_if_there;
+use crate::paths::remove_if_there;
 use env::Disk;
 use model::{EntryIndex, GroupId, StreamId};
 use std::io;

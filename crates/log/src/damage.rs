@@ -48,6 +48,8 @@ impl Damage {
 /// Which part of a file is damaged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DamageKind {
+    /// One of the two copies of `FORMAT`: the other one is read, nothing is lost.
+    FormatCopy,
     /// Header of a WAL batch; the entries that can be told are kept.
     BatchHeader,
     /// Header of one WAL entry: that entry is lost.
@@ -79,7 +81,7 @@ pub enum DamageKind {
 impl DamageKind {
     /// Whether entries or state may be missing, and not only bytes at a known place.
     pub(crate) fn costs_state(self) -> bool {
-        !matches!(self, Self::EntryData | Self::HeaderRepaired)
+        !matches!(self, Self::EntryData | Self::HeaderRepaired | Self::FormatCopy)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A sharded write-ahead log with group commit, chunks and checkpoints; usable without any server.
+//! A sharded write-ahead log with group commit, chunks and checkpoints.
 //!
 //! # What it is
 //! Entries of many groups are appended to one WAL per shard and made durable together. The data of
@@ -10,10 +10,10 @@
 //! method, run by the caller on any thread, its result handed back to a `handle_*` method.
 //!
 //! # Map
-//! - `recovery` ([`open`]): `data_dir`, `rebuild`, `assemble`.
+//! - `data_dir` ([`DataDir`]) and `format`: whose directory it is, and the lock on it.
+//! - `recovery` ([`open`]): `rebuild`, `assemble`.
 //! - `shard` ([`ShardLog`]): one owner's log. `group`: one group's part of it.
 //! - `wal`, `chunk`, `checkpoint`: the three kinds of files.
-//! - `embedded` ([`EmbeddedLog`]): all of it behind blocking calls.
 //!
 //! # Invariants
 //! - `checkpointed <= sealed <= applied < next` for each group.
@@ -30,27 +30,36 @@ mod chunk;
 mod codec;
 mod damage;
 mod data_dir;
-mod embedded;
 mod entry;
+mod format;
 mod group;
 mod hot;
 mod id_map;
+mod open_error;
 mod options;
+mod paths;
 mod read;
 mod rebuild;
 mod recovery;
+mod replay;
+mod report;
 mod shard;
+mod store;
 mod wal;
 mod work;
 
 pub use checkpoint_rows::{CheckpointRow, CheckpointRows};
 pub use damage::{Damage, DamageKind};
-pub use embedded::{EmbeddedError, EmbeddedLog};
+pub use data_dir::DataDir;
 pub use entry::{AppendBounds, Entry, NewEntry, Placement};
+pub use format::Owner;
 pub use id_map::IdMap;
+pub use open_error::OpenError;
 pub use options::LogOptions;
 pub use read::{ReadError, Slice};
-pub use recovery::{OpenError, Opened, RecoveryReport, Replay, TornTail, open};
+pub use recovery::{Opened, open};
+pub use replay::Replay;
+pub use report::{RecoveryReport, TornTail};
 pub use shard::{LogStats, ShardLog};
 pub use wal::{AppendError, Durable, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
 pub use work::{WorkDone, WorkJob, WorkReport};

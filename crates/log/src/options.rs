@@ -55,9 +55,6 @@ pub struct LogOptions {
     pub checkpoint_bytes: u64,
     /// Merges make no chunk larger than this.
     pub chunk_bytes_max: u64,
-    /// Id of a new data directory, `None` for a random one; it seeds every checksum. A simulation
-    /// gives one so that its runs repeat. Ignored if the directory exists.
-    pub store_id: Option<u64>,
     /// Groups of a new data directory; must equal that of an existing one.
     pub group_count: u16,
 }
@@ -71,7 +68,6 @@ impl Default for LogOptions {
             batch_bytes_max: 4 << 20,
             checkpoint_bytes: 32 << 20,
             chunk_bytes_max: 256 << 20,
-            store_id: None,
             group_count: 64,
         }
     }

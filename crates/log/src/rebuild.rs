@@ -16,12 +16,14 @@ use crate::chunk::format::ChunkHeader;
 use crate::chunk::set::ChunkSet;
 use crate::chunk::writer::{parse_chunk_name, remove_half_written};
 use crate::damage::{Damage, DamageKind};
-use crate::data_dir::{at, checkpoint_dir, chunk_dir, make_dir, sync_names};
 use crate::entry::Entry;
 use crate::group::Group;
 use crate::hot::HotFields;
-use crate::recovery::{OpenError, RecoveryReport, Replay, TornTail};
-use crate::shard::Store;
+use crate::open_error::{OpenError, at};
+use crate::paths::{checkpoint_dir, chunk_dir, make_dir, sync_names};
+use crate::replay::Replay;
+use crate::report::{RecoveryReport, TornTail};
+use crate::store::Store;
 use crate::wal::batch::{BatchPlace, EntryHeader, Payload, entry_header_position};
 use crate::wal::scan::{
     Applied, FoundBatch, LaneHeaders, LaneName, LiveBatch, ScannedLane, entry_header, place_damage,
@@ -87,7 +89,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    fn damaged(&mut self, damage: &Damage) {
+    pub(crate) fn damaged(&mut self, damage: &Damage) {
         self.report.damage_count += 1;
         match damage.group {
             _ if !damage.kind.costs_state() => {}

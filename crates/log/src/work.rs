@@ -4,7 +4,7 @@ use crate::checkpoint::CheckpointTask;
 use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
 use crate::chunk::writer::{ChunkName, remove_half_written};
 use crate::damage::Damage;
-use crate::shard::Store;
+use crate::store::Store;
 use crate::wal::fill::{FillDone, FillWork};
 use env::Disk;
 use model::GroupId;

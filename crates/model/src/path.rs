@@ -70,6 +70,10 @@ impl StreamPath {
         xxh3_64(self.0.as_bytes())
     }
 
+    /// Number of the rule by which [`StreamPath::group`] places a path: the hash of the whole path, modulo
+    /// the number of groups. Data directories record it.
+    pub const PLACEMENT_RULE: u8 = 0;
+
     /// The group that owns the path among `group_count` groups.
     ///
     /// # Panics

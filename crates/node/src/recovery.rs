@@ -6,8 +6,8 @@ use crate::{
 };
 use env::{Disk, Random};
 use log::{
-    CheckpointRow, Damage, DamageKind, Entry, LogOptions, OpenError, Placement, RecoveryReport,
-    Replay,
+    CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, OpenError, Owner, Placement,
+    RecoveryReport, Replay,
 };
 use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamId, StreamKey};
 use std::{collections::HashMap, path::Path, sync::Arc};
@@ -38,7 +38,8 @@ pub fn open(
     shard_count: u16,
 ) -> Result<Opened, OpenError> {
     let mut rebuild = Rebuild::default();
-    let opened = log::open(disk, dir, options, shard_count, &mut rebuild)?;
+    let data_dir = DataDir::open(disk, dir, options, Owner::SERVER, random)?;
+    let opened = log::open(data_dir, shard_count, &mut rebuild)?;
     for group in (0..opened.group_count).map(GroupId::new) {
         let log = opened.shards.iter().find(|log| log.owns(group));
         let state = rebuild.group(group);
@@ -138,7 +139,7 @@ impl Loss {
         match kind {
             K::BatchHeader | K::EntryHeader | K::SegmentMissing => Self::Bytes,
             K::ChunkHeader | K::ChunkRow | K::StreamData => Self::Bytes,
-            K::EntryData | K::HeaderRepaired => Self::Bytes,
+            K::EntryData | K::HeaderRepaired | K::FormatCopy => Self::Bytes,
             // Entries that are not in the log either are told as missing.
             K::CheckpointHeader => Self::Bytes,
             K::EntryPayload | K::EntriesMissing => Self::State,

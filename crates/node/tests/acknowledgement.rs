@@ -25,7 +25,6 @@ impl Machine {
             group_count: 1,
             segment_bytes: 1 << 20,
             wal_bytes_max: 4 << 20,
-            store_id: Some(1),
             ..LogOptions::default()
         };
         let disk_port = Arc::new(disk.clone());

@@ -1,11 +1,11 @@
-//! A data directory of the first version, with every kind of file, opened by this one.
+//! A data directory of an earlier run, with every kind of file, opened by this one.
 //!
 //! `testdata/directory.txt` holds its files as rows of hexadecimal digits; rows of zeroes are left
 //! out. It never changes: a later format gets a directory of its own beside it, made in the same
 //! manner, by [`dump`] of [`written`].
 
 use env::{Disk, MemoryDisk, SeededRandom};
-use log::LogOptions;
+use log::{LogOptions, OpenError};
 use model::{ByteOffset, Monotonic, ReadFrom, ShardId, StreamPath, Timestamp};
 use std::fmt::Write;
 use std::{path::Path, sync::Arc};
@@ -13,7 +13,7 @@ use stream::{
     Append, ContentType, CreateRequest, ForkRequest, Lifetime, Outcome, Producer, Refusal,
     StreamInfo,
 };
-use thalweg_node::{Event, Output, ReadRequest, Reply, Request, ShardCore, Stamp, Ticket};
+use thalweg_node::{Event, Opened, Output, ReadRequest, Reply, Request, ShardCore, Stamp, Ticket};
 
 const NOW: Stamp = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
 
@@ -37,20 +37,23 @@ fn by_producer(seq: u64) -> Append {
 
 impl Machine {
     fn open(disk: &MemoryDisk, small: u64) -> Self {
+        let opened = Self::try_open(disk, small).unwrap();
+        assert_eq!(opened.damages, [], "nothing is damaged");
+        let node = opened.nodes.into_iter().next().unwrap();
+        Self { node, reply: None }
+    }
+
+    fn try_open(disk: &MemoryDisk, small: u64) -> Result<Opened, OpenError> {
         let options = LogOptions {
             group_count: 1,
             segment_bytes: 256 << 10,
             wal_bytes_max: 1 << 20,
             seal_bytes: small,
             checkpoint_bytes: small,
-            store_id: Some(1),
             ..LogOptions::default()
         };
         let (disk, random) = (Arc::new(disk.clone()), &mut SeededRandom::new(1));
-        let opened = thalweg_node::open(disk, random, Path::new("/data"), options, 1).unwrap();
-        assert_eq!(opened.damages, [], "nothing is damaged");
-        let node = opened.nodes.into_iter().next().unwrap();
-        Self { node, reply: None }
+        thalweg_node::open(disk, random, Path::new("/data"), options, 1)
     }
 
     fn ask(&mut self, request: Request) -> Reply {
@@ -199,7 +202,17 @@ fn check(disk: &MemoryDisk) {
 }
 
 #[test]
-fn a_data_directory_of_the_first_version_opens() {
+fn a_directory_of_before_the_first_release_is_refused_whole() {
+    let disk = restored(include_str!("../testdata/directory-1.txt"));
+    let before = dump(&disk);
+    let refused = Machine::try_open(&disk, 1).unwrap_err();
+    assert!(matches!(refused, OpenError::Version { found: 1, known: 2, .. }), "{refused}");
+    let after: String = dump(&disk);
+    assert_eq!(after.replace("/data/LOCK 0\n", ""), before, "nothing was written");
+}
+
+#[test]
+fn a_data_directory_of_an_earlier_run_opens() {
     let dump = include_str!("../testdata/directory.txt");
     for extension in [".wal", ".chunk", ".ckpt", "FORMAT"] {
         assert!(dump.contains(extension), "the directory has no {extension} file");

@@ -26,18 +26,58 @@ fn another_number_of_groups_is_refused() {
     Start::with(&["--groups", "8"]).serve(dir.path()).stop();
 }
 
-/// CRC-32C as `FORMAT` uses it is not known here: a newer version is refused, or its checksum is.
 #[test]
-fn a_directory_of_a_newer_version_is_refused_and_left_alone() {
+fn a_damaged_directory_is_refused_and_left_alone() {
     let dir = new_dir();
     Start::with(&[]).serve(dir.path()).stop();
-    let path = dir.path().join("FORMAT");
-    let mut format = read_file(&path);
+    let paths = ["FORMAT", "FORMAT.copy"].map(|name| dir.path().join(name));
+    let mut format = read_file(&paths[0]);
     format[8] += 1;
-    write_file(&path, &format);
+    paths.iter().for_each(|path| write_file(path, &format));
     let said = Start::with(&[]).refused(dir.path());
-    assert!(said.contains("FORMAT") || said.contains("newer"), "{said}");
-    assert_eq!(read_file(&path), format);
+    assert!(said.contains("FORMAT.copy") && said.contains("backup"), "{said}");
+    paths.iter().for_each(|path| assert_eq!(read_file(path), format));
+}
+
+#[test]
+fn one_intact_copy_of_format_is_enough_and_the_other_is_named() {
+    for name in ["FORMAT", "FORMAT.copy"] {
+        let dir = new_dir();
+        let server = Start::with(&[]).serve(dir.path());
+        server.connect().put("/s", TEXT).is(201);
+        server.kill();
+        let path = dir.path().join(name);
+        let mut format = read_file(&path);
+        format[15] ^= 1;
+        write_file(&path, &format);
+        let server = Start::with(&[]).serve(dir.path());
+        server.connect().get("/s").is(200);
+        let errors = server.logged("ERROR");
+        assert!(errors.iter().any(|line| line.contains(&format!("{name} at"))), "{errors:?}");
+        assert_eq!(read_file(&path), format, "it is left as it is");
+    }
+}
+
+/// `FORMAT` of version 1: 32 bytes, 64 groups, store id 77.
+const FORMAT_1: &[u8] = include_bytes!("../../log/testdata/format-1.golden");
+
+#[test]
+fn a_directory_of_before_the_first_release_is_refused() {
+    let dir = new_dir();
+    write_file(&dir.path().join("FORMAT"), FORMAT_1);
+    let said = Start::with(&[]).refused(dir.path());
+    assert!(said.contains("version 1") && said.contains("choose an empty directory"), "{said}");
+    assert_eq!(files(dir.path(), ".wal"), Vec::<std::path::PathBuf>::new());
+}
+
+#[test]
+fn a_directory_of_the_embedded_engine_is_refused() {
+    let dir = new_dir();
+    let options = log::LogOptions { group_count: 1, ..log::LogOptions::default() };
+    let (disk, random) = (std::sync::Arc::new(env::RealDisk), &mut env::RealRandom);
+    drop(log::DataDir::open(disk, dir.path(), options, log::Owner::ENGINE, random).unwrap());
+    let said = Start::with(&["--groups", "1"]).refused(dir.path());
+    assert!(said.contains("belongs to thalweg-engine") && said.contains("crate"), "{said}");
 }
 
 #[test]

@@ -257,8 +257,8 @@ impl World {
         let bit = byte * 8 + self.fault_dice.below(8);
         self.note(format_args!("bit {bit} of {}", path.display()));
         self.disk.flip_bit(path, bit);
-        if path.ends_with("FORMAT") {
-            self.flipped_format = Some((path.to_owned(), bit));
+        if path.ends_with("FORMAT") || path.ends_with("FORMAT.copy") {
+            self.flipped_formats.add(path.to_owned(), bit);
         } else {
             self.count_hit(path);
         }

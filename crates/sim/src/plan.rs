@@ -44,7 +44,6 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         batch_bytes_max: *dice.pick(&[32 << 10, 128 << 10]),
         checkpoint_bytes: *dice.pick(&[16 << 10, 64 << 10, 256 << 10]),
         chunk_bytes_max: *dice.pick(&[64 << 10, 512 << 10]),
-        store_id: Some(dice.next()),
         group_count: u16::try_from(*dice.pick(&[1_u64, 3, 8])).expect("16 bits"),
     }
 }

@@ -1,7 +1,7 @@
 //! One flipped bit, anywhere: what it may cost, to the byte.
 //!
-//! - `FORMAT`: the directory is refused.
-//! - Anywhere else it opens. A read gives the right bytes or says that they are damaged.
+//! - `FORMAT` and `FORMAT.copy`: the directory opens and says which copy is damaged.
+//! - A read gives the right bytes or says that they are damaged.
 //! - In the WAL it costs at most one append, reported with its stream; nothing moves.
 //! - In a checkpoint it costs at most one stream, which is reported; all others are whole.
 //! - In a chunk it moves nothing.
@@ -34,9 +34,11 @@ pub fn run(data: &[u8]) {
     });
     let place = format!("{} at {position}, mask {bit:#x}", path.display());
     match Owner::open(&disk, shards(flags)) {
-        Err(error) => assert!(path.ends_with("FORMAT") && length > 0, "{place}: {error}"),
+        Err(error) => panic!("{place}: {error}"),
         Ok(mut owner) => {
-            assert!(!path.ends_with("FORMAT") || position >= 32, "{place}: FORMAT was believed");
+            let damages = &owner.machine.damages;
+            let is_told = damages.iter().any(|damage| damage.kind == DamageKind::FormatCopy);
+            assert_eq!(is_told, is_format(path) && length > 0, "{place}: {damages:?}");
             check(base, path, &mut owner, &place);
             if works {
                 owner.work();
@@ -46,9 +48,13 @@ pub fn run(data: &[u8]) {
     }
 }
 
+fn is_format(path: &Path) -> bool {
+    path.ends_with("FORMAT") || path.ends_with("FORMAT.copy")
+}
+
 fn check(base: &Base, path: &Path, owner: &mut Owner, place: &str) {
     let costly: Vec<_> = owner.machine.damages.clone();
-    let mut costly = costly.iter().filter(|damage| damage.kind != DamageKind::HeaderRepaired);
+    let mut costly = costly.iter().filter(|damage| !is_free(damage.kind));
     let damage = costly.next();
     let is_checkpoint = path.extension().is_some_and(|extension| extension == "ckpt");
     let mut lost_appends = 0;
@@ -69,6 +75,11 @@ fn check(base: &Base, path: &Path, owner: &mut Owner, place: &str) {
         let is_known = damage.is_none_or(|damage| damage.stream.is_some());
         assert!(is_known, "{place}: {damage:?}");
     }
+}
+
+/// Whether a damage costs nothing.
+fn is_free(kind: DamageKind) -> bool {
+    matches!(kind, DamageKind::HeaderRepaired | DamageKind::FormatCopy)
 }
 
 /// How many appends of a stream cannot be read. Every byte of the others is where it was.

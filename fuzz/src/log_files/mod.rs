@@ -23,6 +23,10 @@ use directory::{Base, shards};
 use edits::apply_edits;
 use owner::Owner;
 
+/// Length of `FORMAT`, and of that of version 1.
+const FORMAT_BYTES: usize = 64;
+const OLD_FORMAT_BYTES: usize = 32;
+
 /// Input: base and shards (1), then edits of segments of the write-ahead log.
 pub fn wal(data: &[u8]) {
     run_on("wal", data);
@@ -38,25 +42,47 @@ pub fn checkpoint(data: &[u8]) {
     run_on("ckpt", data);
 }
 
-/// Input: base and shards (1), whether to seal (1), the bytes of `FORMAT`.
+/// Input: base and shards (1), flags (1), length of `FORMAT` (1), its bytes, those of `FORMAT.copy`.
+///
+/// Flags: seal `FORMAT` (1), seal the copy (2), leave `FORMAT` as it is (4), leave the copy (8).
 pub fn format(data: &[u8]) {
-    let Some((&flags, rest)) = data.split_first() else { return };
-    let Some((&seals, bytes)) = rest.split_first() else { return };
-    let base = Base::of(flags);
-    let mut bytes = bytes.to_vec();
-    if seals & 1 != 0 && bytes.len() >= 32 {
-        forge::seal(&mut bytes[..32], &[]);
-    }
-    let is_same = base.format() == bytes.get(..32).unwrap_or_default();
-    let disk = base.disk(|path, original| {
-        let is_format = path.ends_with("FORMAT");
-        if is_format { bytes.clone() } else { original.to_vec() }
+    let [base, flags, length, rest @ ..] = data else { return };
+    let (shard_count, base) = (shards(*base), Base::of(*base));
+    let (format, copy) = rest.split_at(usize::from(*length).min(rest.len()));
+    let of = |bytes: &[u8], seals: u8, keeps: u8| {
+        let mut bytes = if flags & keeps != 0 { base.format() } else { bytes }.to_vec();
+        if flags & seals != 0 && bytes.len() >= FORMAT_BYTES {
+            forge::seal(&mut bytes[..FORMAT_BYTES], &[]);
+        }
+        bytes
+    };
+    let (format, copy) = (of(format, 1, 4), of(copy, 2, 8));
+    let disk = base.disk(|path, original| match path.file_name().and_then(|name| name.to_str()) {
+        Some("FORMAT") => format.clone(),
+        Some("FORMAT.copy") => copy.clone(),
+        _ => original.to_vec(),
     });
-    let opened = Owner::open(&disk, shards(flags));
-    assert!(opened.is_ok() || !is_same, "an intact FORMAT opens: {:?}", opened.err());
+    let opened = Owner::open(&disk, shard_count);
+    let copies = [format, copy].map(|bytes| bytes.get(..FORMAT_BYTES).map(<[u8]>::to_vec));
+    let originals = copies.iter().filter(|copy| copy.as_deref() == Some(base.format())).count();
+    let has_other = copies.iter().any(|copy| says_another(copy.as_deref(), base.format()));
+    assert!(opened.is_ok() || originals == 0 || has_other, "it opens: {:?}", opened.err());
+    assert!(opened.is_err() || originals == 0 || !has_other, "two stories were believed");
     if let Ok(mut owner) = opened {
         owner.read_everything();
     }
+}
+
+/// Whether a copy of `FORMAT` is intact, by its checksum, and is not the original.
+fn says_another(copy: Option<&[u8]>, original: &[u8]) -> bool {
+    let Some(copy) = copy.filter(|copy| copy.starts_with(b"THALWEG\n")) else { return false };
+    let mut sealed = copy.to_vec();
+    forge::seal(&mut sealed, &[]);
+    let mut old = copy[..OLD_FORMAT_BYTES].to_vec();
+    forge::seal(&mut old, &[]);
+    // Version 1 has 32 bytes; later ones have 64.
+    let is_old = u16::from_le_bytes([copy[8], copy[9]]) < 2;
+    copy != original && if is_old { copy.starts_with(&old) } else { sealed == copy }
 }
 
 fn run_on(extension: &str, data: &[u8]) {
@@ -93,16 +119,18 @@ pub fn edit_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// `FORMAT` as it is, of another version and of another size.
+/// `FORMAT` as it is, of another version and of another size; one copy hit, then the other, then both.
 #[must_use]
 pub fn format_seeds() -> Vec<Vec<u8>> {
     let format = Base::of(0).format().to_vec();
-    let mut newer = format.clone();
-    newer[8] = 2;
-    let mut groups = format.clone();
-    groups[10] = 9;
-    let files =
-        [&format[..], &newer, &groups, &format[..20], b"", &[&format[..], b"more"].concat()];
-    let seeds = files.iter().map(|bytes| [&[0, 1], *bytes].concat());
-    seeds.chain([[&[1, 0], &format[..]].concat()]).collect()
+    let changed = |at: usize, value: u8| {
+        let mut bytes = format.clone();
+        bytes[at] = value;
+        bytes
+    };
+    let long = [&format[..], b"more"].concat();
+    let files = [format.clone(), changed(8, 3), changed(8, 1), changed(10, 9), changed(20, 1)];
+    let files = files.into_iter().chain([changed(21, 1), format[..20].to_vec(), Vec::new(), long]);
+    let pairs = files.flat_map(|one| [0, 3, 7, 11].map(|flags| (one.clone(), flags)));
+    pairs.map(|(one, flags)| [&[0, flags, one.len() as u8][..], &one, &one].concat()).collect()
 }

@@ -1,10 +1,10 @@
 //! A small owner of a log that believes nothing: whatever is replayed, it does not panic.
 
 use super::directory::{DIR, STORE};
-use env::{Disk, MemoryDisk};
+use env::{Disk, MemoryDisk, Random};
 use log::{
-    AppendError, CheckpointRow, CheckpointRows, DurableEntry, Damage, DamageKind, Entry,
-    LogOptions, NewEntry, OpenError, Placement, Replay, ShardLog, open,
+    AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, DurableEntry, Entry,
+    LogOptions, NewEntry, OpenError, Owner as DirOwner, Placement, Replay, ShardLog, open,
 };
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
 use std::collections::BTreeMap;
@@ -29,7 +29,6 @@ fn options() -> LogOptions {
         batch_bytes_max: 4 << 10,
         checkpoint_bytes: 8 << 10,
         chunk_bytes_max: 64 << 10,
-        store_id: Some(STORE),
         group_count: GROUPS,
     }
 }
@@ -111,6 +110,15 @@ impl Replay for Machine {
     }
 }
 
+/// Draws one number again and again, so that the store id is known.
+struct Always(u64);
+
+impl Random for Always {
+    fn next_u64(&mut self) -> u64 {
+        self.0
+    }
+}
+
 /// An open log.
 pub(super) struct Owner {
     pub(super) shards: Vec<ShardLog>,
@@ -120,8 +128,10 @@ pub(super) struct Owner {
 impl Owner {
     pub(super) fn open(disk: &MemoryDisk, shard_count: u16) -> Result<Self, OpenError> {
         let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let data_dir =
+            DataDir::open(disk, Path::new(DIR), options(), DirOwner::SERVER, &mut Always(STORE))?;
         let mut machine = Machine::default();
-        let opened = open(disk, Path::new(DIR), options(), shard_count, &mut machine)?;
+        let opened = open(data_dir, shard_count, &mut machine)?;
         Ok(Self { shards: opened.shards, machine })
     }
 

@@ -11,9 +11,9 @@
 use crate::chunk::append_table::AppendTableWriter;
 use crate::chunk::format::{CONTENT_START, ChunkHeader, ChunkRow, RowSeed, RunCrcs};
 use crate::codec::NUMBER_MAX;
-use crate::data_dir::remove_if_there;
 use crate::entry::AppendBounds;
 use crate::options::{CHUNK_BLOCK_BYTES, COPY_BYTES};
+use crate::paths::remove_if_there;
 use env::{Disk, File};
 use std::io;
 use std::path::{Path, PathBuf};

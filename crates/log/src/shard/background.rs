@@ -1,9 +1,9 @@
 //! Which background work a shard has, and what its results change.
 
 use crate::chunk::copy::CopyDone;
-use crate::data_dir::chunk_dir;
 use crate::group::Group;
 use crate::options::MERGE_CHUNKS_MIN;
+use crate::paths::chunk_dir;
 use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::segment::LaneSegment;

@@ -20,33 +20,18 @@ mod background;
 
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
-use crate::data_dir::checkpoint_dir;
 use crate::entry::{AppendBounds, NewEntry, Placement};
 use crate::group::Group;
 use crate::hot::HotFields;
-use crate::options::LogOptions;
+use crate::paths::checkpoint_dir;
 use crate::read::{ReadError, Slice};
+use crate::store::Store;
 use crate::wal::segment::{LaneSegment, Slots};
 use crate::wal::shard_wal::ShardWal;
 use crate::wal::{AppendError, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
-use env::{DirLock, Disk};
 use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamKey};
 use std::collections::VecDeque;
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
-
-/// What all shards of a log share.
-#[derive(Debug, Clone)]
-pub(crate) struct Store {
-    pub(crate) disk: Arc<dyn Disk>,
-    pub(crate) root: PathBuf,
-    pub(crate) id: u64,
-    pub(crate) options: LogOptions,
-    pub(crate) shard_count: u16,
-    pub(crate) is_closing: Arc<AtomicBool>,
-    pub(crate) _lock: Arc<DirLock>,
-}
 
 /// A lane that no shard writes any more; it goes when its entries are in chunks and checkpoints.
 #[derive(Debug)]

@@ -1,6 +1,6 @@
 //! Segments made, renamed and removed in the background, ahead of need.
 
-use crate::data_dir::remove_if_there;
+use crate::paths::remove_if_there;
 use crate::wal::segment::{LaneSegment, SegmentFile, create_segment, recycle_segment};
 use env::Disk;
 use std::io;

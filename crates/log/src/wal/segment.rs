@@ -10,7 +10,7 @@
 //! `docs/format/wal.md`.
 
 use crate::codec::NUMBER_MAX;
-use crate::data_dir::remove_if_there;
+use crate::paths::remove_if_there;
 use env::{Disk, File};
 use std::io;
 use std::path::{Path, PathBuf};

@@ -2,14 +2,15 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
-use env::{Disk, MemoryDisk};
+use env::{Disk, MemoryDisk, SeededRandom};
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_log::{
-    AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, Entry, LogOptions, NewEntry,
-    OpenError, Placement, ReadError, RecoveryReport, Replay, ShardLog, SyncJob, WorkJob, open,
+    AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, Entry, LogOptions,
+    NewEntry, OpenError, Owner, Placement, ReadError, RecoveryReport, Replay, ShardLog, SyncJob,
+    WorkJob, open,
 };
 
 pub const DIR: &str = "/data";
@@ -26,9 +27,14 @@ pub fn small() -> LogOptions {
         batch_bytes_max: 8 << 10,
         checkpoint_bytes: 16 << 10,
         chunk_bytes_max: 256 << 10,
-        store_id: Some(7),
         group_count: 3,
     }
+}
+
+/// The directory of the tests; its ids are the same in every run.
+pub fn data_dir(disk: &MemoryDisk, options: LogOptions) -> Result<DataDir, OpenError> {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    DataDir::open(disk, Path::new(DIR), options, Owner::SERVER, &mut SeededRandom::new(7))
 }
 
 pub fn key(group: u16, stream: u64) -> StreamKey {
@@ -203,9 +209,8 @@ impl Node {
         shard_count: u16,
         options: LogOptions,
     ) -> Result<Self, OpenError> {
-        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
         let mut machine = Machine::default();
-        let opened = open(disk, Path::new(DIR), options, shard_count, &mut machine)?;
+        let opened = open(data_dir(disk, options)?, shard_count, &mut machine)?;
         let acknowledged = machine.applied.clone();
         let (shards, report) = (opened.shards, opened.report);
         let held = shards.iter().map(|_| (None, None)).collect();

@@ -42,7 +42,6 @@ pub fn options() -> LogOptions {
         group_count: GROUPS,
         segment_bytes: 1 << 20,
         wal_bytes_max: 4 << 20,
-        store_id: Some(1),
         ..LogOptions::default()
     }
 }

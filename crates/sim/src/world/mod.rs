@@ -1,6 +1,7 @@
 //! The scheduler: one queue of everything that will happen, and the hands that do it.
 
 mod calls;
+mod formats;
 mod stop;
 
 use crate::{
@@ -17,9 +18,10 @@ use crate::{
 };
 use calls::Call;
 use env::MemoryDisk;
+use formats::FlippedFormats;
 use log::{LogOptions, OpenError};
 use model::ShardId;
-use std::{collections::BTreeMap, path::PathBuf};
+use std::collections::BTreeMap;
 
 /// How often a shard's clockwork runs.
 const TICK_US: u64 = 100_000;
@@ -90,7 +92,7 @@ pub(crate) struct World {
     pub(crate) process: Option<Process>,
     pub(crate) slow_until_us: u64,
     pub(crate) backward_jumps: u64,
-    pub(crate) flipped_format: Option<(PathBuf, u64)>,
+    pub(crate) flipped_formats: FlippedFormats,
     pub(crate) flips: u64,
     pub(crate) is_ending: bool,
     pub(crate) starts: u64,
@@ -133,7 +135,7 @@ impl World {
             process: None,
             slow_until_us: 0,
             backward_jumps: 0,
-            flipped_format: None,
+            flipped_formats: FlippedFormats::default(),
             flips: 0,
             is_ending: false,
             starts: 0,
@@ -266,7 +268,7 @@ impl World {
         }
     }
 
-    fn started(&mut self, process: Process) {
+    fn started(&mut self, mut process: Process) {
         self.disk.power_off_after(u64::MAX);
         self.poisoned_since_us = None;
         let report = &process.report;
@@ -280,10 +282,8 @@ impl World {
             report.torn_tails.len(),
         );
         self.note(format_args!("{line}"));
-        if self.flipped_format.is_some() {
-            self.oracle.broken(Rule::Damage, "a damaged FORMAT was taken");
-        }
-        if !damages.is_empty() && !self.oracle.damage_possible {
+        self.check_formats(&mut process.damages);
+        if !process.damages.is_empty() && !self.oracle.damage_possible {
             let detail = format!("damage without a fault that made it: {damages:?}");
             self.oracle.broken(Rule::Damage, detail);
         }
@@ -298,16 +298,10 @@ impl World {
 
     fn not_started(&mut self, error: &OpenError) {
         self.note(format_args!("open failed: {error}"));
-        match (error, self.flipped_format.take()) {
-            (OpenError::FormatDamaged { .. }, Some((path, bit))) => {
-                // The operator restores it.
-                self.disk.flip_bit(&path, bit);
-            }
-            (OpenError::Io { .. }, flipped) => {
-                self.flipped_format = flipped;
-                self.settle_after_recovery();
-            }
-            (error, _) => self.oracle.broken(Rule::Damage, format!("open failed: {error}")),
+        match error {
+            OpenError::FormatDamaged { .. } if self.restore_formats() => {}
+            OpenError::Io { .. } => self.settle_after_recovery(),
+            error => self.oracle.broken(Rule::Damage, format!("open failed: {error}")),
         }
         let wait = self.dice.between(1_000, 3_000_000);
         self.after(wait, Act::Start);

@@ -1,0 +1,43 @@
+//! Names below the data directory, and what is done to names alone.
+
+use crate::open_error::{OpenError, at};
+use env::Disk;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Removes a file, unless there is none.
+///
+/// # Errors
+/// Any error of the underlying disk.
+pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match disk.remove(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Makes a directory whose name survives a crash.
+///
+/// # Errors
+/// Any error of the underlying disk.
+pub(crate) fn make_dir(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    disk.create_dir_all(dir).map_err(at(dir))
+}
+
+/// Syncs names that an earlier process may have changed and not synced.
+///
+/// # Errors
+/// Any error of the underlying disk.
+pub(crate) fn sync_names(disk: &dyn Disk, dir: &Path) -> Result<(), OpenError> {
+    disk.sync_dir(dir).map_err(at(dir))
+}
+
+/// Directory of a group's chunks.
+pub(crate) fn chunk_dir(root: &Path, group: u16) -> PathBuf {
+    root.join("chunks").join(format!("{group:05}"))
+}
+
+/// Directory of a group's checkpoints.
+pub(crate) fn checkpoint_dir(root: &Path, group: u16) -> PathBuf {
+    root.join("checkpoints").join(format!("{group:05}"))
+}

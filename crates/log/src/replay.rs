@@ -1,0 +1,39 @@
+//! What opening a log asks of the state machines.
+
+use crate::checkpoint_rows::CheckpointRow;
+use crate::damage::Damage;
+use crate::entry::{Entry, Placement};
+use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
+
+/// Who rebuilds the state machines while the log is opened.
+///
+/// Calls come in this order: for each group in turn `restore` if it has a checkpoint; then `apply`
+/// for every later entry, per group in index order; then `head` for streams that hold data.
+pub trait Replay {
+    /// The newest checkpoint of a group, rows in stream order. `applied` is the index it stands at.
+    fn restore(
+        &mut self,
+        group: GroupId,
+        applied: EntryIndex,
+        header: &[u8],
+        rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
+    );
+
+    /// An entry after the checkpoint. `Some` if it was accepted and its data stands in a stream.
+    ///
+    /// Its command is intact and the length of its data is right, so the stream keeps its offsets.
+    /// The data itself may be damaged, see [`Entry::data`]: do not decide by it.
+    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement>;
+
+    /// Something is lost, or was put right. Called once for each place.
+    fn damaged(&mut self, damage: &Damage);
+
+    /// The first retained byte of a stream, `None` if it is deleted and its data may go.
+    ///
+    /// Asked after all entries were applied. A stream that a damage may concern must not be
+    /// answered with `None`.
+    fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
+        let _ = key;
+        Some(ByteOffset::ZERO)
+    }
+}
