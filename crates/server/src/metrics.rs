@@ -28,6 +28,11 @@ impl Counter {
         self.0.store(self.0.load(Relaxed).wrapping_add(count), Relaxed);
     }
 
+    /// Shows a total that its one writer keeps elsewhere.
+    pub fn set(&self, total: u64) {
+        self.0.store(total, Relaxed);
+    }
+
     /// The number so far.
     #[must_use]
     pub fn get(&self) -> u64 {
@@ -230,12 +235,23 @@ impl ShardMetrics {
         self.disk_full.store(full, Relaxed);
     }
 
-    /// Counts an answer by its status code. A code that no answer has is not counted.
-    pub fn count_answer(&self, status: u16) {
-        let class = usize::from(status / 100).checked_sub(1);
-        if let Some(counter) = class.and_then(|class| self.answers.get(class)) {
-            counter.add(1);
+    /// Shows what the session of the shard has counted.
+    pub fn publish(&self, counts: &session::Counts) {
+        self.appends.set(counts.appends);
+        self.append_bytes.set(counts.append_bytes);
+        self.duplicates.set(counts.duplicates);
+        self.creates.set(counts.creates);
+        self.closes.set(counts.closes);
+        self.deletes.set(counts.deletes);
+        self.reads.set(counts.reads);
+        self.read_bytes.set(counts.read_bytes);
+        self.rejected.set(counts.rejected);
+        self.connections_accepted.set(counts.connections_accepted);
+        for (shown, count) in self.answers.iter().zip(counts.answers) {
+            shown.set(count);
         }
+        self.connections.set(counts.connections);
+        self.live_readers.set(counts.live_readers);
     }
 
     /// Whether the shard is poisoned.
@@ -435,12 +451,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn answers_are_counted_by_class() {
+    fn a_shard_shows_what_its_session_counts() {
         let shard = ShardMetrics::default();
-        shard.count_answer(204);
-        shard.count_answer(503);
-        assert_eq!(shard.answers[1].get(), 1);
-        assert_eq!(shard.answers[4].get(), 1);
+        let counts = session::Counts { answers: [0, 1, 0, 0, 2], appends: 3, ..Default::default() };
+        shard.publish(&counts);
+        assert_eq!(shard.answers.each_ref().map(Counter::get), counts.answers);
+        assert_eq!(shard.appends.get(), 3);
     }
 
     #[test]

@@ -14,7 +14,8 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tier", &["model", "env", "log"]),
     ("cluster", &["model", "env", "log", "stream"]),
     ("node", &["model", "env", "log", "stream", "tier", "cluster"]),
-    ("server", &["model", "env", "log", "stream", "tier", "cluster", "node", "protocol"]),
+    ("session", &["model", "env", "log", "stream", "node", "protocol"]),
+    ("server", &["model", "env", "log", "stream", "tier", "cluster", "node", "session"]),
     ("client", &["model", "stream", "protocol"]),
     ("cli", &["model", "stream", "protocol", "client"]),
 ];
@@ -95,7 +96,8 @@ mod tests {
     }
 
     fn of(directory: &str, dependencies: &[&str]) -> Vec<Finding> {
-        let others = ["model", "env", "log", "stream", "protocol", "node", "server", "sim"];
+        let others =
+            ["model", "env", "log", "stream", "protocol", "node", "session", "server", "sim"];
         let others: Vec<Package> = others.iter().map(|name| package(name, &[])).collect();
         check_package(&package(directory, dependencies), &others)
     }
@@ -113,6 +115,9 @@ mod tests {
             ("protocol", "node"),
             ("node", "protocol"),
             ("node", "server"),
+            ("node", "session"),
+            ("session", "server"),
+            ("server", "protocol"),
             ("server", "sim"),
         ] {
             let found = of(from, &[&format!("thalweg-{to}")]);
@@ -124,7 +129,7 @@ mod tests {
     #[test]
     fn a_runtime_below_the_server_is_refused() {
         assert_eq!(of("node", &["tokio"])[0].what, "`node` must not import `tokio`");
-        assert_eq!(of("server", &["tokio", "thalweg-node", "thalweg-protocol"]), []);
+        assert_eq!(of("server", &["tokio", "thalweg-node", "thalweg-session"]), []);
     }
 
     #[test]

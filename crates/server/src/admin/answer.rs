@@ -3,8 +3,8 @@
 use crate::metrics::{NodeMetrics, NotReady, Silent};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use protocol::HttpDate;
 use serde::Serialize;
+use session::HttpDate;
 
 /// An answer before it is sent.
 #[derive(Debug, PartialEq, Eq)]

@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn answers_carry_their_class() {
-        let text = rendered(|shard| shard.count_answer(404));
+        let text = rendered(|shard| shard.answers[3].add(1));
         has_line(&text, "thalweg_answers_total{shard=\"1\",class=\"4xx\"} 1");
     }
 

@@ -9,9 +9,7 @@
 //! Connect to [`Driver::address`], write requests, call [`Driver::turn`] until the answers have come.
 
 use super::{
-    StartError,
-    bodies::BodyJob,
-    listen,
+    StartError, listen,
     mailbox::{Mail, Mailbox},
     shard::{Shard, ShardParts, Shared, WAKE},
     workers::{ShardJob, Workers},
@@ -43,7 +41,7 @@ pub struct Driver {
 /// What the loop leaves for threads that are not there.
 struct Jobs {
     syncs: Receiver<SyncJob>,
-    bodies: Receiver<BodyJob>,
+    checks: Receiver<session::CheckJob>,
     works: Receiver<ShardJob>,
 }
 
@@ -67,7 +65,7 @@ impl Driver {
         let (workers, jobs) = workers_and_jobs();
         let metrics = Arc::new(ShardMetrics::default());
         let parts = ShardParts { node, poll, listener, shared, metrics, workers, seed: 1 };
-        let mut shard = Shard::new(parts);
+        let mut shard = Shard::new(parts)?;
         shard.listen()?;
         Ok(Self { shard, events: Shard::events(), address, mailbox, jobs })
     }
@@ -84,11 +82,11 @@ impl Driver {
     /// If the system's readiness interface fails.
     pub fn turn(&mut self) -> io::Result<()> {
         self.shard.turn_now(&mut self.events)?;
-        let Jobs { syncs, bodies, works } = &self.jobs;
+        let Jobs { syncs, checks, works } = &self.jobs;
         for job in syncs.try_iter() {
             self.mailbox.put_one(Mail::Synced { done: job.run(), took_ns: 0 })?;
         }
-        for job in bodies.try_iter() {
+        for job in checks.try_iter() {
             self.mailbox.put_one(Mail::Checked(Box::new(job.run())))?;
         }
         for (_, job) in works.try_iter() {
@@ -106,8 +104,8 @@ impl Driver {
 
 fn workers_and_jobs() -> (Workers, Jobs) {
     let (commits, syncs) = sync_channel(JOBS_MAX);
-    let (to_bodies, bodies) = sync_channel(JOBS_MAX);
+    let (to_checks, checks) = sync_channel(JOBS_MAX);
     let (segments, works) = sync_channel(JOBS_MAX);
-    let workers = Workers { commits, bodies: to_bodies, copies: segments.clone(), segments };
-    (workers, Jobs { syncs, bodies, works })
+    let workers = Workers { commits, checks: to_checks, copies: segments.clone(), segments };
+    (workers, Jobs { syncs, checks, works })
 }

@@ -3,9 +3,9 @@
 //! A sender collects what it has for another loop during its own turn and hands it over at the end
 //! in one piece: one lock and at most one wake for each pair of loops and turn.
 
-use super::bodies::BodyDone;
 use log::{SyncDone, WorkDone};
 use node::{Change, Reply, Request, ShardMessage, Ticket};
+use session::CheckDone;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -25,7 +25,7 @@ pub(crate) enum Mail {
     /// A background thread is done.
     Worked(WorkDone),
     /// A body was checked.
-    Checked(Box<BodyDone>),
+    Checked(Box<CheckDone>),
     /// Stop: no new connections, end what is live, finish what is under way.
     Stop,
 }

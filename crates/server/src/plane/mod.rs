@@ -2,37 +2,27 @@
 //!
 //! # Why our own loop
 //! Every request must be parsed, routed, copied into a batch and answered with as few wakes and
-//! copies as can be; see `docs/adr/0001-event-loop.md`. The loop is visibly dumb: HTTP is decided
-//! in `protocol`, streams in `node`, and both are tested without a socket.
+//! copies as can be; see `docs/adr/0001-event-loop.md`. The loop is visibly dumb: connections are decided in
+//! `session`, streams in `node`, and both are tested without a socket.
 //!
 //! # Code map
-//! [`shard`] the loop; [`connection`] one socket; [`receive`] bytes to requests, [`bodies`] large ones; [`answer`] replies
-//! to answers; [`pump`] bodies of stored bytes, [`bulk`] whose turn it is; [`live`] and [`sse`] live readers; [`timers`]
-//! limits in time and the end; [`listen`] sockets for one address; [`mailbox`] between loops; [`workers`] threads that may block;
-//! [`driver`] one loop without threads.
+//! [`shard`] the loop; [`sockets`] what its session reads and writes; [`listen`] sockets for one address; [`gather`] and
+//! [`sync_place`] when and where commits run; [`mailbox`] between loops; [`workers`] threads that may block; [`report`]
+//! what is shown of a shard; [`driver`] one loop without threads.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "the server's threads are started here and nowhere else"
 )]
 
-mod answer;
-mod bodies;
-mod bulk;
-mod connection;
 mod driver;
 mod gather;
 mod listen;
-mod live;
 mod mailbox;
-mod pump;
-mod receive;
+mod report;
 mod shard;
-mod slots;
-mod sse;
+mod sockets;
 mod sync_place;
-mod timers;
-mod windows;
 mod workers;
 
 pub use driver::Driver;
@@ -176,8 +166,8 @@ impl Plane {
             let clock: Arc<dyn Clock> = Arc::clone(&shared.clock);
             let (commits, syncs_thread) =
                 workers::start_syncs(id, Arc::clone(&mailboxes[place]), clock)?;
-            let (bodies, bodies_thread) = bodies::start_bodies(id, Arc::clone(&mailboxes[place]))?;
-            worker_threads.extend([syncs_thread, bodies_thread]);
+            let (checks, checks_thread) = workers::start_checks(id, Arc::clone(&mailboxes[place]))?;
+            worker_threads.extend([syncs_thread, checks_thread]);
             let parts = ShardParts {
                 node,
                 poll,
@@ -186,13 +176,13 @@ impl Plane {
                 metrics: Arc::clone(&metrics.shards()[place]),
                 workers: Workers {
                     commits,
-                    bodies,
+                    checks,
                     segments: segments.clone(),
                     copies: copies.clone(),
                 },
                 seed: RealRandom.next_u64() | 1,
             };
-            let shard = Shard::new(parts);
+            let shard = Shard::new(parts)?;
             let builder = std::thread::Builder::new().name(format!("shard-{id}"));
             loops.push(builder.spawn(move || shard.run())?);
         }

@@ -2,42 +2,34 @@
 //!
 //! # A turn
 //! 1. wait for sockets, mail or the next deadline;
-//! 2. read what sockets have, parse, give requests to the node or to another loop's outgoing mail;
+//! 2. let the session read what sockets have; give its asks to the node or to another loop's outgoing mail;
 //! 3. if commits run on this thread, look for writes that are about to come ([`Gather`]);
 //! 4. take mail in;
-//! 5. drain the node: answers go to connections, jobs to threads, the rest to outgoing mail; a commit
+//! 5. drain the node: replies go to the session, jobs to threads, the rest to outgoing mail; a commit
 //!    runs here and now if there is little else to do ([`SyncPlace`]);
 //! 6. hand the outgoing mail over, one lock and one wake per loop that gets any.
 //!
 //! All requests of a turn are in the node before it is drained, so they share one group commit.
 //!
 //! # Invariants
-//! - Only this thread touches its connections, its node and its live readers.
-//! - A ticket names a connection by slot and generation; an answer for one that is gone is dropped.
+//! - Only this thread touches its session, its sockets and its node.
 
 use super::{
-    bulk::Bulk,
-    connection::Connection,
     gather::Gather,
-    live::LiveStreams,
     mailbox::{Mail, Mailbox},
-    slots::{SlotId, Slots},
+    sockets::Sockets,
     sync_place::SyncPlace,
-    timers::Deadlines,
-    windows::Windows,
     workers::Workers,
 };
 use crate::{metrics::ShardMetrics, settings::Settings};
 use env::Clock;
 use log::SyncDone;
-use mio::{Events, Interest, Poll, Token, net::TcpListener};
-use model::{Monotonic, ShardId, StreamPath};
-use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
-use protocol::{HttpDate, http1::HeadLimits};
-use std::borrow::Cow;
-use std::collections::VecDeque;
+use mio::{Events, Interest, Poll, Token, net::TcpListener, net::TcpStream};
+use model::{Monotonic, ShardId};
+use node::{Event, Output, ShardCore, Stamp};
+use session::{Admission, Ask, Input, Options, Sessions};
 use std::io;
-use std::sync::{Arc, atomic::AtomicUsize};
+use std::sync::{Arc, mpsc::TrySendError};
 use std::time::Duration;
 
 pub(crate) const WAKE: Token = Token(usize::MAX);
@@ -50,15 +42,8 @@ const TICK_MS: u64 = 100;
 /// the turn to end.
 const EVENTS_MAX: usize = 64;
 
-/// After this time a turn serves those who have had nothing in it, and nobody else: a request may cost a
-/// millisecond, as a read of thousands of short appends does.
-const TURN_NS_MAX: u64 = 500_000;
-
 /// Connections accepted in one turn at most, so that a flood of them does not starve the others.
 const ACCEPTS_PER_TURN_MAX: usize = 16;
-
-/// What one `read` from a socket takes at most.
-pub(crate) const SCRATCH_BYTES: usize = 64 << 10;
 
 /// What all shards of the process share.
 #[derive(Debug)]
@@ -66,9 +51,7 @@ pub(crate) struct Shared {
     pub settings: Settings,
     pub clock: Arc<dyn Clock>,
     pub mailboxes: Vec<Arc<Mailbox>>,
-    pub connections: AtomicUsize,
-    /// Bytes of request bodies that have arrived and are not in a log yet.
-    pub body_bytes: AtomicUsize,
+    pub admission: Arc<Admission>,
 }
 
 pub(crate) struct Shard {
@@ -76,35 +59,20 @@ pub(crate) struct Shard {
     pub(super) shared: Arc<Shared>,
     pub(super) node: ShardCore,
     pub(super) metrics: Arc<ShardMetrics>,
-    pub(super) poll: Poll,
-    pub(super) listener: Option<TcpListener>,
+    poll: Poll,
+    listener: Option<TcpListener>,
     /// The listener may have more connections than were accepted.
     accept_pending: bool,
-    pub(super) connections: Slots<Connection>,
-    pub(super) live: LiveStreams,
-    pub(super) deadlines: Deadlines,
+    sessions: Sessions,
+    sockets: Sockets,
     pub(super) now: Stamp,
-    pub(super) date: HttpDate,
     /// Outgoing mail by shard.
     outgoing: Vec<Vec<Mail>>,
     incoming: Vec<Mail>,
-    pub(super) workers: Workers,
-    pub(super) limits: HeadLimits,
-    /// The buffer that sockets are read into.
-    pub(super) scratch: Vec<u8>,
-    /// The buffer that heads of answers are written into.
-    pub(super) head: Vec<u8>,
-    /// Connections that had their share of this turn and go on with the next.
-    pub(super) again: VecDeque<SlotId>,
-    pub(super) bulk: Bulk,
-    pub(super) windows: Windows,
-    pub(super) turn: u64,
-    pub(super) gzip_count: usize,
-    pub(super) random: u64,
-    pub(super) stopping: Option<Monotonic>,
+    workers: Workers,
     syncs_in_flight: usize,
     sync_place: SyncPlace,
-    pub(super) gather: Gather,
+    gather: Gather,
     next_tick: Monotonic,
     accept_again: Monotonic,
 }
@@ -126,52 +94,41 @@ impl Shared {
         clock: Arc<dyn Clock>,
         mailboxes: Vec<Arc<Mailbox>>,
     ) -> Arc<Self> {
-        let (connections, body_bytes) = (AtomicUsize::new(0), AtomicUsize::new(0));
-        Arc::new(Self { settings: settings.clone(), clock, mailboxes, connections, body_bytes })
+        let admission = Arc::default();
+        Arc::new(Self { settings: settings.clone(), clock, mailboxes, admission })
     }
 }
 
 impl Shard {
-    pub(crate) fn new(parts: ShardParts) -> Self {
+    /// # Errors
+    /// If the readiness interface cannot be shared with the sockets.
+    pub(crate) fn new(parts: ShardParts) -> io::Result<Self> {
         let ShardParts { node, poll, listener, shared, metrics, workers, seed } = parts;
-        let clock = &shared.clock;
+        let clock = Arc::clone(&shared.clock);
         let now = Stamp { wall: clock.now_wall(), monotonic: clock.now_monotonic() };
-        let limits = HeadLimits {
-            head_bytes_max: shared.settings.head_bytes_max,
-            body_bytes_max: shared.settings.append_bytes_max as u64,
-        };
-        Self {
-            id: node.shard(),
+        let id = node.shard();
+        let options = session_options(&shared.settings);
+        let admission = Arc::clone(&shared.admission);
+        Ok(Self {
+            id,
             node,
             metrics,
+            sockets: Sockets::new(id, poll.registry(), clock)?,
+            sessions: Sessions::new(id, options, admission, (now, seed)),
             poll,
             listener: Some(listener),
             accept_pending: false,
-            connections: Slots::new(),
-            live: LiveStreams::default(),
-            deadlines: Deadlines::default(),
             now,
-            date: HttpDate::new(now.wall),
             outgoing: shared.mailboxes.iter().map(|_| Vec::new()).collect(),
             incoming: Vec::new(),
             workers,
-            limits,
-            scratch: vec![0; SCRATCH_BYTES],
-            head: Vec::with_capacity(1024),
-            again: VecDeque::new(),
-            bulk: Bulk::default(),
-            windows: Windows::default(),
-            turn: 0,
-            gzip_count: 0,
-            random: seed,
-            stopping: None,
             syncs_in_flight: 0,
             sync_place: SyncPlace::default(),
             gather: Gather::default(),
             next_tick: now.monotonic,
             accept_again: now.monotonic,
             shared,
-        }
+        })
     }
 
     /// Serves until a [`Mail::Stop`] has been carried out.
@@ -210,9 +167,9 @@ impl Shard {
 
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
         self.read_clock();
-        self.turn += 1;
         self.sync_place.note_turn(events.iter().count(), self.is_behind());
-        self.go_on_with_shares();
+        self.sessions.begin_turn(self.now, &mut self.sockets);
+        self.give_asks();
         self.handle_events(events);
         self.gather(events)?;
         if self.accept_pending {
@@ -221,6 +178,7 @@ impl Shard {
         self.take_mail();
         self.run_clockwork();
         self.drain_node();
+        self.metrics.publish(self.sessions.counts());
         self.hand_over()
     }
 
@@ -252,14 +210,14 @@ impl Shard {
     }
 
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
-        if !self.again.is_empty() {
+        if self.sessions.has_runnable() {
             // A client that pipelines keeps this thread busy: the WAL threads and whoever else is on this
             // processor need not wait for the end of its time slice. Not for readers of stored bytes: where
             // somebody computes beside us, each of these is a time slice lost.
             std::thread::yield_now();
         }
         let now = self.shared.clock.now_monotonic();
-        let next = self.deadlines.next().map_or(self.next_tick, |due| due.min(self.next_tick));
+        let next = self.sessions.next_deadline().min(self.next_tick);
         let accepts = self.accept_pending && now >= self.accept_again;
         let wait_ns =
             if accepts || self.is_behind() { 0 } else { next.get().saturating_sub(now.get()) };
@@ -275,53 +233,57 @@ impl Shard {
 
     /// Whether there is work left over from the last turn.
     fn is_behind(&self) -> bool {
-        !self.again.is_empty() || self.bulk.is_ready()
-    }
-
-    /// Whether this turn has taken so long that those who had something in it should wait for the next.
-    pub(super) fn is_turn_long(&self) -> bool {
-        let now = self.shared.clock.now_monotonic();
-        now.get() - self.now.monotonic.get() > TURN_NS_MAX
+        self.sessions.is_behind()
     }
 
     fn read_clock(&mut self) {
-        let wall = self.shared.clock.now_wall();
-        if wall.get() / 1000 != self.now.wall.get() / 1000 {
-            self.date = HttpDate::new(wall);
-        }
-        self.now = Stamp { wall, monotonic: self.shared.clock.now_monotonic() };
+        let clock = &self.shared.clock;
+        self.now = Stamp { wall: clock.now_wall(), monotonic: clock.now_monotonic() };
+        self.sockets.begin_turn(self.now.monotonic);
     }
 
     fn handle_socket(&mut self, slot: usize, event: &mio::event::Event) {
-        let Some(id) = self.connections.id_of(slot) else { return };
+        let Some(conn) = self.sessions.conn_in(slot) else { return };
         if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
-            return self.drop_connection(id);
+            return self.handle(Input::Broken(conn));
         }
         if event.is_writable() {
-            self.handle_writable(id);
+            self.handle(Input::Writable(conn));
         }
         if event.is_readable() || event.is_read_closed() {
-            if let Some(connection) = self.connections.get_mut(id) {
-                connection.readable = true;
-            }
-            self.handle_readable(id, event.is_read_closed());
+            self.handle(Input::Readable { conn, ended: event.is_read_closed() });
         }
     }
 
-    fn go_on_with_shares(&mut self) {
-        self.bulk.begin_turn();
-        for _ in 0..self.again.len() {
-            if self.is_turn_long() {
-                break;
+    /// Gives the session one input, and the node what the session asks then.
+    fn handle(&mut self, input: Input) {
+        self.sessions.handle(self.now, input, &mut self.sockets);
+        self.give_asks();
+    }
+
+    fn give_asks(&mut self) {
+        while let Some(ask) = self.sessions.poll_ask() {
+            if ask.is_write() {
+                self.gather.note_write();
             }
-            let Some(id) = self.again.pop_front() else { break };
-            if let Some(connection) = self.connections.get_mut(id) {
-                connection.goes_on = false;
+            let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
+            let owner = node::shard_of(ask.group(self.node.group_count()), shard_count);
+            let Ask { ticket, request, data } = ask;
+            if owner == self.id {
+                self.node.handle(self.now, Event::Request { ticket, request, data: &data });
+            } else {
+                let data = data.into_owned();
+                let mail = Mail::Request { ticket, request, data };
+                self.outgoing[usize::from(owner.get())].push(mail);
             }
-            self.resume_input(id);
         }
-        self.call_waiting();
-        self.send_unsent();
+        while let Some(job) = self.sessions.poll_check() {
+            match self.workers.checks.try_send(job) {
+                Ok(()) => {}
+                Err(TrySendError::Full(job)) => self.handle(Input::Checked(job.run())),
+                Err(TrySendError::Disconnected(_)) => unreachable!("the thread outlives its loop"),
+            }
+        }
     }
 
     fn accept(&mut self) -> io::Result<()> {
@@ -331,7 +293,7 @@ impl Shard {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             let Some(listener) = &self.listener else { return Ok(()) };
             match listener.accept() {
-                Ok((socket, _)) => self.admit(socket),
+                Ok((socket, _)) => self.open(socket),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.accept_pending = false;
                     return Ok(());
@@ -348,12 +310,13 @@ impl Shard {
         Ok(())
     }
 
-    /// Registers a connection's socket under its slot.
-    pub(super) fn register(&mut self, id: SlotId) -> io::Result<()> {
-        let Some(connection) = self.connections.get_mut(id) else { return Ok(()) };
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        let token = Token(id.slot as usize);
-        self.poll.registry().register(&mut connection.socket, token, interest)
+    fn open(&mut self, socket: TcpStream) {
+        let conn = self.sessions.open();
+        let added = self.sockets.add(conn, socket);
+        self.handle(Input::Opened(conn));
+        if added.is_err() {
+            self.handle(Input::Broken(conn));
+        }
     }
 
     fn take_mail(&mut self) {
@@ -364,15 +327,15 @@ impl Shard {
                 Mail::Request { ticket, request, data } => {
                     self.node.handle(self.now, Event::Request { ticket, request, data: &data });
                 }
-                Mail::Reply { ticket, reply } => self.handle_reply(ticket, reply),
+                Mail::Reply { ticket, reply } => self.handle(Input::Reply(ticket, reply)),
                 Mail::Shard(message) => self.node.handle(self.now, Event::Shard(message)),
-                Mail::Changed(change) => self.handle_change(change),
+                Mail::Changed(change) => self.handle(Input::Changed(change)),
                 Mail::Synced { done, took_ns } => {
                     self.syncs_in_flight -= 1;
                     self.handle_synced(done, took_ns);
                 }
                 Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
-                Mail::Checked(done) => self.handle_checked(*done),
+                Mail::Checked(done) => self.handle(Input::Checked(*done)),
                 Mail::Stop => self.begin_stop(),
             }
         }
@@ -380,13 +343,14 @@ impl Shard {
     }
 
     fn run_clockwork(&mut self) {
-        self.handle_deadlines();
+        if self.now.monotonic >= self.sessions.next_deadline() {
+            self.handle(Input::Tick);
+        }
         if self.now.monotonic < self.next_tick {
             return;
         }
         self.next_tick = self.now.monotonic.plus_ms(TICK_MS);
         self.node.handle(self.now, Event::Tick);
-        self.sweep();
         self.report();
     }
 
@@ -394,13 +358,15 @@ impl Shard {
         while let Some(output) = self.node.poll_output() {
             match output {
                 Output::Reply { ticket, reply } if ticket.shard == self.id => {
-                    self.handle_reply(ticket, reply);
+                    self.handle(Input::Reply(ticket, reply));
                 }
                 Output::Reply { ticket, reply } => {
                     self.mail(ticket.shard, Mail::Reply { ticket, reply });
                 }
                 Output::Shard { to, message } => self.mail(to, Mail::Shard(message)),
-                Output::Changed { to, change } if to == self.id => self.handle_change(change),
+                Output::Changed { to, change } if to == self.id => {
+                    self.handle(Input::Changed(change))
+                }
                 Output::Changed { to, change } => self.mail(to, Mail::Changed(change)),
                 Output::Sync(job) if self.sync_place.is_loop() => {
                     let start = self.shared.clock.now_monotonic();
@@ -425,7 +391,7 @@ impl Shard {
         self.node.handle(self.now, Event::Synced(done));
     }
 
-    pub(super) fn mail(&mut self, to: ShardId, mail: Mail) {
+    fn mail(&mut self, to: ShardId, mail: Mail) {
         self.outgoing[usize::from(to.get())].push(mail);
     }
 
@@ -438,41 +404,18 @@ impl Shard {
         Ok(())
     }
 
-    /// Gives a request without data to the shard that owns its group; the reply comes to `id`.
-    pub(super) fn ask(&mut self, id: SlotId, request: Request) {
-        self.ask_with(id, request, Cow::Borrowed(&[]));
-    }
-
-    /// As [`Self::ask`], with data.
-    pub(super) fn ask_with(&mut self, id: SlotId, request: Request, data: Cow<'_, [u8]>) {
-        let (owner, ticket) = self.address(id, &request);
-        if owner == self.id {
-            self.node.handle(self.now, Event::Request { ticket, request, data: &data });
-        } else {
-            self.mail(owner, Mail::Request { ticket, request, data: data.into_owned() });
+    /// Stops: nobody new, and the session sends everybody on.
+    fn begin_stop(&mut self) {
+        if let Some(mut listener) = self.listener.take() {
+            let _ = self.poll.registry().deregister(&mut listener);
         }
-    }
-
-    /// The shard that owns the group of a request, and whom it answers.
-    fn address(&self, id: SlotId, request: &Request) -> (ShardId, Ticket) {
-        let group = match request {
-            Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
-                key.group
-            }
-            other => other.path().map(|path| self.group_of(path)).expect("others name a path"),
-        };
-        let owner = node::shard_of(group, u16::try_from(self.outgoing.len()).expect("u16 shards"));
-        (owner, Ticket { shard: self.id, exchange: id.to_exchange() })
-    }
-
-    fn group_of(&self, path: &StreamPath) -> model::GroupId {
-        path.group(self.node.group_count())
+        self.handle(Input::Stop);
     }
 
     fn is_finished(&self) -> bool {
-        let Some(deadline) = self.stopping else { return false };
-        let is_late = self.now.monotonic >= deadline;
-        (self.connections.len() == 0 && self.syncs_in_flight == 0) || is_late
+        let now = self.now.monotonic;
+        let is_idle = self.sessions.is_finished(now) && self.syncs_in_flight == 0;
+        is_idle || self.sessions.is_late(now)
     }
 
     /// Commits what is left, with the mark that says that it is durable.
@@ -484,12 +427,26 @@ impl Shard {
             }
         }
     }
+}
 
-    pub(super) fn random(&mut self) -> u64 {
-        // xorshift64: spreads cache cursors, nothing depends on its quality.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
+/// The settings that a session keeps to.
+fn session_options(settings: &Settings) -> Options {
+    Options {
+        append_bytes_max: settings.append_bytes_max,
+        head_bytes_max: settings.head_bytes_max,
+        head_count_max: settings.head_count_max,
+        connections_max: settings.connections_max,
+        body_bytes_in_flight_max: settings.body_bytes_in_flight_max,
+        head_timeout_ms: settings.head_timeout_ms,
+        body_bytes_per_second_min: settings.body_bytes_per_second_min,
+        body_grace_ms: settings.body_grace_ms,
+        idle_timeout_ms: settings.idle_timeout_ms,
+        write_stall_timeout_ms: settings.write_stall_timeout_ms,
+        long_poll_timeout_ms: settings.long_poll_timeout_ms,
+        sse_heartbeat_ms: settings.sse_heartbeat_ms,
+        sse_max_duration_ms: settings.sse_max_duration_ms,
+        shutdown_timeout_ms: settings.shutdown_timeout_ms,
+        gzip: settings.gzip,
+        ..Options::default()
     }
 }

@@ -1,12 +1,10 @@
 //! The threads beside the loops: two per shard, for commits and for checks of large bodies, two per process for background work.
 
-use super::{
-    bodies::BodyJob,
-    mailbox::{Mail, Mailbox},
-};
+use super::mailbox::{Mail, Mailbox};
 use env::Clock;
 use log::{SyncJob, WorkJob};
 use model::ShardId;
+use session::CheckJob;
 use std::io;
 use std::sync::{
     Arc,
@@ -27,7 +25,7 @@ pub(crate) type ShardJob = (ShardId, WorkJob);
 #[derive(Debug)]
 pub(crate) struct Workers {
     pub commits: SyncSender<SyncJob>,
-    pub bodies: SyncSender<BodyJob>,
+    pub checks: SyncSender<CheckJob>,
     pub segments: SyncSender<ShardJob>,
     pub copies: SyncSender<ShardJob>,
 }
@@ -50,6 +48,25 @@ pub(crate) fn start_syncs(
         }
     };
     Ok((sender, spawn(format!("wal-{shard}"), run)?))
+}
+
+/// Bodies that wait for their check at most. Beyond that the loop checks them itself.
+const CHECKS_MAX: usize = 64;
+
+/// Starts the thread of one shard that checks large bodies. It ends when the sender is dropped.
+pub(crate) fn start_checks(
+    shard: ShardId,
+    mailbox: Arc<Mailbox>,
+) -> io::Result<(SyncSender<CheckJob>, JoinHandle<()>)> {
+    let (sender, jobs) = sync_channel::<CheckJob>(CHECKS_MAX);
+    let run = move || {
+        for job in jobs {
+            if mailbox.put_one(Mail::Checked(Box::new(job.run()))).is_err() {
+                return;
+            }
+        }
+    };
+    Ok((sender, spawn(format!("bodies-{shard}"), run)?))
 }
 
 impl Workers {

@@ -1,9 +1,11 @@
 //! From replies of the node to answers on the wire, and the end of an exchange.
 
-use super::{
+use crate::{
     connection::{Connection, Pending, Poll, State},
-    shard::Shard,
-    slots::SlotId,
+    receive::NO_DATA,
+    sessions::Step,
+    slab::ConnId,
+    transport::{Close, Transport},
 };
 use log::Slice;
 use model::Monotonic;
@@ -15,18 +17,16 @@ use protocol::{
     request::{Live, ReadRequest},
     response,
 };
-use std::net::Shutdown;
-use std::sync::atomic::Ordering::Relaxed;
 use stream::{Outcome, Refusal};
 
 /// Answers up to this length are given at once; longer ones wait for their turn to move stored bytes.
 const SHORT_BYTES_MAX: u64 = 16 << 10;
 
-impl Shard {
-    pub(super) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
-        let id = SlotId::of_exchange(ticket.exchange);
-        self.bulk.note_answered(id);
-        let Some(connection) = self.connections.get_mut(id) else { return };
+impl<T: Transport> Step<'_, T> {
+    pub(crate) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
+        let id = ConnId::of_exchange(ticket.exchange);
+        self.state.fair.note_answered(id);
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         match &mut connection.state {
             State::Waiting(_) => {
                 let state = std::mem::replace(&mut connection.state, State::Head);
@@ -40,7 +40,7 @@ impl Shard {
         }
     }
 
-    fn answer_pending(&mut self, id: SlotId, pending: Pending, reply: Reply) {
+    fn answer_pending(&mut self, id: ConnId, pending: Pending, reply: Reply) {
         match (pending, reply) {
             (_, Reply::Failed(failure)) => self.answer_problem(id, &problem_of(failure)),
             (_, Reply::InvalidJson(error)) => {
@@ -69,31 +69,31 @@ impl Shard {
         }
     }
 
-    fn answer_outcome(&mut self, id: SlotId, outcome: &Outcome, location: &str) {
+    fn answer_outcome(&mut self, id: ConnId, outcome: &Outcome, location: &str) {
         self.answer(id, |out, exchange| response::outcome(out, exchange, outcome, location));
     }
 
     /// Counts what was acknowledged.
-    fn count(&self, outcome: &Outcome, data_bytes: u64) {
+    fn count(&mut self, outcome: &Outcome, data_bytes: u64) {
         match outcome {
-            Outcome::Appended(accepted) if accepted.duplicate => self.metrics.duplicates.add(1),
+            Outcome::Appended(accepted) if accepted.duplicate => self.state.counts.duplicates += 1,
             Outcome::Appended(accepted) => {
-                self.metrics.appends.add(1);
-                self.metrics.append_bytes.add(data_bytes);
-                self.metrics.closes.add(u64::from(accepted.closed));
+                self.state.counts.appends += 1;
+                self.state.counts.append_bytes += data_bytes;
+                self.state.counts.closes += u64::from(accepted.closed);
             }
             Outcome::Created(info) => {
-                self.metrics.creates.add(1);
-                self.metrics.closes.add(u64::from(info.closed));
+                self.state.counts.creates += 1;
+                self.state.counts.closes += u64::from(info.closed);
             }
-            Outcome::Deleted => self.metrics.deletes.add(1),
+            Outcome::Deleted => self.state.counts.deletes += 1,
             _ => {}
         }
     }
 
     /// A long answer takes its place in the line: readers may come by the thousand, and each would put its
     /// first window into the same turn.
-    fn begin_read(&mut self, id: SlotId, request: ReadRequest, mut reply: ReadReply) {
+    fn begin_read(&mut self, id: ConnId, request: ReadRequest, mut reply: ReadReply) {
         if !is_long(&reply) || self.may_move(id) {
             return self.give_read(id, request, reply);
         }
@@ -101,24 +101,24 @@ impl Shard {
         if let Some(slice) = reply.first.take_if(|slice| matches!(slice, Slice::Bytes(_))) {
             self.keep_window(reply.owner_of(reply.start).0, reply.start, &slice);
         }
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.state = State::InLine(Box::new((request, reply)));
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        connection.state = State::Queued(Box::new((request, reply)));
     }
 
     /// A reader in the line may have been called.
-    fn go_on_in_line(&mut self, id: SlotId) {
+    fn leave_queue(&mut self, id: ConnId) {
         if !self.may_move(id) {
             return;
         }
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         let state = std::mem::replace(&mut connection.state, State::Head);
-        let State::InLine(read) = state else { unreachable!("in the line, but {state:?}") };
+        let State::Queued(read) = state else { unreachable!("queued, but {state:?}") };
         let (request, reply) = *read;
         self.give_read(id, request, reply);
         self.resume_input(id);
     }
 
-    fn give_read(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+    fn give_read(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {
         if reply.first.is_none() && reply.start < reply.end {
             return self.fetch_first(id, request, reply);
         }
@@ -132,36 +132,36 @@ impl Shard {
 
     /// Gets the first bytes of an answer before its head is sent: if they cannot be read, the
     /// status can still say so.
-    fn fetch_first(&mut self, id: SlotId, request: ReadRequest, mut reply: ReadReply) {
+    fn fetch_first(&mut self, id: ConnId, request: ReadRequest, mut reply: ReadReply) {
         let (key, to) = reply.owner_of(reply.start);
-        if let Some(bytes) = self.windows.get(key, reply.start, to.min(reply.end)) {
+        if let Some(bytes) = self.state.windows.get(key, reply.start, to.min(reply.end)) {
             reply.first = Some(Slice::Bytes(bytes));
             return self.give_read(id, request, reply);
         }
         let window = node::Request::Window { key, from: reply.start, to };
         if is_long(&reply) {
-            self.bulk.note_asked(id);
+            self.state.fair.note_asked(id);
         }
         self.wait_for(id, Pending::First(Box::new((request, reply))));
-        self.ask(id, window);
+        self.ask(id, window, NO_DATA);
     }
 
-    fn begin_poll(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
-        let due = self.now.monotonic.plus_ms(self.shared.settings.long_poll_timeout_ms);
+    fn begin_poll(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {
+        let due = self.state.now.monotonic.plus_ms(self.state.options.long_poll_timeout_ms);
         let key = reply.key;
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         let poll = Poll { request, key, offset: reply.end, info: reply.info, due };
         connection.state = State::LongPoll(Box::new(poll));
-        self.metrics.live_readers.up();
-        self.deadlines.add(due, id);
-        self.live.add_poll(key, id);
+        self.state.counts.live_readers += 1;
+        self.state.deadlines.add(due, id);
+        self.state.live.add_poll(key, id);
         self.ensure_watch(id, key);
     }
 
     /// A long-poll has waited long enough.
-    pub(super) fn time_out_poll(&mut self, id: SlotId) {
+    pub(crate) fn time_out_poll(&mut self, id: ConnId) {
         let Some(poll) = self.take_poll(id) else { return };
-        self.live.remove_poll(poll.key, id);
+        self.state.live.remove_poll(poll.key, id);
         let cursor = self.next_cursor(poll.request.cursor);
         self.answer(id, |out, exchange| {
             response::long_poll_timeout(out, exchange, &poll.info, cursor);
@@ -170,29 +170,29 @@ impl Shard {
     }
 
     /// Takes a connection out of its long-poll.
-    pub(super) fn take_poll(&mut self, id: SlotId) -> Option<Box<Poll>> {
-        let connection = self.connections.get_mut(id)?;
+    pub(crate) fn take_poll(&mut self, id: ConnId) -> Option<Box<Poll>> {
+        let connection = self.state.connections.get_mut(id)?;
         if !matches!(connection.state, State::LongPoll(_)) {
             return None;
         }
         let state = std::mem::replace(&mut connection.state, State::Head);
         let State::LongPoll(poll) = state else { return None };
-        self.metrics.live_readers.down();
+        self.state.counts.live_readers -= 1;
         Some(poll)
     }
 
-    pub(super) fn next_cursor(&mut self, client: Option<u64>) -> u64 {
-        let random = self.random();
-        cursor::next(self.now.wall, client, random)
+    pub(crate) fn next_cursor(&mut self, client: Option<u64>) -> u64 {
+        let random = self.state.random();
+        cursor::next(self.state.now.wall, client, random)
     }
 
-    pub(super) fn answer_preflight(&mut self, id: SlotId) {
+    pub(crate) fn answer_preflight(&mut self, id: ConnId) {
         self.answer(id, response::preflight);
     }
 
-    pub(super) fn answer_problem(&mut self, id: SlotId, problem: &Problem) {
+    pub(crate) fn answer_problem(&mut self, id: ConnId, problem: &Problem) {
         if problem.closes()
-            && let Some(connection) = self.connections.get_mut(id)
+            && let Some(connection) = self.state.connections.get_mut(id)
         {
             connection.meta.keep_alive = false;
         }
@@ -200,27 +200,27 @@ impl Shard {
     }
 
     /// Sends an answer without a body of stored bytes, and ends the exchange.
-    fn answer(&mut self, id: SlotId, write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>)) {
+    fn answer(&mut self, id: ConnId, write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>)) {
         if self.send_head(id, |out, exchange| write(out, exchange)).is_some() {
             self.end_exchange(id);
         }
     }
 
     /// Writes and sends a head and what `write` puts behind it; `None` if the connection is gone.
-    pub(super) fn send_head<T>(
+    pub(crate) fn send_head<R>(
         &mut self,
-        id: SlotId,
-        write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>) -> T,
-    ) -> Option<T> {
-        let connection = self.connections.get_mut(id)?;
-        let mut out = std::mem::take(&mut self.head);
+        id: ConnId,
+        write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>) -> R,
+    ) -> Option<R> {
+        let connection = self.state.connections.get_mut(id)?;
+        let mut out = std::mem::take(&mut self.state.head);
         out.clear();
-        let written = write(&mut out, &connection.meta.exchange(&self.date));
+        let written = write(&mut out, &connection.meta.exchange(&self.state.date));
         if let Some(status) = response::status_of(&out) {
-            self.metrics.count_answer(status);
+            self.state.counts.count_answer(status);
         }
-        let sent = connection.send(&out, self.now.monotonic);
-        self.head = out;
+        let sent = connection.send(self.io, &out, self.state.now.monotonic);
+        self.state.head = out;
         if sent.is_err() {
             self.drop_connection(id);
             return None;
@@ -229,10 +229,10 @@ impl Shard {
     }
 
     /// The answer is complete: the connection waits for the next request, or ends.
-    pub(super) fn end_exchange(&mut self, id: SlotId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        connection.progress = self.now.monotonic;
-        if connection.meta.keep_alive && self.stopping.is_none() {
+    pub(crate) fn end_exchange(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        connection.progress = self.state.now.monotonic;
+        if connection.meta.keep_alive && self.state.stopping.is_none() {
             connection.state = State::Head;
             return;
         }
@@ -244,36 +244,34 @@ impl Shard {
 
     /// Announces the end and reads on for a while: a close with unread input would make the kernel
     /// throw away what the client has not read yet.
-    pub(super) fn begin_linger(&mut self, id: SlotId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    pub(crate) fn begin_linger(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         connection.state = State::Lingering;
         connection.input = Vec::new();
-        if connection.socket.shutdown(Shutdown::Write).is_err() {
-            self.drop_connection(id);
-        }
+        self.io.close(id, Close::Writes);
     }
 
-    pub(super) fn handle_writable(&mut self, id: SlotId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    pub(crate) fn handle_writable(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if connection.is_drained() {
             return;
         }
-        match connection.flush(self.now.monotonic) {
+        match connection.flush(self.io, self.state.now.monotonic) {
             Ok(true) => self.handle_drained(id),
             Ok(false) => {}
             Err(_) => self.drop_connection(id),
         }
     }
 
-    pub(super) fn handle_drained(&mut self, id: SlotId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    pub(crate) fn handle_drained(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if !connection.is_drained() {
             return;
         }
         match connection.state {
             State::Sending(_) => self.pump(id),
             State::Sse(_) => self.pump_sse(id),
-            State::InLine(_) => self.go_on_in_line(id),
+            State::Queued(_) => self.leave_queue(id),
             State::Closing => self.begin_linger(id),
             State::Head => self.resume_input(id),
             _ => {}
@@ -281,33 +279,43 @@ impl Shard {
     }
 
     /// Closes a connection, whatever it is in the middle of.
-    pub(super) fn drop_connection(&mut self, id: SlotId) {
+    pub(crate) fn drop_connection(&mut self, id: ConnId) {
+        self.close(id, Close::Whole);
+    }
+
+    /// Closes a connection in the middle of an answer: the head promised bytes that cannot be read, and only
+    /// cutting the answer short tells the truth.
+    pub(crate) fn cut(&mut self, id: ConnId, failure: Failure) {
+        self.close(id, Close::Cut(failure));
+    }
+
+    fn close(&mut self, id: ConnId, how: Close) {
         self.abandon_body(id);
-        let Some(mut connection) = self.connections.remove(id) else { return };
-        let _ = self.poll.registry().deregister(&mut connection.socket);
-        self.shared.connections.fetch_sub(1, Relaxed);
-        self.metrics.connections.down();
+        let Some(connection) = self.state.connections.remove(id) else { return };
+        self.io.close(id, how);
+        self.state.admission.remove_connection();
+        self.state.counts.connections -= 1;
         self.forget_state(id, &connection);
     }
 
-    fn forget_state(&mut self, id: SlotId, connection: &Connection) {
+    fn forget_state(&mut self, id: ConnId, connection: &Connection) {
         match &connection.state {
             State::LongPoll(poll) => {
-                self.metrics.live_readers.down();
-                self.live.remove_poll(poll.key, id);
+                self.state.counts.live_readers -= 1;
+                self.state.live.remove_poll(poll.key, id);
             }
             State::Sse(reader) => {
-                self.metrics.live_readers.down();
-                self.live.remove_reader(reader.key, id);
+                self.state.counts.live_readers -= 1;
+                self.state.live.remove_reader(reader.key, id);
             }
-            State::Sending(sending) if sending.is_gzip() => self.gzip_count -= 1,
+            State::Sending(sending) if sending.is_gzip() => self.state.gzip_count -= 1,
             _ => {}
         }
     }
 }
 
 impl Poll {
-    pub(super) fn is_due(&self, now: Monotonic) -> bool {
+    pub(crate) fn is_due(&self, now: Monotonic) -> bool {
         self.due <= now
     }
 }
@@ -318,7 +326,7 @@ fn is_long(reply: &ReadReply) -> bool {
 }
 
 /// What a failure of the node is to a client.
-pub(super) fn problem_of(failure: Failure) -> Problem {
+pub(crate) fn problem_of(failure: Failure) -> Problem {
     match failure {
         Failure::DiskFull => Problem::new(Code::DiskFull),
         Failure::Poisoned { applied_unknown: true } => Problem::new(Code::WriteUnknown),

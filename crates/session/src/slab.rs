@@ -3,7 +3,7 @@
 /// Elements by slot number. A freed slot is given out again under the next generation, so that an
 /// answer for a connection that is gone never reaches its successor.
 #[derive(Debug)]
-pub(crate) struct Slots<T> {
+pub(crate) struct Slab<T> {
     entries: Vec<Entry<T>>,
     free: Vec<u32>,
 }
@@ -14,14 +14,16 @@ struct Entry<T> {
     value: Option<T>,
 }
 
-/// A slot and the generation of its user.
+/// Names a connection of a shard, now and for ever: a slot, and the generation of its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct SlotId {
+pub struct ConnId {
+    /// Its place.
     pub slot: u32,
+    /// Tells it from earlier ones in the same place.
     pub generation: u32,
 }
 
-impl SlotId {
+impl ConnId {
     /// How the node names it in a ticket.
     pub(crate) fn to_exchange(self) -> [u32; 3] {
         [self.slot, self.generation, 0]
@@ -33,28 +35,29 @@ impl SlotId {
     }
 }
 
-impl<T> Slots<T> {
+impl<T> Slab<T> {
     pub(crate) fn new() -> Self {
         Self { entries: Vec::new(), free: Vec::new() }
     }
 
-    pub(crate) fn insert(&mut self, value: T) -> SlotId {
+    pub(crate) fn insert(&mut self, make: impl FnOnce(ConnId) -> T) -> ConnId {
         let slot = self.free.pop().unwrap_or_else(|| {
             self.entries.push(Entry { generation: 0, value: None });
             u32::try_from(self.entries.len() - 1).expect("fewer than 2^32 connections")
         });
         let entry = &mut self.entries[slot as usize];
         entry.generation = entry.generation.wrapping_add(1);
-        entry.value = Some(value);
-        SlotId { slot, generation: entry.generation }
+        let id = ConnId { slot, generation: entry.generation };
+        entry.value = Some(make(id));
+        id
     }
 
-    pub(crate) fn get_mut(&mut self, id: SlotId) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
         let entry = self.entries.get_mut(id.slot as usize)?;
         if entry.generation == id.generation { entry.value.as_mut() } else { None }
     }
 
-    pub(crate) fn remove(&mut self, id: SlotId) -> Option<T> {
+    pub(crate) fn remove(&mut self, id: ConnId) -> Option<T> {
         let entry = self.entries.get_mut(id.slot as usize)?;
         if entry.generation != id.generation {
             return None;
@@ -65,13 +68,13 @@ impl<T> Slots<T> {
     }
 
     /// The present user of a slot.
-    pub(crate) fn id_of(&self, slot: usize) -> Option<SlotId> {
+    pub(crate) fn id_of(&self, slot: usize) -> Option<ConnId> {
         let entry = self.entries.get(slot)?;
         let slot = u32::try_from(slot).ok()?;
-        entry.value.as_ref().map(|_| SlotId { slot, generation: entry.generation })
+        entry.value.as_ref().map(|_| ConnId { slot, generation: entry.generation })
     }
 
-    pub(crate) fn ids(&self) -> Vec<SlotId> {
+    pub(crate) fn ids(&self) -> Vec<ConnId> {
         (0..self.entries.len()).filter_map(|slot| self.id_of(slot)).collect()
     }
 
@@ -86,13 +89,13 @@ mod tests {
 
     #[test]
     fn an_old_id_does_not_reach_the_next_user_of_its_slot() {
-        let mut slots = Slots::new();
-        let old = slots.insert("old");
-        assert_eq!(slots.remove(old), Some("old"));
-        let new = slots.insert("new");
+        let mut slab = Slab::new();
+        let old = slab.insert(|_| "old");
+        assert_eq!(slab.remove(old), Some("old"));
+        let new = slab.insert(|_| "new");
         assert_eq!(new.slot, old.slot);
-        assert!(slots.get_mut(old).is_none() && slots.remove(old).is_none());
-        assert_eq!(slots.get_mut(new), Some(&mut "new"));
-        assert_eq!(slots.len(), 1);
+        assert!(slab.get_mut(old).is_none() && slab.remove(old).is_none());
+        assert_eq!(slab.get_mut(new), Some(&mut "new"));
+        assert_eq!(slab.len(), 1);
     }
 }

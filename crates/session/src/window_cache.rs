@@ -14,12 +14,12 @@ use model::limits::READ_WINDOW_BYTES_MAX;
 use model::{ByteOffset, StreamKey};
 use std::collections::VecDeque;
 
-/// Windows that are kept: 1 MiB for each shard.
+/// WindowCache that are kept: 1 MiB for each shard.
 const WINDOWS_MAX: usize = 16;
 
 /// The windows that were read last, the latest at the back.
 #[derive(Debug, Default)]
-pub(super) struct Windows(VecDeque<Window>);
+pub(crate) struct WindowCache(VecDeque<Window>);
 
 #[derive(Debug)]
 struct Window {
@@ -28,16 +28,16 @@ struct Window {
     bytes: Bytes,
 }
 
-impl Windows {
+impl WindowCache {
     /// The bytes of `key` from `from` on that a window up to `to` holds, if they are at hand.
-    pub(super) fn get(&self, key: StreamKey, from: ByteOffset, to: ByteOffset) -> Option<Bytes> {
+    pub(crate) fn get(&self, key: StreamKey, from: ByteOffset, to: ByteOffset) -> Option<Bytes> {
         let window = self.0.iter().find(|window| window.key == key && window.from == from)?;
         let length = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
         Some(window.bytes.slice(..length.min(window.bytes.len())))
     }
 
     /// Keeps a whole window; shorter ones are not worth it.
-    pub(super) fn put(&mut self, key: StreamKey, from: ByteOffset, bytes: &Bytes) {
+    pub(crate) fn put(&mut self, key: StreamKey, from: ByteOffset, bytes: &Bytes) {
         if bytes.len() < READ_WINDOW_BYTES_MAX || self.get(key, from, from).is_some() {
             return;
         }
@@ -48,7 +48,7 @@ impl Windows {
     }
 
     /// Lets all of them go.
-    pub(super) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         self.0.clear();
     }
 }
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn a_window_is_found_by_its_stream_and_its_beginning_and_never_longer_than_asked() {
         let (zero, ten) = (ByteOffset::new(0), ByteOffset::new(10));
-        let mut windows = Windows::default();
+        let mut windows = WindowCache::default();
         windows.put(key(1), zero, &window(7));
         assert_eq!(windows.get(key(1), zero, ten).unwrap(), [7; 10][..]);
         let all = windows.get(key(1), zero, ByteOffset::new(1 << 30)).unwrap();
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn what_was_read_last_is_kept_and_short_windows_are_not() {
-        let mut windows = Windows::default();
+        let mut windows = WindowCache::default();
         let zero = ByteOffset::new(0);
         windows.put(key(0), zero, &Bytes::from_static(b"short"));
         assert!(windows.get(key(0), zero, zero).is_none());

@@ -3,16 +3,17 @@
 //! However long the answer and however slow its reader, a connection holds one window at most; a
 //! range of a chunk file is not held at all but goes out by `sendfile`.
 
-use super::{
-    answer::problem_of,
+use crate::{
     connection::{Piece, State},
-    shard::Shard,
-    slots::SlotId,
+    receive::NO_DATA,
+    sessions::Step,
+    slab::ConnId,
+    transport::Transport,
 };
 use flate2::{Compression, write::GzEncoder};
 use log::Slice;
 use model::{ByteOffset, StreamKey};
-use node::{ReadReply, Reply, Request};
+use node::{Failure, ReadReply, Reply, Request};
 use protocol::{
     http1::{BodyFraming, LAST_CHUNK, put_chunk},
     request::{Live, ReadRequest},
@@ -40,14 +41,14 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    pub(super) fn is_gzip(&self) -> bool {
+    pub(crate) fn is_gzip(&self) -> bool {
         self.gzip.is_some()
     }
 }
 
-impl Shard {
+impl<T: Transport> Step<'_, T> {
     /// Answers a catch-up read, or a long-poll that has something to tell.
-    pub(super) fn answer_read(&mut self, id: SlotId, request: &ReadRequest, reply: ReadReply) {
+    pub(crate) fn answer_read(&mut self, id: ConnId, request: &ReadRequest, reply: ReadReply) {
         let gzip = self.may_gzip(request, &reply);
         let cursor = (request.live == Live::LongPoll).then(|| self.next_cursor(request.cursor));
         let answer = ReadAnswer {
@@ -70,12 +71,12 @@ impl Shard {
         let BodyPlan::Range { start, end, frame, framing } = plan else {
             return self.end_exchange(id);
         };
-        self.metrics.read_bytes.add(end.since(start));
+        self.state.counts.read_bytes += end.since(start);
         if whole {
             return self.end_exchange(id);
         }
         let compressor = || GzEncoder::new(Vec::new(), Compression::fast());
-        self.gzip_count += usize::from(gzip);
+        self.state.gzip_count += usize::from(gzip);
         let mut sending = Sending {
             reply,
             next: start,
@@ -86,7 +87,7 @@ impl Shard {
             asked: false,
         };
         let first = sending.reply.first.take();
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         connection.state = State::Sending(Box::new(sending));
         self.put_body(id, frame.prefix);
         if let Some(slice) = first {
@@ -101,15 +102,15 @@ impl Shard {
             || kind.ends_with("json")
             || kind.ends_with("xml")
             || kind.eq_ignore_ascii_case("application/javascript");
-        self.shared.settings.gzip
+        self.state.options.gzip
             && request.accepts_gzip
             && is_text
             && reply.end.since(reply.start) >= GZIP_BYTES_MIN
-            && self.gzip_count < GZIP_COUNT_MAX
+            && self.state.gzip_count < GZIP_COUNT_MAX
     }
 
     /// A window has come.
-    pub(super) fn handle_window(&mut self, id: SlotId, reply: Reply) {
+    pub(crate) fn handle_window(&mut self, id: ConnId, reply: Reply) {
         match reply {
             Reply::Window(slice) => {
                 if let Some(sending) = self.sending(id) {
@@ -121,31 +122,30 @@ impl Shard {
                 self.pump(id);
             }
             Reply::Failed(failure) => {
-                // The head promised these bytes; only cutting the answer short tells the truth.
-                let problem = problem_of(failure);
-                tracing::warn!(problem = problem.detail(), "an answer was cut short");
-                self.drop_connection(id);
+                self.cut(id, failure);
             }
             other => unreachable!("a window was answered by {other:?}"),
         }
     }
 
-    fn sending(&mut self, id: SlotId) -> Option<&mut Sending> {
-        match &mut self.connections.get_mut(id)?.state {
+    fn sending(&mut self, id: ConnId) -> Option<&mut Sending> {
+        match &mut self.state.connections.get_mut(id)?.state {
             State::Sending(sending) => Some(sending),
             _ => None,
         }
     }
 
-    fn take_window(&mut self, id: SlotId, slice: Slice) {
+    fn take_window(&mut self, id: ConnId, slice: Slice) {
         let Some(sending) = self.sending(id) else { return };
         let length = slice.len().min(sending.end.since(sending.next));
         sending.next = sending.next.advance(length);
-        let plain = sending.gzip.is_none() && sending.framing != BodyFraming::Chunked;
+        let plain = sending.gzip.is_none()
+            && sending.framing != BodyFraming::Chunked
+            && self.io.takes_files(id);
         match slice {
             Slice::File { file, position, .. } if plain => {
-                let now = self.now.monotonic;
-                if let Some(connection) = self.connections.get_mut(id)
+                let now = self.state.now.monotonic;
+                if let Some(connection) = self.state.connections.get_mut(id)
                     && length > 0
                 {
                     connection.push(Piece::File { file, position, left_bytes: length }, now);
@@ -158,16 +158,15 @@ impl Shard {
                     self.put_body(id, &bytes[..length]);
                 }
                 Err(error) => {
-                    tracing::warn!(%error, "an answer was cut short");
-                    self.drop_connection(id);
+                    self.cut(id, Failure::Io { error: error.to_string() });
                 }
             },
         }
     }
 
     /// Asks for the next window, or ends the body, when the client has taken what there was.
-    pub(super) fn pump(&mut self, id: SlotId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    pub(crate) fn pump(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if !connection.is_drained() {
             return;
         }
@@ -184,28 +183,28 @@ impl Shard {
         self.end_body(id);
     }
 
-    fn ask_window(&mut self, id: SlotId) {
+    fn ask_window(&mut self, id: ConnId) {
         let Some(sending) = self.sending(id) else { return };
         let (key, limit) = sending.reply.owner_of(sending.next);
         let (from, to) = (sending.next, limit.min(sending.end));
-        if let Some(bytes) = self.windows.get(key, from, to) {
+        if let Some(bytes) = self.state.windows.get(key, from, to) {
             self.take_window(id, Slice::Bytes(bytes));
             return self.pump(id);
         }
         let Some(sending) = self.sending(id) else { return };
         sending.asked = true;
-        self.bulk.note_asked(id);
-        self.ask(id, Request::Window { key, from, to });
+        self.state.fair.note_asked(id);
+        self.ask(id, Request::Window { key, from, to }, NO_DATA);
     }
 
     /// Keeps a window that was read for those who read the same next.
-    pub(super) fn keep_window(&mut self, key: StreamKey, from: ByteOffset, slice: &Slice) {
+    pub(crate) fn keep_window(&mut self, key: StreamKey, from: ByteOffset, slice: &Slice) {
         if let Slice::Bytes(bytes) = slice {
-            self.windows.put(key, from, bytes);
+            self.state.windows.put(key, from, bytes);
         }
     }
 
-    fn end_body(&mut self, id: SlotId) {
+    fn end_body(&mut self, id: ConnId) {
         let Some(sending) = self.sending(id) else { return };
         let suffix = sending.suffix;
         self.put_body(id, suffix);
@@ -215,17 +214,17 @@ impl Shard {
         if let Some(gzip) = sending.gzip.take() {
             let compressed = gzip.finish().expect("writing to memory does not fail");
             put_framed(&mut rest, framing, &compressed);
-            self.gzip_count -= 1;
+            self.state.gzip_count -= 1;
         }
         if framing == BodyFraming::Chunked {
             rest.extend_from_slice(LAST_CHUNK);
         }
-        let now = self.now.monotonic;
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let now = self.state.now.monotonic;
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if framing == BodyFraming::UntilClose {
             connection.meta.keep_alive = false;
         }
-        if !rest.is_empty() && connection.send(&rest, now).is_err() {
+        if !rest.is_empty() && connection.send(self.io, &rest, now).is_err() {
             return self.drop_connection(id);
         }
         self.end_exchange(id);
@@ -233,9 +232,9 @@ impl Shard {
     }
 
     /// Sends bytes of the body, compressed and framed as the answer has it.
-    fn put_body(&mut self, id: SlotId, bytes: &[u8]) {
-        let now = self.now.monotonic;
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    fn put_body(&mut self, id: ConnId, bytes: &[u8]) {
+        let now = self.state.now.monotonic;
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         let State::Sending(sending) = &mut connection.state else { return };
         let framing = sending.framing;
         let sent = if let Some(gzip) = &mut sending.gzip {
@@ -243,13 +242,13 @@ impl Shard {
             let compressed = std::mem::take(gzip.get_mut());
             let mut framed = Vec::new();
             put_framed(&mut framed, framing, &compressed);
-            connection.send(&framed, now)
+            connection.send(self.io, &framed, now)
         } else if framing == BodyFraming::Chunked {
             let mut framed = Vec::new();
             put_chunk(&mut framed, bytes);
-            connection.send(&framed, now)
+            connection.send(self.io, &framed, now)
         } else {
-            connection.send(bytes, now)
+            connection.send(self.io, bytes, now)
         };
         if sent.is_err() {
             self.drop_connection(id);

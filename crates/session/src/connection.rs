@@ -1,12 +1,16 @@
-//! One connection: its socket, what waits to be sent, and what it is in the middle of.
+//! One connection: what waits to be sent, and what it is in the middle of.
 //!
 //! An idle connection holds no buffer: requests are read into the loop's own buffer, and an answer
-//! that the socket takes at once is never stored.
+//! that the transport takes at once is never stored.
 
-use super::{live::SseReader, pump::Sending};
+use crate::{
+    body::Sending,
+    live::SseReader,
+    slab::ConnId,
+    transport::{self, Read, Sent, Transport},
+};
 use bytes::Bytes;
 use env::File;
-use mio::net::TcpStream;
 use model::{ByteOffset, Monotonic, StreamKey};
 use node::ReadReply;
 use protocol::{
@@ -14,7 +18,6 @@ use protocol::{
     request::{ReadRequest, Request},
 };
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, Read, Write};
 use std::sync::Arc;
 use stream::StreamInfo;
 
@@ -29,16 +32,16 @@ const TURN_BYTES_MAX: usize = 256 << 10;
 
 /// What a request counts in that, besides its bytes: pipelined ones may be as short as 40 bytes, and
 /// the work of one, its answer included, is about that of receiving so much.
-pub(crate) const REQUEST_SHARE_BYTES: usize = 128 << 10;
+pub(crate) const REQUEST_BUDGET_BYTES: usize = 128 << 10;
 
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub socket: TcpStream,
+    id: ConnId,
     pub state: State,
     /// What was received and not used yet: the start of a head, or pipelined requests.
     pub input: Vec<u8>,
     pub head_reader: HeadReader,
-    /// The socket may have more to read.
+    /// The transport may have more to read.
     pub readable: bool,
     /// What shapes the answer to the present request.
     pub meta: Meta,
@@ -46,18 +49,18 @@ pub(crate) struct Connection {
     /// Bytes in `queue`; those of files are not counted, they are not in memory.
     pub queued_bytes: usize,
     /// What this connection has sent us in the present turn of the loop.
-    share: Share,
-    /// It goes on with its input in a later turn.
-    pub goes_on: bool,
-    /// It waits for its turn to move stored bytes.
-    pub is_in_line: bool,
+    budget: Budget,
+    /// Its input is read on in a later turn.
+    pub yielded: bool,
+    /// It is in the queue of those that move stored bytes.
+    pub is_queued: bool,
     /// When a byte last moved in either direction that matters to the present state.
     pub progress: Monotonic,
 }
 
 /// Bytes received in one turn of the loop.
 #[derive(Debug, Clone, Copy, Default)]
-struct Share {
+struct Budget {
     turn: u64,
     bytes: usize,
 }
@@ -84,6 +87,10 @@ impl Meta {
     }
 }
 
+/// The connection is broken: its client has gone.
+#[derive(Debug)]
+pub(crate) struct Broken;
+
 /// What a connection is in the middle of.
 #[derive(Debug)]
 pub(crate) enum State {
@@ -96,7 +103,7 @@ pub(crate) enum State {
     /// The node has the request.
     Waiting(Box<Pending>),
     /// The answer is long, and waits for its turn to move stored bytes.
-    InLine(Box<(ReadRequest, ReadReply)>),
+    Queued(Box<(ReadRequest, ReadReply)>),
     /// At the tail, until something comes.
     LongPoll(Box<Poll>),
     /// An answer with stored bytes is on its way.
@@ -161,9 +168,9 @@ pub(crate) enum Piece {
 }
 
 impl Connection {
-    pub(crate) fn new(socket: TcpStream, now: Monotonic) -> Self {
+    pub(crate) fn new(id: ConnId, now: Monotonic) -> Self {
         Self {
-            socket,
+            id,
             state: State::Head,
             input: Vec::new(),
             head_reader: HeadReader::default(),
@@ -171,29 +178,29 @@ impl Connection {
             meta: Meta::CLOSE,
             queue: VecDeque::new(),
             queued_bytes: 0,
-            share: Share::default(),
-            goes_on: false,
-            is_in_line: false,
+            budget: Budget::default(),
+            yielded: false,
+            is_queued: false,
             progress: now,
         }
     }
 
     /// Counts `bytes` received in turn number `turn`.
-    pub(crate) fn take_share(&mut self, turn: u64, bytes: usize) {
-        if self.share.turn != turn {
-            self.share = Share { turn, bytes: 0 };
+    pub(crate) fn spend(&mut self, turn: u64, bytes: usize) {
+        if self.budget.turn != turn {
+            self.budget = Budget { turn, bytes: 0 };
         }
-        self.share.bytes += bytes;
+        self.budget.bytes += bytes;
     }
 
     /// Whether the others should have theirs first.
-    pub(crate) fn has_had_share(&self, turn: u64) -> bool {
-        self.share.turn == turn && self.share.bytes >= TURN_BYTES_MAX
+    pub(crate) fn is_spent(&self, turn: u64) -> bool {
+        self.budget.turn == turn && self.budget.bytes >= TURN_BYTES_MAX
     }
 
     /// Whether it has had a request carried out in turn number `turn`.
     pub(crate) fn has_had_request(&self, turn: u64) -> bool {
-        self.share.turn == turn && self.share.bytes >= REQUEST_SHARE_BYTES
+        self.budget.turn == turn && self.budget.bytes >= REQUEST_BUDGET_BYTES
     }
 
     /// Whether so much of earlier answers waits that the next request must, too.
@@ -205,51 +212,57 @@ impl Connection {
         self.queue.is_empty()
     }
 
-    /// Reads into `buffer`; `None` if there is nothing now.
-    pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
-        loop {
-            match self.socket.read(buffer) {
-                Ok(count) => return Ok(Some(count)),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.readable = false;
-                    return Ok(None);
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
+    /// Reads into `buffer`.
+    pub(crate) fn read(&mut self, io: &mut impl Transport, buffer: &mut [u8]) -> Read {
+        let read = io.read(self.id, buffer);
+        if read == Read::Nothing {
+            self.readable = false;
         }
+        read
     }
 
-    /// Sends `bytes`, or as much as the socket takes; the rest is copied and queued.
-    pub(crate) fn send(&mut self, bytes: &[u8], now: Monotonic) -> io::Result<()> {
-        let sent = if self.is_drained() { self.send_now(bytes, now)? } else { 0 };
+    /// Sends `bytes`, or as much as is taken; the rest is copied and queued.
+    ///
+    /// # Errors
+    /// [`Broken`] if the connection is.
+    pub(crate) fn send(
+        &mut self,
+        io: &mut impl Transport,
+        bytes: &[u8],
+        now: Monotonic,
+    ) -> Result<(), Broken> {
+        let sent = if self.is_drained() { self.send_now(io, bytes, now)? } else { 0 };
         if sent < bytes.len() {
             self.push(Piece::Bytes(Bytes::copy_from_slice(&bytes[sent..])), now);
         }
         Ok(())
     }
 
-    /// As [`Self::send`], but what the socket does not take is shared, not copied.
-    pub(crate) fn send_shared(&mut self, bytes: &Bytes, now: Monotonic) -> io::Result<()> {
-        let sent = if self.is_drained() { self.send_now(bytes, now)? } else { 0 };
+    /// As [`Self::send`], but what is not taken is shared, not copied.
+    pub(crate) fn send_shared(
+        &mut self,
+        io: &mut impl Transport,
+        bytes: &Bytes,
+        now: Monotonic,
+    ) -> Result<(), Broken> {
+        let sent = if self.is_drained() { self.send_now(io, bytes, now)? } else { 0 };
         if sent < bytes.len() {
             self.push(Piece::Bytes(bytes.slice(sent..)), now);
         }
         Ok(())
     }
 
-    fn send_now(&mut self, bytes: &[u8], now: Monotonic) -> io::Result<usize> {
-        let mut sent = 0;
-        while sent < bytes.len() {
-            match self.socket.write(&bytes[sent..]) {
-                Ok(count) => sent += count,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
-            }
-        }
+    fn send_now(
+        &mut self,
+        io: &mut impl Transport,
+        bytes: &[u8],
+        now: Monotonic,
+    ) -> Result<usize, Broken> {
         self.progress = now;
-        Ok(sent)
+        match io.write(self.id, &[transport::Piece::Bytes(bytes)]) {
+            Sent::Bytes(sent) => Ok(usize::try_from(sent).expect("no more than there was")),
+            Sent::Broken => Err(Broken),
+        }
     }
 
     /// Queues a piece behind what waits already.
@@ -263,75 +276,72 @@ impl Connection {
         self.queue.push_back(piece);
     }
 
-    /// Sends from the queue until it is empty (`true`) or the socket takes no more.
-    pub(crate) fn flush(&mut self, now: Monotonic) -> io::Result<bool> {
+    /// Sends from the queue until it is empty (`true`) or no more is taken.
+    ///
+    /// # Errors
+    /// [`Broken`] if the connection is.
+    pub(crate) fn flush(
+        &mut self,
+        io: &mut impl Transport,
+        now: Monotonic,
+    ) -> Result<bool, Broken> {
         while let Some(first) = self.queue.front() {
-            let sent = match first {
-                Piece::Bytes(_) => self.flush_bytes(),
-                Piece::File { .. } => self.flush_file(),
+            let (sent, offered) = match first {
+                Piece::Bytes(bytes) if self.queue.len() == 1 => {
+                    (io.write(self.id, &[transport::Piece::Bytes(bytes)]), bytes.len() as u64)
+                }
+                Piece::Bytes(_) => self.offer_several(io),
+                Piece::File { file, position, left_bytes } => {
+                    let (file, position, bytes) = (file.as_ref(), *position, *left_bytes);
+                    let piece = transport::Piece::File { file, position, bytes };
+                    (io.write(self.id, &[piece]), bytes)
+                }
             };
-            match sent {
-                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-                Ok(_) => self.progress = now,
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(error),
+            let Sent::Bytes(sent) = sent else { return Err(Broken) };
+            if sent > 0 {
+                self.progress = now;
+                self.drop_sent(sent);
+            }
+            if sent < offered {
+                return Ok(false);
             }
         }
         Ok(true)
     }
 
-    fn flush_bytes(&mut self) -> io::Result<usize> {
-        let sent = match (self.queue.front(), self.queue.get(1)) {
-            // The frame of a live reader: `send` costs the kernel less than `writev`.
-            (Some(Piece::Bytes(bytes)), None) => self.socket.write(bytes)?,
-            _ => self.send_several()?,
-        };
-        self.queued_bytes -= sent;
-        self.drop_sent(sent);
-        Ok(sent)
-    }
-
-    fn send_several(&mut self) -> io::Result<usize> {
+    /// Offers the pieces of bytes at the front of the queue; how long they are together, too.
+    fn offer_several(&self, io: &mut impl Transport) -> (Sent, u64) {
         let mut pieces = Vec::with_capacity(PIECES_MAX);
         for piece in self.queue.iter().take(PIECES_MAX) {
             let Piece::Bytes(bytes) = piece else { break };
-            pieces.push(IoSlice::new(bytes));
+            pieces.push(transport::Piece::Bytes(bytes));
         }
-        self.socket.write_vectored(&pieces)
+        let offered = pieces.iter().map(transport::Piece::bytes).sum();
+        (io.write(self.id, &pieces), offered)
     }
 
-    fn drop_sent(&mut self, mut sent: usize) {
+    fn drop_sent(&mut self, mut sent: u64) {
         while sent > 0 {
-            let Some(Piece::Bytes(bytes)) = self.queue.front_mut() else { return };
-            if sent < bytes.len() {
-                let _ = bytes.split_to(sent);
-                return;
+            match self.queue.front_mut() {
+                None => unreachable!("more was sent than there was"),
+                Some(Piece::File { position, left_bytes, .. }) => {
+                    (*position, *left_bytes) = (*position + sent, *left_bytes - sent);
+                    if *left_bytes > 0 {
+                        return;
+                    }
+                    sent = 0;
+                }
+                Some(Piece::Bytes(bytes)) => {
+                    let count = usize::try_from(sent).unwrap_or(usize::MAX).min(bytes.len());
+                    self.queued_bytes -= count;
+                    if count < bytes.len() {
+                        let _ = bytes.split_to(count);
+                        return;
+                    }
+                    sent -= count as u64;
+                }
             }
-            sent -= bytes.len();
             self.queue.pop_front();
         }
-    }
-
-    fn flush_file(&mut self) -> io::Result<usize> {
-        let Some(Piece::File { file, position, left_bytes }) = self.queue.front_mut() else {
-            return Ok(0);
-        };
-        let wanted = usize::try_from(*left_bytes).unwrap_or(usize::MAX);
-        let sent = match file.as_fd() {
-            Some(file) => rustix::fs::sendfile(&self.socket, file, Some(position), wanted)?,
-            None => {
-                let mut buffer = vec![0; wanted.min(64 << 10)];
-                let count = file.read_at(&mut buffer, *position)?;
-                let sent = self.socket.write(&buffer[..count])?;
-                *position += sent as u64;
-                sent
-            }
-        };
-        *left_bytes -= sent as u64;
-        if *left_bytes == 0 {
-            self.queue.pop_front();
-        }
-        Ok(sent)
     }
 }

@@ -17,9 +17,10 @@
 //!   others that have something queued are told by the system when to go on.
 //! - Every window that was asked for is answered, so what is counted as asked always goes down again.
 
-use super::{
-    shard::Shard,
-    slots::{SlotId, Slots},
+use crate::{
+    sessions::Step,
+    slab::{ConnId, Slab},
+    transport::Transport,
 };
 use std::collections::{HashSet, VecDeque};
 
@@ -43,33 +44,33 @@ const FRAME_BYTES_MIN: usize = 4 << 10;
 
 /// The lines of readers and what they may still move.
 #[derive(Debug, Default)]
-pub(crate) struct Bulk {
-    waiting: VecDeque<SlotId>,
-    asked: HashSet<SlotId>,
+pub(crate) struct FairQueue {
+    waiting: VecDeque<ConnId>,
+    asked: HashSet<ConnId>,
     /// Windows that this turn may still ask for.
     left_count: usize,
     /// The reader whose turn in the line has come.
-    called: Option<SlotId>,
+    called: Option<ConnId>,
     /// Live readers with frames that wait for a turn.
-    unsent: VecDeque<SlotId>,
+    unsent: VecDeque<ConnId>,
     /// What this turn may still send to live readers.
     left_frame_bytes: usize,
 }
 
-impl Bulk {
-    pub(super) fn begin_turn(&mut self) {
+impl FairQueue {
+    pub(crate) fn begin_turn(&mut self) {
         self.left_count = WINDOWS_PER_TURN_MAX;
         self.left_frame_bytes = FRAME_BYTES_PER_TURN_MAX;
     }
 
     /// Whether there is something to do without any event.
-    pub(super) fn is_ready(&self) -> bool {
+    pub(crate) fn is_ready(&self) -> bool {
         let may_ask = !self.waiting.is_empty() && self.asked.len() < WINDOWS_ASKED_MAX;
         may_ask || !self.unsent.is_empty()
     }
 
     /// Whether a frame may be sent now; `false` if its reader must queue it and join the line.
-    pub(super) fn admit_frame(&mut self, bytes: usize) -> bool {
+    pub(crate) fn admit_frame(&mut self, bytes: usize) -> bool {
         let may_send = self.unsent.is_empty() && self.left_frame_bytes > 0;
         if may_send {
             self.count_frame(bytes);
@@ -83,11 +84,11 @@ impl Bulk {
     }
 
     /// `id` has queued its first frame and nothing was tried yet.
-    pub(super) fn note_unsent(&mut self, id: SlotId) {
+    pub(crate) fn note_unsent(&mut self, id: ConnId) {
         self.unsent.push_back(id);
     }
 
-    fn call_unsent(&mut self) -> Option<SlotId> {
+    fn call_unsent(&mut self) -> Option<ConnId> {
         if self.left_frame_bytes == 0 { None } else { self.unsent.pop_front() }
     }
 
@@ -96,7 +97,7 @@ impl Bulk {
     }
 
     /// Takes the reader at the front of the line, if there is room for one.
-    fn call(&mut self) -> Option<SlotId> {
+    fn call(&mut self) -> Option<ConnId> {
         if !self.has_room() {
             return None;
         }
@@ -105,7 +106,7 @@ impl Bulk {
     }
 
     /// Whether `id` may go on now. Otherwise it belongs into the line.
-    fn admit(&mut self, id: SlotId) -> bool {
+    fn admit(&mut self, id: ConnId) -> bool {
         let is_next = self.waiting.is_empty() || self.called == Some(id);
         if !is_next || !self.has_room() {
             return false;
@@ -115,60 +116,60 @@ impl Bulk {
     }
 
     /// `id` has asked for stored bytes.
-    pub(super) fn note_asked(&mut self, id: SlotId) {
+    pub(crate) fn note_asked(&mut self, id: ConnId) {
         self.asked.insert(id);
     }
 
     /// An answer for `id` has come.
-    pub(super) fn note_answered(&mut self, id: SlotId) {
+    pub(crate) fn note_answered(&mut self, id: ConnId) {
         if !self.asked.is_empty() {
             self.asked.remove(&id);
         }
     }
 }
 
-impl Shard {
+impl<T: Transport> Step<'_, T> {
     /// Whether a reader may move its next bytes now; if not, it is called when it may.
-    pub(super) fn may_move(&mut self, id: SlotId) -> bool {
-        if self.bulk.admit(id) {
+    pub(crate) fn may_move(&mut self, id: ConnId) -> bool {
+        if self.state.fair.admit(id) {
             return true;
         }
-        if let Some(connection) = self.connections.get_mut(id)
-            && !connection.is_in_line
+        if let Some(connection) = self.state.connections.get_mut(id)
+            && !connection.is_queued
         {
-            connection.is_in_line = true;
-            self.bulk.waiting.push_back(id);
+            connection.is_queued = true;
+            self.state.fair.waiting.push_back(id);
         }
         false
     }
 
     /// Calls those who wait in line, as many as this turn has room for.
-    pub(super) fn call_waiting(&mut self) {
-        for _ in 0..self.bulk.waiting.len() {
-            let Some(id) = self.bulk.call() else { break };
-            leave_line(&mut self.connections, id);
+    pub(crate) fn call_queued(&mut self) {
+        for _ in 0..self.state.fair.waiting.len() {
+            let Some(id) = self.state.fair.call() else { break };
+            leave_queue(&mut self.state.connections, id);
             self.handle_drained(id);
         }
-        self.bulk.called = None;
+        self.state.fair.called = None;
     }
 
     /// Sends the frames that earlier turns left, as many as this turn has room for.
-    pub(super) fn send_unsent(&mut self) {
-        let began = self.shared.clock.now_monotonic();
-        while let Some(id) = self.bulk.call_unsent() {
-            let bytes = self.connections.get_mut(id).map_or(0, |one| one.queued_bytes);
-            self.bulk.count_frame(bytes);
+    pub(crate) fn send_unsent(&mut self) {
+        let began_ns = self.io.turn_ns();
+        while let Some(id) = self.state.fair.call_unsent() {
+            let bytes = self.state.connections.get_mut(id).map_or(0, |one| one.queued_bytes);
+            self.state.fair.count_frame(bytes);
             self.handle_writable(id);
-            if self.shared.clock.now_monotonic().get() - began.get() > FRAMES_NS_MAX {
+            if self.io.turn_ns() - began_ns > FRAMES_NS_MAX {
                 break;
             }
         }
     }
 }
 
-fn leave_line(connections: &mut Slots<super::connection::Connection>, id: SlotId) {
+fn leave_queue(connections: &mut Slab<crate::connection::Connection>, id: ConnId) {
     if let Some(connection) = connections.get_mut(id) {
-        connection.is_in_line = false;
+        connection.is_queued = false;
     }
 }
 
@@ -176,49 +177,49 @@ fn leave_line(connections: &mut Slots<super::connection::Connection>, id: SlotId
 mod tests {
     use super::*;
 
-    fn id(slot: u32) -> SlotId {
-        SlotId { slot, generation: 1 }
+    fn id(slot: u32) -> ConnId {
+        ConnId { slot, generation: 1 }
     }
 
     #[test]
     fn a_turn_admits_so_many_and_who_waits_goes_first() {
-        let mut bulk = Bulk::default();
-        bulk.begin_turn();
-        assert!((0..WINDOWS_PER_TURN_MAX).all(|_| bulk.admit(id(1))));
-        assert!(!bulk.admit(id(1)) && !bulk.is_ready());
-        bulk.waiting.push_back(id(1));
-        assert!(bulk.is_ready() && bulk.call().is_none(), "not before the next turn");
-        bulk.begin_turn();
-        assert!(!bulk.admit(id(2)), "another one waits");
-        assert_eq!(bulk.call(), Some(id(1)));
-        assert!(bulk.admit(id(1)));
+        let mut fair = FairQueue::default();
+        fair.begin_turn();
+        assert!((0..WINDOWS_PER_TURN_MAX).all(|_| fair.admit(id(1))));
+        assert!(!fair.admit(id(1)) && !fair.is_ready());
+        fair.waiting.push_back(id(1));
+        assert!(fair.is_ready() && fair.call().is_none(), "not before the next turn");
+        fair.begin_turn();
+        assert!(!fair.admit(id(2)), "another one waits");
+        assert_eq!(fair.call(), Some(id(1)));
+        assert!(fair.admit(id(1)));
     }
 
     #[test]
     fn a_turn_sends_so_many_frames_and_who_is_left_over_goes_first() {
-        let mut bulk = Bulk::default();
-        bulk.begin_turn();
+        let mut fair = FairQueue::default();
+        fair.begin_turn();
         let short = FRAME_BYTES_PER_TURN_MAX / FRAME_BYTES_MIN;
-        assert!((0..short).all(|_| bulk.admit_frame(200)));
-        assert!(!bulk.admit_frame(200), "the turn has sent enough");
-        bulk.note_unsent(id(1));
-        assert!(bulk.is_ready() && bulk.call_unsent().is_none(), "not before the next turn");
-        bulk.begin_turn();
-        assert!(!bulk.admit_frame(200), "another one waits");
-        assert_eq!(bulk.call_unsent(), Some(id(1)));
-        assert!(bulk.admit_frame(FRAME_BYTES_PER_TURN_MAX) && !bulk.admit_frame(1));
+        assert!((0..short).all(|_| fair.admit_frame(200)));
+        assert!(!fair.admit_frame(200), "the turn has sent enough");
+        fair.note_unsent(id(1));
+        assert!(fair.is_ready() && fair.call_unsent().is_none(), "not before the next turn");
+        fair.begin_turn();
+        assert!(!fair.admit_frame(200), "another one waits");
+        assert_eq!(fair.call_unsent(), Some(id(1)));
+        assert!(fair.admit_frame(FRAME_BYTES_PER_TURN_MAX) && !fair.admit_frame(1));
     }
 
     #[test]
     fn so_many_are_asked_for_until_answers_come() {
-        let mut bulk = Bulk::default();
-        bulk.begin_turn();
-        (0..WINDOWS_ASKED_MAX as u32).for_each(|slot| bulk.note_asked(id(slot)));
-        bulk.waiting.push_back(id(99));
-        assert!(!bulk.admit(id(99)) && !bulk.is_ready(), "the loop sleeps until an answer comes");
-        bulk.note_answered(id(0));
-        bulk.note_answered(id(0));
-        assert!(bulk.is_ready());
-        assert_eq!(bulk.call(), Some(id(99)));
+        let mut fair = FairQueue::default();
+        fair.begin_turn();
+        (0..WINDOWS_ASKED_MAX as u32).for_each(|slot| fair.note_asked(id(slot)));
+        fair.waiting.push_back(id(99));
+        assert!(!fair.admit(id(99)) && !fair.is_ready(), "the loop sleeps until an answer comes");
+        fair.note_answered(id(0));
+        fair.note_answered(id(0));
+        assert!(fair.is_ready());
+        assert_eq!(fair.call(), Some(id(99)));
     }
 }

@@ -2,19 +2,21 @@
 //!
 //! # How readers are grouped
 //! Readers of a stream that want the same form (mode and framing) and have got the same bytes share
-//! a [`Variant`], which has one encoder. A commit is encoded once per variant; each reader costs
-//! one write. A reader whose queue is full leaves its variant and catches up from its own offset
+//! a [`Cohort`], which has one encoder. A commit is encoded once per cohort; each reader costs
+//! one write. A reader whose queue is full leaves its cohort and catches up from its own offset
 //! when its socket has drained: nobody buffers for it.
 //!
 //! # Watching
 //! This shard watches a stream at its owner while it has readers of it. The owner's messages come
-//! in order, so a variant has seen every change since it began. The watch ends lazily: with the
+//! in order, so a cohort has seen every change since it began. The watch ends lazily: with the
 //! first change that no reader waits for.
 
-use super::{
+use crate::{
     connection::{Piece, State},
-    shard::Shard,
-    slots::SlotId,
+    receive::NO_DATA,
+    sessions::Step,
+    slab::ConnId,
+    transport::Transport,
 };
 use bytes::Bytes;
 use log::Slice;
@@ -27,7 +29,7 @@ use protocol::{
 };
 use std::collections::HashMap;
 
-pub(crate) use super::sse::SseReader;
+pub(crate) use crate::sse::SseReader;
 
 /// Bytes that may wait in the queue of a live reader; one that is further behind catches up by
 /// reading.
@@ -38,8 +40,8 @@ pub(crate) struct LiveStreams(HashMap<StreamKey, LiveStream>);
 
 #[derive(Debug, Default)]
 struct LiveStream {
-    polls: Vec<SlotId>,
-    variants: Vec<Variant>,
+    polls: Vec<ConnId>,
+    cohorts: Vec<Cohort>,
     /// The owner was asked to tell of changes.
     watched: bool,
     /// The tail of the last change.
@@ -47,22 +49,22 @@ struct LiveStream {
 }
 
 #[derive(Debug)]
-struct Variant {
-    form: Form,
+struct Cohort {
+    encoding: Encoding,
     encoder: SseEncoder,
     /// End of the bytes that the encoder was given.
     fed: ByteOffset,
-    readers: Vec<SlotId>,
+    readers: Vec<ConnId>,
 }
 
 /// What makes two readers get the same bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Form {
+pub(crate) struct Encoding {
     pub mode: Mode,
     pub framing: BodyFraming,
 }
 
-/// A frame for all readers of a variant.
+/// A frame for all readers of a cohort.
 struct Frame {
     /// As the encoder wrote it.
     plain: Vec<u8>,
@@ -75,94 +77,99 @@ struct Frame {
 }
 
 impl LiveStreams {
-    pub(super) fn add_poll(&mut self, key: StreamKey, id: SlotId) {
+    /// Streams that have readers.
+    pub(crate) fn stream_count(&self) -> usize {
+        self.0.len()
+    }
+
+    pub(crate) fn add_poll(&mut self, key: StreamKey, id: ConnId) {
         self.0.entry(key).or_default().polls.push(id);
     }
 
-    pub(super) fn remove_poll(&mut self, key: StreamKey, id: SlotId) {
+    pub(crate) fn remove_poll(&mut self, key: StreamKey, id: ConnId) {
         if let Some(stream) = self.0.get_mut(&key) {
             stream.polls.retain(|known| *known != id);
         }
     }
 
-    pub(super) fn remove_reader(&mut self, key: StreamKey, id: SlotId) {
+    pub(crate) fn remove_reader(&mut self, key: StreamKey, id: ConnId) {
         if let Some(stream) = self.0.get_mut(&key) {
-            for variant in &mut stream.variants {
-                variant.readers.retain(|known| *known != id);
+            for cohort in &mut stream.cohorts {
+                cohort.readers.retain(|known| *known != id);
             }
         }
     }
 
-    /// Where the encoder of the reader's variant stands.
-    pub(super) fn position_of(&self, key: StreamKey, id: SlotId) -> Option<ByteOffset> {
+    /// Where the encoder of the reader's cohort stands.
+    pub(crate) fn position_of(&self, key: StreamKey, id: ConnId) -> Option<ByteOffset> {
         let stream = self.0.get(&key)?;
-        let variant = stream.variants.iter().find(|variant| variant.readers.contains(&id))?;
-        Some(variant.encoder.position())
+        let cohort = stream.cohorts.iter().find(|cohort| cohort.readers.contains(&id))?;
+        Some(cohort.encoder.position())
     }
 
     /// Makes a reader live that has got everything up to `fed`; `false` if more has come since.
-    pub(super) fn join(
+    pub(crate) fn join(
         &mut self,
         key: StreamKey,
-        id: SlotId,
-        form: Form,
+        id: ConnId,
+        encoding: Encoding,
         (encoder, fed): (SseEncoder, ByteOffset),
     ) -> bool {
         let stream = self.0.entry(key).or_default();
         if stream.watched && stream.tail > fed {
             return false;
         }
-        stream.variants.retain(|variant| !variant.readers.is_empty());
-        let same = |variant: &&mut Variant| variant.form == form && variant.fed == fed;
-        match stream.variants.iter_mut().find(same) {
-            Some(variant) => variant.readers.push(id),
-            None => stream.variants.push(Variant { form, encoder, fed, readers: vec![id] }),
+        stream.cohorts.retain(|cohort| !cohort.readers.is_empty());
+        let same = |cohort: &&mut Cohort| cohort.encoding == encoding && cohort.fed == fed;
+        match stream.cohorts.iter_mut().find(same) {
+            Some(cohort) => cohort.readers.push(id),
+            None => stream.cohorts.push(Cohort { encoding, encoder, fed, readers: vec![id] }),
         }
         true
     }
 }
 
-impl Shard {
+impl<T: Transport> Step<'_, T> {
     /// Asks the owner to tell of changes, unless it does so already.
-    pub(super) fn ensure_watch(&mut self, id: SlotId, key: StreamKey) {
-        let stream = self.live.0.entry(key).or_default();
+    pub(crate) fn ensure_watch(&mut self, id: ConnId, key: StreamKey) {
+        let stream = self.state.live.0.entry(key).or_default();
         if !std::mem::replace(&mut stream.watched, true) {
-            self.ask(id, Request::Watch { key });
+            self.ask(id, Request::Watch { key }, NO_DATA);
         }
     }
 
-    pub(super) fn handle_change(&mut self, change: Change) {
+    pub(crate) fn handle_change(&mut self, change: Change) {
         let key = change.key;
-        let Some(stream) = self.live.0.get_mut(&key) else { return };
+        let Some(stream) = self.state.live.0.get_mut(&key) else { return };
         stream.tail = stream.tail.max(change.tail);
         let polls = std::mem::take(&mut stream.polls);
-        let variants = std::mem::take(&mut stream.variants);
+        let cohorts = std::mem::take(&mut stream.cohorts);
         for id in polls {
             self.wake_poll(id, &change);
         }
-        for variant in variants {
-            self.advance_variant(variant, &change);
+        for cohort in cohorts {
+            self.advance_cohort(cohort, &change);
         }
         self.unwatch_if_unused(&change);
     }
 
     fn unwatch_if_unused(&mut self, change: &Change) {
         let key = change.key;
-        let Some(stream) = self.live.0.get(&key) else { return };
-        if !stream.polls.is_empty() || !stream.variants.is_empty() {
+        let Some(stream) = self.state.live.0.get(&key) else { return };
+        if !stream.polls.is_empty() || !stream.cohorts.is_empty() {
             return;
         }
-        self.live.0.remove(&key);
+        self.state.live.0.remove(&key);
         if !change.gone {
-            self.ask(SlotId { slot: u32::MAX, generation: 0 }, Request::Unwatch { key });
+            self.ask(ConnId { slot: u32::MAX, generation: 0 }, Request::Unwatch { key }, NO_DATA);
         }
     }
 
-    fn wake_poll(&mut self, id: SlotId, change: &Change) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    fn wake_poll(&mut self, id: ConnId, change: &Change) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         let State::LongPoll(poll) = &connection.state else { return };
         if change.tail <= poll.offset && !change.closed && !change.gone {
-            return self.live.add_poll(change.key, id);
+            return self.state.live.add_poll(change.key, id);
         }
         let Some(poll) = self.take_poll(id) else { return };
         let data = change.data.as_ref().filter(|_| change.data_start() == Some(poll.offset));
@@ -186,37 +193,37 @@ impl Shard {
         self.reread(id, poll.request, poll.offset);
     }
 
-    fn advance_variant(&mut self, mut variant: Variant, change: &Change) {
+    fn advance_cohort(&mut self, mut cohort: Cohort, change: &Change) {
         if change.gone {
-            for id in variant.readers {
+            for id in cohort.readers {
                 self.end_sse(id);
             }
             return;
         }
-        let data = change.data.as_ref().filter(|_| change.data_start() == Some(variant.fed));
-        if data.is_none() && change.tail > variant.fed {
+        let data = change.data.as_ref().filter(|_| change.data_start() == Some(cohort.fed));
+        if data.is_none() && change.tail > cohort.fed {
             // Something is missing in between, or too large to be shared: each reads for itself.
-            let position = variant.encoder.position();
-            for id in variant.readers {
+            let position = cohort.encoder.position();
+            for id in cohort.readers {
                 self.fall_behind(id, position);
             }
             return;
         }
         if data.is_some() || change.closed {
-            let cursor = cursor::current(self.now.wall);
-            let frame = variant.encode(data, change, cursor);
-            self.fan_out(&mut variant, &frame);
+            let cursor = cursor::current(self.state.now.wall);
+            let frame = cohort.encode(data, change, cursor);
+            self.fan_out(&mut cohort, &frame);
         }
-        if !variant.readers.is_empty() {
-            let stream = self.live.0.entry(change.key).or_default();
-            stream.variants.push(variant);
+        if !cohort.readers.is_empty() {
+            let stream = self.state.live.0.entry(change.key).or_default();
+            stream.cohorts.push(cohort);
         }
     }
 
-    fn fan_out(&mut self, variant: &mut Variant, frame: &Frame) {
-        let now = self.now.monotonic;
-        for id in std::mem::take(&mut variant.readers) {
-            let Some(connection) = self.connections.get_mut(id) else { continue };
+    fn fan_out(&mut self, cohort: &mut Cohort, frame: &Frame) {
+        let now = self.state.now.monotonic;
+        for id in std::mem::take(&mut cohort.readers) {
+            let Some(connection) = self.state.connections.get_mut(id) else { continue };
             let State::Sse(reader) = &connection.state else { continue };
             if connection.queued_bytes + frame.framed.len() > LIVE_QUEUE_BYTES_MAX
                 && !connection.is_drained()
@@ -230,15 +237,15 @@ impl Shard {
                 Some(cursor) => {
                     let mut plain = Vec::new();
                     put_with_cursor(&frame.plain, cursor, &mut plain);
-                    own = Bytes::from(variant.form.frame(&plain));
+                    own = Bytes::from(cohort.encoding.frame(&plain));
                     &own
                 }
             };
-            let sent = if !connection.is_drained() || self.bulk.admit_frame(bytes.len()) {
-                connection.send_shared(bytes, now)
+            let sent = if !connection.is_drained() || self.state.fair.admit_frame(bytes.len()) {
+                connection.send_shared(self.io, bytes, now)
             } else {
                 connection.push(Piece::Bytes(bytes.clone()), now);
-                self.bulk.note_unsent(id);
+                self.state.fair.note_unsent(id);
                 Ok(())
             };
             if sent.is_err() {
@@ -246,13 +253,13 @@ impl Shard {
             } else if frame.closes {
                 self.end_sse(id);
             } else {
-                variant.readers.push(id);
+                cohort.readers.push(id);
             }
         }
     }
 }
 
-impl Variant {
+impl Cohort {
     fn encode(&mut self, data: Option<&Bytes>, change: &Change, cursor: u64) -> Frame {
         let before = self.encoder.position();
         let mut plain = Vec::new();
@@ -263,14 +270,14 @@ impl Variant {
         let control = Control { cursor, up_to_date: true, closed: change.closed };
         self.encoder.end_event(control, &mut plain);
         self.fed = change.tail;
-        let framed = self.form.frame(&plain).into();
+        let framed = self.encoding.frame(&plain).into();
         Frame { plain, framed, cursor, before, closes: change.closed }
     }
 }
 
-impl Form {
+impl Encoding {
     /// Events as they go out.
-    pub(super) fn frame(self, events: &[u8]) -> Vec<u8> {
+    pub(crate) fn frame(self, events: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(events.len() + 16);
         match self.framing {
             BodyFraming::Chunked => put_chunk(&mut out, events),

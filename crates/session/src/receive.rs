@@ -1,26 +1,28 @@
-//! From bytes of a socket to requests of the node.
+//! From bytes of a connection to requests of the node.
 //!
 //! A connection has one request at a time: while one is under way nothing is read, so a client that
-//! pipelines faster than it is served is slowed by its own socket. Bodies are charged to admission
+//! pipelines faster than it is served is slowed by its own connection. Bodies are charged to admission
 //! as their bytes arrive, never by what a header announces.
 
-use super::{
-    connection::{BodyLeft, Connection, Meta, Pending, REQUEST_SHARE_BYTES, Receiving, State},
-    shard::Shard,
-    slots::SlotId,
-    sse::SSE_EVENT_BYTES,
+use crate::{
+    connection::{BodyLeft, Connection, Meta, Pending, REQUEST_BUDGET_BYTES, Receiving, State},
+    sessions::Step,
+    slab::ConnId,
+    transport::Read,
+    transport::Transport,
 };
-use mio::net::TcpStream;
 use protocol::{
     http1::{CONTINUE, ChunkedDecoder, Framing, Head, HeadError, HeaderSlots},
     problem::{Code, Problem},
     request::{self, Live, ReadRequest, ReadyAppend, ReadyCreate, Request, Scheme},
 };
 use std::borrow::Cow;
-use std::sync::atomic::Ordering::Relaxed;
 
 /// A body that nobody wants is read past up to this length; a longer one costs the connection.
 const DISCARD_BYTES_MAX: u64 = 1 << 20;
+
+/// What requests without data bring.
+pub(crate) const NO_DATA: Cow<'static, [u8]> = Cow::Borrowed(&[]);
 
 /// What is left to do after some input was looked at.
 enum Next {
@@ -30,89 +32,87 @@ enum Next {
     Stop,
 }
 
-impl Shard {
-    pub(super) fn admit(&mut self, socket: TcpStream) {
-        let count = self.shared.connections.fetch_add(1, Relaxed) + 1;
-        let _ = socket.set_nodelay(true);
-        let id = self.connections.insert(Connection::new(socket, self.now.monotonic));
-        self.metrics.connections_accepted.add(1);
-        self.metrics.connections.up();
-        if self.register(id).is_err() {
-            return self.drop_connection(id);
+impl<T: Transport> Step<'_, T> {
+    pub(crate) fn admit(&mut self, id: ConnId) {
+        if self.state.connections.get_mut(id).is_none() {
+            return;
         }
-        if count > self.shared.settings.connections_max {
-            self.metrics.rejected.add(1);
+        let count = self.state.admission.add_connection();
+        self.state.counts.connections_accepted += 1;
+        self.state.counts.connections += 1;
+        if count > self.state.options.connections_max {
+            self.state.counts.rejected += 1;
             self.answer_problem(id, &Problem::overloaded(1));
         }
     }
 
-    pub(super) fn handle_readable(&mut self, id: SlotId, is_closed: bool) {
-        let mut scratch = std::mem::take(&mut self.scratch);
-        while let Some(connection) = self.connections.get_mut(id) {
+    pub(crate) fn handle_readable(&mut self, id: ConnId, is_closed: bool) {
+        let mut scratch = std::mem::take(&mut self.state.scratch);
+        while let Some(connection) = self.state.connections.get_mut(id) {
             if !connection.takes_input() {
                 if is_closed && !connection.outlives_input() {
                     self.drop_connection(id);
                 }
                 break;
             }
-            if connection.goes_on || connection.has_had_share(self.turn) {
-                self.go_on_later(id);
+            if connection.yielded || connection.is_spent(self.state.turn) {
+                self.yield_input(id);
                 break;
             }
-            match connection.read(&mut scratch) {
-                Ok(None) => break,
-                Ok(Some(count)) if count > 0 => {
-                    connection.take_share(self.turn, count);
+            match connection.read(self.io, &mut scratch) {
+                Read::Nothing => break,
+                Read::Bytes(count) => {
+                    connection.spend(self.state.turn, count);
                     self.feed(id, &scratch[..count]);
                 }
-                Ok(Some(_)) if connection.outlives_input() => {
+                Read::End if connection.outlives_input() => {
                     // The client sends no more but has not taken all answers.
                     connection.state = State::Closing;
                     break;
                 }
-                Ok(Some(_)) | Err(_) => {
+                Read::End | Read::Broken => {
                     self.drop_connection(id);
                     break;
                 }
             }
         }
-        self.scratch = scratch;
+        self.state.scratch = scratch;
     }
 
-    /// The connection has had its share of this turn. It is noted once, whoever asks how often.
-    fn go_on_later(&mut self, id: SlotId) {
-        if let Some(connection) = self.connections.get_mut(id)
-            && !connection.goes_on
+    /// The connection has spent its budget of this turn. It is noted once, whoever asks how often.
+    fn yield_input(&mut self, id: ConnId) {
+        if let Some(connection) = self.state.connections.get_mut(id)
+            && !connection.yielded
         {
-            connection.goes_on = true;
-            self.again.push_back(id);
+            connection.yielded = true;
+            self.state.runnable.push_back(id);
         }
     }
 
-    /// Goes on with what was received while the connection was busy.
-    pub(super) fn resume_input(&mut self, id: SlotId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
-        if connection.goes_on {
+    /// Takes what was received while the connection was busy.
+    pub(crate) fn resume_input(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        if connection.yielded {
             return;
         }
         if !connection.input.is_empty() {
             self.feed(id, &[]);
         }
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if connection.readable && connection.takes_input() {
             self.handle_readable(id, false);
         }
     }
 
-    fn feed(&mut self, id: SlotId, bytes: &[u8]) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    fn feed(&mut self, id: ConnId, bytes: &[u8]) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if connection.input.is_empty() {
             if matches!(connection.state, State::Head) {
                 // The head's time runs from its first byte on.
-                connection.progress = self.now.monotonic;
+                connection.progress = self.state.now.monotonic;
             }
             let used = self.consume(id, bytes);
-            if let Some(connection) = self.connections.get_mut(id) {
+            if let Some(connection) = self.state.connections.get_mut(id) {
                 connection.input.extend_from_slice(&bytes[used..]);
             }
             return;
@@ -120,7 +120,7 @@ impl Shard {
         let mut input = std::mem::take(&mut connection.input);
         input.extend_from_slice(bytes);
         let used = self.consume(id, &input);
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if used < input.len() {
             input.drain(..used);
             connection.input = input;
@@ -128,9 +128,9 @@ impl Shard {
     }
 
     /// Uses `bytes` as far as they go; returns how many were used.
-    fn consume(&mut self, id: SlotId, bytes: &[u8]) -> usize {
+    fn consume(&mut self, id: ConnId, bytes: &[u8]) -> usize {
         let mut used = 0;
-        while let Some(connection) = self.connections.get_mut(id) {
+        while let Some(connection) = self.state.connections.get_mut(id) {
             let rest = &bytes[used..];
             let (count, next) = match &mut connection.state {
                 State::Head => self.take_head(id, rest),
@@ -155,31 +155,31 @@ impl Shard {
         used
     }
 
-    fn take_head(&mut self, id: SlotId, bytes: &[u8]) -> (usize, Next) {
-        let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
+    fn take_head(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Next) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return (0, Next::Stop) };
         if bytes.is_empty() || connection.is_clogged() {
             return (0, Next::Stop);
         }
-        let had_request = connection.has_had_request(self.turn);
-        if connection.has_had_share(self.turn) || (had_request && self.is_turn_long()) {
-            self.go_on_later(id);
+        let had_request = connection.has_had_request(self.state.turn);
+        if connection.is_spent(self.state.turn) || (had_request && self.is_turn_long()) {
+            self.yield_input(id);
             return (0, Next::Stop);
         }
         let mut slots = HeaderSlots::new();
-        let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
-        match connection.head_reader.read(bytes, &mut slots, &self.limits) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return (0, Next::Stop) };
+        match connection.head_reader.read(bytes, &mut slots, &self.state.limits) {
             Ok(None) => (0, Next::Stop),
             Ok(Some(head)) => {
-                let parsed = if head.fields.len() > self.shared.settings.head_count_max {
+                let parsed = if head.fields.len() > self.state.options.head_count_max {
                     Err(Problem::from(HeadError::TooManyFields))
                 } else {
                     request::parse(&head, Scheme::Http)
                 };
                 let meta = Meta::of(&head);
                 let facts = Facts::of(&head);
-                connection.take_share(self.turn, REQUEST_SHARE_BYTES);
+                connection.spend(self.state.turn, REQUEST_BUDGET_BYTES);
                 connection.meta =
-                    Meta { keep_alive: meta.keep_alive && self.stopping.is_none(), ..meta };
+                    Meta { keep_alive: meta.keep_alive && self.state.stopping.is_none(), ..meta };
                 let body = &bytes[facts.head_bytes..];
                 let (count, next) = self.begin(id, parsed, &facts, body);
                 (facts.head_bytes + count, next)
@@ -195,7 +195,7 @@ impl Shard {
     /// Begins a request whose head is complete; `bytes` is what follows it.
     fn begin(
         &mut self,
-        id: SlotId,
+        id: ConnId,
         parsed: Result<Request, Problem>,
         facts: &Facts,
         bytes: &[u8],
@@ -206,40 +206,40 @@ impl Shard {
         };
         match facts.framing {
             Framing::None => {
-                self.finish(id, request, &[]);
+                self.finish(id, request, Cow::Borrowed(&[]));
                 (0, Next::Again)
             }
             Framing::Length(length) if length <= bytes.len() as u64 => {
                 let length = usize::try_from(length).expect("no longer than a buffer");
-                self.finish(id, request, &bytes[..length]);
+                self.finish(id, request, Cow::Borrowed(&bytes[..length]));
                 (length, Next::Again)
             }
             Framing::Length(length) => {
                 (0, self.receive(id, request, BodyLeft::Length(length), facts))
             }
             Framing::Chunked => {
-                let decoder = ChunkedDecoder::new(self.limits.body_bytes_max);
+                let decoder = ChunkedDecoder::new(self.state.limits.body_bytes_max);
                 (0, self.receive(id, request, BodyLeft::Chunks(decoder), facts))
             }
         }
     }
 
     /// Answers before the body has come: it is read past if that is cheap.
-    fn refuse_early(&mut self, id: SlotId, problem: &Problem, facts: &Facts) -> Next {
+    fn refuse_early(&mut self, id: ConnId, problem: &Problem, facts: &Facts) -> Next {
         let left_bytes = match facts.framing {
             Framing::None => 0,
             Framing::Length(length) if length <= DISCARD_BYTES_MAX && !facts.expect_continue => {
                 length
             }
             Framing::Length(_) | Framing::Chunked => {
-                if let Some(connection) = self.connections.get_mut(id) {
+                if let Some(connection) = self.state.connections.get_mut(id) {
                     connection.meta.keep_alive = false;
                 }
                 0
             }
         };
         self.answer_problem(id, problem);
-        if let Some(connection) = self.connections.get_mut(id)
+        if let Some(connection) = self.state.connections.get_mut(id)
             && matches!(connection.state, State::Head)
             && left_bytes > 0
         {
@@ -248,19 +248,19 @@ impl Shard {
         Next::Again
     }
 
-    fn receive(&mut self, id: SlotId, request: Request, left: BodyLeft, facts: &Facts) -> Next {
-        let now = self.now.monotonic;
-        let Some(connection) = self.connections.get_mut(id) else { return Next::Stop };
+    fn receive(&mut self, id: ConnId, request: Request, left: BodyLeft, facts: &Facts) -> Next {
+        let now = self.state.now.monotonic;
+        let Some(connection) = self.state.connections.get_mut(id) else { return Next::Stop };
         let receiving = Receiving { request, body: Vec::new(), left, since: now, charged_bytes: 0 };
         connection.state = State::Body(Box::new(receiving));
-        if facts.expect_continue && connection.send(CONTINUE, now).is_err() {
+        if facts.expect_continue && connection.send(self.io, CONTINUE, now).is_err() {
             self.drop_connection(id);
         }
         Next::Again
     }
 
-    fn take_body(&mut self, id: SlotId, bytes: &[u8]) -> (usize, Next) {
-        let Some(connection) = self.connections.get_mut(id) else { return (0, Next::Stop) };
+    fn take_body(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Next) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return (0, Next::Stop) };
         let State::Body(receiving) = &mut connection.state else { return (0, Next::Stop) };
         let before = receiving.body.len();
         let (used, done) = match &mut receiving.left {
@@ -283,11 +283,11 @@ impl Shard {
         };
         let arrived = receiving.body.len() - before;
         receiving.charged_bytes += arrived;
-        let in_flight = self.shared.body_bytes.fetch_add(arrived, Relaxed) + arrived;
-        if in_flight > self.shared.settings.body_bytes_in_flight_max && !done {
+        let in_flight = self.state.admission.charge(arrived);
+        if in_flight > self.state.options.body_bytes_in_flight_max && !done {
             connection.meta.keep_alive = false;
             self.abandon_body(id);
-            self.metrics.rejected.add(1);
+            self.state.counts.rejected += 1;
             self.answer_problem(id, &Problem::overloaded(1));
             return (bytes.len(), Next::Stop);
         }
@@ -300,92 +300,109 @@ impl Shard {
     }
 
     /// Takes the body that a connection was receiving out of it, and its charge back.
-    pub(super) fn abandon_body(&mut self, id: SlotId) -> Option<Box<Receiving>> {
-        let connection = self.connections.get_mut(id)?;
+    pub(crate) fn abandon_body(&mut self, id: ConnId) -> Option<Box<Receiving>> {
+        let connection = self.state.connections.get_mut(id)?;
         if !matches!(connection.state, State::Body(_)) {
             return None;
         }
         let state = std::mem::replace(&mut connection.state, State::Head);
         let State::Body(receiving) = state else { return None };
-        self.shared.body_bytes.fetch_sub(receiving.charged_bytes, Relaxed);
+        self.state.admission.release(receiving.charged_bytes);
         Some(receiving)
     }
 
     /// A request is complete.
-    pub(super) fn finish(&mut self, id: SlotId, request: Request, body: &[u8]) {
-        if self.stopping.is_some() {
+    pub(crate) fn finish(&mut self, id: ConnId, request: Request, body: Cow<'_, [u8]>) {
+        if self.state.stopping.is_some() {
             return self.answer_problem(id, &Problem::new(Code::ShuttingDown));
         }
         match request {
-            Request::Create(_) | Request::Append(_) => self.finish_write(id, request, body),
+            Request::Create(_) | Request::Append(_) => self.ask_write(id, join(request, body)),
             Request::Read(read) => self.finish_read(id, read),
             Request::Head(path) => {
                 self.wait_for(id, Pending::Head);
-                self.ask(id, node::Request::Head { path });
+                self.ask(id, node::Request::Head { path }, NO_DATA);
             }
             Request::Delete(path) => {
                 self.wait_for(id, Pending::Write { data_bytes: 0 });
-                self.ask(id, node::Request::Delete { path });
+                self.ask(id, node::Request::Delete { path }, NO_DATA);
             }
             Request::Preflight => self.answer_preflight(id),
         }
     }
 
-    fn finish_write(&mut self, id: SlotId, request: Request, body: &[u8]) {
-        let asked = join(request, body, |pending, request, data| {
-            self.wait_for(id, pending);
-            self.ask_with(id, request, Cow::Borrowed(data));
-        });
-        if let Err(problem) = asked {
-            self.answer_problem(id, &problem);
+    /// Asks for a write, or says why its body is refused.
+    pub(crate) fn ask_write(&mut self, id: ConnId, write: Result<Write<'_>, Problem>) {
+        match write {
+            Ok(Write { pending, request, data }) => {
+                self.wait_for(id, pending);
+                self.ask(id, request, data);
+            }
+            Err(problem) => self.answer_problem(id, &problem),
         }
     }
 
-    fn finish_read(&mut self, id: SlotId, read: ReadRequest) {
-        self.metrics.reads.add(1);
+    fn finish_read(&mut self, id: ConnId, read: ReadRequest) {
+        self.state.counts.reads += 1;
         let request = node::Request::Read(node::ReadRequest {
             path: read.path.clone(),
             from: read.offset,
             boundary_bytes: match read.live {
-                Live::Sse => SSE_EVENT_BYTES,
-                Live::CatchUp | Live::LongPoll => model::limits::ANSWER_BOUNDARY_BYTES,
+                Live::Sse => self.state.options.event_boundary_bytes,
+                Live::CatchUp | Live::LongPoll => self.state.options.answer_boundary_bytes,
             },
         });
         self.wait_for(id, Pending::Read(Box::new(read)));
-        self.ask(id, request);
+        self.ask(id, request, NO_DATA);
     }
 
-    pub(super) fn wait_for(&mut self, id: SlotId, pending: Pending) {
-        if matches!(pending, Pending::Create { .. } | Pending::Write { .. }) {
-            self.gather.note_write();
-        }
-        if let Some(connection) = self.connections.get_mut(id) {
+    pub(crate) fn wait_for(&mut self, id: ConnId, pending: Pending) {
+        if let Some(connection) = self.state.connections.get_mut(id) {
             connection.state = State::Waiting(Box::new(pending));
-            connection.progress = self.now.monotonic;
+            connection.progress = self.state.now.monotonic;
         }
     }
 }
 
-/// Joins a write with its body, and gives `then` what to wait for, what to ask the node, and the data.
+/// A write with its body in stored form: what to wait for, and what to ask.
+#[derive(Debug)]
+pub(crate) struct Write<'a> {
+    pub pending: Pending,
+    pub request: node::Request,
+    pub data: Cow<'a, [u8]>,
+}
+
+/// Joins a write with its body.
 ///
 /// # Errors
 /// The [`Problem`] to answer if the body is not what the write says.
-pub(super) fn join<T>(
-    write: Request,
-    body: &[u8],
-    then: impl FnOnce(Pending, node::Request, &[u8]) -> T,
-) -> Result<T, Problem> {
-    match write {
+pub(crate) fn join(request: Request, body: Cow<'_, [u8]>) -> Result<Write<'_>, Problem> {
+    match request {
         Request::Create(create) => {
-            let ReadyCreate { asked, location, data } = create.finish(body)?;
-            Ok(then(Pending::Create { location }, node::Request::Create(asked), &data))
+            let ReadyCreate { asked, location, data } = create.finish(&body)?;
+            let stored = stored(data, &body);
+            let data = stored.map_or(body, Cow::Owned);
+            let request = node::Request::Create(asked);
+            Ok(Write { pending: Pending::Create { location }, request, data })
         }
         Request::Append(append) => {
-            let ReadyAppend { path, append, data } = append.finish(body)?;
+            let ReadyAppend { path, append, data } = append.finish(&body)?;
+            let stored = stored(data, &body);
+            let request = node::Request::Append { path, append };
+            let data = stored.map_or(body, Cow::Owned);
             let pending = Pending::Write { data_bytes: data.len() as u64 };
-            Ok(then(pending, node::Request::Append { path, append }, &data))
+            Ok(Write { pending, request, data })
         }
         other => unreachable!("{other:?} has no body"),
+    }
+}
+
+/// The stored form of a body; `None` if it is the body itself.
+fn stored(data: Cow<'_, [u8]>, body: &[u8]) -> Option<Vec<u8>> {
+    match data {
+        Cow::Borrowed(data) if data.len() == body.len() => None,
+        Cow::Borrowed(data) => Some(data.to_vec()),
+        Cow::Owned(data) => Some(data),
     }
 }
 
@@ -402,7 +419,7 @@ impl Connection {
     fn outlives_input(&self) -> bool {
         match self.state {
             State::Head => !self.is_drained(),
-            State::Waiting(_) | State::InLine(_) | State::Sending(_) | State::Closing => true,
+            State::Waiting(_) | State::Queued(_) | State::Sending(_) | State::Closing => true,
             _ => false,
         }
     }

@@ -2,9 +2,12 @@
 //!
 //! A reader alternates between two ways of life. While it is behind, it reads its own way to the
 //! tail: one read is one event, whose bytes come in windows and are encoded as the socket takes
-//! them. At the tail it joins the others of its form (see [`super::live`]).
+//! them. At the tail it joins the others of its form (see [`crate::live`]).
 
-use super::{answer::problem_of, connection::State, live::Form, shard::Shard, slots::SlotId};
+use crate::{
+    connection::State, live::Encoding, receive::NO_DATA, sessions::Step, slab::ConnId,
+    transport::Transport,
+};
 use model::{ByteOffset, Monotonic, ReadFrom, StreamKey};
 use node::{ReadReply, Reply, Request};
 use protocol::{
@@ -15,15 +18,11 @@ use protocol::{
     sse::{Control, HEARTBEAT, Mode, SseEncoder, put_control},
 };
 
-/// Events of a reader that catches up end at multiples of this offset, for JSON at the end of the
-/// append that holds it.
-pub(crate) const SSE_EVENT_BYTES: u64 = 64 << 10;
-
 #[derive(Debug)]
 pub(crate) struct SseReader {
     pub key: StreamKey,
     request: ReadRequest,
-    form: Form,
+    encoding: Encoding,
     phase: Phase,
     /// Where the reader stands while it is not live.
     position: ByteOffset,
@@ -55,7 +54,7 @@ struct EventUnderWay {
 
 impl SseReader {
     /// The cursor to send instead of `cursor`, if this reader is ahead of it.
-    pub(super) fn cursor_ahead(&self, cursor: u64) -> Option<u64> {
+    pub(crate) fn cursor_ahead(&self, cursor: u64) -> Option<u64> {
         (self.cursor_min > cursor).then_some(self.cursor_min)
     }
 
@@ -64,21 +63,21 @@ impl SseReader {
         matches!(self.phase, Phase::Live | Phase::Behind)
     }
 
-    pub(super) fn is_live(&self) -> bool {
+    pub(crate) fn is_live(&self) -> bool {
         matches!(self.phase, Phase::Live)
     }
 
-    pub(super) fn is_over(&self, now: Monotonic, duration_ms_max: u64) -> bool {
+    pub(crate) fn is_over(&self, now: Monotonic, duration_ms_max: u64) -> bool {
         self.is_between_events() && now.ms_since(self.since) >= duration_ms_max
     }
 }
 
-impl Shard {
-    pub(super) fn begin_sse(&mut self, id: SlotId, request: ReadRequest, reply: ReadReply) {
+impl<T: Transport> Step<'_, T> {
+    pub(crate) fn begin_sse(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {
         let mode = Mode::of(&reply.info.content_type, request.base64);
         let framing = self.send_head(id, |out, exchange| response::sse(out, exchange, mode));
         let Some(framing) = framing else { return };
-        let current = cursor::current(self.now.wall);
+        let current = cursor::current(self.state.now.wall);
         let cursor_min = match request.cursor {
             Some(client) if client >= current => self.next_cursor(Some(client)),
             _ => 0,
@@ -86,24 +85,24 @@ impl Shard {
         let reader = SseReader {
             key: reply.key,
             request,
-            form: Form { mode, framing },
+            encoding: Encoding { mode, framing },
             phase: Phase::Behind,
             position: reply.start,
-            since: self.now.monotonic,
+            since: self.state.now.monotonic,
             cursor_min,
             told_up_to_date: false,
         };
-        let Some(connection) = self.connections.get_mut(id) else { return };
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if framing == BodyFraming::UntilClose {
             connection.meta.keep_alive = false;
         }
         connection.state = State::Sse(Box::new(reader));
-        self.metrics.live_readers.up();
+        self.state.counts.live_readers += 1;
         let encoder = SseEncoder::new(mode, reply.start);
         self.begin_event(id, encoder, reply);
     }
 
-    pub(super) fn handle_sse_reply(&mut self, id: SlotId, reply: Reply) {
+    pub(crate) fn handle_sse_reply(&mut self, id: ConnId, reply: Reply) {
         let Some(reader) = self.reader(id) else { return };
         match (std::mem::replace(&mut reader.phase, Phase::Behind), reply) {
             (Phase::Asked(encoder), Reply::Read(reply)) => {
@@ -114,9 +113,7 @@ impl Shard {
                 self.take_event_bytes(id, event, &slice);
             }
             (_, Reply::Failed(failure)) => {
-                let problem = problem_of(failure);
-                tracing::warn!(problem = problem.detail(), "an SSE answer was cut short");
-                self.drop_connection(id);
+                self.cut(id, failure);
             }
             // Deleted or expired in between: the next request will be told.
             (_, Reply::Outcome(_)) => self.end_sse(id),
@@ -124,19 +121,19 @@ impl Shard {
         }
     }
 
-    fn reader(&mut self, id: SlotId) -> Option<&mut SseReader> {
-        match &mut self.connections.get_mut(id)?.state {
+    fn reader(&mut self, id: ConnId) -> Option<&mut SseReader> {
+        match &mut self.state.connections.get_mut(id)?.state {
             State::Sse(reader) => Some(reader),
             _ => None,
         }
     }
 
-    fn cursor_for(&mut self, id: SlotId) -> u64 {
-        let current = cursor::current(self.now.wall);
+    fn cursor_for(&mut self, id: ConnId) -> u64 {
+        let current = cursor::current(self.state.now.wall);
         self.reader(id).map_or(current, |reader| current.max(reader.cursor_min))
     }
 
-    fn begin_event(&mut self, id: SlotId, mut encoder: SseEncoder, mut reply: ReadReply) {
+    fn begin_event(&mut self, id: ConnId, mut encoder: SseEncoder, mut reply: ReadReply) {
         if reply.start == reply.end {
             return self.arrive(id, encoder, &reply);
         }
@@ -153,12 +150,11 @@ impl Shard {
         }
     }
 
-    fn take_event_bytes(&mut self, id: SlotId, mut event: Box<EventUnderWay>, slice: &log::Slice) {
+    fn take_event_bytes(&mut self, id: ConnId, mut event: Box<EventUnderWay>, slice: &log::Slice) {
         let bytes = match slice.to_bytes() {
             Ok(bytes) => bytes,
             Err(error) => {
-                tracing::warn!(%error, "an SSE answer was cut short");
-                return self.drop_connection(id);
+                return self.cut(id, node::Failure::Io { error: error.to_string() });
             }
         };
         let wanted = usize::try_from(event.reply.end.since(event.next)).unwrap_or(usize::MAX);
@@ -166,7 +162,7 @@ impl Shard {
         let mut out = Vec::with_capacity(bytes.len() + bytes.len() / 2);
         event.encoder.push(bytes, &mut out);
         event.next = event.next.advance(bytes.len() as u64);
-        self.metrics.read_bytes.add(bytes.len() as u64);
+        self.state.counts.read_bytes += bytes.len() as u64;
         if !self.send_events(id, &out) {
             return;
         }
@@ -175,8 +171,8 @@ impl Shard {
     }
 
     /// Goes on when the socket has taken what there was.
-    pub(super) fn pump_sse(&mut self, id: SlotId) {
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    pub(crate) fn pump_sse(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         if !connection.is_drained() {
             return;
         }
@@ -194,7 +190,7 @@ impl Shard {
         match &mut reader.phase {
             Phase::Asked(_) | Phase::Live => {}
             Phase::Behind => {
-                let encoder = SseEncoder::new(reader.form.mode, reader.position);
+                let encoder = SseEncoder::new(reader.encoding.mode, reader.position);
                 let at = reader.position;
                 self.ask_on(id, encoder, at);
             }
@@ -202,13 +198,13 @@ impl Shard {
                 event.asked = true;
                 let (key, to) = event.reply.owner_of(event.next);
                 let request = Request::Window { key, from: event.next, to };
-                self.bulk.note_asked(id);
-                self.ask(id, request);
+                self.state.fair.note_asked(id);
+                self.ask(id, request, NO_DATA);
             }
         }
     }
 
-    fn end_event(&mut self, id: SlotId) {
+    fn end_event(&mut self, id: ConnId) {
         let cursor = self.cursor_for(id);
         let Some(reader) = self.reader(id) else { return };
         let Phase::Event(event) = std::mem::replace(&mut reader.phase, Phase::Behind) else {
@@ -237,7 +233,7 @@ impl Shard {
     }
 
     /// At the tail without an event to send.
-    fn arrive(&mut self, id: SlotId, encoder: SseEncoder, reply: &ReadReply) {
+    fn arrive(&mut self, id: ConnId, encoder: SseEncoder, reply: &ReadReply) {
         let cursor = self.cursor_for(id);
         let closed = reply.info.closed;
         let Some(reader) = self.reader(id) else { return };
@@ -257,57 +253,58 @@ impl Shard {
         self.go_live(id, encoder, reply.end);
     }
 
-    fn go_live(&mut self, id: SlotId, encoder: SseEncoder, fed: ByteOffset) {
-        if self.stopping.is_some() {
+    fn go_live(&mut self, id: ConnId, encoder: SseEncoder, fed: ByteOffset) {
+        if self.state.stopping.is_some() {
             return self.end_sse(id);
         }
         let position = encoder.position();
         let Some(reader) = self.reader(id) else { return };
-        let (key, form) = (reader.key, reader.form);
+        let (key, encoding) = (reader.key, reader.encoding);
         reader.phase = Phase::Live;
-        if self.live.join(key, id, form, (encoder, fed)) {
+        if self.state.live.join(key, id, encoding, (encoder, fed)) {
             return self.ensure_watch(id, key);
         }
         self.fall_behind(id, position);
     }
 
     /// A reader leaves the live ones at `position` and reads on by itself.
-    pub(super) fn fall_behind(&mut self, id: SlotId, position: ByteOffset) {
+    pub(crate) fn fall_behind(&mut self, id: ConnId, position: ByteOffset) {
         let Some(reader) = self.reader(id) else { return };
         reader.position = position;
         reader.phase = Phase::Behind;
         self.pump_sse(id);
     }
 
-    fn ask_on(&mut self, id: SlotId, encoder: SseEncoder, at: ByteOffset) {
-        if self.stopping.is_some() {
+    fn ask_on(&mut self, id: ConnId, encoder: SseEncoder, at: ByteOffset) {
+        if self.state.stopping.is_some() {
             return self.end_sse(id);
         }
         let Some(reader) = self.reader(id) else { return };
         reader.phase = Phase::Asked(encoder);
         let path = reader.request.path.clone();
         let from = ReadFrom::At(at);
-        self.bulk.note_asked(id);
-        let read = node::ReadRequest { path, from, boundary_bytes: SSE_EVENT_BYTES };
-        self.ask(id, Request::Read(read));
+        self.state.fair.note_asked(id);
+        let boundary_bytes = self.state.options.event_boundary_bytes;
+        let read = node::ReadRequest { path, from, boundary_bytes };
+        self.ask(id, Request::Read(read), NO_DATA);
     }
 
-    fn put_phase(&mut self, id: SlotId, phase: Phase) {
+    fn put_phase(&mut self, id: ConnId, phase: Phase) {
         if let Some(reader) = self.reader(id) {
             reader.phase = phase;
         }
     }
 
     /// Sends encoded events; `false` if the connection is gone.
-    fn send_events(&mut self, id: SlotId, events: &[u8]) -> bool {
-        let now = self.now.monotonic;
-        let Some(connection) = self.connections.get_mut(id) else { return false };
+    fn send_events(&mut self, id: ConnId, events: &[u8]) -> bool {
+        let now = self.state.now.monotonic;
+        let Some(connection) = self.state.connections.get_mut(id) else { return false };
         let State::Sse(reader) = &connection.state else { return false };
         if events.is_empty() {
             return true;
         }
-        let framed = reader.form.frame(events);
-        if connection.send(&framed, now).is_err() {
+        let framed = reader.encoding.frame(events);
+        if connection.send(self.io, &framed, now).is_err() {
             self.drop_connection(id);
             return false;
         }
@@ -315,46 +312,46 @@ impl Shard {
     }
 
     /// A comment for a reader that has heard nothing for a while.
-    pub(super) fn send_heartbeat(&mut self, id: SlotId) {
+    pub(crate) fn send_heartbeat(&mut self, id: ConnId) {
         self.send_events(id, HEARTBEAT);
     }
 
     /// Ends the answer with a control event that says where to go on.
-    pub(super) fn end_sse_with_control(&mut self, id: SlotId) {
+    pub(crate) fn end_sse_with_control(&mut self, id: ConnId) {
         let cursor = self.cursor_for(id);
         let Some(reader) = self.reader(id) else { return };
         let key = reader.key;
         let (live, own) = (reader.is_live(), reader.position);
-        let position = if live { self.live.position_of(key, id) } else { None };
+        let position = if live { self.state.live.position_of(key, id) } else { None };
         let mut out = Vec::new();
         let control = Control { cursor, up_to_date: live, closed: false };
         put_control(position.unwrap_or(own), control, &mut out);
         if self.send_events(id, &out) {
-            self.live.remove_reader(key, id);
+            self.state.live.remove_reader(key, id);
             self.end_sse(id);
         }
     }
 
-    /// Ends the answer between two events. The reader is in no variant any more.
-    pub(super) fn end_sse(&mut self, id: SlotId) {
-        let now = self.now.monotonic;
-        let Some(connection) = self.connections.get_mut(id) else { return };
+    /// Ends the answer between two events. The reader is in no cohort any more.
+    pub(crate) fn end_sse(&mut self, id: ConnId) {
+        let now = self.state.now.monotonic;
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
         let State::Sse(reader) = &connection.state else { return };
-        let framing = reader.form.framing;
-        if framing == BodyFraming::Chunked && connection.send(LAST_CHUNK, now).is_err() {
+        let framing = reader.encoding.framing;
+        if framing == BodyFraming::Chunked && connection.send(self.io, LAST_CHUNK, now).is_err() {
             return self.drop_connection(id);
         }
-        self.metrics.live_readers.down();
+        self.state.counts.live_readers -= 1;
         self.end_exchange(id);
         self.resume_input(id);
     }
 
     /// Asks again how a stream stands, for a long-poll whose change carried no data.
-    pub(super) fn reread(&mut self, id: SlotId, request: ReadRequest, at: ByteOffset) {
+    pub(crate) fn reread(&mut self, id: ConnId, request: ReadRequest, at: ByteOffset) {
         let path = request.path.clone();
-        self.wait_for(id, super::connection::Pending::Read(Box::new(request)));
-        let boundary_bytes = model::limits::ANSWER_BOUNDARY_BYTES;
+        self.wait_for(id, crate::connection::Pending::Read(Box::new(request)));
+        let boundary_bytes = self.state.options.answer_boundary_bytes;
         let read = node::ReadRequest { path, from: ReadFrom::At(at), boundary_bytes };
-        self.ask(id, Request::Read(read));
+        self.ask(id, Request::Read(read), NO_DATA);
     }
 }

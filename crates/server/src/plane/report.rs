@@ -1,0 +1,62 @@
+//! What a shard shows of itself to the metrics and the log.
+
+use super::shard::Shard;
+
+impl Shard {
+    /// Shows how the shard stands to the metrics and the log.
+    pub(super) fn report(&mut self) {
+        self.metrics.note_alive(self.now.monotonic);
+        let stats = self.node.stats();
+        self.metrics.streams.set(stats.stream_count);
+        let log = self.node.log().stats();
+        self.metrics.wal_bytes.set(log.wal_bytes);
+        self.metrics.batch_bytes.add(log.batch_bytes - self.metrics.batch_bytes.get());
+        self.metrics.batch_entries.add(log.entries - self.metrics.batch_entries.get());
+        if self.id.get() == 0 {
+            // One number for all shards: a sum over them must not count it twice.
+            let in_flight = self.shared.admission.body_bytes();
+            self.metrics.body_bytes_in_flight.set(in_flight as u64);
+        }
+        for damage in self.node.take_damages() {
+            self.metrics.damaged.add(1);
+            tracing::error!(shard = self.id.get(), %damage, "stored data is damaged");
+        }
+        for damage in self.node.take_read_damages() {
+            self.metrics.damaged.add(1);
+            let node::ReadDamage { key, file, position } = damage;
+            tracing::error!(
+                shard = self.id.get(),
+                group = key.group.get(),
+                stream = key.stream.get(),
+                file,
+                position,
+                "stored data is damaged: reads of it fail, the rest is served"
+            );
+        }
+        if let Some(error) = self.node.take_merge_refusal() {
+            tracing::warn!(
+                shard = self.id.get(),
+                %error,
+                "no room to merge chunks: dead data keeps its space until there is"
+            );
+        }
+        let blocked = self.node.work_error().map(str::to_owned);
+        if blocked.is_some() != self.metrics.is_disk_full() {
+            self.metrics.set_disk_full(blocked.is_some());
+            match blocked {
+                Some(error) => tracing::error!(shard = self.id.get(), error, "the disk refuses"),
+                None => tracing::info!(shard = self.id.get(), "the disk takes data again"),
+            }
+        }
+        if let Some(error) = self.node.poison()
+            && !self.metrics.is_poisoned()
+        {
+            self.metrics.set_poisoned(error);
+            tracing::error!(
+                shard = self.id.get(),
+                error,
+                "a write or sync failed: this shard takes no writes until the server is restarted"
+            );
+        }
+    }
+}

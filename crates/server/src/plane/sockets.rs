@@ -1,0 +1,157 @@
+//! The sockets of one shard, as its session sees them.
+
+use env::Clock;
+use mio::{Interest, Registry, Token, net::TcpStream};
+use model::{Monotonic, ShardId};
+use session::{Close, ConnId, Piece, Read, Sent, Transport};
+use std::io::{self, IoSlice, Read as _, Write as _};
+use std::net::Shutdown;
+use std::sync::Arc;
+
+/// What a file without a descriptor is copied by.
+const COPY_BYTES: usize = 64 << 10;
+
+/// Sockets by the slot of their connection.
+#[derive(Debug)]
+pub(super) struct Sockets {
+    shard: ShardId,
+    registry: Registry,
+    sockets: Vec<Option<TcpStream>>,
+    clock: Arc<dyn Clock>,
+    turn_began: Monotonic,
+}
+
+impl Sockets {
+    pub(super) fn new(
+        shard: ShardId,
+        registry: &Registry,
+        clock: Arc<dyn Clock>,
+    ) -> io::Result<Self> {
+        let turn_began = clock.now_monotonic();
+        let (registry, sockets) = (registry.try_clone()?, Vec::new());
+        Ok(Self { shard, registry, sockets, clock, turn_began })
+    }
+
+    /// A turn began at `now`.
+    pub(super) fn begin_turn(&mut self, now: Monotonic) {
+        self.turn_began = now;
+    }
+
+    /// Takes the socket of a connection that was just named.
+    ///
+    /// # Errors
+    /// If the readiness interface refuses it.
+    pub(super) fn add(&mut self, conn: ConnId, mut socket: TcpStream) -> io::Result<()> {
+        let slot = conn.slot as usize;
+        if self.sockets.len() <= slot {
+            self.sockets.resize_with(slot + 1, || None);
+        }
+        let _ = socket.set_nodelay(true);
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        let registered = self.registry.register(&mut socket, Token(slot), interest);
+        self.sockets[slot] = Some(socket);
+        registered
+    }
+
+    fn of(&mut self, conn: ConnId) -> Option<&mut TcpStream> {
+        self.sockets.get_mut(conn.slot as usize)?.as_mut()
+    }
+}
+
+impl Transport for Sockets {
+    fn read(&mut self, conn: ConnId, buffer: &mut [u8]) -> Read {
+        let Some(socket) = self.of(conn) else { return Read::Broken };
+        loop {
+            match socket.read(buffer) {
+                Ok(0) => return Read::End,
+                Ok(count) => return Read::Bytes(count),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Read::Nothing,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return Read::Broken,
+            }
+        }
+    }
+
+    fn write(&mut self, conn: ConnId, pieces: &[Piece<'_>]) -> Sent {
+        let Some(socket) = self.of(conn) else { return Sent::Broken };
+        match pieces {
+            // A frame of a live reader: `send` costs the kernel less than `writev`.
+            [Piece::Bytes(bytes)] => {
+                write_all_it_takes(bytes.len() as u64, |sent| socket.write(&bytes[sent as usize..]))
+            }
+            [Piece::File { file, position, bytes }] => write_all_it_takes(*bytes, |sent| {
+                send_file(socket, *file, position + sent, bytes - sent)
+            }),
+            several => {
+                let mut slices = Vec::with_capacity(several.len());
+                slices.extend(several.iter().filter_map(|piece| match piece {
+                    Piece::Bytes(bytes) => Some(IoSlice::new(bytes)),
+                    Piece::File { .. } => None,
+                }));
+                let total = several.iter().map(Piece::bytes).sum();
+                let mut left = slices.as_mut_slice();
+                let mut gone = 0;
+                write_all_it_takes(total, |sent| {
+                    let step = usize::try_from(sent - gone).expect("pieces fit memory");
+                    IoSlice::advance_slices(&mut left, step);
+                    gone = sent;
+                    socket.write_vectored(left)
+                })
+            }
+        }
+    }
+
+    fn takes_files(&self, _: ConnId) -> bool {
+        true
+    }
+
+    fn close(&mut self, conn: ConnId, how: Close) {
+        if how == Close::Writes {
+            if let Some(socket) = self.of(conn) {
+                let _ = socket.shutdown(Shutdown::Write);
+            }
+            return;
+        }
+        if let Close::Cut(failure) = how {
+            tracing::warn!(shard = self.shard.get(), ?failure, "an answer was cut short");
+        }
+        let socket = self.sockets.get_mut(conn.slot as usize).and_then(Option::take);
+        if let Some(mut socket) = socket {
+            let _ = self.registry.deregister(&mut socket);
+        }
+    }
+
+    fn turn_ns(&self) -> u64 {
+        self.clock.now_monotonic().get() - self.turn_began.get()
+    }
+}
+
+/// Calls `write` with what was sent so far until `total` is, or no more is taken.
+fn write_all_it_takes(total: u64, mut write: impl FnMut(u64) -> io::Result<usize>) -> Sent {
+    let mut sent = 0;
+    while sent < total {
+        match write(sent) {
+            Ok(0) => return Sent::Broken,
+            Ok(count) => sent += count as u64,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => return Sent::Broken,
+        }
+    }
+    Sent::Bytes(sent)
+}
+
+fn send_file(
+    socket: &mut TcpStream,
+    file: &dyn env::File,
+    mut position: u64,
+    bytes: u64,
+) -> io::Result<usize> {
+    let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
+    if let Some(file) = file.as_fd() {
+        return Ok(rustix::fs::sendfile(&*socket, file, Some(&mut position), wanted)?);
+    }
+    let mut buffer = vec![0; wanted.min(COPY_BYTES)];
+    let count = file.read_at(&mut buffer, position)?;
+    socket.write(&buffer[..count])
+}

@@ -1,0 +1,43 @@
+//! Connections, exchanges and live readers of one shard: everything between a transport and the node.
+//!
+//! # Why
+//! What decides who is served, when, and with which bytes is worth a test from a seed. So it holds no socket,
+//! no thread and no clock: the server gives it sockets, the simulator short writes and stalls, the counts a
+//! still clock. All of them run the same code.
+//!
+//! # Code map
+//! [`Sessions`] takes inputs and gives asks; its module says in which order to call it. `connection` is one
+//! connection and what waits to be sent; `receive` makes requests of bytes, `check` of large bodies; `answer`
+//! makes answers of replies, `body` those of stored bytes; `live` and `sse` serve live readers. `fair_queue`
+//! says who moves stored bytes next, `window_cache` keeps the bytes read last, `timers` the limits in time.
+//!
+//! # Invariants
+//! - Of the crates that ship, this one alone knows the node and the protocol.
+//! - All answers go through [`Transport`]; all requests of streams through [`Sessions::poll_ask`].
+//! - Whatever waits for a client is bounded: by [`Options`], or by a constant beside the code.
+
+mod answer;
+mod body;
+mod check;
+mod connection;
+mod counts;
+mod fair_queue;
+mod live;
+mod options;
+mod receive;
+mod sessions;
+mod slab;
+mod sse;
+mod timers;
+mod transport;
+mod window_cache;
+
+pub use check::{CheckDone, CheckJob};
+pub use counts::Counts;
+/// A time as people and HTTP read it; who serves without knowing the protocol needs it, too.
+pub use protocol::HttpDate;
+
+pub use options::{Admission, Options};
+pub use sessions::{Ask, Input, Sessions};
+pub use slab::ConnId;
+pub use transport::{Close, Piece, Read, Sent, Transport};

@@ -1,0 +1,364 @@
+//! All connections of one shard: what goes in, what comes out, and the order of both.
+//!
+//! # Driving it
+//! 1. [`Sessions::begin_turn`] once for each turn of the loop;
+//! 2. [`Sessions::open`] for a new connection, then [`Input::Opened`] when its id is known to the transport;
+//! 3. [`Sessions::handle`] for everything that happens; after each, [`Sessions::poll_ask`] until it is empty:
+//!    what it gives goes to the shard that owns the group, whose reply comes back as [`Input::Reply`];
+//! 4. sleep until [`Sessions::next_deadline`], or not at all while [`Sessions::is_behind`].
+//!
+//! # Invariants
+//! - An ask holds data until it is polled; nothing else of a request outlives its connection.
+//! - A ticket names a connection by slot and generation; a reply for one that is gone is dropped.
+
+use crate::{
+    check::{CheckDone, CheckJob},
+    connection::Connection,
+    counts::Counts,
+    fair_queue::FairQueue,
+    live::LiveStreams,
+    options::{Admission, Options},
+    slab::{ConnId, Slab},
+    timers::Deadlines,
+    transport::Transport,
+    window_cache::WindowCache,
+};
+use model::{GroupId, Monotonic, ShardId};
+use node::{Change, Reply, Request, Stamp, Ticket};
+use protocol::{HttpDate, http1::HeadLimits};
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// After this time a turn serves those who have had nothing in it, and nobody else: a request may cost a
+/// millisecond, as a read of thousands of short appends does.
+const TURN_NS_MAX: u64 = 500_000;
+
+/// What one `read` of a connection takes at most.
+const SCRATCH_BYTES: usize = 64 << 10;
+
+/// Everything that can happen to a session.
+#[derive(Debug)]
+pub enum Input {
+    /// A connection that [`Sessions::open`] has named can be read and written.
+    Opened(ConnId),
+    /// A connection may have something to read; `ended` if its client sends no more after that.
+    Readable {
+        /// Which.
+        conn: ConnId,
+        /// Whether the client has closed its half.
+        ended: bool,
+    },
+    /// A connection takes bytes again.
+    Writable(ConnId),
+    /// A connection is broken.
+    Broken(ConnId),
+    /// The reply to an ask.
+    Reply(Ticket, Reply),
+    /// A stream that is watched has changed.
+    Changed(Change),
+    /// A body was checked.
+    Checked(CheckDone),
+    /// Time has passed: deadlines, and now and then the coarser limits.
+    Tick,
+    /// The server stops: nobody new, live readers are sent on, everybody else may finish.
+    Stop,
+}
+
+/// A request for the shard that owns a group.
+#[derive(Debug)]
+pub struct Ask<'a> {
+    /// Who gets the reply.
+    pub ticket: Ticket,
+    /// What is asked, without its data.
+    pub request: Request,
+    /// Its data.
+    pub data: Cow<'a, [u8]>,
+}
+
+/// Where the data of a queued ask is.
+#[derive(Debug)]
+enum AskData {
+    /// In the buffer of all asks.
+    Copied(Range<usize>),
+    Own(Vec<u8>),
+}
+
+#[derive(Debug)]
+struct QueuedAsk {
+    ticket: Ticket,
+    request: Request,
+    data: AskData,
+}
+
+/// Asks that nobody has polled yet.
+#[derive(Debug, Default)]
+struct Asks {
+    queue: VecDeque<QueuedAsk>,
+    bytes: Vec<u8>,
+}
+
+/// The connections of one shard.
+#[derive(Debug)]
+pub struct Sessions {
+    pub(crate) shard: ShardId,
+    pub(crate) options: Options,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) counts: Counts,
+    pub(crate) connections: Slab<Connection>,
+    pub(crate) live: LiveStreams,
+    pub(crate) deadlines: Deadlines,
+    pub(crate) now: Stamp,
+    pub(crate) date: HttpDate,
+    pub(crate) limits: HeadLimits,
+    /// The buffer that connections are read into.
+    pub(crate) scratch: Vec<u8>,
+    /// The buffer that heads of answers are written into.
+    pub(crate) head: Vec<u8>,
+    /// Connections that had their budget of this turn and go on with the next.
+    pub(crate) runnable: VecDeque<ConnId>,
+    pub(crate) fair: FairQueue,
+    pub(crate) windows: WindowCache,
+    pub(crate) turn: u64,
+    pub(crate) gzip_count: usize,
+    pub(crate) random: u64,
+    pub(crate) stopping: Option<Monotonic>,
+    asks: Asks,
+    pub(crate) checks: VecDeque<CheckJob>,
+}
+
+/// One input under way, with the transport that it may use.
+pub(crate) struct Step<'a, T> {
+    pub state: &'a mut Sessions,
+    pub io: &'a mut T,
+}
+
+impl Sessions {
+    /// A session without connections. `seed` spreads cache cursors and is not 0.
+    #[must_use]
+    pub fn new(
+        shard: ShardId,
+        options: Options,
+        admission: Arc<Admission>,
+        (now, seed): (Stamp, u64),
+    ) -> Self {
+        let limits = HeadLimits {
+            head_bytes_max: options.head_bytes_max,
+            body_bytes_max: options.append_bytes_max as u64,
+        };
+        Self {
+            shard,
+            options,
+            admission,
+            counts: Counts::default(),
+            connections: Slab::new(),
+            live: LiveStreams::default(),
+            deadlines: Deadlines::default(),
+            now,
+            date: HttpDate::new(now.wall),
+            limits,
+            scratch: vec![0; SCRATCH_BYTES],
+            head: Vec::with_capacity(1024),
+            runnable: VecDeque::new(),
+            fair: FairQueue::default(),
+            windows: WindowCache::default(),
+            turn: 0,
+            gzip_count: 0,
+            random: seed,
+            stopping: None,
+            asks: Asks::default(),
+            checks: VecDeque::new(),
+        }
+    }
+
+    /// A turn begins: connections that had their budget of the last one go on.
+    pub fn begin_turn(&mut self, now: Stamp, io: &mut impl Transport) {
+        self.set_now(now);
+        self.turn += 1;
+        Step { state: self, io }.run_shares();
+    }
+
+    /// Makes room for a connection.
+    pub fn open(&mut self) -> ConnId {
+        let now = self.now.monotonic;
+        self.connections.insert(|id| Connection::new(id, now))
+    }
+
+    /// Takes one input in.
+    pub fn handle(&mut self, now: Stamp, input: Input, io: &mut impl Transport) {
+        self.set_now(now);
+        let mut step = Step { state: self, io };
+        match input {
+            Input::Opened(conn) => step.admit(conn),
+            Input::Readable { conn, ended } => step.handle_ready(conn, ended),
+            Input::Writable(conn) => step.handle_writable(conn),
+            Input::Broken(conn) => step.drop_connection(conn),
+            Input::Reply(ticket, reply) => step.handle_reply(ticket, reply),
+            Input::Changed(change) => step.handle_change(change),
+            Input::Checked(done) => step.handle_checked(done),
+            Input::Tick => step.handle_tick(),
+            Input::Stop => step.begin_stop(),
+        }
+    }
+
+    /// The next request for the node, or for another shard.
+    pub fn poll_ask(&mut self) -> Option<Ask<'_>> {
+        let Asks { queue, bytes } = &mut self.asks;
+        let Some(QueuedAsk { ticket, request, data }) = queue.pop_front() else {
+            bytes.clear();
+            return None;
+        };
+        let data = match data {
+            AskData::Copied(range) => Cow::Borrowed(&bytes[range]),
+            AskData::Own(bytes) => Cow::Owned(bytes),
+        };
+        Some(Ask { ticket, request, data })
+    }
+
+    /// The next body to check beside the loop; its result comes back as [`Input::Checked`].
+    pub fn poll_check(&mut self) -> Option<CheckJob> {
+        self.checks.pop_front()
+    }
+
+    /// When the session wants [`Input::Tick`] at the latest, if nothing happens before.
+    #[must_use]
+    pub fn next_deadline(&self) -> Monotonic {
+        self.deadlines.next()
+    }
+
+    /// Whether there is work left over from the last turn.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        !self.runnable.is_empty() || self.fair.is_ready()
+    }
+
+    /// Whether clients that send much wait for the next turn.
+    #[must_use]
+    pub fn has_runnable(&self) -> bool {
+        !self.runnable.is_empty()
+    }
+
+    /// Whether it was told to stop and everybody has gone, or has had the time for it.
+    #[must_use]
+    pub fn is_finished(&self, now: Monotonic) -> bool {
+        self.stopping.is_some_and(|deadline| self.connections.len() == 0 || now >= deadline)
+    }
+
+    /// Whether the time for a stop is over.
+    #[must_use]
+    pub fn is_late(&self, now: Monotonic) -> bool {
+        self.stopping.is_some_and(|deadline| now >= deadline)
+    }
+
+    /// Connections that are open.
+    #[must_use]
+    pub fn connection_count(&self) -> usize {
+        self.connections.len()
+    }
+
+    /// Streams that have live readers here.
+    #[must_use]
+    pub fn watched_count(&self) -> usize {
+        self.live.stream_count()
+    }
+
+    /// What was counted so far.
+    #[must_use]
+    pub fn counts(&self) -> &Counts {
+        &self.counts
+    }
+
+    /// The connection that uses a slot now.
+    #[must_use]
+    pub fn conn_in(&self, slot: usize) -> Option<ConnId> {
+        self.connections.id_of(slot)
+    }
+
+    fn set_now(&mut self, now: Stamp) {
+        if now.wall.get() / 1000 != self.now.wall.get() / 1000 {
+            self.date = HttpDate::new(now.wall);
+        }
+        self.now = now;
+    }
+
+    pub(crate) fn random(&mut self) -> u64 {
+        // xorshift64: spreads cache cursors, nothing depends on its quality.
+        self.random ^= self.random << 13;
+        self.random ^= self.random >> 7;
+        self.random ^= self.random << 17;
+        self.random
+    }
+}
+
+impl<T: Transport> Step<'_, T> {
+    fn run_shares(&mut self) {
+        self.state.fair.begin_turn();
+        for _ in 0..self.state.runnable.len() {
+            if self.is_turn_long() {
+                break;
+            }
+            let Some(id) = self.state.runnable.pop_front() else { break };
+            if let Some(connection) = self.state.connections.get_mut(id) {
+                connection.yielded = false;
+            }
+            self.resume_input(id);
+        }
+        self.call_queued();
+        self.send_unsent();
+    }
+
+    /// Whether this turn has taken so long that those who had something in it should wait for the next.
+    pub(crate) fn is_turn_long(&self) -> bool {
+        self.io.turn_ns() > TURN_NS_MAX
+    }
+
+    fn handle_ready(&mut self, id: ConnId, ended: bool) {
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.readable = true;
+        }
+        self.handle_readable(id, ended);
+    }
+
+    fn handle_tick(&mut self) {
+        self.handle_deadlines();
+        self.sweep();
+    }
+
+    /// Asks for something whose reply comes to `id`.
+    pub(crate) fn ask(&mut self, id: ConnId, request: Request, data: Cow<'_, [u8]>) {
+        let ticket = Ticket { shard: self.state.shard, exchange: id.to_exchange() };
+        let Asks { queue, bytes } = &mut self.state.asks;
+        let data = match data {
+            Cow::Borrowed(data) => {
+                let start = bytes.len();
+                bytes.extend_from_slice(data);
+                AskData::Copied(start..bytes.len())
+            }
+            Cow::Owned(data) => AskData::Own(data),
+        };
+        queue.push_back(QueuedAsk { ticket, request, data });
+    }
+}
+
+impl Ask<'_> {
+    /// The group that the request is for, of `group_count` groups.
+    ///
+    /// # Panics
+    /// If the request names neither a path nor a stream, which none does.
+    #[must_use]
+    pub fn group(&self, group_count: u16) -> GroupId {
+        match &self.request {
+            Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
+                key.group
+            }
+            other => other.path().expect("others name a path").group(group_count),
+        }
+    }
+
+    /// Whether it changes a stream.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        matches!(self.request, Request::Create(_) | Request::Append { .. } | Request::Delete { .. })
+    }
+}

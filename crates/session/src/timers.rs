@@ -1,0 +1,156 @@
+//! Time: deadlines of long-polls, and sweeps over all connections for the coarser limits.
+
+use crate::{connection::State, sessions::Step, slab::ConnId, transport::Transport};
+use model::Monotonic;
+use protocol::problem::{Code, Problem};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Limits of connections are looked at this often.
+const SWEEP_MS: u64 = 500;
+
+/// The same while the server stops.
+const SWEEP_STOPPING_MS: u64 = 100;
+
+/// How long a client may take to close after it was told of the end.
+const LINGER_MS: u64 = 1_000;
+
+/// The same while the server stops: what was sent is with the client's kernel by then.
+const LINGER_STOPPING_MS: u64 = 100;
+
+/// Moments at which a connection must be looked at; it may be gone or busy with something else by
+/// then.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    due: BinaryHeap<Reverse<(Monotonic, ConnId)>>,
+    next_sweep: Monotonic,
+}
+
+impl Deadlines {
+    pub(crate) fn add(&mut self, due: Monotonic, id: ConnId) {
+        self.due.push(Reverse((due, id)));
+    }
+
+    pub(crate) fn next(&self) -> Monotonic {
+        let due = self.due.peek().map(|Reverse((due, _))| *due);
+        due.map_or(self.next_sweep, |due| due.min(self.next_sweep))
+    }
+
+    fn pop(&mut self, now: Monotonic) -> Option<ConnId> {
+        let Reverse((due, id)) = *self.due.peek()?;
+        (due <= now).then(|| {
+            self.due.pop();
+            id
+        })
+    }
+}
+
+/// What a sweep decides about one connection.
+enum Verdict {
+    Keep,
+    Drop,
+    Refuse,
+    Heartbeat,
+    EndSse,
+}
+
+impl<T: Transport> Step<'_, T> {
+    pub(crate) fn handle_deadlines(&mut self) {
+        while let Some(id) = self.state.deadlines.pop(self.state.now.monotonic) {
+            let Some(connection) = self.state.connections.get_mut(id) else { continue };
+            let State::LongPoll(poll) = &connection.state else { continue };
+            if poll.is_due(self.state.now.monotonic) {
+                self.time_out_poll(id);
+            }
+        }
+    }
+
+    pub(crate) fn sweep(&mut self) {
+        let now = self.state.now.monotonic;
+        if now < self.state.deadlines.next_sweep {
+            return;
+        }
+        let is_stopping = self.state.stopping.is_some();
+        let pause_ms = if is_stopping { SWEEP_STOPPING_MS } else { SWEEP_MS };
+        self.state.deadlines.next_sweep = now.plus_ms(pause_ms);
+        self.state.windows.clear();
+        for id in self.state.connections.ids() {
+            match self.judge(id) {
+                Verdict::Keep => {}
+                Verdict::Drop => self.drop_connection(id),
+                Verdict::Refuse => {
+                    self.abandon_body(id);
+                    self.answer_problem(id, &Problem::new(Code::RequestTimeout));
+                }
+                Verdict::Heartbeat => self.send_heartbeat(id),
+                Verdict::EndSse => self.end_sse_with_control(id),
+            }
+        }
+    }
+
+    fn judge(&mut self, id: ConnId) -> Verdict {
+        let now = self.state.now.monotonic;
+        let settings = &self.state.options;
+        let linger_ms = if self.state.stopping.is_some() { LINGER_STOPPING_MS } else { LINGER_MS };
+        let Some(connection) = self.state.connections.get_mut(id) else { return Verdict::Keep };
+        let quiet_ms = now.ms_since(connection.progress);
+        if !connection.is_drained() && quiet_ms >= settings.write_stall_timeout_ms {
+            return Verdict::Drop;
+        }
+        match &connection.state {
+            State::Head if connection.input.is_empty() => {
+                if quiet_ms >= settings.idle_timeout_ms {
+                    Verdict::Drop
+                } else {
+                    Verdict::Keep
+                }
+            }
+            // The next request waits until the answers before it are taken.
+            State::Head if !connection.is_drained() => Verdict::Keep,
+            State::Head => {
+                if quiet_ms >= settings.head_timeout_ms {
+                    Verdict::Refuse
+                } else {
+                    Verdict::Keep
+                }
+            }
+            State::Body(receiving) => {
+                let took_ms = now.ms_since(receiving.since);
+                let least = settings.body_bytes_per_second_min.saturating_mul(took_ms) / 1000;
+                let slow = (receiving.body.len() as u64) < least;
+                if slow && took_ms >= settings.body_grace_ms {
+                    Verdict::Refuse
+                } else {
+                    Verdict::Keep
+                }
+            }
+            State::Discard { .. } if quiet_ms >= settings.head_timeout_ms => Verdict::Drop,
+            State::Lingering if quiet_ms >= linger_ms => Verdict::Drop,
+            State::Sse(reader) if reader.is_over(now, settings.sse_max_duration_ms) => {
+                Verdict::EndSse
+            }
+            State::Sse(reader) if reader.is_live() && quiet_ms >= settings.sse_heartbeat_ms => {
+                Verdict::Heartbeat
+            }
+            _ => Verdict::Keep,
+        }
+    }
+
+    /// Stops: nobody new, live readers are sent on, everybody else may finish what is under way.
+    pub(crate) fn begin_stop(&mut self) {
+        let timeout_ms = self.state.options.shutdown_timeout_ms;
+        self.state.stopping = Some(self.state.now.monotonic.plus_ms(timeout_ms));
+        self.state.deadlines.next_sweep = self.state.now.monotonic;
+        for id in self.state.connections.ids() {
+            let Some(connection) = self.state.connections.get_mut(id) else { continue };
+            connection.meta.keep_alive = false;
+            match &connection.state {
+                State::Head if connection.input.is_empty() => self.drop_connection(id),
+                State::Lingering => self.drop_connection(id),
+                State::LongPoll(_) => self.time_out_poll(id),
+                State::Sse(reader) if reader.is_live() => self.end_sse_with_control(id),
+                _ => {}
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! What a session needs from the outside: bytes in and out of connections.
+//!
+//! The server has sockets behind it, the simulator short writes and stalls from a seed. A connection is named
+//! by the id that [`crate::Sessions::open`] gave it.
+
+use crate::slab::ConnId;
+use env::File;
+use node::Failure;
+
+/// The connections of one shard, as their session sees them.
+pub trait Transport {
+    /// Reads what has arrived into `buffer`.
+    fn read(&mut self, conn: ConnId, buffer: &mut [u8]) -> Read;
+
+    /// Writes `pieces`, in order, as far as the connection takes them. After a short write the driver gives
+    /// [`crate::Input::Writable`] as soon as there is room again.
+    fn write(&mut self, conn: ConnId, pieces: &[Piece<'_>]) -> Sent;
+
+    /// Whether file ranges may be written; `false` where bytes are encrypted on their way.
+    fn takes_files(&self, conn: ConnId) -> bool;
+
+    /// Closes a connection, or its writing half.
+    fn close(&mut self, conn: ConnId, how: Close);
+
+    /// How long the present turn of the loop has taken, in nanoseconds. A session compares it with its limits
+    /// and decides nothing else by it.
+    fn turn_ns(&self) -> u64;
+}
+
+/// What one read brought.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Read {
+    /// So many bytes, at least one.
+    Bytes(usize),
+    /// Nothing now; [`crate::Input::Readable`] follows.
+    Nothing,
+    /// The client sends no more.
+    End,
+    /// The connection is broken.
+    Broken,
+}
+
+/// What one write sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sent {
+    /// So many bytes of all pieces together; less than they have means that there is no room now.
+    Bytes(u64),
+    /// The connection is broken.
+    Broken,
+}
+
+/// Bytes to be sent.
+#[derive(Debug, Clone, Copy)]
+pub enum Piece<'a> {
+    /// Bytes in memory.
+    Bytes(&'a [u8]),
+    /// A range of a file. It comes alone, and only where the transport takes files.
+    File {
+        /// The file.
+        file: &'a dyn File,
+        /// Where the range starts.
+        position: u64,
+        /// How long it is.
+        bytes: u64,
+    },
+}
+
+/// How a connection ends.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Close {
+    /// Nothing more is written; what the client still sends is read past.
+    Writes,
+    /// All of it. The id is not used again after this.
+    Whole,
+    /// All of it, in the middle of an answer whose head has promised more: its bytes cannot be read.
+    Cut(Failure),
+}
+
+impl Piece<'_> {
+    /// How long it is.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        match self {
+            Self::Bytes(bytes) => bytes.len() as u64,
+            Self::File { bytes, .. } => *bytes,
+        }
+    }
+}
