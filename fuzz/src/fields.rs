@@ -52,9 +52,8 @@ fn check_etag(list: &str, number: u32) {
         closed: number.is_multiple_of(2),
     };
     let render = |weak| {
-        let mut out = Vec::new();
-        tag.put(&mut out, weak);
-        String::from_utf8(out).expect("a tag is ASCII")
+        let text = tag.render(weak);
+        String::from_utf8(text.as_bytes().to_vec()).expect("a tag is ASCII")
     };
     for own in [render(false), render(true)] {
         assert!(tag.matches(&own) && tag.matches(&format!(" \"x\" ,{own}")));

@@ -1,150 +1,84 @@
-//! The names of all header fields, and the one pass that finds those of a request.
-
-use crate::problem::{Code, Problem};
+//! The names of all header fields.
 
 pub(crate) const ACCEPT_ENCODING: &str = "Accept-Encoding";
 pub(crate) const CONNECTION: &str = "Connection";
+pub(crate) const CONTENT_ENCODING: &str = Field::ContentEncoding.name();
 pub(crate) const CONTENT_LENGTH: &str = "Content-Length";
-pub(crate) const CONTENT_TYPE: &str = "Content-Type";
+pub(crate) const CONTENT_TYPE: &str = Field::ContentType.name();
 pub(crate) const EXPECT: &str = "Expect";
 pub(crate) const HOST: &str = "Host";
 pub(crate) const IF_MATCH: &str = "If-Match";
 pub(crate) const IF_NONE_MATCH: &str = "If-None-Match";
-pub(crate) const PRODUCER_EPOCH: &str = "Producer-Epoch";
-pub(crate) const PRODUCER_EXPECTED_SEQ: &str = "Producer-Expected-Seq";
+pub(crate) const PRODUCER_EPOCH: &str = Field::ProducerEpoch.name();
 pub(crate) const PRODUCER_ID: &str = "Producer-Id";
-pub(crate) const PRODUCER_RECEIVED_SEQ: &str = "Producer-Received-Seq";
-pub(crate) const PRODUCER_SEQ: &str = "Producer-Seq";
-pub(crate) const STREAM_CLOSED: &str = "Stream-Closed";
-pub(crate) const STREAM_CURSOR: &str = "Stream-Cursor";
-pub(crate) const STREAM_EXPIRES_AT: &str = "Stream-Expires-At";
+pub(crate) const PRODUCER_SEQ: &str = Field::ProducerSeq.name();
+pub(crate) const RETRY_AFTER: &str = Field::RetryAfter.name();
+pub(crate) const STREAM_CLOSED: &str = Field::StreamClosed.name();
+pub(crate) const STREAM_CURSOR: &str = Field::StreamCursor.name();
+pub(crate) const STREAM_EXPIRES_AT: &str = Field::StreamExpiresAt.name();
 pub(crate) const STREAM_FORKED_FROM: &str = "Stream-Forked-From";
 pub(crate) const STREAM_FORK_OFFSET: &str = "Stream-Fork-Offset";
 pub(crate) const STREAM_FORK_SUB_OFFSET: &str = "Stream-Fork-Sub-Offset";
-pub(crate) const STREAM_NEXT_OFFSET: &str = "Stream-Next-Offset";
+pub(crate) const STREAM_NEXT_OFFSET: &str = Field::StreamNextOffset.name();
 pub(crate) const STREAM_SEQ: &str = "Stream-Seq";
-pub(crate) const STREAM_SSE_DATA_ENCODING: &str = "Stream-SSE-Data-Encoding";
-pub(crate) const STREAM_TTL: &str = "Stream-TTL";
-pub(crate) const STREAM_UP_TO_DATE: &str = "Stream-Up-To-Date";
+pub(crate) const STREAM_SSE_DATA_ENCODING: &str = Field::StreamSseDataEncoding.name();
+pub(crate) const STREAM_TTL: &str = Field::StreamTtl.name();
+pub(crate) const STREAM_UP_TO_DATE: &str = Field::StreamUpToDate.name();
 pub(crate) const TRANSFER_ENCODING: &str = "Transfer-Encoding";
-pub(crate) const ALLOW: &str = "Allow";
-pub(crate) const CACHE_CONTROL: &str = "Cache-Control";
-pub(crate) const CONTENT_ENCODING: &str = "Content-Encoding";
-pub(crate) const ETAG: &str = "ETag";
-pub(crate) const LOCATION: &str = "Location";
-pub(crate) const RETRY_AFTER: &str = "Retry-After";
-pub(crate) const VARY: &str = "Vary";
 
-/// The fields of a request that routes ask for, found in one pass.
-#[derive(Debug, Default)]
-pub(crate) struct Fields<'b> {
-    pub(crate) content_type: Option<&'b str>,
-    pub(crate) content_encoding: Option<&'b str>,
-    pub(crate) stream_closed: Option<&'b str>,
-    pub(crate) stream_ttl: Option<&'b str>,
-    pub(crate) stream_expires_at: Option<&'b str>,
-    pub(crate) stream_seq: Option<&'b str>,
-    pub(crate) forked_from: Option<&'b str>,
-    pub(crate) fork_offset: Option<&'b str>,
-    pub(crate) fork_sub_offset: Option<&'b str>,
-    pub(crate) producer_id: Option<&'b str>,
-    pub(crate) producer_epoch: Option<&'b str>,
-    pub(crate) producer_seq: Option<&'b str>,
-    pub(crate) sse_data_encoding: Option<&'b str>,
-    /// Lists, which may lawfully come in several lines: a second line makes them unusable, and
-    /// that is the same as absent.
-    pub(crate) if_none_match: Listed<'b>,
-    pub(crate) accept_encoding: Listed<'b>,
-    /// `If-Match` is there, whatever it says.
-    pub(crate) has_if_match: bool,
+/// Defines [`Field`] with both spellings of each name.
+macro_rules! fields {
+    ($($field:ident = $name:literal / $lower:literal),* $(,)?) => {
+        /// A field of an answer.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub enum Field {
+            $(#[doc = concat!("`", $name, "`")] $field,)*
+        }
+
+        impl Field {
+            /// The name as HTTP/1.1 shows it.
+            #[inline]
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$field => $name,)* }
+            }
+
+            /// The name in lower case, as HTTP/2 has it.
+            #[must_use]
+            pub const fn lower_name(self) -> &'static str {
+                match self { $(Self::$field => $lower,)* }
+            }
+        }
+    };
+}
+
+fields! {
+    AccessControlAllowHeaders = "Access-Control-Allow-Headers" / "access-control-allow-headers",
+    AccessControlAllowMethods = "Access-Control-Allow-Methods" / "access-control-allow-methods",
+    AccessControlMaxAge = "Access-Control-Max-Age" / "access-control-max-age",
+    Allow = "Allow" / "allow",
+    CacheControl = "Cache-Control" / "cache-control",
+    ContentEncoding = "Content-Encoding" / "content-encoding",
+    ContentType = "Content-Type" / "content-type",
+    ETag = "ETag" / "etag",
+    Location = "Location" / "location",
+    ProducerEpoch = "Producer-Epoch" / "producer-epoch",
+    ProducerExpectedSeq = "Producer-Expected-Seq" / "producer-expected-seq",
+    ProducerReceivedSeq = "Producer-Received-Seq" / "producer-received-seq",
+    ProducerSeq = "Producer-Seq" / "producer-seq",
+    RetryAfter = "Retry-After" / "retry-after",
+    StreamClosed = "Stream-Closed" / "stream-closed",
+    StreamCursor = "Stream-Cursor" / "stream-cursor",
+    StreamExpiresAt = "Stream-Expires-At" / "stream-expires-at",
+    StreamNextOffset = "Stream-Next-Offset" / "stream-next-offset",
+    StreamSseDataEncoding = "Stream-SSE-Data-Encoding" / "stream-sse-data-encoding",
+    StreamTtl = "Stream-TTL" / "stream-ttl",
+    StreamUpToDate = "Stream-Up-To-Date" / "stream-up-to-date",
+    Vary = "Vary" / "vary",
+    XAccelBuffering = "X-Accel-Buffering" / "x-accel-buffering",
 }
 
 /// Whether a field of this name is among `fields`.
 pub(crate) fn is_named(fields: &[httparse::Header<'_>], name: &str) -> bool {
     fields.iter().any(|item| item.name.eq_ignore_ascii_case(name))
-}
-
-/// A list field.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) enum Listed<'b> {
-    #[default]
-    Absent,
-    Once(&'b str),
-    Unusable,
-}
-
-impl<'b> Listed<'b> {
-    pub(crate) fn text(self) -> Option<&'b str> {
-        match self {
-            Self::Once(text) => Some(text),
-            Self::Absent | Self::Unusable => None,
-        }
-    }
-
-    fn take(&mut self, value: &'b [u8]) {
-        *self = match (&self, std::str::from_utf8(value)) {
-            (Self::Absent, Ok(text)) => Self::Once(text),
-            _ => Self::Unusable,
-        };
-    }
-}
-
-impl<'b> Fields<'b> {
-    pub(crate) fn find(fields: &[httparse::Header<'b>]) -> Result<Self, Problem> {
-        let mut found = Self::default();
-        for item in fields {
-            found.take(item)?;
-        }
-        Ok(found)
-    }
-
-    fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), Problem> {
-        let Some((name, slot)) = self.slot(item.name) else {
-            self.take_list(item);
-            return Ok(());
-        };
-        let text = std::str::from_utf8(item.value).map_err(|_| {
-            Problem::with_detail(
-                Code::InvalidHeader,
-                format!("{name} is not UTF-8; send ASCII or UTF-8."),
-            )
-        })?;
-        if slot.replace(text).is_some() {
-            return Err(Problem::with_detail(Code::InvalidHeader, format!("{name} comes twice.")));
-        }
-        Ok(())
-    }
-
-    fn take_list(&mut self, item: &httparse::Header<'b>) {
-        if item.name.eq_ignore_ascii_case(IF_NONE_MATCH) {
-            self.if_none_match.take(item.value);
-        } else if item.name.eq_ignore_ascii_case(ACCEPT_ENCODING) {
-            self.accept_encoding.take(item.value);
-        } else if item.name.eq_ignore_ascii_case(IF_MATCH) {
-            self.has_if_match = true;
-        }
-    }
-
-    /// The slot of a single-valued field. The length is compared first: it tells most fields apart.
-    fn slot(&mut self, name: &str) -> Option<(&'static str, &mut Option<&'b str>)> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
-        Some(match name.len() {
-            10 if is(STREAM_TTL) => (STREAM_TTL, &mut self.stream_ttl),
-            10 if is(STREAM_SEQ) => (STREAM_SEQ, &mut self.stream_seq),
-            11 if is(PRODUCER_ID) => (PRODUCER_ID, &mut self.producer_id),
-            12 if is(CONTENT_TYPE) => (CONTENT_TYPE, &mut self.content_type),
-            12 if is(PRODUCER_SEQ) => (PRODUCER_SEQ, &mut self.producer_seq),
-            13 if is(STREAM_CLOSED) => (STREAM_CLOSED, &mut self.stream_closed),
-            14 if is(PRODUCER_EPOCH) => (PRODUCER_EPOCH, &mut self.producer_epoch),
-            16 if is(CONTENT_ENCODING) => (CONTENT_ENCODING, &mut self.content_encoding),
-            17 if is(STREAM_EXPIRES_AT) => (STREAM_EXPIRES_AT, &mut self.stream_expires_at),
-            18 if is(STREAM_FORKED_FROM) => (STREAM_FORKED_FROM, &mut self.forked_from),
-            18 if is(STREAM_FORK_OFFSET) => (STREAM_FORK_OFFSET, &mut self.fork_offset),
-            22 if is(STREAM_FORK_SUB_OFFSET) => (STREAM_FORK_SUB_OFFSET, &mut self.fork_sub_offset),
-            24 if is(STREAM_SSE_DATA_ENCODING) => {
-                (STREAM_SSE_DATA_ENCODING, &mut self.sse_data_encoding)
-            }
-            _ => return None,
-        })
-    }
 }

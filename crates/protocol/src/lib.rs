@@ -1,16 +1,23 @@
-//! HTTP/1.1 and the Durable Streams Protocol as pure functions.
+//! HTTP and the Durable Streams Protocol as pure functions.
 //!
 //! # What
 //! The only crate that knows a header name, a status code or a query key. Bytes of a connection
-//! come in as slices, bytes of an answer go out into a caller's `Vec<u8>`; in between stand the
-//! types of `stream`. No socket, no clock, no randomness: `now` and random numbers are arguments.
+//! come in as slices, and bytes of an answer go out into a caller's buffer. In between are the
+//! types of `stream`. There is no socket, no clock, no randomness: `now` and random numbers are
+//! arguments.
+//!
+//! # Layers
+//! - Wires: [`http1`] reads heads and bodies and writes heads as text; [`sse`] writes events.
+//! - Faces: [`face::durable`] decides what a request asks and what an answer says. A face sees a
+//!   wire only as [`RequestHead`] and [`HeadSink`].
 //!
 //! # Driving it
 //! 1. [`http1::HeadReader::read`] with all bytes that have come, until it yields a [`http1::Head`];
 //! 2. [`request::parse`] turns the head into a [`request::Request`] that borrows nothing;
 //! 3. the body is taken as the head's [`http1::Framing`] says, chunks through
-//!    [`http1::ChunkedDecoder`], and given to [`body::prepare`];
-//! 4. the node answers; a function of [`response`] or [`problem::Problem::write`] writes the head;
+//!    [`http1::ChunkedDecoder`], and given to the request's `finish`;
+//! 4. the node answers; a function of [`face::durable::response`] or
+//!    [`problem::Problem::render`] writes the head to a [`http1::HeadWriter`];
 //! 5. live answers by server-sent events are encoded by [`sse::SseEncoder`], once for all readers.
 //!
 //! # Invariants
@@ -22,20 +29,18 @@
 //! # Source
 //! PROTOCOL §x is the Durable Streams Protocol 1.0, cited by its section numbers of 2026-05.
 
-pub mod body;
-pub mod client;
-pub mod cursor;
 mod date;
+mod decimal;
 pub mod encoding;
-pub mod etag;
+pub mod face;
 mod field;
+mod head;
 pub mod http1;
 pub mod limits;
-pub mod offset;
-pub mod problem;
-pub mod request;
 pub mod response;
 pub mod sse;
-mod target;
 
 pub use date::HttpDate;
+pub use face::durable::{body, client, cursor, etag, offset, problem, request};
+pub use field::Field;
+pub use head::{BodyFraming, CommonFields, HeadSink, Length, Method, RequestHead};

@@ -170,3 +170,30 @@ impl ChunkedDecoder {
         State::Size
     }
 }
+
+/// The end of a chunked body.
+pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
+
+/// Writes one chunk; nothing if `data` is empty, since an empty chunk would end the body.
+pub fn put_chunk(out: &mut Vec<u8>, data: &[u8]) {
+    if data.is_empty() {
+        return;
+    }
+    put_chunk_head(out, data.len() as u64);
+    out.extend_from_slice(data);
+    out.extend_from_slice(b"\r\n");
+}
+
+/// Writes the line before a chunk of `data_bytes`, which `data_bytes` bytes and CR LF must follow.
+///
+/// # Panics
+/// If `data_bytes` is 0: that would end the body.
+pub fn put_chunk_head(out: &mut Vec<u8>, data_bytes: u64) {
+    assert!(data_bytes > 0, "an empty chunk ends the body");
+    let digits = (16 - data_bytes.leading_zeros() / 4).max(1);
+    for place in (0..digits).rev() {
+        let nibble = (data_bytes >> (place * 4)) & 0xf;
+        out.push(b"0123456789abcdef"[nibble as usize]);
+    }
+    out.extend_from_slice(b"\r\n");
+}

@@ -6,28 +6,12 @@
 //! body ends.
 
 use super::framing;
-use crate::limits::{HEAD_BYTES_MAX, HEADER_COUNT_MAX, TARGET_BYTES_MAX};
+use crate::{
+    head::{Method, RequestHead},
+    limits::{HEAD_BYTES_MAX, HEADER_COUNT_MAX, TARGET_BYTES_MAX},
+};
 use memchr::memchr;
 use std::mem::MaybeUninit;
-
-/// A request method; those that no route knows are one value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Method {
-    /// `GET`
-    Get,
-    /// `HEAD`
-    Head,
-    /// `PUT`
-    Put,
-    /// `POST`
-    Post,
-    /// `DELETE`
-    Delete,
-    /// `OPTIONS`
-    Options,
-    /// Any other; its text is [`Head::method_text`].
-    Other,
-}
 
 /// The version that the client speaks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -102,6 +86,20 @@ pub struct Head<'h, 'b> {
     pub expect_continue: bool,
     /// Length of the head: the body begins after this many bytes.
     pub head_bytes: usize,
+}
+
+impl<'h, 'b> From<&Head<'h, 'b>> for RequestHead<'h, 'b> {
+    #[inline]
+    fn from(head: &Head<'h, 'b>) -> Self {
+        Self {
+            method: head.method,
+            method_text: head.method_text,
+            path: head.path,
+            query: head.query,
+            authority: head.authority,
+            fields: head.fields,
+        }
+    }
 }
 
 /// Why a head was refused. The connection cannot be used afterwards.

@@ -5,17 +5,15 @@
 //!
 //! Source: RFC 9112, RFC 9110.
 
-mod answer;
 mod chunked;
 mod framing;
 mod head;
+mod head_writer;
 
-pub use answer::{
-    Answer, BodyFraming, CONTINUE, Exchange, LAST_CHUNK, Length, put_chunk, put_chunk_head,
-};
-pub(crate) use answer::{EVERY_APPEND, put_number};
-pub use chunked::{ChunkError, ChunkedDecoder, Step};
-pub use head::{Framing, Head, HeadError, HeadLimits, HeadReader, HeaderSlots, Method, Version};
+pub use crate::head::{BodyFraming, Length, Method};
+pub use chunked::{ChunkError, ChunkedDecoder, LAST_CHUNK, Step, put_chunk, put_chunk_head};
+pub use head::{Framing, Head, HeadError, HeadLimits, HeadReader, HeaderSlots, Version};
+pub use head_writer::{CONTINUE, Exchange, HeadWriter, status_of};
 
 #[cfg(test)]
 mod tests;

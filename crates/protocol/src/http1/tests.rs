@@ -1,5 +1,5 @@
 use super::*;
-use crate::{HttpDate, problem::Problem};
+use crate::{CommonFields, Field, HeadSink, HttpDate, problem::Problem};
 use model::Timestamp;
 use proptest::prelude::*;
 
@@ -219,6 +219,9 @@ proptest! {
     }
 }
 
+/// No common fields but the date.
+const NONE: CommonFields = crate::head::common_fields! {};
+
 fn exchange(date: &HttpDate, version: Version, keep_alive: bool) -> Exchange<'_> {
     Exchange { version, keep_alive, is_head: false, date }
 }
@@ -226,7 +229,9 @@ fn exchange(date: &HttpDate, version: Version, keep_alive: bool) -> Exchange<'_>
 fn ending(version: Version, keep_alive: bool, length: Length) -> (String, BodyFraming) {
     let date = HttpDate::new(Timestamp::new(0));
     let (exchange, mut out) = (exchange(&date, version, keep_alive), vec![]);
-    let framing = Answer::start(&mut out, &exchange, 200).end(length);
+    let mut head = HeadWriter::new(&mut out, &exchange);
+    head.start(200, &NONE);
+    let framing = head.end(length);
     let text = String::from_utf8(out).unwrap();
     (text.split_once("GMT\r\n").unwrap().1.to_owned(), framing)
 }
@@ -256,8 +261,9 @@ fn no_value_can_end_its_line() {
     let date = HttpDate::new(Timestamp::new(0));
     let exchange = exchange(&date, Version::Http11, true);
     let mut out = vec![];
-    let mut answer = Answer::start(&mut out, &exchange, 200);
-    answer.field("X", "a\r\nInjected: b\0");
-    answer.end(Length::None);
-    assert!(String::from_utf8(out).unwrap().contains("X: a  Injected: b \r\n"));
+    let mut head = HeadWriter::new(&mut out, &exchange);
+    head.start(200, &NONE);
+    head.field(Field::Location, "a\r\nInjected: b\0");
+    head.end(Length::None);
+    assert!(String::from_utf8(out).unwrap().contains("Location: a  Injected: b \r\n"));
 }

@@ -2,8 +2,8 @@
 
 use super::encoder::put_base64;
 use crate::{
-    http1::put_number,
-    offset::{self, OFFSET_BYTES},
+    decimal,
+    face::durable::offset::{self, OFFSET_BYTES},
 };
 use memchr::memchr;
 use model::ByteOffset;
@@ -41,7 +41,7 @@ pub(super) fn put(next: ByteOffset, control: Control, exact: Option<&[u8]>, out:
         out.extend_from_slice(b"\",\"upToDate\":true,\"streamClosed\":true");
     } else {
         out.extend_from_slice(CURSOR_KEY);
-        put_number(out, control.cursor);
+        decimal::put(out, control.cursor);
         out.push(b'"');
         if control.up_to_date {
             out.extend_from_slice(b",\"upToDate\":true");
@@ -66,7 +66,7 @@ pub fn put_with_cursor(frame: &[u8], cursor: u64, out: &mut Vec<u8>) {
         match digits_of_cursor(line).filter(|_| in_control) {
             Some((before, after_digits)) => {
                 out.extend_from_slice(before);
-                put_number(out, cursor);
+                decimal::put(out, cursor);
                 out.extend_from_slice(after_digits);
             }
             None => out.extend_from_slice(line),

@@ -4,8 +4,11 @@
 //! line break, and other bytes outside printable ASCII as `\xNN`. An answer is shown in full for a
 //! kept HTTP/1.1 connection. The other kinds of exchange follow with the lines that differ.
 //!
+//! Each answer is also written to a second wire, which must end up with the same fields.
+//!
 //! A head changes only on purpose. Then the failing test prints the page as it would be now.
 
+mod other_wire;
 mod page;
 mod problems;
 mod reads;

@@ -1,9 +1,10 @@
 //! Pages of answers, and how they are compared.
 
+use crate::other_wire::OtherWire;
 use std::fmt::Write as _;
 use thalweg_protocol::{
-    HttpDate,
-    http1::{Exchange, Version},
+    HeadSink, HttpDate,
+    http1::{Exchange, HeadWriter, Version},
 };
 
 /// A page under construction.
@@ -21,16 +22,15 @@ const OTHERS: [(&str, Version, bool, bool); 5] = [
 
 impl Page {
     /// Adds an answer in all kinds of exchange. `write` returns what it says of the body.
-    pub(crate) fn answer(
-        &mut self,
-        title: &str,
-        write: impl Fn(&mut Vec<u8>, &Exchange<'_>) -> String,
-    ) {
+    pub(crate) fn answer(&mut self, title: &str, write: impl Fn(&mut dyn HeadSink) -> String) {
         let shown = |version, keep_alive, is_head| {
             let date = HttpDate::new(model::Timestamp::new(1_700_000_000_000));
             let exchange = Exchange { version, keep_alive, is_head, date: &date };
             let mut out = vec![];
-            let note = write(&mut out, &exchange);
+            let note = write(&mut HeadWriter::new(&mut out, &exchange));
+            let mut other = OtherWire::new(is_head);
+            write(&mut other);
+            other.assert_says(&out);
             show(&out) + &note
         };
         let first = shown(Version::Http11, true, false);

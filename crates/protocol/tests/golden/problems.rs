@@ -28,8 +28,8 @@ pub(crate) fn page() -> String {
 }
 
 fn add(page: &mut Page, title: &str, problem: &Problem) {
-    page.answer(title, |out, exchange| {
-        problem.write(out, exchange);
+    page.answer(title, |head| {
+        problem.render(head);
         String::new()
     });
 }

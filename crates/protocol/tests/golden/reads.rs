@@ -4,8 +4,8 @@ use crate::{page::Page, writes::info};
 use model::{ByteOffset, GroupId, ReadFrom, StreamPath};
 use stream::{Lifetime, StreamInfo};
 use thalweg_protocol::{
+    face::durable::response::{self, ReadAnswer},
     request::{Live, ReadRequest},
-    response::{self, ReadAnswer},
     sse::Mode,
 };
 
@@ -48,8 +48,8 @@ pub(crate) fn page() -> String {
 }
 
 fn add(page: &mut Page, title: &str, answer: &ReadAnswer<'_>) {
-    page.answer(title, |out, exchange| {
-        let plan = response::read(out, exchange, answer);
+    page.answer(title, |head| {
+        let plan = response::read(head, answer);
         format!("-> {plan:?}")
     });
 }
@@ -117,14 +117,14 @@ fn live(page: &mut Page) {
             let answer = ReadAnswer { cursor: Some(77), ..answer(&poll, &info, start, end) };
             add(page, &format!("long-poll with {what}, {state}"), &answer);
         }
-        page.answer(&format!("long-poll in vain, {state}"), |out, exchange| {
-            response::long_poll_timeout(out, exchange, &info, 77);
+        page.answer(&format!("long-poll in vain, {state}"), |head| {
+            response::long_poll_timeout(head, &info, 77);
             String::new()
         });
     }
     for mode in [Mode::Text, Mode::Json, Mode::Base64] {
-        page.answer(&format!("events as {mode:?}"), |out, exchange| {
-            format!("-> {:?}", response::sse(out, exchange, mode))
+        page.answer(&format!("events as {mode:?}"), |head| {
+            format!("-> {:?}", response::sse(head, mode))
         });
     }
 }

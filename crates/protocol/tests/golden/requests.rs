@@ -59,8 +59,8 @@ pub(crate) fn page() -> String {
     let mut page = Page::default();
     for (line, fields, body) in REFUSED {
         let problem = refused(line, fields, body);
-        page.answer(&format!("{line} {fields:?} {body:?}"), |out, exchange| {
-            problem.write(out, exchange);
+        page.answer(&format!("{line} {fields:?} {body:?}"), |head| {
+            problem.render(head);
             String::new()
         });
     }

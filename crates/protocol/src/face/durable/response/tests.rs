@@ -3,7 +3,7 @@
 use super::*;
 use crate::{
     HttpDate, cursor,
-    http1::{BodyFraming, Exchange, Version},
+    http1::{BodyFraming, Exchange, HeadWriter, Version},
     problem::{Code, Problem},
     request::{Live, ReadRequest},
     sse::Mode,
@@ -55,12 +55,12 @@ fn answer<'a>(
 }
 
 /// Writes with `write`; returns status line and fields, without those that every answer carries.
-fn shown(write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>)) -> String {
+fn shown(write: impl FnOnce(&mut HeadWriter<'_, '_>)) -> String {
     let date = HttpDate::new(Timestamp::new(0));
     let exchange =
         Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
     let mut out = vec![];
-    write(&mut out, &exchange);
+    write(&mut HeadWriter::new(&mut out, &exchange));
     let text = String::from_utf8(out).unwrap();
     let (common, rest): (Vec<&str>, Vec<&str>) = text.split("\r\n").partition(|line| {
         [
@@ -88,12 +88,12 @@ fn accepted() -> Accepted {
 }
 
 fn shown_append(accepted: &Accepted) -> String {
-    shown(|out, exchange| appended(out, exchange, accepted))
+    shown(|sink| appended(sink, accepted))
 }
 
 fn shown_read(answer: &ReadAnswer<'_>) -> String {
-    shown(|out, exchange| {
-        read(out, exchange, answer);
+    shown(|sink| {
+        read(sink, answer);
     })
 }
 
@@ -105,9 +105,7 @@ fn writes() -> Vec<Titled> {
     let closing = Accepted { closed: true, close_only: true, ..producer.clone() };
     let open = info("text/plain", 9);
     let closed = StreamInfo { closed: true, ..open.clone() };
-    let write = |came: Outcome| {
-        shown(|out, exchange| outcome(out, exchange, &came, "http://h/v1/stream/a"))
-    };
+    let write = |came: Outcome| shown(|sink| outcome(sink, &came, "http://h/v1/stream/a"));
     vec![
         ("append", shown_append(&accepted())),
         ("append by a producer", shown_append(&producer)),
@@ -116,20 +114,17 @@ fn writes() -> Vec<Titled> {
         ("create", write(Outcome::Created(open))),
         ("create again", write(Outcome::Existed(closed))),
         ("delete", write(Outcome::Deleted)),
-        ("preflight", shown(preflight)),
+        ("preflight", shown(|sink| preflight(sink))),
     ]
 }
 
-fn metadata() -> Vec<Titled> {
+fn descriptions() -> Vec<Titled> {
     let ttl = StreamInfo { lifetime: Lifetime::Ttl { seconds: 60 }, ..info("text/plain", 9) };
     let at = Lifetime::ExpiresAt(Timestamp::new(1500));
     let expiring = StreamInfo { lifetime: at, closed: true, ..info("text/plain", 9) };
     vec![
-        ("metadata", shown(|out, exchange| head(out, exchange, &ttl))),
-        (
-            "metadata of a closed stream that expires",
-            shown(|out, exchange| head(out, exchange, &expiring)),
-        ),
+        ("metadata", shown(|sink| metadata(sink, &ttl))),
+        ("metadata of a closed stream that expires", shown(|sink| metadata(sink, &expiring))),
     ]
 }
 
@@ -167,13 +162,13 @@ fn live_reads() -> Vec<Titled> {
     let with_data = ReadAnswer { cursor: Some(7), ..answer(&poll, &open, 0, 9) };
     let at_end = ReadAnswer { cursor: Some(7), ..answer(&poll, &closed, 9, 9) };
     let events = |mode| {
-        shown(|out, exchange| {
-            sse(out, exchange, mode);
+        shown(|sink| {
+            sse(sink, mode);
         })
     };
     vec![
         ("long-poll with data", shown_read(&with_data)),
-        ("long-poll in vain", shown(|out, exchange| long_poll_timeout(out, exchange, &open, 7))),
+        ("long-poll in vain", shown(|sink| long_poll_timeout(sink, &open, 7))),
         ("long-poll at the end", shown_read(&at_end)),
         ("events", events(Mode::Text)),
         ("events in base64", events(Mode::Base64)),
@@ -181,10 +176,8 @@ fn live_reads() -> Vec<Titled> {
 }
 
 fn problems() -> Vec<Titled> {
-    let refused = |refusal: Refusal| {
-        shown(|out, exchange| outcome(out, exchange, &Outcome::Refused(refusal), ""))
-    };
-    let problem = |problem: Problem| shown(|out, exchange| problem.write(out, exchange));
+    let refused = |refusal: Refusal| shown(|sink| outcome(sink, &Outcome::Refused(refusal), ""));
+    let problem = |problem: Problem| shown(|sink| problem.render(sink));
     let expected = ContentType::new("text/\"x");
     vec![
         ("closed", refused(Refusal::Closed { tail: ByteOffset::new(9) })),
@@ -200,7 +193,7 @@ fn problems() -> Vec<Titled> {
 }
 
 fn transcript() -> String {
-    let answers = [writes(), metadata(), reads(), live_reads(), problems()].concat();
+    let answers = [writes(), descriptions(), reads(), live_reads(), problems()].concat();
     answers
         .into_iter()
         .map(|(title, text)| {
@@ -216,7 +209,7 @@ fn transcript() -> String {
 
 #[test]
 fn answers_are_as_the_transcript_shows() {
-    let golden = include_str!("../../testdata/answers.txt");
+    let golden = include_str!("../../../../testdata/answers.txt");
     for (ours, theirs) in transcript().split("\n\n# ").zip(golden.split("\n\n# ")) {
         assert_eq!(ours.trim_end(), theirs.trim_end());
     }
@@ -229,11 +222,11 @@ fn a_read_plan_covers_the_stored_bytes_and_their_frame() {
     let exchange =
         Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
     let (begin, json) = (request(ReadFrom::Begin, Live::CatchUp), info("application/json", 9));
-    let plan = read(&mut vec![], &exchange, &answer(&begin, &json, 0, 9));
+    let plan = read(&mut HeadWriter::new(&mut vec![], &exchange), &answer(&begin, &json, 0, 9));
     let BodyPlan::Range { start, end, frame, framing } = plan else { panic!("{plan:?}") };
     assert_eq!((start.get(), end.get(), frame.prefix, frame.suffix), (0, 8, &b"["[..], &b"]"[..]));
     assert_eq!(framing, BodyFraming::Plain);
-    let plan = read(&mut vec![], &exchange, &answer(&begin, &json, 9, 9));
+    let plan = read(&mut HeadWriter::new(&mut vec![], &exchange), &answer(&begin, &json, 9, 9));
     let BodyPlan::Range { start, end, frame, .. } = plan else { panic!("{plan:?}") };
     assert_eq!((start, end, frame.body_bytes(0)), (ByteOffset::new(9), ByteOffset::new(9), 2));
 }
@@ -244,7 +237,7 @@ fn a_problem_has_no_body_for_head() {
     let exchange =
         Exchange { version: Version::Http11, keep_alive: true, is_head: true, date: &date };
     let mut out = vec![];
-    Problem::new(Code::NotFound).write(&mut out, &exchange);
+    Problem::new(Code::NotFound).render(&mut HeadWriter::new(&mut out, &exchange));
     assert!(out.ends_with(b"\r\n\r\n"));
 }
 

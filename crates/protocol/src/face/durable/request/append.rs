@@ -1,9 +1,8 @@
 //! `POST`. PROTOCOL §5.2 and §5.2.1.
 
-use super::{is_true, number};
-use crate::{
+use super::{fields::Fields, is_true, number};
+use crate::face::durable::{
     body::{self, ContentTypeField, Purpose},
-    field::Fields,
     problem::{Code, Problem, detail::quote},
 };
 use model::{StreamPath, limits};

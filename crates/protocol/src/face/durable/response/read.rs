@@ -1,11 +1,15 @@
 //! Answers to reads. PROTOCOL §5.6–5.8, §8, §10.
 
+use super::EVERY_ANSWER;
 use crate::{
-    body::Frame,
-    etag::ETag,
-    field,
-    http1::{Answer, BodyFraming, Exchange, Length},
-    request::{Live, ReadRequest},
+    face::durable::{
+        body::Frame,
+        etag::ETag,
+        offset,
+        request::{Live, ReadRequest},
+    },
+    field::{self, Field},
+    head::{BodyFraming, HeadSink, Length},
     sse::Mode,
 };
 use model::{ByteOffset, GroupId, ReadFrom, StreamKey};
@@ -55,14 +59,14 @@ pub enum BodyPlan {
 ///
 /// # Panics
 /// If the answer's offsets are out of order.
-pub fn read(out: &mut Vec<u8>, exchange: &Exchange<'_>, read: &ReadAnswer<'_>) -> BodyPlan {
+pub fn read<S: HeadSink + ?Sized>(head: &mut S, read: &ReadAnswer<'_>) -> BodyPlan {
     assert!(
         read.start <= read.end && read.end <= read.info.tail,
         "the range of an answer lies within its stream"
     );
     let range_bytes = read.end.since(read.start);
     if range_bytes == 0 && read.request.live == Live::LongPoll {
-        long_poll_timeout(out, exchange, read.info, read.cursor.unwrap_or_default());
+        long_poll_timeout(head, read.info, read.cursor.unwrap_or_default());
         return BodyPlan::Nothing;
     }
     let is_now = read.request.offset == ReadFrom::Now;
@@ -70,21 +74,21 @@ pub fn read(out: &mut Vec<u8>, exchange: &Exchange<'_>, read: &ReadAnswer<'_>) -
     // PROTOCOL §10.1, "ETag Usage"
     let matches = |list: &str| !is_now && read.request.live == Live::CatchUp && tag.matches(list);
     if read.request.if_none_match.as_deref().is_some_and(matches) {
-        let mut answer = Answer::start(out, exchange, 304);
-        read.describe(&mut answer, &tag);
-        answer.end(Length::None);
+        head.start(304, &EVERY_ANSWER);
+        read.describe(head, &tag);
+        head.end(Length::None);
         return BodyPlan::Nothing;
     }
     let frame = Frame::of(&read.info.content_type, range_bytes);
-    let mut answer = Answer::start(out, exchange, 200);
-    answer.field(field::CONTENT_TYPE, read.info.content_type.as_str());
-    read.describe(&mut answer, &tag);
+    head.start(200, &EVERY_ANSWER);
+    head.field(Field::ContentType, read.info.content_type.as_str());
+    read.describe(head, &tag);
     if read.gzip {
-        answer.field(field::CONTENT_ENCODING, "gzip");
+        head.field(Field::ContentEncoding, "gzip");
     }
     let length =
         if read.gzip { Length::Unknown } else { Length::Known(frame.body_bytes(range_bytes)) };
-    let framing = answer.end(length);
+    let framing = head.end(length);
     let end = ByteOffset::new(read.end.get() - frame.omitted_bytes);
     BodyPlan::Range { start: read.start, end, frame, framing }
 }
@@ -104,23 +108,23 @@ impl ReadAnswer<'_> {
     }
 
     /// The fields that a 200 and its 304 share.
-    fn describe(&self, answer: &mut Answer<'_, '_>, tag: &ETag) {
-        answer.offset(field::STREAM_NEXT_OFFSET, self.end);
+    fn describe<S: HeadSink + ?Sized>(&self, head: &mut S, tag: &ETag) {
+        head.ascii(Field::StreamNextOffset, &offset::render(self.end));
         if self.is_up_to_date() {
             // PROTOCOL §5.6: only when nothing follows
-            answer.field(field::STREAM_UP_TO_DATE, "true");
+            head.field(Field::StreamUpToDate, "true");
         }
         if self.is_eof() {
-            answer.field(field::STREAM_CLOSED, "true");
+            head.field(Field::StreamClosed, "true");
         }
         if let Some(cursor) = self.cursor {
-            answer.number(field::STREAM_CURSOR, cursor);
+            head.number(Field::StreamCursor, cursor);
         }
         if self.request.offset != ReadFrom::Now {
-            answer.tag(tag, self.gzip);
+            head.ascii(Field::ETag, tag.render(self.gzip).as_bytes());
         }
-        answer.field(field::CACHE_CONTROL, self.cache_control());
-        answer.field(field::VARY, field::ACCEPT_ENCODING);
+        head.field(Field::CacheControl, self.cache_control());
+        head.field(Field::Vary, field::ACCEPT_ENCODING);
     }
 
     /// How long caches may keep the answer (docs/adr/0012).
@@ -147,33 +151,28 @@ impl ReadAnswer<'_> {
 
 /// Answers a long-poll that waited in vain, or that stands at the end of a closed stream.
 // PROTOCOL §5.7, "Response Headers (on 204)"
-pub fn long_poll_timeout(
-    out: &mut Vec<u8>,
-    exchange: &Exchange<'_>,
-    info: &StreamInfo,
-    cursor: u64,
-) {
-    let mut answer = Answer::start(out, exchange, 204);
-    answer.offset(field::STREAM_NEXT_OFFSET, info.tail);
-    answer.field(field::STREAM_UP_TO_DATE, "true");
+pub fn long_poll_timeout<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo, cursor: u64) {
+    head.start(204, &EVERY_ANSWER);
+    head.ascii(Field::StreamNextOffset, &offset::render(info.tail));
+    head.field(Field::StreamUpToDate, "true");
     if info.closed {
-        answer.field(field::STREAM_CLOSED, "true");
+        head.field(Field::StreamClosed, "true");
     } else {
-        answer.number(field::STREAM_CURSOR, cursor);
+        head.number(Field::StreamCursor, cursor);
     }
-    answer.field(field::CACHE_CONTROL, "no-store");
-    answer.end(Length::None);
+    head.field(Field::CacheControl, "no-store");
+    head.end(Length::None);
 }
 
 /// Begins an answer of server-sent events. PROTOCOL §5.8.
-pub fn sse(out: &mut Vec<u8>, exchange: &Exchange<'_>, mode: Mode) -> BodyFraming {
-    let mut answer = Answer::start(out, exchange, 200);
-    answer.field(field::CONTENT_TYPE, "text/event-stream");
-    answer.field(field::CACHE_CONTROL, "no-cache");
+pub fn sse<S: HeadSink + ?Sized>(head: &mut S, mode: Mode) -> BodyFraming {
+    head.start(200, &EVERY_ANSWER);
+    head.field(Field::ContentType, "text/event-stream");
+    head.field(Field::CacheControl, "no-cache");
     if mode == Mode::Base64 {
-        answer.field(field::STREAM_SSE_DATA_ENCODING, "base64");
+        head.field(Field::StreamSseDataEncoding, "base64");
     }
     // nginx would otherwise hold events back until its buffer is full.
-    answer.field("X-Accel-Buffering", "no");
-    answer.end(Length::Unknown)
+    head.field(Field::XAccelBuffering, "no");
+    head.end(Length::Unknown)
 }

@@ -1,6 +1,6 @@
 //! Request targets: stream paths and query parameters.
 
-use crate::problem::{Code, Problem, detail::quote};
+use super::problem::{Code, Problem, detail::quote};
 use memchr::memchr;
 use model::{PathError, StreamPath};
 use std::borrow::Cow;

@@ -1,6 +1,6 @@
 use super::*;
+use crate::face::durable::request::{self, Live, Request, Scheme};
 use crate::http1::{Framing, HeadLimits, HeadReader, HeaderSlots};
-use crate::request::{self, Live, Request, Scheme};
 use model::{ByteOffset, ReadFrom};
 use stream::Producer;
 

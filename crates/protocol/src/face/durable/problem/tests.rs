@@ -1,4 +1,5 @@
 use super::*;
+use crate::http1::{Exchange, HeadWriter, Version};
 use std::collections::BTreeSet;
 
 /// The table as people read it.
@@ -6,7 +7,7 @@ fn page() -> String {
     let mut page = String::from(
         "# Errors\n\nEvery error is an `application/problem+json` answer (RFC 9457). `code` never changes its \
          meaning. `applied` says whether the write of the request took place: `false`, or `\"unknown\"` when only \
-         a retry with producer fields, or a read, can tell. Written from the table in `src/problem/table.rs`.\n\n\
+         a retry with producer fields, or a read, can tell. Written from the table in `src/face/durable/problem/table.rs`.\n\n\
          | code | status | applied | Retry-After | connection | meaning | what to do |\n|---|---|---|---|---|---|---|\n",
     );
     for code in Code::ALL {
@@ -25,7 +26,7 @@ fn page() -> String {
 
 #[test]
 fn the_page_shows_the_table() {
-    assert_eq!(page(), include_str!("../../errors.md"));
+    assert_eq!(page(), include_str!("../../../../errors.md"));
 }
 
 #[test]
@@ -41,14 +42,10 @@ fn names_are_unique_and_kebab() {
 fn every_code_writes_valid_json_and_a_known_status() {
     let date = crate::HttpDate::new(model::Timestamp::new(0));
     for code in Code::ALL {
-        let exchange = Exchange {
-            version: crate::http1::Version::Http11,
-            keep_alive: true,
-            is_head: false,
-            date: &date,
-        };
+        let exchange =
+            Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
         let mut out = vec![];
-        Problem::new(*code).write(&mut out, &exchange);
+        Problem::new(*code).render(&mut HeadWriter::new(&mut out, &exchange));
         let text = String::from_utf8(out).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let body: serde_json::Value = serde_json::from_str(body).unwrap();

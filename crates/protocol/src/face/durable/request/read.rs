@@ -1,12 +1,15 @@
 //! `GET`. PROTOCOL §5.6–5.8 and §8.
 
+use super::fields::Fields;
 use crate::{
-    cursor, encoding,
-    field::Fields,
+    encoding,
+    face::durable::{
+        cursor,
+        offset::{self, OffsetError},
+        problem::{Code, Problem, detail::quote},
+        target::Query,
+    },
     limits::IF_NONE_MATCH_BYTES_MAX,
-    offset::{self, OffsetError},
-    problem::{Code, Problem, detail::quote},
-    target::Query,
 };
 use model::{ReadFrom, StreamPath};
 

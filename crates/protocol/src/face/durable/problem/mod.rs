@@ -15,8 +15,13 @@ mod table;
 pub use table::{Applied, Code, Row};
 
 use crate::{
-    field,
-    http1::{Answer, Exchange, Length},
+    face::durable::{
+        offset,
+        response::{EVERY_ANSWER, METHODS},
+    },
+    field::Field,
+    head::{HeadSink, Length},
+    http1::{Exchange, HeadWriter},
 };
 use model::ByteOffset;
 
@@ -89,42 +94,47 @@ impl Problem {
     }
 
     /// Writes the whole answer, body included (but not for `HEAD`).
-    pub fn write(&self, out: &mut Vec<u8>, exchange: &Exchange<'_>) {
+    pub fn render<S: HeadSink + ?Sized>(&self, head: &mut S) {
         let row = self.code.row();
-        let exchange = Exchange { keep_alive: exchange.keep_alive && !row.closes, ..*exchange };
         let body = self.body(&row);
-        let mut answer = Answer::start(out, &exchange, row.status);
-        answer.field(field::CONTENT_TYPE, "application/problem+json");
-        answer.field(field::CACHE_CONTROL, "no-store");
-        self.write_facts(&mut answer, &row);
-        answer.end(Length::Known(body.len() as u64));
-        if !exchange.is_head {
-            out.extend_from_slice(body.as_bytes());
+        head.start(row.status, &EVERY_ANSWER);
+        head.field(Field::ContentType, "application/problem+json");
+        head.field(Field::CacheControl, "no-store");
+        self.render_facts(head, &row);
+        if row.closes {
+            head.close();
         }
+        head.end(Length::Known(body.len() as u64));
+        head.body(body.as_bytes());
     }
 
-    fn write_facts(&self, answer: &mut Answer<'_, '_>, row: &Row) {
+    /// As [`Self::render`], as text of HTTP/1.1.
+    pub fn write(&self, out: &mut Vec<u8>, exchange: &Exchange<'_>) {
+        self.render(&mut HeadWriter::new(out, exchange));
+    }
+
+    fn render_facts<S: HeadSink + ?Sized>(&self, head: &mut S, row: &Row) {
         match self.facts {
             Facts::Closed { tail } => {
                 // PROTOCOL §5.2, "409 Conflict due to closed stream"
-                answer.field(field::STREAM_CLOSED, "true");
-                answer.offset(field::STREAM_NEXT_OFFSET, tail);
+                head.field(Field::StreamClosed, "true");
+                head.ascii(Field::StreamNextOffset, &offset::render(tail));
             }
             // PROTOCOL §5.2.1, "Response Headers"
-            Facts::StaleEpoch { current } => answer.number(field::PRODUCER_EPOCH, current),
+            Facts::StaleEpoch { current } => head.number(Field::ProducerEpoch, current),
             Facts::SeqGap { expected, received } => {
-                answer.number(field::PRODUCER_EXPECTED_SEQ, expected);
-                answer.number(field::PRODUCER_RECEIVED_SEQ, received);
+                head.number(Field::ProducerExpectedSeq, expected);
+                head.number(Field::ProducerReceivedSeq, received);
             }
-            Facts::RetryAfter { seconds } => answer.number(field::RETRY_AFTER, seconds.into()),
+            Facts::RetryAfter { seconds } => head.number(Field::RetryAfter, seconds.into()),
             Facts::None => {
                 if let Some(seconds) = row.retry_after_seconds {
-                    answer.number(field::RETRY_AFTER, seconds.into());
+                    head.number(Field::RetryAfter, seconds.into());
                 }
             }
         }
         if row.status == 405 {
-            answer.field(field::ALLOW, crate::response::METHODS);
+            head.field(Field::Allow, METHODS);
         }
     }
 

@@ -1,10 +1,8 @@
 //! Requests, written.
 
+use crate::decimal;
+use crate::face::durable::{offset, request::Live, target::MOUNT};
 use crate::field;
-use crate::http1::put_number;
-use crate::offset;
-use crate::request::Live;
-use crate::target::MOUNT;
 use model::ReadFrom;
 use stream::Producer;
 
@@ -75,7 +73,7 @@ pub fn put_read(
     });
     if let Some(cursor) = cursor {
         query.extend_from_slice(b"&cursor=");
-        put_number(&mut query, cursor);
+        decimal::put(&mut query, cursor);
     }
     let query = std::str::from_utf8(&query).expect("a query is written in ASCII");
     start(out, "GET", target, query);
@@ -139,6 +137,6 @@ fn put_field(out: &mut Vec<u8>, name: &str, value: &str) {
 fn put_number_field(out: &mut Vec<u8>, name: &str, value: u64) {
     out.extend_from_slice(name.as_bytes());
     out.extend_from_slice(b": ");
-    put_number(out, value);
+    decimal::put(out, value);
     out.extend_from_slice(b"\r\n");
 }

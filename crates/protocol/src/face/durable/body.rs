@@ -1,6 +1,6 @@
 //! Bodies of writes, and the frame around bodies of reads.
 
-use crate::problem::{Code, Problem, detail::quote};
+use super::problem::{Code, Problem, detail::quote};
 use model::limits::CONTENT_TYPE_BYTES_MAX;
 use std::borrow::Cow;
 use stream::{ContentType, messages};

@@ -11,18 +11,22 @@
 
 mod append;
 mod create;
+mod fields;
 mod number;
 mod read;
 
 pub use append::{AppendRequest, ReadyAppend};
 pub use create::{CreateRequest, ReadyCreate};
+use fields::Fields;
 pub use read::{Live, ReadRequest};
 
 use crate::{
-    field::{self, Fields},
-    http1::{Head, Method},
-    problem::{Code, Problem, detail::quote},
-    target,
+    face::durable::{
+        problem::{Code, Problem, detail::quote},
+        target,
+    },
+    field,
+    head::{Method, RequestHead},
 };
 use model::StreamPath;
 use stream::ContentType;
@@ -72,7 +76,11 @@ pub enum Scheme {
 /// # Errors
 /// The [`Problem`] to answer. The body, if there is one, must still be read past, unless the
 /// connection is closed.
-pub fn parse(head: &Head<'_, '_>, scheme: Scheme) -> Result<Request, Problem> {
+pub fn parse<'h, 'b: 'h>(
+    head: impl Into<RequestHead<'h, 'b>>,
+    scheme: Scheme,
+) -> Result<Request, Problem> {
+    let head = head.into();
     if head.method == Method::Options {
         return Ok(Request::Preflight);
     }
@@ -90,7 +98,7 @@ pub fn parse(head: &Head<'_, '_>, scheme: Scheme) -> Result<Request, Problem> {
         Method::Put => {
             let fields = Fields::find(head.fields)?;
             refuse_precondition(fields.has_if_match)?;
-            let location = location(head, scheme);
+            let location = location(&head, scheme);
             CreateRequest::parse(path, location, &fields)
                 .map(|create| Request::Create(Box::new(create)))
         }
@@ -114,7 +122,7 @@ fn refuse_precondition(has_if_match: bool) -> Result<(), Problem> {
 
 /// The URL under which the client reached the stream; a path alone if it named no host.
 // PROTOCOL §5.1: "a `Location` header equal to `{stream-url}`"
-fn location(head: &Head<'_, '_>, scheme: Scheme) -> Box<str> {
+fn location(head: &RequestHead<'_, '_>, scheme: Scheme) -> Box<str> {
     let Some(authority) = head.authority else { return head.path.into() };
     let scheme = match scheme {
         Scheme::Http => "http://",
@@ -136,7 +144,7 @@ fn method_not_allowed(method: &str) -> Problem {
     let detail = format!(
         "A stream does not know {}; use one of {}.",
         quote(method.as_bytes()),
-        crate::response::METHODS
+        super::response::METHODS
     );
     Problem::with_detail(Code::MethodNotAllowed, detail)
 }

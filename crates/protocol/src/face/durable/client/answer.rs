@@ -1,8 +1,8 @@
 //! Heads of answers, read.
 
+use crate::face::durable::offset;
 use crate::field;
 use crate::limits::{HEAD_BYTES_MAX, HEADER_COUNT_MAX};
-use crate::offset;
 use model::ByteOffset;
 use std::mem::MaybeUninit;
 

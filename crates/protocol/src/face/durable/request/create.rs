@@ -1,9 +1,8 @@
 //! `PUT`. PROTOCOL §5.1, forks §4.2.
 
-use super::{is_true, number};
-use crate::{
+use super::{fields::Fields, is_true, number};
+use crate::face::durable::{
     body::{self, ContentTypeField, Purpose},
-    field::Fields,
     offset::{self, OffsetError},
     problem::{Code, Problem, detail::quote},
     target,

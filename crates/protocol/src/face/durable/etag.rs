@@ -4,7 +4,7 @@
 //! A stream id is never used again, so a recreated stream has other tags. A range that ends before
 //! the tail keeps its tag when the stream is closed later: its bytes and its meaning stay.
 
-use crate::http1::put_number;
+use crate::decimal::Decimal;
 use model::{ByteOffset, StreamKey};
 
 /// A strong entity tag of a range.
@@ -20,21 +20,45 @@ pub struct ETag {
     pub closed: bool,
 }
 
+/// Room for the longest tag: four numbers of 20 digits and what stands around them.
+const TAG_BYTES_MAX: usize = 4 * 20 + 9;
+
+/// The text of an [`ETag`].
+#[derive(Debug, Clone, Copy)]
+pub struct TagText {
+    bytes: [u8; TAG_BYTES_MAX],
+    length: usize,
+}
+
+impl TagText {
+    /// The text, quotation marks included.
+    #[must_use]
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.bytes[..self.length]
+    }
+
+    fn push(&mut self, piece: &[u8]) {
+        let end = self.length + piece.len();
+        self.bytes[self.length..end].copy_from_slice(piece);
+        self.length = end;
+    }
+}
+
 impl ETag {
-    /// Appends the tag as text; weak if a content coding was applied.
-    pub fn put(&self, out: &mut Vec<u8>, weak: bool) {
-        if weak {
-            out.extend_from_slice(b"W/");
-        }
-        out.push(b'"');
-        put_number(out, u64::from(self.stream.group.get()));
-        out.push(b'-');
-        put_number(out, self.stream.stream.get());
-        out.push(b':');
-        put_number(out, self.start.get());
-        out.push(b':');
-        put_number(out, self.end.get());
-        out.extend_from_slice(if self.closed { b":c\"" } else { b"\"" });
+    /// The tag as text; weak if a content coding was applied.
+    #[must_use]
+    pub fn render(&self, weak: bool) -> TagText {
+        let mut text = TagText { bytes: [0; TAG_BYTES_MAX], length: 0 };
+        text.push(if weak { b"W/\"" } else { b"\"" });
+        text.push(Decimal::new(u64::from(self.stream.group.get())).as_bytes());
+        text.push(b"-");
+        text.push(Decimal::new(self.stream.stream.get()).as_bytes());
+        text.push(b":");
+        text.push(Decimal::new(self.start.get()).as_bytes());
+        text.push(b":");
+        text.push(Decimal::new(self.end.get()).as_bytes());
+        text.push(if self.closed { b":c\"" } else { b"\"" });
+        text
     }
 
     /// Whether an `If-None-Match` list names this tag. Weak comparison, RFC 9110 §13.1.2.
@@ -43,11 +67,10 @@ impl ETag {
         if if_none_match.trim_ascii() == "*" {
             return true;
         }
-        let mut own = Vec::with_capacity(64);
-        self.put(&mut own, false);
+        let own = self.render(false);
         let mut rest = if_none_match;
         while let Some((tag, after)) = next_tag(rest) {
-            if tag.as_bytes() == own {
+            if tag.as_bytes() == own.as_bytes() {
                 return true;
             }
             rest = after;
@@ -75,9 +98,16 @@ mod tests {
     }
 
     fn text(tag: ETag, weak: bool) -> String {
-        let mut out = vec![];
-        tag.put(&mut out, weak);
-        String::from_utf8(out).unwrap()
+        String::from_utf8(tag.render(weak).as_bytes().to_vec()).unwrap()
+    }
+
+    #[test]
+    fn the_longest_tag_has_room() {
+        let stream = StreamKey { group: GroupId::new(u16::MAX), stream: StreamId::new(u64::MAX) };
+        let end = ByteOffset::new(u64::MAX);
+        let longest = text(ETag { stream, start: end, end, closed: true }, true);
+        let most = u64::MAX;
+        assert_eq!(longest, format!("W/\"65535-{most}:{most}:{most}:c\""));
     }
 
     // PROTOCOL §10.1, "ETag and Stream Closure"

@@ -1,0 +1,11 @@
+//! The Durable Streams Protocol 1.0.
+
+pub mod body;
+pub mod client;
+pub mod cursor;
+pub mod etag;
+pub mod offset;
+pub mod problem;
+pub mod request;
+pub mod response;
+mod target;

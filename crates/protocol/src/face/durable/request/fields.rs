@@ -1,0 +1,120 @@
+//! The fields that routes ask for, found in one pass.
+
+use crate::{
+    face::durable::problem::{Code, Problem},
+    field::{
+        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, PRODUCER_EPOCH,
+        PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET,
+        STREAM_FORK_SUB_OFFSET, STREAM_FORKED_FROM, STREAM_SEQ, STREAM_SSE_DATA_ENCODING,
+        STREAM_TTL,
+    },
+};
+
+/// The fields of a request.
+#[derive(Debug, Default)]
+pub(crate) struct Fields<'b> {
+    pub(crate) content_type: Option<&'b str>,
+    pub(crate) content_encoding: Option<&'b str>,
+    pub(crate) stream_closed: Option<&'b str>,
+    pub(crate) stream_ttl: Option<&'b str>,
+    pub(crate) stream_expires_at: Option<&'b str>,
+    pub(crate) stream_seq: Option<&'b str>,
+    pub(crate) forked_from: Option<&'b str>,
+    pub(crate) fork_offset: Option<&'b str>,
+    pub(crate) fork_sub_offset: Option<&'b str>,
+    pub(crate) producer_id: Option<&'b str>,
+    pub(crate) producer_epoch: Option<&'b str>,
+    pub(crate) producer_seq: Option<&'b str>,
+    pub(crate) sse_data_encoding: Option<&'b str>,
+    /// Lists, which may lawfully come in several lines: a second line makes them unusable, and
+    /// that is the same as absent.
+    pub(crate) if_none_match: Listed<'b>,
+    pub(crate) accept_encoding: Listed<'b>,
+    /// `If-Match` is there, whatever it says.
+    pub(crate) has_if_match: bool,
+}
+
+/// A list field.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) enum Listed<'b> {
+    #[default]
+    Absent,
+    Once(&'b str),
+    Unusable,
+}
+
+impl<'b> Listed<'b> {
+    pub(crate) fn text(self) -> Option<&'b str> {
+        match self {
+            Self::Once(text) => Some(text),
+            Self::Absent | Self::Unusable => None,
+        }
+    }
+
+    fn take(&mut self, value: &'b [u8]) {
+        *self = match (&self, std::str::from_utf8(value)) {
+            (Self::Absent, Ok(text)) => Self::Once(text),
+            _ => Self::Unusable,
+        };
+    }
+}
+
+impl<'b> Fields<'b> {
+    pub(crate) fn find(fields: &[httparse::Header<'b>]) -> Result<Self, Problem> {
+        let mut found = Self::default();
+        for item in fields {
+            found.take(item)?;
+        }
+        Ok(found)
+    }
+
+    fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), Problem> {
+        let Some((name, slot)) = self.slot(item.name) else {
+            self.take_list(item);
+            return Ok(());
+        };
+        let text = std::str::from_utf8(item.value).map_err(|_| {
+            Problem::with_detail(
+                Code::InvalidHeader,
+                format!("{name} is not UTF-8; send ASCII or UTF-8."),
+            )
+        })?;
+        if slot.replace(text).is_some() {
+            return Err(Problem::with_detail(Code::InvalidHeader, format!("{name} comes twice.")));
+        }
+        Ok(())
+    }
+
+    fn take_list(&mut self, item: &httparse::Header<'b>) {
+        if item.name.eq_ignore_ascii_case(IF_NONE_MATCH) {
+            self.if_none_match.take(item.value);
+        } else if item.name.eq_ignore_ascii_case(ACCEPT_ENCODING) {
+            self.accept_encoding.take(item.value);
+        } else if item.name.eq_ignore_ascii_case(IF_MATCH) {
+            self.has_if_match = true;
+        }
+    }
+
+    /// The slot of a single-valued field. The length is compared first: it tells most fields apart.
+    fn slot(&mut self, name: &str) -> Option<(&'static str, &mut Option<&'b str>)> {
+        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        Some(match name.len() {
+            10 if is(STREAM_TTL) => (STREAM_TTL, &mut self.stream_ttl),
+            10 if is(STREAM_SEQ) => (STREAM_SEQ, &mut self.stream_seq),
+            11 if is(PRODUCER_ID) => (PRODUCER_ID, &mut self.producer_id),
+            12 if is(CONTENT_TYPE) => (CONTENT_TYPE, &mut self.content_type),
+            12 if is(PRODUCER_SEQ) => (PRODUCER_SEQ, &mut self.producer_seq),
+            13 if is(STREAM_CLOSED) => (STREAM_CLOSED, &mut self.stream_closed),
+            14 if is(PRODUCER_EPOCH) => (PRODUCER_EPOCH, &mut self.producer_epoch),
+            16 if is(CONTENT_ENCODING) => (CONTENT_ENCODING, &mut self.content_encoding),
+            17 if is(STREAM_EXPIRES_AT) => (STREAM_EXPIRES_AT, &mut self.stream_expires_at),
+            18 if is(STREAM_FORKED_FROM) => (STREAM_FORKED_FROM, &mut self.forked_from),
+            18 if is(STREAM_FORK_OFFSET) => (STREAM_FORK_OFFSET, &mut self.fork_offset),
+            22 if is(STREAM_FORK_SUB_OFFSET) => (STREAM_FORK_SUB_OFFSET, &mut self.fork_sub_offset),
+            24 if is(STREAM_SSE_DATA_ENCODING) => {
+                (STREAM_SSE_DATA_ENCODING, &mut self.sse_data_encoding)
+            }
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Heads of requests and answers, whatever wire they travel on.
+//!
+//! # Why
+//! A [face](crate::face) decides what a request asks and what an answer says. A wire decides how a
+//! head looks in bytes. [`RequestHead`] and [`HeadSink`] are all that a face sees of a wire, so
+//! another wire needs no change in a face, and another face none in a wire.
+//!
+//! # Driving a sink
+//! [`HeadSink::start`], then the fields in any order, then [`HeadSink::end`]. A small body follows
+//! by [`HeadSink::body`]; a large one is written by the caller as [`BodyFraming`] says.
+//!
+//! # Invariants
+//! - Each head is started once and ended once.
+//! - No value can end its line or begin another field, see [`HeadSink::field`].
+
+use crate::field::Field;
+
+/// A request method; those that no route knows are one value.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Method {
+    /// `GET`
+    Get,
+    /// `HEAD`
+    Head,
+    /// `PUT`
+    Put,
+    /// `POST`
+    Post,
+    /// `DELETE`
+    Delete,
+    /// `OPTIONS`
+    Options,
+    /// Any other; its text is [`RequestHead::method_text`].
+    Other,
+}
+
+/// What a face reads of a request's head.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestHead<'h, 'b> {
+    /// The method.
+    pub method: Method,
+    /// The method as it was written.
+    pub method_text: &'b str,
+    /// The path of the target, still percent-encoded; begins with `/`, or is `*` for `OPTIONS`.
+    pub path: &'b str,
+    /// What follows the first `?`.
+    pub query: Option<&'b str>,
+    /// Host and port as the client named them, of characters that may stand in a URL.
+    pub authority: Option<&'b str>,
+    /// All fields in order.
+    pub fields: &'h [httparse::Header<'b>],
+}
+
+/// How the body of an answer ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Length {
+    /// The status or method allows no body, and no length is shown.
+    None,
+    /// After this many bytes.
+    Known(u64),
+    /// Nobody knows yet.
+    Unknown,
+}
+
+/// How to write the body that follows a head.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyFraming {
+    /// As it is.
+    Plain,
+    /// With [`crate::http1::put_chunk`] and [`crate::http1::LAST_CHUNK`].
+    Chunked,
+    /// As it is, then close the connection.
+    UntilClose,
+}
+
+/// Fields with which many answers of a face begin, prepared once.
+///
+/// Made by `common_fields!`, so that both forms say the same.
+#[derive(Debug)]
+pub struct CommonFields {
+    /// All of them as lines of HTTP/1.1, and the name of the date, which follows.
+    pub(crate) lines: &'static str,
+    /// Names in lower case, and values.
+    pub fields: &'static [(&'static str, &'static str)],
+}
+
+/// Makes [`CommonFields`] of names, names in lower case, and values.
+macro_rules! common_fields {
+    ($($name:literal / $lower:literal : $value:literal),* $(,)?) => {
+        $crate::head::CommonFields {
+            lines: concat!($($name, ": ", $value, "\r\n",)* "Date: "),
+            fields: &[$(($lower, $value)),*],
+        }
+    };
+}
+pub(crate) use common_fields;
+
+/// Where the head of an answer is written.
+pub trait HeadSink {
+    /// Begins the head: its status, the common fields of its face, and the date.
+    fn start(&mut self, status: u16, common: &CommonFields);
+
+    /// Writes one field. Control characters in `value` become blanks, so that nothing that a client
+    /// or a disk holds can end the line.
+    fn field(&mut self, name: Field, value: &str);
+
+    /// Writes a field of printable ASCII characters, which the caller has made itself.
+    fn ascii(&mut self, name: Field, value: &[u8]);
+
+    /// Writes a field with a number.
+    fn number(&mut self, name: Field, value: u64);
+
+    /// The connection takes no request after this one. To be called before [`Self::end`].
+    fn close(&mut self);
+
+    /// Ends the head.
+    fn end(&mut self, length: Length) -> BodyFraming;
+
+    /// Writes a whole body of [`Length::Known`] bytes behind the head; nothing if the request was
+    /// `HEAD`.
+    fn body(&mut self, bytes: &[u8]);
+}
