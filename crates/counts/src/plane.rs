@@ -22,7 +22,7 @@ const TURNS_MAX: usize = 10_000;
 /// Longest answer of a workload.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
-/// A clock that stands still.
+/// A clock that does not move.
 #[derive(Debug)]
 struct StillClock;
 

@@ -205,8 +205,8 @@ impl World {
         }
     }
 
-    /// Asks for quiet first: damage to the very last batch of a log cannot be told from a torn one,
-    /// until a mark says that it was durable.
+    /// Asks for quiet first: damage to the very last batch of a log cannot be distinguished from a torn
+    /// batch, until a mark says that it was durable.
     fn damage_disk(&mut self, kind: FaultKind) {
         if self.process.as_ref().is_none_or(|process| process.is_poisoned()) {
             return;
@@ -301,8 +301,8 @@ impl World {
     }
 }
 
-/// Whether headers of a batch start here that stand nowhere else, for want of room: what they say of the last entries of a
-/// group is not missed if it is lost (docs/reliability.md, "Known gaps").
+/// Whether the only headers of a batch start here, because there was no room for a second copy. If they
+/// are lost, the last entries of a group are not missed (docs/reliability.md, "Known gaps").
 fn has_only_headers(file: &dyn env::File, position: u64) -> bool {
     let mut header = [0; 64];
     let is_batch = file.read_exact_at(&mut header, position).is_ok() && header.starts_with(b"ThBa");

@@ -5,7 +5,7 @@ use model::Monotonic;
 use std::fmt;
 use thalweg_sim::{Failure, Report};
 
-/// How often progress is told.
+/// How often progress is printed.
 const TELL_MS: u64 = 10_000;
 
 /// Seeds that were run, and their sums.

@@ -39,7 +39,7 @@ struct Cli {
     /// Do not print the steps of a single seed
     #[arg(long)]
     quiet: bool,
-    /// Go on after a failure
+    /// Continue after a failure
     #[arg(long)]
     keep_going: bool,
 }

@@ -28,7 +28,7 @@ pub enum Mutant {
     LostDelete,
     /// The clock of reads runs ahead.
     EarlyExpiry,
-    /// The clock stands still for lifetimes.
+    /// The clock does not move for lifetimes.
     LateExpiry,
     /// Forks show a wrong byte.
     WrongPrefix,
@@ -36,7 +36,7 @@ pub enum Mutant {
     FalseDamage,
     /// A refused append is applied all the same.
     RefusalIgnored,
-    /// Repeats of an append are told a tail that the stream never had.
+    /// Repeats of an append are answered with a tail that the stream never had.
     WrongRepeat,
     /// Commits are never run.
     StalledSync,

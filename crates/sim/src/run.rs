@@ -79,7 +79,7 @@ pub fn run(plan: &Plan) -> Result<Report, Box<Failure>> {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
         world.oracle.broken(Rule::Panic, text);
-        // Other violations came first only if the run went on after them, which it does not.
+        // No other violation came first: a run ends at its first one.
     }
     match world.oracle.take_violation() {
         Some(violation) => {

@@ -22,7 +22,7 @@ struct Fork {
     stream: StreamNo,
     source: StreamNo,
     fields: Vec<(&'static str, String)>,
-    /// Where it must branch off, if that can be told beforehand.
+    /// Where it must branch off, if that is known beforehand.
     expected: Option<u64>,
     /// The place that was asked for may not exist.
     may_be_refused: bool,

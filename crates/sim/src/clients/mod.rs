@@ -1,5 +1,5 @@
-//! Simulated clients. Each is a machine of its own: it is woken, asks or sleeps, and hears what came
-//! of it. What it is told it gives to the oracle.
+//! Simulated clients. Each is a machine of its own: it wakes, sends a request or sleeps, and gets the
+//! answer. It passes every answer to the oracle.
 
 mod auditor;
 mod forker;

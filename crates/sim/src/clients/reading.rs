@@ -19,7 +19,7 @@ pub(crate) struct Reading {
     was_closed: bool,
 }
 
-/// Where a reader stands after an answer.
+/// A reader's position after an answer.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Reached {
     pub(crate) next: u64,
@@ -192,7 +192,7 @@ impl EventReading {
             self.is_closed = true;
             ctx.oracle.closed_seen(self.stream, next);
         }
-        // Text may hold back the first bytes of a character; what was said before stands.
+        // Text may hold back the first bytes of a character; what was said before still holds.
         if is("upToDate") && self.floor > next + 3 {
             ctx.oracle.up_to_date(self.stream, next, self.floor);
         }

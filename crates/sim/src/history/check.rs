@@ -4,16 +4,16 @@
 //! The search is exponential in what is under way at once, and an append whose answer was lost is
 //! under way for ever. Four steps keep it small; none changes the verdict:
 //!
-//! - Of several tries of one append that were not answered at most one took effect, and none if
-//!   another one was told that it did: the others are left out, the one begins when the first did.
-//! - Where the bytes of such an append were met by a reader, it can have taken effect only there.
-//!   The stream is read to its end before it is judged: where they were not met, it never did.
-//! - What is told as the tail is the tail between two appends: the read cannot precede the request
-//!   of the one nor follow the answer of the other, and each append is narrowed by such reads in
-//!   turn. Bytes alone, once there, are there later too.
-//! - A history is cut at moments when nothing is under way whose effect is still open. All that was
-//!   acknowledged or met is in the stream then, in the order of its places, so the state is known:
-//!   it is the first operation of the next part.
+//! - Of several unanswered tries of one append, at most one took effect. If another try was
+//!   acknowledged, none did. The others are left out, and the one begins when the first did.
+//! - Where a reader met the bytes of such an append, it can have taken effect only there. The stream
+//!   is read to its end before it is judged: if no reader met the bytes, it never took effect.
+//! - An answered tail is the tail between two appends. So the read cannot precede the request of the
+//!   one, nor follow the answer of the other. Such reads narrow each append in turn. Bytes alone, once
+//!   there, are there later too.
+//! - A history is cut at moments when no operation with an open effect is under way. All appends that
+//!   were acknowledged or met are in the stream then, in the order of their places. So the state is
+//!   known: it is the first operation of the next part.
 
 use super::{
     History, Moment, Operation,
@@ -71,8 +71,8 @@ fn place_lost(operations: &mut Vec<Operation>, place_of: impl Fn(OpNo) -> Option
     });
 }
 
-/// Leaves one of the lost tries of each append, the first, or none if another try was told that it
-/// took effect.
+/// Leaves one of the lost tries of each append, the first. Leaves none if another try was
+/// acknowledged.
 fn merge_tries(operations: &mut Vec<Operation>) {
     let added: BTreeSet<OpNo> = operations.iter().filter_map(added_number).collect();
     let mut kept: Vec<Rc<Append>> = Vec::new();
@@ -140,8 +140,8 @@ fn claims(operations: &[Operation]) -> BTreeMap<u64, Claims> {
     known
 }
 
-/// Narrows each append to when the tail can have moved: after every request that was told the tail
-/// before it, before every answer that tells the tail behind it.
+/// Narrows each append to when the tail can have moved: after every request whose answer has the tail
+/// before it, and before every answer with the tail behind it.
 fn tighten_appends(operations: &mut [Operation]) {
     let claims = claims(operations);
     for Operation { called, answered, deed } in operations {

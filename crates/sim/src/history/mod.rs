@@ -1,10 +1,10 @@
 //! What clients asked and heard of each shared stream, in order, and whether it is linearizable.
 //!
 //! # What and why
-//! The oracle's rules each look at one promise. This looks at all answers of a stream at once: is
-//! there an order of the operations, each between its request and its answer, in which a stream
-//! that does one after the other would have answered the same (Herlihy and Wing, 1990)? The search
-//! is that of Wing and Gong with Lowe's memory of states, from the crate `todc-utils`.
+//! The oracle's rules each look at one promise. This module looks at all answers of a stream at once,
+//! and asks for an order of the operations, each between its request and its answer. A stream that
+//! does one after the other in that order must answer the same (Herlihy and Wing, 1990). The search is
+//! that of Wing and Gong with Lowe's memory of states, from the crate `todc-utils`.
 //!
 //! # How it is driven
 //! [`History::asked`] and [`History::heard`] record a request and its answer from the wire,
@@ -38,7 +38,7 @@ pub(crate) type Moment = u64;
 #[derive(Debug, Clone)]
 pub(crate) struct Operation {
     pub(crate) called: Moment,
-    /// `None` if nobody was told.
+    /// `None` if no answer arrived.
     pub(crate) answered: Option<Moment>,
     pub(crate) deed: Deed,
 }
@@ -83,7 +83,7 @@ impl History {
         self.moments
     }
 
-    /// A request was sent; `op` is the append in its body. Live answers are told by their events.
+    /// A request was sent; `op` is the append in its body. The events of a live answer are recorded instead of the answer.
     pub(crate) fn asked(&mut self, conn: u32, ask: &Ask, shape: Shape, op: Option<(OpNo, &[u8])>) {
         if ask.live {
             return;

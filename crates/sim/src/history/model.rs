@@ -27,7 +27,7 @@ pub(crate) struct Producer {
     pub(crate) seq: u64,
 }
 
-/// What the client of an append was told.
+/// What the client of an append learned from its answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Told {
     /// Nothing. If its bytes were met by a reader, they were met at `place`.
@@ -50,14 +50,14 @@ pub(crate) enum Deed {
     /// The state that an earlier part of the history left: the first operation of the next part.
     Carried(Box<State>),
     Append(Rc<Append>, Told),
-    /// Bytes were read; the tail and the end only as far as they were told.
+    /// Bytes were read. Tail and end are known only as far as the answer has them.
     Read {
         start: u64,
         bytes: Rc<[u8]>,
         up_to_date: bool,
         closed: bool,
     },
-    /// The tail was told, and whether the stream is closed.
+    /// The answer had the tail, and whether the stream is closed.
     Head {
         tail: u64,
         closed: bool,

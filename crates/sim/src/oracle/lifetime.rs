@@ -14,8 +14,8 @@ pub(crate) struct Lifetimes {
     used_to: u64,
 }
 
-/// How much later than promised a stream may go: a restart makes up for uses that the log had not
-/// recorded yet, an eighth of the window between one second and one minute.
+/// How much later than promised a stream may expire. A restart makes up for uses that the log had not
+/// recorded yet. That is an eighth of the window, at least one second and at most one minute.
 fn slack_ms(ttl_ms: u64) -> u64 {
     2 * (ttl_ms / 8).clamp(1000, 60_000)
 }

@@ -1,11 +1,11 @@
-//! What must hold, checked against everything that clients were told.
+//! What must hold, checked against every answer that clients got.
 //!
 //! # Manner
-//! No history is searched here; that is done by [`crate::history`]. Each append carries its own number in its bytes, so wherever a reader
-//! meets bytes, it is known which append they belong to. What a client was told becomes a *fact*
-//! of the stream: the byte at an offset, the least tail, the end. A fact never goes away: not by a
-//! crash, not by anything. Every later answer is compared with the facts, and whatever is known
-//! without a gap from the start must be a sequence of whole appends, each at most once.
+//! [`crate::history`] searches histories; this module does not. Each append carries its own number in
+//! its bytes, so the bytes that a reader meets name their append. Every answer adds *facts* about the
+//! stream: the byte at an offset, the least tail, the end. Nothing removes a fact, not even a crash.
+//! Every later answer is compared with the facts. Whatever is known without a gap from the start must
+//! be a sequence of whole appends, each at most once.
 //!
 //! # Invariants
 //! - An append of unknown outcome may be there or not; once a fact says where, it stays.
@@ -53,11 +53,11 @@ pub enum Rule {
     ForkPrefix,
     /// `Stream-Up-To-Date` where more was there before the request came.
     UpToDate,
-    /// Damage spread to what was not hit, or was not told as damage.
+    /// Damage spread beyond what was hit, or was not reported as damage.
     Damage,
     /// An answer that the protocol does not allow here.
     Protocol,
-    /// No order of the operations explains what their clients were told.
+    /// No order of the operations explains their answers.
     Unordered,
     /// Something grows without bound or never ends.
     Bounds,
@@ -87,7 +87,7 @@ pub(crate) enum Fate {
     Unknown,
     /// Surely not applied, whenever it was sent.
     Refused,
-    /// Acknowledged; with its place if the answer told it.
+    /// Acknowledged; with its place if the answer has it.
     Acked(Option<u64>),
 }
 
@@ -115,7 +115,7 @@ pub(crate) struct Oracle {
     pub(crate) compared_bytes: u64,
     /// A fault has changed stored bytes: damage answers are possible.
     pub(crate) damage_possible: bool,
-    /// The groups that were hit; `None` among them if it cannot be told which.
+    /// The groups that were hit; `None` among them if it is not known which.
     pub(crate) hit_groups: BTreeSet<Option<u16>>,
     /// Groups of the data directory.
     pub(crate) group_count: u16,
@@ -223,7 +223,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody was told that the stream reaches to `tail` at least.
+    /// An answer says that the stream reaches to `tail` at least.
     pub(crate) fn tail_seen(&mut self, stream: StreamNo, tail: u64) {
         let truth = &mut self.streams[stream];
         truth.floor = truth.floor.max(tail);
@@ -235,7 +235,7 @@ impl Oracle {
         }
     }
 
-    /// Somebody was told that the stream ends for good at `end`.
+    /// An answer says that the stream ends for good at `end`.
     pub(crate) fn closed_seen(&mut self, stream: StreamNo, end: u64) {
         self.tail_seen(stream, end);
         let truth = &mut self.streams[stream];
@@ -246,8 +246,8 @@ impl Oracle {
         }
     }
 
-    /// Somebody was told of a tail at which nothing more follows, by a request that came when the
-    /// stream reached to `floor` already.
+    /// An answer has a tail at which nothing more follows. Its request came when the stream already
+    /// reached to `floor`.
     pub(crate) fn up_to_date(&mut self, stream: StreamNo, end: u64, floor: u64) {
         if end < floor {
             let path = &self.streams[stream].path;
@@ -346,14 +346,14 @@ impl Oracle {
         self.ops.iter().find(|op| op.stream == stream && op.place == Some(start))
     }
 
-    /// The last start of an append of the stream that is known and not behind `at`; inherited
-    /// bytes are not cut into appends, so for them it is the stream's own first byte or 0.
+    /// The last known start of an append of the stream that is not behind `at`. Inherited bytes are not
+    /// cut into appends, so for them it is the stream's own first byte or 0.
     pub(crate) fn parsed_boundary(&self, stream: StreamNo, at: u64) -> u64 {
         let places = self.ops.iter().filter(|op| op.stream == stream).filter_map(|op| op.place);
         places.filter(|place| *place <= at).max().unwrap_or(0)
     }
 
-    /// A client was told that stored bytes are damaged.
+    /// An answer says that stored bytes are damaged.
     pub(crate) fn damage_seen(&mut self, stream: StreamNo) {
         if !self.damage_possible {
             let detail = format!("{} is damaged, but no fault did that", self.streams[stream].path);

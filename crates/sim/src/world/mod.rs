@@ -429,7 +429,7 @@ impl World {
         for shard in process.open_shards() {
             wal_bytes += shard.node.log().stats().wal_bytes;
         }
-        // Every shard its own, lanes of other shard counts, and what a large append may add.
+        // The WAL of every shard, WALs of other shard counts, and what a large append may add.
         let bound = 10 * self.options.wal_bytes_max + (2 << 20);
         if wal_bytes > bound {
             self.oracle.broken(Rule::Bounds, format!("{wal_bytes} bytes of WAL"));

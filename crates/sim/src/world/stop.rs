@@ -1,5 +1,5 @@
-//! An orderly end: each shard finishes what is under way, marks its log and closes, in its own time,
-//! while the others go on. See `Shard::run` of the server.
+//! An orderly end: each shard finishes what is under way, marks its log and closes, in its own time.
+//! The others continue meanwhile. See `Shard::run` of the server.
 
 use super::{Act, World};
 use crate::fault::{End, FaultKind};
