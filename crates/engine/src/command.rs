@@ -10,7 +10,7 @@
 //! (4) and its bytes. It repeats what the command says so that a read needs nothing but the stream.
 //!
 //! # Invariants
-//! - An append says where it stands: a lost one moves no other.
+//! - An append contains its own position: a lost one moves no other.
 
 pub(crate) const FRAME_HEADER_BYTES: usize = 12;
 pub(crate) const LENGTH_BYTES: usize = 4;

@@ -34,7 +34,7 @@ struct Inner {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // Nobody is left to be told: what was acknowledged keeps its promise without this, too.
+        // No caller is left to get an error. What was acknowledged keeps its promise without this, too.
         let _ = self.shared.close();
         self.threads.join(&self.shared);
     }
@@ -129,8 +129,8 @@ fn begin_life(
     Ok(file)
 }
 
-/// Writes an entry that says nothing, durably, before syncs are postponed. The log tells a batch that
-/// an earlier opening cut off by a later one that does not claim it: that one must not be lost, or the
+/// Writes an empty entry, durably, before syncs are postponed. The log knows a batch that an earlier
+/// opening cut off by a later batch that does not claim it. That later one must not be lost, or the
 /// batch that was cut off counts again.
 fn begin_log(core: &mut Core) -> Result<(), String> {
     let (command, data) = (&[][..], &[][..]);
@@ -311,7 +311,7 @@ impl Engine {
         found.and_then(|stream| stream.cursor(name, is_ahead)).unwrap_or(0)
     }
 
-    /// Records that the reader `name` goes on at the id `next` of `stream`, with the durability of
+    /// Records that the reader `name` continues at the id `next` of `stream`, with the durability of
     /// the engine. It may go back.
     ///
     /// # Errors

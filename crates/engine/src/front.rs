@@ -16,10 +16,19 @@
 //!   the log's own prefix they are a prefix, whatever power loss has left of this file.
 //!
 //! # Format
-//! `FRONT`, little-endian, two regions of 1 MiB, each with records from its start: index (8), stream
-//! (8), kind (4), length of the command (4), length of the data (4), CRC-32C of the life's number,
-//! these 28 bytes and the command (4), the command, the data. The command of an append holds the
-//! checksum of its data; others have no data.
+//! `FRONT` is little-endian and has two regions of 1 MiB, each with records from its start. A record:
+//!
+//! | bytes | |
+//! |---:|---|
+//! | 8 | index |
+//! | 8 | stream |
+//! | 4 | kind |
+//! | 4 | length of the command |
+//! | 4 | length of the data |
+//! | 4 | CRC-32C of the life's number, these 28 bytes and the command |
+//! | | the command, the data |
+//!
+//! The command of an append holds the checksum of its data. Others have no data.
 
 use crate::command::{Command, u32_at, u64_at};
 use crate::mapped::MappedFile;
@@ -76,7 +85,7 @@ impl Front {
     /// Opens or makes the file in `dir`. Nothing in it changes before the first record.
     ///
     /// # Errors
-    /// As the disk answers.
+    /// Any error of the underlying disk.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path, life: u64) -> io::Result<Self> {
         assert!(life != NO_LIFE, "records of no life never count");
         let path = dir.join(NAME);
@@ -96,7 +105,7 @@ impl Front {
     /// Removes the file in `dir`, if there is one: it is not needed when each append is synced.
     ///
     /// # Errors
-    /// As the disk answers.
+    /// Any error of the underlying disk.
     pub(crate) fn remove(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
         match disk.remove(&dir.join(NAME)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -107,7 +116,7 @@ impl Front {
     /// Copies an entry of the open batch `batch`; false if it is too large or the region is full.
     ///
     /// # Errors
-    /// As the disk answers.
+    /// Any error of the underlying disk.
     pub(crate) fn put(&mut self, batch: u64, record: &Record<'_>) -> io::Result<bool> {
         if self.batch != batch {
             (self.batch, self.used) = (batch, 0);
@@ -150,7 +159,7 @@ impl Left {
     /// Reads the records of `life` in `dir`, if there are any.
     ///
     /// # Errors
-    /// As the disk answers.
+    /// Any error of the underlying disk.
     pub(crate) fn read(disk: &dyn Disk, dir: &Path, life: u64) -> io::Result<Self> {
         if life == NO_LIFE {
             return Ok(Self::default());

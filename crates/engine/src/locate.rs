@@ -3,8 +3,8 @@
 //! # Why
 //! There is no index of ids: every frame says which ids it holds, and the log knows where the frame
 //! around a byte begins. So an id is found by guessing its byte from the ids around it, which are
-//! mostly even, and halving when they are not. A reader that goes on where it stopped needs no
-//! search: the stream remembers where the last readers stood.
+//! mostly even, and halving when they are not. A reader that continues where it stopped needs no
+//! search: the stream remembers the places of the last readers.
 //!
 //! # Invariants
 //! - Every step of the search narrows the range of bytes.
@@ -17,13 +17,13 @@ use model::{ByteOffset, GroupId, StreamKey};
 
 pub(crate) const GROUP: GroupId = GroupId::new(0);
 
-/// Readers of one stream that go on without a search.
+/// Readers of one stream that continue without a search.
 const HINTS_MAX: usize = 8;
 
 /// Damaged frames in a row that a search steps over one by one before it halves what is left.
 const STEPS_MAX: u32 = 64;
 
-/// Where an entry's length stands.
+/// The place of an entry's length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EntryPlace {
     pub(crate) id: u64,
@@ -44,7 +44,7 @@ impl Hints {
         self.places.iter().flatten().find(|place| place.id == id).copied()
     }
 
-    /// Remembers where a reader that had come from `before` now stands.
+    /// Remembers the new place of a reader that came from `before`.
     pub(crate) fn put(&mut self, before: u64, place: EntryPlace) {
         let mut places = self.places.iter_mut();
         let same = places.find(|old| old.is_some_and(|old| old.id == before));
@@ -112,7 +112,7 @@ fn intact_from(
 /// The byte at which the frame of entry `id` starts, and the frame's first id.
 ///
 /// # Errors
-/// [`ReadError::NotFound`] if the entry is lost; otherwise as the disk answers.
+/// [`ReadError::NotFound`] if the entry is lost; otherwise any error of the underlying disk.
 ///
 /// # Panics
 /// If `id` is not `head <= id < tail`.

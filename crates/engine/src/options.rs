@@ -3,8 +3,8 @@
 use log::LogOptions;
 use std::time::Duration;
 
-/// Largest batch (and so the largest entry) in bytes, with 4 bytes for each entry: it is one entry
-/// of the log below, one allocation of a reader, and must fit the WAL beside others.
+/// Largest batch (and so the largest entry) in bytes, with 4 bytes for each entry. A batch is one entry
+/// of the log below and one allocation of a reader. It must fit the WAL beside others.
 pub const BATCH_BYTES_MAX: usize = 64 << 20;
 
 /// Longest name of a stream or cursor in bytes: room for a path or a UUID; it is kept in memory.

@@ -122,7 +122,7 @@ impl Replay for Recovery {
         if damage.kind == DamageKind::EntryPayload
             && let (Some(first), Some(stream), false) = (first, damage.stream, is_void)
         {
-            // Whatever is missing before it is told by nobody if no intact entry follows.
+            // If no intact entry follows, no other entry reveals what is missing before it.
             let lost = self.synced.first_unsynced(self.next.min(first)..first + 1);
             match self.cut.or(lost) {
                 None => self.streams.lose(stream, damage.lost_bytes),

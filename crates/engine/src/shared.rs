@@ -1,11 +1,10 @@
-//! How the threads of an engine work together: who commits, who waits, who is woken.
+//! How the threads of an engine work together: which of them commits, waits or wakes another.
 //!
 //! # Why
 //! With a sync per append, an appender that finds no commit under way runs its own: no other thread
-//! need be woken. What arrives meanwhile is taken by the commit thread as the next batch, and so on
-//! as long as there is more. Without syncs an append is acknowledged when it stands in front of the
-//! WAL (`front`); the commit thread takes the batch when it is large, and whoever reads, syncs or
-//! closes takes it before.
+//! need be woken. The commit thread takes later arrivals as the next batch, as long as there are more.
+//! Without syncs an append is acknowledged when it is written in front of the WAL (`front`). The
+//! commit thread takes the batch when it is large. A call that reads, syncs or closes takes it before.
 //!
 //! # Invariants
 //! - A call returns `Ok` only when its entry was written, to the WAL or in front of it, and with

@@ -164,7 +164,7 @@ impl Streams {
 }
 
 impl Stream {
-    /// Where the reader `name` stands; with `is_ahead` as acknowledged, otherwise as applied.
+    /// The cursor of the reader `name`: as acknowledged with `is_ahead`, otherwise as applied.
     pub(crate) fn cursor(&self, name: &str, is_ahead: bool) -> Option<u64> {
         let ahead = self.ahead.get(name).filter(|_| is_ahead);
         ahead.or_else(|| self.cursors.get(name)).copied()
@@ -206,8 +206,8 @@ impl Stream {
         Effect::Place(Placement { stream: self.id, start, records: count })
     }
 
-    /// head id, head offset, tail id, tail offset (8 each), length of the name (2), the name, then
-    /// for each cursor: next id (8), length of its name (2), its name.
+    /// head id, head offset, tail id, tail offset (8 each), length of the name (2), the name. Then for
+    /// each cursor: next id (8), length of its name (2), its name.
     fn encode(&self, out: &mut Vec<u8>) {
         for number in [self.head.id, self.head.offset, self.tail.id, self.tail.offset] {
             out.extend_from_slice(&number.to_le_bytes());

@@ -16,11 +16,20 @@
 //! - No file, or none that is intact, means that everything is synced: nothing is thrown away.
 //!
 //! # Format
-//! `SYNCED`, two slots of 512 bytes, little-endian: `ThSynced`; version, now 1 (2); number of ranges
-//! (2); 0 (4); number of the write, the higher slot counts (8); last synced index (8); life whose
-//! records in `FRONT` count, 0 for none (8); last WAL segment with a hole that is no damage (8); then
-//! each range of indexes that do not count, from (8) and to, exclusive (8); CRC-32C of bytes 0..508
-//! at 508.
+//! `SYNCED` is little-endian and has two slots of 512 bytes; the one with the higher number counts. A slot:
+//!
+//! | bytes | |
+//! |---:|---|
+//! | 8 | `ThSynced` |
+//! | 2 | version, now 1 |
+//! | 2 | number of ranges |
+//! | 4 | 0 |
+//! | 8 | number of the write |
+//! | 8 | last synced index |
+//! | 8 | life whose records in `FRONT` count, 0 for none |
+//! | 8 | last WAL segment with a hole that is no damage |
+//! | 16 each | ranges of indexes that do not count: from, to (exclusive) |
+//! | 4 at 508 | CRC-32C of bytes 0..508 |
 
 use crate::command::{u32_at, u64_at};
 use crate::front::NO_LIFE;
@@ -124,7 +133,7 @@ pub(crate) struct SyncedFile {
 /// What the file in `dir` says, if there is one.
 ///
 /// # Errors
-/// As the disk answers.
+/// Any error of the underlying disk.
 pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> io::Result<Synced> {
     match disk.open(&dir.join(NAME)) {
         Ok(file) => Ok(newest(&*file)?.map_or_else(Synced::all, |(_, synced)| synced)),
@@ -151,7 +160,7 @@ impl SyncedFile {
     /// Opens or makes the file in `dir` and records `synced`, durably.
     ///
     /// # Errors
-    /// As the disk answers; too many ranges are `InvalidInput`.
+    /// Any error of the underlying disk; too many ranges are `InvalidInput`.
     pub(crate) fn open(disk: &dyn Disk, dir: &Path, synced: Synced) -> io::Result<Self> {
         let path = dir.join(NAME);
         let file = match disk.open(&path) {
@@ -168,7 +177,7 @@ impl SyncedFile {
     /// Records that everything up to `index` is synced.
     ///
     /// # Errors
-    /// As the disk answers; the file then says what it said before.
+    /// Any error of the underlying disk; the file then says what it said before.
     pub(crate) fn advance(&mut self, index: u64) -> io::Result<()> {
         if index <= self.synced.index {
             return Ok(());
@@ -179,7 +188,7 @@ impl SyncedFile {
     /// Records that everything is synced and that no record in `FRONT` counts any more.
     ///
     /// # Errors
-    /// As the disk answers; the file then says what it said before.
+    /// Any error of the underlying disk; the file then says what it said before.
     pub(crate) fn end_life(&mut self) -> io::Result<()> {
         if self.synced.life == NO_LIFE {
             return Ok(());

@@ -2,21 +2,20 @@
 //!
 //! # Why
 //! The log below syncs every commit and takes the answer for proof. With
-//! [`crate::Durability::Periodic`] and [`crate::Durability::None`] a commit is to reach the page
-//! cache only, so the sync of a WAL file is remembered instead of done, and [`WalDisk::sync_wal`]
-//! does what was remembered.
+//! [`crate::Durability::Periodic`] and [`crate::Durability::None`] a commit needs to reach the page
+//! cache only. So this disk remembers the sync of a WAL file, and [`WalDisk::sync_wal`] does it later.
 //!
 //! # Invariants
 //! - Only `sync_data` of files below `wal/` is postponed, and only after [`WalDisk::postpone`]: not
 //!   while the log is opened, nor that of segments that are being filled, chunks and checkpoints.
-//! - Nothing that outlives a power cut relies on WAL bytes that were not synced: before any job of
-//!   background work runs (it may write a chunk or a checkpoint, or reuse a segment whose entries
-//!   they hold) its owner calls `sync_wal` and records how far the log is synced (`synced`).
+//! - Nothing that outlives a power cut relies on WAL bytes that were not synced. A job of background
+//!   work may write a chunk or a checkpoint, or reuse a segment whose entries they hold. Before it
+//!   runs, its owner calls `sync_wal` and records how far the log is synced (`synced`).
 //! - So a batch may claim another one durable that is not, and power loss may leave a hole with
 //!   later entries behind it. Every entry of such a hole has an index above the recorded one, and
 //!   recovery (`recovery`) takes nothing from the hole on: what is left is a prefix.
-//! - When `sync_wal` returns, everything written before the call is synced, whoever did it; after a
-//!   sync has failed it never does, for the next sync would prove nothing about what that one lost.
+//! - When `sync_wal` returns `Ok`, everything written before the call is synced, by any thread. After a
+//!   failed sync it never does: the next sync would prove nothing about what that one lost.
 
 use env::{DirLock, Disk, File, LockError};
 use std::io;
@@ -25,11 +24,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Writes every file of the log in `dir` again as it stands, and syncs it: what is about to count must
-/// be durable first, and a sync alone writes nothing that an earlier one has lost.
+/// Writes every file of the log in `dir` again as it is, and syncs it. What is about to count must be
+/// durable first, and a sync alone writes nothing that an earlier one has lost.
 ///
 /// # Errors
-/// As the disk answers.
+/// Any error of the underlying disk.
 pub(crate) fn rewrite_wal(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     let wal = dir.join("wal");
     let lanes = match disk.list(&wal) {
@@ -102,7 +101,7 @@ impl WalDisk {
         }
         let dirty = std::mem::take(&mut *lock(&self.state.dirty));
         for file in dirty {
-            // Before the sync: a write that comes while it runs is remembered anew.
+            // Before the sync: a write during the sync is remembered again.
             file.is_dirty.store(false, Ordering::Release);
             file.file.sync_data().inspect_err(|_| *has_failed = true)?;
         }

@@ -166,7 +166,7 @@ fn wal_files(disk: &MemoryDisk) -> Vec<PathBuf> {
     disk.paths().into_iter().filter(|path| path.extension().is_some_and(|e| e == "wal")).collect()
 }
 
-/// Inverts the byte at which `needle` starts, wherever it stands.
+/// Inverts the first byte of `needle`, wherever it occurs.
 fn damage(disk: &MemoryDisk, needle: &[u8]) {
     use env::Disk;
     let mut count = 0;

@@ -60,7 +60,7 @@ pub(crate) fn judge(record: &StreamRecord, append: &Append, data_bytes: u64) -> 
 }
 
 /// PROTOCOL §5.2.1: the tuple that closed the stream, and any before it, is answered as a repeat
-/// even if its body differs; a close without data is idempotent; anything else is refused.
+/// even if its body differs. A close without data is idempotent. Anything else is refused.
 fn judge_closed(record: &StreamRecord, extra: &Extra, append: &Append, data_bytes: u64) -> Verdict {
     if let Some(producer) = &append.producer
         && let Some(last_seq) = extra.producers.duplicate_of(producer)

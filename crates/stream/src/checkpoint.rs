@@ -5,8 +5,8 @@
 //! row costs one stream. Encoded as in [`crate::Command`]: varints, lengths first. The first byte
 //! of header and row is their version. `docs/format/commands.md` has the tables.
 //!
-//! Only what the log determines is written, so two replicas at the same index write the same bytes:
-//! the use of a sliding stream is written as the log last recorded it.
+//! A checkpoint holds only what the log determines, so two replicas at the same index write the same
+//! bytes. It holds the last use of a sliding stream as the log last recorded it.
 
 use crate::{
     ContentType, DecodeError, GroupState,

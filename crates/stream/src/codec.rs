@@ -12,8 +12,8 @@ use crate::{
 };
 use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Timestamp, limits};
 
-/// Largest position of a byte, and number of records, that is believed: no disk holds as much, and
-/// a million of the largest appends behind it still have offsets that can be rendered.
+/// Largest position of a byte, and number of records, that decodes. No disk holds as much. A million of
+/// the largest appends behind it still have offsets that can be rendered.
 const POSITION_MAX: u64 = 1 << 53;
 
 /// Bytes that are not a command: written by a newer version, or damaged past the checksum.

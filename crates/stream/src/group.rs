@@ -41,7 +41,7 @@ pub struct GroupState {
 pub struct Applied {
     /// The answer to whoever sent it.
     pub outcome: Outcome,
-    /// Where the entry's data now stands; `None` if it was not taken.
+    /// The place of the entry's data in its stream; `None` if it was refused.
     pub placement: Option<Placement>,
     /// What readers of a stream see now.
     pub visible: Option<Visible>,
@@ -49,7 +49,7 @@ pub struct Applied {
     pub effect: Option<Effect>,
 }
 
-/// Where the data of an accepted entry stands in its stream.
+/// The place of an accepted entry's data in its stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Placement {
     /// The stream.
@@ -166,10 +166,10 @@ impl GroupState {
         self.damaged.get(&path_hash).copied()
     }
 
-    /// Records that `entry` of `stream` was lost: the stream's state cannot be trusted, its path
-    /// answers `Damaged` until it is deleted, and nothing that comes behind is placed, for nobody
-    /// knows where. A creation that names no path would have made the stream that has its index,
-    /// whose bytes forks may read.
+    /// Records that `entry` of `stream` was lost. The stream's state cannot be trusted, and its path
+    /// answers `Damaged` until it is deleted. No later data is placed, since its offset is unknown. A
+    /// creation that names no path would have made the stream with its index, whose bytes forks may
+    /// read.
     pub fn lose(&mut self, stream: StreamId, entry: EntryIndex) {
         self.lost.insert(stream);
         if stream == NO_STREAM {

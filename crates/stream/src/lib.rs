@@ -8,10 +8,10 @@
 //!
 //! # Why it is pure
 //! Every replica applies the same entries and must reach the same state, today and when the log is
-//! replayed after a crash. So there is no IO, no clock and no randomness in here: the time of a
-//! command is part of its entry, ids come from entry indexes, and no result depends on the order
-//! of a hash map. Expiry, which depends on reads that no log records, is decided outside and comes
-//! in as [`Command::Expire`].
+//! replayed after a crash. So there is no IO, no clock and no randomness in here. The time of a
+//! command is part of its entry, and ids come from entry indexes. No result depends on the order of a
+//! hash map. Expiry depends on reads, which no log records. So it is decided outside and arrives as
+//! [`Command::Expire`].
 //!
 //! # Driving it
 //! 1. `check(target, command)` when a request arrives and nothing of that stream is in flight;

@@ -1,7 +1,7 @@
 //! JSON messages as a stream stores them. PROTOCOL §7.1.
 //!
 //! # Format
-//! Each message stands as its JSON text, without outer blanks, followed by one comma. So the answer
+//! Each message is stored as its JSON text, without outer blanks, followed by one comma. So the answer
 //! to a read is `[`, the stored bytes without their last comma, `]`, with nothing parsed.
 //!
 //! # Why serde_json

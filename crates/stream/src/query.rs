@@ -1,6 +1,6 @@
 //! Questions to a group's state, and what time does to it.
 //!
-//! Nothing in here is logged: `touch` and the polls only move what the log will be told of.
+//! Nothing in here is logged: `touch` and the polls only change what will be logged later.
 
 use crate::{
     Append, CreateRequest, Lifetime, NO_STREAM, Outcome, Pin, PinToken, Refusal, StreamInfo,
@@ -223,8 +223,8 @@ impl GroupState {
         self.streams.sorted().iter().flat_map(pins).collect()
     }
 
-    /// Whether a fork at `path` of this group, or a duty left by it, holds `token`, or may hold it
-    /// because its record is lost to damage: forks of that fork read the source's bytes too.
+    /// Whether a fork at `path` of this group, or its pending unpin, holds `token`. Also `true` if the
+    /// fork may hold it because its record is lost to damage: its own forks read the source's bytes too.
     #[must_use]
     pub fn holds_token(&self, path: &StreamPath, token: PinToken) -> bool {
         let fork = self.streams.find(path).and_then(StreamRecord::fork);

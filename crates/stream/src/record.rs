@@ -1,4 +1,4 @@
-//! One stream: what it is and where it stands.
+//! One stream: its configuration and its state.
 
 use crate::{ForkPoint, Lifetime, Lineage, Pin, PinToken, producer::Producers};
 use model::{ByteOffset, StreamId, StreamPath, Timestamp};
@@ -90,7 +90,7 @@ pub struct StreamInfo {
     pub tail: ByteOffset,
     /// No more bytes will come.
     pub closed: bool,
-    /// Who stores its inherited bytes.
+    /// The streams that store its inherited bytes.
     pub lineage: Lineage,
 }
 

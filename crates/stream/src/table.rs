@@ -2,8 +2,8 @@
 //!
 //! # Why two open tables
 //! A node holds up to millions of streams, most of them idle. Records are boxed so that the tables
-//! hold small slots and grow without moving records; the path is stored once, in the record, and
-//! the path table holds only its hash and the id. That is 8 + 16 bytes of slots a stream.
+//! hold small slots and grow without moving records. The path is stored once, in the record. The path
+//! table holds only its hash and the id. That is 8 + 16 bytes of slots a stream.
 //!
 //! # Invariants
 //! - Every record is in both tables under its own id and path.

@@ -153,7 +153,7 @@ fn appends_until_killed() {
     }
 }
 
-/// Starts the process above and kills it when it has been told of `count` entries; the last of them.
+/// Starts the process above and kills it once it has printed `count` entries. Returns the last of them.
 fn killed_after(count: usize, life: usize, dir: &Path) -> u64 {
     let mut writer = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "threads::tests::appends_until_killed", "--nocapture"])

@@ -1,6 +1,6 @@
 //! Rules that the reference can get wrong, to prove that the comparison would notice.
 
-/// One rule told wrongly.
+/// One wrong rule of the reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     /// Accepted appends leave no trace of their producer: a repeat is taken twice.

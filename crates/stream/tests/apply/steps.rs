@@ -89,7 +89,7 @@ pub(crate) enum Step {
         count_max: usize,
         expires: bool,
     },
-    /// Encodes a checkpoint and goes on from what it decodes to.
+    /// Encodes a checkpoint and continues from the decoded state.
     Restart {
         forgives: bool,
     },
