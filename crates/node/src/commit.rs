@@ -2,8 +2,9 @@
 
 use crate::{
     Change, Failure, Reply, ShardAnswer, ShardCore, ShardMessage, Stamp,
-    shard::{ReplyTo, Waiting, flight_key},
+    group::{Group, Proposed, ReplyTo},
 };
+use cluster::Committed;
 use log::{DurableEntry, Placement, SyncDone};
 use model::{ByteOffset, StreamKey};
 use stream::{Applied, Effect, LoggedCommand, Outcome, Visible};
@@ -19,7 +20,7 @@ impl ShardCore {
                     self.idle.note_sync(now.monotonic);
                 }
                 for entry in batch.entries() {
-                    self.apply(now, entry);
+                    self.commit(now, entry);
                 }
                 self.unpark(now);
             }
@@ -32,39 +33,31 @@ impl ShardCore {
 
     /// The disk failed under entries whose fate nobody knows: they are answered so.
     fn fail_all(&mut self, now: Stamp) {
-        self.in_flight.clear();
+        let proposed = self.groups.iter_mut().flat_map(Group::abandon_proposed).collect::<Vec<_>>();
         self.unpark(now);
-        for waiting in std::mem::take(&mut self.waiting) {
-            self.fail(now, waiting.reply_to, Failure::Poisoned { applied_unknown: true });
+        for proposed in proposed {
+            self.fail(now, proposed.reply_to, Failure::Poisoned { applied_unknown: true });
         }
     }
 
-    fn apply(&mut self, now: Stamp, entry: DurableEntry) {
-        let waiting = self.waiting.pop_front().expect("each entry of a commit is waited for");
-        assert_eq!(
-            (waiting.group, waiting.index),
-            (entry.group, entry.index),
-            "commits come in the order of the appends"
-        );
-        self.land(&waiting);
-        let Waiting { group, index, stream, command, reply_to } = waiting;
+    /// Learns that an entry is durable here, and applies what is committed by that.
+    fn commit(&mut self, now: Stamp, entry: DurableEntry) {
+        let commit = self.group_mut(entry.group).role.durable(entry.index);
+        self.apply(now, &commit.entry(entry));
+    }
+
+    fn apply(&mut self, now: Stamp, committed: &Committed<DurableEntry>) {
+        let entry = committed.get();
+        let group = self.group_mut(entry.group);
+        let Proposed { stream, command, reply_to, .. } = group.take_proposed(entry.index);
         let logged = LoggedCommand { stream, command, data_bytes: entry.data.len() as u64 };
-        let applied = self.group_mut(group).apply(index, entry.at, logged);
+        let applied = group.apply(committed, logged);
         if let Some(placement) = applied.placement {
-            self.log.place(&entry, to_log(placement));
+            self.log.place(entry, to_log(placement));
         }
-        self.log.applied(group, index);
-        self.follow_up(now, &entry, &applied);
+        self.log.applied(entry.group, entry.index);
+        self.follow_up(now, entry, &applied);
         self.deliver(now, reply_to, applied.outcome);
-    }
-
-    fn land(&mut self, waiting: &Waiting) {
-        let key = flight_key(waiting.group, waiting.stream, &waiting.command);
-        let count = self.in_flight.get_mut(&key).expect("what was proposed is counted");
-        *count -= 1;
-        if *count == 0 {
-            self.in_flight.remove(&key);
-        }
     }
 
     fn follow_up(&mut self, now: Stamp, entry: &DurableEntry, applied: &Applied) {

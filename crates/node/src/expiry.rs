@@ -6,9 +6,8 @@
 //! told so when the log knows it too: what was seen gone stays gone.
 
 use crate::{
-    Failure, Reply, ShardAnswer, ShardCore, Stamp, Ticket,
-    forks::Job,
-    shard::{Proposal, ReplyTo},
+    Failure, Reply, ShardAnswer, ShardCore, Stamp, Ticket, forks::Job, group::ReplyTo,
+    shard::Proposal,
 };
 use model::{StreamKey, StreamPath, Timestamp};
 use stream::{Command, Refusal};
@@ -32,7 +31,7 @@ impl ShardCore {
         refusal: Refusal,
     ) {
         let group = path.group(self.group_count);
-        let Some(stream) = self.group(group).expired_holder(path, now.wall) else {
+        let Some(stream) = self.state(group).expired_holder(path, now.wall) else {
             return self.refuse(ticket, refusal);
         };
         let key = StreamKey { group, stream };
@@ -53,7 +52,7 @@ impl ShardCore {
     }
 
     pub(crate) fn resume_expiry(&mut self, now: Stamp, expiry: ExpiryJob, result: ShardAnswer) {
-        let state = self.group(expiry.key.group);
+        let state = self.state(expiry.key.group);
         if let ShardAnswer::Failed(failure) = result {
             // Whatever became of the expiry, the request itself has changed nothing.
             let failure = match failure {

@@ -3,10 +3,7 @@
 
 use crate::{
     Failure, Locate, LocateError, ReadRequest, Reply, ShardAnswer, ShardCall, ShardCore,
-    ShardMessage, Stamp, Ticket,
-    expiry::ExpiryJob,
-    read::ReadJob,
-    shard::{Proposal, ReplyTo},
+    ShardMessage, Stamp, Ticket, expiry::ExpiryJob, group::ReplyTo, read::ReadJob, shard::Proposal,
 };
 use model::{ByteOffset, ShardId, StreamKey, StreamPath, limits};
 use std::collections::HashMap;
@@ -172,7 +169,7 @@ impl ShardCore {
         content_type: Option<&ContentType>,
     ) -> Result<(StreamKey, StreamInfo), Refusal> {
         let group = path.group(self.group_count);
-        let info = self.group(group).resolve(path, now.wall).map_err(|refusal| match refusal {
+        let info = self.state(group).resolve(path, now.wall).map_err(|refusal| match refusal {
             Refusal::NotFound => Refusal::ForkSourceNotFound,
             Refusal::Gone => Refusal::ForkSourceGone,
             other => other,
@@ -347,7 +344,7 @@ impl ShardCore {
         result: &ShardAnswer,
     ) {
         let group = token.fork_group;
-        let is_duty = self.group(group).duties().any(|(known, _)| known == token);
+        let is_duty = self.state(group).duties().any(|(known, _)| known == token);
         if let ShardAnswer::Failed(failure) = result {
             let final_here = matches!(failure, Failure::Poisoned { .. });
             if !final_here {

@@ -29,6 +29,7 @@ mod background;
 mod commit;
 mod expiry;
 mod forks;
+mod group;
 mod live;
 mod maintenance;
 mod parking;

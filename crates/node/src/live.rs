@@ -46,7 +46,7 @@ impl ShardCore {
     /// Watching is answered by a first change that tells how the stream stands: what was committed
     /// between the reader's last look and this moment is not lost.
     pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
-        let info = self.group(key.group).info(key.stream);
+        let info = self.state(key.group).info(key.stream);
         let change = crate::Change {
             key,
             tail: info.as_ref().map_or(model::ByteOffset::ZERO, |info| info.tail),

@@ -88,8 +88,9 @@ impl ShardCore {
     }
 
     fn expire_some(&mut self, now: Stamp, place: usize) {
-        let group = self.groups[place].group();
-        for stream in self.groups[place].poll_expired(now.wall, PER_TICK_MAX) {
+        let state = &mut self.groups[place].state;
+        let group = state.group();
+        for stream in state.poll_expired(now.wall, PER_TICK_MAX) {
             self.propose_expiry(now, StreamKey { group, stream });
         }
     }
@@ -100,7 +101,7 @@ impl ShardCore {
     }
 
     fn checkpoint(&mut self, group: GroupId) {
-        let state = self.group(group);
+        let state = self.state(group);
         let index = state.applied();
         let header = state.encode_header();
         let mut rows = CheckpointRows::new();
@@ -111,8 +112,9 @@ impl ShardCore {
     }
 
     fn mark_if_idle(&mut self, now: Stamp) {
+        let is_quiet = self.groups.iter().all(|group| group.proposed_count() == 0);
         let idle_ms = now.monotonic.ms_since(self.idle.last_commit);
-        if self.waiting.is_empty() && !self.idle.marked && idle_ms >= IDLE_MARK_MS {
+        if is_quiet && !self.idle.marked && idle_ms >= IDLE_MARK_MS {
             self.log.mark_durable();
             self.idle.marked = true;
         }
@@ -148,8 +150,8 @@ impl ShardCore {
     /// Starts what recovery found undone: references to give back.
     pub(crate) fn resume_releases(&mut self, orphans: Vec<(StreamKey, PinToken)>) {
         self.idle.releases.extend(orphans);
-        for state in &self.groups {
-            for (token, source) in state.duties() {
+        for group in &self.groups {
+            for (token, source) in group.state.duties() {
                 self.idle.releases.push((source, token));
             }
         }

@@ -44,7 +44,7 @@ enum Position {
 impl ShardCore {
     pub(crate) fn handle_read(&mut self, now: Stamp, ticket: Ticket, read: ReadRequest) {
         let group = read.path.group(self.group_count);
-        match self.group(group).resolve_id(&read.path, now.wall) {
+        match self.state(group).resolve_id(&read.path, now.wall) {
             // PROTOCOL §5.1: a read starts a sliding lifetime again; a live read when it begins.
             Ok(stream) => {
                 self.after_use(now, StreamKey { group, stream }, Job::Used { ticket, read });
@@ -55,7 +55,7 @@ impl ShardCore {
 
     pub(crate) fn begin_read(&mut self, now: Stamp, ticket: Ticket, read: &ReadRequest) {
         let group = read.path.group(self.group_count);
-        let info = match self.group(group).resolve(&read.path, now.wall) {
+        let info = match self.state(group).resolve(&read.path, now.wall) {
             Ok(info) => info,
             Err(refusal) => return self.refuse_path(now, ticket, &read.path, refusal),
         };
@@ -142,7 +142,7 @@ impl ShardCore {
 
     /// Whether damage of a stream of this shard is known, from what was met or from the state of its group.
     fn may_lack_bytes(&self, key: StreamKey) -> bool {
-        self.idle.has_damage(key) || self.group(key.group).may_lack_bytes(key.stream)
+        self.idle.has_damage(key) || self.state(key.group).may_lack_bytes(key.stream)
     }
 
     pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadJob, result: ShardAnswer) {
@@ -211,7 +211,7 @@ impl ShardCore {
     /// A byte that a fork inherits is there as long as the fork is: if it is not, it was lost.
     fn not_missing(&self, job: &ReadJob, at: ByteOffset, failure: Failure) -> Failure {
         let (owner, _) = owner_of(job.key, &job.info, at);
-        let has_fork = || self.group(job.key.group).info(job.key.stream).is_some();
+        let has_fork = || self.state(job.key.group).info(job.key.stream).is_some();
         match failure {
             Failure::NotFound if owner != job.key && has_fork() => lost(owner, at),
             failure => failure,
@@ -269,7 +269,7 @@ impl ShardCore {
     /// Why the log has no byte at `from`, which is asked for only below a tail that was seen: the
     /// stream is gone by now, or damage took its last bytes.
     fn missing(&self, key: StreamKey, from: ByteOffset) -> Failure {
-        if self.group(key.group).head_or_lost(key.stream).is_none() {
+        if self.state(key.group).head_or_lost(key.stream).is_none() {
             return Failure::NotFound;
         }
         lost(key, from)

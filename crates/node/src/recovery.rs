@@ -2,6 +2,7 @@
 
 use crate::{
     ShardCore,
+    group::Group,
     shard::{CoreParts, Nonces},
 };
 use env::{Disk, Random};
@@ -42,14 +43,14 @@ pub fn open(
     let opened = log::open(data_dir, shard_count, &mut rebuild)?;
     for group in (0..opened.group_count).map(GroupId::new) {
         let log = opened.shards.iter().find(|log| log.owns(group));
-        let state = rebuild.group(group);
+        let group_state = rebuild.group(group);
         if let Some(log) = log {
-            pass_over_lost_end(state, log.applied_index(group));
+            pass_over_lost_end(group_state, log.applied_index(group));
         }
-        state.forgive_lost_touches();
+        group_state.state.forgive_lost_touches();
     }
     let orphans = orphaned_pins(&rebuild.groups);
-    let stream_count = rebuild.groups.iter().map(|group| group.stream_count() as u64).sum();
+    let stream_count = rebuild.groups.iter().map(|group| group.state.stream_count() as u64).sum();
     let mut parts = NodesToBe { orphans, groups: rebuild.groups, group_count: opened.group_count };
     let mut nodes = Vec::new();
     for (shard, log) in (0..).zip(opened.shards) {
@@ -63,15 +64,15 @@ pub fn open(
 
 /// Entries that were lost at the end of a group's log have no entry behind them at which they are
 /// missed; the next one comes after them all the same.
-fn pass_over_lost_end(state: &mut GroupState, last: EntryIndex) {
-    if state.applied() < last {
-        state.skip_to(last);
+fn pass_over_lost_end(group: &mut Group, last: EntryIndex) {
+    if group.state.applied() < last {
+        group.skip_to(last);
     }
 }
 
 struct NodesToBe {
     orphans: Vec<(StreamKey, PinToken)>,
-    groups: Vec<GroupState>,
+    groups: Vec<Group>,
     group_count: u16,
 }
 
@@ -84,7 +85,7 @@ impl NodesToBe {
         seed: u64,
     ) -> ShardCore {
         let is_mine = |group: GroupId| crate::shard_of(group, shard_count) == shard;
-        let groups = self.groups.extract_if(.., |state| is_mine(state.group())).collect();
+        let groups = self.groups.extract_if(.., |group| is_mine(group.state.group())).collect();
         let orphans = self.orphans.extract_if(.., |(_, token)| is_mine(token.fork_group));
         let orphans = orphans.collect();
         let parts = CoreParts {
@@ -102,12 +103,12 @@ impl NodesToBe {
 }
 
 /// References whose fork never came to be: a crash came between the two.
-fn orphaned_pins(groups: &[GroupState]) -> Vec<(StreamKey, PinToken)> {
+fn orphaned_pins(groups: &[Group]) -> Vec<(StreamKey, PinToken)> {
     let mut orphans = Vec::new();
-    for state in groups {
+    for Group { state, .. } in groups {
         for (stream, pin) in state.pins() {
             let home = groups.get(usize::from(pin.token.fork_group.get()));
-            if !home.is_some_and(|home| home.holds_token(&pin.fork_path, pin.token)) {
+            if !home.is_some_and(|home| home.state.holds_token(&pin.fork_path, pin.token)) {
                 orphans.push((StreamKey { group: state.group(), stream }, pin.token));
             }
         }
@@ -119,7 +120,7 @@ fn orphaned_pins(groups: &[GroupState]) -> Vec<(StreamKey, PinToken)> {
 #[derive(Default)]
 struct Rebuild {
     /// By group number.
-    groups: Vec<GroupState>,
+    groups: Vec<Group>,
     damages: Vec<Damage>,
     /// Streams whose creation was lost, by group and hash of the path.
     unmade: HashMap<(GroupId, u64), StreamId>,
@@ -149,11 +150,15 @@ impl Loss {
 }
 
 impl Rebuild {
-    fn group(&mut self, group: GroupId) -> &mut GroupState {
+    fn state(&mut self, group: GroupId) -> &mut GroupState {
+        &mut self.group(group).state
+    }
+
+    fn group(&mut self, group: GroupId) -> &mut Group {
         let place = usize::from(group.get());
         while self.groups.len() <= place {
             let next = u16::try_from(self.groups.len()).expect("group numbers have 16 bits");
-            self.groups.push(GroupState::new(GroupId::new(next)));
+            self.groups.push(Group::new(GroupId::new(next)));
         }
         &mut self.groups[place]
     }
@@ -165,17 +170,17 @@ impl Rebuild {
             _ if damage.entry_kind == Some(CommandKind::Released as u8) => {}
             (Some(stream), Some(path_hash), Some(_)) => self.unmake(group, stream, path_hash),
             (Some(stream), Some(path_hash), None) => {
-                self.group(group).mark_damaged(stream, path_hash);
+                self.state(group).mark_damaged(stream, path_hash);
             }
-            (Some(stream), None, Some((entry, _))) => self.group(group).lose(stream, entry),
-            (None, _, Some((_, last))) => self.group(group).lose_up_to(last),
-            (_, _, None) => self.group(group).lose_one(),
+            (Some(stream), None, Some((entry, _))) => self.state(group).lose(stream, entry),
+            (None, _, Some((_, last))) => self.state(group).lose_up_to(last),
+            (_, _, None) => self.state(group).lose_one(),
         }
     }
 
     /// Records that the creation of `stream` was lost.
     fn unmake(&mut self, group: GroupId, stream: StreamId, path_hash: u64) {
-        if self.group(group).lose_creation(stream, path_hash) {
+        if self.state(group).lose_creation(stream, path_hash) {
             self.unmade.insert((group, path_hash), stream);
         }
     }
@@ -188,7 +193,7 @@ impl Rebuild {
         }
         let path_hash = entry.stream.get();
         let lost = self.unmade.get(&(entry.group, path_hash));
-        let state = &self.groups[usize::from(entry.group.get())];
+        let state = &self.groups[usize::from(entry.group.get())].state;
         lost.is_some_and(|lost| state.damaged_at(path_hash) == Some(*lost))
     }
 }
@@ -226,41 +231,45 @@ impl Replay for Rebuild {
         header: &[u8],
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
     ) {
-        let state = self.group(group);
+        let group = self.group(group);
         // Checksums have vouched for the bytes: what does not decode is a defect of ours.
-        state.restore_header(applied, header).expect("an intact checkpoint header decodes");
+        let restored = group.state.restore_header(applied, header);
+        restored.expect("an intact checkpoint header decodes");
+        let _ = group.role.durable(applied);
         for row in rows {
-            if state.restore_row(row.stream, row.bytes).is_err() {
-                state.mark_damaged(row.stream, row.path_hash);
+            if group.state.restore_row(row.stream, row.bytes).is_err() {
+                group.state.mark_damaged(row.stream, row.path_hash);
             }
         }
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
-        let state = self.group(entry.group);
-        if state.applied().next() < entry.index {
-            state.skip_to(EntryIndex::new(entry.index.get() - 1));
+        let group = self.group(entry.group);
+        if group.state.applied().next() < entry.index {
+            group.skip_to(EntryIndex::new(entry.index.get() - 1));
         }
         let Ok(command) = Command::decode(entry.kind, entry.command) else {
-            state.skip_to(entry.index);
+            group.skip_to(entry.index);
             match subject(entry.kind, entry.stream, entry.index) {
                 (stream, Some(path_hash)) => self.unmake(entry.group, stream, path_hash),
-                (stream, None) => state.lose(stream, entry.index),
+                (stream, None) => group.state.lose(stream, entry.index),
             }
             return None;
         };
         if self.repeats_lost(entry) {
-            let state = self.group(entry.group);
-            state.skip_to(entry.index);
-            state.note_refused_creation(entry.index);
+            let group = self.group(entry.group);
+            group.skip_to(entry.index);
+            group.state.note_refused_creation(entry.index);
             return None;
         }
-        let state = self.group(entry.group);
+        let group = self.group(entry.group);
         let data_bytes = entry.data.len() as u64;
         let logged = LoggedCommand { stream: entry.stream, command, data_bytes };
-        let applied = state.apply(entry.index, entry.at, logged);
+        // What recovery finds is durable; the role says how much of it is committed.
+        let committed = group.role.durable(entry.index).entry(entry);
+        let applied = group.apply(&committed, logged);
         if is_creation(entry.kind) && !matches!(applied.outcome, Outcome::Created(_)) {
-            state.note_refused_creation(entry.index);
+            group.state.note_refused_creation(entry.index);
         }
         applied.placement.map(crate::commit::to_log)
     }
@@ -274,6 +283,6 @@ impl Replay for Rebuild {
     }
 
     fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
-        self.group(key.group).head_or_lost(key.stream)
+        self.state(key.group).head_or_lost(key.stream)
     }
 }

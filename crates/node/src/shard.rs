@@ -1,22 +1,18 @@
 //! One shard: dispatch of events, and the way of a command into the log.
 //!
 //! # Invariants
-//! - `waiting` holds one element for each entry that was appended and is not applied yet, in the
-//!   order of the appends; commits take them off at the front.
-//! - `in_flight` counts those elements per stream (creations: per path hash).
+//! - Those of each [`Group`]; see [`ShardCore::check`].
 
 use crate::{
     Change, Event, Failure, Output, Reply, Request, ShardAnswer, ShardMessage, Stamp, Ticket,
     forks::{Job, Jobs},
+    group::{Group, ReplyTo},
     live::Watchers,
 };
-use log::{AppendError, IdMap, NewEntry, ShardLog};
-use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath, Term};
+use log::{AppendError, NewEntry, ShardLog};
+use model::{GroupId, ShardId, StreamId, StreamKey, StreamPath};
 use std::collections::VecDeque;
 use stream::{Append, Command, Create, CreateRequest, GroupState, NO_STREAM, Outcome, Refusal};
-
-/// Term of a group that has had only one voter.
-const FIRST_TERM: Term = Term::new(1);
 
 /// One shard of a node, below the sockets.
 #[derive(Debug)]
@@ -25,10 +21,8 @@ pub struct ShardCore {
     pub(crate) shard_count: u16,
     pub(crate) group_count: u16,
     /// The groups `g` with `g % shard_count == shard`, at `g / shard_count`.
-    pub(crate) groups: Vec<GroupState>,
+    pub(crate) groups: Vec<Group>,
     pub(crate) log: ShardLog,
-    pub(crate) waiting: VecDeque<Waiting>,
-    pub(crate) in_flight: IdMap<(GroupId, u64), u32>,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) watchers: Watchers,
     pub(crate) jobs: Jobs,
@@ -39,25 +33,6 @@ pub struct ShardCore {
     pub(crate) parking: crate::parking::Parking,
     pub(crate) poison: Option<String>,
     encoded: Vec<u8>,
-}
-
-/// A command on its way through the log.
-#[derive(Debug)]
-pub(crate) struct Waiting {
-    pub group: GroupId,
-    pub index: EntryIndex,
-    pub stream: StreamId,
-    pub command: Command,
-    pub reply_to: ReplyTo,
-}
-
-/// Who gets the outcome of a command.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ReplyTo {
-    Client(Ticket),
-    Shard { shard: ShardId, job: u64 },
-    Job(u64),
-    Nobody,
 }
 
 /// A command and where it goes.
@@ -122,11 +97,20 @@ impl ShardCore {
     /// Figures of the moment.
     #[must_use]
     pub fn stats(&self) -> ShardStats {
+        let sum = |count: fn(&Group) -> usize| self.groups.iter().map(count).sum::<usize>() as u64;
         ShardStats {
-            stream_count: self.groups.iter().map(|group| group.stream_count() as u64).sum(),
-            in_flight_count: self.waiting.len() as u64,
+            stream_count: sum(|group| group.state.stream_count()),
+            in_flight_count: sum(Group::proposed_count),
             watched_count: self.watchers.stream_count(),
         }
+    }
+
+    /// Asserts what holds between two turns. Call it when [`Self::poll_output`] has answered `None`.
+    ///
+    /// # Panics
+    /// If an invariant is broken.
+    pub fn check(&self) {
+        self.groups.iter().for_each(Group::check);
     }
 
     /// Takes an event. Then drain [`Self::poll_output`].
@@ -156,7 +140,11 @@ impl ShardCore {
         if let Some(job) = self.log.poll_sync() {
             return Some(Output::Sync(job));
         }
-        self.poll_work().map(Output::Work)
+        let work = self.poll_work().map(Output::Work);
+        if cfg!(debug_assertions) && work.is_none() {
+            self.check();
+        }
+        work
     }
 
     fn handle_request(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
@@ -190,8 +178,8 @@ impl ShardCore {
 
     fn handle_create(&mut self, now: Stamp, ticket: Ticket, (asked, data): (CreateRequest, &[u8])) {
         let group = asked.path.group(self.group_count);
-        if !self.is_path_in_flight(group, &asked.path)
-            && let Some(outcome) = self.group(group).check_create(&asked, now.wall)
+        if !self.group(group).is_path_in_flight(&asked.path)
+            && let Some(outcome) = self.state(group).check_create(&asked, now.wall)
         {
             return self.reply(ticket, Reply::Outcome(outcome));
         }
@@ -213,7 +201,7 @@ impl ShardCore {
         reply_to: ReplyTo,
     ) {
         let group = create.path.group(self.group_count);
-        if let Some(stream) = self.group(group).expired_holder(&create.path, now.wall) {
+        if let Some(stream) = self.state(group).expired_holder(&create.path, now.wall) {
             self.propose_expiry(now, StreamKey { group, stream });
         }
         let command = Command::Create(Box::new(create));
@@ -227,14 +215,14 @@ impl ShardCore {
         (path, append, data): (&StreamPath, Append, &[u8]),
     ) {
         let group = path.group(self.group_count);
-        let stream = match self.group(group).resolve_id(path, now.wall) {
+        let stream = match self.state(group).resolve_id(path, now.wall) {
             Ok(stream) => stream,
             Err(refusal) => return self.refuse_path(now, ticket, path, refusal),
         };
         let key = StreamKey { group, stream };
         if !self.is_in_flight(key)
             && let Some(outcome) =
-                self.group(group).check_append(stream, &append, data.len() as u64)
+                self.state(group).check_append(stream, &append, data.len() as u64)
         {
             return self.after_use(now, key, Job::Answer { ticket, outcome });
         }
@@ -245,9 +233,9 @@ impl ShardCore {
 
     fn handle_delete(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {
         let group = path.group(self.group_count);
-        let stream = match self.group(group).resolve_id(path, now.wall) {
+        let stream = match self.state(group).resolve_id(path, now.wall) {
             Ok(stream) => stream,
-            Err(Refusal::Damaged) => match self.group(group).damaged_stream(path) {
+            Err(Refusal::Damaged) => match self.state(group).damaged_stream(path) {
                 Some(stream) => stream,
                 None => return self.refuse(ticket, Refusal::Damaged),
             },
@@ -259,7 +247,7 @@ impl ShardCore {
 
     fn handle_head(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {
         let group = path.group(self.group_count);
-        match self.group(group).resolve(path, now.wall) {
+        match self.state(group).resolve(path, now.wall) {
             Ok(info) => {
                 let key = StreamKey { group, stream: info.stream };
                 self.reply(ticket, Reply::Head(key, info));
@@ -273,9 +261,10 @@ impl ShardCore {
         let Proposal { group, stream, command, data } = proposal;
         self.encoded.clear();
         command.encode(&mut self.encoded);
+        let place = self.place_of(group);
         let entry = NewEntry {
             group,
-            term: FIRST_TERM,
+            term: self.groups[place].role.term(),
             stream: command.header_stream(stream),
             at: now.wall,
             kind: command.kind() as u8,
@@ -283,18 +272,14 @@ impl ShardCore {
             data,
         };
         match self.log.append(entry) {
-            Ok(index) => {
-                *self.in_flight.entry(flight_key(group, stream, &command)).or_insert(0) += 1;
-                let waiting = Waiting { group, index, stream, command, reply_to };
-                self.waiting.push_back(waiting);
-            }
+            Ok(index) => self.groups[place].note_proposed(index, (stream, command), reply_to),
             Err(error) => self.fail(now, reply_to, append_failure(error)),
         }
     }
 
     /// Expires a stream unless something of it is in flight: then the next tick asks again.
     pub(crate) fn propose_expiry(&mut self, now: Stamp, key: StreamKey) {
-        if self.is_in_flight(key) || !self.group(key.group).is_due(key.stream, now.wall) {
+        if self.is_in_flight(key) || !self.state(key.group).is_due(key.stream, now.wall) {
             return;
         }
         let StreamKey { group, stream } = key;
@@ -303,20 +288,24 @@ impl ShardCore {
     }
 
     pub(crate) fn is_in_flight(&self, key: StreamKey) -> bool {
-        self.in_flight.contains_key(&(key.group, key.stream.get()))
+        self.group(key.group).is_in_flight(key.stream)
     }
 
-    fn is_path_in_flight(&self, group: GroupId, path: &StreamPath) -> bool {
-        self.in_flight.contains_key(&(group, path_flight(path)))
-    }
-
-    pub(crate) fn group(&self, group: GroupId) -> &GroupState {
+    pub(crate) fn group(&self, group: GroupId) -> &Group {
         &self.groups[self.place_of(group)]
     }
 
-    pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut GroupState {
+    pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut Group {
         let place = self.place_of(group);
         &mut self.groups[place]
+    }
+
+    pub(crate) fn state(&self, group: GroupId) -> &GroupState {
+        &self.group(group).state
+    }
+
+    pub(crate) fn state_mut(&mut self, group: GroupId) -> &mut GroupState {
+        &mut self.group_mut(group).state
     }
 
     fn place_of(&self, group: GroupId) -> usize {
@@ -328,7 +317,7 @@ impl ShardCore {
     /// Notes a use of the stream and goes on with `job`: at once, or when the log knows of the use,
     /// if a crash before would let the stream expire too early.
     pub(crate) fn after_use(&mut self, now: Stamp, key: StreamKey, job: Job) {
-        if !self.group_mut(key.group).touch(key.stream, now.wall) {
+        if !self.state_mut(key.group).touch(key.stream, now.wall) {
             return self.resume(now, job, ShardAnswer::Outcome(Outcome::Done));
         }
         let job = match job {
@@ -366,8 +355,6 @@ impl ShardCore {
             group_count: parts.group_count,
             groups: parts.groups,
             log: parts.log,
-            waiting: VecDeque::new(),
-            in_flight: IdMap::default(),
             outputs: VecDeque::new(),
             watchers: Watchers::default(),
             jobs: Jobs::default(),
@@ -386,21 +373,9 @@ pub(crate) struct CoreParts {
     pub shard: ShardId,
     pub shard_count: u16,
     pub group_count: u16,
-    pub groups: Vec<GroupState>,
+    pub groups: Vec<Group>,
     pub log: ShardLog,
     pub seed: u64,
-}
-
-/// Creations have no stream yet: they are counted by path, marked so that no id can equal it.
-fn path_flight(path: &StreamPath) -> u64 {
-    path.hash64() | 1 << 63
-}
-
-pub(crate) fn flight_key(group: GroupId, stream: StreamId, command: &Command) -> (GroupId, u64) {
-    match command {
-        Command::Create(create) => (group, path_flight(&create.path)),
-        _ => (group, stream.get()),
-    }
 }
 
 fn append_failure(error: AppendError) -> Failure {
@@ -420,13 +395,5 @@ mod tests {
         let mut nonces = Nonces(0);
         let first = [nonces.next(), nonces.next(), nonces.next()];
         assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
-    }
-
-    #[test]
-    fn paths_in_flight_are_no_stream_ids() {
-        // Ids are entry indexes, which stay below 2^63.
-        for text in ["a", "b", "c", "d", "e", "f", "g", "h"] {
-            assert_eq!(path_flight(&StreamPath::new(text).unwrap()) >> 63, 1);
-        }
     }
 }

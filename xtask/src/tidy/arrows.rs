@@ -12,7 +12,7 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("stream", &["model"]),
     ("protocol", &["model", "stream"]),
     ("tier", &["model", "env", "log"]),
-    ("cluster", &["model", "env", "log", "stream"]),
+    ("cluster", &["model", "log", "stream"]),
     ("node", &["model", "env", "log", "stream", "tier", "cluster"]),
     ("session", &["model", "env", "log", "stream", "node", "protocol"]),
     ("server", &["model", "env", "log", "stream", "tier", "cluster", "node", "session"]),

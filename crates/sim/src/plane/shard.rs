@@ -54,6 +54,7 @@ impl Shard {
             self.take(mail);
         }
         self.drain();
+        self.node.check();
         std::mem::take(&mut self.out)
     }
 

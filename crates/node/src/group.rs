@@ -1,0 +1,202 @@
+//! One group of this shard: its state machine, its role, and what is on its way through its log.
+//!
+//! # Invariants
+//! - `applied = committed` at the end of each turn; `proposed` continues behind it without a gap.
+//! - `in_flight` counts the elements of `proposed` per stream (creations: per path).
+//! - Nothing orders the entries of two groups: each group commits at its own pace.
+
+use crate::Ticket;
+use cluster::{Committed, LogEntry, Role};
+use log::IdMap;
+use model::{EntryIndex, GroupId, ShardId, StreamId, StreamPath};
+use std::collections::VecDeque;
+use stream::{Applied, Command, GroupState, LoggedCommand};
+
+/// One group of a shard.
+#[derive(Debug)]
+pub(crate) struct Group {
+    pub state: GroupState,
+    pub role: Role,
+    /// Commands that were appended to the log and are not applied yet, in the order of their indexes.
+    proposed: VecDeque<Proposed>,
+    in_flight: IdMap<u64, u32>,
+}
+
+/// A command on its way through the log.
+#[derive(Debug)]
+pub(crate) struct Proposed {
+    pub index: EntryIndex,
+    pub stream: StreamId,
+    pub command: Command,
+    pub reply_to: ReplyTo,
+}
+
+/// Who gets the outcome of a command.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum ReplyTo {
+    Client(Ticket),
+    Shard { shard: ShardId, job: u64 },
+    Job(u64),
+    Nobody,
+}
+
+impl Group {
+    pub(crate) fn new(id: GroupId) -> Self {
+        Self {
+            state: GroupState::new(id),
+            role: Role::solo(),
+            proposed: VecDeque::new(),
+            in_flight: IdMap::default(),
+        }
+    }
+
+    /// Notes a command that has been appended to the log at `index`.
+    pub(crate) fn note_proposed(
+        &mut self,
+        index: EntryIndex,
+        (stream, command): (StreamId, Command),
+        reply_to: ReplyTo,
+    ) {
+        *self.in_flight.entry(flight_key(stream, &command)).or_insert(0) += 1;
+        self.proposed.push_back(Proposed { index, stream, command, reply_to });
+    }
+
+    /// Takes the command of the next entry to apply.
+    pub(crate) fn take_proposed(&mut self, index: EntryIndex) -> Proposed {
+        let proposed = self.proposed.pop_front().expect("each entry of a batch was proposed here");
+        assert_eq!(proposed.index, index, "a group's entries commit in order");
+        self.finish_in_flight(&proposed);
+        proposed
+    }
+
+    fn finish_in_flight(&mut self, proposed: &Proposed) {
+        let key = flight_key(proposed.stream, &proposed.command);
+        let count = self.in_flight.get_mut(&key).expect("what was proposed is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.in_flight.remove(&key);
+        }
+    }
+
+    /// Takes all commands on their way: nobody knows what becomes of them.
+    pub(crate) fn abandon_proposed(&mut self) -> VecDeque<Proposed> {
+        self.in_flight.clear();
+        std::mem::take(&mut self.proposed)
+    }
+
+    /// Applies the next entry.
+    pub(crate) fn apply<E: LogEntry>(
+        &mut self,
+        entry: &Committed<E>,
+        logged: LoggedCommand,
+    ) -> Applied {
+        let entry = entry.get();
+        self.state.apply(entry.index(), entry.at(), logged)
+    }
+
+    /// Passes over entries up to `index` that damage has made unreadable.
+    pub(crate) fn skip_to(&mut self, index: EntryIndex) {
+        let _ = self.role.durable(index);
+        self.state.skip_to(index);
+    }
+
+    pub(crate) fn proposed_count(&self) -> usize {
+        self.proposed.len()
+    }
+
+    pub(crate) fn is_in_flight(&self, stream: StreamId) -> bool {
+        self.in_flight.contains_key(&stream.get())
+    }
+
+    pub(crate) fn is_path_in_flight(&self, path: &StreamPath) -> bool {
+        self.in_flight.contains_key(&path_flight(path))
+    }
+
+    /// Asserts the invariants of the group between two turns.
+    ///
+    /// # Panics
+    /// If one is broken.
+    pub(crate) fn check(&self) {
+        let group = self.state.group();
+        let applied = self.state.applied();
+        assert_eq!(applied, self.role.committed(), "group {group} lags behind what is committed");
+        let mut counts: IdMap<u64, u32> = IdMap::default();
+        for (index, proposed) in (applied.get() + 1..).zip(&self.proposed) {
+            assert_eq!(proposed.index.get(), index, "group {group} has a gap in what it proposed");
+            *counts.entry(flight_key(proposed.stream, &proposed.command)).or_insert(0) += 1;
+        }
+        assert_eq!(counts, self.in_flight, "group {group} miscounts what is in flight");
+    }
+}
+
+/// What is counted as in flight: the stream of a command, or the path of a creation.
+fn flight_key(stream: StreamId, command: &Command) -> u64 {
+    match command {
+        Command::Create(create) => path_flight(&create.path),
+        _ => stream.get(),
+    }
+}
+
+/// Creations have no stream yet: they are counted by path, marked so that no id can equal it.
+fn path_flight(path: &StreamPath) -> u64 {
+    path.hash64() | 1 << 63
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A group with three appends to two streams on their way.
+    fn busy() -> Group {
+        let mut group = Group::new(GroupId::new(0));
+        for (index, stream) in [(1, 7), (2, 8), (3, 7)] {
+            let command = Command::Append(stream::Append::default());
+            let of = (StreamId::new(stream), command);
+            group.note_proposed(EntryIndex::new(index), of, ReplyTo::Nobody);
+        }
+        group
+    }
+
+    #[test]
+    fn what_is_in_flight_is_counted_until_it_is_taken() {
+        let mut group = busy();
+        group.check();
+        for (index, of_7, of_8) in [(1, true, true), (2, true, false), (3, false, false)] {
+            group.take_proposed(EntryIndex::new(index));
+            let in_flight = [7, 8].map(|stream| group.is_in_flight(StreamId::new(stream)));
+            assert_eq!(in_flight, [of_7, of_8], "after entry {index}");
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "miscounts")]
+    fn a_wrong_count_is_found() {
+        let mut group = busy();
+        group.in_flight.remove(&8);
+        group.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "a gap")]
+    fn a_gap_in_what_was_proposed_is_found() {
+        let mut group = busy();
+        group.proposed.remove(1);
+        group.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "lags behind")]
+    fn what_is_committed_and_not_applied_is_found() {
+        let mut group = busy();
+        let _ = group.role.durable(EntryIndex::new(1));
+        group.check();
+    }
+
+    #[test]
+    fn paths_in_flight_are_no_stream_ids() {
+        // Ids are entry indexes, which stay below 2^63.
+        for text in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+            assert_eq!(path_flight(&StreamPath::new(text).unwrap()) >> 63, 1);
+        }
+    }
+}
