@@ -12,6 +12,7 @@ use crate::format::{self, COPY_NAME, FORMAT_NAME, Format, Owner, WRITING_NAME};
 use crate::open_error::{OpenError, at};
 use crate::options::LogOptions;
 use env::{DirLock, Disk, Random};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -31,6 +32,21 @@ pub struct DataDir {
 }
 
 impl DataDir {
+    /// Whether `dir` is a data directory already. Changes nothing but its lock file.
+    ///
+    /// # Errors
+    /// [`OpenError::Locked`] if another process has it, [`OpenError::Io`] if it cannot be looked at.
+    pub fn find(disk: &dyn Disk, dir: &Path) -> Result<bool, OpenError> {
+        let names = match disk.list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            names => names.map_err(at(dir))?,
+        };
+        if has_format(&names) || names.iter().any(|name| name == LOCK_NAME) {
+            drop(disk.lock_dir(&dir.join(LOCK_NAME)).map_err(OpenError::Locked)?);
+        }
+        Ok(has_format(&names) && !is_begun(&names))
+    }
+
     /// Locks `dir` and reads its `FORMAT`, or makes both in an empty directory. A new directory draws
     /// its ids from `random`.
     ///

@@ -122,6 +122,12 @@ impl ShardCore {
         is_new.then_some(&refusal.error)
     }
 
+    /// Whether background work stands still because the disk is full, and for no other reason.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.background.is_disk_full()
+    }
+
     /// Why background work stands still, if it does (as when the disk is full).
     #[must_use]
     pub fn work_error(&self) -> Option<&str> {

@@ -26,8 +26,8 @@ Try it:
   curl -N 'http://127.0.0.1:4437/v1/stream/hello?offset=-1&live=sse'
 
 Is it well?
-  curl http://127.0.0.1:4438/readyz
-  curl http://127.0.0.1:4438/metrics
+  curl http://127.0.0.1:4440/readyz
+  curl http://127.0.0.1:4440/metrics
 
 What next:
   thalweg config > thalweg.toml            all settings with their meaning, as a file

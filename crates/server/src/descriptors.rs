@@ -1,10 +1,23 @@
 //! How many descriptors the process may have open, and the table of them.
 
-use rustix::io::fcntl_dupfd_cloexec;
+use rustix::io::{Errno, fcntl_dupfd_cloexec};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use std::io;
 
 /// Descriptors besides those of connections: files, listeners, readiness interfaces.
 const OTHERS_MAX: u64 = 1024;
+
+/// What to do where `error` is that the process has no descriptors left.
+pub fn advice(error: &io::Error) -> Option<String> {
+    if error.raw_os_error() != Some(Errno::MFILE.raw_os_error()) {
+        return None;
+    }
+    let limit = getrlimit(Resource::Nofile).maximum?;
+    Some(format!(
+        "the process may have {limit} files and connections open, and stored data needs one for each of its \
+         files: raise the limit (`ulimit -Hn`, `LimitNOFILE=` of systemd)"
+    ))
+}
 
 /// Lets the process have as many descriptors as the system allows it, and makes room for `connections_max`
 /// connections. To be called while there is one thread.

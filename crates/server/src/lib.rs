@@ -10,5 +10,6 @@ pub mod descriptors;
 pub mod logging;
 pub mod metrics;
 pub mod plane;
+pub mod preflight;
 pub mod serve;
 pub mod settings;

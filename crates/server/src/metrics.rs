@@ -117,10 +117,22 @@ pub enum NotReady {
         /// The failure, as the system named it.
         error: String,
     },
-    /// There is no space for appends; reads go on.
-    DiskFull,
+    /// The disk refuses data; reads go on.
+    Disk(DiskTrouble),
     /// The process was told to end.
     ShuttingDown,
+}
+
+/// Why the disk refuses data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DiskTrouble {
+    /// There is no space.
+    Full,
+    /// Anything but want of space, such as an error of the medium or too few descriptors.
+    Failing {
+        /// The failure, as the system named it.
+        error: String,
+    },
 }
 
 /// Everything that one shard counts, and its state. Starts as recovering.
@@ -173,11 +185,12 @@ pub struct ShardMetrics {
     pub body_bytes_in_flight: Gauge,
     recovering: AtomicBool,
     poisoned: AtomicBool,
-    disk_full: AtomicBool,
     /// When the loop last said that it runs, as [`Monotonic`].
     alive_ns: AtomicU64,
     /// Touched when a shard fails and when an operator asks, never by a request.
     error: Mutex<Option<String>>,
+    /// Touched every 100 ms and when an operator asks.
+    disk: Mutex<Option<DiskTrouble>>,
 }
 
 impl Default for ShardMetrics {
@@ -206,9 +219,9 @@ impl Default for ShardMetrics {
             body_bytes_in_flight: Gauge::default(),
             recovering: AtomicBool::new(true),
             poisoned: AtomicBool::new(false),
-            disk_full: AtomicBool::new(false),
             alive_ns: AtomicU64::new(0),
             error: Mutex::new(None),
+            disk: Mutex::new(None),
         }
     }
 }
@@ -230,9 +243,19 @@ impl ShardMetrics {
         self.poisoned.store(true, Relaxed);
     }
 
-    /// Whether appends fail for want of space.
-    pub fn set_disk_full(&self, full: bool) {
-        self.disk_full.store(full, Relaxed);
+    /// Sets why the disk refuses data, `None` if it does not. Whether it is another trouble than before.
+    pub fn set_disk_trouble(&self, trouble: Option<DiskTrouble>) -> bool {
+        let mut known = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_other = known.as_ref().map(std::mem::discriminant)
+            != trouble.as_ref().map(std::mem::discriminant);
+        *known = trouble;
+        is_other
+    }
+
+    /// Why the disk refuses data, if it does.
+    #[must_use]
+    pub fn disk_trouble(&self) -> Option<DiskTrouble> {
+        self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Shows what the session of the shard has counted.
@@ -263,7 +286,13 @@ impl ShardMetrics {
     /// Whether appends fail for want of space.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
-        self.disk_full.load(Relaxed)
+        self.disk_trouble() == Some(DiskTrouble::Full)
+    }
+
+    /// Whether work on the disk fails, and not for want of space.
+    #[must_use]
+    pub fn is_disk_failing(&self) -> bool {
+        matches!(self.disk_trouble(), Some(DiskTrouble::Failing { .. }))
     }
 
     /// Whether the shard is still recovering.
@@ -283,9 +312,7 @@ impl ShardMetrics {
             let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
             reasons.push(NotReady::Poisoned { error: error.unwrap_or_default() });
         }
-        if self.is_disk_full() {
-            reasons.push(NotReady::DiskFull);
-        }
+        reasons.extend(self.disk_trouble().map(NotReady::Disk));
         reasons
     }
 }
@@ -432,10 +459,22 @@ pub(crate) mod tests {
     fn a_full_disk_goes_away_when_there_is_space() {
         let shard = ShardMetrics::default();
         shard.set_recovered();
-        shard.set_disk_full(true);
-        assert_eq!(shard.not_ready(), [NotReady::DiskFull]);
-        shard.set_disk_full(false);
+        assert!(shard.set_disk_trouble(Some(DiskTrouble::Full)));
+        assert_eq!(shard.not_ready(), [NotReady::Disk(DiskTrouble::Full)]);
+        assert!(!shard.set_disk_trouble(Some(DiskTrouble::Full)), "it is known");
+        assert!(shard.set_disk_trouble(None));
         assert_eq!(shard.not_ready(), []);
+    }
+
+    #[test]
+    fn a_disk_that_fails_is_no_full_disk() {
+        let shard = ShardMetrics::default();
+        shard.set_recovered();
+        shard.set_disk_trouble(Some(DiskTrouble::Full));
+        let failing = DiskTrouble::Failing { error: "EIO".to_owned() };
+        assert!(shard.set_disk_trouble(Some(failing.clone())), "this is another trouble");
+        assert_eq!(shard.not_ready(), [NotReady::Disk(failing)]);
+        assert!(shard.is_disk_failing() && !shard.is_disk_full());
     }
 
     #[test]

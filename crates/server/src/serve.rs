@@ -4,8 +4,10 @@ use crate::admin::{self, Admin};
 use crate::descriptors;
 use crate::metrics::NodeMetrics;
 use crate::plane::{self, Ended, Plane, StartError};
+use crate::preflight::{self, Refusal};
 use crate::settings::Settings;
-use env::{Clock, RealClock};
+use env::{Clock, RealClock, RealDisk};
+use log::OpenError;
 use node::Opened;
 use std::fmt;
 use std::io;
@@ -21,6 +23,8 @@ const LOOK_INTERVAL: Duration = Duration::from_millis(250);
 /// Why the server could not start, or ended.
 #[derive(Debug)]
 pub enum ServeError {
+    /// The data directory cannot be used.
+    Refused(Refusal),
     /// The admin server could not listen.
     Admin {
         /// The address of the setting.
@@ -44,13 +48,29 @@ pub enum ServeError {
     Thread(Ended),
 }
 
-impl fmt::Display for ServeError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl ServeError {
+    /// What the system said, if it said anything.
+    fn of_system(&self) -> Option<&io::Error> {
         match self {
+            Self::Admin { error, .. } | Self::Signals { error } | Self::Loop { error } => {
+                Some(error)
+            }
+            Self::Start(
+                StartError::System(error)
+                | StartError::Listen { error, .. }
+                | StartError::Open(OpenError::Io { error, .. }),
+            ) => Some(error),
+            _ => None,
+        }
+    }
+
+    fn write_cause(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(refusal) => write!(f, "{refusal}"),
             Self::Admin { listen, error } => {
                 write!(f, "cannot listen on {listen} (setting admin_listen): {error}")
             }
-            Self::Start(error) => error.fmt(f),
+            Self::Start(error) => write!(f, "{error}"),
             Self::Signals { error } => write!(f, "cannot receive signals: {error}"),
             Self::Loop { error } => write!(f, "an event loop failed: {error}"),
             Self::Thread(Ended { thread, error: Some(error) }) => {
@@ -59,6 +79,16 @@ impl fmt::Display for ServeError {
             Self::Thread(Ended { thread, error: None }) => {
                 write!(f, "the thread {thread} ended by itself, so the server ends")
             }
+        }
+    }
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.write_cause(f)?;
+        match self.of_system().and_then(descriptors::advice) {
+            Some(advice) => write!(f, "; {advice}"),
+            None => Ok(()),
         }
     }
 }
@@ -73,6 +103,7 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     descriptors::make_room(settings.connections_max);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let shard_count = settings.shard_count(cores);
+    preflight::check(&RealDisk, settings, shard_count).map_err(ServeError::Refused)?;
     let metrics = NodeMetrics::new(shard_count, Arc::new(RealClock::new()));
     let signals = Signals::new().map_err(|error| ServeError::Signals { error })?;
     let admin = start_admin(settings, &metrics)?;

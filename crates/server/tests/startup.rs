@@ -100,6 +100,14 @@ fn an_address_in_use_is_named() {
 }
 
 #[test]
+fn too_few_descriptors_for_a_start_are_named_with_their_limit() {
+    let few = ["sh", "-c", "ulimit -n 20; exec \"$@\"", "sh"];
+    let start = Start::with(&["--admin-listen", "127.0.0.1:0"]).under(&few);
+    let said = start.refused(new_dir().path());
+    assert!(said.contains("may have 20 files and connections open"), "{said}");
+}
+
+#[test]
 fn a_create_costs_one_commit_as_an_append_does() {
     let (server, _dir) = Server::start(&["--shards", "1", "--admin-listen", "127.0.0.1:0"]);
     let mut client = server.connect();
@@ -151,4 +159,27 @@ fn a_repeated_create_and_a_refused_append_cost_no_commit() {
     }
     let batches = server.metric("thalweg_batches_total") - before;
     assert!(batches <= 2, "{batches} commits for nothing");
+}
+
+#[test]
+fn a_second_start_with_the_same_settings_names_the_lock_and_its_holder() {
+    let (server, dir) = Server::start(&["--admin-listen", "127.0.0.1:0"]);
+    let admin = server.admin_address().to_string();
+    let said = Start::with(&["--admin-listen", &admin]).refused(dir.path());
+    assert!(said.contains(&format!("locked by process {}", server.pid())), "{said}");
+    assert!(!said.contains("admin"), "{said}");
+}
+
+#[test]
+fn a_disk_that_is_too_small_for_a_new_directory_is_named_with_what_is_needed() {
+    // In memory, of which few machines have 256 GiB.
+    let dir = tempfile::tempdir_in("/dev/shm").unwrap();
+    let data = dir.path().join("not/there/yet");
+    let large = ["--shards", "256", "--segment-bytes", "512MiB", "--wal-bytes-max", "2GiB"];
+    let start = Start::with(&[&large[..], &["--admin-listen", "127.0.0.1:0"]].concat());
+    let said = start.refused(&data);
+    assert!(said.contains("262656 MiB") && said.contains("MiB free"), "{said}");
+    assert!(said.contains("segment_bytes"), "{said}");
+    assert!(!said.contains("listen"), "nothing was begun: {said}");
+    assert!(files(dir.path(), "").is_empty(), "nothing was made");
 }

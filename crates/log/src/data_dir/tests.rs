@@ -54,6 +54,18 @@ fn a_directory_is_made_once_and_known_again() {
 }
 
 #[test]
+fn a_directory_is_found_when_it_is_there_and_nobody_has_it() {
+    let disk = MemoryDisk::new();
+    let find = || DataDir::find(&disk, Path::new(DIR));
+    assert!(!find().unwrap());
+    assert!(disk.list(Path::new(DIR)).is_err(), "nothing is made");
+    let held = open(&disk).unwrap();
+    assert!(matches!(find(), Err(OpenError::Locked(_))));
+    drop(held);
+    assert!(find().unwrap());
+}
+
+#[test]
 fn ids_come_from_the_random_numbers_that_are_passed() {
     let expected = SeededRandom::new(1).next_u64();
     assert_eq!(open(&MemoryDisk::new()).unwrap().format.store, expected);

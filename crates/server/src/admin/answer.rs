@@ -1,6 +1,6 @@
 //! The answers of the admin server, as values.
 
-use crate::metrics::{NodeMetrics, NotReady, Silent};
+use crate::metrics::{DiskTrouble, NodeMetrics, NotReady, Silent};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
@@ -95,15 +95,15 @@ struct Problem {
     reasons: Vec<Reason>,
 }
 
+/// One reason: a code that never changes, for machines, and what it means and asks for, for people.
 #[derive(Serialize)]
 struct Reason {
     #[serde(skip_serializing_if = "Option::is_none")]
     shard: Option<usize>,
     reason: &'static str,
+    detail: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
 }
 
 impl Reason {
@@ -115,19 +115,36 @@ impl Reason {
             silent.for_ms / 1000,
             String::from_utf8_lossy(since.as_bytes()),
         );
-        Self { shard: Some(silent.shard), reason: "silent", error: None, detail: Some(detail) }
+        Self { shard: Some(silent.shard), reason: "silent", detail, error: None }
     }
 
     fn new((shard, reason): (Option<usize>, NotReady)) -> Self {
-        let (reason, error) = match reason {
-            NotReady::Recovering => ("recovering", None),
-            NotReady::Poisoned { error } => ("poisoned", Some(error)),
-            NotReady::DiskFull => ("disk_full", None),
-            NotReady::ShuttingDown => ("shutting_down", None),
+        let (reason, detail, error) = match reason {
+            NotReady::Recovering => ("recovering", RECOVERING, None),
+            NotReady::Poisoned { error } => ("poisoned", POISONED, Some(error)),
+            NotReady::Disk(DiskTrouble::Full) => ("disk_full", DISK_FULL, None),
+            NotReady::Disk(DiskTrouble::Failing { error }) => {
+                ("disk_failing", DISK_FAILING, Some(error))
+            }
+            NotReady::ShuttingDown => ("shutting_down", SHUTTING_DOWN, None),
         };
-        Self { shard, reason, error, detail: None }
+        Self { shard, reason, detail: detail.to_owned(), error }
     }
 }
+
+const RECOVERING: &str =
+    "The shard reads its checkpoints and its write-ahead log. It takes requests when it is done.";
+
+const POISONED: &str = "A write or sync of the write-ahead log failed, so the shard cannot know what is durable. \
+    It serves reads and refuses writes until the server is restarted. Look at the disk first.";
+
+const DISK_FULL: &str = "The disk has no space for new data. The shard serves reads and refuses appends until there \
+    is space: add some, or delete streams.";
+
+const DISK_FAILING: &str = "Work on the disk fails, and not for want of space. The shard tries again and serves \
+    reads; it refuses appends when its write-ahead log is full. Look at the disk and at the limit of descriptors.";
+
+const SHUTTING_DOWN: &str = "The server was told to end. Send requests elsewhere.";
 
 #[cfg(test)]
 mod tests {
@@ -163,22 +180,31 @@ mod tests {
 
     #[test]
     fn every_reason_is_named_with_its_shard() {
-        let node = metrics_of(3);
+        let node = metrics_of(4);
         node.shards()[1].set_recovered();
         node.shards()[1].set_poisoned("EIO on \"wal\"");
         node.shards()[2].set_recovered();
-        node.shards()[2].set_disk_full(true);
+        node.shards()[2].set_disk_trouble(Some(DiskTrouble::Full));
+        node.shards()[3].set_recovered();
+        let failing = DiskTrouble::Failing { error: "EMFILE".to_owned() };
+        node.shards()[3].set_disk_trouble(Some(failing));
         node.set_shutting_down();
         let answer = Answer::readiness(&node);
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
         assert_eq!(answer.content_type, "application/problem+json");
-        assert_eq!(
-            answer.body,
-            r#"{"title":"Not ready","status":503,"reasons":["#.to_owned()
-                + r#"{"reason":"shutting_down"},{"shard":0,"reason":"recovering"},"#
-                + r#"{"shard":1,"reason":"poisoned","error":"EIO on \"wal\""},"#
-                + r#"{"shard":2,"reason":"disk_full"}]}"#
-        );
+        let problem: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+        let told = |at: usize| {
+            let reason = &problem["reasons"][at];
+            assert!(reason["detail"].as_str().unwrap().ends_with('.'));
+            let text = |key: &str| reason[key].as_str().unwrap_or_default().to_owned();
+            (reason["shard"].as_u64(), text("reason"), text("error"))
+        };
+        let is = |shard, reason: &str, error: &str| (shard, reason.to_owned(), error.to_owned());
+        assert_eq!(told(0), is(None, "shutting_down", ""));
+        assert_eq!(told(1), is(Some(0), "recovering", ""));
+        assert_eq!(told(2), is(Some(1), "poisoned", "EIO on \"wal\""));
+        assert_eq!(told(3), is(Some(2), "disk_full", ""));
+        assert_eq!(told(4), is(Some(3), "disk_failing", "EMFILE"));
     }
 
     #[test]

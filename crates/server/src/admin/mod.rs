@@ -5,7 +5,8 @@
 //! through our own parser: speed does not matter here. It changes nothing.
 //!
 //! - `/healthz` is 200 while every shard runs its loop, or 503 with the shard that does not, since when.
-//! - `/readyz` is 200, or 503 with the reason for each shard.
+//! - `/readyz` is 200, or 503 with a reason for each shard that is not ready. A panic is none of them: the
+//!   process ends with it.
 //! - `/metrics` is all counters in the OpenMetrics text format.
 //! - Everything else is 404 and says what there is.
 //!

@@ -53,10 +53,11 @@ const GAUGES: [(&str, &str, ReadGauge); 5] = [
 ];
 
 /// Name, meaning and getter of each state, 1 if it holds.
-const FLAGS: [(&str, &str, ReadFlag); 3] = [
+const FLAGS: [(&str, &str, ReadFlag); 4] = [
     ("recovering", "1 while the shard recovers", ShardMetrics::is_recovering),
     ("poisoned", "1 once a write or sync failed", ShardMetrics::is_poisoned),
     ("disk_full", "1 while appends fail for want of space", ShardMetrics::is_disk_full),
+    ("disk_failing", "1 while other work on the disk fails", ShardMetrics::is_disk_failing),
 ];
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];

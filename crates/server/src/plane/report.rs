@@ -1,6 +1,7 @@
 //! What a shard shows of itself to the metrics and the log.
 
 use super::shard::Shard;
+use crate::metrics::DiskTrouble;
 
 impl Shard {
     /// Shows how the shard stands to the metrics and the log.
@@ -40,14 +41,7 @@ impl Shard {
                 "no room to merge chunks: dead data keeps its space until there is"
             );
         }
-        let blocked = self.node.work_error().map(str::to_owned);
-        if blocked.is_some() != self.metrics.is_disk_full() {
-            self.metrics.set_disk_full(blocked.is_some());
-            match blocked {
-                Some(error) => tracing::error!(shard = self.id.get(), error, "the disk refuses"),
-                None => tracing::info!(shard = self.id.get(), "the disk takes data again"),
-            }
-        }
+        self.report_disk();
         if let Some(error) = self.node.poison()
             && !self.metrics.is_poisoned()
         {
@@ -57,6 +51,26 @@ impl Shard {
                 error,
                 "a write or sync failed: this shard takes no writes until the server is restarted"
             );
+        }
+    }
+    /// Shows whether the disk refuses data, and logs it when that changes.
+    fn report_disk(&self) {
+        let trouble = self.node.work_error().map(|error| match self.node.is_disk_full() {
+            true => DiskTrouble::Full,
+            false => DiskTrouble::Failing { error: error.to_owned() },
+        });
+        if !self.metrics.set_disk_trouble(trouble) {
+            return;
+        }
+        let shard = self.id.get();
+        match (self.node.work_error(), self.node.is_disk_full()) {
+            (Some(error), true) => {
+                tracing::error!(shard, error, "the disk refuses data: it is full")
+            }
+            (Some(error), false) => {
+                tracing::error!(shard, error, "the disk refuses data: it fails")
+            }
+            (None, _) => tracing::info!(shard, "the disk takes data again"),
         }
     }
 }

@@ -37,6 +37,9 @@ use std::path::PathBuf;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const MIB64: u64 = 1 << 20;
+/// Largest write-ahead log of a shard. One group may own all that is in it, and all of that becomes one chunk,
+/// in which positions have 32 bits. Half of these are left for the chunk's tables and for appends under way.
+const WAL_BYTES_MAX: u64 = 1 << 31;
 /// Longest time that a setting may name: a day. Longer ones are mistakes in the unit.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -113,7 +116,7 @@ settings! {
 
     /// Address and port of /healthz, /readyz and /metrics; `off` serves none of them. It has no
     /// access control: keep it off public networks.
-    admin_listen: Option<SocketAddr> = "127.0.0.1:4438" as OptionalAddress;
+    admin_listen: Option<SocketAddr> = "127.0.0.1:4440" as OptionalAddress;
 
     /// Event loops; each has its own connections, groups and write-ahead log. 0 takes one for
     /// every two cores, since the log's syncs have a thread, too. It may differ from one start to
@@ -171,10 +174,10 @@ settings! {
 
     /// Disk space of one shard's write-ahead log; groups are sealed into chunks early to stay
     /// below it. At least four segments.
-    wal_bytes_max: u64 = "1GiB" as Bytes::<u64> { min: 4 * MIB64, max: 1 << 44 };
+    wal_bytes_max: u64 = "1GiB" as Bytes::<u64> { min: 4 * MIB64, max: WAL_BYTES_MAX };
 
     /// Size of one segment file of a write-ahead log; a larger append gets a segment of its own.
-    segment_bytes: u64 = "64MiB" as Blocks { min: MIB64, max: 1 << 31 };
+    segment_bytes: u64 = "64MiB" as Blocks { min: MIB64, max: WAL_BYTES_MAX / 4 };
 
     /// Committed data of one group that is sealed into one chunk file.
     seal_bytes: u64 = "8MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };

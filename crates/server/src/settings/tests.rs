@@ -32,6 +32,15 @@ fn load_plain(flags: &Flags, environment: &Environment) -> Result<Effective, Vec
     load(flags, environment, &|_: &Path| Err(io::Error::other("no file was named")))
 }
 
+#[test]
+fn a_log_that_would_outgrow_a_chunk_is_refused_with_the_range() {
+    for size in ["2GiB", "2048MiB"] {
+        assert!(load_plain(&flags(&[("wal_bytes_max", size)]), &environment(&[])).is_ok());
+    }
+    let said = only_problem(load_plain(&flags(&[("wal_bytes_max", "4GiB")]), &environment(&[])));
+    assert!(said.contains("wal_bytes_max") && said.contains("a size from 4MiB to 2GiB"), "{said}");
+}
+
 fn only_problem(result: Result<Effective, Vec<SettingsError>>) -> String {
     let problems = result.expect_err("the settings hold a mistake");
     assert_eq!(problems.len(), 1, "{problems:?}");

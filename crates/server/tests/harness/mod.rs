@@ -134,11 +134,13 @@ impl Start {
 
     /// Starts it on `dir` where it must refuse to run; what it says on standard error.
     pub(crate) fn refused(&self, dir: &Path) -> String {
-        let (mut child, log) = self.spawn(dir);
-        let status = wait_end(&mut child);
+        let (child, log) = self.spawn(dir);
+        let address = SocketAddr::from(([0, 0, 0, 0], 0));
+        let mut server = Server { child, log, address, admin: None };
+        let status = wait_end(&mut server.child);
         assert!(!status.success(), "the server should not have run");
-        until("standard error ends", || Arc::strong_count(&log) == 1);
-        let lines = log.lock().unwrap();
+        until("standard error ends", || Arc::strong_count(&server.log) == 1);
+        let lines = server.log.lock().unwrap();
         lines.join("\n")
     }
 }
@@ -162,12 +164,20 @@ impl Server {
         self.address
     }
 
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.admin.expect("started with an admin port")
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     pub(crate) fn connect(&self) -> Client {
         Client::connect(self.address)
     }
 
     pub(crate) fn connect_admin(&self) -> Client {
-        Client::connect(self.admin.expect("started with an admin port"))
+        Client::connect(self.admin_address())
     }
 
     /// Asks the admin port.

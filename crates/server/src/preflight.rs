@@ -1,0 +1,116 @@
+//! What is looked at before anything is made, opened or listened on.
+//!
+//! A start that cannot succeed should say so for its first reason. Two servers with the same settings collide in
+//! their ports, too, but the data directory is what matters. And a disk that is too small would be noticed only
+//! after the port is open, by the first clients.
+
+use crate::settings::Settings;
+use env::Disk;
+use log::{DataDir, OpenError};
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Segments that a shard's log needs to work: the one that is written and the next, made ahead of use.
+const SEGMENTS_MIN: u64 = 2;
+
+/// What a shard needs beside its segments: names, checkpoints, and the first small chunks.
+const OTHERS_BYTES_MIN: u64 = 2 << 20;
+
+/// Why a start would not succeed.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Another process has the data directory, or it cannot be looked at.
+    DataDir(OpenError),
+    /// The disk of a data directory that is to be made is too small.
+    NoSpace {
+        /// The data directory.
+        dir: PathBuf,
+        /// Bytes that its first files take.
+        needed_bytes: u64,
+        /// Bytes that are free.
+        free_bytes: u64,
+    },
+    /// The free space could not be asked for.
+    Space {
+        /// The data directory, or the nearest directory above it that there is.
+        dir: PathBuf,
+        /// What the system said.
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::DataDir(error) => write!(f, "cannot open the data directory: {error}"),
+            Self::NoSpace { dir, needed_bytes, free_bytes } => write!(
+                f,
+                "the disk of {} has {} MiB free; a new data directory needs {} MiB for the first segments \
+                 of its write-ahead logs; free some space, choose another data_dir, or take fewer shards \
+                 or smaller segments (settings shards and segment_bytes)",
+                dir.display(),
+                free_bytes >> 20,
+                needed_bytes.div_ceil(1 << 20),
+            ),
+            Self::Space { dir, error } => {
+                write!(f, "cannot ask for the free space of {}: {error}", dir.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}
+
+/// Looks at the data directory of `settings`, which `shard_count` shards are to use.
+///
+/// # Errors
+/// [`Refusal`]: each says what to do.
+pub fn check(disk: &dyn Disk, settings: &Settings, shard_count: u16) -> Result<(), Refusal> {
+    let dir = &settings.data_dir;
+    let exists = DataDir::find(disk, dir).map_err(Refusal::DataDir)?;
+    if exists {
+        // It has its segments. On a full disk it still serves reads.
+        return Ok(());
+    }
+    let needed_bytes =
+        u64::from(shard_count) * (SEGMENTS_MIN * settings.segment_bytes + OTHERS_BYTES_MIN);
+    let free_bytes = free_bytes(disk, dir)?;
+    if free_bytes < needed_bytes {
+        return Err(Refusal::NoSpace { dir: dir.clone(), needed_bytes, free_bytes });
+    }
+    Ok(())
+}
+
+/// Free bytes on the file system that `dir` is on, or will be.
+fn free_bytes(disk: &dyn Disk, dir: &Path) -> Result<u64, Refusal> {
+    let mut at = dir;
+    loop {
+        let named = if at.as_os_str().is_empty() { Path::new(".") } else { at };
+        match (disk.free_bytes(named), at.parent()) {
+            (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => at = above,
+            (result, _) => {
+                return result.map_err(|error| Refusal::Space { dir: named.to_owned(), error });
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::RealDisk;
+
+    #[test]
+    fn the_space_of_a_directory_that_is_not_there_is_that_of_the_nearest_one() {
+        let here = free_bytes(&RealDisk, Path::new(".")).unwrap();
+        for dir in ["not-there", "./not/there", "not/there/either"] {
+            assert!(
+                free_bytes(&RealDisk, Path::new(dir)).unwrap().abs_diff(here) < 1 << 30,
+                "{dir}"
+            );
+        }
+        let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml/below"));
+        assert!(matches!(free_bytes(&RealDisk, file), Err(Refusal::Space { .. })));
+    }
+}
