@@ -17,13 +17,17 @@ struct Stage {
 /// The stage without which no other release stage means anything.
 const BUILD: &str = "release build";
 
+/// Characters of the bar of the longest stage.
+const BAR_LENGTH: f64 = 40.0;
+
 /// How long fresh seeds are simulated, after the fixed ones among the tests.
 const FRESH_SEEDS_MINUTES: u64 = 2;
 
-const STAGES: [Stage; 11] = [
+const STAGES: [Stage; 12] = [
     Stage { name: "format", run: format, slow: false },
     Stage { name: "tidy", run: tidy_stage, slow: false },
     Stage { name: "lints", run: lints, slow: false },
+    Stage { name: "docs", run: docs, slow: false },
     Stage { name: "tests", run: tests, slow: false },
     Stage { name: BUILD, run: release_build, slow: true },
     Stage { name: "conformance", run: |ws| conformance::run(ws, None), slow: true },
@@ -41,6 +45,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
     let stages: Vec<&Stage> = STAGES.iter().filter(|stage| !(quick && stage.slow)).collect();
     let mut total = Counts::default();
     let mut failures = Vec::new();
+    let mut rows = Vec::new();
     for (at, stage) in stages.iter().enumerate() {
         let label = format!("[{}/{}] {}", at + 1, stages.len(), stage.name);
         println!("\n{label}");
@@ -52,6 +57,7 @@ pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
             (stage.run)(workspace)
         };
         let seconds = stage_started.elapsed().as_secs_f64();
+        rows.push(Row { name: stage.name, seconds, is_ok: result.is_ok() });
         match result {
             Ok(counts) => {
                 total = total.and(counts);
@@ -65,8 +71,28 @@ pub(crate) fn run(workspace: &Workspace, quick: bool) -> Result<(), String> {
         }
     }
     let seconds = started.elapsed().as_secs_f64();
-    println!("\n{}", closing_line(total, seconds));
+    println!("\n{}\n{}", table(&rows), closing_line(total, seconds));
     verdict(&failures)
+}
+
+/// What one stage came to.
+struct Row {
+    name: &'static str,
+    seconds: f64,
+    is_ok: bool,
+}
+
+/// Minutes per stage, longest bars for the longest stages.
+fn table(rows: &[Row]) -> String {
+    let longest = rows.iter().map(|row| row.seconds).fold(1.0, f64::max);
+    let mut text = format!("{:<14} {:>7}", "stage", "minutes");
+    for Row { name, seconds, is_ok } in rows {
+        let bar = "#".repeat((seconds / longest * BAR_LENGTH).round() as usize);
+        let verdict = if *is_ok { "" } else { " FAILED" };
+        let line = format!("\n{name:<14} {:>7.1} {bar}{verdict}", seconds / 60.0);
+        text.push_str(line.trim_end());
+    }
+    text
 }
 
 /// Says once more at the end what failed: the lines where it happened are far above.
@@ -98,6 +124,17 @@ fn lints(workspace: &Workspace) -> Result<Counts, Failure> {
     check(
         cargo(workspace).args(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         "correct the lints above; what is refused on purpose, and why, is in clippy.toml",
+    )
+}
+
+/// Links between pages of the code's documentation that lead nowhere, above all.
+fn docs(workspace: &Workspace) -> Result<Counts, Failure> {
+    check(
+        cargo(workspace)
+            .args(["doc", "--workspace", "--no-deps", "--document-private-items", "--quiet"])
+            // Private items are documented, so that links to them lead somewhere.
+            .env("RUSTDOCFLAGS", "-D warnings -A rustdoc::private_intra_doc_links"),
+        "correct the documentation named above",
     )
 }
 
@@ -144,6 +181,24 @@ mod tests {
     }
 
     #[test]
+    fn a_table_shows_where_the_time_went() {
+        let row = |name, seconds, is_ok| Row { name, seconds, is_ok };
+        let rows = [row("tests", 600.0, true), row("counts", 300.0, false), row("tidy", 1.0, true)];
+        let hashes = |count: usize| "#".repeat(count);
+        assert_eq!(
+            table(&rows),
+            format!(
+                "stage          minutes\n\
+                 tests             10.0 {}\n\
+                 counts             5.0 {} FAILED\n\
+                 tidy               0.0",
+                hashes(40),
+                hashes(20)
+            )
+        );
+    }
+
+    #[test]
     fn the_end_repeats_what_failed_and_why() {
         assert_eq!(verdict(&[]), Ok(()));
         let failures = [("counts", "read is dearer".to_owned()), ("tidy", "a name".to_owned())];
@@ -155,6 +210,6 @@ mod tests {
     fn quick_leaves_out_what_needs_the_release_binary() {
         let quick: Vec<&str> =
             STAGES.iter().filter(|stage| !stage.slow).map(|stage| stage.name).collect();
-        assert_eq!(quick, ["format", "tidy", "lints", "tests"]);
+        assert_eq!(quick, ["format", "tidy", "lints", "docs", "tests"]);
     }
 }

@@ -1,7 +1,7 @@
 //! A whole node in one thread, from one seed.
 //!
 //! # What
-//! [`run`] builds a node on a simulated disk and clock. Clients of every kind talk to it in raw HTTP
+//! [`run()`] builds a node on a simulated disk and clock. Clients of every kind talk to it in raw HTTP
 //! while faults are injected. Every answer is compared with what was promised before. A run is a
 //! pure function of its [`Plan`]: the same plan gives the same trace to the byte.
 //!

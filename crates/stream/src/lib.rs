@@ -3,8 +3,9 @@
 //! # What
 //! [`GroupState`] is the state machine of one group: all its streams, their producers, forks and
 //! lifetimes. [`GroupState::apply`] takes a [`Command`] that the group's log has committed and
-//! returns what came of it. [`GroupState::check`] answers beforehand, without changing anything,
-//! whether a command would be refused, so that refusals need no log entry.
+//! returns what came of it. [`GroupState::check_create`] and [`GroupState::check_append`] answer
+//! beforehand whether a command would be refused, so that refusals need no log entry. They change
+//! nothing.
 //!
 //! # Why it is pure
 //! Every replica applies the same entries and must reach the same state, today and when the log is
@@ -14,7 +15,7 @@
 //! [`Command::Expire`].
 //!
 //! # Driving it
-//! 1. `check(target, command)` when a request arrives and nothing of that stream is in flight;
+//! 1. `check_create` or `check_append` when a request arrives and nothing of that stream is in flight;
 //! 2. `encode` the command into a log entry, commit it;
 //! 3. `decode` and `apply` in index order;
 //! 4. hand the [`Applied::placement`] to the log and perform the [`Effect`]s.

@@ -9,6 +9,7 @@ mod dependencies;
 mod documents;
 mod exceptions;
 mod knowledge;
+mod parameters;
 mod proofs;
 mod prose;
 mod shape;
@@ -76,6 +77,7 @@ const RULES: &[Rule] = &[
     exceptions::check_count,
     exceptions::check_allow,
     knowledge::check,
+    parameters::check,
     proofs::check,
     prose::check,
     shape::check_file_sizes,
