@@ -16,7 +16,7 @@ pub struct Stamp {
     pub monotonic: Monotonic,
 }
 
-/// Names who waits for a reply. The node carries it and hands it back with the reply.
+/// Names the waiter for a reply. The node carries it and returns it with the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The shard that gets the reply.
@@ -30,7 +30,7 @@ pub struct Ticket {
 pub enum Event<'a> {
     /// A client's request for a group of this node.
     Request {
-        /// Who waits for the reply.
+        /// The waiter for the reply.
         ticket: Ticket,
         /// What is asked.
         request: Request,

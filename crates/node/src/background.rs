@@ -2,7 +2,7 @@
 //!
 //! A full disk refuses one kind of work and takes another: a segment cannot be made while a small
 //! checkpoint can. So one success does not end the trouble. It ends when no work has failed for a
-//! while; until then the node says so, and writes that wait for the log are told why.
+//! while. Until then the node reports it, and answers waiting writes with the reason.
 
 use crate::{ShardCore, Stamp};
 use log::{WorkDone, WorkJob};
@@ -122,13 +122,13 @@ impl ShardCore {
         is_new.then_some(&refusal.error)
     }
 
-    /// Whether background work stands still because the disk is full, and for no other reason.
+    /// Whether background work has stopped because the disk is full, and for no other reason.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
         self.background.is_disk_full()
     }
 
-    /// Why background work stands still, if it does (as when the disk is full).
+    /// Why background work has stopped, if it has (as when the disk is full).
     #[must_use]
     pub fn work_error(&self) -> Option<&str> {
         self.background.trouble.as_ref().map(|trouble| trouble.error.as_str())

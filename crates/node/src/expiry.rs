@@ -2,8 +2,8 @@
 //!
 //! A lifetime ends by the clock, its end is logged a moment later. A crash between the two may bring
 //! the stream back: uses that the log does not know of yet are made up for
-//! ([`stream::GroupState::forgive_lost_touches`]). So whoever is told that a stream has expired is
-//! told so when the log knows it too: what was seen gone stays gone.
+//! ([`stream::GroupState::forgive_lost_touches`]). So the answer that a stream has expired waits until the log knows it, too. What was
+//! seen gone stays gone.
 
 use crate::{
     Failure, Reply, ShardAnswer, ShardCore, Stamp, Ticket, forks::Job, group::ReplyTo,

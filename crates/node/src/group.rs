@@ -31,7 +31,7 @@ pub(crate) struct Proposed {
     pub reply_to: ReplyTo,
 }
 
-/// Who gets the outcome of a command.
+/// The receiver of a command's outcome.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplyTo {
     Client(Ticket),

@@ -1,13 +1,13 @@
-//! Who watches which stream.
+//! The watchers of every stream.
 //!
-//! Connections are the business of the shard that owns them; here only their shards are known. So
-//! a commit costs one message per watching shard, however many readers are behind it.
+//! A connection belongs to its shard, and this module knows only the shard. So a commit costs one
+//! message per watching shard, however many readers it has.
 
 use crate::{ShardCore, Ticket};
 use log::IdMap;
 use model::{ShardId, StreamKey};
 
-/// The shards that want to be told of changes, by stream.
+/// The shards that want to know of changes, by stream.
 #[derive(Debug, Default)]
 pub(crate) struct Watchers(IdMap<StreamKey, Vec<ShardId>>);
 
@@ -43,8 +43,8 @@ impl Watchers {
 }
 
 impl ShardCore {
-    /// Watching is answered by a first change that tells how the stream stands: what was committed
-    /// between the reader's last look and this moment is not lost.
+    /// Answers with a first change that holds the stream's present state. So no commit between the
+    /// reader's last look and this moment is lost.
     pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
         let info = self.state(key.group).info(key.stream);
         let change = crate::Change {

@@ -50,7 +50,7 @@ impl Idle {
         }
     }
 
-    /// Remembers a damaged place; `true` if it is told for the first time.
+    /// Remembers a damaged place; `true` if it is new.
     fn note_place(&mut self, file: &str, position: u64) -> bool {
         let known = &mut self.known_places;
         known.len() < KNOWN_PLACES_MAX && known.insert((file.to_owned(), position))
@@ -132,7 +132,7 @@ impl ShardCore {
         std::mem::take(&mut self.idle.damages)
     }
 
-    /// Remembers what recovery found damaged, and has told.
+    /// Remembers what recovery found damaged and has reported.
     pub(crate) fn remember_damages(&mut self, damages: &[log::Damage]) {
         for damage in damages {
             self.idle.note_place(&damage.file.display().to_string(), damage.position);

@@ -2,7 +2,7 @@
 //!
 //! The log takes no entry while its open batch is full or its next segment is still being filled.
 //! Both pass within milliseconds, so a write is not refused at once: it waits here, in order, within
-//! bounds of bytes and time. Only what passes those is told that the server is overloaded.
+//! bounds of bytes and time. Only a write beyond them gets the answer that the server is overloaded.
 //!
 //! A read whose use must be logged first is a write, too. If it waits in vain it is answered without:
 //! to refuse it would be worse than a lifetime that a crash may cut short.

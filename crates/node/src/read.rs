@@ -1,18 +1,18 @@
 //! Reads: where an answer starts and ends, and the bytes of its windows.
 //!
 //! # Stable boundaries
-//! An answer ends at the tail or at the next multiple of the boundary, whichever comes first; for
-//! JSON streams at the end of the append that holds that multiple, because an answer is a complete
-//! array. So wherever readers start, they end at the same places, and caches can share the pieces.
+//! An answer ends at the tail or at the next multiple of the boundary, whichever comes first. For JSON
+//! streams it ends with the append that holds that multiple, because an answer is a complete array. So
+//! wherever readers start, they end at the same places, and caches can share the pieces.
 //!
 //! # Inherited bytes
 //! A fork's inherited bytes are stored by other streams, perhaps of another shard. Positions inside
 //! them are asked of their owner by [`Locate`]; their bytes are fetched by windows that name it.
 //!
 //! # Damage
-//! The length of an answer is promised before its bytes are read. Whoever stores some of them is
-//! asked first how far they are intact, so that an answer ends before damage that is known instead
-//! of being cut at it, and the next read, which starts there, is told.
+//! The length of an answer is promised before its bytes are read. So each owner of some of them is
+//! asked first how far they are intact. The answer then ends before known damage instead of being cut
+//! there. The next read starts at the damage and gets an error.
 
 use crate::{
     Failure, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer, ShardCall, ShardCore,
@@ -124,8 +124,8 @@ impl ShardCore {
         }
     }
 
-    /// Who must be asked next whether its bytes of this answer are intact: a stream of another
-    /// shard, or one of which damage is known.
+    /// The next stream whose bytes of this answer may be damaged: a stream of another shard, or one with
+    /// known damage. Its owner must be asked.
     fn next_doubt(&self, job: &mut ReadJob, end: ByteOffset) -> Option<(StreamKey, Locate)> {
         while job.intact < end {
             let (owner, limit) = owner_of(job.key, &job.info, job.intact);
@@ -266,8 +266,8 @@ impl ShardCore {
         self.found(key, from, slice.map(|slice| (!slice.is_empty()).then_some(slice)))
     }
 
-    /// Why the log has no byte at `from`, which is asked for only below a tail that was seen: the
-    /// stream is gone by now, or damage took its last bytes.
+    /// Why the log has no byte at `from`, which is below a tail that was seen. The stream is gone by
+    /// now, or damage took its last bytes.
     fn missing(&self, key: StreamKey, from: ByteOffset) -> Failure {
         if self.state(key.group).head_or_lost(key.stream).is_none() {
             return Failure::NotFound;
@@ -275,7 +275,7 @@ impl ShardCore {
         lost(key, from)
     }
 
-    /// Asks the owner of some bytes for a position and goes on with `job` when it is known.
+    /// Asks the owner of some bytes for a position. `job` continues when it is known.
     pub(crate) fn locate(&mut self, now: Stamp, owner: StreamKey, what: Locate, job: Job) {
         if crate::shard_of(owner.group, self.shard_count) == self.shard {
             let result = ShardAnswer::Located(self.answer_locate(owner, what));
@@ -284,7 +284,7 @@ impl ShardCore {
         self.call(owner, ShardCall::Locate(owner, what), job);
     }
 
-    /// Sends a call to the shard of `owner`; `job` goes on when it returns.
+    /// Sends a call to the shard of `owner`; `job` continues when it returns.
     pub(crate) fn call(&mut self, owner: StreamKey, call: ShardCall, job: Job) {
         let to = crate::shard_of(owner.group, self.shard_count);
         let job = self.jobs.add(job);
@@ -412,7 +412,7 @@ impl From<Failure> for LocateError {
     }
 }
 
-/// Who stores the byte at `offset` of a stream, and up to where.
+/// The owner of the byte at `offset` of a stream, and the end of the owner's bytes.
 pub(crate) fn owner_of(
     key: StreamKey,
     info: &StreamInfo,
@@ -424,14 +424,14 @@ pub(crate) fn owner_of(
     }
 }
 
-/// Who stores the byte before `end`, the end of an answer, and up to where: a fork's own bytes may
-/// begin at `end`.
+/// The owner of the byte before `end`, the end of an answer, and the end of the owner's bytes. A fork's
+/// own bytes may begin at `end`.
 fn owner_before(job: &ReadJob, end: ByteOffset) -> (StreamKey, ByteOffset) {
     owner_of(job.key, &job.info, ByteOffset::new(end.get() - 1))
 }
 
 impl ReadReply {
-    /// Who stores the byte at `offset` of the answer, and up to where it does.
+    /// The owner of the byte at `offset` of the answer, and the end of the owner's bytes.
     #[must_use]
     pub fn owner_of(&self, offset: ByteOffset) -> (StreamKey, ByteOffset) {
         let (owner, limit) = owner_of(self.key, &self.info, offset);

@@ -141,7 +141,7 @@ impl Loss {
             K::BatchHeader | K::EntryHeader | K::SegmentMissing => Self::Bytes,
             K::ChunkHeader | K::ChunkRow | K::StreamData => Self::Bytes,
             K::EntryData | K::HeaderRepaired | K::FormatCopy => Self::Bytes,
-            // Entries that are not in the log either are told as missing.
+            // Entries that are not in the log either are reported as missing.
             K::CheckpointHeader => Self::Bytes,
             K::EntryPayload | K::EntriesMissing => Self::State,
             K::CheckpointRow | K::CheckpointPayload => Self::State,
@@ -202,8 +202,8 @@ fn is_creation(kind: u8) -> bool {
     kind == CommandKind::Create as u8
 }
 
-/// The stream that a lost entry is about, and the hash of its path if it was to make it: the header of a
-/// creation names that instead of a stream, which has the entry's index.
+/// The stream of a lost entry; for a creation also the hash of its path. The header of a creation names
+/// that hash instead of a stream, and the new stream has the entry's index.
 fn subject(kind: u8, named: StreamId, entry: EntryIndex) -> (StreamId, Option<u64>) {
     if is_creation(kind) && named != NO_STREAM {
         (StreamId::new(entry.get()), Some(named.get()))

@@ -314,8 +314,8 @@ impl ShardCore {
         usize::from(group.get() / self.shard_count)
     }
 
-    /// Notes a use of the stream and goes on with `job`: at once, or when the log knows of the use,
-    /// if a crash before would let the stream expire too early.
+    /// Notes a use of the stream and continues with `job`. It continues at once, unless a crash before
+    /// the log knows of the use would let the stream expire too early. Then it waits for the log.
     pub(crate) fn after_use(&mut self, now: Stamp, key: StreamKey, job: Job) {
         if !self.state_mut(key.group).touch(key.stream, now.wall) {
             return self.resume(now, job, ShardAnswer::Outcome(Outcome::Done));

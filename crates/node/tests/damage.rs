@@ -10,7 +10,7 @@ use stream::{CommandKind, Outcome, Refusal};
 use support::{Process, create, fork_of, options, path_in, text};
 use thalweg_node::{Failure, ReadRequest, Reply, Request, ShardCore};
 
-/// Inverts a bit `back` bytes before the one place in the log where `data` stands.
+/// Inverts a bit `back` bytes before the only place of `data` in the log.
 fn flip_before(disk: &MemoryDisk, data: &[u8], back: usize) {
     let wal = disk.paths().into_iter().filter(|path| path.starts_with("/data/wal"));
     for path in wal {
@@ -51,7 +51,7 @@ fn a_stream_that_lost_a_command_answers_damaged_until_it_is_deleted() {
     process.append(&hit, text(), b"the second");
     process.append(&other, text(), b"!");
     process.kill();
-    // The command stands before its data.
+    // The command is written before its data.
     flip_before(&disk, b"the first", 2);
     let mut process = Process::open(&disk, 2);
     assert_eq!(process.refusal(&hit), Some(Refusal::Damaged));
@@ -116,7 +116,7 @@ fn a_fork_reads_what_a_chunk_holds_of_a_stream_whose_creation_was_lost() {
     process.wait_ms(1_000);
     process.kill();
     flip_before(&disk, source.as_str().as_bytes(), 0);
-    // From now on the loss is told by checkpoints, and its place in the log is written over.
+    // From now on checkpoints record the loss, and its place in the log is written over.
     let options = LogOptions { checkpoint_bytes: 1 << 10, ..options };
     for life in 0..3 {
         let mut process = Process::open_with(&disk, 2, options.clone());

@@ -1,4 +1,4 @@
-//! Where answers to reads start and end, and what watchers are told. PROTOCOL §5.6, §7.1.
+//! Where answers to reads start and end, and what watchers learn. PROTOCOL §5.6, §7.1.
 
 mod support;
 

@@ -1,4 +1,4 @@
-//! What a node says of a disk without room, and that it goes on by itself when there is some.
+//! What a node reports of a disk without room, and that it continues by itself when there is some.
 
 mod support;
 

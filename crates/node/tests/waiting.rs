@@ -1,5 +1,5 @@
-//! What waits: writes for room in the log, answers for nothing that is durable already, and what
-//! only time brings about.
+//! Writes that wait for room in the log, answers that need no wait, and events that only time brings
+//! about.
 
 mod support;
 

@@ -1,8 +1,8 @@
 //! Bodies in chunks, decoded as they come. Source: RFC 9112 §7.1.
 //!
-//! Extensions and trailer fields are read past and forgotten; both are bounded. Every line must end
-//! with CR LF and a size is 1 to 16 hexadecimal digits, directly followed by `;` or the line end:
-//! what other parsers tolerate beyond that is how requests are smuggled.
+//! Extensions and trailer fields are skipped; both are bounded. Every line must end with CR LF. A size
+//! is 1 to 16 hexadecimal digits, directly followed by `;` or the line end. Parsers that tolerate more
+//! let requests be smuggled.
 
 use crate::limits::{CHUNK_LINE_BYTES_MAX, TRAILER_BYTES_MAX};
 

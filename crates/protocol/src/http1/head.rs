@@ -1,9 +1,8 @@
 //! Request heads: from bytes to method, target, fields and body framing.
 //!
-//! The end of the head is searched first and only in bytes not searched before, so a client that
-//! sends one byte at a time costs no more than one that sends all at once. That search also finds
-//! lone LFs. The tokens are then left to `httparse`, and [`super::framing`] decides where the
-//! body ends.
+//! The end of the head is searched first, and only in new bytes. So a client that sends one byte at a
+//! time costs no more than one that sends all at once. That search also finds lone LFs. `httparse` then
+//! reads the tokens, and [`super::framing`] decides where the body ends.
 
 use super::framing;
 use crate::{

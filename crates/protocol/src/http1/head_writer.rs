@@ -123,7 +123,7 @@ impl HeadSink for HeadWriter<'_, '_> {
     }
 }
 
-/// The status of an answer that stands at the start of `out`.
+/// The status of the answer at the start of `out`.
 #[must_use]
 pub fn status_of(out: &[u8]) -> Option<u16> {
     let digits = out.get(9..12)?;

@@ -78,7 +78,7 @@ pub fn put_with_cursor(frame: &[u8], cursor: u64, out: &mut Vec<u8>) {
     out.extend_from_slice(rest);
 }
 
-/// What stands before and after the digits of the cursor in a line that [`put`] wrote.
+/// The text before and after the digits of the cursor in a line that [`put`] wrote.
 fn digits_of_cursor(line: &[u8]) -> Option<(&[u8], &[u8])> {
     let key = OFFSET_KEY.len() + OFFSET_BYTES;
     let rest = line.get(key..)?.strip_prefix(CURSOR_KEY)?;

@@ -17,7 +17,7 @@
 //! Parsers take CR LF, CR and LF for the same line end and bytes that are not UTF-8 for U+FFFD. So
 //! the text form alone cannot carry every byte. What we do about it (docs/adr/0013):
 //! - Text is cut only between characters. The first bytes of a character whose rest has not come
-//!   are held back; the control offset stands before them.
+//!   are held back; the control offset is the one before them.
 //! - If the text of an event held a CR or was not UTF-8, its control event has an extra field
 //!   `streamDataBase64` with the exact bytes. Clients that do not know it see what a parser sees.
 //! - A client that always wants exact bytes asks for base64, see [`crate::request::ReadRequest`].

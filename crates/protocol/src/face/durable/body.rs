@@ -66,7 +66,7 @@ pub fn invalid_json(error: &messages::JsonError) -> Problem {
     Problem::with_detail(Code::InvalidJson, detail)
 }
 
-/// Refuses a body that would be stored as it was compressed: readers would not be told.
+/// Refuses a compressed body. It would be stored as it is, and readers would not know.
 pub(crate) fn check_encoding(value: Option<&str>) -> Result<(), Problem> {
     match value {
         None | Some("") => Ok(()),
@@ -133,7 +133,7 @@ fn is_content_type(value: &str) -> bool {
     is_media_type && is_printable && value.len() <= CONTENT_TYPE_BYTES_MAX
 }
 
-/// What stands around the stored bytes of a range in an answer.
+/// The text around the stored bytes of a range in an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame {
     /// Before the stored bytes.

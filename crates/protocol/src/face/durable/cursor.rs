@@ -1,5 +1,5 @@
-//! `Stream-Cursor`: the number of the current 20-second interval, so that caches in between see a
-//! new URL as time goes on. PROTOCOL §10.1.
+//! `Stream-Cursor`: the number of the current 20-second interval. Caches on the way see a new URL in
+//! each interval. PROTOCOL §10.1.
 
 use model::Timestamp;
 

@@ -20,7 +20,7 @@ pub struct ETag {
     pub closed: bool,
 }
 
-/// Room for the longest tag: four numbers of 20 digits and what stands around them.
+/// Room for the longest tag: four numbers of 20 digits and the marks around them.
 const TAG_BYTES_MAX: usize = 4 * 20 + 9;
 
 /// The text of an [`ETag`].

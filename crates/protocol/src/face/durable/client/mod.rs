@@ -7,7 +7,7 @@
 //!    [`crate::http1::ChunkedDecoder`].
 //!
 //! # Invariants
-//! - No path, media type or producer id can end the line that it stands in.
+//! - No path, media type or producer id can end its own line.
 //! - Every request is complete: what follows it in the buffer is the next request.
 
 mod answer;

@@ -43,8 +43,8 @@ pub enum Code {
     InvalidHeader,
     /// `precondition-unsupported`: A write with `If-Match`, which no write can be judged by yet.
     ///
-    /// The status is 412 and not 501: clients of the protocol repeat every 5xx for ever, and to
-    /// every other client 412 says what is true, that the write was not applied (docs/adr/0021).
+    /// The status is 412 and not 501. Clients of the protocol repeat every 5xx forever. For every other
+    /// client, 412 says the truth: the write was not applied (docs/adr/0021).
     PreconditionUnsupported,
     /// `invalid-content-type`: Data without a content type, or with one that is no media type.
     InvalidContentType,

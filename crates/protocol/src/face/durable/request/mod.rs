@@ -40,7 +40,7 @@ pub enum Request {
     Append(AppendRequest),
     /// `GET`: read, perhaps live. PROTOCOL §5.6–5.8.
     Read(ReadRequest),
-    /// `HEAD`: what the stream is and where it stands. PROTOCOL §5.5.
+    /// `HEAD`: the stream's configuration and its tail. PROTOCOL §5.5.
     Head(StreamPath),
     /// `DELETE`. PROTOCOL §5.4.
     Delete(StreamPath),
@@ -113,9 +113,9 @@ pub fn parse<'h, 'b: 'h>(
 
 /// Refuses a write that is to take place only if the stream has a certain tag.
 ///
-/// The tag of a stream is known only at the write's place in the log. A tag that was compared
-/// before that could belong to an older state, and a write with `If-Match` must never be applied
-/// to another state than its own (RFC 9110 §13.1.1).
+/// The tag of a stream is known only at the write's place in the log. A tag compared before that could
+/// belong to an older state. A write with `If-Match` must never be applied to another state than its
+/// own (RFC 9110 §13.1.1).
 fn refuse_precondition(has_if_match: bool) -> Result<(), Problem> {
     if has_if_match { Err(Problem::new(Code::PreconditionUnsupported)) } else { Ok(()) }
 }

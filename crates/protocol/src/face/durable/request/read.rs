@@ -20,7 +20,7 @@ pub struct ReadRequest {
     pub path: StreamPath,
     /// Where to begin: `offset`, which is `-1` (or left out) for the head, and `now` for the tail.
     pub offset: ReadFrom,
-    /// How to go on at the tail.
+    /// How to continue at the tail.
     pub live: Live,
     /// The cursor that the client echoes.
     pub cursor: Option<u64>,
@@ -33,7 +33,7 @@ pub struct ReadRequest {
     pub base64: bool,
 }
 
-/// How a read goes on at the tail.
+/// How a read continues at the tail.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Live {
     /// It ends. PROTOCOL §5.6.

@@ -48,7 +48,7 @@ pub enum BodyPlan {
         start: ByteOffset,
         /// After the last stored byte, omitted ones already taken off.
         end: ByteOffset,
-        /// What stands around them.
+        /// The text around them.
         frame: Frame,
         /// How to write it all; always plain unless compressed.
         framing: BodyFraming,
@@ -149,7 +149,7 @@ impl ReadAnswer<'_> {
     }
 }
 
-/// Answers a long-poll that waited in vain, or that stands at the end of a closed stream.
+/// Answers a long-poll that waited in vain, or that is at the end of a closed stream.
 // PROTOCOL §5.7, "Response Headers (on 204)"
 pub fn long_poll_timeout<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo, cursor: u64) {
     head.start(204, &EVERY_ANSWER);
