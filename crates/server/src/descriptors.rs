@@ -23,9 +23,10 @@ pub fn advice(error: &io::Error) -> Option<String> {
 /// connections. To be called while there is one thread.
 ///
 /// The limit of many shells is 1,024, below what they would allow if asked; chunks of stored data need descriptors,
-/// too. And the table begins at 64: Linux doubles it when it is full, and where threads share it the one that
-/// opens a connection then waits until all processors have noticed, 10 to 20 ms in which its loop serves nobody
-/// (seen while 2,000 clients came at once). For a single thread it grows without that, and it never shrinks.
+/// too. And the table begins at 64, and Linux doubles it when it is full. Where threads share it, the thread that
+/// opens a connection then waits until all processors have noticed. That took 10 to 20 ms while 2,000
+/// clients came at once, and the loop served no connection meanwhile. For a single thread it grows without
+/// that wait, and it never shrinks.
 pub fn make_room(connections_max: usize) {
     let wanted = connections_max as u64 + OTHERS_MAX;
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);

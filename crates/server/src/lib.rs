@@ -1,8 +1,8 @@
 //! The Thalweg server: sockets, settings and the `thalweg` command.
 //!
-//! This crate is the only one with sockets and an async runtime. It reads the settings, starts one
-//! event loop per shard and, on a thread of its own, the admin server; what a request means is
-//! decided in `protocol`, `stream` and `node`.
+//! This crate is the only one with sockets and an async runtime. It reads the settings and starts one
+//! event loop per shard. The admin server has a thread of its own. `session`, `protocol`, `stream` and
+//! `node` decide what a request means.
 
 pub mod admin;
 pub mod cli;

@@ -1,8 +1,8 @@
 //! What a shard counts while it works, and what the admin server reads of it.
 //!
-//! Each shard has one [`ShardMetrics`], shared with the admin thread alone. Its numbers are written
-//! by the shard's loop only, so that adding is a load and a store without a locked instruction;
-//! they are read at any time, each for itself: two of them need not belong to the same moment.
+//! Each shard has one [`ShardMetrics`], shared with the admin thread alone. Only the shard's loop writes
+//! its numbers, so that adding is a load and a store without a locked instruction. They are read at any
+//! time, each for itself: two of them need not belong to the same moment.
 //! State that stops a shard from being ready (recovering, poisoned, disk full) is kept here too,
 //! because `/readyz` is where it is seen.
 //!
@@ -14,8 +14,9 @@ use model::{Monotonic, Timestamp};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// A loop that has not run for longer than this is stuck. It says that it runs every 100 ms, but a sync on its
-/// thread may wait for the disk: Linux gives a command of an NVMe or SCSI disk 30 s, and then repeats it.
+/// A loop that has not run for longer than this is stuck. It reports that it runs every 100 ms, but a sync
+/// on its thread may wait for the disk. Linux gives a command of an NVMe or SCSI disk 30 s, and then
+/// repeats it.
 pub const SILENT_MS_MAX: u64 = 60_000;
 
 /// A number that only grows. One thread writes it.
@@ -117,7 +118,7 @@ pub enum NotReady {
         /// The failure, as the system named it.
         error: String,
     },
-    /// The disk refuses data; reads go on.
+    /// The disk refuses data; reads continue.
     Disk(DiskTrouble),
     /// The process was told to end.
     ShuttingDown,
@@ -416,7 +417,7 @@ pub(crate) mod tests {
         }
     }
 
-    /// Metrics of shards that recover, at a time that stands still.
+    /// Metrics of shards that recover, at a time that does not move.
     pub(crate) fn metrics_of(shard_count: u16) -> Arc<NodeMetrics> {
         NodeMetrics::new(shard_count, Arc::new(ManualClock::default()))
     }

@@ -36,7 +36,7 @@ fn assert_whole(client: &mut Client) {
     }
 }
 
-/// The intact bytes before the damage are served; who goes on from there is told what is wrong.
+/// The intact bytes before the damage are served. The read that begins at it gets an error.
 fn assert_damaged(client: &mut Client, file: &str) {
     let before = client.get("/hit").is(200);
     assert_eq!(before.text(), "before,");

@@ -54,7 +54,7 @@ fn quiet(command: &mut Command) -> bool {
     status.is_ok_and(|status| status.success())
 }
 
-/// Appends until nothing can be freed any more: appends are answered 507 and the operator is told.
+/// Appends until nothing can be freed any more. Appends are answered 507, and `/readyz` reports it.
 fn fill(server: &Server, acknowledged: &mut Vec<u8>, numbers: &mut Numbers) {
     let mut client = server.connect();
     let watch = Watch::start();

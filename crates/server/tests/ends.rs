@@ -1,4 +1,4 @@
-//! A thread that ends, ends the process: a server of which a part has died would go on half-dead.
+//! A thread that ends, ends the process: a server must not run on after a part of it has died.
 
 mod harness;
 

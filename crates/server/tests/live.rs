@@ -1,4 +1,4 @@
-//! Readers who wait: what wakes them, what they are told, and how they are let go.
+//! Waiting readers: what wakes them, what they learn, and how they are released.
 
 mod harness;
 
@@ -18,7 +18,7 @@ fn poll_now(server: &Server, path: &str) -> Client {
     client
 }
 
-/// A reader of events at the tail of `path`, and what it was told first.
+/// A reader of events at the tail of `path`, and its first control event.
 fn follow_now(server: &Server, path: &str) -> (Events, Value) {
     let mut events = Events::follow(server.connect(), path, "offset=now");
     let (bytes, control) = events.up_to_date();

@@ -1,4 +1,4 @@
-//! What only reports fails nothing: a log that nobody takes stops neither a request nor the server.
+//! Reporting cannot fail anything: a log without a reader stops neither a request nor the server.
 
 mod harness;
 

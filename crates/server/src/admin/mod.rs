@@ -1,8 +1,8 @@
 //! The admin server: is the process alive, is it ready, and what does it count.
 //!
-//! It has a thread, an event loop and a port of its own, so that it answers while every shard is
-//! busy, and so that its port can stay off public networks. It speaks through a web framework, not
-//! through our own parser: speed does not matter here. It changes nothing.
+//! It has a thread, an event loop and a port of its own. So it answers while every shard is busy, and
+//! its port can stay off public networks. It uses a web framework and not our own parser, since speed
+//! does not matter here. It changes nothing.
 //!
 //! - `/healthz` is 200 while every shard runs its loop, or 503 with the shard that does not, since when.
 //! - `/readyz` is 200, or 503 with a reason for each shard that is not ready. A panic is none of them: the

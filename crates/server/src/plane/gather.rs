@@ -1,12 +1,12 @@
 //! How many writes a commit on the loop waits for.
 //!
-//! Clients that wait for each answer send their next write just after one: when the loop has begun the next
-//! commit already. Two halves of them then alternate, and each write waits for two syncs. So a commit on the
-//! loop first looks for more, as long as a batch before found so many, writes keep coming, and the wait is
-//! shorter than the sync that it saves.
+//! Clients that wait for each answer send their next write just after one. By then the loop has already
+//! begun the next commit. Two halves of the clients then alternate, and each write waits for two syncs. So
+//! a commit on the loop first looks for more writes. It stops once it has as many as an earlier batch, no
+//! more come, or the wait would exceed the sync that it saves.
 //!
-//! The number that is waited for is tried: now and then a batch waits for as many as it and the one before it have
-//! together, which are the clients that alternate. Where they do not come, it is tried less and less often.
+//! Trials find the number to wait for. Now and then a batch waits for as many writes as it and the one
+//! before it have together: these are the clients that alternate. If they do not come, trials become rarer.
 
 use model::Monotonic;
 

@@ -1,8 +1,8 @@
 //! The sockets that the shards listen on: one each, for one address, which nobody else may have.
 //!
-//! Sockets that share an address (`SO_REUSEPORT`) share it with any process of the same user that asks for it, too: a
-//! second server would take half of the first one's connections without a word. So the first socket listens before it
-//! may share, and a second server's first one is refused.
+//! Sockets that share an address (`SO_REUSEPORT`) also share it with any process of the same user that asks
+//! for it. A second server would silently take half of the first one's connections. So the first socket
+//! listens before it may share, and a second server's first socket is refused.
 
 use mio::net::TcpListener;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -12,9 +12,9 @@ use std::net::SocketAddr;
 /// Connections that the kernel may hold ready while a loop is busy.
 const BACKLOG: i32 = 1024;
 
-/// Bytes that the kernel may hold for a connection without having sent them. Left to itself it takes
-/// megabytes for each reader that stalls, all of them copied and paid for by everybody; a reader that
-/// keeps up is refilled long before half of this is gone.
+/// Bytes that the kernel may hold for a connection without having sent them. Without this limit it takes
+/// megabytes for each reader that stalls, and all clients pay for the copies. A reader that keeps up is
+/// refilled long before half of this is gone.
 const UNSENT_BYTES_MAX: u32 = 256 << 10;
 
 /// Whether the address can be had, as it looks now.

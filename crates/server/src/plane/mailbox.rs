@@ -1,7 +1,7 @@
 //! Messages between the event loops and to them from worker threads.
 //!
-//! A sender collects what it has for another loop during its own turn and hands it over at the end
-//! in one piece: one lock and at most one wake for each pair of loops and turn.
+//! A sender collects its messages for another loop during its own turn and passes them on at the end, all
+//! at once. That is one lock and at most one wake for each pair of loops and turn.
 
 use log::{SyncDone, WorkDone};
 use node::{Change, Reply, Request, ShardMessage, Ticket};

@@ -6,9 +6,11 @@
 //! `session`, streams in `node`, and both are tested without a socket.
 //!
 //! # Code map
-//! [`shard`] the loop; [`sockets`] what its session reads and writes; [`listen`] sockets for one address; [`gather`] and
-//! [`sync_place`] when and where commits run; [`mailbox`] between loops; [`workers`] threads that may block; [`report`]
-//! what is shown of a shard; [`driver`] one loop without threads.
+//! - [`shard`]: the loop; [`driver`]: one loop without threads.
+//! - [`sockets`]: what its session reads and writes; [`listen`]: sockets for one address.
+//! - [`gather`] and [`sync_place`]: when and where commits run.
+//! - [`mailbox`]: messages between loops; [`workers`]: threads that may block.
+//! - [`report`]: what a shard shows to the metrics and the log.
 
 #![expect(
     clippy::disallowed_methods,

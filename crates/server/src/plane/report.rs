@@ -4,7 +4,7 @@ use super::shard::Shard;
 use crate::metrics::DiskTrouble;
 
 impl Shard {
-    /// Shows how the shard stands to the metrics and the log.
+    /// Shows the state of the shard to the metrics and the log.
     pub(super) fn report(&mut self) {
         self.metrics.note_alive(self.now.monotonic);
         let stats = self.node.stats();

@@ -300,7 +300,7 @@ impl Shard {
                 }
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(error) => {
-                    // Out of descriptors or memory: those who are connected go on being served.
+                    // Out of descriptors or memory: existing connections are still served.
                     tracing::warn!(%error, "cannot accept connections, trying again in 100 ms");
                     self.accept_again = self.now.monotonic.plus_ms(TICK_MS);
                     return Ok(());

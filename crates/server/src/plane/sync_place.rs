@@ -1,13 +1,13 @@
 //! Where the next commit runs: on the WAL thread, or on the loop's own.
 //!
 //! A commit on the WAL thread is two wakes, which on a fast disk take as long as the sync. They pay when the
-//! loop has enough to do meanwhile. With a few clients it has not: what arrives during the sync waits in the
-//! sockets no longer than it would have waited for its turn, and comes as one batch. So commits run on the loop
-//! once it has had turns of few events for a while and syncs are short, and go to the WAL thread with the first
-//! turn that brings more, or that has work left of an earlier one.
+//! loop has enough to do meanwhile. With a few clients it does not. Requests that arrive during the sync wait
+//! in the sockets no longer than for their turn, and become one batch. So commits run on the loop once turns
+//! have had few events for a while and syncs are short. They move to the WAL thread with the first turn that
+//! has more events, or work left of an earlier turn.
 //!
-//! A write that arrives during the sync would have waited for it on the WAL thread, too. A read that does waits for
-//! one short sync.
+//! A write that arrives during the sync would also have waited for the WAL thread. A read that arrives then
+//! waits for one short sync.
 
 /// Events of a turn that are few.
 const EVENTS_MAX: usize = 16;

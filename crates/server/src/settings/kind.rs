@@ -12,7 +12,7 @@ pub(super) trait Kind {
     /// Reads the text; `None` if it is not of this kind or out of range.
     fn parse(&self, text: &str) -> Option<Self::Value>;
 
-    /// The value as it stands in a settings file.
+    /// The value as a settings file has it.
     fn to_toml(&self, value: &Self::Value) -> String;
 
     /// What [`Kind::parse`] takes, in words.

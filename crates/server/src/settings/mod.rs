@@ -3,15 +3,15 @@
 //!
 //! A setting `append_bytes_max` is the flag `--append-bytes-max`, the key `append_bytes_max` of the
 //! settings file and the variable `THALWEG_APPEND_BYTES_MAX`. A flag wins over a variable, a
-//! variable over the file, the file over the default; where a value came from is kept
-//! ([`Effective::chosen`]) and shown by `thalweg config` and by every error.
+//! variable over the file, the file over the default. [`Effective::chosen`] keeps the source of every
+//! value; `thalweg config` and every error show it.
 //!
-//! Driven as: [`load()`] with the flags, the environment and a way to read a file; nothing in here
+//! Driven as: [`load()`] with the flags, the environment and a way to read a file. Nothing in here
 //! touches the process or the disk by itself. All problems are reported at once.
 //!
-//! Refused: a `derive` of clap with `env` for each field, because clap cannot tell a variable from
-//! a flag afterwards, nor name the file and line of a bad value; and layers of partial structs,
-//! because each layer would repeat the list.
+//! Refused: a `derive` of clap with `env` for each field. Clap cannot distinguish a variable from a flag
+//! afterwards, nor name the file and line of a bad value. Layers of partial structs were refused, too:
+//! each layer would repeat the list.
 
 mod error;
 mod flags;
@@ -99,7 +99,7 @@ macro_rules! settings {
                 Some(Self { $($key: $key?,)+ })
             }
 
-            /// Each value as it stands in a settings file, in the order of [`TABLE`].
+            /// Each value as a settings file has it, in the order of [`TABLE`].
             fn to_toml(&self) -> Vec<String> {
                 vec![$($kind.to_toml(&self.$key),)+]
             }
@@ -136,11 +136,11 @@ settings! {
     /// Most headers in one request.
     head_count_max: usize = "100" as Number::<usize> { min: 16, max: 1000 };
 
-    /// Connections open at a time, over all shards; one more is told to retry later.
+    /// Connections open at a time, over all shards. One more gets the answer to retry later.
     connections_max: usize = "20000" as Number::<usize> { min: 1, max: 1_000_000 };
 
-    /// Bytes of request bodies held in memory at a time, over all shards; a request that would
-    /// pass it is told to retry later. At least `append_bytes_max`.
+    /// Bytes of request bodies held in memory at a time, over all shards. A request that would
+    /// exceed it gets the answer to retry later. At least `append_bytes_max`.
     body_bytes_in_flight_max: usize = "256MiB" as Bytes::<usize> { min: 1, max: 1 << 40 };
 
     /// How long a request's head may take from its first to its last byte.
@@ -163,7 +163,7 @@ settings! {
     long_poll_timeout_ms: u64 = "20000" as Number::<u64> { min: 1, max: DAY_MS };
 
     /// How long one SSE answer lasts before the reader is asked to reconnect, which lets caches
-    /// and load balancers spread readers anew.
+    /// and load balancers spread readers again.
     sse_max_duration_ms: u64 = "60000" as Number::<u64> { min: 1, max: DAY_MS };
 
     /// How often a silent SSE answer carries a comment, so that proxies keep it open.

@@ -85,8 +85,8 @@ impl Client {
         Self { socket, input: Vec::new() }
     }
 
-    /// As [`Client::connect_narrow`], over segments as short as the Internet has them: the server's
-    /// kernel then takes some 50 KiB for it, and not the megabytes that it takes on the loopback.
+    /// As [`Client::connect_narrow`], over segments as short as the Internet has them. The server's kernel
+    /// then takes some 50 KiB for it, and not the megabytes that it takes on the loopback.
     pub(crate) fn connect_far(address: SocketAddr) -> Self {
         let kind = socket2::Type::STREAM;
         let socket = socket2::Socket::new(socket2::Domain::IPV4, kind, None).unwrap();

@@ -337,7 +337,7 @@ pub(crate) fn files(dir: &Path, part: &str) -> Vec<PathBuf> {
     found
 }
 
-/// Where `needle` stands in the files below `dir` whose path holds `part`.
+/// The places of `needle` in the files below `dir` whose path holds `part`.
 pub(crate) fn find(dir: &Path, part: &str, needle: &[u8]) -> Vec<(PathBuf, usize)> {
     let mut found = Vec::new();
     for path in files(dir, part) {

@@ -1,9 +1,9 @@
 //! Clients that do nothing wrong, measured while others attack the server.
 //!
 //! A siege starts a server, measures healthy traffic when nothing else happens, lets the attack
-//! take its places, and measures the same connections again. The healthy clients work by a
-//! schedule: each append and each read has its moment, and its latency runs from that moment, so a
-//! server that hangs is seen by every request that it keeps waiting, not by one.
+//! take its places, and measures the same connections again. The healthy clients work by a schedule.
+//! Each append and each read has its moment, and its latency runs from that moment. So every request
+//! that waits for a hanging server shows it, and not only one.
 
 use rustix::process::setpriority_process;
 
@@ -31,9 +31,9 @@ const APPEND_BYTES: usize = 256;
 /// How much longer a healthy client may wait under attack.
 const SLOWDOWN_MAX: u32 = 3;
 
-/// A neighbour on the machine can take the processors for longer than any limit that means
-/// something, so a siege that was too slow is repeated, as a whole and at most so often in all. A
-/// server that an attack holds up is held up every time.
+/// A neighbour on the machine can take the processors for longer than any useful limit. So a siege that
+/// was too slow is repeated as a whole, at most so often in all. A server that an attack holds up is held
+/// up every time.
 const ATTEMPTS_MAX: u32 = 3;
 
 /// How long a siege lasts and how many attack.
@@ -46,8 +46,8 @@ pub(crate) struct Scale {
     pub calm: Duration,
     pub attack: Duration,
     /// A p99 below this is never too slow, whatever the calm one was. Healthy clients and server share
-    /// the processors: with N threads ready on two cores, one waits for about N/2 slices of some 3 ms,
-    /// whoever is served by the server in whatever order.
+    /// the processors. With N threads ready on two cores, one waits for about N/2 slices of some 3 ms, in
+    /// whatever order the server works.
     pub floor: Duration,
 }
 

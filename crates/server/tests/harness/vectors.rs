@@ -5,7 +5,7 @@
 
 use super::client::request;
 
-/// What stands before the fields of a vector.
+/// The text before the fields of a vector.
 pub(crate) const POST: &str =
     "POST /v1/stream/victim HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n";
 

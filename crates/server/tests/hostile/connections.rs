@@ -82,7 +82,7 @@ fn fill(client: &mut Client) {
 }
 
 /// A third stalls in a catch-up answer, a third in the backlog of server-sent events, a third at the
-/// tail of a stream that goes on.
+/// tail of a stream that still grows.
 pub(crate) const STALLED_READERS: Attack = Attack {
     name: "stalled readers",
     prepare: fill,
@@ -110,7 +110,7 @@ fn stalled(siege: &Siege<'_>, number: usize) -> Client {
 }
 
 /// Readers begin a long answer or a long backlog all at once, and the server's kernel takes megabytes
-/// for each: work for seconds, of which healthy clients shall not wait for more than their part.
+/// for each. That is work for seconds. Healthy clients must not wait for more than their part of it.
 pub(crate) const RUSH: Attack = Attack {
     name: "rush of readers",
     prepare: fill,
