@@ -33,6 +33,9 @@ pub(crate) struct Simulation {
     /// Do not print the steps of a single seed
     #[arg(long)]
     quiet: bool,
+    /// Run the embedded engine alone; otherwise one seed in four runs it, too
+    #[arg(long)]
+    engine: bool,
     /// Continue after a failure
     #[arg(long)]
     keep_going: bool,
@@ -71,8 +74,12 @@ impl Simulation {
         }
         arguments
             .extend(self.faults.iter().flat_map(|list| ["--faults".to_owned(), list.to_owned()]));
-        let switches =
-            [("--shrink", self.shrink), ("--quiet", self.quiet), ("--keep-going", self.keep_going)];
+        let switches = [
+            ("--shrink", self.shrink),
+            ("--quiet", self.quiet),
+            ("--engine", self.engine),
+            ("--keep-going", self.keep_going),
+        ];
         arguments
             .extend(switches.iter().filter(|(_, is_on)| *is_on).map(|(flag, _)| (*flag).into()));
         arguments
@@ -102,6 +109,7 @@ mod tests {
             faults: Some("kill".into()),
             shrink: true,
             quiet: false,
+            engine: false,
             keep_going: false,
         };
         assert_eq!(simulation.arguments(), ["--seed", "7", "--faults", "kill", "--shrink"]);

@@ -1,20 +1,17 @@
 //! The engine: what a program calls.
 
-use crate::command::{self, Position, frame_bytes};
+use crate::command::{Position, frame_bytes};
 use crate::core::{Core, Refused};
+use crate::driver::Driver;
 use crate::error::{OpenError, ReadError, WriteError};
-use crate::front::{Front, Left, NO_LIFE, Record, draw_life};
-use crate::locate::{GROUP, locate};
+use crate::locate::locate;
+use crate::opening::open_shared;
 use crate::options::{BATCH_BYTES_MAX, Durability, NAME_BYTES_MAX, Options};
 use crate::read::{Entries, ReadLimits};
-use crate::recovery::Recovery;
 use crate::shared::Shared;
-use crate::synced::{self, Synced, SyncedFile};
 use crate::threads::Threads;
-use crate::wal_disk::{WalDisk, rewrite_wal};
-use env::{Clock, Disk, RealClock, RealDisk, RealRandom};
-use log::{Damage, DataDir, LogStats, Owner};
-use std::io;
+use env::{Clock, Disk, Random, RealClock, RealDisk, RealRandom};
+use log::{Damage, LogStats};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -28,15 +25,21 @@ pub struct Engine {
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    threads: Threads,
+    /// None if a driver does their work.
+    threads: Option<Threads>,
     damages: Vec<Damage>,
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // No caller is left to get an error. What was acknowledged keeps its promise without this, too.
-        let _ = self.shared.close();
-        self.threads.join(&self.shared);
+        // A commit that a driver holds can only be ended by the driver.
+        if self.threads.is_some() || !self.shared.lock().is_syncing {
+            // No caller is left to hear of an error. What was acknowledged keeps its promise anyway.
+            let _ = self.shared.close();
+        }
+        if let Some(threads) = &self.threads {
+            threads.join(&self.shared);
+        }
     }
 }
 
@@ -91,55 +94,6 @@ fn check_batch(stream: &str, entries: &[&[u8]]) -> Result<(), WriteError> {
     Ok(())
 }
 
-/// The last index of the log.
-fn last(core: &Core) -> u64 {
-    core.shard.next_index(GROUP).get() - 1
-}
-
-/// Brings into the log what the last life had only in front of it; durably.
-fn replay_front(disk: &dyn Disk, dir: &Path, life: u64, core: &mut Core) -> io::Result<()> {
-    let left = Left::read(disk, dir, life)?;
-    let at = RealClock::new().now_wall();
-    for record in left.following(last(core) + 1) {
-        core.replay(&record, at).map_err(io::Error::other)?;
-    }
-    core.commit_here().map_err(io::Error::other)
-}
-
-/// Decides the opening: until `SYNCED` is written the next one begins where this one did, and from
-/// then on nothing of an earlier life counts but the log.
-fn begin_life(
-    disk: &dyn Disk,
-    dir: &Path,
-    core: &mut Core,
-    (synced, durability): (Synced, Durability),
-) -> io::Result<SyncedFile> {
-    if durability.is_each() {
-        let decided = Synced { index: synced::ALL, life: NO_LIFE, ..synced };
-        let file = SyncedFile::open(disk, dir, decided)?;
-        Front::remove(disk, dir)?;
-        return Ok(file);
-    }
-    let life = draw_life(&mut RealRandom);
-    let front = Front::open(disk, dir, life)?;
-    let file = SyncedFile::open(disk, dir, Synced { index: last(core), life, ..synced })?;
-    // Not before: its index is one that a record of the last life may have.
-    begin_log(core).map_err(io::Error::other)?;
-    core.front = Some(front);
-    Ok(file)
-}
-
-/// Writes an empty entry, durably, before syncs are postponed. The log knows a batch that an earlier
-/// opening cut off by a later batch that does not claim it. That later one must not be lost, or the
-/// batch that was cut off counts again.
-fn begin_log(core: &mut Core) -> Result<(), String> {
-    let (command, data) = (&[][..], &[][..]);
-    let index = last(core) + 1;
-    let record = Record { index, stream: index, kind: command::BEGIN, command, data };
-    core.replay(&record, RealClock::new().now_wall())?;
-    core.commit_here()
-}
-
 impl Engine {
     /// Opens or makes the engine in the directory `dir`.
     ///
@@ -147,43 +101,45 @@ impl Engine {
     /// [`OpenError`]: another process has the directory, it is not an engine's, an option is out of
     /// proportion, or the disk failed. Damage is no error, see [`Engine::damages`].
     pub fn open(dir: impl AsRef<Path>, options: Options) -> Result<Self, OpenError> {
-        Self::open_on(Arc::new(RealDisk), dir.as_ref(), options)
+        let clock = Arc::new(RealClock::new());
+        Self::open_on(Arc::new(RealDisk), clock, &mut RealRandom, dir.as_ref(), options)
     }
 
-    /// As [`Engine::open`], on a disk of the caller's: a simulated one in tests.
+    /// As [`Engine::open`], with the caller's disk, clock and random numbers.
     ///
     /// # Errors
     /// As [`Engine::open`].
-    pub fn open_on(disk: Arc<dyn Disk>, dir: &Path, options: Options) -> Result<Self, OpenError> {
-        options.check().map_err(OpenError::Options)?;
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        random: &mut dyn Random,
+        dir: &Path,
+        options: Options,
+    ) -> Result<Self, OpenError> {
         let at = |error| OpenError::Io { path: dir.to_owned(), error };
-        let disk = Arc::new(WalDisk::new(disk, dir));
-        let log_disk: Arc<dyn Disk> = Arc::clone(&disk) as _;
-        let log = options.log();
-        let data_dir = DataDir::open(log_disk, dir, log, Owner::ENGINE, &mut RealRandom)?;
-        let recorded = synced::read(&*disk, dir).map_err(at)?;
-        if recorded.life != NO_LIFE {
-            rewrite_wal(&*disk, dir).map_err(at)?;
-        }
-        let mut recovery = Recovery::new(recorded);
-        let mut opened = log::open(data_dir, 1, &mut recovery)?;
-        let shard = opened.shards.pop().expect("one shard was asked for");
-        let is_cut = recovery.cut.is_some();
-        let (streams, synced, damages) = recovery.finish(shard.next_index(GROUP).get() - 1);
-        let mut core = Core::new(shard, streams);
-        if !is_cut {
-            replay_front(&*disk, dir, synced.life, &mut core).map_err(at)?;
-        }
-        if !synced.voids.is_empty() {
-            core.checkpoint();
-        }
-        let file = begin_life(&*disk, dir, &mut core, (synced, options.durability)).map_err(at)?;
-        if !options.durability.is_each() {
-            disk.postpone();
-        }
-        let shared = Arc::new(Shared::new(core, disk, file, options));
-        let threads = Threads::start(&shared).map_err(at)?;
+        let (shared, damages) = open_shared(disk, clock, random, dir, options)?;
+        let shared = Arc::new(shared);
+        let threads = Some(Threads::start(&shared).map_err(at)?);
         Ok(Self { inner: Arc::new(Inner { shared, threads, damages }) })
+    }
+
+    /// As [`Engine::open_on`], without any thread: the driver does their work, when it is told to. The
+    /// same calls in the same order then do the same.
+    ///
+    /// # Errors
+    /// As [`Engine::open`].
+    pub fn open_driven(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        random: &mut dyn Random,
+        dir: &Path,
+        options: Options,
+    ) -> Result<(Self, Driver), OpenError> {
+        let (mut shared, damages) = open_shared(disk, clock, random, dir, options)?;
+        shared.is_driven = true;
+        let shared = Arc::new(shared);
+        let driver = Driver::new(Arc::clone(&shared));
+        Ok((Self { inner: Arc::new(Inner { shared, threads: None, damages }) }, driver))
     }
 
     fn shared(&self) -> &Shared {
@@ -236,8 +192,16 @@ impl Engine {
     /// # Errors
     /// [`WriteError::Failed`]: it may or may not be there at the next opening.
     pub fn wait(&self, ticket: Ticket) -> Result<u64, WriteError> {
-        self.shared().outcome.wait(ticket.batch)?;
+        self.shared().wait_for(ticket.batch)?;
         Ok(ticket.first)
+    }
+
+    /// Whether a begun append is acknowledged by now; does not wait.
+    ///
+    /// # Errors
+    /// As [`Engine::wait`].
+    pub fn poll(&self, ticket: Ticket) -> Result<bool, WriteError> {
+        self.shared().outcome.poll(ticket.batch)
     }
 
     /// Entries of `stream` from the id `from`, as many as `limits` allow and at least one; none

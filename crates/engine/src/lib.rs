@@ -28,7 +28,8 @@
 //! ```
 //!
 //! # Map
-//! - [`Engine`] (`engine`): the calls. `shared`: how threads work together. `core`: what they share.
+//! - [`Engine`] (`engine`): the calls. `opening`: how it begins. `shared`: how threads work together;
+//!   [`Driver`]: how it goes without them. `core`: what they share.
 //! - `streams`: the state machine. `command`: its bytes. `recovery`: rebuilds it.
 //! - `read` and `locate`: entries by id. `wal_disk`, `front` and `synced`: syncs that are
 //!   postponed.
@@ -41,11 +42,13 @@
 
 mod command;
 mod core;
+mod driver;
 mod engine;
 mod error;
 mod front;
 mod locate;
 mod mapped;
+mod opening;
 mod options;
 mod outcome;
 mod read;
@@ -56,6 +59,7 @@ mod synced;
 mod threads;
 mod wal_disk;
 
+pub use driver::Driver;
 pub use engine::{Ends, Engine, Ticket};
 pub use error::{Class, OpenError, ReadError, WriteError};
 pub use options::{

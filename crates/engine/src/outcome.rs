@@ -49,6 +49,18 @@ impl Outcome {
         self.settled.iter().for_each(Condvar::notify_all);
     }
 
+    /// Whether `batch` is settled.
+    ///
+    /// # Errors
+    /// [`WriteError::Failed`]: it never will be.
+    pub(crate) fn poll(&self, batch: u64) -> Result<bool, WriteError> {
+        if self.done.load(Ordering::Acquire) >= batch {
+            return Ok(true);
+        }
+        let failure = self.state().failure.clone();
+        failure.map_or(Ok(false), |cause| Err(WriteError::Failed { cause }))
+    }
+
     /// Waits until `batch` is settled.
     ///
     /// # Errors

@@ -19,8 +19,8 @@ use crate::options::Options;
 use crate::outcome::Outcome;
 use crate::synced::SyncedFile;
 use crate::wal_disk::WalDisk;
-use env::{Clock, RealClock};
-use log::AppendError;
+use env::Clock;
+use log::{AppendError, SyncDone, SyncJob, WorkJob};
 use model::Monotonic;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -28,6 +28,9 @@ use std::time::Duration;
 
 /// How long a caller that waits for room sleeps at most before it looks again.
 const ROOM_WAIT: Duration = Duration::from_millis(100);
+
+/// Jobs that one call does at most where there are no threads.
+const JOBS_PER_CALL_MAX: u32 = 64;
 
 /// How long background work rests after the disk refused it.
 const WORK_REST: Duration = Duration::from_millis(50);
@@ -43,8 +46,10 @@ pub(crate) struct Shared {
     tick: Condvar,
     disk: Arc<WalDisk>,
     synced: Mutex<SyncedFile>,
-    pub(crate) clock: RealClock,
+    pub(crate) clock: Arc<dyn Clock>,
     pub(crate) options: Options,
+    /// There are no threads: a call that would wait for one does its work.
+    pub(crate) is_driven: bool,
 }
 
 type Guard<'a> = MutexGuard<'a, Core>;
@@ -58,6 +63,8 @@ fn healthy<T>(result: std::sync::LockResult<T>) -> T {
 pub(crate) struct Patience {
     since: Option<Monotonic>,
     disk_was_full: bool,
+    /// Jobs that were done for it, where there are no threads.
+    jobs: u32,
 }
 
 impl Shared {
@@ -65,6 +72,7 @@ impl Shared {
         core: Core,
         disk: Arc<WalDisk>,
         synced: SyncedFile,
+        clock: Arc<dyn Clock>,
         options: Options,
     ) -> Self {
         Self {
@@ -76,8 +84,9 @@ impl Shared {
             tick: Condvar::new(),
             disk,
             synced: Mutex::new(synced),
-            clock: RealClock::new(),
+            clock,
             options,
+            is_driven: false,
         }
     }
 
@@ -111,6 +120,9 @@ impl Shared {
         refused: AppendError,
         patience: &mut Patience,
     ) -> Result<Guard<'a>, WriteError> {
+        if self.is_driven {
+            return self.make_room_here(core, refused, patience);
+        }
         let now = self.clock.now_monotonic();
         let waited_ms = now.ms_since(*patience.since.get_or_insert(now));
         if refused == AppendError::DiskFull && patience.disk_was_full {
@@ -140,6 +152,29 @@ impl Shared {
         }
     }
 
+    /// Makes room without a thread: commits, or does a job of background work.
+    fn make_room_here<'a>(
+        &'a self,
+        mut core: Guard<'a>,
+        refused: AppendError,
+        patience: &mut Patience,
+    ) -> Result<Guard<'a>, WriteError> {
+        patience.jobs += 1;
+        if refused == AppendError::Backpressure && core.has_open && !core.is_syncing {
+            return Ok(self.lead(core));
+        }
+        let job = if patience.jobs <= JOBS_PER_CALL_MAX { core.poll_work() } else { None };
+        match job {
+            Some(job) => {
+                drop(core);
+                self.run_work_here(job)?;
+                Ok(self.lock())
+            }
+            None if refused == AppendError::DiskFull => Err(WriteError::DiskFull),
+            None => Err(WriteError::Busy { waited_ms: 0, cause: core.work_error.clone() }),
+        }
+    }
+
     /// Waits until what was put into the open batch is acknowledged.
     pub(crate) fn settle(&self, core: Guard<'_>) -> Result<(), WriteError> {
         if !core.is_in_front() {
@@ -157,6 +192,22 @@ impl Shared {
             core.awaited = batch;
             drop(core);
         } else {
+            drop(self.lead(core));
+        }
+        self.wait_for(batch)
+    }
+
+    /// Waits until `batch` is acknowledged.
+    ///
+    /// # Panics
+    /// Without threads, if the driver holds a commit: nobody else would end it.
+    pub(crate) fn wait_for(&self, batch: u64) -> Result<(), WriteError> {
+        while self.is_driven && self.outcome.poll(batch) == Ok(false) {
+            let core = self.lock();
+            assert!(!core.is_syncing, "end the commit before a call that waits for it");
+            if core.failure.is_some() || !core.has_open {
+                break;
+            }
             drop(self.lead(core));
         }
         self.outcome.wait(batch)
@@ -189,18 +240,33 @@ impl Shared {
     }
 
     fn commit_batch<'a>(&'a self, mut core: Guard<'a>, holds_lock: bool) -> Guard<'a> {
-        let Some(job) = core.shard.poll_sync() else { return core };
-        let batch = core.next_batch();
+        let Some((batch, job)) = self.take_commit(&mut core) else { return core };
         let done = if holds_lock {
             job.run()
         } else {
-            core.is_syncing = true;
             drop(core);
             let done = job.run();
             core = self.lock();
-            core.is_syncing = false;
             done
         };
+        self.finish_commit(core, batch, done)
+    }
+
+    /// Begins a commit of what is open, unless one is under way.
+    pub(crate) fn take_commit(&self, core: &mut Core) -> Option<(u64, SyncJob)> {
+        let job = if core.is_syncing { None } else { core.shard.poll_sync() }?;
+        core.is_syncing = true;
+        Some((core.next_batch(), job))
+    }
+
+    /// Ends the commit of `batch`: applies it, acknowledges it and wakes those who waited.
+    pub(crate) fn finish_commit<'a>(
+        &'a self,
+        mut core: Guard<'a>,
+        batch: u64,
+        done: SyncDone,
+    ) -> Guard<'a> {
+        core.is_syncing = false;
         match core.finish(done) {
             Ok(()) => self.outcome.settle(batch),
             Err(cause) => self.fail_locked(&mut core, &cause),
@@ -241,7 +307,7 @@ impl Shared {
         }
         let last = core.batch - 1;
         drop(core);
-        self.outcome.wait(last)
+        self.wait_for(last)
     }
 
     /// Makes everything that was applied before the call durable and records that.
@@ -313,19 +379,8 @@ impl Shared {
                 continue;
             };
             drop(core);
-            if self.barrier().is_err() {
-                return;
-            }
-            let done = job.run();
-            core = self.lock();
-            let report = core.shard.handle_work(done);
-            let is_merge_refused = report.merge_refusal.is_some();
-            let error = report.error.or(report.merge_refusal);
-            core.work_error = error.map(|error| error.to_string());
-            core.works_done += 1;
-            if core.waiting.room > 0 {
-                self.room.notify_all();
-            }
+            let Ok((locked, is_merge_refused)) = self.run_job(job) else { return };
+            core = locked;
             if core.work_error.is_some() && !core.is_stopping {
                 core = healthy(self.work.wait_timeout(core, WORK_REST)).0;
             }
@@ -333,6 +388,32 @@ impl Shared {
                 core.shard.retry_merges();
             }
         }
+    }
+
+    /// Runs a job of background work after making durable what it relies on; whether a merge was
+    /// refused.
+    fn run_job(&self, job: WorkJob) -> Result<(Guard<'_>, bool), WriteError> {
+        self.barrier()?;
+        let done = job.run();
+        let mut core = self.lock();
+        let report = core.shard.handle_work(done);
+        let is_merge_refused = report.merge_refusal.is_some();
+        let error = report.error.or(report.merge_refusal);
+        core.work_error = error.map(|error| error.to_string());
+        core.works_done += 1;
+        if core.waiting.room > 0 {
+            self.room.notify_all();
+        }
+        Ok((core, is_merge_refused))
+    }
+
+    /// As a worker does, without the rest after an error.
+    pub(crate) fn run_work_here(&self, job: WorkJob) -> Result<(), WriteError> {
+        let (mut core, is_merge_refused) = self.run_job(job)?;
+        if is_merge_refused {
+            core.shard.retry_merges();
+        }
+        Ok(())
     }
 
     /// The thread of `Durability::Periodic`: syncs at each interval if something was written.

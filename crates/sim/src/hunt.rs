@@ -3,7 +3,7 @@
 use env::{Clock, RealClock};
 use model::Monotonic;
 use std::fmt;
-use thalweg_sim::{Failure, Report};
+use thalweg_sim::{EngineReport, Failure, Report};
 
 /// How often progress is printed.
 const TELL_MS: u64 = 10_000;
@@ -21,6 +21,8 @@ pub(crate) struct Hunt {
     compared_bytes: u64,
     starts: u64,
     simulated_us: u64,
+    engine_done: u64,
+    engine_acked: u64,
 }
 
 impl Hunt {
@@ -37,6 +39,8 @@ impl Hunt {
             compared_bytes: 0,
             starts: 0,
             simulated_us: 0,
+            engine_done: 0,
+            engine_acked: 0,
         }
     }
 
@@ -56,6 +60,18 @@ impl Hunt {
         self.compared_bytes += report.compared_bytes;
         self.starts += report.starts;
         self.simulated_us += report.simulated_us;
+    }
+
+    /// A seed of the engine's world held.
+    pub(crate) fn engine_held(&mut self, report: &EngineReport) {
+        self.engine_done += 1;
+        self.engine_acked += report.acked_count;
+    }
+
+    /// A seed of the engine's world broke a promise.
+    pub(crate) fn engine_failed(&mut self) {
+        self.engine_done += 1;
+        self.failed += 1;
     }
 
     /// A seed broke a promise.
@@ -83,6 +99,8 @@ impl fmt::Display for Hunt {
         write!(f, "{} seeds, {} failed; ", self.done, self.failed)?;
         write!(f, "{} appends acknowledged, {} operations ordered, ", self.acked, self.ordered)?;
         write!(f, "{} bytes compared, {} starts, ", self.compared_bytes, self.starts)?;
+        let Self { engine_done, engine_acked, .. } = self;
+        write!(f, "{engine_done} seeds of the engine with {engine_acked} acts, ")?;
         write!(f, "{} simulated seconds in ", self.simulated_us / 1_000_000)?;
         write!(f, "{}.{:03} s, ", real_ms / 1000, real_ms % 1000)?;
         write!(f, "{}.{:03} CPU-seconds", cpu_ms / 1000, cpu_ms % 1000)

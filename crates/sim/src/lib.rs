@@ -16,6 +16,7 @@
 //! - `plane`: the server's side of connections; `mutant`: its deliberate defects.
 //! - `clients`: who asks; `wire`, `events`: their side of HTTP.
 //! - `oracle`: what must hold; `history`: whether some order explains all answers of a stream.
+//! - `engine`: a world of its own for the embedded engine ([`run_engine`]).
 //! - `shrink`: a smaller plan that fails in the same way.
 //!
 //! # Invariants
@@ -25,6 +26,7 @@
 mod clients;
 mod clock;
 mod dice;
+mod engine;
 mod events;
 mod fault;
 mod history;
@@ -39,6 +41,7 @@ mod trace;
 mod wire;
 mod world;
 
+pub use self::engine::{EngineFailure, EngineMutant, EnginePlan, EngineReport, run_engine};
 pub use fault::FaultKind;
 pub use mutant::Mutant;
 pub use oracle::{Rule, Violation};

@@ -6,7 +6,10 @@ use clap::Parser;
 use env::{Random, RealRandom};
 use hunt::Hunt;
 use std::{ops::Range, process::ExitCode};
-use thalweg_sim::{Failure, FaultKind, Plan, RUNS_MAX, run, shrink};
+use thalweg_sim::{EnginePlan, Failure, FaultKind, Plan, RUNS_MAX, run, run_engine, shrink};
+
+/// One of so many seeds runs the engine's world, too.
+const ENGINE_SEEDS: u64 = 4;
 
 /// Leaves 40 of 64 random bits: enough never to meet again, and short enough to be typed.
 const FRESH_SEED_SHIFT: u32 = 24;
@@ -39,6 +42,9 @@ struct Cli {
     /// Do not print the steps of a single seed
     #[arg(long)]
     quiet: bool,
+    /// Run the embedded engine alone; otherwise one seed in four runs it, too
+    #[arg(long)]
+    engine: bool,
     /// Continue after a failure
     #[arg(long)]
     keep_going: bool,
@@ -70,25 +76,55 @@ fn go(cli: &Cli) -> Result<u64, String> {
         if cli.minutes.is_some_and(|minutes| hunt.elapsed_ms() >= minutes * 60_000) {
             break;
         }
-        match run(&plan(cli, seed)?) {
-            Ok(report) => {
-                hunt.held(&report);
-                if cli.seed.is_some() {
-                    println!("{report:#?}");
-                }
-            }
-            Err(failure) => {
-                hunt.failed(&failure);
-                report(cli, *failure);
-                if !cli.keep_going {
-                    break;
-                }
-            }
+        let has_held = hold_engine(cli, seed, &mut hunt) && hold_node(cli, seed, &mut hunt)?;
+        if !has_held && !cli.keep_going {
+            break;
         }
         hunt.tell();
     }
     println!("{hunt}");
     Ok(hunt.failed_count())
+}
+
+/// Runs a seed of the node's world; whether it held.
+fn hold_node(cli: &Cli, seed: u64, hunt: &mut Hunt) -> Result<bool, String> {
+    if cli.engine {
+        return Ok(true);
+    }
+    match run(&plan(cli, seed)?) {
+        Ok(report) => {
+            hunt.held(&report);
+            if cli.seed.is_some() {
+                println!("{report:#?}");
+            }
+            Ok(true)
+        }
+        Err(failure) => {
+            hunt.failed(&failure);
+            report(cli, *failure);
+            Ok(false)
+        }
+    }
+}
+
+/// Runs a seed of the engine's world, if it is its turn; whether it held.
+fn hold_engine(cli: &Cli, seed: u64, hunt: &mut Hunt) -> bool {
+    let is_due = seed.is_multiple_of(ENGINE_SEEDS) && cli.seed.is_none();
+    if !cli.engine && !is_due {
+        return true;
+    }
+    let verbose = cli.seed.is_some() && !cli.quiet;
+    match run_engine(EnginePlan { seed, mutant: None, verbose }) {
+        Ok(report) => {
+            hunt.engine_held(&report);
+            true
+        }
+        Err(failure) => {
+            hunt.engine_failed();
+            eprintln!("{failure}");
+            false
+        }
+    }
 }
 
 /// Which seeds to run. A hunt begins where nobody was before.

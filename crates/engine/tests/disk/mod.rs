@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
-use env::{Disk, MemoryDisk};
+use env::{Disk, MemoryDisk, RealClock, RealRandom};
 use std::path::Path;
 use std::sync::Arc;
 use thalweg_engine::{Durability, Engine, OpenError, Options, ReadLimits};
@@ -21,7 +21,8 @@ pub(crate) fn small(durability: Durability) -> Options {
 
 pub(crate) fn try_open(disk: &MemoryDisk, options: Options) -> Result<Engine, OpenError> {
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
-    Engine::open_on(disk, Path::new(DIR), options)
+    let (clock, random) = (Arc::new(RealClock::new()), &mut RealRandom);
+    Engine::open_on(disk, clock, random, Path::new(DIR), options)
 }
 
 /// Patient: on a busy machine background work may take its time, which is no failure.
