@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sync_that_fails_in_between_is_told() {
+    fn a_sync_that_fails_in_between_is_reported() {
         // A device that takes every write and cannot sync.
         let file = fs::OpenOptions::new().write(true).open("/dev/null").unwrap();
         let file = RealFile::new(file);

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn refused_merges_are_told_once_and_offered_again() {
+    fn refused_merges_are_reported_once_and_offered_again() {
         let mut background = Background::default();
         background.note_merge_refusal(START, full());
         assert!(background.merge_refusal.as_ref().is_some_and(|refusal| !refusal.is_told));

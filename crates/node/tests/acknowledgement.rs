@@ -148,7 +148,7 @@ fn a_repeated_close_is_answered_only_when_the_first_is_durable() {
 }
 
 #[test]
-fn who_is_told_that_a_stream_has_expired_is_told_when_that_is_durable() {
+fn an_expiry_is_answered_only_when_it_is_durable() {
     let mut machine = Machine::open(&MemoryDisk::new());
     machine.create_with(1, Lifetime::ExpiresAt(Timestamp::new(2_000)));
     machine.commit();

@@ -61,7 +61,7 @@ fn a_stream_that_lost_a_command_answers_damaged_until_it_is_deleted() {
 }
 
 #[test]
-fn a_group_that_lost_its_last_entry_goes_on() {
+fn a_group_that_lost_its_last_entry_keeps_working() {
     let disk = MemoryDisk::new();
     let mut process = Process::open(&disk, 1);
     let (hit, other) = (path_in(0, "hit"), path_in(1, "other"));
@@ -133,7 +133,7 @@ fn a_fork_reads_what_a_chunk_holds_of_a_stream_whose_creation_was_lost() {
 }
 
 #[test]
-fn a_place_that_recovery_has_told_is_not_told_again_by_reads() {
+fn damage_that_recovery_reported_is_not_reported_again_by_reads() {
     let disk = MemoryDisk::new();
     let mut process = Process::open(&disk, 2);
     let hit = path_in(0, "hit");
@@ -199,7 +199,7 @@ fn a_fork_does_not_read_bytes_that_were_placed_behind_a_lost_append() {
 }
 
 #[test]
-fn a_lost_creation_is_told_at_its_path_alone_until_it_is_deleted() {
+fn a_lost_creation_is_reported_at_its_path_alone_until_it_is_deleted() {
     let disk = MemoryDisk::new();
     let mut process = Process::open(&disk, 2);
     let (hit, never) = (path_in(0, "hit"), path_in(0, "never"));

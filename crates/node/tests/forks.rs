@@ -45,7 +45,7 @@ fn a_fork_may_begin_anywhere_from_the_first_byte_to_the_tail() {
 }
 
 #[test]
-fn what_is_wrong_with_the_source_is_told() {
+fn a_fork_of_a_wrong_source_gets_the_reason() {
     let (mut process, source) = with_source();
     let fork = path_in(1, "fork");
     let missing = process.fork(&fork, fork_of(&path_in(0, "missing"), None, 0));

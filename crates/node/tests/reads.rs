@@ -130,7 +130,7 @@ fn told(process: &mut Process) -> Vec<(u64, bool, bool)> {
 }
 
 #[test]
-fn a_watcher_is_told_how_the_stream_stands_and_of_every_change_until_its_end() {
+fn a_watcher_gets_the_state_of_the_stream_and_every_change_until_its_end() {
     let (mut process, path) = (process(), path_in(1, "watched"));
     process.with_text(&path, b"abc");
     watch(&mut process, &path);
@@ -144,7 +144,7 @@ fn a_watcher_is_told_how_the_stream_stands_and_of_every_change_until_its_end() {
 }
 
 #[test]
-fn who_does_not_watch_any_more_is_told_nothing() {
+fn a_watcher_that_left_gets_no_change() {
     let (mut process, path) = (process(), path_in(1, "watched"));
     process.with_text(&path, b"abc");
     let unwatch = watch(&mut process, &path);

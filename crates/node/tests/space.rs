@@ -11,7 +11,7 @@ use thalweg_node::{Event, Reply};
 const KIB: usize = 1 << 10;
 
 #[test]
-fn a_full_disk_is_told_until_no_work_has_failed_for_a_while() {
+fn a_full_disk_is_reported_until_no_work_has_failed_for_a_while() {
     let disk = MemoryDisk::new();
     let mut process = Process::open(&disk, 1);
     let path = path_in(0, "s");
@@ -46,7 +46,7 @@ fn work_without_room_for_merges(process: &mut Process, disk: &MemoryDisk) {
 }
 
 #[test]
-fn a_merge_without_room_is_told_once_and_made_when_there_is_some() {
+fn a_merge_without_room_is_reported_once_and_made_when_there_is_some() {
     let disk = MemoryDisk::new();
     let options = LogOptions { seal_bytes: 8 << 10, checkpoint_bytes: 16 << 10, ..options() };
     let mut process = Process::open_with(&disk, 1, options);

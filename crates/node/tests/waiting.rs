@@ -76,7 +76,7 @@ fn a_log_that_is_full_makes_room_without_waiting_for_ticks() {
 }
 
 #[test]
-fn a_write_that_has_waited_too_long_is_told_so() {
+fn a_write_that_has_waited_too_long_is_refused() {
     for (ms, refused, written) in [(4_999, 0, vec![1, 2, 3]), (5_000, 2, vec![1])] {
         let (mut process, path) = narrow();
         for _ in 0..3 {
@@ -234,7 +234,7 @@ fn a_creation_on_its_way_delays_no_other() {
 }
 
 #[test]
-fn a_fresh_node_tells_its_groups_and_no_trouble() {
+fn a_fresh_node_reports_its_groups_and_no_trouble() {
     let process = Process::open(&MemoryDisk::new(), 1);
     assert_eq!(process.nodes[0].group_count(), support::GROUPS);
     assert_eq!(process.nodes[0].poison(), None);

@@ -139,7 +139,7 @@ fn recover(
     }
     for torn in &report.torn_tails {
         let file = torn.file.display();
-        tracing::info!(%file, position = torn.position, "dropped a batch that nobody was told of");
+        tracing::info!(%file, position = torn.position, "dropped a torn batch, which was never acknowledged");
     }
     tracing::info!(
         data_dir = %settings.data_dir.display(),

@@ -241,7 +241,7 @@ fn more_body_bytes_than_memory_allows_are_told_to_retry() {
 const FEW_DESCRIPTORS: [&str; 4] = ["sh", "-c", "ulimit -n 64; exec \"$@\"", "sh"];
 
 #[test]
-fn without_descriptors_those_who_are_connected_are_served() {
+fn existing_connections_are_served_without_free_descriptors() {
     let dir = new_dir();
     let server = Start::with(&[]).under(&FEW_DESCRIPTORS).serve(dir.path());
     let mut client = server.connect();

@@ -89,7 +89,7 @@ fn a_close_wakes_readers_with_the_end() {
 }
 
 #[test]
-fn a_long_poll_in_vain_is_told_so_in_time() {
+fn a_long_poll_in_vain_is_answered_in_time() {
     let (server, _dir) = Server::start(&["--long-poll-timeout-ms", "200"]);
     let mut client = server.connect();
     client.put("/s", TEXT).is(201);

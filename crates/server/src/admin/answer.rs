@@ -144,7 +144,7 @@ const DISK_FULL: &str = "The disk has no space for new data. The shard serves re
 const DISK_FAILING: &str = "Work on the disk fails, and not for want of space. The shard tries again and serves \
     reads; it refuses appends when its write-ahead log is full. Look at the disk and at the limit of descriptors.";
 
-const SHUTTING_DOWN: &str = "The server was told to end. Send requests elsewhere.";
+const SHUTTING_DOWN: &str = "The server is shutting down. Send requests elsewhere.";
 
 #[cfg(test)]
 mod tests {
