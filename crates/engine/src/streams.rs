@@ -8,7 +8,7 @@
 use crate::command::{Command, Position, u32_at, u64_at};
 use crate::locate::Hints;
 use log::{CheckpointRow, CheckpointRows, Placement};
-use model::{ByteOffset, EntryIndex, StreamId};
+use model::{ByteOffset, EntryIndex, PathHash, StreamId};
 use std::collections::{BTreeMap, HashMap};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -150,7 +150,7 @@ impl Streams {
         for stream in streams {
             row.clear();
             stream.encode(&mut row);
-            rows.push(stream.id, xxh3_64(stream.name.as_bytes()), &row);
+            rows.push(stream.id, PathHash::new(xxh3_64(stream.name.as_bytes())), &row);
         }
         rows
     }

@@ -17,7 +17,7 @@ use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_a
 use crate::damage::{Damage, DamageKind};
 use crate::paths::remove_if_there;
 use env::Disk;
-use model::{EntryIndex, GroupId, StreamId};
+use model::{EntryIndex, GroupId, PathHash, StreamId};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -122,7 +122,7 @@ fn encode(task: &CheckpointTask) -> Vec<u8> {
 fn encode_row(row: &CheckpointRow<'_>, position: u64, seed: RowSeed) -> [u8; ROW_BYTES] {
     let mut out = [0; ROW_BYTES];
     put(&mut out, 0, &row.stream.get().to_le_bytes());
-    put(&mut out, 8, &row.path_hash.to_le_bytes());
+    put(&mut out, 8, &row.path_hash.get().to_le_bytes());
     put(&mut out, 16, &position.to_le_bytes());
     let length = u32::try_from(row.bytes.len()).expect("a stream's row is below 4 GiB");
     put(&mut out, 24, &length.to_le_bytes());
@@ -169,7 +169,7 @@ pub(crate) struct LoadedCheckpoint {
     pub(crate) index: EntryIndex,
     pub(crate) header: Vec<u8>,
     bytes: Vec<u8>,
-    rows: Vec<(StreamId, u64, std::ops::Range<usize>)>,
+    rows: Vec<(StreamId, PathHash, std::ops::Range<usize>)>,
 }
 
 impl LoadedCheckpoint {
@@ -266,7 +266,7 @@ fn decode(
 /// One row of the table, read back.
 struct Row {
     stream: StreamId,
-    path_hash: u64,
+    path_hash: PathHash,
     /// Of the payload, from the first payload.
     position: usize,
     bytes: usize,
@@ -277,7 +277,7 @@ impl Row {
     fn decode(bytes: &[u8]) -> Option<Self> {
         Some(Self {
             stream: StreamId::new(u64_at(bytes, 0)),
-            path_hash: u64_at(bytes, 8),
+            path_hash: PathHash::new(u64_at(bytes, 8)),
             position: usize::try_from(u64_at(bytes, 16)).ok()?,
             bytes: u32_at(bytes, 24) as usize,
             crc: u32_at(bytes, 28),
@@ -311,8 +311,8 @@ mod tests {
 
     fn task() -> CheckpointTask {
         let mut rows = CheckpointRows::new();
-        rows.push(StreamId::new(3), 33, b"three");
-        rows.push(StreamId::new(9), 99, b"nine");
+        rows.push(StreamId::new(3), PathHash::new(33), b"three");
+        rows.push(StreamId::new(9), PathHash::new(99), b"nine");
         CheckpointTask {
             store: 77,
             dir: PathBuf::from("/c"),

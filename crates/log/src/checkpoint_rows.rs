@@ -1,6 +1,6 @@
 //! The rows of a checkpoint on their way to and from its file.
 
-use model::StreamId;
+use model::{PathHash, StreamId};
 
 /// One stream's state as the owner encoded it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub struct CheckpointRow<'a> {
     /// The stream.
     pub stream: StreamId,
     /// Hash of its path: tells which stream is lost if the row is damaged.
-    pub path_hash: u64,
+    pub path_hash: PathHash,
     /// The owner's encoding.
     pub bytes: &'a [u8],
 }
@@ -16,7 +16,7 @@ pub struct CheckpointRow<'a> {
 #[derive(Debug, Clone, Copy)]
 struct RowBounds {
     stream: StreamId,
-    path_hash: u64,
+    path_hash: PathHash,
     end: usize,
 }
 
@@ -38,7 +38,7 @@ impl CheckpointRows {
     ///
     /// # Panics
     /// If `stream` does not follow the last row's stream.
-    pub fn push(&mut self, stream: StreamId, path_hash: u64, bytes: &[u8]) {
+    pub fn push(&mut self, stream: StreamId, path_hash: PathHash, bytes: &[u8]) {
         if let Some(last) = self.rows.last() {
             assert!(last.stream < stream, "checkpoint rows come in stream order");
         }

@@ -1,6 +1,6 @@
 //! What recovery and background work found to be damaged.
 
-use model::{EntryIndex, GroupId, StreamId};
+use model::{EntryIndex, GroupId, PathHash, StreamId};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -16,7 +16,7 @@ pub struct Damage {
     /// Tag of the entry's command ([`crate::NewEntry::kind`]), if it is of one entry and known.
     pub entry_kind: Option<u8>,
     /// Hash of the stream's path, if a checkpoint row tells it.
-    pub path_hash: Option<u64>,
+    pub path_hash: Option<PathHash>,
     /// First and last index of the entries concerned, if the intact parts tell them.
     pub entries: Option<(EntryIndex, EntryIndex)>,
     /// Bytes of stream data that are lost, as far as the intact parts tell.

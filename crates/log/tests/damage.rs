@@ -397,7 +397,7 @@ fn a_flipped_checkpoint_row_costs_one_stream() {
     let mut node = reopen(&disk);
     assert_eq!(node.machine.kinds(), [DamageKind::CheckpointPayload]);
     assert_eq!(node.machine.damages[0].stream, Some(key(0, 2).stream));
-    assert_eq!(node.machine.damages[0].path_hash, Some(1002));
+    assert_eq!(node.machine.damages[0].path_hash, Some(model::PathHash::new(1002)));
     assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
 }
 

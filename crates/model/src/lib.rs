@@ -7,7 +7,7 @@
 pub mod limits;
 mod path;
 
-pub use path::{PathError, StreamPath};
+pub use path::{PathError, PathHash, StreamPath};
 
 use std::fmt;
 

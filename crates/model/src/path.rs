@@ -1,14 +1,42 @@
 //! The name of a stream: the part of the URL path after the mount, percent-decoded once.
 
 use crate::{GroupId, limits};
-use std::fmt;
+use std::{
+    fmt,
+    hash::{Hash, Hasher},
+};
 use xxhash_rust::xxh3::xxh3_64;
+
+/// The fixed hash of a stream's path: the same on every machine and in every version.
+///
+/// It finds a stream, chooses its group, and names it where its path is lost. Two paths may share
+/// a hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PathHash(u64);
+
+impl PathHash {
+    /// A hash that was stored.
+    #[must_use]
+    pub const fn new(stored: u64) -> Self {
+        Self(stored)
+    }
+
+    /// As it is stored.
+    #[must_use]
+    pub const fn get(self) -> u64 {
+        self.0
+    }
+}
 
 /// A stream's path, 1 to [`limits::PATH_BYTES_MAX`] bytes of UTF-8 without control characters.
 ///
-/// Slashes nest freely. Two paths are the same stream exactly if their bytes are equal.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct StreamPath(Box<str>);
+/// Slashes nest freely. Two paths are the same stream exactly if their bytes are equal. A path is
+/// hashed once, when it is made.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct StreamPath {
+    text: Box<str>,
+    hash: PathHash,
+}
 
 /// Why a string is not a stream path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,19 +83,20 @@ impl StreamPath {
         if has_dot && let Some(position) = dot_segment(decoded) {
             return Err(PathError::DotSegment { position });
         }
-        Ok(Self(decoded.into()))
+        let hash = PathHash(xxh3_64(decoded.as_bytes()));
+        Ok(Self { text: decoded.into(), hash })
     }
 
     /// The path as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
-        &self.0
+        &self.text
     }
 
-    /// The fixed hash of the path, the same on every machine and in every version.
+    /// The hash of the path.
     #[must_use]
-    pub fn hash64(&self) -> u64 {
-        xxh3_64(self.0.as_bytes())
+    pub fn hash(&self) -> PathHash {
+        self.hash
     }
 
     /// Number of the rule by which [`StreamPath::group`] places a path: the hash of the whole path, modulo
@@ -81,7 +110,7 @@ impl StreamPath {
     #[must_use]
     pub fn group(&self, group_count: u16) -> GroupId {
         assert!(group_count > 0, "a node has at least one group");
-        let group = self.hash64() % u64::from(group_count);
+        let group = self.hash.get() % u64::from(group_count);
         GroupId::new(u16::try_from(group).expect("a remainder is below its divisor"))
     }
 }
@@ -98,15 +127,21 @@ fn dot_segment(path: &str) -> Option<usize> {
     None
 }
 
+impl Hash for StreamPath {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.hash.hash(state);
+    }
+}
+
 impl fmt::Debug for StreamPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&self.0, f)
+        fmt::Debug::fmt(&self.text, f)
     }
 }
 
 impl fmt::Display for StreamPath {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.text)
     }
 }
 
@@ -132,7 +167,7 @@ mod tests {
     fn the_group_of_a_path_never_changes() {
         // Written into data directories: a change here loses every stream of an older directory.
         let path = StreamPath::new("orders/eu").unwrap();
-        assert_eq!(path.hash64(), xxh3_64(b"orders/eu"));
+        assert_eq!(path.hash().get(), xxh3_64(b"orders/eu"));
         assert_eq!(path.group(64), path.group(64));
     }
 }

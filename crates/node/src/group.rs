@@ -139,7 +139,7 @@ fn flight_key(stream: StreamId, command: &Command) -> u64 {
 
 /// Creations have no stream yet: they are counted by path, marked so that no id can equal it.
 fn path_flight(path: &StreamPath) -> u64 {
-    path.hash64() | 1 << 63
+    path.hash().get() | 1 << 63
 }
 
 #[cfg(test)]

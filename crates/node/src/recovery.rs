@@ -10,7 +10,7 @@ use log::{
     CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, OpenError, Owner, Placement,
     RecoveryReport, Replay,
 };
-use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamId, StreamKey};
+use model::{ByteOffset, EntryIndex, GroupId, PathHash, ShardId, StreamId, StreamKey};
 use std::{collections::HashMap, path::Path, sync::Arc};
 use stream::{Command, CommandKind, GroupState, LoggedCommand, NO_STREAM, Outcome, PinToken};
 
@@ -123,7 +123,7 @@ struct Rebuild {
     groups: Vec<Group>,
     damages: Vec<Damage>,
     /// Streams whose creation was lost, by group and hash of the path.
-    unmade: HashMap<(GroupId, u64), StreamId>,
+    unmade: HashMap<(GroupId, PathHash), StreamId>,
 }
 
 /// What a damage takes away.
@@ -172,14 +172,16 @@ impl Rebuild {
             (Some(stream), Some(path_hash), None) => {
                 self.state(group).mark_damaged(stream, path_hash);
             }
-            (Some(stream), None, Some((entry, _))) => self.state(group).lose(stream, entry),
+            (Some(stream), None, Some((entry, _))) => {
+                lose_entry(self.state(group), stream, entry);
+            }
             (None, _, Some((_, last))) => self.state(group).lose_up_to(last),
             (_, _, None) => self.state(group).lose_one(),
         }
     }
 
     /// Records that the creation of `stream` was lost.
-    fn unmake(&mut self, group: GroupId, stream: StreamId, path_hash: u64) {
+    fn unmake(&mut self, group: GroupId, stream: StreamId, path_hash: PathHash) {
         if self.state(group).lose_creation(stream, path_hash) {
             self.unmade.insert((group, path_hash), stream);
         }
@@ -191,10 +193,19 @@ impl Rebuild {
         if !is_creation(entry.kind) {
             return false;
         }
-        let path_hash = entry.stream.get();
+        let path_hash = PathHash::new(entry.stream.get());
         let lost = self.unmade.get(&(entry.group, path_hash));
         let state = &self.groups[usize::from(entry.group.get())].state;
         lost.is_some_and(|lost| state.damaged_at(path_hash) == Some(*lost))
+    }
+}
+
+/// Records that `entry` was lost, which names `stream` in its header.
+fn lose_entry(state: &mut GroupState, stream: StreamId, entry: EntryIndex) {
+    if stream == NO_STREAM {
+        state.lose_unnamed(entry);
+    } else {
+        state.lose(stream);
     }
 }
 
@@ -204,9 +215,9 @@ fn is_creation(kind: u8) -> bool {
 
 /// The stream of a lost entry; for a creation also the hash of its path. The header of a creation names
 /// that hash instead of a stream, and the new stream has the entry's index.
-fn subject(kind: u8, named: StreamId, entry: EntryIndex) -> (StreamId, Option<u64>) {
+fn subject(kind: u8, named: StreamId, entry: EntryIndex) -> (StreamId, Option<PathHash>) {
     if is_creation(kind) && named != NO_STREAM {
-        (StreamId::new(entry.get()), Some(named.get()))
+        (StreamId::new(entry.get()), Some(PathHash::new(named.get())))
     } else {
         (named, None)
     }
@@ -252,7 +263,7 @@ impl Replay for Rebuild {
             group.skip_to(entry.index);
             match subject(entry.kind, entry.stream, entry.index) {
                 (stream, Some(path_hash)) => self.unmake(entry.group, stream, path_hash),
-                (stream, None) => group.state.lose(stream, entry.index),
+                (stream, None) => lose_entry(&mut group.state, stream, entry.index),
             }
             return None;
         };

@@ -14,7 +14,7 @@ use crate::{
     producer::ProducerState,
     record::{Extra, StreamRecord},
 };
-use model::{ByteOffset, EntryIndex, StreamId};
+use model::{ByteOffset, EntryIndex, PathHash, StreamId};
 
 const VERSION: u8 = 1;
 
@@ -24,7 +24,7 @@ pub struct StreamRow {
     /// Its id.
     pub stream: StreamId,
     /// The hash of its path, which names the stream even if the row is damaged.
-    pub path_hash: u64,
+    pub path_hash: PathHash,
     /// Its state.
     pub bytes: Vec<u8>,
 }
@@ -44,16 +44,7 @@ impl GroupState {
             writer.token(*token);
             writer.key(*source);
         }
-        writer.number(self.damaged.len() as u64);
-        for (path_hash, stream) in &self.damaged {
-            writer.number(*path_hash);
-            writer.number(stream.get());
-        }
-        writer.number(self.lost.len() as u64);
-        for stream in &self.lost {
-            writer.number(stream.get());
-        }
-        writer.number(self.suspect.get());
+        self.losses.encode(&mut writer);
         bytes
     }
 
@@ -83,18 +74,7 @@ impl GroupState {
             let token = reader.token()?;
             self.duties.insert(token, reader.key()?);
         }
-        for _ in 0..reader.number()? {
-            let (path_hash, stream) = (reader.number()?, StreamId::new(reader.number()?));
-            // A row that is damaged now is of a later stream at the path.
-            match self.damaged_at(path_hash) {
-                Some(later) if later != stream => self.lost.extend([stream]),
-                _ => self.mark_damaged(stream, path_hash),
-            }
-        }
-        for _ in 0..reader.number()? {
-            self.lost.insert(StreamId::new(reader.number()?));
-        }
-        self.lose_up_to(EntryIndex::new(reader.number()?));
+        self.losses.restore(&mut reader)?;
         reader.finish(())
     }
 
@@ -133,7 +113,7 @@ fn encode_row(record: &StreamRecord) -> StreamRow {
     writer.flag(record.closed);
     writer.flag(record.deleted);
     writer.option(record.extra.as_deref(), encode_extra);
-    StreamRow { stream: record.id, path_hash: record.path.hash64(), bytes }
+    StreamRow { stream: record.id, path_hash: record.path.hash(), bytes }
 }
 
 fn encode_extra(writer: &mut Writer<'_>, extra: &Extra) {
@@ -245,8 +225,8 @@ mod tests {
         let pin = Pin { token, fork_path: StreamPath::new("f").unwrap() };
         apply(&mut state, 1, Command::Pin(pin), 0);
         apply(&mut state, 1, Command::Delete, 0);
-        state.mark_damaged(StreamId::new(9), 0x1234);
-        state.lose(StreamId::new(8), EntryIndex::new(8));
+        state.mark_damaged(StreamId::new(9), PathHash::new(0x1234));
+        state.lose(StreamId::new(8));
         state.lose_up_to(state.applied());
         state
     }

@@ -105,7 +105,7 @@ impl Command {
     #[must_use]
     pub fn header_stream(&self, stream: StreamId) -> StreamId {
         match self {
-            Self::Create(create) => StreamId::new(create.path.hash64()),
+            Self::Create(create) => StreamId::new(create.path.hash().get()),
             _ => stream,
         }
     }

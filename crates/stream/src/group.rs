@@ -1,16 +1,17 @@
 //! The state machine of one group.
 
 use crate::{
-    Accepted, Append, Command, ContentType, Create, NO_STREAM, Outcome, Pin, PinToken, Refusal,
+    Accepted, Append, Command, ContentType, Create, Outcome, Pin, PinToken, Refusal,
     append::{self, Verdict},
     create::Wanted,
+    losses::Losses,
     record::{Extra, StreamRecord},
     table::StreamTable,
 };
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Timestamp};
 use std::{
     cmp::Reverse,
-    collections::{BTreeMap, BTreeSet, BinaryHeap},
+    collections::{BTreeMap, BinaryHeap},
 };
 
 /// Content types shared between streams; beyond this many, new ones are stored per stream.
@@ -24,13 +25,8 @@ pub struct GroupState {
     pub(crate) streams: StreamTable,
     /// References that deleted forks of this group still hold: source by token, until `Released`.
     pub(crate) duties: BTreeMap<PinToken, StreamKey>,
-    /// Streams whose records were lost to damage, by the hash of their path.
-    pub(crate) damaged: BTreeMap<u64, StreamId>,
-    /// Streams of which some entry was lost to damage.
-    pub(crate) lost: BTreeSet<StreamId>,
-    /// Entries of streams that nobody can name were lost when this index was the last applied one:
-    /// no stream that was there then can be trusted. 0 if that has not happened.
-    pub(crate) suspect: EntryIndex,
+    /// What damage has taken.
+    pub(crate) losses: Losses,
     /// Possible deadlines; a stream that was used since is put back when it comes up.
     pub(crate) expiries: BinaryHeap<Reverse<(Timestamp, StreamId)>>,
     content_types: Vec<ContentType>,
@@ -110,9 +106,7 @@ impl GroupState {
             applied: EntryIndex::new(0),
             streams: StreamTable::default(),
             duties: BTreeMap::new(),
-            damaged: BTreeMap::new(),
-            lost: BTreeSet::new(),
-            suspect: EntryIndex::new(0),
+            losses: Losses::default(),
             expiries: BinaryHeap::new(),
             content_types: Vec::new(),
         }
@@ -134,69 +128,6 @@ impl GroupState {
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.streams.len()
-    }
-
-    /// Records that the stream's state was lost to damage on disk: its path answers `Damaged` until it
-    /// is deleted.
-    pub fn mark_damaged(&mut self, stream: StreamId, path_hash: u64) {
-        let before = self.damaged.insert(path_hash, stream);
-        self.lost.extend(before.filter(|before| *before != stream));
-    }
-
-    /// Records that the creation of `stream`, logged as the entry of its id, was lost. If the path is another's
-    /// at this point of the log, the creation was refused. `true` if it was not.
-    pub fn lose_creation(&mut self, stream: StreamId, path_hash: u64) -> bool {
-        if let Some(holder) = self.streams.find_hash(path_hash)
-            && !self.is_lost(holder.id)
-        {
-            return false;
-        }
-        if self.damaged.contains_key(&path_hash) {
-            // The one that was lost before it, but for a deletion that was lost as well.
-            self.lost.insert(stream);
-            return false;
-        }
-        self.mark_damaged(stream, path_hash);
-        true
-    }
-
-    /// The stream whose state was lost and that had the path with this hash.
-    #[must_use]
-    pub fn damaged_at(&self, path_hash: u64) -> Option<StreamId> {
-        self.damaged.get(&path_hash).copied()
-    }
-
-    /// Records that `entry` of `stream` was lost. The stream's state cannot be trusted, and its path
-    /// answers `Damaged` until it is deleted. No later data is placed, since its offset is unknown. A
-    /// creation that names no path would have made the stream with its index, whose bytes forks may
-    /// read.
-    pub fn lose(&mut self, stream: StreamId, entry: EntryIndex) {
-        self.lost.insert(stream);
-        if stream == NO_STREAM {
-            self.lost.insert(StreamId::new(entry.get()));
-        }
-    }
-
-    /// Records that the creation logged as `entry` was not carried out. Where something was lost, it may
-    /// have been carried out before that: the bytes of the stream that it made stay.
-    pub fn note_refused_creation(&mut self, entry: EntryIndex) {
-        if self.suspect.get() > 0 || !self.lost.is_empty() || !self.damaged.is_empty() {
-            self.lost.insert(StreamId::new(entry.get()));
-        }
-    }
-
-    /// Records that entries up to `last` were lost and nobody can tell of which streams; to be called before
-    /// what comes behind them is applied. All streams that were there answer `Damaged`, since any of
-    /// them may lack an append, and so do unknown paths, since a creation may be lost. Nothing more
-    /// is placed in those streams. New ones can be made.
-    pub fn lose_up_to(&mut self, last: EntryIndex) {
-        self.suspect = self.suspect.max(last);
-    }
-
-    /// Records that the state of one stream was lost and nobody can tell of which: unknown paths answer
-    /// `Damaged`, and the bytes of unknown streams stay.
-    pub fn lose_one(&mut self) {
-        self.lost.insert(NO_STREAM);
     }
 
     /// Applies the entry `index`, logged at time `at`, for `stream` (0 for a creation).
@@ -234,11 +165,10 @@ impl GroupState {
     }
 
     fn apply_create(&mut self, mark: Mark, create: Create, data_bytes: u64) -> Applied {
-        let hash = create.path.hash64();
-        if let Some(holder) = self.streams.find_hashed(hash, create.path.as_str()) {
+        if let Some(holder) = self.streams.find(&create.path) {
             // Where entries were lost that nobody can name, the deletion of a holder that was there was
             // among them: the creation would not have been logged otherwise.
-            if !self.is_suspect(holder.id)
+            if !self.losses.is_suspect(holder.id)
                 && let Some(outcome) = self.judge_holder(holder, Wanted::from(&create))
             {
                 return Applied::answer(outcome);
@@ -246,9 +176,9 @@ impl GroupState {
             // It makes way. Its bytes stay.
             let holder = holder.id;
             self.streams.remove(holder);
-            self.lost.insert(holder);
+            self.losses.note_made_way(holder);
         }
-        self.lost.extend(self.damaged.remove(&hash));
+        self.losses.note_path_taken(create.path.hash());
         let record = self.new_record(mark, create, data_bytes);
         let start = record.fork().map_or(ByteOffset::ZERO, |fork| fork.at);
         let placement = (data_bytes > 0).then(|| Placement {
@@ -308,7 +238,7 @@ impl GroupState {
         append: &Append,
         data_bytes: u64,
     ) -> Applied {
-        if self.is_lost(stream) {
+        if self.losses.is_lost(stream) {
             return Applied::refuse(Refusal::Damaged);
         }
         let Some(record) = self.streams.get_mut(stream) else {
@@ -347,7 +277,7 @@ impl GroupState {
     }
 
     fn apply_delete(&mut self, stream: StreamId, done: Outcome) -> Applied {
-        if self.free_damaged_path(stream) {
+        if self.losses.free_path(stream) {
             return Applied::answer(done);
         }
         let Some(record) = self.streams.get_mut(stream) else {
@@ -363,23 +293,11 @@ impl GroupState {
         Applied { visible: Some(gone), effect, ..Applied::answer(done) }
     }
 
-    /// Frees the path of a stream whose record was lost. Its bytes stay, for its references were
-    /// lost too and forks may read them.
-    fn free_damaged_path(&mut self, stream: StreamId) -> bool {
-        let before = self.damaged.len();
-        self.damaged.retain(|_, damaged| *damaged != stream);
-        let freed = self.damaged.len() < before;
-        if freed {
-            self.lost.insert(stream);
-        }
-        freed
-    }
-
     /// Removes a stream for good; a fork's reference becomes a duty. If an entry of the stream was
     /// lost, it may have been a reference: then its bytes stay, and its own reference does.
     fn purge(&mut self, stream: StreamId) -> Option<Effect> {
         let record = self.streams.remove(stream)?;
-        if self.is_lost(stream) {
+        if self.losses.is_lost(stream) {
             return None;
         }
         let Some(fork) = record.fork() else { return Some(Effect::Forget(stream)) };

@@ -5,7 +5,7 @@ use crate::{
     ForkPoint, GroupState, Lifetime, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer,
     Refusal,
 };
-use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamPath, Timestamp};
+use model::{ByteOffset, EntryIndex, GroupId, PathHash, StreamId, StreamPath, Timestamp};
 
 struct Machine {
     state: GroupState,
@@ -293,7 +293,7 @@ fn a_checkpoint_restores_the_same_state() {
     let seq = Append { stream_seq: Some("x".into()), ..append() };
     machine.append(source, seq, 5);
     machine.apply(gone, Command::Delete, 0);
-    machine.state.mark_damaged(StreamId::new(99), 7);
+    machine.state.mark_damaged(StreamId::new(99), PathHash::new(7));
 
     let mut restored = GroupState::new(GroupId::new(0));
     let header = machine.state.encode_header();
@@ -311,7 +311,7 @@ fn a_stream_that_lost_an_entry_answers_damaged_until_it_is_deleted() {
     let mut machine = Machine::new();
     let hit = machine.create(create("hit"));
     let other = machine.create(create("other"));
-    machine.state.lose(hit, machine.state.applied());
+    machine.state.lose(hit);
     assert_eq!(machine.resolve("hit"), Err(Refusal::Damaged));
     assert_eq!(machine.resolve("other"), Ok(other));
     assert_eq!(machine.state.damaged_stream(&path("hit")), Some(hit));
@@ -323,12 +323,12 @@ fn a_stream_that_lost_an_entry_answers_damaged_until_it_is_deleted() {
 fn the_bytes_of_a_damaged_stream_outlive_it_because_forks_may_need_them() {
     let mut machine = Machine::new();
     let hit = machine.create(create("hit"));
-    machine.state.lose(hit, machine.state.applied());
+    machine.state.lose(hit);
     assert_eq!(machine.apply(hit, Command::Delete, 0).effect, None);
     assert_eq!(machine.state.head_or_lost(hit), Some(ByteOffset::ZERO));
 
     let without_record = StreamId::new(99);
-    machine.state.mark_damaged(without_record, path("gone").hash64());
+    machine.state.mark_damaged(without_record, path("gone").hash());
     assert_eq!(machine.apply(without_record, Command::Delete, 0).effect, None);
     assert_eq!(machine.resolve("gone"), Err(Refusal::NotFound));
     assert_eq!(machine.state.head_or_lost(without_record), Some(ByteOffset::ZERO));
@@ -350,7 +350,7 @@ fn where_an_unknown_stream_was_lost_nothing_unknown_is_taken_for_missing() {
 fn nothing_is_placed_behind_a_lost_append() {
     let mut machine = Machine::new();
     let (hit, other) = (machine.create(create("hit")), machine.create(create("other")));
-    machine.state.lose(hit, machine.state.applied());
+    machine.state.lose(hit);
     let applied = machine.apply(hit, Command::Append(append()), 5);
     assert_eq!((applied.outcome, applied.placement), (Outcome::Refused(Refusal::Damaged), None));
     assert!(machine.apply(other, Command::Append(append()), 5).placement.is_some());
@@ -370,7 +370,7 @@ fn a_deleted_stream_that_lost_an_entry_makes_way_for_the_one_made_at_its_path() 
     let blocked = machine.apply(NO_STREAM, Command::Create(Box::new(create("path"))), 0).outcome;
     assert_eq!(blocked, Outcome::Refused(Refusal::PathBlocked));
     // The entry that gave the reference back.
-    machine.state.lose(old, machine.state.applied());
+    machine.state.lose(old);
     let new = machine.create(create("path"));
     assert_eq!(machine.resolve("path"), Ok(new));
     assert_eq!(machine.state.head_or_lost(old), Some(ByteOffset::ZERO), "its bytes stay");
@@ -392,11 +392,11 @@ fn where_entries_that_nobody_can_name_were_lost_a_later_stream_gets_its_path() {
 fn a_lost_creation_at_the_path_of_another_stream_was_refused() {
     let mut machine = Machine::new();
     let holder = machine.create(create("path"));
-    let hash = path("path").hash64();
+    let hash = path("path").hash();
     assert!(!machine.state.lose_creation(StreamId::new(7), hash));
     assert_eq!(machine.resolve("path"), Ok(holder));
-    assert!(machine.state.lose_creation(StreamId::new(8), path("other").hash64()));
-    assert!(!machine.state.lose_creation(StreamId::new(9), path("other").hash64()));
+    assert!(machine.state.lose_creation(StreamId::new(8), path("other").hash()));
+    assert!(!machine.state.lose_creation(StreamId::new(9), path("other").hash()));
     assert_eq!(machine.state.damaged_stream(&path("other")), Some(StreamId::new(8)));
     assert_eq!(machine.state.head_or_lost(StreamId::new(9)), Some(ByteOffset::ZERO));
 }
@@ -406,7 +406,7 @@ fn a_stream_that_lost_an_entry_does_not_expire() {
     let mut machine = Machine::new();
     let lifetime = Lifetime::Ttl { seconds: 1 };
     let hit = machine.create(Create { lifetime, ..create("hit") });
-    machine.state.lose(hit, machine.state.applied());
+    machine.state.lose(hit);
     machine.wait_ms(60_000);
     assert_eq!(machine.state.poll_expired(machine.now, 10), []);
     assert_eq!(machine.state.expired_holder(&path("hit"), machine.now), None);
@@ -417,7 +417,7 @@ fn a_stream_that_lost_an_entry_does_not_expire() {
 fn a_creation_at_the_path_of_a_stream_that_lost_an_entry_is_told_of_the_damage() {
     let mut machine = Machine::new();
     let hit = machine.create(create("hit"));
-    machine.state.lose(hit, machine.state.applied());
+    machine.state.lose(hit);
     let again = create("hit");
     let damaged = Outcome::Refused(Refusal::Damaged);
     let answer = machine.state.check_create(&asked(&again), machine.now);
@@ -429,7 +429,7 @@ fn a_creation_at_the_path_of_a_stream_that_lost_an_entry_is_told_of_the_damage()
 
 #[test]
 fn streams_that_were_lost_at_one_path_are_all_remembered() {
-    let (first, second, hash) = (StreamId::new(3), StreamId::new(5), path("hit").hash64());
+    let (first, second, hash) = (StreamId::new(3), StreamId::new(5), path("hit").hash());
     let is_kept = |state: &GroupState| {
         [first, second].map(|stream| state.head_or_lost(stream)) == [Some(ByteOffset::ZERO); 2]
     };
@@ -451,7 +451,7 @@ fn a_refused_creation_may_have_been_carried_out_where_something_was_lost() {
     let mut state = GroupState::new(GroupId::new(0));
     state.note_refused_creation(EntryIndex::new(4));
     assert_eq!(state.head_or_lost(StreamId::new(4)), None);
-    state.mark_damaged(StreamId::new(1), 1);
+    state.mark_damaged(StreamId::new(1), PathHash::new(1));
     state.note_refused_creation(EntryIndex::new(4));
     assert_eq!(state.head_or_lost(StreamId::new(4)), Some(ByteOffset::ZERO));
 }
@@ -465,13 +465,10 @@ fn a_reference_is_held_if_damage_may_have_taken_its_holder() {
         state.holds_token(&path("fork"), token)
     };
     assert!(!holds(|_| {}));
-    assert!(holds(|state| state.mark_damaged(StreamId::new(1), path("fork").hash64())));
-    assert!(!holds(|state| state.mark_damaged(StreamId::new(1), path("other").hash64())));
-    assert!(holds(|state| state.lose(NO_STREAM, EntryIndex::new(1))), "a creation is lost");
-    assert!(
-        holds(|state| state.lose(StreamId::new(7), EntryIndex::new(9))),
-        "its record was deleted"
-    );
+    assert!(holds(|state| state.mark_damaged(StreamId::new(1), path("fork").hash())));
+    assert!(!holds(|state| state.mark_damaged(StreamId::new(1), path("other").hash())));
+    assert!(holds(|state| state.lose_unnamed(EntryIndex::new(1))), "a creation is lost");
+    assert!(holds(|state| state.lose(StreamId::new(7))), "its record was deleted");
 }
 
 #[test]

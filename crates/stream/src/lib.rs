@@ -18,7 +18,8 @@
 //! 1. `check_create` or `check_append` when a request arrives and nothing of that stream is in flight;
 //! 2. `encode` the command into a log entry, commit it;
 //! 3. `decode` and `apply` in index order;
-//! 4. hand the [`Applied::placement`] to the log and perform the [`Effect`]s.
+//! 4. hand the [`Applied::placement`] to the log and perform the [`Effect`]s;
+//! 5. in debug builds, [`GroupState::check`] at the end of each turn.
 //!
 //! # Invariants
 //! - `apply` never panics on bytes that `decode` accepted.
@@ -29,6 +30,7 @@
 //! The Durable Streams Protocol, cited as PROTOCOL §x.
 
 mod append;
+mod check;
 mod checkpoint;
 mod codec;
 mod command;
@@ -38,6 +40,7 @@ mod group;
 #[cfg(test)]
 mod group_tests;
 mod lifetime;
+mod losses;
 pub mod messages;
 mod outcome;
 mod producer;

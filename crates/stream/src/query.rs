@@ -3,9 +3,8 @@
 //! Nothing in here is logged: `touch` and the polls only change what will be logged later.
 
 use crate::{
-    Append, CreateRequest, Lifetime, NO_STREAM, Outcome, Pin, PinToken, Refusal, StreamInfo,
+    Append, CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo,
     append::{self, Verdict},
-    create::{self, Wanted},
     group::GroupState,
     record::StreamRecord,
 };
@@ -41,23 +40,6 @@ impl GroupState {
         self.streams.get(stream).map(|record| record.head)
     }
 
-    /// The first retained byte of a stream, or 0 if it may be needed though its state is lost.
-    #[must_use]
-    pub fn head_or_lost(&self, stream: StreamId) -> Option<ByteOffset> {
-        let lost = self.is_lost(stream)
-            || self.lost.contains(&NO_STREAM)
-            || self.damaged.values().any(|damaged| *damaged == stream);
-        self.head(stream).or(lost.then_some(ByteOffset::ZERO))
-    }
-
-    /// The stream whose damage makes `path` answer `Damaged`, so that it can be deleted.
-    #[must_use]
-    pub fn damaged_stream(&self, path: &StreamPath) -> Option<StreamId> {
-        let by_hash = self.damaged_at(path.hash64());
-        let record = || self.streams.find(path).filter(|record| self.is_lost(record.id));
-        by_hash.or_else(|| record().map(|record| record.id))
-    }
-
     /// The stream that holds `path` but whose lifetime has run out, so that it must be expired
     /// before the path can be used again.
     #[must_use]
@@ -74,42 +56,17 @@ impl GroupState {
     }
 
     fn is_record_due(&self, record: &StreamRecord, now: Timestamp) -> bool {
-        !record.deleted && is_expired(record, now) && !self.is_lost(record.id)
-    }
-
-    /// Whether bytes of a stream that forks read, or that was named, may be gone: entries of it were lost, or all that
-    /// was known of it.
-    #[must_use]
-    pub fn may_lack_bytes(&self, stream: StreamId) -> bool {
-        self.is_lost(stream) || self.streams.get(stream).is_none()
-    }
-
-    /// Whether an entry of the stream was, or may have been, lost.
-    pub(crate) fn is_lost(&self, stream: StreamId) -> bool {
-        self.is_suspect(stream) || self.lost.contains(&stream)
-    }
-
-    /// Whether the stream was there when entries were lost that nobody can name.
-    pub(crate) fn is_suspect(&self, stream: StreamId) -> bool {
-        (1..=self.suspect.get()).contains(&stream.get())
-    }
-
-    /// Whether a creation was, or may have been, lost: its entry names no stream.
-    fn may_lack_a_creation(&self) -> bool {
-        self.suspect.get() > 0 || self.lost.contains(&NO_STREAM)
+        !record.deleted && is_expired(record, now) && !self.losses.is_lost(record.id)
     }
 
     fn live_record(&self, path: &StreamPath, now: Timestamp) -> Result<&StreamRecord, Refusal> {
-        let hash = path.hash64();
-        let Some(record) = self.streams.find_hashed(hash, path.as_str()) else {
-            // If a creation may have been lost, "not found" would be a guess.
-            let damaged = self.damaged.contains_key(&hash) || self.may_lack_a_creation();
-            return Err(if damaged { Refusal::Damaged } else { Refusal::NotFound });
+        let Some(record) = self.streams.find(path) else {
+            return Err(self.losses.missing(path.hash()));
         };
         if record.deleted {
             return Err(Refusal::Gone);
         }
-        if self.is_lost(record.id) {
+        if self.losses.is_lost(record.id) {
             return Err(Refusal::Damaged);
         }
         if is_expired(record, now) {
@@ -121,28 +78,12 @@ impl GroupState {
     /// The answer to a `PUT` if the path is taken by a stream alive at `now`, else `None`.
     #[must_use]
     pub fn check_create(&self, asked: &CreateRequest, now: Timestamp) -> Option<Outcome> {
-        let hash = asked.path.hash64();
-        let holder = self.streams.find_hashed(hash, asked.path.as_str());
+        let holder = self.streams.find(&asked.path);
         if let Some(holder) = holder.filter(|holder| self.is_record_due(holder, now)) {
             return holder.is_pinned().then_some(Outcome::Refused(Refusal::PathBlocked));
         }
-        let is_damaged = self.damaged.contains_key(&hash);
         let judged = holder.and_then(|holder| self.judge_holder(holder, asked.into()));
-        judged.or(is_damaged.then_some(Outcome::Refused(Refusal::Damaged)))
-    }
-
-    /// The answer to a creation at the path of `holder`. A deleted one that lost an entry does not hold it:
-    /// what was lost may have been the last reference to it.
-    pub(crate) fn judge_holder(
-        &self,
-        holder: &StreamRecord,
-        wanted: Wanted<'_>,
-    ) -> Option<Outcome> {
-        match (self.is_lost(holder.id), holder.deleted) {
-            (true, true) => None,
-            (true, false) => Some(Outcome::Refused(Refusal::Damaged)),
-            (false, _) => Some(create::judge_existing(holder, wanted)),
-        }
+        judged.or_else(|| self.judge_damaged_path(asked))
     }
 
     /// The answer to an append that would change nothing, else `None`.
@@ -182,7 +123,7 @@ impl GroupState {
         {
             self.expiries.pop();
             let Some(record) = self.streams.get(stream) else { continue };
-            if record.deleted || self.is_lost(stream) {
+            if record.deleted || self.losses.is_lost(stream) {
                 continue;
             }
             let Some(deadline) = record.deadline() else { continue };
@@ -230,9 +171,7 @@ impl GroupState {
         let fork = self.streams.find(path).and_then(StreamRecord::fork);
         fork.is_some_and(|fork| fork.token == token)
             || self.duties.contains_key(&token)
-            || self.damaged.contains_key(&path.hash64())
-            || self.may_lack_a_creation()
-            || self.lost.iter().any(|stream| self.streams.get(*stream).is_none())
+            || self.may_lack_a_fork(path)
     }
 }
 

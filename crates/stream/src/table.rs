@@ -11,11 +11,11 @@
 
 use crate::record::StreamRecord;
 use hashbrown::HashTable;
-use model::{StreamId, StreamPath};
+use model::{PathHash, StreamId, StreamPath};
 
 #[derive(Debug, Clone, Copy)]
 struct PathSlot {
-    hash: u64,
+    hash: PathHash,
     stream: StreamId,
 }
 
@@ -48,19 +48,17 @@ impl StreamTable {
     }
 
     pub(crate) fn find(&self, path: &StreamPath) -> Option<&StreamRecord> {
-        self.find_hashed(path.hash64(), path.as_str())
-    }
-
-    pub(crate) fn find_hashed(&self, hash: u64, path: &str) -> Option<&StreamRecord> {
+        let hash = path.hash();
         let is_it = |slot: &PathSlot| {
-            slot.hash == hash && self.get(slot.stream).is_some_and(|r| r.path.as_str() == path)
+            slot.hash == hash && self.get(slot.stream).is_some_and(|record| record.path == *path)
         };
-        self.by_path.find(hash, is_it).and_then(|slot| self.get(slot.stream))
+        self.by_path.find(hash.get(), is_it).and_then(|slot| self.get(slot.stream))
     }
 
     /// A record whose path has this hash.
-    pub(crate) fn find_hash(&self, hash: u64) -> Option<&StreamRecord> {
-        self.by_path.find(hash, |slot| slot.hash == hash).and_then(|slot| self.get(slot.stream))
+    pub(crate) fn find_hash(&self, hash: PathHash) -> Option<&StreamRecord> {
+        let found = self.by_path.find(hash.get(), |slot| slot.hash == hash);
+        found.and_then(|slot| self.get(slot.stream))
     }
 
     /// Adds a record.
@@ -70,19 +68,32 @@ impl StreamTable {
     pub(crate) fn insert(&mut self, record: StreamRecord) {
         assert!(self.get(record.id).is_none(), "stream id {} is used twice", record.id);
         assert!(self.find(&record.path).is_none(), "path {:?} is used twice", record.path);
-        let slot = PathSlot { hash: record.path.hash64(), stream: record.id };
-        self.by_path.insert_unique(slot.hash, slot, |slot| slot.hash);
+        let slot = PathSlot { hash: record.path.hash(), stream: record.id };
+        self.by_path.insert_unique(slot.hash.get(), slot, |slot| slot.hash.get());
         self.by_id.insert_unique(hash_id(record.id), Box::new(record), |r| hash_id(r.id));
     }
 
     pub(crate) fn remove(&mut self, stream: StreamId) -> Option<StreamRecord> {
         let found = self.by_id.find_entry(hash_id(stream), |record| record.id == stream).ok()?;
         let (record, _) = found.remove();
-        let hash = record.path.hash64();
+        let hash = record.path.hash().get();
         if let Ok(slot) = self.by_path.find_entry(hash, |slot| slot.stream == stream) {
             slot.remove();
         }
         Some(*record)
+    }
+
+    /// Asserts that both tables hold the same number of streams.
+    pub(crate) fn check_sizes(&self) {
+        assert_eq!(self.by_id.len(), self.by_path.len(), "the tables hold different streams");
+    }
+
+    /// Asserts that every record is found by its path.
+    pub(crate) fn check_paths(&self) {
+        for record in &self.by_id {
+            let found = self.find(&record.path).map(|found| found.id);
+            assert_eq!(found, Some(record.id), "{:?} is not found", record.path);
+        }
     }
 
     /// All records by rising id.

@@ -67,7 +67,8 @@ impl Machine {
         let mut rows = CheckpointRows::new();
         for (key, ends) in self.streams.iter().filter(|(key, _)| key.group == group) {
             let row = [ends.head.to_le_bytes(), ends.tail.to_le_bytes()].concat();
-            rows.push(key.stream, key.stream.get().wrapping_add(1000), &row);
+            let path = model::PathHash::new(key.stream.get().wrapping_add(1000));
+            rows.push(key.stream, path, &row);
         }
         rows
     }

@@ -89,8 +89,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
         let entry = LoggedCommand { stream, command, data_bytes: 10 };
         state.apply(state.applied().next(), Timestamp::new(7000), entry);
         if number == 9 {
-            state.mark_damaged(StreamId::new(9), 99);
-            state.lose(StreamId::new(8), state.applied());
+            state.mark_damaged(StreamId::new(9), model::PathHash::new(99));
+            state.lose(StreamId::new(8));
         }
         let piece = |bytes: &[u8]| {
             let length = u8::try_from(bytes.len()).expect("examples are short");

@@ -139,7 +139,7 @@ impl Machine {
             row.extend(ends.head.to_le_bytes());
             row.extend(ends.tail.to_le_bytes());
             row.push(u8::from(ends.is_deleted));
-            rows.push(key.stream, key.stream.get() + 1000, &row);
+            rows.push(key.stream, model::PathHash::new(key.stream.get() + 1000), &row);
         }
         rows
     }

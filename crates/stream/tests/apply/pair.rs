@@ -100,6 +100,7 @@ impl Pair {
         let data_bytes = data.len() as u64;
         let entry = LoggedCommand { stream, command: decoded, data_bytes };
         let applied = self.real.apply(self.real.applied().next(), self.now, entry);
+        self.real.check();
         let expected = self.reference.apply(self.now, stream, command, data);
         prop_assert_eq!(&applied, &expected, "{:?} of stream {}", command, stream);
         self.perform(&applied, data);

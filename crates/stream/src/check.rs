@@ -1,0 +1,114 @@
+//! What must be true of a group between two commands.
+//!
+//! Whoever owns a [`GroupState`] calls [`GroupState::check`] at the end of each turn in a debug
+//! build, and the simulator does so in every run.
+
+use crate::{GroupState, record::StreamRecord};
+
+/// Up to this many streams, a check looks at all of them. Beyond it would cost more than the turn.
+const CHECKED_STREAMS_MAX: usize = 256;
+
+impl GroupState {
+    /// Asserts the invariants of the group.
+    ///
+    /// # Panics
+    /// If one is broken.
+    pub fn check(&self) {
+        self.streams.check_sizes();
+        if self.stream_count() > CHECKED_STREAMS_MAX {
+            return;
+        }
+        self.streams.check_paths();
+        for record in self.streams.sorted() {
+            self.check_record(record);
+        }
+        self.check_expiries();
+    }
+
+    fn check_record(&self, record: &StreamRecord) {
+        let id = record.id;
+        assert!((1..=self.applied.get()).contains(&id.get()), "no applied entry made stream {id}");
+        assert!(record.head <= record.tail, "stream {id} retains what it does not hold");
+        assert!(record.logged_used_at <= record.used_at, "stream {id} was used later than last");
+        if record.deleted {
+            assert!(record.is_pinned(), "stream {id} is deleted, but no fork needs it");
+        }
+        if let Some(fork) = record.fork() {
+            assert!(fork.at <= record.tail, "stream {id} lacks what it inherits");
+            assert!(!self.duties.contains_key(&fork.token), "stream {id} gave its source back");
+        }
+        let pins = record.extra.iter().flat_map(|extra| &extra.pins);
+        for (place, pin) in pins.clone().enumerate() {
+            let is_again = pins.clone().take(place).any(|before| before.token == pin.token);
+            assert!(!is_again, "stream {id} counts one fork twice");
+        }
+    }
+
+    /// A stream that can expire comes up when it does.
+    fn check_expiries(&self) {
+        let mortal = |record: &&StreamRecord| record.deadline().is_some() && !record.deleted;
+        for record in self.streams.sorted().into_iter().filter(mortal) {
+            let is_noted = self.expiries.iter().any(|entry| entry.0.1 == record.id);
+            let is_lost = self.losses.is_lost(record.id);
+            assert!(is_noted || is_lost, "stream {} never expires", record.id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Command, ContentType, Create, Lifetime, LoggedCommand, Pin, PinToken};
+    use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamPath, Timestamp};
+
+    /// One stream, number 1, with 10 bytes, a lifetime and a fork that needs it.
+    fn group() -> GroupState {
+        let mut state = GroupState::new(GroupId::new(0));
+        let path = StreamPath::new("a").unwrap();
+        let create = Create {
+            path: path.clone(),
+            content_type: ContentType::new("text/plain"),
+            lifetime: Lifetime::Ttl { seconds: 60 },
+            close: false,
+            record_count: 1,
+            fork: None,
+        };
+        let pin =
+            Pin { token: PinToken { fork_group: GroupId::new(1), nonce: 7 }, fork_path: path };
+        for command in [Command::Create(Box::new(create)), Command::Pin(pin)] {
+            let logged = LoggedCommand { stream: StreamId::new(1), command, data_bytes: 10 };
+            state.apply(state.applied().next(), Timestamp::new(1000), logged);
+        }
+        state.check();
+        state
+    }
+
+    /// Whether a check finds what `harm` does to the group, or to its stream.
+    fn finds(harm: impl FnOnce(&mut GroupState)) -> bool {
+        let mut state = group();
+        harm(&mut state);
+        std::panic::catch_unwind(|| state.check()).is_err()
+    }
+
+    fn finds_in_record(harm: impl FnOnce(&mut StreamRecord)) -> bool {
+        finds(|state| harm(state.streams.get_mut(StreamId::new(1)).unwrap()))
+    }
+
+    #[test]
+    fn a_check_finds_each_broken_invariant() {
+        assert!(finds(|state| state.applied = EntryIndex::new(0)), "a stream of the future");
+        assert!(finds(|state| state.expiries.clear()), "a deadline is forgotten");
+        assert!(finds_in_record(|record| record.head = ByteOffset::new(11)), "head behind tail");
+        assert!(finds_in_record(|record| record.used_at = Timestamp::new(0)), "a use is undone");
+        assert!(finds_in_record(|record| record.path = StreamPath::new("b").unwrap()), "a path");
+        let unpin = |record: &mut StreamRecord| record.extra = None;
+        assert!(!finds_in_record(unpin), "a stream needs no fork");
+        let purge = |record: &mut StreamRecord| (record.deleted, record.extra) = (true, None);
+        assert!(finds_in_record(purge), "a deleted stream that nobody needs");
+        let twice = |record: &mut StreamRecord| {
+            let pins = &mut record.extra_mut().pins;
+            pins.extend_from_within(..);
+        };
+        assert!(finds_in_record(twice), "a fork that counts twice");
+    }
+}
