@@ -11,7 +11,7 @@
 //!
 //! # Inputs
 //! Where a target needs choices beside the bytes under test (where to cut, which file to damage)
-//! they stand in front, one byte each, see [`input::Input`]. [`TARGETS`] has the first inputs of
+//! they come first, one byte each, see [`input::Input`]. [`TARGETS`] has the first inputs of
 //! each, made from real encodings; `cargo xtask fuzz --write-corpus` writes them to `corpus`.
 
 pub mod client;

@@ -3,7 +3,7 @@
 use std::path::Path;
 use thalweg_fuzz::{TARGETS, Target};
 
-/// The inputs that a target does not stand; what is wrong with each is in the test's output.
+/// The inputs that a target fails on; the test's output has the reason for each.
 fn failed(target: &Target, inputs: impl Iterator<Item = (String, Vec<u8>)>) -> Vec<String> {
     let fails = |input: &[u8]| std::panic::catch_unwind(|| (target.run)(input)).is_err();
     inputs.filter(|(_, input)| fails(input)).map(|(name, _)| name).collect()

@@ -2,7 +2,7 @@
 //!
 //! # Invariants
 //! - `append` and `append_batch` return `Ok` only for what the system has acknowledged.
-//! - What a system's acknowledgement means is said by `durability`, in words, beside every figure.
+//! - `durability` says in words what a system's acknowledgement means, beside every figure.
 
 use serde::{Deserialize, Serialize};
 use std::path::Path;

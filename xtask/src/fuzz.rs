@@ -1,8 +1,8 @@
 //! The fuzz targets: each decoder and parser against any bytes.
 //!
-//! The fuzzer needs a nightly toolchain and `cargo-fuzz`. Without nightly there is nothing to do
-//! here and that is said; `cargo-fuzz` is installed if it is missing. What the fuzzer finds out
-//! about the code stays in the target directory; the committed corpus is only read.
+//! The fuzzer needs a nightly toolchain and `cargo-fuzz`. Without nightly the targets
+//! are skipped with a message; a missing `cargo-fuzz` is installed. New inputs of the fuzzer stay in
+//! the target directory; the committed corpus is only read.
 
 use crate::workspace::Workspace;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::Command;
 
 /// How long one target runs in a smoke run: its whole corpus and some thousand fresh inputs.
 const SMOKE_SECONDS: u64 = 5;
-/// How long one target runs if nothing is said.
+/// How long one target runs by default.
 const SECONDS: u64 = 120;
 /// Largest single allocation, in MiB: an input of some kilobytes must not ask for more.
 const ALLOCATION_MIB_MAX: u32 = 64;
@@ -27,7 +27,7 @@ pub(crate) struct Options {
     /// Run this target alone
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
-    /// Seconds for each target; 120 if nothing is said
+    /// Seconds for each target; 120 by default
     #[arg(long, value_name = "N", conflicts_with = "smoke")]
     seconds: Option<u64>,
     /// Run each target for a few seconds, as CI does

@@ -1,7 +1,7 @@
 //! Every developer command of the workspace: `cargo xtask COMMAND`.
 //!
-//! CI calls the same commands as a person does; no logic lives in CI's own files. What a command
-//! checks is said in its help, and a command that fails says what to do.
+//! CI calls the same commands as a person does; no logic lives in CI's own files. The help of
+//! a command says what it checks, and a command that fails says what to do.
 
 mod client_test;
 mod conformance;

@@ -1,7 +1,7 @@
 //! Servers do not outlive this program: a signal ends them and removes their data, then us.
 //!
-//! Whoever starts a server asks the keeper to; whoever ends one tells it. Both happen under one
-//! lock, so that there is no moment at which a server runs and is not known.
+//! Every server is started by the keeper, and its end is reported to the keeper. Both happen under one
+//! lock, so that there is no moment at which a server runs unknown to it.
 
 use crate::failure::Outcome;
 use std::collections::BTreeMap;

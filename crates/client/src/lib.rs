@@ -2,15 +2,15 @@
 //!
 //! # What
 //! Create, append, read, long-poll, follow by server-sent events, close, delete and head, each one
-//! call that ends within a limit in time. It never repeats a request by itself: whoever measures or
-//! verifies must know what was sent. A full client with retries is another thing than this.
+//! call that ends within a limit in time. It never repeats a request by itself: a program that
+//! measures or verifies must know what was sent. It is no full client with retries.
 //!
 //! # Driving it
 //! A [`Client`] for one server inside any tokio runtime. Connections are kept and used again; as
 //! many are open as calls were in progress at a time, at most [`IDLE_CONNECTIONS_MAX`] are kept.
 //!
 //! # Invariants
-//! - Names of headers and queries stand in `protocol::client`; this crate has sockets and time.
+//! - Names of headers and queries are in `protocol::client`; this crate has sockets and time.
 //! - A connection goes back among the idle ones only after a whole answer that allows it.
 //! - No answer grows beyond [`BODY_BYTES_MAX`], no event beyond [`EVENT_BYTES_MAX`].
 

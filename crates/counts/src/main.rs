@@ -1,8 +1,8 @@
 //! Work whose cost is counted: instructions, allocations, bytes, system calls.
 //!
 //! # Why
-//! Times differ from run to run and from machine to machine; counts hardly do. So counts can stand
-//! in the repository as limits, and a change that makes an append dearer is seen before it is merged.
+//! Times differ from run to run and from machine to machine; counts hardly do. So the
+//! repository holds counts as limits, and a change that makes an append dearer is seen before a merge.
 //!
 //! # What
 //! `shard` runs one shard's real loop, turn by turn, with its clients, in one thread. The clock is still and

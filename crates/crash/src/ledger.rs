@@ -1,9 +1,9 @@
 //! What was asked of the server and what it answered: the other side of every promise.
 //!
 //! # Driving it
-//! Whoever sends a request says so first, and says what came of it when the answer is there. A request
-//! without an answer stays unknown. After a restart [`Stream::check`] is given all that a stream holds
-//! and says what contradicts; what was unknown is settled by what is there and stays so for ever.
+//! The sender records a request before it is sent, and its outcome when the answer arrives. A request
+//! without an answer stays unknown. After a restart [`Stream::check`] gets all that a stream holds and
+//! returns what contradicts the record. The contents settle what was unknown, forever.
 //!
 //! # Invariants
 //! A lock of a stream is held while that of an ancestor is taken, never the other way: forks have
@@ -423,7 +423,7 @@ impl Stream {
                 self.closed = Fate::Done;
                 Ok(())
             }
-            // Whoever asked for the close asks again.
+            // The client that asked for the close asks again.
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
 //! Where appenders wait for their batch.
 //!
 //! # Why
-//! Not on the engine's lock: those who wait for a sync must not stand in the way of those who fill
+//! Not on the engine's lock: callers that wait for a sync must not block callers that fill
 //! the next batch. Batches take turns on two conditions, so that the end of one wakes only its own.
 //!
 //! # Invariants

@@ -137,7 +137,7 @@ impl Shared {
         patience.disk_was_full = refused == AppendError::DiskFull;
         let works_done = core.works_done;
         loop {
-            // Whoever rests after an error is to try again now.
+            // A thread that rests after an error must try again now.
             self.work.notify_all();
             core.prepare_work();
             core.waiting.room += 1;
@@ -188,7 +188,7 @@ impl Shared {
     fn settle_open(&self, mut core: Guard<'_>) -> Result<(), WriteError> {
         let batch = core.batch;
         if core.is_syncing || core.failure.is_some() {
-            // Whoever ends the commit under way sees to the next one.
+            // The thread that ends the commit under way begins the next one.
             core.awaited = batch;
             drop(core);
         } else {
@@ -217,7 +217,7 @@ impl Shared {
     pub(crate) fn leave(&self, core: Guard<'_>) -> u64 {
         let (is_in_front, batch) = (core.is_in_front(), core.batch);
         let wakes = core.wants_sync() && !core.is_syncing && core.waiting.syncer;
-        // Without the lock: whoever wakes wants it.
+        // Without the lock: the woken thread wants it.
         drop(core);
         if wakes {
             self.commit.notify_one();
@@ -259,7 +259,7 @@ impl Shared {
         Some((core.next_batch(), job))
     }
 
-    /// Ends the commit of `batch`: applies it, acknowledges it and wakes those who waited.
+    /// Ends the commit of `batch`: applies it, acknowledges it and wakes its waiters.
     pub(crate) fn finish_commit<'a>(
         &'a self,
         mut core: Guard<'a>,

@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! A core that opens files, asks the time or draws random numbers by itself cannot be replayed from
-//! a seed. Here stand the traits, the real implementations over the operating system, and
+//! a seed. Here are the traits, the real implementations over the operating system, and
 //! [`MemoryDisk`], a disk whose crash loses exactly what a power cut may lose.
 //!
 //! # Invariants

@@ -1,4 +1,4 @@
-//! Background work of the log, and what is said while the disk refuses it.
+//! Background work of the log, and what is reported while the disk refuses it.
 //!
 //! A full disk refuses one kind of work and takes another: a segment cannot be made while a small
 //! checkpoint can. So one success does not end the trouble. It ends when no work has failed for a

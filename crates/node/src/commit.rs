@@ -94,7 +94,7 @@ impl ShardCore {
         }
     }
 
-    /// Answers whoever sent a command.
+    /// Answers the sender of a command.
     pub(crate) fn deliver(&mut self, now: Stamp, reply_to: ReplyTo, outcome: Outcome) {
         match reply_to {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Outcome(outcome)),
@@ -107,7 +107,7 @@ impl ShardCore {
         }
     }
 
-    /// Answers whoever sent a command that could not be carried out.
+    /// Answers the sender of a command that could not be executed.
     pub(crate) fn fail(&mut self, now: Stamp, reply_to: ReplyTo, failure: Failure) {
         match reply_to {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Failed(failure)),

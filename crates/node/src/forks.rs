@@ -325,7 +325,7 @@ impl ShardCore {
         self.propose_create(now, command, &data, ReplyTo::Job(job));
     }
 
-    /// Gives back a reference whose fork did not come to be.
+    /// Gives back a reference whose fork was not created.
     fn unpin(&mut self, now: Stamp, source: StreamKey, token: PinToken) {
         self.start_release(now, source, token);
     }

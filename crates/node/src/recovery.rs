@@ -102,7 +102,7 @@ impl NodesToBe {
     }
 }
 
-/// References whose fork never came to be: a crash came between the two.
+/// References whose fork was never created: a crash came between the two.
 fn orphaned_pins(groups: &[Group]) -> Vec<(StreamKey, PinToken)> {
     let mut orphans = Vec::new();
     for Group { state, .. } in groups {

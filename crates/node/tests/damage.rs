@@ -294,7 +294,7 @@ fn flip_command(disk: &MemoryDisk, kind: CommandKind, (number, count): (usize, u
     disk.flip_bit(file, position * 8);
 }
 
-/// Where the commands of this kind stand: file and position. docs/format/wal.md.
+/// The places of the commands of this kind: file and position. docs/format/wal.md.
 fn commands_of(disk: &MemoryDisk, kind: CommandKind) -> Vec<(PathBuf, u64)> {
     let number = |bytes: &[u8]| u64::from(u32::from_le_bytes(bytes.try_into().unwrap()));
     let mut found = Vec::new();

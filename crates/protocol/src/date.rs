@@ -1,4 +1,4 @@
-//! The `Date` field, rendered once per second by whoever has the clock.
+//! The `Date` field, rendered once per second by the owner of the clock.
 
 use model::Timestamp;
 use time::OffsetDateTime;

@@ -45,7 +45,7 @@ pub struct RequestHead<'h, 'b> {
     pub path: &'b str,
     /// What follows the first `?`.
     pub query: Option<&'b str>,
-    /// Host and port as the client named them, of characters that may stand in a URL.
+    /// Host and port as the client named them, of characters that a URL may have.
     pub authority: Option<&'b str>,
     /// All fields in order.
     pub fields: &'h [httparse::Header<'b>],

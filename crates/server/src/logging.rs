@@ -3,8 +3,8 @@
 //! An ERROR means that a person must look; a request that fails by its own fault is no log line.
 //!
 //! # Why a thread of its own
-//! Standard error may be a full disk, a pipe whose reader has gone, or one whose reader does not read. Whoever
-//! logs must not fail or wait for any of these. So lines go through a bounded queue to one thread that writes
+//! Standard error may be a full disk, a pipe whose reader has gone, or one whose reader does not read. A
+//! thread that logs must not fail or wait for any of these. So lines go through a bounded queue to one thread that writes
 //! them. A line that finds the queue full is lost and counted; the count is logged with the next line that gets
 //! through. Errors of writing are ignored: there is nowhere to report them.
 

@@ -125,7 +125,7 @@ fn json_is_the_same_by_every_way() {
     assert!(arrays(&until_closed(&mut live)) == expected, "events as they came");
 }
 
-/// The messages of arrays that stand one after the other.
+/// The messages of arrays that follow one another.
 fn arrays(bytes: &[u8]) -> Vec<Value> {
     let arrays = serde_json::Deserializer::from_slice(bytes).into_iter::<Vec<Value>>();
     arrays.flat_map(|array| array.expect("each piece is an array")).collect()

@@ -68,7 +68,7 @@ fn either_end_of_every_range_serves_or_is_refused_in_words() {
     }
 }
 
-/// What is said if the settings are refused.
+/// The output if the settings are refused.
 fn thalweg_config(flags: &[&str]) -> Option<String> {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
     let output = command.arg("config").args(flags).output().unwrap();

@@ -2,7 +2,7 @@
 //!
 //! # Format
 //! Numbers are LEB128 varints; text and lists are a varint length and their content; an option is
-//! one byte 0 or 1 and its content. Fields stand in the order of the structs. The kind is in the
+//! one byte 0 or 1 and its content. Fields have the order of the structs. The kind is in the
 //! entry header. `docs/format/commands.md` has the tables; golden bytes are in the tests below.
 //! A field is added only at the end, under a new [`CommandKind`].
 

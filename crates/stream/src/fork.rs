@@ -8,9 +8,9 @@
 //! 3. `Unpin` in the source's group gives the reference back, if step 2 was refused, or later when
 //!    the fork is deleted.
 //!
-//! A crash between 1 and 2 leaves a pin whose fork never came to be. Whoever opens the group again
-//! asks the fork's group and gives the reference back. A crash between the fork's deletion and 3
-//! loses nothing: the deleted fork's group keeps the duty in its state until `Released`.
+//! A crash between 1 and 2 leaves a pin whose fork was never created. When the group opens again, its
+//! owner asks the fork's group and gives the reference back. A crash between the fork's deletion and 3
+//! loses nothing: the deleted fork's group keeps the pending unpin in its state until `Released`.
 //!
 //! # Reading
 //! A fork keeps its whole [`Lineage`], so a read of any inherited byte goes straight to the stream

@@ -35,7 +35,7 @@ pub struct GroupState {
 /// What applying a command did.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Applied {
-    /// The answer to whoever sent it.
+    /// The answer to its sender.
     pub outcome: Outcome,
     /// The place of the entry's data in its stream; `None` if it was refused.
     pub placement: Option<Placement>,

@@ -1,4 +1,4 @@
-//! Where sealed headers stand in a file, and how to seal them again. Source: `docs/format`.
+//! The places of sealed headers in a file, and how to seal them again. Source: `docs/format`.
 
 use super::directory::STORE;
 use std::path::Path;

@@ -36,7 +36,7 @@ pub(super) fn parse(stream: &[u8]) -> Vec<Event> {
     events
 }
 
-/// Decodes padded base64 in which line ends stand for nothing. RFC 4648 §4.
+/// Decodes padded base64 and skips line ends. RFC 4648 §4.
 pub(super) fn decode_base64(text: &str) -> Vec<u8> {
     let symbols: Vec<u8> = text.bytes().filter(|byte| !b"\r\n".contains(byte)).collect();
     assert!(symbols.len().is_multiple_of(4), "base64 comes in fours");

@@ -22,7 +22,7 @@ use limits::{Limit, Limits, Verdict};
 use measure::Counted;
 use std::process::Command;
 
-/// Where the limits stand, from the root of the workspace.
+/// The file of the limits, from the root of the workspace.
 const LIMITS: &str = "crates/counts/limits.txt";
 
 /// What to do with the counts.

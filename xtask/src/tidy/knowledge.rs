@@ -4,7 +4,7 @@ use super::arrows::{NETWORKED, TOOLS};
 use super::source::{RustFile, Token};
 use super::{Finding, Sources};
 
-/// Header names that no ordinary word equals. Each may stand in `protocol` only.
+/// Header names that no ordinary word equals. Only `protocol` may have them.
 const HEADERS: &[&str] = &[
     "stream-next-offset",
     "stream-closed",

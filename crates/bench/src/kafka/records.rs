@@ -15,7 +15,7 @@ use super::wire::{Fields, put_varint, set_length};
 use crate::api::Batch;
 use crate::failure::{Failure, Outcome};
 
-/// Where the length and the checksum stand in a batch, and where what they cover begins.
+/// The places of the length and the checksum in a batch, and the start of what they cover.
 const LENGTH_AT: usize = 8;
 const CHECKSUM_AT: usize = 17;
 const COVERED_FROM: usize = 21;

@@ -64,7 +64,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Writes at `at` how many bytes stand behind the four there.
+/// Writes at `at` the number of bytes behind the four there.
 pub(super) fn set_length(out: &mut [u8], at: usize) {
     let length = i32::try_from(out.len() - at - 4).expect("requests are short");
     out[at..at + 4].copy_from_slice(&length.to_be_bytes());

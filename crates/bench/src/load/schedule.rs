@@ -8,7 +8,7 @@ pub(crate) struct Schedule {
     pub(crate) start: Instant,
     /// Requests per second.
     pub(crate) rate: f64,
-    /// None for ever.
+    /// None forever.
     pub(crate) duration: Option<Duration>,
 }
 

@@ -21,7 +21,7 @@ pub(crate) enum System {
     Thalweg,
     /// A responder that reads the same requests and stores nothing: what the machine can do at most
     Bare,
-    /// The same on hyper, the HTTP library that most servers in Rust stand on
+    /// The same on hyper, the HTTP library of most servers in Rust
     BareHyper,
     /// Durable Streams' server in Rust, with its write-ahead log
     DurableStreams,

@@ -44,7 +44,7 @@ impl<'a> Round<'a> {
         Self { ledger, report, address, number, expected: &[], stop, dying }
     }
 
-    /// Answers of these codes are brought about by the scenario.
+    /// The scenario causes answers of these codes.
     pub(crate) fn expecting(self, codes: &'static [&'static str]) -> Self {
         Self { expected: codes, ..self }
     }

@@ -123,7 +123,7 @@ pub(crate) fn live(
         state.apply(&act);
         states.push(state);
         match perform(engine, &act) {
-            // Acknowledged for ever: no earlier state may come back.
+            // Acknowledged forever: no earlier state may come back.
             Ok(()) if is_each => states = states.split_off(states.len() - 1),
             Ok(()) if random.next_u64().is_multiple_of(50) && engine.sync().is_ok() => {
                 states = states.split_off(states.len() - 1);

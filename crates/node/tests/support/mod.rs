@@ -208,7 +208,7 @@ impl Process {
         (reply.start.get(), reply.end.get())
     }
 
-    /// All bytes of an answer, from whoever stores them.
+    /// All bytes of an answer, from the streams that store them.
     pub fn bytes(&mut self, path: &StreamPath) -> Vec<u8> {
         let reply = self.read(path, 0, 1 << 40);
         let (mut at, mut bytes) = (reply.start, vec![]);

@@ -121,13 +121,13 @@ fn length_of(value: &[u8], limit_bytes: u64) -> Result<Framing, HeadError> {
     }
 }
 
-/// Whether every byte may stand in the authority of a URL (RFC 3986 §3.2), so that it can be
+/// Whether the authority of a URL may have every byte (RFC 3986 §3.2), so that it can be
 /// written back into one. User names are refused: no `Host` has them.
 pub(super) fn is_authority(value: &[u8]) -> bool {
     value.iter().all(|byte| IN_AUTHORITY[usize::from(*byte)])
 }
 
-/// By byte, whether it may stand there.
+/// By byte, whether it is allowed there.
 const IN_AUTHORITY: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0_u8;

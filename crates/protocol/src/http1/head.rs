@@ -71,7 +71,7 @@ pub struct Head<'h, 'b> {
     pub path: &'b str,
     /// What follows the first `?`.
     pub query: Option<&'b str>,
-    /// Host and port as the client named them, of characters that may stand in a URL.
+    /// Host and port as the client named them, of characters that a URL may have.
     pub authority: Option<&'b str>,
     /// The version.
     pub version: Version,

@@ -59,7 +59,7 @@ pub enum Mode {
     Text,
     /// As a JSON array per event: `application/json`.
     Json,
-    /// In base64: all other types, and whoever asks for it.
+    /// In base64: all other types, and readers that ask for it.
     Base64,
 }
 

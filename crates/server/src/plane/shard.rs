@@ -38,8 +38,8 @@ const LISTEN: Token = Token(usize::MAX - 1);
 /// The node's clockwork (expiry, checkpoints, sweeps) runs this often.
 const TICK_MS: u64 = 100;
 
-/// Events that one wait returns at most: each may send or receive 64 KiB, and those who ask for little wait for
-/// the turn to end.
+/// Events that one wait returns at most. Each may send or receive 64 KiB, and small requests wait for the turn
+/// to end.
 const EVENTS_MAX: usize = 64;
 
 /// Connections accepted in one turn at most, so that a flood of them does not starve the others.
@@ -211,9 +211,9 @@ impl Shard {
 
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
         if self.sessions.has_runnable() {
-            // A client that pipelines keeps this thread busy: the WAL threads and whoever else is on this
-            // processor need not wait for the end of its time slice. Not for readers of stored bytes: where
-            // somebody computes beside us, each of these is a time slice lost.
+            // A client that pipelines keeps this thread busy. The WAL threads and others on this processor
+            // then need not wait for the end of its time slice. Not for readers of stored bytes: beside a
+            // busy neighbour each yield loses a time slice.
             std::thread::yield_now();
         }
         let now = self.shared.clock.now_monotonic();

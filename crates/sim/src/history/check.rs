@@ -2,7 +2,7 @@
 //!
 //! # Why histories are prepared
 //! The search is exponential in what is under way at once, and an append whose answer was lost is
-//! under way for ever. Four steps keep it small; none changes the verdict:
+//! under way forever. Four steps keep it small; none changes the verdict:
 //!
 //! - Of several unanswered tries of one append, at most one took effect. If another try was
 //!   acknowledged, none did. The others are left out, and the one begins when the first did.

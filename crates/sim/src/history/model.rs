@@ -1,7 +1,7 @@
 //! A stream as a sequential object: what one operation after the other does to it.
 //!
-//! Written from PROTOCOL §5.2 alone, without the code under test: a defect must not stand on both
-//! sides of a comparison. Every append is distinct by its bytes, so a state is a chain of appends.
+//! Written from PROTOCOL §5.2 alone, without the code under test: a defect must not be on both sides of
+//! a comparison. Every append is distinct by its bytes, so a state is a chain of appends.
 
 use crate::oracle::OpNo;
 use std::{collections::BTreeMap, fmt, hash, rc::Rc};

@@ -101,7 +101,7 @@ impl Shard {
         }
     }
 
-    /// Commits what is left, with the mark that says that it is durable, and lets go of everything.
+    /// Commits what is left, with the mark that says that it is durable, and releases everything.
     pub(crate) fn close(mut self) {
         self.node.mark_durable();
         while let Some(output) = self.node.poll_output() {

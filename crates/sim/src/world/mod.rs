@@ -190,7 +190,7 @@ impl World {
         self.seats.iter().all(|seat| seat.is_done)
     }
 
-    /// Clients that are not done yet, and how the shards stand, for the report.
+    /// Clients that are not done yet, and the state of the shards, for the report.
     pub(crate) fn undone(&self) -> Vec<String> {
         let undone = self.seats.iter().filter(|seat| !seat.is_done);
         let clients = undone.map(|seat| format!("{:.160}", format!("{:?}", seat.client)));

@@ -77,7 +77,7 @@ pub(crate) enum Step {
     Expire(Target),
     Touch(Target),
     Trim(Target, u64),
-    /// A pin whose fork never comes to be.
+    /// A pin whose fork is never created.
     Pin(Target),
     /// Gives such a pin back, or one that nobody holds.
     Unpin(usize),

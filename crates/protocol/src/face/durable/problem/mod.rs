@@ -5,7 +5,7 @@
 //! - `applied` tells whether the write of this request took place: `false`, or `"unknown"` when
 //!   only a retry with producer headers (or a read) can tell. An answer with a problem never means
 //!   that it surely did. For requests that write nothing it is `false`.
-//! - Clients of this protocol retry 429, 503 and other 5xx for ever, so what no retry can cure
+//! - Clients of this protocol retry 429, 503 and other 5xx forever, so what no retry can cure
 //!   is a 4xx.
 
 pub(crate) mod detail;

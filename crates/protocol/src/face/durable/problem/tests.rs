@@ -54,7 +54,7 @@ fn every_code_writes_valid_json_and_a_known_status() {
     }
 }
 
-// Clients retry these for ever, so nothing that a retry cannot cure may be among them.
+// Clients retry these forever, so nothing that a retry cannot cure may be among them.
 #[test]
 fn overload_says_when_to_come_back() {
     for code in Code::ALL.iter().filter(|code| matches!(code.row().status, 429 | 503 | 507)) {

@@ -71,7 +71,7 @@ impl AppendRequest {
     }
 }
 
-// PROTOCOL §5.2 wants the scope documented: one sequence per stream, whoever writes.
+// PROTOCOL §5.2 wants the scope documented: one sequence per stream, for all writers.
 fn stream_seq(fields: &Fields<'_>) -> Result<Option<Box<str>>, Problem> {
     let Some(seq) = fields.stream_seq else { return Ok(None) };
     if seq.is_empty() || seq.len() > limits::STREAM_SEQ_BYTES_MAX {
