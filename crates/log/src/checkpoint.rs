@@ -6,7 +6,7 @@
 //!
 //! # Invariants
 //! - Written aside, synced, renamed, directory synced; only then are older ones removed.
-//! - Header and owner's header stand at the front and again at the end.
+//! - Header and owner's header are at the front and again at the end.
 //!
 //! # Format
 //! `docs/format/checkpoint.md`.
@@ -135,7 +135,7 @@ impl CheckpointTask {
     /// Makes the checkpoint durable, then removes older ones.
     ///
     /// # Errors
-    /// As the disk answers; the older checkpoint is still there then.
+    /// Any error of the underlying disk; the older checkpoint is still there then.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<()> {
         let writing = self.dir.join(WRITING_NAME);
         remove_if_there(disk, &writing)?;
@@ -194,7 +194,7 @@ pub(crate) struct FoundCheckpoint {
 /// Reads the newest checkpoint whose header is intact.
 ///
 /// # Errors
-/// As the disk answers; damage is no error.
+/// Any error of the underlying disk; damage is no error.
 pub(crate) fn load_checkpoint(
     disk: &dyn Disk,
     dir: &Path,

@@ -3,8 +3,8 @@
 //!
 //! # Repair
 //! A header whose checksum fails is read with each of its bits flipped in turn. Codewords of CRC-32C
-//! of this length differ in at least six bits, always an even number: at most one flip can fit, and
-//! damage of two, three, four or any even number of bits is never taken for one bit. Other garbage
+//! of this length differ in at least six bits, always an even number. So at most one flip can fit.
+//! Damage of two, three, four or any even number of bits is never taken for one bit. Other garbage
 //! passes with a chance of 512 : 2³² for 64 bytes, before any look at the fields.
 
 /// Largest index, epoch, batch or file number that is believed: the next ones can be counted, and no

@@ -50,7 +50,7 @@ impl Damage {
 pub enum DamageKind {
     /// One of the two copies of `FORMAT`: the other one is read, nothing is lost.
     FormatCopy,
-    /// Header of a WAL batch; the entries that can be told are kept.
+    /// Header of a WAL batch; the entries that can be found are kept.
     BatchHeader,
     /// Header of one WAL entry: that entry is lost.
     EntryHeader,
@@ -62,7 +62,7 @@ pub enum DamageKind {
     HeaderRepaired,
     /// A WAL segment between others is not there.
     SegmentMissing,
-    /// Indexes that no lane holds although later ones exist.
+    /// Indexes that no WAL holds although later ones exist.
     EntriesMissing,
     /// Both headers of a chunk: the chunk is left in place, unused.
     ChunkHeader,
@@ -72,7 +72,7 @@ pub enum DamageKind {
     ChunkRow,
     /// Both headers of a checkpoint: the group starts from the WAL alone.
     CheckpointHeader,
-    /// One row of a checkpoint's table: one stream is lost, and it cannot be told which.
+    /// One row of a checkpoint's table: one unknown stream is lost.
     CheckpointRow,
     /// Payload of one checkpoint row: that stream is lost.
     CheckpointPayload,

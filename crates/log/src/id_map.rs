@@ -1,13 +1,14 @@
 //! Hash maps keyed by our own numbers.
 //!
 //! # Why
-//! Stream ids and row numbers are given out by us and never chosen by a client, so nobody makes them
-//! collide on purpose, and SipHash would be most of a lookup's cost. They may come at any regular
-//! distance, though: a stream's id is the index of the entry that made it, and a client that makes a
-//! stream and fills it with the same number of appends, over and over, makes ids at one stride. A
-//! single multiplication (refused) puts ids 227 apart into 70 of 4096 slots; two leave no such stride.
-//! Where a path's hash is a key, for creations in flight, a client could choose paths that collide; the
-//! number of those is bounded.
+//! The log gives out stream ids and row numbers, and no client chooses them. So no client can make them
+//! collide on purpose, and SipHash would be most of a lookup's cost. But they may have any regular
+//! distance: a stream's id is the index of the entry that made it. A client may make streams over and
+//! over, each with the same number of appends. Their ids are then at one stride. A single
+//! multiplication (refused) puts ids 227 apart into 70 of 4096 slots; two leave no such stride.
+//!
+//! For creations in flight the hash of a path is a key. A client could choose paths that collide, but
+//! their number is bounded.
 //!
 //! # Invariants
 //! - Keys are integers or a few of them.

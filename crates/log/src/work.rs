@@ -21,9 +21,9 @@ pub struct WorkJob {
 
 #[derive(Debug)]
 pub(crate) enum Task {
-    /// A change of the shard's own lane.
+    /// A change of the shard's own WAL.
     Fill(FillWork),
-    /// A removal from a lane that no shard writes any more.
+    /// A removal from a WAL that no shard writes any more.
     Drain(FillWork),
     Seal(SealTask),
     Merge(MergeTask),
@@ -32,7 +32,7 @@ pub(crate) enum Task {
 
 impl WorkJob {
     /// Whether it makes, renames or removes a segment. Appends wait when there is no segment for them, so it should
-    /// not stand behind copies, which take seconds.
+    /// not wait behind copies, which take seconds.
     #[must_use]
     pub fn is_of_segments(&self) -> bool {
         matches!(self.task, Task::Fill(_) | Task::Drain(_))

@@ -1,4 +1,4 @@
-//! One flipped bit anywhere: never a panic, never wrong bytes without a word, never another group.
+//! One flipped bit anywhere: never a panic, never silently wrong bytes, never another group.
 //! One flipped bit in the WAL: at most one append cannot be read, and nothing moves.
 
 mod support;

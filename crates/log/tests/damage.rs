@@ -1,4 +1,4 @@
-//! A torn tail is cut without a word; damage is reported, confined, and costs nothing intact.
+//! A torn tail is cut silently; damage is reported, confined, and costs nothing intact.
 
 mod support;
 
@@ -282,7 +282,7 @@ fn the_first_batch_of_a_lane_is_found_without_its_header() {
     drop(node);
     spoil(&disk, &file(&disk, "wal"), 8);
     let mut node = reopen(&disk);
-    // The claim of the second batch names a first one, and the second does not stand in front.
+    // The claim of the second batch names a first one, and the second is not the first of its segment.
     assert_eq!(node.machine.kinds(), [DamageKind::BatchHeader]);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 100);
 }

@@ -1,5 +1,7 @@
-//! What was lost where nothing behind it tells of it: the end of a group, a whole checkpoint, the header of the batch
-//! that cut another one, bytes that were intact when they were read last.
+//! Losses that nothing behind them reveals.
+//!
+//! They are the end of a group, a whole checkpoint, the header of the batch that cut another one, and bytes
+//! that were intact when they were read last.
 
 mod support;
 
@@ -120,7 +122,7 @@ fn a_torn_batch_of_a_lane_that_is_written_no_more_stays_cut_when_its_index_is_se
     drop(node);
     let lane = disk.paths().into_iter().find(|path| path.starts_with("/data/wal/00001"));
     disk.flip_bit(&lane.unwrap(), (4096 + 64 + 64 + 3) * 8);
-    // The group is in the other lane now; what is sealed has the index of the entry that was cut.
+    // The group is in the other WAL now; what is sealed has the index of the entry that was cut.
     let mut node = Node::open(&disk, 1).unwrap();
     node.append(key(1, 1), &[7; 9000]).unwrap();
     node.commit().unwrap();

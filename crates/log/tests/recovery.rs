@@ -1,4 +1,4 @@
-//! What recovery decides about whole lanes, streams and groups.
+//! What recovery decides about whole WALs, streams and groups.
 
 mod support;
 
@@ -117,7 +117,7 @@ fn a_segment_that_ends_inside_a_batch_without_a_header_is_read_to_its_end() {
     let node = Node::open_with(&disk, 1, options).unwrap();
     let damages = &node.machine.damages;
     assert!(damages.iter().any(|damage| damage.kind == DamageKind::BatchHeader), "{damages:?}");
-    // The 63 entries whose headers stand in the block that is left keep their places.
+    // The 63 entries with headers in the remaining block keep their places.
     assert_eq!(node.machine.streams[&key(0, 1)].tail, 10 + 630 + 30_000);
     let first = node.shards[0].read(key(0, 1), ByteOffset::ZERO, 10).unwrap();
     assert_eq!(first.to_bytes().unwrap(), [1; 10][..]);

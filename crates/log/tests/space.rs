@@ -13,7 +13,7 @@ use thalweg_log::{AppendError, LogOptions, Slice};
 fn the_wal_stays_within_its_bound_and_nothing_is_lost() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();
-    // Group 2 has one append and then rests: it must not pin the WAL for ever.
+    // Group 2 has one append and then rests: it must not pin the WAL forever.
     node.append(key(2, 9), b"quiet").unwrap();
     for number in 0..2000_u32 {
         node.append(key(0, 1), &[number as u8; 1000]).unwrap();
@@ -455,7 +455,7 @@ fn a_replaced_chunk_stays_while_a_row_of_the_newer_one_is_lost() {
     let disk = MemoryDisk::new();
     let (path, expected) = with_replaced_chunk(&disk);
     for newer in files(&disk, "chunk").into_iter().filter(|newer| *newer != path) {
-        // Where the first row stands: docs/format/chunk.md. Two bits are too many to be put right.
+        // The place of the first row: docs/format/chunk.md. Two bits are too many for a repair.
         let mut row = [0; 8];
         disk.open(&newer).unwrap().read_exact_at(&mut row, 32).unwrap();
         spoil(&disk, &newer, u64::from_le_bytes(row) + 10);

@@ -22,7 +22,7 @@ pub(crate) struct ChunkHeader {
     /// Where runs and append tables end and rows begin.
     pub(crate) content_end: u64,
     pub(crate) row_count: u32,
-    /// Checksum of the block checksums, which stand behind the rows.
+    /// Checksum of the block checksums, which follow the rows.
     pub(crate) blocks_crc: u32,
 }
 
@@ -66,12 +66,12 @@ impl ChunkHeader {
         (self.content_end - CONTENT_START).div_ceil(CHUNK_BLOCK_BYTES)
     }
 
-    /// Where the block checksums stand.
+    /// The start of the block checksums.
     pub(crate) fn blocks_position(&self) -> u64 {
         self.content_end + u64::from(self.row_count) * CHUNK_ROW_BYTES as u64
     }
 
-    /// Where the footer stands.
+    /// The start of the footer.
     pub(crate) fn footer_position(&self) -> u64 {
         self.blocks_position() + self.block_count() * 4
     }
@@ -140,7 +140,7 @@ impl ChunkRow {
     }
 }
 
-/// Where a row stands: part of its checksum.
+/// The place of a row: part of its checksum.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct RowSeed {
     pub(crate) store: u64,

@@ -66,7 +66,7 @@ pub(crate) struct ChunkWriter {
 
 impl ChunkWriter {
     /// # Errors
-    /// As the disk answers.
+    /// Any error of the underlying disk.
     pub(crate) fn create(disk: &dyn Disk, name: ChunkName) -> io::Result<Self> {
         let path = name.dir.join(WRITING_NAME);
         remove_if_there(disk, &path)?;
@@ -100,7 +100,7 @@ impl ChunkWriter {
     /// Begins an append of `stream`; its data follows by [`ChunkWriter::write`].
     ///
     /// # Errors
-    /// As the disk answers.
+    /// Any error of the underlying disk.
     pub(crate) fn begin_append(&mut self, stream: u64, append: &AppendBounds) -> io::Result<()> {
         let start = append.start.get();
         let follows = self.run.is_some_and(|run| run.stream == stream && run.end() == start);
@@ -129,7 +129,7 @@ impl ChunkWriter {
     /// Adds bytes of the append that was begun.
     ///
     /// # Errors
-    /// As the disk answers.
+    /// Any error of the underlying disk.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.run_crc = crc32c::crc32c_append(self.run_crc, bytes);
         self.put(bytes)
@@ -182,7 +182,7 @@ impl ChunkWriter {
     /// Makes the chunk durable under its name; `None` if it has no run, then no file is left.
     ///
     /// # Errors
-    /// As the disk answers.
+    /// Any error of the underlying disk.
     pub(crate) fn finish(mut self, disk: &dyn Disk) -> io::Result<Option<WrittenChunk>> {
         self.end_run()?;
         if self.rows.is_empty() {
@@ -239,7 +239,7 @@ fn to_u32(position: u64) -> u32 {
 /// Removes what a crash left half-written.
 ///
 /// # Errors
-/// As the disk answers.
+/// Any error of the underlying disk.
 pub(crate) fn remove_half_written(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
     remove_if_there(disk, &dir.join(WRITING_NAME))
 }

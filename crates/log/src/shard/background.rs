@@ -81,7 +81,7 @@ impl ShardLog {
         work.map(Task::Fill)
     }
 
-    /// Removes the oldest segment of a drained lane when no shard needs it.
+    /// Removes the oldest segment of a drained WAL when no shard needs it.
     fn poll_drain(&mut self) -> Option<Task> {
         if self.is_draining {
             return None;
@@ -124,7 +124,7 @@ impl ShardLog {
         Some((index, Task::Seal(group.start_seal(self.store.id, dir, &self.slots))))
     }
 
-    /// The largest first: where all are due all the time, none waits for ever.
+    /// The largest first: where all are due all the time, none waits forever.
     fn largest_to_seal(&self) -> Option<usize> {
         let seal_bytes = self.store.options.seal_bytes;
         let groups = self.groups.iter().enumerate();
@@ -216,7 +216,7 @@ impl ShardLog {
         }
     }
 
-    /// Lets go of other lanes' segments that our groups do not need any more.
+    /// Releases segments of other WALs that our groups do not need any more.
     pub(crate) fn release_foreign(&mut self) {
         let (groups, slots) = (&self.groups, &mut self.slots);
         self.foreign.retain(|segment| {

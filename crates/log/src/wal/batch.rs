@@ -1,8 +1,8 @@
 //! The bytes of a WAL batch. The table is in `docs/format/wal.md`.
 //!
 //! # Why
-//! Every entry header stands at a fixed place and has its own checksum, and so have its command and
-//! its data: a flipped bit costs one entry. A checksum over the whole batch would cost all of them
+//! Every entry header is at a fixed place and has its own checksum, and so have its command and its
+//! data: a flipped bit costs one entry. A checksum over the whole batch would cost all of them
 //! (and a second pass over every byte), so there is none.
 //!
 //! # Invariants
@@ -23,11 +23,11 @@ const VERSION: u16 = 1;
 pub(crate) struct BatchHeader {
     pub(crate) lane: u16,
     pub(crate) segment: u64,
-    /// Rises from batch to batch of a lane; numbers may be left out.
+    /// Rises from batch to batch of a WAL; numbers may be left out.
     pub(crate) seq: u64,
     /// The batch before this one that is durable. Those in between were never acknowledged.
     pub(crate) durable: u64,
-    /// Which opening of the store wrote it: a group's entries of one epoch are in one lane.
+    /// Which opening of the store wrote it: a group's entries of one epoch are in one WAL.
     pub(crate) epoch: u64,
     pub(crate) payload_bytes: u32,
     pub(crate) entry_count: u32,
@@ -111,7 +111,7 @@ pub(crate) fn batch_bytes(entry_count: u64, payload_bytes: u64) -> u64 {
     (headers + payload_bytes).next_multiple_of(BLOCK_BYTES)
 }
 
-/// Where an entry header stands: part of its checksum, so that it is valid nowhere else.
+/// The place of an entry header: part of its checksum, so that it is valid nowhere else.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BatchPlace {
     pub(crate) store: u64,
@@ -220,7 +220,7 @@ impl EntryHeader {
     }
 }
 
-/// What an entry carries: the command as it was written, and the data as it stands on disk.
+/// What an entry carries: the command as it was written, and the data as it is on disk.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Payload<'a> {
     pub(crate) command: &'a [u8],

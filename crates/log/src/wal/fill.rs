@@ -45,7 +45,7 @@ impl FillWork {
                 }
             }
             Self::Remove { dir, old, segment } => {
-                // Synced before the next one goes: the files of a lane vanish oldest first.
+                // Synced before the next one goes: the files of a WAL vanish oldest first.
                 let removed = remove_if_there(disk, &old.path);
                 match removed.and_then(|()| disk.sync_dir(&dir)) {
                     Ok(()) => FillDone::Removed { segment },

@@ -10,7 +10,7 @@
 //!
 //! # Invariants
 //! - `durable < in flight <= last started`.
-//! - At most one batch is in flight, so only the last one of a lane can be torn.
+//! - At most one batch is in flight, so only the last one of a WAL can be torn.
 //! - After a failed write or sync nothing becomes durable again: the kernel may have dropped the
 //!   dirty pages, so a later success proves nothing about these bytes.
 //!
@@ -31,7 +31,7 @@ pub struct Durable {
 }
 
 impl Durable {
-    /// Number of the durable batch in its lane.
+    /// Number of the durable batch in its WAL.
     #[must_use]
     pub fn batch(&self) -> u64 {
         self.batch
@@ -60,7 +60,7 @@ enum State {
     Poisoned,
 }
 
-/// Group-commit state of one lane.
+/// Group-commit state of one WAL.
 #[derive(Debug)]
 pub(crate) struct GroupCommit {
     durable: u64,

@@ -2,8 +2,8 @@
 //!
 //! # Map
 //! - `batch`: the bytes. `segment`: the files. `group_commit`: when something is durable.
-//! - `lane`: one shard's writer, over `open_batch` and `buffers`. `commit`: the job and its result.
-//! - `scan`: finds the batches of a lane again and tells a torn tail from damage.
+//! - `shard_wal`: one shard's writer, over `open_batch` and `buffers`. `sync`: the job and its result.
+//! - `scan`: finds the batches of a WAL again and distinguishes a torn tail from damage.
 //!
 //! # Format
 //! `docs/format/wal.md`.

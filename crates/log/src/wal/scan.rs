@@ -1,11 +1,11 @@
-//! Finds the batches of a lane again, and tells a torn tail from damage.
+//! Finds the batches of a WAL again, and distinguishes a torn tail from damage.
 //!
 //! # How
-//! A batch header names the batch before it that was durable. Walking from the newest header down,
-//! that chain says of every batch number whether it is live (named), was cut by an earlier recovery
-//! (skipped by the chain), or is lost (named, but its header cannot be found). Only the newest batch
-//! is named by nobody: if it is not whole, it was being written when the power went, nobody saw it,
-//! and it is cut. Everything else that is not whole is damage.
+//! A batch header names the batch before it that was durable. That chain, from the newest header down,
+//! decides about every batch number. A named one is live. A skipped one was cut by
+//! an earlier recovery. A named one without a header is lost. No batch names the newest one. If it is
+//! not whole, power failed while it was written. It was never acknowledged, and it is cut. Every other
+//! batch that is not whole is damage.
 //!
 //! # Invariants
 //! - A live batch is never dropped, whatever else is damaged.
@@ -22,10 +22,10 @@ use crate::wal::segment::SegmentFile;
 use std::io;
 use std::sync::Arc;
 
-/// A batch as found in a segment of the lane.
+/// A batch as found in a segment of the WAL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FoundBatch {
-    /// Index of the segment in the lane's list.
+    /// Index of the segment in the WAL's list.
     pub(crate) segment: usize,
     pub(crate) position: u64,
     pub(crate) header: BatchHeader,
@@ -38,11 +38,11 @@ impl FoundBatch {
     }
 }
 
-/// Writes the last live batch of a lane where it stands, unchanged. Only that one can have been in
+/// Writes the last live batch of a WAL again at its place, unchanged. Only that one can have been in
 /// flight when a process ended.
 ///
 /// # Errors
-/// As the disk answers.
+/// Any error of the underlying disk.
 pub(crate) fn rewrite_last(lane: &ScannedLane, files: &[Arc<SegmentFile>]) -> io::Result<()> {
     let Some(LiveBatch::Whole(last)) = lane.live.last() else { return Ok(()) };
     let file = &files[last.segment].file;
@@ -109,14 +109,14 @@ impl ScannedLane {
     }
 }
 
-/// Which lane of which store is read.
+/// The WAL and the store that are read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LaneName {
     pub(crate) store: u64,
     pub(crate) lane: u16,
 }
 
-/// The batch headers of a lane, oldest first.
+/// The batch headers of a WAL, oldest first.
 #[derive(Debug)]
 pub(crate) struct LaneHeaders {
     name: LaneName,
@@ -133,7 +133,7 @@ impl LaneHeaders {
         for (segment, file) in files.iter().enumerate() {
             scan_segment(name, segment, file, &mut found)?;
         }
-        // Numbers rise along the lane; a header that breaks this is the copy of an older write.
+        // Numbers rise along the WAL; a header that breaks this is the copy of an older write.
         let mut seq_max = 0;
         found.retain(|batch: &FoundBatch| {
             let rises = batch.header.seq > seq_max;
@@ -143,22 +143,22 @@ impl LaneHeaders {
         Ok(Self { name, found })
     }
 
-    /// The last opening that wrote into the lane; 0 if there was none.
+    /// The last opening that wrote into this WAL; 0 if there was none.
     pub(crate) fn epoch_max(&self) -> u64 {
         self.found.iter().map(|batch| batch.header.epoch).max().unwrap_or(0)
     }
 }
 
 /// Which entries are known to have been applied, because a chunk or a checkpoint covers them: their batch was durable.
-/// An index tells that of the last opening alone: those of a batch that was cut are given out again, into another lane if
-/// the number of shards has changed.
+/// An index proves that for the last opening alone. The indexes of a batch that was cut are given out again, into
+/// another WAL if the number of shards has changed.
 pub(crate) struct Applied<'a> {
-    /// The last opening that wrote into any lane.
+    /// The last opening that wrote into any WAL.
     pub(crate) epoch: u64,
     pub(crate) covers: &'a dyn Fn(&EntryHeader) -> bool,
 }
 
-/// Tells which batches of a lane are live.
+/// Decides which batches of a WAL are live.
 ///
 /// # Errors
 /// If a file cannot be read; damage is no error.
@@ -262,18 +262,18 @@ fn walk_chain(
     let (Some(claimed), Some(first)) = (claim, found.first()) else { return Ok(()) };
     let mut gap = Gap { name, before: None, after: *first, claimed };
     gap.fill(files, lane)?;
-    // The front of a lane is recycled, so a claim without any batch in front of it is no damage,
-    // unless the first batch found does not stand where a segment starts.
+    // The front of a WAL is recycled. So a claim without any batch in front of it is no damage, unless
+    // the first batch found is not at the start of a segment.
     if gap.claimed > 0 && gap.after.position > 0 {
         gap.lose_first_headers(files, lane);
     }
     Ok(())
 }
 
-/// Where batches stand whose headers were not found.
+/// The place of batches whose headers were not found.
 struct Gap<'a> {
     name: LaneName,
-    /// The batch in front of it; `None` at the front of the lane.
+    /// The batch in front of it; `None` at the front of the WAL.
     before: Option<&'a FoundBatch>,
     after: FoundBatch,
     /// The last batch in it, as the one behind says; that in front of the gap if nothing is missing.

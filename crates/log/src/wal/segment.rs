@@ -29,7 +29,7 @@ pub(crate) struct SegmentFile {
     pub(crate) capacity: u64,
 }
 
-/// A segment of a lane with the last index of each group in it.
+/// A segment of a WAL with the last index of each group in it.
 #[derive(Debug, Clone)]
 pub(crate) struct LaneSegment {
     pub(crate) slot: u16,
@@ -38,12 +38,12 @@ pub(crate) struct LaneSegment {
     pub(crate) last: Box<[u64]>,
 }
 
-/// The directory of a lane.
+/// The directory of a WAL.
 pub(crate) fn lane_dir(root: &Path, lane: u16) -> PathBuf {
     root.join("wal").join(format!("{lane:05}"))
 }
 
-/// The file of a segment in its lane's directory.
+/// The file of a segment in its WAL's directory.
 pub(crate) fn segment_path(lane_dir: &Path, seq: u64) -> PathBuf {
     lane_dir.join(format!("{seq:016x}.wal"))
 }
@@ -58,7 +58,7 @@ pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
 /// Makes segment `seq` of `capacity` bytes, zero-filled and durable.
 ///
 /// # Errors
-/// As the disk answers; what was written is removed then.
+/// Any error of the underlying disk; what was written is removed then.
 pub(crate) fn create_segment(
     disk: &dyn Disk,
     dir: &Path,
@@ -83,7 +83,7 @@ pub(crate) fn create_segment(
 /// Gives a segment whose entries nobody needs the new number `seq`.
 ///
 /// # Errors
-/// As the disk answers; the file then has the old or the new name.
+/// Any error of the underlying disk; the file then has the old or the new name.
 pub(crate) fn recycle_segment(
     disk: &dyn Disk,
     dir: &Path,
@@ -105,14 +105,14 @@ pub(crate) fn recycle_segment(
 #[derive(Debug)]
 pub(crate) struct Slots {
     files: Vec<Option<Arc<SegmentFile>>>,
-    /// Shared by all shards of a log: some shard has let go of its files because it is closed, not
+    /// Shared by all shards of a log: some shard has released its files because it is closed, not
     /// because it needs them no more.
     is_closing: Arc<AtomicBool>,
 }
 
 impl Drop for Slots {
     fn drop(&mut self) {
-        // Before the files: whoever sees one unshared then sees this too.
+        // Before the files: a thread that sees one unshared then sees this too.
         self.is_closing.store(true, Ordering::Release);
     }
 }

@@ -7,7 +7,7 @@
 //! # Invariants
 //! - An entry is accepted only if the segments at hand have room for its batch: a full disk is
 //!   known before an entry has an index.
-//! - Segments leave the lane oldest first, so that what remains is one unbroken chain of batches.
+//! - Segments leave the WAL oldest first, so that what remains is one unbroken chain of batches.
 //! - `retired < active < spares` by segment number, and every batch lies behind the one before.
 
 use crate::entry::NewEntry;
@@ -51,7 +51,7 @@ impl fmt::Display for AppendError {
 
 impl std::error::Error for AppendError {}
 
-/// What a lane is from its opening to its end.
+/// What does not change between the opening of a WAL and its end.
 #[derive(Debug)]
 pub(crate) struct LaneIdentity {
     pub(crate) store: u64,
@@ -60,7 +60,7 @@ pub(crate) struct LaneIdentity {
     pub(crate) dir: PathBuf,
 }
 
-/// What recovery found of a lane.
+/// What recovery found of a WAL.
 #[derive(Debug, Default)]
 pub(crate) struct LaneStart {
     /// Segments with entries, oldest first.

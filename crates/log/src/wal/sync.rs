@@ -128,7 +128,7 @@ impl DurableBatch {
     }
 }
 
-/// Where an entry's data stands in the WAL.
+/// The place of an entry's data in the WAL.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct DataPlace {
     pub(crate) slot: u16,
