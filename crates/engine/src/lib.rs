@@ -46,6 +46,7 @@ mod driver;
 mod engine;
 mod error;
 mod front;
+mod hints;
 mod locate;
 mod mapped;
 mod opening;

@@ -7,7 +7,8 @@
 use crate::command::{FRAME_HEADER_BYTES, LENGTH_BYTES, u32_at, u64_at};
 use crate::core::Core;
 use crate::error::ReadError;
-use crate::locate::{EntryPlace, GROUP, locate};
+use crate::hints::EntryPlace;
+use crate::locate::{GROUP, locate};
 use crate::options::READ_BYTES_MAX;
 use crate::shared::Shared;
 use model::{ByteOffset, StreamKey};

@@ -6,7 +6,7 @@
 //! - A stream's id is the index of the entry that made it, so never used again.
 
 use crate::command::{Command, Position, u32_at, u64_at};
-use crate::locate::Hints;
+use crate::hints::Hints;
 use log::{CheckpointRow, CheckpointRows, Placement};
 use model::{ByteOffset, EntryIndex, PathHash, StreamId};
 use std::collections::{BTreeMap, HashMap};

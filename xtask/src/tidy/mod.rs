@@ -5,6 +5,7 @@
 
 mod arrows;
 mod asserts;
+mod circles;
 mod dependencies;
 mod documents;
 mod exceptions;
@@ -69,6 +70,7 @@ type Rule = fn(&Sources) -> Vec<Finding>;
 const RULES: &[Rule] = &[
     arrows::check,
     asserts::check,
+    circles::check,
     dependencies::check,
     documents::check_links,
     documents::check_formats_are_linked,

@@ -1,8 +1,9 @@
 //! One life of an engine: what its caller and its driver do, until it ends.
 
 use super::{
-    EngineMutant, EngineWorld,
     model::{Act, CURSORS, Model, STREAMS, draw_entries},
+    mutant::EngineMutant,
+    scene::Scene,
 };
 use ::engine::{Class, Driver, Durability, Ends, Engine, Ticket, WriteError};
 use std::collections::VecDeque;
@@ -61,11 +62,7 @@ impl Life {
     }
 
     /// Lives until the end, which it returns.
-    pub(super) fn live(
-        &mut self,
-        world: &mut EngineWorld,
-        mut hands: Hands,
-    ) -> Result<End, String> {
+    pub(super) fn live(&mut self, world: &mut Scene, mut hands: Hands) -> Result<End, String> {
         let ends = [End::Order, End::Order, End::Kill, End::Kill, End::Power, End::Power];
         let end = *world.dice.pick(&ends);
         for _ in 0..world.dice.between(20, 300) {
@@ -89,11 +86,10 @@ impl Life {
         } else {
             world.disk.kill_process();
         }
-        world.acked_count += self.acked as u64;
         Ok(end)
     }
 
-    fn end_in_order(&mut self, world: &mut EngineWorld, (engine, mut driver): Hands) {
+    fn end_in_order(&mut self, world: &mut Scene, (engine, mut driver): Hands) {
         driver.end_commit();
         if world.dice.percent(50) && engine.close().is_ok() {
             self.acknowledge(self.acts.len());
@@ -101,7 +97,7 @@ impl Life {
         }
     }
 
-    fn step(&mut self, world: &mut EngineWorld, hands: &mut Hands) -> Result<(), String> {
+    fn step(&mut self, world: &mut Scene, hands: &mut Hands) -> Result<(), String> {
         world.clock.step();
         let (engine, driver) = hands;
         match world.dice.below(100) {
@@ -164,7 +160,7 @@ impl Life {
         }
     }
 
-    fn begin_append(&mut self, world: &mut EngineWorld, engine: &Engine) -> Result<(), String> {
+    fn begin_append(&mut self, world: &mut Scene, engine: &Engine) -> Result<(), String> {
         let stream = *world.dice.pick(&STREAMS);
         let entries = draw_entries(&mut world.dice, self.acts.len() as u64);
         let slices: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
@@ -197,7 +193,7 @@ impl Life {
     }
 
     /// A call that returns when it is acknowledged.
-    fn call(&mut self, world: &mut EngineWorld, engine: &Engine) -> Result<(), String> {
+    fn call(&mut self, world: &mut Scene, engine: &Engine) -> Result<(), String> {
         let (stream, cursor) = (*world.dice.pick(&STREAMS), *world.dice.pick(&CURSORS));
         let Ends { head, tail: visible } = engine.ends(stream);
         let act = match world.dice.below(10) {
@@ -230,12 +226,7 @@ impl Life {
         Ok(())
     }
 
-    fn sync(
-        &mut self,
-        world: &mut EngineWorld,
-        engine: &Engine,
-        driver: &Driver,
-    ) -> Result<(), String> {
+    fn sync(&mut self, world: &mut Scene, engine: &Engine, driver: &Driver) -> Result<(), String> {
         let is_periodic = matches!(self.durability, Durability::Periodic(_));
         let synced = if is_periodic { driver.sync() } else { engine.sync() };
         world.note(format_args!("sync: {synced:?}"));
@@ -247,7 +238,7 @@ impl Life {
     }
 
     /// What is visible is what was written, holds all that was acknowledged, and stays.
-    fn read(&mut self, world: &mut EngineWorld, engine: &Engine) -> Result<(), String> {
+    fn read(&mut self, world: &mut Scene, engine: &Engine) -> Result<(), String> {
         let stream = *world.dice.pick(&STREAMS);
         let ends = engine.ends(stream);
         let (least, most) = (self.acked_model.tail(stream), self.now.tail(stream));
@@ -295,7 +286,7 @@ impl Life {
     }
 }
 
-fn fill_or_empty(world: &mut EngineWorld) {
+fn fill_or_empty(world: &mut Scene) {
     let is_full = world.dice.percent(40);
     let bytes = if is_full { world.disk.used_bytes() + ROOM_BYTES } else { u64::MAX };
     world.disk.set_capacity(bytes);

@@ -13,29 +13,28 @@
 //! - No damage is reported, because none was done.
 //!
 //! # Map
-//! `life`: what happens between two openings; `model`: what must be there; `mutant`: defects that
+//! `scene`: what a run consists of; `life`: what happens between two openings; `model`: what must be there; `mutant`: defects that
 //! these rules must find out.
 
 mod life;
 mod model;
 mod mutant;
+mod scene;
 
 pub use mutant::EngineMutant;
+pub use scene::EnginePlan;
 
-use crate::{dice::Dice, trace::Trace};
+use crate::dice::Dice;
 use ::engine::{Driver, Durability, Engine, OpenError, Options};
-use ::model::{Monotonic, Timestamp};
-use env::{Clock, Disk, MemoryDisk};
+use env::Disk;
 use life::{End, Life};
 use model::Model;
+use scene::Scene;
 use std::{
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     path::Path,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::Arc,
     time::Duration,
 };
 
@@ -46,20 +45,6 @@ const OPENING_CHANGES_MAX: u64 = 60;
 
 /// Openings in a row that power loss may interrupt.
 const INTERRUPTIONS_MAX: u64 = 3;
-
-/// Time that passes with each step, in microseconds.
-const STEP_US: u64 = 137;
-
-/// A run of the engine's world. Everything else follows from the seed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct EnginePlan {
-    /// Decides everything.
-    pub seed: u64,
-    /// A deliberate defect.
-    pub mutant: Option<EngineMutant>,
-    /// Print every step.
-    pub verbose: bool,
-}
 
 /// What a run that broke no promise has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -103,7 +88,7 @@ pub fn run_engine(plan: EnginePlan) -> Result<EngineReport, Box<EngineFailure>> 
     });
     match result {
         Ok(()) => Ok(EngineReport {
-            trace_hash: world.trace.hash(),
+            trace_hash: world.scene.trace_hash(),
             acked_count: world.acked_count,
             lives: world.lives,
         }),
@@ -111,39 +96,9 @@ pub fn run_engine(plan: EnginePlan) -> Result<EngineReport, Box<EngineFailure>> 
     }
 }
 
-/// A clock that the world moves.
-#[derive(Debug, Default)]
-pub(crate) struct StepClock {
-    now_us: AtomicU64,
-}
-
-impl StepClock {
-    fn step(&self) {
-        self.now_us.fetch_add(STEP_US, Ordering::Relaxed);
-    }
-
-    fn now_us(&self) -> u64 {
-        self.now_us.load(Ordering::Relaxed)
-    }
-}
-
-impl Clock for StepClock {
-    fn now_wall(&self) -> Timestamp {
-        Timestamp::new(1_767_225_600_000 + self.now_us() / 1000)
-    }
-
-    fn now_monotonic(&self) -> Monotonic {
-        Monotonic::new(self.now_us() * 1000)
-    }
-}
-
 #[derive(Debug)]
-pub(crate) struct EngineWorld {
-    plan: EnginePlan,
-    dice: Dice,
-    disk: MemoryDisk,
-    clock: Arc<StepClock>,
-    trace: Trace,
+struct EngineWorld {
+    scene: Scene,
     options: Options,
     acked_count: u64,
     lives: u64,
@@ -163,45 +118,32 @@ fn draw_options(dice: &mut Dice) -> Options {
 
 impl EngineWorld {
     fn new(plan: EnginePlan) -> Self {
-        let mut dice = Dice::new(plan.seed ^ 0x656e_6769_6e65);
-        Self {
-            plan,
-            options: draw_options(&mut dice),
-            dice,
-            disk: MemoryDisk::new(),
-            clock: Arc::default(),
-            trace: Trace::new(plan.verbose),
-            acked_count: 0,
-            lives: 0,
-        }
+        let mut scene = Scene::new(plan);
+        Self { options: draw_options(&mut scene.dice), scene, acked_count: 0, lives: 0 }
     }
 
     fn run(&mut self) -> Result<(), String> {
         let mut model = Model::default();
         let mut left = None;
-        for _ in 0..self.dice.between(3, 8) {
+        for _ in 0..self.scene.dice.between(3, 8) {
             let (engine, driver, was_cut) = self.open()?;
             if let Some((life, end)) = left.take() {
                 model = self.check_opening(life, end, was_cut, &engine)?;
             }
             self.lives += 1;
             let mut life = Life::new(model.clone(), engine.durability());
-            let end = life.live(self, (engine, driver))?;
+            let end = life.live(&mut self.scene, (engine, driver))?;
+            self.acked_count += life.acked as u64;
             left = Some((life, end));
         }
         Ok(())
     }
 
-    fn note(&mut self, what: fmt::Arguments<'_>) {
-        let now_us = self.clock.now_us();
-        self.trace.note(now_us, what);
-    }
-
     fn try_open(&mut self) -> Result<(Engine, Driver), OpenError> {
-        let disk: Arc<dyn Disk> = Arc::new(self.disk.clone());
-        let disk = self.plan.mutant.map_or(Arc::clone(&disk), |mutant| mutant.disk(disk));
-        let (clock, options) = (Arc::clone(&self.clock), self.options.clone());
-        Engine::open_driven(disk, clock, &mut self.dice, Path::new(DIR), options)
+        let disk: Arc<dyn Disk> = Arc::new(self.scene.disk.clone());
+        let disk = self.scene.plan.mutant.map_or(Arc::clone(&disk), |mutant| mutant.disk(disk));
+        let (clock, options) = (Arc::clone(&self.scene.clock), self.options.clone());
+        Engine::open_driven(disk, clock, &mut self.scene.dice, Path::new(DIR), options)
     }
 
     /// Opens the engine, after some openings that power loss interrupts; whether there was one.
@@ -209,23 +151,26 @@ impl EngineWorld {
         let modes =
             [Durability::Each, Durability::None, Durability::Periodic(Duration::from_millis(1))];
         let mut was_cut = false;
-        let interruptions =
-            if self.dice.percent(30) { self.dice.between(1, INTERRUPTIONS_MAX) } else { 0 };
+        let interruptions = if self.scene.dice.percent(30) {
+            self.scene.dice.between(1, INTERRUPTIONS_MAX)
+        } else {
+            0
+        };
         for _ in 0..interruptions {
-            self.options.durability = *self.dice.pick(&modes);
-            self.disk.power_off_after(self.dice.below(OPENING_CHANGES_MAX));
+            self.options.durability = *self.scene.dice.pick(&modes);
+            self.scene.disk.power_off_after(self.scene.dice.below(OPENING_CHANGES_MAX));
             let opened = self.try_open();
             // Now the power is off, if it was not before: what stops the engine writes nothing.
-            self.disk.power_off_after(0);
+            self.scene.disk.power_off_after(0);
             drop(opened);
-            self.disk.crash(&mut self.dice);
+            self.scene.disk.crash(&mut self.scene.dice);
             was_cut = true;
         }
-        self.options.durability = *self.dice.pick(&modes);
+        self.options.durability = *self.scene.dice.pick(&modes);
         let opened = self.try_open().map_err(|error| format!("it does not open: {error}"))?;
         let (durability, tails) =
             (self.options.durability, model::STREAMS.map(|s| opened.0.tail(s)));
-        self.note(format_args!("opened with {durability:?}, tails {tails:?}"));
+        self.scene.note(format_args!("opened with {durability:?}, tails {tails:?}"));
         if !opened.0.damages().is_empty() {
             return Err(format!("damage that nothing did: {:?}", opened.0.damages()));
         }
@@ -259,7 +204,8 @@ impl EngineWorld {
                 "after {end:?}, {lost} of {certain} certain acts of {acts} are lost"
             ));
         }
-        self.note(format_args!("after {end:?}: act {moment} of {acts}, {certain} were certain"));
+        self.scene
+            .note(format_args!("after {end:?}: act {moment} of {acts}, {certain} were certain"));
         match model.differs(engine) {
             Some(problem) => Err(format!("after {end:?}: {problem}")),
             None => Ok(model),
