@@ -1,6 +1,6 @@
 //! What must be true of a group between two commands.
 //!
-//! Whoever owns a [`GroupState`] calls [`GroupState::check`] at the end of each turn in a debug
+//! The owner of a [`GroupState`] calls [`GroupState::check`] at the end of each turn in a debug
 //! build, and the simulator does so in every run.
 
 use crate::{GroupState, record::StreamRecord};

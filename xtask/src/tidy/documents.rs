@@ -1,4 +1,4 @@
-//! Links that lead somewhere, formats that are found, and words that belong to one machine only.
+//! Links that lead somewhere, formats that are found, short pages, and words of one machine only.
 
 use super::{Finding, Sources, TextFile};
 
@@ -39,6 +39,23 @@ pub(super) fn check_links(sources: &Sources) -> Vec<Finding> {
                 let advice = "name a heading: small letters, hyphens for blanks, no other marks";
                 findings.push(Finding::new(&file.path, number, what, advice));
             }
+        }
+    }
+    findings
+}
+
+/// Pages that stay short, and the most lines that they may have.
+const SHORT_PAGES: &[(&str, usize)] =
+    &[("README.md", 100), ("docs/performance.md", 100), ("ARCHITECTURE.md", 500)];
+
+pub(super) fn check_lengths(sources: &Sources) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (path, lines_max) in SHORT_PAGES {
+        let lines = sources.text(path).map_or(0, |page| page.lines().count());
+        if lines > *lines_max {
+            let what = format!("{lines} lines, more than {lines_max}");
+            let advice = "move what only some readers need to a page of its own, and link it";
+            findings.push(Finding::new(path, 0, what, advice));
         }
     }
     findings
@@ -163,6 +180,13 @@ mod tests {
         assert_eq!(of("[x](b.md#what-it-costs-in-counts) [y](b.md#one)"), []);
         assert!(of("first\n[x](b.md#two)")[0].what.contains("#two"));
         assert_eq!(of("# Own\n[x](#own) [y](#other)").len(), 1);
+    }
+
+    #[test]
+    fn the_way_in_stays_short() {
+        assert_eq!(findings(check_lengths, "README.md", &"x\n".repeat(100)), []);
+        assert_eq!(findings(check_lengths, "README.md", &"x\n".repeat(101)).len(), 1);
+        assert_eq!(findings(check_lengths, "docs/other.md", &"x\n".repeat(900)), []);
     }
 
     #[test]

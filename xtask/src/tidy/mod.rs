@@ -73,6 +73,7 @@ const RULES: &[Rule] = &[
     circles::check,
     dependencies::check,
     documents::check_links,
+    documents::check_lengths,
     documents::check_formats_are_linked,
     documents::check_words,
     documents::check_lock_files,
