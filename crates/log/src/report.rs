@@ -15,7 +15,7 @@ pub struct RecoveryReport {
     pub wal_bytes_read: u64,
     /// Batches that no later one claims durable and that were not whole: nobody saw them.
     pub torn_tails: Vec<TornTail>,
-    /// Places reported through [`Replay::damaged`].
+    /// Places reported through [`crate::Replay::damaged`].
     pub damage_count: u32,
 }
 
