@@ -3,6 +3,8 @@
 //! A payload is its number in 16 digits, then bytes from a pool of random letters at a place that
 //! follows from the number. No two are alike, all are text, and making one is two copies.
 
+use env::{Random, SeededRandom};
+
 /// Digits of a payload's number.
 pub(crate) const NUMBER_BYTES: usize = 16;
 
@@ -18,9 +20,9 @@ pub(crate) struct Payloads {
 impl Payloads {
     /// Payloads of `bytes` bytes, at least [`NUMBER_BYTES`].
     pub(crate) fn new(bytes: usize) -> Self {
-        let mut state = 0x5eed_u64;
+        let mut random = SeededRandom::new(0x5eed);
         let letters = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
-        let letter = || letters[(next_random(&mut state) >> 58) as usize];
+        let letter = || letters[(random.next_u64() >> 58) as usize];
         let pool = std::iter::repeat_with(letter).take(POOL_BYTES + bytes).collect();
         Self { pool, bytes: bytes.max(NUMBER_BYTES) }
     }
@@ -91,17 +93,7 @@ fn digits(mut number: u64) -> [u8; NUMBER_BYTES] {
 
 /// A number that looks like any other, and follows from `number`.
 pub(crate) fn mixed(number: u64) -> u64 {
-    let mut state = number;
-    next_random(&mut state)
-}
-
-/// SplitMix64, by Steele, Lea and Flood: enough for bytes that do not repeat.
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let mut mixed = *state;
-    mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    mixed ^ (mixed >> 31)
+    SeededRandom::new(number).next_u64()
 }
 
 /// A set of small numbers.

@@ -1,30 +1,28 @@
-//! A sequence of numbers from a seed. Source: Steele et al., "Fast Splittable Pseudorandom Number
-//! Generators", 2014.
+//! A sequence of numbers from a seed.
+
+use env::{Random, SeededRandom};
 
 /// The sequence.
 #[derive(Debug, Clone)]
-pub(crate) struct Numbers(u64);
+pub(crate) struct Numbers(SeededRandom);
 
 impl Numbers {
     /// The sequence that belongs to `parts` under `seed`, whatever else was drawn.
     pub(crate) fn of(seed: u64, parts: &[u64]) -> Self {
-        let mut numbers = Self(seed);
+        let mut numbers = Self(SeededRandom::new(seed));
         for part in parts {
-            numbers.0 = numbers.next() ^ part;
+            numbers = Self(SeededRandom::new(numbers.next() ^ part));
         }
         numbers
     }
 
     /// The next number.
-    pub(crate) const fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+    pub(crate) fn next(&mut self) -> u64 {
+        self.0.next_u64()
     }
 
     /// A number in `from..to`.
-    pub(crate) const fn within(&mut self, from: u64, to: u64) -> u64 {
+    pub(crate) fn within(&mut self, from: u64, to: u64) -> u64 {
         assert!(from < to, "a range holds something");
         from + self.next() % (to - from)
     }
@@ -35,7 +33,7 @@ impl Numbers {
     }
 
     /// True `percent` times of a hundred.
-    pub(crate) const fn chance(&mut self, percent: u64) -> bool {
+    pub(crate) fn chance(&mut self, percent: u64) -> bool {
         self.next() % 100 < percent
     }
 

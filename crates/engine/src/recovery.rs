@@ -10,8 +10,8 @@
 use crate::command::Command;
 use crate::streams::{Effect, Streams};
 use crate::synced::Synced;
-use log::{CheckpointRow, Damage, DamageKind, Entry, Placement, Replay};
-use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
+use log::{CheckpointRow, Damage, DamageKind, Entry, Replay};
+use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamKey};
 
 /// Whether all that is known is that bytes of the WAL are missing: if entries are, too, they are
 /// reported by their indexes. Headers may be there a second time.

@@ -7,8 +7,8 @@
 
 use crate::command::{Command, Position, u32_at, u64_at};
 use crate::hints::Hints;
-use log::{CheckpointRow, CheckpointRows, Placement};
-use model::{ByteOffset, EntryIndex, PathHash, StreamId};
+use log::{CheckpointRow, CheckpointRows};
+use model::{ByteOffset, EntryIndex, PathHash, Placement, StreamId};
 use std::collections::{BTreeMap, HashMap};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -203,7 +203,7 @@ impl Stream {
             self.written = self.tail;
         }
         let start = ByteOffset::new(first.offset);
-        Effect::Place(Placement { stream: self.id, start, records: count })
+        Effect::Place(Placement { stream: self.id, start, record_count: count })
     }
 
     /// head id, head offset, tail id, tail offset (8 each), length of the name (2), the name. Then for

@@ -37,7 +37,7 @@ impl Random for RealRandom {
     }
 }
 
-/// Pseudo-random numbers that repeat from their seed, for tests and the simulator.
+/// Pseudo-random numbers that repeat from their seed. They are no secrets: each number gives away the next.
 ///
 /// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (SplitMix64).
 #[derive(Debug, Clone)]
@@ -82,6 +82,13 @@ mod tests {
         let mut second = SeededRandom::new(7);
         assert_eq!(first.next_u64(), second.next_u64());
         assert_ne!(first.next_u64(), SeededRandom::new(8).next_u64());
+    }
+
+    #[test]
+    fn the_numbers_are_those_of_the_published_generator() {
+        let mut random = SeededRandom::new(0);
+        let first = [random.next_u64(), random.next_u64(), random.next_u64()];
+        assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
     }
 
     #[test]

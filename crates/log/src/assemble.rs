@@ -29,8 +29,8 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
     let mut shards: Vec<ShardLog> =
         (0..store.shard_count).map(|number| make_shard(store, &lanes, number, epoch)).collect();
     for group in groups {
-        let shard = group.id.get() % store.shard_count;
-        shards[usize::from(shard)].groups.push(group);
+        let shard = group.id.shard(store.shard_count);
+        shards[usize::from(shard.get())].groups.push(group);
     }
     // From here on a file is shared by exactly the shards that hold a slot of it.
     drop(lanes);

@@ -43,17 +43,6 @@ pub struct Entry<'a> {
     pub data: &'a [u8],
 }
 
-/// Where the data of an accepted entry stands in a stream; its length is that of the data.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placement {
-    /// The stream in the entry's group.
-    pub stream: StreamId,
-    /// Offset of the first byte.
-    pub start: ByteOffset,
-    /// Records that the data holds.
-    pub records: u32,
-}
-
 /// One append of a stream: the unit that was written atomically.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendBounds {

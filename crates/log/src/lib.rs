@@ -51,7 +51,7 @@ mod work;
 pub use checkpoint_rows::{CheckpointRow, CheckpointRows};
 pub use damage::{Damage, DamageKind};
 pub use data_dir::DataDir;
-pub use entry::{AppendBounds, Entry, NewEntry, Placement};
+pub use entry::{AppendBounds, Entry, NewEntry};
 pub use format::Owner;
 pub use id_map::IdMap;
 pub use open_error::OpenError;

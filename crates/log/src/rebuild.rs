@@ -374,7 +374,7 @@ impl<'a> Rebuild<'a> {
             let fields = HotFields {
                 start: placement.start.get(),
                 length: header.data_bytes,
-                records: placement.records,
+                records: placement.record_count,
                 at: entry.at,
                 slot,
                 position: u32::try_from(position).expect("positions in a segment are 32 bits"),

@@ -2,8 +2,8 @@
 
 use crate::checkpoint_rows::CheckpointRow;
 use crate::damage::Damage;
-use crate::entry::{Entry, Placement};
-use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
+use crate::entry::Entry;
+use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamKey};
 
 /// Who rebuilds the state machines while the log is opened.
 ///

@@ -83,6 +83,17 @@ number!(
     Monotonic(u64)
 );
 
+impl GroupId {
+    /// The shard that owns this group among `shard_count` shards.
+    ///
+    /// # Panics
+    /// If there are no shards.
+    #[must_use]
+    pub const fn shard(self, shard_count: u16) -> ShardId {
+        ShardId(self.0 % shard_count)
+    }
+}
+
 impl EntryIndex {
     /// The index of the entry that follows this one.
     #[must_use]
@@ -155,6 +166,17 @@ impl fmt::Display for StreamKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.group, self.stream)
     }
+}
+
+/// Where the data of an accepted entry is in its stream. Its length is that of the data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Placement {
+    /// The stream in the entry's group.
+    pub stream: StreamId,
+    /// Offset of the first byte.
+    pub start: ByteOffset,
+    /// Records that the data holds.
+    pub record_count: u32,
 }
 
 #[cfg(test)]

@@ -5,7 +5,7 @@ use crate::{
     group::{Group, Proposed, ReplyTo},
 };
 use cluster::Committed;
-use log::{DurableEntry, Placement, SyncDone};
+use log::{DurableEntry, SyncDone};
 use model::{ByteOffset, StreamKey};
 use stream::{Applied, Effect, LoggedCommand, Outcome, Visible};
 
@@ -53,7 +53,7 @@ impl ShardCore {
         let logged = LoggedCommand { stream, command, data_bytes: entry.data.len() as u64 };
         let applied = group.apply(committed, logged);
         if let Some(placement) = applied.placement {
-            self.log.place(entry, to_log(placement));
+            self.log.place(entry, placement);
         }
         self.log.applied(entry.group, entry.index);
         self.follow_up(now, entry, &applied);
@@ -119,10 +119,6 @@ impl ShardCore {
             ReplyTo::Nobody => {}
         }
     }
-}
-
-pub(crate) fn to_log(placement: stream::Placement) -> Placement {
-    Placement { stream: placement.stream, start: placement.start, records: placement.record_count }
 }
 
 /// The offset before the data that ends at `tail`.

@@ -5,6 +5,7 @@ use crate::{
     Failure, Locate, LocateError, ReadRequest, Reply, ShardAnswer, ShardCall, ShardCore,
     ShardMessage, Stamp, Ticket, expiry::ExpiryJob, group::ReplyTo, read::ReadJob, shard::Proposal,
 };
+use env::Random;
 use model::{ByteOffset, ShardId, StreamKey, StreamPath, limits};
 use std::collections::HashMap;
 use stream::{
@@ -287,7 +288,7 @@ impl ShardCore {
             }
         }
         let fork_group = create.asked.path.group(self.group_count);
-        let token = PinToken { fork_group, nonce: self.nonces.next() };
+        let token = PinToken { fork_group, nonce: self.nonces.next_u64() };
         let point = ForkPoint {
             request: create.fork().clone(),
             source,

@@ -49,5 +49,5 @@ use model::{GroupId, ShardId};
 /// The shard that owns `group` among `shard_count` shards.
 #[must_use]
 pub fn shard_of(group: GroupId, shard_count: u16) -> ShardId {
-    ShardId::new(group.get() % shard_count)
+    group.shard(shard_count)
 }

@@ -1,16 +1,12 @@
 //! Opening a data directory: state machines are rebuilt from checkpoints and the log.
 
-use crate::{
-    ShardCore,
-    group::Group,
-    shard::{CoreParts, Nonces},
-};
-use env::{Disk, Random};
+use crate::{ShardCore, group::Group, shard::CoreParts};
+use env::{Disk, Random, SeededRandom};
 use log::{
-    CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, OpenError, Owner, Placement,
+    CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, OpenError, Owner,
     RecoveryReport, Replay,
 };
-use model::{ByteOffset, EntryIndex, GroupId, PathHash, ShardId, StreamId, StreamKey};
+use model::{ByteOffset, EntryIndex, GroupId, PathHash, Placement, ShardId, StreamId, StreamKey};
 use std::{collections::HashMap, path::Path, sync::Arc};
 use stream::{Command, CommandKind, GroupState, LoggedCommand, NO_STREAM, Outcome, PinToken};
 
@@ -94,7 +90,7 @@ impl NodesToBe {
             group_count: self.group_count,
             groups,
             log,
-            seed: Nonces(seed).next(),
+            seed: SeededRandom::new(seed).next_u64(),
         };
         let mut node = ShardCore::assemble(parts);
         node.resume_releases(orphans);
@@ -282,7 +278,7 @@ impl Replay for Rebuild {
         if is_creation(entry.kind) && !matches!(applied.outcome, Outcome::Created(_)) {
             group.state.note_refused_creation(entry.index);
         }
-        applied.placement.map(crate::commit::to_log)
+        applied.placement
     }
 
     fn damaged(&mut self, damage: &Damage) {

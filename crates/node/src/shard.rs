@@ -9,6 +9,7 @@ use crate::{
     group::{Group, ReplyTo},
     live::Watchers,
 };
+use env::SeededRandom;
 use log::{AppendError, NewEntry, ShardLog};
 use model::{GroupId, ShardId, StreamId, StreamKey, StreamPath};
 use std::collections::VecDeque;
@@ -27,7 +28,7 @@ pub struct ShardCore {
     pub(crate) watchers: Watchers,
     pub(crate) jobs: Jobs,
     /// The nonces of pin tokens: seeded from outside, so that a run can be repeated.
-    pub(crate) nonces: Nonces,
+    pub(crate) nonces: SeededRandom,
     pub(crate) idle: crate::maintenance::Idle,
     pub(crate) background: crate::background::Background,
     pub(crate) parking: crate::parking::Parking,
@@ -42,20 +43,6 @@ pub(crate) struct Proposal<'a> {
     pub stream: StreamId,
     pub command: Command,
     pub data: &'a [u8],
-}
-
-/// A sequence of numbers that nobody needs to guess, only to be unlikely twice.
-#[derive(Debug)]
-pub(crate) struct Nonces(pub(crate) u64);
-
-impl Nonces {
-    /// `SplitMix64`. Source: Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014.
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
 }
 
 /// Figures of one node.
@@ -358,7 +345,7 @@ impl ShardCore {
             outputs: VecDeque::new(),
             watchers: Watchers::default(),
             jobs: Jobs::default(),
-            nonces: Nonces(parts.seed),
+            nonces: SeededRandom::new(parts.seed),
             idle: crate::maintenance::Idle::default(),
             background: crate::background::Background::default(),
             parking: crate::parking::Parking::default(),
@@ -383,17 +370,5 @@ fn append_failure(error: AppendError) -> Failure {
         AppendError::DiskFull => Failure::DiskFull,
         AppendError::Poisoned => Failure::Poisoned { applied_unknown: false },
         AppendError::Backpressure => Failure::Overloaded,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn nonces_are_those_of_the_published_generator() {
-        let mut nonces = Nonces(0);
-        let first = [nonces.next(), nonces.next(), nonces.next()];
-        assert_eq!(first, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x06c4_5d18_8009_454f]);
     }
 }

@@ -60,7 +60,7 @@ fn fill_until_sealed(dir: &Path) {
     let mut client = server.connect();
     fill(&mut client);
     client.put("/ballast", BINARY).is(201);
-    let mut numbers = harness::Numbers(1);
+    let mut numbers = harness::Numbers::new(1);
     until("the mark has left the WAL", || {
         for _ in 0..20 {
             let body = numbers.bytes(60_000);
@@ -167,7 +167,7 @@ fn a_flipped_bit_in_a_checkpoint_costs_one_stream() {
     let needle = &path.as_bytes()[1..];
     let server = small().serve(dir.path());
     let mut client = server.connect();
-    let mut numbers = harness::Numbers(1);
+    let mut numbers = harness::Numbers::new(1);
     until("only checkpoints hold the path", || {
         let body = numbers.bytes(60_000);
         client.post("/ballast", BINARY, &body);

@@ -98,7 +98,7 @@ fn a_full_disk_is_an_answer_and_passes() {
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);
     let mut acknowledged = Vec::new();
-    let mut numbers = Numbers(1);
+    let mut numbers = Numbers::new(1);
     fill(&server, &mut acknowledged, &mut numbers);
     assert!(client.read_all("/s") == acknowledged, "reads go on");
     let errors = server.logged("the disk refuses").len();
@@ -126,7 +126,7 @@ fn a_full_disk_keeps_everything_over_kill_9() {
         return eprintln!("skipped: no loop device can be mounted here");
     };
     let mut acknowledged = Vec::new();
-    let mut numbers = Numbers(2);
+    let mut numbers = Numbers::new(2);
     let server = small().serve(&disk.path());
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);

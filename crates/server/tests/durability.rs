@@ -162,7 +162,7 @@ fn a_history_in_chunks_and_checkpoints_is_whole_after_kill_9() {
     let dir = new_dir();
     let server = Start::with(&small).serve(dir.path());
     let mut client = server.connect();
-    let mut numbers = harness::Numbers(7);
+    let mut numbers = harness::Numbers::new(7);
     let mut expected = vec![Vec::new(); 10];
     for (number, _) in expected.iter().enumerate() {
         client.put(&format!("/{number}"), BINARY).is(201);

@@ -67,7 +67,7 @@ fn chunked_bodies_may_be_cut_anywhere() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);
-    let mut numbers = Numbers(11);
+    let mut numbers = Numbers::new(11);
     let mut expected = Vec::new();
     for _ in 0..40 {
         let mut bytes = b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
@@ -157,7 +157,7 @@ fn nested_and_encoded_paths_name_what_they_decode_to() {
 fn a_client_of_http_1_0_gets_a_whole_answer_and_the_end() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
-    let body = Numbers(2).bytes(300_000);
+    let body = Numbers::new(2).bytes(300_000);
     client.call("PUT", "/s", &[("Content-Type", BINARY)], &body).is(201);
     let mut old = server.connect();
     old.send(b"GET /v1/stream/s HTTP/1.0\r\n\r\n");
@@ -177,7 +177,7 @@ fn a_client_of_http_1_0_gets_a_whole_answer_and_the_end() {
 fn a_client_that_stops_sending_still_gets_its_answers() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
-    let body = Numbers(2).bytes(60_000);
+    let body = Numbers::new(2).bytes(60_000);
     client.call("PUT", "/s", &[("Content-Type", BINARY)], &body).is(201);
     let mut half = Client::connect_narrow(server.address());
     half.send(&request("GET", "/s", &[], b"").repeat(100));
@@ -230,7 +230,7 @@ fn heads_without_measure_are_refused() {
     );
     long.answer().fails(414, "target-too-long");
     let mut noise = server.connect();
-    noise.try_send(&Numbers(4).bytes(50_000));
+    noise.try_send(&Numbers::new(4).bytes(50_000));
     noise.answer();
 }
 

@@ -11,7 +11,7 @@ const MIB: usize = 1 << 20;
 /// A stream of `count` MiB that no buffer of a socket holds.
 fn fill(client: &mut Client, path: &str, count: usize) {
     client.put(path, BINARY).is(201);
-    let body = Numbers(3).bytes(MIB);
+    let body = Numbers::new(3).bytes(MIB);
     for _ in 0..count {
         client.post(path, BINARY, &body).is(204);
     }
@@ -67,7 +67,7 @@ fn pipelined_reads_that_nobody_takes_are_not_buffered() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);
-    let body = Numbers(9).bytes(60_000);
+    let body = Numbers::new(9).bytes(60_000);
     client.post("/s", BINARY, &body).is(204);
     let before = server.resident_bytes();
     let mut greedy = Client::connect_narrow(server.address());
@@ -166,7 +166,7 @@ fn a_body_of_64_mib_is_one_append() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);
-    let body = Numbers(5).bytes(64 * MIB);
+    let body = Numbers::new(5).bytes(64 * MIB);
     let answer = client.post("/s", BINARY, &body).is(204);
     assert_eq!(answer.next(), offset(64 * MIB as u64));
     assert!(client.read_all("/s") == body, "the bytes are the same");
@@ -286,7 +286,7 @@ fn a_crowd_that_comes_at_once_is_answered_whole() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
     client.put("/long", BINARY).is(201);
-    let long = Numbers(5).bytes(300_000);
+    let long = Numbers::new(5).bytes(300_000);
     client.post("/long", BINARY, &long).is(204);
     client.put("/short", TEXT).is(201);
     client.post("/short", TEXT, b"short").is(204);

@@ -44,7 +44,7 @@ fn every_way_gives_the_same(kind: &str, bytes: &[u8], seed: u64) {
     let mut client = server.connect();
     client.put("/s", kind).is(201);
     let mut live = Events::follow(server.connect(), "/s", "offset=-1");
-    let mut numbers = Numbers(seed);
+    let mut numbers = Numbers::new(seed);
     append_split(&mut client, "/s", kind, bytes, &mut numbers);
     client.call("POST", "/s", &[("Stream-Closed", "true")], b"").is(204);
     assert!(client.read_all("/s") == bytes, "catch-up");
@@ -70,7 +70,7 @@ fn until_closed(events: &mut Events) -> Vec<u8> {
 
 #[test]
 fn binary_is_the_same_by_every_way() {
-    every_way_gives_the_same(BINARY, &Numbers(21).bytes(MIB), 1);
+    every_way_gives_the_same(BINARY, &Numbers::new(21).bytes(MIB), 1);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn text_with_carriage_returns_and_cut_characters_is_the_same_by_every_way() {
 
 #[test]
 fn text_that_is_not_utf8_is_the_same_by_every_way() {
-    every_way_gives_the_same("text/plain; charset=latin-1", &Numbers(23).bytes(300_000), 4);
+    every_way_gives_the_same("text/plain; charset=latin-1", &Numbers::new(23).bytes(300_000), 4);
 }
 
 /// A value of random shape, with everything that JSON text is easily cut at.
@@ -109,7 +109,7 @@ fn json_is_the_same_by_every_way() {
     let mut client = server.connect();
     client.put("/s", JSON).is(201);
     let mut live = Events::follow(server.connect(), "/s", "offset=-1");
-    let mut numbers = Numbers(31);
+    let mut numbers = Numbers::new(31);
     let mut expected = Vec::new();
     for _ in 0..300 {
         let messages: Vec<Value> =
@@ -178,7 +178,7 @@ fn a_long_history_comes_in_stable_pieces_that_caches_may_keep() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
     client.put("/s", BINARY).is(201);
-    let mut numbers = Numbers(41);
+    let mut numbers = Numbers::new(41);
     let mut expected = Vec::new();
     for _ in 0..20 {
         let body = numbers.bytes(700_001);
@@ -271,14 +271,14 @@ fn compressed_answers_decode_to_the_same_bytes() {
 fn forks_read_what_they_inherit_from_streams_of_other_shards() {
     let (server, _dir) = Server::start(&["--shards", "3"]);
     let mut client = server.connect();
-    let mut expected = Numbers(51).bytes(200_000);
+    let mut expected = Numbers::new(51).bytes(200_000);
     client.call("PUT", "/0", &[("Content-Type", BINARY)], &expected).is(201);
     for level in 1..8 {
         let source = format!("/v1/stream/{}", level - 1);
         let path = format!("/{level}");
         let fields = [("Content-Type", BINARY), ("Stream-Forked-From", source.as_str())];
         client.call("PUT", &path, &fields, b"").is(201);
-        let own = Numbers(level).bytes(100_000);
+        let own = Numbers::new(level).bytes(100_000);
         client.post(&path, BINARY, &own).is(204);
         client.post(&source["/v1/stream".len()..], BINARY, b"not inherited").is(204);
         expected.extend(own);

@@ -23,6 +23,7 @@ use crate::{
     transport::Transport,
     window_cache::WindowCache,
 };
+use env::{Random, SeededRandom};
 use model::{GroupId, Monotonic, ShardId};
 use node::{Change, Reply, Request, Stamp, Ticket};
 use protocol::{HttpDate, http1::HeadLimits};
@@ -122,7 +123,7 @@ pub struct Sessions {
     pub(crate) windows: WindowCache,
     pub(crate) turn: u64,
     pub(crate) gzip_count: usize,
-    pub(crate) random: u64,
+    pub(crate) random: SeededRandom,
     pub(crate) stopping: Option<Monotonic>,
     asks: Asks,
     pub(crate) checks: VecDeque<CheckJob>,
@@ -165,7 +166,7 @@ impl Sessions {
             windows: WindowCache::default(),
             turn: 0,
             gzip_count: 0,
-            random: seed,
+            random: SeededRandom::new(seed),
             stopping: None,
             asks: Asks::default(),
             checks: VecDeque::new(),
@@ -283,11 +284,7 @@ impl Sessions {
     }
 
     pub(crate) fn random(&mut self) -> u64 {
-        // xorshift64: spreads cache cursors, nothing depends on its quality.
-        self.random ^= self.random << 13;
-        self.random ^= self.random >> 7;
-        self.random ^= self.random << 17;
-        self.random
+        self.random.next_u64()
     }
 }
 

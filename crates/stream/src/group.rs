@@ -8,7 +8,7 @@ use crate::{
     record::{Extra, StreamRecord},
     table::StreamTable,
 };
-use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Timestamp};
+use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, Timestamp};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
@@ -43,17 +43,6 @@ pub struct Applied {
     pub visible: Option<Visible>,
     /// What must be done outside.
     pub effect: Option<Effect>,
-}
-
-/// The place of an accepted entry's data in its stream.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Placement {
-    /// The stream.
-    pub stream: StreamId,
-    /// Offset of the first byte.
-    pub start: ByteOffset,
-    /// Number of records.
-    pub record_count: u32,
 }
 
 /// A change that readers of a stream wait for.

@@ -53,7 +53,7 @@ pub use codec::DecodeError;
 pub use command::{Append, Command, CommandKind, Create, NO_STREAM, Producer};
 pub use create::CreateRequest;
 pub use fork::{ForkPoint, ForkRequest, Lineage, Pin, PinToken};
-pub use group::{Applied, Effect, GroupState, LoggedCommand, Placement, Visible};
+pub use group::{Applied, Effect, GroupState, LoggedCommand, Visible};
 pub use lifetime::Lifetime;
 pub use outcome::{Accepted, ConfigField, Outcome, Refusal};
 pub use record::{ContentType, StreamInfo};

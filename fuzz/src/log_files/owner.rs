@@ -4,9 +4,9 @@ use super::directory::{DIR, STORE};
 use env::{Disk, MemoryDisk, Random};
 use log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, DurableEntry, Entry,
-    LogOptions, NewEntry, OpenError, Owner as DirOwner, Placement, Replay, ShardLog, open,
+    LogOptions, NewEntry, OpenError, Owner as DirOwner, Replay, ShardLog, open,
 };
-use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
+use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, Term, Timestamp};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -60,7 +60,7 @@ impl Machine {
         }
         let start = ByteOffset::new(ends.tail);
         ends.tail += bytes;
-        Some(Placement { stream: key.stream, start, records: 1 })
+        Some(Placement { stream: key.stream, start, record_count: 1 })
     }
 
     fn rows(&self, group: GroupId) -> CheckpointRows {

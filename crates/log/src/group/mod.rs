@@ -9,12 +9,11 @@ mod seal;
 
 use crate::checkpoint::CheckpointTask;
 use crate::chunk::set::ChunkSet;
-use crate::entry::Placement;
 use crate::hot::{HotAppend, HotFields, HotStream};
 use crate::id_map::IdMap;
 use crate::options::READ_SEAL_PART;
 use crate::wal::segment::LaneSegment;
-use model::{ByteOffset, EntryIndex, GroupId, StreamId};
+use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId};
 use std::cell::Cell;
 use std::collections::hash_map::Entry;
 

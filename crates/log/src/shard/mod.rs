@@ -20,7 +20,7 @@ mod background;
 
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
-use crate::entry::{AppendBounds, NewEntry, Placement};
+use crate::entry::{AppendBounds, NewEntry};
 use crate::group::Group;
 use crate::hot::HotFields;
 use crate::paths::checkpoint_dir;
@@ -29,7 +29,7 @@ use crate::store::Store;
 use crate::wal::segment::{LaneSegment, Slots};
 use crate::wal::shard_wal::ShardWal;
 use crate::wal::{AppendError, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
-use model::{ByteOffset, EntryIndex, GroupId, ShardId, StreamKey};
+use model::{ByteOffset, EntryIndex, GroupId, Placement, ShardId, StreamKey};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -103,7 +103,7 @@ impl ShardLog {
     #[must_use]
     pub fn owns(&self, group: GroupId) -> bool {
         group.get() < self.store.options.group_count
-            && group.get() % self.store.shard_count == self.shard.get()
+            && group.shard(self.store.shard_count) == self.shard
     }
 
     fn group_index(&self, group: GroupId) -> usize {
@@ -193,7 +193,7 @@ impl ShardLog {
         let fields = HotFields {
             start: placement.start.get(),
             length: u32::try_from(entry.data.len()).expect("bounded by append"),
-            records: placement.records,
+            records: placement.record_count,
             at: entry.at,
             slot: entry.place.slot,
             position: entry.place.position,

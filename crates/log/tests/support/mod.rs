@@ -3,14 +3,14 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
 use env::{Disk, MemoryDisk, SeededRandom};
-use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
+use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, Term, Timestamp};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, Entry, LogOptions,
-    NewEntry, OpenError, Owner, Placement, ReadError, RecoveryReport, Replay, ShardLog, SyncJob,
-    WorkJob, open,
+    NewEntry, OpenError, Owner, ReadError, RecoveryReport, Replay, ShardLog, SyncJob, WorkJob,
+    open,
 };
 
 pub const DIR: &str = "/data";
@@ -122,7 +122,7 @@ impl Machine {
             _ => {
                 let start = ByteOffset::new(ends.tail);
                 ends.tail += bytes;
-                Some(Placement { stream: key.stream, start, records: 1 })
+                Some(Placement { stream: key.stream, start, record_count: 1 })
             }
         }
     }

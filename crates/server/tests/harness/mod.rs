@@ -17,6 +17,7 @@ pub(crate) mod vectors;
 
 pub(crate) use client::{Answer, Client};
 
+use env::{Random, SeededRandom};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::net::{SocketAddr, TcpListener, TcpStream};
@@ -358,15 +359,15 @@ pub(crate) fn flip(path: &Path, at: usize) {
 
 /// A sequence of numbers from a seed.
 #[derive(Debug)]
-pub(crate) struct Numbers(pub u64);
+pub(crate) struct Numbers(SeededRandom);
 
 impl Numbers {
-    // Source: Steele et al., "Fast Splittable Pseudorandom Number Generators", 2014.
+    pub(crate) fn new(seed: u64) -> Self {
+        Self(SeededRandom::new(seed))
+    }
+
     pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        self.0.next_u64()
     }
 
     pub(crate) fn below(&mut self, bound: usize) -> usize {

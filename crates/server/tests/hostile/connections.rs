@@ -75,7 +75,7 @@ const BIG_BYTES: usize = 32 << 20;
 fn fill(client: &mut Client) {
     client.put("/big", BINARY).is(201);
     client.put("/live", BINARY).is(201);
-    let body = Numbers(3).bytes(1 << 20);
+    let body = Numbers::new(3).bytes(1 << 20);
     for _ in 0..BIG_BYTES >> 20 {
         client.post("/big", BINARY, &body).is(204);
     }
@@ -90,7 +90,7 @@ pub(crate) const STALLED_READERS: Attack = Attack {
         let crowd: Vec<Client> = (0..siege.crowd).map(|number| stalled(siege, number)).collect();
         siege.stands();
         let mut writer = siege.server.connect();
-        let body = Numbers(4).bytes(16 << 10);
+        let body = Numbers::new(4).bytes(16 << 10);
         while siege.goes_on() {
             writer.post("/live", BINARY, &body).is(204);
             pause(50);

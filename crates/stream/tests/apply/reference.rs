@@ -4,11 +4,11 @@
 //! append that was accepted from it. Nothing is shared, indexed or forgotten early, so there is
 //! little here that can be wrong in the same way as the state machine.
 
-use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, GroupId, Placement, StreamId, StreamKey, StreamPath, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_stream::{
     Accepted, Append, Applied, Command, ConfigField, ContentType, Create, Effect, ForkPoint,
-    Lifetime, Outcome, Pin, PinToken, Placement, Producer, Refusal, StreamInfo, Visible,
+    Lifetime, Outcome, Pin, PinToken, Producer, Refusal, StreamInfo, Visible,
 };
 
 use crate::bug::Bug;
