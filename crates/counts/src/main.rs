@@ -1,13 +1,13 @@
 //! Work whose cost is counted: instructions, allocations, bytes, system calls.
 //!
 //! # Why
-//! Times differ from run to run and from machine to machine; counts hardly do. So the
-//! repository holds counts as limits, and a change that makes an append dearer is seen before a merge.
+//! Times differ from run to run and from machine to machine; counts hardly do. So the repository holds
+//! counts as limits, and a change that makes an append dearer is seen before a merge.
 //!
 //! # What
 //! `shard` runs one shard's real loop, turn by turn, with its clients, in one thread. The clock is still and
-//! jobs run in place: two runs do the same. `client` sends appends to a real server, one
-//! after the other, whose process somebody else watches.
+//! jobs run in place: two runs do the same. `client` sends appends to a real server, one after the
+//! other, while another program counts what its process does.
 //!
 //! # Driving it
 //! `cargo xtask counts` runs each twice with different numbers of operations. What a run costs once

@@ -6,8 +6,8 @@
 //! disk is full or a bit flips. After a restart everything is compared with the ledger.
 //!
 //! # Driving it
-//! `cargo xtask crash` builds what is needed and starts it. Every decision follows from the seed;
-//! when the process is killed exactly depends on the machine, so a repeat may need several attempts.
+//! `cargo xtask crash` builds what is needed and starts it. Every decision follows from the seed.
+//! The exact moment of a kill depends on the machine, so a repeat may need several attempts.
 
 mod disk;
 mod http;

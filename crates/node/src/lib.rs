@@ -1,27 +1,27 @@
-//! One node: the groups of a shard, their log and their state machines, driven by events.
+//! One shard: its groups, their log and their state machines, driven by events.
 //!
 //! # What
 //! [`ShardCore`] is the whole of one shard below the sockets. It owns the groups `g` with
 //! `g % shard_count == shard`, their [`stream::GroupState`]s and the shard's [`log::ShardLog`]. It
-//! turns requests into log entries, applies what is committed, answers, and tells who watches.
+//! turns requests into log entries, applies what is committed, answers, and notifies watchers.
 //!
 //! # Why it has no IO of its own
-//! The same code runs under an event loop with sockets and under a simulator with none. Whatever
-//! takes time (a group commit, building a chunk) comes out as a job that someone else runs, and its
-//! result comes back as an [`Event`]. Time is an argument.
+//! The same code runs under an event loop with sockets and under a simulator with none. Slow
+//! work (a group commit, building a chunk) comes out as a job that another thread runs. Its result
+//! comes back as an [`Event`]. Time is an argument.
 //!
 //! # Driving it
-//! 1. [`open`] recovers the data directory and makes one node per shard.
+//! 1. [`open`] recovers the data directory and makes one [`ShardCore`] per shard.
 //! 2. Call [`ShardCore::handle`] for every event, then drain [`ShardCore::poll_output`] until it is `None`.
 //!    Several events may be handled before draining; that is what makes batches.
-//! 3. Send each [`Output`] where it says: replies to connections, messages to other shards, jobs to
+//! 3. Deliver each [`Output`]: replies to connections, messages to other shards, jobs to
 //!    threads. Give job results back as events. Call `handle(Event::Tick)` about every 100 ms.
 //!
 //! # Invariants
-//! - A command is applied only after its entry is durable; so every answer, and all that a reader
-//!   sees, is durable (promises 1 and 2 of the architecture).
-//! - An answer that depends on state that is not durable yet is never given: a stream with entries
-//!   in flight is judged by `apply` alone.
+//! - A command is applied only after its entry is committed, and so durable. Every answer, and all that
+//!   a reader sees, is durable (promises 1 and 2 of the architecture).
+//! - No answer depends on state that is not durable yet: `apply` alone judges a stream with entries in
+//!   flight.
 //! - After a failed commit nothing is accepted and nothing is applied any more.
 
 mod api;
