@@ -25,6 +25,7 @@ const SHORT_BYTES_MAX: u64 = 16 << 10;
 impl<T: Transport> Step<'_, T> {
     pub(crate) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
         let id = ConnId::of_exchange(ticket.exchange);
+        self.release_fork(id);
         self.state.fair.note_answered(id);
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         match &mut connection.state {
@@ -161,7 +162,7 @@ impl<T: Transport> Step<'_, T> {
     /// A long-poll has waited long enough.
     pub(crate) fn time_out_poll(&mut self, id: ConnId) {
         let Some(poll) = self.take_poll(id) else { return };
-        self.state.live.remove_poll(poll.key, id);
+        self.leave_poll(poll.key, id);
         let cursor = self.next_cursor(poll.request.cursor);
         self.answer(id, |out, exchange| {
             response::long_poll_timeout(out, exchange, &poll.info, cursor);
@@ -302,11 +303,11 @@ impl<T: Transport> Step<'_, T> {
         match &connection.state {
             State::LongPoll(poll) => {
                 self.state.counts.live_readers -= 1;
-                self.state.live.remove_poll(poll.key, id);
+                self.leave_poll(poll.key, id);
             }
             State::Sse(reader) => {
                 self.state.counts.live_readers -= 1;
-                self.state.live.remove_reader(reader.key, id);
+                self.leave_live(reader.key, id);
             }
             State::Sending(sending) if sending.is_gzip() => self.state.gzip_count -= 1,
             _ => {}

@@ -115,7 +115,7 @@ impl FairQueue {
         true
     }
 
-    /// `id` has asked for stored bytes.
+    /// `id` has asked for a window. A read is none: on a stream with a lifetime it may wait for a sync.
     pub(crate) fn note_asked(&mut self, id: ConnId) {
         self.asked.insert(id);
     }

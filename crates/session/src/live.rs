@@ -8,8 +8,7 @@
 //!
 //! # Watching
 //! This shard watches a stream at its owner while it has readers of it. The owner's messages come
-//! in order, so a cohort has seen every change since it began. The watch ends lazily: with the
-//! first change that no reader waits for.
+//! in order, so a cohort has seen every change since it began. The watch ends with its last reader.
 
 use crate::{
     connection::{Piece, State},
@@ -34,6 +33,9 @@ pub(crate) use crate::sse::SseReader;
 /// Bytes that may wait in the queue of a live reader; one that is further behind catches up by
 /// reading.
 const LIVE_QUEUE_BYTES_MAX: usize = 64 << 10;
+
+/// Who asks what nobody answers.
+const NOBODY: ConnId = ConnId { slot: u32::MAX, generation: 0 };
 
 #[derive(Debug, Default)]
 pub(crate) struct LiveStreams(HashMap<StreamKey, LiveStream>);
@@ -86,18 +88,26 @@ impl LiveStreams {
         self.0.entry(key).or_default().polls.push(id);
     }
 
-    pub(crate) fn remove_poll(&mut self, key: StreamKey, id: ConnId) {
+    fn remove_poll(&mut self, key: StreamKey, id: ConnId) {
         if let Some(stream) = self.0.get_mut(&key) {
             stream.polls.retain(|known| *known != id);
         }
     }
 
-    pub(crate) fn remove_reader(&mut self, key: StreamKey, id: ConnId) {
+    fn remove_reader(&mut self, key: StreamKey, id: ConnId) {
         if let Some(stream) = self.0.get_mut(&key) {
             for cohort in &mut stream.cohorts {
                 cohort.readers.retain(|known| *known != id);
             }
+            stream.cohorts.retain(|cohort| !cohort.readers.is_empty());
         }
+    }
+
+    /// Forgets a stream without readers; `true` if its owner tells of its changes.
+    fn forget_unused(&mut self, key: StreamKey) -> bool {
+        let unused = |stream: &LiveStream| stream.polls.is_empty() && stream.cohorts.is_empty();
+        let is_unused = self.0.get(&key).is_some_and(unused);
+        is_unused && self.0.remove(&key).is_some_and(|stream| stream.watched)
     }
 
     /// Where the encoder of the reader's cohort stands.
@@ -150,18 +160,28 @@ impl<T: Transport> Step<'_, T> {
         for cohort in cohorts {
             self.advance_cohort(cohort, &change);
         }
-        self.unwatch_if_unused(&change);
+        if change.gone {
+            self.state.live.forget_unused(key);
+        } else {
+            self.unwatch_unused(key);
+        }
     }
 
-    fn unwatch_if_unused(&mut self, change: &Change) {
-        let key = change.key;
-        let Some(stream) = self.state.live.0.get(&key) else { return };
-        if !stream.polls.is_empty() || !stream.cohorts.is_empty() {
-            return;
-        }
-        self.state.live.0.remove(&key);
-        if !change.gone {
-            self.ask(ConnId { slot: u32::MAX, generation: 0 }, Request::Unwatch { key }, NO_DATA);
+    /// A long-poll is over.
+    pub(crate) fn leave_poll(&mut self, key: StreamKey, id: ConnId) {
+        self.state.live.remove_poll(key, id);
+        self.unwatch_unused(key);
+    }
+
+    /// A live reader is over.
+    pub(crate) fn leave_live(&mut self, key: StreamKey, id: ConnId) {
+        self.state.live.remove_reader(key, id);
+        self.unwatch_unused(key);
+    }
+
+    fn unwatch_unused(&mut self, key: StreamKey) {
+        if self.state.live.forget_unused(key) {
+            self.ask(NOBODY, Request::Unwatch { key }, NO_DATA);
         }
     }
 

@@ -335,10 +335,38 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn ask_write(&mut self, id: ConnId, write: Result<Write<'_>, Problem>) {
         match write {
             Ok(Write { pending, request, data }) => {
+                if is_fork(&request) && !self.charge_fork(id, data.len()) {
+                    self.state.counts.rejected += 1;
+                    return self.answer_problem(id, &Problem::overloaded(1));
+                }
                 self.wait_for(id, pending);
                 self.ask(id, request, data);
             }
             Err(problem) => self.answer_problem(id, &problem),
+        }
+    }
+
+    /// Charges the body of a fork, which the node keeps until the source is pinned; `false` if that is too much.
+    fn charge_fork(&mut self, id: ConnId, bytes: usize) -> bool {
+        if bytes == 0 {
+            return true;
+        }
+        let in_flight = self.state.admission.charge(bytes);
+        if in_flight > self.state.options.body_bytes_in_flight_max {
+            self.state.admission.release(bytes);
+            return false;
+        }
+        self.state.fork_bytes.insert(id, bytes);
+        true
+    }
+
+    /// The node has answered `id`: it holds no body of a fork for it any more.
+    pub(crate) fn release_fork(&mut self, id: ConnId) {
+        if self.state.fork_bytes.is_empty() {
+            return;
+        }
+        if let Some(bytes) = self.state.fork_bytes.remove(&id) {
+            self.state.admission.release(bytes);
         }
     }
 
@@ -395,6 +423,10 @@ pub(crate) fn join(request: Request, body: Cow<'_, [u8]>) -> Result<Write<'_>, P
         }
         other => unreachable!("{other:?} has no body"),
     }
+}
+
+fn is_fork(request: &node::Request) -> bool {
+    matches!(request, node::Request::Create(create) if create.fork.is_some())
 }
 
 /// The stored form of a body; `None` if it is the body itself.

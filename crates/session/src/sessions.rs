@@ -28,7 +28,7 @@ use model::{GroupId, Monotonic, ShardId};
 use node::{Change, Reply, Request, Stamp, Ticket};
 use protocol::{HttpDate, http1::HeadLimits};
 use std::borrow::Cow;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -126,6 +126,8 @@ pub struct Sessions {
     pub(crate) random: SeededRandom,
     pub(crate) stopping: Option<Monotonic>,
     asks: Asks,
+    /// What admission is charged for bodies of forks that the node has.
+    pub(crate) fork_bytes: HashMap<ConnId, usize>,
     pub(crate) checks: VecDeque<CheckJob>,
 }
 
@@ -169,6 +171,7 @@ impl Sessions {
             random: SeededRandom::new(seed),
             stopping: None,
             asks: Asks::default(),
+            fork_bytes: HashMap::new(),
             checks: VecDeque::new(),
         }
     }

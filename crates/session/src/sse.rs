@@ -283,7 +283,6 @@ impl<T: Transport> Step<'_, T> {
         reader.phase = Phase::Asked(encoder);
         let path = reader.request.path.clone();
         let from = ReadFrom::At(at);
-        self.state.fair.note_asked(id);
         let boundary_bytes = self.state.options.event_boundary_bytes;
         let read = node::ReadRequest { path, from, boundary_bytes };
         self.ask(id, Request::Read(read), NO_DATA);
@@ -327,7 +326,7 @@ impl<T: Transport> Step<'_, T> {
         let control = Control { cursor, up_to_date: live, closed: false };
         put_control(position.unwrap_or(own), control, &mut out);
         if self.send_events(id, &out) {
-            self.state.live.remove_reader(key, id);
+            self.leave_live(key, id);
             self.end_sse(id);
         }
     }

@@ -1,0 +1,321 @@
+//! One shard in one thread: a session, its node on a disk in memory, and connections that are two buffers each.
+
+#![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
+
+use env::{MemoryDisk, SeededRandom};
+use log::LogOptions;
+use model::{Monotonic, ShardId, Timestamp};
+use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
+use std::collections::BTreeMap;
+use std::{path::Path, sync::Arc};
+use thalweg_session::{
+    Admission, Close, ConnId, Input, Options, Piece, Read, Sent, Sessions, Transport,
+};
+
+const GROUPS: u16 = 4;
+
+/// What both ends of a connection have.
+#[derive(Debug, Default)]
+pub struct Wire {
+    /// What the client has sent and the session has not read.
+    input: Vec<u8>,
+    /// What the client got.
+    pub output: Vec<u8>,
+    /// Bytes that it still takes.
+    room: usize,
+    /// The client sends no more.
+    is_half_closed: bool,
+    pub closed: Option<Close>,
+}
+
+/// All connections.
+#[derive(Debug, Default)]
+pub struct Wires(pub BTreeMap<ConnId, Wire>);
+
+impl Transport for Wires {
+    fn read(&mut self, conn: ConnId, buffer: &mut [u8]) -> Read {
+        let wire = self.0.get_mut(&conn).expect("a connection that is open");
+        let count = wire.input.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&wire.input[..count]);
+        wire.input.drain(..count);
+        match count {
+            0 if wire.is_half_closed => Read::End,
+            0 => Read::Nothing,
+            _ => Read::Bytes(count),
+        }
+    }
+
+    fn write(&mut self, conn: ConnId, pieces: &[Piece<'_>]) -> Sent {
+        let wire = self.0.get_mut(&conn).expect("a connection that is open");
+        let mut sent = 0;
+        for piece in pieces {
+            let Piece::Bytes(bytes) = piece else { panic!("files are not taken") };
+            let count = bytes.len().min(wire.room);
+            wire.output.extend_from_slice(&bytes[..count]);
+            wire.room -= count;
+            sent += count as u64;
+        }
+        Sent::Bytes(sent)
+    }
+
+    fn takes_files(&self, _: ConnId) -> bool {
+        false
+    }
+
+    fn close(&mut self, conn: ConnId, how: Close) {
+        self.0.get_mut(&conn).expect("a connection that is open").closed = Some(how);
+    }
+
+    fn turn_ns(&self) -> u64 {
+        0
+    }
+}
+
+/// A request on its way to the node.
+#[derive(Debug)]
+pub struct Asked {
+    pub ticket: Ticket,
+    pub request: Request,
+    pub data: Vec<u8>,
+}
+
+pub struct Shard {
+    pub sessions: Sessions,
+    pub node: ShardCore,
+    pub wires: Wires,
+    pub admission: Arc<Admission>,
+    pub now: Stamp,
+    /// What was asked, in order, as the debug form shows it.
+    pub log: Vec<String>,
+    /// Asks for which this is true do not reach the node yet.
+    pub holds: fn(&Request) -> bool,
+    pub held: Vec<Asked>,
+    /// Syncs wait until [`Self::sync`].
+    pub holds_syncs: bool,
+    held_syncs: Vec<log::SyncJob>,
+    pub sync_count: usize,
+    /// Bodies wait to be checked until [`Self::check`].
+    pub holds_checks: bool,
+}
+
+impl Shard {
+    pub fn open() -> Self {
+        Self::with(Options::default())
+    }
+
+    pub fn with(options: Options) -> Self {
+        let disk = Arc::new(MemoryDisk::new());
+        let log = LogOptions { group_count: GROUPS, ..LogOptions::default() };
+        let random = &mut SeededRandom::new(1);
+        let opened = node::open(disk, random, Path::new("/data"), log, 1).unwrap();
+        let node = opened.nodes.into_iter().next().unwrap();
+        let now = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
+        let admission = Arc::new(Admission::default());
+        let id = ShardId::new(0);
+        let sessions = Sessions::new(id, options, Arc::clone(&admission), (now, 1));
+        Self {
+            sessions,
+            node,
+            wires: Wires::default(),
+            admission,
+            now,
+            log: Vec::new(),
+            holds: |_| false,
+            held: Vec::new(),
+            holds_syncs: false,
+            held_syncs: Vec::new(),
+            sync_count: 0,
+            holds_checks: false,
+        }
+    }
+
+    pub fn connect(&mut self) -> ConnId {
+        self.connect_with_room(usize::MAX)
+    }
+
+    /// A client that takes so many bytes for now.
+    pub fn connect_with_room(&mut self, room: usize) -> ConnId {
+        let conn = self.sessions.open();
+        self.wires.0.insert(conn, Wire { room, ..Wire::default() });
+        self.handle(Input::Opened(conn));
+        conn
+    }
+
+    pub fn handle(&mut self, input: Input) {
+        self.sessions.handle(self.now, input, &mut self.wires);
+        self.take_asks();
+    }
+
+    fn take_asks(&mut self) {
+        while let Some(ask) = self.sessions.poll_ask() {
+            let (ticket, request) = (ask.ticket, ask.request);
+            self.log.push(format!("{request:?}"));
+            let asked = Asked { ticket, request, data: ask.data.into_owned() };
+            if (self.holds)(&asked.request) {
+                self.held.push(asked);
+            } else {
+                self.give(asked);
+            }
+        }
+    }
+
+    fn give(&mut self, asked: Asked) {
+        let Asked { ticket, request, data } = asked;
+        self.node.handle(self.now, Event::Request { ticket, request, data: &data });
+    }
+
+    /// Sends what a client says, and turns until nothing moves.
+    pub fn send(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.wires.0.get_mut(&conn).unwrap().input.extend_from_slice(bytes);
+        self.handle(Input::Readable { conn, ended: false });
+        self.run();
+    }
+
+    /// The client takes so many bytes more.
+    pub fn take(&mut self, conn: ConnId, bytes: usize) {
+        let wire = self.wires.0.get_mut(&conn).unwrap();
+        wire.room = wire.room.saturating_add(bytes);
+        self.handle(Input::Writable(conn));
+        self.run();
+    }
+
+    /// The client has gone.
+    pub fn hang_up(&mut self, conn: ConnId) {
+        self.handle(Input::Broken(conn));
+        self.run();
+    }
+
+    /// The client sends no more, and still reads.
+    pub fn half_close(&mut self, conn: ConnId) {
+        self.wires.0.get_mut(&conn).unwrap().is_half_closed = true;
+        self.handle(Input::Readable { conn, ended: true });
+        self.run();
+    }
+
+    /// Lets time pass.
+    pub fn pass_ms(&mut self, ms: u64) {
+        self.now.monotonic = self.now.monotonic.plus_ms(ms);
+        self.now.wall = self.now.wall.plus_ms(ms);
+        self.handle(Input::Tick);
+        self.run();
+    }
+
+    /// What was held goes on.
+    pub fn release(&mut self) {
+        self.holds = |_| false;
+        for asked in std::mem::take(&mut self.held) {
+            self.give(asked);
+        }
+        self.run();
+    }
+
+    /// Syncs that were held are done.
+    pub fn sync(&mut self) {
+        for job in std::mem::take(&mut self.held_syncs) {
+            self.node.handle(self.now, Event::Synced(job.run()));
+        }
+        self.run();
+    }
+
+    /// Bodies that were held are checked.
+    pub fn check(&mut self) {
+        self.holds_checks = false;
+        self.run();
+    }
+
+    /// Turns until nothing moves.
+    pub fn run(&mut self) {
+        for _ in 0..10_000 {
+            self.sessions.begin_turn(self.now, &mut self.wires);
+            self.take_asks();
+            let mut moved = false;
+            while !self.holds_checks
+                && let Some(job) = self.sessions.poll_check()
+            {
+                self.handle(Input::Checked(job.run()));
+                moved = true;
+            }
+            while let Some(output) = self.node.poll_output() {
+                moved = true;
+                self.take_output(output);
+            }
+            if !moved && !self.sessions.is_behind() {
+                return;
+            }
+        }
+        panic!("it never comes to rest");
+    }
+
+    fn take_output(&mut self, output: Output) {
+        match output {
+            Output::Reply { ticket, reply } => self.handle(Input::Reply(ticket, reply)),
+            Output::Changed { change, .. } => self.handle(Input::Changed(change)),
+            Output::Sync(job) => {
+                self.sync_count += 1;
+                if self.holds_syncs {
+                    self.held_syncs.push(job);
+                } else {
+                    self.node.handle(self.now, Event::Synced(job.run()));
+                }
+            }
+            Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
+            Output::Shard { .. } => panic!("one shard has no others"),
+        }
+    }
+
+    /// What a client has got, taken out.
+    pub fn got(&mut self, conn: ConnId) -> String {
+        let wire = self.wires.0.get_mut(&conn).unwrap();
+        String::from_utf8_lossy(&std::mem::take(&mut wire.output)).into_owned()
+    }
+
+    /// The status codes of what a client has got, in order, taken out.
+    pub fn statuses(&mut self, conn: ConnId) -> Vec<u16> {
+        let text = self.got(conn);
+        let lines = text.split("HTTP/1.1 ").skip(1);
+        lines.map(|rest| rest[..3].parse().unwrap()).collect()
+    }
+
+    /// Does one request on a connection of its own.
+    pub fn once(&mut self, request: &[u8]) -> String {
+        let conn = self.connect();
+        self.send(conn, request);
+        let got = self.got(conn);
+        self.hang_up(conn);
+        got
+    }
+
+    /// How many of the asks so far begin like this.
+    pub fn asked(&self, begin: &str) -> usize {
+        self.log.iter().filter(|ask| ask.starts_with(begin)).count()
+    }
+}
+
+/// A request with a body of text.
+pub fn request(method: &str, path: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+    let length = body.len();
+    let mut out = format!(
+        "{method} /v1/stream/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{fields}\r\n"
+    )
+    .into_bytes();
+    out.extend_from_slice(body);
+    out
+}
+
+pub const TEXT: &str = "Content-Type: text/plain\r\n";
+
+pub fn put(path: &str, body: &[u8]) -> Vec<u8> {
+    request("PUT", path, TEXT, body)
+}
+
+pub fn post(path: &str, body: &[u8]) -> Vec<u8> {
+    request("POST", path, TEXT, body)
+}
+
+pub fn get(path: &str) -> Vec<u8> {
+    format!("GET /v1/stream/{path} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes()
+}
+
+pub fn delete(path: &str) -> Vec<u8> {
+    format!("DELETE /v1/stream/{path} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes()
+}
