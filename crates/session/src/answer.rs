@@ -19,9 +19,6 @@ use protocol::{
 };
 use stream::{Outcome, Refusal};
 
-/// Answers up to this length are given at once; longer ones wait for their turn to move stored bytes.
-const SHORT_BYTES_MAX: u64 = 16 << 10;
-
 impl<T: Transport> Step<'_, T> {
     pub(crate) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
         let id = ConnId::of_exchange(ticket.exchange);
@@ -92,10 +89,15 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
+    /// Whether an answer is queued to move stored bytes.
+    fn is_long(&self, reply: &ReadReply) -> bool {
+        reply.end.since(reply.start) > self.state.options.short_answer_bytes_max
+    }
+
     /// A long answer takes its place in the line: readers may come by the thousand, and each would put its
     /// first window into the same turn.
     fn begin_read(&mut self, id: ConnId, request: ReadRequest, mut reply: ReadReply) {
-        if !is_long(&reply) || self.may_move(id) {
+        if !self.is_long(&reply) || self.may_move(id) {
             return self.give_read(id, request, reply);
         }
         // Read again in its turn, so that those who wait hold no bytes.
@@ -140,7 +142,7 @@ impl<T: Transport> Step<'_, T> {
             return self.give_read(id, request, reply);
         }
         let window = node::Request::Window { key, from: reply.start, to };
-        if is_long(&reply) {
+        if self.is_long(&reply) {
             self.state.fair.note_asked(id);
         }
         self.wait_for(id, Pending::First(Box::new((request, reply))));
@@ -319,11 +321,6 @@ impl Poll {
     pub(crate) fn is_due(&self, now: Monotonic) -> bool {
         self.due <= now
     }
-}
-
-/// Whether an answer waits for its turn to move stored bytes.
-fn is_long(reply: &ReadReply) -> bool {
-    reply.end.since(reply.start) > SHORT_BYTES_MAX
 }
 
 /// What a failure of the node is to a client.

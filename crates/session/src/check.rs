@@ -18,9 +18,6 @@ use crate::{
 use protocol::{problem::Problem, request::Request};
 use std::borrow::Cow;
 
-/// Longest JSON that the loop checks itself.
-const CHECK_ON_LOOP_BYTES_MAX: usize = 128 << 10;
-
 /// A write and its body, to be checked on any thread.
 #[derive(Debug)]
 pub struct CheckJob {
@@ -50,7 +47,8 @@ impl CheckJob {
 impl<T: Transport> Step<'_, T> {
     /// A request is complete, and its body was collected.
     pub(crate) fn finish_collected(&mut self, id: ConnId, request: Request, body: Vec<u8>) {
-        let is_long = body.len() > CHECK_ON_LOOP_BYTES_MAX && request.takes_json();
+        let is_long =
+            body.len() > self.state.options.check_on_loop_bytes_max && request.takes_json();
         if !is_long || self.state.stopping.is_some() {
             return self.finish(id, request, Cow::Owned(body));
         }

@@ -185,6 +185,28 @@ impl Connection {
         }
     }
 
+    /// Asserts what must hold between two inputs.
+    pub(crate) fn check(&self) {
+        let bytes = self.queue.iter().map(|piece| match piece {
+            Piece::Bytes(bytes) => bytes.len(),
+            Piece::File { .. } => 0,
+        });
+        assert_eq!(bytes.sum::<usize>(), self.queued_bytes, "queued bytes are counted");
+    }
+
+    pub(crate) fn is_compressing(&self) -> bool {
+        matches!(&self.state, State::Sending(sending) if sending.is_gzip())
+    }
+
+    /// The stream whose changes it waits for.
+    pub(crate) fn follows(&self) -> Option<StreamKey> {
+        match &self.state {
+            State::LongPoll(poll) => Some(poll.key),
+            State::Sse(reader) if reader.is_live() => Some(reader.key),
+            _ => None,
+        }
+    }
+
     /// Counts `bytes` received in turn number `turn`.
     pub(crate) fn spend(&mut self, turn: u64, bytes: usize) {
         if self.budget.turn != turn {

@@ -78,6 +78,11 @@ impl FairQueue {
         may_send
     }
 
+    /// Whether `id` waits to move stored bytes.
+    pub(crate) fn has_queued(&self, id: ConnId) -> bool {
+        self.waiting.contains(&id)
+    }
+
     fn count_frame(&mut self, bytes: usize) {
         let counted = bytes.max(FRAME_BYTES_MIN);
         self.left_frame_bytes = self.left_frame_bytes.saturating_sub(counted);

@@ -30,10 +30,6 @@ use std::collections::HashMap;
 
 pub(crate) use crate::sse::SseReader;
 
-/// Bytes that may wait in the queue of a live reader; one that is further behind catches up by
-/// reading.
-const LIVE_QUEUE_BYTES_MAX: usize = 64 << 10;
-
 /// Who asks what nobody answers.
 const NOBODY: ConnId = ConnId { slot: u32::MAX, generation: 0 };
 
@@ -79,6 +75,23 @@ struct Frame {
 }
 
 impl LiveStreams {
+    /// Asserts that nothing is kept for streams without readers.
+    pub(crate) fn check(&self) {
+        for (key, stream) in &self.0 {
+            let readers = stream.cohorts.iter().map(|cohort| cohort.readers.len()).sum::<usize>();
+            assert!(readers + stream.polls.len() > 0, "{key:?} is watched for nobody");
+        }
+    }
+
+    /// All readers, with their streams.
+    pub(crate) fn readers(&self) -> Vec<(StreamKey, ConnId)> {
+        let of = |(key, stream): (&StreamKey, &LiveStream)| {
+            let live = stream.cohorts.iter().flat_map(|cohort| &cohort.readers);
+            live.chain(&stream.polls).map(|id| (*key, *id)).collect::<Vec<_>>()
+        };
+        self.0.iter().flat_map(of).collect()
+    }
+
     /// Streams that have readers.
     pub(crate) fn stream_count(&self) -> usize {
         self.0.len()
@@ -245,7 +258,8 @@ impl<T: Transport> Step<'_, T> {
         for id in std::mem::take(&mut cohort.readers) {
             let Some(connection) = self.state.connections.get_mut(id) else { continue };
             let State::Sse(reader) = &connection.state else { continue };
-            if connection.queued_bytes + frame.framed.len() > LIVE_QUEUE_BYTES_MAX
+            if connection.queued_bytes + frame.framed.len()
+                > self.state.options.live_queue_bytes_max
                 && !connection.is_drained()
             {
                 self.fall_behind(id, frame.before);

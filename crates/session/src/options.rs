@@ -37,6 +37,12 @@ pub struct Options {
     pub gzip: bool,
     /// Catch-up answers end at multiples of this offset, for JSON at the end of the append that holds it.
     pub answer_boundary_bytes: u64,
+    /// Answers up to this length are given at once; longer ones are queued to move stored bytes.
+    pub short_answer_bytes_max: u64,
+    /// Bytes that may wait for a live reader; one that is further behind catches up by reading.
+    pub live_queue_bytes_max: usize,
+    /// Longest JSON that the loop checks itself.
+    pub check_on_loop_bytes_max: usize,
     /// Events of a reader that catches up end at multiples of this offset, likewise.
     pub event_boundary_bytes: u64,
 }
@@ -61,6 +67,9 @@ impl Default for Options {
             shutdown_timeout_ms: 2_000,
             gzip: true,
             answer_boundary_bytes: model::limits::ANSWER_BOUNDARY_BYTES,
+            short_answer_bytes_max: 16 << 10,
+            live_queue_bytes_max: 64 << 10,
+            check_on_loop_bytes_max: 128 << 10,
             event_boundary_bytes: 64 << 10,
         }
     }

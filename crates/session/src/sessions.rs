@@ -279,6 +279,30 @@ impl Sessions {
         self.connections.id_of(slot)
     }
 
+    /// Asserts the invariants of what is kept here; for the simulator, after each turn.
+    ///
+    /// # Panics
+    /// If one of them is broken.
+    pub fn check(&mut self) {
+        let ids = self.connections.ids();
+        assert_eq!(ids.len(), self.connections.len(), "each slot is free or used");
+        let mut gzip_count = 0;
+        for id in &ids {
+            let connection = self.connections.get_mut(*id).expect("just listed");
+            connection.check();
+            gzip_count += usize::from(connection.is_compressing());
+            let (is_queued, yielded) = (connection.is_queued, connection.yielded);
+            assert_eq!(is_queued, self.fair.has_queued(*id), "{id:?} is queued once or not at all");
+            assert_eq!(yielded, self.runnable.contains(id), "{id:?} goes on in a later turn");
+        }
+        assert_eq!(gzip_count, self.gzip_count, "compressors at work are counted");
+        self.live.check();
+        for (key, id) in self.live.readers() {
+            let connection = self.connections.get_mut(id).expect("a live reader has a connection");
+            assert_eq!(connection.follows(), Some(key), "{id:?} is live where it says");
+        }
+    }
+
     fn set_now(&mut self, now: Stamp) {
         if now.wall.get() / 1000 != self.now.wall.get() / 1000 {
             self.date = HttpDate::new(now.wall);

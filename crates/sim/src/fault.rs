@@ -149,6 +149,7 @@ impl World {
             match job {
                 Job::Sync(job) => drop(job.run()),
                 Job::Work(job) => drop(job.run()),
+                Job::Check(job) => drop(job),
             }
         }
         drop(process.shards);

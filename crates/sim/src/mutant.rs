@@ -1,6 +1,7 @@
 //! Deliberate defects, one for each checker: a checker that never fires proves nothing.
 
 use crate::oracle::Rule;
+use log::Slice;
 use model::ByteOffset;
 use node::{ReadReply, Reply, Request, Stamp};
 use stream::Outcome;
@@ -40,6 +41,12 @@ pub enum Mutant {
     WrongRepeat,
     /// Commits are never run.
     StalledSync,
+    /// The last byte that a short write took is lost.
+    LostBytes,
+    /// Connections are not told that their clients have gone.
+    DeafToEnds,
+    /// Connections never hear that time passes.
+    Timeless,
 }
 
 impl Mutant {
@@ -61,6 +68,9 @@ impl Mutant {
         (Self::RefusalIgnored, &[Rule::RefusedApplied]),
         (Self::WrongRepeat, &[Rule::Unordered]),
         (Self::StalledSync, &[Rule::Bounds]),
+        (Self::LostBytes, &[Rule::Protocol, Rule::Garbled, Rule::Unseen, Rule::Bounds]),
+        (Self::DeafToEnds, &[Rule::Bounds]),
+        (Self::Timeless, &[Rule::Bounds]),
     ];
 
     /// Changes a request on its way into the node.
@@ -94,11 +104,23 @@ impl Mutant {
         (Stamp { wall, ..now }, request)
     }
 
+    /// Whether the reply to a request may be changed: not what a live reader reads to catch up.
+    pub(crate) fn may_change_reply_to(self, request: &Request, event_boundary_bytes: u64) -> bool {
+        match request {
+            Request::Read(read) => read.boundary_bytes != event_boundary_bytes,
+            Request::Head { .. } => self != Self::LostDelete,
+            _ => true,
+        }
+    }
+
     /// Changes a reply on its way to the client.
     pub(crate) fn change_reply(self, reply: &mut Reply) {
         match (self, &mut *reply) {
             (Self::StaleRead, Reply::Read(read)) if read.end > read.start => shorten(read),
-            (Self::Unclosed, Reply::Read(read)) => read.info.closed = false,
+            // At the tail the session would ask again without end.
+            (Self::Unclosed, Reply::Read(read)) if read.end > read.start => {
+                read.info.closed = false;
+            }
             (Self::Unclosed, Reply::Head(_, info)) => info.closed = false,
             (Self::LostDelete, Reply::Head(..)) => *reply = Reply::Outcome(Outcome::Deleted),
             (Self::FalseDamage, Reply::Read(read)) if read.end.get() % 7 == 3 => {
@@ -119,12 +141,16 @@ impl Mutant {
         }
     }
 
-    /// Changes bytes on their way to the client.
-    pub(crate) fn change_window(self, is_fork: bool, bytes: &mut [u8]) {
-        if self == Self::WrongPrefix && is_fork {
+    /// Changes stored bytes of a fork on their way to the client.
+    pub(crate) fn change_fork(self, slice: &mut Slice) {
+        if self == Self::WrongPrefix
+            && let Ok(bytes) = slice.to_bytes()
+        {
+            let mut bytes = bytes.to_vec();
             for byte in bytes.iter_mut().skip(1).take(1) {
                 *byte ^= 1;
             }
+            *slice = Slice::Bytes(bytes.into());
         }
     }
 }

@@ -7,6 +7,7 @@ use crate::{
 use env::MemoryDisk;
 use log::{LogOptions, OpenError};
 use node::Stamp;
+use session::Admission;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
 const DIR: &str = "/data";
@@ -38,8 +39,12 @@ impl Process {
     ) -> Result<Self, OpenError> {
         let disk = Arc::new(disk.clone());
         let opened = node::open(disk, dice, Path::new(DIR), options, plane.shard_count)?;
-        let shards: Vec<Option<Shard>> =
-            opened.nodes.into_iter().map(|node| Some(Shard::new(node, now, plane))).collect();
+        let admission = Arc::new(Admission::default());
+        let start = |node| {
+            let own = (Arc::clone(&admission), dice.split());
+            Some(Shard::new(node, now, plane.clone(), own))
+        };
+        let shards: Vec<Option<Shard>> = opened.nodes.into_iter().map(start).collect();
         Ok(Self {
             life,
             inboxes: shards.iter().map(|_| Vec::new()).collect(),

@@ -4,6 +4,8 @@
 //! rendering cannot hide behind shared code.
 
 use crate::dice::Dice;
+use flate2::read::GzDecoder;
+use std::io::Read;
 
 /// A request as a client means it.
 #[derive(Debug, Clone, Default)]
@@ -50,6 +52,9 @@ impl Ask {
         head.push_str(" HTTP/1.1\r\nHost: sim\r\n");
         for (name, value) in &self.fields {
             head.push_str(&format!("{name}: {value}\r\n"));
+        }
+        if self.method == "GET" && dice.percent(20) {
+            head.push_str("Accept-Encoding: gzip\r\n");
         }
         let chunked = !self.body.is_empty() && dice.percent(15);
         if chunked {
@@ -153,8 +158,9 @@ impl AnswerReader {
         self.rest == Rest::Done
     }
 
-    /// Takes bytes; the error says what no HTTP client could have read.
-    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<(), String> {
+    /// Takes bytes and gives back those behind the end of the answer. The error says what no HTTP client could
+    /// have read.
+    pub(crate) fn feed(&mut self, bytes: &[u8]) -> Result<Vec<u8>, String> {
         self.input.extend_from_slice(bytes);
         loop {
             let before = (self.rest, self.input.len());
@@ -167,15 +173,28 @@ impl AnswerReader {
                     self.rest = if left == 0 { Rest::Done } else { Rest::Bytes(left) };
                 }
                 Rest::Chunks => self.chunk()?,
-                Rest::Done if !self.input.is_empty() => {
-                    return Err(format!("{} bytes after the end of an answer", self.input.len()));
-                }
                 Rest::Done => {}
             }
+            if self.rest == Rest::Done {
+                self.unpack()?;
+                return Ok(std::mem::take(&mut self.input));
+            }
             if before == (self.rest, self.input.len()) {
-                return Ok(());
+                return Ok(Vec::new());
             }
         }
+    }
+
+    /// Undoes the compression of a whole answer.
+    fn unpack(&mut self) -> Result<(), String> {
+        if self.answer.field("content-encoding") != Some("gzip") {
+            return Ok(());
+        }
+        let mut plain = Vec::new();
+        let read = GzDecoder::new(&self.answer.body[..]).read_to_end(&mut plain);
+        read.map_err(|error| format!("a compressed answer that is broken: {error}"))?;
+        self.answer.body = plain;
+        Ok(())
     }
 
     fn head(&mut self) -> Result<(), String> {

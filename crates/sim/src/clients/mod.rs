@@ -98,7 +98,7 @@ pub(crate) fn judge(ctx: &mut Ctx<'_>, stream: StreamNo, heard: &Heard) -> Verdi
     };
     match answer.status {
         200..300 => Verdict::Done(answer.clone()),
-        429 | 503 | 507 => Verdict::Busy,
+        408 | 429 | 503 | 507 => Verdict::Busy,
         500 => judge_500(ctx, stream, answer),
         _ => Verdict::Refused(answer.problem().unwrap_or_default(), answer.clone()),
     }

@@ -1,36 +1,42 @@
 //! One process: its shards, what passes between them, and where the bytes of clients go in and out.
 //!
-//! The sockets are left out, all else is as in the server: heads are parsed, requests cross shards
-//! as messages, answers are rendered, live readers follow changes.
+//! Sessions, nodes and logs are those of the server. Sockets and threads are left out: a connection is
+//! [`wires`], which cuts reads and writes short as the seed says, and a job takes as long as the seed says.
 
-mod answer;
-mod exchange;
-mod live;
-mod receive;
 mod shard;
+mod wires;
 
 pub(crate) use shard::Shard;
 
-use crate::mutant::Mutant;
+use crate::{dice::Dice, mutant::Mutant};
 use log::{SyncDone, SyncJob, WorkDone, WorkJob};
 use model::ShardId;
 use node::{Change, Reply, Request, ShardMessage, Ticket};
+use session::{CheckDone, CheckJob, Options};
 
 /// What reaches a shard.
 #[derive(Debug)]
 pub(crate) enum Mail {
-    /// A client's request, whole.
-    Raw {
-        conn: u32,
+    /// A client connects.
+    Open {
+        wire: u32,
+    },
+    /// Bytes of a client.
+    Bytes {
+        wire: u32,
         bytes: Vec<u8>,
+    },
+    /// A client sends no more, and still reads.
+    HalfClosed {
+        wire: u32,
     },
     /// A client is gone.
     Gone {
-        conn: u32,
+        wire: u32,
     },
-    /// A long-poll has waited long enough.
-    PollDue {
-        conn: u32,
+    /// A client takes bytes again.
+    Writable {
+        wire: u32,
     },
     Request {
         ticket: Ticket,
@@ -45,7 +51,11 @@ pub(crate) enum Mail {
     Changed(Change),
     Synced(SyncDone),
     Worked(WorkDone),
+    Checked(Box<CheckDone>),
     Tick,
+    /// The session was left with work.
+    Again,
+    Stop,
 }
 
 /// Work for a thread.
@@ -53,6 +63,7 @@ pub(crate) enum Mail {
 pub(crate) enum Job {
     Sync(SyncJob),
     Work(WorkJob),
+    Check(Box<CheckJob>),
 }
 
 /// What a turn of a shard leaves to be done.
@@ -61,26 +72,50 @@ pub(crate) struct Outbox {
     pub(crate) mails: Vec<(ShardId, Mail)>,
     pub(crate) jobs: Vec<Job>,
     pub(crate) answers: Vec<Piece>,
-    /// Long-polls that began to wait.
-    pub(crate) polls: Vec<u32>,
-    /// Connections that were cut in the middle of an answer because stored bytes are damaged.
-    pub(crate) cut_by_damage: Vec<u32>,
+    /// Clients that take no more for now.
+    pub(crate) stalled: Vec<u32>,
+    /// There is work left for the next turn.
+    pub(crate) is_behind: bool,
 }
 
 /// Bytes for a client.
 #[derive(Debug)]
 pub(crate) struct Piece {
-    pub(crate) conn: u32,
+    pub(crate) wire: u32,
     pub(crate) bytes: Vec<u8>,
     /// The connection ends after them.
     pub(crate) ends: bool,
+    /// It was cut in the middle of an answer because stored bytes are damaged.
+    pub(crate) by_damage: bool,
 }
 
 /// Settings of a shard's connections.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct PlaneOptions {
     pub(crate) shard_count: u16,
-    pub(crate) boundary_bytes: u64,
-    pub(crate) sse_event_bytes: u64,
+    pub(crate) sessions: Options,
     pub(crate) mutant: Option<Mutant>,
+}
+
+/// Settings that make little data and little time reach every limit.
+pub(crate) fn session_options(dice: &mut Dice) -> Options {
+    let pick = |dice: &mut Dice, from: &[u64]| *dice.pick(from);
+    let size = |number: u64| usize::try_from(number).expect("a small number");
+    Options {
+        answer_boundary_bytes: pick(dice, &[2 << 10, 16 << 10, 4 << 20]),
+        event_boundary_bytes: pick(dice, &[1 << 10, 64 << 10]),
+        short_answer_bytes_max: pick(dice, &[0, 500, 16 << 10]),
+        live_queue_bytes_max: size(pick(dice, &[200, 2_000, 64 << 10])),
+        check_on_loop_bytes_max: size(pick(dice, &[50, 200, 128 << 10])),
+        long_poll_timeout_ms: dice.between(500, 8_000),
+        sse_heartbeat_ms: pick(dice, &[700, 3_000, 15_000]),
+        sse_max_duration_ms: pick(dice, &[1_500, 8_000, 60_000]),
+        idle_timeout_ms: pick(dice, &[1_000, 10_000, 75_000]),
+        head_timeout_ms: pick(dice, &[600, 10_000]),
+        body_grace_ms: pick(dice, &[600, 5_000]),
+        write_stall_timeout_ms: pick(dice, &[1_000, 30_000]),
+        connections_max: size(pick(dice, &[6, 20_000, 20_000])),
+        body_bytes_in_flight_max: size(pick(dice, &[160_000, 256 << 20])),
+        ..Options::default()
+    }
 }

@@ -1,44 +1,53 @@
-//! One shard: its node, its exchanges and its live readers. See the server's `plane::shard`.
+//! One shard: its session, its node and what passes between them. See the server's `plane::shard`.
 
-use super::{
-    Job, Mail, Outbox, Piece, PlaneOptions,
-    exchange::Exchange,
-    live::{LiveStream, LiveStreams},
-};
-use crate::mutant::Mutant;
-use model::{ShardId, StreamKey};
-use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
-use protocol::HttpDate;
-use std::collections::BTreeMap;
+use super::{Job, Mail, Outbox, PlaneOptions, wires::Wires};
+use crate::{dice::Dice, mutant::Mutant};
+use model::ShardId;
+use node::{Event, Output, Reply, Request, ShardCore, Stamp, Ticket};
+use session::{Admission, Ask, Input, Sessions};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 #[derive(Debug)]
 pub(crate) struct Shard {
-    pub(super) id: ShardId,
+    id: ShardId,
     pub(crate) node: ShardCore,
-    pub(super) exchanges: BTreeMap<u32, Exchange>,
-    pub(super) live: LiveStreams,
-    pub(super) now: Stamp,
-    pub(super) date: HttpDate,
-    pub(super) options: PlaneOptions,
-    pub(super) out: Outbox,
-    pub(super) random: u64,
+    pub(crate) sessions: Sessions,
+    wires: Wires,
+    now: Stamp,
+    options: PlaneOptions,
+    out: Outbox,
+    /// Requests whose reply a mutant may change.
+    mutable: BTreeSet<(u16, [u32; 3])>,
+    /// Exchanges that read a fork, for a mutant.
+    forks: BTreeSet<[u32; 3]>,
     /// Commits that were handed out and have not come back.
     pub(crate) syncs_in_flight: usize,
+    /// The connections were told that the process stops.
+    pub(crate) is_stopping: bool,
 }
 
 impl Shard {
-    pub(crate) fn new(node: ShardCore, now: Stamp, options: PlaneOptions) -> Self {
+    pub(crate) fn new(
+        node: ShardCore,
+        now: Stamp,
+        options: PlaneOptions,
+        (admission, dice): (Arc<Admission>, Dice),
+    ) -> Self {
+        let id = node.shard();
+        let sessions = Sessions::new(id, options.sessions.clone(), admission, (now, 1));
         Self {
-            id: node.shard(),
+            id,
             node,
-            exchanges: BTreeMap::new(),
-            live: LiveStreams::default(),
+            sessions,
+            wires: Wires::new(dice, options.mutant),
             now,
-            date: HttpDate::new(now.wall),
             options,
             out: Outbox::default(),
-            random: 1,
+            mutable: BTreeSet::new(),
+            forks: BTreeSet::new(),
             syncs_in_flight: 0,
+            is_stopping: false,
         }
     }
 
@@ -49,46 +58,135 @@ impl Shard {
             Some(Mutant::LateExpiry) => Stamp { wall: model::Timestamp::new(1), ..now },
             _ => now,
         };
-        self.date = HttpDate::new(now.wall);
+        self.sessions.begin_turn(self.now, &mut self.wires);
+        self.give_asks();
         for mail in mail {
             self.take(mail);
         }
         self.drain();
         self.node.check();
+        self.sessions.check();
+        self.out.answers = std::mem::take(&mut self.wires.answers);
+        self.out.stalled = std::mem::take(&mut self.wires.stalled);
+        self.out.is_behind = self.sessions.is_behind();
         std::mem::take(&mut self.out)
     }
 
     fn take(&mut self, mail: Mail) {
         match mail {
-            Mail::Raw { conn, bytes } => self.receive(conn, &bytes),
-            Mail::Gone { conn } => self.forget(conn),
-            Mail::PollDue { conn } => self.time_out_poll(conn),
-            Mail::Request { ticket, request, data } => {
-                self.give(ticket, request, &data);
+            Mail::Open { wire } => {
+                let conn = self.sessions.open();
+                self.wires.add(conn, wire);
+                self.handle(Input::Opened(conn));
             }
-            Mail::Reply { ticket, reply } => self.handle_reply(ticket.exchange[0], reply),
+            Mail::Bytes { wire, bytes } => {
+                if let Some(conn) = self.wires.conn(wire) {
+                    self.wires.arrive(conn, &bytes);
+                    self.handle(Input::Readable { conn, ended: false });
+                }
+            }
+            Mail::HalfClosed { wire } => {
+                if let Some(conn) = self.wires.conn(wire) {
+                    self.wires.half_close(conn);
+                    self.handle(Input::Readable { conn, ended: true });
+                }
+            }
+            Mail::Gone { .. } if self.options.mutant == Some(Mutant::DeafToEnds) => {}
+            Mail::Gone { wire } => {
+                if let Some(conn) = self.wires.conn(wire) {
+                    self.handle(Input::Broken(conn));
+                }
+            }
+            Mail::Writable { wire } => {
+                if let Some(conn) = self.wires.conn(wire) {
+                    self.wires.unstall(conn);
+                    self.handle(Input::Writable(conn));
+                }
+            }
+            Mail::Request { ticket, request, data } => self.give(ticket, request, &data),
+            Mail::Reply { ticket, reply } => self.handle_reply(ticket, reply),
             Mail::Shard(message) => self.node.handle(self.now, Event::Shard(message)),
-            Mail::Changed(change) => self.handle_change(&change),
+            Mail::Changed(change) => self.handle(Input::Changed(change)),
             Mail::Synced(done) => {
                 self.syncs_in_flight -= 1;
                 self.node.handle(self.now, Event::Synced(done));
             }
             Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
-            Mail::Tick => self.node.handle(self.now, Event::Tick),
+            Mail::Checked(done) => self.handle(Input::Checked(*done)),
+            Mail::Tick => self.tick(),
+            Mail::Again => {}
+            Mail::Stop => {
+                self.is_stopping = true;
+                self.handle(Input::Stop);
+            }
         }
+    }
+
+    fn tick(&mut self) {
+        self.node.handle(self.now, Event::Tick);
+        let is_due = self.now.monotonic >= self.sessions.next_deadline();
+        if is_due && self.options.mutant != Some(Mutant::Timeless) {
+            self.handle(Input::Tick);
+        }
+    }
+
+    fn handle(&mut self, input: Input) {
+        self.sessions.handle(self.now, input, &mut self.wires);
+        self.give_asks();
+    }
+
+    /// Gives what the session asks to the shards that own the groups.
+    fn give_asks(&mut self) {
+        while let Some(ask) = self.sessions.poll_ask() {
+            let group = ask.group(self.node.group_count());
+            let owner = node::shard_of(group, self.options.shard_count);
+            let Ask { ticket, request, data } = ask;
+            let data = data.into_owned();
+            if owner == self.id {
+                self.give(ticket, request, &data);
+            } else {
+                self.out.mails.push((owner, Mail::Request { ticket, request, data }));
+            }
+        }
+        while let Some(job) = self.sessions.poll_check() {
+            self.out.jobs.push(Job::Check(Box::new(job)));
+        }
+    }
+
+    fn handle_reply(&mut self, ticket: Ticket, mut reply: Reply) {
+        if let Some(mutant) = self.options.mutant {
+            match &mut reply {
+                Reply::Read(read) if read.info.lineage.spans().is_empty() => {
+                    self.forks.remove(&ticket.exchange);
+                }
+                Reply::Read(read) => {
+                    self.forks.insert(ticket.exchange);
+                    read.first.iter_mut().for_each(|slice| mutant.change_fork(slice));
+                }
+                Reply::Window(slice) if self.forks.contains(&ticket.exchange) => {
+                    mutant.change_fork(slice);
+                }
+                _ => {}
+            }
+        }
+        self.handle(Input::Reply(ticket, reply));
     }
 
     fn drain(&mut self) {
         while let Some(output) = self.node.poll_output() {
             match output {
-                Output::Reply { ticket, reply } if ticket.shard == self.id => {
-                    self.handle_reply(ticket.exchange[0], reply);
-                }
-                Output::Reply { ticket, reply } => {
-                    self.out.mails.push((ticket.shard, Mail::Reply { ticket, reply }));
+                Output::Reply { ticket, mut reply } => {
+                    self.change_reply(ticket, &mut reply);
+                    if ticket.shard == self.id {
+                        self.handle_reply(ticket, reply);
+                    } else {
+                        self.out.mails.push((ticket.shard, Mail::Reply { ticket, reply }));
+                    }
                 }
                 Output::Shard { to, message } => self.out.mails.push((to, Mail::Shard(message))),
-                Output::Changed { to, change } if to == self.id => self.handle_change(&change),
+                Output::Changed { to, change } if to == self.id => {
+                    self.handle(Input::Changed(change));
+                }
                 Output::Changed { to, change } => {
                     self.out.mails.push((to, Mail::Changed(change)));
                 }
@@ -111,28 +209,6 @@ impl Shard {
         }
     }
 
-    /// Gives a request without data to the shard that owns its group.
-    pub(super) fn ask(&mut self, conn: u32, request: Request) {
-        self.ask_with(conn, request, &[]);
-    }
-
-    /// As [`Self::ask`], with data.
-    pub(super) fn ask_with(&mut self, conn: u32, request: Request, data: &[u8]) {
-        let group = match &request {
-            Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key } => {
-                key.group
-            }
-            other => other.path().expect("others name a path").group(self.node.group_count()),
-        };
-        let ticket = Ticket { shard: self.id, exchange: [conn, 0, 0] };
-        let owner = node::shard_of(group, self.options.shard_count);
-        if owner == self.id {
-            return self.give(ticket, request, data);
-        }
-        let data = data.to_vec();
-        self.out.mails.push((owner, Mail::Request { ticket, request, data }));
-    }
-
     /// Gives a request to this shard's node; a mutant may change it on the way.
     fn give(&mut self, ticket: Ticket, request: Request, data: &[u8]) {
         let Some(mutant) = self.options.mutant else {
@@ -147,36 +223,29 @@ impl Shard {
             self.node.handle(self.now, again);
             return self.node.handle(self.now, Event::Request { ticket, request, data });
         }
+        if mutant.may_change_reply_to(&request, self.options.sessions.event_boundary_bytes) {
+            self.mutable.insert((ticket.shard.get(), ticket.exchange));
+        }
         let (now, request) = mutant.change_request(self.now, request, data);
         self.node.handle(now, Event::Request { ticket, request, data });
     }
 
-    pub(super) fn send(&mut self, conn: u32, bytes: Vec<u8>, ends: bool) {
-        self.out.answers.push(Piece { conn, bytes, ends });
+    fn change_reply(&mut self, ticket: Ticket, reply: &mut Reply) {
+        if let Some(mutant) = self.options.mutant
+            && self.mutable.remove(&(ticket.shard.get(), ticket.exchange))
+        {
+            mutant.change_reply(reply);
+        }
     }
 
-    /// The answer is complete.
-    pub(super) fn finish(&mut self, conn: u32, bytes: Vec<u8>) {
-        self.exchanges.remove(&conn);
-        self.send(conn, bytes, true);
+    /// Connections that are open.
+    pub(crate) fn wire_count(&self) -> usize {
+        self.wires.count()
     }
 
-    pub(super) fn forget(&mut self, conn: u32) {
-        self.exchanges.remove(&conn);
-        self.live.forget(conn);
-    }
-
-    pub(super) fn live_stream(&mut self, key: StreamKey) -> &mut LiveStream {
-        self.live.0.entry(key).or_default()
-    }
-
-    /// Exchanges under way.
-    pub(crate) fn exchange_count(&self) -> usize {
-        self.exchanges.len()
-    }
-
-    pub(super) fn random(&mut self) -> u64 {
-        self.random = self.random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        self.random >> 33
+    /// Whether everybody has gone, or has had the time for it.
+    pub(crate) fn is_finished(&self, now: Stamp) -> bool {
+        let is_idle = self.sessions.is_finished(now.monotonic) && self.syncs_in_flight == 0;
+        is_idle || (self.sessions.is_late(now.monotonic) && self.syncs_in_flight == 0)
     }
 }

@@ -1,4 +1,4 @@
-//! Clients and their connections: what they ask, and what reaches them.
+//! Clients and their requests: what they ask, and what reaches them.
 
 use super::{Act, World};
 use crate::{
@@ -6,7 +6,6 @@ use crate::{
     events::take_events,
     fault::FaultKind,
     oracle::Rule,
-    plane::Mail,
     wire::{Answer, AnswerReader, Ask},
 };
 
@@ -15,12 +14,11 @@ use crate::{
 pub(super) struct Call {
     client: usize,
     since_us: u64,
-    pub(super) shard: usize,
+    /// Its connection; 0 if nobody listened.
+    wire: u32,
     reader: AnswerReader,
-    is_live: bool,
+    pub(super) is_live: bool,
     events: Vec<u8>,
-    /// When the last bytes for it arrive.
-    pub(super) hears_at: u64,
 }
 
 impl World {
@@ -63,41 +61,32 @@ impl World {
     }
 
     fn ask(&mut self, client: usize, ask: &Ask) {
-        self.conn_next += 1;
-        let conn = self.conn_next;
+        self.call_next += 1;
+        let number = self.call_next;
         let bytes = ask.render(&mut self.dice);
-        self.note(format_args!("{conn} {} {} {:?}", ask.method, ask.path, ask.query));
+        self.note(format_args!("{number} {} {} {:?}", ask.method, ask.path, ask.query));
         self.trace.bytes(&bytes);
-        self.oracle.asked(conn, ask);
-        let delay = self.dice.delay_us(500);
-        let shards = self.process.as_ref().map_or(1, |process| process.shards.len());
-        let shard = usize::try_from(self.dice.below(shards as u64)).expect("an index");
-        self.calls.insert(
-            conn,
-            Call {
-                client,
-                since_us: self.clock.now_us,
-                shard,
-                reader: AnswerReader::new(ask.method == "HEAD"),
-                is_live: ask.live,
-                events: Vec::new(),
-                hears_at: 0,
-            },
-        );
-        let mail = Mail::Raw { conn, bytes };
-        match self.process.as_ref().filter(|process| !process.is_stopping) {
-            Some(process) => {
-                let life = process.life;
-                self.after(delay, Act::Deliver { life, shard, mail });
-            }
+        self.oracle.asked(number, ask);
+        let wire = self.wire_for(ask.live);
+        let call = Call {
+            client,
+            since_us: self.clock.now_us,
+            wire: wire.unwrap_or_default(),
+            reader: AnswerReader::new(ask.method == "HEAD"),
+            is_live: ask.live,
+            events: Vec::new(),
+        };
+        self.calls.insert(number, call);
+        match wire {
+            Some(wire) => self.send_request(wire, number, bytes),
             // Nobody listens.
             None => {
-                let refused = Act::Hear { conn, bytes: Vec::new(), ends: true, damage: false };
-                self.after(delay, refused);
+                let delay = self.dice.delay_us(500);
+                self.after(delay, Act::Refused { call: number });
             }
         }
         let patience = self.patience_us(ask.live);
-        self.after(patience, Act::GiveUp { conn });
+        self.after(patience, Act::GiveUp { call: number });
     }
 
     /// How long a client waits: readers of events leave by themselves, others when they vanish or
@@ -112,72 +101,83 @@ impl World {
         100_000_000
     }
 
-    pub(super) fn give_up(&mut self, conn: u32) {
-        let Some(call) = self.calls.get(&conn) else { return };
-        let (shard, client) = (call.shard, call.client);
+    pub(super) fn give_up(&mut self, number: u32) {
+        let Some(call) = self.calls.get(&number) else { return };
+        let (wire, client) = (call.wire, call.client);
         if self.clock.now_us - call.since_us >= 100_000_000 {
             let detail = format!("no answer in 100 s: {:?}", self.seats[client].client);
             return self.oracle.broken(Rule::Bounds, detail);
         }
-        self.note(format_args!("{conn} given up"));
-        if let Some(process) = &self.process {
-            let life = process.life;
-            if shard < process.shards.len() {
-                self.after(100, Act::Deliver { life, shard, mail: Mail::Gone { conn } });
-            }
-        }
-        self.close(conn, false, true);
+        self.note(format_args!("{number} given up"));
+        self.hang_up(wire);
     }
 
-    pub(super) fn hear(&mut self, conn: u32, bytes: &[u8], ends: bool, damage: bool) {
-        let Some(call) = self.calls.get_mut(&conn) else { return };
-        if let Err(what) = call.reader.feed(bytes) {
-            self.oracle.broken(Rule::Protocol, what);
-            return;
+    pub(super) fn hear(&mut self, wire: u32, bytes: Vec<u8>, ends: bool, damage: bool) {
+        self.trace.bytes(&bytes);
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let Some(end) = self.wires.get(&wire) else { return };
+            let Some(front) = end.calls.front().copied() else {
+                if end.is_over {
+                    // A refusal may come before its request: the body of one to HEAD is no answer to anything.
+                    break;
+                }
+                let detail = format!("{} bytes that nobody asked for", rest.len());
+                return self.oracle.broken(Rule::Protocol, detail);
+            };
+            rest = match self.hear_call(front, &rest) {
+                Ok(rest) => rest,
+                Err((rule, what)) => return self.oracle.broken(rule, what),
+            };
+            if self.calls.get(&front).is_some_and(|call| call.reader.is_done()) {
+                if let Some(end) = self.wires.get_mut(&wire) {
+                    end.calls.pop_front();
+                }
+                self.finish(front, damage, false);
+            }
         }
-        self.trace.bytes(bytes);
+        if ends {
+            self.ended(wire, damage);
+        } else {
+            self.perhaps_hang_up(wire);
+        }
+    }
+
+    /// Gives bytes to the first request of a connection; what is left belongs to the next one.
+    fn hear_call(&mut self, number: u32, bytes: &[u8]) -> Result<Vec<u8>, (Rule, String)> {
+        let call = self.calls.get_mut(&number).expect("a request that waits");
+        let rest = call.reader.feed(bytes).map_err(|what| (Rule::Protocol, what))?;
+        if call.reader.answer.field("connection") == Some("close")
+            && let Some(end) = self.wires.get_mut(&call.wire)
+        {
+            end.is_closing = true;
+            end.is_over = true;
+        }
         let seat = call.client;
         if call.is_live && call.reader.answer.status == 200 {
             let body = std::mem::take(&mut call.reader.answer.body);
             call.events.extend_from_slice(&body);
-            match take_events(&mut call.events) {
-                Ok(events) => {
-                    for event in events {
-                        self.with_client(seat, |client, ctx| client.event(ctx, &event));
-                    }
-                }
-                Err(what) => self.oracle.broken(Rule::Garbled, what),
+            let events = take_events(&mut call.events).map_err(|what| (Rule::Garbled, what))?;
+            for event in events {
+                self.with_client(seat, |client, ctx| client.event(ctx, &event));
             }
         }
-        let is_done = self.calls.get(&conn).is_some_and(|call| call.reader.is_done());
-        if ends || is_done {
-            self.close(conn, damage, false);
-        }
+        Ok(rest)
     }
 
-    /// The connection is over: the client hears what came.
-    fn close(&mut self, conn: u32, cut_by_damage: bool, gave_up: bool) {
-        let Some(call) = self.calls.remove(&conn) else { return };
+    /// A request is over: its client hears what came.
+    pub(super) fn finish(&mut self, number: u32, cut_by_damage: bool, gave_up: bool) {
+        let Some(call) = self.calls.remove(&number) else { return };
         let is_done = call.reader.is_done();
         let answer: Option<Answer> = is_done.then_some(call.reader.answer);
         let status = answer.as_ref().map_or(0, |answer| answer.status);
         let field = |name| answer.as_ref().and_then(|answer| answer.field(name)).unwrap_or("");
         let (next, tag) = (field("stream-next-offset"), field("etag"));
-        let line = format!("{conn} heard {status} {next} {tag}");
+        let line = format!("{number} heard {status} {next} {tag}");
         self.note(format_args!("{line}"));
-        self.oracle.history.heard(conn, answer.as_ref());
+        self.oracle.history.heard(number, answer.as_ref());
         let heard = Heard { since_us: call.since_us, answer, cut_by_damage, gave_up };
         let next = self.with_client(call.client, |client, ctx| client.heard(ctx, heard));
         self.follow(call.client, next);
-    }
-
-    /// The connections to the shards for which `is_lost` end, after what was sent on them.
-    pub(crate) fn lose_connections(&mut self, is_lost: impl Fn(usize) -> bool) {
-        let lost = self.calls.iter().filter(|(_, call)| is_lost(call.shard));
-        let conns: Vec<(u32, u64)> = lost.map(|(conn, call)| (*conn, call.hears_at)).collect();
-        for (conn, hears_at) in conns {
-            let at = hears_at.max(self.clock.now_us) + self.dice.below(2_000);
-            self.at(at, Act::Hear { conn, bytes: Vec::new(), ends: true, damage: false });
-        }
     }
 }

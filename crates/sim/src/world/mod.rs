@@ -3,6 +3,7 @@
 mod calls;
 mod formats;
 mod stop;
+mod wires;
 
 use crate::{
     clients::Client,
@@ -12,7 +13,7 @@ use crate::{
     mutant::Mutant,
     oracle::{Oracle, Rule},
     plan::{Plan, log_options},
-    plane::{Job, Mail, Outbox, PlaneOptions},
+    plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options},
     process::Process,
     trace::Trace,
 };
@@ -22,6 +23,7 @@ use formats::FlippedFormats;
 use log::{LogOptions, OpenError};
 use model::ShardId;
 use std::collections::BTreeMap;
+use wires::WireEnd;
 
 /// How often a shard's clockwork runs.
 const TICK_US: u64 = 100_000;
@@ -36,11 +38,15 @@ pub(crate) enum Act {
     Wake(usize),
     /// A client gives up.
     GiveUp {
-        conn: u32,
+        call: u32,
+    },
+    /// Nobody listened.
+    Refused {
+        call: u32,
     },
     /// Bytes reach a client.
     Hear {
-        conn: u32,
+        wire: u32,
         bytes: Vec<u8>,
         ends: bool,
         damage: bool,
@@ -107,7 +113,9 @@ pub(crate) struct World {
     life: u64,
     seats: Vec<Seat>,
     calls: BTreeMap<u32, Call>,
-    conn_next: u32,
+    call_next: u32,
+    wires: BTreeMap<u32, WireEnd>,
+    wire_next: u32,
     job_next: u64,
     /// No client begins anything before this.
     quiet_until_us: u64,
@@ -121,8 +129,7 @@ impl World {
         let options = log_options(&mut dice);
         let plane = PlaneOptions {
             shard_count: u16::try_from(dice.between(1, 3)).expect("16 bits"),
-            boundary_bytes: *dice.pick(&[2 << 10, 16 << 10, 4 << 20]),
-            sse_event_bytes: *dice.pick(&[1 << 10, 64 << 10]),
+            sessions: session_options(&mut dice),
             mutant: plan.mutant,
         };
         let trace = Trace::new(plan.verbose);
@@ -149,7 +156,9 @@ impl World {
             life: 0,
             seats: Vec::new(),
             calls: BTreeMap::new(),
-            conn_next: 0,
+            call_next: 0,
+            wires: BTreeMap::new(),
+            wire_next: 0,
             job_next: 0,
             quiet_until_us: 0,
             poisoned_since_us: None,
@@ -221,8 +230,9 @@ impl World {
     fn act(&mut self, act: Act) {
         match act {
             Act::Wake(seat) => self.wake(seat),
-            Act::GiveUp { conn } => self.give_up(conn),
-            Act::Hear { conn, bytes, ends, damage } => self.hear(conn, &bytes, ends, damage),
+            Act::GiveUp { call } => self.give_up(call),
+            Act::Refused { call } => self.finish(call, false, false),
+            Act::Hear { wire, bytes, ends, damage } => self.hear(wire, bytes, ends, damage),
             Act::Deliver { life, shard, mail } => self.deliver(life, shard, mail),
             Act::Turn { life, shard } => self.turn(life, shard),
             Act::Run { life, job } => self.run_job(life, job),
@@ -260,7 +270,7 @@ impl World {
         }
         self.life += 1;
         self.starts += 1;
-        let start = (self.clock.stamp(), self.plane, self.life);
+        let start = (self.clock.stamp(), self.plane.clone(), self.life);
         let opened = Process::start(&self.disk, &mut self.dice, self.options.clone(), start);
         match opened {
             Ok(process) => self.started(process),
@@ -329,11 +339,12 @@ impl World {
         let Some(open) = &mut process.shards[shard] else { return };
         let out = open.turn(now, mail);
         let stats = open.node.stats();
-        let exchanges = open.exchange_count();
+        let (wires, open_wires) = (open.wire_count(), self.open_wires(shard));
         self.send_out(life, shard, out);
-        // One request for each client; those that gave up may linger for a moment.
-        if exchanges > 2 * self.seats.len() {
-            self.oracle.broken(Rule::Bounds, format!("{exchanges} exchanges under way"));
+        // Clients that have gone may linger for a moment.
+        if wires > open_wires + 2 * self.seats.len() {
+            let detail = format!("{wires} connections, of which clients have {open_wires}");
+            self.oracle.broken(Rule::Bounds, detail);
         }
         if stats.in_flight_count > IN_FLIGHT_MAX {
             let detail = format!("{} entries in flight", stats.in_flight_count);
@@ -348,19 +359,19 @@ impl World {
         for job in out.jobs {
             self.begin_job(life, shard, job);
         }
-        for conn in out.polls {
-            let mail = Mail::PollDue { conn };
-            let wait = self.dice.between(500_000, 8_000_000);
-            self.after(wait, Act::Deliver { life, shard, mail });
-        }
         for piece in out.answers {
-            let Some(call) = self.calls.get_mut(&piece.conn) else { continue };
+            let Some(end) = self.wires.get_mut(&piece.wire) else { continue };
             let delay = self.dice.delay_us(500);
-            let at = (self.clock.now_us + delay).max(call.hears_at);
-            call.hears_at = at;
-            let damage = out.cut_by_damage.contains(&piece.conn);
-            let (conn, bytes, ends) = (piece.conn, piece.bytes, piece.ends);
-            self.at(at, Act::Hear { conn, bytes, ends, damage });
+            let at = (self.clock.now_us + delay).max(end.hears_at);
+            end.hears_at = at;
+            let Piece { wire, bytes, ends, by_damage: damage } = piece;
+            self.at(at, Act::Hear { wire, bytes, ends, damage });
+        }
+        for wire in out.stalled {
+            self.stall(wire);
+        }
+        if out.is_behind {
+            self.deliver(life, shard, Mail::Again);
         }
     }
 
@@ -397,6 +408,7 @@ impl World {
         let mail = match job {
             Job::Sync(job) => Mail::Synced(job.run()),
             Job::Work(job) => Mail::Worked(job.run()),
+            Job::Check(job) => Mail::Checked(Box::new(job.run())),
         };
         let wait = self.dice.delay_us(60);
         self.after(wait, Act::Deliver { life, shard, mail });

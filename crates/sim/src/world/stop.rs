@@ -2,9 +2,12 @@
 //! The others continue meanwhile. See `Shard::run` of the server.
 
 use super::{Act, World};
-use crate::fault::{End, FaultKind};
+use crate::{
+    fault::{End, FaultKind},
+    plane::Mail,
+};
 
-/// How long a shard waits before it looks again whether its commit has come back.
+/// How long a shard waits before it looks again whether everybody has gone.
 const RECHECK_US: u64 = 5_000;
 
 /// The longest that a process runs which is stopped as soon as it has started.
@@ -36,10 +39,16 @@ impl World {
     }
 
     pub(super) fn close_shard(&mut self, life: u64, shard: usize) {
+        let now = self.clock.stamp();
         let Some(process) = self.process.as_mut().filter(|process| process.life == life) else {
             return;
         };
-        if process.shards[shard].as_ref().is_some_and(|open| open.syncs_in_flight > 0) {
+        let Some(open) = &process.shards[shard] else { return };
+        if !open.is_stopping {
+            self.deliver(life, shard, Mail::Stop);
+            return self.after(RECHECK_US, Act::Close { life, shard });
+        }
+        if !open.is_finished(now) {
             return self.after(RECHECK_US, Act::Close { life, shard });
         }
         let Some(closed) = process.shards[shard].take() else { return };

@@ -1,0 +1,149 @@
+//! Connections as clients have them: who shares one, what is sent on it when, and how it ends.
+//!
+//! A client keeps its connection open, shares it with others, sends requests behind each other without waiting
+//! for answers, in pieces, and sometimes closes its half. Which of these, the seed decides.
+
+use super::{Act, World};
+use crate::plane::Mail;
+use std::collections::VecDeque;
+
+/// Requests that clients send behind each other on one connection.
+const PIPELINED_MAX: usize = 4;
+
+/// One connection.
+#[derive(Debug)]
+pub(super) struct WireEnd {
+    pub(super) life: u64,
+    pub(super) shard: usize,
+    /// Requests whose answers have not come, in order.
+    pub(super) calls: VecDeque<u32>,
+    /// It takes no further requests.
+    pub(super) is_closing: bool,
+    /// An answer said that it is the last one.
+    pub(super) is_over: bool,
+    /// When the last bytes for it arrive.
+    pub(super) hears_at: u64,
+    /// When the last bytes of its client arrive.
+    sends_at: u64,
+}
+
+impl World {
+    /// A connection for a request: one of those that are open, or a new one. `None` if nobody listens.
+    pub(super) fn wire_for(&mut self, is_live: bool) -> Option<u32> {
+        let process = self.process.as_ref().filter(|process| !process.is_stopping)?;
+        let (life, shard_count) = (process.life, process.shards.len());
+        let is_free = |end: &WireEnd, calls: &Self| {
+            end.life == life
+                && !end.is_closing
+                && end.calls.len() < PIPELINED_MAX
+                && (!is_live || end.calls.is_empty())
+                && !end.calls.iter().any(|call| calls.calls[call].is_live)
+        };
+        let free = self.wires.iter().filter(|(_, end)| is_free(end, self));
+        let free: Vec<u32> = free.map(|(wire, _)| *wire).collect();
+        if !free.is_empty() && self.dice.percent(60) {
+            return Some(*self.dice.pick(&free));
+        }
+        let shard = usize::try_from(self.dice.below(shard_count as u64)).expect("an index");
+        self.wire_next += 1;
+        let wire = self.wire_next;
+        let now = self.clock.now_us;
+        let end = WireEnd {
+            life,
+            shard,
+            calls: VecDeque::new(),
+            is_closing: false,
+            is_over: false,
+            hears_at: now,
+            sends_at: now,
+        };
+        self.wires.insert(wire, end);
+        self.send(wire, Mail::Open { wire });
+        Some(wire)
+    }
+
+    /// Sends something to the shard of a connection, behind what was sent before.
+    fn send(&mut self, wire: u32, mail: Mail) {
+        let delay = self.dice.delay_us(250);
+        let Some(end) = self.wires.get_mut(&wire) else { return };
+        end.sends_at = end.sends_at.max(self.clock.now_us + delay);
+        let (at, life, shard) = (end.sends_at, end.life, end.shard);
+        self.at(at, Act::Deliver { life, shard, mail });
+    }
+
+    /// Sends a request, perhaps in pieces, perhaps as the last one.
+    pub(super) fn send_request(&mut self, wire: u32, call: u32, mut bytes: Vec<u8>) {
+        if let Some(end) = self.wires.get_mut(&wire) {
+            end.calls.push_back(call);
+        }
+        while bytes.len() > 1 && self.dice.percent(15) {
+            let count = self.dice.between(1, bytes.len() as u64 - 1);
+            let rest = bytes.split_off(usize::try_from(count).expect("an index"));
+            let piece = std::mem::replace(&mut bytes, rest);
+            self.send(wire, Mail::Bytes { wire, bytes: piece });
+        }
+        self.send(wire, Mail::Bytes { wire, bytes });
+        if self.dice.percent(4) {
+            self.send(wire, Mail::HalfClosed { wire });
+            if let Some(end) = self.wires.get_mut(&wire) {
+                end.is_closing = true;
+            }
+        }
+    }
+
+    /// A client takes no more of its answer for a while.
+    pub(super) fn stall(&mut self, wire: u32) {
+        let wait = if self.dice.percent(3) {
+            self.dice.between(100_000, 3_000_000)
+        } else {
+            self.dice.delay_us(2_000)
+        };
+        let Some(end) = self.wires.get(&wire) else { return };
+        let (life, shard) = (end.life, end.shard);
+        self.after(wait, Act::Deliver { life, shard, mail: Mail::Writable { wire } });
+    }
+
+    /// A connection without requests may be kept, or closed by its client.
+    pub(super) fn perhaps_hang_up(&mut self, wire: u32) {
+        let is_idle = self.wires.get(&wire).is_some_and(|end| end.calls.is_empty());
+        if is_idle && self.dice.percent(25) {
+            self.hang_up(wire);
+        }
+    }
+
+    /// The client goes; whoever waits on the connection hears no more.
+    pub(super) fn hang_up(&mut self, wire: u32) {
+        self.send(wire, Mail::Gone { wire });
+        let Some(end) = self.wires.remove(&wire) else { return };
+        for call in end.calls {
+            self.finish(call, false, true);
+        }
+    }
+
+    /// The shard has ended a connection.
+    pub(super) fn ended(&mut self, wire: u32, by_damage: bool) {
+        self.send(wire, Mail::Gone { wire });
+        let Some(end) = self.wires.remove(&wire) else { return };
+        let lives = self.process.as_ref().is_some_and(|process| process.life == end.life);
+        for (place, call) in end.calls.into_iter().enumerate() {
+            // Requests behind the first one may still be under way.
+            self.finish(call, by_damage && place == 0, lives);
+        }
+    }
+
+    /// The connections to the shards for which `is_lost` end, after what was sent on them.
+    pub(crate) fn lose_connections(&mut self, is_lost: impl Fn(usize) -> bool) {
+        let lost = self.wires.iter().filter(|(_, end)| is_lost(end.shard));
+        let lost: Vec<(u32, u64)> = lost.map(|(wire, end)| (*wire, end.hears_at)).collect();
+        for (wire, hears_at) in lost {
+            let at = hears_at.max(self.clock.now_us) + self.dice.below(2_000);
+            let (bytes, ends, damage) = (Vec::new(), true, false);
+            self.at(at, Act::Hear { wire, bytes, ends, damage });
+        }
+    }
+
+    /// Connections that clients have open to a shard.
+    pub(super) fn open_wires(&self, shard: usize) -> usize {
+        self.wires.values().filter(|end| end.shard == shard).count()
+    }
+}
