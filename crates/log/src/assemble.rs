@@ -2,10 +2,10 @@
 //!
 //! # Invariants
 //! - Every inherited segment has one custodian, the only shard that may reuse or remove it: the
-//!   shard that writes its lane or, if there is none, shard `lane % shards`. Others hold on to it
-//!   while their groups need it.
+//!   shard that writes its WAL or, if there is none, shard `lane % shards`. Others hold on to it while
+//!   their groups need it.
 //! - Writing starts in a segment without a batch: a torn tail is never written over, and the first
-//!   batch (a durable mark) says which older batches are live for ever.
+//!   batch (a durable mark) says which older batches are live forever.
 
 use crate::open_error::{OpenError, at};
 use crate::options::FIRST_SEGMENT_BYTES_MAX;
@@ -22,7 +22,7 @@ use std::sync::Arc;
 /// Makes the shards and writes each lane's first mark.
 ///
 /// # Errors
-/// As the disk answers. A full disk is no error: the log can be read, and appends say so.
+/// Any error of the underlying disk. A full disk is no error: the log can be read, and appends report it.
 pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>, OpenError> {
     let Rebuilt { groups, lanes, .. } = rebuilt;
     let epoch = 1 + lanes.iter().map(|lane| lane.scanned.epoch_max).max().unwrap_or(0);

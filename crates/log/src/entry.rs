@@ -38,7 +38,7 @@ pub struct Entry<'a> {
     pub kind: u8,
     /// The encoded command, without the data.
     pub command: &'a [u8],
-    /// Bytes that a stream may take over, as they stand on disk: their number is what was written,
+    /// Bytes that a stream may take over, as they are on disk. Their number is the one that was written,
     /// but they may be damaged. That is reported behind the entry, as `DamageKind::EntryData`.
     pub data: &'a [u8],
 }

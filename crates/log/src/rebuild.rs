@@ -1,10 +1,10 @@
-//! Rebuilds groups from chunks, checkpoints and WAL lanes.
+//! Rebuilds groups from chunks, checkpoints and WALs.
 //!
 //! # How
 //! Chunk headers and rows, newest checkpoint, then every live WAL entry after it. A group's entries
-//! may lie in several lanes if the number of shards has changed. Within one opening of the store
-//! (an epoch) they are all in one lane, so going through the lanes epoch by epoch meets each group's
-//! entries in index order.
+//! may lie in several WALs if the number of shards has changed. Within one opening of the store (an
+//! epoch) they are all in one WAL. So going through the WALs epoch by epoch meets each group's entries
+//! in index order.
 //!
 //! # Invariants
 //! - Nothing is written but directories, and nothing removed but half-written and replaced files.
@@ -36,7 +36,7 @@ use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
 use std::path::Path;
 use std::sync::Arc;
 
-/// A lane with its files.
+/// A WAL with its files.
 #[derive(Debug)]
 pub(crate) struct RebuiltLane {
     pub(crate) lane: u16,
@@ -69,7 +69,7 @@ pub(crate) struct Rebuild<'a> {
     /// Groups in which something is lost: none of their streams is taken for deleted, for the lost
     /// entry may be the one that made it.
     uncertain: HashSet<GroupId>,
-    /// Something is lost and it cannot be told of which group.
+    /// Something is lost, of an unknown group.
     is_all_uncertain: bool,
     pub(crate) report: RecoveryReport,
 }
@@ -194,7 +194,7 @@ impl<'a> Rebuild<'a> {
                 }
             }
         }
-        // Rows that cannot be told stay in their file: neither it nor its neighbours are merged.
+        // Unreadable rows stay in their file: neither it nor its neighbours are merged.
         let has_damaged = damages.iter().any(|damage| damage.kind.costs_state());
         let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1), has_damaged);
         chunks.into_iter().for_each(|chunk| set.add(Arc::new(chunk)));
@@ -202,7 +202,7 @@ impl<'a> Rebuild<'a> {
         Ok(set)
     }
 
-    /// Reads the batch headers of every lane.
+    /// Reads the batch headers of every WAL.
     pub(crate) fn scan_lanes(&mut self) -> Result<(), OpenError> {
         let mut lanes = Vec::new();
         for lane in self.lane_numbers()? {
@@ -391,7 +391,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    /// Reports the indexes `from..to` that no lane has, unless each of them was reported as lost.
+    /// Reports the indexes `from..to` that no WAL has, unless each of them was reported as lost.
     fn report_missing(&mut self, group: u16, (from, to): (u64, u64), place: (&Path, u64)) {
         if (from..to).all(|index| self.lost.contains(&(group, index))) {
             return;
@@ -401,9 +401,9 @@ impl<'a> Rebuild<'a> {
         self.damaged(&Damage { group: Some(GroupId::new(group)), entries, ..damage });
     }
 
-    /// Keeps the indexes of entries that were lost at the end of their group, so that what follows is not
-    /// taken for them: entries that are known to be damaged, and those that a chunk or an unreadable
-    /// checkpoint covers.
+    /// Keeps the indexes of entries that were lost at the end of their group, so that later entries are not
+    /// taken for them. These are known damaged entries, and entries that a chunk or an unreadable checkpoint
+    /// covers.
     pub(crate) fn pass_over_lost_ends(&mut self) {
         for number in 0..self.groups.len() {
             let group = &self.groups[number];

@@ -5,12 +5,12 @@ use crate::damage::Damage;
 use crate::entry::Entry;
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamKey};
 
-/// Who rebuilds the state machines while the log is opened.
+/// Rebuilds the state machines while the log is opened.
 ///
 /// Calls come in this order: for each group in turn `restore` if it has a checkpoint; then `apply`
 /// for every later entry, per group in index order; then `head` for streams that hold data.
 pub trait Replay {
-    /// The newest checkpoint of a group, rows in stream order. `applied` is the index it stands at.
+    /// The newest checkpoint of a group, rows in stream order. `applied` is its index.
     fn restore(
         &mut self,
         group: GroupId,
@@ -19,7 +19,7 @@ pub trait Replay {
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
     );
 
-    /// An entry after the checkpoint. `Some` if it was accepted and its data stands in a stream.
+    /// An entry after the checkpoint. `Some` if it was accepted and its data belongs to a stream.
     ///
     /// Its command is intact and the length of its data is right, so the stream keeps its offsets.
     /// The data itself may be damaged, see [`Entry::data`]: do not decide by it.

@@ -127,7 +127,7 @@ impl Machine {
         }
     }
 
-    /// What was damaged, in the order in which it was told.
+    /// What was damaged, in the order of the reports.
     pub fn kinds(&self) -> Vec<DamageKind> {
         self.damages.iter().map(|damage| damage.kind).collect()
     }
