@@ -70,6 +70,14 @@ pub enum Request {
         /// Its path.
         path: StreamPath,
     },
+    /// Say whether an append would fail, before its data is sent. The reply is as to `Head` if it
+    /// may succeed. Does not count as use.
+    Announce {
+        /// The stream's path.
+        path: StreamPath,
+        /// The append; it will bring data.
+        append: Append,
+    },
     /// Begin a read: resolve where it starts and ends.
     Read(ReadRequest),
     /// Fetch stored bytes that a [`ReadReply`] promised.
@@ -111,7 +119,8 @@ impl Request {
     pub fn path(&self) -> Option<&StreamPath> {
         match self {
             Self::Create(create) => Some(&create.path),
-            Self::Append { path, .. } | Self::Delete { path } | Self::Head { path } => Some(path),
+            Self::Append { path, .. } | Self::Announce { path, .. } => Some(path),
+            Self::Delete { path } | Self::Head { path } => Some(path),
             Self::Read(read) => Some(&read.path),
             Self::Window { .. } | Self::Watch { .. } | Self::Unwatch { .. } => None,
         }
@@ -135,7 +144,7 @@ impl Request {
 pub enum Reply {
     /// A change was made, had been made, or was refused.
     Outcome(Outcome),
-    /// To `Head`.
+    /// To `Head`, and to `Announce` of an append that may succeed.
     Head(StreamKey, StreamInfo),
     /// To `Read`.
     Read(Box<ReadReply>),

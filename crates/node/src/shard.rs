@@ -156,6 +156,9 @@ impl ShardCore {
             }
             Request::Delete { path } => self.handle_delete(now, ticket, &path),
             Request::Head { path } => self.handle_head(now, ticket, &path),
+            Request::Announce { path, append } => {
+                self.handle_announced(now, ticket, &path, &append);
+            }
             Request::Read(read) => self.handle_read(now, ticket, read),
             Request::Window { key, from, to } => self.handle_window(ticket, key, from, to),
             Request::Watch { key } => self.handle_watch(ticket, key),
@@ -230,6 +233,18 @@ impl ShardCore {
         };
         let proposal = Proposal { group, stream, command: Command::Delete, data: &[] };
         self.propose(now, proposal, ReplyTo::Client(ticket));
+    }
+
+    /// A missing stream and a closed one stay so, whatever is on its way in the log. What else could
+    /// refuse the append is judged when its data is there, in the order of the log.
+    fn handle_announced(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath, append: &Append) {
+        let state = self.state(path.group(self.group_count));
+        let closed = state.resolve(path, now.wall).ok().filter(|info| info.closed);
+        // Any number of bytes but 0 is judged alike.
+        match closed.and_then(|info| state.check_append(info.stream, append, 1)) {
+            Some(outcome) => self.reply(ticket, Reply::Outcome(outcome)),
+            None => self.handle_head(now, ticket, path),
+        }
     }
 
     fn handle_head(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {

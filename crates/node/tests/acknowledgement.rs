@@ -240,3 +240,25 @@ fn a_failed_sync_leaves_the_outcome_open_and_refuses_what_follows() {
     assert_eq!(machine.tail(), ByteOffset::ZERO);
     assert!(machine.node.poison().is_some());
 }
+
+#[test]
+fn an_announced_append_fails_at_once_only_for_what_cannot_change() {
+    let announce = |append| Request::Announce { path: path(), append };
+    let one = |append| Append { record_count: 1, ..append };
+    let mut machine = Machine::open(&MemoryDisk::new());
+    machine.ask(1, announce(one(produced())));
+    let is_missing =
+        |reply: &Reply| matches!(reply, Reply::Outcome(Outcome::Refused(Refusal::NotFound)));
+    assert!(is_missing(&machine.replies.remove(0).1));
+
+    machine = Machine::with_stream();
+    machine.append(1, close(), b"");
+    machine.ask(2, announce(one(produced())));
+    assert!(matches!(machine.replies.remove(0).1, Reply::Head(..)), "the close may yet be lost");
+    machine.commit();
+    machine.replies.clear();
+    machine.ask(3, announce(one(produced())));
+    let reply = machine.replies.remove(0).1;
+    assert!(matches!(reply, Reply::Outcome(Outcome::Refused(Refusal::Closed { .. }))), "{reply:?}");
+    assert!(machine.commits.is_empty(), "nothing is logged");
+}

@@ -123,6 +123,56 @@ fn expect_100_continue_is_answered_before_the_body_comes() {
     assert!(client.is_over());
 }
 
+// RFC 9110 §10.1.1: a final status instead of 100 spares the client its body.
+#[test]
+fn the_body_of_an_append_that_must_fail_is_not_invited() {
+    let (server, _dir) = Server::start(&[]);
+    let mut client = server.connect();
+    let expecting = |path: &str, fields: &str| {
+        let mut client = server.connect();
+        let head = format!(
+            "POST /v1/stream{path} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n{fields}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+        );
+        client.send(head.as_bytes());
+        client
+    };
+    let producer =
+        |seq: u64| format!("Producer-Id: p\r\nProducer-Epoch: 1\r\nProducer-Seq: {seq}\r\n");
+    for path in ["/a", "/b", "/closed"] {
+        client.put(path, TEXT).is(201);
+    }
+    let mut open = expecting("/closed", &producer(0));
+    open.answer().is(100);
+    open.send(b"hello");
+    open.answer().is(200);
+    client.call("POST", "/closed", &[("Stream-Closed", "true")], b"").is(204);
+
+    for path in ["/missing", "/missing/too"] {
+        let mut waiting = expecting(path, "");
+        waiting.answer().fails(404, "stream-not-found");
+        assert!(waiting.is_over(), "a body that may come is no request");
+    }
+    let problem = expecting("/closed", "").answer().fails(409, "stream-closed");
+    assert_eq!(problem.field("Stream-Closed"), Some("true"));
+    expecting("/closed", &producer(1)).answer().fails(409, "stream-closed");
+    let again = expecting("/closed", &producer(0)).answer().is(204);
+    assert_eq!(again.field("Producer-Seq"), Some("0"), "it was accepted before");
+    for path in ["/a", "/b"] {
+        let mut waiting = expecting(path, "");
+        waiting.answer().is(100);
+        waiting.send(b"hello");
+        waiting.answer().is(204);
+        assert_eq!(waiting.get(path).is(200).text(), "hello", "the connection serves on");
+    }
+    // A client that does not wait is served, too.
+    let mut hasty = expecting("/a", "");
+    hasty.send(b"again");
+    let first = hasty.answer();
+    let last = if first.status == 100 { hasty.answer() } else { first };
+    last.is(204);
+    assert_eq!(client.get("/a").is(200).text(), "helloagain");
+}
+
 #[test]
 fn head_tells_what_get_would_without_a_body() {
     let (server, _dir) = Server::start(&[]);

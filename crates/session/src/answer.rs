@@ -40,6 +40,14 @@ impl<T: Transport> Step<'_, T> {
 
     fn answer_pending(&mut self, id: ConnId, pending: Pending, reply: Reply) {
         match (pending, reply) {
+            (Pending::Announced(receiving), Reply::Head(..)) => self.invite(id, receiving),
+            (Pending::Announced(_), reply) => {
+                // The client may send the body all the same, and it is no request.
+                if let Some(connection) = self.state.connections.get_mut(id) {
+                    connection.meta.keep_alive = false;
+                }
+                self.answer_pending(id, Pending::Write { data_bytes: 0 }, reply);
+            }
             (_, Reply::Failed(failure)) => self.answer_problem(id, &problem_of(failure)),
             (_, Reply::InvalidJson(error)) => {
                 self.answer_problem(id, &protocol::body::invalid_json(&error));

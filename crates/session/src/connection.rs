@@ -143,6 +143,8 @@ pub(crate) enum Pending {
         data_bytes: u64,
     },
     Head,
+    /// Whether the client shall send the body of an append.
+    Announced(Box<Receiving>),
     Read(Box<ReadRequest>),
     /// The first bytes of an answer whose ends are known; another shard stores them.
     First(Box<(ReadRequest, ReadReply)>),

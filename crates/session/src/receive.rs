@@ -11,12 +11,14 @@ use crate::{
     transport::Read,
     transport::Transport,
 };
+use model::StreamPath;
 use protocol::{
     http1::{CONTINUE, ChunkedDecoder, Framing, Head, HeadError, HeaderSlots},
     problem::{Code, Problem},
     request::{self, Live, ReadRequest, ReadyAppend, ReadyCreate, Request, Scheme},
 };
 use std::borrow::Cow;
+use stream::Append;
 
 /// A body that nobody wants is read past up to this length; a longer one costs the connection.
 const DISCARD_BYTES_MAX: u64 = 1 << 20;
@@ -252,11 +254,32 @@ impl<T: Transport> Step<'_, T> {
         let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return Next::Stop };
         let receiving = Receiving { request, body: Vec::new(), left, since: now, charged_bytes: 0 };
-        connection.state = State::Body(Box::new(receiving));
-        if facts.expect_continue && connection.send(self.io, CONTINUE, now).is_err() {
+        let receiving = Box::new(receiving);
+        if !facts.expect_continue {
+            connection.state = State::Body(receiving);
+            return Next::Again;
+        }
+        if self.state.stopping.is_none()
+            && let Some((path, append)) = announced(&receiving)
+        {
+            self.wait_for(id, Pending::Announced(receiving));
+            self.ask(id, node::Request::Announce { path, append }, NO_DATA);
+            return Next::Stop;
+        }
+        self.invite(id, receiving);
+        Next::Again
+    }
+
+    /// Asks the client to send the body that it announced.
+    pub(crate) fn invite(&mut self, id: ConnId, mut receiving: Box<Receiving>) {
+        let now = self.state.now.monotonic;
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        receiving.since = now;
+        connection.progress = now;
+        connection.state = State::Body(receiving);
+        if connection.send(self.io, CONTINUE, now).is_err() {
             self.drop_connection(id);
         }
-        Next::Again
     }
 
     fn take_body(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Next) {
@@ -390,6 +413,15 @@ impl<T: Transport> Step<'_, T> {
             connection.progress = self.state.now.monotonic;
         }
     }
+}
+
+/// What the node can judge of an append before its data is there. A body in chunks may turn out
+/// empty, and a close without data is judged otherwise than one with data.
+fn announced(receiving: &Receiving) -> Option<(StreamPath, Append)> {
+    let Request::Append(request) = &receiving.request else { return None };
+    let append = request.announced();
+    let has_data = matches!(receiving.left, BodyLeft::Length(_));
+    (has_data || !append.close).then(|| (request.path.clone(), append))
 }
 
 /// A write with its body in stored form: what to wait for, and what to ask.

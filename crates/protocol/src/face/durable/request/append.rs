@@ -47,6 +47,22 @@ impl AppendRequest {
         matches!(&self.content_type, ContentTypeField::Valid(content_type) if content_type.is_json())
     }
 
+    /// The append as far as its head tells. A body is to follow.
+    #[must_use]
+    pub fn announced(&self) -> Append {
+        let content_type = match &self.content_type {
+            ContentTypeField::Valid(content_type) => Some(content_type.clone()),
+            ContentTypeField::Absent | ContentTypeField::Malformed(_) => None,
+        };
+        Append {
+            content_type,
+            stream_seq: self.stream_seq.clone(),
+            producer: self.producer.clone(),
+            close: self.close,
+            record_count: 1,
+        }
+    }
+
     /// Joins the body.
     ///
     /// # Errors
