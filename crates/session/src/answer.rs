@@ -108,7 +108,7 @@ impl<T: Transport> Step<'_, T> {
         if !self.is_long(&reply) || self.may_move(id) {
             return self.give_read(id, request, reply);
         }
-        // Read again in its turn, so that those who wait hold no bytes.
+        // Read again in its turn, so that queued readers hold no bytes.
         if let Some(slice) = reply.first.take_if(|slice| matches!(slice, Slice::Bytes(_))) {
             self.keep_window(reply.owner_of(reply.start).0, reply.start, &slice);
         }

@@ -1,7 +1,7 @@
 //! Answers whose body is stored bytes: fetched in windows, one at a time, as the client takes them.
 //!
-//! However long the answer and however slow its reader, a connection holds one window at most; a
-//! range of a chunk file is not held at all but goes out by `sendfile`.
+//! A connection holds one window at most, however long the answer and however slow its reader. It does
+//! not hold a range of a chunk file, which is sent by `sendfile`.
 
 use crate::{
     connection::{Piece, State},
@@ -197,7 +197,7 @@ impl<T: Transport> Step<'_, T> {
         self.ask(id, Request::Window { key, from, to }, NO_DATA);
     }
 
-    /// Keeps a window that was read for those who read the same next.
+    /// Keeps a window for readers of the same bytes that come next.
     pub(crate) fn keep_window(&mut self, key: StreamKey, from: ByteOffset, slice: &Slice) {
         if let Slice::Bytes(bytes) = slice {
             self.state.windows.put(key, from, bytes);

@@ -1,7 +1,7 @@
 //! Large bodies of JSON are checked beside the loop.
 //!
-//! To check and cut JSON costs up to 5 ns per byte. A body of 128 KiB takes half a millisecond, as a turn of the
-//! loop may; the largest there is would hold up all other connections for a third of a second. So a larger one
+//! Checking and cutting JSON costs up to 5 ns per byte. A body of 128 KiB takes half a millisecond, which a turn of
+//! the loop may take. The largest one would hold up all other connections for a third of a second. So a larger body
 //! becomes a job, and its connection waits for it as it waits for the node.
 //!
 //! # Invariants

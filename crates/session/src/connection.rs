@@ -30,8 +30,8 @@ const PIECES_MAX: usize = 16;
 /// Bytes that one connection may send us in one turn of the loop before the others have theirs.
 const TURN_BYTES_MAX: usize = 256 << 10;
 
-/// What a request counts in that, besides its bytes: pipelined ones may be as short as 40 bytes, and
-/// the work of one, its answer included, is about that of receiving so much.
+/// The part of that budget that a request takes, besides its bytes. Pipelined requests may be as short as 40
+/// bytes. The work of one, with its answer, is about that of receiving so much.
 pub(crate) const REQUEST_BUDGET_BYTES: usize = 128 << 10;
 
 #[derive(Debug)]

@@ -1,21 +1,20 @@
 //! Whose bytes move next: stored ones, and frames for live readers.
 //!
-//! A reader that catches up goes on for as long as its socket takes bytes, and a thousand of them
-//! together could fill a turn of the loop with seconds of work. So a turn moves a bounded number of
-//! windows, and no more are asked of other loops than they answer in a short turn of their own.
-//! Readers beyond that wait in line, those among them who have just come with their whole answer; short answers
-//! never do.
+//! A reader that catches up reads for as long as its socket takes bytes. A thousand of them together could
+//! fill a turn of the loop with seconds of work. So a turn moves a bounded number of windows. It asks
+//! other loops for no more windows than they answer in a short turn of their own. Readers beyond that are
+//! queued, new ones with their whole answer. Short answers never queue.
 //!
-//! In the same way a commit may be news for thousands of live readers. Their frame is one and shared,
-//! but each costs a system call: a turn makes so many of them, and the readers beyond that keep the
-//! frame in their queues until a later turn.
+//! In the same way a commit may be news for thousands of live readers. They share one frame, but each
+//! costs a system call. A turn makes a bounded number of these calls. Further readers keep the frame in
+//! their queues until a later turn.
 //!
 //! # Invariants
-//! - Who waits is served before who is served anew: each waiting reader moves one window before any
-//!   moves a second one.
-//! - A live reader is in the line of unsent frames when no write of what it has queued was tried yet; all
-//!   others that have something queued are told by the system when to go on.
-//! - Every window that was asked for is answered, so what is counted as asked always goes down again.
+//! - Queued readers are served before new ones: each queued reader moves one window before any moves a
+//!   second one.
+//! - A live reader is in the queue of unsent frames while no write of its frames was tried yet. For all
+//!   others with queued bytes, the system reports when they may continue.
+//! - Every window that was asked for is answered, so the count of asked windows always falls again.
 
 use crate::{
     sessions::Step,
@@ -24,8 +23,8 @@ use crate::{
 };
 use std::collections::{HashSet, VecDeque};
 
-/// Windows that one turn asks for. At 64 KiB each they take a fraction of a millisecond, and a request may
-/// wait for four turns: to be read, to be carried out by the owner, to be durable and to be answered.
+/// Windows that one turn asks for. At 64 KiB each they take a fraction of a millisecond. A request may wait
+/// for four turns: until it is read, executed by its owner, durable, and answered.
 const WINDOWS_PER_TURN_MAX: usize = 4;
 
 /// Windows that are asked for and have not come. More would only wait in another loop's mail, in
@@ -35,8 +34,8 @@ const WINDOWS_ASKED_MAX: usize = 8;
 /// Bytes that one turn sends to live readers.
 const FRAME_BYTES_PER_TURN_MAX: usize = 256 << 10;
 
-/// Time that one turn spends on frames of earlier turns: to a client far away, whose segments are short, a frame may
-/// cost ten times of what it costs on the loopback.
+/// Time that one turn spends on frames of earlier turns. To a distant client, whose segments are short, a frame
+/// may cost ten times as much as on the loopback.
 const FRAMES_NS_MAX: u64 = 400_000;
 
 /// What a short frame counts in that: most of it is the system call.
@@ -110,7 +109,7 @@ impl FairQueue {
         self.called
     }
 
-    /// Whether `id` may go on now. Otherwise it belongs into the line.
+    /// Whether `id` may continue now. Otherwise it must queue.
     fn admit(&mut self, id: ConnId) -> bool {
         let is_next = self.waiting.is_empty() || self.called == Some(id);
         if !is_next || !self.has_room() {
@@ -148,7 +147,7 @@ impl<T: Transport> Step<'_, T> {
         false
     }
 
-    /// Calls those who wait in line, as many as this turn has room for.
+    /// Calls queued readers, as many as this turn has room for.
     pub(crate) fn call_queued(&mut self) {
         for _ in 0..self.state.fair.waiting.len() {
             let Some(id) = self.state.fair.call() else { break };

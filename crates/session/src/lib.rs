@@ -1,15 +1,18 @@
 //! Connections, exchanges and live readers of one shard: everything between a transport and the node.
 //!
 //! # Why
-//! What decides who is served, when, and with which bytes is worth a test from a seed. So it holds no socket,
-//! no thread and no clock: the server gives it sockets, the simulator short writes and stalls, the counts a
-//! still clock. All of them run the same code.
+//! This crate decides which client is served, when, and with which bytes. Such code is worth a test from a seed.
+//! So it holds no socket, no thread and no clock. The server gives it sockets, the simulator short writes and
+//! stalls, the counts a still clock. All of them run the same code.
 //!
 //! # Code map
-//! [`Sessions`] takes inputs and gives asks; its module says in which order to call it. `connection` is one
-//! connection and what waits to be sent; `receive` makes requests of bytes, `check` of large bodies; `answer`
-//! makes answers of replies, `body` those of stored bytes; `live` and `sse` serve live readers. `fair_queue`
-//! says who moves stored bytes next, `window_cache` keeps the bytes read last, `timers` the limits in time.
+//! - [`Sessions`]: takes inputs and gives asks. Its module says in which order to call it.
+//! - `connection`: one connection and its unsent bytes.
+//! - `receive`: requests from bytes; `check`: requests from large bodies.
+//! - `answer`: answers from replies; `body`: answers from stored bytes.
+//! - `live` and `sse`: live readers.
+//! - `fair_queue`: the next reader of stored bytes; `window_cache`: the bytes that were read last.
+//! - `timers`: the limits in time.
 //!
 //! # Invariants
 //! - Of the crates that ship, this one alone knows the node and the protocol.

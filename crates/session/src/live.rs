@@ -30,7 +30,7 @@ use std::collections::HashMap;
 
 pub(crate) use crate::sse::SseReader;
 
-/// Who asks what nobody answers.
+/// The sender of requests without an answer.
 const NOBODY: ConnId = ConnId { slot: u32::MAX, generation: 0 };
 
 #[derive(Debug, Default)]
@@ -69,7 +69,7 @@ struct Frame {
     /// As it goes out.
     framed: Bytes,
     cursor: u64,
-    /// Where a reader stands who has not got it.
+    /// The position of a reader that has not got it.
     before: ByteOffset,
     closes: bool,
 }
@@ -123,7 +123,7 @@ impl LiveStreams {
         is_unused && self.0.remove(&key).is_some_and(|stream| stream.watched)
     }
 
-    /// Where the encoder of the reader's cohort stands.
+    /// The position of the encoder of the reader's cohort.
     pub(crate) fn position_of(&self, key: StreamKey, id: ConnId) -> Option<ByteOffset> {
         let stream = self.0.get(&key)?;
         let cohort = stream.cohorts.iter().find(|cohort| cohort.readers.contains(&id))?;
@@ -222,7 +222,7 @@ impl<T: Transport> Step<'_, T> {
             self.answer_read(id, &poll.request, reply);
             return self.resume_input(id);
         }
-        // Too large to be shared, deleted, or closed without data: ask how things stand.
+        // Too large to be shared, deleted, or closed without data: ask for the present state.
         self.reread(id, poll.request, poll.offset);
     }
 

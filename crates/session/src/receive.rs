@@ -1,8 +1,8 @@
 //! From bytes of a connection to requests of the node.
 //!
-//! A connection has one request at a time: while one is under way nothing is read, so a client that
-//! pipelines faster than it is served is slowed by its own connection. Bodies are charged to admission
-//! as their bytes arrive, never by what a header announces.
+//! A connection has one request at a time. While one is under way nothing is read, so a client that
+//! pipelines too fast is slowed by its own connection. Bodies are charged to admission as their bytes
+//! arrive, never by what a header announces.
 
 use crate::{
     connection::{BodyLeft, Connection, Meta, Pending, REQUEST_BUDGET_BYTES, Receiving, State},
@@ -81,7 +81,7 @@ impl<T: Transport> Step<'_, T> {
         self.state.scratch = scratch;
     }
 
-    /// The connection has spent its budget of this turn. It is noted once, whoever asks how often.
+    /// The connection has spent its budget of this turn. It is noted once, however often this is called.
     fn yield_input(&mut self, id: ConnId) {
         if let Some(connection) = self.state.connections.get_mut(id)
             && !connection.yielded

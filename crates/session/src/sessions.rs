@@ -32,7 +32,7 @@ use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
-/// After this time a turn serves those who have had nothing in it, and nobody else: a request may cost a
+/// After this time a turn serves only connections that have had nothing in it. A request may cost a
 /// millisecond, as a read of thousands of short appends does.
 const TURN_NS_MAX: u64 = 500_000;
 
@@ -70,7 +70,7 @@ pub enum Input {
 /// A request for the shard that owns a group.
 #[derive(Debug)]
 pub struct Ask<'a> {
-    /// Who gets the reply.
+    /// The receiver of the reply.
     pub ticket: Ticket,
     /// What is asked, without its data.
     pub request: Request,
@@ -117,7 +117,7 @@ pub struct Sessions {
     pub(crate) scratch: Vec<u8>,
     /// The buffer that heads of answers are written into.
     pub(crate) head: Vec<u8>,
-    /// Connections that had their budget of this turn and go on with the next.
+    /// Connections that had their budget of this turn and continue with the next.
     pub(crate) runnable: VecDeque<ConnId>,
     pub(crate) fair: FairQueue,
     pub(crate) windows: WindowCache,
@@ -176,7 +176,7 @@ impl Sessions {
         }
     }
 
-    /// A turn begins: connections that had their budget of the last one go on.
+    /// A turn begins: connections that had their budget of the last one continue.
     pub fn begin_turn(&mut self, now: Stamp, io: &mut impl Transport) {
         self.set_now(now);
         self.turn += 1;
@@ -332,7 +332,7 @@ impl<T: Transport> Step<'_, T> {
         self.send_unsent();
     }
 
-    /// Whether this turn has taken so long that those who had something in it should wait for the next.
+    /// Whether this turn has taken so long that connections it has served should wait for the next.
     pub(crate) fn is_turn_long(&self) -> bool {
         self.io.turn_ns() > TURN_NS_MAX
     }

@@ -14,7 +14,7 @@ struct Entry<T> {
     value: Option<T>,
 }
 
-/// Names a connection of a shard, now and for ever: a slot, and the generation of its user.
+/// Names a connection of a shard, now and forever: a slot, and the generation of its user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ConnId {
     /// Its place.

@@ -24,7 +24,7 @@ pub(crate) struct SseReader {
     request: ReadRequest,
     encoding: Encoding,
     phase: Phase,
-    /// Where the reader stands while it is not live.
+    /// The reader's position while it is not live.
     position: ByteOffset,
     since: Monotonic,
     /// Cursors of this reader are at least this: it came with one ahead of the interval.
@@ -115,7 +115,7 @@ impl<T: Transport> Step<'_, T> {
             (_, Reply::Failed(failure)) => {
                 self.cut(id, failure);
             }
-            // Deleted or expired in between: the next request will be told.
+            // Deleted or expired in between: the next request gets that answer.
             (_, Reply::Outcome(_)) => self.end_sse(id),
             (phase, reply) => unreachable!("an SSE reader in {phase:?} got {reply:?}"),
         }
@@ -170,7 +170,7 @@ impl<T: Transport> Step<'_, T> {
         self.pump_sse(id);
     }
 
-    /// Goes on when the socket has taken what there was.
+    /// Continues when the socket has taken what there was.
     pub(crate) fn pump_sse(&mut self, id: ConnId) {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         if !connection.is_drained() {
@@ -226,7 +226,7 @@ impl<T: Transport> Step<'_, T> {
         if at_tail {
             return self.go_live(id, encoder, reply.end);
         }
-        // Who has to wait is behind, and begins from its position when it is called.
+        // A reader that must wait is behind, and begins from its position when it is called.
         if self.may_move(id) {
             self.ask_on(id, encoder, reply.end);
         }
@@ -315,7 +315,7 @@ impl<T: Transport> Step<'_, T> {
         self.send_events(id, HEARTBEAT);
     }
 
-    /// Ends the answer with a control event that says where to go on.
+    /// Ends the answer with a control event that says where to continue.
     pub(crate) fn end_sse_with_control(&mut self, id: ConnId) {
         let cursor = self.cursor_for(id);
         let Some(reader) = self.reader(id) else { return };
@@ -345,7 +345,7 @@ impl<T: Transport> Step<'_, T> {
         self.resume_input(id);
     }
 
-    /// Asks again how a stream stands, for a long-poll whose change carried no data.
+    /// Asks again for the state of a stream, for a long-poll whose change carried no data.
     pub(crate) fn reread(&mut self, id: ConnId, request: ReadRequest, at: ByteOffset) {
         let path = request.path.clone();
         self.wait_for(id, crate::connection::Pending::Read(Box::new(request)));

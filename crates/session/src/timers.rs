@@ -12,7 +12,7 @@ const SWEEP_MS: u64 = 500;
 /// The same while the server stops.
 const SWEEP_STOPPING_MS: u64 = 100;
 
-/// How long a client may take to close after it was told of the end.
+/// How long a client may take to close after it got the end.
 const LINGER_MS: u64 = 1_000;
 
 /// The same while the server stops: what was sent is with the client's kernel by then.

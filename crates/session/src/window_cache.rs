@@ -1,8 +1,8 @@
 //! The windows of stored bytes that were read last, for the readers that come right behind.
 //!
 //! Many clients often read the same history at once: a page that is open everywhere, an agent's session after a
-//! restart. A window that is not in a chunk file yet is put together from its entries in the write-ahead log, a read
-//! each; those who wait in line for the same window get the bytes that the first one had read.
+//! restart. A window that is not in a chunk file yet is put together from its entries in the write-ahead log, with
+//! a read for each. Readers that queue for the same window get the bytes that the first one had read.
 //!
 //! # Invariants
 //! - A stream's bytes at an offset never change, and the id of a stream is never used again: what is kept here is

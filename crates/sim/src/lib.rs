@@ -6,15 +6,15 @@
 //! pure function of its [`Plan`]: the same plan gives the same trace to the byte.
 //!
 //! # What is real and what is not
-//! Real: `node`, `log`, `stream` and `protocol`, from the bytes of a request to the bytes of its
-//! answer. Simulated: the disk, the clocks, the threads (jobs run later, in any order), the
-//! messages between shards (delayed, in order for each pair), the connections. The server's socket
-//! loop is not here; [`plane`] plays it.
+//! Real: `session`, `node`, `log`, `stream` and `protocol`, from the bytes of a request to the bytes of
+//! its answer. Simulated: the disk, the clocks, the threads (jobs run later, in any order), the messages
+//! between shards (delayed, in order for each pair), and the wires of connections. The server's socket
+//! loop is not here; [`plane`] takes its place.
 //!
 //! # Map
 //! - `world`: the scheduler; `fault`: what goes wrong and when.
-//! - `plane`: the server's side of connections; `mutant`: its deliberate defects.
-//! - `clients`: who asks; `wire`, `events`: their side of HTTP.
+//! - `plane`: drives the sessions as the server's loop does; `mutant`: deliberate defects.
+//! - `clients`: the clients; `wire`, `events`: their side of HTTP.
 //! - `oracle`: what must hold; `history`: whether some order explains all answers of a stream.
 //! - `engine`: a world of its own for the embedded engine ([`run_engine`]).
 //! - `shrink`: a smaller plan that fails in the same way.

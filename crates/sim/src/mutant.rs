@@ -43,7 +43,7 @@ pub enum Mutant {
     StalledSync,
     /// The last byte that a short write took is lost.
     LostBytes,
-    /// Connections are not told that their clients have gone.
+    /// Connections do not hear that their clients have gone.
     DeafToEnds,
     /// Connections never hear that time passes.
     Timeless,

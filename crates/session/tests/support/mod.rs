@@ -200,7 +200,7 @@ impl Shard {
         self.run();
     }
 
-    /// What was held goes on.
+    /// Held requests continue.
     pub fn release(&mut self) {
         self.holds = |_| false;
         for asked in std::mem::take(&mut self.held) {

@@ -23,7 +23,7 @@ pub(crate) struct Shard {
     forks: BTreeSet<[u32; 3]>,
     /// Commits that were handed out and have not come back.
     pub(crate) syncs_in_flight: usize,
-    /// The connections were told that the process stops.
+    /// The connections know that the process stops.
     pub(crate) is_stopping: bool,
 }
 

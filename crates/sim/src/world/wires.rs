@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// The client goes; whoever waits on the connection hears no more.
+    /// The client goes; waiting requests of the connection get no answer.
     pub(super) fn hang_up(&mut self, wire: u32) {
         self.send(wire, Mail::Gone { wire });
         let Some(end) = self.wires.remove(&wire) else { return };
