@@ -23,6 +23,7 @@ use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
 /// Writes every file of the log in `dir` again as it is, and syncs it. What is about to count must be
 /// durable first, and a sync alone writes nothing that an earlier one has lost.
@@ -183,12 +184,12 @@ impl File for Handle {
         self.inner.file.write_pieces_at(pieces, position)
     }
 
-    fn write_paced(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+    fn write_out(&self) -> io::Result<Duration> {
         // Nobody waits for a sync while they are postponed.
         if self.state.is_postponing.load(Ordering::Acquire) {
-            return self.inner.file.write_at(bytes, position);
+            return Ok(Duration::ZERO);
         }
-        self.inner.file.write_paced(bytes, position)
+        self.inner.file.write_out()
     }
 
     fn sync_data(&self) -> io::Result<()> {

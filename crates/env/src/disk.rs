@@ -6,6 +6,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Bytes of zeroes that [`File::write_zeroes`] writes at once.
 const ZEROES_BYTES: usize = 256 << 10;
@@ -118,13 +119,13 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(())
     }
 
-    /// As [`File::write_at`] for bytes whose sync may take longer: slower where that keeps syncs of other files short.
-    /// No more durable than other writes until a sync.
+    /// Brings written bytes to the disk ahead of a sync; how long that took. It promises nothing: only
+    /// a sync makes them durable.
     ///
     /// # Errors
-    /// As [`File::write_at`] and [`File::sync_data`].
-    fn write_paced(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.write_at(bytes, position)
+    /// As [`File::sync_data`].
+    fn write_out(&self) -> io::Result<Duration> {
+        Ok(Duration::ZERO)
     }
 
     /// Makes written bytes, and the length needed to read them, durable.
@@ -162,13 +163,13 @@ pub trait File: Send + Sync + fmt::Debug {
     /// Really writes zeroes, so that later writes to the range change no metadata.
     ///
     /// # Errors
-    /// As [`File::write_paced`].
+    /// As [`File::write_at`].
     fn write_zeroes(&self, position: u64, length: u64) -> io::Result<()> {
         let mut at = position;
         let end = position + length;
         while at < end {
             let count = usize::try_from(end - at).unwrap_or(usize::MAX).min(ZEROES_BYTES);
-            self.write_paced(&ZEROES[..count], at)?;
+            self.write_at(&ZEROES[..count], at)?;
             at += count as u64;
         }
         Ok(())

@@ -15,6 +15,7 @@ use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
 use crate::chunk::format::RowSeed;
 use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::damage::{Damage, DamageKind};
+use crate::paced::Pace;
 use crate::paths::remove_if_there;
 use env::Disk;
 use model::{EntryIndex, GroupId, PathHash, StreamId};
@@ -140,7 +141,7 @@ impl CheckpointTask {
         let writing = self.dir.join(WRITING_NAME);
         remove_if_there(disk, &writing)?;
         let file = disk.create(&writing)?;
-        file.write_paced(&encode(self), 0)?;
+        Pace::default().write(&*file, &encode(self), 0)?;
         file.sync_all()?;
         disk.rename(&writing, &self.dir.join(format!("{:016x}.ckpt", self.index.get())))?;
         disk.sync_dir(&self.dir)?;

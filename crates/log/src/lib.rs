@@ -37,6 +37,7 @@ mod hot;
 mod id_map;
 mod open_error;
 mod options;
+mod paced;
 mod paths;
 mod read;
 mod rebuild;

@@ -13,6 +13,7 @@ use crate::chunk::format::{CONTENT_START, ChunkHeader, ChunkRow, RowSeed, RunCrc
 use crate::codec::NUMBER_MAX;
 use crate::entry::AppendBounds;
 use crate::options::{CHUNK_BLOCK_BYTES, COPY_BYTES};
+use crate::paced::Pace;
 use crate::paths::remove_if_there;
 use env::{Disk, File};
 use std::io;
@@ -53,6 +54,7 @@ pub(crate) struct ChunkWriter {
     file: Arc<dyn File>,
     buffer: Vec<u8>,
     written: u64,
+    pace: Pace,
     block_crcs: Vec<u8>,
     block_crc: u32,
     block_bytes: u64,
@@ -76,6 +78,7 @@ impl ChunkWriter {
             file,
             buffer: Vec::with_capacity(COPY_BYTES),
             written: CONTENT_START,
+            pace: Pace::default(),
             block_crcs: Vec::new(),
             block_crc: 0,
             block_bytes: 0,
@@ -160,7 +163,7 @@ impl ChunkWriter {
     }
 
     fn drain(&mut self) -> io::Result<()> {
-        self.file.write_paced(&self.buffer, self.written)?;
+        self.pace.write(&*self.file, &self.buffer, self.written)?;
         self.written += self.buffer.len() as u64;
         self.buffer.clear();
         Ok(())

@@ -10,6 +10,7 @@
 //! `docs/format/wal.md`.
 
 use crate::codec::NUMBER_MAX;
+use crate::paced::Pace;
 use crate::paths::remove_if_there;
 use env::{Disk, File};
 use std::io;
@@ -68,7 +69,7 @@ pub(crate) fn create_segment(
     let filling = dir.join(FILL_NAME);
     remove_if_there(disk, &filling)?;
     let file = disk.create(&filling)?;
-    let filled = file.write_zeroes(0, capacity).and_then(|()| file.sync_all());
+    let filled = Pace::default().write_zeroes(&*file, capacity).and_then(|()| file.sync_all());
     if let Err(error) = filled {
         // The space of a half-filled file is wanted back; the first error is the one to tell.
         let _ = disk.remove(&filling);

@@ -1,0 +1,133 @@
+//! Writes whose sync may take longer, at a pace that keeps the syncs of other files short.
+//!
+//! Left to one sync at the end, all that was written waits in front of the next sync of any other file: beside
+//! 64 MiB, a write and `fdatasync` of 4 KiB took up to 44 ms on ext4, and so up to 1 ms. So what was written goes
+//! to the disk after each 256 KiB. Where that takes long whatever there is to write, it is done less often.
+//! `docs/adr/0007-paced-background-writes.md` has the figures.
+//!
+//! Nothing is durable before the sync that ends the file.
+
+use env::File;
+use std::io;
+use std::time::Duration;
+
+/// Bytes that stay with the system's cache, at least and at most.
+const UNWRITTEN_BYTES_MIN: usize = 256 << 10;
+const UNWRITTEN_BYTES_MAX: usize = 2 << 20;
+
+/// Others can wait for this long. Where one step takes longer, it should be worth more bytes.
+const STEP_MAX: Duration = Duration::from_millis(2);
+
+static ZEROES: [u8; UNWRITTEN_BYTES_MIN] = [0; UNWRITTEN_BYTES_MIN];
+
+/// How the writes to one file go.
+#[derive(Debug)]
+pub(crate) struct Pace {
+    unwritten_bytes: usize,
+    /// They are written out when there are so many.
+    step_bytes: usize,
+}
+
+impl Default for Pace {
+    fn default() -> Self {
+        Self { unwritten_bytes: 0, step_bytes: UNWRITTEN_BYTES_MIN }
+    }
+}
+
+impl Pace {
+    /// Writes all of `bytes` at `position`, and writes out as it goes.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn write(&mut self, file: &dyn File, bytes: &[u8], position: u64) -> io::Result<()> {
+        let positions = (position..).step_by(UNWRITTEN_BYTES_MIN);
+        for (piece, at) in bytes.chunks(UNWRITTEN_BYTES_MIN).zip(positions) {
+            file.write_at(piece, at)?;
+            self.unwritten_bytes += piece.len();
+            if self.unwritten_bytes >= self.step_bytes {
+                self.note_step(file.write_out()?);
+            }
+        }
+        Ok(())
+    }
+
+    /// Really writes zeroes, so that later writes to the range change no metadata.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn write_zeroes(&mut self, file: &dyn File, length: u64) -> io::Result<()> {
+        let mut at = 0;
+        while at < length {
+            let count = usize::try_from(length - at).unwrap_or(usize::MAX).min(ZEROES.len());
+            self.write(file, &ZEROES[..count], at)?;
+            at += count as u64;
+        }
+        Ok(())
+    }
+
+    fn note_step(&mut self, took: Duration) {
+        self.unwritten_bytes = 0;
+        let step_bytes = if took > STEP_MAX { self.step_bytes * 2 } else { self.step_bytes / 2 };
+        self.step_bytes = step_bytes.clamp(UNWRITTEN_BYTES_MIN, UNWRITTEN_BYTES_MAX);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::{Disk, MemoryDisk, RealDisk};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    fn new_file() -> Arc<dyn File> {
+        let disk = MemoryDisk::new();
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        disk.create(Path::new("/d/f")).unwrap()
+    }
+
+    #[test]
+    fn a_paced_write_is_whole() {
+        let file = new_file();
+        let length = 2 * UNWRITTEN_BYTES_MIN + 5;
+        let bytes: Vec<u8> = (0..length).map(|number| (number % 251) as u8).collect();
+        let mut pace = Pace::default();
+        pace.write(&*file, &bytes, 7).unwrap();
+        pace.write(&*file, &[], 3).unwrap();
+        let mut read = vec![9; bytes.len() + 7];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(read[..7], [0; 7]);
+        assert_eq!(read[7..], bytes);
+        assert_eq!(file.len().unwrap(), read.len() as u64);
+    }
+
+    #[test]
+    fn zeroes_are_written_to_the_end() {
+        let file = new_file();
+        let length = 3 * UNWRITTEN_BYTES_MIN as u64 + 7;
+        Pace::default().write_zeroes(&*file, length).unwrap();
+        assert_eq!(file.len().unwrap(), length);
+    }
+
+    #[test]
+    fn a_step_that_fails_is_an_error_of_the_write() {
+        // A device that takes every write and cannot sync.
+        let file = RealDisk.open(Path::new("/dev/null")).unwrap();
+        let mut pace = Pace::default();
+        pace.write(&*file, &vec![0; UNWRITTEN_BYTES_MIN - 1], 0).unwrap();
+        assert!(pace.write(&*file, &[0], UNWRITTEN_BYTES_MIN as u64 - 1).is_err());
+    }
+
+    #[test]
+    fn slow_steps_become_few_and_quick_ones_return() {
+        let mut pace = Pace::default();
+        let mut bytes_after = |steps: usize, took: Duration| {
+            (0..steps).for_each(|_| pace.note_step(took));
+            pace.step_bytes
+        };
+        assert_eq!(bytes_after(1, STEP_MAX), UNWRITTEN_BYTES_MIN);
+        assert_eq!(bytes_after(2, STEP_MAX * 2), 4 * UNWRITTEN_BYTES_MIN);
+        assert_eq!(bytes_after(1, STEP_MAX / 2), 2 * UNWRITTEN_BYTES_MIN);
+        assert_eq!(bytes_after(20, STEP_MAX * 9), UNWRITTEN_BYTES_MAX);
+        assert_eq!(bytes_after(20, Duration::ZERO), UNWRITTEN_BYTES_MIN);
+    }
+}
