@@ -149,7 +149,7 @@ fn two_servers_take_turns_and_a_report_comes_out() {
 }
 
 #[test]
-fn nobody_to_compare_with_is_said() {
+fn nobody_to_compare_with_is_reported() {
     if server().is_none() {
         return;
     }

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_control_event_says_where_the_reader_stands() {
+    fn a_control_event_has_the_readers_position() {
         let data = br#"{"streamNextOffset":"0000000000000042_0000000000000000","upToDate":true}"#;
         let next = ByteOffset::new(42);
         let wanted = Progress::Control { next, up_to_date: true, closed: false };

@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn appends_are_found_where_they_stand() {
+    fn appends_are_found_at_their_places() {
         for kind in Kind::ALL {
             let mut content = Vec::new();
             let mut wanted = Vec::new();

@@ -72,7 +72,7 @@ fn what_a_failed_sync_lost_is_written_again() {
 }
 
 #[test]
-fn those_who_wait_for_a_sync_that_fails_are_told() {
+fn callers_that_wait_for_a_failing_sync_get_the_error() {
     let disk = MemoryDisk::new();
     let engine = open(&disk, Durability::Each);
     let begin = || engine.begin_append("a", &[b"entry"]);

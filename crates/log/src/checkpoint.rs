@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn damage_of_a_row_is_told_with_its_place() {
+    fn damage_of_a_row_is_reported_with_its_place() {
         let second = 64 + 5 + ROW_BYTES as u64;
         let disk = written();
         disk.flip_bit(&disk.paths()[0], second * 8);

@@ -245,7 +245,7 @@ fn a_spoilt_batch_header_costs_no_entry() {
 }
 
 #[test]
-fn headers_that_stand_twice_may_be_lost_once() {
+fn headers_that_are_written_twice_may_be_lost_once() {
     // The headers of these batches, and of how many entries.
     for lost in [&[0][..], &[1], &[0, 1], &[1, 2], &[0, 1, 2]] {
         let (disk, node) = with_batches(4);

@@ -54,7 +54,7 @@ fn data_of_a_deleted_stream_is_forgotten_when_the_log_opens() {
 }
 
 #[test]
-fn missing_entries_are_told_by_group_and_index() {
+fn missing_entries_are_reported_by_group_and_index() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();
     for _ in 0..3 {

@@ -400,7 +400,7 @@ fn what_was_deleted_before_a_restart_gives_its_space_back_after_it() {
 }
 
 #[test]
-fn short_appends_come_many_at_a_time_wherever_they_stand() {
+fn short_appends_are_read_many_at_a_time() {
     let disk = MemoryDisk::new();
     let options = LogOptions { seal_bytes: 1 << 20, ..small() };
     let mut node = Node::open_with(&disk, 1, options).unwrap();
@@ -564,7 +564,7 @@ fn wear(node: &mut Node) {
 }
 
 #[test]
-fn segments_are_used_again_instead_of_being_made_anew() {
+fn segments_are_used_again_instead_of_being_made() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();
     wear(&mut node);

@@ -47,7 +47,7 @@ fn large_and_small_ones_are_stored_in_the_order_in_which_they_were_sent() {
 }
 
 #[test]
-fn what_is_no_json_is_refused_and_the_connection_goes_on() {
+fn a_body_that_is_no_json_is_refused_and_the_connection_stays_open() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
     client.put("/s", JSON).is(201);

@@ -111,7 +111,7 @@ fn a_quiet_answer_of_events_beats() {
 }
 
 #[test]
-fn an_answer_of_events_ends_after_a_while_and_says_where_to_go_on() {
+fn an_answer_of_events_ends_after_a_while_and_says_where_to_continue() {
     let (server, _dir) = Server::start(&["--sse-max-duration-ms", "300"]);
     let mut client = server.connect();
     let next =

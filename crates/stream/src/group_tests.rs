@@ -106,7 +106,7 @@ fn accepted(outcome: Outcome) -> Accepted {
 }
 
 #[test]
-fn data_stands_one_after_the_other() {
+fn appends_follow_one_another() {
     let mut machine = Machine::new();
     let stream = machine.create(create("a"));
     assert_eq!(accepted(machine.append(stream, append(), 5)).tail, ByteOffset::new(5));
@@ -414,7 +414,7 @@ fn a_stream_that_lost_an_entry_does_not_expire() {
 }
 
 #[test]
-fn a_creation_at_the_path_of_a_stream_that_lost_an_entry_is_told_of_the_damage() {
+fn a_creation_at_the_path_of_a_stream_that_lost_an_entry_gets_the_damage() {
     let mut machine = Machine::new();
     let hit = machine.create(create("hit"));
     machine.state.lose(hit);

@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_counted_for_the_file_that_they_stand_in() {
+    fn lines_are_counted_for_their_own_file() {
         let profile = "fl=(1) /w/crates/log/src/a.rs\nfn=(1) f\n10 5\n+1 2\ncfi=(2) /w/crates/b.rs\n\
             cfn=(2) g\ncalls=1 3\n* 100\nfi=(3) /usr/x.rs\n7 1\nfe=(1)\n12 3\n\nfl=(2)\nfn=(2)\n3 100\n";
         let costs = costs_by_file(profile, Path::new("/w/crates"));

@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_may_stand_in_lines_of_their_own() {
+    fn messages_may_have_lines_of_their_own() {
         let mut content = Content::of(ApiStyle::Ursula, Holds::Messages);
         let mut found = Vec::new();
         let lines = b"{\"a\":\"b,\"}\n{\"c\":1}\n";

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_beside_it_is_related_by_its_median() {
+    fn the_figures_beside_it_are_related_by_their_median() {
         let of = |us| {
             let mut latencies = Latencies::new();
             latencies.record(std::time::Duration::from_micros(us));

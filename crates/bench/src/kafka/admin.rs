@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_fetched_is_told_by_partition() {
+    fn fetched_records_are_reported_by_partition() {
         for aborted in [&[][..], &[1, 2]] {
             let answer = answer(3, aborted, b"xy");
             let all = all_fetched(&answer).unwrap();

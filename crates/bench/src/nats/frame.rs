@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_stand_before_the_payload() {
+    fn headers_come_before_the_payload() {
         let text = b"HMSG a 1 reply 12 14\r\nNATS/1.0\r\n\r\nhi\r\n";
         let message = Frame::Message { subject: "a", headers: "NATS/1.0\r\n\r\n", payload: b"hi" };
         assert_eq!(Frame::parse(text).unwrap(), Some((message, text.len())));

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn durability_is_what_the_system_is_told() {
+    fn durability_is_a_setting_of_the_system() {
         assert!(told(&launch(System::Ursula)).contains("fsync = \"always\""));
         assert!(told(&launch(System::UrsulaPageCache)).contains("fsync = \"never\""));
         assert!(told(&launch(System::DurableStreams)).contains("--durability wal"));

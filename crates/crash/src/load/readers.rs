@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_control_event_says_where_to_go_on() {
+    fn a_control_event_says_where_to_continue() {
         let event =
             br#"{"streamNextOffset":"0000000000000004_0000000000000000","streamClosed":true}"#;
         let control = control(event, Kind::Json, b"[1,2]".to_vec()).unwrap();

@@ -141,7 +141,7 @@ fn two_processes_do_not_share_a_directory() {
 
 /// Not a test: the process that is killed by the test below.
 #[test]
-#[ignore = "run by what_a_killed_process_was_told_is_there"]
+#[ignore = "run by what_a_killed_process_had_acknowledged_is_there"]
 fn appends_until_killed() {
     let Some(dir) = std::env::var_os("THALWEG_KILLED") else { return };
     let life: usize = std::env::var("THALWEG_LIFE").unwrap().parse().unwrap();
@@ -172,7 +172,7 @@ fn killed_after(count: usize, life: usize, dir: &Path) -> u64 {
 }
 
 #[test]
-fn what_a_killed_process_was_told_is_there() {
+fn what_a_killed_process_had_acknowledged_is_there() {
     let dir = tempfile::tempdir().unwrap();
     for (life, count) in [50, 3_000, 4_000, 1, 20, 2_000].into_iter().enumerate() {
         let last = killed_after(count, life, dir.path());

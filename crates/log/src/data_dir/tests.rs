@@ -169,7 +169,7 @@ fn one_intact_copy_opens_and_the_other_one_is_reported() {
 }
 
 #[test]
-fn any_flipped_bit_of_one_copy_is_told() {
+fn any_flipped_bit_of_one_copy_is_reported() {
     for bit in 0..64 * 8 {
         let disk = made();
         disk.flip_bit(&path(FORMAT_NAME), bit);

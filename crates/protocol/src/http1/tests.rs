@@ -111,7 +111,7 @@ fn a_head_that_comes_byte_by_byte_is_searched_once() {
 }
 
 #[test]
-fn what_is_no_http_is_told_the_same_however_it_arrives() {
+fn bytes_that_are_no_http_get_the_same_answer_however_they_arrive() {
     let hello = b"\x16\x03\x01\n\r\n\r\n";
     for end in [1, 4, hello.len()] {
         let mut slots = HeaderSlots::new();

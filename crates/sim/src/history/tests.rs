@@ -173,7 +173,7 @@ fn a_refused_append_must_not_be_found() {
 }
 
 #[test]
-fn a_repeat_is_told_the_tail_of_its_moment() {
+fn a_repeat_gets_the_tail_of_its_moment() {
     for (told, is_explained) in [(5, true), (2, false), (4, false)] {
         let mut story = Story::default();
         let conn = story.numbered(1, "ab", 0);
@@ -267,7 +267,7 @@ fn many_lost_tries_of_one_append_are_one_operation() {
 }
 
 #[test]
-fn a_lost_try_does_not_excuse_an_append_that_was_told_twice() {
+fn a_lost_try_does_not_excuse_an_append_that_was_acknowledged_twice() {
     let mut story = Story::default();
     let conn = story.numbered(1, "ab", 0);
     story.lose(conn);

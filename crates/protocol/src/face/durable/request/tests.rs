@@ -230,7 +230,7 @@ fn an_append_takes_its_body_as_its_type_says() {
 }
 
 #[test]
-fn a_compressed_body_is_refused_since_readers_would_not_be_told() {
+fn a_compressed_body_is_refused_since_readers_would_not_know() {
     for line in ["PUT /v1/stream/a", "POST /v1/stream/a"] {
         assert_eq!(refused(line, &[TEXT, ("Content-Encoding", "gzip")]), Code::ContentEncoding);
         assert!(request(line, &[TEXT, ("content-encoding", "Identity")]).is_ok());
