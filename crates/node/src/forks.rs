@@ -221,7 +221,7 @@ impl ShardCore {
             (ForkStage::Pin(point, content_type, lifetime), ShardAnswer::Outcome(outcome)) => {
                 match outcome {
                     Outcome::Pinned => {
-                        self.create_fork(now, create, *point, (content_type, lifetime));
+                        self.create_fork(now, create, point, (content_type, lifetime));
                     }
                     other => self.reply(create.ticket, Reply::Outcome(other)),
                 }
@@ -309,7 +309,7 @@ impl ShardCore {
         &mut self,
         now: Stamp,
         mut create: ForkCreate,
-        point: ForkPoint,
+        point: Box<ForkPoint>,
         (content_type, lifetime): (ContentType, Lifetime),
     ) {
         let data = std::mem::take(&mut create.data);
@@ -321,7 +321,7 @@ impl ShardCore {
             record_count: create.asked.record_count,
             fork: Some(point.clone()),
         };
-        let stage = ForkStage::Create(Box::new(point));
+        let stage = ForkStage::Create(point);
         let job = self.jobs.add(Job::Fork(Box::new(ForkJob { create, stage })));
         self.propose_create(now, command, &data, ReplyTo::Job(job));
     }

@@ -172,7 +172,7 @@ fn decode_extra(reader: &mut Reader<'_>) -> Result<Extra, DecodeError> {
         let used = EntryIndex::new(reader.number()?);
         extra.producers.restore(id, ProducerState { epoch, last_seq, used });
     }
-    extra.fork = reader.option(Reader::fork)?;
+    extra.fork = reader.option(Reader::fork)?.map(Box::new);
     for _ in 0..reader.number()? {
         extra.pins.push(reader.pin()?);
     }
@@ -209,8 +209,9 @@ mod tests {
     /// One of everything that a checkpoint can hold.
     fn state() -> GroupState {
         let mut state = GroupState::new(GroupId::new(3));
-        let fork =
-            |path| Command::Create(Box::new(Create { fork: Some(fork_point()), ..create(path) }));
+        let fork = |path| {
+            Command::Create(Box::new(Create { fork: Some(Box::new(fork_point())), ..create(path) }))
+        };
         apply(&mut state, 0, fork("a"), 0);
         apply(&mut state, 0, fork("gone"), 0);
         apply(&mut state, 0, Command::Create(Box::new(create("plain"))), 0);

@@ -345,7 +345,7 @@ fn decode_create(reader: &mut Reader<'_>) -> Result<Create, DecodeError> {
         lifetime: reader.lifetime()?,
         close: reader.flag()?,
         record_count: reader.small()?,
-        fork: reader.option(Reader::fork)?,
+        fork: reader.option(Reader::fork)?.map(Box::new),
     })
 }
 
@@ -398,7 +398,7 @@ pub(crate) mod tests {
                 lifetime: Lifetime::Ttl { seconds: 300 },
                 close: true,
                 record_count: 1,
-                fork: Some(fork_point()),
+                fork: Some(Box::new(fork_point())),
             })),
             Command::Append(Append {
                 content_type: Some(ContentType::new("text/plain")),
@@ -466,7 +466,7 @@ pub(crate) mod tests {
             let lineage = Lineage::default();
             let fork = ForkPoint { at, head, lineage, ..fork_point() };
             let Some(Command::Create(create)) = all_commands().into_iter().next() else { panic!() };
-            Command::Create(Box::new(Create { fork: Some(fork), ..*create }))
+            Command::Create(Box::new(Create { fork: Some(Box::new(fork)), ..*create }))
         };
         let offset = ByteOffset::new;
         assert!(!refused(create(offset(POSITION_MAX), offset(POSITION_MAX))));

@@ -70,7 +70,7 @@ pub struct Create {
     /// Records in the entry's data: JSON messages, or 1 if there is data, else 0.
     pub record_count: u32,
     /// Where it branches off, if it is a fork.
-    pub fork: Option<ForkPoint>,
+    pub fork: Option<Box<ForkPoint>>,
 }
 
 /// Bytes to add, a close, or both, with everything that makes it exactly-once.

@@ -90,7 +90,7 @@ impl Machine {
         assert_eq!(self.apply(source, Command::Pin(pin), 0).outcome, Outcome::Pinned);
         let fork = ForkPoint { token, ..crate::codec::tests::fork_point() };
         let fork = ForkPoint { source: self.key(source), ..fork };
-        self.create(Create { fork: Some(fork), ..create(name) })
+        self.create(Create { fork: Some(Box::new(fork)), ..create(name) })
     }
 
     fn key(&self, stream: StreamId) -> model::StreamKey {

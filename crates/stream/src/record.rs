@@ -120,7 +120,7 @@ pub(crate) struct StreamRecord {
 pub(crate) struct Extra {
     pub stream_seq: Option<Box<str>>,
     pub producers: Producers,
-    pub fork: Option<ForkPoint>,
+    pub fork: Option<Box<ForkPoint>>,
     pub pins: Vec<Pin>,
 }
 
@@ -142,7 +142,7 @@ impl StreamRecord {
     }
 
     pub(crate) fn fork(&self) -> Option<&ForkPoint> {
-        self.extra.as_ref().and_then(|extra| extra.fork.as_ref())
+        self.extra.as_ref().and_then(|extra| extra.fork.as_deref())
     }
 
     pub(crate) fn lineage(&self) -> Lineage {

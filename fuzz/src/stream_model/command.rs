@@ -57,7 +57,7 @@ pub(super) fn examples() -> Vec<Command> {
     let producer = Producer { id: "p".into(), epoch: 1, seq: 0 };
     vec![
         Command::Create(Box::new(create("a"))),
-        Command::Create(Box::new(Create { fork: Some(fork), ..create("b/c") })),
+        Command::Create(Box::new(Create { fork: Some(Box::new(fork)), ..create("b/c") })),
         Command::Append(append.clone()),
         Command::Append(Append { stream_seq: Some("7".into()), ..append.clone() }),
         Command::Append(Append { producer: Some(producer), close: true, ..append }),

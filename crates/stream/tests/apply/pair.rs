@@ -135,7 +135,7 @@ impl Pair {
             lifetime: inherit.map_or(asked, |source| asked.or_inherit(source.lifetime)),
             close: step.close,
             record_count: step.records.len() as u32,
-            fork,
+            fork: fork.map(Box::new),
         };
         let beforehand = self.real.check_create(&request_for(&create), self.now);
         prop_assert_eq!(&beforehand, &self.reference.check_create(&create, self.now));

@@ -196,7 +196,7 @@ impl Stream {
         }
         let asked = |fork: Option<&ForkPoint>| fork.map(|fork| fork.request.clone());
         let lifetime = |fork: Option<&ForkPoint>, own| fork.map_or(own, |fork| fork.lifetime);
-        let (ours, theirs) = (self.fork.as_ref(), wanted.fork.as_ref());
+        let (ours, theirs) = (self.fork.as_ref(), wanted.fork.as_deref());
         let same = [
             (ConfigField::Fork, asked(ours) == asked(theirs)),
             (
@@ -317,7 +317,7 @@ impl Reference {
             logged_at: at,
             seqs: vec![],
             produced: BTreeMap::new(),
-            fork: create.fork.clone(),
+            fork: create.fork.as_deref().cloned(),
             pins: vec![],
         };
         let start = offset(inherited.len());
