@@ -16,7 +16,7 @@ const ENTRY_BYTES: usize = 768;
 const READ_BACK_BYTES: usize = 4 << 20;
 
 impl Wal {
-    /// `keeps_cursor` tells whether reading is what is measured: only then is each read persisted.
+    /// `keeps_cursor` is `true` where reads are measured: only then is each read persisted.
     pub(crate) fn open(sync: SyncMode, keeps_cursor: bool) -> Result<Self, Failure> {
         let schedule = match sync {
             SyncMode::None => FsyncSchedule::NoFsync,

@@ -1,4 +1,4 @@
-//! Bytes that tell where they belong, so that reading them back proves something.
+//! Bytes that name their own place, so that reading them back proves something.
 //!
 //! A payload is its number in 16 digits, then bytes from a pool of random letters at a place that
 //! follows from the number. No two are alike, all are text, and making one is two copies.

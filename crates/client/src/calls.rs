@@ -55,7 +55,7 @@ pub struct Page {
     pub cursor: Option<u64>,
 }
 
-/// What HEAD tells.
+/// The answer to a HEAD.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StreamState {
     /// The offset after the last byte.

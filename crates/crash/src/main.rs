@@ -105,7 +105,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Runs a scenario and tells of it; whether all promises were kept.
+/// Runs a scenario and prints its result; `true` if all promises were kept.
 fn run_one(cli: &Cli, options: &Options, scenario: Scenario, run: Run) -> bool {
     let name = scenario.to_possible_value().expect("no scenario is hidden");
     let name = name.get_name();

@@ -330,7 +330,7 @@ impl Shared {
         healthy(self.synced.lock()).end_life().map_err(|error| self.fail(&error))
     }
 
-    /// Writes the mark that tells a clean stop.
+    /// Writes the mark of a clean stop.
     pub(crate) fn mark(&self) -> Result<(), WriteError> {
         let mut core = self.lock();
         while core.is_syncing {

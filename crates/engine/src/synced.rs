@@ -3,7 +3,7 @@
 //! # Why
 //! When the WAL is synced later than it is written, power loss may leave a hole in it. A hole behind
 //! the last sync is what was to be expected, and nothing after it counts; a hole before it is damage,
-//! and everything around it is kept. This file tells the two apart, and remembers what does not
+//! and everything around it is kept. This file distinguishes the two, and remembers what does not
 //! count until a checkpoint covers it.
 //!
 //! It is also where an opening is decided, by one write: which indexes are cut off, and which records

@@ -89,7 +89,7 @@ pub enum Request {
         /// End of what is wanted; the reply may be shorter.
         to: ByteOffset,
     },
-    /// Tell the ticket's shard of every change of the stream from now on.
+    /// Notify the ticket's shard of every change of the stream from now on.
     Watch {
         /// The stream.
         key: StreamKey,
@@ -246,7 +246,7 @@ pub enum Output {
         /// The message.
         message: Box<ShardMessage>,
     },
-    /// Tell a shard that watches a stream.
+    /// Notify a shard that watches a stream.
     Changed {
         /// The shard.
         to: ShardId,

@@ -159,7 +159,7 @@ impl Rebuild {
         &mut self.groups[place]
     }
 
-    /// Records that the state that `damage` tells of is lost.
+    /// Records that the state of `damage` is lost.
     fn lose(&mut self, group: GroupId, damage: &Damage) {
         match (damage.stream, damage.path_hash, damage.entries) {
             // A duty that is remembered once more is done once more.

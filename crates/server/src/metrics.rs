@@ -383,7 +383,7 @@ impl NodeMetrics {
         &self.shards
     }
 
-    /// From now on `/readyz` tells load balancers to go elsewhere.
+    /// From now on `/readyz` sends load balancers elsewhere.
     pub fn set_shutting_down(&self) {
         self.shutting_down.store(true, Relaxed);
     }

@@ -265,7 +265,7 @@ impl World {
         }
     }
 
-    /// A chunk or checkpoint names its group; for a WAL recovery must tell.
+    /// A chunk or checkpoint names its group; for a WAL, recovery must find it out.
     fn count_hit(&mut self, path: &Path) {
         self.oracle.damage_possible = true;
         self.flips += 1;

@@ -32,7 +32,7 @@ const LAST: &str = "l";
 /// The status of an append that was refused without a code of its own.
 const REFUSED: u16 = 500;
 
-/// What a connection sends first; `connection` tells its inbox from those of others.
+/// What a connection sends first; `connection` distinguishes its inbox from others.
 pub(crate) fn greeting(connection: usize) -> Vec<u8> {
     format!(
         "CONNECT {{\"verbose\":false,\"pedantic\":false,\"lang\":\"rust\",\"version\":\"0\",\

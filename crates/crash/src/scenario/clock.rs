@@ -1,7 +1,7 @@
 //! The clock of the server goes back and forth between starts, by up to a day. What has no lifetime
 //! must not notice.
 //!
-//! libfaketime tells the process alone another time; the machine's clock is left alone. The monotonic
+//! libfaketime changes the time for the process only, and leaves the machine's clock alone. The monotonic
 //! clock, which no setting of a clock changes, stays as it is.
 
 use crate::report::Report;

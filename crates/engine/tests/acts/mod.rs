@@ -46,7 +46,7 @@ impl Model {
         }
     }
 
-    /// Ends and cursors as the engine tells them.
+    /// Ends and cursors as the engine reports them.
     pub(crate) fn matches(&self, engine: &Engine) -> bool {
         let ends = STREAMS.iter().all(|stream| {
             let ends = engine.ends(stream);

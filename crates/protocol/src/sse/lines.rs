@@ -13,7 +13,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Writes `text`; begins the event if this is its first. Tells whether there was a CR in it.
+    /// Writes `text`; begins the event if this is its first. Returns whether there was a CR in it.
     pub(super) fn put(&mut self, text: &[u8], out: &mut Vec<u8>) -> bool {
         self.open(out);
         let mut rest = text;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::Duration;
 
-/// Numbers of the whole process at one moment. A number that the system does not tell is `None`.
+/// Numbers of the whole process at one moment. A number that the system does not give is `None`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Reading {
     /// Memory in use.

@@ -206,7 +206,7 @@ impl Plane {
         self.address
     }
 
-    /// Tells all loops to stop and waits until they have.
+    /// Stops all loops and waits until they have stopped.
     ///
     /// # Errors
     /// If a loop had failed.

@@ -235,7 +235,7 @@ impl Fork {
             let detail = format!("{path} branches off at {at}, not at {:?}", self.expected);
             ctx.oracle.broken(Rule::ForkPrefix, detail);
         }
-        // If the source's path was made again meanwhile, nobody can tell which one it is a fork of.
+        // If the source's path was made again meanwhile, it is unknown which one it is a fork of.
         if !is_sure {
             let truth = ctx.oracle.truth_mut(self.stream);
             truth.is_gone = true;

@@ -105,7 +105,7 @@ pub(crate) fn judge(ctx: &mut Ctx<'_>, stream: StreamNo, heard: &Heard) -> Verdi
 }
 
 fn judge_500(ctx: &mut Ctx<'_>, stream: StreamNo, answer: &Answer) -> Verdict {
-    // The answer to a HEAD has no body that could tell.
+    // The answer to a HEAD has no body that could show it.
     let problem = answer.problem();
     match problem.as_deref() {
         Some("stream-damaged") | None => {

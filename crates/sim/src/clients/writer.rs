@@ -210,7 +210,7 @@ impl Writer {
             return Move::SleepMs(ctx.dice.between(100, 2_000));
         }
         match &mut self.manner {
-            // Nobody can tell whether it is there.
+            // It is unknown whether it is there.
             Manner::Plain => {
                 if sent.close {
                     self.left = 0;

@@ -65,7 +65,7 @@ struct Pending {
 enum Kind {
     Append(Rc<Append>),
     Read,
-    /// A creation tells as much as a HEAD: nobody asks for anything else before it.
+    /// A creation shows as much as a HEAD: no client asks for anything else before it.
     Head,
 }
 
@@ -150,7 +150,7 @@ fn append_of(ask: &Ask, op: Option<(OpNo, &[u8])>) -> Append {
     Append { number, stored, close, sequence: field("Stream-Seq"), producer }
 }
 
-/// What an answer tells of an append; `None` if it had no effect and says nothing of the stream.
+/// What an answer shows of an append; `None` if it had no effect and shows nothing of the stream.
 fn told(append: &Append, answer: Option<&Answer>) -> Option<Told> {
     let Some(answer) = answer else { return Some(Told::Nothing { place: None }) };
     let closed = answer.is("stream-closed");

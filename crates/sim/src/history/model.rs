@@ -80,7 +80,7 @@ impl Deed {
         matches!(self, Self::Read { .. })
     }
 
-    /// The tail, if the operation tells it and changes nothing.
+    /// The tail, if the answer has it and the operation changes nothing.
     pub(crate) fn tail_claimed(&self) -> Option<u64> {
         match self {
             Self::Read { up_to_date: false, closed: false, .. } => None,

@@ -41,7 +41,7 @@ impl Story {
         self.send(Ask::new("HEAD", PATH), None)
     }
 
-    /// An answer that tells the tail; fields in `others` are `true`.
+    /// An answer with the tail; fields in `others` are `true`.
     fn answer(&mut self, conn: u32, status: u16, (tail, body): (u64, &str), others: &[&str]) {
         let mut fields = vec![("stream-next-offset".to_owned(), offset_text(tail))];
         fields.extend(others.iter().map(|name| ((*name).to_owned(), "true".to_owned())));

@@ -73,7 +73,7 @@ fn make_json(number: OpNo, dice: &mut Dice) -> Made {
     Made { body: body.into_bytes(), stored, ends }
 }
 
-/// Bytes at the start of an append that tell its number.
+/// Bytes at the start of an append that hold its number.
 pub(super) fn marker_bytes(shape: Shape) -> usize {
     if shape == Shape::Json { JSON_OPEN.len() + DIGITS } else { DIGITS }
 }

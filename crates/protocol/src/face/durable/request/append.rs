@@ -47,7 +47,7 @@ impl AppendRequest {
         matches!(&self.content_type, ContentTypeField::Valid(content_type) if content_type.is_json())
     }
 
-    /// The append as far as its head tells. A body is to follow.
+    /// The append as far as its head has it. A body follows.
     #[must_use]
     pub fn announced(&self) -> Append {
         let content_type = match &self.content_type {

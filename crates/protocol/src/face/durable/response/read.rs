@@ -15,7 +15,7 @@ use crate::{
 use model::{ByteOffset, GroupId, ReadFrom, StreamKey};
 use stream::{Lifetime, StreamInfo};
 
-/// What the node found for a catch-up read, or for a long-poll that has something to tell.
+/// What the node found for a catch-up read, or for a long-poll with news.
 #[derive(Debug, Clone, Copy)]
 pub struct ReadAnswer<'a> {
     /// The request.
