@@ -176,6 +176,10 @@ impl File for Handle {
         self.inner.file.read_at(buffer, position)
     }
 
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.inner.file.read_cached_at(buffer, position)
+    }
+
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         self.inner.file.write_at(bytes, position)
     }

@@ -100,6 +100,39 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// As [`File::read_at`], but never waits for a device. Bytes that are in memory up to some point
+    /// are read up to there.
+    ///
+    /// # Errors
+    /// `WouldBlock` if the first byte is not in memory. Also if nobody can say so: then a thread that
+    /// may wait has to read.
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize>;
+
+    /// Fills `buffer` from `position` without waiting for a device.
+    ///
+    /// # Errors
+    /// `WouldBlock` if a byte is not in memory; `UnexpectedEof` if the file ends before.
+    fn read_cached_exact_at(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            let count = self.read_cached_at(&mut buffer[filled..], position + filled as u64)?;
+            if count == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            filled += count;
+        }
+        Ok(())
+    }
+
+    /// Whether the first and the last of `length` bytes from `position` are in memory now. The kernel
+    /// reads and drops neighbours together, so what lies between them is there as a rule. To ask for
+    /// every page would cost as much as to copy them.
+    fn are_ends_cached(&self, position: u64, length: u64) -> bool {
+        let mut byte = [0];
+        let mut is_there = |at| self.read_cached_at(&mut byte, at).is_ok();
+        length == 0 || (is_there(position) && is_there(position + length - 1))
+    }
+
     /// Writes all of `bytes` at `position`. Volatile until [`File::sync_data`].
     ///
     /// # Errors

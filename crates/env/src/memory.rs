@@ -16,7 +16,7 @@
 //! - Of the unsynced changes of names a prefix, in the order in which they were made, survives.
 
 use crate::disk::{DirLock, Disk, File, LockError};
-use crate::random::Random;
+use crate::random::{Random, SeededRandom};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -110,6 +110,20 @@ struct State {
     syncs_lie: bool,
     changes_until_off: Option<u64>,
     change_count: u64,
+    cold: Option<ColdReads>,
+}
+
+/// Which reads find their bytes in memory.
+#[derive(Debug)]
+struct ColdReads {
+    percent: u64,
+    random: SeededRandom,
+}
+
+impl ColdReads {
+    fn next(&mut self) -> bool {
+        self.random.below(100) < self.percent
+    }
 }
 
 impl State {
@@ -273,6 +287,11 @@ impl MemoryDisk {
     /// From now on syncs succeed without making anything durable, as a disk does that ignores them.
     pub fn lie_about_syncs(&self) {
         self.state().syncs_lie = true;
+    }
+
+    /// From now on so many of a hundred reads that must not wait find nothing in memory.
+    pub fn forget_cached(&self, percent: u64, seed: u64) {
+        self.state().cold = Some(ColdReads { percent, random: SeededRandom::new(seed) });
     }
 
     /// Writes that would make the files' sum larger than `bytes` fail with `StorageFull`.
@@ -466,6 +485,11 @@ impl File for MemoryFile {
         let count = buffer.len().min(current.len() - start);
         buffer[..count].copy_from_slice(&current[start..start + count]);
         Ok(count)
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        let is_cold = self.state()?.cold.as_mut().is_some_and(ColdReads::next);
+        if is_cold { Err(io::ErrorKind::WouldBlock.into()) } else { self.read_at(buffer, position) }
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {

@@ -1,6 +1,7 @@
 //! The disk of the operating system.
 
 use crate::disk::{DirLock, Disk, File, LockError};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -87,6 +88,12 @@ impl Disk for RealDisk {
     }
 }
 
+/// Whether the file has no device behind it: `tmpfs` cannot say what is cached, for all is.
+fn is_memory(file: &fs::File) -> bool {
+    const TMPFS_MAGIC: u64 = 0x0102_1994;
+    rustix::fs::fstatfs(file).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS_MAGIC))
+}
+
 impl File for RealFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         loop {
@@ -94,6 +101,20 @@ impl File for RealFile {
             // 16 of 100 samples, and the kernel 46.
             match rustix::io::pread(&self.0, &mut *buffer, position) {
                 Err(rustix::io::Errno::INTR) => {}
+                result => return Ok(result?),
+            }
+        }
+    }
+
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        loop {
+            let mut slices = [io::IoSliceMut::new(buffer)];
+            match preadv2(&self.0, &mut slices, position, ReadWriteFlags::NOWAIT) {
+                Err(Errno::INTR) => {}
+                Err(Errno::OPNOTSUPP) if is_memory(&self.0) => {
+                    return self.read_at(buffer, position);
+                }
+                Err(Errno::OPNOTSUPP) => return Err(io::ErrorKind::WouldBlock.into()),
                 result => return Ok(result?),
             }
         }
@@ -184,6 +205,40 @@ mod tests {
             io::ErrorKind::UnexpectedEof
         );
         assert!(RealDisk.free_bytes(&dir).unwrap() > 0);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_cached_is_read_without_waiting() {
+        let dir = scratch("cached");
+        let file = RealDisk.create(&dir.join("f")).unwrap();
+        file.write_at(&[7; 9000], 0).unwrap();
+        file.sync_data().unwrap();
+        let mut bytes = [0; 5];
+        file.read_cached_exact_at(&mut bytes, 8995).unwrap();
+        assert_eq!(bytes, [7; 5]);
+        assert!(file.are_ends_cached(0, 9000), "it was just written");
+        let end = file.read_cached_exact_at(&mut bytes, 8996).unwrap_err();
+        assert_eq!(end.kind(), io::ErrorKind::UnexpectedEof);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_not_cached_is_not_waited_for() {
+        let dir = scratch("cold");
+        let file = RealDisk.create(&dir.join("f")).unwrap();
+        file.write_at(&[7; 64 << 10], 0).unwrap();
+        file.sync_data().unwrap();
+        rustix::fs::fadvise(file.as_fd().unwrap(), 0, None, rustix::fs::Advice::DontNeed).unwrap();
+        // A file system without a device has nothing to drop.
+        if !is_memory(&fs::File::open(dir.join("f")).unwrap()) {
+            let cold = file.read_cached_at(&mut [0; 5], 0).unwrap_err();
+            assert_eq!(cold.kind(), io::ErrorKind::WouldBlock);
+        }
+        let mut bytes = [0; 64 << 10];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert!(bytes.iter().all(|byte| *byte == 7));
+        assert!(file.are_ends_cached(0, 64 << 10), "a read has brought it in");
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -9,7 +9,9 @@
 //! - An append is here or in a chunk, never in both.
 
 use crate::entry::AppendBounds;
-use crate::wal::segment::Slots;
+use crate::options::COPY_BYTES;
+use crate::read::ReadMode;
+use env::File;
 use model::{ByteOffset, Timestamp};
 use std::cell::Cell;
 use std::slice;
@@ -90,6 +92,12 @@ impl HotAppend {
 
     pub(crate) fn set_verified(&self) {
         self.at_high.set(self.at_high.get() | VERIFIED);
+    }
+
+    /// Whether `other` is a copy of this one, wherever it was checked.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let place = |append: &Self| (append.start, append.length, append.slot, append.position);
+        place(self) == place(other)
     }
 
     pub(crate) fn bounds(&self) -> AppendBounds {
@@ -207,15 +215,16 @@ pub(crate) fn first_span(appends: &[HotAppend], gap_max: u64, bytes_max: u64) ->
 /// As the file answers.
 pub(crate) fn check_on_disk(
     append: &HotAppend,
-    slots: &Slots,
-    piece: usize,
+    file: &dyn File,
+    mode: ReadMode,
 ) -> std::io::Result<bool> {
-    let file = &slots.get(append.slot).file;
-    let mut buffer = vec![0; piece.min(append.length as usize)];
+    mode.check_bytes(u64::from(append.length))?;
+    let mut buffer = vec![0; COPY_BYTES.min(append.length as usize)];
     let (mut crc, mut done) = (0, 0);
     while done < append.length as usize {
         let count = buffer.len().min(append.length as usize - done);
-        file.read_exact_at(&mut buffer[..count], u64::from(append.position) + done as u64)?;
+        let position = u64::from(append.position) + done as u64;
+        mode.fill(file, &mut buffer[..count], position)?;
         crc = crc32c::crc32c_append(crc, &buffer[..count]);
         done += count;
     }

@@ -14,6 +14,9 @@ pub(crate) const FIRST_SEGMENT_BYTES_MAX: u64 = 1 << 20;
 /// Bytes that background work reads or writes at once.
 pub(crate) const COPY_BYTES: usize = 1 << 20;
 
+/// Bytes that a read on the thread of a loop checks or looks through: some 50 µs of it.
+pub(crate) const READ_INLINE_BYTES_MAX: u64 = 256 << 10;
+
 /// The part of `seal_bytes` from which on a group that is read in many pieces is worth a chunk.
 pub(crate) const READ_SEAL_PART: u64 = 32;
 

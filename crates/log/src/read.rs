@@ -1,5 +1,6 @@
 //! Reads: what they answer.
 
+use crate::options::READ_INLINE_BYTES_MAX;
 use bytes::Bytes;
 use env::File;
 use model::ByteOffset;
@@ -56,6 +57,35 @@ impl Slice {
     }
 }
 
+/// How a read gets at bytes of files.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReadMode {
+    /// On a thread that serves others: only what is in memory and takes little time.
+    Inline,
+    /// On a thread that may wait for the disk.
+    Blocking,
+}
+
+impl ReadMode {
+    pub(crate) fn fill(self, file: &dyn File, buffer: &mut [u8], position: u64) -> io::Result<()> {
+        match self {
+            Self::Inline => file.read_cached_exact_at(buffer, position),
+            Self::Blocking => file.read_exact_at(buffer, position),
+        }
+    }
+
+    /// Leaves what takes long to a thread that has the time.
+    ///
+    /// # Errors
+    /// `WouldBlock` if this one does not.
+    pub(crate) fn check_bytes(self, bytes: u64) -> io::Result<()> {
+        match self {
+            Self::Inline if bytes > READ_INLINE_BYTES_MAX => Err(io::ErrorKind::WouldBlock.into()),
+            _ => Ok(()),
+        }
+    }
+}
+
 /// Why a read has no bytes.
 #[derive(Debug)]
 pub enum ReadError {
@@ -97,6 +127,14 @@ impl fmt::Display for ReadError {
 }
 
 impl std::error::Error for ReadError {}
+
+impl ReadError {
+    /// Whether the bytes are there, but not without waiting: see [`ReadMode::Inline`].
+    #[must_use]
+    pub fn would_block(&self) -> bool {
+        matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::WouldBlock)
+    }
+}
 
 impl From<io::Error> for ReadError {
     fn from(error: io::Error) -> Self {

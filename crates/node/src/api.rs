@@ -1,5 +1,6 @@
 //! What goes into a node and what comes out.
 
+use crate::{ReadDone, ReadJob};
 use bytes::Bytes;
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
 use model::{ByteOffset, Monotonic, ReadFrom, ShardId, StreamKey, StreamPath, Timestamp};
@@ -44,6 +45,8 @@ pub enum Event<'a> {
     Synced(SyncDone),
     /// A background job is done.
     Worked(WorkDone),
+    /// A read job is done.
+    ReadDone(ReadDone),
     /// Some time has passed.
     Tick,
 }
@@ -216,6 +219,14 @@ pub struct ReadDamage {
     pub position: u64,
 }
 
+impl Failure {
+    /// The log does not hold a byte that was seen.
+    pub(crate) fn lost(key: StreamKey, at: ByteOffset) -> Self {
+        let file = format!("the log of group {}, stream {}", key.group, key.stream);
+        Self::Damaged { file, position: at.get() }
+    }
+}
+
 impl From<ReadError> for Failure {
     fn from(error: ReadError) -> Self {
         match error {
@@ -257,6 +268,8 @@ pub enum Output {
     Sync(SyncJob),
     /// Run in the background, then give the result back.
     Work(WorkJob),
+    /// Run on a thread that may wait for the disk, then give the result back. Clients wait for it.
+    Read(ReadJob),
 }
 
 /// A durable change of a watched stream.

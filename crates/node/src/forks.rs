@@ -129,7 +129,9 @@ impl ShardCore {
 
     pub(crate) fn handle_call(&mut self, now: Stamp, from: ShardId, job: u64, call: ShardCall) {
         let result = match call {
-            ShardCall::Locate(key, what) => ShardAnswer::Located(self.answer_locate(key, what)),
+            ShardCall::Locate(key, what) => {
+                return self.answer_locate(now, (key, what), (from, job));
+            }
             ShardCall::ForkSource { path, offset, content_type } => {
                 let source = self.fork_source(now, &path, offset, content_type.as_ref());
                 ShardAnswer::ForkSource(source)

@@ -31,9 +31,12 @@ mod expiry;
 mod forks;
 mod group;
 mod live;
+mod locate;
+mod lookup;
 mod maintenance;
 mod parking;
 mod read;
+mod reads;
 mod recovery;
 mod shard;
 
@@ -41,6 +44,7 @@ pub use api::{
     Change, Event, Failure, Locate, LocateError, Output, ReadDamage, ReadReply, ReadRequest, Reply,
     Request, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
 };
+pub use lookup::{ReadDone, ReadJob};
 pub use recovery::{Opened, open};
 pub use shard::{ShardCore, ShardStats};
 

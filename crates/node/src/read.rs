@@ -15,12 +15,12 @@
 //! there. The next read starts at the damage and gets an error.
 
 use crate::{
-    Failure, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer, ShardCall, ShardCore,
-    ShardMessage, Stamp, Ticket, forks::Job,
+    Failure, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer, ShardCore, Stamp,
+    Ticket, forks::Job,
 };
-use log::{ReadError, Slice};
-use model::{ByteOffset, ReadFrom, StreamKey, limits};
-use stream::{StreamInfo, messages::MessageScanner};
+use log::{Read, Slice};
+use model::{ByteOffset, ReadFrom, StreamKey};
+use stream::StreamInfo;
 
 /// A read whose ends are being resolved.
 #[derive(Debug)]
@@ -98,10 +98,10 @@ impl ShardCore {
     /// Whether `start` is known here to be the start of an append, hence of a message.
     fn is_append_start(&self, key: StreamKey, info: &StreamInfo, start: ByteOffset) -> bool {
         info.lineage.span_at(start).is_none()
-            && self
-                .log
-                .append_at(key, start)
-                .is_ok_and(|append| append.is_some_and(|append| append.start == start))
+            && matches!(
+                self.log.try_append_at(key, start),
+                Ok(Read::Ready(Some(append))) if append.start == start
+            )
     }
 
     fn continue_read(&mut self, now: Stamp, mut job: ReadJob) {
@@ -141,7 +141,7 @@ impl ShardCore {
     }
 
     /// Whether damage of a stream of this shard is known, from what was met or from the state of its group.
-    fn may_lack_bytes(&self, key: StreamKey) -> bool {
+    pub(crate) fn may_lack_bytes(&self, key: StreamKey) -> bool {
         self.idle.has_damage(key) || self.state(key.group).may_lack_bytes(key.stream)
     }
 
@@ -192,7 +192,7 @@ impl ShardCore {
         self.reply(job.ticket, reply);
     }
 
-    /// The first bytes of an answer, if they are stored here.
+    /// The first bytes of an answer, if they are at hand: stored here, and in memory.
     fn first_window(
         &mut self,
         job: &ReadJob,
@@ -203,9 +203,15 @@ impl ShardCore {
         if start == end || crate::shard_of(owner.group, self.shard_count) != self.shard {
             return Ok(None);
         }
-        let first = self.window(owner, start, end.min(limit));
-        let first = first.map_err(|failure| self.not_missing(job, start, failure));
-        first.map(Some).inspect_err(|failure| self.idle.note_failure(owner, failure))
+        match self.window(owner, start, end.min(limit)) {
+            Ok(Read::Ready(slice)) => Ok(Some(slice)),
+            Ok(Read::Job(_)) => Ok(None),
+            Err(failure) => {
+                let failure = self.not_missing(job, start, failure);
+                self.idle.note_failure(owner, &failure);
+                Err(failure)
+            }
+        }
     }
 
     /// A byte that a fork inherits is there as long as the fork is: if it is not, it was lost.
@@ -213,202 +219,9 @@ impl ShardCore {
         let (owner, _) = owner_of(job.key, &job.info, at);
         let has_fork = || self.state(job.key.group).info(job.key.stream).is_some();
         match failure {
-            Failure::NotFound if owner != job.key && has_fork() => lost(owner, at),
+            Failure::NotFound if owner != job.key && has_fork() => Failure::lost(owner, at),
             failure => failure,
         }
-    }
-
-    /// How far some bytes can be read: to `end` unless damage of their stream is known.
-    fn intact_end(
-        &mut self,
-        owner: StreamKey,
-        (start, end): (ByteOffset, ByteOffset),
-        is_json: bool,
-    ) -> Result<ByteOffset, Failure> {
-        let mut at = if self.may_lack_bytes(owner) { start } else { end };
-        while at < end {
-            match self.window(owner, at, end) {
-                Ok(slice) => at = at.advance(slice.len()),
-                Err(failure) => {
-                    self.idle.note_failure(owner, &failure);
-                    if is_json {
-                        // An answer is a whole array: it ends before the append that is cut.
-                        let append = self.log.append_at(owner, at).ok().flatten();
-                        at = append.map_or(start, |append| append.start);
-                    }
-                    return if at > start { Ok(at) } else { Err(failure) };
-                }
-            }
-        }
-        Ok(end)
-    }
-
-    pub(crate) fn handle_window(
-        &mut self,
-        ticket: Ticket,
-        key: StreamKey,
-        from: ByteOffset,
-        to: ByteOffset,
-    ) {
-        let reply = match self.window(key, from, to) {
-            Ok(slice) => Reply::Window(slice),
-            Err(failure) => {
-                self.idle.note_failure(key, &failure);
-                Reply::Failed(failure)
-            }
-        };
-        self.reply(ticket, reply);
-    }
-
-    fn window(&self, key: StreamKey, from: ByteOffset, to: ByteOffset) -> Result<Slice, Failure> {
-        let wanted = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
-        let slice = self.log.read(key, from, wanted.min(limits::READ_WINDOW_BYTES_MAX));
-        self.found(key, from, slice.map(|slice| (!slice.is_empty()).then_some(slice)))
-    }
-
-    /// Why the log has no byte at `from`, which is below a tail that was seen. The stream is gone by
-    /// now, or damage took its last bytes.
-    fn missing(&self, key: StreamKey, from: ByteOffset) -> Failure {
-        if self.state(key.group).head_or_lost(key.stream).is_none() {
-            return Failure::NotFound;
-        }
-        lost(key, from)
-    }
-
-    /// Asks the owner of some bytes for a position. `job` continues when it is known.
-    pub(crate) fn locate(&mut self, now: Stamp, owner: StreamKey, what: Locate, job: Job) {
-        if crate::shard_of(owner.group, self.shard_count) == self.shard {
-            let result = ShardAnswer::Located(self.answer_locate(owner, what));
-            return self.resume(now, job, result);
-        }
-        self.call(owner, ShardCall::Locate(owner, what), job);
-    }
-
-    /// Sends a call to the shard of `owner`; `job` continues when it returns.
-    pub(crate) fn call(&mut self, owner: StreamKey, call: ShardCall, job: Job) {
-        let to = crate::shard_of(owner.group, self.shard_count);
-        let job = self.jobs.add(job);
-        let message = ShardMessage::Call { from: self.shard, job, call };
-        self.send(to, message);
-    }
-
-    pub(crate) fn answer_locate(
-        &mut self,
-        key: StreamKey,
-        what: Locate,
-    ) -> Result<ByteOffset, LocateError> {
-        let located = self.find(key, what);
-        if let Err(LocateError::Failed(failure)) = &located {
-            self.idle.note_failure(key, failure);
-        }
-        located
-    }
-
-    fn find(&mut self, key: StreamKey, what: Locate) -> Result<ByteOffset, LocateError> {
-        match what {
-            Locate::IntactEnd { from, to, json } => Ok(self.intact_end(key, (from, to), json)?),
-            Locate::AppendEnd(at) => {
-                Ok(self.found(key, at, self.log.first_end_at_or_after(key, at))?)
-            }
-            Locate::MessageStart(at) => self.message_start(key, at),
-            Locate::SubOffset { from, count, json, limit } => {
-                let append = self.found(key, from, self.log.append_at(key, from))?;
-                let end = append.end.min(limit);
-                if json {
-                    return self.nth_message_end(key, from, end, count);
-                }
-                let available = end.since(from);
-                if count > available {
-                    return Err(LocateError::Beyond { available });
-                }
-                Ok(from.advance(count))
-            }
-        }
-    }
-
-    /// What the log found, or why it did not.
-    fn found<T>(
-        &self,
-        key: StreamKey,
-        at: ByteOffset,
-        found: Result<Option<T>, ReadError>,
-    ) -> Result<T, Failure> {
-        match found {
-            Ok(Some(found)) => Ok(found),
-            Ok(None) | Err(ReadError::PastTail { .. } | ReadError::NotFound) => {
-                Err(self.missing(key, at))
-            }
-            Err(error) => Err(error.into()),
-        }
-    }
-
-    fn message_start(&self, key: StreamKey, at: ByteOffset) -> Result<ByteOffset, LocateError> {
-        let append = self.found(key, at, self.log.append_at(key, at))?;
-        let mut start = append.start;
-        self.scan_messages(key, append.start, append.end, |end| {
-            if end <= at {
-                start = end;
-            }
-            end <= at
-        })?;
-        Ok(start)
-    }
-
-    fn nth_message_end(
-        &self,
-        key: StreamKey,
-        from: ByteOffset,
-        limit: ByteOffset,
-        count: u64,
-    ) -> Result<ByteOffset, LocateError> {
-        let mut available = 0;
-        let mut found = from;
-        self.scan_messages(key, from, limit, |end| {
-            available += 1;
-            found = end;
-            available < count
-        })?;
-        if available < count {
-            return Err(LocateError::Beyond { available });
-        }
-        Ok(found)
-    }
-
-    /// Calls `more` with the end of each message in `from..to` until it answers `false`.
-    fn scan_messages(
-        &self,
-        key: StreamKey,
-        from: ByteOffset,
-        to: ByteOffset,
-        mut more: impl FnMut(ByteOffset) -> bool,
-    ) -> Result<(), LocateError> {
-        let mut scanner = MessageScanner::default();
-        let mut at = from;
-        while at < to {
-            let slice = self.window(key, at, to)?;
-            let bytes = slice.to_bytes().map_err(|error| Failure::from(ReadError::Io(error)))?;
-            let mut scanned = 0;
-            while let Some(length) = scanner.next_end(&bytes[scanned..]) {
-                scanned += length;
-                if !more(at.advance(scanned as u64)) {
-                    return Ok(());
-                }
-            }
-            at = at.advance(bytes.len() as u64);
-        }
-        Ok(())
-    }
-}
-
-/// The log does not hold a byte that was seen.
-fn lost(key: StreamKey, at: ByteOffset) -> Failure {
-    let file = format!("the log of group {}, stream {}", key.group, key.stream);
-    Failure::Damaged { file, position: at.get() }
-}
-
-impl From<Failure> for LocateError {
-    fn from(failure: Failure) -> Self {
-        Self::Failed(failure)
     }
 }
 

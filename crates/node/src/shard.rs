@@ -27,6 +27,7 @@ pub struct ShardCore {
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) watchers: Watchers,
     pub(crate) jobs: Jobs,
+    pub(crate) reads: crate::reads::Reads,
     /// The nonces of pin tokens: seeded from outside, so that a run can be repeated.
     pub(crate) nonces: SeededRandom,
     pub(crate) idle: crate::maintenance::Idle,
@@ -98,6 +99,7 @@ impl ShardCore {
     /// If an invariant is broken.
     pub fn check(&self) {
         self.groups.iter().for_each(Group::check);
+        self.reads.check();
     }
 
     /// Takes an event. Then drain [`Self::poll_output`].
@@ -115,6 +117,7 @@ impl ShardCore {
             },
             Event::Synced(done) => self.handle_synced(now, done),
             Event::Worked(done) => self.handle_worked(now, done),
+            Event::ReadDone(done) => self.handle_read_done(now, done),
             Event::Tick => self.handle_tick(now),
         }
     }
@@ -126,6 +129,9 @@ impl ShardCore {
         }
         if let Some(job) = self.log.poll_sync() {
             return Some(Output::Sync(job));
+        }
+        if let Some(job) = self.reads.poll() {
+            return Some(Output::Read(job));
         }
         let work = self.poll_work().map(Output::Work);
         if cfg!(debug_assertions) && work.is_none() {
@@ -160,7 +166,7 @@ impl ShardCore {
                 self.handle_announced(now, ticket, &path, &append);
             }
             Request::Read(read) => self.handle_read(now, ticket, read),
-            Request::Window { key, from, to } => self.handle_window(ticket, key, from, to),
+            Request::Window { key, from, to } => self.handle_window(ticket, key, (from, to)),
             Request::Watch { key } => self.handle_watch(ticket, key),
             Request::Unwatch { key } => self.watchers.remove(key, ticket.shard),
         }
@@ -360,6 +366,7 @@ impl ShardCore {
             outputs: VecDeque::new(),
             watchers: Watchers::default(),
             jobs: Jobs::default(),
+            reads: crate::reads::Reads::default(),
             nonces: SeededRandom::new(parts.seed),
             idle: crate::maintenance::Idle::default(),
             background: crate::background::Background::default(),

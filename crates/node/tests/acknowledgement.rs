@@ -57,6 +57,7 @@ impl Machine {
             match output {
                 Output::Reply { ticket, reply } => self.replies.push((ticket.exchange[0], reply)),
                 Output::Sync(job) => self.commits.push(job),
+                Output::Read(job) => self.node.handle(self.now, Event::ReadDone(job.run())),
                 Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
                 other => panic!("unexpected {other:?}"),
             }

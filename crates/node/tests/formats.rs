@@ -72,6 +72,7 @@ impl Machine {
             match output {
                 Output::Reply { reply, .. } => self.reply = Some(reply),
                 Output::Sync(job) => self.node.handle(NOW, Event::Synced(job.run())),
+                Output::Read(job) => self.node.handle(NOW, Event::ReadDone(job.run())),
                 Output::Work(job) => self.node.handle(NOW, Event::Worked(job.run())),
                 other => panic!("unexpected {other:?}"),
             }

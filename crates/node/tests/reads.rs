@@ -3,10 +3,11 @@
 mod support;
 
 use env::MemoryDisk;
+use log::LogOptions;
 use model::{ByteOffset, ReadFrom, ShardId, StreamPath, limits};
-use stream::{Append, ContentType, Refusal};
-use support::{Process, create, fork_of, path_in, text};
-use thalweg_node::{Change, Failure, ReadRequest, Reply, Request};
+use stream::{Append, ContentType, Outcome, Refusal};
+use support::{Process, create, fork_of, options, path_in, text};
+use thalweg_node::{Change, Event, Failure, ReadRequest, Reply, Request};
 
 fn process() -> Process {
     Process::open(&MemoryDisk::new(), 2)
@@ -167,4 +168,99 @@ fn changes_carry_their_bytes_if_those_fit_a_window() {
     assert_eq!(carried, [None, Some(1), Some(limits::READ_WINDOW_BYTES_MAX), None]);
     let starts: Vec<_> = changes.iter().map(|c| c.data_start().map(ByteOffset::get)).collect();
     assert_eq!(starts, [None, Some(0), Some(1), None]);
+}
+
+/// A stream of JSON: one append of a long message between short ones, in a log whose disk has nothing
+/// in memory.
+fn cold_messages() -> (Process, StreamPath, u64) {
+    let options = LogOptions { batch_bytes_max: 8 << 20, wal_bytes_max: 64 << 20, ..options() };
+    let mut process = Process::open_with(&MemoryDisk::new(), 1, options);
+    let path = path_in(0, "messages");
+    process.create(&path, "application/json");
+    let long = [b"1,[", "2,".repeat(3 << 20).as_bytes(), b"2],3,"].concat();
+    let append = Append { record_count: 3, ..json() };
+    assert!(matches!(process.append(&path, append, &long), Outcome::Appended(_)));
+    process.disk.forget_cached(100, 1);
+    (process, path, long.len() as u64)
+}
+
+#[test]
+fn a_read_that_is_not_in_memory_is_answered_by_a_job() {
+    let (mut process, path, length) = cold_messages();
+    process.held_reads = Some(vec![]);
+    let from = ReadFrom::At(ByteOffset::new(length - 1));
+    let read = ReadRequest { path: path.clone(), from, boundary_bytes: 1 << 30 };
+    process.offer(Request::Read(read));
+    let mut jobs = 0;
+    loop {
+        process.settle();
+        let Some((shard, job)) = process.held_reads.as_mut().unwrap().pop() else { break };
+        // Others are served between the pieces.
+        process.offer(Request::Head { path: path.clone() });
+        assert!(matches!(process.replies.as_slice(), []), "answered before it was read");
+        process.settle();
+        assert!(matches!(process.replies.pop(), Some(Reply::Head(..))));
+        process.nodes[shard].handle(process.now, Event::ReadDone(job.run()));
+        jobs += 1;
+    }
+    assert!(jobs > 2, "6 MiB were looked through in {jobs} pieces");
+    match process.replies.pop() {
+        Some(Reply::Read(reply)) => {
+            assert_eq!((reply.start.get(), reply.end.get()), (length - 2, length));
+            assert!(reply.first.is_none(), "it is not in memory");
+        }
+        other => panic!("a read was answered by {other:?}"),
+    }
+}
+
+#[test]
+fn what_was_read_by_jobs_is_what_is_in_memory() {
+    let (mut process, path, length) = cold_messages();
+    let positions = [0, 1, 2, 3, 40_000, 100_001, length / 2, length - 3, length - 2, length - 1];
+    let ends = |process: &mut Process| positions.map(|at| process.ends(&path, at, 1 << 16));
+    let cold = ends(&mut process);
+    let cold_bytes = process.bytes(&path);
+    process.disk.forget_cached(0, 1);
+    assert_eq!(ends(&mut process), cold);
+    assert!(process.bytes(&path) == cold_bytes);
+    let expected = [(0, length), (0, length), (2, length)];
+    assert_eq!(cold[..3], expected, "inside a message its start is meant");
+    assert_eq!(cold[8..], [(length - 2, length); 2]);
+}
+
+#[test]
+fn a_stream_that_is_deleted_under_a_read_is_read_to_the_end_of_the_window() {
+    let (mut process, path, length) = cold_messages();
+    let key = process.key(&path);
+    process.held_reads = Some(vec![]);
+    let window = |from| Request::Window { key, from, to: ByteOffset::new(length) };
+    process.offer(window(ByteOffset::ZERO));
+    process.settle();
+    assert!(matches!(process.delete(&path), Outcome::Deleted));
+    let (shard, job) = process.held_reads.take().unwrap().pop().unwrap();
+    process.nodes[shard].handle(process.now, Event::ReadDone(job.run()));
+    process.settle();
+    assert!(matches!(process.replies.pop(), Some(Reply::Window(slice)) if !slice.is_empty()));
+    let gone = process.ask(window(ByteOffset::new(1 << 16)));
+    assert!(matches!(gone, Reply::Failed(Failure::NotFound)), "{gone:?}");
+}
+
+#[test]
+fn no_more_reads_are_out_than_a_thread_can_use() {
+    let (mut process, path, length) = cold_messages();
+    let key = process.key(&path);
+    process.held_reads = Some(vec![]);
+    for from in (0..100).map(ByteOffset::new) {
+        process.offer(Request::Window { key, from, to: ByteOffset::new(length) });
+    }
+    process.settle();
+    let (mut most, mut answered) = (0, 0);
+    while let Some((shard, job)) = process.held_reads.as_mut().unwrap().pop() {
+        most = most.max(process.held_reads.as_ref().unwrap().len() + 1);
+        process.nodes[shard].handle(process.now, Event::ReadDone(job.run()));
+        process.settle();
+        answered += process.replies.drain(..).count();
+    }
+    assert!((2..=16).contains(&most), "{most} reads were out at once");
+    assert_eq!(answered, 100, "each has its answer");
 }

@@ -3,11 +3,12 @@
 mod harness;
 
 use flate2::read::GzDecoder;
-use harness::client::offset;
+use harness::client::{offset, request};
 use harness::events::Events;
-use harness::{BINARY, Client, JSON, Numbers, Server, TEXT};
+use harness::{BINARY, Client, JSON, Numbers, PATIENCE, Server, TEXT};
 use serde_json::{Value, json};
 use std::io::Read;
+use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
@@ -327,4 +328,39 @@ fn a_large_second_part_of_an_offset_is_reserved() {
         let problem = client.call("PUT", "/fork", &fields, b"").fails(400, "invalid-fork");
         assert!(problem.text().contains("reserved"), "{}", problem.text());
     }
+}
+
+/// An array of one long message and a short one behind it.
+fn one_long_message(bytes: usize) -> Vec<u8> {
+    let mut body = b"[[".to_vec();
+    body.extend(b"1,".repeat(bytes / 2));
+    body.extend(b"1],7]");
+    body
+}
+
+#[test]
+fn others_are_served_while_a_read_looks_for_its_message() {
+    let (server, _dir) = Server::start(&["--shards", "1"]);
+    let (mut reader, mut other) = (server.connect(), server.connect());
+    reader.put("/s", JSON).is(201);
+    let body = one_long_message(31 * MIB);
+    reader.post("/s", JSON, &body).is(204);
+    // Stored without the brackets, and with a comma behind each message.
+    let inside_last = offset(body.len() as u64 - 2);
+    let ask = request("GET", &format!("/s?offset={inside_last}"), &[], b"");
+    // A loop that looks through it itself answers one or two others, whatever else the machine does.
+    let mut most_served = 0;
+    for _ in 0..8 {
+        reader.send(&ask);
+        reader.set_patience(Duration::from_millis(1));
+        let mut served = 0;
+        while !reader.is_answered() {
+            other.call("HEAD", "/none", &[], b"").is(404);
+            served += 1;
+        }
+        reader.set_patience(PATIENCE);
+        assert_eq!(reader.answer().is(200).text(), "[7]");
+        most_served = most_served.max(served);
+    }
+    assert!(most_served >= 6, "{most_served} answers to others while 31 MiB were looked through");
 }

@@ -150,6 +150,7 @@ impl World {
                 Job::Sync(job) => drop(job.run()),
                 Job::Work(job) => drop(job.run()),
                 Job::Check(job) => drop(job),
+                Job::Read(job) => drop(job.run()),
             }
         }
         drop(process.shards);

@@ -15,7 +15,7 @@ use crate::hot::HotFields;
 use crate::id_map::IdMap;
 use crate::options::COPY_BYTES;
 use crate::paths::remove_if_there;
-use crate::read::ReadError;
+use crate::read::{ReadError, ReadMode};
 use crate::wal::segment::SegmentFile;
 use env::{Disk, File};
 use model::{ByteOffset, GroupId, StreamId};
@@ -204,7 +204,7 @@ impl MergeTask {
         let row = &chunk.rows[row];
         let stream_id = StreamId::new(stream);
         let head = self.heads.get(&stream_id).map_or(0, |head| head.get());
-        let table = match chunk.table(row) {
+        let table = match chunk.table(row, ReadMode::Blocking) {
             Ok(table) => table,
             Err(error) => {
                 let lost = (damage_position(error)?, u64::from(row.length));
@@ -224,7 +224,7 @@ impl MergeTask {
                 continue;
             }
             let position = u64::from(row.position) + (append.start.get() - row.start);
-            if let Err(error) = chunk.verify(row, (position, length)) {
+            if let Err(error) = chunk.verify(row, (position, length), ReadMode::Blocking) {
                 let lost = (damage_position(error)?, length);
                 damages.push(self.name.damage(stream_id, &chunk.path, lost));
                 return Ok(());

@@ -13,7 +13,7 @@ use crate::codec::u32_at;
 use crate::damage::DamageKind;
 use crate::entry::AppendBounds;
 use crate::options::CHUNK_BLOCK_BYTES;
-use crate::read::ReadError;
+use crate::read::{ReadError, ReadMode};
 use env::{Disk, File};
 use std::collections::BTreeMap;
 use std::io;
@@ -116,11 +116,13 @@ impl ChunkFile {
     /// describes, once per block. Where one is wrong the run's own checksum decides.
     ///
     /// # Errors
-    /// [`ReadError::Damaged`] with the position of the first bad block.
+    /// [`ReadError::Damaged`] with the position of the first bad block. A read that must not wait leaves the
+    /// judgement of a damaged block to one that may.
     pub(crate) fn verify(
         &self,
         row: &ChunkRow,
         (position, length): (u64, u64),
+        mode: ReadMode,
     ) -> Result<(), ReadError> {
         if length == 0 {
             return Ok(());
@@ -128,7 +130,7 @@ impl ChunkFile {
         let first = (position - CONTENT_START) / CHUNK_BLOCK_BYTES;
         let last = (position - CONTENT_START + length - 1) / CHUNK_BLOCK_BYTES;
         for block in first..=last {
-            if !self.is_block_intact(block)? && !self.is_part_intact(row, position)? {
+            if !self.is_block_intact(block, mode)? && !self.is_part_intact(row, position, mode)? {
                 return Err(self.damaged(CONTENT_START + block * CHUNK_BLOCK_BYTES));
             }
         }
@@ -141,7 +143,7 @@ impl ChunkFile {
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
 
-    fn is_block_intact(&self, block: u64) -> Result<bool, ReadError> {
+    fn is_block_intact(&self, block: u64, mode: ReadMode) -> Result<bool, ReadError> {
         let index = usize::try_from(block).expect("fits memory");
         let (word, bit) = (&self.verified[index / 64], 1 << (index % 64));
         if word.load(Ordering::Relaxed) & bit != 0 {
@@ -149,13 +151,13 @@ impl ChunkFile {
         }
         let start = CONTENT_START + block * CHUNK_BLOCK_BYTES;
         let length = (self.header.content_end - start).min(CHUNK_BLOCK_BYTES);
-        let wanted = match self.block_crcs() {
+        let wanted = match self.block_crcs(mode) {
             Ok(crcs) => u32_at(crcs, index * 4),
             // The table of checksums is damaged: that of the run decides.
             Err(ReadError::Damaged { .. }) => return Ok(false),
             Err(error) => return Err(error),
         };
-        let is_intact = self.crc_of(start, length)? == wanted;
+        let is_intact = self.crc_of(start, length, mode)? == wanted;
         if is_intact {
             word.fetch_or(bit, Ordering::Relaxed);
         }
@@ -164,7 +166,14 @@ impl ChunkFile {
 
     /// Whether the part of the run that holds `position`, its bytes or its table, is intact although a
     /// block around it is not. Each part is judged once.
-    fn is_part_intact(&self, row: &ChunkRow, position: u64) -> Result<bool, ReadError> {
+    fn is_part_intact(
+        &self,
+        row: &ChunkRow,
+        position: u64,
+        mode: ReadMode,
+    ) -> Result<bool, ReadError> {
+        // To look the row up and to check all of its run takes long.
+        mode.check_bytes(u64::MAX)?;
         let is_table = position >= u64::from(row.table_position);
         let (start, length) = match is_table {
             true => (u64::from(row.table_position), u64::from(row.table_length)),
@@ -177,7 +186,7 @@ impl ChunkFile {
         }
         let crcs = self.run_crcs(row)?.filter(|crcs| *crcs != RunCrcs::default());
         let wanted = crcs.map(|crcs| if is_table { crcs.table } else { crcs.data });
-        let is_intact = wanted == Some(self.crc_of(start, length)?);
+        let is_intact = wanted == Some(self.crc_of(start, length, mode)?);
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).insert(start, is_intact);
         Ok(is_intact)
     }
@@ -197,12 +206,12 @@ impl ChunkFile {
         Ok(None)
     }
 
-    fn crc_of(&self, start: u64, length: u64) -> io::Result<u32> {
+    fn crc_of(&self, start: u64, length: u64, mode: ReadMode) -> io::Result<u32> {
         let (mut crc, mut at, end) = (0, start, start + length);
         let mut buffer = Vec::new();
         while at < end {
             buffer.resize(usize::try_from((end - at).min(CHUNK_BLOCK_BYTES)).expect("small"), 0);
-            self.file.read_exact_at(&mut buffer, at)?;
+            mode.fill(&*self.file, &mut buffer, at)?;
             crc = crc32c::crc32c_append(crc, &buffer);
             at += buffer.len() as u64;
         }
@@ -213,13 +222,13 @@ impl ChunkFile {
         ReadError::Damaged { file: self.path.clone(), position }
     }
 
-    fn block_crcs(&self) -> Result<&Vec<u8>, ReadError> {
+    fn block_crcs(&self, mode: ReadMode) -> Result<&Vec<u8>, ReadError> {
         if let Some(crcs) = self.block_crcs.get() {
             return Ok(crcs);
         }
         let length = usize::try_from(self.header.block_count() * 4).expect("fits memory");
         let mut crcs = vec![0; length];
-        self.file.read_exact_at(&mut crcs, self.header.blocks_position())?;
+        mode.fill(&*self.file, &mut crcs, self.header.blocks_position())?;
         if crc32c::crc32c(&crcs) != self.header.blocks_crc {
             return Err(self.damaged(self.header.blocks_position()));
         }
@@ -230,11 +239,12 @@ impl ChunkFile {
     ///
     /// # Errors
     /// As [`ChunkFile::verify`].
-    pub(crate) fn table(&self, row: &ChunkRow) -> Result<Vec<u8>, ReadError> {
+    pub(crate) fn table(&self, row: &ChunkRow, mode: ReadMode) -> Result<Vec<u8>, ReadError> {
         let (position, length) = (u64::from(row.table_position), u64::from(row.table_length));
-        self.verify(row, (position, length))?;
+        mode.check_bytes(length)?;
+        self.verify(row, (position, length), mode)?;
         let mut bytes = vec![0; row.table_length as usize];
-        self.file.read_exact_at(&mut bytes, position)?;
+        mode.fill(&*self.file, &mut bytes, position)?;
         Ok(bytes)
     }
 
@@ -242,8 +252,13 @@ impl ChunkFile {
     ///
     /// # Errors
     /// As [`ChunkFile::verify`].
-    pub(crate) fn append_at(&self, row: &ChunkRow, at: u64) -> Result<AppendBounds, ReadError> {
-        let bytes = self.table(row)?;
+    pub(crate) fn append_at(
+        &self,
+        row: &ChunkRow,
+        at: u64,
+        mode: ReadMode,
+    ) -> Result<AppendBounds, ReadError> {
+        let bytes = self.table(row, mode)?;
         let found = AppendTable::new(&bytes).and_then(|table| table.find(at));
         found.ok_or_else(|| self.damaged(u64::from(row.table_position)))
     }
@@ -335,7 +350,10 @@ mod tests {
     fn readable(chunk: &ChunkFile) -> Vec<(bool, bool)> {
         let data = |row: &ChunkRow| (u64::from(row.position), u64::from(row.length));
         let rows = chunk.rows.iter();
-        rows.map(|row| (chunk.verify(row, data(row)).is_ok(), chunk.table(row).is_ok())).collect()
+        let mode = ReadMode::Blocking;
+        let is_whole =
+            |row| (chunk.verify(row, data(row), mode).is_ok(), chunk.table(row, mode).is_ok());
+        rows.map(is_whole).collect()
     }
 
     #[test]

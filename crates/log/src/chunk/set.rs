@@ -117,11 +117,11 @@ impl ChunkSet {
     }
 
     /// The live row that contains byte `at` of `stream`.
-    pub(crate) fn find(&self, stream: u64, at: u64) -> Option<(&ChunkFile, &ChunkRow)> {
+    pub(crate) fn find(&self, stream: u64, at: u64) -> Option<(&Arc<ChunkFile>, &ChunkRow)> {
         self.chunks.iter().rev().find_map(|chunk| {
             let row = chunk.file.find(stream, at)?;
             let is_live = chunk.live_rows_of(stream).any(|live| live.start == row.start);
-            is_live.then_some((&*chunk.file, row))
+            is_live.then_some((&chunk.file, row))
         })
     }
 

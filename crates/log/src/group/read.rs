@@ -3,24 +3,19 @@
 use crate::chunk::file::ChunkFile;
 use crate::chunk::format::ChunkRow;
 use crate::entry::AppendBounds;
+use crate::extent::Extent;
 use crate::group::Group;
-use crate::hot::{HotAppend, HotStream, check_on_disk, first_span};
-use crate::options::{COPY_BYTES, READ_GAP_BYTES_MAX};
-use crate::read::{ReadError, Slice};
+use crate::hot::{HotAppend, HotStream};
+use crate::hot_read::{following, read_hot};
+use crate::read::{ReadError, ReadMode, Slice};
 use crate::wal::segment::Slots;
-use bytes::{Bytes, BytesMut};
-use model::limits::READ_WINDOW_BYTES_MAX;
+use bytes::Bytes;
 use model::{ByteOffset, StreamId};
-use std::cell::Cell;
+use std::io;
 use std::sync::Arc;
 
-/// What a read of the file counts at least: a short one costs as much as copying so many bytes.
-const SPAN_BYTES_MIN: u64 = 4 << 10;
-
-thread_local! {
-    /// What this thread reads files into, kept so that not every read fills it with zeroes first.
-    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
-}
+/// Appends that one read elsewhere takes along at most: their rows are copied for it.
+const EXTENT_APPENDS_MAX: usize = 4096;
 
 /// Where a byte stands.
 enum Place<'a> {
@@ -29,7 +24,7 @@ enum Place<'a> {
         index: usize,
     },
     Chunk {
-        chunk: &'a ChunkFile,
+        chunk: &'a Arc<ChunkFile>,
         row: &'a ChunkRow,
     },
     /// Behind the last byte.
@@ -88,21 +83,58 @@ impl Group {
         stream: StreamId,
         from: u64,
         max_bytes: usize,
-        slots: &Slots,
+        (slots, mode): (&Slots, ReadMode),
     ) -> Result<Slice, ReadError> {
         match self.locate(stream, from, slots)? {
             Place::Tail => Ok(Slice::Bytes(Bytes::new())),
             Place::Hot { stream, index } => {
                 let appends = &stream.appends()[index..];
-                let (bytes, far_bytes) = read_hot(appends, from, max_bytes, slots)?;
-                self.far_read_bytes.set(self.far_read_bytes.get() + far_bytes);
+                let (bytes, far_bytes) = read_hot(appends, from, max_bytes, (slots, mode))?;
+                self.note_far_read(far_bytes);
                 Ok(Slice::Bytes(bytes))
             }
             Place::Chunk { chunk, row } => {
-                let position = u64::from(row.position) + (from - row.start);
-                let length = (row.end() - from).min(max_bytes as u64);
-                chunk.verify(row, (position, length))?;
+                let (position, length) = row.part(from, max_bytes);
+                chunk.verify(row, (position, length), mode)?;
+                if mode == ReadMode::Inline && !chunk.file.are_ends_cached(position, length) {
+                    return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
+                }
                 Ok(Slice::File { file: Arc::clone(&chunk.file), position, length })
+            }
+        }
+    }
+
+    fn note_far_read(&self, bytes: u64) {
+        self.far_read_bytes.set(self.far_read_bytes.get() + bytes);
+    }
+
+    /// What a read of at most `max_bytes` from `from` needs, to be read elsewhere; `None` at the tail.
+    pub(crate) fn extent(
+        &self,
+        stream: StreamId,
+        from: u64,
+        max_bytes: usize,
+        slots: &Slots,
+    ) -> Result<Option<Extent>, ReadError> {
+        match self.locate(stream, from, slots)? {
+            Place::Tail => Ok(None),
+            Place::Hot { stream, index } => {
+                let appends = following(&stream.appends()[index..], max_bytes as u64);
+                let appends = &appends[..appends.len().min(EXTENT_APPENDS_MAX)];
+                Ok(Some(Extent::hot(appends, slots)))
+            }
+            Place::Chunk { chunk, row } => Ok(Some(Extent::chunk(chunk, row))),
+        }
+    }
+
+    /// Learns what a read elsewhere has found out.
+    pub(crate) fn note_extent(&self, stream: StreamId, extent: &Extent) {
+        self.note_far_read(extent.far_bytes());
+        let Some(hot) = self.streams.get(&stream) else { return };
+        for read in extent.verified() {
+            let known = hot.find(read.fields().start).map(|index| &hot.appends()[index]);
+            if let Some(known) = known.filter(|known| known.is_same(read)) {
+                known.set_verified();
             }
         }
     }
@@ -112,116 +144,12 @@ impl Group {
         &self,
         stream: StreamId,
         at: u64,
-        slots: &Slots,
+        (slots, mode): (&Slots, ReadMode),
     ) -> Result<Option<AppendBounds>, ReadError> {
         match self.locate(stream, at, slots)? {
             Place::Tail => Ok(None),
             Place::Hot { stream, index } => Ok(Some(stream.appends()[index].bounds())),
-            Place::Chunk { chunk, row } => chunk.append_at(row, at).map(Some),
+            Place::Chunk { chunk, row } => chunk.append_at(row, at, mode).map(Some),
         }
-    }
-}
-
-/// Copies bytes of neighbouring appends, near ones with one read, each checked once. Returns them, and what was read
-/// for them if it took more than one read.
-fn read_hot(
-    appends: &[HotAppend],
-    from: u64,
-    max_bytes: usize,
-    slots: &Slots,
-) -> Result<(Bytes, u64), ReadError> {
-    let first = &appends[0];
-    let first_length = first.end() - from;
-    if first.end() - first.fields().start > max_bytes as u64 || first_length >= max_bytes as u64 {
-        return read_part(first, from, max_bytes, slots).map(|bytes| (bytes, 0));
-    }
-    let mut out = BytesMut::with_capacity(max_bytes.min(COPY_BYTES));
-    let mut scratch = SCRATCH.take();
-    let mut rest = following(appends, max_bytes as u64);
-    // Every byte of other streams that is taken along costs a copy: four times is enough. Short appends that are far
-    // from each other fill no window; what is found for the price of one is returned, and the caller asks again.
-    let span_bytes_max = 4 * max_bytes as u64;
-    let bytes_max = span_bytes_max.max(4 * READ_WINDOW_BYTES_MAX as u64);
-    let (mut left_bytes, mut reads) = (bytes_max, 0);
-    while !rest.is_empty() && out.len() < max_bytes && left_bytes > 0 {
-        let span = first_span(rest, READ_GAP_BYTES_MAX, span_bytes_max.min(left_bytes));
-        left_bytes = left_bytes.saturating_sub(span.length.max(SPAN_BYTES_MIN));
-        reads += 1;
-        let file = &slots.get(span.slot).file;
-        let length = usize::try_from(span.length).expect("a span is bounded");
-        if scratch.len() < length {
-            scratch.resize(length, 0);
-        }
-        file.read_exact_at(&mut scratch[..length], span.position)?;
-        for append in &rest[..span.append_count] {
-            let fields = append.fields();
-            let start = (u64::from(fields.position) - span.position) as usize;
-            let bytes = &scratch[start..start + fields.length as usize];
-            if !append.is_verified() {
-                if crc32c::crc32c(bytes) != fields.crc {
-                    return if out.is_empty() {
-                        Err(append.damaged(slots))
-                    } else {
-                        Ok((out.freeze(), 0))
-                    };
-                }
-                append.set_verified();
-            }
-            let skip = from.saturating_sub(fields.start) as usize;
-            let take = (bytes.len() - skip).min(max_bytes - out.len());
-            out.extend_from_slice(&bytes[skip..skip + take]);
-        }
-        rest = &rest[span.append_count..];
-    }
-    if scratch.len() <= COPY_BYTES {
-        SCRATCH.set(scratch);
-    }
-    let far_bytes = if reads > 1 { bytes_max - left_bytes } else { 0 };
-    Ok((out.freeze(), far_bytes))
-}
-
-/// The appends at the front that follow each other without a hole, up to about `max_bytes`.
-fn following(appends: &[HotAppend], max_bytes: u64) -> &[HotAppend] {
-    let (mut count, mut bytes) = (1, appends[0].end() - appends[0].fields().start);
-    while let Some(next) = appends.get(count)
-        && next.fields().start == appends[count - 1].end()
-        && bytes < max_bytes
-    {
-        // A large append is left to a read of its own.
-        if next.end() - next.fields().start > max_bytes {
-            break;
-        }
-        bytes += next.end() - next.fields().start;
-        count += 1;
-    }
-    &appends[..count]
-}
-
-/// Reads inside one append that is larger than the window.
-fn read_part(
-    append: &HotAppend,
-    from: u64,
-    max_bytes: usize,
-    slots: &Slots,
-) -> Result<Bytes, ReadError> {
-    if !append.is_verified() {
-        if !check_on_disk(append, slots, COPY_BYTES)? {
-            return Err(append.damaged(slots));
-        }
-        append.set_verified();
-    }
-    let length = usize::try_from(append.end() - from).unwrap_or(usize::MAX).min(max_bytes);
-    let mut out = BytesMut::zeroed(length);
-    let fields = append.fields();
-    let position = u64::from(fields.position) + (from - fields.start);
-    slots.get(fields.slot).file.read_exact_at(&mut out, position)?;
-    Ok(out.freeze())
-}
-
-impl HotAppend {
-    fn damaged(&self, slots: &Slots) -> ReadError {
-        let fields = self.fields();
-        let file = slots.get(fields.slot).path.clone();
-        ReadError::Damaged { file, position: u64::from(fields.position) }
     }
 }

@@ -21,10 +21,11 @@ mod background;
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
 use crate::entry::{AppendBounds, NewEntry};
+use crate::extent::{Extent, Read};
 use crate::group::Group;
 use crate::hot::HotFields;
 use crate::paths::checkpoint_dir;
-use crate::read::{ReadError, Slice};
+use crate::read::{ReadError, ReadMode, Slice};
 use crate::store::Store;
 use crate::wal::segment::{LaneSegment, Slots};
 use crate::wal::shard_wal::ShardWal;
@@ -222,7 +223,66 @@ impl ShardLog {
         from: ByteOffset,
         max_bytes: usize,
     ) -> Result<Slice, ReadError> {
-        self.group(key.group).read(key.stream, from.get(), max_bytes, &self.slots)
+        let slots = (&self.slots, ReadMode::Blocking);
+        self.group(key.group).read(key.stream, from.get(), max_bytes, slots)
+    }
+
+    /// As [`ShardLog::read`], without waiting for a disk and within some 100 µs.
+    ///
+    /// # Errors
+    /// As [`ShardLog::read`].
+    pub fn try_read(
+        &self,
+        key: StreamKey,
+        from: ByteOffset,
+        max_bytes: usize,
+    ) -> Result<Read<Slice>, ReadError> {
+        let slots = (&self.slots, ReadMode::Inline);
+        match self.group(key.group).read(key.stream, from.get(), max_bytes, slots) {
+            Err(error) if error.would_block() => {
+                let extent = self.extent(key, from, max_bytes)?;
+                Ok(Read::Job(extent.expect("a read at the tail does not wait")))
+            }
+            result => result.map(Read::Ready),
+        }
+    }
+
+    /// As [`ShardLog::append_at`], without waiting for a disk; the extent holds byte `at`.
+    ///
+    /// # Errors
+    /// As [`ShardLog::read`].
+    pub fn try_append_at(
+        &self,
+        key: StreamKey,
+        at: ByteOffset,
+    ) -> Result<Read<Option<AppendBounds>>, ReadError> {
+        let slots = (&self.slots, ReadMode::Inline);
+        match self.group(key.group).append_at(key.stream, at.get(), slots) {
+            Err(error) if error.would_block() => {
+                let extent = self.extent(key, at, 1)?;
+                Ok(Read::Job(extent.expect("a read at the tail does not wait")))
+            }
+            result => result.map(Read::Ready),
+        }
+    }
+
+    /// The stored bytes from `from` on that a read of `max_bytes` needs, and at least the rest of the
+    /// append that holds `from`; `None` at the tail.
+    ///
+    /// # Errors
+    /// As [`ShardLog::read`], but for what only a look at the bytes shows.
+    pub fn extent(
+        &self,
+        key: StreamKey,
+        from: ByteOffset,
+        max_bytes: usize,
+    ) -> Result<Option<Extent>, ReadError> {
+        self.group(key.group).extent(key.stream, from.get(), max_bytes, &self.slots)
+    }
+
+    /// Learns what was found out about an extent where it was read.
+    pub fn note_extent(&self, key: StreamKey, extent: &Extent) {
+        self.group(key.group).note_extent(key.stream, extent);
     }
 
     /// The append that contains byte `at`; `None` if `at` is the tail.
@@ -234,7 +294,8 @@ impl ShardLog {
         key: StreamKey,
         at: ByteOffset,
     ) -> Result<Option<AppendBounds>, ReadError> {
-        self.group(key.group).append_at(key.stream, at.get(), &self.slots)
+        let slots = (&self.slots, ReadMode::Blocking);
+        self.group(key.group).append_at(key.stream, at.get(), slots)
     }
 
     /// End of the first append whose end is at or after `at`; `None` if the stream ends before.

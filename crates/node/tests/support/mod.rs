@@ -8,8 +8,8 @@ use model::{ByteOffset, GroupId, Monotonic, ReadFrom, ShardId, StreamKey, Stream
 use std::{path::Path, sync::Arc};
 use stream::{Append, ContentType, CreateRequest, ForkRequest, Lifetime, Outcome, Refusal};
 use thalweg_node::{
-    Change, Event, Failure, Output, ReadReply, ReadRequest, Reply, Request, ShardCore, Stamp,
-    Ticket,
+    Change, Event, Failure, Output, ReadJob, ReadReply, ReadRequest, Reply, Request, ShardCore,
+    Stamp, Ticket,
 };
 
 pub const GROUPS: u16 = 2;
@@ -23,6 +23,8 @@ pub struct Process {
     pub changes: Vec<(ShardId, Change)>,
     /// Background jobs are kept here instead of being run.
     pub held_work: Option<Vec<(usize, WorkJob)>>,
+    /// Reads are kept here instead of being run.
+    pub held_reads: Option<Vec<(usize, ReadJob)>>,
 }
 
 /// A request and its data.
@@ -72,7 +74,15 @@ impl Process {
         let nodes = thalweg_node::open(port, random, dir, options, shard_count).unwrap().nodes;
         let now = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
         let disk = disk.clone();
-        Self { disk, nodes, now, replies: vec![], changes: vec![], held_work: None }
+        Self {
+            disk,
+            nodes,
+            now,
+            replies: vec![],
+            changes: vec![],
+            held_work: None,
+            held_reads: None,
+        }
     }
 
     /// Kills the process but not the power: everything written stays.
@@ -118,6 +128,10 @@ impl Process {
             Output::Reply { reply, .. } => self.replies.push(reply),
             Output::Changed { to, change } => self.changes.push((to, change)),
             Output::Sync(job) => self.nodes[shard].handle(now, Event::Synced(job.run())),
+            Output::Read(job) => match &mut self.held_reads {
+                Some(held) => held.push((shard, job)),
+                None => self.nodes[shard].handle(now, Event::ReadDone(job.run())),
+            },
             Output::Work(job) => match &mut self.held_work {
                 Some(held) => held.push((shard, job)),
                 None => self.nodes[shard].handle(now, Event::Worked(job.run())),

@@ -18,7 +18,7 @@ use crate::{metrics::ShardMetrics, settings::Settings};
 use env::Clock;
 use log::{LogStats, SyncJob};
 use mio::Events;
-use node::ShardCore;
+use node::{ReadJob, ShardCore};
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{
@@ -42,6 +42,7 @@ pub struct Driver {
 struct Jobs {
     syncs: Receiver<SyncJob>,
     checks: Receiver<session::CheckJob>,
+    reads: Receiver<ReadJob>,
     works: Receiver<ShardJob>,
 }
 
@@ -82,12 +83,15 @@ impl Driver {
     /// If the system's readiness interface fails.
     pub fn turn(&mut self) -> io::Result<()> {
         self.shard.turn_now(&mut self.events)?;
-        let Jobs { syncs, checks, works } = &self.jobs;
+        let Jobs { syncs, checks, reads, works } = &self.jobs;
         for job in syncs.try_iter() {
             self.mailbox.put_one(Mail::Synced { done: job.run(), took_ns: 0 })?;
         }
         for job in checks.try_iter() {
             self.mailbox.put_one(Mail::Checked(Box::new(job.run())))?;
+        }
+        for job in reads.try_iter() {
+            self.mailbox.put_one(Mail::ReadDone(Box::new(job.run())))?;
         }
         for (_, job) in works.try_iter() {
             self.mailbox.put_one(Mail::Worked(job.run()))?;
@@ -105,7 +109,9 @@ impl Driver {
 fn workers_and_jobs() -> (Workers, Jobs) {
     let (commits, syncs) = sync_channel(JOBS_MAX);
     let (to_checks, checks) = sync_channel(JOBS_MAX);
+    let (to_reads, reads) = sync_channel(JOBS_MAX);
     let (segments, works) = sync_channel(JOBS_MAX);
-    let workers = Workers { commits, checks: to_checks, copies: segments.clone(), segments };
-    (workers, Jobs { syncs, checks, works })
+    let workers =
+        Workers { commits, checks: to_checks, reads: to_reads, copies: segments.clone(), segments };
+    (workers, Jobs { syncs, checks, reads, works })
 }

@@ -4,7 +4,7 @@
 //! at once. That is one lock and at most one wake for each pair of loops and turn.
 
 use log::{SyncDone, WorkDone};
-use node::{Change, Reply, Request, ShardMessage, Ticket};
+use node::{Change, ReadDone, Reply, Request, ShardMessage, Ticket};
 use session::CheckDone;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -24,6 +24,8 @@ pub(crate) enum Mail {
     Synced { done: SyncDone, took_ns: u64 },
     /// A background thread is done.
     Worked(WorkDone),
+    /// The thread that reads is done with one.
+    ReadDone(Box<ReadDone>),
     /// A body was checked.
     Checked(Box<CheckDone>),
     /// Stop: no new connections, end what is live, finish what is under way.

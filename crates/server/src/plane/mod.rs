@@ -169,7 +169,8 @@ impl Plane {
             let (commits, syncs_thread) =
                 workers::start_syncs(id, Arc::clone(&mailboxes[place]), clock)?;
             let (checks, checks_thread) = workers::start_checks(id, Arc::clone(&mailboxes[place]))?;
-            worker_threads.extend([syncs_thread, checks_thread]);
+            let (reads, reads_thread) = workers::start_reads(id, Arc::clone(&mailboxes[place]))?;
+            worker_threads.extend([syncs_thread, checks_thread, reads_thread]);
             let parts = ShardParts {
                 node,
                 poll,
@@ -179,6 +180,7 @@ impl Plane {
                 workers: Workers {
                     commits,
                     checks,
+                    reads,
                     segments: segments.clone(),
                     copies: copies.clone(),
                 },

@@ -335,6 +335,7 @@ impl Shard {
                     self.handle_synced(done, took_ns);
                 }
                 Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
+                Mail::ReadDone(done) => self.node.handle(self.now, Event::ReadDone(*done)),
                 Mail::Checked(done) => self.handle(Input::Checked(*done)),
                 Mail::Stop => self.begin_stop(),
             }
@@ -379,6 +380,9 @@ impl Shard {
                     self.workers.commits.send(job).expect("the WAL thread outlives its loop");
                 }
                 Output::Work(job) => self.workers.start(self.id, job),
+                Output::Read(job) => {
+                    self.workers.reads.send(job).expect("the reading thread outlives its loop");
+                }
             }
         }
     }

@@ -1,9 +1,11 @@
-//! The threads beside the loops: two per shard, for commits and for checks of large bodies, two per process for background work.
+//! The threads beside the loops. Three per shard: for commits, for checks of large bodies, and for reads
+//! that wait for the disk. Two per process for background work.
 
 use super::mailbox::{Mail, Mailbox};
 use env::Clock;
 use log::{SyncJob, WorkJob};
 use model::ShardId;
+use node::ReadJob;
 use session::CheckJob;
 use std::io;
 use std::sync::{
@@ -26,6 +28,7 @@ pub(crate) type ShardJob = (ShardId, WorkJob);
 pub(crate) struct Workers {
     pub commits: SyncSender<SyncJob>,
     pub checks: SyncSender<CheckJob>,
+    pub reads: SyncSender<ReadJob>,
     pub segments: SyncSender<ShardJob>,
     pub copies: SyncSender<ShardJob>,
 }
@@ -67,6 +70,25 @@ pub(crate) fn start_checks(
         }
     };
     Ok((sender, spawn(format!("bodies-{shard}"), run)?))
+}
+
+/// More reads than a node hands out at once, so that sending never blocks.
+const READS_MAX: usize = 64;
+
+/// Starts the thread of one shard that reads what is not in memory. It ends when the sender is dropped.
+pub(crate) fn start_reads(
+    shard: ShardId,
+    mailbox: Arc<Mailbox>,
+) -> io::Result<(SyncSender<ReadJob>, JoinHandle<()>)> {
+    let (sender, jobs) = sync_channel::<ReadJob>(READS_MAX);
+    let run = move || {
+        for job in jobs {
+            if mailbox.put_one(Mail::ReadDone(Box::new(job.run()))).is_err() {
+                return;
+            }
+        }
+    };
+    Ok((sender, spawn(format!("reads-{shard}"), run)?))
 }
 
 impl Workers {

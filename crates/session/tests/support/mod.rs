@@ -259,6 +259,7 @@ impl Shard {
                 }
             }
             Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
+            Output::Read(job) => self.node.handle(self.now, Event::ReadDone(job.run())),
             Output::Shard { .. } => panic!("one shard has no others"),
         }
     }

@@ -98,6 +98,10 @@ impl File for BetrayedFile {
         self.file.read_at(buffer, position)
     }
 
+    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.file.read_cached_at(buffer, position)
+    }
+
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         let forgets = match self.mutant {
             EngineMutant::StaleSynced => self.file.len()? > position,

@@ -11,7 +11,7 @@ pub(crate) use shard::Shard;
 use crate::{dice::Dice, mutant::Mutant};
 use log::{SyncDone, SyncJob, WorkDone, WorkJob};
 use model::ShardId;
-use node::{Change, Reply, Request, ShardMessage, Ticket};
+use node::{Change, ReadDone, ReadJob, Reply, Request, ShardMessage, Ticket};
 use session::{CheckDone, CheckJob, Options};
 
 /// What reaches a shard.
@@ -52,6 +52,7 @@ pub(crate) enum Mail {
     Synced(SyncDone),
     Worked(WorkDone),
     Checked(Box<CheckDone>),
+    ReadDone(Box<ReadDone>),
     Tick,
     /// The session was left with work.
     Again,
@@ -64,6 +65,7 @@ pub(crate) enum Job {
     Sync(SyncJob),
     Work(WorkJob),
     Check(Box<CheckJob>),
+    Read(ReadJob),
 }
 
 /// What a turn of a shard leaves to be done.

@@ -111,6 +111,7 @@ impl Shard {
                 self.syncs_in_flight -= 1;
                 self.node.handle(self.now, Event::Synced(done));
             }
+            Mail::ReadDone(done) => self.node.handle(self.now, Event::ReadDone(*done)),
             Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
             Mail::Checked(done) => self.handle(Input::Checked(*done)),
             Mail::Tick => self.tick(),
@@ -195,6 +196,7 @@ impl Shard {
                     self.out.jobs.push(Job::Sync(job));
                 }
                 Output::Work(job) => self.out.jobs.push(Job::Work(job)),
+                Output::Read(job) => self.out.jobs.push(Job::Read(job)),
             }
         }
     }

@@ -123,6 +123,14 @@ pub(crate) struct World {
     trace: Trace,
 }
 
+/// A disk of which some reads find nothing in memory: how many, the seed says.
+fn forgetful_disk(seed: u64) -> MemoryDisk {
+    let disk = MemoryDisk::new();
+    let percent = [0, 1, 10, 60][usize::try_from(seed % 4).expect("an index")];
+    disk.forget_cached(percent, seed);
+    disk
+}
+
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut dice = Dice::new(plan.seed);
@@ -135,7 +143,7 @@ impl World {
         let trace = Trace::new(plan.verbose);
         Self {
             clock: SimClock::new(),
-            disk: MemoryDisk::new(),
+            disk: forgetful_disk(plan.seed),
             fault_dice: dice.split(),
             client_dice: dice.split(),
             oracle: Oracle::new(options.group_count),
@@ -409,6 +417,7 @@ impl World {
             Job::Sync(job) => Mail::Synced(job.run()),
             Job::Work(job) => Mail::Worked(job.run()),
             Job::Check(job) => Mail::Checked(Box::new(job.run())),
+            Job::Read(job) => Mail::ReadDone(Box::new(job.run())),
         };
         let wait = self.dice.delay_us(60);
         self.after(wait, Act::Deliver { life, shard, mail });

@@ -1,0 +1,153 @@
+//! Stored bytes that are read away from their shard.
+//!
+//! # Why
+//! A loop must not wait for a disk, nor look through megabytes. What it cannot answer at once it hands
+//! out as an extent: files and positions, read on any thread. What was found intact there comes back
+//! to the log by [`crate::ShardLog::note_extent`].
+//!
+//! # Invariants
+//! - The files of an extent stay open, and a WAL segment is not used again, while the extent is there.
+
+use crate::chunk::file::ChunkFile;
+use crate::chunk::format::ChunkRow;
+use crate::entry::AppendBounds;
+use crate::hot::HotAppend;
+use crate::hot_read::{Segments, read_hot};
+use crate::read::{ReadError, ReadMode, Slice};
+use crate::wal::segment::{SegmentFile, Slots};
+use bytes::Bytes;
+use model::ByteOffset;
+use std::cell::Cell;
+use std::sync::Arc;
+
+/// The answer to a read that must not wait.
+#[derive(Debug)]
+pub enum Read<T> {
+    /// It was in memory.
+    Ready(T),
+    /// A thread that may wait has to read it from these bytes.
+    Job(Extent),
+}
+
+/// Consecutive stored bytes of one stream: some appends in the WAL, or a run in a chunk.
+#[derive(Debug)]
+pub struct Extent {
+    place: ExtentPlace,
+    far_bytes: Cell<u64>,
+}
+
+#[derive(Debug)]
+enum ExtentPlace {
+    Hot { appends: Vec<HotAppend>, files: ExtentFiles },
+    Chunk { chunk: Arc<ChunkFile>, row: ChunkRow },
+}
+
+/// The segments that hold the appends, by slot.
+#[derive(Debug)]
+struct ExtentFiles(Vec<(u16, Arc<SegmentFile>)>);
+
+impl Segments for ExtentFiles {
+    fn segment(&self, slot: u16) -> &SegmentFile {
+        let found = self.0.iter().find(|(known, _)| *known == slot);
+        &found.expect("an extent holds the segments of its appends").1
+    }
+}
+
+// An extent is read on another thread.
+const _: () = {
+    const fn is_send<T: Send>() {}
+    is_send::<Extent>();
+};
+
+impl Extent {
+    pub(crate) fn hot(appends: &[HotAppend], slots: &Slots) -> Self {
+        let mut files: Vec<(u16, Arc<SegmentFile>)> = Vec::new();
+        for slot in appends.iter().map(|append| append.fields().slot) {
+            if files.iter().all(|(known, _)| *known != slot) {
+                files.push((slot, Arc::clone(slots.get(slot))));
+            }
+        }
+        let place = ExtentPlace::Hot { appends: appends.to_vec(), files: ExtentFiles(files) };
+        Self { place, far_bytes: Cell::new(0) }
+    }
+
+    pub(crate) fn chunk(chunk: &Arc<ChunkFile>, row: &ChunkRow) -> Self {
+        let place = ExtentPlace::Chunk { chunk: Arc::clone(chunk), row: *row };
+        Self { place, far_bytes: Cell::new(0) }
+    }
+
+    /// Bytes from `from`, at least one and at most `max_bytes`, checked and in memory.
+    ///
+    /// # Errors
+    /// `Damaged` or `Io`; [`ReadError::would_block`] if `mode` must not wait.
+    ///
+    /// # Panics
+    /// If the extent does not hold byte `from`.
+    pub fn read(
+        &self,
+        from: ByteOffset,
+        max_bytes: usize,
+        mode: ReadMode,
+    ) -> Result<Slice, ReadError> {
+        let at = from.get();
+        match &self.place {
+            ExtentPlace::Hot { appends, files } => {
+                let (bytes, far_bytes) =
+                    read_hot(&appends[place_of(appends, at)..], at, max_bytes, (files, mode))?;
+                self.far_bytes.set(self.far_bytes.get() + far_bytes);
+                Ok(Slice::Bytes(bytes))
+            }
+            ExtentPlace::Chunk { chunk, row } => {
+                let (position, length) = row.part(at, max_bytes);
+                chunk.verify(row, (position, length), mode)?;
+                let mut bytes = vec![0; usize::try_from(length).expect("a slice fits memory")];
+                mode.fill(&*chunk.file, &mut bytes, position)?;
+                Ok(Slice::Bytes(Bytes::from(bytes)))
+            }
+        }
+    }
+
+    /// The append that contains byte `at`.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
+    ///
+    /// # Panics
+    /// As [`Self::read`].
+    pub fn append_at(&self, at: ByteOffset, mode: ReadMode) -> Result<AppendBounds, ReadError> {
+        match &self.place {
+            ExtentPlace::Hot { appends, .. } => Ok(appends[place_of(appends, at.get())].bounds()),
+            ExtentPlace::Chunk { chunk, row } => chunk.append_at(row, at.get(), mode),
+        }
+    }
+
+    /// Bytes that were read from places far from each other.
+    pub(crate) fn far_bytes(&self) -> u64 {
+        self.far_bytes.get()
+    }
+
+    /// The appends in the WAL that were found intact.
+    pub(crate) fn verified(&self) -> impl Iterator<Item = &HotAppend> {
+        let appends = match &self.place {
+            ExtentPlace::Hot { appends, .. } => &appends[..],
+            ExtentPlace::Chunk { .. } => &[],
+        };
+        appends.iter().filter(|append| append.is_verified())
+    }
+}
+
+impl ChunkRow {
+    /// Position and length of at most `max_bytes` from `from`, which is one of its bytes.
+    pub(crate) fn part(&self, from: u64, max_bytes: usize) -> (u64, u64) {
+        let position = u64::from(self.position) + (from - self.start);
+        (position, (self.end() - from).min(max_bytes as u64))
+    }
+}
+
+/// Index of the append that holds byte `at`.
+fn place_of(appends: &[HotAppend], at: u64) -> usize {
+    let after = appends.partition_point(|append| append.fields().start <= at);
+    let index = after.checked_sub(1).expect("an extent begins at or before what is read of it");
+    assert!(at < appends[index].end(), "an extent holds what is read of it");
+    index
+}

@@ -1,0 +1,141 @@
+//! Reads of appends in the WAL, by the shard or on another thread.
+
+use crate::hot::{HotAppend, check_on_disk, first_span};
+use crate::options::{COPY_BYTES, READ_GAP_BYTES_MAX};
+use crate::read::{ReadError, ReadMode};
+use crate::wal::segment::{SegmentFile, Slots};
+use bytes::{Bytes, BytesMut};
+use model::limits::READ_WINDOW_BYTES_MAX;
+use std::cell::Cell;
+use std::io;
+
+/// What a read of the file counts at least: a short one costs as much as copying so many bytes.
+const SPAN_BYTES_MIN: u64 = 4 << 10;
+
+thread_local! {
+    /// What this thread reads files into, kept so that not every read fills it with zeroes first.
+    static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Copies bytes of neighbouring appends, near ones with one read, each checked once. Returns them, and what was read
+/// for them if it took more than one read.
+pub(crate) fn read_hot<S: Segments>(
+    appends: &[HotAppend],
+    from: u64,
+    max_bytes: usize,
+    (segments, mode): (&S, ReadMode),
+) -> Result<(Bytes, u64), ReadError> {
+    let first = &appends[0];
+    let first_length = first.end() - from;
+    if first.end() - first.fields().start > max_bytes as u64 || first_length >= max_bytes as u64 {
+        let bytes = read_part(first, from, max_bytes, (segments, mode))?;
+        return Ok((bytes, 0));
+    }
+    let mut out = BytesMut::with_capacity(max_bytes.min(COPY_BYTES));
+    let mut scratch = SCRATCH.take();
+    let mut rest = following(appends, max_bytes as u64);
+    // Every byte of other streams that is taken along costs a copy: four times is enough. Short appends that are far
+    // from each other fill no window; what is found for the price of one is returned, and the caller asks again.
+    let span_bytes_max = 4 * max_bytes as u64;
+    let bytes_max = span_bytes_max.max(4 * READ_WINDOW_BYTES_MAX as u64);
+    let (mut left_bytes, mut reads) = (bytes_max, 0);
+    while !rest.is_empty() && out.len() < max_bytes && left_bytes > 0 {
+        let span = first_span(rest, READ_GAP_BYTES_MAX, span_bytes_max.min(left_bytes));
+        left_bytes = left_bytes.saturating_sub(span.length.max(SPAN_BYTES_MIN));
+        reads += 1;
+        let file = &segments.segment(span.slot).file;
+        let length = usize::try_from(span.length).expect("a span is bounded");
+        if scratch.len() < length {
+            scratch.resize(length, 0);
+        }
+        match mode.fill(&**file, &mut scratch[..length], span.position) {
+            // What was found so far is an answer, too.
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !out.is_empty() => break,
+            result => result?,
+        }
+        for append in &rest[..span.append_count] {
+            let fields = append.fields();
+            let start = (u64::from(fields.position) - span.position) as usize;
+            let bytes = &scratch[start..start + fields.length as usize];
+            if !append.is_verified() {
+                if crc32c::crc32c(bytes) != fields.crc {
+                    return if out.is_empty() {
+                        Err(append.damaged(segments))
+                    } else {
+                        Ok((out.freeze(), 0))
+                    };
+                }
+                append.set_verified();
+            }
+            let skip = from.saturating_sub(fields.start) as usize;
+            let take = (bytes.len() - skip).min(max_bytes - out.len());
+            out.extend_from_slice(&bytes[skip..skip + take]);
+        }
+        rest = &rest[span.append_count..];
+    }
+    if scratch.len() <= COPY_BYTES {
+        SCRATCH.set(scratch);
+    }
+    let far_bytes = if reads > 1 { bytes_max - left_bytes } else { 0 };
+    Ok((out.freeze(), far_bytes))
+}
+
+/// The appends at the front that follow each other without a hole, up to about `max_bytes`.
+pub(crate) fn following(appends: &[HotAppend], max_bytes: u64) -> &[HotAppend] {
+    let (mut count, mut bytes) = (1, appends[0].end() - appends[0].fields().start);
+    while let Some(next) = appends.get(count)
+        && next.fields().start == appends[count - 1].end()
+        && bytes < max_bytes
+    {
+        // A large append is left to a read of its own.
+        if next.end() - next.fields().start > max_bytes {
+            break;
+        }
+        bytes += next.end() - next.fields().start;
+        count += 1;
+    }
+    &appends[..count]
+}
+
+/// Reads inside one append that is larger than the window.
+fn read_part(
+    append: &HotAppend,
+    from: u64,
+    max_bytes: usize,
+    (segments, mode): (&impl Segments, ReadMode),
+) -> Result<Bytes, ReadError> {
+    let file = &segments.segment(append.fields().slot).file;
+    if !append.is_verified() {
+        if !check_on_disk(append, &**file, mode)? {
+            return Err(append.damaged(segments));
+        }
+        append.set_verified();
+    }
+    let length = usize::try_from(append.end() - from).unwrap_or(usize::MAX).min(max_bytes);
+    let mut out = BytesMut::zeroed(length);
+    let fields = append.fields();
+    let position = u64::from(fields.position) + (from - fields.start);
+    mode.fill(&**file, &mut out, position)?;
+    Ok(out.freeze())
+}
+
+/// Segment files by their slot.
+pub(crate) trait Segments {
+    /// # Panics
+    /// If nothing is open under `slot`.
+    fn segment(&self, slot: u16) -> &SegmentFile;
+}
+
+impl Segments for Slots {
+    fn segment(&self, slot: u16) -> &SegmentFile {
+        self.get(slot)
+    }
+}
+
+impl HotAppend {
+    pub(crate) fn damaged(&self, segments: &impl Segments) -> ReadError {
+        let fields = self.fields();
+        let file = segments.segment(fields.slot).path.clone();
+        ReadError::Damaged { file, position: u64::from(fields.position) }
+    }
+}
