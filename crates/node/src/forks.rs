@@ -154,7 +154,7 @@ impl ShardCore {
         match job {
             Job::Read(job) => self.resume_read(now, job, result),
             // A use that could not be logged (the disk is full, or has failed) is answered too, as
-            // is one that waited in vain (`parking`).
+            // is one that waited in vain (`write_queue`).
             Job::Used { ticket, read } => self.begin_read(now, ticket, &read),
             Job::Answer { ticket, outcome } => self.reply(ticket, Reply::Outcome(outcome)),
             Job::Expired(expiry) => self.resume_expiry(now, expiry, result),

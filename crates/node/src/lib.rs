@@ -34,11 +34,11 @@ mod live;
 mod locate;
 mod lookup;
 mod maintenance;
-mod parking;
 mod read;
 mod reads;
 mod recovery;
 mod shard;
+mod write_queue;
 
 pub use api::{
     Change, Event, Failure, Locate, LocateError, Output, ReadDamage, ReadReply, ReadRequest, Reply,

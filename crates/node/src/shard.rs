@@ -32,7 +32,7 @@ pub struct ShardCore {
     pub(crate) nonces: SeededRandom,
     pub(crate) idle: crate::maintenance::Idle,
     pub(crate) background: crate::background::Background,
-    pub(crate) parking: crate::parking::Parking,
+    pub(crate) write_queue: crate::write_queue::WriteQueue,
     pub(crate) poison: Option<String>,
     encoded: Vec<u8>,
 }
@@ -144,12 +144,12 @@ impl ShardCore {
         if let Some(command_bytes) = request.command_bytes()
             && self.must_park(command_bytes + data.len() as u64)
         {
-            return self.park(now, ticket, (request, data));
+            return self.defer(now, ticket, (request, data));
         }
-        self.carry_out(now, ticket, (request, data));
+        self.execute(now, ticket, (request, data));
     }
 
-    pub(crate) fn carry_out(
+    pub(crate) fn execute(
         &mut self,
         now: Stamp,
         ticket: Ticket,
@@ -330,7 +330,7 @@ impl ShardCore {
         }
         let job = match job {
             Job::Used { ticket, read } if self.must_park_use() => {
-                return self.park(now, ticket, (Request::Read(read), &[]));
+                return self.defer(now, ticket, (Request::Read(read), &[]));
             }
             job => self.jobs.add(job),
         };
@@ -370,7 +370,7 @@ impl ShardCore {
             nonces: SeededRandom::new(parts.seed),
             idle: crate::maintenance::Idle::default(),
             background: crate::background::Background::default(),
-            parking: crate::parking::Parking::default(),
+            write_queue: crate::write_queue::WriteQueue::default(),
             poison: None,
             encoded: Vec::new(),
         }

@@ -74,7 +74,7 @@ impl fmt::Display for Failure {
 /// The first broken promise; a panic of the program counts as one.
 pub fn run(plan: &Plan) -> Result<Report, Box<Failure>> {
     let mut world = World::new(plan.clone());
-    let result = catch_unwind(AssertUnwindSafe(|| carry_out(&mut world)));
+    let result = catch_unwind(AssertUnwindSafe(|| execute(&mut world)));
     if let Err(panic) = result {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("?");
@@ -99,7 +99,7 @@ pub fn run(plan: &Plan) -> Result<Report, Box<Failure>> {
     }
 }
 
-fn carry_out(world: &mut World) {
+fn execute(world: &mut World) {
     let mut dice = world.setup_dice();
     if world.plan.mutant == Some(crate::mutant::Mutant::LyingSync) {
         world.disk.lie_about_syncs();

@@ -8,7 +8,7 @@
 //! # Code map
 //! - [`shard`]: the loop; [`driver`]: one loop without threads.
 //! - [`sockets`]: what its session reads and writes; [`listen`]: sockets for one address.
-//! - [`gather`] and [`sync_place`]: when and where commits run.
+//! - [`batch_delay`] and [`sync_place`]: when and where commits run.
 //! - [`mailbox`]: messages between loops; [`workers`]: threads that may block.
 //! - [`report`]: what a shard shows to the metrics and the log.
 
@@ -17,8 +17,8 @@
     reason = "the server's threads are started here and nowhere else"
 )]
 
+mod batch_delay;
 mod driver;
-mod gather;
 mod listen;
 mod mailbox;
 mod report;

@@ -3,7 +3,7 @@
 //! # A turn
 //! 1. wait for sockets, mail or the next deadline;
 //! 2. let the session read what sockets have; give its asks to the node or to another loop's outgoing mail;
-//! 3. if commits run on this thread, look for writes that are about to come ([`Gather`]);
+//! 3. if commits run on this thread, look for writes that are about to come ([`BatchDelay`]);
 //! 4. take mail in;
 //! 5. drain the node: replies go to the session, jobs to threads, the rest to outgoing mail; a commit
 //!    runs here and now if there is little else to do ([`SyncPlace`]);
@@ -15,7 +15,7 @@
 //! - Only this thread touches its session, its sockets and its node.
 
 use super::{
-    gather::Gather,
+    batch_delay::BatchDelay,
     mailbox::{Mail, Mailbox},
     sockets::Sockets,
     sync_place::SyncPlace,
@@ -72,7 +72,7 @@ pub(crate) struct Shard {
     workers: Workers,
     syncs_in_flight: usize,
     sync_place: SyncPlace,
-    gather: Gather,
+    batch_delay: BatchDelay,
     next_tick: Monotonic,
     accept_again: Monotonic,
 }
@@ -124,7 +124,7 @@ impl Shard {
             workers,
             syncs_in_flight: 0,
             sync_place: SyncPlace::default(),
-            gather: Gather::default(),
+            batch_delay: BatchDelay::default(),
             next_tick: now.monotonic,
             accept_again: now.monotonic,
             shared,
@@ -171,7 +171,7 @@ impl Shard {
         self.sessions.begin_turn(self.now, &mut self.sockets);
         self.give_asks();
         self.handle_events(events);
-        self.gather(events)?;
+        self.delay_batch(events)?;
         if self.accept_pending {
             self.accept()?;
         }
@@ -193,11 +193,11 @@ impl Shard {
     }
 
     /// Lets writes that are about to come into the commit of this turn.
-    fn gather(&mut self, events: &mut Events) -> io::Result<()> {
+    fn delay_batch(&mut self, events: &mut Events) -> io::Result<()> {
         while self.sync_place.is_loop()
             && !self.accept_pending
             && !self.is_behind()
-            && self.gather.waits(self.shared.clock.now_monotonic())
+            && self.batch_delay.waits(self.shared.clock.now_monotonic())
         {
             self.poll_events(events, Duration::ZERO)?;
             self.handle_events(events);
@@ -205,7 +205,7 @@ impl Shard {
                 break;
             }
         }
-        self.gather.end();
+        self.batch_delay.end();
         Ok(())
     }
 
@@ -264,7 +264,7 @@ impl Shard {
     fn give_asks(&mut self) {
         while let Some(ask) = self.sessions.poll_ask() {
             if ask.is_write() {
-                self.gather.note_write();
+                self.batch_delay.note_write();
             }
             let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
             let owner = node::shard_of(ask.group(self.node.group_count()), shard_count);
@@ -391,7 +391,7 @@ impl Shard {
         self.metrics.batches.add(1);
         self.metrics.sync_ns.record_ns(took_ns);
         self.sync_place.note_sync(took_ns);
-        self.gather.note_sync(took_ns);
+        self.batch_delay.note_sync(took_ns);
         self.node.handle(self.now, Event::Synced(done));
     }
 

@@ -62,6 +62,9 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("CommittedBatch", "DurableBatch"),
     ("poll_commit", "poll_sync"),
     ("handle_commit", "handle_synced"),
+    ("Parking", "WriteQueue"),
+    ("Gather", "BatchDelay"),
+    ("carry_out", "execute"),
 ];
 
 /// What is wrong on each page, and not allowed to be.

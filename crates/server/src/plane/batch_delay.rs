@@ -19,7 +19,7 @@ const TRIAL_BATCHES_MAX: u32 = 1024;
 
 /// What the last batches say about the next one.
 #[derive(Debug)]
-pub(super) struct Gather {
+pub(super) struct BatchDelay {
     /// Writes that the present batch has.
     count: usize,
     /// Of these, those that the last look had.
@@ -39,7 +39,7 @@ pub(super) struct Gather {
     sync_ns: u64,
 }
 
-impl Default for Gather {
+impl Default for BatchDelay {
     fn default() -> Self {
         Self {
             count: 0,
@@ -56,7 +56,7 @@ impl Default for Gather {
     }
 }
 
-impl Gather {
+impl BatchDelay {
     /// A write has come for the present batch.
     pub(super) fn note_write(&mut self) {
         self.count += 1;
@@ -121,7 +121,7 @@ mod tests {
 
     /// Clients that each send their next write `answer_ns` after the answer to the last one.
     struct Clients {
-        gather: Gather,
+        batch_delay: BatchDelay,
         now_ns: u64,
         /// When the next write of each comes.
         due_ns: Vec<u64>,
@@ -132,9 +132,9 @@ mod tests {
         /// They begin one sync after another, so that they alternate.
         fn new(count: u64, answer_ns: u64) -> Self {
             let due_ns = (0..count).map(|number| number * SYNC_NS).collect();
-            let mut gather = Gather::default();
-            gather.note_sync(SYNC_NS);
-            Self { gather, now_ns: 0, due_ns, answer_ns }
+            let mut batch_delay = BatchDelay::default();
+            batch_delay.note_sync(SYNC_NS);
+            Self { batch_delay, now_ns: 0, due_ns, answer_ns }
         }
 
         /// Takes what has come; whose it was.
@@ -144,7 +144,7 @@ mod tests {
             for (number, due_ns) in self.due_ns.iter_mut().enumerate() {
                 if *due_ns <= now_ns {
                     *due_ns = u64::MAX;
-                    self.gather.note_write();
+                    self.batch_delay.note_write();
                     taken.push(number);
                 }
             }
@@ -162,12 +162,12 @@ mod tests {
             self.now_ns = self.now_ns.max(*self.due_ns.iter().min().unwrap());
             let began_ns = self.now_ns;
             let mut taken = self.take();
-            while self.gather.waits(Monotonic::new(self.now_ns)) {
+            while self.batch_delay.waits(Monotonic::new(self.now_ns)) {
                 self.now_ns += 1_000;
                 taken.extend(self.take());
             }
             let waited_ns = self.now_ns - began_ns;
-            self.gather.end();
+            self.batch_delay.end();
             self.now_ns += SYNC_NS;
             for number in &taken {
                 self.due_ns[*number] = self.now_ns + self.answer_ns;
@@ -199,29 +199,29 @@ mod tests {
 
     #[test]
     fn a_wait_is_shorter_than_the_sync_that_it_saves() {
-        let mut gather = Gather::default();
-        gather.note_sync(10_000);
-        gather.note_write();
-        gather.expected = 100;
-        assert!(gather.waits(Monotonic::new(0)));
-        gather.note_write();
-        assert!(gather.waits(Monotonic::new(9_000)));
-        gather.note_write();
-        assert!(!gather.waits(Monotonic::new(10_000)));
-        gather.end();
-        assert_eq!(gather.expected, 3, "no more are waited for than came");
+        let mut batch_delay = BatchDelay::default();
+        batch_delay.note_sync(10_000);
+        batch_delay.note_write();
+        batch_delay.expected = 100;
+        assert!(batch_delay.waits(Monotonic::new(0)));
+        batch_delay.note_write();
+        assert!(batch_delay.waits(Monotonic::new(9_000)));
+        batch_delay.note_write();
+        assert!(!batch_delay.waits(Monotonic::new(10_000)));
+        batch_delay.end();
+        assert_eq!(batch_delay.expected, 3, "no more are waited for than came");
     }
 
     #[test]
     fn a_gap_ends_the_wait() {
-        let mut gather = Gather::default();
-        gather.note_sync(u64::MAX);
-        gather.note_write();
-        gather.expected = 3;
-        assert!(gather.waits(Monotonic::new(0)));
-        gather.note_write();
-        assert!(gather.waits(Monotonic::new(GAP_NS_MAX)));
-        assert!(gather.waits(Monotonic::new(2 * GAP_NS_MAX - 1)), "the last write was later");
-        assert!(!gather.waits(Monotonic::new(2 * GAP_NS_MAX)));
+        let mut batch_delay = BatchDelay::default();
+        batch_delay.note_sync(u64::MAX);
+        batch_delay.note_write();
+        batch_delay.expected = 3;
+        assert!(batch_delay.waits(Monotonic::new(0)));
+        batch_delay.note_write();
+        assert!(batch_delay.waits(Monotonic::new(GAP_NS_MAX)));
+        assert!(batch_delay.waits(Monotonic::new(2 * GAP_NS_MAX - 1)), "the last write was later");
+        assert!(!batch_delay.waits(Monotonic::new(2 * GAP_NS_MAX)));
     }
 }

@@ -16,43 +16,43 @@ use std::collections::VecDeque;
 const USE_BYTES_MAX: u64 = 64;
 
 /// Bytes of data that may wait in one shard.
-const PARKED_BYTES_MAX: usize = 64 << 20;
+const DEFERRED_BYTES_MAX: usize = 64 << 20;
 
 /// Writes that may wait in one shard.
-const PARKED_COUNT_MAX: usize = 16 << 10;
+const DEFERRED_COUNT_MAX: usize = 16 << 10;
 
 /// How long a write may wait: clients begin to give up soon after.
-const PARKED_MS_MAX: u64 = 5_000;
+const DEFERRED_MS_MAX: u64 = 5_000;
 
 /// The same while the disk is full: some retries of what would make room.
-const PARKED_DISK_FULL_MS_MAX: u64 = 1_000;
+const DEFERRED_DISK_FULL_MS_MAX: u64 = 1_000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Parking {
-    writes: VecDeque<Parked>,
+pub(crate) struct WriteQueue {
+    writes: VecDeque<Deferred>,
     bytes: usize,
 }
 
 #[derive(Debug)]
-struct Parked {
+struct Deferred {
     ticket: Ticket,
     request: Request,
     data: Vec<u8>,
     since: Monotonic,
 }
 
-impl Parking {
-    fn pop(&mut self) -> Option<Parked> {
-        let parked = self.writes.pop_front()?;
-        self.bytes -= parked.data.len();
-        Some(parked)
+impl WriteQueue {
+    fn pop(&mut self) -> Option<Deferred> {
+        let deferred = self.writes.pop_front()?;
+        self.bytes -= deferred.data.len();
+        Some(deferred)
     }
 }
 
 impl ShardCore {
     /// Whether a write must wait: others do, or the log has no room for it.
     pub(crate) fn must_park(&mut self, payload_bytes: u64) -> bool {
-        !self.parking.writes.is_empty() || self.is_log_busy(payload_bytes)
+        !self.write_queue.writes.is_empty() || self.is_log_busy(payload_bytes)
     }
 
     /// Whether a use that must be logged has to wait for room.
@@ -64,42 +64,42 @@ impl ShardCore {
         self.log.check_room(payload_bytes) == Err(AppendError::Backpressure)
     }
 
-    pub(crate) fn park(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
-        let is_full = self.parking.writes.len() >= PARKED_COUNT_MAX
-            || self.parking.bytes + data.len() > PARKED_BYTES_MAX;
-        if is_full && !self.parking.writes.is_empty() {
+    pub(crate) fn defer(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
+        let is_full = self.write_queue.writes.len() >= DEFERRED_COUNT_MAX
+            || self.write_queue.bytes + data.len() > DEFERRED_BYTES_MAX;
+        if is_full && !self.write_queue.writes.is_empty() {
             return self.give_up(now, ticket, request, Failure::Overloaded);
         }
-        self.parking.bytes += data.len();
+        self.write_queue.bytes += data.len();
         let (since, data) = (now.monotonic, data.to_vec());
-        self.parking.writes.push_back(Parked { ticket, request, data, since });
+        self.write_queue.writes.push_back(Deferred { ticket, request, data, since });
     }
 
     /// Carries out what the log has room for by now.
     pub(crate) fn unpark(&mut self, now: Stamp) {
-        while let Some(first) = self.parking.writes.front() {
+        while let Some(first) = self.write_queue.writes.front() {
             let request_bytes = first.request.command_bytes().unwrap_or(USE_BYTES_MAX);
             let payload_bytes = request_bytes + first.data.len() as u64;
             if self.is_log_busy(payload_bytes) {
                 return;
             }
-            let Some(parked) = self.parking.pop() else { return };
-            self.carry_out(now, parked.ticket, (parked.request, &parked.data));
+            let Some(deferred) = self.write_queue.pop() else { return };
+            self.execute(now, deferred.ticket, (deferred.request, &deferred.data));
         }
     }
 
     pub(crate) fn expire_parked(&mut self, now: Stamp) {
         // Nothing frees the log while a full disk refuses its background work.
         let (wait_ms_max, failure) = if self.background.is_disk_full() {
-            (PARKED_DISK_FULL_MS_MAX, Failure::DiskFull)
+            (DEFERRED_DISK_FULL_MS_MAX, Failure::DiskFull)
         } else {
-            (PARKED_MS_MAX, Failure::Overloaded)
+            (DEFERRED_MS_MAX, Failure::Overloaded)
         };
-        while let Some(first) = self.parking.writes.front()
+        while let Some(first) = self.write_queue.writes.front()
             && now.monotonic.ms_since(first.since) >= wait_ms_max
         {
-            let Some(parked) = self.parking.pop() else { return };
-            self.give_up(now, parked.ticket, parked.request, failure.clone());
+            let Some(deferred) = self.write_queue.pop() else { return };
+            self.give_up(now, deferred.ticket, deferred.request, failure.clone());
         }
     }
 
