@@ -2,7 +2,7 @@
 //!
 //! # What it is
 //! Entries of many groups are appended to one WAL per shard and made durable together. The data of
-//! accepted entries stands in streams and is read by stream and byte offset, first from the WAL,
+//! accepted entries belongs to streams and is read by stream and byte offset, first from the WAL,
 //! later from immutable chunks. A checkpoint per group bounds recovery.
 //!
 //! It knows bytes, groups and positions; not what a stream's rules are, no HTTP, no Raft, no async

@@ -1,8 +1,8 @@
 //! Writes whose sync may take longer, at a pace that keeps the syncs of other files short.
 //!
-//! Left to one sync at the end, all that was written waits in front of the next sync of any other file: beside
-//! 64 MiB, a write and `fdatasync` of 4 KiB took up to 44 ms on ext4, and so up to 1 ms. So what was written goes
-//! to the disk after each 256 KiB. Where that takes long whatever there is to write, it is done less often.
+//! With a single sync at the end, the next sync of any other file would wait for all of it. Beside 64 MiB, a
+//! write and `fdatasync` of 4 KiB took up to 44 ms on ext4, and up to 1 ms in this way. So written bytes go to
+//! the disk after each 256 KiB. Where even a small sync takes long, the pieces grow.
 //! `docs/adr/0007-paced-background-writes.md` has the figures.
 //!
 //! Nothing is durable before the sync that ends the file.

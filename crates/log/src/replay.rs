@@ -7,8 +7,10 @@ use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamKey};
 
 /// Rebuilds the state machines while the log is opened.
 ///
-/// Calls come in this order: for each group in turn `restore` if it has a checkpoint; then `apply`
-/// for every later entry, per group in index order; then `head` for streams that hold data.
+/// Calls come in this order:
+/// 1. for each group in turn `restore`, if it has a checkpoint;
+/// 2. `apply` for every later entry, per group in index order;
+/// 3. `head` for streams that hold data.
 pub trait Replay {
     /// The newest checkpoint of a group, rows in stream order. `applied` is its index.
     fn restore(

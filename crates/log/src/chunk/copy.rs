@@ -61,7 +61,7 @@ pub(crate) struct CopyDone {
 
 impl SealTask {
     /// # Errors
-    /// As the disk answers; nothing has changed then.
+    /// Any error of the underlying disk; nothing has changed then.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
         let mut damages = Vec::new();
@@ -133,8 +133,8 @@ impl MergeTask {
     /// Writes the merged chunk, then removes the sources; does neither if it meets damage.
     ///
     /// # Errors
-    /// `StorageFull` before anything is written if there is not enough room; else as the disk answers: at
-    /// worst the new chunk stands beside its sources, which it replaces.
+    /// `StorageFull` before anything is written if there is not enough room. Otherwise any error of the
+    /// underlying disk: at worst the new chunk is beside its sources, which it replaces.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         // What was intact when it was read last need not be so now.
         self.sources.iter().for_each(|source| source.chunk.check_again());

@@ -60,7 +60,7 @@ impl ChunkFile {
     /// that can be repaired.
     ///
     /// # Errors
-    /// As the disk answers; damage is no error.
+    /// Any error of the underlying disk; damage is no error.
     pub(crate) fn open(disk: &dyn Disk, path: &Path, store: u64) -> io::Result<OpenedChunk> {
         let file = disk.open(path)?;
         let length = file.len()?;
@@ -191,7 +191,7 @@ impl ChunkFile {
         Ok(is_intact)
     }
 
-    /// The checksums that stand in the row of a run; `None` if the row is damaged by now.
+    /// The checksums in the row of a run; `None` if the row is damaged by now.
     fn run_crcs(&self, row: &ChunkRow) -> Result<Option<RunCrcs>, ReadError> {
         let mut bytes = [0; CHUNK_ROW_BYTES];
         for number in 0..self.header.row_count {
@@ -294,7 +294,7 @@ impl ChunkHeader {
 }
 
 impl ChunkRow {
-    /// Whether it stands behind `last` in the order of rows, and does not overlap it.
+    /// Whether it follows `last` in the order of rows, and does not overlap it.
     fn follows(&self, last: Option<&Self>) -> bool {
         last.is_none_or(|last| (last.stream, last.end()) <= (self.stream, self.start))
     }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// Appends that one read elsewhere takes along at most: their rows are copied for it.
 const EXTENT_APPENDS_MAX: usize = 4096;
 
-/// Where a byte stands.
+/// The place of a byte.
 enum Place<'a> {
     Hot {
         stream: &'a HotStream,
@@ -45,7 +45,7 @@ impl Group {
             return Err(ReadError::Trimmed { head });
         }
         if let Some(hot) = self.streams.get(&stream) {
-            // Live readers stand at the tail: they need no look at the chunks.
+            // Live readers are at the tail: they need no look at the chunks.
             let is_end = hot.appends().last().is_some_and(|last| last.end() == at);
             if is_end && !self.has_old_hot {
                 return Ok(Place::Tail);
