@@ -117,6 +117,7 @@ impl Group {
     /// # Panics
     /// If one is broken.
     pub(crate) fn check(&self) {
+        self.state.check();
         let group = self.state.group();
         let applied = self.state.applied();
         assert_eq!(applied, self.role.committed(), "group {group} lags behind what is committed");

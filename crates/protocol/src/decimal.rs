@@ -8,6 +8,7 @@ pub(crate) struct Decimal {
 }
 
 impl Decimal {
+    #[inline]
     pub(crate) fn new(mut value: u64) -> Self {
         let mut digits = [0; 20];
         let mut start = digits.len();
@@ -21,6 +22,7 @@ impl Decimal {
         }
     }
 
+    #[inline]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         &self.digits[self.start..]
     }
