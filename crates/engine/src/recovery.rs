@@ -31,6 +31,18 @@ fn segment(damage: &Damage) -> u64 {
     stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()).unwrap_or(0)
 }
 
+/// The last WAL segment in which the hole of this report may be; 0 if it is of another file. A hole is
+/// reported where it may begin, which is the end of a segment if it is in the next one. Missing entries
+/// are reported at the batch behind them.
+fn last_segment(damage: &Damage) -> u64 {
+    let is_wal = damage.file.extension().is_some_and(|extension| extension == "wal");
+    match damage.kind {
+        DamageKind::EntriesMissing if is_wal => segment(damage),
+        _ if is_nameless_hole(damage) => segment(damage) + 1,
+        _ => 0,
+    }
+}
+
 /// The state machine while the log is opened.
 #[derive(Debug)]
 pub(crate) struct Recovery {
@@ -52,9 +64,9 @@ impl Recovery {
     /// What is to be recorded now that everything up to `last` is synced, and the damage to report.
     pub(crate) fn finish(mut self, last: u64) -> (Streams, Synced, Vec<Damage>) {
         // A hole of unsynced bytes is no damage, as long as all that was synced is there.
-        if self.synced.index <= last {
-            let holes = self.damages.iter().filter(|damage| is_nameless_hole(damage));
-            self.synced.holes = holes.map(segment).fold(self.synced.holes, u64::max);
+        if self.synced.index <= last && self.damages.iter().any(is_nameless_hole) {
+            let ends = self.damages.iter().map(last_segment);
+            self.synced.holes = ends.fold(self.synced.holes, u64::max);
         }
         let holes = self.synced.holes;
         self.damages.retain(|damage| !is_nameless_hole(damage) || segment(damage) > holes);
@@ -145,6 +157,23 @@ mod tests {
     use super::*;
     use model::StreamId;
     use std::ops::Range;
+
+    #[test]
+    fn a_hole_is_remembered_up_to_the_segment_in_which_it_ends() {
+        let holes = |damages: &[(DamageKind, &str)]| {
+            let mut recovery = Recovery::new(Synced { index: 3, ..Synced::all() });
+            for (kind, file) in damages {
+                recovery.damaged(&Damage::at(*kind, file.as_ref(), 0));
+            }
+            let (_, synced, damages) = recovery.finish(100);
+            assert!(damages.iter().all(|damage| damage.kind == DamageKind::EntriesMissing));
+            synced.holes
+        };
+        assert_eq!(holes(&[(DamageKind::BatchHeader, "6.wal")]), 7);
+        let missing = (DamageKind::EntriesMissing, "9.wal");
+        assert_eq!(holes(&[(DamageKind::BatchHeader, "6.wal"), missing]), 9);
+        assert_eq!(holes(&[missing]), 0, "without a hole nothing is passed over");
+    }
 
     #[test]
     fn a_lost_last_entry_cuts_off_what_is_missing_before_it() {

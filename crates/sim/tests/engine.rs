@@ -17,6 +17,13 @@ fn seeds_0_to_299_hold() {
     assert!(broken.is_empty(), "{} of 300:\n{}", broken.len(), broken.join("\n"));
 }
 
+/// A hole at the start of a segment was reported at the end of the one before it; when that one was
+/// recycled, the hole was taken for damage.
+#[test]
+fn a_hole_behind_a_recycled_segment_is_no_damage() {
+    run(13_901).unwrap();
+}
+
 #[test]
 fn a_seed_replays_and_another_one_is_another_run() {
     assert_eq!(run(7), run(7));
