@@ -287,6 +287,9 @@ impl Core {
             }
             self.shard.applied(entry.group, entry.index);
         }
+        if cfg!(debug_assertions) {
+            self.shard.check();
+        }
         Ok(())
     }
 

@@ -11,6 +11,7 @@
 use crate::entry::AppendBounds;
 use crate::options::COPY_BYTES;
 use crate::read::ReadMode;
+use crate::wal::segment::Slots;
 use env::File;
 use model::{ByteOffset, Timestamp};
 use std::cell::Cell;
@@ -134,6 +135,21 @@ impl HotStream {
             Self::One(first) => *self = Self::Many(vec![first.clone(), append]),
             Self::Many(appends) => appends.push(append),
         }
+    }
+
+    /// Asserts what always holds; how many appends there are, and their bytes.
+    pub(crate) fn check(&self, slots: &Slots) -> (u64, u64) {
+        let appends = self.appends();
+        assert!(!appends.is_empty(), "a hot stream has an append");
+        let is_behind = |pair: &[HotAppend]| pair[0].end() <= pair[1].start;
+        assert!(appends.windows(2).all(is_behind), "appends of a stream overlap");
+        for append in appends {
+            let end = u64::from(append.position) + u64::from(append.length);
+            assert!(append.length > 0, "an append without bytes is not indexed");
+            assert!(end <= slots.get(append.slot).capacity, "an append ends behind its segment");
+        }
+        let bytes = appends.iter().map(|append| u64::from(append.length)).sum();
+        (appends.len() as u64, bytes)
     }
 
     pub(crate) fn appends(&self) -> &[HotAppend] {

@@ -33,66 +33,6 @@ fn reopen(disk: &MemoryDisk) -> Node {
 const PAYLOAD: u64 = 64 + 3 * 64;
 
 #[test]
-fn a_torn_last_batch_is_cut_silently_and_for_ever() {
-    let (disk, node) = with_batches(3);
-    drop(node);
-    // Without a mark, nothing says that the third batch was ever durable.
-    flip_byte(&disk, &file(&disk, "wal"), 2 * 4096 + PAYLOAD);
-    for _ in 0..3 {
-        let mut node = reopen(&disk);
-        assert_eq!(node.machine.damages, []);
-        assert_eq!(node.read_all(key(0, 1), 1000).unwrap(), [[0; 50], [1; 50]].concat());
-        drop(node);
-    }
-    // What is appended now takes the place of the cut entries; they do not come back.
-    let mut node = reopen(&disk);
-    node.append(key(0, 1), b"new").unwrap();
-    node.commit().unwrap();
-    drop(node);
-    flip_byte(&disk, &file(&disk, "wal"), 2 * 4096 + PAYLOAD);
-    let mut node = reopen(&disk);
-    assert_eq!(node.machine.damages, []);
-    assert_eq!(node.read_all(key(0, 1), 1000).unwrap()[100..], *b"new");
-}
-
-#[test]
-fn a_torn_tail_is_reported_as_such_once() {
-    let (disk, node) = with_batches(2);
-    drop(node);
-    spoil(&disk, &file(&disk, "wal"), 4096 + 64);
-    let node = reopen(&disk);
-    assert_eq!(node.report.torn_tails.len(), 1);
-    assert_eq!(node.report.torn_tails[0].position, 4096);
-    assert_eq!(node.report.damage_count, 0);
-}
-
-#[test]
-fn one_flipped_bit_in_a_header_is_no_torn_tail() {
-    // Of the last batch, of one of its entries: nothing says that it was ever durable.
-    for byte in [16, 64 + 20] {
-        let (disk, node) = with_batches(2);
-        drop(node);
-        flip_byte(&disk, &file(&disk, "wal"), 4096 + byte);
-        for _ in 0..2 {
-            let mut node = reopen(&disk);
-            assert_eq!(node.report.torn_tails, []);
-            assert_eq!(node.machine.kinds(), [DamageKind::HeaderRepaired]);
-            assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 100);
-        }
-    }
-}
-
-#[test]
-fn the_mark_of_a_clean_stop_tells_damage_in_the_last_batch() {
-    let (disk, node) = with_batches(3);
-    node.stop();
-    flip_byte(&disk, &file(&disk, "wal"), 2 * 4096 + PAYLOAD);
-    let mut node = reopen(&disk);
-    assert_eq!(node.machine.kinds(), [DamageKind::EntryData]);
-    assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 150);
-}
-
-#[test]
 fn flipped_data_is_damaged_in_its_place() {
     let (disk, node) = with_batches(3);
     drop(node);
@@ -116,28 +56,6 @@ fn flipped_data_is_damaged_in_its_place() {
     }
     let bounds = shard.append_at(key(0, 1), ByteOffset::new(70)).unwrap().unwrap();
     assert_eq!((bounds.start.get(), bounds.end.get()), (50, 100));
-}
-
-#[test]
-fn a_flipped_command_costs_one_entry() {
-    let disk = MemoryDisk::new();
-    let mut node = Node::open(&disk, 1).unwrap();
-    for number in 0..3 {
-        node.write(key(0, 1), support::APPEND, b"command", &[number; 50]).unwrap();
-        node.commit().unwrap();
-    }
-    drop(node);
-    flip_byte(&disk, &file(&disk, "wal"), 4096 + 128 + 3);
-    let mut node = reopen(&disk);
-    assert_eq!(node.machine.kinds(), [DamageKind::EntryPayload]);
-    let damage = node.machine.damages[0].clone();
-    assert_eq!((damage.stream, damage.lost_bytes), (Some(key(0, 1).stream), 50));
-    assert_eq!(damage.position, 4096 + 128);
-    // The owner made room for the lost bytes: what follows keeps its offset.
-    let shard = node.shard(key(0, 1).group);
-    let read = |at| shard.read(key(0, 1), ByteOffset::new(at), 100);
-    assert_eq!(read(100).unwrap().to_bytes().unwrap()[..], [2; 50]);
-    assert!(matches!(read(50), Err(ReadError::Damaged { .. })));
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod support;
 use env::{Disk, MemoryDisk};
 use model::{ByteOffset, GroupId};
 use std::path::{Path, PathBuf};
-use support::{DELETE, Node, file, files, key, small, spoil};
+use support::{DELETE, Node, file, key, small, spoil};
 use thalweg_log::{DamageKind, LogOptions};
 
 fn missing(node: &Node) -> Vec<(u64, u64)> {
@@ -71,46 +71,6 @@ fn without_a_checkpoint_the_indexes_that_a_chunk_covers_are_kept() {
     }
 }
 
-/// Five appends in a batch each, sealed, and covered by no checkpoint. No later batch vouches for the last one.
-fn with_sealed_end() -> MemoryDisk {
-    let disk = MemoryDisk::new();
-    let mut node = Node::open(&disk, 1).unwrap();
-    for number in 0..5 {
-        node.append(key(0, 1), &[number; 1800]).unwrap();
-        node.commit().unwrap();
-    }
-    node.work().unwrap();
-    assert_eq!(node.shards[0].stats().hot_appends, 0);
-    disk
-}
-
-#[test]
-fn a_last_batch_of_which_something_is_sealed_is_damaged_and_not_torn() {
-    let disk = with_sealed_end();
-    disk.flip_bit(&file(&disk, "wal"), (4 * 4096 + 1000) * 8);
-    for _ in 0..2 {
-        let mut node = Node::open(&disk, 1).unwrap();
-        assert_eq!(node.machine.kinds(), [DamageKind::EntryData]);
-        assert!(node.report.torn_tails.is_empty());
-        assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 5 * 1800);
-    }
-}
-
-#[test]
-fn a_sealed_entry_that_is_lost_at_the_end_of_the_log_keeps_its_index() {
-    let disk = with_sealed_end();
-    spoil(&disk, &file(&disk, "wal"), 4 * 4096 + 64 + 20);
-    for _ in 0..2 {
-        let mut node = Node::open(&disk, 1).unwrap();
-        assert_eq!(missing(&node), [(5, 5)]);
-        assert_eq!(node.shards[0].next_index(GROUP).get(), 6);
-        assert_eq!(node.shards[0].applied_index(GROUP).get(), 5);
-        let bytes = node.shards[0].read(key(0, 1), ByteOffset::new(8500), 100).unwrap();
-        assert_eq!(bytes.to_bytes().unwrap(), [4; 100][..]);
-        node.append(key(0, 2), b"other").unwrap();
-    }
-}
-
 #[test]
 fn a_torn_batch_of_a_lane_that_is_written_no_more_stays_cut_when_its_index_is_sealed() {
     let disk = MemoryDisk::new();
@@ -137,60 +97,12 @@ fn a_torn_batch_of_a_lane_that_is_written_no_more_stays_cut_when_its_index_is_se
 }
 
 #[test]
-fn a_batch_that_its_own_opening_vouched_for_is_never_cut() {
-    let disk = MemoryDisk::new();
-    let mut node = Node::open(&disk, 1).unwrap();
-    node.append(key(0, 1), b"intact").unwrap();
-    node.append(key(0, 2), b"flipped").unwrap();
-    node.commit().unwrap();
-    // The mark: a batch without entries in the next block.
-    node.stop();
-    let wal = file(&disk, "wal");
-    let mut node = Node::open(&disk, 1).unwrap();
-    node.append(key(0, 1), b", later").unwrap();
-    node.commit().unwrap();
-    node.stop();
-    disk.flip_bit(&wal, (64 + 2 * 64 + 8) * 8);
-    spoil(&disk, &wal, 4096 + 10);
-    let mut node = Node::open(&disk, 1).unwrap();
-    assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"intact, later");
-    assert!(missing(&node).is_empty(), "{:?}", node.machine.damages);
-}
-
-#[test]
 fn a_checkpoint_with_an_impossible_name_is_passed_over() {
     let disk = with_checkpoint();
     disk.create(Path::new("/data/checkpoints/00000/ffffffffffffffff.ckpt")).unwrap();
     let mut node = Node::open(&disk, 1).unwrap();
     assert_eq!(node.machine.kinds(), []);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 9000);
-}
-
-#[test]
-fn a_torn_batch_stays_cut_when_the_header_that_cut_it_is_lost() {
-    let disk = MemoryDisk::new();
-    let mut node = Node::open(&disk, 1).unwrap();
-    node.append(key(0, 1), b"first").unwrap();
-    node.commit().unwrap();
-    node.append(key(0, 1), b"never acknowledged").unwrap();
-    node.commit().unwrap();
-    drop(node);
-    let wal = file(&disk, "wal");
-    disk.flip_bit(&wal, (4096 + 64 + 64 + 3) * 8);
-    let mut node = Node::open(&disk, 1).unwrap();
-    for text in [b"one", b"two"] {
-        node.append(key(0, 1), text).unwrap();
-        node.commit().unwrap();
-    }
-    assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"firstonetwo");
-    node.stop();
-    let second_life = files(&disk, "wal").into_iter().find(|path| path != &wal).unwrap();
-    spoil(&disk, &second_life, 10);
-    for _ in 0..2 {
-        let mut node = Node::open(&disk, 1).unwrap();
-        assert!(node.machine.kinds().contains(&DamageKind::BatchHeader));
-        assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"firstonetwo");
-    }
 }
 
 #[test]

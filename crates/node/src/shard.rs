@@ -100,6 +100,7 @@ impl ShardCore {
     pub fn check(&self) {
         self.groups.iter().for_each(Group::check);
         self.reads.check();
+        self.log.check();
     }
 
     /// Takes an event. Then drain [`Self::poll_output`].

@@ -87,6 +87,26 @@ impl ChunkSet {
         Self { chunks: Vec::new(), seq_next, has_damaged }
     }
 
+    /// Asserts what always holds: the order of chunks, their numbers, and how much of them is dead.
+    pub(crate) fn check(&self) {
+        let order = |chunk: &SetChunk| (chunk.file.header.from, chunk.file.header.seq);
+        assert!(self.chunks.is_sorted_by_key(order), "chunks are sorted by what they cover");
+        for chunk in &self.chunks {
+            let header = &chunk.file.header;
+            assert!(
+                header.seq < self.seq_next,
+                "chunk {} has the number of a later one",
+                header.seq
+            );
+            assert!(header.from <= header.to, "chunk {} covers no range", header.seq);
+            assert!(
+                chunk.dead_bytes <= chunk.data_bytes,
+                "chunk {}: more dead than data",
+                header.seq
+            );
+        }
+    }
+
     /// A number that no chunk has had.
     pub(crate) fn take_seq(&mut self) -> u64 {
         self.seq_next += 1;

@@ -12,7 +12,7 @@ use crate::chunk::set::ChunkSet;
 use crate::hot::{HotAppend, HotFields, HotStream};
 use crate::id_map::IdMap;
 use crate::options::READ_SEAL_PART;
-use crate::wal::segment::LaneSegment;
+use crate::wal::segment::{LaneSegment, Slots};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId};
 use std::cell::Cell;
 use std::collections::hash_map::Entry;
@@ -71,6 +71,37 @@ impl Group {
             is_busy: false,
             forgotten: Vec::new(),
         }
+    }
+
+    /// Asserts what always holds of the positions: `checkpointed <= sealed <= applied < next`, and of
+    /// what depends on them.
+    pub(crate) fn check(&self) {
+        let (checkpointed, sealed, applied) = (self.checkpointed, self.sealed(), self.applied);
+        let next = self.next;
+        assert!(
+            checkpointed <= sealed && sealed <= applied && applied < next,
+            "group {}: checkpointed {checkpointed}, sealed {sealed}, applied {applied}, next {next}",
+            self.id
+        );
+        let pending = self.pending.as_ref().map_or(0, |task| task.index.get());
+        assert!(pending <= applied, "group {}: a checkpoint at {pending} of {applied}", self.id);
+        assert_eq!(
+            self.hot_appends == 0,
+            self.streams.is_empty(),
+            "group {}: hot streams",
+            self.id
+        );
+        assert!(self.hot_appends <= self.hot_bytes, "group {}: hot bytes", self.id);
+        assert!(self.hot_appends > 0 || !self.has_old_hot, "group {}: nothing is hot", self.id);
+        assert!(self.is_busy || self.forgotten.is_empty(), "group {}: no job copies", self.id);
+        self.chunks.check();
+    }
+
+    /// Asserts that the index of hot appends is in order, inside its segments, and adds up.
+    pub(crate) fn check_hot(&self, slots: &Slots) {
+        let counts = self.streams.values().map(|stream| stream.check(slots));
+        let total = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
+        assert_eq!(total, (self.hot_appends, self.hot_bytes), "group {}: hot totals", self.id);
     }
 
     pub(crate) fn applied(&self) -> u64 {
@@ -201,5 +232,73 @@ impl Group {
         assert!(index <= self.sealed() && self.sealed() <= self.applied);
         assert!(self.applied < self.next);
         self.checkpointed = self.checkpointed.max(index);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::sync::Arc;
+
+    /// A group with two appends in the WAL, and the segment that holds them.
+    fn group() -> (Group, Slots) {
+        let disk = env::MemoryDisk::new();
+        let dir = std::path::Path::new("/w");
+        env::Disk::create_dir_all(&disk, dir).unwrap();
+        let segment = crate::wal::segment::create_segment(&disk, dir, 1, 8192).unwrap();
+        let mut slots = Slots::new(Arc::default());
+        let slot = slots.insert(Arc::new(segment));
+        let mut group = Group::new(GroupId::new(0), EntryIndex::new(5), ChunkSet::default());
+        group.next = 9;
+        for (index, start) in [(7, 0), (8, 100)] {
+            let placement = Placement {
+                stream: StreamId::new(1),
+                start: ByteOffset::new(start),
+                record_count: 1,
+            };
+            let fields = HotFields {
+                start,
+                length: 100,
+                records: 1,
+                at: model::Timestamp::new(1),
+                slot,
+                position: 4096,
+                crc: 0,
+                is_reported: false,
+            };
+            group.place(EntryIndex::new(index), &placement, fields);
+        }
+        (group, slots)
+    }
+
+    fn holds(group: &Group, slots: &Slots) -> bool {
+        let check = || {
+            group.check();
+            group.check_hot(slots);
+        };
+        catch_unwind(AssertUnwindSafe(check)).is_ok()
+    }
+
+    #[test]
+    fn each_broken_invariant_is_found() {
+        let (whole, slots) = group();
+        assert!(holds(&whole, &slots));
+        let breaks: [fn(&mut Group); 9] = [
+            |group| group.next = group.applied,
+            |group| group.applied = 5,
+            |group| group.checkpointed = 7,
+            |group| group.sealed = 4,
+            |group| group.hot_appends = 0,
+            |group| group.hot_appends += 1,
+            |group| group.hot_bytes -= 1,
+            |group| group.forgotten.push(StreamId::new(1)),
+            |group| group.streams.clear(),
+        ];
+        for (number, damage) in breaks.iter().enumerate() {
+            let (mut group, slots) = group();
+            damage(&mut group);
+            assert!(!holds(&group, &slots), "broken invariant {number} was not found");
+        }
     }
 }

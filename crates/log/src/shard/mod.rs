@@ -356,6 +356,34 @@ impl ShardLog {
         state.pending = Some(CheckpointTask { store, dir, group, index, header, rows });
     }
 
+    /// Asserts what holds whenever no call is under way. Its cost grows with groups and segments, not
+    /// with data: owners call it at the end of each turn in debug builds.
+    ///
+    /// # Panics
+    /// If an invariant is broken.
+    pub fn check(&self) {
+        self.slots.check();
+        self.lane.check(&self.slots);
+        for (number, group) in (0..).zip(&self.groups) {
+            assert_eq!(self.group_index(group.id), number, "group {} is at its place", group.id);
+            group.check();
+        }
+        let drained = self.drained.iter().flat_map(|lane| &lane.segments);
+        for segment in drained.chain(&self.foreign) {
+            let file = self.slots.get(segment.slot);
+            assert_eq!(segment.capacity, file.capacity, "the size of segment {}", file.seq);
+        }
+    }
+
+    /// Does what [`ShardLog::check`] does, and looks at each append in the WAL's index.
+    ///
+    /// # Panics
+    /// If an invariant is broken.
+    pub fn check_all(&self) {
+        self.check();
+        self.groups.iter().for_each(|group| group.check_hot(&self.slots));
+    }
+
     /// Whether a write or sync has failed: nothing is taken or acknowledged any more.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {

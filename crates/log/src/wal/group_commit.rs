@@ -88,6 +88,15 @@ impl GroupCommit {
         self.state == State::Poisoned
     }
 
+    /// Asserts what always holds, given the number of the next batch.
+    pub(crate) fn check(&self, batch_next: u64) {
+        assert!(self.durable < batch_next, "batch {} is durable before it is made", self.durable);
+        if let State::Syncing { batch } = self.state {
+            assert!(self.durable < batch, "batch {batch} is in flight and durable");
+            assert_eq!(batch + 1, batch_next, "the last batch is the one in flight");
+        }
+    }
+
     /// Records that `batch` is being written.
     ///
     /// # Panics

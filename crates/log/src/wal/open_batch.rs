@@ -45,6 +45,14 @@ impl OpenBatch {
         }
     }
 
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        let headers =
+            if self.headers.is_empty() { 0 } else { entry_header_position(self.entry_count) };
+        assert_eq!(self.headers.len(), headers, "one header for the batch and each entry");
+        assert!(self.entry_count > 0 || self.payload.is_empty(), "payload belongs to entries");
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.entry_count == 0
     }

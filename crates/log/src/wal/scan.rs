@@ -174,7 +174,18 @@ pub(crate) fn scan_lane(
         used_segments: found.last().map_or(0, |batch| batch.segment + 1),
         ..ScannedLane::default()
     };
-    walk_chain((headers.name, applied), files, found, &mut lane)?;
+    let mut chain = Chain { name: headers.name, files, lane: &mut lane, claimed: None };
+    for (number, batch) in found.iter().enumerate().rev() {
+        match chain.claimed {
+            None => chain.judge_newest(batch, applied)?,
+            // An earlier recovery has cut it: the chain leaves it out.
+            Some(claimed) if batch.header.seq > claimed => {}
+            Some(claimed) => chain.judge_claimed(batch, found[number + 1], claimed)?,
+        }
+    }
+    if let Some(first) = found.first() {
+        chain.judge_front(first)?;
+    }
     lane.live.reverse();
     Ok(lane)
 }
@@ -210,64 +221,76 @@ fn scan_segment(
     Ok(())
 }
 
-/// Follows the chain of durable claims from the newest batch down.
-fn walk_chain(
-    (name, applied): (LaneName, &Applied<'_>),
-    files: &[Arc<SegmentFile>],
-    found: &[FoundBatch],
-    lane: &mut ScannedLane,
-) -> io::Result<()> {
-    let mut claim: Option<u64> = None;
-    for (number, batch) in found.iter().enumerate().rev() {
-        match claim {
-            Some(claimed) if batch.header.seq > claimed => continue,
-            Some(claimed) => {
-                let mut gap = Gap { name, before: Some(batch), after: found[number + 1], claimed };
-                gap.fill(files, lane)?;
-                if batch.header.seq > gap.claimed {
-                    claim = Some(gap.claimed);
-                    continue;
-                }
-                if batch.header.seq < gap.claimed {
-                    gap.lose_header(files, batch, lane);
-                    // The lost one may have been the first of a later opening, which cut this one: it
-                    // leaves out a number.
-                    let may_be_cut = gap.after.header.epoch > batch.header.epoch
-                        && gap.claimed > batch.header.seq + 1;
-                    let file = &files[batch.segment];
-                    if may_be_cut
-                        && !Entries::new(name, file, batch, &read_batch(file, batch)?).are_whole()
-                    {
-                        claim = Some(batch.header.durable);
-                        continue;
-                    }
-                }
-                lane.add_live(files, batch);
-            }
-            None => {
-                let file = &files[batch.segment];
-                let bytes = read_batch(file, batch)?;
-                let entries = Entries::new(name, file, batch, &bytes);
-                if entries.are_whole() || entries.were_applied(applied) {
-                    lane.durable = batch.header.seq;
-                    lane.add_live(files, batch);
-                } else {
-                    lane.torn = Some((batch.segment, batch.position));
-                    lane.durable = batch.header.durable;
-                }
-            }
+/// The chain of durable claims, followed from the newest batch down.
+struct Chain<'a> {
+    name: LaneName,
+    files: &'a [Arc<SegmentFile>],
+    lane: &'a mut ScannedLane,
+    /// The last batch that the one behind names as durable; `None` before the newest batch.
+    claimed: Option<u64>,
+}
+
+impl Chain<'_> {
+    /// Judges the newest batch, which no other one names. It is live if it is whole, or if something of it
+    /// is known to have been applied. Otherwise it was being written at the end, and is cut.
+    fn judge_newest(&mut self, batch: &FoundBatch, applied: &Applied<'_>) -> io::Result<()> {
+        let file = &self.files[batch.segment];
+        let bytes = read_batch(file, batch)?;
+        let entries = Entries::new(self.name, file, batch, &bytes);
+        if entries.are_whole() || entries.were_applied(applied) {
+            self.lane.durable = batch.header.seq;
+            self.lane.add_live(self.files, batch);
+        } else {
+            self.lane.torn = Some((batch.segment, batch.position));
+            self.lane.durable = batch.header.durable;
         }
-        claim = Some(batch.header.durable);
+        self.claimed = Some(batch.header.durable);
+        Ok(())
     }
-    let (Some(claimed), Some(first)) = (claim, found.first()) else { return Ok(()) };
-    let mut gap = Gap { name, before: None, after: *first, claimed };
-    gap.fill(files, lane)?;
-    // The front of a WAL is recycled. So a claim without any batch in front of it is no damage, unless
-    // the first batch found is not at the start of a segment.
-    if gap.claimed > 0 && gap.after.position > 0 {
-        gap.lose_first_headers(files, lane);
+
+    /// Judges a batch that is not behind the claimed one; `after` is the next one that was found. It is
+    /// live if it is the claimed one, or if only headers are lost between the two.
+    fn judge_claimed(
+        &mut self,
+        batch: &FoundBatch,
+        after: FoundBatch,
+        claimed: u64,
+    ) -> io::Result<()> {
+        let mut gap = Gap { name: self.name, before: Some(batch), after, claimed };
+        gap.fill(self.files, self.lane)?;
+        if batch.header.seq > gap.claimed {
+            // A batch that was found by its copy says that this one was cut.
+            self.claimed = Some(gap.claimed);
+            return Ok(());
+        }
+        let mut is_cut = false;
+        if batch.header.seq < gap.claimed {
+            gap.lose_header(self.files, batch, self.lane);
+            is_cut = gap.may_cut(batch) && !self.is_whole(batch)?;
+        }
+        if !is_cut {
+            self.lane.add_live(self.files, batch);
+        }
+        self.claimed = Some(batch.header.durable);
+        Ok(())
     }
-    Ok(())
+
+    fn is_whole(&self, batch: &FoundBatch) -> io::Result<bool> {
+        let file = &self.files[batch.segment];
+        Ok(Entries::new(self.name, file, batch, &read_batch(file, batch)?).are_whole())
+    }
+
+    /// Judges what the oldest batch claims. The front of a lane is recycled, so a claim without any batch in
+    /// front of it is no damage, unless the first batch found is not where a segment begins.
+    fn judge_front(&mut self, first: &FoundBatch) -> io::Result<()> {
+        let Some(claimed) = self.claimed else { return Ok(()) };
+        let mut gap = Gap { name: self.name, before: None, after: *first, claimed };
+        gap.fill(self.files, self.lane)?;
+        if gap.claimed > 0 && gap.after.position > 0 {
+            gap.lose_first_headers(self.files, self.lane);
+        }
+        Ok(())
+    }
 }
 
 /// The place of batches whose headers were not found.
@@ -291,6 +314,12 @@ impl Gap<'_> {
             (segment, from, to)
         };
         (first..=last).rev().map(range).filter(|(_, from, to)| from < to).collect()
+    }
+
+    /// Whether the batch with the lost header may have been the first of a later opening that cut
+    /// `batch`: it leaves out a number.
+    fn may_cut(&self, batch: &FoundBatch) -> bool {
+        self.after.header.epoch > batch.header.epoch && self.claimed > batch.header.seq + 1
     }
 
     /// Takes the batches, the last one first, of which the second copy of the headers is there.

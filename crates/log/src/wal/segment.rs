@@ -137,6 +137,15 @@ impl Slots {
         u16::try_from(slot).expect("a shard has fewer than 65,536 segments")
     }
 
+    /// Asserts that no segment file is open under two numbers.
+    pub(crate) fn check(&self) {
+        let mut paths: Vec<&PathBuf> = self.files.iter().flatten().map(|file| &file.path).collect();
+        let count = paths.len();
+        paths.sort_unstable();
+        paths.dedup();
+        assert_eq!(paths.len(), count, "a segment is open under two numbers");
+    }
+
     /// # Panics
     /// If nothing is open under `slot`.
     pub(crate) fn get(&self, slot: u16) -> &Arc<SegmentFile> {

@@ -120,6 +120,27 @@ impl ShardWal {
         }
     }
 
+    /// Asserts what always holds: the order of segments, what is written of the active one, what the
+    /// spares hold, and what is durable.
+    pub(crate) fn check(&self, slots: &Slots) {
+        self.commit.check(self.batch_next);
+        self.batch.check();
+        let mut before = 0;
+        for segment in self.segments() {
+            let file = slots.get(segment.slot);
+            assert!(before < file.seq, "segment {} is not behind segment {before}", file.seq);
+            assert_eq!(segment.capacity, file.capacity, "the size of segment {}", file.seq);
+            before = file.seq;
+        }
+        assert!(before < self.segment_next, "segment {before} has the number of a later one");
+        if let Some(Active { segment, position }) = &self.active {
+            assert!(*position <= segment.capacity, "a batch never extends a segment");
+            assert!(position.is_multiple_of(BLOCK_BYTES), "batches are whole blocks");
+        }
+        let is_unused = |spare: &LaneSegment| spare.last.iter().all(|last| *last == 0);
+        assert!(self.spares.iter().all(is_unused), "a spare segment holds no entry");
+    }
+
     pub(crate) fn is_poisoned(&self) -> bool {
         self.commit.is_poisoned()
     }

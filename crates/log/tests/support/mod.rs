@@ -283,6 +283,7 @@ impl Node {
                 let Some(job) = held.or_else(|| self.shards[index].poll_sync()) else { break };
                 self.commit_one(index, job)?;
             }
+            self.shards[index].check_all();
         }
         Ok(())
     }
@@ -326,6 +327,7 @@ impl Node {
                     return Err(Broken);
                 }
             }
+            self.shards[index].check_all();
         }
         Ok(())
     }

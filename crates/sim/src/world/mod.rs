@@ -427,6 +427,7 @@ impl World {
         let Some(process) = self.process.as_ref().filter(|process| process.life == life) else {
             return;
         };
+        process.open_shards().for_each(|shard| shard.node.log().check_all());
         let (count, is_poisoned) = (process.shards.len(), process.is_poisoned());
         for shard in 0..count {
             self.deliver(life, shard, Mail::Tick);
