@@ -1,4 +1,4 @@
-//! Where the data of recent appends stands in the WAL.
+//! The places of recent appends' data in the WAL.
 //!
 //! # Why
 //! A hot read goes to the WAL by `pread`; payload is not kept in heap. What is kept is 32 bytes per
@@ -114,8 +114,8 @@ impl HotAppend {
 
 /// The appends of one stream that are only in the WAL.
 ///
-/// Most streams have one append at a time: it stands in the map of streams itself, without memory of
-/// its own to allocate, to follow and to free.
+/// Most streams have one append at a time. The map of streams holds it directly, without memory of its own
+/// to allocate, to follow and to free.
 #[derive(Debug)]
 pub(crate) enum HotStream {
     One(HotAppend),

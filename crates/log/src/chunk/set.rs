@@ -1,8 +1,8 @@
 //! The chunks of one group: which holds a byte, what in them is dead, which to merge.
 //!
 //! # Why
-//! There is no index per stream: rows of a chunk are sorted, so a lookup is one binary search per
-//! chunk of the group, and an idle stream costs nothing but its rows (32 bytes each).
+//! There is no index per stream. Rows of a chunk are sorted, so a lookup is one binary search per chunk
+//! of the group. An idle stream costs nothing but its rows (32 bytes each).
 //!
 //! # Invariants
 //! - Chunks are sorted by the entries they cover.

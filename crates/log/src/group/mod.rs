@@ -1,4 +1,4 @@
-//! What the log knows of one group: how far it is, where its data stands.
+//! What the log knows of one group: its progress, and the places of its data.
 //!
 //! # Invariants
 //! - `checkpointed <= sealed <= applied < next`.
@@ -138,8 +138,8 @@ impl Group {
         if self.hot_appends == 0 { self.applied } else { self.sealed }
     }
 
-    /// Makes a replayed append readable, and tells whether it stands in the WAL alone: data that a
-    /// chunk holds already is left there.
+    /// Makes a replayed append readable, and returns whether only the WAL holds it. Data that a chunk
+    /// holds already is left there.
     pub(crate) fn place_replayed(
         &mut self,
         index: EntryIndex,

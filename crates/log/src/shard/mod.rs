@@ -1,4 +1,4 @@
-//! One shard's log: the lane it writes and the groups it owns.
+//! One shard's log: the WAL it writes and the groups it owns.
 //!
 //! # Driving it
 //! No thread, no clock and no IO on the write path in here. The owner calls, in a loop:
@@ -12,9 +12,9 @@
 //! When idle for a while, and before it stops: [`ShardLog::mark_durable`], then step 2 once more.
 //!
 //! # Invariants
-//! - One commit, one change of the lane's files and one seal, merge or checkpoint in flight.
-//! - A segment is reused only when a checkpoint of each group covers all its entries, and a
-//!   checkpoint is written only when chunks hold the data of all entries that it covers.
+//! - One commit, one change of the WAL's files and one seal, merge or checkpoint in flight.
+//! - A segment is reused only when a checkpoint of each group covers all its entries. A checkpoint is
+//!   written only when chunks hold the data of all entries that it covers.
 
 mod background;
 
@@ -34,7 +34,7 @@ use model::{ByteOffset, EntryIndex, GroupId, Placement, ShardId, StreamKey};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
-/// A lane that no shard writes any more; it goes when its entries are in chunks and checkpoints.
+/// A WAL that no shard writes any more. It is removed when its entries are in chunks and checkpoints.
 #[derive(Debug)]
 pub(crate) struct DrainedLane {
     pub(crate) dir: PathBuf,
@@ -71,16 +71,16 @@ pub struct ShardLog {
     pub(crate) shard: ShardId,
     pub(crate) lane: ShardWal,
     pub(crate) slots: Slots,
-    /// Group `g` stands at `g / shard_count`.
+    /// Group `g` is at `g / shard_count`.
     pub(crate) groups: Vec<Group>,
     pub(crate) drained: Vec<DrainedLane>,
-    /// Segments of other lanes that hold entries of our groups.
+    /// Segments of other WALs that hold entries of our groups.
     pub(crate) foreign: Vec<LaneSegment>,
     pub(crate) is_draining: bool,
     pub(crate) is_busy: bool,
     /// Chunks sealed since a merge was last looked for.
     pub(crate) seals_since_merge: usize,
-    /// Where the search for a group that needs work goes on.
+    /// Where the search for a group that needs work continues.
     pub(crate) turn: usize,
     pub(crate) batches: u64,
     pub(crate) batch_bytes: u64,
@@ -212,8 +212,8 @@ impl ShardLog {
     /// Bytes of a stream from `from`: at most `max_bytes`, and at least one unless `from` is the
     /// tail. The slice may end early; ask again from its end.
     ///
-    /// The log's tail may lie before the owner's if the last appends of a stream were reported as
-    /// damaged: an empty slice before the owner's tail means that the bytes there are lost.
+    /// The log's tail may lie before the owner's if the last appends of a stream were reported as damaged.
+    /// An empty slice before the owner's tail means that the bytes there are lost.
     ///
     /// # Errors
     /// [`ReadError`].
@@ -270,7 +270,7 @@ impl ShardLog {
     /// append that holds `from`; `None` at the tail.
     ///
     /// # Errors
-    /// As [`ShardLog::read`], but for what only a look at the bytes shows.
+    /// As [`ShardLog::read`], except for damage that only a read of the bytes finds.
     pub fn extent(
         &self,
         key: StreamKey,

@@ -280,7 +280,7 @@ impl Chain<'_> {
         Ok(Entries::new(self.name, file, batch, &read_batch(file, batch)?).are_whole())
     }
 
-    /// Judges what the oldest batch claims. The front of a lane is recycled, so a claim without any batch in
+    /// Judges what the oldest batch claims. The front of a WAL is recycled. So a claim without any batch in
     /// front of it is no damage, unless the first batch found is not where a segment begins.
     fn judge_front(&mut self, first: &FoundBatch) -> io::Result<()> {
         let Some(claimed) = self.claimed else { return Ok(()) };
