@@ -104,7 +104,7 @@ impl ShardCore {
         self.idle.damages.extend(report.damages);
         // Not at the next tick: writes may wait for all groups to have had theirs.
         self.checkpoint_if_wanted();
-        self.unpark(now);
+        self.execute_deferred(now);
     }
 
     /// Background work gets its time.

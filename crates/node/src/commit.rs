@@ -22,7 +22,7 @@ impl ShardCore {
                 for entry in batch.entries() {
                     self.commit(now, entry);
                 }
-                self.unpark(now);
+                self.execute_deferred(now);
             }
             Err(failed) => {
                 self.poison = Some(failed.error.to_string());
@@ -34,7 +34,7 @@ impl ShardCore {
     /// The disk failed under entries whose fate nobody knows: they are answered so.
     fn fail_all(&mut self, now: Stamp) {
         let proposed = self.groups.iter_mut().flat_map(Group::abandon_proposed).collect::<Vec<_>>();
-        self.unpark(now);
+        self.execute_deferred(now);
         for proposed in proposed {
             self.fail(now, proposed.reply_to, Failure::Poisoned { applied_unknown: true });
         }
@@ -87,7 +87,7 @@ impl ShardCore {
                 gone: visible.gone,
                 data: shared.then(|| entry.data.clone()),
             };
-            self.tell(shard, change);
+            self.notify(shard, change);
         }
         if visible.gone {
             self.watchers.forget(key);

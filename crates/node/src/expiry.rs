@@ -6,7 +6,7 @@
 //! seen gone stays gone.
 
 use crate::{
-    Failure, Reply, ShardAnswer, ShardCore, Stamp, Ticket, forks::Job, group::ReplyTo,
+    Failure, Reply, ShardAnswer, ShardCore, Stamp, Ticket, forks::Suspended, group::ReplyTo,
     shard::Proposal,
 };
 use model::{StreamKey, StreamPath, Timestamp};
@@ -46,7 +46,7 @@ impl ShardCore {
             true => Command::Touch(Timestamp::new(0)),
             false => Command::Expire,
         };
-        let job = self.jobs.add(Job::Expired(expiry));
+        let job = self.suspended.add(Suspended::Expired(expiry));
         let proposal = Proposal { group, stream, command, data: &[] };
         self.propose(now, proposal, ReplyTo::Job(job));
     }

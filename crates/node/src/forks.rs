@@ -3,7 +3,8 @@
 
 use crate::{
     Failure, Locate, LocateError, ReadRequest, Reply, ShardAnswer, ShardCall, ShardCore,
-    ShardMessage, Stamp, Ticket, expiry::ExpiryJob, group::ReplyTo, read::ReadJob, shard::Proposal,
+    ShardMessage, Stamp, Ticket, expiry::ExpiryJob, group::ReplyTo, read::ReadSteps,
+    shard::Proposal,
 };
 use env::Random;
 use model::{ByteOffset, ShardId, StreamKey, StreamPath, limits};
@@ -15,8 +16,8 @@ use stream::{
 
 /// What waits for a message from another shard, or for a command of its own.
 #[derive(Debug)]
-pub(crate) enum Job {
-    Read(ReadJob),
+pub(crate) enum Suspended {
+    Read(ReadSteps),
     /// A read whose use of the stream is being logged.
     Used {
         ticket: Ticket,
@@ -38,16 +39,25 @@ pub(crate) enum Job {
 
 /// The jobs under way, by number.
 #[derive(Debug, Default)]
-pub(crate) struct Jobs {
+pub(crate) struct SuspendedSet {
     next: u64,
-    waiting: HashMap<u64, Job>,
+    waiting: HashMap<u64, Suspended>,
 }
 
-impl Jobs {
-    pub(crate) fn add(&mut self, job: Job) -> u64 {
+impl SuspendedSet {
+    pub(crate) fn add(&mut self, job: Suspended) -> u64 {
         self.next += 1;
         self.waiting.insert(self.next, job);
         self.next
+    }
+
+    /// Asserts that no number is given twice.
+    ///
+    /// # Panics
+    /// If one may be.
+    pub(crate) fn check(&self) {
+        let is_past = |number: &u64| *number <= self.next;
+        assert!(self.waiting.keys().all(is_past), "a number is used before it is given");
     }
 }
 
@@ -100,12 +110,12 @@ impl ShardCore {
             path: path.clone(),
         };
         let owner = StreamKey { group: path.group(self.group_count), stream: NO_STREAM };
-        let job = Job::Fork(Box::new(ForkJob { create, stage: ForkStage::Source }));
+        let job = Suspended::Fork(Box::new(ForkJob { create, stage: ForkStage::Source }));
         self.ask(now, owner, call, job);
     }
 
     /// Calls a peer, or answers at once if the group is this shard's.
-    fn ask(&mut self, now: Stamp, owner: StreamKey, call: ShardCall, job: Job) {
+    fn ask(&mut self, now: Stamp, owner: StreamKey, call: ShardCall, job: Suspended) {
         if crate::shard_of(owner.group, self.shard_count) != self.shard {
             return self.call(owner, call, job);
         }
@@ -116,7 +126,7 @@ impl ShardCore {
                 self.resume(now, job, ShardAnswer::ForkSource(source));
             }
             ShardCall::Propose(key, command) => {
-                let job = self.jobs.add(job);
+                let job = self.suspended.add(job);
                 self.propose_for(now, key, command, ReplyTo::Job(job));
             }
         }
@@ -146,20 +156,23 @@ impl ShardCore {
     }
 
     pub(crate) fn handle_return(&mut self, now: Stamp, job: u64, result: ShardAnswer) {
-        let job = self.jobs.waiting.remove(&job).expect("a result belongs to a job that waits");
+        let job =
+            self.suspended.waiting.remove(&job).expect("a result belongs to a job that waits");
         self.resume(now, job, result);
     }
 
-    pub(crate) fn resume(&mut self, now: Stamp, job: Job, result: ShardAnswer) {
+    pub(crate) fn resume(&mut self, now: Stamp, job: Suspended, result: ShardAnswer) {
         match job {
-            Job::Read(job) => self.resume_read(now, job, result),
+            Suspended::Read(job) => self.resume_read(now, job, result),
             // A use that could not be logged (the disk is full, or has failed) is answered too, as
             // is one that waited in vain (`write_queue`).
-            Job::Used { ticket, read } => self.begin_read(now, ticket, &read),
-            Job::Answer { ticket, outcome } => self.reply(ticket, Reply::Outcome(outcome)),
-            Job::Expired(expiry) => self.resume_expiry(now, expiry, result),
-            Job::Fork(job) => self.resume_fork(now, *job, result),
-            Job::Release { source, token } => self.resume_release(now, source, token, &result),
+            Suspended::Used { ticket, read } => self.begin_read(now, ticket, &read),
+            Suspended::Answer { ticket, outcome } => self.reply(ticket, Reply::Outcome(outcome)),
+            Suspended::Expired(expiry) => self.resume_expiry(now, expiry, result),
+            Suspended::Fork(job) => self.resume_fork(now, *job, result),
+            Suspended::Release { source, token } => {
+                self.resume_release(now, source, token, &result)
+            }
         }
     }
 
@@ -269,7 +282,7 @@ impl ShardCore {
         let json = info.content_type.is_json();
         let what = Locate::SubOffset { from: anchor, count, json, limit };
         let stage = ForkStage::SubOffset { source, info };
-        self.locate(now, owner, what, Job::Fork(Box::new(ForkJob { create, stage })));
+        self.locate(now, owner, what, Suspended::Fork(Box::new(ForkJob { create, stage })));
     }
 
     fn pin_source(
@@ -303,7 +316,7 @@ impl ShardCore {
         let pin = Command::Pin(Pin { token, fork_path: create.asked.path.clone() });
         let lifetime = create.asked.lifetime.or_inherit(info.lifetime);
         let stage = ForkStage::Pin(Box::new(point), info.content_type, lifetime);
-        let job = Job::Fork(Box::new(ForkJob { create, stage }));
+        let job = Suspended::Fork(Box::new(ForkJob { create, stage }));
         self.ask(now, source, ShardCall::Propose(source, pin), job);
     }
 
@@ -324,7 +337,7 @@ impl ShardCore {
             fork: Some(point.clone()),
         };
         let stage = ForkStage::Create(point);
-        let job = self.jobs.add(Job::Fork(Box::new(ForkJob { create, stage })));
+        let job = self.suspended.add(Suspended::Fork(Box::new(ForkJob { create, stage })));
         self.propose_create(now, command, &data, ReplyTo::Job(job));
     }
 
@@ -336,7 +349,7 @@ impl ShardCore {
     /// Gives back a reference; when that is durable, the duty to do so is forgotten.
     pub(crate) fn start_release(&mut self, now: Stamp, source: StreamKey, token: PinToken) {
         let call = ShardCall::Propose(source, Command::Unpin(token));
-        self.ask(now, source, call, Job::Release { source, token });
+        self.ask(now, source, call, Suspended::Release { source, token });
     }
 
     fn resume_release(

@@ -37,6 +37,18 @@ impl Watchers {
         self.0.remove(&key);
     }
 
+    /// Asserts that each stream in the table is watched, by each shard once.
+    ///
+    /// # Panics
+    /// If one is not.
+    pub(crate) fn check(&self) {
+        for (key, shards) in &self.0 {
+            assert!(!shards.is_empty(), "{key:?} is kept without watchers");
+            let is_first = |(place, shard): (usize, &ShardId)| !shards[..place].contains(shard);
+            assert!(shards.iter().enumerate().all(is_first), "{key:?} is watched twice by a shard");
+        }
+    }
+
     pub(crate) fn stream_count(&self) -> u64 {
         self.0.len() as u64
     }
@@ -57,6 +69,6 @@ impl ShardCore {
         if !change.gone {
             self.watchers.add(key, ticket.shard);
         }
-        self.tell(ticket.shard, change);
+        self.notify(ticket.shard, change);
     }
 }

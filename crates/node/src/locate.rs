@@ -8,7 +8,7 @@
 use crate::{
     Failure, Locate, LocateError, ReadDone, Reply, ShardAnswer, ShardCall, ShardCore, ShardMessage,
     Stamp, Ticket,
-    forks::Job,
+    forks::Suspended,
     lookup::{Found, NotFound, Question},
     reads::{Asker, Lookup, PendingRead, Receiver},
 };
@@ -22,7 +22,7 @@ const WINDOWS_INLINE_MAX: usize = 8;
 #[derive(Debug)]
 enum Then {
     /// Continue a machine that has not been suspended.
-    Job(Job),
+    Job(Suspended),
     Return(Receiver),
 }
 
@@ -93,7 +93,7 @@ impl ShardCore {
     }
 
     /// Asks the owner of some bytes for a position. `job` continues when it is known.
-    pub(crate) fn locate(&mut self, now: Stamp, owner: StreamKey, what: Locate, job: Job) {
+    pub(crate) fn locate(&mut self, now: Stamp, owner: StreamKey, what: Locate, job: Suspended) {
         if crate::shard_of(owner.group, self.shard_count) == self.shard {
             return self.look_up(now, owner, Lookup::new(what), Then::Job(job));
         }
@@ -101,9 +101,9 @@ impl ShardCore {
     }
 
     /// Sends a call to the shard of `owner`; `job` continues when it returns.
-    pub(crate) fn call(&mut self, owner: StreamKey, call: ShardCall, job: Job) {
+    pub(crate) fn call(&mut self, owner: StreamKey, call: ShardCall, job: Suspended) {
         let to = crate::shard_of(owner.group, self.shard_count);
-        let job = self.jobs.add(job);
+        let job = self.suspended.add(job);
         let message = ShardMessage::Call { from: self.shard, job, call };
         self.send(to, message);
     }
@@ -123,7 +123,7 @@ impl ShardCore {
             Asked::Answered(located) => self.conclude(now, key, located, then),
             Asked::Job(question, extent) => {
                 let receiver = match then {
-                    Then::Job(job) => Receiver::Job(self.jobs.add(job)),
+                    Then::Job(job) => Receiver::Job(self.suspended.add(job)),
                     Then::Return(receiver) => receiver,
                 };
                 let asker = Asker::Position { lookup, receiver };

@@ -72,8 +72,8 @@ impl Idle {
 impl ShardCore {
     pub(crate) fn handle_tick(&mut self, now: Stamp) {
         self.tick_background(now.monotonic);
-        self.unpark(now);
-        self.expire_parked(now);
+        self.execute_deferred(now);
+        self.give_up_deferred(now);
         if self.log.is_poisoned() {
             return;
         }

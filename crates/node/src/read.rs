@@ -16,7 +16,7 @@
 
 use crate::{
     Failure, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer, ShardCore, Stamp,
-    Ticket, forks::Job,
+    Ticket, forks::Suspended,
 };
 use log::{Read, Slice};
 use model::{ByteOffset, ReadFrom, StreamKey};
@@ -24,7 +24,7 @@ use stream::StreamInfo;
 
 /// A read whose ends are being resolved.
 #[derive(Debug)]
-pub(crate) struct ReadJob {
+pub(crate) struct ReadSteps {
     ticket: Ticket,
     key: StreamKey,
     info: StreamInfo,
@@ -47,7 +47,7 @@ impl ShardCore {
         match self.state(group).resolve_id(&read.path, now.wall) {
             // PROTOCOL §5.1: a read starts a sliding lifetime again; a live read when it begins.
             Ok(stream) => {
-                self.after_use(now, StreamKey { group, stream }, Job::Used { ticket, read });
+                self.after_use(now, StreamKey { group, stream }, Suspended::Used { ticket, read });
             }
             Err(refusal) => self.refuse_path(now, ticket, &read.path, refusal),
         }
@@ -71,7 +71,7 @@ impl ShardCore {
         }
         let (start, end) = self.plan(key, &info, start, read.boundary_bytes);
         let intact = ByteOffset::ZERO;
-        self.continue_read(now, ReadJob { ticket, key, info, start, end, intact });
+        self.continue_read(now, ReadSteps { ticket, key, info, start, end, intact });
     }
 
     fn plan(
@@ -104,20 +104,20 @@ impl ShardCore {
             )
     }
 
-    fn continue_read(&mut self, now: Stamp, mut job: ReadJob) {
+    fn continue_read(&mut self, now: Stamp, mut job: ReadSteps) {
         match (job.start, job.end) {
             (Position::Near(at), _) => {
                 let (owner, _) = owner_of(job.key, &job.info, at);
-                self.locate(now, owner, Locate::MessageStart(at), Job::Read(job));
+                self.locate(now, owner, Locate::MessageStart(at), Suspended::Read(job));
             }
             (_, Position::Near(at)) => {
                 let (owner, _) = owner_before(&job, at);
-                self.locate(now, owner, Locate::AppendEnd(at), Job::Read(job));
+                self.locate(now, owner, Locate::AppendEnd(at), Suspended::Read(job));
             }
             (Position::Known(start), Position::Known(end)) => {
                 job.intact = job.intact.max(start);
                 match self.next_doubt(&mut job, end) {
-                    Some((owner, what)) => self.locate(now, owner, what, Job::Read(job)),
+                    Some((owner, what)) => self.locate(now, owner, what, Suspended::Read(job)),
                     None => self.finish_read(job, start, end),
                 }
             }
@@ -126,7 +126,7 @@ impl ShardCore {
 
     /// The next stream whose bytes of this answer may be damaged: a stream of another shard, or one with
     /// known damage. Its owner must be asked.
-    fn next_doubt(&self, job: &mut ReadJob, end: ByteOffset) -> Option<(StreamKey, Locate)> {
+    fn next_doubt(&self, job: &mut ReadSteps, end: ByteOffset) -> Option<(StreamKey, Locate)> {
         while job.intact < end {
             let (owner, limit) = owner_of(job.key, &job.info, job.intact);
             let to = limit.min(end);
@@ -145,7 +145,7 @@ impl ShardCore {
         self.idle.has_damage(key) || self.state(key.group).may_lack_bytes(key.stream)
     }
 
-    pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadJob, result: ShardAnswer) {
+    pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadSteps, result: ShardAnswer) {
         let located = match result {
             ShardAnswer::Located(Ok(offset)) => Ok(offset),
             ShardAnswer::Located(Err(LocateError::Failed(failure)))
@@ -181,10 +181,10 @@ impl ShardCore {
         self.continue_read(now, job);
     }
 
-    fn finish_read(&mut self, job: ReadJob, start: ByteOffset, end: ByteOffset) {
+    fn finish_read(&mut self, job: ReadSteps, start: ByteOffset, end: ByteOffset) {
         let reply = match self.first_window(&job, start, end) {
             Ok(first) => {
-                let ReadJob { key, info, .. } = job;
+                let ReadSteps { key, info, .. } = job;
                 Reply::Read(Box::new(ReadReply { key, info, start, end, first }))
             }
             Err(failure) => Reply::Failed(failure),
@@ -195,7 +195,7 @@ impl ShardCore {
     /// The first bytes of an answer, if they are at hand: stored here, and in memory.
     fn first_window(
         &mut self,
-        job: &ReadJob,
+        job: &ReadSteps,
         start: ByteOffset,
         end: ByteOffset,
     ) -> Result<Option<Slice>, Failure> {
@@ -215,7 +215,7 @@ impl ShardCore {
     }
 
     /// A byte that a fork inherits is there as long as the fork is: if it is not, it was lost.
-    fn not_missing(&self, job: &ReadJob, at: ByteOffset, failure: Failure) -> Failure {
+    fn not_missing(&self, job: &ReadSteps, at: ByteOffset, failure: Failure) -> Failure {
         let (owner, _) = owner_of(job.key, &job.info, at);
         let has_fork = || self.state(job.key.group).info(job.key.stream).is_some();
         match failure {
@@ -239,7 +239,7 @@ pub(crate) fn owner_of(
 
 /// The owner of the byte before `end`, the end of an answer, and the end of the owner's bytes. A fork's
 /// own bytes may begin at `end`.
-fn owner_before(job: &ReadJob, end: ByteOffset) -> (StreamKey, ByteOffset) {
+fn owner_before(job: &ReadSteps, end: ByteOffset) -> (StreamKey, ByteOffset) {
     owner_of(job.key, &job.info, ByteOffset::new(end.get() - 1))
 }
 

@@ -5,7 +5,7 @@
 
 use crate::{
     Change, Event, Failure, Output, Reply, Request, ShardAnswer, ShardMessage, Stamp, Ticket,
-    forks::{Job, Jobs},
+    forks::{Suspended, SuspendedSet},
     group::{Group, ReplyTo},
     live::Watchers,
 };
@@ -26,7 +26,7 @@ pub struct ShardCore {
     pub(crate) log: ShardLog,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) watchers: Watchers,
-    pub(crate) jobs: Jobs,
+    pub(crate) suspended: SuspendedSet,
     pub(crate) reads: crate::reads::Reads,
     /// The nonces of pin tokens: seeded from outside, so that a run can be repeated.
     pub(crate) nonces: SeededRandom,
@@ -101,6 +101,9 @@ impl ShardCore {
         self.groups.iter().for_each(Group::check);
         self.reads.check();
         self.log.check();
+        self.suspended.check();
+        self.watchers.check();
+        self.write_queue.check();
     }
 
     /// Takes an event. Then drain [`Self::poll_output`].
@@ -143,7 +146,7 @@ impl ShardCore {
 
     fn handle_request(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
         if let Some(command_bytes) = request.command_bytes()
-            && self.must_park(command_bytes + data.len() as u64)
+            && self.must_defer(command_bytes + data.len() as u64)
         {
             return self.defer(now, ticket, (request, data));
         }
@@ -221,7 +224,7 @@ impl ShardCore {
             && let Some(outcome) =
                 self.state(group).check_append(stream, &append, data.len() as u64)
         {
-            return self.after_use(now, key, Job::Answer { ticket, outcome });
+            return self.after_use(now, key, Suspended::Answer { ticket, outcome });
         }
         let command = Command::Append(append);
         let proposal = Proposal { group, stream, command, data };
@@ -325,15 +328,15 @@ impl ShardCore {
 
     /// Notes a use of the stream and continues with `job`. It continues at once, unless a crash before
     /// the log knows of the use would let the stream expire too early. Then it waits for the log.
-    pub(crate) fn after_use(&mut self, now: Stamp, key: StreamKey, job: Job) {
+    pub(crate) fn after_use(&mut self, now: Stamp, key: StreamKey, job: Suspended) {
         if !self.state_mut(key.group).touch(key.stream, now.wall) {
             return self.resume(now, job, ShardAnswer::Outcome(Outcome::Done));
         }
         let job = match job {
-            Job::Used { ticket, read } if self.must_park_use() => {
+            Suspended::Used { ticket, read } if self.must_defer_use() => {
                 return self.defer(now, ticket, (Request::Read(read), &[]));
             }
-            job => self.jobs.add(job),
+            job => self.suspended.add(job),
         };
         let StreamKey { group, stream } = key;
         let command = Command::Touch(now.wall);
@@ -352,7 +355,7 @@ impl ShardCore {
         self.reply(ticket, Reply::Outcome(Outcome::Refused(refusal)));
     }
 
-    pub(crate) fn tell(&mut self, to: ShardId, change: Change) {
+    pub(crate) fn notify(&mut self, to: ShardId, change: Change) {
         self.outputs.push_back(Output::Changed { to, change });
     }
 
@@ -366,7 +369,7 @@ impl ShardCore {
             log: parts.log,
             outputs: VecDeque::new(),
             watchers: Watchers::default(),
-            jobs: Jobs::default(),
+            suspended: SuspendedSet::default(),
             reads: crate::reads::Reads::default(),
             nonces: SeededRandom::new(parts.seed),
             idle: crate::maintenance::Idle::default(),

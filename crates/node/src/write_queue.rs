@@ -42,6 +42,16 @@ struct Deferred {
 }
 
 impl WriteQueue {
+    /// Asserts that the bytes are those of the writes, and within bounds.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub(crate) fn check(&self) {
+        let bytes: usize = self.writes.iter().map(|write| write.data.len()).sum();
+        assert_eq!(bytes, self.bytes, "the deferred bytes are miscounted");
+        assert!(self.writes.len() <= DEFERRED_COUNT_MAX, "too many writes are deferred");
+    }
+
     fn pop(&mut self) -> Option<Deferred> {
         let deferred = self.writes.pop_front()?;
         self.bytes -= deferred.data.len();
@@ -51,12 +61,12 @@ impl WriteQueue {
 
 impl ShardCore {
     /// Whether a write must wait: others do, or the log has no room for it.
-    pub(crate) fn must_park(&mut self, payload_bytes: u64) -> bool {
+    pub(crate) fn must_defer(&mut self, payload_bytes: u64) -> bool {
         !self.write_queue.writes.is_empty() || self.is_log_busy(payload_bytes)
     }
 
     /// Whether a use that must be logged has to wait for room.
-    pub(crate) fn must_park_use(&mut self) -> bool {
+    pub(crate) fn must_defer_use(&mut self) -> bool {
         self.is_log_busy(USE_BYTES_MAX)
     }
 
@@ -76,7 +86,7 @@ impl ShardCore {
     }
 
     /// Carries out what the log has room for by now.
-    pub(crate) fn unpark(&mut self, now: Stamp) {
+    pub(crate) fn execute_deferred(&mut self, now: Stamp) {
         while let Some(first) = self.write_queue.writes.front() {
             let request_bytes = first.request.command_bytes().unwrap_or(USE_BYTES_MAX);
             let payload_bytes = request_bytes + first.data.len() as u64;
@@ -88,7 +98,7 @@ impl ShardCore {
         }
     }
 
-    pub(crate) fn expire_parked(&mut self, now: Stamp) {
+    pub(crate) fn give_up_deferred(&mut self, now: Stamp) {
         // Nothing frees the log while a full disk refuses its background work.
         let (wait_ms_max, failure) = if self.background.is_disk_full() {
             (DEFERRED_DISK_FULL_MS_MAX, Failure::DiskFull)
