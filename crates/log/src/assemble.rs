@@ -12,7 +12,7 @@ use crate::options::FIRST_SEGMENT_BYTES_MAX;
 use crate::rebuild::{Rebuilt, RebuiltLane};
 use crate::shard::{DrainedLane, ShardLog};
 use crate::store::Store;
-use crate::wal::segment::{LaneSegment, Slots, create_segment, lane_dir};
+use crate::wal::segment::{LaneSegment, SegmentTable, create_segment, lane_dir};
 use crate::wal::shard_wal::{LaneIdentity, LaneStart, ShardWal};
 use model::ShardId;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
 }
 
 fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> ShardLog {
-    let mut slots = Slots::new(Arc::clone(&store.is_closing));
+    let mut slots = SegmentTable::new(Arc::clone(&store.is_closing));
     let (mut drained, mut foreign) = (Vec::new(), Vec::new());
     let mut start = LaneStart { segment_next: 1, batch_next: 1, ..LaneStart::default() };
     for lane in lanes {

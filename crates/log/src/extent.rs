@@ -14,7 +14,7 @@ use crate::entry::AppendBounds;
 use crate::hot::HotAppend;
 use crate::hot_read::{Segments, read_hot};
 use crate::read::{ReadError, ReadMode, Slice};
-use crate::wal::segment::{SegmentFile, Slots};
+use crate::wal::segment::{SegmentFile, SegmentTable};
 use bytes::Bytes;
 use model::ByteOffset;
 use std::cell::Cell;
@@ -60,7 +60,7 @@ const _: () = {
 };
 
 impl Extent {
-    pub(crate) fn hot(appends: &[HotAppend], slots: &Slots) -> Self {
+    pub(crate) fn hot(appends: &[HotAppend], slots: &SegmentTable) -> Self {
         let mut files: Vec<(u16, Arc<SegmentFile>)> = Vec::new();
         for slot in appends.iter().map(|append| append.fields().slot) {
             if files.iter().all(|(known, _)| *known != slot) {

@@ -11,7 +11,7 @@
 use crate::entry::AppendBounds;
 use crate::options::COPY_BYTES;
 use crate::read::ReadMode;
-use crate::wal::segment::Slots;
+use crate::wal::segment::SegmentTable;
 use env::File;
 use model::{ByteOffset, Timestamp};
 use std::cell::Cell;
@@ -138,7 +138,7 @@ impl HotStream {
     }
 
     /// Asserts what always holds; how many appends there are, and their bytes.
-    pub(crate) fn check(&self, slots: &Slots) -> (u64, u64) {
+    pub(crate) fn check(&self, slots: &SegmentTable) -> (u64, u64) {
         let appends = self.appends();
         assert!(!appends.is_empty(), "a hot stream has an append");
         let is_behind = |pair: &[HotAppend]| pair[0].end() <= pair[1].start;

@@ -3,7 +3,7 @@
 use crate::hot::{HotAppend, check_on_disk, first_span};
 use crate::options::{COPY_BYTES, READ_GAP_BYTES_MAX};
 use crate::read::{ReadError, ReadMode};
-use crate::wal::segment::{SegmentFile, Slots};
+use crate::wal::segment::{SegmentFile, SegmentTable};
 use bytes::{Bytes, BytesMut};
 use model::limits::READ_WINDOW_BYTES_MAX;
 use std::cell::Cell;
@@ -126,7 +126,7 @@ pub(crate) trait Segments {
     fn segment(&self, slot: u16) -> &SegmentFile;
 }
 
-impl Segments for Slots {
+impl Segments for SegmentTable {
     fn segment(&self, slot: u16) -> &SegmentFile {
         self.get(slot)
     }

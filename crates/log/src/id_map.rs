@@ -60,7 +60,7 @@ mod tests {
     use model::StreamId;
     use std::hash::BuildHasher;
 
-    /// Slots (of 4096) and tags (of 128) that 4096 ids `stride` apart fall into.
+    /// SegmentTable (of 4096) and tags (of 128) that 4096 ids `stride` apart fall into.
     fn spread(stride: u64) -> (usize, usize) {
         let hasher = BuildHasherDefault::<IdHasher>::default();
         let (mut slots, mut tags) = ([false; 4096], [false; 128]);

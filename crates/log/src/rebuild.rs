@@ -30,7 +30,7 @@ use crate::wal::scan::{
     read_batch, read_headless, rewrite_last, scan_lane,
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
-use model::{EntryIndex, GroupId, StreamId, StreamKey, Term, Timestamp};
+use model::{EntryIndex, GroupId, Placement, StreamId, StreamKey, Term, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
 use std::path::Path;
@@ -351,16 +351,7 @@ impl<'a> Rebuild<'a> {
             return;
         }
         self.report_missing(header.group, (next, header.index), (&file.path, batch_position));
-        let entry = Entry {
-            group: GroupId::new(header.group),
-            index: EntryIndex::new(header.index),
-            term: Term::new(header.term),
-            stream: StreamId::new(header.stream),
-            at: Timestamp::new(header.at),
-            kind: header.kind,
-            command: payload.command,
-            data: payload.data,
-        };
+        let entry = entry_of(header, &payload);
         let placement = self.replay.apply(&entry);
         self.report.entries_replayed += 1;
         let group = &mut self.groups[number];
@@ -369,23 +360,12 @@ impl<'a> Rebuild<'a> {
         group.bytes_since_checkpoint += (payload_bytes + 64) as u64;
         group.set_applied(header.index);
         let position = batch_position + header.data_position();
-        let mut lost_bytes = 0;
-        if let Some(placement) = placement {
-            let fields = HotFields {
-                start: placement.start.get(),
-                length: header.data_bytes,
-                records: placement.record_count,
-                at: entry.at,
-                slot,
-                position: u32::try_from(position).expect("positions in a segment are 32 bits"),
-                crc: header.data_crc,
-                is_reported: !payload.is_data_intact,
-            };
-            if group.place_replayed(entry.index, &placement, fields) {
-                lost_bytes = u64::from(header.data_bytes);
-            }
-        }
+        let is_only_here = placement.is_some_and(|placement| {
+            let fields = hot_fields(header, &placement, (slot, position), &payload);
+            group.place_replayed(entry.index, &placement, fields)
+        });
         if !payload.is_data_intact {
+            let lost_bytes = if is_only_here { u64::from(header.data_bytes) } else { 0 };
             let place = place_damage(DamageKind::EntryData, file, position);
             self.damaged(&Damage { lost_bytes, ..entry_damage(header, place) });
         }
@@ -439,6 +419,39 @@ impl<'a> Rebuild<'a> {
 
     pub(crate) fn finish(self) -> Rebuilt {
         Rebuilt { groups: self.groups, lanes: self.lanes, report: self.report }
+    }
+}
+
+/// The entry as the state machine takes it.
+fn entry_of<'a>(header: &EntryHeader, payload: &Payload<'a>) -> Entry<'a> {
+    Entry {
+        group: GroupId::new(header.group),
+        index: EntryIndex::new(header.index),
+        term: Term::new(header.term),
+        stream: StreamId::new(header.stream),
+        at: Timestamp::new(header.at),
+        kind: header.kind,
+        command: payload.command,
+        data: payload.data,
+    }
+}
+
+/// What the index keeps of an append whose data begins at `position` of the segment in `slot`.
+fn hot_fields(
+    header: &EntryHeader,
+    placement: &Placement,
+    (slot, position): (u16, u64),
+    payload: &Payload<'_>,
+) -> HotFields {
+    HotFields {
+        start: placement.start.get(),
+        length: header.data_bytes,
+        records: placement.record_count,
+        at: Timestamp::new(header.at),
+        slot,
+        position: u32::try_from(position).expect("positions in a segment are 32 bits"),
+        crc: header.data_crc,
+        is_reported: !payload.is_data_intact,
     }
 }
 

@@ -12,7 +12,7 @@ use crate::chunk::set::ChunkSet;
 use crate::hot::{HotAppend, HotFields, HotStream};
 use crate::id_map::IdMap;
 use crate::options::READ_SEAL_PART;
-use crate::wal::segment::{LaneSegment, Slots};
+use crate::wal::segment::{LaneSegment, SegmentTable};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId};
 use std::cell::Cell;
 use std::collections::hash_map::Entry;
@@ -98,7 +98,7 @@ impl Group {
     }
 
     /// Asserts that the index of hot appends is in order, inside its segments, and adds up.
-    pub(crate) fn check_hot(&self, slots: &Slots) {
+    pub(crate) fn check_hot(&self, slots: &SegmentTable) {
         let counts = self.streams.values().map(|stream| stream.check(slots));
         let total = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
         assert_eq!(total, (self.hot_appends, self.hot_bytes), "group {}: hot totals", self.id);
@@ -242,12 +242,12 @@ mod tests {
     use std::sync::Arc;
 
     /// A group with two appends in the WAL, and the segment that holds them.
-    fn group() -> (Group, Slots) {
+    fn group() -> (Group, SegmentTable) {
         let disk = env::MemoryDisk::new();
         let dir = std::path::Path::new("/w");
         env::Disk::create_dir_all(&disk, dir).unwrap();
         let segment = crate::wal::segment::create_segment(&disk, dir, 1, 8192).unwrap();
-        let mut slots = Slots::new(Arc::default());
+        let mut slots = SegmentTable::new(Arc::default());
         let slot = slots.insert(Arc::new(segment));
         let mut group = Group::new(GroupId::new(0), EntryIndex::new(5), ChunkSet::default());
         group.next = 9;
@@ -272,7 +272,7 @@ mod tests {
         (group, slots)
     }
 
-    fn holds(group: &Group, slots: &Slots) -> bool {
+    fn holds(group: &Group, slots: &SegmentTable) -> bool {
         let check = || {
             group.check();
             group.check_hot(slots);

@@ -8,7 +8,7 @@ use crate::group::Group;
 use crate::hot::{HotAppend, HotStream};
 use crate::hot_read::{following, read_hot};
 use crate::read::{ReadError, ReadMode, Slice};
-use crate::wal::segment::Slots;
+use crate::wal::segment::SegmentTable;
 use bytes::Bytes;
 use model::{ByteOffset, StreamId};
 use std::io;
@@ -38,7 +38,12 @@ impl Group {
         hot.map(HotAppend::end).max(self.chunks.tail(stream.get()))
     }
 
-    fn locate(&self, stream: StreamId, at: u64, slots: &Slots) -> Result<Place<'_>, ReadError> {
+    fn locate(
+        &self,
+        stream: StreamId,
+        at: u64,
+        slots: &SegmentTable,
+    ) -> Result<Place<'_>, ReadError> {
         if let Some(&head) = self.heads.get(&stream)
             && at < head.get()
         {
@@ -67,7 +72,7 @@ impl Group {
     }
 
     /// Bytes are missing between others: they were damaged when they were copied.
-    fn hole(&self, stream: StreamId, at: u64, slots: &Slots) -> ReadError {
+    fn hole(&self, stream: StreamId, at: u64, slots: &SegmentTable) -> ReadError {
         if let Some((chunk, row)) = self.chunks.next_row(stream.get(), at) {
             let (file, position) = (chunk.path.clone(), u64::from(row.position));
             return ReadError::Damaged { file, position };
@@ -83,7 +88,7 @@ impl Group {
         stream: StreamId,
         from: u64,
         max_bytes: usize,
-        (slots, mode): (&Slots, ReadMode),
+        (slots, mode): (&SegmentTable, ReadMode),
     ) -> Result<Slice, ReadError> {
         match self.locate(stream, from, slots)? {
             Place::Tail => Ok(Slice::Bytes(Bytes::new())),
@@ -114,7 +119,7 @@ impl Group {
         stream: StreamId,
         from: u64,
         max_bytes: usize,
-        slots: &Slots,
+        slots: &SegmentTable,
     ) -> Result<Option<Extent>, ReadError> {
         match self.locate(stream, from, slots)? {
             Place::Tail => Ok(None),
@@ -144,7 +149,7 @@ impl Group {
         &self,
         stream: StreamId,
         at: u64,
-        (slots, mode): (&Slots, ReadMode),
+        (slots, mode): (&SegmentTable, ReadMode),
     ) -> Result<Option<AppendBounds>, ReadError> {
         match self.locate(stream, at, slots)? {
             Place::Tail => Ok(None),

@@ -5,7 +5,7 @@ use crate::chunk::writer::ChunkName;
 use crate::group::Group;
 use crate::hot::HotFields;
 use crate::options::LogOptions;
-use crate::wal::segment::{SegmentFile, Slots};
+use crate::wal::segment::{SegmentFile, SegmentTable};
 use model::StreamId;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -25,7 +25,12 @@ impl Group {
     ///
     /// # Panics
     /// If nothing is hot.
-    pub(crate) fn start_seal(&mut self, store: u64, dir: PathBuf, slots: &Slots) -> SealTask {
+    pub(crate) fn start_seal(
+        &mut self,
+        store: u64,
+        dir: PathBuf,
+        slots: &SegmentTable,
+    ) -> SealTask {
         assert!(self.hot_appends > 0, "there is something to seal");
         let from = self.chunks.covered().max(self.sealed);
         self.far_read_bytes.set(0);

@@ -27,7 +27,7 @@ use crate::hot::HotFields;
 use crate::paths::checkpoint_dir;
 use crate::read::{ReadError, ReadMode, Slice};
 use crate::store::Store;
-use crate::wal::segment::{LaneSegment, Slots};
+use crate::wal::segment::{LaneSegment, SegmentTable};
 use crate::wal::shard_wal::ShardWal;
 use crate::wal::{AppendError, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, ShardId, StreamKey};
@@ -70,7 +70,7 @@ pub struct ShardLog {
     pub(crate) store: Store,
     pub(crate) shard: ShardId,
     pub(crate) lane: ShardWal,
-    pub(crate) slots: Slots,
+    pub(crate) slots: SegmentTable,
     /// Group `g` is at `g / shard_count`.
     pub(crate) groups: Vec<Group>,
     pub(crate) drained: Vec<DrainedLane>,

@@ -104,21 +104,21 @@ pub(crate) fn recycle_segment(
 
 /// The segment files that a shard has open, by a small number that index rows can hold.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(crate) struct SegmentTable {
     files: Vec<Option<Arc<SegmentFile>>>,
     /// Shared by all shards of a log: some shard has released its files because it is closed, not
     /// because it needs them no more.
     is_closing: Arc<AtomicBool>,
 }
 
-impl Drop for Slots {
+impl Drop for SegmentTable {
     fn drop(&mut self) {
         // Before the files: a thread that sees one unshared then sees this too.
         self.is_closing.store(true, Ordering::Release);
     }
 }
 
-impl Slots {
+impl SegmentTable {
     pub(crate) fn new(is_closing: Arc<AtomicBool>) -> Self {
         Self { files: Vec::new(), is_closing }
     }
@@ -202,8 +202,8 @@ mod tests {
         disk.create_dir_all(&dir).unwrap();
         let segment = Arc::new(create_segment(&disk, &dir, 1, 8192).unwrap());
         let is_closing = Arc::default();
-        let mut mine = Slots::new(Arc::clone(&is_closing));
-        let mut theirs = Slots::new(is_closing);
+        let mut mine = SegmentTable::new(Arc::clone(&is_closing));
+        let mut theirs = SegmentTable::new(is_closing);
         let slot = mine.insert(Arc::clone(&segment));
         let their_slot = theirs.insert(segment);
         assert!(!mine.is_unshared(slot));

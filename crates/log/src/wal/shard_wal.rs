@@ -16,7 +16,7 @@ use crate::wal::batch::{BatchHeader, batch_bytes};
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::open_batch::OpenBatch;
-use crate::wal::segment::{LaneSegment, Slots};
+use crate::wal::segment::{LaneSegment, SegmentTable};
 use crate::wal::sync::{BatchPlace, DurableBatch, SyncDone, SyncJob};
 use model::EntryIndex;
 use std::collections::VecDeque;
@@ -122,7 +122,7 @@ impl ShardWal {
 
     /// Asserts what always holds: the order of segments, what is written of the active one, what the
     /// spares hold, and what is durable.
-    pub(crate) fn check(&self, slots: &Slots) {
+    pub(crate) fn check(&self, slots: &SegmentTable) {
         self.commit.check(self.batch_next);
         self.batch.check();
         let mut before = 0;
@@ -226,7 +226,7 @@ impl ShardWal {
     }
 
     /// The next batch to write, if none is in flight.
-    pub(crate) fn poll_sync(&mut self, slots: &Slots) -> Option<SyncJob> {
+    pub(crate) fn poll_sync(&mut self, slots: &SegmentTable) -> Option<SyncJob> {
         if !self.commit.is_idle() {
             return None;
         }
@@ -284,7 +284,7 @@ impl ShardWal {
     /// elsewhere.
     pub(crate) fn poll_fill(
         &mut self,
-        slots: &Slots,
+        slots: &SegmentTable,
         is_free: impl Fn(&LaneSegment) -> bool,
     ) -> Option<FillWork> {
         if self.is_filling || self.commit.is_poisoned() {
@@ -297,7 +297,7 @@ impl ShardWal {
 
     fn release_oldest(
         &mut self,
-        slots: &Slots,
+        slots: &SegmentTable,
         is_free: impl Fn(&LaneSegment) -> bool,
     ) -> Option<FillWork> {
         let oldest = self.retired.front()?;
@@ -341,7 +341,11 @@ impl ShardWal {
     }
 
     /// Takes the result of a change of files; the error, if any, comes back to be reported.
-    pub(crate) fn handle_fill(&mut self, slots: &mut Slots, done: FillDone) -> Option<io::Error> {
+    pub(crate) fn handle_fill(
+        &mut self,
+        slots: &mut SegmentTable,
+        done: FillDone,
+    ) -> Option<io::Error> {
         self.is_filling = false;
         match done {
             FillDone::Spare { file, replaced } => {
@@ -366,7 +370,11 @@ impl ShardWal {
     }
 
     /// Adds a filled segment behind all others.
-    pub(crate) fn add_spare(&mut self, slots: &mut Slots, file: crate::wal::segment::SegmentFile) {
+    pub(crate) fn add_spare(
+        &mut self,
+        slots: &mut SegmentTable,
+        file: crate::wal::segment::SegmentFile,
+    ) {
         assert!(file.seq >= self.segment_next, "segment numbers rise");
         self.segment_next = file.seq + 1;
         self.disk_is_full = false;
