@@ -2,7 +2,7 @@
 //!
 //! # How
 //! Each request for bytes or positions becomes a [`Question`]. It is asked here and now if that takes
-//! neither the disk nor long. Else it becomes a [`ReadJob`], and its asker is kept in [`Reads`] until
+//! neither the disk nor long. Else it becomes a [`crate::ReadJob`], and its asker is kept in [`crate::reads::Reads`] until
 //! the job is done.
 
 use crate::{

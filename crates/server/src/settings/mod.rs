@@ -108,14 +108,16 @@ macro_rules! settings {
 }
 
 settings! {
-    /// Directory that holds all data. It is made if it is missing.
+    /// Directory that holds all data. It is made if it is missing; its disk then needs room for two
+    /// segments and 2 MiB for each shard.
     data_dir: PathBuf = "./thalweg-data" as Directory;
 
     /// Address and port that serve streams. Port 0 takes a free one and logs it.
     listen: SocketAddr = "127.0.0.1:4437" as Address;
 
     /// Address and port of /healthz, /readyz and /metrics; `off` serves none of them. It has no
-    /// access control: keep it off public networks.
+    /// access control: keep it off public networks. /healthz fails when an event loop has not run for
+    /// a minute, /readyz when a shard refuses writes.
     admin_listen: Option<SocketAddr> = "127.0.0.1:4440" as OptionalAddress;
 
     /// Event loops; each has its own connections, groups and write-ahead log. 0 takes one for
