@@ -21,15 +21,23 @@ use stream::{Outcome, Refusal};
 
 impl<T: Transport> Step<'_, T> {
     pub(crate) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
-        let id = ConnId::of_exchange(ticket.exchange);
-        self.release_fork(id);
-        self.state.fair.note_answered(id);
+        let exchange = ticket.exchange;
+        let id = ConnId::of_exchange(exchange);
+        self.release_fork(exchange);
+        self.state.fair.note_answered(exchange);
         let Some(connection) = self.state.connections.get_mut(id) else { return };
+        connection.is_blocked = false;
+        if connection.stream != exchange[2] {
+            if connection.keep_reply(exchange[2], reply) {
+                self.resume_input(id);
+            }
+            return;
+        }
         match &mut connection.state {
             State::Waiting(_) => {
                 let state = std::mem::replace(&mut connection.state, State::Head);
                 let State::Waiting(pending) = state else { return };
-                self.answer_pending(id, *pending, reply);
+                self.answer_pending(id, pending, reply);
                 self.resume_input(id);
             }
             State::Sending(_) => self.handle_window(id, reply),
@@ -38,7 +46,7 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
-    fn answer_pending(&mut self, id: ConnId, pending: Pending, reply: Reply) {
+    pub(crate) fn answer_pending(&mut self, id: ConnId, pending: Pending, reply: Reply) {
         match (pending, reply) {
             (Pending::Announced(receiving), Reply::Head(..)) => self.invite(id, receiving),
             (Pending::Announced(_), reply) => {
@@ -151,7 +159,7 @@ impl<T: Transport> Step<'_, T> {
         }
         let window = node::Request::Window { key, from: reply.start, to };
         if self.is_long(&reply) {
-            self.state.fair.note_asked(id);
+            self.note_window(id);
         }
         self.wait_for(id, Pending::First(Box::new((request, reply))));
         self.ask(id, window, NO_DATA);
@@ -243,7 +251,8 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn end_exchange(&mut self, id: ConnId) {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         connection.progress = self.state.now.monotonic;
-        if connection.meta.keep_alive && self.state.stopping.is_none() {
+        let is_last = self.state.stopping.is_some() && connection.ahead.is_empty();
+        if connection.meta.keep_alive && !is_last {
             connection.state = State::Head;
             return;
         }

@@ -193,7 +193,7 @@ impl<T: Transport> Step<'_, T> {
         }
         let Some(sending) = self.sending(id) else { return };
         sending.asked = true;
-        self.state.fair.note_asked(id);
+        self.note_window(id);
         self.ask(id, Request::Window { key, from, to }, NO_DATA);
     }
 

@@ -10,6 +10,7 @@
 
 use crate::{
     connection::State,
+    pipeline::Touch,
     receive::{Write, join},
     sessions::Step,
     slab::ConnId,
@@ -53,6 +54,9 @@ impl<T: Transport> Step<'_, T> {
             return self.finish(id, request, Cow::Owned(body));
         }
         self.state.admission.charge(body.len());
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.begin_exchange(Touch::of(&request));
+        }
         self.wait_for(id, crate::connection::Pending::Check);
         self.state.checks.push_back(CheckJob { id, request, body });
     }
@@ -63,6 +67,7 @@ impl<T: Transport> Step<'_, T> {
         self.state.admission.release(body_bytes);
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         connection.state = State::Head;
+        connection.is_blocked = false;
         self.ask_write(id, write);
         self.resume_input(id);
     }

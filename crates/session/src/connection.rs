@@ -6,6 +6,7 @@
 use crate::{
     body::Sending,
     live::SseReader,
+    pipeline::{Ahead, Touch},
     slab::ConnId,
     transport::{self, Read, Sent, Transport},
 };
@@ -56,6 +57,19 @@ pub(crate) struct Connection {
     pub is_queued: bool,
     /// When a byte last moved in either direction that matters to the present state.
     pub progress: Monotonic,
+    /// The number of the present exchange, and what it touches.
+    pub stream: u32,
+    pub touch: Touch,
+    /// The number that the last exchange got.
+    pub stream_next: u32,
+    /// Requests behind the present one that were asked already, in order.
+    pub ahead: VecDeque<Ahead>,
+    /// The request at the front of the input may not be asked yet.
+    pub is_blocked: bool,
+    /// Kept replies are being answered.
+    pub is_advancing: bool,
+    /// The client sends no more, which is taken up when its requests are answered.
+    pub has_ended: bool,
 }
 
 /// Bytes received in one turn of the loop.
@@ -101,7 +115,7 @@ pub(crate) enum State {
     /// Reading past a body that nobody wants.
     Discard { left_bytes: u64 },
     /// The node has the request.
-    Waiting(Box<Pending>),
+    Waiting(Pending),
     /// The answer is long, and waits for its turn to move stored bytes.
     Queued(Box<(ReadRequest, ReadReply)>),
     /// At the tail, until something comes.
@@ -184,6 +198,13 @@ impl Connection {
             yielded: false,
             is_queued: false,
             progress: now,
+            stream: 0,
+            touch: Touch::ALONE,
+            stream_next: 0,
+            ahead: VecDeque::new(),
+            is_blocked: false,
+            is_advancing: false,
+            has_ended: false,
         }
     }
 
@@ -194,6 +215,8 @@ impl Connection {
             Piece::File { .. } => 0,
         });
         assert_eq!(bytes.sum::<usize>(), self.queued_bytes, "queued bytes are counted");
+        let is_between = matches!(self.state, State::Head) && self.is_drained();
+        assert!(!is_between || self.ahead.is_empty(), "kept requests have their turn");
     }
 
     pub(crate) fn is_compressing(&self) -> bool {
@@ -238,6 +261,9 @@ impl Connection {
 
     /// Reads into `buffer`.
     pub(crate) fn read(&mut self, io: &mut impl Transport, buffer: &mut [u8]) -> Read {
+        if self.has_ended {
+            return Read::End;
+        }
         let read = io.read(self.id, buffer);
         if read == Read::Nothing {
             self.readable = false;

@@ -45,7 +45,8 @@ const FRAME_BYTES_MIN: usize = 4 << 10;
 #[derive(Debug, Default)]
 pub(crate) struct FairQueue {
     waiting: VecDeque<ConnId>,
-    asked: HashSet<ConnId>,
+    /// Exchanges that have asked for a window.
+    asked: HashSet<[u32; 3]>,
     /// Windows that this turn may still ask for.
     left_count: usize,
     /// The reader whose turn in the line has come.
@@ -120,14 +121,14 @@ impl FairQueue {
     }
 
     /// `id` has asked for a window. A read is none: on a stream with a lifetime it may wait for a sync.
-    pub(crate) fn note_asked(&mut self, id: ConnId) {
-        self.asked.insert(id);
+    pub(crate) fn note_asked(&mut self, exchange: [u32; 3]) {
+        self.asked.insert(exchange);
     }
 
     /// An answer for `id` has come.
-    pub(crate) fn note_answered(&mut self, id: ConnId) {
+    pub(crate) fn note_answered(&mut self, exchange: [u32; 3]) {
         if !self.asked.is_empty() {
-            self.asked.remove(&id);
+            self.asked.remove(&exchange);
         }
     }
 }
@@ -145,6 +146,12 @@ impl<T: Transport> Step<'_, T> {
             self.state.fair.waiting.push_back(id);
         }
         false
+    }
+
+    /// The present exchange of `id` asks for a window.
+    pub(crate) fn note_window(&mut self, id: ConnId) {
+        let exchange = self.exchange_of(id);
+        self.state.fair.note_asked(exchange);
     }
 
     /// Calls queued readers, as many as this turn has room for.
@@ -218,11 +225,11 @@ mod tests {
     fn so_many_are_asked_for_until_answers_come() {
         let mut fair = FairQueue::default();
         fair.begin_turn();
-        (0..WINDOWS_ASKED_MAX as u32).for_each(|slot| fair.note_asked(id(slot)));
+        (0..WINDOWS_ASKED_MAX as u32).for_each(|slot| fair.note_asked([slot, 1, 0]));
         fair.waiting.push_back(id(99));
         assert!(!fair.admit(id(99)) && !fair.is_ready(), "the loop sleeps until an answer comes");
-        fair.note_answered(id(0));
-        fair.note_answered(id(0));
+        fair.note_answered([0, 1, 0]);
+        fair.note_answered([0, 1, 0]);
         assert!(fair.is_ready());
         assert_eq!(fair.call(), Some(id(99)));
     }

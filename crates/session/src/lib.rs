@@ -9,10 +9,11 @@
 //! - [`Sessions`]: takes inputs and gives asks. Its module says in which order to call it.
 //! - `connection`: one connection and its unsent bytes.
 //! - `receive`: requests from bytes; `check`: requests from large bodies.
+//! - `pipeline`: requests behind the present one, asked early and answered in order.
 //! - `answer`: answers from replies; `body`: answers from stored bytes.
 //! - `live` and `sse`: live readers.
 //! - `fair_queue`: the next reader of stored bytes; `window_cache`: the bytes that were read last.
-//! - `timers`: the limits in time.
+//! - `timers`: the limits in time; `deadlines`: when the next one is due.
 //!
 //! # Invariants
 //! - Of the crates that ship, this one alone knows the node and the protocol.
@@ -24,9 +25,11 @@ mod body;
 mod check;
 mod connection;
 mod counts;
+mod deadlines;
 mod fair_queue;
 mod live;
 mod options;
+mod pipeline;
 mod receive;
 mod sessions;
 mod slab;

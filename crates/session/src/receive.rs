@@ -1,11 +1,13 @@
 //! From bytes of a connection to requests of the node.
 //!
-//! A connection has one request at a time. While one is under way nothing is read, so a client that
-//! pipelines too fast is slowed by its own connection. Bodies are charged to admission as their bytes
-//! arrive, never by what a header announces.
+//! A connection has one present exchange. While that waits for the node, whole requests behind it may be asked
+//! already ([`crate::pipeline`]); all other input waits, so a client that sends faster than it is served is
+//! slowed by its own connection. Bodies are charged to admission as their bytes arrive, never by what a
+//! header announces.
 
 use crate::{
     connection::{BodyLeft, Connection, Meta, Pending, REQUEST_BUDGET_BYTES, Receiving, State},
+    pipeline::Touch,
     sessions::Step,
     slab::ConnId,
     transport::Read,
@@ -49,6 +51,7 @@ impl<T: Transport> Step<'_, T> {
     }
 
     pub(crate) fn handle_readable(&mut self, id: ConnId, is_closed: bool) {
+        self.advance(id);
         let mut scratch = std::mem::take(&mut self.state.scratch);
         while let Some(connection) = self.state.connections.get_mut(id) {
             if !connection.takes_input() {
@@ -67,6 +70,10 @@ impl<T: Transport> Step<'_, T> {
                     connection.spend(self.state.turn, count);
                     self.feed(id, &scratch[..count]);
                 }
+                Read::End if matches!(connection.state, State::Waiting(_)) => {
+                    connection.has_ended = true;
+                    break;
+                }
                 Read::End if connection.outlives_input() => {
                     // The client sends no more but has not taken all answers.
                     connection.state = State::Closing;
@@ -82,7 +89,7 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// The connection has spent its budget of this turn. It is noted once, however often this is called.
-    fn yield_input(&mut self, id: ConnId) {
+    pub(crate) fn yield_input(&mut self, id: ConnId) {
         if let Some(connection) = self.state.connections.get_mut(id)
             && !connection.yielded
         {
@@ -93,6 +100,13 @@ impl<T: Transport> Step<'_, T> {
 
     /// Takes what was received while the connection was busy.
     pub(crate) fn resume_input(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        if connection.is_advancing {
+            return;
+        }
+        if !connection.ahead.is_empty() {
+            self.advance(id);
+        }
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         if connection.yielded {
             return;
@@ -135,6 +149,7 @@ impl<T: Transport> Step<'_, T> {
         while let Some(connection) = self.state.connections.get_mut(id) {
             let rest = &bytes[used..];
             let (count, next) = match &mut connection.state {
+                State::Head if !connection.ahead.is_empty() => (0, Next::Stop),
                 State::Head => self.take_head(id, rest),
                 State::Body(_) => self.take_body(id, rest),
                 State::Discard { left_bytes } => {
@@ -146,6 +161,10 @@ impl<T: Transport> Step<'_, T> {
                     }
                     (count as usize, if done { Next::Again } else { Next::Stop })
                 }
+                State::Waiting(_) => match self.look_ahead(id, rest) {
+                    Some(used) => (used, Next::Again),
+                    None => (0, Next::Stop),
+                },
                 State::Lingering => (rest.len(), Next::Stop),
                 _ => (0, Next::Stop),
             };
@@ -334,10 +353,13 @@ impl<T: Transport> Step<'_, T> {
         Some(receiving)
     }
 
-    /// A request is complete.
+    /// A request is complete, and it is its turn.
     pub(crate) fn finish(&mut self, id: ConnId, request: Request, body: Cow<'_, [u8]>) {
         if self.state.stopping.is_some() {
             return self.answer_problem(id, &Problem::new(Code::ShuttingDown));
+        }
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.begin_exchange(Touch::of(&request));
         }
         match request {
             Request::Create(_) | Request::Append(_) => self.ask_write(id, join(request, body)),
@@ -371,6 +393,7 @@ impl<T: Transport> Step<'_, T> {
 
     /// Charges the body of a fork, which the node keeps until the source is pinned; `false` if that is too much.
     fn charge_fork(&mut self, id: ConnId, bytes: usize) -> bool {
+        let exchange = self.exchange_of(id);
         if bytes == 0 {
             return true;
         }
@@ -379,37 +402,42 @@ impl<T: Transport> Step<'_, T> {
             self.state.admission.release(bytes);
             return false;
         }
-        self.state.fork_bytes.insert(id, bytes);
+        self.state.fork_bytes.insert(exchange, bytes);
         true
     }
 
-    /// The node has answered `id`: it holds no body of a fork for it any more.
-    pub(crate) fn release_fork(&mut self, id: ConnId) {
+    /// The node has answered `exchange`: it holds no body of a fork for it any more.
+    pub(crate) fn release_fork(&mut self, exchange: [u32; 3]) {
         if self.state.fork_bytes.is_empty() {
             return;
         }
-        if let Some(bytes) = self.state.fork_bytes.remove(&id) {
+        if let Some(bytes) = self.state.fork_bytes.remove(&exchange) {
             self.state.admission.release(bytes);
         }
     }
 
     fn finish_read(&mut self, id: ConnId, read: ReadRequest) {
+        let request = self.read_of(&read);
+        self.wait_for(id, Pending::Read(Box::new(read)));
+        self.ask(id, request, NO_DATA);
+    }
+
+    /// What the node is asked for a read.
+    pub(crate) fn read_of(&mut self, read: &ReadRequest) -> node::Request {
         self.state.counts.reads += 1;
-        let request = node::Request::Read(node::ReadRequest {
+        node::Request::Read(node::ReadRequest {
             path: read.path.clone(),
             from: read.offset,
             boundary_bytes: match read.live {
                 Live::Sse => self.state.options.event_boundary_bytes,
                 Live::CatchUp | Live::LongPoll => self.state.options.answer_boundary_bytes,
             },
-        });
-        self.wait_for(id, Pending::Read(Box::new(read)));
-        self.ask(id, request, NO_DATA);
+        })
     }
 
     pub(crate) fn wait_for(&mut self, id: ConnId, pending: Pending) {
         if let Some(connection) = self.state.connections.get_mut(id) {
-            connection.state = State::Waiting(Box::new(pending));
+            connection.state = State::Waiting(pending);
             connection.progress = self.state.now.monotonic;
         }
     }
@@ -473,8 +501,9 @@ fn stored(data: Cow<'_, [u8]>, body: &[u8]) -> Option<Vec<u8>> {
 impl Connection {
     fn takes_input(&self) -> bool {
         match self.state {
-            State::Head => !self.is_clogged(),
+            State::Head => !self.is_clogged() && self.ahead.is_empty(),
             State::Body(_) | State::Discard { .. } | State::Lingering => true,
+            State::Waiting(_) => self.looks_ahead(),
             _ => false,
         }
     }

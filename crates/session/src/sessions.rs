@@ -15,11 +15,11 @@ use crate::{
     check::{CheckDone, CheckJob},
     connection::Connection,
     counts::Counts,
+    deadlines::Deadlines,
     fair_queue::FairQueue,
     live::LiveStreams,
     options::{Admission, Options},
     slab::{ConnId, Slab},
-    timers::Deadlines,
     transport::Transport,
     window_cache::WindowCache,
 };
@@ -34,7 +34,7 @@ use std::sync::Arc;
 
 /// After this time a turn serves only connections that have had nothing in it. A request may cost a
 /// millisecond, as a read of thousands of short appends does.
-const TURN_NS_MAX: u64 = 500_000;
+pub(crate) const TURN_NS_MAX: u64 = 500_000;
 
 /// What one `read` of a connection takes at most.
 const SCRATCH_BYTES: usize = 64 << 10;
@@ -127,7 +127,7 @@ pub struct Sessions {
     pub(crate) stopping: Option<Monotonic>,
     asks: Asks,
     /// What admission is charged for bodies of forks that the node has.
-    pub(crate) fork_bytes: HashMap<ConnId, usize>,
+    pub(crate) fork_bytes: HashMap<[u32; 3], usize>,
     pub(crate) checks: VecDeque<CheckJob>,
 }
 
@@ -351,7 +351,19 @@ impl<T: Transport> Step<'_, T> {
 
     /// Asks for something whose reply comes to `id`.
     pub(crate) fn ask(&mut self, id: ConnId, request: Request, data: Cow<'_, [u8]>) {
-        let ticket = Ticket { shard: self.state.shard, exchange: id.to_exchange() };
+        let exchange = self.exchange_of(id);
+        self.ask_as(exchange, request, data);
+    }
+
+    /// The present exchange of a connection, as tickets name it.
+    pub(crate) fn exchange_of(&mut self, id: ConnId) -> [u32; 3] {
+        let stream = self.state.connections.get_mut(id).map_or(0, |connection| connection.stream);
+        [id.slot, id.generation, stream]
+    }
+
+    /// Asks for something whose reply comes to `exchange`.
+    pub(crate) fn ask_as(&mut self, exchange: [u32; 3], request: Request, data: Cow<'_, [u8]>) {
+        let ticket = Ticket { shard: self.state.shard, exchange };
         let Asks { queue, bytes } = &mut self.state.asks;
         let data = match data {
             Cow::Borrowed(data) => {

@@ -24,12 +24,7 @@ pub struct ConnId {
 }
 
 impl ConnId {
-    /// How the node names it in a ticket.
-    pub(crate) fn to_exchange(self) -> [u32; 3] {
-        [self.slot, self.generation, 0]
-    }
-
-    /// The slot and generation that [`Self::to_exchange`] packed.
+    /// The connection of an exchange, as a ticket names it: slot, generation, number.
     pub(crate) fn of_exchange([slot, generation, _]: [u32; 3]) -> Self {
         Self { slot, generation }
     }

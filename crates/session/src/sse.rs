@@ -198,7 +198,7 @@ impl<T: Transport> Step<'_, T> {
                 event.asked = true;
                 let (key, to) = event.reply.owner_of(event.next);
                 let request = Request::Window { key, from: event.next, to };
-                self.state.fair.note_asked(id);
+                self.note_window(id);
                 self.ask(id, request, NO_DATA);
             }
         }

@@ -1,10 +1,7 @@
 //! Time: deadlines of long-polls, and sweeps over all connections for the coarser limits.
 
 use crate::{connection::State, sessions::Step, slab::ConnId, transport::Transport};
-use model::Monotonic;
 use protocol::problem::{Code, Problem};
-use std::cmp::Reverse;
-use std::collections::BinaryHeap;
 
 /// Limits of connections are looked at this often.
 const SWEEP_MS: u64 = 500;
@@ -17,33 +14,6 @@ const LINGER_MS: u64 = 1_000;
 
 /// The same while the server stops: what was sent is with the client's kernel by then.
 const LINGER_STOPPING_MS: u64 = 100;
-
-/// Moments at which a connection must be looked at; it may be gone or busy with something else by
-/// then.
-#[derive(Debug, Default)]
-pub(crate) struct Deadlines {
-    due: BinaryHeap<Reverse<(Monotonic, ConnId)>>,
-    next_sweep: Monotonic,
-}
-
-impl Deadlines {
-    pub(crate) fn add(&mut self, due: Monotonic, id: ConnId) {
-        self.due.push(Reverse((due, id)));
-    }
-
-    pub(crate) fn next(&self) -> Monotonic {
-        let due = self.due.peek().map(|Reverse((due, _))| *due);
-        due.map_or(self.next_sweep, |due| due.min(self.next_sweep))
-    }
-
-    fn pop(&mut self, now: Monotonic) -> Option<ConnId> {
-        let Reverse((due, id)) = *self.due.peek()?;
-        (due <= now).then(|| {
-            self.due.pop();
-            id
-        })
-    }
-}
 
 /// What a sweep decides about one connection.
 enum Verdict {
@@ -143,9 +113,11 @@ impl<T: Transport> Step<'_, T> {
         self.state.deadlines.next_sweep = self.state.now.monotonic;
         for id in self.state.connections.ids() {
             let Some(connection) = self.state.connections.get_mut(id) else { continue };
-            connection.meta.keep_alive = false;
+            connection.end_after_exchanges();
             match &connection.state {
-                State::Head if connection.input.is_empty() => self.drop_connection(id),
+                State::Head if connection.input.is_empty() && connection.ahead.is_empty() => {
+                    self.drop_connection(id);
+                }
                 State::Lingering => self.drop_connection(id),
                 State::LongPoll(_) => self.time_out_poll(id),
                 State::Sse(reader) if reader.is_live() => self.end_sse_with_control(id),

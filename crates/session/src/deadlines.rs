@@ -1,0 +1,33 @@
+//! When connections must be looked at.
+
+use crate::slab::ConnId;
+use model::Monotonic;
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Moments at which a connection must be looked at; it may be gone or busy with something else by
+/// then.
+#[derive(Debug, Default)]
+pub(crate) struct Deadlines {
+    due: BinaryHeap<Reverse<(Monotonic, ConnId)>>,
+    pub next_sweep: Monotonic,
+}
+
+impl Deadlines {
+    pub(crate) fn add(&mut self, due: Monotonic, id: ConnId) {
+        self.due.push(Reverse((due, id)));
+    }
+
+    pub(crate) fn next(&self) -> Monotonic {
+        let due = self.due.peek().map(|Reverse((due, _))| *due);
+        due.map_or(self.next_sweep, |due| due.min(self.next_sweep))
+    }
+
+    pub(crate) fn pop(&mut self, now: Monotonic) -> Option<ConnId> {
+        let Reverse((due, id)) = *self.due.peek()?;
+        (due <= now).then(|| {
+            self.due.pop();
+            id
+        })
+    }
+}

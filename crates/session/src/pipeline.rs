@@ -1,0 +1,327 @@
+//! Requests behind the present one: asked early, answered in order.
+//!
+//! # Why
+//! A client that sends many requests without waiting would otherwise get one sync for each. While the present
+//! exchange waits for the node, whole requests behind it are asked, too, so they share a sync.
+//!
+//! # Manner
+//! [`Step::look_ahead`] takes whole requests off the input as long as each may go: it becomes an [`Ahead`], whose
+//! reply is kept until its turn. The first request that may not go, or that is no plain one, stays in the input
+//! with all behind it. It becomes the present exchange when nothing is left before it, as if nobody had looked.
+//!
+//! # Invariants
+//! - Requests of one connection that name the same stream take effect in order. An append goes after the checks
+//!   of appends before it. All else goes after the replies to writes, and a write after the ends of reads.
+//! - A connection has at most [`AHEAD_MAX`] requests ahead, [`READS_AHEAD_MAX`] of them reads, each with at most
+//!   one window of stored bytes.
+
+use crate::{
+    connection::{Connection, Meta, Pending, REQUEST_BUDGET_BYTES, State},
+    receive::{NO_DATA, Write, join},
+    sessions::Step,
+    slab::ConnId,
+    transport::Transport,
+};
+use model::PathHash;
+use node::Reply;
+use protocol::{
+    http1::{Framing, HeadReader, HeaderSlots},
+    request::{self, Live, Request, Scheme},
+};
+use std::borrow::Cow;
+
+/// Requests of one connection that the node has besides the present one.
+const AHEAD_MAX: usize = 255;
+
+/// Reads among them: each may bring a window of 64 KiB, which waits for its turn in memory.
+const READS_AHEAD_MAX: usize = 8;
+
+/// Bytes of requests that wait behind one that may not go yet.
+const INPUT_BYTES_MAX: usize = 64 << 10;
+
+/// What an exchange does to which stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Touch {
+    path: Option<PathHash>,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Read,
+    Append,
+    /// Makes or deletes the stream: what follows finds it only when that is done.
+    Exists,
+    /// Nothing goes beside it: it may last, or it names several streams.
+    Alone,
+}
+
+/// A request that was asked before its turn.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    pub stream: u32,
+    meta: Meta,
+    touch: Touch,
+    pending: Pending,
+    reply: Option<Reply>,
+}
+
+/// A whole request at the front of the input.
+struct Whole {
+    request: Request,
+    meta: Meta,
+    touch: Touch,
+    body: std::ops::Range<usize>,
+}
+
+/// What is at the front of the input.
+enum Front {
+    Whole(Box<Whole>),
+    /// Less than a head.
+    Partial,
+    /// Something for its own turn.
+    Other,
+}
+
+impl Touch {
+    pub(crate) const ALONE: Self = Self { path: None, kind: Kind::Alone };
+
+    pub(crate) fn of(request: &Request) -> Self {
+        let (path, kind) = match request {
+            Request::Create(create) if create.asked.fork.is_some() => return Self::ALONE,
+            Request::Create(create) => (&create.asked.path, Kind::Exists),
+            Request::Append(append) => (&append.path, Kind::Append),
+            Request::Delete(path) => (path, Kind::Exists),
+            Request::Read(read) if read.live != Live::CatchUp => return Self::ALONE,
+            Request::Read(read) => (&read.path, Kind::Read),
+            Request::Head(path) => (path, Kind::Read),
+            Request::Preflight => return Self::ALONE,
+        };
+        Self { path: Some(path.hash()), kind }
+    }
+
+    /// Whether it may be asked although `earlier` is not over.
+    fn may_follow(self, earlier: Self, state: Progress) -> bool {
+        match (earlier.kind, self.kind) {
+            (Kind::Alone, _) | (_, Kind::Alone) => false,
+            _ if earlier.path != self.path => true,
+            (Kind::Append, Kind::Append) => state != Progress::Checked,
+            (Kind::Append | Kind::Exists, _) => state == Progress::Answered,
+            (Kind::Read, Kind::Read) => true,
+            (Kind::Read, _) => false,
+        }
+    }
+}
+
+/// How far an exchange is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Progress {
+    /// Its body is being checked.
+    Checked,
+    Asked,
+    Answered,
+}
+
+impl Connection {
+    /// The present exchange is a new one.
+    pub(crate) fn begin_exchange(&mut self, touch: Touch) {
+        self.stream_next = self.stream_next.wrapping_add(1);
+        (self.stream, self.touch) = (self.stream_next, touch);
+    }
+
+    /// Whether requests behind the present one are looked at.
+    pub(crate) fn looks_ahead(&self) -> bool {
+        matches!(self.state, State::Waiting(_))
+            && self.touch.kind != Kind::Alone
+            && self.meta.keep_alive
+            && !self.is_blocked
+            && !self.has_ended
+            && !self.is_clogged()
+            && self.ahead.len() < AHEAD_MAX
+            && self.input.len() < INPUT_BYTES_MAX
+    }
+
+    fn may_go(&self, touch: Touch) -> bool {
+        let is_checked = matches!(self.state, State::Waiting(Pending::Check));
+        let present = if is_checked { Progress::Checked } else { Progress::Asked };
+        let reads = self.ahead.iter().filter(|ahead| ahead.touch.kind == Kind::Read).count();
+        let has_room = touch.kind != Kind::Read || reads < READS_AHEAD_MAX;
+        has_room
+            && touch.may_follow(self.touch, present)
+            && self.ahead.iter().all(|ahead| {
+                let is_answered = ahead.reply.is_some();
+                let state = if is_answered { Progress::Answered } else { Progress::Asked };
+                touch.may_follow(ahead.touch, state)
+            })
+    }
+
+    /// Keeps a reply for the turn of its exchange; `false` if none waits for it.
+    pub(crate) fn keep_reply(&mut self, stream: u32, reply: Reply) -> bool {
+        let ahead = self.ahead.iter_mut().find(|ahead| ahead.stream == stream);
+        let is_known = ahead.is_some();
+        if let Some(ahead) = ahead {
+            ahead.reply = Some(reply);
+        }
+        is_known
+    }
+
+    /// The last exchange that the client may expect says that the connection ends.
+    pub(crate) fn end_after_exchanges(&mut self) {
+        let meta = self.ahead.back_mut().map_or(&mut self.meta, |ahead| &mut ahead.meta);
+        meta.keep_alive = false;
+    }
+
+    /// What is at the front of `bytes`.
+    fn front(&mut self, bytes: &[u8], limits: &protocol::http1::HeadLimits) -> Front {
+        let mut slots = HeaderSlots::new();
+        let head = match self.head_reader.read(bytes, &mut slots, limits) {
+            Ok(Some(head)) => head,
+            Ok(None) => return Front::Partial,
+            Err(_) => {
+                // It is refused in its turn, which reads it from its start.
+                self.head_reader = HeadReader::default();
+                return Front::Other;
+            }
+        };
+        let body_bytes = match head.framing {
+            Framing::None => 0,
+            Framing::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
+            Framing::Chunked => return Front::Other,
+        };
+        let meta = Meta::of(&head);
+        if body_bytes > bytes.len() - head.head_bytes || !meta.keep_alive {
+            return Front::Other;
+        }
+        let body = head.head_bytes..head.head_bytes + body_bytes;
+        match request::parse(&head, Scheme::Http) {
+            Ok(request) => {
+                let touch = Touch::of(&request);
+                Front::Whole(Box::new(Whole { request, meta, touch, body }))
+            }
+            Err(_) => Front::Other,
+        }
+    }
+}
+
+impl<T: Transport> Step<'_, T> {
+    /// Asks the request at the front of `bytes` before its turn; returns its length, or `None` if it waits.
+    pub(crate) fn look_ahead(&mut self, id: ConnId, bytes: &[u8]) -> Option<usize> {
+        let turn = self.state.turn;
+        let connection = self.state.connections.get_mut(id)?;
+        if bytes.is_empty() || self.state.stopping.is_some() || !connection.looks_ahead() {
+            return None;
+        }
+        let is_long =
+            connection.has_had_request(turn) && self.io.turn_ns() > crate::sessions::TURN_NS_MAX;
+        if connection.is_spent(turn) || is_long {
+            self.yield_input(id);
+            return None;
+        }
+        let whole = match connection.front(bytes, &self.state.limits) {
+            Front::Whole(whole) if connection.may_go(whole.touch) => *whole,
+            Front::Partial => return None,
+            Front::Whole(_) | Front::Other => {
+                connection.is_blocked = true;
+                return None;
+            }
+        };
+        let Whole { request, meta, touch, body } = whole;
+        let used = body.end;
+        let Some(write) = self.prepare(request, &bytes[body]) else {
+            let connection = self.state.connections.get_mut(id)?;
+            connection.is_blocked = true;
+            return None;
+        };
+        let connection = self.state.connections.get_mut(id)?;
+        connection.spend(turn, REQUEST_BUDGET_BYTES);
+        connection.stream_next = connection.stream_next.wrapping_add(1);
+        let stream = connection.stream_next;
+        let Write { pending, request, data } = write;
+        connection.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None });
+        self.ask_as([id.slot, id.generation, stream], request, data);
+        Some(used)
+    }
+
+    /// What to ask for a plain request; `None` if it has its own turn.
+    fn prepare<'a>(&mut self, request: Request, body: &'a [u8]) -> Option<Write<'a>> {
+        let is_long = body.len() > self.state.options.check_on_loop_bytes_max;
+        match request {
+            Request::Create(_) | Request::Append(_) if is_long && request.takes_json() => None,
+            Request::Create(_) | Request::Append(_) => join(request, Cow::Borrowed(body)).ok(),
+            Request::Read(read) => {
+                let request = self.read_of(&read);
+                let pending = Pending::Read(Box::new(read));
+                Some(Write { pending, request, data: NO_DATA })
+            }
+            Request::Head(path) => {
+                let request = node::Request::Head { path };
+                Some(Write { pending: Pending::Head, request, data: NO_DATA })
+            }
+            Request::Delete(path) => {
+                let request = node::Request::Delete { path };
+                Some(Write { pending: Pending::Write { data_bytes: 0 }, request, data: NO_DATA })
+            }
+            Request::Preflight => None,
+        }
+    }
+
+    /// The next requests that were asked early have their turn, as far as they are answered.
+    pub(crate) fn advance(&mut self, id: ConnId) {
+        let now = self.state.now.monotonic;
+        while let Some(connection) = self.state.connections.get_mut(id) {
+            if !matches!(connection.state, State::Head) || connection.is_clogged() {
+                return;
+            }
+            let Some(ahead) = connection.ahead.pop_front() else { return };
+            let Ahead { stream, meta, touch, pending, reply } = ahead;
+            (connection.stream, connection.touch, connection.meta) = (stream, touch, meta);
+            connection.is_blocked = false;
+            connection.progress = now;
+            let Some(reply) = reply else {
+                connection.state = State::Waiting(pending);
+                return;
+            };
+            connection.is_advancing = true;
+            self.answer_pending(id, pending, reply);
+            if let Some(connection) = self.state.connections.get_mut(id) {
+                connection.is_advancing = false;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn touch(path: &str, kind: Kind) -> Touch {
+        let path = model::StreamPath::new(path).unwrap();
+        Touch { path: Some(path.hash()), kind }
+    }
+
+    #[test]
+    fn requests_of_one_stream_keep_their_order() {
+        let (read, write) = (touch("a", Kind::Read), touch("a", Kind::Append));
+        let exists = touch("a", Kind::Exists);
+        assert!(write.may_follow(write, Progress::Asked));
+        assert!(
+            !write.may_follow(exists, Progress::Asked)
+                && !exists.may_follow(write, Progress::Asked)
+        );
+        assert!(write.may_follow(exists, Progress::Answered));
+        assert!(!write.may_follow(write, Progress::Checked));
+        assert!(!read.may_follow(write, Progress::Asked));
+        assert!(read.may_follow(write, Progress::Answered));
+        assert!(read.may_follow(read, Progress::Asked));
+        assert!(!write.may_follow(read, Progress::Answered), "its body is not sent");
+    }
+
+    #[test]
+    fn other_streams_do_not_wait_but_for_what_goes_alone() {
+        let (read, write) = (touch("a", Kind::Read), touch("b", Kind::Append));
+        assert!(read.may_follow(write, Progress::Asked) && write.may_follow(read, Progress::Asked));
+        assert!(read.may_follow(write, Progress::Checked));
+        assert!(!read.may_follow(Touch::ALONE, Progress::Answered));
+        assert!(!Touch::ALONE.may_follow(read, Progress::Answered));
+    }
+}

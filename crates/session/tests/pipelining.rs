@@ -1,0 +1,159 @@
+//! Requests behind each other on one connection: under way together, answered in order.
+
+mod support;
+
+use node::Request;
+use support::{Shard, delete, get, post, put, request};
+
+const JSON: &str = "Content-Type: application/json\r\n";
+
+fn all(requests: &[Vec<u8>]) -> Vec<u8> {
+    requests.concat()
+}
+
+#[test]
+fn requests_of_one_stream_in_one_packet_answer_as_one_at_a_time_would() {
+    let requests = [
+        put("one", b"first"),
+        post("one", b"second"),
+        get("one"),
+        delete("one"),
+        put("one", b"third"),
+        get("one"),
+    ];
+    let mut alone = Shard::open();
+    let one_at_a_time: Vec<String> = requests.iter().map(|request| alone.once(request)).collect();
+    let mut shard = Shard::open();
+    let conn = shard.connect();
+    shard.send(conn, &all(&requests));
+    let got = shard.got(conn);
+    assert_eq!(got, one_at_a_time.concat());
+    assert!(got.contains("firstsecond") && got.ends_with("third"), "{got}");
+}
+
+#[test]
+fn appends_behind_each_other_share_a_sync() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b""));
+    let before = shard.sync_count;
+    let conn = shard.connect();
+    shard.holds_syncs = true;
+    shard.send(conn, &all(&vec![post("one", b"x"); 200]));
+    assert_eq!(shard.asked("Append"), 200, "all are under way");
+    shard.holds_syncs = false;
+    shard.sync();
+    assert_eq!(shard.statuses(conn), [204; 200]);
+    // The first one goes at once, as there is no timer; the rest share the next ones.
+    assert!(shard.sync_count - before <= 10, "{} syncs", shard.sync_count - before);
+}
+
+#[test]
+fn answers_come_in_the_order_of_their_requests() {
+    let mut shard = Shard::open();
+    shard.once(&put("slow", b"slow"));
+    shard.once(&put("quick", b"quick"));
+    shard.holds = |request| matches!(request, Request::Read(read) if read.path.as_str() == "slow");
+    let conn = shard.connect();
+    shard.send(conn, &all(&[get("slow"), get("quick"), get("missing")]));
+    assert_eq!(shard.asked("Read"), 3);
+    assert_eq!(shard.got(conn), "");
+    shard.release();
+    let got = shard.got(conn);
+    let (slow, quick) = (got.find("slow").unwrap(), got.find("quick").unwrap());
+    assert!(slow < quick && quick < got.find("404").unwrap(), "{got}");
+}
+
+#[test]
+fn a_read_waits_for_the_writes_of_its_stream_before_it_and_others_do_not() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"a"));
+    shard.once(&put("two", b"b"));
+    shard.holds_syncs = true;
+    let conn = shard.connect();
+    shard.send(conn, &all(&[post("one", b"c"), get("two"), get("one"), get("two")]));
+    assert_eq!(shard.asked("Read"), 1, "the second waits, and the third behind it");
+    shard.holds_syncs = false;
+    shard.sync();
+    assert_eq!(shard.asked("Read"), 3);
+    assert_eq!(shard.statuses(conn), [204, 200, 200, 200]);
+}
+
+#[test]
+fn a_write_waits_for_the_check_of_a_body_before_it() {
+    let mut shard = Shard::open();
+    shard.once(&request("PUT", "json", JSON, b""));
+    shard.once(&put("text", b""));
+    let long = format!("[\"{}\"]", "x".repeat(200 << 10)).into_bytes();
+    let conn = shard.connect();
+    shard.holds_checks = true;
+    shard.send(conn, &all(&[request("POST", "json", JSON, &long), post("text", b"x")]));
+    assert_eq!(shard.asked("Append"), 1, "another stream does not wait");
+    shard.send(conn, &all(&[request("POST", "json", JSON, b"[\"last\"]"), post("text", b"y")]));
+    assert_eq!(shard.asked("Append"), 1, "the same one does");
+    shard.check();
+    assert_eq!(shard.statuses(conn), [204; 4]);
+    let got = shard.once(&get("json"));
+    assert!(got.ends_with("xxx\",\"last\"]"), "{}", &got[got.len() - 20..]);
+}
+
+#[test]
+fn so_many_are_under_way_and_no_more() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b""));
+    shard.holds_syncs = true;
+    let conn = shard.connect();
+    shard.send(conn, &all(&vec![post("one", b"x"); 1_000]));
+    assert_eq!(shard.asked("Append"), 256);
+    shard.holds_syncs = false;
+    shard.sync();
+    assert_eq!(shard.statuses(conn), [204; 1_000]);
+    shard.holds = |request| matches!(request, Request::Read(_));
+    shard.send(conn, &all(&vec![get("one"); 100]));
+    assert_eq!(shard.held.len(), 9, "each may bring a window of bytes");
+    shard.release();
+    assert_eq!(shard.statuses(conn), [200; 100]);
+}
+
+#[test]
+fn a_client_that_takes_nothing_holds_up_itself_alone() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", &[b'x'; 10_000]));
+    let conn = shard.connect_with_room(0);
+    shard.send(conn, &all(&vec![get("one"); 200]));
+    let asked = shard.asked("Read");
+    assert!(asked < 30, "{asked} reads for a client that takes nothing");
+    assert!(shard.once(&get("one")).contains("200 OK"));
+    for _ in 0..200 {
+        shard.take(conn, 20_000);
+    }
+    assert_eq!(shard.statuses(conn), [200; 200]);
+}
+
+#[test]
+fn a_client_that_sends_no_more_gets_all_answers() {
+    let mut shard = Shard::open();
+    shard.holds_syncs = true;
+    let conn = shard.connect();
+    shard.send(conn, &all(&[put("one", b"a"), post("one", b"b"), put("two", b"")]));
+    shard.half_close(conn);
+    shard.holds_syncs = false;
+    shard.sync();
+    assert_eq!(shard.statuses(conn), [201, 204, 201]);
+    shard.run();
+    assert!(shard.wires.0[&conn].closed.is_some());
+}
+
+#[test]
+fn a_stop_lets_all_that_is_under_way_be_answered() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"a"));
+    shard.holds_syncs = true;
+    let conn = shard.connect();
+    shard.send(conn, &all(&[post("one", b"b"), post("one", b"c"), put("two", b"d")]));
+    shard.handle(thalweg_session::Input::Stop);
+    shard.holds_syncs = false;
+    shard.sync();
+    let got = shard.got(conn);
+    assert_eq!(got.matches("HTTP/1.1 20").count(), 3, "{got}");
+    assert_eq!(got.to_ascii_lowercase().matches("connection: close").count(), 1, "{got}");
+}
