@@ -1,9 +1,8 @@
 //! From bytes of a connection to requests of the node.
 //!
 //! A connection has one present exchange. While that waits for the node, whole requests behind it may be asked
-//! already ([`crate::pipeline`]); all other input waits, so a client that sends faster than it is served is
-//! slowed by its own connection. Bodies are charged to admission as their bytes arrive, never by what a
-//! header announces.
+//! already ([`crate::pipeline`]). All other input waits, so a client that sends too fast is slowed by its own
+//! connection. Bodies are charged to admission as their bytes arrive, never by what a header announces.
 
 use crate::{
     connection::{BodyLeft, Connection, Meta, Pending, REQUEST_BUDGET_BYTES, Receiving, State},
