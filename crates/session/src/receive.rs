@@ -50,7 +50,6 @@ impl<T: Transport> Step<'_, T> {
     }
 
     pub(crate) fn handle_readable(&mut self, id: ConnId, is_closed: bool) {
-        self.advance(id);
         let mut scratch = std::mem::take(&mut self.state.scratch);
         while let Some(connection) = self.state.connections.get_mut(id) {
             if !connection.takes_input() {
