@@ -51,6 +51,7 @@ impl Group {
     }
 
     /// Notes a command that has been appended to the log at `index`.
+    #[inline]
     pub(crate) fn note_proposed(
         &mut self,
         index: EntryIndex,
@@ -62,6 +63,7 @@ impl Group {
     }
 
     /// Takes the command of the next entry to apply.
+    #[inline]
     pub(crate) fn take_proposed(&mut self, index: EntryIndex) -> Proposed {
         let proposed = self.proposed.pop_front().expect("each entry of a batch was proposed here");
         assert_eq!(proposed.index, index, "a group's entries commit in order");

@@ -110,6 +110,7 @@ impl ShardCore {
     ///
     /// # Panics
     /// If a request is for a group of another shard, or a job result was not asked for.
+    #[inline]
     pub fn handle(&mut self, now: Stamp, event: Event<'_>) {
         match event {
             Event::Request { ticket, request, data } => {
@@ -144,6 +145,7 @@ impl ShardCore {
         work
     }
 
+    #[inline]
     fn handle_request(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
         if let Some(command_bytes) = request.command_bytes()
             && self.must_defer(command_bytes + data.len() as u64)

@@ -207,6 +207,7 @@ impl Sessions {
     }
 
     /// The next request for the node, or for another shard.
+    #[inline]
     pub fn poll_ask(&mut self) -> Option<Ask<'_>> {
         let Asks { queue, bytes } = &mut self.asks;
         let Some(QueuedAsk { ticket, request, data }) = queue.pop_front() else {
