@@ -5,10 +5,9 @@ mod harness;
 use flate2::read::GzDecoder;
 use harness::client::{offset, request};
 use harness::events::Events;
-use harness::{BINARY, Client, JSON, Numbers, PATIENCE, Server, TEXT};
+use harness::{BINARY, Client, JSON, Numbers, Server, TEXT};
 use serde_json::{Value, json};
 use std::io::Read;
-use std::time::Duration;
 
 const MIB: usize = 1 << 20;
 
@@ -348,19 +347,17 @@ fn others_are_served_while_a_read_looks_for_its_message() {
     // Stored without the brackets, and with a comma behind each message.
     let inside_last = offset(body.len() as u64 - 2);
     let ask = request("GET", &format!("/s?offset={inside_last}"), &[], b"");
-    // A loop that looks through it itself answers one or two others, whatever else the machine does.
+    // A loop that looks through it itself answers one request of another client, or two, on any machine.
     let mut most_served = 0;
-    for _ in 0..8 {
+    for _ in 0..3 {
         reader.send(&ask);
-        reader.set_patience(Duration::from_millis(1));
         let mut served = 0;
-        while !reader.is_answered() {
+        while !reader.has_answer() {
             other.call("HEAD", "/none", &[], b"").is(404);
             served += 1;
         }
-        reader.set_patience(PATIENCE);
         assert_eq!(reader.answer().is(200).text(), "[7]");
         most_served = most_served.max(served);
     }
-    assert!(most_served >= 6, "{most_served} answers to others while 31 MiB were looked through");
+    assert!(most_served >= 20, "{most_served} answers to others while 31 MiB were looked through");
 }

@@ -295,6 +295,14 @@ impl Client {
         self.socket.set_write_timeout(Some(time)).unwrap();
     }
 
+    /// Whether anything has come already; the end of the connection counts.
+    pub(crate) fn has_answer(&mut self) -> bool {
+        self.socket.set_nonblocking(true).unwrap();
+        let is_answered = self.is_answered();
+        self.socket.set_nonblocking(false).unwrap();
+        is_answered
+    }
+
     /// Whether anything comes while the patience lasts; the end of the connection counts.
     pub(crate) fn is_answered(&mut self) -> bool {
         let mut one = [0];
