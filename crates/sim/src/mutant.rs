@@ -109,6 +109,8 @@ impl Mutant {
         match request {
             Request::Read(read) => read.boundary_bytes != event_boundary_bytes,
             Request::Head { .. } => self != Self::LostDelete,
+            // Without a reply of its own, it would change the next one of the same exchange.
+            Request::Watch { .. } | Request::Unwatch { .. } => false,
             _ => true,
         }
     }
@@ -116,7 +118,7 @@ impl Mutant {
     /// Changes a reply on its way to the client.
     pub(crate) fn change_reply(self, reply: &mut Reply) {
         match (self, &mut *reply) {
-            (Self::StaleRead, Reply::Read(read)) if read.end > read.start => shorten(read),
+            (Self::StaleRead, Reply::Read(read)) => shorten(read),
             // At the tail the session would ask again without end.
             (Self::Unclosed, Reply::Read(read)) if read.end > read.start => {
                 read.info.closed = false;
@@ -155,12 +157,12 @@ impl Mutant {
     }
 }
 
+/// Cuts the last byte. A read that became empty would be asked again without end, by a long-poll whose watch
+/// tells of the rest. A cut JSON message would be found for being no JSON.
 fn shorten(read: &mut ReadReply) {
-    read.end = ByteOffset::new(read.end.get() - 1).max(read.start);
-    if !read.info.content_type.is_json() {
-        read.info.tail = read.end;
-    } else {
-        read.end = read.start;
-        read.info.tail = read.start;
+    if read.info.content_type.is_json() || read.end.since(read.start) < 2 {
+        return;
     }
+    read.end = ByteOffset::new(read.end.get() - 1);
+    read.info.tail = read.end;
 }
