@@ -73,6 +73,8 @@ pub(crate) struct Format {
     /// Store id of the directory that this one continues; its own if it continues none.
     pub(crate) lineage: u64,
     application: [u8; APPLICATION_BYTES],
+    /// Zero; kept so that copies which differ here differ.
+    spare: [u8; 2],
 }
 
 impl Format {
@@ -86,7 +88,7 @@ impl Format {
         let mut application = [0; APPLICATION_BYTES];
         put(&mut application, 0, name);
         let Owner { kind, placement, .. } = owner;
-        Self { group_count, store, placement, kind, lineage: store, application }
+        Self { group_count, store, placement, kind, lineage: store, application, spare: [0; 2] }
     }
 
     /// Name of the program, as far as it can be printed.
@@ -104,6 +106,7 @@ impl Format {
         put(&mut out, 12, &self.store.to_le_bytes());
         out[20] = self.placement;
         out[21] = self.kind;
+        put(&mut out, 22, &self.spare);
         put(&mut out, 24, &self.lineage.to_le_bytes());
         put(&mut out, 32, &self.application);
         seal_header(&mut out, &[]);
@@ -118,6 +121,7 @@ impl Format {
             kind: bytes[21],
             lineage: u64_at(bytes, 24),
             application: bytes_at(bytes, 32),
+            spare: bytes_at(bytes, 22),
         }
     }
 }

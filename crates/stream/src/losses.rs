@@ -72,12 +72,24 @@ impl Losses {
     /// A stream without a record gets the path of one that was lost, or takes it from one whose
     /// record makes way. The bytes of the one before stay.
     pub(crate) fn note_path_taken(&mut self, path: PathHash) {
-        self.lost.extend(self.damaged.remove(&path));
+        if let Some(before) = self.damaged.remove(&path) {
+            self.note_lost(before);
+        }
     }
 
     /// The record of `stream` made way for another one though it was not deleted.
     pub(crate) fn note_made_way(&mut self, stream: StreamId) {
-        self.lost.insert(stream);
+        self.note_lost(stream);
+    }
+
+    /// Only a forged checkpoint names the stream 0, which no entry makes. It is written as the sign of a creation
+    /// without a path, so it is kept as that.
+    fn note_lost(&mut self, stream: StreamId) {
+        if stream.get() == 0 {
+            self.unnamed_creation = true;
+        } else {
+            self.lost.insert(stream);
+        }
     }
 
     /// Frees the path of a stream whose record was lost. Its bytes stay, for its references were
@@ -87,14 +99,16 @@ impl Losses {
         self.damaged.retain(|_, damaged| *damaged != stream);
         let freed = self.damaged.len() < before;
         if freed {
-            self.lost.insert(stream);
+            self.note_lost(stream);
         }
         freed
     }
 
     fn mark_damaged(&mut self, stream: StreamId, path: PathHash) {
         let before = self.damaged.insert(path, stream);
-        self.lost.extend(before.filter(|before| *before != stream));
+        if let Some(before) = before.filter(|before| *before != stream) {
+            self.note_lost(before);
+        }
     }
 
     fn lose_up_to(&mut self, last: EntryIndex) {
@@ -130,10 +144,7 @@ impl Losses {
             }
         }
         for _ in 0..reader.number()? {
-            match reader.number()? {
-                0 => self.unnamed_creation = true,
-                stream => self.note_made_way(StreamId::new(stream)),
-            }
+            self.note_lost(StreamId::new(reader.number()?));
         }
         self.lose_up_to(EntryIndex::new(reader.number()?));
         Ok(())
@@ -158,7 +169,7 @@ impl GroupState {
         }
         if self.losses.damaged.contains_key(&path) {
             // The one that was lost before it, but for a deletion that was lost as well.
-            self.losses.lost.insert(stream);
+            self.losses.note_lost(stream);
             return false;
         }
         self.losses.mark_damaged(stream, path);
@@ -168,21 +179,21 @@ impl GroupState {
     /// Records that an entry of `stream` was lost. The stream's state cannot be trusted, and its path
     /// answers `Damaged` until it is deleted. No later data is placed, since its offset is unknown.
     pub fn lose(&mut self, stream: StreamId) {
-        self.losses.lost.insert(stream);
+        self.losses.note_lost(stream);
     }
 
     /// Records that `entry` was lost, which named no stream and may have created one. That stream
     /// would have the entry's index, and forks may read its bytes.
     pub fn lose_unnamed(&mut self, entry: EntryIndex) {
         self.losses.unnamed_creation = true;
-        self.losses.lost.insert(StreamId::new(entry.get()));
+        self.losses.note_lost(StreamId::new(entry.get()));
     }
 
     /// Records that the creation logged as `entry` was not carried out. Where something was lost, it may
     /// have been carried out before that: the bytes of the stream that it made stay.
     pub fn note_refused_creation(&mut self, entry: EntryIndex) {
         if self.losses.is_any() {
-            self.losses.lost.insert(StreamId::new(entry.get()));
+            self.losses.note_lost(StreamId::new(entry.get()));
         }
     }
 
