@@ -63,9 +63,10 @@ pub fn format(data: &[u8]) {
         _ => original.to_vec(),
     });
     let opened = Owner::open(&disk, shard_count);
-    let copies = [format, copy].map(|bytes| bytes.get(..FORMAT_BYTES).map(<[u8]>::to_vec));
-    let originals = copies.iter().filter(|copy| copy.as_deref() == Some(base.format())).count();
-    let has_other = copies.iter().any(|copy| says_another(copy.as_deref(), base.format()));
+    let files = [format, copy];
+    let originals =
+        files.iter().filter(|file| file.get(..FORMAT_BYTES) == Some(base.format())).count();
+    let has_other = files.iter().any(|file| says_another(file, base.format()));
     assert!(opened.is_ok() || originals == 0 || has_other, "it opens: {:?}", opened.err());
     assert!(opened.is_err() || originals == 0 || !has_other, "two stories were believed");
     if let Ok(mut owner) = opened {
@@ -74,15 +75,17 @@ pub fn format(data: &[u8]) {
 }
 
 /// Whether a copy of `FORMAT` is intact, by its checksum, and is not the original.
-fn says_another(copy: Option<&[u8]>, original: &[u8]) -> bool {
-    let Some(copy) = copy.filter(|copy| copy.starts_with(b"THALWEG\n")) else { return false };
+fn says_another(file: &[u8], original: &[u8]) -> bool {
+    if file.len() < OLD_FORMAT_BYTES || !file.starts_with(b"THALWEG\n") {
+        return false;
+    }
+    // Version 1 has 32 bytes; later ones have 64.
+    let is_old = u16::from_le_bytes([file[8], file[9]]) < 2;
+    let length = if is_old { OLD_FORMAT_BYTES } else { FORMAT_BYTES };
+    let Some(copy) = file.get(..length) else { return false };
     let mut sealed = copy.to_vec();
     forge::seal(&mut sealed, &[]);
-    let mut old = copy[..OLD_FORMAT_BYTES].to_vec();
-    forge::seal(&mut old, &[]);
-    // Version 1 has 32 bytes; later ones have 64.
-    let is_old = u16::from_le_bytes([copy[8], copy[9]]) < 2;
-    copy != original && if is_old { copy.starts_with(&old) } else { sealed == copy }
+    sealed == copy && copy != original
 }
 
 fn run_on(extension: &str, data: &[u8]) {
