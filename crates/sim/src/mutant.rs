@@ -47,6 +47,10 @@ pub enum Mutant {
     DeafToEnds,
     /// Connections never hear that time passes.
     Timeless,
+    /// A request is judged before the append that it follows on its connection.
+    EarlyRead,
+    /// The answers to two pipelined appends change places.
+    SwappedAnswers,
 }
 
 impl Mutant {
@@ -71,7 +75,14 @@ impl Mutant {
         (Self::LostBytes, &[Rule::Protocol, Rule::Garbled, Rule::Unseen, Rule::Bounds]),
         (Self::DeafToEnds, &[Rule::Bounds]),
         (Self::Timeless, &[Rule::Bounds]),
+        (Self::EarlyRead, &[Rule::Pipelined]),
+        (Self::SwappedAnswers, &[Rule::Pipelined]),
     ];
+
+    /// Whether it mixes up pipelined requests.
+    pub(crate) fn is_disorder(self) -> bool {
+        matches!(self, Self::EarlyRead | Self::SwappedAnswers)
+    }
 
     /// Changes a request on its way into the node.
     pub(crate) fn change_request(

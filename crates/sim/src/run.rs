@@ -1,7 +1,7 @@
 //! One run: clients and faults for a while, then healing, then the audit.
 
 use crate::{
-    clients::{Auditor, Forker, Manner, Mortal, Owner, Reader, Writer},
+    clients::{Auditor, Forker, Manner, Mortal, Owner, Pipeliner, Reader, Writer},
     dice::Dice,
     fault::End,
     oracle::{Rule, Shape, Violation},
@@ -167,6 +167,11 @@ fn populate(world: &mut World, dice: &mut Dice) {
     for number in 0..dice.between(0, 3) {
         let left = dice.between(1, 12);
         world.add_client(Box::new(Forker::new(format!("fork/{number}"), left)));
+    }
+    for number in 0..dice.between(0, 2) {
+        let shape = *dice.pick(&shapes);
+        let packets = dice.between(5, 80);
+        world.add_client(Box::new(Pipeliner::new(format!("pipe/{number}"), shape, packets)));
     }
 }
 

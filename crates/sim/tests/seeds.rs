@@ -91,6 +91,18 @@ fn every_mutant_is_found_out() {
     assert!(missed.is_empty(), "{}", missed.join("\n"));
 }
 
+/// To every other client, a request behind an append may as well have overtaken it.
+#[test]
+fn only_the_pipelining_client_finds_a_request_that_is_judged_too_early() {
+    let mutant = Some(Mutant::EarlyRead);
+    let plan = |seed| Plan { faults: vec![], mutant, ..Plan::of_seed(seed) };
+    let found: Vec<_> = (0..20).filter_map(|seed| run(&plan(seed)).err()).collect();
+    assert!(found.len() > 2, "found out by {} of 20 seeds", found.len());
+    for failure in found {
+        assert_eq!(failure.violation.rule, Rule::Pipelined, "{failure}");
+    }
+}
+
 #[test]
 fn a_failure_that_needs_no_fault_and_little_time_is_shrunk_to_that() {
     let drawn = Plan::of_seed(1);

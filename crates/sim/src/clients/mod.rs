@@ -5,6 +5,7 @@ mod auditor;
 mod forker;
 mod mortal;
 mod owner;
+mod pipeliner;
 mod reader;
 mod reading;
 mod writer;
@@ -13,6 +14,7 @@ pub(crate) use auditor::Auditor;
 pub(crate) use forker::Forker;
 pub(crate) use mortal::Mortal;
 pub(crate) use owner::Owner;
+pub(crate) use pipeliner::Pipeliner;
 pub(crate) use reader::Reader;
 pub(crate) use reading::unframed;
 pub(crate) use writer::{Manner, Writer};
@@ -47,6 +49,10 @@ pub(crate) struct Ctx<'a> {
 #[derive(Debug)]
 pub(crate) enum Move {
     Ask(Ask),
+    /// All in one packet; the answers come one by one.
+    AskAll(Vec<Ask>),
+    /// Answers are still to come.
+    Listen,
     SleepMs(u64),
     Done,
 }

@@ -55,6 +55,8 @@ pub enum Rule {
     UpToDate,
     /// Damage spread beyond what was hit, or was not reported as damage.
     Damage,
+    /// Requests behind each other on one connection answer otherwise than one at a time.
+    Pipelined,
     /// An answer that the protocol does not allow here.
     Protocol,
     /// No order of the operations explains their answers.

@@ -3,6 +3,7 @@
 //! Sessions, nodes and logs are those of the server. Sockets and threads are left out: a connection is
 //! [`wires`], which cuts reads and writes short as the seed says, and a job takes as long as the seed says.
 
+mod disorder;
 mod shard;
 mod wires;
 

@@ -1,6 +1,6 @@
 //! One shard: its session, its node and what passes between them. See the server's `plane::shard`.
 
-use super::{Job, Mail, Outbox, PlaneOptions, wires::Wires};
+use super::{Job, Mail, Outbox, PlaneOptions, disorder::Disorder, wires::Wires};
 use crate::{dice::Dice, mutant::Mutant};
 use model::ShardId;
 use node::{Event, Output, Reply, Request, ShardCore, Stamp, Ticket};
@@ -21,6 +21,7 @@ pub(crate) struct Shard {
     mutable: BTreeSet<(u16, [u32; 3])>,
     /// Exchanges that read a fork, for a mutant.
     forks: BTreeSet<[u32; 3]>,
+    disorder: Disorder,
     /// Commits that were handed out and have not come back.
     pub(crate) syncs_in_flight: usize,
     /// The connections know that the process stops.
@@ -41,6 +42,7 @@ impl Shard {
             node,
             sessions,
             wires: Wires::new(dice, options.mutant),
+            disorder: Disorder::new(options.mutant),
             now,
             options,
             out: Outbox::default(),
@@ -134,6 +136,7 @@ impl Shard {
     fn handle(&mut self, input: Input) {
         self.sessions.handle(self.now, input, &mut self.wires);
         self.give_asks();
+        self.disorder.end_input();
     }
 
     /// Gives what the session asks to the shards that own the groups.
@@ -143,6 +146,7 @@ impl Shard {
             let owner = node::shard_of(group, self.options.shard_count);
             let Ask { ticket, request, data } = ask;
             let data = data.into_owned();
+            self.disorder.asked(ticket, &request, data.len() as u64);
             if owner == self.id {
                 self.give(ticket, request, &data);
             } else {
@@ -170,6 +174,7 @@ impl Shard {
                 _ => {}
             }
         }
+        let ticket = self.disorder.replied(ticket, &mut reply);
         self.handle(Input::Reply(ticket, reply));
     }
 

@@ -51,7 +51,9 @@ impl World {
 
     fn follow(&mut self, seat: usize, next: Move) {
         match next {
-            Move::Ask(ask) => self.ask(seat, &ask),
+            Move::Ask(ask) => self.ask(seat, &[ask]),
+            Move::AskAll(asks) => self.ask(seat, &asks),
+            Move::Listen => {}
             Move::SleepMs(ms) => {
                 let us = ms * 1000 + self.dice.below(1000);
                 self.after(us, Act::Wake(seat));
@@ -60,33 +62,43 @@ impl World {
         }
     }
 
-    fn ask(&mut self, client: usize, ask: &Ask) {
-        self.call_next += 1;
-        let number = self.call_next;
-        let bytes = ask.render(&mut self.dice);
-        self.note(format_args!("{number} {} {} {:?}", ask.method, ask.path, ask.query));
-        self.trace.bytes(&bytes);
-        self.oracle.asked(number, ask);
-        let wire = self.wire_for(ask.live);
-        let call = Call {
-            client,
-            since_us: self.clock.now_us,
-            wire: wire.unwrap_or_default(),
-            reader: AnswerReader::new(ask.method == "HEAD"),
-            is_live: ask.live,
-            events: Vec::new(),
-        };
-        self.calls.insert(number, call);
+    /// Sends requests behind each other on one connection.
+    fn ask(&mut self, client: usize, asks: &[Ask]) {
+        let first = self.call_next + 1;
+        let mut packet = Vec::new();
+        for ask in asks {
+            self.call_next += 1;
+            let number = self.call_next;
+            let bytes = ask.render(&mut self.dice);
+            self.note(format_args!("{number} {} {} {:?}", ask.method, ask.path, ask.query));
+            self.trace.bytes(&bytes);
+            self.oracle.asked(number, ask);
+            packet.extend(bytes);
+        }
+        let is_live = asks.iter().any(|ask| ask.live);
+        let wire = self.wire_for(is_live);
+        for (number, ask) in (first..).zip(asks) {
+            let call = Call {
+                client,
+                since_us: self.clock.now_us,
+                wire: wire.unwrap_or_default(),
+                reader: AnswerReader::new(ask.method == "HEAD"),
+                is_live: ask.live,
+                events: Vec::new(),
+            };
+            self.calls.insert(number, call);
+        }
+        let numbers = first..=self.call_next;
         match wire {
-            Some(wire) => self.send_request(wire, number, bytes),
+            Some(wire) => self.send_requests(wire, numbers.clone(), packet),
             // Nobody listens.
             None => {
                 let delay = self.dice.delay_us(500);
-                self.after(delay, Act::Refused { call: number });
+                numbers.clone().for_each(|call| self.after(delay, Act::Refused { call }));
             }
         }
-        let patience = self.patience_us(ask.live);
-        self.after(patience, Act::GiveUp { call: number });
+        let patience = self.patience_us(is_live);
+        numbers.for_each(|call| self.after(patience, Act::GiveUp { call }));
     }
 
     /// How long a client waits: readers of events leave by themselves, others when they vanish or

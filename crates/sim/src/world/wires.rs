@@ -5,7 +5,7 @@
 
 use super::{Act, World};
 use crate::plane::Mail;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::RangeInclusive};
 
 /// Requests that clients send behind each other on one connection.
 const PIPELINED_MAX: usize = 4;
@@ -71,10 +71,15 @@ impl World {
         self.at(at, Act::Deliver { life, shard, mail });
     }
 
-    /// Sends a request, perhaps in pieces, perhaps as the last one.
-    pub(super) fn send_request(&mut self, wire: u32, call: u32, mut bytes: Vec<u8>) {
+    /// Sends requests, perhaps in pieces, perhaps as the last ones.
+    pub(super) fn send_requests(
+        &mut self,
+        wire: u32,
+        calls: RangeInclusive<u32>,
+        mut bytes: Vec<u8>,
+    ) {
         if let Some(end) = self.wires.get_mut(&wire) {
-            end.calls.push_back(call);
+            end.calls.extend(calls);
         }
         while bytes.len() > 1 && self.dice.percent(15) {
             let count = self.dice.between(1, bytes.len() as u64 - 1);
