@@ -116,7 +116,7 @@ pub trait HeadSink {
     /// Ends the head.
     fn end(&mut self, length: Length) -> BodyFraming;
 
-    /// Writes a whole body of [`Length::Known`] bytes behind the head; nothing if the request was
-    /// `HEAD`.
+    /// Writes the next bytes of a small body of [`Length::Known`] behind the head; nothing if the
+    /// request was `HEAD`.
     fn body(&mut self, bytes: &[u8]);
 }

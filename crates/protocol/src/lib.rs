@@ -37,10 +37,9 @@ mod field;
 mod head;
 pub mod http1;
 pub mod limits;
-pub mod response;
 pub mod sse;
 
 pub use date::HttpDate;
-pub use face::durable::{body, client, cursor, etag, offset, problem, request};
+pub use face::durable::{body, client, cursor, etag, offset, problem, request, response};
 pub use field::Field;
 pub use head::{BodyFraming, CommonFields, HeadSink, Length, Method, RequestHead};

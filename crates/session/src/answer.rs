@@ -11,8 +11,8 @@ use log::Slice;
 use model::Monotonic;
 use node::{Failure, ReadReply, Reply, Ticket};
 use protocol::{
-    cursor,
-    http1::Exchange,
+    HeadSink, cursor,
+    http1::HeadWriter,
     problem::{Code, Problem},
     request::{Live, ReadRequest},
     response,
@@ -70,7 +70,7 @@ impl<T: Transport> Step<'_, T> {
             }
             (_, Reply::Outcome(outcome)) => self.answer_outcome(id, &outcome, ""),
             (_, Reply::Head(_, info)) => {
-                self.answer(id, |out, exchange| response::head(out, exchange, &info));
+                self.answer(id, |head| response::metadata(head, &info));
             }
             (Pending::Read(request), Reply::Read(reply)) => self.begin_read(id, *request, *reply),
             (Pending::First(read), Reply::Window(slice)) => {
@@ -84,7 +84,7 @@ impl<T: Transport> Step<'_, T> {
     }
 
     fn answer_outcome(&mut self, id: ConnId, outcome: &Outcome, location: &str) {
-        self.answer(id, |out, exchange| response::outcome(out, exchange, outcome, location));
+        self.answer(id, |head| response::outcome(head, outcome, location));
     }
 
     /// Counts what was acknowledged.
@@ -182,9 +182,7 @@ impl<T: Transport> Step<'_, T> {
         let Some(poll) = self.take_poll(id) else { return };
         self.leave_poll(poll.key, id);
         let cursor = self.next_cursor(poll.request.cursor);
-        self.answer(id, |out, exchange| {
-            response::long_poll_timeout(out, exchange, &poll.info, cursor);
-        });
+        self.answer(id, |head| response::long_poll_timeout(head, &poll.info, cursor));
         self.resume_input(id);
     }
 
@@ -206,7 +204,7 @@ impl<T: Transport> Step<'_, T> {
     }
 
     pub(crate) fn answer_preflight(&mut self, id: ConnId) {
-        self.answer(id, response::preflight);
+        self.answer(id, |head| response::preflight(head));
     }
 
     pub(crate) fn answer_problem(&mut self, id: ConnId, problem: &Problem) {
@@ -215,29 +213,31 @@ impl<T: Transport> Step<'_, T> {
         {
             connection.meta.keep_alive = false;
         }
-        self.answer(id, |out, exchange| problem.write(out, exchange));
+        self.answer(id, |head| problem.render(head));
     }
 
     /// Sends an answer without a body of stored bytes, and ends the exchange.
-    fn answer(&mut self, id: ConnId, write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>)) {
-        if self.send_head(id, |out, exchange| write(out, exchange)).is_some() {
+    fn answer(&mut self, id: ConnId, write: impl FnOnce(&mut dyn HeadSink)) {
+        if self.send_head(id, write).is_some() {
             self.end_exchange(id);
         }
     }
 
     /// Writes and sends a head and what `write` puts behind it; `None` if the connection is gone.
+    ///
+    /// This is the one place that knows the wire of an answer's head.
     pub(crate) fn send_head<R>(
         &mut self,
         id: ConnId,
-        write: impl FnOnce(&mut Vec<u8>, &Exchange<'_>) -> R,
+        write: impl FnOnce(&mut dyn HeadSink) -> R,
     ) -> Option<R> {
         let connection = self.state.connections.get_mut(id)?;
         let mut out = std::mem::take(&mut self.state.head);
         out.clear();
-        let written = write(&mut out, &connection.meta.exchange(&self.state.date));
-        if let Some(status) = response::status_of(&out) {
-            self.state.counts.count_answer(status);
-        }
+        let exchange = connection.meta.exchange(&self.state.date);
+        let mut head = HeadWriter::new(&mut out, &exchange);
+        let written = write(&mut head);
+        self.state.counts.count_answer(head.status());
         let sent = connection.send(self.io, &out, self.state.now.monotonic);
         self.state.head = out;
         if sent.is_err() {

@@ -15,6 +15,7 @@ use log::Slice;
 use model::{ByteOffset, StreamKey};
 use node::{Failure, ReadReply, Reply, Request};
 use protocol::{
+    HeadSink,
     http1::{BodyFraming, LAST_CHUNK, put_chunk},
     request::{Live, ReadRequest},
     response::{self, BodyPlan, ReadAnswer},
@@ -62,9 +63,9 @@ impl<T: Transport> Step<'_, T> {
             gzip,
         };
         let mut whole = false;
-        let plan = self.send_head(id, |out, exchange| {
-            let plan = response::read(out, exchange, &answer);
-            whole = !gzip && put_whole(out, &plan, reply.first.as_ref());
+        let plan = self.send_head(id, |head| {
+            let plan = response::read(head, &answer);
+            whole = !gzip && put_whole(head, &plan, reply.first.as_ref());
             plan
         });
         let Some(plan) = plan else { return };
@@ -257,7 +258,7 @@ impl<T: Transport> Step<'_, T> {
 }
 
 /// Puts a body behind its head if it is at hand as a whole: most answers are one system call.
-fn put_whole(out: &mut Vec<u8>, plan: &BodyPlan, first: Option<&Slice>) -> bool {
+fn put_whole(head: &mut dyn HeadSink, plan: &BodyPlan, first: Option<&Slice>) -> bool {
     let BodyPlan::Range { start, end, frame, framing: BodyFraming::Plain } = plan else {
         return false;
     };
@@ -267,9 +268,9 @@ fn put_whole(out: &mut Vec<u8>, plan: &BodyPlan, first: Option<&Slice>) -> bool 
         None if length == 0 => &[],
         _ => return false,
     };
-    out.extend_from_slice(frame.prefix);
-    out.extend_from_slice(bytes);
-    out.extend_from_slice(frame.suffix);
+    head.body(frame.prefix);
+    head.body(bytes);
+    head.body(frame.suffix);
     true
 }
 

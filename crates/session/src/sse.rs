@@ -75,7 +75,7 @@ impl SseReader {
 impl<T: Transport> Step<'_, T> {
     pub(crate) fn begin_sse(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {
         let mode = Mode::of(&reply.info.content_type, request.base64);
-        let framing = self.send_head(id, |out, exchange| response::sse(out, exchange, mode));
+        let framing = self.send_head(id, |head| response::sse(head, mode));
         let Some(framing) = framing else { return };
         let current = cursor::current(self.state.now.wall);
         let cursor_min = match request.cursor {

@@ -32,13 +32,21 @@ pub struct HeadWriter<'o, 'a> {
     out: &'o mut Vec<u8>,
     exchange: &'a Exchange<'a>,
     keep_alive: bool,
+    status: u16,
 }
 
 impl<'o, 'a> HeadWriter<'o, 'a> {
     /// A writer that appends to `out`.
     #[inline]
     pub fn new(out: &'o mut Vec<u8>, exchange: &'a Exchange<'a>) -> Self {
-        Self { out, exchange, keep_alive: exchange.keep_alive }
+        Self { out, exchange, keep_alive: exchange.keep_alive, status: 0 }
+    }
+
+    /// The status of the head; 0 before it is started.
+    #[inline]
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status
     }
 
     #[inline]
@@ -57,6 +65,7 @@ impl<'o, 'a> HeadWriter<'o, 'a> {
 impl HeadSink for HeadWriter<'_, '_> {
     #[inline]
     fn start(&mut self, status: u16, common: &CommonFields) {
+        self.status = status;
         self.out.reserve(HEAD_BYTES);
         self.out.extend_from_slice(status_line(status).as_bytes());
         self.out.extend_from_slice(common.lines.as_bytes());
@@ -121,13 +130,6 @@ impl HeadSink for HeadWriter<'_, '_> {
             self.out.extend_from_slice(bytes);
         }
     }
-}
-
-/// The status of the answer at the start of `out`.
-#[must_use]
-pub fn status_of(out: &[u8]) -> Option<u16> {
-    let digits = out.get(9..12)?;
-    std::str::from_utf8(digits).ok()?.parse().ok()
 }
 
 fn status_line(status: u16) -> &'static str {

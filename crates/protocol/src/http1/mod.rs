@@ -13,7 +13,7 @@ mod head_writer;
 pub use crate::head::{BodyFraming, Length, Method};
 pub use chunked::{ChunkError, ChunkedDecoder, LAST_CHUNK, Step, put_chunk, put_chunk_head};
 pub use head::{Framing, Head, HeadError, HeadLimits, HeadReader, HeaderSlots, Version};
-pub use head_writer::{CONTINUE, Exchange, HeadWriter, status_of};
+pub use head_writer::{CONTINUE, Exchange, HeadWriter};
 
 #[cfg(test)]
 mod tests;

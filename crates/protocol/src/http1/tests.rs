@@ -232,6 +232,7 @@ fn ending(version: Version, keep_alive: bool, length: Length) -> (String, BodyFr
     let mut head = HeadWriter::new(&mut out, &exchange);
     head.start(200, &NONE);
     let framing = head.end(length);
+    assert_eq!(head.status(), 200);
     let text = String::from_utf8(out).unwrap();
     (text.split_once("GMT\r\n").unwrap().1.to_owned(), framing)
 }

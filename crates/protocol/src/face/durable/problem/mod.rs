@@ -21,7 +21,6 @@ use crate::{
     },
     field::Field,
     head::{HeadSink, Length},
-    http1::{Exchange, HeadWriter},
 };
 use model::ByteOffset;
 
@@ -106,11 +105,6 @@ impl Problem {
         }
         head.end(Length::Known(body.len() as u64));
         head.body(body.as_bytes());
-    }
-
-    /// As [`Self::render`], as text of HTTP/1.1.
-    pub fn write(&self, out: &mut Vec<u8>, exchange: &Exchange<'_>) {
-        self.render(&mut HeadWriter::new(out, exchange));
     }
 
     fn render_facts<S: HeadSink + ?Sized>(&self, head: &mut S, row: &Row) {
