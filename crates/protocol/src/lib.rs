@@ -7,7 +7,7 @@
 //! arguments.
 //!
 //! # Layers
-//! - Wires: [`http1`] reads heads and bodies and writes heads as text; [`sse`] writes events.
+//! - Wires: [`http1`] reads heads and bodies and writes heads as text; [`sse`] is the form of events.
 //! - Faces: [`face::durable`] decides what a request asks and what an answer says. A face sees a
 //!   wire only as [`RequestHead`] and [`HeadSink`].
 //!
@@ -18,7 +18,7 @@
 //!    [`http1::ChunkedDecoder`], and given to the request's `finish`;
 //! 4. the node answers; a function of [`face::durable::response`] or
 //!    [`problem::Problem::render`] writes the head to a [`http1::HeadWriter`];
-//! 5. live answers by server-sent events are encoded by [`sse::SseEncoder`], once for all readers.
+//! 5. live answers by server-sent events are encoded by [`events::SseEncoder`], once for all readers.
 //!
 //! # Invariants
 //! - No input panics, and none makes an allocation larger than a limit of [`limits`] allows.
@@ -29,6 +29,7 @@
 //! # Source
 //! PROTOCOL §x is the Durable Streams Protocol 1.0, cited by its section numbers of 2026-05.
 
+mod base64;
 mod date;
 mod decimal;
 pub mod encoding;
@@ -40,6 +41,6 @@ pub mod limits;
 pub mod sse;
 
 pub use date::HttpDate;
-pub use face::durable::{body, client, cursor, etag, offset, problem, request, response};
+pub use face::durable::{body, client, cursor, etag, events, offset, problem, request, response};
 pub use field::Field;
 pub use head::{BodyFraming, CommonFields, HeadSink, Length, Method, RequestHead};

@@ -23,8 +23,8 @@ use model::{ByteOffset, StreamKey};
 use node::{Change, ReadReply, Request};
 use protocol::{
     cursor,
+    events::{Control, Mode, SseEncoder, put_with_cursor},
     http1::{BodyFraming, put_chunk},
-    sse::{Control, Mode, SseEncoder, put_with_cursor},
 };
 use std::collections::HashMap;
 

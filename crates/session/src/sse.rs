@@ -12,10 +12,11 @@ use model::{ByteOffset, Monotonic, ReadFrom, StreamKey};
 use node::{ReadReply, Reply, Request};
 use protocol::{
     cursor,
+    events::{Control, Mode, SseEncoder, put_control},
     http1::{BodyFraming, LAST_CHUNK},
     request::ReadRequest,
     response,
-    sse::{Control, HEARTBEAT, Mode, SseEncoder, put_control},
+    sse::HEARTBEAT,
 };
 
 #[derive(Debug)]

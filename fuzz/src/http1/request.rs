@@ -4,7 +4,7 @@ use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamKey, Timestamp};
 use protocol::HttpDate;
 use protocol::client::parse_answer;
 use protocol::etag::ETag;
-use protocol::http1::{Exchange, Head, HeadLimits, HeadReader, HeaderSlots, Version};
+use protocol::http1::{Exchange, Head, HeadLimits, HeadReader, HeadWriter, HeaderSlots, Version};
 use protocol::problem::Problem;
 use protocol::request::{self, CreateRequest, Request, Scheme};
 use protocol::response;
@@ -77,11 +77,8 @@ fn check_create(create: CreateRequest, body: &[u8]) {
         closed: ready.asked.close,
         lineage: Lineage::default(),
     };
-    let mut out = Vec::new();
     let outcome = Outcome::Created(info);
-    with_exchange(|exchange| {
-        response::outcome(&mut out, exchange, &outcome, &ready.location);
-    });
+    let out = written(|head| response::outcome(head, &outcome, &ready.location));
     let answer = parse_answer(&out, false).expect("an answer of ours").expect("a whole head");
     assert_eq!((answer.status, answer.head_bytes), (201, out.len()));
     // Whitespace inside a field is answered as spaces (RFC 9110 §5.5).
@@ -95,8 +92,7 @@ fn check_create(create: CreateRequest, body: &[u8]) {
 
 /// A problem is one whole answer whose body is JSON, whatever it shows of the request.
 fn check_problem(problem: &Problem) {
-    let mut out = Vec::new();
-    with_exchange(|exchange| problem.write(&mut out, exchange));
+    let out = written(|head| problem.render(head));
     let answer = parse_answer(&out, false).expect("an answer of ours").expect("a whole head");
     assert_eq!(answer.status, problem.status());
     assert!((400..600).contains(&answer.status));
@@ -104,9 +100,13 @@ fn check_problem(problem: &Problem) {
     assert_eq!(body["detail"].as_str(), Some(problem.detail()));
 }
 
-fn with_exchange(write: impl FnOnce(&Exchange<'_>)) {
+fn written(write: impl FnOnce(&mut HeadWriter<'_, '_>)) -> Vec<u8> {
     let date = HttpDate::new(Timestamp::new(0));
-    write(&Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date });
+    let exchange =
+        Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
+    let mut out = Vec::new();
+    write(&mut HeadWriter::new(&mut out, &exchange));
+    out
 }
 
 /// Requests of every kind.

@@ -5,7 +5,7 @@ mod parser;
 use crate::input::Input;
 use model::ByteOffset;
 use parser::{Event, decode_base64, parse};
-use protocol::sse::{Control, Mode, SseEncoder, put_control, put_with_cursor};
+use protocol::events::{Control, Mode, SseEncoder, put_control, put_with_cursor};
 use serde_json::Value;
 use stream::messages::{MessageScanner, flatten};
 

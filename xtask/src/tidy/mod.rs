@@ -10,6 +10,7 @@ mod dependencies;
 mod documents;
 mod exceptions;
 mod knowledge;
+mod modules;
 mod parameters;
 mod proofs;
 mod prose;
@@ -80,6 +81,7 @@ const RULES: &[Rule] = &[
     exceptions::check_count,
     exceptions::check_allow,
     knowledge::check,
+    modules::check,
     parameters::check,
     proofs::check,
     prose::check,

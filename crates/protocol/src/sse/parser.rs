@@ -2,13 +2,13 @@
 
 /// One dispatched event.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Event {
-    pub(super) kind: String,
-    pub(super) data: String,
+pub(crate) struct Event {
+    pub(crate) kind: String,
+    pub(crate) data: String,
 }
 
 /// Parses a whole stream.
-pub(super) fn parse(stream: &[u8]) -> Vec<Event> {
+pub(crate) fn parse(stream: &[u8]) -> Vec<Event> {
     let text = String::from_utf8_lossy(stream);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut events = vec![];
@@ -49,25 +49,4 @@ fn lines(text: &str) -> Vec<&str> {
         rest = &rest[end + if is_crlf { 2 } else { 1 }..];
     }
     lines
-}
-
-/// Decodes base64, padded.
-pub(super) fn decode_base64(text: &str) -> Vec<u8> {
-    let text: Vec<u8> = text.bytes().filter(|byte| !b"\r\n".contains(byte)).collect();
-    assert_eq!(text.len() % 4, 0, "base64 comes in fours");
-    let value = |symbol: u8| match symbol {
-        b'A'..=b'Z' => u32::from(symbol - b'A'),
-        b'a'..=b'z' => u32::from(symbol - b'a') + 26,
-        b'0'..=b'9' => u32::from(symbol - b'0') + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => 0,
-    };
-    let mut bytes = vec![];
-    for four in text.chunks(4) {
-        let bits = four.iter().fold(0, |bits, symbol| bits << 6 | value(*symbol));
-        let padding = four.iter().filter(|symbol| **symbol == b'=').count();
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..4 - padding]);
-    }
-    bytes
 }

@@ -4,9 +4,9 @@ use crate::{page::Page, writes::info};
 use model::{ByteOffset, GroupId, ReadFrom, StreamPath};
 use stream::{Lifetime, StreamInfo};
 use thalweg_protocol::{
+    events::Mode,
     face::durable::response::{self, ReadAnswer},
     request::{Live, ReadRequest},
-    sse::Mode,
 };
 
 fn request(offset: ReadFrom, live: Live) -> ReadRequest {

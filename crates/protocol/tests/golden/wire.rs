@@ -5,9 +5,10 @@ use model::{ByteOffset, ReadFrom};
 use stream::Producer;
 use thalweg_protocol::{
     client::{self, Target},
+    events::{Control, Mode, SseEncoder, put_control, put_with_cursor},
     http1::{CONTINUE, LAST_CHUNK, put_chunk, put_chunk_head},
     request::Live,
-    sse::{Control, HEARTBEAT, Mode, SseEncoder, put_control, put_with_cursor},
+    sse::HEARTBEAT,
 };
 
 pub(crate) fn page() -> String {

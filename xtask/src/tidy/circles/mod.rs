@@ -43,6 +43,17 @@ pub(super) fn check(sources: &Sources) -> Vec<Finding> {
     findings
 }
 
+/// The arrows between the files of one crate, from the path that names to the path that defines.
+pub(super) fn arrows_of<'a>(sources: &'a Sources, name: &str) -> Vec<(&'a str, &'a str)> {
+    let Some(files) = crates(sources).remove(name) else { return Vec::new() };
+    let files = files.as_slice();
+    let graph = Crate::new(files);
+    let path = |at: usize| files[at].path.as_str();
+    let from = |at: usize| graph.arrows(at).into_iter().map(move |to| (path(at), path(to)));
+    let arrows = (0..files.len()).flat_map(from);
+    arrows.collect()
+}
+
 /// Lines of a crate's name and a number.
 fn read_table(sources: &Sources) -> BTreeMap<String, usize> {
     let text = sources.text(TABLE_FILE).map_or("", |file| file.text.as_str());

@@ -4,6 +4,7 @@ pub mod body;
 pub mod client;
 pub mod cursor;
 pub mod etag;
+pub mod events;
 pub mod offset;
 pub mod problem;
 pub mod request;

@@ -5,12 +5,12 @@ use crate::{
     face::durable::{
         body::Frame,
         etag::ETag,
+        events::Mode,
         offset,
         request::{Live, ReadRequest},
     },
     field::{self, Field},
     head::{BodyFraming, HeadSink, Length},
-    sse::Mode,
 };
 use model::{ByteOffset, GroupId, ReadFrom, StreamKey};
 use stream::{Lifetime, StreamInfo};

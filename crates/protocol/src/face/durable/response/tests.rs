@@ -3,10 +3,10 @@
 use super::*;
 use crate::{
     HttpDate, cursor,
+    events::Mode,
     http1::{BodyFraming, Exchange, HeadWriter, Version},
     problem::{Code, Problem},
     request::{Live, ReadRequest},
-    sse::Mode,
 };
 use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamPath, Timestamp};
 use stream::{Accepted, ConfigField, ContentType, Lifetime, Lineage, Outcome, Refusal, StreamInfo};

@@ -1,8 +1,14 @@
 //! From stored bytes to frames, incrementally.
 
-use super::{Control, Mode, control, lines::Lines};
-use crate::limits::TEXT_EVENT_BYTES_MAX;
+use super::{Control, Mode, control};
+use crate::{
+    base64,
+    limits::TEXT_EVENT_BYTES_MAX,
+    sse::{EventName, EventWriter, event_name},
+};
 use model::ByteOffset;
+
+const DATA: EventName = event_name!("data");
 
 /// What U+FFFD looks like in UTF-8.
 const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
@@ -24,7 +30,7 @@ pub struct SseEncoder {
     /// What came but has not gone out: part of a character, or of three base64 bytes.
     held: Held,
     cursor: u64,
-    lines: Lines,
+    lines: EventWriter,
     /// JSON: a comma came last; it is written only if a message follows in this event.
     owes_comma: bool,
     /// Text: the source bytes of the event under way.
@@ -63,7 +69,7 @@ impl SseEncoder {
             position: start,
             held: Held::default(),
             cursor: 0,
-            lines: Lines::default(),
+            lines: EventWriter::new(DATA),
             owes_comma: false,
             source: Vec::new(),
             is_lossy: false,
@@ -124,7 +130,7 @@ impl SseEncoder {
             }
             Mode::Base64 => {
                 let held = self.held.take();
-                put_base64(out, held.as_slice());
+                base64::put(out, held.as_slice());
             }
         }
         self.finish(control, out);
@@ -163,11 +169,11 @@ impl SseEncoder {
         held.bytes[held.count..held.count + missing].copy_from_slice(first);
         held.count += missing;
         if held.count == 3 {
-            put_base64(out, held.as_slice());
+            base64::put(out, held.as_slice());
             held.count = 0;
         }
         let (whole, tail) = rest.split_at(rest.len() - rest.len() % 3);
-        put_base64(out, whole);
+        base64::put(out, whole);
         if held.count == 0 {
             held.set(tail);
         }
@@ -283,26 +289,4 @@ fn floor_boundary(text: &str, limit: usize) -> usize {
         length -= 1;
     }
     length
-}
-
-/// Writes `bytes` in base64, padded. RFC 4648 §4.
-pub(super) fn put_base64(out: &mut Vec<u8>, bytes: &[u8]) {
-    const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    let symbol = |bits: u32, place: u32| ALPHABET[(bits >> (6 * place) & 63) as usize];
-    let start = out.len();
-    // All at once: growing by four bytes at a time costs more than the encoding.
-    out.resize(start + bytes.len().div_ceil(3) * 4, b'=');
-    let (triples, rest) = bytes.as_chunks::<3>();
-    let (quads, _) = out[start..].as_chunks_mut::<4>();
-    for (quad, [first, second, third]) in quads.iter_mut().zip(triples) {
-        let bits = u32::from(*first) << 16 | u32::from(*second) << 8 | u32::from(*third);
-        *quad = [symbol(bits, 3), symbol(bits, 2), symbol(bits, 1), symbol(bits, 0)];
-    }
-    if let (Some(quad), Some(first)) = (quads.get_mut(triples.len()), rest.first()) {
-        let bits = u32::from(*first) << 16 | u32::from(rest.get(1).copied().unwrap_or(0)) << 8;
-        (quad[0], quad[1]) = (symbol(bits, 3), symbol(bits, 2));
-        if rest.len() == 2 {
-            quad[2] = symbol(bits, 1);
-        }
-    }
 }

@@ -1,8 +1,9 @@
-use super::{
-    parser::{Event, decode_base64, parse},
-    *,
+use super::*;
+use crate::{
+    base64,
+    limits::TEXT_EVENT_BYTES_MAX,
+    sse::parser::{Event, parse},
 };
-use crate::limits::TEXT_EVENT_BYTES_MAX;
 use model::ByteOffset;
 use proptest::prelude::*;
 
@@ -45,7 +46,7 @@ fn decode(mode: Mode, frame: &[u8]) -> Vec<u8> {
         assert_eq!(event.kind, "control");
         let control: serde_json::Value = serde_json::from_str(&event.data).unwrap();
         let exact =
-            control.get("streamDataBase64").map(|text| decode_base64(text.as_str().unwrap()));
+            control.get("streamDataBase64").map(|text| base64::decode(text.as_str().unwrap()));
         if let Some(event) = data.take() {
             bytes.extend(exact.unwrap_or_else(|| payload(mode, &event.data)));
         }
@@ -60,7 +61,7 @@ fn decode(mode: Mode, frame: &[u8]) -> Vec<u8> {
 
 fn payload(mode: Mode, data: &str) -> Vec<u8> {
     match mode {
-        Mode::Base64 => decode_base64(data),
+        Mode::Base64 => base64::decode(data),
         Mode::Text | Mode::Json => data.as_bytes().to_vec(),
     }
 }

@@ -1,9 +1,9 @@
 //! Control events. PROTOCOL §5.8, "Events".
 
-use super::encoder::put_base64;
 use crate::{
-    decimal,
+    base64, decimal,
     face::durable::offset::{self, OFFSET_BYTES},
+    sse::{DATA, EventName, event_name},
 };
 use memchr::memchr;
 use model::ByteOffset;
@@ -19,8 +19,8 @@ pub struct Control {
     pub closed: bool,
 }
 
-const EVENT_LINE: &[u8] = b"event: control";
-const OFFSET_KEY: &[u8] = b"data:{\"streamNextOffset\":\"";
+const CONTROL: EventName = event_name!("control");
+const OFFSET_KEY: &[u8] = b"{\"streamNextOffset\":\"";
 const CURSOR_KEY: &[u8] = b"\",\"streamCursor\":\"";
 
 /// Writes a control event without data before it: the first one of a connection, the last one
@@ -32,8 +32,10 @@ pub fn put_control(next: ByteOffset, control: Control, out: &mut Vec<u8>) {
 /// Writes a control event, with the exact bytes of the data event before it if its text could not
 /// carry them.
 pub(super) fn put(next: ByteOffset, control: Control, exact: Option<&[u8]>, out: &mut Vec<u8>) {
-    out.extend_from_slice(EVENT_LINE);
-    out.push(b'\n');
+    CONTROL.put_line(out, |out| put_fields(next, control, exact, out));
+}
+
+fn put_fields(next: ByteOffset, control: Control, exact: Option<&[u8]>, out: &mut Vec<u8>) {
     out.extend_from_slice(OFFSET_KEY);
     offset::put(out, next);
     // PROTOCOL §5.8: the cursor is needed exactly while the stream is open.
@@ -49,10 +51,10 @@ pub(super) fn put(next: ByteOffset, control: Control, exact: Option<&[u8]>, out:
     }
     if let Some(exact) = exact {
         out.extend_from_slice(b",\"streamDataBase64\":\"");
-        put_base64(out, exact);
+        base64::put(out, exact);
         out.push(b'"');
     }
-    out.extend_from_slice(b"}\n\n");
+    out.push(b'}');
 }
 
 /// Copies a frame of [`super::SseEncoder`] with another cursor: for a reader whose own cursor is
@@ -72,7 +74,7 @@ pub fn put_with_cursor(frame: &[u8], cursor: u64, out: &mut Vec<u8>) {
             None => out.extend_from_slice(line),
         }
         // Lines of data begin with `data:`, so this one can only be ours.
-        in_control = line[..newline] == *EVENT_LINE;
+        in_control = line == CONTROL.line().as_bytes();
         rest = after;
     }
     out.extend_from_slice(rest);
@@ -80,7 +82,7 @@ pub fn put_with_cursor(frame: &[u8], cursor: u64, out: &mut Vec<u8>) {
 
 /// The text before and after the digits of the cursor in a line that [`put`] wrote.
 fn digits_of_cursor(line: &[u8]) -> Option<(&[u8], &[u8])> {
-    let key = OFFSET_KEY.len() + OFFSET_BYTES;
+    let key = DATA.len() + OFFSET_KEY.len() + OFFSET_BYTES;
     let rest = line.get(key..)?.strip_prefix(CURSOR_KEY)?;
     let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
     let before = &line[..key + CURSOR_KEY.len()];

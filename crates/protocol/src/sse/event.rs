@@ -1,10 +1,43 @@
-//! The lines of one data event.
+//! The lines of one event.
 
 use memchr::memchr2;
 
-/// Writes text as lines of a data event, piece by piece.
-#[derive(Debug, Default)]
-pub(super) struct Lines {
+/// What each line of an event's text begins with.
+pub(crate) const DATA: &str = "data:";
+
+/// The name of an event, as `event_name!` makes it.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct EventName {
+    /// The line with the name, and the beginning of the first line of text.
+    pub(crate) opening: &'static str,
+}
+
+/// Makes an [`EventName`] of a literal.
+macro_rules! event_name {
+    ($name:literal) => {
+        $crate::sse::EventName { opening: concat!("event: ", $name, "\ndata:") }
+    };
+}
+pub(crate) use event_name;
+
+impl EventName {
+    /// The line with the name, its line end included.
+    pub(crate) fn line(self) -> &'static str {
+        &self.opening[..self.opening.len() - DATA.len()]
+    }
+
+    /// Writes an event of one line, which `write` writes without any line end.
+    pub(crate) fn put_line(self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+        out.extend_from_slice(self.opening.as_bytes());
+        write(out);
+        out.extend_from_slice(b"\n\n");
+    }
+}
+
+/// Writes text as lines of an event, piece by piece.
+#[derive(Debug)]
+pub(crate) struct EventWriter {
+    name: EventName,
     is_open: bool,
     /// Nothing of the line under way has been written yet.
     line_is_empty: bool,
@@ -12,9 +45,14 @@ pub(super) struct Lines {
     after_cr: bool,
 }
 
-impl Lines {
+impl EventWriter {
+    /// A writer of events of this name, one after the other.
+    pub(crate) fn new(name: EventName) -> Self {
+        Self { name, is_open: false, line_is_empty: false, after_cr: false }
+    }
+
     /// Writes `text`; begins the event if this is its first. Returns whether there was a CR in it.
-    pub(super) fn put(&mut self, text: &[u8], out: &mut Vec<u8>) -> bool {
+    pub(crate) fn put(&mut self, text: &[u8], out: &mut Vec<u8>) -> bool {
         self.open(out);
         let mut rest = text;
         if self.after_cr && !rest.is_empty() {
@@ -39,20 +77,20 @@ impl Lines {
     }
 
     /// Ends the event if it was begun.
-    pub(super) fn close(&mut self, out: &mut Vec<u8>) {
+    pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
         if self.is_open {
             out.extend_from_slice(b"\n\n");
         }
-        *self = Self::default();
+        *self = Self::new(self.name);
     }
 
-    pub(super) fn is_open(&self) -> bool {
+    pub(crate) fn is_open(&self) -> bool {
         self.is_open
     }
 
     fn open(&mut self, out: &mut Vec<u8>) {
         if !self.is_open {
-            out.extend_from_slice(b"event: data\ndata:");
+            out.extend_from_slice(self.name.opening.as_bytes());
             (self.is_open, self.line_is_empty) = (true, true);
         }
     }
