@@ -73,8 +73,6 @@ pub(crate) struct Format {
     /// Store id of the directory that this one continues; its own if it continues none.
     pub(crate) lineage: u64,
     application: [u8; APPLICATION_BYTES],
-    /// Zero; kept so that copies which differ here differ.
-    spare: [u8; 2],
 }
 
 impl Format {
@@ -88,7 +86,7 @@ impl Format {
         let mut application = [0; APPLICATION_BYTES];
         put(&mut application, 0, name);
         let Owner { kind, placement, .. } = owner;
-        Self { group_count, store, placement, kind, lineage: store, application, spare: [0; 2] }
+        Self { group_count, store, placement, kind, lineage: store, application }
     }
 
     /// Name of the program, as far as it can be printed.
@@ -106,7 +104,6 @@ impl Format {
         put(&mut out, 12, &self.store.to_le_bytes());
         out[20] = self.placement;
         out[21] = self.kind;
-        put(&mut out, 22, &self.spare);
         put(&mut out, 24, &self.lineage.to_le_bytes());
         put(&mut out, 32, &self.application);
         seal_header(&mut out, &[]);
@@ -121,7 +118,6 @@ impl Format {
             kind: bytes[21],
             lineage: u64_at(bytes, 24),
             application: bytes_at(bytes, 32),
-            spare: bytes_at(bytes, 22),
         }
     }
 }
@@ -129,7 +125,8 @@ impl Format {
 /// What one copy says.
 #[derive(Debug)]
 enum Copy {
-    Intact(Format),
+    /// All its bytes, because copies that differ in spare bytes differ.
+    Intact([u8; FORMAT_BYTES]),
     /// Intact, of a version that is not read: an older or a newer one.
     Version(u16),
     Damaged,
@@ -157,7 +154,7 @@ impl Copy {
         if bytes[..MAGIC.len()] != MAGIC {
             Self::Damaged
         } else if is_sealed(FORMAT_BYTES) && version == VERSION {
-            Self::Intact(Format::decode(bytes))
+            Self::Intact(*bytes)
         } else if is_sealed(FORMAT_BYTES) && version > VERSION
             || is_sealed(OLD_FORMAT_BYTES) && version < VERSION
         {
@@ -186,15 +183,17 @@ pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<(Format, Option<Damage
     let lost = |path: &PathBuf| Some(Damage::at(DamageKind::FormatCopy, path, 0));
     let differ = || OpenError::FormatsDiffer { dir: dir.to_owned() };
     match [Copy::read(disk, &paths[0]), Copy::read(disk, &paths[1])] {
-        [Copy::Intact(one), Copy::Intact(other)] if one == other => Ok((one, None)),
+        [Copy::Intact(one), Copy::Intact(other)] if one == other => {
+            Ok((Format::decode(&one), None))
+        }
         [one, other] => match (one.version(), other.version()) {
             (Some(VERSION), Some(_)) | (Some(_), Some(VERSION)) => Err(differ()),
             (Some(found), _) | (None, Some(found)) if found != VERSION => {
                 Err(OpenError::Version { dir: dir.to_owned(), found, known: VERSION })
             }
             _ => match (one, other) {
-                (Copy::Intact(format), _) => Ok((format, lost(&paths[1]))),
-                (_, Copy::Intact(format)) => Ok((format, lost(&paths[0]))),
+                (Copy::Intact(bytes), _) => Ok((Format::decode(&bytes), lost(&paths[1]))),
+                (_, Copy::Intact(bytes)) => Ok((Format::decode(&bytes), lost(&paths[0]))),
                 (Copy::Unreadable(error), Copy::Unreadable(_) | Copy::Missing)
                 | (Copy::Missing, Copy::Unreadable(error)) => Err(at(&paths[0])(error)),
                 _ => Err(OpenError::FormatDamaged { file: paths[0].clone() }),

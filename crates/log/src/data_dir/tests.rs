@@ -188,6 +188,23 @@ fn copies_of_two_directories_are_refused() {
 }
 
 #[test]
+fn sealed_copies_that_differ_in_one_byte_are_refused() {
+    for position in 0..60 {
+        let disk = made();
+        let mut bytes = bytes_of(&disk, FORMAT_NAME);
+        bytes[position] ^= 0x40;
+        crate::codec::seal_header(&mut bytes, &[]);
+        overwrite(&disk, FORMAT_NAME, &bytes);
+        match open(&disk) {
+            // Without its magic the copy is damaged, and the other one counts.
+            Ok(opened) => assert!(position < 8 && opened.damage.is_some(), "byte {position}"),
+            Err(OpenError::FormatsDiffer { .. }) => assert!(position >= 8, "byte {position}"),
+            Err(error) => panic!("byte {position}: {error}"),
+        }
+    }
+}
+
+#[test]
 fn a_start_that_power_loss_interrupts_leaves_a_directory_that_opens() {
     for changes in 0..12 {
         for seed in 0..20 {
