@@ -1,7 +1,8 @@
 //! The files of `crates/` that one append runs through: what a reader of the hot path has to read.
 //!
-//! callgrind names the file of each line that ran, inlined functions too. A file counts if it costs more
-//! in a run with more appends: what a process runs once is in no append.
+//! callgrind names the file of each function that ran, and of each line that was inlined into it. A
+//! file counts if a function of it ran; files with inlined lines alone are a second number. It counts
+//! only if it costs more in a run with more appends: what a process runs once is in no append.
 
 use super::measure::{self, ShardRun};
 use crate::run::Failure;
@@ -21,52 +22,71 @@ pub(super) fn print(workspace: &Workspace, scratch: &Path) -> Result<(), Failure
         Ok::<_, Failure>(costs_by_file(&profile, &workspace.root.join("crates")))
     });
     let (few, many) = (few?, many?);
-    let mut count = 0;
-    for (file, cost) in many {
-        let grown = cost.saturating_sub(few.get(&file).copied().unwrap_or_default());
-        let per_operation = span.per_operation(0.0, grown as f64);
-        if file.starts_with("counts/") || per_operation < 1.0 {
-            continue;
-        }
-        let text = std::fs::read_to_string(workspace.root.join("crates").join(&file));
+    let per_append = |costs: fn(&Costs) -> &BTreeMap<String, u64>| {
+        let few = costs(&few);
+        let grown = costs(&many).iter().map(|(file, cost)| {
+            let grown = cost.saturating_sub(few.get(file).copied().unwrap_or_default());
+            (file.clone(), span.per_operation(0.0, grown as f64))
+        });
+        let executed = grown.filter(|(file, cost)| !file.starts_with("counts/") && *cost >= 1.0);
+        executed.collect::<Vec<_>>()
+    };
+    let functions = per_append(|costs| &costs.functions);
+    for (file, cost) in &functions {
+        let text = std::fs::read_to_string(workspace.root.join("crates").join(file));
         let lines = text.unwrap_or_default().lines().count();
-        println!("{per_operation:>8.0} instructions  {lines:>4} lines  crates/{file}");
-        count += 1;
+        println!("{cost:>8.0} instructions  {lines:>4} lines  crates/{file}");
     }
-    println!("{count} files with an executed function in one append");
+    let lines = per_append(|costs| &costs.lines);
+    println!("{} files with an executed function in one append", functions.len());
+    println!("{} files with an executed line, with inlined functions", lines.len());
     Ok(())
 }
 
+/// Instructions by file, from the root of a profile.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Costs {
+    /// By the file of the function that ran, with what was inlined into it.
+    functions: BTreeMap<String, u64>,
+    /// By the file of the line that ran.
+    lines: BTreeMap<String, u64>,
+}
+
 /// Instructions of each file below `root`, by its path from there, in a profile of callgrind.
-fn costs_by_file(profile: &str, root: &Path) -> BTreeMap<String, u64> {
+fn costs_by_file(profile: &str, root: &Path) -> Costs {
     let prefix = format!("{}/", root.display());
     let mut names: HashMap<&str, &str> = HashMap::new();
-    let mut costs = BTreeMap::new();
-    let mut file = None;
+    let mut costs = Costs::default();
+    let (mut of_function, mut of_line) = (None, None);
     let mut is_of_call = false;
     for line in profile.lines() {
-        let position = ["fl=", "fi=", "fe="].iter().find_map(|word| line.strip_prefix(word));
-        if let Some(position) = position {
+        let words = ["fl=", "fi=", "fe=", "cfi=", "cfl="];
+        let position = words.iter().find_map(|word| Some((*word, line.strip_prefix(word)?)));
+        if let Some((word, position)) = position {
             let (id, name) = position.split_once(' ').unwrap_or((position, ""));
             if !name.is_empty() {
                 names.insert(id, name);
             }
-            file = names.get(id).and_then(|name| name.strip_prefix(&prefix));
+            let file = names.get(id).and_then(|name| name.strip_prefix(&prefix));
+            match word {
+                "fl=" => (of_function, of_line) = (file, file),
+                "fi=" | "fe=" => of_line = file,
+                // The file of a function that is called has lines of its own elsewhere.
+                _ => {}
+            }
         } else if line.starts_with("calls=") {
             // The next line is what the called function cost.
             is_of_call = true;
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             let cost = line.split(' ').nth(1).and_then(|cost| cost.parse::<u64>().ok());
-            if let (Some(file), Some(cost), false) = (file, cost, is_of_call) {
-                *costs.entry(file.to_owned()).or_default() += cost;
+            let cost = cost.filter(|_| !is_of_call).unwrap_or_default();
+            let of = [(of_function, &mut costs.functions), (of_line, &mut costs.lines)];
+            for (file, costs) in of {
+                if let Some(file) = file {
+                    *costs.entry(file.to_owned()).or_default() += cost;
+                }
             }
             is_of_call = false;
-        } else if let Some((id, name)) = line.strip_prefix("cfi=").and_then(|at| at.split_once(' '))
-        {
-            names.insert(id, name);
-        } else if let Some((id, name)) = line.strip_prefix("cfl=").and_then(|at| at.split_once(' '))
-        {
-            names.insert(id, name);
         }
     }
     costs
@@ -77,11 +97,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_are_counted_for_their_own_file() {
+    fn instructions_are_counted_for_the_function_and_for_the_line() {
         let profile = "fl=(1) /w/crates/log/src/a.rs\nfn=(1) f\n10 5\n+1 2\ncfi=(2) /w/crates/b.rs\n\
-            cfn=(2) g\ncalls=1 3\n* 100\nfi=(3) /usr/x.rs\n7 1\nfe=(1)\n12 3\n\nfl=(2)\nfn=(2)\n3 100\n";
+            cfn=(2) g\ncalls=1 3\n* 100\nfi=(3) /usr/x.rs\n7 1\nfi=(4) /w/crates/c.rs\n8 4\nfe=(1)\n\
+            12 3\n\nfl=(2)\nfn=(2)\n3 100\n";
         let costs = costs_by_file(profile, Path::new("/w/crates"));
-        let expected = [("b.rs", 100), ("log/src/a.rs", 10)];
-        assert_eq!(costs, expected.map(|(file, cost)| (file.to_owned(), cost)).into());
+        let of = |costs: &[(&str, u64)]| {
+            costs.iter().map(|(file, cost)| ((*file).to_owned(), *cost)).collect()
+        };
+        let functions = of(&[("b.rs", 100), ("log/src/a.rs", 15)]);
+        let lines = of(&[("b.rs", 100), ("c.rs", 4), ("log/src/a.rs", 10)]);
+        assert_eq!(costs, Costs { functions, lines });
     }
 }

@@ -47,9 +47,10 @@ const INSTRUCTIONS_TOLERANCE_PERCENT: f64 = 8.0;
 const SERVER: &str = "server-serial";
 const SERVER_SPAN: Span = Span { few: 400, many: 1200 };
 
-/// What is counted of the server, with a tolerance: its threads wake each other as the system likes.
-const SERVER_COUNTS: [(Instrument, f64); 3] =
-    [(Instrument::Callgrind, 20.0), (Instrument::Dhat, 25.0), (Instrument::Strace, 20.0)];
+/// What is counted of the server, with a tolerance and a number of tries. Its threads wake each other as
+/// the system likes, and other load of the machine adds system calls. So the least of the tries counts.
+const SERVER_COUNTS: [(Instrument, f64, u32); 3] =
+    [(Instrument::Callgrind, 20.0, 1), (Instrument::Dhat, 25.0, 1), (Instrument::Strace, 20.0, 3)];
 
 /// Everything that can be counted here.
 pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>, Failure> {
@@ -62,7 +63,7 @@ pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>,
         });
         counted.extend(differences(workload, span, &few?, &many?));
     }
-    for (instrument, tolerance_percent) in SERVER_COUNTS {
+    for (instrument, tolerance_percent, tries) in SERVER_COUNTS {
         // Callgrind was tried above.
         let is_usable = match instrument {
             Instrument::Callgrind => callgrind,
@@ -71,9 +72,12 @@ pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>,
         if !is_usable {
             continue;
         }
-        let [few, many] = [SERVER_SPAN.few, SERVER_SPAN.many]
-            .map(|operations| server_total(workspace, scratch, instrument, operations));
-        let value = SERVER_SPAN.per_operation(few?, many?);
+        let mut value = f64::INFINITY;
+        for _ in 0..tries {
+            let [few, many] = [SERVER_SPAN.few, SERVER_SPAN.many]
+                .map(|operations| server_total(workspace, scratch, instrument, operations));
+            value = value.min(SERVER_SPAN.per_operation(few?, many?));
+        }
         counted.push(Counted {
             workload: SERVER,
             what: instrument.what(),
