@@ -4,8 +4,6 @@
 //! checkpoint can. So one success does not end the trouble. It ends when no work has failed for a
 //! while. Until then the node reports it, and answers waiting writes with the reason.
 
-use crate::{ShardCore, Stamp};
-use log::{WorkDone, WorkJob};
 use model::Monotonic;
 use std::io;
 
@@ -53,7 +51,24 @@ impl Background {
         self.trouble.as_ref().is_some_and(|trouble| trouble.is_disk_full)
     }
 
-    fn note(&mut self, now: Monotonic, error: Option<&io::Error>) {
+    /// Whether no job is offered for now.
+    pub(crate) fn is_blocked(&self) -> bool {
+        self.blocked_until.is_some()
+    }
+
+    /// Why background work has stopped, if it has.
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.trouble.as_ref().map(|trouble| trouble.error.as_str())
+    }
+
+    /// Why merges found no room, once when that begins.
+    pub(crate) fn take_merge_refusal(&mut self) -> Option<&io::Error> {
+        let refusal = self.merge_refusal.as_mut()?;
+        let is_new = !std::mem::replace(&mut refusal.is_told, true);
+        is_new.then_some(&refusal.error)
+    }
+
+    pub(crate) fn note(&mut self, now: Monotonic, error: Option<&io::Error>) {
         let Some(error) = error else {
             if let Some(trouble) = &mut self.trouble {
                 trouble.is_last = false;
@@ -66,13 +81,13 @@ impl Background {
         self.trouble = Some(Trouble { error, is_disk_full, since: now, is_last: true });
     }
 
-    fn note_merge_refusal(&mut self, now: Monotonic, error: io::Error) {
+    pub(crate) fn note_merge_refusal(&mut self, now: Monotonic, error: io::Error) {
         let is_told = self.merge_refusal.take().is_some_and(|last| last.is_told);
         self.merge_refusal = Some(MergeRefusal { error, since: now, is_told, is_retried: false });
     }
 
     /// Whether merges that found no room are to be offered again.
-    fn wants_merge_retry(&mut self, now: Monotonic) -> bool {
+    pub(crate) fn wants_merge_retry(&mut self, now: Monotonic) -> bool {
         let is_due = |refusal: &mut MergeRefusal| now.ms_since(refusal.since) >= MERGE_RETRY_MS;
         let Some(due) = self.merge_refusal.take_if(is_due) else { return false };
         if !due.is_retried {
@@ -82,56 +97,10 @@ impl Background {
     }
 
     /// Time has passed.
-    fn tick(&mut self, now: Monotonic) {
+    pub(crate) fn tick(&mut self, now: Monotonic) {
         self.blocked_until = self.blocked_until.filter(|until| now < *until);
         let lasts = |trouble: &Trouble| trouble.is_last || now.ms_since(trouble.since) < TROUBLE_MS;
         self.trouble = self.trouble.take().filter(lasts);
-    }
-}
-
-impl ShardCore {
-    pub(crate) fn poll_work(&mut self) -> Option<WorkJob> {
-        if self.background.blocked_until.is_some() { None } else { self.log.poll_work() }
-    }
-
-    pub(crate) fn handle_worked(&mut self, now: Stamp, done: WorkDone) {
-        let report = self.log.handle_work(done);
-        match report.merge_refusal {
-            // Says nothing about how the disk takes what is smaller.
-            Some(error) => self.background.note_merge_refusal(now.monotonic, error),
-            None => self.background.note(now.monotonic, report.error.as_ref()),
-        }
-        self.idle.damages.extend(report.damages);
-        // Not at the next tick: writes may wait for all groups to have had theirs.
-        self.checkpoint_if_wanted();
-        self.execute_deferred(now);
-    }
-
-    /// Background work gets its time.
-    pub(crate) fn tick_background(&mut self, now: Monotonic) {
-        self.background.tick(now);
-        if self.background.wants_merge_retry(now) {
-            self.log.retry_merges();
-        }
-    }
-
-    /// Why chunks are not merged, once when that begins: there is no room for it on the disk.
-    pub fn take_merge_refusal(&mut self) -> Option<&io::Error> {
-        let refusal = self.background.merge_refusal.as_mut()?;
-        let is_new = !std::mem::replace(&mut refusal.is_told, true);
-        is_new.then_some(&refusal.error)
-    }
-
-    /// Whether background work has stopped because the disk is full, and for no other reason.
-    #[must_use]
-    pub fn is_disk_full(&self) -> bool {
-        self.background.is_disk_full()
-    }
-
-    /// Why background work has stopped, if it has (as when the disk is full).
-    #[must_use]
-    pub fn work_error(&self) -> Option<&str> {
-        self.background.trouble.as_ref().map(|trouble| trouble.error.as_str())
     }
 }
 

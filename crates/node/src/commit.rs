@@ -1,7 +1,7 @@
 //! The way back: a batch is durable, its entries are applied and answered.
 
 use crate::{
-    Change, Failure, Reply, ShardAnswer, ShardCore, ShardMessage, Stamp,
+    Change, Failure, Reply, ShardAnswer, ShardCore, ShardMessage, Stamp, Ticket,
     group::{Group, Proposed, ReplyTo},
 };
 use cluster::Committed;
@@ -17,12 +17,14 @@ impl ShardCore {
         match self.log.handle_synced(done) {
             Ok(batch) => {
                 if !batch.is_empty() {
-                    self.idle.note_sync(now.monotonic);
+                    self.durable_mark.note_sync(now.monotonic);
                 }
                 for entry in batch.entries() {
                     self.commit(now, entry);
                 }
-                self.execute_deferred(now);
+                if !self.write_queue.is_empty() {
+                    self.execute_deferred(now);
+                }
             }
             Err(failed) => {
                 self.poison = Some(failed.error.to_string());
@@ -61,7 +63,9 @@ impl ShardCore {
     }
 
     fn follow_up(&mut self, now: Stamp, entry: &DurableEntry, applied: &Applied) {
-        if let Some(visible) = applied.visible {
+        if let Some(visible) = applied.visible
+            && !self.watchers.is_empty()
+        {
             let key = StreamKey { group: entry.group, stream: visible.stream };
             self.announce(key, visible, entry);
         }
@@ -92,6 +96,23 @@ impl ShardCore {
         if visible.gone {
             self.watchers.forget(key);
         }
+    }
+
+    /// Answers with a first change that holds the stream's present state. So no commit between the
+    /// reader's last look and this moment is lost.
+    pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
+        let info = self.state(key.group).info(key.stream);
+        let change = Change {
+            key,
+            tail: info.as_ref().map_or(ByteOffset::ZERO, |info| info.tail),
+            closed: info.as_ref().is_some_and(|info| info.closed),
+            gone: info.is_none(),
+            data: None,
+        };
+        if !change.gone {
+            self.watchers.add(key, ticket.shard);
+        }
+        self.notify(ticket.shard, change);
     }
 
     /// Answers the sender of a command.

@@ -116,7 +116,7 @@ impl ShardCore {
 
     /// Calls a peer, or answers at once if the group is this shard's.
     fn ask(&mut self, now: Stamp, owner: StreamKey, call: ShardCall, job: Suspended) {
-        if crate::shard_of(owner.group, self.shard_count) != self.shard {
+        if owner.group.shard(self.shard_count) != self.shard {
             return self.call(owner, call, job);
         }
         match call {
@@ -360,14 +360,14 @@ impl ShardCore {
         result: &ShardAnswer,
     ) {
         let group = token.fork_group;
-        let is_duty = self.state(group).duties().any(|(known, _)| known == token);
+        let is_duty = self.state(group).pending_unpins().any(|(known, _)| known == token);
         if let ShardAnswer::Failed(failure) = result {
             let final_here = matches!(failure, Failure::Poisoned { .. });
             if !final_here {
-                self.idle.retry_release(source, token);
+                self.releases.retry(source, token);
             }
         } else if is_duty {
-            let command = Command::Released(token);
+            let command = Command::UnpinDone(token);
             let proposal = Proposal { group, stream: NO_STREAM, command, data: &[] };
             self.propose(now, proposal, ReplyTo::Nobody);
         }

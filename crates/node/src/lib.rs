@@ -27,6 +27,9 @@
 mod api;
 mod background;
 mod commit;
+mod damage;
+mod deferred;
+mod durable_mark;
 mod expiry;
 mod forks;
 mod group;
@@ -37,6 +40,7 @@ mod maintenance;
 mod read;
 mod reads;
 mod recovery;
+mod releases;
 mod shard;
 mod write_queue;
 
@@ -47,11 +51,3 @@ pub use api::{
 pub use lookup::{ReadDone, ReadJob};
 pub use recovery::{Opened, open};
 pub use shard::{ShardCore, ShardStats};
-
-use model::{GroupId, ShardId};
-
-/// The shard that owns `group` among `shard_count` shards.
-#[must_use]
-pub fn shard_of(group: GroupId, shard_count: u16) -> ShardId {
-    group.shard(shard_count)
-}

@@ -3,7 +3,6 @@
 //! A connection belongs to its shard, and this module knows only the shard. So a commit costs one
 //! message per watching shard, however many readers it has.
 
-use crate::{ShardCore, Ticket};
 use log::IdMap;
 use model::{ShardId, StreamKey};
 
@@ -12,6 +11,11 @@ use model::{ShardId, StreamKey};
 pub(crate) struct Watchers(IdMap<StreamKey, Vec<ShardId>>);
 
 impl Watchers {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     pub(crate) fn add(&mut self, key: StreamKey, shard: ShardId) {
         let shards = self.0.entry(key).or_default();
         if !shards.contains(&shard) {
@@ -51,24 +55,5 @@ impl Watchers {
 
     pub(crate) fn stream_count(&self) -> u64 {
         self.0.len() as u64
-    }
-}
-
-impl ShardCore {
-    /// Answers with a first change that holds the stream's present state. So no commit between the
-    /// reader's last look and this moment is lost.
-    pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
-        let info = self.state(key.group).info(key.stream);
-        let change = crate::Change {
-            key,
-            tail: info.as_ref().map_or(model::ByteOffset::ZERO, |info| info.tail),
-            closed: info.as_ref().is_some_and(|info| info.closed),
-            gone: info.is_none(),
-            data: None,
-        };
-        if !change.gone {
-            self.watchers.add(key, ticket.shard);
-        }
-        self.notify(ticket.shard, change);
     }
 }

@@ -58,7 +58,7 @@ impl ShardCore {
     }
 
     fn fail_window(&mut self, ticket: Ticket, key: StreamKey, failure: Failure) {
-        self.idle.note_failure(key, &failure);
+        self.damage.note_failure(key, &failure);
         self.reply(ticket, Reply::Failed(failure));
     }
 
@@ -94,7 +94,7 @@ impl ShardCore {
 
     /// Asks the owner of some bytes for a position. `job` continues when it is known.
     pub(crate) fn locate(&mut self, now: Stamp, owner: StreamKey, what: Locate, job: Suspended) {
-        if crate::shard_of(owner.group, self.shard_count) == self.shard {
+        if owner.group.shard(self.shard_count) == self.shard {
             return self.look_up(now, owner, Lookup::new(what), Then::Job(job));
         }
         self.call(owner, ShardCall::Locate(owner, what), job);
@@ -102,7 +102,7 @@ impl ShardCore {
 
     /// Sends a call to the shard of `owner`; `job` continues when it returns.
     pub(crate) fn call(&mut self, owner: StreamKey, call: ShardCall, job: Suspended) {
-        let to = crate::shard_of(owner.group, self.shard_count);
+        let to = owner.group.shard(self.shard_count);
         let job = self.suspended.add(job);
         let message = ShardMessage::Call { from: self.shard, job, call };
         self.send(to, message);
@@ -140,7 +140,7 @@ impl ShardCore {
         then: Then,
     ) {
         if let Err(LocateError::Failed(failure)) = &located {
-            self.idle.note_failure(key, failure);
+            self.damage.note_failure(key, failure);
         }
         let result = ShardAnswer::Located(located);
         match then {
@@ -269,7 +269,7 @@ impl ShardCore {
             }
             (Asker::Position { lookup, receiver }, Err(not_found)) => {
                 let failure = Failure::from(not_found.error);
-                self.idle.note_failure(key, &failure);
+                self.damage.note_failure(key, &failure);
                 let located = match lookup.what {
                     Locate::IntactEnd { from, json, .. } => {
                         let append = not_found.append_start;

@@ -1,73 +1,13 @@
-//! What a node does by itself: expiry, checkpoints, retries.
+//! What a shard does by itself: expiry, checkpoints, retries, background work.
 
-use crate::{Failure, ReadDamage, ShardCore, Stamp};
-use log::CheckpointRows;
+use crate::{ReadDamage, ShardCore, Stamp};
+use log::{CheckpointRows, WorkDone, WorkJob};
 use model::{GroupId, Monotonic, StreamKey};
-use std::collections::HashSet;
+use std::io;
 use stream::PinToken;
 
 /// Expiries logged per group and tick: what is left over comes with the next.
 const PER_TICK_MAX: usize = 256;
-
-/// Damaged places and streams that are remembered, each.
-const KNOWN_PLACES_MAX: usize = 4096;
-
-/// A shard without commits for this long marks its last batch durable in the log itself.
-const IDLE_MARK_MS: u64 = 1_000;
-
-/// What maintenance keeps between ticks.
-#[derive(Debug, Default)]
-pub(crate) struct Idle {
-    releases: Vec<(StreamKey, PinToken)>,
-    last_commit: Monotonic,
-    marked: bool,
-    /// Damage that background work met and nobody has asked for yet.
-    pub(crate) damages: Vec<log::Damage>,
-    /// The same of reads, and every place that they have met so far.
-    read_damages: Vec<ReadDamage>,
-    known_places: HashSet<(String, u64)>,
-    damaged_streams: HashSet<StreamKey>,
-}
-
-impl Idle {
-    pub(crate) fn retry_release(&mut self, source: StreamKey, token: PinToken) {
-        self.releases.push((source, token));
-    }
-
-    /// Entries were committed: the mark, if there was one, lies before them.
-    pub(crate) fn note_sync(&mut self, now: Monotonic) {
-        self.last_commit = now;
-        self.marked = false;
-    }
-
-    /// Remembers damage that a read met.
-    pub(crate) fn note_failure(&mut self, key: StreamKey, failure: &Failure) {
-        let Failure::Damaged { file, position } = failure else { return };
-        self.note_damaged(key);
-        if self.note_place(file, *position) {
-            let damage = ReadDamage { key, file: file.clone(), position: *position };
-            self.read_damages.push(damage);
-        }
-    }
-
-    /// Remembers a damaged place; `true` if it is new.
-    fn note_place(&mut self, file: &str, position: u64) -> bool {
-        let known = &mut self.known_places;
-        known.len() < KNOWN_PLACES_MAX && known.insert((file.to_owned(), position))
-    }
-
-    /// Remembers that bytes of a stream are damaged.
-    pub(crate) fn note_damaged(&mut self, key: StreamKey) {
-        if self.damaged_streams.len() < KNOWN_PLACES_MAX {
-            self.damaged_streams.insert(key);
-        }
-    }
-
-    /// Whether bytes of a stream are known to be damaged.
-    pub(crate) fn has_damage(&self, key: StreamKey) -> bool {
-        self.damaged_streams.contains(&key)
-    }
-}
 
 impl ShardCore {
     pub(crate) fn handle_tick(&mut self, now: Stamp) {
@@ -80,7 +20,7 @@ impl ShardCore {
         for place in 0..self.groups.len() {
             self.expire_some(now, place);
         }
-        for (source, token) in std::mem::take(&mut self.idle.releases) {
+        for (source, token) in self.releases.take() {
             self.start_release(now, source, token);
         }
         self.checkpoint_if_wanted();
@@ -95,7 +35,7 @@ impl ShardCore {
         }
     }
 
-    pub(crate) fn checkpoint_if_wanted(&mut self) {
+    fn checkpoint_if_wanted(&mut self) {
         let Some(group) = self.log.wants_checkpoint() else { return };
         self.checkpoint(group);
     }
@@ -113,10 +53,9 @@ impl ShardCore {
 
     fn mark_if_idle(&mut self, now: Stamp) {
         let is_quiet = self.groups.iter().all(|group| group.proposed_count() == 0);
-        let idle_ms = now.monotonic.ms_since(self.idle.last_commit);
-        if is_quiet && !self.idle.marked && idle_ms >= IDLE_MARK_MS {
+        if is_quiet && self.durable_mark.is_due(now.monotonic) {
             self.log.mark_durable();
-            self.idle.marked = true;
+            self.durable_mark.note_marked();
         }
     }
 
@@ -129,31 +68,62 @@ impl ShardCore {
 
     /// Damage that background work has met since the last call.
     pub fn take_damages(&mut self) -> Vec<log::Damage> {
-        std::mem::take(&mut self.idle.damages)
-    }
-
-    /// Remembers what recovery found damaged and has reported.
-    pub(crate) fn remember_damages(&mut self, damages: &[log::Damage]) {
-        for damage in damages {
-            self.idle.note_place(&damage.file.display().to_string(), damage.position);
-            if let (Some(group), Some(stream)) = (damage.group, damage.stream) {
-                self.idle.note_damaged(StreamKey { group, stream });
-            }
-        }
+        std::mem::take(&mut self.damage.damages)
     }
 
     /// Damage that reads have met since the last call; each place comes once.
     pub fn take_read_damages(&mut self) -> Vec<ReadDamage> {
-        std::mem::take(&mut self.idle.read_damages)
+        self.damage.take_read_damages()
     }
 
     /// Starts what recovery found undone: references to give back.
     pub(crate) fn resume_releases(&mut self, orphans: Vec<(StreamKey, PinToken)>) {
-        self.idle.releases.extend(orphans);
-        for group in &self.groups {
-            for (token, source) in group.state.duties() {
-                self.idle.releases.push((source, token));
-            }
+        let pending = self.groups.iter().flat_map(|group| group.state.pending_unpins());
+        let pending = pending.map(|(token, source)| (source, token));
+        for (source, token) in orphans.into_iter().chain(pending) {
+            self.releases.retry(source, token);
         }
+    }
+
+    pub(crate) fn poll_work(&mut self) -> Option<WorkJob> {
+        if self.background.is_blocked() { None } else { self.log.poll_work() }
+    }
+
+    pub(crate) fn handle_worked(&mut self, now: Stamp, done: WorkDone) {
+        let report = self.log.handle_work(done);
+        match report.merge_refusal {
+            // Says nothing about how the disk takes what is smaller.
+            Some(error) => self.background.note_merge_refusal(now.monotonic, error),
+            None => self.background.note(now.monotonic, report.error.as_ref()),
+        }
+        self.damage.damages.extend(report.damages);
+        // Not at the next tick: writes may wait for all groups to have had theirs.
+        self.checkpoint_if_wanted();
+        self.execute_deferred(now);
+    }
+
+    /// Background work gets its time.
+    pub(crate) fn tick_background(&mut self, now: Monotonic) {
+        self.background.tick(now);
+        if self.background.wants_merge_retry(now) {
+            self.log.retry_merges();
+        }
+    }
+
+    /// Why chunks are not merged, once when that begins: there is no room for it on the disk.
+    pub fn take_merge_refusal(&mut self) -> Option<&io::Error> {
+        self.background.take_merge_refusal()
+    }
+
+    /// Whether background work has stopped because the disk is full, and for no other reason.
+    #[must_use]
+    pub fn is_disk_full(&self) -> bool {
+        self.background.is_disk_full()
+    }
+
+    /// Why background work has stopped, if it has (as when the disk is full).
+    #[must_use]
+    pub fn work_error(&self) -> Option<&str> {
+        self.background.error()
     }
 }

@@ -130,7 +130,7 @@ impl ShardCore {
         while job.intact < end {
             let (owner, limit) = owner_of(job.key, &job.info, job.intact);
             let to = limit.min(end);
-            let is_here = crate::shard_of(owner.group, self.shard_count) == self.shard;
+            let is_here = owner.group.shard(self.shard_count) == self.shard;
             if !is_here || self.may_lack_bytes(owner) {
                 let json = job.info.content_type.is_json();
                 return Some((owner, Locate::IntactEnd { from: job.intact, to, json }));
@@ -142,7 +142,7 @@ impl ShardCore {
 
     /// Whether damage of a stream of this shard is known, from what was met or from the state of its group.
     pub(crate) fn may_lack_bytes(&self, key: StreamKey) -> bool {
-        self.idle.has_damage(key) || self.state(key.group).may_lack_bytes(key.stream)
+        self.damage.has_damage(key) || self.state(key.group).may_lack_bytes(key.stream)
     }
 
     pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadSteps, result: ShardAnswer) {
@@ -200,7 +200,7 @@ impl ShardCore {
         end: ByteOffset,
     ) -> Result<Option<Slice>, Failure> {
         let (owner, limit) = owner_of(job.key, &job.info, start);
-        if start == end || crate::shard_of(owner.group, self.shard_count) != self.shard {
+        if start == end || owner.group.shard(self.shard_count) != self.shard {
             return Ok(None);
         }
         match self.window(owner, start, end.min(limit)) {
@@ -208,7 +208,7 @@ impl ShardCore {
             Ok(Read::Job(_)) => Ok(None),
             Err(failure) => {
                 let failure = self.not_missing(job, start, failure);
-                self.idle.note_failure(owner, &failure);
+                self.damage.note_failure(owner, &failure);
                 Err(failure)
             }
         }

@@ -51,7 +51,7 @@ pub fn open(
     let mut nodes = Vec::new();
     for (shard, log) in (0..).zip(opened.shards) {
         let mut node = parts.node(ShardId::new(shard), shard_count, log, random.next_u64());
-        node.remember_damages(&rebuild.damages);
+        node.damage.note_reported(&rebuild.damages);
         nodes.push(node);
     }
     let report = opened.report;
@@ -80,7 +80,7 @@ impl NodesToBe {
         log: log::ShardLog,
         seed: u64,
     ) -> ShardCore {
-        let is_mine = |group: GroupId| crate::shard_of(group, shard_count) == shard;
+        let is_mine = |group: GroupId| group.shard(shard_count) == shard;
         let groups = self.groups.extract_if(.., |group| is_mine(group.state.group())).collect();
         let orphans = self.orphans.extract_if(.., |(_, token)| is_mine(token.fork_group));
         let orphans = orphans.collect();
@@ -162,8 +162,8 @@ impl Rebuild {
     /// Records that the state of `damage` is lost.
     fn lose(&mut self, group: GroupId, damage: &Damage) {
         match (damage.stream, damage.path_hash, damage.entries) {
-            // A duty that is remembered once more is done once more.
-            _ if damage.entry_kind == Some(CommandKind::Released as u8) => {}
+            // An unpin that is remembered once more is sent once more.
+            _ if damage.entry_kind == Some(CommandKind::UnpinDone as u8) => {}
             (Some(stream), Some(path_hash), Some(_)) => self.unmake(group, stream, path_hash),
             (Some(stream), Some(path_hash), None) => {
                 self.state(group).mark_damaged(stream, path_hash);

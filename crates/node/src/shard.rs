@@ -30,9 +30,11 @@ pub struct ShardCore {
     pub(crate) reads: crate::reads::Reads,
     /// The nonces of pin tokens: seeded from outside, so that a run can be repeated.
     pub(crate) nonces: SeededRandom,
-    pub(crate) idle: crate::maintenance::Idle,
+    pub(crate) damage: crate::damage::DamageBook,
+    pub(crate) durable_mark: crate::durable_mark::DurableMark,
+    pub(crate) releases: crate::releases::Releases,
     pub(crate) background: crate::background::Background,
-    pub(crate) write_queue: crate::write_queue::WriteQueue,
+    pub(crate) write_queue: crate::deferred::WriteQueue,
     pub(crate) poison: Option<String>,
     encoded: Vec<u8>,
 }
@@ -323,7 +325,7 @@ impl ShardCore {
     }
 
     fn place_of(&self, group: GroupId) -> usize {
-        let shard = crate::shard_of(group, self.shard_count);
+        let shard = group.shard(self.shard_count);
         assert_eq!(shard, self.shard, "group {group} belongs to shard {shard}");
         usize::from(group.get() / self.shard_count)
     }
@@ -374,9 +376,11 @@ impl ShardCore {
             suspended: SuspendedSet::default(),
             reads: crate::reads::Reads::default(),
             nonces: SeededRandom::new(parts.seed),
-            idle: crate::maintenance::Idle::default(),
+            damage: crate::damage::DamageBook::default(),
+            durable_mark: crate::durable_mark::DurableMark::default(),
+            releases: crate::releases::Releases::default(),
             background: crate::background::Background::default(),
-            write_queue: crate::write_queue::WriteQueue::default(),
+            write_queue: crate::deferred::WriteQueue::default(),
             poison: None,
             encoded: Vec::new(),
         }

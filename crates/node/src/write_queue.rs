@@ -7,19 +7,11 @@
 //! A read whose use must be logged first is a write, too. If it waits in vain it is answered without:
 //! to refuse it would be worse than a lifetime that a crash may cut short.
 
-use crate::{Failure, Reply, Request, ShardCore, Stamp, Ticket};
+use crate::{Failure, Reply, Request, ShardCore, Stamp, Ticket, deferred::Deferred};
 use log::AppendError;
-use model::Monotonic;
-use std::collections::VecDeque;
 
 /// Room that a use wants in the log, at most.
 const USE_BYTES_MAX: u64 = 64;
-
-/// Bytes of data that may wait in one shard.
-const DEFERRED_BYTES_MAX: usize = 64 << 20;
-
-/// Writes that may wait in one shard.
-const DEFERRED_COUNT_MAX: usize = 16 << 10;
 
 /// How long a write may wait: clients begin to give up soon after.
 const DEFERRED_MS_MAX: u64 = 5_000;
@@ -27,42 +19,11 @@ const DEFERRED_MS_MAX: u64 = 5_000;
 /// The same while the disk is full: some retries of what would make room.
 const DEFERRED_DISK_FULL_MS_MAX: u64 = 1_000;
 
-#[derive(Debug, Default)]
-pub(crate) struct WriteQueue {
-    writes: VecDeque<Deferred>,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-struct Deferred {
-    ticket: Ticket,
-    request: Request,
-    data: Vec<u8>,
-    since: Monotonic,
-}
-
-impl WriteQueue {
-    /// Asserts that the bytes are those of the writes, and within bounds.
-    ///
-    /// # Panics
-    /// If they are not.
-    pub(crate) fn check(&self) {
-        let bytes: usize = self.writes.iter().map(|write| write.data.len()).sum();
-        assert_eq!(bytes, self.bytes, "the deferred bytes are miscounted");
-        assert!(self.writes.len() <= DEFERRED_COUNT_MAX, "too many writes are deferred");
-    }
-
-    fn pop(&mut self) -> Option<Deferred> {
-        let deferred = self.writes.pop_front()?;
-        self.bytes -= deferred.data.len();
-        Some(deferred)
-    }
-}
-
 impl ShardCore {
     /// Whether a write must wait: others do, or the log has no room for it.
+    #[inline]
     pub(crate) fn must_defer(&mut self, payload_bytes: u64) -> bool {
-        !self.write_queue.writes.is_empty() || self.is_log_busy(payload_bytes)
+        !self.write_queue.is_empty() || self.is_log_busy(payload_bytes)
     }
 
     /// Whether a use that must be logged has to wait for room.
@@ -70,24 +31,22 @@ impl ShardCore {
         self.is_log_busy(USE_BYTES_MAX)
     }
 
+    #[inline]
     fn is_log_busy(&mut self, payload_bytes: u64) -> bool {
         self.log.check_room(payload_bytes) == Err(AppendError::Backpressure)
     }
 
     pub(crate) fn defer(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
-        let is_full = self.write_queue.writes.len() >= DEFERRED_COUNT_MAX
-            || self.write_queue.bytes + data.len() > DEFERRED_BYTES_MAX;
-        if is_full && !self.write_queue.writes.is_empty() {
+        if self.write_queue.is_full(data.len()) {
             return self.give_up(now, ticket, request, Failure::Overloaded);
         }
-        self.write_queue.bytes += data.len();
         let (since, data) = (now.monotonic, data.to_vec());
-        self.write_queue.writes.push_back(Deferred { ticket, request, data, since });
+        self.write_queue.push(Deferred { ticket, request, data, since });
     }
 
     /// Carries out what the log has room for by now.
     pub(crate) fn execute_deferred(&mut self, now: Stamp) {
-        while let Some(first) = self.write_queue.writes.front() {
+        while let Some(first) = self.write_queue.front() {
             let request_bytes = first.request.command_bytes().unwrap_or(USE_BYTES_MAX);
             let payload_bytes = request_bytes + first.data.len() as u64;
             if self.is_log_busy(payload_bytes) {
@@ -105,7 +64,7 @@ impl ShardCore {
         } else {
             (DEFERRED_MS_MAX, Failure::Overloaded)
         };
-        while let Some(first) = self.write_queue.writes.front()
+        while let Some(first) = self.write_queue.front()
             && now.monotonic.ms_since(first.since) >= wait_ms_max
         {
             let Some(deferred) = self.write_queue.pop() else { return };

@@ -277,7 +277,7 @@ fn a_lost_note_that_a_reference_was_given_back_costs_nothing() {
     process.delete(&fork);
     process.wait_ms(1_000);
     process.kill();
-    flip_command(&disk, CommandKind::Released, (0, 1));
+    flip_command(&disk, CommandKind::UnpinDone, (0, 1));
     let mut process = Process::open(&disk, 2);
     process.wait_ms(1_000);
     assert_eq!(process.refusal(&path_in(1, "never")), Some(Refusal::NotFound));

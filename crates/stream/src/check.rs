@@ -35,7 +35,10 @@ impl GroupState {
         }
         if let Some(fork) = record.fork() {
             assert!(fork.at <= record.tail, "stream {id} lacks what it inherits");
-            assert!(!self.duties.contains_key(&fork.token), "stream {id} gave its source back");
+            assert!(
+                !self.pending_unpins.contains_key(&fork.token),
+                "stream {id} gave its source back"
+            );
         }
         let pins = record.extra.iter().flat_map(|extra| &extra.pins);
         for (place, pin) in pins.clone().enumerate() {

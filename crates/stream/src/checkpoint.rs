@@ -39,8 +39,8 @@ impl GroupState {
         let mut bytes = Vec::new();
         let mut writer = Writer(&mut bytes);
         writer.byte(VERSION);
-        writer.number(self.duties.len() as u64);
-        for (token, source) in &self.duties {
+        writer.number(self.pending_unpins.len() as u64);
+        for (token, source) in &self.pending_unpins {
             writer.token(*token);
             writer.key(*source);
         }
@@ -72,7 +72,7 @@ impl GroupState {
         check_version(&mut reader)?;
         for _ in 0..reader.number()? {
             let token = reader.token()?;
-            self.duties.insert(token, reader.key()?);
+            self.pending_unpins.insert(token, reader.key()?);
         }
         self.losses.restore(&mut reader)?;
         reader.finish(())
@@ -269,7 +269,7 @@ mod tests {
         }
         assert_eq!(restored.encode_rows(), state().encode_rows());
         let source = StreamKey { group: GroupId::new(3), stream: StreamId::new(300) };
-        assert_eq!(restored.duties().collect::<Vec<_>>(), [(fork_point().token, source)]);
+        assert_eq!(restored.pending_unpins().collect::<Vec<_>>(), [(fork_point().token, source)]);
         assert_eq!(restored.pins(), state().pins());
         assert_eq!(restored.head(StreamId::new(1)), Some(ByteOffset::new(5)));
         assert_eq!(restored.head_or_lost(StreamId::new(9)), Some(ByteOffset::ZERO));

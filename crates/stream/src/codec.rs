@@ -286,7 +286,7 @@ impl Command {
             Self::Touch(at) => writer.number(at.get()),
             Self::Trim(to) => writer.number(to.get()),
             Self::Pin(pin) => writer.pin(pin),
-            Self::Unpin(token) | Self::Released(token) => writer.token(*token),
+            Self::Unpin(token) | Self::UnpinDone(token) => writer.token(*token),
         }
     }
 
@@ -305,7 +305,7 @@ impl Command {
             CommandKind::Trim => Self::Trim(reader.offset()?),
             CommandKind::Pin => Self::Pin(reader.pin()?),
             CommandKind::Unpin => Self::Unpin(reader.token()?),
-            CommandKind::Released => Self::Released(reader.token()?),
+            CommandKind::UnpinDone => Self::UnpinDone(reader.token()?),
         };
         reader.finish(command)
     }
@@ -323,7 +323,7 @@ impl CommandKind {
             K::Trim,
             K::Pin,
             K::Unpin,
-            K::Released,
+            K::UnpinDone,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -413,7 +413,7 @@ pub(crate) mod tests {
             Command::Trim(ByteOffset::new(5)),
             Command::Pin(Pin { token, fork_path: StreamPath::new("f").unwrap() }),
             Command::Unpin(token),
-            Command::Released(token),
+            Command::UnpinDone(token),
         ]
     }
 

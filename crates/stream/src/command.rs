@@ -28,8 +28,8 @@ pub enum Command {
     Pin(Pin),
     /// Give back the reference that [`Command::Pin`] with this token took.
     Unpin(PinToken),
-    /// The reference that a deleted fork of this group held is given back: forget the duty.
-    Released(PinToken),
+    /// The reference that a deleted fork of this group held is given back: its unpin is pending no more.
+    UnpinDone(PinToken),
 }
 
 /// The kind of a command, as the entry header has it. Part of the disk format.
@@ -52,8 +52,8 @@ pub enum CommandKind {
     Pin = 7,
     /// [`Command::Unpin`]
     Unpin = 8,
-    /// [`Command::Released`]
-    Released = 9,
+    /// [`Command::UnpinDone`]
+    UnpinDone = 9,
 }
 
 /// The configuration and the first content of a new stream.
@@ -122,7 +122,7 @@ impl Command {
             Self::Trim(_) => CommandKind::Trim,
             Self::Pin(_) => CommandKind::Pin,
             Self::Unpin(_) => CommandKind::Unpin,
-            Self::Released(_) => CommandKind::Released,
+            Self::UnpinDone(_) => CommandKind::UnpinDone,
         }
     }
 }

@@ -10,7 +10,7 @@
 //!
 //! A crash between 1 and 2 leaves a pin whose fork was never created. When the group opens again, its
 //! owner asks the fork's group and gives the reference back. A crash between the fork's deletion and 3
-//! loses nothing: the deleted fork's group keeps the pending unpin in its state until `Released`.
+//! loses nothing: the deleted fork's group keeps the pending unpin in its state until `UnpinDone`.
 //!
 //! # Reading
 //! A fork keeps its whole [`Lineage`], so a read of any inherited byte goes straight to the stream

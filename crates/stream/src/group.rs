@@ -23,8 +23,8 @@ pub struct GroupState {
     pub(crate) group: GroupId,
     pub(crate) applied: EntryIndex,
     pub(crate) streams: StreamTable,
-    /// References that deleted forks of this group still hold: source by token, until `Released`.
-    pub(crate) duties: BTreeMap<PinToken, StreamKey>,
+    /// References that deleted forks of this group still hold: source by token, until `UnpinDone`.
+    pub(crate) pending_unpins: BTreeMap<PinToken, StreamKey>,
     /// What damage has taken.
     pub(crate) losses: Losses,
     /// Possible deadlines; a stream that was used since is put back when it comes up.
@@ -94,7 +94,7 @@ impl GroupState {
             group,
             applied: EntryIndex::new(0),
             streams: StreamTable::default(),
-            duties: BTreeMap::new(),
+            pending_unpins: BTreeMap::new(),
             losses: Losses::default(),
             expiries: BinaryHeap::new(),
             content_types: Vec::new(),
@@ -137,8 +137,8 @@ impl GroupState {
             Command::Trim(to) => self.apply_trim(stream, to),
             Command::Pin(pin) => self.apply_pin(stream, pin),
             Command::Unpin(token) => self.apply_unpin(stream, token),
-            Command::Released(token) => {
-                self.duties.remove(&token);
+            Command::UnpinDone(token) => {
+                self.pending_unpins.remove(&token);
                 Applied::answer(Outcome::Done)
             }
         }
@@ -282,7 +282,7 @@ impl GroupState {
         Applied { visible: Some(gone), effect, ..Applied::answer(done) }
     }
 
-    /// Removes a stream for good; a fork's reference becomes a duty. If an entry of the stream was
+    /// Removes a stream for good; a fork's unpin becomes pending. If an entry of the stream was
     /// lost, it may have been a reference: then its bytes stay, and its own reference does.
     fn purge(&mut self, stream: StreamId) -> Option<Effect> {
         let record = self.streams.remove(stream)?;
@@ -290,7 +290,7 @@ impl GroupState {
             return None;
         }
         let Some(fork) = record.fork() else { return Some(Effect::Forget(stream)) };
-        self.duties.insert(fork.token, fork.source);
+        self.pending_unpins.insert(fork.token, fork.source);
         Some(Effect::ForgetFork { stream, source: fork.source, token: fork.token })
     }
 

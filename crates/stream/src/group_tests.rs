@@ -250,15 +250,15 @@ fn a_source_stays_behind_for_its_forks_and_goes_with_the_last() {
 
     let deleted = machine.apply(fork, Command::Delete, 0);
     let token = PinToken { fork_group: GroupId::new(0), nonce: 1 };
-    let duty = Effect::ForgetFork { stream: fork, source: machine.key(source), token };
-    assert_eq!(deleted.effect, Some(duty));
-    assert_eq!(machine.state.duties().count(), 1);
+    let unpin = Effect::ForgetFork { stream: fork, source: machine.key(source), token };
+    assert_eq!(deleted.effect, Some(unpin));
+    assert_eq!(machine.state.pending_unpins().count(), 1);
 
     let unpinned = machine.apply(source, Command::Unpin(token), 0);
     assert_eq!(unpinned.effect, Some(Effect::Forget(source)));
     assert_eq!(machine.resolve("source"), Err(Refusal::NotFound));
-    machine.apply(fork, Command::Released(token), 0);
-    assert_eq!(machine.state.duties().count(), 0);
+    machine.apply(fork, Command::UnpinDone(token), 0);
+    assert_eq!(machine.state.pending_unpins().count(), 0);
 }
 
 #[test]
@@ -303,7 +303,7 @@ fn a_checkpoint_restores_the_same_state() {
     }
     assert_eq!(restored.encode_header(), header);
     assert_eq!(restored.encode_rows(), machine.state.encode_rows());
-    assert_eq!(restored.duties().count(), 1);
+    assert_eq!(restored.pending_unpins().count(), 1);
 }
 
 #[test]

@@ -149,8 +149,8 @@ impl GroupState {
     }
 
     /// References that deleted forks of this group still hold, and on what.
-    pub fn duties(&self) -> impl Iterator<Item = (PinToken, StreamKey)> + '_ {
-        self.duties.iter().map(|(token, source)| (*token, *source))
+    pub fn pending_unpins(&self) -> impl Iterator<Item = (PinToken, StreamKey)> + '_ {
+        self.pending_unpins.iter().map(|(token, source)| (*token, *source))
     }
 
     /// All references that streams of this group have given to forks.
@@ -170,7 +170,7 @@ impl GroupState {
     pub fn holds_token(&self, path: &StreamPath, token: PinToken) -> bool {
         let fork = self.streams.find(path).and_then(StreamRecord::fork);
         fork.is_some_and(|fork| fork.token == token)
-            || self.duties.contains_key(&token)
+            || self.pending_unpins.contains_key(&token)
             || self.may_lack_a_fork(path)
     }
 }

@@ -66,7 +66,7 @@ pub(super) fn examples() -> Vec<Command> {
         Command::Pin(Pin { token, fork_path: path("b/c") }),
         Command::Delete,
         Command::Unpin(token),
-        Command::Released(token),
+        Command::UnpinDone(token),
         Command::Expire,
     ]
 }

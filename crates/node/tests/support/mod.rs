@@ -94,7 +94,7 @@ impl Process {
     }
 
     fn shard_of(&self, group: GroupId) -> usize {
-        usize::from(thalweg_node::shard_of(group, self.nodes.len() as u16).get())
+        usize::from(group.shard(self.nodes.len() as u16).get())
     }
 
     /// Hands in a request without doing anything that it asks for.

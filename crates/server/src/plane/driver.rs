@@ -107,11 +107,16 @@ impl Driver {
 }
 
 fn workers_and_jobs() -> (Workers, Jobs) {
-    let (commits, syncs) = sync_channel(JOBS_MAX);
+    let (to_syncs, syncs) = sync_channel(JOBS_MAX);
     let (to_checks, checks) = sync_channel(JOBS_MAX);
     let (to_reads, reads) = sync_channel(JOBS_MAX);
     let (segments, works) = sync_channel(JOBS_MAX);
-    let workers =
-        Workers { commits, checks: to_checks, reads: to_reads, copies: segments.clone(), segments };
+    let workers = Workers {
+        syncs: to_syncs,
+        checks: to_checks,
+        reads: to_reads,
+        copies: segments.clone(),
+        segments,
+    };
     (workers, Jobs { syncs, checks, reads, works })
 }

@@ -166,7 +166,7 @@ impl Plane {
         {
             let id = ShardId::new(u16::try_from(place).expect("shards are counted in u16"));
             let clock: Arc<dyn Clock> = Arc::clone(&shared.clock);
-            let (commits, syncs_thread) =
+            let (syncs, syncs_thread) =
                 workers::start_syncs(id, Arc::clone(&mailboxes[place]), clock)?;
             let (checks, checks_thread) = workers::start_checks(id, Arc::clone(&mailboxes[place]))?;
             let (reads, reads_thread) = workers::start_reads(id, Arc::clone(&mailboxes[place]))?;
@@ -178,7 +178,7 @@ impl Plane {
                 shared: Arc::clone(&shared),
                 metrics: Arc::clone(&metrics.shards()[place]),
                 workers: Workers {
-                    commits,
+                    syncs,
                     checks,
                     reads,
                     segments: segments.clone(),

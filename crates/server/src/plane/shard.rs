@@ -267,7 +267,7 @@ impl Shard {
                 self.batch_delay.note_write();
             }
             let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
-            let owner = node::shard_of(ask.group(self.node.group_count()), shard_count);
+            let owner = ask.group(self.node.group_count()).shard(shard_count);
             let Ask { ticket, request, data } = ask;
             if owner == self.id {
                 self.node.handle(self.now, Event::Request { ticket, request, data: &data });
@@ -377,7 +377,7 @@ impl Shard {
                 }
                 Output::Sync(job) => {
                     self.syncs_in_flight += 1;
-                    self.workers.commits.send(job).expect("the WAL thread outlives its loop");
+                    self.workers.syncs.send(job).expect("the WAL thread outlives its loop");
                 }
                 Output::Work(job) => self.workers.start(self.id, job),
                 Output::Read(job) => {

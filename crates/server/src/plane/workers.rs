@@ -14,8 +14,8 @@ use std::sync::{
 };
 use std::thread::{Builder, JoinHandle};
 
-/// A log has one commit in flight.
-const COMMITS_MAX: usize = 1;
+/// A log has one sync in flight.
+const SYNCS_MAX: usize = 1;
 
 /// More background jobs than all logs together ever have in flight, so that sending never blocks.
 const JOBS_MAX: usize = 4096;
@@ -26,7 +26,7 @@ pub(crate) type ShardJob = (ShardId, WorkJob);
 /// Where an event loop sends its jobs.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    pub commits: SyncSender<SyncJob>,
+    pub syncs: SyncSender<SyncJob>,
     pub checks: SyncSender<CheckJob>,
     pub reads: SyncSender<ReadJob>,
     pub segments: SyncSender<ShardJob>,
@@ -39,7 +39,7 @@ pub(crate) fn start_syncs(
     mailbox: Arc<Mailbox>,
     clock: Arc<dyn Clock>,
 ) -> io::Result<(SyncSender<SyncJob>, JoinHandle<()>)> {
-    let (sender, jobs) = sync_channel::<SyncJob>(COMMITS_MAX);
+    let (sender, jobs) = sync_channel::<SyncJob>(SYNCS_MAX);
     let run = move || {
         for job in jobs {
             let start = clock.now_monotonic();

@@ -143,7 +143,7 @@ impl Shard {
     fn give_asks(&mut self) {
         while let Some(ask) = self.sessions.poll_ask() {
             let group = ask.group(self.node.group_count());
-            let owner = node::shard_of(group, self.options.shard_count);
+            let owner = group.shard(self.options.shard_count);
             let Ask { ticket, request, data } = ask;
             let data = data.into_owned();
             self.disorder.asked(ticket, &request, data.len() as u64);

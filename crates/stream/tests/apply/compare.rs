@@ -39,7 +39,8 @@ impl Pair {
         prop_assert_eq!(expired_holder, expired.map(|stream| stream.id));
         let its_token = holder.and_then(|stream| stream.fork.as_ref()).map(|fork| fork.token);
         for token in &self.tokens {
-            let holds = its_token == Some(*token) || self.reference.duties.contains_key(token);
+            let holds =
+                its_token == Some(*token) || self.reference.pending_unpins.contains_key(token);
             prop_assert_eq!(self.real.holds_token(path, *token), holds);
         }
         Ok(())
@@ -73,8 +74,9 @@ impl Pair {
     }
 
     fn compare_references(&self) -> Result<(), TestCaseError> {
-        let duties: Vec<_> = self.reference.duties.iter().map(|(t, key)| (*t, *key)).collect();
-        prop_assert_eq!(self.real.duties().collect::<Vec<_>>(), duties);
+        let unpins: Vec<_> =
+            self.reference.pending_unpins.iter().map(|(t, key)| (*t, *key)).collect();
+        prop_assert_eq!(self.real.pending_unpins().collect::<Vec<_>>(), unpins);
         let pins = |stream: &crate::reference::Stream| {
             let id = stream.id;
             stream.pins.clone().into_iter().map(move |pin| (id, pin)).collect::<Vec<_>>()

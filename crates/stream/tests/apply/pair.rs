@@ -266,13 +266,13 @@ impl Pair {
     }
 
     fn release(&mut self, number: usize) -> Checked {
-        let duties: Vec<_> = self.real.duties().collect();
-        if duties.is_empty() {
+        let unpins: Vec<_> = self.real.pending_unpins().collect();
+        if unpins.is_empty() {
             return Ok(());
         }
-        let (token, source) = duties[number % duties.len()];
+        let (token, source) = unpins[number % unpins.len()];
         self.apply(source.stream, &Command::Unpin(token), b"")?;
-        self.apply(NO_STREAM, &Command::Released(token), b"").map(|_| ())
+        self.apply(NO_STREAM, &Command::UnpinDone(token), b"").map(|_| ())
     }
 
     fn poll(&mut self, count_max: usize, expires: bool) -> Checked {

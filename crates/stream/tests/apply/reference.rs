@@ -42,7 +42,7 @@ pub(crate) struct Stream {
 #[derive(Debug, Default)]
 pub(crate) struct Reference {
     pub streams: Vec<Stream>,
-    pub duties: BTreeMap<PinToken, StreamKey>,
+    pub pending_unpins: BTreeMap<PinToken, StreamKey>,
     /// When an expired stream is asked for again at the earliest.
     pub asked_until: BTreeMap<StreamId, Timestamp>,
     pub applied: u64,
@@ -288,8 +288,8 @@ impl Reference {
             Command::Trim(to) => self.trim(id, *to),
             Command::Pin(pin) => self.pin(id, pin),
             Command::Unpin(token) => self.unpin(id, *token),
-            Command::Released(token) => {
-                self.duties.remove(token);
+            Command::UnpinDone(token) => {
+                self.pending_unpins.remove(token);
                 answer(Outcome::Done)
             }
         }
@@ -347,7 +347,7 @@ impl Reference {
         let Some(fork) = self.streams.remove(position).fork else {
             return Some(Effect::Forget(id));
         };
-        self.duties.insert(fork.token, fork.source);
+        self.pending_unpins.insert(fork.token, fork.source);
         Some(Effect::ForgetFork { stream: id, source: fork.source, token: fork.token })
     }
 

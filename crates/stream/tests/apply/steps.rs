@@ -81,7 +81,7 @@ pub(crate) enum Step {
     Pin(Target),
     /// Gives such a pin back, or one that nobody holds.
     Unpin(usize),
-    /// Gives a deleted fork's pin back and forgets the duty.
+    /// Gives a deleted fork's pin back and forgets the pending unpin.
     Release(usize),
     /// Milliseconds forward, or back.
     Clock(i64),

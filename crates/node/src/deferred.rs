@@ -1,0 +1,65 @@
+//! The queue of writes that wait for the log to have room, within bounds.
+
+use crate::{Request, Ticket};
+use model::Monotonic;
+use std::collections::VecDeque;
+
+/// Bytes of data that may wait in one shard.
+const DEFERRED_BYTES_MAX: usize = 64 << 20;
+
+/// Writes that may wait in one shard.
+const DEFERRED_COUNT_MAX: usize = 16 << 10;
+
+/// Writes that wait, in the order in which they came.
+#[derive(Debug, Default)]
+pub(crate) struct WriteQueue {
+    writes: VecDeque<Deferred>,
+    bytes: usize,
+}
+
+/// A write that waits.
+#[derive(Debug)]
+pub(crate) struct Deferred {
+    pub ticket: Ticket,
+    pub request: Request,
+    pub data: Vec<u8>,
+    pub since: Monotonic,
+}
+
+impl WriteQueue {
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.writes.is_empty()
+    }
+
+    /// Whether a write with so many bytes of data is one too many. An empty queue takes any.
+    pub(crate) fn is_full(&self, data_bytes: usize) -> bool {
+        let is_beyond = self.bytes + data_bytes > DEFERRED_BYTES_MAX;
+        !self.is_empty() && (is_beyond || self.writes.len() >= DEFERRED_COUNT_MAX)
+    }
+
+    pub(crate) fn push(&mut self, write: Deferred) {
+        self.bytes += write.data.len();
+        self.writes.push_back(write);
+    }
+
+    pub(crate) fn front(&self) -> Option<&Deferred> {
+        self.writes.front()
+    }
+
+    pub(crate) fn pop(&mut self) -> Option<Deferred> {
+        let deferred = self.writes.pop_front()?;
+        self.bytes -= deferred.data.len();
+        Some(deferred)
+    }
+
+    /// Asserts that the bytes are those of the writes, and within bounds.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub(crate) fn check(&self) {
+        let bytes: usize = self.writes.iter().map(|write| write.data.len()).sum();
+        assert_eq!(bytes, self.bytes, "the deferred bytes are miscounted");
+        assert!(self.writes.len() <= DEFERRED_COUNT_MAX, "too many writes are deferred");
+    }
+}
