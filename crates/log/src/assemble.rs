@@ -15,6 +15,7 @@ use crate::store::Store;
 use crate::wal::segment::{LaneSegment, SegmentTable, create_segment, lane_dir};
 use crate::wal::shard_wal::{LaneIdentity, LaneStart, ShardWal};
 use model::ShardId;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
@@ -74,6 +75,7 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
         foreign,
         is_draining: false,
         is_busy: false,
+        is_work_due: Cell::new(true),
         seals_since_merge: 0,
         turn: 0,
         batches: 0,

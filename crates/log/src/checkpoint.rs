@@ -397,7 +397,7 @@ mod tests {
         let intact = encode(&task());
         assert!(Header::decode(&intact[..HEADER_BYTES], 77).is_some());
         for (at, value) in [(0, b'x'), (4, 2), (15, 0xff)] {
-            let mut bytes = intact[..HEADER_BYTES].to_vec();
+            let mut bytes = *intact.first_chunk::<HEADER_BYTES>().unwrap();
             bytes[at] = value;
             seal_header(&mut bytes, &77_u64.to_le_bytes());
             assert_eq!(Header::decode(&bytes, 77), None, "changed at {at}");

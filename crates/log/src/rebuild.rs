@@ -24,7 +24,7 @@ use crate::paths::{checkpoint_dir, chunk_dir, make_dir, sync_names};
 use crate::replay::Replay;
 use crate::report::{RecoveryReport, TornTail};
 use crate::store::Store;
-use crate::wal::batch::{BatchPlace, EntryHeader, Payload, entry_header_position};
+use crate::wal::layout::{BatchPlace, EntryHeader, Payload, entry_header_position};
 use crate::wal::scan::{
     Applied, FoundBatch, LaneHeaders, LaneName, LiveBatch, ScannedLane, entry_header, place_damage,
     read_batch, read_headless, rewrite_last, scan_lane,

@@ -1,13 +1,80 @@
-//! Judges an append, without changing anything.
+//! An append: judged without changing anything, before it is logged and when it is applied, and then
+//! applied. PROTOCOL §5.2.
 
 use crate::{
-    Accepted, Append, Outcome, Refusal,
+    Accepted, Append, Applied, GroupState, Outcome, Refusal,
+    group::{Mark, visible},
     producer::Numbering,
     record::{Extra, StreamRecord},
 };
+use model::{Placement, StreamId};
+
+impl GroupState {
+    /// The answer to an append that would change nothing, else `None`.
+    #[must_use]
+    pub fn check_append(
+        &self,
+        stream: StreamId,
+        append: &Append,
+        data_bytes: u64,
+    ) -> Option<Outcome> {
+        let Some(record) = self.streams.get(stream) else {
+            return Some(Outcome::Refused(Refusal::NotFound));
+        };
+        match judge(record, append, data_bytes) {
+            Verdict::Accept => None,
+            Verdict::Answer(outcome) => Some(outcome),
+        }
+    }
+
+    pub(crate) fn apply_append(
+        &mut self,
+        mark: Mark,
+        stream: StreamId,
+        append: &Append,
+        data_bytes: u64,
+    ) -> Applied {
+        if self.losses.is_lost(stream) {
+            return Applied::refuse(Refusal::Damaged);
+        }
+        let Some(record) = self.streams.get_mut(stream) else {
+            return Applied::refuse(Refusal::NotFound);
+        };
+        if let Verdict::Answer(outcome) = judge(record, append, data_bytes) {
+            return Applied::answer(outcome);
+        }
+        let start = record.tail;
+        record.tail = start.advance(data_bytes);
+        record.record_count += u64::from(append.record_count);
+        record.closed |= append.close;
+        record.used_at = record.used_at.max(mark.at);
+        record.logged_used_at = record.logged_used_at.max(mark.at);
+        if let Some(seq) = &append.stream_seq {
+            record.extra_mut().stream_seq = Some(seq.clone());
+        }
+        if let Some(producer) = &append.producer {
+            record.extra_mut().producers.accept(producer, mark.index);
+        }
+        let placement = Placement { stream, start, record_count: append.record_count };
+        let accepted = Accepted {
+            stream,
+            tail: record.tail,
+            closed: record.closed,
+            producer: append.producer.as_ref().map(|producer| (producer.epoch, producer.seq)),
+            duplicate: false,
+            close_only: data_bytes == 0,
+        };
+        Applied {
+            outcome: Outcome::Appended(accepted),
+            placement: (data_bytes > 0).then_some(placement),
+            visible: Some(visible(record)),
+            effect: None,
+        }
+    }
+}
 
 /// What an append would do.
-pub(crate) enum Verdict {
+enum Verdict {
     /// Add the data, the close and the writer's state.
     Accept,
     /// Nothing: this is the answer.
@@ -24,7 +91,7 @@ impl From<Refusal> for Verdict {
 ///
 /// The order of the checks is the protocol's: a fenced producer learns of it first, then repeats
 /// are recognised, then closed, content type, producer numbers, `Stream-Seq`.
-pub(crate) fn judge(record: &StreamRecord, append: &Append, data_bytes: u64) -> Verdict {
+fn judge(record: &StreamRecord, append: &Append, data_bytes: u64) -> Verdict {
     if record.deleted {
         return Refusal::Gone.into();
     }

@@ -1,14 +1,15 @@
 //! The state machine of one group.
 
 use crate::{
-    Accepted, Append, Command, ContentType, Create, Outcome, Pin, PinToken, Refusal,
-    append::{self, Verdict},
+    Command, ContentType, Create, Outcome, Pin, PinToken, Refusal, StreamInfo,
     create::Wanted,
     losses::Losses,
     record::{Extra, StreamRecord},
     table::StreamTable,
 };
-use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, Timestamp};
+use model::{
+    ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, StreamPath, Timestamp,
+};
 use std::{
     cmp::Reverse,
     collections::{BTreeMap, BinaryHeap},
@@ -77,11 +78,11 @@ pub enum Effect {
 }
 
 impl Applied {
-    fn answer(outcome: Outcome) -> Self {
+    pub(crate) fn answer(outcome: Outcome) -> Self {
         Self { outcome, placement: None, visible: None, effect: None }
     }
 
-    fn refuse(refusal: Refusal) -> Self {
+    pub(crate) fn refuse(refusal: Refusal) -> Self {
         Self::answer(Outcome::Refused(refusal))
     }
 }
@@ -117,6 +118,38 @@ impl GroupState {
     #[must_use]
     pub fn stream_count(&self) -> usize {
         self.streams.len()
+    }
+
+    /// Finds the stream that has `path` and is alive at `now`.
+    ///
+    /// # Errors
+    /// `NotFound`, `Gone` (deleted, forks remain) or `Damaged`.
+    pub fn resolve(&self, path: &StreamPath, now: Timestamp) -> Result<StreamInfo, Refusal> {
+        self.live_record(path, now).map(StreamRecord::info)
+    }
+
+    /// The id of the stream that has `path` and is alive at `now`; cheaper than [`Self::resolve`].
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn resolve_id(&self, path: &StreamPath, now: Timestamp) -> Result<StreamId, Refusal> {
+        self.live_record(path, now).map(|record| record.id)
+    }
+
+    fn live_record(&self, path: &StreamPath, now: Timestamp) -> Result<&StreamRecord, Refusal> {
+        let Some(record) = self.streams.find(path) else {
+            return Err(self.losses.missing(path.hash()));
+        };
+        if record.deleted {
+            return Err(Refusal::Gone);
+        }
+        if self.losses.is_lost(record.id) {
+            return Err(Refusal::Damaged);
+        }
+        if record.is_expired(now) {
+            return Err(if record.is_pinned() { Refusal::Gone } else { Refusal::NotFound });
+        }
+        Ok(record)
     }
 
     /// Applies the entry `index`, logged at time `at`, for `stream` (0 for a creation).
@@ -220,51 +253,6 @@ impl GroupState {
         content_type
     }
 
-    fn apply_append(
-        &mut self,
-        mark: Mark,
-        stream: StreamId,
-        append: &Append,
-        data_bytes: u64,
-    ) -> Applied {
-        if self.losses.is_lost(stream) {
-            return Applied::refuse(Refusal::Damaged);
-        }
-        let Some(record) = self.streams.get_mut(stream) else {
-            return Applied::refuse(Refusal::NotFound);
-        };
-        if let Verdict::Answer(outcome) = append::judge(record, append, data_bytes) {
-            return Applied::answer(outcome);
-        }
-        let start = record.tail;
-        record.tail = start.advance(data_bytes);
-        record.record_count += u64::from(append.record_count);
-        record.closed |= append.close;
-        record.used_at = record.used_at.max(mark.at);
-        record.logged_used_at = record.logged_used_at.max(mark.at);
-        if let Some(seq) = &append.stream_seq {
-            record.extra_mut().stream_seq = Some(seq.clone());
-        }
-        if let Some(producer) = &append.producer {
-            record.extra_mut().producers.accept(producer, mark.index);
-        }
-        let placement = Placement { stream, start, record_count: append.record_count };
-        let accepted = Accepted {
-            stream,
-            tail: record.tail,
-            closed: record.closed,
-            producer: append.producer.as_ref().map(|producer| (producer.epoch, producer.seq)),
-            duplicate: false,
-            close_only: data_bytes == 0,
-        };
-        Applied {
-            outcome: Outcome::Appended(accepted),
-            placement: (data_bytes > 0).then_some(placement),
-            visible: Some(visible(record)),
-            effect: None,
-        }
-    }
-
     fn apply_delete(&mut self, stream: StreamId, done: Outcome) -> Applied {
         if self.losses.free_path(stream) {
             return Applied::answer(done);
@@ -353,11 +341,11 @@ pub struct LoggedCommand {
 
 /// Which entry is applied, and when it was logged.
 #[derive(Debug, Clone, Copy)]
-struct Mark {
-    index: EntryIndex,
-    at: Timestamp,
+pub(crate) struct Mark {
+    pub index: EntryIndex,
+    pub at: Timestamp,
 }
 
-fn visible(record: &StreamRecord) -> Visible {
+pub(crate) fn visible(record: &StreamRecord) -> Visible {
     Visible { stream: record.id, tail: record.tail, closed: record.closed, gone: false }
 }

@@ -3,31 +3,13 @@
 //! Nothing in here is logged: `touch` and the polls only change what will be logged later.
 
 use crate::{
-    Append, CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo,
-    append::{self, Verdict},
-    group::GroupState,
+    CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo, group::GroupState,
     record::StreamRecord,
 };
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
 use std::cmp::Reverse;
 
 impl GroupState {
-    /// Finds the stream that has `path` and is alive at `now`.
-    ///
-    /// # Errors
-    /// `NotFound`, `Gone` (deleted, forks remain) or `Damaged`.
-    pub fn resolve(&self, path: &StreamPath, now: Timestamp) -> Result<StreamInfo, Refusal> {
-        self.live_record(path, now).map(StreamRecord::info)
-    }
-
-    /// The id of the stream that has `path` and is alive at `now`; cheaper than [`Self::resolve`].
-    ///
-    /// # Errors
-    /// As [`Self::resolve`].
-    pub fn resolve_id(&self, path: &StreamPath, now: Timestamp) -> Result<StreamId, Refusal> {
-        self.live_record(path, now).map(|record| record.id)
-    }
-
     /// The stream with this id, unless it is deleted.
     #[must_use]
     pub fn info(&self, stream: StreamId) -> Option<StreamInfo> {
@@ -56,23 +38,7 @@ impl GroupState {
     }
 
     fn is_record_due(&self, record: &StreamRecord, now: Timestamp) -> bool {
-        !record.deleted && is_expired(record, now) && !self.losses.is_lost(record.id)
-    }
-
-    fn live_record(&self, path: &StreamPath, now: Timestamp) -> Result<&StreamRecord, Refusal> {
-        let Some(record) = self.streams.find(path) else {
-            return Err(self.losses.missing(path.hash()));
-        };
-        if record.deleted {
-            return Err(Refusal::Gone);
-        }
-        if self.losses.is_lost(record.id) {
-            return Err(Refusal::Damaged);
-        }
-        if is_expired(record, now) {
-            return Err(if record.is_pinned() { Refusal::Gone } else { Refusal::NotFound });
-        }
-        Ok(record)
+        !record.deleted && record.is_expired(now) && !self.losses.is_lost(record.id)
     }
 
     /// The answer to a `PUT` if the path is taken by a stream alive at `now`, else `None`.
@@ -84,23 +50,6 @@ impl GroupState {
         }
         let judged = holder.and_then(|holder| self.judge_holder(holder, asked.into()));
         judged.or_else(|| self.judge_damaged_path(asked))
-    }
-
-    /// The answer to an append that would change nothing, else `None`.
-    #[must_use]
-    pub fn check_append(
-        &self,
-        stream: StreamId,
-        append: &Append,
-        data_bytes: u64,
-    ) -> Option<Outcome> {
-        let Some(record) = self.streams.get(stream) else {
-            return Some(Outcome::Refused(Refusal::NotFound));
-        };
-        match append::judge(record, append, data_bytes) {
-            Verdict::Accept => None,
-            Verdict::Answer(outcome) => Some(outcome),
-        }
     }
 
     /// Notes that the stream was used; a sliding lifetime starts again. `true` if the use must be
@@ -173,10 +122,6 @@ impl GroupState {
             || self.pending_unpins.contains_key(&token)
             || self.may_lack_a_fork(path)
     }
-}
-
-fn is_expired(record: &StreamRecord, now: Timestamp) -> bool {
-    record.deadline().is_some_and(|deadline| deadline <= now)
 }
 
 /// How far the use of a sliding stream may run ahead of what the log knows: an eighth of its

@@ -9,6 +9,9 @@ use std::sync::Arc;
 const KNOWN: [&str; 4] =
     ["application/json", "application/octet-stream", "text/plain", "text/plain; charset=utf-8"];
 
+/// The place of JSON in [`KNOWN`].
+const JSON: u8 = 0;
+
 /// A content type as the client first wrote it, compared by its media type alone.
 #[derive(Debug, Clone)]
 pub struct ContentType(Text);
@@ -30,6 +33,7 @@ impl ContentType {
 
     /// One of those that need no check.
     #[must_use]
+    #[inline]
     pub fn known(value: &str) -> Option<Self> {
         let place = KNOWN.into_iter().position(|known| known == value)?;
         Some(Self(Text::Known(place as u8)))
@@ -47,15 +51,16 @@ impl ContentType {
     /// `type/subtype` without parameters and outer blanks, in the case as written.
     #[must_use]
     pub fn media_type(&self) -> &str {
-        let text = self.as_str();
-        let end = text.bytes().position(|byte| byte == b';').unwrap_or(text.len());
-        text[..end].trim()
+        media_type(self.as_str())
     }
 
     /// Whether streams of this type hold JSON messages. PROTOCOL §7.1.
     #[must_use]
     pub fn is_json(&self) -> bool {
-        self.media_type().eq_ignore_ascii_case("application/json")
+        match &self.0 {
+            Text::Known(place) => *place == JSON,
+            Text::Other(text) => media_type(text).eq_ignore_ascii_case(KNOWN[usize::from(JSON)]),
+        }
     }
 
     /// Whether streams of this type hold text.
@@ -67,13 +72,25 @@ impl ContentType {
 }
 
 impl PartialEq for ContentType {
+    #[inline]
     fn eq(&self, other: &Self) -> bool {
-        self.as_str() == other.as_str()
-            || self.media_type().eq_ignore_ascii_case(other.media_type())
+        match (&self.0, &other.0) {
+            (Text::Known(place), Text::Known(other)) if place == other => true,
+            _ => has_same_media_type(self, other),
+        }
     }
 }
 
 impl Eq for ContentType {}
+
+fn has_same_media_type(one: &ContentType, other: &ContentType) -> bool {
+    one.media_type().eq_ignore_ascii_case(other.media_type())
+}
+
+fn media_type(text: &str) -> &str {
+    let end = text.bytes().position(|byte| byte == b';').unwrap_or(text.len());
+    text[..end].trim()
+}
 
 /// What a reader needs to know of a stream.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -160,6 +177,10 @@ impl StreamRecord {
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
         self.lifetime.deadline(self.used_at)
     }
+
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.deadline().is_some_and(|deadline| deadline <= now)
+    }
 }
 
 #[cfg(test)]
@@ -181,6 +202,8 @@ mod tests {
         assert_ne!(plain, ContentType::new("text/plainer"));
         assert!(ContentType::new("APPLICATION/JSON; charset=utf-8").is_json());
         assert!(plain.is_text() && !plain.is_json());
+        let known = KNOWN.map(|text| ContentType::new(text).is_json());
+        assert_eq!(known, [true, false, false, false]);
         assert!(ContentType::new("TEXT/x").is_text() && !ContentType::new("text/").is_text());
     }
 }

@@ -131,7 +131,7 @@ fn a_directory_of_an_older_or_newer_version_is_refused() {
         let disk = made();
         let mut newer = bytes_of(&disk, FORMAT_NAME);
         newer[8] = 3;
-        crate::codec::seal_header(&mut newer, &[]);
+        crate::codec::seal_header::<64>(newer.first_chunk_mut().unwrap(), &[]);
         [FORMAT_NAME, COPY_NAME].iter().for_each(|name| overwrite(&disk, name, &newer));
         if is_copy_damaged {
             disk.flip_bit(&path(COPY_NAME), 100);
@@ -193,7 +193,7 @@ fn sealed_copies_that_differ_in_one_byte_are_refused() {
         let disk = made();
         let mut bytes = bytes_of(&disk, FORMAT_NAME);
         bytes[position] ^= 0x40;
-        crate::codec::seal_header(&mut bytes, &[]);
+        crate::codec::seal_header::<64>(bytes.first_chunk_mut().unwrap(), &[]);
         overwrite(&disk, FORMAT_NAME, &bytes);
         match open(&disk) {
             // Without its magic the copy is damaged, and the other one counts.

@@ -7,7 +7,7 @@ use crate::paths::chunk_dir;
 use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::segment::LaneSegment;
-use crate::work::{Task, TaskDone, WorkDone, WorkJob, WorkReport};
+use crate::work::{Task, TaskDone, WorkDone, WorkReport};
 use model::GroupId;
 use std::io;
 use std::sync::Arc;
@@ -60,19 +60,24 @@ impl ShardLog {
             && pinning().count() <= CHEAP_GROUPS_MAX
     }
 
-    /// The next piece of background work; `None` if there is none that can start now.
-    pub fn poll_work(&mut self) -> Option<WorkJob> {
-        if self.is_poisoned() {
-            return None;
-        }
-        let task = self.poll_fill().or_else(|| self.poll_drain()).or_else(|| self.poll_group())?;
-        Some(WorkJob { store: self.store.clone(), task })
+    /// Looks for background work that can start now.
+    pub(super) fn next_task(&mut self) -> Option<Task> {
+        self.poll_fill().or_else(|| self.poll_drain()).or_else(|| self.poll_group())
+    }
+
+    /// Whether a segment that our groups need no more is still used elsewhere, by another shard or by a
+    /// read: nobody says here when that ends.
+    pub(super) fn waits_for_others(&self) -> bool {
+        let drained = self.drained.iter().filter_map(|lane| lane.segments.front());
+        let mut oldest = self.lane.oldest().into_iter().chain(drained);
+        oldest.any(|oldest| is_free(&self.groups, oldest) && !self.slots.is_unshared(oldest.slot))
     }
 
     /// Offers merges again that were refused for want of room. They ask for room before they write: now and then,
     /// as once in some seconds, costs nothing.
     pub fn retry_merges(&mut self) {
         self.groups.iter_mut().for_each(|group| group.merge_may_help = true);
+        self.is_work_due.set(true);
     }
 
     fn poll_fill(&mut self) -> Option<Task> {
@@ -149,6 +154,7 @@ impl ShardLog {
     /// Takes the result of a piece of background work.
     pub fn handle_work(&mut self, done: WorkDone) -> WorkReport {
         let mut report = WorkReport::default();
+        self.is_work_due.set(true);
         match done.done {
             TaskDone::Fill(done) => report.error = self.lane.handle_fill(&mut self.slots, done),
             TaskDone::Drain(done) => report.error = self.handle_drain(done),

@@ -11,6 +11,11 @@
 //!
 //! When idle for a while, and before it stops: [`ShardLog::mark_durable`], then step 2 once more.
 //!
+//! # When background work is looked for
+//! Most turns of a loop change nothing that a job waits for. `is_work_due` remembers that something did: a
+//! job ended, a segment became full, an entry was refused, there is enough to seal, data was dropped, or
+//! a checkpoint was taken. Debug builds look each time and assert that nothing is found without it.
+//!
 //! # Invariants
 //! - One commit, one change of the WAL's files and one seal, merge or checkpoint in flight.
 //! - A segment is reused only when a checkpoint of each group covers all its entries. A checkpoint is
@@ -30,7 +35,9 @@ use crate::store::Store;
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use crate::wal::shard_wal::ShardWal;
 use crate::wal::{AppendError, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
+use crate::work::WorkJob;
 use model::{ByteOffset, EntryIndex, GroupId, Placement, ShardId, StreamKey};
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::path::PathBuf;
 
@@ -78,6 +85,8 @@ pub struct ShardLog {
     pub(crate) foreign: Vec<LaneSegment>,
     pub(crate) is_draining: bool,
     pub(crate) is_busy: bool,
+    /// Something has changed that background work may have waited for.
+    pub(crate) is_work_due: Cell<bool>,
     /// Chunks sealed since a merge was last looked for.
     pub(crate) seals_since_merge: usize,
     /// Where the search for a group that needs work continues.
@@ -145,7 +154,7 @@ impl ShardLog {
     /// If the group belongs to another shard, or the entry is larger than the hard limits.
     pub fn append(&mut self, entry: NewEntry<'_>) -> Result<EntryIndex, AppendError> {
         let index = self.next_index(entry.group);
-        self.lane.append(index, &entry)?;
+        self.lane.append(index, &entry).inspect_err(|_| self.is_work_due.set(true))?;
         let group = self.group_mut(entry.group);
         group.next += 1;
         group.bytes_since_checkpoint += (entry.command.len() + entry.data.len() + 64) as u64;
@@ -157,7 +166,7 @@ impl ShardLog {
     /// # Errors
     /// What [`ShardLog::append`] would answer.
     pub fn check_room(&mut self, payload_bytes: u64) -> Result<(), AppendError> {
-        self.lane.check_room(payload_bytes)
+        self.lane.check_room(payload_bytes).inspect_err(|_| self.is_work_due.set(true))
     }
 
     /// Asks for an empty batch that claims everything before it durable.
@@ -171,7 +180,30 @@ impl ShardLog {
 
     /// The next write and sync, if there is something to write and none is in flight.
     pub fn poll_sync(&mut self) -> Option<SyncJob> {
-        self.lane.poll_sync(&self.slots)
+        let job = self.lane.poll_sync(&self.slots)?;
+        // The first batch of a segment has retired the one before.
+        self.note_work(job.place.position == 0 || self.lane.is_short_of_room());
+        Some(job)
+    }
+
+    /// The next piece of background work; `None` if there is none that can start now.
+    pub fn poll_work(&mut self) -> Option<WorkJob> {
+        if self.is_poisoned() {
+            return None;
+        }
+        if !self.is_work_due.get() {
+            #[cfg(debug_assertions)]
+            assert!(self.next_task().is_none(), "work can start that nobody has noted");
+            return None;
+        }
+        let task = self.next_task();
+        self.is_work_due.set(task.is_some() || self.waits_for_others());
+        task.map(|task| WorkJob { store: self.store.clone(), task })
+    }
+
+    /// Remembers that background work may be able to start, if it is so.
+    fn note_work(&self, is_due: bool) {
+        self.is_work_due.set(self.is_work_due.get() || is_due);
     }
 
     /// Takes the result of a commit.
@@ -202,6 +234,12 @@ impl ShardLog {
             is_reported: false,
         };
         self.group_mut(entry.group).place(entry.index, &placement, fields);
+        self.note_seal(entry.group);
+    }
+
+    /// Looks whether there is enough to seal.
+    fn note_seal(&self, group: GroupId) {
+        self.note_work(self.group(group).wants_seal(self.store.options.seal_bytes));
     }
 
     /// Records that the state machine has applied every entry of `group` up to `index`.
@@ -223,8 +261,20 @@ impl ShardLog {
         from: ByteOffset,
         max_bytes: usize,
     ) -> Result<Slice, ReadError> {
-        let slots = (&self.slots, ReadMode::Blocking);
-        self.group(key.group).read(key.stream, from.get(), max_bytes, slots)
+        self.read_in_mode(key, from, max_bytes, ReadMode::Blocking)
+    }
+
+    fn read_in_mode(
+        &self,
+        key: StreamKey,
+        from: ByteOffset,
+        max_bytes: usize,
+        mode: ReadMode,
+    ) -> Result<Slice, ReadError> {
+        let slots = (&self.slots, mode);
+        let slice = self.group(key.group).read(key.stream, from.get(), max_bytes, slots)?;
+        self.note_seal(key.group);
+        Ok(slice)
     }
 
     /// As [`ShardLog::read`], without waiting for a disk and within some 100 µs.
@@ -237,8 +287,7 @@ impl ShardLog {
         from: ByteOffset,
         max_bytes: usize,
     ) -> Result<Read<Slice>, ReadError> {
-        let slots = (&self.slots, ReadMode::Inline);
-        match self.group(key.group).read(key.stream, from.get(), max_bytes, slots) {
+        match self.read_in_mode(key, from, max_bytes, ReadMode::Inline) {
             Err(error) if error.would_block() => {
                 let extent = self.extent(key, from, max_bytes)?;
                 Ok(Read::Job(extent.expect("a read at the tail does not wait")))
@@ -283,6 +332,7 @@ impl ShardLog {
     /// Learns what was found out about an extent where it was read.
     pub fn note_extent(&self, key: StreamKey, extent: &Extent) {
         self.group(key.group).note_extent(key.stream, extent);
+        self.note_seal(key.group);
     }
 
     /// The append that contains byte `at`; `None` if `at` is the tail.
@@ -326,11 +376,13 @@ impl ShardLog {
     /// Drops all that the log holds of a deleted stream; its space returns in the background.
     pub fn forget(&mut self, key: StreamKey) {
         self.group_mut(key.group).forget(key.stream);
+        self.is_work_due.set(true);
     }
 
     /// Drops what lies before `upto`. The owner's own entries record the trim and repeat it.
     pub fn trim(&mut self, key: StreamKey, upto: ByteOffset) {
         self.group_mut(key.group).trim(key.stream, upto);
+        self.is_work_due.set(true);
     }
 
     /// Takes the state of `group` at `index`; it is written in the background when chunks hold
@@ -354,6 +406,7 @@ impl ShardLog {
         }
         state.bytes_since_checkpoint = 0;
         state.pending = Some(CheckpointTask { store, dir, group, index, header, rows });
+        self.is_work_due.set(true);
     }
 
     /// Asserts what holds whenever no call is under way. Its cost grows with groups and segments, not

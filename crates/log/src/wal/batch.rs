@@ -1,353 +1,351 @@
-//! The bytes of a WAL batch. The table is in `docs/format/wal.md`.
+//! A batch from its first entry to its proof: it fills, is written and synced, and comes back durable.
 //!
-//! # Why
-//! Every entry header is at a fixed place and has its own checksum, and so have its command and its
-//! data: a flipped bit costs one entry. A checksum over the whole batch would cost all of them
-//! (and a second pass over every byte), so there is none.
+//! # Why buffers are used again
+//! A steady load must not allocate megabytes per commit. A buffer that was frozen for a commit comes
+//! back to [`Buffers`]; when the last reader has dropped its slice the memory is filled again.
 //!
 //! # Invariants
-//! - Header checksums are seeded with the store id and the place (segment, batch): bytes of another
-//!   store or of a segment's former life never pass, whatever they say of themselves.
-//! - `durable < seq`: a batch claims only batches before itself.
+//! - Entry headers and payload grow in two buffers, written behind one another: one copy per append.
+//! - A header is sealed when the batch is closed: only then its place on disk is known.
+//!
+//! # Format
+//! `layout`, and the table in `docs/format/wal.md`.
 
-use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
-use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX};
+use crate::entry::NewEntry;
+use crate::options::{BLOCK_BYTES, POOLED_BUFFERS_MAX};
+use crate::wal::group_commit::Durable;
+use crate::wal::layout::{
+    BATCH_HEADER_BYTES, BatchHeader, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader, batch_bytes,
+    copy_position, entry_header_position, seal_entry_header,
+};
+use bytes::{Bytes, BytesMut};
+use env::File;
+use model::{EntryIndex, GroupId, StreamId, Term, Timestamp};
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::sync::Arc;
 
-pub(crate) const BATCH_HEADER_BYTES: usize = 64;
-pub(crate) const ENTRY_HEADER_BYTES: usize = 64;
-const MAGIC: u32 = u32::from_le_bytes(*b"ThBa");
-const VERSION: u16 = 1;
+/// Largest header buffer that is kept for reuse.
+const HEADER_BUFFER_BYTES_MAX: usize = 8 << 20;
 
-/// The first 64 bytes of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct BatchHeader {
-    pub(crate) lane: u16,
-    pub(crate) segment: u64,
-    /// Rises from batch to batch of a WAL; numbers may be left out.
-    pub(crate) seq: u64,
-    /// The batch before this one that is durable. Those in between were never acknowledged.
-    pub(crate) durable: u64,
-    /// Which opening of the store wrote it: a group's entries of one epoch are in one WAL.
-    pub(crate) epoch: u64,
-    pub(crate) payload_bytes: u32,
-    pub(crate) entry_count: u32,
+static PADDING: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
+
+/// A closed batch: what is to be written, without the padding.
+#[derive(Debug)]
+pub(crate) struct ClosedBatch {
+    pub(crate) headers: Bytes,
+    pub(crate) payload: Bytes,
 }
 
-impl BatchHeader {
-    pub(crate) fn encode(&self, store: u64) -> [u8; BATCH_HEADER_BYTES] {
-        assert!(self.durable < self.seq, "a batch claims only batches before itself");
-        let mut out = [0; BATCH_HEADER_BYTES];
-        put(&mut out, 0, &MAGIC.to_le_bytes());
-        put(&mut out, 4, &VERSION.to_le_bytes());
-        put(&mut out, 6, &self.lane.to_le_bytes());
-        put(&mut out, 8, &self.segment.to_le_bytes());
-        put(&mut out, 16, &self.seq.to_le_bytes());
-        put(&mut out, 24, &self.durable.to_le_bytes());
-        put(&mut out, 32, &self.epoch.to_le_bytes());
-        put(&mut out, 40, &self.payload_bytes.to_le_bytes());
-        put(&mut out, 44, &self.entry_count.to_le_bytes());
-        seal_header(&mut out, &store.to_le_bytes());
-        out
-    }
-
-    /// The header in `bytes` if it was written for this very place.
-    ///
-    /// A stale header is no damaged one: its checksum is right, and repair gives back what a damaged
-    /// stale one was. Neither carries this segment's number.
-    pub(crate) fn decode(
-        bytes: &[u8],
-        store: u64,
-        lane: u16,
-        segment: u64,
-    ) -> Option<Unsealed<Self>> {
-        // Most blocks are not headers: the magic spares them the checksum.
-        let magic_flips = (u32_at(bytes, 0) ^ MAGIC).count_ones();
-        if magic_flips > 1 {
-            return None;
-        }
-        unseal(&bytes[..BATCH_HEADER_BYTES], &store.to_le_bytes(), |bytes| {
-            Self::decode_fields(bytes, lane, segment)
-        })
-    }
-
-    fn decode_fields(bytes: &[u8], lane: u16, segment: u64) -> Option<Self> {
-        let header = Self {
-            lane: u16_at(bytes, 6),
-            segment: u64_at(bytes, 8),
-            seq: u64_at(bytes, 16),
-            durable: u64_at(bytes, 24),
-            epoch: u64_at(bytes, 32),
-            payload_bytes: u32_at(bytes, 40),
-            entry_count: u32_at(bytes, 44),
-        };
-        let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
-        let is_here = header.lane == lane && header.segment == segment;
-        let is_possible = header.durable < header.seq && header.seq.max(header.epoch) <= NUMBER_MAX;
-        (is_ours && is_here && is_possible).then_some(header)
-    }
-
-    /// Bytes from the start of the batch to the start of the next one.
-    pub(crate) fn length(&self) -> u64 {
-        batch_bytes(u64::from(self.entry_count), u64::from(self.payload_bytes))
-    }
-
-    /// Where the second copy of its headers starts, if there was room for one.
-    pub(crate) fn copy_position(&self) -> Option<u64> {
-        let headers_bytes = entry_header_position(self.entry_count) as u64;
-        copy_position(headers_bytes, u64::from(self.payload_bytes))
-    }
+/// Entries that wait for the next commit.
+#[derive(Debug)]
+pub(crate) struct OpenBatch {
+    headers: BytesMut,
+    payload: BytesMut,
+    entry_count: u32,
+    header_buffers: Buffers,
+    payload_buffers: Buffers,
 }
 
-/// Where the second copy of a batch's headers starts: they end with its last block, if that has room for them.
-pub(crate) fn copy_position(headers_bytes: u64, payload_bytes: u64) -> Option<u64> {
-    let end = headers_bytes + payload_bytes;
-    let position = end.next_multiple_of(BLOCK_BYTES) - headers_bytes;
-    (end <= position).then_some(position)
-}
-
-/// Bytes that a batch takes in its segment.
-pub(crate) fn batch_bytes(entry_count: u64, payload_bytes: u64) -> u64 {
-    let headers = BATCH_HEADER_BYTES as u64 + entry_count * ENTRY_HEADER_BYTES as u64;
-    (headers + payload_bytes).next_multiple_of(BLOCK_BYTES)
-}
-
-/// The place of an entry header: part of its checksum, so that it is valid nowhere else.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BatchPlace {
-    pub(crate) store: u64,
-    pub(crate) segment: u64,
-    pub(crate) seq: u64,
-}
-
-impl BatchPlace {
-    fn seed(self, number: u32) -> [u8; 28] {
-        let mut seed = [0; 28];
-        put(&mut seed, 0, &self.store.to_le_bytes());
-        put(&mut seed, 8, &self.segment.to_le_bytes());
-        put(&mut seed, 16, &self.seq.to_le_bytes());
-        put(&mut seed, 24, &number.to_le_bytes());
-        seed
-    }
-}
-
-/// The 64 bytes that describe one entry of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct EntryHeader {
-    pub(crate) index: u64,
-    pub(crate) term: u64,
-    pub(crate) stream: u64,
-    pub(crate) at: u64,
-    /// First byte of the command, from the start of the batch; the data follows.
-    pub(crate) position: u32,
-    pub(crate) command_bytes: u32,
-    pub(crate) data_bytes: u32,
-    pub(crate) command_crc: u32,
-    pub(crate) data_crc: u32,
-    pub(crate) group: u16,
-    pub(crate) kind: u8,
-}
-
-impl EntryHeader {
-    /// Writes all but the position and the checksum, which [`seal_entry_header`] adds.
-    pub(crate) fn encode(&self) -> [u8; ENTRY_HEADER_BYTES] {
-        let mut out = [0; ENTRY_HEADER_BYTES];
-        put(&mut out, 0, &self.index.to_le_bytes());
-        put(&mut out, 8, &self.term.to_le_bytes());
-        put(&mut out, 16, &self.stream.to_le_bytes());
-        put(&mut out, 24, &self.at.to_le_bytes());
-        put(&mut out, 32, &self.position.to_le_bytes());
-        put(&mut out, 36, &self.command_bytes.to_le_bytes());
-        put(&mut out, 40, &self.data_bytes.to_le_bytes());
-        put(&mut out, 44, &self.command_crc.to_le_bytes());
-        put(&mut out, 48, &self.data_crc.to_le_bytes());
-        put(&mut out, 52, &self.group.to_le_bytes());
-        put(&mut out, 54, &[self.kind]);
-        out
-    }
-
-    /// The fields, whatever the checksum says.
-    pub(crate) fn decode(bytes: &[u8]) -> Self {
+impl OpenBatch {
+    pub(crate) fn new(batch_bytes_max: u64) -> Self {
+        let bytes_max = usize::try_from(batch_bytes_max).expect("a batch fits memory");
         Self {
-            index: u64_at(bytes, 0),
-            term: u64_at(bytes, 8),
-            stream: u64_at(bytes, 16),
-            at: u64_at(bytes, 24),
-            position: u32_at(bytes, 32),
-            command_bytes: u32_at(bytes, 36),
-            data_bytes: u32_at(bytes, 40),
-            command_crc: u32_at(bytes, 44),
-            data_crc: u32_at(bytes, 48),
-            group: u16_at(bytes, 52),
-            kind: bytes[54],
+            headers: BytesMut::new(),
+            payload: BytesMut::new(),
+            entry_count: 0,
+            header_buffers: Buffers::new(HEADER_BUFFER_BYTES_MAX),
+            payload_buffers: Buffers::new(bytes_max),
         }
     }
 
-    /// The header if it is the one written as `number` of the batch at `place`.
-    pub(crate) fn decode_sealed(
-        bytes: &[u8],
-        place: BatchPlace,
-        number: u32,
-    ) -> Option<Unsealed<Self>> {
-        unseal(&bytes[..ENTRY_HEADER_BYTES], &place.seed(number), |bytes| {
-            let header = Self::decode(bytes);
-            let is_in_bounds = header.command_bytes as usize <= ENTRY_COMMAND_BYTES_MAX
-                && header.data_bytes as usize <= ENTRY_DATA_BYTES_MAX
-                && header.position as usize >= entry_header_position(number + 1)
-                && header.index <= NUMBER_MAX;
-            is_in_bounds.then_some(header)
-        })
+    /// Asserts what always holds.
+    pub(crate) fn check(&self) {
+        let headers =
+            if self.headers.is_empty() { 0 } else { entry_header_position(self.entry_count) };
+        assert_eq!(self.headers.len(), headers, "one header for the batch and each entry");
+        assert!(self.entry_count > 0 || self.payload.is_empty(), "payload belongs to entries");
     }
 
-    /// First byte of the data, from the start of the batch.
-    pub(crate) fn data_position(&self) -> u64 {
-        u64::from(self.position) + u64::from(self.command_bytes)
+    pub(crate) fn is_empty(&self) -> bool {
+        self.entry_count == 0
     }
 
-    /// Byte after the data, from the start of the batch.
-    pub(crate) fn end(&self) -> u64 {
-        self.data_position() + u64::from(self.data_bytes)
+    /// Bytes on disk if `more` entries with `payload_bytes` joined.
+    pub(crate) fn bytes_with(&self, more: u64, payload_bytes: u64) -> u64 {
+        batch_bytes(u64::from(self.entry_count) + more, self.payload.len() as u64 + payload_bytes)
     }
 
-    /// The command and the data in a whole batch's bytes, if the command is what was written.
-    pub(crate) fn payload<'a>(&self, batch: &'a [u8]) -> Option<Payload<'a>> {
-        let end = usize::try_from(self.end()).ok()?;
-        let data_position = usize::try_from(self.data_position()).ok()?;
-        let command = batch.get(self.position as usize..data_position)?;
-        let data = batch.get(data_position..end)?;
-        let is_data_intact = crc32c::crc32c(data) == self.data_crc;
-        let is_command_intact = crc32c::crc32c(command) == self.command_crc;
-        is_command_intact.then_some(Payload { command, data, is_data_intact })
+    /// Copies an entry in.
+    pub(crate) fn push(&mut self, index: EntryIndex, entry: &NewEntry<'_>) {
+        if self.headers.is_empty() {
+            self.headers.resize(BATCH_HEADER_BYTES, 0);
+        }
+        let header = EntryHeader {
+            index: index.get(),
+            term: entry.term.get(),
+            stream: entry.stream.get(),
+            at: entry.at.get(),
+            position: 0,
+            command_bytes: u32::try_from(entry.command.len()).expect("checked by the lane"),
+            data_bytes: u32::try_from(entry.data.len()).expect("checked by the lane"),
+            command_crc: crc32c::crc32c(entry.command),
+            data_crc: crc32c::crc32c(entry.data),
+            group: entry.group.get(),
+            kind: entry.kind,
+        };
+        self.headers.extend_from_slice(&header.encode());
+        self.payload.extend_from_slice(entry.command);
+        self.payload.extend_from_slice(entry.data);
+        self.entry_count += 1;
+    }
+
+    /// Seals the batch for its place on disk and starts an empty one.
+    ///
+    /// `header` lacks the two sizes; `last` takes the last index of each group.
+    pub(crate) fn close(
+        &mut self,
+        store: u64,
+        mut header: BatchHeader,
+        last: &mut [u64],
+    ) -> ClosedBatch {
+        header.entry_count = self.entry_count;
+        header.payload_bytes = u32::try_from(self.payload.len()).expect("batches are below 4 GiB");
+        self.headers.resize(entry_header_position(self.entry_count), 0);
+        self.headers[..BATCH_HEADER_BYTES].copy_from_slice(&header.encode(store));
+        let place = BatchPlace { store, segment: header.segment, seq: header.seq };
+        let mut position = u32::try_from(self.headers.len()).expect("batches are below 4 GiB");
+        let (headers, _) = self.headers[BATCH_HEADER_BYTES..].as_chunks_mut();
+        for (number, bytes) in (0..).zip(headers) {
+            seal_entry_header(bytes, place, number, position);
+            let entry = EntryHeader::decode(bytes);
+            let group_last = &mut last[usize::from(entry.group)];
+            assert!(*group_last < entry.index, "indexes of a group rise");
+            *group_last = entry.index;
+            position = u32::try_from(entry.end()).expect("batches are below 4 GiB");
+        }
+        self.entry_count = 0;
+        let headers = std::mem::replace(&mut self.headers, self.header_buffers.take()).freeze();
+        let payload = std::mem::replace(&mut self.payload, self.payload_buffers.take()).freeze();
+        ClosedBatch { headers, payload }
+    }
+
+    /// Takes written buffers back; they are filled again when nobody reads them any more.
+    pub(crate) fn reuse(&mut self, headers: Bytes, payload: Bytes) {
+        self.header_buffers.put(headers);
+        self.payload_buffers.put(payload);
     }
 }
 
-/// What an entry carries: the command as it was written, and the data as it is on disk.
+/// Buffers that wait for their last reader.
+#[derive(Debug, Default)]
+pub(crate) struct Buffers {
+    waiting: VecDeque<Bytes>,
+    bytes_max: usize,
+}
+
+impl Buffers {
+    /// Keeps buffers of up to `bytes_max` bytes.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { waiting: VecDeque::new(), bytes_max }
+    }
+
+    /// An empty buffer, an old one if one is free.
+    pub(crate) fn take(&mut self) -> BytesMut {
+        let free = self.waiting.iter().position(Bytes::is_unique);
+        let buffer = free.and_then(|index| self.waiting.remove(index));
+        match buffer.map(Bytes::try_into_mut) {
+            Some(Ok(mut buffer)) => {
+                buffer.clear();
+                buffer
+            }
+            Some(Err(_)) | None => BytesMut::new(),
+        }
+    }
+
+    /// Remembers a frozen buffer for later; the oldest makes room.
+    pub(crate) fn put(&mut self, buffer: Bytes) {
+        if buffer.len() > self.bytes_max {
+            return;
+        }
+        if self.waiting.len() == POOLED_BUFFERS_MAX {
+            self.waiting.pop_front();
+        }
+        self.waiting.push_back(buffer);
+    }
+}
+
+/// Where a batch is written.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Payload<'a> {
-    pub(crate) command: &'a [u8],
-    pub(crate) data: &'a [u8],
-    pub(crate) is_data_intact: bool,
+pub(crate) struct WritePlace {
+    pub(crate) slot: u16,
+    pub(crate) position: u64,
 }
 
-/// Adds the position, known only when the batch is closed, and the checksum.
-pub(crate) fn seal_entry_header(bytes: &mut [u8], place: BatchPlace, number: u32, position: u32) {
-    put(bytes, 32, &position.to_le_bytes());
-    seal_header(bytes, &place.seed(number));
+/// One write and one sync. Run it on any thread and hand the result to `handle_synced`.
+#[must_use = "a commit that is not run stalls its shard"]
+pub struct SyncJob {
+    pub(crate) file: Arc<dyn File>,
+    pub(crate) place: WritePlace,
+    pub(crate) batch: ClosedBatch,
 }
 
-/// First byte of the entry header `number`, from the start of the batch.
-pub(crate) fn entry_header_position(number: u32) -> usize {
-    BATCH_HEADER_BYTES + number as usize * ENTRY_HEADER_BYTES
+impl SyncJob {
+    /// Writes and syncs the batch. Blocks.
+    pub fn run(self) -> SyncDone {
+        let ClosedBatch { headers, payload } = &self.batch;
+        let length = headers.len() + payload.len();
+        // Whole blocks: the page cache need not read a block before it is changed in part.
+        let room = length.next_multiple_of(PADDING.len()) - length;
+        let has_copy = copy_position(headers.len() as u64, payload.len() as u64).is_some();
+        let copy = if has_copy { &headers[..] } else { &[] };
+        let padding = &PADDING[..room - copy.len()];
+        let pieces: [&[u8]; 4] = [headers, payload, padding, copy];
+        let written = self.file.write_pieces_at(&pieces, self.place.position);
+        let result = written.and_then(|()| self.file.sync_data());
+        SyncDone { result, place: self.place, batch: self.batch }
+    }
+}
+
+impl fmt::Debug for SyncJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncJob").field("place", &self.place).finish_non_exhaustive()
+    }
+}
+
+/// Result of a [`SyncJob`].
+pub struct SyncDone {
+    pub(crate) result: io::Result<()>,
+    pub(crate) place: WritePlace,
+    pub(crate) batch: ClosedBatch,
+}
+
+impl fmt::Debug for SyncDone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncDone").field("result", &self.result).finish_non_exhaustive()
+    }
+}
+
+/// Entries that one sync made durable, with the proof.
+#[derive(Debug)]
+pub struct DurableBatch {
+    pub(crate) durable: Durable,
+    pub(crate) place: WritePlace,
+    pub(crate) headers: Bytes,
+    pub(crate) payload: Bytes,
+}
+
+impl DurableBatch {
+    /// The proof that the entries are on stable storage.
+    pub fn durable(&self) -> &Durable {
+        &self.durable
+    }
+
+    /// Number of entries; 0 for a durable mark.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.headers.len() / ENTRY_HEADER_BYTES - 1
+    }
+
+    /// Whether the batch is a durable mark.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes that the batch takes on disk, padding included.
+    pub(crate) fn disk_bytes(&self) -> u64 {
+        ((self.headers.len() + self.payload.len()) as u64).next_multiple_of(BLOCK_BYTES)
+    }
+
+    /// The entries in the order of their appends. Commands and data share the batch's memory.
+    pub fn entries(&self) -> impl Iterator<Item = DurableEntry> + '_ {
+        let count = u32::try_from(self.len()).expect("batches are below 4 GiB");
+        (0..count).map(|number| self.entry(number))
+    }
+
+    fn entry(&self, number: u32) -> DurableEntry {
+        let header = self.headers[entry_header_position(number)..].first_chunk();
+        let header = EntryHeader::decode(header.expect("a batch holds whole headers"));
+        let in_payload = |position: u64| {
+            usize::try_from(position).expect("batches are below 4 GiB") - self.headers.len()
+        };
+        let command = in_payload(u64::from(header.position));
+        let data = in_payload(header.data_position());
+        DurableEntry {
+            group: GroupId::new(header.group),
+            index: EntryIndex::new(header.index),
+            term: Term::new(header.term),
+            stream: StreamId::new(header.stream),
+            at: Timestamp::new(header.at),
+            kind: header.kind,
+            command: self.payload.slice(command..data),
+            data: self.payload.slice(data..in_payload(header.end())),
+            place: DataPlace {
+                slot: self.place.slot,
+                position: u32::try_from(self.place.position + header.data_position())
+                    .expect("positions in a segment are 32 bits"),
+                crc: header.data_crc,
+            },
+        }
+    }
+}
+
+/// The place of an entry's data in the WAL.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DataPlace {
+    pub(crate) slot: u16,
+    pub(crate) position: u32,
+    pub(crate) crc: u32,
+}
+
+/// A durable entry.
+#[derive(Debug, Clone)]
+pub struct DurableEntry {
+    /// The group that it belongs to.
+    pub group: GroupId,
+    /// Its position in the group's log.
+    pub index: EntryIndex,
+    /// Raft term under which it was written.
+    pub term: Term,
+    /// The stream that the command is about.
+    pub stream: StreamId,
+    /// Wall-clock time for `apply`.
+    pub at: Timestamp,
+    /// Tag of the command.
+    pub kind: u8,
+    /// The encoded command.
+    pub command: Bytes,
+    /// Bytes that a stream may take over.
+    pub data: Bytes,
+    pub(crate) place: DataPlace,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn batch_header() -> BatchHeader {
-        BatchHeader {
-            lane: 3,
-            segment: 5,
-            seq: 9,
-            durable: 8,
-            epoch: 2,
-            payload_bytes: 100,
-            entry_count: 1,
-        }
-    }
-
-    fn entry_header() -> EntryHeader {
-        EntryHeader {
-            index: 7,
-            term: 1,
-            stream: 4,
-            at: 1_700_000_000_000,
-            position: 128,
-            command_bytes: 1,
-            data_bytes: 2,
-            command_crc: crc32c::crc32c(b"c"),
-            data_crc: crc32c::crc32c(b"dd"),
-            group: 6,
-            kind: 2,
-        }
-    }
-
-    fn unsealed<T>(value: T, is_repaired: bool) -> Unsealed<T> {
-        Unsealed { value, is_repaired }
-    }
-
-    const PLACE: BatchPlace = BatchPlace { store: 77, segment: 5, seq: 9 };
-
-    fn sealed() -> [u8; ENTRY_HEADER_BYTES] {
-        let mut bytes = entry_header().encode();
-        seal_entry_header(&mut bytes, PLACE, 0, 128);
-        bytes
+    #[test]
+    fn a_buffer_comes_back_when_its_last_reader_is_gone() {
+        let mut buffers = Buffers::new(100);
+        let mut buffer = BytesMut::with_capacity(64);
+        buffer.extend_from_slice(b"abc");
+        let memory = buffer.as_ptr();
+        let frozen = buffer.freeze();
+        let reader = frozen.slice(1..2);
+        buffers.put(frozen);
+        assert_ne!(buffers.take().as_ptr(), memory);
+        drop(reader);
+        let again = buffers.take();
+        assert_eq!(again.as_ptr(), memory);
+        assert!(again.is_empty());
     }
 
     #[test]
-    fn the_bytes_of_a_batch_never_change() {
-        let mut bytes = batch_header().encode(77).to_vec();
-        bytes.extend(sealed());
-        bytes.extend(b"cdd");
-        assert_eq!(bytes, include_bytes!("../../testdata/batch.golden"));
-    }
-
-    #[test]
-    fn headers_are_valid_only_where_they_were_written() {
-        let bytes = batch_header().encode(77);
-        assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), Some(unsealed(batch_header(), false)));
-        assert_eq!(BatchHeader::decode(&bytes, 78, 3, 5), None);
-        assert_eq!(BatchHeader::decode(&bytes, 77, 2, 5), None);
-        assert_eq!(BatchHeader::decode(&bytes, 77, 3, 6), None);
-
-        let entry = EntryHeader::decode_sealed(&sealed(), PLACE, 0);
-        assert_eq!(entry, Some(unsealed(entry_header(), false)));
-        assert_eq!(EntryHeader::decode_sealed(&sealed(), PLACE, 1), None);
-        let later = BatchPlace { seq: 10, ..PLACE };
-        assert_eq!(EntryHeader::decode_sealed(&sealed(), later, 0), None);
-    }
-
-    #[test]
-    fn every_flipped_bit_of_a_header_is_put_right() {
-        for bit in 0..BATCH_HEADER_BYTES * 8 {
-            let mut bytes = batch_header().encode(77);
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            let batch = BatchHeader::decode(&bytes, 77, 3, 5);
-            assert_eq!(batch, Some(unsealed(batch_header(), true)), "bit {bit}");
-            // Stale ones stay stale.
-            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 4), None, "bit {bit}");
-            let mut bytes = sealed();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            let entry = EntryHeader::decode_sealed(&bytes, PLACE, 0);
-            assert_eq!(entry, Some(unsealed(entry_header(), true)), "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn an_intact_batch_header_of_another_kind_or_version_is_refused() {
-        for (at, value) in [(0, b'x'), (4, 2)] {
-            let mut bytes = batch_header().encode(77);
-            bytes[at] = value;
-            seal_header(&mut bytes, &77_u64.to_le_bytes());
-            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), None, "changed at {at}");
-        }
-    }
-
-    #[test]
-    fn numbers_that_cannot_be_counted_on_from_are_refused() {
-        for (seq, epoch) in [(u64::MAX, 1), (9, u64::MAX)] {
-            let bytes = BatchHeader { seq, epoch, ..batch_header() }.encode(77);
-            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), None);
-        }
-        let mut bytes = EntryHeader { index: u64::MAX, ..entry_header() }.encode();
-        seal_entry_header(&mut bytes, PLACE, 0, 128);
-        assert_eq!(EntryHeader::decode_sealed(&bytes, PLACE, 0), None);
-        assert_eq!(crate::wal::segment::parse_segment_name("ffffffffffffffff.wal"), None);
-    }
-
-    #[test]
-    fn a_batch_takes_whole_blocks() {
-        assert_eq!(batch_bytes(0, 0), 4096);
-        assert_eq!(batch_bytes(1, 4096 - 128), 4096);
-        assert_eq!(batch_bytes(1, 4096 - 127), 8192);
+    fn large_buffers_are_given_back_to_the_system() {
+        let mut buffers = Buffers::new(2);
+        buffers.put(Bytes::from(vec![0; 3]));
+        assert!(buffers.waiting.is_empty());
     }
 }

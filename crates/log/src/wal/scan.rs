@@ -14,7 +14,7 @@
 use crate::codec::Unsealed;
 use crate::damage::{Damage, DamageKind};
 use crate::options::{BLOCK_BYTES, COPY_BYTES};
-use crate::wal::batch::{
+use crate::wal::layout::{
     BATCH_HEADER_BYTES, BatchHeader, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader,
     entry_header_position,
 };

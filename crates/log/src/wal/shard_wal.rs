@@ -12,12 +12,11 @@
 
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
-use crate::wal::batch::{BatchHeader, batch_bytes};
+use crate::wal::batch::{DurableBatch, OpenBatch, SyncDone, SyncJob, WritePlace};
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
-use crate::wal::open_batch::OpenBatch;
+use crate::wal::layout::{BatchHeader, batch_bytes};
 use crate::wal::segment::{LaneSegment, SegmentTable};
-use crate::wal::sync::{BatchPlace, DurableBatch, SyncDone, SyncJob};
 use model::EntryIndex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -220,6 +219,12 @@ impl ShardWal {
         self.wanted_bytes > 0 && !self.has_room(self.wanted_bytes)
     }
 
+    /// Whether so little room is left that another segment may be made.
+    pub(crate) fn is_short_of_room(&self) -> bool {
+        let is_full = |active: &Active| active.room() < BLOCK_BYTES;
+        self.wanted_bytes > 0 || self.active.as_ref().is_some_and(is_full)
+    }
+
     /// Asks for an empty batch that claims all entries durable.
     pub(crate) fn mark_durable(&mut self) {
         self.mark_wanted = true;
@@ -252,7 +257,7 @@ impl ShardWal {
             entry_count: 0,
         };
         let batch = self.batch.close(self.identity.store, header, &mut active.segment.last);
-        let place = BatchPlace { slot: active.segment.slot, position: active.position };
+        let place = WritePlace { slot: active.segment.slot, position: active.position };
         active.position += bytes;
         assert!(active.position <= active.segment.capacity, "a batch never extends a segment");
         self.commit.start(self.batch_next);
