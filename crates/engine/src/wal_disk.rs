@@ -17,9 +17,8 @@
 //! - When `sync_wal` returns `Ok`, everything written before the call is synced, by any thread. After a
 //!   failed sync it never does: the next sync would prove nothing about what that one lost.
 
-use env::{DirLock, Disk, File, LockError};
+use env::{Disk, DiskOverlay, File, FileOverlay};
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -108,53 +107,17 @@ impl WalDisk {
         }
         Ok(())
     }
+}
+
+impl DiskOverlay for WalDisk {
+    fn below(&self) -> &dyn Disk {
+        &*self.disk
+    }
 
     fn wrap(&self, path: &Path, file: Arc<dyn File>) -> Arc<dyn File> {
         let is_wal = path.starts_with(&self.wal);
         let inner = Arc::new(HeldFile { file, is_wal, is_dirty: AtomicBool::new(false) });
         Arc::new(Handle { inner, state: Arc::clone(&self.state) })
-    }
-}
-
-impl Disk for WalDisk {
-    fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.wrap(path, self.disk.open(path)?))
-    }
-
-    fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(self.wrap(path, self.disk.create(path)?))
-    }
-
-    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        self.disk.rename(from, to)
-    }
-
-    fn remove(&self, path: &Path) -> io::Result<()> {
-        self.disk.remove(path)
-    }
-
-    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.remove_dir(dir)
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.disk.list(dir)
-    }
-
-    fn create_dir_all(&self, dir: &Path) -> io::Result<()> {
-        self.disk.create_dir_all(dir)
-    }
-
-    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        self.disk.sync_dir(dir)
-    }
-
-    fn lock_dir(&self, path: &Path) -> Result<DirLock, LockError> {
-        self.disk.lock_dir(path)
-    }
-
-    fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
-        self.disk.free_bytes(dir)
     }
 }
 
@@ -171,21 +134,9 @@ struct Handle {
     state: Arc<State>,
 }
 
-impl File for Handle {
-    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.inner.file.read_at(buffer, position)
-    }
-
-    fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.inner.file.read_cached_at(buffer, position)
-    }
-
-    fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
-        self.inner.file.write_at(bytes, position)
-    }
-
-    fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
-        self.inner.file.write_pieces_at(pieces, position)
+impl FileOverlay for Handle {
+    fn below(&self) -> &dyn File {
+        &*self.inner.file
     }
 
     fn write_out(&self) -> io::Result<Duration> {
@@ -204,22 +155,6 @@ impl File for Handle {
             lock(&self.state.dirty).push(Arc::clone(&self.inner));
         }
         Ok(())
-    }
-
-    fn sync_all(&self) -> io::Result<()> {
-        self.inner.file.sync_all()
-    }
-
-    fn len(&self) -> io::Result<u64> {
-        self.inner.file.len()
-    }
-
-    fn set_len(&self, length: u64) -> io::Result<()> {
-        self.inner.file.set_len(length)
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.file.as_fd()
     }
 }
 

@@ -17,11 +17,13 @@
 mod clock;
 mod disk;
 mod memory;
+mod overlay;
 mod random;
 mod real_disk;
 
 pub use clock::{Clock, RealClock};
 pub use disk::{DirLock, Disk, File, LockError};
 pub use memory::MemoryDisk;
+pub use overlay::{DiskOverlay, FileOverlay};
 pub use random::{Random, RealRandom, SeededRandom};
 pub use real_disk::RealDisk;
