@@ -212,6 +212,22 @@ pub trait File: Send + Sync + fmt::Debug {
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
+/// Whether a read failed because the device has lost the bytes, and not for want of memory or descriptors.
+#[must_use]
+pub fn is_unreadable(error: &io::Error) -> bool {
+    const EIO: i32 = 5;
+    /// What Linux makes of a medium error of some devices.
+    const ENODATA: i32 = 61;
+    /// A checksum of the file system is wrong.
+    const EBADMSG: i32 = 74;
+    /// A checksum of the device is wrong.
+    const EILSEQ: i32 = 84;
+    /// The file system is damaged.
+    const EUCLEAN: i32 = 117;
+    let known = [EIO, ENODATA, EBADMSG, EILSEQ, EUCLEAN];
+    error.raw_os_error().is_some_and(|number| known.contains(&number))
+}
+
 /// A held directory lock; dropping it frees the lock.
 pub struct DirLock {
     _holder: Box<dyn Any + Send + Sync>,

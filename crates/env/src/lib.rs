@@ -22,8 +22,8 @@ mod random;
 mod real_disk;
 
 pub use clock::{Clock, RealClock};
-pub use disk::{DirLock, Disk, File, LockError};
-pub use memory::MemoryDisk;
+pub use disk::{DirLock, Disk, File, LockError, is_unreadable};
+pub use memory::{DiskOperation, MemoryDisk};
 pub use overlay::{DiskOverlay, FileOverlay};
 pub use random::{Random, RealRandom, SeededRandom};
 pub use real_disk::RealDisk;

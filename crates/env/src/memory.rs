@@ -8,17 +8,24 @@
 //! # Driving it
 //! [`MemoryDisk::power_off_after`] makes every operation fail after a count of changes;
 //! [`MemoryDisk::crash`] decides what survives and turns the disk on again. Handles and locks from
-//! before the crash are dead. Clones share the disk.
+//! before the crash are dead. Clones share the disk. [`MemoryDisk::make_unreadable`] and
+//! [`MemoryDisk::fail`] make a sick disk of it.
 //!
 //! # Invariants
 //! - A sector (512 bytes) is old or new after a crash, never a mixture.
 //! - Synced bytes under a synced name always survive.
 //! - Of the unsynced changes of names a prefix, in the order in which they were made, survives.
 
+mod faults;
+
+pub use faults::DiskOperation;
+
 use crate::disk::{DirLock, Disk, File, LockError};
 use crate::random::{Random, SeededRandom};
+use faults::{Faults, covered, input_output_error, touched};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -92,6 +99,8 @@ struct Inode {
     durable: Vec<u8>,
     /// Sectors of `current` written since the last sync.
     dirty: BTreeSet<usize>,
+    /// Blocks that cannot be read.
+    unreadable: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -111,6 +120,7 @@ struct State {
     changes_until_off: Option<u64>,
     change_count: u64,
     cold: Option<ColdReads>,
+    faults: Faults,
 }
 
 /// Which reads find their bytes in memory.
@@ -159,6 +169,36 @@ impl State {
 }
 
 impl Inode {
+    /// `None` if a byte of it cannot be read.
+    fn read(&self, buffer: &mut [u8], position: u64) -> Option<usize> {
+        let start = (position as usize).min(self.current.len());
+        let count = buffer.len().min(self.current.len() - start);
+        if count > 0 && self.unreadable.range(touched(start..start + count)).next().is_some() {
+            return None;
+        }
+        buffer[..count].copy_from_slice(&self.current[start..start + count]);
+        Some(count)
+    }
+
+    /// To write a part of a block, the rest must be read first; one that is written whole is readable again.
+    fn begin_write(&mut self, range: Range<usize>) -> io::Result<()> {
+        let whole = covered(range.clone());
+        let is_lost = |block: &usize| !whole.contains(block);
+        if self.unreadable.range(touched(range)).any(is_lost) {
+            return Err(input_output_error());
+        }
+        self.unreadable.retain(|block| is_lost(block));
+        Ok(())
+    }
+
+    fn write(&mut self, bytes: &[u8], start: usize) -> io::Result<()> {
+        let end = start + bytes.len();
+        self.begin_write(start..end)?;
+        self.current[start..end].copy_from_slice(bytes);
+        self.dirty.extend(start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+        Ok(())
+    }
+
     fn resize(&mut self, length: usize) {
         let old = self.current.len();
         self.current.resize(length, 0);
@@ -311,6 +351,29 @@ impl MemoryDisk {
         self.state().live.files.keys().cloned().collect()
     }
 
+    /// A block of 4 KiB cannot be read any more, until all of it is written again. It survives crashes. To
+    /// write a part of it fails, for the rest would have to be read first.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn make_unreadable(&self, path: &Path, block: u64) {
+        let mut state = self.state();
+        let id = state.live.files[path];
+        let inode = state.inodes.get_mut(&id).expect("a named inode exists");
+        inode.unreadable.insert(usize::try_from(block).expect("a block of a file in memory"));
+    }
+
+    /// `count` operations of a kind fail, after the next `skip` of them. `u64::MAX` of them: forever. An
+    /// operation that fails changes nothing.
+    pub fn fail(&self, operation: DiskOperation, skip: u64, count: u64) {
+        self.state().faults.set(operation, skip, count);
+    }
+
+    /// No operation fails any more; blocks that cannot be read stay so.
+    pub fn fail_nothing(&self) {
+        self.state().faults.clear();
+    }
+
     fn handle(&self, inode: InodeId, life: u64) -> Arc<dyn File> {
         Arc::new(MemoryFile { disk: self.clone(), inode, life })
     }
@@ -318,8 +381,9 @@ impl MemoryDisk {
 
 impl Disk for MemoryDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        let state = self.state();
+        let mut state = self.state();
         state.check_power()?;
+        state.faults.check(DiskOperation::Open)?;
         let inode = *state.live.files.get(path).ok_or(io::ErrorKind::NotFound)?;
         Ok(self.handle(inode, state.life))
     }
@@ -344,6 +408,7 @@ impl Disk for MemoryDisk {
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.count_change()?;
+        state.faults.check(DiskOperation::Rename)?;
         if !state.live.files.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -354,6 +419,7 @@ impl Disk for MemoryDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.count_change()?;
+        state.faults.check(DiskOperation::Remove)?;
         if !state.live.files.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
@@ -401,6 +467,7 @@ impl Disk for MemoryDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.count_change()?;
+        state.faults.check(DiskOperation::SyncDir)?;
         let state = &mut *state;
         let pending = std::mem::take(&mut state.pending);
         for change in pending {
@@ -480,16 +547,17 @@ impl MemoryFile {
 impl File for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut state = self.state()?;
-        let current = &state.inode(self.inode)?.current;
-        let start = (position as usize).min(current.len());
-        let count = buffer.len().min(current.len() - start);
-        buffer[..count].copy_from_slice(&current[start..start + count]);
-        Ok(count)
+        state.faults.check(DiskOperation::Read)?;
+        state.inode(self.inode)?.read(buffer, position).ok_or_else(input_output_error)
     }
 
     fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        let is_cold = self.state()?.cold.as_mut().is_some_and(ColdReads::next);
-        if is_cold { Err(io::ErrorKind::WouldBlock.into()) } else { self.read_at(buffer, position) }
+        let mut state = self.state()?;
+        let is_cold = state.cold.as_mut().is_some_and(ColdReads::next);
+        let inode = state.inode(self.inode)?;
+        // What cannot be read is not in memory.
+        let read = if is_cold { None } else { inode.read(buffer, position) };
+        read.ok_or_else(|| io::ErrorKind::WouldBlock.into())
     }
 
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
@@ -499,10 +567,18 @@ impl File for MemoryFile {
         if end > state.inode(self.inode)?.current.len() as u64 {
             self.resize(&mut state, end)?;
         }
-        let inode = state.inode(self.inode)?;
-        let (start, end) = (position as usize, end as usize);
-        inode.current[start..end].copy_from_slice(bytes);
-        inode.dirty.extend(start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+        state.inode(self.inode)?.write(bytes, position as usize)
+    }
+
+    fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
+        let length: usize = pieces.iter().map(|piece| piece.len()).sum();
+        let start = position as usize;
+        self.state()?.inode(self.inode)?.begin_write(start..start + length)?;
+        let mut at = position;
+        for piece in pieces {
+            self.write_at(piece, at)?;
+            at += piece.len() as u64;
+        }
         Ok(())
     }
 

@@ -17,6 +17,7 @@ use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_a
 use crate::damage::{Damage, DamageKind};
 use crate::paced::Pace;
 use crate::paths::remove_if_there;
+use crate::unreadable::read_around;
 use env::Disk;
 use model::{EntryIndex, GroupId, PathHash, StreamId};
 use std::io;
@@ -209,7 +210,7 @@ pub(crate) fn load_checkpoint(
     for (index, path) in checkpoints.into_iter().rev() {
         let file = disk.open(&path)?;
         let mut bytes = vec![0; usize::try_from(file.len()?).expect("a checkpoint fits memory")];
-        file.read_exact_at(&mut bytes, 0)?;
+        read_around(&*file, &mut bytes, 0)?;
         let damage = |kind, position: usize| Damage {
             group: Some(group),
             ..Damage::at(kind, &path, position as u64)

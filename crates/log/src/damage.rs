@@ -52,6 +52,9 @@ pub enum DamageKind {
     FormatCopy,
     /// Header of a WAL batch; the entries that can be found are kept.
     BatchHeader,
+    /// A block of a WAL cannot be read, and nothing that is known of was lost: it held what chunks and checkpoints
+    /// have, or it is behind the newest batch. The last batch is lost if it was there.
+    UnreadableBlock,
     /// Header of one WAL entry: that entry is lost.
     EntryHeader,
     /// Command of one WAL entry: that entry is lost.
@@ -81,7 +84,8 @@ pub enum DamageKind {
 impl DamageKind {
     /// Whether entries or state may be missing, and not only bytes at a known place.
     pub(crate) fn costs_state(self) -> bool {
-        !matches!(self, Self::EntryData | Self::HeaderRepaired | Self::FormatCopy)
+        let costs_nothing = [Self::HeaderRepaired, Self::FormatCopy, Self::UnreadableBlock];
+        self != Self::EntryData && !costs_nothing.contains(&self)
     }
 }
 

@@ -101,7 +101,9 @@ impl Extent {
                 let (position, length) = row.part(at, max_bytes);
                 chunk.verify(row, (position, length), mode)?;
                 let mut bytes = vec![0; usize::try_from(length).expect("a slice fits memory")];
-                mode.fill(&*chunk.file, &mut bytes, position)?;
+                if !mode.fill(&*chunk.file, &mut bytes, position)? {
+                    return Err(chunk.damaged(position));
+                }
                 Ok(Slice::Bytes(Bytes::from(bytes)))
             }
         }

@@ -48,16 +48,16 @@ pub(crate) fn read_hot<S: Segments>(
         if scratch.len() < length {
             scratch.resize(length, 0);
         }
-        match mode.fill(&**file, &mut scratch[..length], span.position) {
+        let is_whole = match mode.fill(&**file, &mut scratch[..length], span.position) {
             // What was found so far is an answer, too.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock && !out.is_empty() => break,
-            result => result?,
-        }
+            read => read?,
+        };
         for append in &rest[..span.append_count] {
             let fields = append.fields();
             let start = (u64::from(fields.position) - span.position) as usize;
             let bytes = &scratch[start..start + fields.length as usize];
-            if !append.is_verified() {
+            if !append.is_verified() || !is_whole {
                 if crc32c::crc32c(bytes) != fields.crc {
                     return if out.is_empty() {
                         Err(append.damaged(segments))
@@ -115,8 +115,8 @@ fn read_part(
     let mut out = BytesMut::zeroed(length);
     let fields = append.fields();
     let position = u64::from(fields.position) + (from - fields.start);
-    mode.fill(&**file, &mut out, position)?;
-    Ok(out.freeze())
+    let is_whole = mode.fill(&**file, &mut out, position)?;
+    if is_whole { Ok(out.freeze()) } else { Err(append.damaged(segments)) }
 }
 
 /// Segment files by their slot.

@@ -48,6 +48,7 @@ mod replay;
 mod report;
 mod shard;
 mod store;
+mod unreadable;
 mod wal;
 mod work;
 

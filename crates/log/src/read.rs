@@ -1,8 +1,9 @@
 //! Reads: what they answer.
 
 use crate::options::READ_INLINE_BYTES_MAX;
+use crate::unreadable::read_around;
 use bytes::Bytes;
-use env::File;
+use env::{File, is_unreadable};
 use model::ByteOffset;
 use std::fmt;
 use std::io;
@@ -67,10 +68,23 @@ pub enum ReadMode {
 }
 
 impl ReadMode {
-    pub(crate) fn fill(self, file: &dyn File, buffer: &mut [u8], position: u64) -> io::Result<()> {
+    /// Fills `buffer`; returns whether all of it could be read. What could not matches no checksum.
+    ///
+    /// # Errors
+    /// `WouldBlock` if this thread must not wait; otherwise as the file answers.
+    pub(crate) fn fill(
+        self,
+        file: &dyn File,
+        buffer: &mut [u8],
+        position: u64,
+    ) -> io::Result<bool> {
         match self {
-            Self::Inline => file.read_cached_exact_at(buffer, position),
-            Self::Blocking => file.read_exact_at(buffer, position),
+            Self::Blocking => Ok(read_around(file, buffer, position)?.is_empty()),
+            Self::Inline => match file.read_cached_exact_at(buffer, position) {
+                // To find out what is left of it takes its time.
+                Err(error) if is_unreadable(&error) => Err(io::ErrorKind::WouldBlock.into()),
+                read => read.map(|()| true),
+            },
         }
     }
 

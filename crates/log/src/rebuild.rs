@@ -288,16 +288,17 @@ impl<'a> Rebuild<'a> {
     fn replay_batch(&mut self, lane: usize, batch: &LiveBatch) -> io::Result<()> {
         let segment = batch.segment();
         let file = Arc::clone(&self.lanes[lane].files[segment]);
-        let (bytes, copy, count, position, seq) = match *batch {
+        let told = self.report.damage_count;
+        let (bytes, is_read, copy, count, position, seq) = match *batch {
             LiveBatch::Whole(found) => {
-                let bytes = read_batch(&file, &found)?;
+                let (bytes, is_read) = read_batch(&file, &found)?;
                 let FoundBatch { header, position, .. } = found;
-                (bytes, header.copy_position(), header.entry_count, position, header.seq)
+                (bytes, is_read, header.copy_position(), header.entry_count, position, header.seq)
             }
             LiveBatch::Headless { position, seq, .. } => {
                 let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
                 let (bytes, count) = read_headless(&file, position, place)?;
-                (bytes, None, count, position, seq)
+                (bytes, true, None, count, position, seq)
             }
         };
         self.report.wal_bytes_read += bytes.len() as u64;
@@ -322,6 +323,10 @@ impl<'a> Rebuild<'a> {
                 Some(payload) => self.replay_entry((slot, position), &file, &header, payload),
                 None => self.lose_entry(&file, position, &header),
             }
+        }
+        // Chunks and checkpoints have what was in it; the operator hears of the disk all the same.
+        if !is_read && self.report.damage_count == told {
+            self.damaged(&place_damage(DamageKind::UnreadableBlock, &file, position));
         }
         Ok(())
     }

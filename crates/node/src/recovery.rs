@@ -136,7 +136,8 @@ impl Loss {
         match kind {
             K::BatchHeader | K::EntryHeader | K::SegmentMissing => Self::Bytes,
             K::ChunkHeader | K::ChunkRow | K::StreamData => Self::Bytes,
-            K::EntryData | K::HeaderRepaired | K::FormatCopy => Self::Bytes,
+            K::EntryData | K::HeaderRepaired => Self::Bytes,
+            K::FormatCopy | K::UnreadableBlock => Self::Bytes,
             // Entries that are not in the log either are reported as missing.
             K::CheckpointHeader => Self::Bytes,
             K::EntryPayload | K::EntriesMissing => Self::State,

@@ -16,6 +16,7 @@ use crate::id_map::IdMap;
 use crate::options::COPY_BYTES;
 use crate::paths::remove_if_there;
 use crate::read::{ReadError, ReadMode};
+use crate::unreadable::read_around;
 use crate::wal::segment::SegmentFile;
 use env::{Disk, File};
 use model::{ByteOffset, GroupId, StreamId};
@@ -97,7 +98,7 @@ fn is_intact(segment: &SegmentFile, append: &HotFields, buffer: &mut Vec<u8>) ->
     let mut crc = 0;
     for_pieces(append.length, |done, count| {
         buffer.resize(count, 0);
-        segment.file.read_exact_at(buffer, u64::from(append.position) + done)?;
+        read_around(&*segment.file, buffer, u64::from(append.position) + done)?;
         crc = crc32c::crc32c_append(crc, buffer);
         Ok(())
     })?;

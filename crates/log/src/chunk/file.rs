@@ -14,6 +14,7 @@ use crate::damage::DamageKind;
 use crate::entry::AppendBounds;
 use crate::options::CHUNK_BLOCK_BYTES;
 use crate::read::{ReadError, ReadMode};
+use crate::unreadable::read_around;
 use env::{Disk, File};
 use std::collections::BTreeMap;
 use std::io;
@@ -71,7 +72,7 @@ impl ChunkFile {
             return Ok(OpenedChunk::Unreadable);
         };
         let mut bytes = vec![0; header.row_count as usize * CHUNK_ROW_BYTES];
-        file.read_exact_at(&mut bytes, header.content_end)?;
+        read_around(&*file, &mut bytes, header.content_end)?;
         let mut rows = Vec::new();
         let mut found: Vec<_> =
             repaired_at.map(|at| (DamageKind::HeaderRepaired, at)).into_iter().collect();
@@ -196,7 +197,7 @@ impl ChunkFile {
         let mut bytes = [0; CHUNK_ROW_BYTES];
         for number in 0..self.header.row_count {
             let at = self.header.content_end + u64::from(number) * CHUNK_ROW_BYTES as u64;
-            self.file.read_exact_at(&mut bytes, at)?;
+            read_around(&*self.file, &mut bytes, at)?;
             let seed = RowSeed { store: self.store, file: self.header.seq, number };
             match ChunkRow::decode(&bytes, seed) {
                 Some(found) if found.value.0 == *row => return Ok(Some(found.value.1)),
@@ -218,7 +219,7 @@ impl ChunkFile {
         Ok(crc)
     }
 
-    fn damaged(&self, position: u64) -> ReadError {
+    pub(crate) fn damaged(&self, position: u64) -> ReadError {
         ReadError::Damaged { file: self.path.clone(), position }
     }
 
@@ -244,8 +245,8 @@ impl ChunkFile {
         mode.check_bytes(length)?;
         self.verify(row, (position, length), mode)?;
         let mut bytes = vec![0; row.table_length as usize];
-        mode.fill(&*self.file, &mut bytes, position)?;
-        Ok(bytes)
+        let is_whole = mode.fill(&*self.file, &mut bytes, position)?;
+        if is_whole { Ok(bytes) } else { Err(self.damaged(position)) }
     }
 
     /// The append of a run that contains byte `at`.
@@ -273,7 +274,7 @@ fn read_header(
     let mut repaired = None;
     for position in [0, length - CHUNK_HEADER_BYTES as u64] {
         let mut bytes = [0; CHUNK_HEADER_BYTES];
-        file.read_exact_at(&mut bytes, position)?;
+        read_around(file, &mut bytes, position)?;
         let header = ChunkHeader::decode(&bytes, store);
         let Some(header) = header.filter(|header| header.value.fits(length)) else { continue };
         if !header.is_repaired {

@@ -14,6 +14,7 @@
 use crate::codec::Unsealed;
 use crate::damage::{Damage, DamageKind};
 use crate::options::{BLOCK_BYTES, COPY_BYTES};
+use crate::unreadable::read_around;
 use crate::wal::layout::{
     BATCH_HEADER_BYTES, BatchHeader, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader,
     entry_header_position,
@@ -50,8 +51,15 @@ pub(crate) fn rewrite_last(lane: &ScannedLane, files: &[Arc<SegmentFile>]) -> io
     while at < last.end() {
         let count = (last.end() - at).min(COPY_BYTES as u64);
         let mut bytes = vec![0; usize::try_from(count).expect("bounded by a buffer")];
-        file.read_exact_at(&mut bytes, at)?;
-        file.write_at(&bytes, at)?;
+        let unreadable = read_around(&**file, &mut bytes, at)?;
+        for (block, piece) in
+            (at..).step_by(BLOCK_BYTES as usize).zip(bytes.chunks(BLOCK_BYTES as usize))
+        {
+            // It may be readable the next time.
+            if !unreadable.contains(&block) {
+                file.write_at(piece, block)?;
+            }
+        }
         at += count;
     }
     file.sync_data()
@@ -121,6 +129,8 @@ pub(crate) struct LaneName {
 pub(crate) struct LaneHeaders {
     name: LaneName,
     found: Vec<FoundBatch>,
+    /// Segments and positions of blocks that cannot be read.
+    unreadable: Vec<(usize, u64)>,
 }
 
 impl LaneHeaders {
@@ -129,9 +139,10 @@ impl LaneHeaders {
     /// # Errors
     /// If a file cannot be read.
     pub(crate) fn read(name: LaneName, files: &[Arc<SegmentFile>]) -> io::Result<Self> {
-        let mut found = Vec::new();
+        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
         for (segment, file) in files.iter().enumerate() {
-            scan_segment(name, segment, file, &mut found)?;
+            let blocks = scan_segment(name, segment, file, &mut found)?;
+            unreadable.extend(blocks.into_iter().map(|block| (segment, block)));
         }
         // Numbers rise along the WAL; a header that breaks this is the copy of an older write.
         let mut seq_max = 0;
@@ -140,7 +151,44 @@ impl LaneHeaders {
             seq_max = seq_max.max(batch.header.seq);
             rises
         });
-        Ok(Self { name, found })
+        let mut headers = Self { name, found, unreadable };
+        headers.find_newest(files)?;
+        Ok(headers)
+    }
+
+    /// Looks for the newest batch by the second copy of its headers, if the first one cannot be read.
+    fn find_newest(&mut self, files: &[Arc<SegmentFile>]) -> io::Result<()> {
+        for &(segment, position) in &self.unreadable {
+            let newest = self.found.last();
+            if newest.is_some_and(|batch| (segment, position) < (batch.segment, batch.end())) {
+                continue;
+            }
+            let seq_max = newest.map_or(0, |batch| batch.header.seq);
+            let file = &files[segment];
+            let mut block = vec![0; BLOCK_BYTES as usize];
+            for at in (position + BLOCK_BYTES..file.capacity).step_by(BLOCK_BYTES as usize) {
+                read_around(&*file.file, &mut block, at)?;
+                let length = at + BLOCK_BYTES - position;
+                let is_newest =
+                    |header: &BatchHeader| header.seq > seq_max && header.length() == length;
+                if let Some(header) = copy_in(self.name, &block, file.seq).filter(is_newest) {
+                    self.found.push(FoundBatch { segment, position, header, is_repaired: true });
+                    break;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Blocks that cannot be read where nobody can say whether a batch was: behind the newest one, and in
+    /// segments before that of the oldest one.
+    fn lost_outside(&self, files: &[Arc<SegmentFile>]) -> impl Iterator<Item = Damage> {
+        let first = self.found.first().map_or(0, |batch| batch.segment);
+        let end = self.found.last().map_or((0, 0), |batch| (batch.segment, batch.end()));
+        let is_outside = move |place: &&(usize, u64)| place.0 < first || **place >= end;
+        self.unreadable.iter().filter(is_outside).map(|(segment, position)| {
+            place_damage(DamageKind::UnreadableBlock, &files[*segment], *position)
+        })
     }
 
     /// The last opening that wrote into this WAL; 0 if there was none.
@@ -187,16 +235,19 @@ pub(crate) fn scan_lane(
         chain.judge_front(first)?;
     }
     lane.live.reverse();
+    lane.damages.extend(headers.lost_outside(files));
     Ok(lane)
 }
 
-/// Finds every valid batch header, trusting lengths of valid headers and nothing else.
+/// Finds every valid batch header, trusting lengths of valid headers and nothing else. Returns the blocks that it
+/// met and could not read.
 fn scan_segment(
     name: LaneName,
     segment: usize,
     file: &SegmentFile,
     found: &mut Vec<FoundBatch>,
-) -> io::Result<()> {
+) -> io::Result<Vec<u64>> {
+    let mut unreadable = Vec::new();
     let mut window = Vec::new();
     let mut window_start = 0;
     let mut position = 0;
@@ -204,7 +255,7 @@ fn scan_segment(
         if position < window_start || position >= window_start + window.len() as u64 {
             let length = (file.capacity - position).min(COPY_BYTES as u64);
             window.resize(usize::try_from(length).expect("bounded by COPY_BYTES"), 0);
-            file.file.read_exact_at(&mut window, position)?;
+            unreadable.extend(read_around(&*file.file, &mut window, position)?);
             window_start = position;
         }
         let block = &window[usize::try_from(position - window_start).expect("inside the window")..];
@@ -218,7 +269,7 @@ fn scan_segment(
             _ => position += BLOCK_BYTES,
         }
     }
-    Ok(())
+    Ok(unreadable)
 }
 
 /// The chain of durable claims, followed from the newest batch down.
@@ -231,13 +282,16 @@ struct Chain<'a> {
 }
 
 impl Chain<'_> {
-    /// Judges the newest batch, which no other one names. It is live if it is whole, or if something of it
-    /// is known to have been applied. Otherwise it was being written at the end, and is cut.
+    /// Judges the newest batch, which no other one names. It is live if it is whole, if something of it is
+    /// known to have been applied, or if a block of it cannot be read. Otherwise it was being written at the
+    /// end, and is cut.
     fn judge_newest(&mut self, batch: &FoundBatch, applied: &Applied<'_>) -> io::Result<()> {
         let file = &self.files[batch.segment];
-        let bytes = read_batch(file, batch)?;
+        let (bytes, is_read) = read_batch(file, batch)?;
         let entries = Entries::new(self.name, file, batch, &bytes);
-        if entries.are_whole() || entries.were_applied(applied) {
+        // A torn write leaves bytes that can be read. So these were whole perhaps, unless it was cut before.
+        let is_damaged = !is_read && batch.header.epoch == applied.epoch;
+        if entries.are_whole() || entries.were_applied(applied) || is_damaged {
             self.lane.durable = batch.header.seq;
             self.lane.add_live(self.files, batch);
         } else {
@@ -277,7 +331,8 @@ impl Chain<'_> {
 
     fn is_whole(&self, batch: &FoundBatch) -> io::Result<bool> {
         let file = &self.files[batch.segment];
-        Ok(Entries::new(self.name, file, batch, &read_batch(file, batch)?).are_whole())
+        let (bytes, _) = read_batch(file, batch)?;
+        Ok(Entries::new(self.name, file, batch, &bytes).are_whole())
     }
 
     /// Judges what the oldest batch claims. The front of a WAL is recycled. So a claim without any batch in
@@ -291,6 +346,19 @@ impl Chain<'_> {
         }
         Ok(())
     }
+}
+
+/// The header of a batch, if `block` is its last one and ends with the copy of its headers.
+fn copy_in(name: LaneName, block: &[u8], segment: u64) -> Option<BatchHeader> {
+    let LaneName { store, lane } = name;
+    let ends = (1..).map(|count| count * BATCH_HEADER_BYTES as u64);
+    let mut units = block.chunks_exact(BATCH_HEADER_BYTES).rev().zip(ends);
+    units.find_map(|(unit, bytes_to_end)| {
+        let found = BatchHeader::decode(unit, store, lane, segment)?;
+        let header = (!found.is_repaired).then_some(found.value)?;
+        let is_copy = header.copy_position() == header.length().checked_sub(bytes_to_end);
+        is_copy.then_some(header)
+    })
 }
 
 /// The place of batches whose headers were not found.
@@ -341,8 +409,9 @@ impl Gap<'_> {
         for (segment, from, to) in self.blocks(files) {
             let file = &files[segment];
             for end in (from + BLOCK_BYTES..=to).rev().step_by(BLOCK_BYTES as usize) {
-                file.file.read_exact_at(&mut block, end - BLOCK_BYTES)?;
-                let header = self.copy_in(&block, file.seq);
+                read_around(&*file.file, &mut block, end - BLOCK_BYTES)?;
+                let header = copy_in(self.name, &block, file.seq);
+                let header = header.filter(|header| header.seq == self.claimed);
                 if let Some(header) = header.filter(|header| from + header.length() <= end) {
                     let position = end - header.length();
                     let batch = FoundBatch { segment, position, header, is_repaired: true };
@@ -351,19 +420,6 @@ impl Gap<'_> {
             }
         }
         Ok(None)
-    }
-
-    /// The header of the claimed batch, if `block` is its last one and ends with the copy of its headers.
-    fn copy_in(&self, block: &[u8], segment: u64) -> Option<BatchHeader> {
-        let LaneName { store, lane } = self.name;
-        let ends = (1..).map(|count| count * BATCH_HEADER_BYTES as u64);
-        let mut units = block.chunks_exact(BATCH_HEADER_BYTES).rev().zip(ends);
-        units.find_map(|(unit, bytes_to_end)| {
-            let found = BatchHeader::decode(unit, store, lane, segment)?;
-            let header = (!found.is_repaired).then_some(found.value)?;
-            let is_copy = header.copy_position() == header.length().checked_sub(bytes_to_end);
-            (is_copy && header.seq == self.claimed).then_some(header)
-        })
     }
 
     /// Records that the last batch in it, behind `before`, has no readable header.
@@ -437,12 +493,12 @@ impl<'a> Entries<'a> {
     }
 }
 
-/// The bytes of a batch whose header is intact.
-pub(crate) fn read_batch(file: &SegmentFile, batch: &FoundBatch) -> io::Result<Vec<u8>> {
+/// The bytes of a batch whose header is intact, and whether all of them could be read.
+pub(crate) fn read_batch(file: &SegmentFile, batch: &FoundBatch) -> io::Result<(Vec<u8>, bool)> {
     let length = usize::try_from(batch.header.length()).expect("batches are below 4 GiB");
     let mut bytes = vec![0; length];
-    file.file.read_exact_at(&mut bytes, batch.position)?;
-    Ok(bytes)
+    let unreadable = read_around(&*file.file, &mut bytes, batch.position)?;
+    Ok((bytes, unreadable.is_empty()))
 }
 
 /// The entry header `number` of a batch, if it is intact, has a second copy (these start at `copy`) or can be repaired.
@@ -487,7 +543,7 @@ pub(crate) fn read_headless(
             break;
         }
         let mut header = [0; ENTRY_HEADER_BYTES];
-        file.file.read_exact_at(&mut header, at)?;
+        read_around(&*file.file, &mut header, at)?;
         let Some(decoded) = EntryHeader::decode_sealed(&header, place, count) else { break };
         if count == 0 {
             payload_position = decoded.value.position as usize;
@@ -498,7 +554,7 @@ pub(crate) fn read_headless(
     let end = end.min(file.capacity - position);
     bytes.resize(usize::try_from(end).expect("bounded by the segment").max(BATCH_HEADER_BYTES), 0);
     if count > 0 {
-        file.file.read_exact_at(&mut bytes, position)?;
+        read_around(&*file.file, &mut bytes, position)?;
     }
     Ok((bytes, count))
 }

@@ -1,0 +1,93 @@
+//! Reads around blocks that the disk cannot read.
+//!
+//! # Why
+//! A block that cannot be read is damage of that block, as a flipped bit is damage of its bytes. Whatever reads it
+//! has a checksum to compare, so the block is filled with bytes that no header and no checksum matches. What is
+//! around it stays as it is.
+//!
+//! # Invariants
+//! - Only a device that has lost bytes makes damage: no memory, no descriptor or no power are errors.
+//! - A read is tried a second time, block by block: what failed once is no damage.
+
+use crate::options::BLOCK_BYTES;
+use env::{File, is_unreadable};
+use std::io;
+
+/// What unreadable bytes are taken for. No magic number, and not what the rest of a segment has.
+const FILLING: u8 = 0xdb;
+
+/// Fills `buffer` from `position`; returns the positions of blocks that cannot be read, in order.
+///
+/// # Errors
+/// Any other error of the underlying disk.
+pub(crate) fn read_around(
+    file: &dyn File,
+    buffer: &mut [u8],
+    position: u64,
+) -> io::Result<Vec<u64>> {
+    match file.read_exact_at(buffer, position) {
+        Ok(()) => Ok(Vec::new()),
+        Err(error) if is_unreadable(&error) => read_blocks(file, buffer, position),
+        Err(error) => Err(error),
+    }
+}
+
+#[cold]
+fn read_blocks(file: &dyn File, buffer: &mut [u8], position: u64) -> io::Result<Vec<u64>> {
+    let mut unreadable = Vec::new();
+    let (mut at, end) = (position, position + buffer.len() as u64);
+    while at < end {
+        let block = at - at % BLOCK_BYTES;
+        let next = (block + BLOCK_BYTES).min(end);
+        let index = |at: u64| usize::try_from(at - position).expect("inside the buffer");
+        let part = &mut buffer[index(at)..index(next)];
+        match file.read_exact_at(part, at) {
+            Err(error) if is_unreadable(&error) => {
+                part.fill(FILLING);
+                unreadable.push(block);
+            }
+            read => read?,
+        }
+        at = next;
+    }
+    Ok(unreadable)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use env::{Disk, DiskOperation, MemoryDisk};
+    use std::path::Path;
+    use std::sync::Arc;
+
+    fn file() -> (MemoryDisk, Arc<dyn File>) {
+        let disk = MemoryDisk::new();
+        disk.create_dir_all(Path::new("/d")).unwrap();
+        let file = disk.create(Path::new("/d/f")).unwrap();
+        file.write_at(&[1; 3 * 4096], 0).unwrap();
+        (disk, file)
+    }
+
+    #[test]
+    fn blocks_around_an_unreadable_one_are_read() {
+        let (disk, file) = file();
+        disk.make_unreadable(Path::new("/d/f"), 1);
+        let mut bytes = [0; 10_000];
+        assert_eq!(read_around(&*file, &mut bytes, 100).unwrap(), [4096]);
+        let is_lost = |at: usize| (4096..8192).contains(&(at + 100));
+        for (at, byte) in bytes.iter().enumerate() {
+            assert_eq!(*byte, if is_lost(at) { FILLING } else { 1 }, "byte {at}");
+        }
+    }
+
+    #[test]
+    fn a_read_that_fails_once_loses_nothing_and_another_error_stays_one() {
+        let (disk, file) = file();
+        let mut bytes = [0; 8192];
+        disk.fail(DiskOperation::Read, 0, 1);
+        assert_eq!(read_around(&*file, &mut bytes, 0).unwrap(), []);
+        assert_eq!(bytes, [1; 8192]);
+        disk.power_off_after(0);
+        assert!(read_around(&*file, &mut bytes, 0).is_err());
+    }
+}
