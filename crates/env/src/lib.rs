@@ -20,6 +20,7 @@ mod memory;
 mod overlay;
 mod random;
 mod real_disk;
+mod stack;
 
 pub use clock::{Clock, RealClock};
 pub use disk::{DirLock, Disk, File, LockError, is_unreadable};
@@ -27,3 +28,4 @@ pub use memory::{DiskOperation, MemoryDisk};
 pub use overlay::{DiskOverlay, FileOverlay};
 pub use random::{Random, RealRandom, SeededRandom};
 pub use real_disk::RealDisk;
+pub use stack::run_on_stack;

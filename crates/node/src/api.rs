@@ -1,9 +1,9 @@
-//! What goes into a node and what comes out.
+//! What goes into a shard and what comes out.
 
 use crate::{ReadDone, ReadJob};
 use bytes::Bytes;
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
-use model::{ByteOffset, Monotonic, ReadFrom, ShardId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, GroupId, Monotonic, ReadFrom, ShardId, StreamKey, StreamPath, Timestamp};
 use stream::{
     Append, Command, ContentType, CreateRequest, Outcome, Refusal, StreamInfo, messages::JsonError,
 };
@@ -294,15 +294,15 @@ pub enum ShardMessage {
     Call {
         /// Where the result goes.
         from: ShardId,
-        /// The caller's job.
-        job: u64,
+        /// The caller's operation.
+        operation: u64,
         /// What to do.
         call: ShardCall,
     },
     /// Here is what came of it.
     Return {
-        /// The caller's job.
-        job: u64,
+        /// The caller's operation.
+        operation: u64,
         /// The result.
         result: ShardAnswer,
     },
@@ -324,6 +324,16 @@ pub enum ShardCall {
     },
     /// Log a command (`Pin`, `Unpin`).
     Propose(StreamKey, Command),
+}
+
+impl ShardCall {
+    /// The group that it is about, of `group_count` groups.
+    pub(crate) fn group(&self, group_count: u16) -> GroupId {
+        match self {
+            Self::Locate(key, _) | Self::Propose(key, _) => key.group,
+            Self::ForkSource { path, .. } => path.group(group_count),
+        }
+    }
 }
 
 /// A question about positions that only the shard that stores the bytes can answer.

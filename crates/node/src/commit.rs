@@ -1,7 +1,7 @@
 //! The way back: a batch is durable, its entries are applied and answered.
 
 use crate::{
-    Change, Failure, Reply, ShardAnswer, ShardCore, ShardMessage, Stamp, Ticket,
+    Change, Failure, Reply, ShardAnswer, ShardCore, Stamp,
     group::{Group, Proposed, ReplyTo},
 };
 use cluster::Committed;
@@ -44,13 +44,13 @@ impl ShardCore {
 
     /// Learns that an entry is durable here, and applies what is committed by that.
     fn commit(&mut self, now: Stamp, entry: DurableEntry) {
-        let commit = self.group_mut(entry.group).role.durable(entry.index);
+        let commit = self.groups.get_mut(entry.group).role.durable(entry.index);
         self.apply(now, &commit.entry(entry));
     }
 
     fn apply(&mut self, now: Stamp, committed: &Committed<DurableEntry>) {
         let entry = committed.get();
-        let group = self.group_mut(entry.group);
+        let group = self.groups.get_mut(entry.group);
         let Proposed { stream, command, reply_to, .. } = group.take_proposed(entry.index);
         let logged = LoggedCommand { stream, command, data_bytes: entry.data.len() as u64 };
         let applied = group.apply(committed, logged);
@@ -76,7 +76,8 @@ impl ShardCore {
             Some(Effect::Trim(stream, to)) => self.log.trim(key(stream), to),
             Some(Effect::ForgetFork { stream, source, token }) => {
                 self.log.forget(key(stream));
-                self.start_release(now, source, token);
+                self.releases.add(source, token);
+                self.release_due(now);
             }
         }
     }
@@ -98,51 +99,24 @@ impl ShardCore {
         }
     }
 
-    /// Answers with a first change that holds the stream's present state. So no commit between the
-    /// reader's last look and this moment is lost.
-    pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
-        let info = self.state(key.group).info(key.stream);
-        let change = Change {
-            key,
-            tail: info.as_ref().map_or(ByteOffset::ZERO, |info| info.tail),
-            closed: info.as_ref().is_some_and(|info| info.closed),
-            gone: info.is_none(),
-            data: None,
-        };
-        if !change.gone {
-            self.watchers.add(key, ticket.shard);
-        }
-        self.notify(ticket.shard, change);
-    }
-
     /// Answers the sender of a command.
-    pub(crate) fn deliver(&mut self, now: Stamp, reply_to: ReplyTo, outcome: Outcome) {
+    #[inline]
+    fn deliver(&mut self, now: Stamp, reply_to: ReplyTo, outcome: Outcome) {
         match reply_to {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Outcome(outcome)),
-            ReplyTo::Shard { shard, job } => {
-                let message = ShardMessage::Return { job, result: ShardAnswer::Outcome(outcome) };
-                self.send(shard, message);
-            }
-            ReplyTo::Job(job) => self.handle_return(now, job, ShardAnswer::Outcome(outcome)),
-            ReplyTo::Nobody => {}
+            _ => self.give(now, reply_to, ShardAnswer::Outcome(outcome)),
         }
     }
 
-    /// Answers the sender of a command that could not be executed.
-    pub(crate) fn fail(&mut self, now: Stamp, reply_to: ReplyTo, failure: Failure) {
+    /// Answers the sender of a command whose fate nobody knows.
+    fn fail(&mut self, now: Stamp, reply_to: ReplyTo, failure: Failure) {
         match reply_to {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Failed(failure)),
-            ReplyTo::Shard { shard, job } => {
-                let message = ShardMessage::Return { job, result: ShardAnswer::Failed(failure) };
-                self.send(shard, message);
-            }
-            ReplyTo::Job(job) => self.handle_return(now, job, ShardAnswer::Failed(failure)),
-            ReplyTo::Nobody => {}
+            _ => self.give(now, reply_to, ShardAnswer::Failed(failure)),
         }
     }
 }
 
-/// The offset before the data that ends at `tail`.
 impl Change {
     /// Where [`Change::data`] starts in the stream, if it came along.
     #[must_use]

@@ -4,11 +4,12 @@
 //! - `applied = committed` at the end of each turn; `proposed` continues behind it without a gap.
 //! - `in_flight` counts the elements of `proposed` per stream (creations: per path).
 //! - Nothing orders the entries of two groups: each group commits at its own pace.
+//! - A shard has the groups `g` with `g % shard_count == shard`, each at `g / shard_count`.
 
 use crate::Ticket;
 use cluster::{Committed, LogEntry, Role};
 use log::IdMap;
-use model::{EntryIndex, GroupId, ShardId, StreamId, StreamPath};
+use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath};
 use std::collections::VecDeque;
 use stream::{Applied, Command, GroupState, LoggedCommand};
 
@@ -35,9 +36,102 @@ pub(crate) struct Proposed {
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum ReplyTo {
     Client(Ticket),
-    Shard { shard: ShardId, job: u64 },
-    Job(u64),
+    Shard {
+        shard: ShardId,
+        operation: u64,
+    },
+    /// An operation of this shard that waits.
+    Operation(u64),
     Nobody,
+}
+
+/// The groups of a shard.
+#[derive(Debug)]
+pub(crate) struct Groups {
+    shard: ShardId,
+    shard_count: u16,
+    /// Of all shards together.
+    group_count: u16,
+    groups: Vec<Group>,
+}
+
+impl Groups {
+    /// All `groups` of `shard`, in order.
+    pub(crate) fn new(
+        (shard, shard_count): (ShardId, u16),
+        group_count: u16,
+        groups: Vec<Group>,
+    ) -> Self {
+        Self { shard, shard_count, group_count, groups }
+    }
+
+    pub(crate) fn shard(&self) -> ShardId {
+        self.shard
+    }
+
+    /// The number of groups of all shards together.
+    pub(crate) fn total_count(&self) -> u16 {
+        self.group_count
+    }
+
+    /// The shard that has a group.
+    pub(crate) fn owner(&self, group: GroupId) -> ShardId {
+        group.shard(self.shard_count)
+    }
+
+    pub(crate) fn is_here(&self, group: GroupId) -> bool {
+        self.owner(group) == self.shard
+    }
+
+    /// A group of this shard.
+    #[inline]
+    pub(crate) fn get(&self, group: GroupId) -> &Group {
+        &self.groups[self.place_of(group)]
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, group: GroupId) -> &mut Group {
+        let place = self.place_of(group);
+        &mut self.groups[place]
+    }
+
+    #[inline]
+    fn place_of(&self, group: GroupId) -> usize {
+        let shard = self.owner(group);
+        assert_eq!(shard, self.shard, "group {group} belongs to shard {shard}");
+        usize::from(group.get() / self.shard_count)
+    }
+
+    /// The group of a path.
+    #[inline]
+    pub(crate) fn of_path(&self, path: &StreamPath) -> &Group {
+        self.get(path.group(self.group_count))
+    }
+
+    /// Whether a command of a stream is on its way.
+    pub(crate) fn is_in_flight(&self, key: StreamKey) -> bool {
+        self.get(key.group).is_in_flight(key.stream)
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Group> {
+        self.groups.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Group> {
+        self.groups.iter_mut()
+    }
+
+    /// Asserts the invariants of all groups between two turns.
+    ///
+    /// # Panics
+    /// If one is broken.
+    pub(crate) fn check(&self) {
+        for (place, group) in self.groups.iter().enumerate() {
+            let id = group.state.group();
+            assert_eq!(self.place_of(id), place, "group {id} is kept at another one's place");
+            group.check();
+        }
+    }
 }
 
 impl Group {

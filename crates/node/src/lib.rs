@@ -29,19 +29,24 @@ mod background;
 mod commit;
 mod damage;
 mod deferred;
+mod drive;
 mod durable_mark;
 mod expiry;
-mod forks;
+mod fork;
 mod group;
 mod live;
 mod locate;
 mod lookup;
 mod maintenance;
+mod operation;
 mod read;
 mod reads;
 mod recovery;
 mod releases;
+mod requests;
 mod shard;
+mod step;
+mod unpin;
 mod write_queue;
 
 pub use api::{

@@ -1,6 +1,6 @@
 //! What a shard does by itself: expiry, checkpoints, retries, background work.
 
-use crate::{ReadDamage, ShardCore, Stamp};
+use crate::{ReadDamage, ShardCore, Stamp, group::Group};
 use log::{CheckpointRows, WorkDone, WorkJob};
 use model::{GroupId, Monotonic, StreamKey};
 use std::io;
@@ -17,21 +17,22 @@ impl ShardCore {
         if self.log.is_poisoned() {
             return;
         }
-        for place in 0..self.groups.len() {
-            self.expire_some(now, place);
-        }
-        for (source, token) in self.releases.take() {
-            self.start_release(now, source, token);
-        }
+        self.expire_some(now);
+        self.releases.tick();
+        self.release_due(now);
         self.checkpoint_if_wanted();
         self.mark_if_idle(now);
     }
 
-    fn expire_some(&mut self, now: Stamp, place: usize) {
-        let state = &mut self.groups[place].state;
-        let group = state.group();
-        for stream in state.poll_expired(now.wall, PER_TICK_MAX) {
-            self.propose_expiry(now, StreamKey { group, stream });
+    fn expire_some(&mut self, now: Stamp) {
+        let mut expired = Vec::new();
+        for Group { state, .. } in self.groups.iter_mut() {
+            let group = state.group();
+            let streams = state.poll_expired(now.wall, PER_TICK_MAX).into_iter();
+            expired.extend(streams.map(|stream| StreamKey { group, stream }));
+        }
+        for key in expired {
+            self.propose_expiry(now, key);
         }
     }
 
@@ -41,7 +42,7 @@ impl ShardCore {
     }
 
     fn checkpoint(&mut self, group: GroupId) {
-        let state = self.state(group);
+        let state = &self.groups.get(group).state;
         let index = state.applied();
         let header = state.encode_header();
         let mut rows = CheckpointRows::new();

@@ -1,4 +1,4 @@
-//! Reads: where an answer starts and ends, and the bytes of its windows.
+//! Reads: where an answer starts and ends, and its first bytes.
 //!
 //! # Stable boundaries
 //! An answer ends at the tail or at the next multiple of the boundary, whichever comes first. For JSON
@@ -15,17 +15,31 @@
 //! there. The next read starts at the damage and gets an error.
 
 use crate::{
-    Failure, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer, ShardCore, Stamp,
-    Ticket, forks::Suspended,
+    Failure, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer, ShardCall, Ticket,
+    step::{Step, View},
 };
 use log::{Read, Slice};
 use model::{ByteOffset, ReadFrom, StreamKey};
 use stream::StreamInfo;
 
-/// A read whose ends are being resolved.
+/// A read on its way.
 #[derive(Debug)]
 pub(crate) struct ReadSteps {
     ticket: Ticket,
+    stage: Stage,
+}
+
+#[derive(Debug)]
+enum Stage {
+    /// Its use of the stream is being logged.
+    Asked(ReadRequest),
+    Resolving(Ends),
+    Ended,
+}
+
+/// The ends of an answer, as far as they are known.
+#[derive(Debug)]
+struct Ends {
     key: StreamKey,
     info: StreamInfo,
     start: Position,
@@ -41,25 +55,41 @@ enum Position {
     Near(ByteOffset),
 }
 
-impl ShardCore {
-    pub(crate) fn handle_read(&mut self, now: Stamp, ticket: Ticket, read: ReadRequest) {
-        let group = read.path.group(self.group_count);
-        match self.state(group).resolve_id(&read.path, now.wall) {
-            // PROTOCOL §5.1: a read starts a sliding lifetime again; a live read when it begins.
-            Ok(stream) => {
-                self.after_use(now, StreamKey { group, stream }, Suspended::Used { ticket, read });
-            }
-            Err(refusal) => self.refuse_path(now, ticket, &read.path, refusal),
-        }
+impl ReadSteps {
+    /// A read that waits until its use of the stream is logged.
+    pub(crate) fn after_use(ticket: Ticket, read: ReadRequest) -> Self {
+        Self { ticket, stage: Stage::Asked(read) }
     }
 
-    pub(crate) fn begin_read(&mut self, now: Stamp, ticket: Ticket, read: &ReadRequest) {
-        let group = read.path.group(self.group_count);
-        let info = match self.state(group).resolve(&read.path, now.wall) {
-            Ok(info) => info,
-            Err(refusal) => return self.refuse_path(now, ticket, &read.path, refusal),
+    /// A read whose use need not be logged. Most are answered at once.
+    pub(crate) fn new(view: &mut View<'_>, ticket: Ticket, read: &ReadRequest) -> (Self, Step) {
+        let mut steps = Self { ticket, stage: Stage::Ended };
+        let step = steps.begin(view, read);
+        (steps, step)
+    }
+
+    pub(crate) fn step(&mut self, view: &mut View<'_>, answer: ShardAnswer) -> Step {
+        let mut ends = match std::mem::replace(&mut self.stage, Stage::Ended) {
+            // A use that could not be logged (the disk is full, or has failed) is answered too, as
+            // is one that waited in vain (`write_queue`).
+            Stage::Asked(read) => return self.begin(view, &read),
+            Stage::Resolving(ends) => ends,
+            Stage::Ended => unreachable!("a read that has ended got {answer:?}"),
         };
-        let key = StreamKey { group, stream: info.stream };
+        if let Err(failure) = ends.learn(located(answer)) {
+            let failure = ends.not_missing(view, ends.asked_at(), failure);
+            return Step::Reply(self.ticket, Reply::Failed(failure));
+        }
+        self.advance(view, ends)
+    }
+
+    /// Resolves what can be resolved at once.
+    fn begin(&mut self, view: &mut View<'_>, read: &ReadRequest) -> Step {
+        let state = view.state_of(&read.path);
+        let info = match state.resolve(&read.path, view.now.wall) {
+            Ok(info) => info,
+            Err(refusal) => return Step::Refuse(self.ticket, read.path.clone(), refusal),
+        };
         let start = match read.from {
             ReadFrom::Begin => info.head,
             ReadFrom::Now => info.tail,
@@ -67,161 +97,179 @@ impl ShardCore {
         };
         if start < info.head {
             let failure = Failure::Trimmed { head: info.head };
-            return self.reply(ticket, Reply::Failed(failure));
+            return Step::Reply(self.ticket, Reply::Failed(failure));
         }
-        let (start, end) = self.plan(key, &info, start, read.boundary_bytes);
-        let intact = ByteOffset::ZERO;
-        self.continue_read(now, ReadSteps { ticket, key, info, start, end, intact });
+        let key = StreamKey { group: state.group(), stream: info.stream };
+        let (start, end) = plan(view, (key, &info), start, read.boundary_bytes);
+        self.advance(view, Ends { key, info, start, end, intact: ByteOffset::ZERO })
     }
 
-    fn plan(
-        &self,
-        key: StreamKey,
-        info: &StreamInfo,
-        start: ByteOffset,
-        boundary_bytes: u64,
-    ) -> (Position, Position) {
-        let boundary = ByteOffset::new((start.get() / boundary_bytes + 1) * boundary_bytes);
-        let json = info.content_type.is_json();
-        let end = match boundary {
-            _ if boundary >= info.tail => Position::Known(info.tail),
-            _ if json => Position::Near(boundary),
-            _ => Position::Known(boundary),
+    /// Asks what is not known yet, or answers.
+    fn advance(&mut self, view: &mut View<'_>, mut ends: Ends) -> Step {
+        let (start, end) = match ends.next_question(view) {
+            Ok((owner, what)) => {
+                self.stage = Stage::Resolving(ends);
+                return Step::Ask(ShardCall::Locate(owner, what));
+            }
+            Err(known) => known,
         };
-        let inside = json && start > info.head && start < info.tail;
-        if inside && !self.is_append_start(key, info, start) {
-            return (Position::Near(start), end);
+        let reply = match ends.first_window(view, start, end) {
+            Ok(first) => {
+                let Ends { key, info, .. } = ends;
+                Reply::Read(Box::new(ReadReply { key, info, start, end, first }))
+            }
+            Err(failure) => Reply::Failed(failure),
+        };
+        Step::Reply(self.ticket, reply)
+    }
+}
+
+fn located(answer: ShardAnswer) -> Result<ByteOffset, Failure> {
+    match answer {
+        ShardAnswer::Located(Ok(offset)) => Ok(offset),
+        ShardAnswer::Located(Err(LocateError::Failed(failure))) | ShardAnswer::Failed(failure) => {
+            Err(failure)
         }
-        (Position::Known(start), end)
+        other => unreachable!("a read asked for a position and got {other:?}"),
     }
+}
 
-    /// Whether `start` is known here to be the start of an append, hence of a message.
-    fn is_append_start(&self, key: StreamKey, info: &StreamInfo, start: ByteOffset) -> bool {
-        info.lineage.span_at(start).is_none()
-            && matches!(
-                self.log.try_append_at(key, start),
-                Ok(Read::Ready(Some(append))) if append.start == start
-            )
+fn plan(
+    view: &View<'_>,
+    (key, info): (StreamKey, &StreamInfo),
+    start: ByteOffset,
+    boundary_bytes: u64,
+) -> (Position, Position) {
+    let boundary = ByteOffset::new((start.get() / boundary_bytes + 1) * boundary_bytes);
+    let json = info.content_type.is_json();
+    let end = match boundary {
+        _ if boundary >= info.tail => Position::Known(info.tail),
+        _ if json => Position::Near(boundary),
+        _ => Position::Known(boundary),
+    };
+    let inside = json && start > info.head && start < info.tail;
+    if inside && !is_append_start(view, (key, info), start) {
+        return (Position::Near(start), end);
     }
+    (Position::Known(start), end)
+}
 
-    fn continue_read(&mut self, now: Stamp, mut job: ReadSteps) {
-        match (job.start, job.end) {
-            (Position::Near(at), _) => {
-                let (owner, _) = owner_of(job.key, &job.info, at);
-                self.locate(now, owner, Locate::MessageStart(at), Suspended::Read(job));
-            }
-            (_, Position::Near(at)) => {
-                let (owner, _) = owner_before(&job, at);
-                self.locate(now, owner, Locate::AppendEnd(at), Suspended::Read(job));
-            }
+/// Whether `start` is known here to be the start of an append, hence of a message.
+fn is_append_start(
+    view: &View<'_>,
+    (key, info): (StreamKey, &StreamInfo),
+    start: ByteOffset,
+) -> bool {
+    info.lineage.span_at(start).is_none()
+        && matches!(
+            view.log.try_append_at(key, start),
+            Ok(Read::Ready(Some(append))) if append.start == start
+        )
+}
+
+impl Ends {
+    /// What has to be asked, and of which stream's owner; else the start and the end.
+    fn next_question(
+        &mut self,
+        view: &View<'_>,
+    ) -> Result<(StreamKey, Locate), (ByteOffset, ByteOffset)> {
+        match (self.start, self.end) {
+            (Position::Near(at), _) => Ok((self.owner_of(at).0, Locate::MessageStart(at))),
+            (_, Position::Near(at)) => Ok((self.owner_before(at).0, Locate::AppendEnd(at))),
             (Position::Known(start), Position::Known(end)) => {
-                job.intact = job.intact.max(start);
-                match self.next_doubt(&mut job, end) {
-                    Some((owner, what)) => self.locate(now, owner, what, Suspended::Read(job)),
-                    None => self.finish_read(job, start, end),
-                }
+                self.intact = self.intact.max(start);
+                self.next_doubt(view, end).ok_or((start, end))
             }
         }
     }
 
     /// The next stream whose bytes of this answer may be damaged: a stream of another shard, or one with
     /// known damage. Its owner must be asked.
-    fn next_doubt(&self, job: &mut ReadSteps, end: ByteOffset) -> Option<(StreamKey, Locate)> {
-        while job.intact < end {
-            let (owner, limit) = owner_of(job.key, &job.info, job.intact);
+    fn next_doubt(&mut self, view: &View<'_>, end: ByteOffset) -> Option<(StreamKey, Locate)> {
+        while self.intact < end {
+            let (owner, limit) = self.owner_of(self.intact);
             let to = limit.min(end);
-            let is_here = owner.group.shard(self.shard_count) == self.shard;
-            if !is_here || self.may_lack_bytes(owner) {
-                let json = job.info.content_type.is_json();
-                return Some((owner, Locate::IntactEnd { from: job.intact, to, json }));
+            if !view.groups.is_here(owner.group) || view.may_lack_bytes(owner) {
+                let json = self.info.content_type.is_json();
+                return Some((owner, Locate::IntactEnd { from: self.intact, to, json }));
             }
-            job.intact = to;
+            self.intact = to;
         }
         None
     }
 
-    /// Whether damage of a stream of this shard is known, from what was met or from the state of its group.
-    pub(crate) fn may_lack_bytes(&self, key: StreamKey) -> bool {
-        self.damage.has_damage(key) || self.state(key.group).may_lack_bytes(key.stream)
-    }
-
-    pub(crate) fn resume_read(&mut self, now: Stamp, mut job: ReadSteps, result: ShardAnswer) {
-        let located = match result {
-            ShardAnswer::Located(Ok(offset)) => Ok(offset),
-            ShardAnswer::Located(Err(LocateError::Failed(failure)))
-            | ShardAnswer::Failed(failure) => Err(failure),
-            other => unreachable!("a read asked for a position and got {other:?}"),
-        };
-        match (job.start, job.end, located) {
-            (Position::Known(start), Position::Known(_), Err(_)) if job.intact > start => {
-                job.end = Position::Known(job.intact);
+    /// Takes the answer to the last question. A failure is the read's, unless bytes before it are intact.
+    fn learn(&mut self, located: Result<ByteOffset, Failure>) -> Result<(), Failure> {
+        match (self.start, self.end, located) {
+            (Position::Known(start), Position::Known(_), Err(_)) if self.intact > start => {
+                self.end = Position::Known(self.intact);
             }
-            (_, _, Err(failure)) => {
-                let at = match (job.start, job.end) {
-                    (Position::Near(at), _) => at,
-                    (_, Position::Near(end)) => ByteOffset::new(end.get() - 1),
-                    _ => job.intact,
-                };
-                let failure = self.not_missing(&job, at, failure);
-                return self.reply(job.ticket, Reply::Failed(failure));
-            }
-            (Position::Near(_), _, Ok(at)) => job.start = Position::Known(at),
+            (_, _, Err(failure)) => return Err(failure),
+            (Position::Near(_), _, Ok(at)) => self.start = Position::Known(at),
             (_, Position::Near(near), Ok(at)) => {
-                let (_, limit) = owner_before(&job, near);
-                job.end = Position::Known(at.min(limit));
+                let (_, limit) = self.owner_before(near);
+                self.end = Position::Known(at.min(limit));
             }
             (_, Position::Known(end), Ok(at)) => {
-                let (_, limit) = owner_of(job.key, &job.info, job.intact);
-                job.intact = at;
+                let (_, limit) = self.owner_of(self.intact);
+                self.intact = at;
                 if at < limit.min(end) {
-                    job.end = Position::Known(at);
+                    self.end = Position::Known(at);
                 }
             }
         }
-        self.continue_read(now, job);
+        Ok(())
     }
 
-    fn finish_read(&mut self, job: ReadSteps, start: ByteOffset, end: ByteOffset) {
-        let reply = match self.first_window(&job, start, end) {
-            Ok(first) => {
-                let ReadSteps { key, info, .. } = job;
-                Reply::Read(Box::new(ReadReply { key, info, start, end, first }))
-            }
-            Err(failure) => Reply::Failed(failure),
-        };
-        self.reply(job.ticket, reply);
+    /// The byte that the last question was about.
+    fn asked_at(&self) -> ByteOffset {
+        match (self.start, self.end) {
+            (Position::Near(at), _) => at,
+            (_, Position::Near(end)) => ByteOffset::new(end.get() - 1),
+            _ => self.intact,
+        }
     }
 
     /// The first bytes of an answer, if they are at hand: stored here, and in memory.
     fn first_window(
-        &mut self,
-        job: &ReadSteps,
+        &self,
+        view: &mut View<'_>,
         start: ByteOffset,
         end: ByteOffset,
     ) -> Result<Option<Slice>, Failure> {
-        let (owner, limit) = owner_of(job.key, &job.info, start);
-        if start == end || owner.group.shard(self.shard_count) != self.shard {
+        let (owner, limit) = self.owner_of(start);
+        if start == end || !view.groups.is_here(owner.group) {
             return Ok(None);
         }
-        match self.window(owner, start, end.min(limit)) {
+        match view.window(owner, start, end.min(limit)) {
             Ok(Read::Ready(slice)) => Ok(Some(slice)),
             Ok(Read::Job(_)) => Ok(None),
             Err(failure) => {
-                let failure = self.not_missing(job, start, failure);
-                self.damage.note_failure(owner, &failure);
+                let failure = self.not_missing(view, start, failure);
+                view.damage.note_failure(owner, &failure);
                 Err(failure)
             }
         }
     }
 
     /// A byte that a fork inherits is there as long as the fork is: if it is not, it was lost.
-    fn not_missing(&self, job: &ReadSteps, at: ByteOffset, failure: Failure) -> Failure {
-        let (owner, _) = owner_of(job.key, &job.info, at);
-        let has_fork = || self.state(job.key.group).info(job.key.stream).is_some();
+    fn not_missing(&self, view: &View<'_>, at: ByteOffset, failure: Failure) -> Failure {
+        let (owner, _) = self.owner_of(at);
+        let has_fork = || view.groups.get(self.key.group).state.info(self.key.stream).is_some();
         match failure {
-            Failure::NotFound if owner != job.key && has_fork() => Failure::lost(owner, at),
+            Failure::NotFound if owner != self.key && has_fork() => Failure::lost(owner, at),
             failure => failure,
         }
+    }
+
+    fn owner_of(&self, offset: ByteOffset) -> (StreamKey, ByteOffset) {
+        owner_of(self.key, &self.info, offset)
+    }
+
+    /// The owner of the byte before `end`, the end of an answer, and the end of the owner's bytes. A
+    /// fork's own bytes may begin at `end`.
+    fn owner_before(&self, end: ByteOffset) -> (StreamKey, ByteOffset) {
+        self.owner_of(ByteOffset::new(end.get() - 1))
     }
 }
 
@@ -235,12 +283,6 @@ pub(crate) fn owner_of(
         Some((end, owner)) => (owner, end),
         None => (key, info.tail),
     }
-}
-
-/// The owner of the byte before `end`, the end of an answer, and the end of the owner's bytes. A fork's
-/// own bytes may begin at `end`.
-fn owner_before(job: &ReadSteps, end: ByteOffset) -> (StreamKey, ByteOffset) {
-    owner_of(job.key, &job.info, ByteOffset::new(end.get() - 1))
 }
 
 impl ReadReply {

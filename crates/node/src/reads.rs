@@ -4,9 +4,9 @@
 //! - Each asker gets one answer.
 //! - At most [`READS_OUT_MAX`] jobs are out; the others wait in the order in which they came.
 
-use crate::{Locate, ReadJob, Ticket, lookup::Question};
+use crate::{Locate, ReadJob, Ticket, group::ReplyTo, lookup::Question};
 use log::Extent;
-use model::{ByteOffset, ShardId, StreamKey};
+use model::{ByteOffset, StreamKey};
 use std::collections::{HashMap, VecDeque};
 
 /// Read jobs that are handed out at once: a thread runs one, the others are its queue.
@@ -33,7 +33,7 @@ pub(crate) enum Asker {
     /// A client's window.
     Window(Ticket),
     /// A position.
-    Position { lookup: Lookup, receiver: Receiver },
+    Position { lookup: Lookup, reply_to: ReplyTo },
 }
 
 /// A position that is looked for.
@@ -42,17 +42,6 @@ pub(crate) struct Lookup {
     pub what: Locate,
     /// Up to here the bytes of a [`Locate::IntactEnd`] are intact.
     pub intact: ByteOffset,
-}
-
-/// The receiver of a position.
-#[derive(Debug)]
-pub(crate) enum Receiver {
-    /// A suspended machine of this shard.
-    Job(u64),
-    Shard {
-        shard: ShardId,
-        job: u64,
-    },
 }
 
 impl Lookup {

@@ -1,6 +1,9 @@
 //! Opening a data directory: state machines are rebuilt from checkpoints and the log.
 
-use crate::{ShardCore, group::Group, shard::CoreParts};
+use crate::{
+    ShardCore,
+    group::{Group, Groups},
+};
 use env::{Disk, Random, SeededRandom};
 use log::{
     CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, OpenError, Owner,
@@ -84,15 +87,8 @@ impl NodesToBe {
         let groups = self.groups.extract_if(.., |group| is_mine(group.state.group())).collect();
         let orphans = self.orphans.extract_if(.., |(_, token)| is_mine(token.fork_group));
         let orphans = orphans.collect();
-        let parts = CoreParts {
-            shard,
-            shard_count,
-            group_count: self.group_count,
-            groups,
-            log,
-            seed: SeededRandom::new(seed).next_u64(),
-        };
-        let mut node = ShardCore::assemble(parts);
+        let groups = Groups::new((shard, shard_count), self.group_count, groups);
+        let mut node = ShardCore::new(groups, log, SeededRandom::new(seed).next_u64());
         node.resume_releases(orphans);
         node
     }

@@ -364,3 +364,57 @@ fn a_sub_offset_in_a_source_whose_rows_were_lost_is_damaged_and_not_missing() {
     }
     assert!(damaged > 0, "no flip hit the row");
 }
+
+/// The places of a text in the log: file and position.
+fn places_of(disk: &MemoryDisk, text: &[u8]) -> Vec<(PathBuf, u64)> {
+    let mut places = Vec::new();
+    for path in disk.paths().into_iter().filter(|path| path.starts_with("/data/wal")) {
+        let file = disk.open(&path).unwrap();
+        let mut bytes = vec![0; file.len().unwrap() as usize];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let found = bytes.windows(text.len()).enumerate().filter(|(_, window)| *window == text);
+        places.extend(found.map(|(position, _)| (path.clone(), position as u64)));
+    }
+    places
+}
+
+/// Each stream of a chain forks the one before and has a byte of its own. All but the last have then
+/// lost an entry, so that a read of the last asks the owner of each byte whether it is intact.
+fn damaged_chain(disk: &MemoryDisk) -> StreamPath {
+    let options = LogOptions { wal_bytes_max: 16 << 20, ..options() };
+    let mut process = Process::open_with(disk, 1, options);
+    let depth = model::limits::FORK_DEPTH_MAX;
+    let link = |number| path_in(u16::from(number == depth), &format!("link-{number}-"));
+    process.with_text(&link(0), b"x");
+    for number in 1..=depth {
+        process.fork(&link(number), fork_of(&link(number - 1), None, 0));
+        process.append(&link(number), text(), b"x");
+    }
+    let beyond = process.fork(&path_in(0, "beyond"), fork_of(&link(depth), None, 0));
+    assert_eq!(beyond, Outcome::Refused(Refusal::ForkDepth));
+    for number in 0..depth {
+        process.offer(support::append(&link(number), b"what is lost"));
+    }
+    process.settle();
+    process.replies.clear();
+    // A later batch vouches for the one before.
+    process.append(&link(depth), text(), b"y");
+    process.kill();
+    let lost = places_of(disk, b"what is lost");
+    assert_eq!(lost.len(), depth);
+    for (file, position) in lost {
+        // The command is written before its data.
+        disk.flip_bit(&file, (position - 2) * 8);
+    }
+    link(depth)
+}
+
+#[test]
+fn a_read_through_the_longest_chain_of_forks_takes_no_more_stack_than_another() {
+    let disk = MemoryDisk::new();
+    let last = damaged_chain(&disk);
+    let mut process = Process::open(&disk, 1);
+    assert_eq!(process.refusal(&path_in(0, "link-7-")), Some(Refusal::Damaged));
+    let ends = env::run_on_stack(128 << 10, move || process.ends(&last, 0, 1 << 40));
+    assert_eq!(ends, (0, model::limits::FORK_DEPTH_MAX as u64 + 2));
+}

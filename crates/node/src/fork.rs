@@ -1,0 +1,213 @@
+//! Making a fork, whose source may live in another group. See [`stream::ForkPoint`] for the three
+//! steps and what a crash between them leaves behind.
+
+use crate::{
+    Failure, Locate, LocateError, Reply, ShardAnswer, ShardCall, Ticket,
+    read::owner_of,
+    step::{Step, View},
+};
+use env::Random;
+use model::{ByteOffset, StreamKey, StreamPath, limits};
+use stream::{
+    Command, ContentType, Create, CreateRequest, ForkPoint, ForkRequest, Lifetime, Lineage,
+    NO_STREAM, Outcome, Pin, PinToken, Refusal, StreamInfo, messages,
+};
+
+/// A fork on its way.
+#[derive(Debug)]
+pub(crate) struct ForkSteps {
+    ticket: Ticket,
+    asked: CreateRequest,
+    data: Vec<u8>,
+    stage: Stage,
+}
+
+/// What it waits for.
+#[derive(Debug)]
+enum Stage {
+    /// Asking the source's group.
+    Source,
+    /// Asking the owner of the anchored append how far the sub-offset reaches.
+    SubOffset {
+        source: StreamKey,
+        info: StreamInfo,
+    },
+    /// Taking the reference.
+    Pin(Box<ForkPoint>, ContentType, Lifetime),
+    /// Making the fork.
+    Create {
+        source: StreamKey,
+        token: PinToken,
+    },
+    Ended,
+}
+
+impl ForkSteps {
+    /// A fork that `asked` wants, which names its source.
+    pub(crate) fn begin(ticket: Ticket, asked: CreateRequest, data: Vec<u8>) -> (Self, Step) {
+        let fork = Self { ticket, asked, data, stage: Stage::Source };
+        let call = ShardCall::ForkSource {
+            offset: fork.request().offset,
+            content_type: fork.asked.content_type.clone(),
+            path: fork.request().source.clone(),
+        };
+        (fork, Step::Ask(call))
+    }
+
+    fn request(&self) -> &ForkRequest {
+        self.asked.fork.as_ref().expect("a creation without source is no fork")
+    }
+
+    pub(crate) fn step(&mut self, view: &mut View<'_>, answer: ShardAnswer) -> Step {
+        match (std::mem::replace(&mut self.stage, Stage::Ended), answer) {
+            (stage, ShardAnswer::Failed(failure)) => self.abandon(view, &stage, failure),
+            (Stage::Source, ShardAnswer::ForkSource(Ok((source, info)))) => {
+                self.anchor(view, source, info)
+            }
+            (Stage::Source, ShardAnswer::ForkSource(Err(refusal))) => self.refuse(refusal),
+            (Stage::SubOffset { source, info }, ShardAnswer::Located(located)) => match located {
+                Ok(at) => self.pin(view, (source, info), at),
+                Err(LocateError::Beyond { available }) => {
+                    self.refuse(Refusal::ForkSubOffset { available })
+                }
+                // The source went away after its group was asked.
+                Err(LocateError::Failed(Failure::NotFound)) => {
+                    self.refuse(Refusal::ForkSourceNotFound)
+                }
+                Err(LocateError::Failed(failure)) => self.reply(Reply::Failed(failure)),
+            },
+            (Stage::Pin(point, content_type, lifetime), ShardAnswer::Outcome(Outcome::Pinned)) => {
+                self.create(point, content_type, lifetime)
+            }
+            (Stage::Pin(..), ShardAnswer::Outcome(outcome)) => self.reply(Reply::Outcome(outcome)),
+            (Stage::Create { source, token }, ShardAnswer::Outcome(outcome)) => {
+                if !matches!(outcome, Outcome::Created(_)) {
+                    view.releases.add(source, token);
+                }
+                self.reply(Reply::Outcome(outcome))
+            }
+            (stage, answer) => unreachable!("fork stage {stage:?} got {answer:?}"),
+        }
+    }
+
+    fn reply(&self, reply: Reply) -> Step {
+        Step::Reply(self.ticket, reply)
+    }
+
+    fn refuse(&self, refusal: Refusal) -> Step {
+        self.reply(Reply::Outcome(Outcome::Refused(refusal)))
+    }
+
+    /// A step failed. If the creation's fate is unknown, so is the reference's: it stays, and the
+    /// next start of the node compares the two.
+    fn abandon(&self, view: &mut View<'_>, stage: &Stage, failure: Failure) -> Step {
+        let unknown = failure == Failure::Poisoned { applied_unknown: true };
+        if let Stage::Create { source, token } = *stage
+            && !unknown
+        {
+            view.releases.add(source, token);
+        }
+        self.reply(Reply::Failed(failure))
+    }
+
+    /// The source is known: looks for the place where the fork leaves it.
+    fn anchor(&mut self, view: &mut View<'_>, source: StreamKey, info: StreamInfo) -> Step {
+        let anchor = self.request().offset.unwrap_or(info.tail);
+        let count = self.request().sub_offset;
+        if count == 0 {
+            return self.pin(view, (source, info), anchor);
+        }
+        if anchor == info.tail {
+            return self.refuse(Refusal::ForkSubOffset { available: 0 });
+        }
+        let (owner, limit) = owner_of(source, &info, anchor);
+        let json = info.content_type.is_json();
+        let what = Locate::SubOffset { from: anchor, count, json, limit };
+        self.stage = Stage::SubOffset { source, info };
+        Step::Ask(ShardCall::Locate(owner, what))
+    }
+
+    /// Takes a reference on the source, which the fork leaves at `at`.
+    fn pin(
+        &mut self,
+        view: &mut View<'_>,
+        (source, info): (StreamKey, StreamInfo),
+        at: ByteOffset,
+    ) -> Step {
+        let inherits = self.asked.content_type.is_none();
+        if inherits && !self.data.is_empty() && info.content_type.is_json() {
+            match messages::flatten(&self.data) {
+                Ok(flattened) => {
+                    self.data = flattened.stored;
+                    self.asked.record_count = flattened.count;
+                }
+                Err(error) => return self.reply(Reply::InvalidJson(error)),
+            }
+        }
+        let fork_group = view.state_of(&self.asked.path).group();
+        let token = PinToken { fork_group, nonce: view.nonces.next_u64() };
+        let point = ForkPoint {
+            request: self.request().clone(),
+            source,
+            token,
+            at,
+            head: info.head.min(at),
+            lifetime: self.asked.lifetime,
+            lineage: Lineage::of_fork(&info.lineage, source, at),
+        };
+        let pin = Command::Pin(Pin { token, fork_path: self.asked.path.clone() });
+        let lifetime = self.asked.lifetime.or_inherit(info.lifetime);
+        self.stage = Stage::Pin(Box::new(point), info.content_type, lifetime);
+        Step::Ask(ShardCall::Propose(source, pin))
+    }
+
+    /// Logs the creation, in this shard.
+    fn create(
+        &mut self,
+        point: Box<ForkPoint>,
+        content_type: ContentType,
+        lifetime: Lifetime,
+    ) -> Step {
+        let (source, token) = (point.source, point.token);
+        self.stage = Stage::Create { source, token };
+        let create = Create {
+            path: self.asked.path.clone(),
+            content_type,
+            lifetime,
+            close: self.asked.close,
+            record_count: self.asked.record_count,
+            fork: Some(point),
+        };
+        let key = StreamKey { group: token.fork_group, stream: NO_STREAM };
+        Step::Propose(key, Command::Create(Box::new(create)), std::mem::take(&mut self.data))
+    }
+}
+
+/// Checks the source of a fork, in the source's group. PROTOCOL §4.2, "Fork creation errors".
+pub(crate) fn fork_source(
+    view: &View<'_>,
+    path: &StreamPath,
+    offset: Option<ByteOffset>,
+    content_type: Option<&ContentType>,
+) -> Result<(StreamKey, StreamInfo), Refusal> {
+    let state = view.state_of(path);
+    let info = state.resolve(path, view.now.wall).map_err(|refusal| match refusal {
+        Refusal::NotFound => Refusal::ForkSourceNotFound,
+        Refusal::Gone => Refusal::ForkSourceGone,
+        other => other,
+    })?;
+    if content_type.is_some_and(|wanted| *wanted != info.content_type) {
+        return Err(Refusal::ForkContentType { expected: info.content_type });
+    }
+    let at = offset.unwrap_or(info.tail);
+    if at > info.tail {
+        return Err(Refusal::ForkBeyondTail { tail: info.tail });
+    }
+    if at < info.head {
+        return Err(Refusal::ForkTrimmed { head: info.head });
+    }
+    if info.lineage.depth() >= limits::FORK_DEPTH_MAX {
+        return Err(Refusal::ForkDepth);
+    }
+    Ok((StreamKey { group: state.group(), stream: info.stream }, info))
+}

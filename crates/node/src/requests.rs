@@ -1,0 +1,173 @@
+//! What a request asks for, but for appends.
+
+use crate::{
+    Change, Failure, ReadRequest, Reply, Request, ShardCore, Stamp, Ticket,
+    fork::ForkSteps,
+    group::ReplyTo,
+    locate::window_question,
+    operation::Operation,
+    read::ReadSteps,
+    reads::{Asker, PendingRead},
+    shard::Proposal,
+    step::Step,
+};
+use log::Read;
+use model::{ByteOffset, StreamKey, StreamPath};
+use stream::{Append, Command, Create, CreateRequest, NO_STREAM, Refusal};
+
+impl ShardCore {
+    pub(crate) fn handle_create(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        (asked, data): (CreateRequest, &[u8]),
+    ) {
+        let group = self.groups.of_path(&asked.path);
+        if !group.is_path_in_flight(&asked.path)
+            && let Some(outcome) = group.state.check_create(&asked, now.wall)
+        {
+            return self.reply(ticket, Reply::Outcome(outcome));
+        }
+        let key = StreamKey { group: group.state.group(), stream: NO_STREAM };
+        if asked.fork.is_some() {
+            let (fork, step) = ForkSteps::begin(ticket, asked, data.to_vec());
+            return self.drive(now, Operation::Fork(Box::new(fork)), step);
+        }
+        let CreateRequest { path, content_type, lifetime, close, record_count, .. } = asked;
+        let content_type = content_type.expect("only a fork may leave its content type open");
+        self.expire_holder(now, &path);
+        let create = Create { path, content_type, lifetime, close, record_count, fork: None };
+        let command = Command::Create(Box::new(create));
+        self.propose_for(now, ticket, Proposal { key, command, data });
+    }
+
+    /// Logs the expiry of a stream that still holds a path, if there is one: a creation follows.
+    pub(crate) fn expire_holder(&mut self, now: Stamp, path: &StreamPath) {
+        let state = &self.groups.of_path(path).state;
+        if let Some(stream) = state.expired_holder(path, now.wall) {
+            let key = StreamKey { group: state.group(), stream };
+            self.propose_expiry(now, key);
+        }
+    }
+
+    /// Expires a stream unless something of it is in flight: then the next tick asks again.
+    pub(crate) fn propose_expiry(&mut self, now: Stamp, key: StreamKey) {
+        let group = self.groups.get(key.group);
+        if group.is_in_flight(key.stream) || !group.state.is_due(key.stream, now.wall) {
+            return;
+        }
+        let proposal = Proposal { key, command: Command::Expire, data: &[] };
+        // One that finds no room is proposed again: by the next tick, or by the next creation.
+        let _ = self.propose(now, proposal, ReplyTo::Nobody);
+    }
+
+    pub(crate) fn handle_delete(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {
+        let state = &self.groups.of_path(path).state;
+        let stream = match state.resolve_id(path, now.wall) {
+            Ok(stream) => stream,
+            Err(Refusal::Damaged) => match state.damaged_stream(path) {
+                Some(stream) => stream,
+                None => return self.refuse(ticket, Refusal::Damaged),
+            },
+            Err(refusal) => return self.refuse_path(now, ticket, path, refusal),
+        };
+        let key = StreamKey { group: state.group(), stream };
+        self.propose_for(now, ticket, Proposal { key, command: Command::Delete, data: &[] });
+    }
+
+    /// A missing stream and a closed one stay so, whatever is on its way in the log. What else could
+    /// refuse the append is judged when its data is there, in the order of the log.
+    pub(crate) fn handle_announced(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        path: &StreamPath,
+        append: &Append,
+    ) {
+        let state = &self.groups.of_path(path).state;
+        let closed = state.resolve(path, now.wall).ok().filter(|info| info.closed);
+        // Any number of bytes but 0 is judged alike.
+        match closed.and_then(|info| state.check_append(info.stream, append, 1)) {
+            Some(outcome) => self.reply(ticket, Reply::Outcome(outcome)),
+            None => self.handle_head(now, ticket, path),
+        }
+    }
+
+    pub(crate) fn handle_head(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {
+        let state = &self.groups.of_path(path).state;
+        match state.resolve(path, now.wall) {
+            Ok(info) => {
+                let key = StreamKey { group: state.group(), stream: info.stream };
+                self.reply(ticket, Reply::Head(key, info));
+            }
+            Err(refusal) => self.refuse_path(now, ticket, path, refusal),
+        }
+    }
+
+    /// PROTOCOL §5.1: a read starts a sliding lifetime again; a live read when it begins. The read waits
+    /// for the log if a crash before it knows of the use would let the stream expire too early.
+    pub(crate) fn handle_read(&mut self, now: Stamp, ticket: Ticket, read: ReadRequest) {
+        let id = read.path.group(self.groups.total_count());
+        let state = &mut self.groups.get_mut(id).state;
+        let stream = match state.resolve_id(&read.path, now.wall) {
+            Ok(stream) => stream,
+            Err(refusal) => return self.refuse_path(now, ticket, &read.path, refusal),
+        };
+        if !state.touch(stream, now.wall) {
+            return self.begin_read(now, ticket, &read);
+        }
+        if self.must_defer_use() {
+            return self.defer(now, ticket, (Request::Read(read), &[]));
+        }
+        let key = StreamKey { group: id, stream };
+        let use_it = Step::Propose(key, Command::Touch(now.wall), Vec::new());
+        self.drive(now, Operation::Read(ReadSteps::after_use(ticket, read)), use_it);
+    }
+
+    /// Begins a read whose use of the stream need not be logged.
+    pub(crate) fn begin_read(&mut self, now: Stamp, ticket: Ticket, read: &ReadRequest) {
+        match ReadSteps::new(&mut self.view(now), ticket, read) {
+            (_, Step::Reply(ticket, reply)) => self.reply(ticket, reply),
+            (read, step) => self.drive(now, Operation::Read(read), step),
+        }
+    }
+
+    pub(crate) fn handle_window(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        key: StreamKey,
+        (from, to): (ByteOffset, ByteOffset),
+    ) {
+        match self.view(now).window(key, from, to) {
+            Ok(Read::Ready(slice)) => self.reply(ticket, Reply::Window(slice)),
+            Ok(Read::Job(extent)) => {
+                let pending = PendingRead { key, asker: Asker::Window(ticket) };
+                self.reads.add(pending, window_question(from, to), extent);
+            }
+            Err(failure) => self.fail_window(ticket, key, failure),
+        }
+    }
+
+    pub(crate) fn fail_window(&mut self, ticket: Ticket, key: StreamKey, failure: Failure) {
+        self.damage.note_failure(key, &failure);
+        self.reply(ticket, Reply::Failed(failure));
+    }
+
+    /// Answers with a first change that holds the stream's present state. So no commit between the
+    /// reader's last look and this moment is lost.
+    pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
+        let info = self.groups.get(key.group).state.info(key.stream);
+        let change = Change {
+            key,
+            tail: info.as_ref().map_or(ByteOffset::ZERO, |info| info.tail),
+            closed: info.as_ref().is_some_and(|info| info.closed),
+            gone: info.is_none(),
+            data: None,
+        };
+        if !change.gone {
+            self.watchers.add(key, ticket.shard);
+        }
+        self.notify(ticket.shard, change);
+    }
+}

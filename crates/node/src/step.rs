@@ -1,0 +1,93 @@
+//! Steps of the operations: requests that take more than one turn.
+//!
+//! # What
+//! An operation is a value: a read, a fork, an expiry. [`Step`] is what it wants next, [`View`] what it
+//! sees of its shard. It calls no other operation and nothing that calls it back: one loop does what it
+//! asks, and gives it the answer at once or when it comes.
+//!
+//! # Driving it
+//! Each operation has a method that begins it and `step(view, answer)`, which takes the answer to the
+//! step before. After [`Step::Reply`], [`Step::Refuse`] or [`Step::End`] it gets no other.
+
+use crate::{
+    Failure, Reply, ShardCall, Stamp, Ticket, damage::DamageBook, group::Groups, releases::Releases,
+};
+use env::SeededRandom;
+use log::{Read, ReadError, ShardLog, Slice};
+use model::{ByteOffset, StreamKey, StreamPath, limits};
+use stream::{Command, GroupState, Refusal};
+
+/// What an operation does next.
+#[derive(Debug)]
+pub(crate) enum Step {
+    /// Ask the shard that it is about, which may be this one.
+    Ask(ShardCall),
+    /// Log a command and its data in a group of this shard; the answer is its outcome.
+    Propose(StreamKey, Command, Vec<u8>),
+    /// Answer the client, and end.
+    Reply(Ticket, Reply),
+    /// Refuse a request for what is at a path, and end.
+    Refuse(Ticket, StreamPath, Refusal),
+    /// End without an answer.
+    End,
+}
+
+/// What an operation sees of its shard, and the little that it may note.
+#[derive(Debug)]
+pub(crate) struct View<'a> {
+    pub now: Stamp,
+    pub groups: &'a Groups,
+    pub log: &'a ShardLog,
+    pub damage: &'a mut DamageBook,
+    pub releases: &'a mut Releases,
+    pub nonces: &'a mut SeededRandom,
+}
+
+impl View<'_> {
+    /// The state of the group of a path of this shard.
+    #[inline]
+    pub(crate) fn state_of(&self, path: &StreamPath) -> &GroupState {
+        &self.groups.of_path(path).state
+    }
+
+    /// Whether damage of a stream of this shard is known, from what was met or from the state of its group.
+    pub(crate) fn may_lack_bytes(&self, key: StreamKey) -> bool {
+        self.damage.has_damage(key) || self.groups.get(key.group).state.may_lack_bytes(key.stream)
+    }
+
+    /// Bytes from `from`, which is below a tail that was seen.
+    pub(crate) fn window(
+        &self,
+        key: StreamKey,
+        from: ByteOffset,
+        to: ByteOffset,
+    ) -> Result<Read<Slice>, Failure> {
+        match self.log.try_read(key, from, window_bytes(from, to)) {
+            Ok(Read::Ready(slice)) if slice.is_empty() => Err(self.missing(key, from)),
+            Ok(read) => Ok(read),
+            Err(error) => Err(self.failure_of(key, from, error)),
+        }
+    }
+
+    /// Why the log has no byte at `from`, which is below a tail that was seen. The stream is gone by
+    /// now, or damage took its last bytes.
+    pub(crate) fn missing(&self, key: StreamKey, from: ByteOffset) -> Failure {
+        if self.groups.get(key.group).state.head_or_lost(key.stream).is_none() {
+            return Failure::NotFound;
+        }
+        Failure::lost(key, from)
+    }
+
+    pub(crate) fn failure_of(&self, key: StreamKey, at: ByteOffset, error: ReadError) -> Failure {
+        match error {
+            ReadError::PastTail { .. } | ReadError::NotFound => self.missing(key, at),
+            error => error.into(),
+        }
+    }
+}
+
+/// How many bytes one window takes of what is wanted.
+pub(crate) fn window_bytes(from: ByteOffset, to: ByteOffset) -> usize {
+    let wanted = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
+    wanted.min(limits::READ_WINDOW_BYTES_MAX)
+}
