@@ -46,6 +46,8 @@ mod releases;
 mod requests;
 mod shard;
 mod step;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod unpin;
 mod write_queue;
 

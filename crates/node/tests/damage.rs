@@ -1,13 +1,11 @@
 //! What recovery found damaged is answered so, and nothing else is.
 
-mod support;
-
 use env::{Disk, MemoryDisk};
 use log::LogOptions;
 use model::{ByteOffset, ReadFrom, StreamPath};
 use std::path::{Path, PathBuf};
 use stream::{CommandKind, Outcome, Refusal};
-use support::{Process, create, fork_of, options, path_in, text};
+use thalweg_node::testing::{self, Process, create, fork_of, options, path_in, text};
 use thalweg_node::{Failure, ReadRequest, Reply, Request, ShardCore};
 
 /// Inverts a bit `back` bytes before the only place of `data` in the log.
@@ -144,7 +142,7 @@ fn damage_that_recovery_reported_is_not_reported_again_by_reads() {
     flip_before(&disk, b"the first", 0);
     let mut process = Process::open(&disk, 2);
     assert!(is_damaged(&mut process, &hit, 0));
-    let told: Vec<_> = process.nodes.iter_mut().flat_map(ShardCore::take_read_damages).collect();
+    let told: Vec<_> = process.shards.iter_mut().flat_map(ShardCore::take_read_damages).collect();
     assert_eq!(told, []);
 }
 
@@ -393,7 +391,7 @@ fn damaged_chain(disk: &MemoryDisk) -> StreamPath {
     let beyond = process.fork(&path_in(0, "beyond"), fork_of(&link(depth), None, 0));
     assert_eq!(beyond, Outcome::Refused(Refusal::ForkDepth));
     for number in 0..depth {
-        process.offer(support::append(&link(number), b"what is lost"));
+        process.offer(testing::append(&link(number), b"what is lost"));
     }
     process.settle();
     process.replies.clear();

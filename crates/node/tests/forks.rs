@@ -1,11 +1,9 @@
 //! Forks whose source lives in another shard, and what is left of those that fail. PROTOCOL §4.2.
 
-mod support;
-
 use env::MemoryDisk;
 use model::{ByteOffset, StreamPath};
 use stream::{ContentType, Outcome, Refusal};
-use support::{Process, create, fork_of, path_in};
+use thalweg_node::testing::{self, Process, create, fork_of, path_in};
 use thalweg_node::{Reply, Request};
 
 /// Two shards; a text of three bytes in the first.
@@ -25,8 +23,8 @@ fn a_fork_in_another_shard_begins_with_its_sources_bytes() {
     let (mut process, source) = with_source();
     let fork = path_in(1, "fork");
     assert!(matches!(process.fork(&fork, fork_of(&source, Some(2), 0)), Outcome::Created(_)));
-    process.append(&fork, support::text(), b"xy");
-    process.append(&source, support::text(), b"later");
+    process.append(&fork, testing::text(), b"xy");
+    process.append(&source, testing::text(), b"later");
     assert_eq!(process.bytes(&fork), b"abxy");
     let again = fork_of(&source, Some(2), 0);
     assert!(matches!(process.fork(&fork, again), Outcome::Existed(_)));
@@ -62,7 +60,7 @@ fn a_fork_of_a_wrong_source_gets_the_reason() {
 #[test]
 fn a_sub_offset_counts_bytes_or_messages_of_one_append() {
     let (mut process, source) = with_source();
-    process.append(&source, support::text(), b"de");
+    process.append(&source, testing::text(), b"de");
     let fork = path_in(1, "text");
     process.fork(&fork, fork_of(&source, Some(0), 2));
     assert_eq!(process.bytes(&fork), b"ab");
@@ -77,7 +75,7 @@ fn a_sub_offset_counts_bytes_or_messages_of_one_append() {
     let append = stream::Append {
         content_type: Some(ContentType::new("application/json")),
         record_count: 3,
-        ..support::text()
+        ..testing::text()
     };
     process.append(&source, append, b"1,22,333,");
     for (count, bytes) in [(1, &b"1,"[..]), (2, b"1,22,"), (3, b"1,22,333,")] {
@@ -137,7 +135,7 @@ fn a_fork_that_is_refused_gives_its_reference_back() {
     process.offer(create(&fork, None, Some(fork_of(&source, Some(1), 0)), b""));
     process.offer(create(&fork, None, Some(fork_of(&source, Some(2), 0)), b""));
     process.settle();
-    let is_made = |reply: &Reply| matches!(reply, Reply::Outcome(Outcome::Created(_)));
+    let is_made = |(_, reply): &(u32, Reply)| matches!(reply, Reply::Outcome(Outcome::Created(_)));
     assert_eq!(process.replies.drain(..).filter(is_made).count(), 1);
     process.delete(&fork);
     assert_unreferenced(&mut process, &source);

@@ -1,12 +1,10 @@
 //! Where answers to reads start and end, and what watchers learn. PROTOCOL §5.6, §7.1.
 
-mod support;
-
 use env::MemoryDisk;
 use log::LogOptions;
 use model::{ByteOffset, ReadFrom, ShardId, StreamPath, limits};
 use stream::{Append, ContentType, Outcome, Refusal};
-use support::{Process, create, fork_of, options, path_in, text};
+use thalweg_node::testing::{Process, create, fork_of, options, path_in, text};
 use thalweg_node::{Change, Event, Failure, ReadRequest, Reply, Request};
 
 fn process() -> Process {
@@ -57,7 +55,7 @@ fn inherited_messages_are_found_in_the_shard_that_stores_them() {
 fn a_window_is_bounded_and_a_stream_that_is_gone_has_none() {
     let (mut process, path) = (process(), path_in(0, "text"));
     process.with_text(&path, &[7; 100_000]);
-    let key = process.key(&path);
+    let key = process.head(&path).0;
     let window =
         |from, to| Request::Window { key, from: ByteOffset::new(from), to: ByteOffset::new(to) };
     let Reply::Window(slice) = process.ask(window(0, 100_000)) else { panic!("no window") };
@@ -86,14 +84,14 @@ fn with_damage(process: &mut Process, path: &StreamPath) {
 fn an_answer_ends_before_damage_and_each_place_is_reported_once() {
     let (mut process, path) = (process(), path_in(0, "text"));
     with_damage(&mut process, &path);
-    let key = process.key(&path);
+    let key = process.head(&path).0;
     let (from, to) = (ByteOffset::new(6), ByteOffset::new(13));
     for _ in 0..2 {
         let damaged = process.ask(Request::Window { key, from, to });
         assert!(matches!(damaged, Reply::Failed(Failure::Damaged { .. })), "{damaged:?}");
     }
-    assert_eq!(process.nodes[0].take_read_damages().len(), 1);
-    assert_eq!(process.nodes[0].take_read_damages(), []);
+    assert_eq!(process.shards[0].take_read_damages().len(), 1);
+    assert_eq!(process.shards[0].take_read_damages(), []);
     assert_eq!(process.ends(&path, 0, 1 << 20), (0, 6));
 }
 
@@ -103,7 +101,7 @@ fn an_answer_ends_before_damage_that_another_shard_stores() {
     with_damage(&mut process, &source);
     process.fork(&fork, fork_of(&source, None, 0));
     process.append(&fork, text(), b"own");
-    let key = process.key(&source);
+    let key = process.head(&source).0;
     let (from, to) = (ByteOffset::new(6), ByteOffset::new(13));
     let met = process.ask(Request::Window { key, from, to });
     assert!(matches!(met, Reply::Failed(_)), "from here on the damage is known");
@@ -116,7 +114,7 @@ fn an_answer_ends_before_damage_that_another_shard_stores() {
 }
 
 fn watch(process: &mut Process, path: &StreamPath) -> Request {
-    let key = process.key(path);
+    let key = process.head(path).0;
     process.offer(Request::Watch { key });
     process.settle();
     Request::Unwatch { key }
@@ -141,7 +139,7 @@ fn a_watcher_gets_the_state_of_the_stream_and_every_change_until_its_end() {
     let expected = [(3, false, false), (4, false, false), (4, true, false), (4, true, true)];
     assert_eq!(told(&mut process), expected);
     assert_eq!(process.refusal(&path), Some(Refusal::NotFound));
-    assert_eq!(process.nodes[1].stats().watched_count, 0);
+    assert_eq!(process.shards[1].stats().watched_count, 0);
 }
 
 #[test]
@@ -187,25 +185,25 @@ fn cold_messages() -> (Process, StreamPath, u64) {
 #[test]
 fn a_read_that_is_not_in_memory_is_answered_by_a_job() {
     let (mut process, path, length) = cold_messages();
-    process.held_reads = Some(vec![]);
+    process.held.reads = Some(vec![]);
     let from = ReadFrom::At(ByteOffset::new(length - 1));
     let read = ReadRequest { path: path.clone(), from, boundary_bytes: 1 << 30 };
     process.offer(Request::Read(read));
     let mut jobs = 0;
     loop {
         process.settle();
-        let Some((shard, job)) = process.held_reads.as_mut().unwrap().pop() else { break };
+        let Some((shard, job)) = process.held.reads.as_mut().unwrap().pop() else { break };
         // Others are served between the pieces.
         process.offer(Request::Head { path: path.clone() });
         assert!(matches!(process.replies.as_slice(), []), "answered before it was read");
         process.settle();
-        assert!(matches!(process.replies.pop(), Some(Reply::Head(..))));
-        process.nodes[shard].handle(process.now, Event::ReadDone(job.run()));
+        assert!(matches!(process.replies.pop(), Some((_, Reply::Head(..)))));
+        process.shards[shard].handle(process.now, Event::ReadDone(job.run()));
         jobs += 1;
     }
     assert!(jobs > 2, "6 MiB were looked through in {jobs} pieces");
     match process.replies.pop() {
-        Some(Reply::Read(reply)) => {
+        Some((_, Reply::Read(reply))) => {
             assert_eq!((reply.start.get(), reply.end.get()), (length - 2, length));
             assert!(reply.first.is_none(), "it is not in memory");
         }
@@ -231,16 +229,16 @@ fn what_was_read_by_jobs_is_what_is_in_memory() {
 #[test]
 fn a_stream_that_is_deleted_under_a_read_is_read_to_the_end_of_the_window() {
     let (mut process, path, length) = cold_messages();
-    let key = process.key(&path);
-    process.held_reads = Some(vec![]);
+    let key = process.head(&path).0;
+    process.held.reads = Some(vec![]);
     let window = |from| Request::Window { key, from, to: ByteOffset::new(length) };
     process.offer(window(ByteOffset::ZERO));
     process.settle();
     assert!(matches!(process.delete(&path), Outcome::Deleted));
-    let (shard, job) = process.held_reads.take().unwrap().pop().unwrap();
-    process.nodes[shard].handle(process.now, Event::ReadDone(job.run()));
+    let (shard, job) = process.held.reads.take().unwrap().pop().unwrap();
+    process.shards[shard].handle(process.now, Event::ReadDone(job.run()));
     process.settle();
-    assert!(matches!(process.replies.pop(), Some(Reply::Window(slice)) if !slice.is_empty()));
+    assert!(matches!(process.replies.pop(), Some((_, Reply::Window(slice))) if !slice.is_empty()));
     let gone = process.ask(window(ByteOffset::new(1 << 16)));
     assert!(matches!(gone, Reply::Failed(Failure::NotFound)), "{gone:?}");
 }
@@ -248,16 +246,16 @@ fn a_stream_that_is_deleted_under_a_read_is_read_to_the_end_of_the_window() {
 #[test]
 fn no_more_reads_are_out_than_a_thread_can_use() {
     let (mut process, path, length) = cold_messages();
-    let key = process.key(&path);
-    process.held_reads = Some(vec![]);
+    let key = process.head(&path).0;
+    process.held.reads = Some(vec![]);
     for from in (0..100).map(ByteOffset::new) {
         process.offer(Request::Window { key, from, to: ByteOffset::new(length) });
     }
     process.settle();
     let (mut most, mut answered) = (0, 0);
-    while let Some((shard, job)) = process.held_reads.as_mut().unwrap().pop() {
-        most = most.max(process.held_reads.as_ref().unwrap().len() + 1);
-        process.nodes[shard].handle(process.now, Event::ReadDone(job.run()));
+    while let Some((shard, job)) = process.held.reads.as_mut().unwrap().pop() {
+        most = most.max(process.held.reads.as_ref().unwrap().len() + 1);
+        process.shards[shard].handle(process.now, Event::ReadDone(job.run()));
         process.settle();
         answered += process.replies.drain(..).count();
     }

@@ -1,11 +1,9 @@
 //! What a node reports of a disk without room, and that it continues by itself when there is some.
 
-mod support;
-
 use env::MemoryDisk;
 use log::LogOptions;
 use stream::Outcome;
-use support::{Process, options, path_in, text};
+use thalweg_node::testing::{self, Process, options, path_in, text};
 use thalweg_node::{Event, Reply};
 
 const KIB: usize = 1 << 10;
@@ -16,20 +14,20 @@ fn a_full_disk_is_reported_until_no_work_has_failed_for_a_while() {
     let mut process = Process::open(&disk, 1);
     let path = path_in(0, "s");
     process.create(&path, "text/plain");
-    assert_eq!(process.nodes[0].work_error(), None);
+    assert_eq!(process.shards[0].work_error(), None);
     disk.set_capacity(disk.used_bytes());
     for _ in 0..64 {
-        let append = support::append(&path, &[b'x'; 64 * KIB]);
+        let append = testing::append(&path, &[b'x'; 64 * KIB]);
         process.offer(append);
         process.wait_ms(300);
     }
-    assert_eq!(process.nodes[0].work_error(), Some("no storage space"));
+    assert_eq!(process.shards[0].work_error(), Some("no storage space"));
     disk.set_capacity(u64::MAX / 2);
     process.wait_ms(300);
-    assert!(process.nodes[0].work_error().is_some(), "one success is not enough");
+    assert!(process.shards[0].work_error().is_some(), "one success is not enough");
     process.wait_ms(1_000);
     process.wait_ms(1_000);
-    assert_eq!(process.nodes[0].work_error(), None);
+    assert_eq!(process.shards[0].work_error(), None);
     process.replies.clear();
     assert!(matches!(process.append(&path, text(), b"x"), Outcome::Appended(_)));
 }
@@ -38,10 +36,10 @@ fn a_full_disk_is_reported_until_no_work_has_failed_for_a_while() {
 fn work_without_room_for_merges(process: &mut Process, disk: &MemoryDisk) {
     loop {
         process.settle();
-        let Some((shard, job)) = process.held_work.as_mut().unwrap().pop() else { return };
+        let Some((shard, job)) = process.held.work.as_mut().unwrap().pop() else { return };
         let room = if job.is_of_segments() { u64::MAX / 2 } else { options().segment_bytes };
         disk.set_capacity(disk.used_bytes() + room);
-        process.nodes[shard].handle(process.now, Event::Worked(job.run()));
+        process.shards[shard].handle(process.now, Event::Worked(job.run()));
     }
 }
 
@@ -52,14 +50,14 @@ fn a_merge_without_room_is_reported_once_and_made_when_there_is_some() {
     let mut process = Process::open_with(&disk, 1, options);
     let path = path_in(0, "s");
     process.create(&path, "text/plain");
-    process.held_work = Some(vec![]);
+    process.held.work = Some(vec![]);
     for _ in 0..32 {
-        process.offer(support::append(&path, &[b'x'; 12 * KIB]));
+        process.offer(testing::append(&path, &[b'x'; 12 * KIB]));
         work_without_room_for_merges(&mut process, &disk);
     }
     let appended = |reply: &Reply| matches!(reply, Reply::Outcome(Outcome::Appended(_)));
     assert!(
-        process.replies.drain(..).all(|reply| appended(&reply)),
+        process.replies.drain(..).all(|(_, reply)| appended(&reply)),
         "appends are taken all the same"
     );
     let chunks = || {
@@ -67,12 +65,12 @@ fn a_merge_without_room_is_reported_once_and_made_when_there_is_some() {
     };
     let before = chunks();
     assert!(before > 8, "{before} chunks");
-    assert!(process.nodes[0].take_merge_refusal().is_some());
-    assert!(process.nodes[0].take_merge_refusal().is_none(), "told once");
-    assert_eq!(process.nodes[0].work_error(), None, "it is no trouble");
+    assert!(process.shards[0].take_merge_refusal().is_some());
+    assert!(process.shards[0].take_merge_refusal().is_none(), "told once");
+    assert_eq!(process.shards[0].work_error(), None, "it is no trouble");
 
     disk.set_capacity(u64::MAX / 2);
-    process.held_work = None;
+    process.held.work = None;
     process.wait_ms(1_000);
     assert_eq!(chunks(), before);
     process.wait_ms(10_000);

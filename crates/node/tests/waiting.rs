@@ -1,13 +1,11 @@
 //! Writes that wait for room in the log, answers that need no wait, and events that only time brings
 //! about.
 
-mod support;
-
 use env::MemoryDisk;
 use log::LogOptions;
 use model::{ReadFrom, StreamPath, Timestamp};
 use stream::{Append, Lifetime, Outcome, Producer, Refusal};
-use support::{Ask, Process, options, path_in, text};
+use thalweg_node::testing::{self, Ask, Process, options, path_in, text};
 use thalweg_node::{Event, Failure, ReadRequest, Reply, Request};
 
 const MIB: usize = 1 << 20;
@@ -22,29 +20,25 @@ fn narrow() -> (Process, StreamPath) {
 }
 
 fn offer(process: &mut Process, path: &StreamPath, data: &[u8]) {
-    process.offer(support::append(path, data));
+    process.offer(testing::append(path, data));
 }
 
 fn create_with(process: &mut Process, path: &StreamPath, wanted: Lifetime) {
-    let mut create = support::create(path, Some("text/plain"), None, b"");
-    if let Request::Create(asked) = &mut create.request {
-        asked.lifetime = wanted;
-    }
-    process.outcome(create);
+    process.outcome(testing::create_for(path, wanted));
 }
 
 /// Lets time pass for the first shard, and does `steps` of what it wants done then.
 fn tick(process: &mut Process, ms: u64, steps: usize) {
     process.now.monotonic = process.now.monotonic.plus_ms(ms);
     let now = process.now;
-    process.nodes[0].handle(now, Event::Tick);
+    process.shards[0].handle(now, Event::Tick);
     for _ in 0..steps {
         assert!(process.step());
     }
 }
 
 fn tails(process: &mut Process) -> Vec<u64> {
-    let tail = |reply: Reply| match reply {
+    let tail = |(_, reply): (u32, Reply)| match reply {
         Reply::Outcome(Outcome::Appended(accepted)) => accepted.tail.get(),
         other => panic!("an append was answered by {other:?}"),
     };
@@ -85,7 +79,7 @@ fn a_write_that_has_waited_too_long_is_refused() {
         // Answers come before commits.
         tick(&mut process, ms, 2);
         assert_eq!(process.failures(), vec![Failure::Overloaded; refused]);
-        process.replies.retain(|reply| !matches!(reply, Reply::Failed(_)));
+        process.replies.retain(|(_, reply)| !matches!(reply, Reply::Failed(_)));
         process.settle();
         assert_eq!(tails(&mut process), written, "the first has its place in the log");
     }
@@ -108,7 +102,7 @@ fn offer_read(process: &mut Process, path: &StreamPath) {
 }
 
 fn reads(process: &Process) -> usize {
-    process.replies.iter().filter(|reply| matches!(reply, Reply::Read(_))).count()
+    process.replies.iter().filter(|(_, reply)| matches!(reply, Reply::Read(_))).count()
 }
 
 #[test]
@@ -145,7 +139,7 @@ fn waiting_bytes_are_bounded_but_one_write_may_always_wait() {
         offer(&mut process, &path, b"x");
         process.settle();
         assert_eq!(process.failures(), [Failure::Overloaded]);
-        process.replies.retain(|reply| !matches!(reply, Reply::Failed(_)));
+        process.replies.retain(|(_, reply)| !matches!(reply, Reply::Failed(_)));
         let last = tails(&mut process).pop();
         assert_eq!(last, Some(round * (64 * MIB as u64 + 1)));
     }
@@ -184,9 +178,9 @@ fn a_stream_whose_lifetime_has_run_out_goes_by_itself() {
         create_with(&mut process, &path_in(group, "s"), lifetime);
     }
     process.wait_ms(1_999);
-    assert_eq!(process.nodes.iter().map(|node| node.stats().stream_count).sum::<u64>(), 2);
+    assert_eq!(process.shards.iter().map(|node| node.stats().stream_count).sum::<u64>(), 2);
     process.wait_ms(1);
-    assert_eq!(process.nodes.iter().map(|node| node.stats().stream_count).sum::<u64>(), 0);
+    assert_eq!(process.shards.iter().map(|node| node.stats().stream_count).sum::<u64>(), 0);
 }
 
 #[test]
@@ -227,15 +221,15 @@ fn a_creation_on_its_way_delays_no_other() {
     let mut process = Process::open(&MemoryDisk::new(), 1);
     let (made, new) = (path_in(0, "made"), path_in(0, "new"));
     process.create(&made, "text/plain");
-    process.offer(support::create(&new, Some("text/plain"), None, b""));
-    process.offer(support::create(&made, Some("text/plain"), None, b""));
+    process.offer(testing::create(&new, Some("text/plain"), None, b""));
+    process.offer(testing::create(&made, Some("text/plain"), None, b""));
     assert!(process.step());
-    assert!(matches!(process.replies[..], [Reply::Outcome(Outcome::Existed(_))]));
+    assert!(matches!(process.replies[..], [(_, Reply::Outcome(Outcome::Existed(_)))]));
 }
 
 #[test]
 fn a_fresh_node_reports_its_groups_and_no_trouble() {
     let process = Process::open(&MemoryDisk::new(), 1);
-    assert_eq!(process.nodes[0].group_count(), support::GROUPS);
-    assert_eq!(process.nodes[0].poison(), None);
+    assert_eq!(process.shards[0].group_count(), testing::GROUPS);
+    assert_eq!(process.shards[0].poison(), None);
 }
