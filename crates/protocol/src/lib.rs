@@ -41,6 +41,6 @@ pub mod limits;
 pub mod sse;
 
 pub use date::HttpDate;
-pub use face::durable::{body, client, cursor, etag, events, offset, problem, request, response};
+pub use face::durable::{client, cursor, etag, events, offset, problem, request, response};
 pub use field::Field;
 pub use head::{BodyFraming, CommonFields, HeadSink, Length, Method, RequestHead};

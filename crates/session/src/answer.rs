@@ -58,7 +58,7 @@ impl<T: Transport> Step<'_, T> {
             }
             (_, Reply::Failed(failure)) => self.answer_problem(id, &problem_of(failure)),
             (_, Reply::InvalidJson(error)) => {
-                self.answer_problem(id, &protocol::body::invalid_json(&error));
+                self.answer_problem(id, &Problem::from(&error));
             }
             (Pending::Create { location }, Reply::Outcome(outcome)) => {
                 self.count(&outcome, 0);

@@ -2,7 +2,9 @@
 
 use super::head::Version;
 use crate::{
-    HttpDate, decimal, field,
+    HttpDate,
+    decimal::Decimal,
+    field,
     field::Field,
     head::{BodyFraming, CommonFields, HeadSink, Length},
 };
@@ -55,9 +57,9 @@ impl<'o, 'a> HeadWriter<'o, 'a> {
         self.out.extend_from_slice(b": ");
     }
 
-    fn put_length(&mut self, bytes: u64) {
-        self.name(field::CONTENT_LENGTH);
-        decimal::put(self.out, bytes);
+    fn put_number(&mut self, name: &str, value: u64) {
+        self.name(name);
+        self.out.extend_from_slice(Decimal::new(value).as_bytes());
         self.out.extend_from_slice(b"\r\n");
     }
 }
@@ -94,9 +96,7 @@ impl HeadSink for HeadWriter<'_, '_> {
     }
 
     fn number(&mut self, name: Field, value: u64) {
-        self.name(name.name());
-        decimal::put(self.out, value);
-        self.out.extend_from_slice(b"\r\n");
+        self.put_number(name.name(), value);
     }
 
     fn close(&mut self) {
@@ -107,7 +107,7 @@ impl HeadSink for HeadWriter<'_, '_> {
         let framing = match length {
             Length::None => BodyFraming::Plain,
             Length::Known(bytes) => {
-                self.put_length(bytes);
+                self.put_number(field::CONTENT_LENGTH, bytes);
                 BodyFraming::Plain
             }
             Length::Unknown if self.exchange.version == Version::Http11 => {

@@ -6,13 +6,14 @@
 //! Source: RFC 9112, RFC 9110.
 
 mod chunked;
-mod framing;
 mod head;
+mod head_error;
 mod head_writer;
 
 pub use crate::head::{BodyFraming, Length, Method};
 pub use chunked::{ChunkError, ChunkedDecoder, LAST_CHUNK, Step, put_chunk, put_chunk_head};
-pub use head::{Framing, Head, HeadError, HeadLimits, HeadReader, HeaderSlots, Version};
+pub use head::{Framing, Head, HeadLimits, HeadReader, HeaderSlots, Version};
+pub use head_error::HeadError;
 pub use head_writer::{CONTINUE, Exchange, HeadWriter};
 
 #[cfg(test)]

@@ -8,6 +8,8 @@
 //!
 //! A head changes only on purpose. Then the failing test prints the page as it would be now.
 
+mod answers;
+mod builders;
 mod other_wire;
 mod page;
 mod problems;

@@ -4,7 +4,6 @@ use crate::page::Page;
 use model::ByteOffset;
 use stream::{ConfigField, ContentType, Refusal, messages::JsonError};
 use thalweg_protocol::{
-    body,
     http1::{ChunkError, HeadError},
     problem::{Code, Problem},
 };
@@ -43,8 +42,8 @@ fn others(page: &mut Page) {
         ("damage", Problem::damaged("g/1.chunk\n", 4096, 8191)),
         ("trimmed", Problem::trimmed(ByteOffset::new(1234))),
         ("a body that grew", Problem::body_too_large(1 << 20)),
-        ("JSON too deep", body::invalid_json(&JsonError::TooDeep)),
-        ("no JSON", body::invalid_json(&JsonError::Invalid { line: 3, column: 14 })),
+        ("JSON too deep", Problem::from(&JsonError::TooDeep)),
+        ("no JSON", Problem::from(&JsonError::Invalid { line: 3, column: 14 })),
     ];
     for (title, problem) in cases {
         add(page, title, &problem);

@@ -1,43 +1,16 @@
 //! Answers to `GET`: catch-up, long-poll and server-sent events.
 
-use crate::{page::Page, writes::info};
-use model::{ByteOffset, GroupId, ReadFrom, StreamPath};
+use crate::{
+    builders::{answer, info, request},
+    page::Page,
+};
+use model::{ByteOffset, ReadFrom};
 use stream::{Lifetime, StreamInfo};
 use thalweg_protocol::{
     events::Mode,
-    face::durable::response::{self, ReadAnswer},
     request::{Live, ReadRequest},
+    response::{self, ReadAnswer},
 };
-
-fn request(offset: ReadFrom, live: Live) -> ReadRequest {
-    ReadRequest {
-        path: StreamPath::new("a").expect("a path"),
-        offset,
-        live,
-        cursor: None,
-        if_none_match: None,
-        accepts_gzip: false,
-        base64: false,
-    }
-}
-
-fn answer<'a>(
-    request: &'a ReadRequest,
-    info: &'a StreamInfo,
-    start: u64,
-    end: u64,
-) -> ReadAnswer<'a> {
-    ReadAnswer {
-        request,
-        group: GroupId::new(7),
-        info,
-        start: ByteOffset::new(start),
-        end: ByteOffset::new(end),
-        is_stable: false,
-        cursor: None,
-        gzip: false,
-    }
-}
 
 pub(crate) fn page() -> String {
     let mut page = Page::default();

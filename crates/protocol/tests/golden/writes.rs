@@ -1,33 +1,12 @@
 //! Answers to `PUT`, `POST`, `DELETE`, `HEAD` and `OPTIONS`.
 
-use crate::page::Page;
-use model::{ByteOffset, StreamId, Timestamp};
-use stream::{Accepted, ContentType, Lifetime, Lineage, Outcome, StreamInfo};
-use thalweg_protocol::face::durable::response;
-
-/// A stream as the answers of this page show it.
-pub(crate) fn info(content_type: &str, tail: u64) -> StreamInfo {
-    StreamInfo {
-        stream: StreamId::new(42),
-        content_type: ContentType::new(content_type),
-        lifetime: Lifetime::Forever,
-        head: ByteOffset::ZERO,
-        tail: ByteOffset::new(tail),
-        closed: false,
-        lineage: Lineage::default(),
-    }
-}
-
-fn accepted() -> Accepted {
-    Accepted {
-        stream: StreamId::new(42),
-        tail: ByteOffset::new(1234),
-        closed: false,
-        producer: None,
-        duplicate: false,
-        close_only: false,
-    }
-}
+use crate::{
+    builders::{accepted, info},
+    page::Page,
+};
+use model::{ByteOffset, Timestamp};
+use stream::{Accepted, Lifetime, Outcome, StreamInfo};
+use thalweg_protocol::response;
 
 pub(crate) fn page() -> String {
     let mut page = Page::default();
@@ -46,12 +25,12 @@ pub(crate) fn page() -> String {
 }
 
 fn appends(page: &mut Page) {
-    let plain = accepted();
-    let producer = Accepted { producer: Some((1, 5)), ..accepted() };
+    let plain = accepted(1234);
+    let producer = Accepted { producer: Some((1, 5)), ..accepted(1234) };
     let largest = Accepted {
         producer: Some(((1 << 53) - 1, (1 << 53) - 1)),
         tail: ByteOffset::new(9_999_999_999_999_999),
-        ..accepted()
+        ..accepted(1234)
     };
     let cases = [
         ("append", plain.clone()),

@@ -55,6 +55,11 @@ mod tests {
     }
 
     #[test]
+    fn all_readers_of_an_interval_share_a_cursor() {
+        assert_eq!(next(NOW, None, 1), next(NOW, Some(4), 2));
+    }
+
+    #[test]
     fn a_client_that_is_not_behind_gets_a_greater_one() {
         for random in [0, 1, 179, 180, u64::MAX] {
             for sent in [1_000, 1_001, CURSOR_MAX] {

@@ -1,6 +1,5 @@
 //! The Durable Streams Protocol 1.0.
 
-pub mod body;
 pub mod client;
 pub mod cursor;
 pub mod etag;
@@ -9,4 +8,3 @@ pub mod offset;
 pub mod problem;
 pub mod request;
 pub mod response;
-mod target;

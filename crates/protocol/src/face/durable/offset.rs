@@ -43,6 +43,7 @@ pub fn put(out: &mut Vec<u8>, offset: ByteOffset) {
 ///
 /// # Panics
 /// As [`put`].
+#[inline]
 #[must_use]
 pub fn render(offset: ByteOffset) -> [u8; OFFSET_BYTES] {
     let mut rest = offset.get();

@@ -1,7 +1,10 @@
 //! Requests, written.
 
 use crate::decimal;
-use crate::face::durable::{offset, request::Live, target::MOUNT};
+use crate::face::durable::{
+    offset,
+    request::{Live, MOUNT},
+};
 use crate::field;
 use model::ReadFrom;
 use stream::Producer;

@@ -3,7 +3,7 @@
 use super::{Code, Facts, Problem, detail::quote};
 use crate::http1::{ChunkError, HeadError};
 use model::ByteOffset;
-use stream::{ConfigField, Refusal};
+use stream::{ConfigField, Refusal, messages};
 
 impl From<&Refusal> for Problem {
     fn from(refusal: &Refusal) -> Self {
@@ -92,6 +92,20 @@ fn field_of(field: ConfigField) -> &'static str {
         ConfigField::Lifetime => "Stream-TTL or Stream-Expires-At",
         ConfigField::Closed => "Stream-Closed",
         ConfigField::Fork => "Stream-Forked-From, Stream-Fork-Offset or Stream-Fork-Sub-Offset",
+    }
+}
+
+impl From<&messages::JsonError> for Problem {
+    fn from(error: &messages::JsonError) -> Self {
+        let detail = match error {
+            messages::JsonError::TooDeep => {
+                format!("The body is nested deeper than {} levels.", messages::JSON_DEPTH_MAX)
+            }
+            messages::JsonError::Invalid { line, column } => {
+                format!("The body is not one JSON value (line {line}, column {column}).")
+            }
+        };
+        Self::with_detail(Code::InvalidJson, detail)
     }
 }
 

@@ -1,13 +1,10 @@
-//! `POST`. PROTOCOL §5.2 and §5.2.1.
+//! `POST`, and the bodies of writes. PROTOCOL §5.2 and §5.2.1.
 
-use super::{fields::Fields, is_true, number};
-use crate::face::durable::{
-    body::{self, ContentTypeField, Purpose},
-    problem::{Code, Problem, detail::quote},
-};
+use super::fields::{Fields, is_true, parse_number};
+use crate::face::durable::problem::{Code, Problem, detail::quote};
 use model::{StreamPath, limits};
 use std::borrow::Cow;
-use stream::{Append, Producer};
+use stream::{Append, ContentType, Producer, messages};
 
 /// An append whose body has not come yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -33,7 +30,7 @@ pub struct ReadyAppend<'b> {
 
 impl AppendRequest {
     pub(super) fn parse(path: StreamPath, fields: &Fields<'_>) -> Result<Self, Problem> {
-        body::check_encoding(fields.content_encoding)?;
+        check_encoding(fields.content_encoding)?;
         Ok(Self {
             path,
             stream_seq: stream_seq(fields)?,
@@ -80,7 +77,7 @@ impl AppendRequest {
             return Ok(ReadyAppend { path, append, data: Cow::Borrowed(body) });
         }
         let content_type = content_type.require()?;
-        let prepared = body::prepare(&content_type, body, Purpose::Append)?;
+        let prepared = prepare(&content_type, body, Purpose::Append)?;
         let (content_type, record_count) = (Some(content_type), prepared.record_count);
         let append = Append { content_type, stream_seq, producer, close, record_count };
         Ok(ReadyAppend { path, append, data: prepared.data })
@@ -126,9 +123,124 @@ fn producer(fields: &Fields<'_>) -> Result<Option<Producer>, Problem> {
 }
 
 fn producer_number(name: &str, text: &str) -> Result<u64, Problem> {
-    number::parse(text, limits::PRODUCER_NUMBER_MAX).ok_or_else(|| {
+    parse_number(text, limits::PRODUCER_NUMBER_MAX).ok_or_else(|| {
         let detail =
             format!("{name} is {}, not a decimal number from 0 to 2^53-1.", quote(text.as_bytes()));
         Problem::with_detail(Code::InvalidProducer, detail)
     })
+}
+
+/// What a body becomes in the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Prepared<'b> {
+    /// The bytes to store: the body itself, or its messages in stored form.
+    pub(super) data: Cow<'b, [u8]>,
+    /// Records in it: JSON messages; else 1 if there is data and 0 if not.
+    pub(super) record_count: u32,
+}
+
+/// No data.
+const EMPTY: Prepared<'static> = Prepared { data: Cow::Borrowed(&[]), record_count: 0 };
+
+/// Why a body is there; the rules for empty arrays differ.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// First content of a new stream: may be empty.
+    Create,
+    /// Content to add.
+    Append,
+}
+
+/// Turns a body into what is stored.
+///
+/// # Errors
+/// The [`Problem`] to answer if the stream holds JSON and this is none, or an append brings no
+/// message.
+pub(super) fn prepare<'b>(
+    content_type: &ContentType,
+    body: &'b [u8],
+    purpose: Purpose,
+) -> Result<Prepared<'b>, Problem> {
+    if body.is_empty() {
+        return Ok(EMPTY);
+    }
+    if !content_type.is_json() {
+        return Ok(Prepared { data: Cow::Borrowed(body), record_count: 1 });
+    }
+    // PROTOCOL §9.1.2 flattening, §9.1.4 validation
+    let flattened = messages::flatten(body).map_err(|error| Problem::from(&error))?;
+    if flattened.count == 0 && purpose == Purpose::Append {
+        // PROTOCOL §9.1.3
+        let detail = "An empty array appends nothing; send at least one message.";
+        return Err(Problem::with_detail(Code::InvalidJson, detail));
+    }
+    Ok(Prepared { data: Cow::Owned(flattened.stored), record_count: flattened.count })
+}
+
+/// Refuses a compressed body. It would be stored as it is, and readers would not know.
+pub(super) fn check_encoding(value: Option<&str>) -> Result<(), Problem> {
+    match value {
+        None | Some("") => Ok(()),
+        Some(value) if value.eq_ignore_ascii_case("identity") => Ok(()),
+        Some(value) => {
+            let detail = format!("Content-Encoding is {}.", quote(value.as_bytes()));
+            Err(Problem::with_detail(Code::ContentEncoding, detail))
+        }
+    }
+}
+
+/// A `Content-Type` whose validity matters only if there is data.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum ContentTypeField {
+    Absent,
+    Valid(ContentType),
+    Malformed(Box<str>),
+}
+
+impl ContentTypeField {
+    pub(super) fn new(value: Option<&str>) -> Self {
+        if let Some(known) = value.and_then(ContentType::known) {
+            return Self::Valid(known);
+        }
+        match value {
+            None | Some("") => Self::Absent,
+            Some(value) if is_content_type(value) => Self::Valid(ContentType::new(value)),
+            Some(value) => Self::Malformed(quote(value.as_bytes()).into()),
+        }
+    }
+
+    pub(super) fn optional(self) -> Result<Option<ContentType>, Problem> {
+        match self {
+            Self::Absent => Ok(None),
+            Self::Valid(content_type) => Ok(Some(content_type)),
+            Self::Malformed(quoted) => {
+                let detail = format!(
+                    "The content type {quoted} is not type/subtype with parameters, at most {} bytes.",
+                    limits::CONTENT_TYPE_BYTES_MAX
+                );
+                Err(Problem::with_detail(Code::InvalidContentType, detail))
+            }
+        }
+    }
+
+    /// PROTOCOL §5.2: data needs a content type.
+    pub(super) fn require(self) -> Result<ContentType, Problem> {
+        self.optional()?.ok_or_else(|| Problem::new(Code::InvalidContentType))
+    }
+}
+
+/// `token/token` and then whatever parameters, of printable ASCII. Source: RFC 9110 §8.3.1.
+fn is_content_type(value: &str) -> bool {
+    let media_type = value.split(';').next().unwrap_or_default().trim_matches([' ', '\t']);
+    let is_token = |token: &str| {
+        !token.is_empty()
+            && token
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte))
+    };
+    let is_media_type = media_type
+        .split_once('/')
+        .is_some_and(|(kind, subtype)| is_token(kind) && is_token(subtype));
+    let is_printable = value.bytes().all(|byte| byte == b'\t' || (b' '..=b'~').contains(&byte));
+    is_media_type && is_printable && value.len() <= limits::CONTENT_TYPE_BYTES_MAX
 }

@@ -1,11 +1,12 @@
 //! `PUT`. PROTOCOL §5.1, forks §4.2.
 
-use super::{fields::Fields, is_true, number};
+use super::{
+    append::{ContentTypeField, Purpose, check_encoding, prepare},
+    fields::{Fields, MOUNT, is_true, parse_number, stream_path},
+};
 use crate::face::durable::{
-    body::{self, ContentTypeField, Purpose},
     offset::{self, OffsetError},
     problem::{Code, Problem, detail::quote},
-    target,
 };
 use model::{StreamPath, Timestamp};
 use std::borrow::Cow;
@@ -41,7 +42,7 @@ impl CreateRequest {
         location: Box<str>,
         fields: &Fields<'_>,
     ) -> Result<Self, Problem> {
-        body::check_encoding(fields.content_encoding)?;
+        check_encoding(fields.content_encoding)?;
         let fork = fork(fields)?;
         let mut content_type = ContentTypeField::new(fields.content_type).optional()?;
         if fork.is_none() {
@@ -70,7 +71,7 @@ impl CreateRequest {
                 Cow::Borrowed(body)
             }
             Some(content_type) => {
-                let prepared = body::prepare(content_type, body, Purpose::Create)?;
+                let prepared = prepare(content_type, body, Purpose::Create)?;
                 asked.record_count = prepared.record_count;
                 prepared.data
             }
@@ -86,7 +87,7 @@ fn lifetime(fields: &Fields<'_>) -> Result<Lifetime, Problem> {
         (Some(_), Some(_)) => {
             Err(invalid("Stream-TTL and Stream-Expires-At exclude each other.".into()))
         }
-        (Some(ttl), None) => match number::parse(ttl, u64::MAX) {
+        (Some(ttl), None) => match parse_number(ttl, u64::MAX) {
             Some(seconds) => Ok(Lifetime::Ttl { seconds }),
             None => Err(invalid(format!(
                 "Stream-TTL is {}, not a whole number of seconds up to {} without leading zeros.",
@@ -126,13 +127,13 @@ fn fork(fields: &Fields<'_>) -> Result<Option<ForkRequest>, Problem> {
         invalid(format!(
             "Stream-Forked-From is {}, not {}{{path}}.",
             quote(source.as_bytes()),
-            target::MOUNT
+            MOUNT
         ))
     };
     if source.contains(['?', '#']) {
         return Err(not_a_path());
     }
-    let source = target::stream_path(source)
+    let source = stream_path(source)
         .ok_or_else(not_a_path)?
         .map_err(|problem| invalid(format!("Stream-Forked-From: {}", problem.detail())))?;
     let offset = match fields.fork_offset {
@@ -144,7 +145,7 @@ fn fork(fields: &Fields<'_>) -> Result<Option<ForkRequest>, Problem> {
     };
     let sub_offset = match fields.fork_sub_offset {
         None => 0,
-        Some(text) => number::parse(text, u64::MAX).ok_or_else(|| {
+        Some(text) => parse_number(text, u64::MAX).ok_or_else(|| {
             invalid(format!(
                 "Stream-Fork-Sub-Offset is {}, not a decimal number without leading zeros.",
                 quote(text.as_bytes())

@@ -1,7 +1,7 @@
-//! The fields that routes ask for, found in one pass.
+//! What a head is made of: the path of a stream, and the fields that routes ask for.
 
 use crate::{
-    face::durable::problem::{Code, Problem},
+    face::durable::problem::{Code, Problem, detail::quote},
     field::{
         ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, PRODUCER_EPOCH,
         PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET,
@@ -9,8 +9,75 @@ use crate::{
         STREAM_TTL,
     },
 };
+use memchr::memchr;
+use model::{PathError, StreamPath};
+use std::borrow::Cow;
 
-/// The fields of a request.
+/// Where streams are mounted.
+pub(crate) const MOUNT: &str = "/v1/stream/";
+
+/// First segment of paths that no stream may have. PROTOCOL §6.
+pub(crate) const RESERVED: &str = "__ds";
+
+/// The stream that an undecoded URL path names; `None` if it lies outside the mount.
+///
+/// It is percent-decoded exactly once; `%2F` is a slash like any other, so `a%2Fb` and `a/b` are
+/// one stream (docs/adr/0010).
+pub(crate) fn stream_path(path: &str) -> Option<Result<StreamPath, Problem>> {
+    let encoded = path.strip_prefix(MOUNT).filter(|rest| !rest.is_empty())?;
+    Some(decode_path(encoded))
+}
+
+fn decode_path(encoded: &str) -> Result<StreamPath, Problem> {
+    let invalid = |why: &str| {
+        Problem::with_detail(
+            Code::InvalidPath,
+            format!("The stream path {} {why}.", quote(encoded.as_bytes())),
+        )
+    };
+    let decoded = percent_decode(encoded).ok_or_else(|| {
+        invalid("has a `%` that two hexadecimal digits do not follow, or is not UTF-8")
+    })?;
+    let after = decoded.strip_prefix(RESERVED);
+    if after.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
+        return Err(Problem::new(Code::Reserved));
+    }
+    StreamPath::new(&decoded).map_err(|error| match error {
+        PathError::Empty => invalid("is empty"),
+        PathError::TooLong { length_bytes } => invalid(&format!(
+            "has {length_bytes} bytes; at most {} are possible",
+            model::limits::PATH_BYTES_MAX
+        )),
+        PathError::Control { position } => {
+            invalid(&format!("has a control character at byte {position}"))
+        }
+        PathError::DotSegment { position } => {
+            invalid(&format!("has a `.` or `..` segment at byte {position}"))
+        }
+    })
+}
+
+/// Decodes percent escapes; `None` for a bad escape or bytes that are not UTF-8.
+pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
+    if memchr(b'%', text.as_bytes()).is_none() {
+        return Some(Cow::Borrowed(text));
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.bytes();
+    while let Some(byte) = rest.next() {
+        decoded.push(match byte {
+            b'%' => hex(rest.next()?)? << 4 | hex(rest.next()?)?,
+            other => other,
+        });
+    }
+    String::from_utf8(decoded).ok().map(Cow::Owned)
+}
+
+fn hex(digit: u8) -> Option<u8> {
+    char::from(digit).to_digit(16).map(|value| value as u8)
+}
+
+/// The fields of a request, found in one pass.
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'b> {
     pub(crate) content_type: Option<&'b str>,
@@ -117,4 +184,19 @@ impl<'b> Fields<'b> {
             _ => return None,
         })
     }
+}
+
+/// PROTOCOL §4.1: only exactly `true`, in any case, counts; everything else is as if absent.
+pub(super) fn is_true(value: Option<&str>) -> bool {
+    value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
+}
+
+/// A decimal number without sign, leading zero, point or exponent, at most `max`.
+pub(super) fn parse_number(text: &str, max: u64) -> Option<u64> {
+    let is_plain = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let has_leading_zero = text.len() > 1 && text.starts_with('0');
+    if !is_plain || has_leading_zero {
+        return None;
+    }
+    text.parse().ok().filter(|value| *value <= max)
 }

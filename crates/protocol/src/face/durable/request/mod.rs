@@ -12,19 +12,16 @@
 mod append;
 mod create;
 mod fields;
-mod number;
 mod read;
 
 pub use append::{AppendRequest, ReadyAppend};
 pub use create::{CreateRequest, ReadyCreate};
-use fields::Fields;
+pub(crate) use fields::MOUNT;
+use fields::{Fields, stream_path};
 pub use read::{Live, ReadRequest};
 
 use crate::{
-    face::durable::{
-        problem::{Code, Problem, detail::quote},
-        target,
-    },
+    face::durable::problem::{Code, Problem, detail::quote},
     field,
     head::{Method, RequestHead},
 };
@@ -84,7 +81,7 @@ pub fn parse<'h, 'b: 'h>(
     if head.method == Method::Options {
         return Ok(Request::Preflight);
     }
-    let path = target::stream_path(head.path).ok_or_else(|| unknown_route(head.path))??;
+    let path = stream_path(head.path).ok_or_else(|| unknown_route(head.path))??;
     match head.method {
         Method::Post => {
             let fields = Fields::find(head.fields)?;
@@ -135,7 +132,7 @@ fn unknown_route(path: &str) -> Problem {
     let detail = format!(
         "There is nothing at {}; streams live under {}{{path}}.",
         quote(path.as_bytes()),
-        target::MOUNT
+        MOUNT
     );
     Problem::with_detail(Code::UnknownRoute, detail)
 }
@@ -147,11 +144,6 @@ fn method_not_allowed(method: &str) -> Problem {
         super::response::METHODS
     );
     Problem::with_detail(Code::MethodNotAllowed, detail)
-}
-
-/// PROTOCOL §4.1: only exactly `true`, in any case, counts; everything else is as if absent.
-fn is_true(value: Option<&str>) -> bool {
-    value.is_some_and(|value| value.eq_ignore_ascii_case("true"))
 }
 
 #[cfg(test)]

@@ -1,17 +1,17 @@
 //! `GET`. PROTOCOL §5.6–5.8 and §8.
 
-use super::fields::Fields;
+use super::fields::{Fields, percent_decode};
 use crate::{
     encoding,
     face::durable::{
         cursor,
         offset::{self, OffsetError},
         problem::{Code, Problem, detail::quote},
-        target::Query,
     },
     limits::IF_NONE_MATCH_BYTES_MAX,
 };
 use model::{ReadFrom, StreamPath};
+use std::borrow::Cow;
 
 /// A read.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -102,5 +102,38 @@ fn no_offset(quoted: &str, error: OffsetError) -> String {
         OffsetError::Reserved => format!(
             "The offset {quoted} is reserved: no second part of 10^15 or more has a meaning yet; use a value of Stream-Next-Offset as it came."
         ),
+    }
+}
+
+/// The parameters of a query that the protocol defines. Others are ignored. PROTOCOL §5.6–5.8.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Query<'q> {
+    offset: Option<Cow<'q, str>>,
+    live: Option<Cow<'q, str>>,
+    cursor: Option<Cow<'q, str>>,
+    encoding: Option<Cow<'q, str>>,
+}
+
+impl<'q> Query<'q> {
+    fn parse(query: &'q str) -> Result<Self, Problem> {
+        let mut found = Self::default();
+        for pair in query.split('&') {
+            let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
+            let slot = match key {
+                "offset" => &mut found.offset,
+                "live" => &mut found.live,
+                "cursor" => &mut found.cursor,
+                "encoding" => &mut found.encoding,
+                _ => continue,
+            };
+            let code = if key == "offset" { Code::InvalidOffset } else { Code::InvalidQuery };
+            let invalid =
+                |why: &str| Problem::with_detail(code, format!("The query parameter {key} {why}."));
+            let value = percent_decode(value).ok_or_else(|| invalid("has a bad percent escape"))?;
+            if slot.replace(value).is_some() {
+                return Err(invalid("comes twice"));
+            }
+        }
+        Ok(found)
     }
 }

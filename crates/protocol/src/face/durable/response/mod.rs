@@ -6,7 +6,7 @@
 mod read;
 mod write;
 
-pub use read::{BodyPlan, ReadAnswer, long_poll_timeout, read, sse};
+pub use read::{BodyPlan, Frame, ReadAnswer, long_poll_timeout, read, sse};
 pub use write::{appended, created, deleted, metadata, outcome, preflight};
 
 use crate::head::{CommonFields, common_fields};
@@ -35,6 +35,3 @@ pub(crate) const EVERY_APPEND: CommonFields = common_fields! {
 
 /// The methods of a stream.
 pub(crate) const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
-
-#[cfg(test)]
-mod tests;

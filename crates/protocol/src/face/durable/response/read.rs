@@ -3,7 +3,6 @@
 use super::EVERY_ANSWER;
 use crate::{
     face::durable::{
-        body::Frame,
         etag::ETag,
         events::Mode,
         offset,
@@ -13,7 +12,7 @@ use crate::{
     head::{BodyFraming, HeadSink, Length},
 };
 use model::{ByteOffset, GroupId, ReadFrom, StreamKey};
-use stream::{Lifetime, StreamInfo};
+use stream::{ContentType, Lifetime, StreamInfo};
 
 /// What the node found for a catch-up read, or for a long-poll with news.
 #[derive(Debug, Clone, Copy)]
@@ -175,4 +174,34 @@ pub fn sse<S: HeadSink + ?Sized>(head: &mut S, mode: Mode) -> BodyFraming {
     // nginx would otherwise hold events back until its buffer is full.
     head.field(Field::XAccelBuffering, "no");
     head.end(Length::Unknown)
+}
+
+/// The text around the stored bytes of a range in an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Frame {
+    /// Before the stored bytes.
+    pub prefix: &'static [u8],
+    /// How many of the range's last bytes are left out: 1 for the last message's comma.
+    pub omitted_bytes: u64,
+    /// After the stored bytes.
+    pub suffix: &'static [u8],
+}
+
+impl Frame {
+    /// The frame of a range of `range_bytes` stored bytes.
+    // PROTOCOL §9.1.5: a JSON array, `[]` if the range is empty
+    #[must_use]
+    pub fn of(content_type: &ContentType, range_bytes: u64) -> Self {
+        if content_type.is_json() {
+            Self { prefix: b"[", omitted_bytes: range_bytes.min(1), suffix: b"]" }
+        } else {
+            Self { prefix: b"", omitted_bytes: 0, suffix: b"" }
+        }
+    }
+
+    /// Length of the body of a range of `range_bytes` stored bytes.
+    #[must_use]
+    pub fn body_bytes(&self, range_bytes: u64) -> u64 {
+        range_bytes - self.omitted_bytes + (self.prefix.len() + self.suffix.len()) as u64
+    }
 }
