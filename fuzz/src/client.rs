@@ -41,7 +41,7 @@ fn understood(bytes: &[u8], body_bytes: usize) -> Option<Request> {
     let framed = if let Framing::Length(bytes) = head.framing { bytes } else { 0 };
     assert_eq!(framed, body_bytes as u64);
     assert_eq!(bytes.len(), head.head_bytes + body_bytes, "exactly one request was written");
-    request::parse(&head, Scheme::Http).ok()
+    request::parse(&head.request, Scheme::Http).ok()
 }
 
 fn target(path: &str) -> Target<'_> {

@@ -92,7 +92,7 @@ impl Meta {
         Self { version: Version::Http11, keep_alive: false, is_head: false };
 
     pub(crate) fn of(head: &Head<'_, '_>) -> Self {
-        let is_head = head.method == Method::Head;
+        let is_head = head.request.method == Method::Head;
         Self { version: head.version, keep_alive: head.keep_alive, is_head }
     }
 

@@ -193,7 +193,7 @@ impl Connection {
             return Front::Other;
         }
         let body = head.head_bytes..head.head_bytes + body_bytes;
-        match request::parse(&head, Scheme::Http) {
+        match request::parse(&head.request, Scheme::Http) {
             Ok(request) => {
                 let touch = Touch::of(&request);
                 Front::Whole(Box::new(Whole { request, meta, touch, body }))

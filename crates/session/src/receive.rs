@@ -189,10 +189,10 @@ impl<T: Transport> Step<'_, T> {
         match connection.head_reader.read(bytes, &mut slots, &self.state.limits) {
             Ok(None) => (0, Next::Stop),
             Ok(Some(head)) => {
-                let parsed = if head.fields.len() > self.state.options.head_count_max {
+                let parsed = if head.request.fields.len() > self.state.options.head_count_max {
                     Err(Problem::from(HeadError::TooManyFields))
                 } else {
-                    request::parse(&head, Scheme::Http)
+                    request::parse(&head.request, Scheme::Http)
                 };
                 let meta = Meta::of(&head);
                 let facts = Facts::of(&head);

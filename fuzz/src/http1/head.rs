@@ -52,7 +52,7 @@ fn check(bytes: &[u8], head: &Head<'_, '_>, limits: &HeadLimits) {
     let lone = |pair: &[u8]| pair[1] == b'\n' && pair[0] != b'\r';
     assert!(!text.windows(2).any(lone), "no line ends with a lone LF");
     let count = |name: &str| {
-        head.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name)).count()
+        head.request.fields.iter().filter(|field| field.name.eq_ignore_ascii_case(name)).count()
     };
     let (lengths, codings) = (count("content-length"), count("transfer-encoding"));
     match head.framing {
@@ -62,7 +62,9 @@ fn check(bytes: &[u8], head: &Head<'_, '_>, limits: &HeadLimits) {
         }
         Framing::Chunked => assert!(lengths == 0 && codings == 1),
     }
-    for text in head.authority.into_iter().chain([head.path]).chain(head.query) {
+    for text in
+        head.request.authority.into_iter().chain([head.request.path]).chain(head.request.query)
+    {
         assert!(text.bytes().all(|byte| byte.is_ascii_graphic()), "it can stand in a head again");
     }
 }

@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn check(head: &Head<'_, '_>, body: &[u8]) {
-    let request = match request::parse(head, Scheme::Https) {
+    let request = match request::parse(&head.request, Scheme::Https) {
         Ok(request) => request,
         Err(problem) => return check_problem(&problem),
     };

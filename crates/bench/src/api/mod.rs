@@ -372,7 +372,7 @@ mod tests {
             let limits = protocol::http1::HeadLimits::default();
             let head = reader.read(request.as_bytes(), &mut slots, &limits).unwrap().unwrap();
             let scheme = protocol::request::Scheme::Http;
-            let parsed = format!("{:?}", protocol::request::parse(&head, scheme).unwrap());
+            let parsed = format!("{:?}", protocol::request::parse(&head.request, scheme).unwrap());
             assert!(parsed.contains(wanted), "{parsed}");
         }
     }

@@ -64,20 +64,10 @@ impl HeaderSlots<'_> {
 /// A request head. Borrows the receive buffer.
 #[derive(Debug)]
 pub struct Head<'h, 'b> {
-    /// The method.
-    pub method: Method,
-    /// The method as it was written.
-    pub method_text: &'b str,
-    /// The path of the target, still percent-encoded; begins with `/`, or is `*` for `OPTIONS`.
-    pub path: &'b str,
-    /// What follows the first `?`.
-    pub query: Option<&'b str>,
-    /// Host and port as the client named them, of characters that a URL may have.
-    pub authority: Option<&'b str>,
+    /// What a face reads of it.
+    pub request: RequestHead<'h, 'b>,
     /// The version.
     pub version: Version,
-    /// All fields in order.
-    pub fields: &'h [httparse::Header<'b>],
     /// How the body ends.
     pub framing: Framing,
     /// The client lets the connection be used again.
@@ -86,20 +76,6 @@ pub struct Head<'h, 'b> {
     pub expect_continue: bool,
     /// Length of the head: the body begins after this many bytes.
     pub head_bytes: usize,
-}
-
-impl<'h, 'b> From<&Head<'h, 'b>> for RequestHead<'h, 'b> {
-    #[inline]
-    fn from(head: &Head<'h, 'b>) -> Self {
-        Self {
-            method: head.method,
-            method_text: head.method_text,
-            path: head.path,
-            query: head.query,
-            authority: head.authority,
-            fields: head.fields,
-        }
-    }
 }
 
 /// Reads one head after the other from one connection.
@@ -205,14 +181,17 @@ fn head_of<'h, 'b>(
     }
     let target = Target::parse(target, method)?;
     let connection = decide(parsed.headers, version, limits)?;
-    Ok(Head {
+    let request = RequestHead {
         method,
         method_text,
         path: target.path,
         query: target.query,
         authority: target.authority.or(connection.host),
-        version,
         fields: parsed.headers,
+    };
+    Ok(Head {
+        request,
+        version,
         framing: connection.framing,
         keep_alive: connection.keep_alive,
         expect_continue: connection.expect_continue,

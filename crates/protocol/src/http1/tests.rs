@@ -55,10 +55,10 @@ fn verdict(bytes: &[u8]) -> String {
         Ok(None) => "needs more".into(),
         Ok(Some(head)) => format!(
             "{:?} {} query={} at={} body={:?}{}{} head={}",
-            head.method,
-            head.path,
-            head.query.unwrap_or("-"),
-            head.authority.unwrap_or("-"),
+            head.request.method,
+            head.request.path,
+            head.request.query.unwrap_or("-"),
+            head.request.authority.unwrap_or("-"),
             head.framing,
             if head.keep_alive { "" } else { " close" },
             if head.expect_continue { " continue" } else { "" },
@@ -107,7 +107,7 @@ fn a_head_that_comes_byte_by_byte_is_searched_once() {
     assert_eq!((head.framing, head.head_bytes), (Framing::Length(3), head_bytes));
     let mut slots = HeaderSlots::new();
     let next = reader.read(&bytes[head_bytes + 3..], &mut slots, &limits).unwrap().unwrap();
-    assert_eq!(next.authority, Some("i"));
+    assert_eq!(next.request.authority, Some("i"));
 }
 
 #[test]

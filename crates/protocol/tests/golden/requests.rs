@@ -78,7 +78,7 @@ fn refused(line: &str, fields: &[&str], body: &str) -> Problem {
         .read(text.as_bytes(), &mut slots, &HeadLimits::default())
         .expect("the head is well-formed")
         .expect("the head is complete");
-    let outcome = match request::parse(&head, Scheme::Http) {
+    let outcome = match request::parse(&head.request, Scheme::Http) {
         Ok(Request::Create(create)) => create.finish(body.as_bytes()).map(|_| ()),
         Ok(Request::Append(append)) => append.finish(body.as_bytes()).map(|_| ()),
         Ok(_) => Ok(()),

@@ -87,14 +87,7 @@ impl AppendRequest {
 // PROTOCOL §5.2 wants the scope documented: one sequence per stream, for all writers.
 fn stream_seq(fields: &Fields<'_>) -> Result<Option<Box<str>>, Problem> {
     let Some(seq) = fields.stream_seq else { return Ok(None) };
-    if seq.is_empty() || seq.len() > limits::STREAM_SEQ_BYTES_MAX {
-        let detail = format!(
-            "Stream-Seq must have 1 to {} bytes, not {}.",
-            limits::STREAM_SEQ_BYTES_MAX,
-            seq.len()
-        );
-        return Err(Problem::with_detail(Code::InvalidHeader, detail));
-    }
+    check_length("Stream-Seq", seq, limits::STREAM_SEQ_BYTES_MAX, Code::InvalidHeader)?;
     Ok(Some(seq.into()))
 }
 
@@ -109,17 +102,18 @@ fn producer(fields: &Fields<'_>) -> Result<Option<Producer>, Problem> {
             return Err(Problem::with_detail(Code::InvalidProducer, detail));
         }
     };
-    if id.is_empty() || id.len() > limits::PRODUCER_ID_BYTES_MAX {
-        let detail = format!(
-            "Producer-Id must have 1 to {} bytes, not {}.",
-            limits::PRODUCER_ID_BYTES_MAX,
-            id.len()
-        );
-        return Err(Problem::with_detail(Code::InvalidProducer, detail));
-    }
+    check_length("Producer-Id", id, limits::PRODUCER_ID_BYTES_MAX, Code::InvalidProducer)?;
     let epoch = producer_number("Producer-Epoch", epoch)?;
     let seq = producer_number("Producer-Seq", seq)?;
     Ok(Some(Producer { id: id.into(), epoch, seq }))
+}
+
+fn check_length(name: &str, value: &str, bytes_max: usize, code: Code) -> Result<(), Problem> {
+    if (1..=bytes_max).contains(&value.len()) {
+        return Ok(());
+    }
+    let detail = format!("{name} must have 1 to {bytes_max} bytes, not {}.", value.len());
+    Err(Problem::with_detail(code, detail))
 }
 
 fn producer_number(name: &str, text: &str) -> Result<u64, Problem> {

@@ -73,11 +73,7 @@ pub enum Scheme {
 /// # Errors
 /// The [`Problem`] to answer. The body, if there is one, must still be read past, unless the
 /// connection is closed.
-pub fn parse<'h, 'b: 'h>(
-    head: impl Into<RequestHead<'h, 'b>>,
-    scheme: Scheme,
-) -> Result<Request, Problem> {
-    let head = head.into();
+pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Problem> {
     if head.method == Method::Options {
         return Ok(Request::Preflight);
     }
@@ -95,7 +91,7 @@ pub fn parse<'h, 'b: 'h>(
         Method::Put => {
             let fields = Fields::find(head.fields)?;
             refuse_precondition(fields.has_if_match)?;
-            let location = location(&head, scheme);
+            let location = location(head, scheme);
             CreateRequest::parse(path, location, &fields)
                 .map(|create| Request::Create(Box::new(create)))
         }
