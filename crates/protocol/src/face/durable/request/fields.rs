@@ -135,6 +135,14 @@ impl<'b> Fields<'b> {
         Ok(found)
     }
 
+    /// As [`Self::find`], for a write.
+    #[inline]
+    pub(crate) fn of_write(fields: &[httparse::Header<'b>]) -> Result<Self, Problem> {
+        let found = Self::find(fields)?;
+        refuse_precondition(found.has_if_match)?;
+        Ok(found)
+    }
+
     fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), Problem> {
         let Some((name, slot)) = self.slot(item.name) else {
             self.take_list(item);
@@ -184,6 +192,15 @@ impl<'b> Fields<'b> {
             _ => return None,
         })
     }
+}
+
+/// Refuses a write that is to take place only if the stream has a certain tag.
+///
+/// The tag of a stream is known only at the write's place in the log. A tag compared before that could
+/// belong to an older state. A write with `If-Match` must never be applied to another state than its
+/// own (RFC 9110 §13.1.1).
+pub(super) fn refuse_precondition(has_if_match: bool) -> Result<(), Problem> {
+    if has_if_match { Err(Problem::new(Code::PreconditionUnsupported)) } else { Ok(()) }
 }
 
 /// PROTOCOL §4.1: only exactly `true`, in any case, counts; everything else is as if absent.

@@ -17,7 +17,7 @@ mod read;
 pub use append::{AppendRequest, ReadyAppend};
 pub use create::{CreateRequest, ReadyCreate};
 pub(crate) use fields::MOUNT;
-use fields::{Fields, stream_path};
+use fields::{Fields, refuse_precondition, stream_path};
 pub use read::{Live, ReadRequest};
 
 use crate::{
@@ -73,6 +73,7 @@ pub enum Scheme {
 /// # Errors
 /// The [`Problem`] to answer. The body, if there is one, must still be read past, unless the
 /// connection is closed.
+#[inline]
 pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Problem> {
     if head.method == Method::Options {
         return Ok(Request::Preflight);
@@ -80,8 +81,7 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
     let path = stream_path(head.path).ok_or_else(|| unknown_route(head.path))??;
     match head.method {
         Method::Post => {
-            let fields = Fields::find(head.fields)?;
-            refuse_precondition(fields.has_if_match)?;
+            let fields = Fields::of_write(head.fields)?;
             AppendRequest::parse(path, &fields).map(Request::Append)
         }
         Method::Get => {
@@ -89,8 +89,7 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
             ReadRequest::parse(path, head.query.unwrap_or_default(), &fields).map(Request::Read)
         }
         Method::Put => {
-            let fields = Fields::find(head.fields)?;
-            refuse_precondition(fields.has_if_match)?;
+            let fields = Fields::of_write(head.fields)?;
             let location = location(head, scheme);
             CreateRequest::parse(path, location, &fields)
                 .map(|create| Request::Create(Box::new(create)))
@@ -102,15 +101,6 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
         }
         Method::Options | Method::Other => Err(method_not_allowed(head.method_text)),
     }
-}
-
-/// Refuses a write that is to take place only if the stream has a certain tag.
-///
-/// The tag of a stream is known only at the write's place in the log. A tag compared before that could
-/// belong to an older state. A write with `If-Match` must never be applied to another state than its
-/// own (RFC 9110 §13.1.1).
-fn refuse_precondition(has_if_match: bool) -> Result<(), Problem> {
-    if has_if_match { Err(Problem::new(Code::PreconditionUnsupported)) } else { Ok(()) }
 }
 
 /// The URL under which the client reached the stream; a path alone if it named no host.
