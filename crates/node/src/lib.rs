@@ -45,6 +45,8 @@ mod recovery;
 mod releases;
 mod requests;
 mod shard;
+#[cfg(test)]
+mod shard_tests;
 mod step;
 #[cfg(feature = "testing")]
 pub mod testing;

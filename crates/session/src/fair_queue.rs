@@ -78,6 +78,14 @@ impl FairQueue {
         may_send
     }
 
+    /// Asserts that a reader waits once, and that a turn moves no more than it may.
+    pub(crate) fn check(&self) {
+        let once: HashSet<&ConnId> = self.waiting.iter().collect();
+        assert_eq!(once.len(), self.waiting.len(), "a reader waits twice for its turn");
+        assert!(self.left_count <= WINDOWS_PER_TURN_MAX, "a turn moves too many windows");
+        assert_eq!(self.called, None, "a reader is called outside of a turn");
+    }
+
     /// Whether `id` waits to move stored bytes.
     pub(crate) fn has_queued(&self, id: ConnId) -> bool {
         self.waiting.contains(&id)
@@ -181,6 +189,14 @@ impl<T: Transport> Step<'_, T> {
 fn leave_queue(connections: &mut Slab<crate::connection::Connection>, id: ConnId) {
     if let Some(connection) = connections.get_mut(id) {
         connection.is_queued = false;
+    }
+}
+
+/// What tests of the check break.
+#[cfg(test)]
+impl FairQueue {
+    pub(crate) fn queue(&mut self, id: ConnId) {
+        self.waiting.push_back(id);
     }
 }
 

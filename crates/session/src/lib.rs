@@ -32,6 +32,8 @@ mod options;
 mod pipeline;
 mod receive;
 mod sessions;
+#[cfg(test)]
+mod sessions_tests;
 mod slab;
 mod sse;
 mod timers;

@@ -155,6 +155,16 @@ impl Connection {
             })
     }
 
+    /// Asserts that requests ahead are in order and within bounds.
+    pub(crate) fn check_ahead(&self) {
+        let numbers = self.ahead.iter().map(|ahead| ahead.stream.wrapping_sub(self.stream));
+        let is_in_order = numbers.clone().zip(numbers.skip(1)).all(|(one, next)| one < next);
+        assert!(is_in_order, "requests ahead are answered in the order of their numbers");
+        assert!(self.ahead.len() <= AHEAD_MAX, "too many requests are ahead");
+        let reads = self.ahead.iter().filter(|ahead| ahead.touch.kind == Kind::Read).count();
+        assert!(reads <= READS_AHEAD_MAX, "too many reads are ahead");
+    }
+
     /// Keeps a reply for the turn of its exchange; `false` if none waits for it.
     pub(crate) fn keep_reply(&mut self, stream: u32, reply: Reply) -> bool {
         let ahead = self.ahead.iter_mut().find(|ahead| ahead.stream == stream);
@@ -287,6 +297,16 @@ impl<T: Transport> Step<'_, T> {
                 connection.is_advancing = false;
             }
         }
+    }
+}
+
+/// What tests of the check break.
+#[cfg(test)]
+impl Connection {
+    pub(crate) fn ask_ahead(&mut self, stream: u32) {
+        let (meta, touch) = (self.meta, Touch { path: None, kind: Kind::Append });
+        let pending = Pending::Write { data_bytes: 0 };
+        self.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None });
     }
 }
 

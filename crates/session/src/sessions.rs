@@ -291,12 +291,14 @@ impl Sessions {
         for id in &ids {
             let connection = self.connections.get_mut(*id).expect("just listed");
             connection.check();
+            connection.check_ahead();
             gzip_count += usize::from(connection.is_compressing());
             let (is_queued, yielded) = (connection.is_queued, connection.yielded);
             assert_eq!(is_queued, self.fair.has_queued(*id), "{id:?} is queued once or not at all");
             assert_eq!(yielded, self.runnable.contains(id), "{id:?} goes on in a later turn");
         }
         assert_eq!(gzip_count, self.gzip_count, "compressors at work are counted");
+        self.fair.check();
         self.live.check();
         for (key, id) in self.live.readers() {
             let connection = self.connections.get_mut(id).expect("a live reader has a connection");

@@ -86,32 +86,39 @@ mod tests {
         state
     }
 
-    /// Whether a check finds what `harm` does to the group, or to its stream.
-    fn finds(harm: impl FnOnce(&mut GroupState)) -> bool {
+    /// What a check says of a group that `harm` has broken; nothing if it finds nothing.
+    fn found(harm: impl FnOnce(&mut GroupState)) -> String {
         let mut state = group();
         harm(&mut state);
-        std::panic::catch_unwind(|| state.check()).is_err()
+        let found = std::panic::catch_unwind(|| state.check()).err();
+        found.map_or_else(String::new, |said| *said.downcast::<String>().expect("a sentence"))
     }
 
-    fn finds_in_record(harm: impl FnOnce(&mut StreamRecord)) -> bool {
-        finds(|state| harm(state.streams.get_mut(StreamId::new(1)).unwrap()))
+    fn found_in_record(harm: impl FnOnce(&mut StreamRecord)) -> String {
+        found(|state| harm(state.streams.get_mut(StreamId::new(1)).unwrap()))
     }
 
     #[test]
-    fn a_check_finds_each_broken_invariant() {
-        assert!(finds(|state| state.applied = EntryIndex::new(0)), "a stream of the future");
-        assert!(finds(|state| state.expiries.clear()), "a deadline is forgotten");
-        assert!(finds_in_record(|record| record.head = ByteOffset::new(11)), "head behind tail");
-        assert!(finds_in_record(|record| record.used_at = Timestamp::new(0)), "a use is undone");
-        assert!(finds_in_record(|record| record.path = StreamPath::new("b").unwrap()), "a path");
-        let unpin = |record: &mut StreamRecord| record.extra = None;
-        assert!(!finds_in_record(unpin), "a stream needs no fork");
-        let purge = |record: &mut StreamRecord| (record.deleted, record.extra) = (true, None);
-        assert!(finds_in_record(purge), "a deleted stream that nobody needs");
-        let twice = |record: &mut StreamRecord| {
-            let pins = &mut record.extra_mut().pins;
-            pins.extend_from_within(..);
-        };
-        assert!(finds_in_record(twice), "a fork that counts twice");
+    fn a_check_names_each_broken_invariant_of_a_group() {
+        let future = found(|state| state.applied = EntryIndex::new(0));
+        assert_eq!(future, "no applied entry made stream 1");
+        assert_eq!(found(|state| state.expiries.clear()), "stream 1 never expires");
+        assert_eq!(found(|_| {}), "");
+    }
+
+    #[test]
+    fn a_check_names_each_broken_invariant_of_a_stream() {
+        let head = found_in_record(|record| record.head = ByteOffset::new(11));
+        assert_eq!(head, "stream 1 retains what it does not hold");
+        let used = found_in_record(|record| record.used_at = Timestamp::new(0));
+        assert_eq!(used, "stream 1 was used later than last");
+        let path = found_in_record(|record| record.path = StreamPath::new("b").unwrap());
+        assert!(path.contains("\"b\" is not found"), "{path}");
+        let purged = found_in_record(|record| (record.deleted, record.extra) = (true, None));
+        assert_eq!(purged, "stream 1 is deleted, but no fork needs it");
+        let twice = found_in_record(|record| record.extra_mut().pins.extend_from_within(..));
+        assert_eq!(twice, "stream 1 counts one fork twice");
+        let unpinned = found_in_record(|record| record.extra = None);
+        assert_eq!(unpinned, "", "a stream needs no fork");
     }
 }

@@ -72,7 +72,10 @@ fn functions(file: &RustFile) -> Vec<Function<'_>> {
         } else if token.ident() == Some("fn") {
             found.extend(function(file, at, &attributes));
             attributes.clear();
-        } else if token.is(";") || matches!(token.kind, Kind::Close('}')) {
+        } else if token.is(";")
+            || token.ident() == Some("impl")
+            || matches!(token.kind, Kind::Close('}'))
+        {
             attributes.clear();
         }
     }
@@ -146,6 +149,11 @@ mod tests {
     #[test]
     fn a_test_that_must_panic_asserts_that() {
         assert_eq!(of("#[test]\n#[should_panic(expected = \"x\")]\nfn a() { run(); }"), []);
+    }
+
+    #[test]
+    fn functions_for_tests_alone_are_no_tests() {
+        assert_eq!(of("#[cfg(test)]\nimpl A { fn harm(&mut self) { self.a = 1; } }"), []);
     }
 
     #[test]

@@ -239,7 +239,7 @@ impl ChunkSet {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use crate::chunk::writer::{ChunkName, ChunkWriter};
     use crate::entry::AppendBounds;
@@ -248,7 +248,7 @@ mod tests {
     use std::path::Path;
 
     /// A chunk of the entries from `from` on, with one append of `length` bytes of stream 1.
-    fn chunk(from: u64, length: u64) -> Arc<ChunkFile> {
+    pub(crate) fn chunk(from: u64, length: u64) -> Arc<ChunkFile> {
         let disk = MemoryDisk::new();
         disk.create_dir_all(Path::new("/c")).unwrap();
         let (store, group, seq, to) = (77, 3, from, from + 10);

@@ -22,6 +22,8 @@
 //!   written only when chunks hold the data of all entries that it covers.
 
 mod background;
+#[cfg(test)]
+mod check_tests;
 
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;

@@ -138,6 +138,14 @@ impl OpenBatch {
     }
 }
 
+/// What tests of the check break.
+#[cfg(test)]
+impl OpenBatch {
+    pub(crate) fn lose_header(&mut self) {
+        self.headers.truncate(self.headers.len() - ENTRY_HEADER_BYTES);
+    }
+}
+
 /// Buffers that wait for their last reader.
 #[derive(Debug, Default)]
 pub(crate) struct Buffers {

@@ -418,3 +418,19 @@ impl Active {
         self.segment.capacity - self.position
     }
 }
+
+/// What tests of the check break.
+#[cfg(test)]
+impl ShardWal {
+    pub(crate) fn move_by(&mut self, bytes: u64) {
+        self.active.as_mut().expect("a batch was written").position += bytes;
+    }
+
+    pub(crate) fn batch_mut(&mut self) -> &mut OpenBatch {
+        &mut self.batch
+    }
+
+    pub(crate) fn commit_mut(&mut self) -> &mut GroupCommit {
+        &mut self.commit
+    }
+}
