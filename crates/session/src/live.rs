@@ -296,7 +296,8 @@ impl<T: Transport> Step<'_, T> {
 impl Cohort {
     fn encode(&mut self, data: Option<&Bytes>, change: &Change, cursor: u64) -> Frame {
         let before = self.encoder.position();
-        let mut plain = Vec::new();
+        let bytes = data.map_or(0, Bytes::len);
+        let mut plain = Vec::with_capacity(self.encoder.frame_bytes(bytes));
         self.encoder.begin_event(cursor);
         if let Some(data) = data {
             self.encoder.push(data, &mut plain);

@@ -16,6 +16,9 @@ const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 /// Buffers larger than this are given back after an event, so that a quiet stream stays small.
 const KEPT_BYTES_MAX: usize = 4 << 10;
 
+/// What a frame of one event has besides its bytes, at most while the stream is open.
+const FRAME_BYTES: usize = 160;
+
 /// Encodes a stream's stored bytes into events.
 ///
 /// # Driving it
@@ -89,6 +92,12 @@ impl SseEncoder {
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.held.count
+    }
+
+    /// Room for the frame of one event with `bytes` stored bytes, if its text is short of line ends.
+    #[must_use]
+    pub fn frame_bytes(&self, bytes: usize) -> usize {
+        FRAME_BYTES + if self.mode == Mode::Base64 { bytes.div_ceil(3) * 4 } else { bytes }
     }
 
     /// Begins an event. `cursor` is [`crate::cursor::current`], the same for all readers.

@@ -201,6 +201,20 @@ fn the_beginning_of_a_character_waits_for_its_rest() {
 }
 
 #[test]
+fn an_ordinary_frame_has_room() {
+    for (mode, bytes) in [(Mode::Text, "one line"), (Mode::Json, "{\"a\":1},"), (Mode::Base64, "x")]
+    {
+        let mut encoder = SseEncoder::new(mode, ByteOffset::ZERO);
+        let room = encoder.frame_bytes(bytes.len());
+        let mut frame = Vec::with_capacity(room);
+        encoder.begin_event(u64::MAX);
+        encoder.push(bytes.as_bytes(), &mut frame);
+        encoder.end_event(Control { cursor: u64::MAX, ..OPEN }, &mut frame);
+        assert!(frame.len() <= room, "{} of {room}", frame.len());
+    }
+}
+
+#[test]
 fn a_long_text_becomes_several_events_of_bounded_size() {
     let text = "€".repeat(TEXT_EVENT_BYTES_MAX);
     let frame = encode(Mode::Text, &[vec![text.clone().into_bytes()]]);

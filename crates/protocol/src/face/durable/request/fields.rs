@@ -135,14 +135,6 @@ impl<'b> Fields<'b> {
         Ok(found)
     }
 
-    /// As [`Self::find`], for a write.
-    #[inline]
-    pub(crate) fn of_write(fields: &[httparse::Header<'b>]) -> Result<Self, Problem> {
-        let found = Self::find(fields)?;
-        refuse_precondition(found.has_if_match)?;
-        Ok(found)
-    }
-
     fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), Problem> {
         let Some((name, slot)) = self.slot(item.name) else {
             self.take_list(item);

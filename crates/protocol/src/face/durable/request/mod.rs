@@ -81,7 +81,8 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
     let path = stream_path(head.path).ok_or_else(|| unknown_route(head.path))??;
     match head.method {
         Method::Post => {
-            let fields = Fields::of_write(head.fields)?;
+            let fields = Fields::find(head.fields)?;
+            refuse_precondition(fields.has_if_match)?;
             AppendRequest::parse(path, &fields).map(Request::Append)
         }
         Method::Get => {
@@ -89,7 +90,8 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
             ReadRequest::parse(path, head.query.unwrap_or_default(), &fields).map(Request::Read)
         }
         Method::Put => {
-            let fields = Fields::of_write(head.fields)?;
+            let fields = Fields::find(head.fields)?;
+            refuse_precondition(fields.has_if_match)?;
             let location = location(head, scheme);
             CreateRequest::parse(path, location, &fields)
                 .map(|create| Request::Create(Box::new(create)))
