@@ -298,6 +298,12 @@ impl MemoryDisk {
         self.state().changes_until_off = Some(changes);
     }
 
+    /// Whether every operation fails, after [`MemoryDisk::power_off_after`].
+    #[must_use]
+    pub fn is_off(&self) -> bool {
+        self.state().check_power().is_err()
+    }
+
     /// Writes, syncs and name changes made so far.
     #[must_use]
     pub fn change_count(&self) -> u64 {

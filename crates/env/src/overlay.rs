@@ -30,6 +30,14 @@ pub trait FileOverlay: Send + Sync + fmt::Debug {
     /// The file that does the work.
     fn below(&self) -> &dyn File;
 
+    /// See [`File::read_at`]. Reads that must not wait do not come here.
+    ///
+    /// # Errors
+    /// As [`File::read_at`].
+    fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        self.below().read_at(buffer, position)
+    }
+
     /// See [`File::write_pieces_at`]. All writes come here.
     ///
     /// # Errors
@@ -99,7 +107,7 @@ impl<D: DiskOverlay> Disk for D {
 
 impl<F: FileOverlay> File for F {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
-        self.below().read_at(buffer, position)
+        FileOverlay::read_at(self, buffer, position)
     }
 
     fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {

@@ -18,6 +18,7 @@ use crate::codec::{bytes_at, header_is_sealed, put, seal_header, u16_at, u64_at}
 use crate::damage::{Damage, DamageKind};
 use crate::open_error::{OpenError, at};
 use crate::paths::remove_if_there;
+use crate::unreadable::read_around;
 use env::Disk;
 use model::StreamPath;
 use std::io;
@@ -139,7 +140,7 @@ impl Copy {
         let mut bytes = [0; FORMAT_BYTES];
         let read = disk.open(path).and_then(|file| {
             let length = file.len()?.min(FORMAT_BYTES as u64) as usize;
-            file.read_exact_at(&mut bytes[..length], 0).map(|()| length)
+            read_around(&*file, &mut bytes[..length], 0).map(|_| length)
         });
         match read {
             Ok(length) => Self::parse(&bytes, length),

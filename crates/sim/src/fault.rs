@@ -1,7 +1,7 @@
 //! What goes wrong, and when.
 
 use crate::{dice::Dice, plane::Job, world::World};
-use env::Disk;
+use env::{Disk, DiskOperation};
 use std::path::{Path, PathBuf};
 
 /// A kind of fault.
@@ -33,6 +33,12 @@ pub enum FaultKind {
     Misdirected,
     /// A sector of a file holds other bytes after the process was down.
     LostSector,
+    /// A block of a file cannot be read any more, from one moment on or after the process was down.
+    UnreadableBlock,
+    /// One read fails, and the same read would succeed.
+    FailedRead,
+    /// Renames, removals or syncs of directories fail, once or for a while.
+    FailedNames,
 }
 
 impl FaultKind {
@@ -51,12 +57,18 @@ impl FaultKind {
         Self::FlippedBit,
         Self::Misdirected,
         Self::LostSector,
+        Self::UnreadableBlock,
+        Self::FailedRead,
+        Self::FailedNames,
     ];
 
     /// Whether stored bytes change that were durable.
     #[must_use]
     pub fn is_damage(self) -> bool {
-        matches!(self, Self::FlippedBit | Self::Misdirected | Self::LostSector)
+        matches!(
+            self,
+            Self::FlippedBit | Self::Misdirected | Self::LostSector | Self::UnreadableBlock
+        )
     }
 
     /// The name on a command line.
@@ -76,12 +88,18 @@ impl FaultKind {
             Self::FlippedBit => "flipped-bit",
             Self::Misdirected => "misdirected",
             Self::LostSector => "lost-sector",
+            Self::UnreadableBlock => "unreadable-block",
+            Self::FailedRead => "failed-read",
+            Self::FailedNames => "failed-names",
         }
     }
 }
 
 /// What a disk loses at once.
 const SECTOR_BYTES: u64 = 512;
+
+/// What a disk fails to read at once.
+const BLOCK_BYTES: u64 = 4096;
 
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -116,6 +134,12 @@ impl World {
                 self.slow_until_us = self.clock.now_us + self.fault_dice.between(1, 10) * 1_000_000;
             }
             FaultKind::ClockJump => self.jump_clock(),
+            FaultKind::FailedRead => {
+                let skip = self.fault_dice.below(30);
+                self.disk.fail(DiskOperation::Read, skip, 1);
+            }
+            FaultKind::FailedNames => self.fail_names(),
+            FaultKind::UnreadableBlock if self.fault_dice.percent(50) => self.lose_running(),
             _ => self.damage_disk(kind),
         }
         self.fault_dice.between(500, 15_000)
@@ -137,6 +161,16 @@ impl World {
         };
         self.backward_jumps += u64::from(ms < 0);
         self.clock.jump(ms);
+    }
+
+    fn fail_names(&mut self) {
+        let operations = [DiskOperation::Rename, DiskOperation::Remove, DiskOperation::SyncDir];
+        let operation = *self.fault_dice.pick(&operations);
+        let count = *self.fault_dice.pick(&[1, 3, u64::MAX]);
+        let skip = self.fault_dice.below(10);
+        self.disk.fail(operation, skip, count);
+        let until = self.clock.now_us + self.fault_dice.between(1, 10) * 1_000_000;
+        self.at(until, crate::world::Act::DiskWorks);
     }
 
     /// Ends the process in the middle of whatever its threads are doing.
@@ -232,6 +266,7 @@ impl World {
         match kind {
             FaultKind::FlippedBit => self.flip(&path),
             FaultKind::LostSector => self.lose_sector(&path),
+            FaultKind::UnreadableBlock => self.lose_readability(&path),
             _ => self.misdirect(&path),
         }
     }
@@ -250,6 +285,32 @@ impl World {
         let _ = file.write_at(&bytes, position);
         let _ = file.sync_data();
         self.count_hit(path);
+    }
+
+    /// A block of a file that is in use cannot be read any more.
+    fn lose_running(&mut self) {
+        let part = *self.fault_dice.pick(&["/wal/", "/checkpoints/"]);
+        let files = self.files(part);
+        if !files.is_empty() {
+            let path = self.fault_dice.pick(&files).clone();
+            self.lose_readability(&path);
+        }
+    }
+
+    fn lose_readability(&mut self, path: &Path) {
+        let Ok(file) = self.disk.open(path) else { return };
+        let length = file.len().unwrap_or(0);
+        let Some(byte) = self.used_byte(path, length) else { return };
+        let block = byte / BLOCK_BYTES;
+        if path.starts_with("/data/wal") && holds_all_headers(&*file, block) {
+            return;
+        }
+        self.note(format_args!("block {block} of {} cannot be read", path.display()));
+        self.disk.make_unreadable(path, block);
+        self.count_hit(path);
+        if path.starts_with("/data/wal") {
+            self.oracle.hit_groups.insert(None);
+        }
     }
 
     fn flip(&mut self, path: &Path) {
@@ -314,6 +375,27 @@ fn has_only_headers(file: &dyn env::File, position: u64) -> bool {
     let room =
         (headers_bytes + payload_bytes).next_multiple_of(4096) - headers_bytes - payload_bytes;
     is_batch && room < headers_bytes
+}
+
+/// Whether a block of a WAL has headers of a batch and no other block has their copy. If they are lost, the last
+/// entries of a group are not missed (docs/reliability.md, "Known gaps").
+fn holds_all_headers(file: &dyn env::File, block: u64) -> bool {
+    let mut header = [0; 64];
+    for start in (0..=block).rev() {
+        let is_read = file.read_exact_at(&mut header, start * BLOCK_BYTES).is_ok();
+        if !is_read || !header.starts_with(b"ThBa") {
+            continue;
+        }
+        let number =
+            |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
+        let headers_bytes = 64 * (1 + u64::from(number(44)));
+        let used_bytes = headers_bytes + u64::from(number(40));
+        let length = used_bytes.next_multiple_of(BLOCK_BYTES);
+        let (begin, end) = ((block - start) * BLOCK_BYTES, (block - start + 1) * BLOCK_BYTES);
+        let has_copy = length - used_bytes >= headers_bytes && length - headers_bytes >= end;
+        return begin < headers_bytes && !has_copy;
+    }
+    false
 }
 
 /// Kinds that strike by themselves; the others change how something else happens.

@@ -15,6 +15,7 @@
 //! - `world`: the scheduler; `fault`: what goes wrong and when.
 //! - `plane`: drives the sessions as the server's loop does; `mutant`: deliberate defects.
 //! - `clients`: the clients; `wire`, `events`: their side of HTTP.
+//! - `sick_disk`: errors of a disk that do not reach the log.
 //! - `oracle`: what must hold; `history`: whether some order explains all answers of a stream.
 //! - `engine`: a world of its own for the embedded engine ([`run_engine`]).
 //! - `shrink`: a smaller plan that fails in the same way.
@@ -37,6 +38,7 @@ mod plane;
 mod process;
 mod run;
 mod shrink;
+mod sick_disk;
 mod trace;
 mod wire;
 mod world;

@@ -51,6 +51,12 @@ pub enum Mutant {
     EarlyRead,
     /// The answers to two pipelined appends change places.
     SwappedAnswers,
+    /// A block that cannot be read is an error like any other.
+    BrittleReads,
+    /// A block of which one read failed is taken for lost.
+    StickyReads,
+    /// Names that cannot be changed or made durable are taken for changed.
+    SwallowedErrors,
 }
 
 impl Mutant {
@@ -77,7 +83,15 @@ impl Mutant {
         (Self::Timeless, &[Rule::Bounds]),
         (Self::EarlyRead, &[Rule::Pipelined]),
         (Self::SwappedAnswers, &[Rule::Pipelined]),
+        (Self::BrittleReads, &[Rule::Refused]),
+        (Self::StickyReads, &[Rule::Damage]),
+        (Self::SwallowedErrors, &[Rule::AckedLost, Rule::Unseen, Rule::Damage, Rule::Refused]),
     ];
+
+    /// Whether it hides errors of the disk.
+    pub(crate) fn is_of_disk(self) -> bool {
+        matches!(self, Self::BrittleReads | Self::StickyReads | Self::SwallowedErrors)
+    }
 
     /// Whether it mixes up pipelined requests.
     pub(crate) fn is_disorder(self) -> bool {

@@ -3,8 +3,9 @@
 use crate::{
     dice::Dice,
     plane::{Job, Mail, PlaneOptions, Shard},
+    sick_disk::SickDisk,
 };
-use env::MemoryDisk;
+use env::{Disk, MemoryDisk};
 use log::{LogOptions, OpenError};
 use node::Stamp;
 use session::Admission;
@@ -37,7 +38,11 @@ impl Process {
         options: LogOptions,
         (now, plane, life): (Stamp, PlaneOptions, u64),
     ) -> Result<Self, OpenError> {
-        let disk = Arc::new(disk.clone());
+        let below = disk.clone();
+        let disk: Arc<dyn Disk> = match plane.mutant.filter(|mutant| mutant.is_of_disk()) {
+            Some(mutant) => Arc::new(SickDisk::new(below, mutant)),
+            None => Arc::new(below),
+        };
         let opened = node::open(disk, dice, Path::new(DIR), options, plane.shard_count)?;
         let admission = Arc::new(Admission::default());
         let start = |node| {

@@ -132,6 +132,7 @@ fn heal(world: &mut World, dice: &mut Dice) {
     }
     world.is_ending = true;
     world.disk.set_capacity(u64::MAX);
+    world.disk.fail_nothing();
     world.slow_until_us = 0;
     let is_poisoned = world.process.as_ref().is_some_and(|process| process.is_poisoned());
     if dice.percent(50) || is_poisoned {

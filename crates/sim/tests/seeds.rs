@@ -68,6 +68,9 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
     for seed in 0..40 {
         let faults = match mutant {
             Mutant::LyingSync | Mutant::LostBlock => vec![FaultKind::PowerLoss],
+            Mutant::BrittleReads => vec![FaultKind::UnreadableBlock],
+            Mutant::StickyReads => vec![FaultKind::FailedRead],
+            Mutant::SwallowedErrors => vec![FaultKind::FailedNames, FaultKind::PowerLoss],
             Mutant::NoProducer | Mutant::NoSequence | Mutant::WrongRepeat => {
                 vec![FaultKind::Vanish, FaultKind::Kill]
             }

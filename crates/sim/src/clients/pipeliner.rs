@@ -29,7 +29,7 @@ pub(crate) struct Pipeliner {
     sent: VecDeque<Deed>,
     /// An answer was lost: it looks before it writes again.
     is_unsure: bool,
-    /// A request may be carried out after its client left.
+    /// A request may be carried out later.
     is_haunted: bool,
     is_damaged: bool,
     packets_left: u64,
@@ -124,17 +124,29 @@ impl Pipeliner {
         let explains = |state: &State| self.explains(state, deed, answer);
         let left: Vec<State> =
             self.states.iter().filter(|state| explains(state)).cloned().collect();
+        if left.is_empty() && self.is_made_anew(ctx, deed, answer) {
+            self.states = BTreeSet::from([after(None, deed)]);
+            return;
+        }
         if left.is_empty() {
             let lengths: Vec<Option<usize>> =
                 self.states.iter().map(|state| state.as_ref().map(Vec::len)).collect();
             let (next, problem) = (answer.next_offset(), answer.problem());
             let detail = format!(
-                "{}: {deed:.80?} of {lengths:?} bytes answers {} {problem:?} {next:?}",
-                self.path, answer.status
+                "{}: {:.60} of {lengths:?} bytes answers {} {problem:?} {next:?}",
+                self.path,
+                format!("{deed:?}"),
+                answer.status
             );
             return ctx.oracle.broken(Rule::Pipelined, detail);
         }
         self.states = left.into_iter().map(|state| after(state, deed)).collect();
+    }
+
+    /// Whether nothing that was lost names the path: to create there makes another stream.
+    fn is_made_anew(&self, ctx: &Ctx<'_>, deed: &Deed, answer: &Answer) -> bool {
+        let is_lost = self.stream.is_some_and(|stream| ctx.oracle.may_be_damaged(stream));
+        is_lost && matches!(deed, Deed::Create(_)) && self.explains(&None, deed, answer)
     }
 
     /// Whether a stream in `state` answers so.
@@ -214,8 +226,12 @@ impl Client for Pipeliner {
     fn heard(&mut self, ctx: &mut Ctx<'_>, heard: Heard) -> Move {
         let deed = self.sent.pop_front().expect("an answer belongs to a request");
         let stream = self.stream.expect("a request names a stream");
-        self.is_haunted |= heard.gave_up;
-        match judge(ctx, stream, &heard) {
+        let verdict = judge(ctx, stream, &heard);
+        // A write whose sync failed may be there after the next start, and not before.
+        let is_undecided = matches!(verdict, Verdict::Unknown) && heard.answer.is_some();
+        self.is_haunted |= heard.gave_up || is_undecided;
+        match verdict {
+            Verdict::Done(_) | Verdict::Refused(..) if self.is_haunted => self.widen(&deed),
             Verdict::Done(answer) | Verdict::Refused(_, answer) => {
                 self.narrow(ctx, &deed, &answer);
                 // Only a look at everything makes it sure again.

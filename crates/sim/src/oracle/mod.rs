@@ -53,6 +53,8 @@ pub enum Rule {
     ForkPrefix,
     /// `Stream-Up-To-Date` where more was there before the request came.
     UpToDate,
+    /// A data directory was not opened, although nothing of it is another program's.
+    Refused,
     /// Damage spread beyond what was hit, or was not reported as damage.
     Damage,
     /// Requests behind each other on one connection answer otherwise than one at a time.
@@ -369,6 +371,11 @@ impl Oracle {
         if !self.damaged.contains(&stream) {
             self.damaged.push(stream);
         }
+    }
+
+    /// Whether something of the stream may have been lost to a fault.
+    pub(crate) fn may_be_damaged(&self, stream: StreamNo) -> bool {
+        self.damage_possible && (self.hit_groups.contains(&None) || self.was_hit(stream))
     }
 
     /// Whether the stream's group, or that of a stream whose bytes it shares, was hit.

@@ -18,7 +18,7 @@ use crate::{
     trace::Trace,
 };
 use calls::Call;
-use env::MemoryDisk;
+use env::{DiskOperation, MemoryDisk};
 use formats::FlippedFormats;
 use log::{LogOptions, OpenError};
 use model::ShardId;
@@ -77,6 +77,8 @@ pub(crate) enum Act {
     },
     Start,
     DiskHasRoom,
+    /// Its operations fail no more.
+    DiskWorks,
     Strike,
     /// Everything is quiet: stop, damage the disk, start.
     Hit(FaultKind),
@@ -249,6 +251,7 @@ impl World {
             Act::Close { life, shard } => self.close_shard(life, shard),
             Act::Start => self.start(),
             Act::DiskHasRoom => self.disk.set_capacity(u64::MAX),
+            Act::DiskWorks => self.disk.fail_nothing(),
             Act::Strike => {
                 if !self.is_ending {
                     let wait_ms = self.strike();
@@ -275,6 +278,11 @@ impl World {
         }
         if !self.is_ending {
             self.may_die_in_recovery();
+        }
+        self.disk.fail_nothing();
+        if self.has_fault(FaultKind::FailedRead) && self.fault_dice.percent(30) {
+            let skip = self.fault_dice.below(60);
+            self.disk.fail(DiskOperation::Read, skip, 1);
         }
         self.life += 1;
         self.starts += 1;
@@ -318,8 +326,10 @@ impl World {
         self.note(format_args!("open failed: {error}"));
         match error {
             OpenError::FormatDamaged { .. } if self.restore_formats() => {}
-            OpenError::Io { .. } => self.settle_after_recovery(),
-            error => self.oracle.broken(Rule::Damage, format!("open failed: {error}")),
+            OpenError::Io { .. } if self.disk.is_off() || self.has_fault(FaultKind::FailedSync) => {
+                self.settle_after_recovery();
+            }
+            error => self.oracle.broken(Rule::Refused, format!("open failed: {error}")),
         }
         let wait = self.dice.between(1_000, 3_000_000);
         self.after(wait, Act::Start);
