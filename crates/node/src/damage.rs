@@ -61,4 +61,17 @@ impl DamageBook {
     pub(crate) fn take_read_damages(&mut self) -> Vec<ReadDamage> {
         std::mem::take(&mut self.read_damages)
     }
+
+    /// Asserts the bounds, and that each damage to be reported is at a known place.
+    ///
+    /// # Panics
+    /// If one is broken.
+    pub(crate) fn check(&self) {
+        assert!(self.known_places.len() <= KNOWN_PLACES_MAX, "too many places are remembered");
+        assert!(self.damaged_streams.len() <= KNOWN_PLACES_MAX, "too many streams are remembered");
+        for ReadDamage { key, file, position } in &self.read_damages {
+            let is_known = self.known_places.contains(&(file.clone(), *position));
+            assert!(is_known, "damage of {key:?} would be reported again");
+        }
+    }
 }

@@ -196,6 +196,11 @@ impl Group {
         self.state.skip_to(index);
     }
 
+    /// The receivers of the outcomes of what is on its way.
+    pub(crate) fn receivers(&self) -> impl Iterator<Item = ReplyTo> {
+        self.proposed.iter().map(|proposed| proposed.reply_to)
+    }
+
     pub(crate) fn proposed_count(&self) -> usize {
         self.proposed.len()
     }

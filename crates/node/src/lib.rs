@@ -26,6 +26,7 @@
 
 mod api;
 mod background;
+mod check;
 mod commit;
 mod damage;
 mod deferred;
@@ -48,7 +49,7 @@ mod shard;
 #[cfg(test)]
 mod shard_tests;
 mod step;
-#[cfg(feature = "testing")]
+#[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod unpin;
 mod write_queue;

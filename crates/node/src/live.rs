@@ -57,3 +57,40 @@ impl Watchers {
         self.0.len() as u64
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::{GroupId, StreamId};
+
+    const KEY: StreamKey = StreamKey { group: GroupId::new(0), stream: StreamId::new(1) };
+
+    #[test]
+    fn a_shard_watches_once_and_leaves_nothing_behind() {
+        let mut watchers = Watchers::default();
+        for shard in [2, 1, 2] {
+            watchers.add(KEY, ShardId::new(shard));
+        }
+        watchers.check();
+        assert_eq!(watchers.of(KEY), [2, 1].map(ShardId::new));
+        watchers.remove(KEY, ShardId::new(2));
+        watchers.remove(KEY, ShardId::new(1));
+        assert!(watchers.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "without watchers")]
+    fn a_stream_that_nobody_watches_is_found() {
+        let mut watchers = Watchers::default();
+        watchers.0.insert(KEY, Vec::new());
+        watchers.check();
+    }
+
+    #[test]
+    #[should_panic(expected = "watched twice")]
+    fn a_shard_that_watches_twice_is_found() {
+        let mut watchers = Watchers::default();
+        watchers.0.insert(KEY, vec![ShardId::new(1); 2]);
+        watchers.check();
+    }
+}

@@ -8,7 +8,7 @@ use crate::{
     step::{Step, View},
     unpin::UnpinSteps,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use stream::Outcome;
 
 /// A request that takes more than one turn, or something that the shard does by itself.
@@ -60,11 +60,17 @@ impl Operations {
         self.waiting.remove(&number).expect("an answer belongs to an operation that waits")
     }
 
-    /// Asserts that no number is given twice.
+    /// Asserts that each answer on its way in this shard has an operation that waits for it, and for no
+    /// other.
     ///
     /// # Panics
-    /// If one may be.
-    pub(crate) fn check(&self) {
+    /// If one has not.
+    pub(crate) fn check(&self, awaited: impl Iterator<Item = u64>) {
+        let mut seen = HashSet::new();
+        for number in awaited {
+            assert!(self.waiting.contains_key(&number), "nobody waits for answer {number}");
+            assert!(seen.insert(number), "operation {number} waits for two answers");
+        }
         let is_past = |number: &u64| *number <= self.last;
         assert!(self.waiting.keys().all(is_past), "a number is used before it is given");
     }

@@ -82,6 +82,14 @@ impl Reads {
         Some(job)
     }
 
+    /// The receivers of the positions that are looked for.
+    pub(crate) fn receivers(&self) -> impl Iterator<Item = ReplyTo> {
+        self.waiting.values().filter_map(|pending| match pending.asker {
+            Asker::Position { reply_to, .. } => Some(reply_to),
+            Asker::Window(_) => None,
+        })
+    }
+
     /// Asserts that each read that waits has a job.
     ///
     /// # Panics

@@ -117,20 +117,6 @@ impl ShardCore {
         }
     }
 
-    /// Asserts what holds between two turns. Call it when [`Self::poll_output`] has answered `None`.
-    ///
-    /// # Panics
-    /// If an invariant is broken.
-    pub fn check(&self) {
-        self.groups.check();
-        self.reads.check();
-        self.log.check();
-        self.operations.check();
-        self.releases.check();
-        self.watchers.check();
-        self.write_queue.check();
-    }
-
     /// Takes an event. Then drain [`Self::poll_output`].
     ///
     /// # Panics

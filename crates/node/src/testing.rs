@@ -22,6 +22,9 @@ use stream::{Append, ContentType, CreateRequest, ForkRequest, Lifetime, Outcome,
 /// Groups of the directories of [`options`].
 pub const GROUPS: u16 = 2;
 
+/// The time at which a process opens.
+pub const START: Stamp = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
+
 /// Shards of one process.
 #[derive(Debug)]
 pub struct Process {
@@ -176,12 +179,11 @@ impl Process {
     ) -> Result<Self, OpenError> {
         let (port, random) = (Arc::new(disk.clone()), &mut SeededRandom::new(1));
         let opened = crate::open(port, random, Path::new("/data"), options, shard_count)?;
-        let now = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
         Ok(Self {
             disk: disk.clone(),
             shards: opened.nodes,
             damages: opened.damages,
-            now,
+            now: START,
             replies: Vec::new(),
             changes: Vec::new(),
             held: Held::default(),
