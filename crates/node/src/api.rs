@@ -17,19 +17,19 @@ pub struct Stamp {
     pub monotonic: Monotonic,
 }
 
-/// Names the waiter for a reply. The node carries it and returns it with the reply.
+/// Names the waiter for a reply. The shard that is asked carries it and returns it with the reply.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Ticket {
     /// The shard that gets the reply.
     pub shard: ShardId,
-    /// What that shard knows the request by. It means nothing to the node.
+    /// What that shard knows the request by. It means nothing to the shard that is asked.
     pub exchange: [u32; 3],
 }
 
-/// Everything that can happen to a node.
+/// Everything that can happen to a shard.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A client's request for a group of this node.
+    /// A client's request for a group of this shard.
     Request {
         /// The waiter for the reply.
         ticket: Ticket,
@@ -39,9 +39,9 @@ pub enum Event<'a> {
         /// Empty for all other requests.
         data: &'a [u8],
     },
-    /// A message from another node of the same process.
+    /// A message from another shard of the same process.
     Shard(Box<ShardMessage>),
-    /// A commit job is done.
+    /// A sync job is done.
     Synced(SyncDone),
     /// A background job is done.
     Worked(WorkDone),
@@ -97,7 +97,7 @@ pub enum Request {
         /// The stream.
         key: StreamKey,
     },
-    /// Stop telling it.
+    /// Notify it no more.
     Unwatch {
         /// The stream.
         key: StreamKey,
@@ -240,7 +240,7 @@ impl From<ReadError> for Failure {
     }
 }
 
-/// Everything that a node wants done.
+/// Everything that a shard wants done.
 #[derive(Debug)]
 pub enum Output {
     /// Answer a client.
@@ -250,7 +250,7 @@ pub enum Output {
         /// With what.
         reply: Reply,
     },
-    /// Hand a message to another node of this process.
+    /// Hand a message to another shard of this process.
     Shard {
         /// Its shard.
         to: ShardId,
@@ -287,7 +287,7 @@ pub struct Change {
     pub data: Option<Bytes>,
 }
 
-/// Between the nodes of one process.
+/// Between the shards of one process.
 #[derive(Debug)]
 pub enum ShardMessage {
     /// Please do this for a group of yours.
@@ -308,7 +308,7 @@ pub enum ShardMessage {
     },
 }
 
-/// What one node may ask of another.
+/// What one shard may ask of another.
 #[derive(Debug, Clone)]
 pub enum ShardCall {
     /// Resolve a position in stored bytes.

@@ -2,7 +2,7 @@
 //!
 //! A full disk refuses one kind of work and takes another: a segment cannot be made while a small
 //! checkpoint can. So one success does not end the trouble. It ends when no work has failed for a
-//! while. Until then the node reports it, and answers waiting writes with the reason.
+//! while. Until then the shard reports it, and answers waiting writes with the reason.
 
 use model::Monotonic;
 use std::io;

@@ -16,8 +16,8 @@ use stream::{Command, CommandKind, GroupState, LoggedCommand, NO_STREAM, Outcome
 /// A recovered data directory.
 #[derive(Debug)]
 pub struct Opened {
-    /// One node per shard, in order.
-    pub nodes: Vec<ShardCore>,
+    /// One core per shard, in order.
+    pub shards: Vec<ShardCore>,
     /// What recovery found.
     pub report: RecoveryReport,
     /// Everything that was lost, one report for each place.
@@ -50,15 +50,15 @@ pub fn open(
     }
     let orphans = orphaned_pins(&rebuild.groups);
     let stream_count = rebuild.groups.iter().map(|group| group.state.stream_count() as u64).sum();
-    let mut parts = NodesToBe { orphans, groups: rebuild.groups, group_count: opened.group_count };
-    let mut nodes = Vec::new();
+    let mut parts = ShardsToBe { orphans, groups: rebuild.groups, group_count: opened.group_count };
+    let mut shards = Vec::new();
     for (shard, log) in (0..).zip(opened.shards) {
-        let mut node = parts.node(ShardId::new(shard), shard_count, log, random.next_u64());
-        node.damage.note_reported(&rebuild.damages);
-        nodes.push(node);
+        let mut core = parts.core(ShardId::new(shard), shard_count, log, random.next_u64());
+        core.damage.note_reported(&rebuild.damages);
+        shards.push(core);
     }
     let report = opened.report;
-    Ok(Opened { nodes, report, damages: rebuild.damages, stream_count })
+    Ok(Opened { shards, report, damages: rebuild.damages, stream_count })
 }
 
 /// Entries that were lost at the end of a group's log have no entry behind them at which they are
@@ -69,14 +69,14 @@ fn pass_over_lost_end(group: &mut Group, last: EntryIndex) {
     }
 }
 
-struct NodesToBe {
+struct ShardsToBe {
     orphans: Vec<(StreamKey, PinToken)>,
     groups: Vec<Group>,
     group_count: u16,
 }
 
-impl NodesToBe {
-    fn node(
+impl ShardsToBe {
+    fn core(
         &mut self,
         shard: ShardId,
         shard_count: u16,
@@ -88,9 +88,9 @@ impl NodesToBe {
         let orphans = self.orphans.extract_if(.., |(_, token)| is_mine(token.fork_group));
         let orphans = orphans.collect();
         let groups = Groups::new((shard, shard_count), self.group_count, groups);
-        let mut node = ShardCore::new(groups, log, SeededRandom::new(seed).next_u64());
-        node.resume_releases(orphans);
-        node
+        let mut core = ShardCore::new(groups, log, SeededRandom::new(seed).next_u64());
+        core.resume_releases(orphans);
+        core
     }
 }
 

@@ -1,25 +1,30 @@
 //! Each test breaks one invariant of a shard, and the check names it.
 
-use crate::{Request, ShardCore, Ticket, deferred::Deferred, group::ReplyTo};
-use env::{MemoryDisk, SeededRandom};
-use log::LogOptions;
-use model::{EntryIndex, GroupId, Monotonic, ShardId, StreamId, StreamPath};
-use std::path::Path;
-use std::sync::Arc;
-use stream::{Append, Command};
+use crate::testing::{Process, START, append, create, fork_of, path_in};
+use crate::{Request, ShardCore, Ticket, deferred::Deferred, group::ReplyTo, shard::Proposal};
+use env::MemoryDisk;
+use model::{EntryIndex, GroupId, Monotonic, ShardId, StreamId, StreamKey, StreamPath};
+use stream::{Append, Command, PinToken};
 
 fn core() -> ShardCore {
-    let options = LogOptions {
-        group_count: 2,
-        segment_bytes: 1 << 20,
-        wal_bytes_max: 4 << 20,
-        ..LogOptions::default()
-    };
-    let (disk, random) = (Arc::new(MemoryDisk::new()), &mut SeededRandom::new(1));
-    let opened = crate::open(disk, random, Path::new("/d"), options, 1).unwrap();
-    let core = opened.nodes.into_iter().next().unwrap();
+    let core = Process::open(&MemoryDisk::new(), 1).shards.remove(0);
     core.check();
     core
+}
+
+/// A shard with an append and the pin of a fork on their way to the disk, and the stream of both.
+fn busy() -> (ShardCore, StreamKey) {
+    let mut process = Process::open(&MemoryDisk::new(), 1);
+    let path = path_in(0, "a");
+    process.with_text(&path, b"text");
+    let key = process.head(&path).0;
+    process.held.syncs = Some(Vec::new());
+    process.offer(append(&path, b"more"));
+    process.offer(create(&path_in(1, "fork"), None, Some(fork_of(&path, None, 0)), b""));
+    process.settle();
+    let core = process.shards.remove(0);
+    core.check();
+    (core, key)
 }
 
 fn defer(core: &mut ShardCore, data: Vec<u8>) {
@@ -71,5 +76,48 @@ fn a_gap_in_what_was_proposed_is_found() {
 fn an_entry_that_is_committed_and_not_applied_is_found() {
     let mut core = core();
     let _ = core.groups.get_mut(GroupId::new(1)).role.durable(EntryIndex::new(1));
+    core.check();
+}
+
+#[test]
+#[should_panic(expected = "differ in what is applied")]
+fn an_entry_that_is_applied_before_it_is_durable_is_found() {
+    let mut core = core();
+    core.groups.get_mut(GroupId::new(1)).skip_to(EntryIndex::new(1));
+    core.check();
+}
+
+#[test]
+#[should_panic(expected = "nobody waits for answer")]
+fn an_operation_that_is_lost_is_found() {
+    let (mut core, _) = busy();
+    let number = core.awaited().next().expect("a fork waits for its pin");
+    core.operations.take(number);
+    core.check();
+}
+
+#[test]
+#[should_panic(expected = "waits for two answers")]
+fn an_operation_that_asks_twice_is_found() {
+    let (mut core, key) = busy();
+    let reply_to = ReplyTo::Operation(core.awaited().next().expect("a fork waits for its pin"));
+    let proposal = Proposal { key, command: Command::Expire, data: &[] };
+    core.propose(START, proposal, reply_to).unwrap();
+    core.check();
+}
+
+#[test]
+#[should_panic(expected = "waits for a log that has failed")]
+fn an_entry_in_a_log_that_has_failed_is_found() {
+    let (mut core, _) = busy();
+    core.poison = Some("the disk is sick".into());
+    core.check();
+}
+
+#[test]
+#[should_panic(expected = "references were not given back")]
+fn a_release_that_is_not_begun_is_found() {
+    let (mut core, key) = busy();
+    core.releases.add(key, PinToken { fork_group: key.group, nonce: 1 });
     core.check();
 }

@@ -181,7 +181,7 @@ impl Process {
         let opened = crate::open(port, random, Path::new("/data"), options, shard_count)?;
         Ok(Self {
             disk: disk.clone(),
-            shards: opened.nodes,
+            shards: opened.shards,
             damages: opened.damages,
             now: START,
             replies: Vec::new(),

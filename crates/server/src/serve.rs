@@ -131,7 +131,7 @@ fn recover(
 ) -> Result<Vec<node::ShardCore>, ServeError> {
     let clock = RealClock::new();
     let start = clock.now_monotonic();
-    let Opened { nodes, report, damages, stream_count } =
+    let Opened { shards: nodes, report, damages, stream_count } =
         plane::recover(settings, shard_count).map_err(ServeError::Start)?;
     for damage in &damages {
         metrics.shards()[0].damaged.add(1);

@@ -49,7 +49,7 @@ impl Process {
             let own = (Arc::clone(&admission), dice.split());
             Some(Shard::new(node, now, plane.clone(), own))
         };
-        let shards: Vec<Option<Shard>> = opened.nodes.into_iter().map(start).collect();
+        let shards: Vec<Option<Shard>> = opened.shards.into_iter().map(start).collect();
         Ok(Self {
             life,
             inboxes: shards.iter().map(|_| Vec::new()).collect(),

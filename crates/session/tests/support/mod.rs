@@ -108,7 +108,7 @@ impl Shard {
         let log = LogOptions { group_count: GROUPS, ..LogOptions::default() };
         let random = &mut SeededRandom::new(1);
         let opened = node::open(disk, random, Path::new("/data"), log, 1).unwrap();
-        let node = opened.nodes.into_iter().next().unwrap();
+        let node = opened.shards.into_iter().next().unwrap();
         let now = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
         let admission = Arc::new(Admission::default());
         let id = ShardId::new(0);
