@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! A [face](crate::face) decides what a request asks and what an answer says. A wire decides how a
-//! head looks in bytes. [`RequestHead`] and [`HeadSink`] are all that a face sees of a wire, so
+//! head looks in bytes. [`RequestHead`] and [`HeadSink`] are what a face sees of a wire, so
 //! another wire needs no change in a face, and another face none in a wire.
 //!
 //! # Driving a sink

@@ -9,7 +9,8 @@
 //! # Layers
 //! - Wires: [`http1`] reads heads and bodies and writes heads as text; [`sse`] is the form of events.
 //! - Faces: [`face::durable`] decides what a request asks and what an answer says. A face sees a
-//!   wire only as [`RequestHead`] and [`HeadSink`].
+//!   wire as [`RequestHead`], as [`HeadSink`], and as errors that it has to answer. A wire sees no
+//!   face, which `cargo xtask tidy` checks.
 //!
 //! # Driving it
 //! 1. [`http1::HeadReader::read`] with all bytes that have come, until it yields a [`http1::Head`];

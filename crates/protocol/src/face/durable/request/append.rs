@@ -77,10 +77,15 @@ impl AppendRequest {
             return Ok(ReadyAppend { path, append, data: Cow::Borrowed(body) });
         }
         let content_type = content_type.require()?;
-        let prepared = prepare(&content_type, body, Purpose::Append)?;
-        let (content_type, record_count) = (Some(content_type), prepared.record_count);
+        let Prepared { data, record_count } = prepare(&content_type, body)?;
+        if record_count == 0 {
+            // PROTOCOL §9.1.3
+            let detail = "An empty array appends nothing; send at least one message.";
+            return Err(Problem::with_detail(Code::InvalidJson, detail));
+        }
+        let content_type = Some(content_type);
         let append = Append { content_type, stream_seq, producer, close, record_count };
-        Ok(ReadyAppend { path, append, data: prepared.data })
+        Ok(ReadyAppend { path, append, data })
     }
 }
 
@@ -133,41 +138,20 @@ pub(super) struct Prepared<'b> {
     pub(super) record_count: u32,
 }
 
-/// No data.
-const EMPTY: Prepared<'static> = Prepared { data: Cow::Borrowed(&[]), record_count: 0 };
-
-/// Why a body is there; the rules for empty arrays differ.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Purpose {
-    /// First content of a new stream: may be empty.
-    Create,
-    /// Content to add.
-    Append,
-}
-
 /// Turns a body into what is stored.
 ///
 /// # Errors
-/// The [`Problem`] to answer if the stream holds JSON and this is none, or an append brings no
-/// message.
+/// The [`Problem`] to answer if the stream holds JSON and this is none.
 pub(super) fn prepare<'b>(
     content_type: &ContentType,
     body: &'b [u8],
-    purpose: Purpose,
 ) -> Result<Prepared<'b>, Problem> {
-    if body.is_empty() {
-        return Ok(EMPTY);
-    }
-    if !content_type.is_json() {
-        return Ok(Prepared { data: Cow::Borrowed(body), record_count: 1 });
+    if body.is_empty() || !content_type.is_json() {
+        let record_count = u32::from(!body.is_empty());
+        return Ok(Prepared { data: Cow::Borrowed(body), record_count });
     }
     // PROTOCOL §9.1.2 flattening, §9.1.4 validation
     let flattened = messages::flatten(body).map_err(|error| Problem::from(&error))?;
-    if flattened.count == 0 && purpose == Purpose::Append {
-        // PROTOCOL §9.1.3
-        let detail = "An empty array appends nothing; send at least one message.";
-        return Err(Problem::with_detail(Code::InvalidJson, detail));
-    }
     Ok(Prepared { data: Cow::Owned(flattened.stored), record_count: flattened.count })
 }
 

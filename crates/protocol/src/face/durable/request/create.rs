@@ -1,7 +1,7 @@
 //! `PUT`. PROTOCOL §5.1, forks §4.2.
 
 use super::{
-    append::{ContentTypeField, Purpose, check_encoding, prepare},
+    append::{ContentTypeField, check_encoding, prepare},
     fields::{Fields, MOUNT, is_true, parse_number, stream_path},
 };
 use crate::face::durable::{
@@ -71,7 +71,7 @@ impl CreateRequest {
                 Cow::Borrowed(body)
             }
             Some(content_type) => {
-                let prepared = prepare(content_type, body, Purpose::Create)?;
+                let prepared = prepare(content_type, body)?;
                 asked.record_count = prepared.record_count;
                 prepared.data
             }
