@@ -177,7 +177,10 @@ impl World {
     pub(crate) fn end_process(&mut self, end: End) {
         let Some(process) = self.process.take() else { return };
         self.note(format_args!("end {end:?} of life {}", process.life));
-        let changes = self.fault_dice.below(8);
+        // Anywhere in what its jobs change, and often near its begin.
+        let all = process.jobs.len() as u64 * self.job_changes_max;
+        let most = if self.fault_dice.percent(50) { all } else { all.min(8) };
+        let changes = self.fault_dice.below(most + 1);
         self.disk.power_off_after(changes);
         for (_, job) in process.jobs.into_values() {
             match job {
@@ -209,7 +212,9 @@ impl World {
     /// A recovery that does not get to its end.
     pub(crate) fn may_die_in_recovery(&mut self) {
         if self.has_fault(FaultKind::DieInRecovery) && self.fault_dice.percent(30) {
-            let changes = self.fault_dice.below(40);
+            let is_known = self.start_changes > 0 && self.fault_dice.percent(70);
+            let most = if is_known { self.start_changes } else { 40 };
+            let changes = self.fault_dice.below(most);
             self.disk.power_off_after(changes);
         }
     }

@@ -57,6 +57,8 @@ pub enum Mutant {
     StickyReads,
     /// Names that cannot be changed or made durable are taken for changed.
     SwallowedErrors,
+    /// A new chunk has no name from the removal of the first that it replaces to the end of its job.
+    LateRename,
 }
 
 impl Mutant {
@@ -85,12 +87,14 @@ impl Mutant {
         (Self::SwappedAnswers, &[Rule::Pipelined]),
         (Self::BrittleReads, &[Rule::Refused]),
         (Self::StickyReads, &[Rule::Damage]),
+        (Self::LateRename, &[Rule::AckedLost, Rule::Unseen, Rule::Damage]),
         (Self::SwallowedErrors, &[Rule::AckedLost, Rule::Unseen, Rule::Damage, Rule::Refused]),
     ];
 
     /// Whether it hides errors of the disk.
     pub(crate) fn is_of_disk(self) -> bool {
-        matches!(self, Self::BrittleReads | Self::StickyReads | Self::SwallowedErrors)
+        let reads = matches!(self, Self::BrittleReads | Self::StickyReads);
+        reads || matches!(self, Self::SwallowedErrors | Self::LateRename)
     }
 
     /// Whether it mixes up pipelined requests.

@@ -12,16 +12,33 @@ const BLOCK_BYTES: u64 = 4096;
 /// Blocks that failed once, by the path that the file had when it was opened.
 type Failed = Arc<Mutex<BTreeSet<(PathBuf, u64)>>>;
 
+/// A rename of a chunk, which is undone for a while.
+#[derive(Debug, Default)]
+struct Rename {
+    names: Option<(PathBuf, PathBuf)>,
+    /// Files that were removed since.
+    removals: u32,
+    is_undone: bool,
+}
+
+type Late = Arc<Mutex<Rename>>;
+
+/// The removal at which it is undone: only a crash inside the job shows that.
+const UNDONE_AT: u32 = 1;
+
 /// A disk in memory with a [`Mutant`] between it and the log.
 #[derive(Debug)]
 pub(crate) struct SickDisk {
     below: MemoryDisk,
     mutant: Mutant,
     failed: Failed,
+    late: Late,
 }
 
 #[derive(Debug)]
 struct SickFile {
+    disk: MemoryDisk,
+    late: Late,
     below: Arc<dyn File>,
     path: PathBuf,
     mutant: Mutant,
@@ -30,12 +47,13 @@ struct SickFile {
 
 impl SickDisk {
     pub(crate) fn new(below: MemoryDisk, mutant: Mutant) -> Self {
-        Self { below, mutant, failed: Failed::default() }
+        Self { below, mutant, failed: Failed::default(), late: Late::default() }
     }
 
     fn wrap(&self, path: &Path, below: Arc<dyn File>) -> Arc<dyn File> {
         let (path, failed) = (path.to_owned(), Arc::clone(&self.failed));
-        Arc::new(SickFile { below, path, mutant: self.mutant, failed })
+        let (disk, late) = (self.below.clone(), Arc::clone(&self.late));
+        Arc::new(SickFile { disk, late, below, path, mutant: self.mutant, failed })
     }
 
     /// What the log hears of a change of names.
@@ -47,12 +65,19 @@ impl SickDisk {
     }
 }
 
+/// Does what is late.
+fn catch_up(disk: &MemoryDisk, late: &Late) -> io::Result<()> {
+    let late = std::mem::take(&mut *late.lock().unwrap_or_else(PoisonError::into_inner));
+    late.names.filter(|_| late.is_undone).map_or(Ok(()), |(from, to)| disk.rename(&from, &to))
+}
+
 impl FileOverlay for SickFile {
     fn below(&self) -> &dyn File {
         &*self.below
     }
 
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
+        catch_up(&self.disk, &self.late)?;
         let first = position / BLOCK_BYTES;
         let last = (position + buffer.len() as u64).div_ceil(BLOCK_BYTES);
         let block = |number: u64| (self.path.clone(), number);
@@ -73,22 +98,44 @@ impl FileOverlay for SickFile {
             read => read,
         }
     }
+
+    fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
+        catch_up(&self.disk, &self.late)?;
+        self.below.write_pieces_at(pieces, position)
+    }
 }
 
 impl Disk for SickDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        catch_up(&self.below, &self.late)?;
         Ok(self.wrap(path, self.below.open(path)?))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        catch_up(&self.below, &self.late)?;
         Ok(self.wrap(path, self.below.create(path)?))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        catch_up(&self.below, &self.late)?;
+        let is_chunk = to.extension().is_some_and(|extension| extension == "chunk");
+        if is_chunk && self.mutant == Mutant::LateRename {
+            let names = Some((from.to_owned(), to.to_owned()));
+            let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+            *late = Rename { names, ..Rename::default() };
+        }
         self.answer(self.below.rename(from, to))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
+        late.removals += 1;
+        if late.removals == UNDONE_AT
+            && let Some((from, to)) = late.names.clone()
+        {
+            self.below.rename(&to, &from)?;
+            late.is_undone = true;
+        }
         self.answer(self.below.remove(path))
     }
 
@@ -97,6 +144,7 @@ impl Disk for SickDisk {
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        catch_up(&self.below, &self.late)?;
         self.below.list(dir)
     }
 
@@ -105,6 +153,10 @@ impl Disk for SickDisk {
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let is_undone = self.late.lock().unwrap_or_else(PoisonError::into_inner).is_undone;
+        if is_undone {
+            catch_up(&self.below, &self.late)?;
+        }
         self.answer(self.below.sync_dir(dir))
     }
 

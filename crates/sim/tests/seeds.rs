@@ -69,6 +69,7 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
         let faults = match mutant {
             Mutant::LyingSync | Mutant::LostBlock => vec![FaultKind::PowerLoss],
             Mutant::BrittleReads => vec![FaultKind::UnreadableBlock],
+            Mutant::LateRename => vec![FaultKind::Kill, FaultKind::SlowJobs],
             Mutant::StickyReads => vec![FaultKind::FailedRead],
             Mutant::SwallowedErrors => vec![FaultKind::FailedNames, FaultKind::PowerLoss],
             Mutant::NoProducer | Mutant::NoSequence | Mutant::WrongRepeat => {

@@ -102,6 +102,10 @@ pub(crate) struct World {
     pub(crate) backward_jumps: u64,
     pub(crate) flipped_formats: FlippedFormats,
     pub(crate) flips: u64,
+    /// Most changes of the disk that one job made.
+    pub(crate) job_changes_max: u64,
+    /// Changes of the disk that the last start made.
+    pub(crate) start_changes: u64,
     pub(crate) is_ending: bool,
     pub(crate) starts: u64,
     pub(crate) steps: u64,
@@ -154,6 +158,8 @@ impl World {
             backward_jumps: 0,
             flipped_formats: FlippedFormats::default(),
             flips: 0,
+            job_changes_max: 0,
+            start_changes: 0,
             is_ending: false,
             starts: 0,
             steps: 0,
@@ -287,9 +293,13 @@ impl World {
         self.life += 1;
         self.starts += 1;
         let start = (self.clock.stamp(), self.plane.clone(), self.life);
+        let changes = self.disk.change_count();
         let opened = Process::start(&self.disk, &mut self.dice, self.options.clone(), start);
         match opened {
-            Ok(process) => self.started(process),
+            Ok(process) => {
+                self.start_changes = self.disk.change_count() - changes;
+                self.started(process);
+            }
             Err(error) => self.not_started(&error),
         }
     }
@@ -423,12 +433,15 @@ impl World {
             return;
         };
         let (shard, job) = process.jobs.remove(&number).expect("a job runs once");
+        let changes = self.disk.change_count();
         let mail = match job {
             Job::Sync(job) => Mail::Synced(job.run()),
             Job::Work(job) => Mail::Worked(job.run()),
             Job::Check(job) => Mail::Checked(Box::new(job.run())),
             Job::Read(job) => Mail::ReadDone(Box::new(job.run())),
         };
+        let made = self.disk.change_count() - changes;
+        self.job_changes_max = self.job_changes_max.max(made);
         let wait = self.dice.delay_us(60);
         self.after(wait, Act::Deliver { life, shard, mail });
     }
