@@ -47,6 +47,21 @@ impl Disk {
         Ok(disk)
     }
 
+    /// Mounts a file system of so many MiB that is in memory and has no power to cut.
+    ///
+    /// # Errors
+    /// If that needs rights that are missing.
+    pub(crate) fn in_memory(dir: &Path, name: &str, mib: u64) -> Result<Self, String> {
+        let mounted = dir.join(format!("{name}.mounted"));
+        fs::create_dir_all(&mounted).map_err(|error| error.to_string())?;
+        let mut command = Command::new("mount");
+        let size = format!("size={mib}M");
+        if !quiet(command.args(["-t", "tmpfs", "-o", &size, "tmpfs"]).arg(&mounted)) {
+            return Err("a file system in memory cannot be mounted (root is needed)".to_owned());
+        }
+        Ok(Self { image: PathBuf::new(), mounted, is_mounted: true })
+    }
+
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.mounted

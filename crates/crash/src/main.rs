@@ -60,6 +60,7 @@ enum Scenario {
     Power,
     SyncFailure,
     DiskFull,
+    Fill,
     BitFlip,
     Clock,
     All,
@@ -67,11 +68,12 @@ enum Scenario {
 
 type Run = fn(&Options, &Report) -> Outcome<Verdict>;
 
-const SCENARIOS: [(Scenario, Run); 6] = [
+const SCENARIOS: [(Scenario, Run); 7] = [
     (Scenario::Kill, scenario::kill::run),
     (Scenario::Power, scenario::power::run),
     (Scenario::SyncFailure, scenario::sync_failure::run),
     (Scenario::DiskFull, scenario::disk_full::run),
+    (Scenario::Fill, scenario::fill::run),
     (Scenario::BitFlip, scenario::bit_flip::run),
     (Scenario::Clock, scenario::clock::run),
 ];
