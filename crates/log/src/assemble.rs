@@ -8,10 +8,10 @@
 //!   batch (a durable mark) says which older batches are live forever.
 
 use crate::open_error::{OpenError, at};
-use crate::options::FIRST_SEGMENT_BYTES_MAX;
 use crate::rebuild::{Rebuilt, RebuiltLane};
 use crate::shard::{DrainedLane, ShardLog};
 use crate::store::Store;
+use crate::wal::room::is_no_room;
 use crate::wal::segment::{LaneSegment, SegmentTable, create_segment, lane_dir};
 use crate::wal::shard_wal::{LaneIdentity, LaneStart, ShardWal};
 use model::ShardId;
@@ -38,6 +38,7 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
     for shard in &mut shards {
         shard.release_foreign();
         let dir = shard.lane.dir().to_owned();
+        shard.look_at_room(store.disk.free_bytes(&store.root).ok());
         first_segment(shard).map_err(at(&dir))?;
         write_mark(shard).map_err(at(&dir))?;
     }
@@ -68,7 +69,7 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
     ShardLog {
         store: store.clone(),
         shard: ShardId::new(number),
-        lane: ShardWal::new(identity, store.options.clone(), start),
+        lane: ShardWal::new(identity, (store.options.clone(), store.shard_count), start),
         slots,
         groups: Vec::new(),
         drained,
@@ -76,6 +77,7 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
         is_draining: false,
         is_busy: false,
         is_work_due: Cell::new(true),
+        is_out_of_room: false,
         seals_since_merge: 0,
         turn: 0,
         batches: 0,
@@ -105,25 +107,26 @@ fn lane_start(lane: &RebuiltLane, mut segments: VecDeque<LaneSegment>) -> LaneSt
     }
 }
 
-/// Gives the shard a segment to write: a small one, so that a start does not wait.
+/// Gives the shard a segment to write: a small one, so that a start does not wait. On a full disk it takes upkeep only.
 fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
     if shard.lane.has_spare() {
         return Ok(());
     }
-    let capacity = shard.store.options.segment_bytes.min(FIRST_SEGMENT_BYTES_MAX);
-    let dir = shard.lane.dir().to_owned();
-    let created = create_segment(&*shard.store.disk, &dir, shard.lane.segment_next(), capacity);
-    match created {
-        Ok(file) => {
-            shard.lane.add_spare(&mut shard.slots, file);
-            Ok(())
+    let room = shard.lane.room();
+    for size in [room.data_segment(0, 0), room.upkeep_segment(0)] {
+        let (disk, dir) = (&*shard.store.disk, shard.lane.dir());
+        let capacity = size.choose(disk, dir);
+        match capacity.and_then(|bytes| create_segment(disk, dir, shard.lane.segment_next(), bytes))
+        {
+            Ok(file) => {
+                shard.lane.add_spare(&mut shard.slots, file, size.purpose);
+                return Ok(());
+            }
+            Err(error) if is_no_room(&error) => shard.lane.set_disk_full(),
+            Err(error) => return Err(error),
         }
-        Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-            shard.lane.set_disk_full();
-            Ok(())
-        }
-        Err(error) => Err(error),
     }
+    Ok(())
 }
 
 /// Claims the recovered batches durable, so that this recovery's answer is the last word on them.

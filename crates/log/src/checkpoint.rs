@@ -134,6 +134,12 @@ fn encode_row(row: &CheckpointRow<'_>, position: u64, seed: RowSeed) -> [u8; ROW
 }
 
 impl CheckpointTask {
+    /// Length of the file that it writes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let ends = 2 * (HEADER_BYTES + self.header.len());
+        (ends + self.rows.len() * ROW_BYTES) as u64 + self.rows.bytes()
+    }
+
     /// Makes the checkpoint durable, then removes older ones.
     ///
     /// # Errors
@@ -175,6 +181,11 @@ pub(crate) struct LoadedCheckpoint {
 }
 
 impl LoadedCheckpoint {
+    /// Length of its file.
+    pub(crate) fn file_bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     pub(crate) fn rows(&self) -> impl Iterator<Item = CheckpointRow<'_>> {
         self.rows.iter().map(|(stream, path_hash, range)| CheckpointRow {
             stream: *stream,

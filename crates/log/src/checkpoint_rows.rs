@@ -52,6 +52,11 @@ impl CheckpointRows {
         self.rows.len()
     }
 
+    /// Bytes of all rows.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.bytes.len() as u64
+    }
+
     /// Whether there is no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {

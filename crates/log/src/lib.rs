@@ -66,5 +66,8 @@ pub use recovery::{Opened, open};
 pub use replay::Replay;
 pub use report::{RecoveryReport, TornTail};
 pub use shard::{LogStats, ShardLog};
-pub use wal::{AppendError, Durable, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
+pub use wal::{
+    AppendError, Durable, DurableBatch, DurableEntry, NoRoom, Purpose, SyncDone, SyncFailed,
+    SyncJob, is_no_room,
+};
 pub use work::{WorkDone, WorkJob, WorkReport};

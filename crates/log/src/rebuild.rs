@@ -152,7 +152,9 @@ impl<'a> Rebuild<'a> {
                 self.replay.restore(id, index, &loaded.header, &mut loaded.rows());
                 self.report.checkpoints_restored += 1;
             }
-            self.groups.push(Group::new(id, index, chunks));
+            let mut group = Group::new(id, index, chunks);
+            group.checkpoint_bytes = found.loaded.as_ref().map_or(0, |loaded| loaded.file_bytes());
+            self.groups.push(group);
         }
         Ok(())
     }

@@ -6,9 +6,11 @@ use crate::chunk::writer::{ChunkName, remove_half_written};
 use crate::damage::Damage;
 use crate::store::Store;
 use crate::wal::fill::{FillDone, FillWork};
+use crate::wal::room::NoRoom;
 use env::Disk;
 use model::GroupId;
 use std::io;
+use std::path::Path;
 
 /// A piece of background work: run it on any thread and hand the result to `handle_work`.
 #[derive(Debug)]
@@ -25,7 +27,8 @@ pub(crate) enum Task {
     Fill(FillWork),
     /// A removal from a WAL that no shard writes any more.
     Drain(FillWork),
-    Seal(SealTask),
+    /// With the bytes of the disk that it leaves free.
+    Seal(SealTask, u64),
     Merge(MergeTask),
     Checkpoint(CheckpointTask),
 }
@@ -41,11 +44,14 @@ impl WorkJob {
     /// Does the work. Blocks, for seconds if the disk is slow.
     pub fn run(self) -> WorkDone {
         let disk = &*self.store.disk;
+        let root = self.store.root.clone();
         let done = match self.task {
             Task::Fill(work) => TaskDone::Fill(work.run(disk)),
             Task::Drain(work) => TaskDone::Drain(work.run(disk)),
-            Task::Seal(task) => {
-                let result = cleaned(disk, &task.name, task.run(disk));
+            Task::Seal(task, kept_free_bytes) => {
+                let needs = Needs { what: "a chunk", bytes: task.bytes_max(), kept_free_bytes };
+                let result = needs.check(disk, &root).and_then(|()| task.run(disk));
+                let result = cleaned(disk, &task.name, result);
                 TaskDone::Seal(task, result)
             }
             Task::Merge(task) => {
@@ -53,11 +59,34 @@ impl WorkJob {
                 TaskDone::Merge(task, result)
             }
             Task::Checkpoint(task) => {
-                let result = task.run(disk);
+                let (what, bytes) = ("a checkpoint", task.bytes());
+                let needs = Needs { what, bytes, kept_free_bytes: 0 };
+                let result = needs.check(disk, &root).and_then(|()| task.run(disk));
                 TaskDone::Checkpoint(task, result)
             }
         };
-        WorkDone { done }
+        WorkDone { done, free_bytes: disk.free_bytes(&root).ok() }
+    }
+}
+
+/// The room that a job needs.
+struct Needs {
+    what: &'static str,
+    bytes: u64,
+    /// What it leaves free.
+    kept_free_bytes: u64,
+}
+
+impl Needs {
+    /// # Errors
+    /// `StorageFull` with a [`NoRoom`], or what the disk answers.
+    fn check(&self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+        let free_bytes = disk.free_bytes(dir)?;
+        let needed_bytes = self.bytes.saturating_add(self.kept_free_bytes);
+        if free_bytes < needed_bytes {
+            return Err(NoRoom { what: self.what, needed_bytes, free_bytes }.into());
+        }
+        Ok(())
     }
 }
 
@@ -77,6 +106,8 @@ fn cleaned(
 #[derive(Debug)]
 pub struct WorkDone {
     pub(crate) done: TaskDone,
+    /// What is free on the disk behind it, if the disk says.
+    pub(crate) free_bytes: Option<u64>,
 }
 
 #[derive(Debug)]

@@ -8,6 +8,9 @@ use stream::{
     Append, Command, ContentType, CreateRequest, Outcome, Refusal, StreamInfo, messages::JsonError,
 };
 
+/// Room that a delete or a use wants in the log, at most.
+pub(crate) const UPKEEP_COMMAND_BYTES_MAX: u64 = 64;
+
 /// The time of an event on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub struct Stamp {
@@ -129,13 +132,22 @@ impl Request {
         }
     }
 
+    /// What it writes is for; a full disk takes upkeep, too.
+    pub(crate) fn purpose(&self) -> log::Purpose {
+        match self {
+            Self::Create(_) | Self::Append { .. } => log::Purpose::Data,
+            _ => log::Purpose::Upkeep,
+        }
+    }
+
     /// Room that a write wants in the log, without its data, at most; `None` for requests that
     /// write nothing.
     pub(crate) fn command_bytes(&self) -> Option<u64> {
         // Names, content types and producers are bounded far below this.
         const COMMAND_BYTES_MAX: u64 = 64 << 10;
         match self {
-            Self::Create(_) | Self::Append { .. } | Self::Delete { .. } => Some(COMMAND_BYTES_MAX),
+            Self::Create(_) | Self::Append { .. } => Some(COMMAND_BYTES_MAX),
+            Self::Delete { .. } => Some(UPKEEP_COMMAND_BYTES_MAX),
             _ => None,
         }
     }

@@ -1,6 +1,7 @@
 //! The queue of writes that wait for the log to have room, within bounds.
 
 use crate::{Request, Ticket};
+use log::Purpose;
 use model::Monotonic;
 use std::collections::VecDeque;
 
@@ -10,7 +11,7 @@ const DEFERRED_BYTES_MAX: usize = 64 << 20;
 /// Writes that may wait in one shard.
 const DEFERRED_COUNT_MAX: usize = 16 << 10;
 
-/// Writes that wait, in the order in which they came.
+/// Writes that wait, in the order in which they came. Deletes come before the data of other streams.
 #[derive(Debug, Default)]
 pub(crate) struct WriteQueue {
     writes: VecDeque<Deferred>,
@@ -38,9 +39,21 @@ impl WriteQueue {
         !self.is_empty() && (is_beyond || self.writes.len() >= DEFERRED_COUNT_MAX)
     }
 
+    /// Whether a request need not wait for those that do: it brings no data, and none of them is for its stream.
+    #[cold]
+    pub(crate) fn lets_pass(&self, request: &Request) -> bool {
+        let is_same = |write: &Deferred| write.request.path() == request.path();
+        request.purpose() == Purpose::Upkeep && !self.writes.iter().any(is_same)
+    }
+
     pub(crate) fn push(&mut self, write: Deferred) {
         self.bytes += write.data.len();
-        self.writes.push_back(write);
+        let is_upkeep = |write: &&Deferred| write.request.purpose() == Purpose::Upkeep;
+        let place = match self.lets_pass(&write.request) {
+            true => self.writes.iter().take_while(is_upkeep).count(),
+            false => self.writes.len(),
+        };
+        self.writes.insert(place, write);
     }
 
     pub(crate) fn front(&self) -> Option<&Deferred> {

@@ -17,7 +17,7 @@ use crate::{
     step::Step,
 };
 use env::SeededRandom;
-use log::{AppendError, NewEntry, ShardLog};
+use log::{AppendError, NewEntry, Purpose, ShardLog};
 use model::{ShardId, StreamKey, StreamPath};
 use std::collections::VecDeque;
 use stream::{Append, Command, Outcome, Refusal};
@@ -163,7 +163,7 @@ impl ShardCore {
     #[inline]
     fn handle_request(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
         if let Some(command_bytes) = request.command_bytes()
-            && self.must_defer(command_bytes + data.len() as u64)
+            && self.must_defer(&request, command_bytes + data.len() as u64)
         {
             return self.defer(now, ticket, (request, data));
         }
@@ -250,7 +250,8 @@ impl ShardCore {
             command: &self.encoded,
             data,
         };
-        let index = self.log.append(entry).map_err(append_failure)?;
+        let purpose = if command.is_upkeep() { Purpose::Upkeep } else { Purpose::Data };
+        let index = self.log.append_for(purpose, entry).map_err(append_failure)?;
         place.note_proposed(index, (stream, command), reply_to);
         Ok(())
     }

@@ -6,12 +6,14 @@
 //!
 //! A read whose use must be logged first is a write, too. If it waits in vain it is answered without:
 //! to refuse it would be worse than a lifetime that a crash may cut short.
+//!
+//! A delete passes waiting writes to other streams: it is what makes room for them.
 
-use crate::{Failure, Reply, Request, ShardCore, Stamp, Ticket, deferred::Deferred};
-use log::AppendError;
-
-/// Room that a use wants in the log, at most.
-const USE_BYTES_MAX: u64 = 64;
+use crate::{
+    Failure, Reply, Request, ShardCore, Stamp, Ticket, api::UPKEEP_COMMAND_BYTES_MAX,
+    deferred::Deferred,
+};
+use log::{AppendError, Purpose};
 
 /// How long a write may wait: clients begin to give up soon after.
 const DEFERRED_MS_MAX: u64 = 5_000;
@@ -22,18 +24,19 @@ const DEFERRED_DISK_FULL_MS_MAX: u64 = 1_000;
 impl ShardCore {
     /// Whether a write must wait: others do, or the log has no room for it.
     #[inline]
-    pub(crate) fn must_defer(&mut self, payload_bytes: u64) -> bool {
-        !self.write_queue.is_empty() || self.is_log_busy(payload_bytes)
+    pub(crate) fn must_defer(&mut self, request: &Request, payload_bytes: u64) -> bool {
+        let is_first = self.write_queue.is_empty() || self.write_queue.lets_pass(request);
+        !is_first || self.is_log_busy(request.purpose(), payload_bytes)
     }
 
     /// Whether a use that must be logged has to wait for room.
     pub(crate) fn must_defer_use(&mut self) -> bool {
-        self.is_log_busy(USE_BYTES_MAX)
+        self.is_log_busy(Purpose::Upkeep, UPKEEP_COMMAND_BYTES_MAX)
     }
 
     #[inline]
-    fn is_log_busy(&mut self, payload_bytes: u64) -> bool {
-        self.log.check_room(payload_bytes) == Err(AppendError::Backpressure)
+    fn is_log_busy(&mut self, purpose: Purpose, payload_bytes: u64) -> bool {
+        self.log.check_room(purpose, payload_bytes) == Err(AppendError::Backpressure)
     }
 
     pub(crate) fn defer(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
@@ -47,9 +50,9 @@ impl ShardCore {
     /// Carries out what the log has room for by now.
     pub(crate) fn execute_deferred(&mut self, now: Stamp) {
         while let Some(first) = self.write_queue.front() {
-            let request_bytes = first.request.command_bytes().unwrap_or(USE_BYTES_MAX);
+            let request_bytes = first.request.command_bytes().unwrap_or(UPKEEP_COMMAND_BYTES_MAX);
             let payload_bytes = request_bytes + first.data.len() as u64;
-            if self.is_log_busy(payload_bytes) {
+            if self.is_log_busy(first.request.purpose(), payload_bytes) {
                 return;
             }
             let Some(deferred) = self.write_queue.pop() else { return };

@@ -110,6 +110,20 @@ impl Command {
         }
     }
 
+    /// Whether it frees space or keeps the group in order, and brings no data: a full disk takes it, too.
+    #[must_use]
+    pub fn is_upkeep(&self) -> bool {
+        match self {
+            Self::Create(_) | Self::Append(_) | Self::Pin(_) => false,
+            Self::Delete
+            | Self::Expire
+            | Self::Touch(_)
+            | Self::Trim(_)
+            | Self::Unpin(_)
+            | Self::UnpinDone(_) => true,
+        }
+    }
+
     /// The kind to write into the entry header.
     #[must_use]
     pub fn kind(&self) -> CommandKind {

@@ -8,6 +8,7 @@
 
 use crate::chunk::append_table::AppendTable;
 use crate::chunk::file::ChunkFile;
+use crate::chunk::format::chunk_bytes_max;
 use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
@@ -17,6 +18,7 @@ use crate::options::COPY_BYTES;
 use crate::paths::remove_if_there;
 use crate::read::{ReadError, ReadMode};
 use crate::unreadable::read_around;
+use crate::wal::room::NoRoom;
 use crate::wal::segment::SegmentFile;
 use env::{Disk, File};
 use model::{ByteOffset, GroupId, StreamId};
@@ -61,6 +63,14 @@ pub(crate) struct CopyDone {
 }
 
 impl SealTask {
+    /// The length of the chunk that it writes, at most.
+    pub(crate) fn bytes_max(&self) -> u64 {
+        let runs = || self.runs.iter().map(|(_, run)| run);
+        let appends = runs().map(|run| run.len() as u64).sum();
+        let data_bytes = runs().flatten().map(|append| u64::from(append.length)).sum();
+        chunk_bytes_max(self.runs.len() as u64, appends, data_bytes)
+    }
+
     /// # Errors
     /// Any error of the underlying disk; nothing has changed then.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
@@ -174,8 +184,8 @@ impl MergeTask {
         let wanted = live_bytes + self.spare_bytes;
         let free = disk.free_bytes(&self.name.dir)?;
         if free < wanted {
-            let detail = format!("a merge wants {wanted} bytes, and {free} are free");
-            return Err(io::Error::new(io::ErrorKind::StorageFull, detail));
+            let what = "a merge of chunks";
+            return Err(NoRoom { what, needed_bytes: wanted, free_bytes: free }.into());
         }
         Ok(())
     }

@@ -5,6 +5,19 @@ use crate::options::CHUNK_BLOCK_BYTES;
 
 pub(crate) const CHUNK_HEADER_BYTES: usize = 128;
 pub(crate) const CHUNK_ROW_BYTES: usize = 64;
+
+/// Three varints of an append, and its part of a point and of a block checksum.
+const APPEND_BYTES_MAX: u64 = 32;
+
+/// A run's row, the start of its append table, and a point.
+const RUN_BYTES_MAX: u64 = 128;
+
+/// The length of a chunk with so many runs and appends and so much data, at most.
+pub(crate) fn chunk_bytes_max(runs: u64, appends: u64, data_bytes: u64) -> u64 {
+    let ends = CONTENT_START + CHUNK_HEADER_BYTES as u64;
+    let checksums = 4 * (1 + data_bytes / CHUNK_BLOCK_BYTES);
+    ends + runs * RUN_BYTES_MAX + appends * APPEND_BYTES_MAX + data_bytes + checksums
+}
 /// Where run data starts: behind the header, aligned to a page.
 pub(crate) const CONTENT_START: u64 = 4096;
 const MAGIC: u32 = u32::from_le_bytes(*b"ThCh");

@@ -8,6 +8,7 @@ mod read;
 mod seal;
 
 use crate::checkpoint::CheckpointTask;
+use crate::chunk::format::chunk_bytes_max;
 use crate::chunk::set::ChunkSet;
 use crate::hot::{HotAppend, HotFields, HotStream};
 use crate::id_map::IdMap;
@@ -40,6 +41,8 @@ pub(crate) struct Group {
     /// Log bytes since the last checkpoint was asked for.
     pub(crate) bytes_since_checkpoint: u64,
     pub(crate) pending: Option<CheckpointTask>,
+    /// Size of the newest checkpoint.
+    pub(crate) checkpoint_bytes: u64,
     /// Whether chunks changed since a merge was last looked for.
     pub(crate) merge_may_help: bool,
     /// Whether a seal, merge or checkpoint of this group is in flight.
@@ -67,6 +70,7 @@ impl Group {
             chunks,
             bytes_since_checkpoint: 0,
             pending: None,
+            checkpoint_bytes: 0,
             merge_may_help: true,
             is_busy: false,
             forgotten: Vec::new(),
@@ -114,6 +118,13 @@ impl Group {
 
     pub(crate) fn hot_totals(&self) -> (u64, u64) {
         (self.hot_appends, self.hot_bytes)
+    }
+
+    /// What a chunk of all that is hot takes, at most.
+    pub(crate) fn chunk_bytes_max(&self) -> u64 {
+        let is_any = self.hot_appends > 0;
+        let bytes = || chunk_bytes_max(self.streams.len() as u64, self.hot_appends, self.hot_bytes);
+        if is_any { bytes() } else { 0 }
     }
 
     /// Whether it is time to seal: because there is enough, or because reads have fetched as much, piece by piece, as

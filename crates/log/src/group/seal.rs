@@ -11,9 +11,6 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Segments that the disk has room for after a merge that saves no space.
-const SPARE_SEGMENTS: u64 = 2;
-
 impl Group {
     /// A chunk number and name for entries `from < index <= to`.
     fn name(&mut self, store: u64, dir: PathBuf, range: (u64, u64)) -> ChunkName {
@@ -72,10 +69,10 @@ impl Group {
         self.merge_may_help = true;
     }
 
-    /// The next merge that is worth it.
+    /// The next merge that is worth it. One that saves no space leaves `spare_bytes` of the disk free.
     pub(crate) fn start_merge(
         &mut self,
-        options: &LogOptions,
+        (options, spare_bytes): (&LogOptions, u64),
         store: u64,
         dir: PathBuf,
     ) -> Option<MergeTask> {
@@ -83,7 +80,7 @@ impl Group {
         self.merge_may_help = false;
         let plan = self.chunks.plan_merge(options)?;
         let name = self.name(store, dir, (plan.from, plan.to));
-        let spare_bytes = if plan.saves { 0 } else { SPARE_SEGMENTS * options.segment_bytes };
+        let spare_bytes = if plan.saves { 0 } else { spare_bytes };
         Some(MergeTask { name, sources: plan.sources, heads: self.heads.clone(), spare_bytes })
     }
 

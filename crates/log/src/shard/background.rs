@@ -6,6 +6,7 @@ use crate::options::MERGE_CHUNKS_MIN;
 use crate::paths::chunk_dir;
 use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
+use crate::wal::room::is_no_room;
 use crate::wal::segment::LaneSegment;
 use crate::work::{Task, TaskDone, WorkDone, WorkReport};
 use model::GroupId;
@@ -14,6 +15,9 @@ use std::sync::Arc;
 
 /// Most groups that are checkpointed only so that a segment can be used again.
 const CHEAP_GROUPS_MAX: usize = 8;
+
+/// Segments that the disk has room for after a merge that saves no space.
+const SPARE_SEGMENTS: u64 = 2;
 
 /// The part of a segment that these may have to seal for it.
 const CHEAP_PART: u64 = 4;
@@ -30,9 +34,7 @@ impl ShardLog {
         if self.is_poisoned() {
             return None;
         }
-        let is_long = self.lane.used_bytes() * 2 > self.store.options.wal_bytes_max
-            // Spare segments may fill the bound and all be too small for what waits.
-            || self.lane.is_waiting();
+        let is_long = self.is_wal_long();
         let oldest = self.lane.oldest().filter(|oldest| is_long || self.is_cheap_to_free(oldest));
         let wants = |group: &Group| {
             let is_large = group.bytes_since_checkpoint >= self.store.options.checkpoint_bytes
@@ -49,6 +51,24 @@ impl ShardLog {
         })?;
         self.turn = index + 1;
         Some(self.groups[index].id)
+    }
+
+    /// Whether the WAL takes too much of its bound or of the disk, or something waits for room in it.
+    fn is_wal_long(&self) -> bool {
+        let (room, used_bytes) = (self.lane.room(), self.lane.used_bytes());
+        let hot_bytes = self.groups.iter().map(|group| group.hot_totals().1).sum();
+        used_bytes * 2 > room.wal_bytes_max
+            // Spare segments may fill the bound and all be too small for what waits.
+            || self.lane.is_waiting()
+            || self.lane.is_disk_full()
+            || room.is_waste(used_bytes, hot_bytes)
+    }
+
+    /// Learns how much of the disk is free; seals and checkpoints need some of it.
+    pub(crate) fn look_at_room(&mut self, free_bytes: Option<u64>) {
+        let Some(free_bytes) = free_bytes else { return };
+        let checkpoint_bytes = self.groups.iter().map(|group| group.checkpoint_bytes).max();
+        self.lane.note_room(free_bytes, checkpoint_bytes.unwrap_or(0));
     }
 
     /// Whether so little data keeps a segment that moving it costs less than the zeroes of another one.
@@ -108,7 +128,8 @@ impl ShardLog {
         if self.is_busy {
             return None;
         }
-        let is_merge_due = self.seals_since_merge >= MERGE_CHUNKS_MIN;
+        // What is dead in chunks gives its room back without taking any.
+        let is_merge_due = self.seals_since_merge >= MERGE_CHUNKS_MIN || self.is_out_of_room;
         let merge = if is_merge_due { self.merge() } else { None };
         let (index, task) = merge.or_else(|| self.checkpoint_or_seal()).or_else(|| self.merge())?;
         self.is_busy = true;
@@ -117,8 +138,13 @@ impl ShardLog {
     }
 
     fn checkpoint_or_seal(&mut self) -> Option<(usize, Task)> {
-        let waiting = self.groups.iter().position(|group| group.pending.is_some());
-        let index = waiting.or_else(|| self.largest_to_seal())?;
+        let index = if self.is_out_of_room {
+            self.least_to_write()?
+        } else {
+            let waiting = self.groups.iter().position(|group| group.pending.is_some());
+            waiting.or_else(|| self.largest_to_seal())?
+        };
+        let kept_free_bytes = self.kept_by_seals();
         let group = &mut self.groups[index];
         let sealed = group.sealed();
         if let Some(checkpoint) = group.pending.take_if(|pending| pending.index.get() <= sealed) {
@@ -126,7 +152,8 @@ impl ShardLog {
         }
         self.seals_since_merge += 1;
         let dir = chunk_dir(&self.store.root, group.id.get());
-        Some((index, Task::Seal(group.start_seal(self.store.id, dir, &self.slots))))
+        let seal = group.start_seal(self.store.id, dir, &self.slots);
+        Some((index, Task::Seal(seal, kept_free_bytes)))
     }
 
     /// The largest first: where all are due all the time, none waits forever.
@@ -137,16 +164,43 @@ impl ShardLog {
         due.max_by_key(|(_, group)| group.hot_totals().1).map(|(index, _)| index)
     }
 
+    /// What a seal leaves free. If all that keeps the oldest segment fits into less than what that gives back, it may take
+    /// the room of upkeep.
+    fn kept_by_seals(&self) -> u64 {
+        let room = self.lane.room();
+        let kept_bytes = room.kept_by_upkeep();
+        let Some(oldest) = self.lane.oldest() else { return room.kept_by_seals() };
+        let pinning = self.groups.iter().filter(|group| group.pins(oldest));
+        let needed_bytes: u64 = pinning.map(Group::chunk_bytes_max).sum();
+        let has_room = needed_bytes.saturating_add(kept_bytes) <= room.free_bytes();
+        if has_room && needed_bytes <= oldest.capacity { kept_bytes } else { room.kept_by_seals() }
+    }
+
+    /// The group whose next seal or checkpoint needs the least room. A checkpoint comes first: it lets a segment go.
+    fn least_to_write(&self) -> Option<usize> {
+        let seal_bytes = self.store.options.seal_bytes;
+        let due = self.groups.iter().enumerate().filter_map(|(index, group)| {
+            let hot_bytes = group.hot_totals().1;
+            match &group.pending {
+                Some(task) if task.index.get() <= group.sealed() => Some((0, task.bytes(), index)),
+                Some(_) => Some((1, hot_bytes, index)),
+                None => group.wants_seal(seal_bytes).then_some((1, hot_bytes, index)),
+            }
+        });
+        due.min().map(|(_, _, index)| index)
+    }
+
     fn merge(&mut self) -> Option<(usize, Task)> {
         self.seals_since_merge = 0;
         let store = &self.store;
+        let spare_bytes = SPARE_SEGMENTS * self.lane.room().segment_bytes;
         let mut groups = self.groups.iter_mut().enumerate();
         groups.find_map(|(index, group)| {
             if !group.merge_may_help {
                 return None;
             }
             let dir = chunk_dir(&store.root, group.id.get());
-            let task = group.start_merge(&store.options, store.id, dir)?;
+            let task = group.start_merge((&store.options, spare_bytes), store.id, dir)?;
             Some((index, Task::Merge(task)))
         })
     }
@@ -159,6 +213,7 @@ impl ShardLog {
             TaskDone::Fill(done) => report.error = self.lane.handle_fill(&mut self.slots, done),
             TaskDone::Drain(done) => report.error = self.handle_drain(done),
             TaskDone::Seal(task, result) => {
+                self.note_group_job(result.as_ref().err());
                 let group = self.end_group_job(GroupId::new(task.name.group));
                 if let Some(done) = take_copy(&mut report, result) {
                     group.finish_seal(&task, done);
@@ -170,15 +225,14 @@ impl ShardLog {
                 match take_copy(&mut report, result) {
                     Some(done) => group.finish_merge(&task, done),
                     None => {
-                        let is_full =
-                            |error: &mut io::Error| error.kind() == io::ErrorKind::StorageFull;
-                        report.merge_refusal = report.error.take_if(is_full);
+                        report.merge_refusal = report.error.take_if(|error| is_no_room(error));
                         group.merge_may_help |= report.error.is_some();
                     }
                 }
                 group.end_job();
             }
             TaskDone::Checkpoint(task, result) => {
+                self.note_group_job(result.as_ref().err());
                 let group = self.end_group_job(task.group);
                 group.end_job();
                 match result {
@@ -194,7 +248,16 @@ impl ShardLog {
                 }
             }
         }
+        self.look_at_room(done.free_bytes);
         report
+    }
+
+    /// Learns how a seal or checkpoint ended. Where nothing can leave the WAL, it has no room for data either.
+    fn note_group_job(&mut self, error: Option<&io::Error>) {
+        self.is_out_of_room = error.is_some_and(is_no_room);
+        if self.is_out_of_room && self.lane.is_waiting() {
+            self.lane.set_disk_full();
+        }
     }
 
     fn end_group_job(&mut self, group: GroupId) -> &mut Group {
@@ -211,7 +274,7 @@ impl ShardLog {
                 self.drained.retain(|lane| !lane.segments.is_empty());
                 None
             }
-            FillDone::Failed { dir, error, kept } => {
+            FillDone::Failed { dir, error, kept, .. } => {
                 let lane = self.drained.iter_mut().find(|lane| lane.dir == dir);
                 if let (Some(lane), Some(segment)) = (lane, kept) {
                     lane.segments.push_front(segment);

@@ -34,6 +34,7 @@ use crate::hot::HotFields;
 use crate::paths::checkpoint_dir;
 use crate::read::{ReadError, ReadMode, Slice};
 use crate::store::Store;
+use crate::wal::room::Purpose;
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use crate::wal::shard_wal::ShardWal;
 use crate::wal::{AppendError, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
@@ -89,6 +90,8 @@ pub struct ShardLog {
     pub(crate) is_busy: bool,
     /// Something has changed that background work may have waited for.
     pub(crate) is_work_due: Cell<bool>,
+    /// The last seal or checkpoint found no room.
+    pub(crate) is_out_of_room: bool,
     /// Chunks sealed since a merge was last looked for.
     pub(crate) seals_since_merge: usize,
     /// Where the search for a group that needs work continues.
@@ -147,6 +150,17 @@ impl ShardLog {
         EntryIndex::new(self.group(group).applied())
     }
 
+    /// As [`ShardLog::append_for`] does for data.
+    ///
+    /// # Errors
+    /// As [`ShardLog::append_for`].
+    ///
+    /// # Panics
+    /// As [`ShardLog::append_for`].
+    pub fn append(&mut self, entry: NewEntry<'_>) -> Result<EntryIndex, AppendError> {
+        self.append_for(Purpose::Data, entry)
+    }
+
     /// Copies an entry into the open batch and gives it its index. Nothing is durable yet.
     ///
     /// # Errors
@@ -154,9 +168,13 @@ impl ShardLog {
     ///
     /// # Panics
     /// If the group belongs to another shard, or the entry is larger than the hard limits.
-    pub fn append(&mut self, entry: NewEntry<'_>) -> Result<EntryIndex, AppendError> {
+    pub fn append_for(
+        &mut self,
+        purpose: Purpose,
+        entry: NewEntry<'_>,
+    ) -> Result<EntryIndex, AppendError> {
         let index = self.next_index(entry.group);
-        self.lane.append(index, &entry).inspect_err(|_| self.is_work_due.set(true))?;
+        self.lane.append(index, (purpose, &entry)).inspect_err(|_| self.is_work_due.set(true))?;
         let group = self.group_mut(entry.group);
         group.next += 1;
         group.bytes_since_checkpoint += (entry.command.len() + entry.data.len() + 64) as u64;
@@ -166,9 +184,9 @@ impl ShardLog {
     /// Whether an entry with `payload_bytes` of command and data would be taken now.
     ///
     /// # Errors
-    /// What [`ShardLog::append`] would answer.
-    pub fn check_room(&mut self, payload_bytes: u64) -> Result<(), AppendError> {
-        self.lane.check_room(payload_bytes).inspect_err(|_| self.is_work_due.set(true))
+    /// What [`ShardLog::append_for`] would answer.
+    pub fn check_room(&mut self, purpose: Purpose, payload_bytes: u64) -> Result<(), AppendError> {
+        self.lane.check_room(purpose, payload_bytes).inspect_err(|_| self.is_work_due.set(true))
     }
 
     /// Asks for an empty batch that claims everything before it durable.
@@ -407,7 +425,9 @@ impl ShardLog {
             return;
         }
         state.bytes_since_checkpoint = 0;
-        state.pending = Some(CheckpointTask { store, dir, group, index, header, rows });
+        let task = CheckpointTask { store, dir, group, index, header, rows };
+        state.checkpoint_bytes = task.bytes();
+        state.pending = Some(task);
         self.is_work_due.set(true);
     }
 

@@ -1,6 +1,7 @@
 //! Segments made, renamed and removed in the background, ahead of need.
 
 use crate::paths::remove_if_there;
+use crate::wal::room::{Purpose, SegmentSize};
 use crate::wal::segment::{LaneSegment, SegmentFile, create_segment, recycle_segment};
 use env::Disk;
 use std::io;
@@ -11,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum FillWork {
     /// Fill a new segment with zeroes.
-    Create { dir: PathBuf, seq: u64, capacity: u64 },
+    Create { dir: PathBuf, seq: u64, size: SegmentSize },
     /// Rename the oldest segment, which nobody needs, to be the newest.
     Recycle { dir: PathBuf, seq: u64, old: Arc<SegmentFile>, segment: LaneSegment },
     /// Remove the oldest segment.
@@ -22,26 +23,32 @@ pub(crate) enum FillWork {
 #[derive(Debug)]
 pub(crate) enum FillDone {
     /// A spare segment; `replaced` was the recycled one.
-    Spare { file: SegmentFile, replaced: Option<LaneSegment> },
+    Spare { file: SegmentFile, replaced: Option<LaneSegment>, purpose: Purpose },
     /// The segment's file is gone.
     Removed { segment: LaneSegment },
-    /// Nothing changed; `kept` is the segment that was to go.
-    Failed { dir: PathBuf, error: io::Error, kept: Option<LaneSegment> },
+    /// Nothing changed; `kept` is the segment that was to go, `purpose` that of a new one.
+    Failed { dir: PathBuf, error: io::Error, kept: Option<LaneSegment>, purpose: Purpose },
 }
 
 impl FillWork {
     pub(crate) fn run(self, disk: &dyn Disk) -> FillDone {
         match self {
-            Self::Create { dir, seq, capacity } => {
-                match create_segment(disk, &dir, seq, capacity) {
-                    Ok(file) => FillDone::Spare { file, replaced: None },
-                    Err(error) => FillDone::Failed { dir, error, kept: None },
+            Self::Create { dir, seq, size } => {
+                let capacity = size.choose(disk, &dir);
+                match capacity.and_then(|capacity| create_segment(disk, &dir, seq, capacity)) {
+                    Ok(file) => FillDone::Spare { file, replaced: None, purpose: size.purpose },
+                    Err(error) => {
+                        FillDone::Failed { dir, error, kept: None, purpose: size.purpose }
+                    }
                 }
             }
             Self::Recycle { dir, seq, old, segment } => {
                 match recycle_segment(disk, &dir, &old, seq) {
-                    Ok(file) => FillDone::Spare { file, replaced: Some(segment) },
-                    Err(error) => FillDone::Failed { dir, error, kept: Some(segment) },
+                    Ok(file) => {
+                        let (replaced, purpose) = (Some(segment), Purpose::Data);
+                        FillDone::Spare { file, replaced, purpose }
+                    }
+                    Err(error) => FillDone::kept(dir, error, segment),
                 }
             }
             Self::Remove { dir, old, segment } => {
@@ -49,9 +56,15 @@ impl FillWork {
                 let removed = remove_if_there(disk, &old.path);
                 match removed.and_then(|()| disk.sync_dir(&dir)) {
                     Ok(()) => FillDone::Removed { segment },
-                    Err(error) => FillDone::Failed { dir, error, kept: Some(segment) },
+                    Err(error) => FillDone::kept(dir, error, segment),
                 }
             }
         }
+    }
+}
+
+impl FillDone {
+    fn kept(dir: PathBuf, error: io::Error, segment: LaneSegment) -> Self {
+        Self::Failed { dir, error, kept: Some(segment), purpose: Purpose::Data }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! # Map
 //! - `shard_wal`: one shard's writer. `batch`: from the first entry to the proof, job and result.
+//! - `room`: how much of the disk it takes.
 //! - `layout`: the bytes. `segment`: the files. `group_commit`: when something is durable.
 //! - `scan`: finds the batches of a WAL again and distinguishes a torn tail from damage.
 //!
@@ -12,10 +13,12 @@ mod batch;
 pub(crate) mod fill;
 mod group_commit;
 pub(crate) mod layout;
+pub(crate) mod room;
 pub(crate) mod scan;
 pub(crate) mod segment;
 pub(crate) mod shard_wal;
 
 pub use batch::{DurableBatch, DurableEntry, SyncDone, SyncJob};
 pub use group_commit::{Durable, SyncFailed};
+pub use room::{NoRoom, Purpose, is_no_room};
 pub use shard_wal::AppendError;

@@ -7,6 +7,7 @@
 //! # Invariants
 //! - An entry is accepted only if the segments at hand have room for its batch: a full disk is
 //!   known before an entry has an index.
+//! - Data leaves some room at hand for upkeep. A full disk makes a segment for upkeep of the last room.
 //! - Segments leave the WAL oldest first, so that what remains is one unbroken chain of batches.
 //! - `retired < active < spares` by segment number, and every batch lies behind the one before.
 
@@ -16,6 +17,7 @@ use crate::wal::batch::{DurableBatch, OpenBatch, SyncDone, SyncJob, WritePlace};
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::layout::{BatchHeader, batch_bytes};
+use crate::wal::room::{Purpose, SegmentSize, WalRoom, is_no_room};
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use model::EntryIndex;
 use std::collections::VecDeque;
@@ -23,6 +25,9 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// What data leaves at hand while all room at hand is for upkeep: more than any segment has.
+const ALL_BYTES: u64 = 1 << 62;
 
 /// How many times larger than the one before it a segment is, until they have their usual size.
 const SEGMENT_GROWTH: u64 = 4;
@@ -89,9 +94,16 @@ pub(crate) struct ShardWal {
     active: Option<Active>,
     spares: VecDeque<LaneSegment>,
     segment_next: u64,
-    /// Size of a batch that no segment at hand can take; 0 if there is none.
+    room: WalRoom,
+    /// What data leaves at hand.
+    kept_bytes: u64,
+    /// Room for data that no segment at hand has, with what data leaves; 0 if none is wanted.
     wanted_bytes: u64,
+    /// The same for upkeep.
+    wanted_upkeep_bytes: u64,
     disk_is_full: bool,
+    /// There is no room even for upkeep.
+    has_no_last_room: bool,
     is_filling: bool,
     mark_wanted: bool,
     /// Whether the last batch holds no entries, so that all entries are claimed durable.
@@ -99,9 +111,16 @@ pub(crate) struct ShardWal {
 }
 
 impl ShardWal {
-    pub(crate) fn new(identity: LaneIdentity, options: LogOptions, start: LaneStart) -> Self {
+    pub(crate) fn new(
+        identity: LaneIdentity,
+        (options, shard_count): (LogOptions, u16),
+        start: LaneStart,
+    ) -> Self {
         assert!(start.durable < start.batch_next);
+        let room = WalRoom::new(&options, shard_count);
         Self {
+            kept_bytes: room.kept_at_hand_bytes,
+            room,
             identity,
             batch: OpenBatch::new(options.batch_bytes_max),
             options,
@@ -112,7 +131,9 @@ impl ShardWal {
             spares: start.spares,
             segment_next: start.segment_next,
             wanted_bytes: 0,
+            wanted_upkeep_bytes: 0,
             disk_is_full: false,
+            has_no_last_room: false,
             is_filling: false,
             mark_wanted: false,
             is_marked: start.durable == 0,
@@ -158,9 +179,22 @@ impl ShardWal {
         self.spares.iter().map(|segment| segment.capacity).sum()
     }
 
-    /// Whether less is kept ready than one segment of the usual size.
+    /// Whether less is kept ready for data than one segment of the usual size.
     fn wants_spare(&self) -> bool {
-        self.spare_bytes() < self.options.segment_bytes
+        self.is_on_last_room() || self.spare_bytes() < self.room.segment_bytes
+    }
+
+    /// The room that the WAL has on the disk.
+    pub(crate) fn room(&self) -> &WalRoom {
+        &self.room
+    }
+
+    /// Learns what is free on the disk, and the size of the largest checkpoint.
+    pub(crate) fn note_room(&mut self, free_bytes: u64, checkpoint_bytes: u64) {
+        self.room.note(self.wal_bytes(), free_bytes, checkpoint_bytes);
+        if !self.is_on_last_room() {
+            self.kept_bytes = self.room.kept_at_hand_bytes;
+        }
     }
 
     fn segments(&self) -> impl Iterator<Item = &LaneSegment> {
@@ -183,18 +217,22 @@ impl ShardWal {
     pub(crate) fn append(
         &mut self,
         index: EntryIndex,
-        entry: &NewEntry<'_>,
+        (purpose, entry): (Purpose, &NewEntry<'_>),
     ) -> Result<(), AppendError> {
         assert!(entry.command.len() <= ENTRY_COMMAND_BYTES_MAX, "the command is too large");
         assert!(entry.data.len() <= ENTRY_DATA_BYTES_MAX, "the data is too large");
-        self.check_room((entry.command.len() + entry.data.len()) as u64)?;
+        self.check_room(purpose, (entry.command.len() + entry.data.len()) as u64)?;
         self.batch.push(index, entry);
         Ok(())
     }
 
     /// Whether an entry with `payload_bytes` of command and data would be taken now; if not for
     /// want of a segment, one that holds it is asked for.
-    pub(crate) fn check_room(&mut self, payload_bytes: u64) -> Result<(), AppendError> {
+    pub(crate) fn check_room(
+        &mut self,
+        purpose: Purpose,
+        payload_bytes: u64,
+    ) -> Result<(), AppendError> {
         if self.commit.is_poisoned() {
             return Err(AppendError::Poisoned);
         }
@@ -202,11 +240,48 @@ impl ShardWal {
         if bytes > self.options.batch_bytes_max && !self.batch.is_empty() {
             return Err(AppendError::Backpressure);
         }
-        if self.has_room(bytes) {
+        let kept_bytes = if purpose == Purpose::Data { self.kept_bytes } else { 0 };
+        if self.active.as_ref().is_some_and(|active| active.room() >= bytes + kept_bytes) {
             return Ok(());
         }
-        self.wanted_bytes = self.wanted_bytes.max(batch_bytes(1, payload_bytes));
-        Err(if self.disk_is_full { AppendError::DiskFull } else { AppendError::Backpressure })
+        self.check_room_behind(purpose, bytes, payload_bytes)
+    }
+
+    /// Whether a batch of `bytes` goes into what the active segment has left or into a spare one.
+    #[cold]
+    fn check_room_behind(
+        &mut self,
+        purpose: Purpose,
+        bytes: u64,
+        payload_bytes: u64,
+    ) -> Result<(), AppendError> {
+        let single_bytes = batch_bytes(1, payload_bytes);
+        let (has_room, is_full) = match purpose {
+            Purpose::Data => (self.has_data_room(bytes), self.disk_is_full),
+            Purpose::Upkeep => (self.has_room(bytes), self.has_no_last_room),
+        };
+        if has_room {
+            return Ok(());
+        }
+        let (wanted, with) = match purpose {
+            Purpose::Data => (&mut self.wanted_bytes, self.room.kept_at_hand_bytes),
+            Purpose::Upkeep => (&mut self.wanted_upkeep_bytes, 0),
+        };
+        *wanted = (*wanted).max(single_bytes + with);
+        Err(if is_full { AppendError::DiskFull } else { AppendError::Backpressure })
+    }
+
+    /// Whether a batch of `bytes` that brings data leaves enough for upkeep: behind it, or in a spare segment.
+    fn has_data_room(&self, bytes: u64) -> bool {
+        let is_active_enough = self.active.as_ref().is_some_and(|active| active.room() >= bytes);
+        !self.is_on_last_room()
+            && ((is_active_enough && !self.spares.is_empty())
+                || self.has_room(bytes + self.kept_bytes))
+    }
+
+    /// Whether all room at hand is for upkeep: some of it is the disk's last.
+    fn is_on_last_room(&self) -> bool {
+        self.kept_bytes == ALL_BYTES
     }
 
     fn has_room(&self, bytes: u64) -> bool {
@@ -216,13 +291,21 @@ impl ShardWal {
 
     /// Whether an entry was refused that no segment at hand can take.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.wanted_bytes > 0 && !self.has_room(self.wanted_bytes)
+        let waits_data = self.is_on_last_room() || !self.has_room(self.wanted_bytes);
+        let waits_upkeep = !self.has_room(self.wanted_upkeep_bytes);
+        (self.wanted_bytes > 0 && waits_data) || (self.wanted_upkeep_bytes > 0 && waits_upkeep)
+    }
+
+    /// Whether there was no room for a segment when it was last tried to make one.
+    pub(crate) fn is_disk_full(&self) -> bool {
+        self.disk_is_full
     }
 
     /// Whether so little room is left that another segment may be made.
     pub(crate) fn is_short_of_room(&self) -> bool {
         let is_full = |active: &Active| active.room() < BLOCK_BYTES;
-        self.wanted_bytes > 0 || self.active.as_ref().is_some_and(is_full)
+        let is_wanted = self.wanted_bytes > 0 || self.wanted_upkeep_bytes > 0;
+        is_wanted || self.disk_is_full || self.active.as_ref().is_some_and(is_full)
     }
 
     /// Asks for an empty batch that claims all entries durable.
@@ -295,7 +378,7 @@ impl ShardWal {
         if self.is_filling || self.commit.is_poisoned() {
             return None;
         }
-        let work = self.release_oldest(slots, is_free).or_else(|| self.create_spare())?;
+        let work = self.release_oldest(slots, is_free).or_else(|| self.create_segment())?;
         self.is_filling = true;
         Some(work)
     }
@@ -309,12 +392,14 @@ impl ShardWal {
         if !is_free(oldest) || !slots.is_unshared(oldest.slot) {
             return None;
         }
+        let is_in_bound = self.wal_bytes() <= self.room.wal_bytes_max;
         let segment = self.retired.pop_front()?;
         let old = Arc::clone(slots.get(segment.slot));
         let dir = self.identity.dir.clone();
         // One more than are made: the next one is often wanted before the next is free.
-        let is_useful = segment.capacity == self.options.segment_bytes
-            && self.spare_bytes() <= self.options.segment_bytes
+        let is_useful = self.room.is_usual(segment.capacity)
+            && is_in_bound
+            && self.spare_bytes() <= self.room.segment_bytes
             && self.wanted_bytes <= segment.capacity;
         Some(if is_useful {
             FillWork::Recycle { dir, seq: self.segment_next, old, segment }
@@ -323,23 +408,36 @@ impl ShardWal {
         })
     }
 
-    fn create_spare(&self) -> Option<FillWork> {
-        let capacity = self.next_capacity().max(self.wanted_bytes);
-        let is_needed = self.wants_spare() || self.is_waiting();
+    fn create_segment(&self) -> Option<FillWork> {
+        let upkeep_bytes = self.room.upkeep_bytes().max(self.wanted_upkeep_bytes);
+        let size = if self.disk_is_full && !self.has_room(upkeep_bytes) {
+            self.room.upkeep_segment(self.wanted_upkeep_bytes)
+        } else {
+            self.spare_size()?
+        };
+        let dir = self.identity.dir.clone();
+        Some(FillWork::Create { dir, seq: self.segment_next, size })
+    }
+
+    /// The size of the next segment for data, if one is wanted and the bound allows it.
+    fn spare_size(&self) -> Option<SegmentSize> {
+        if !self.wants_spare() && !self.is_waiting() {
+            return None;
+        }
+        let left_bytes = self.room.wal_bytes_max.saturating_sub(self.wal_bytes());
+        let mut size = self.room.data_segment(self.next_capacity(), self.wanted_bytes);
+        if size.usual_bytes > left_bytes && self.room.wal_bytes_max < self.options.wal_bytes_max {
+            size.usual_bytes = size.least_bytes;
+        }
         // A single append larger than the bound may pass it when nothing else is left to wait for.
-        let is_allowed = self.wal_bytes() + capacity <= self.options.wal_bytes_max
-            || (self.retired.is_empty() && !self.has_room(self.wanted_bytes.max(BLOCK_BYTES)));
-        (is_needed && is_allowed).then(|| FillWork::Create {
-            dir: self.identity.dir.clone(),
-            seq: self.segment_next,
-            capacity,
-        })
+        let is_last = self.retired.is_empty() && (self.is_waiting() || !self.has_room(BLOCK_BYTES));
+        (size.usual_bytes <= left_bytes || is_last).then_some(size)
     }
 
     /// Size of the next segment. A process begins with a small one, and the zeroes of one of the usual size take longer
     /// than commits need to fill that: so sizes grow.
     fn next_capacity(&self) -> u64 {
-        let usual = self.options.segment_bytes;
+        let usual = self.room.segment_bytes;
         let active = self.active.as_ref().map(|active| &active.segment);
         let newest = self.spares.back().or(active).or(self.retired.back());
         newest.map_or(usual, |newest| (newest.capacity * SEGMENT_GROWTH).min(usual))
@@ -353,22 +451,25 @@ impl ShardWal {
     ) -> Option<io::Error> {
         self.is_filling = false;
         match done {
-            FillDone::Spare { file, replaced } => {
+            FillDone::Spare { file, replaced, purpose } => {
                 if let Some(segment) = replaced {
                     slots.remove(segment.slot);
                 }
-                self.add_spare(slots, file);
+                self.add_spare(slots, file, purpose);
                 None
             }
             FillDone::Removed { segment } => {
                 slots.remove(segment.slot);
                 None
             }
-            FillDone::Failed { error, kept, .. } => {
+            FillDone::Failed { error, kept, purpose, .. } => {
                 if let Some(segment) = kept {
                     self.retired.push_front(segment);
                 }
-                self.disk_is_full = error.kind() == io::ErrorKind::StorageFull;
+                match purpose {
+                    Purpose::Data => self.disk_is_full = is_no_room(&error),
+                    Purpose::Upkeep => self.has_no_last_room = is_no_room(&error),
+                }
                 Some(error)
             }
         }
@@ -379,12 +480,22 @@ impl ShardWal {
         &mut self,
         slots: &mut SegmentTable,
         file: crate::wal::segment::SegmentFile,
+        purpose: Purpose,
     ) {
         assert!(file.seq >= self.segment_next, "segment numbers rise");
         self.segment_next = file.seq + 1;
-        self.disk_is_full = false;
-        if file.capacity >= self.wanted_bytes {
-            self.wanted_bytes = 0;
+        self.has_no_last_room = false;
+        if purpose == Purpose::Data {
+            self.disk_is_full = false;
+            self.kept_bytes = self.room.kept_at_hand_bytes;
+            if file.capacity >= self.wanted_bytes {
+                self.wanted_bytes = 0;
+            }
+        } else {
+            self.kept_bytes = ALL_BYTES;
+        }
+        if file.capacity >= self.wanted_upkeep_bytes {
+            self.wanted_upkeep_bytes = 0;
         }
         let capacity = file.capacity;
         let slot = slots.insert(Arc::new(file));
@@ -407,7 +518,7 @@ impl ShardWal {
         self.segment_next
     }
 
-    /// Records that the first segment could not be made.
+    /// Records that there is no room: the first segment could not be made, or nothing can leave the WAL.
     pub(crate) fn set_disk_full(&mut self) {
         self.disk_is_full = true;
     }

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, Entry, LogOptions,
-    NewEntry, OpenError, Owner, ReadError, RecoveryReport, Replay, ShardLog, SyncJob, WorkJob,
-    open,
+    NewEntry, OpenError, Owner, Purpose, ReadError, RecoveryReport, Replay, ShardLog, SyncJob,
+    WorkJob, open,
 };
 
 pub const DIR: &str = "/data";
@@ -231,7 +231,9 @@ impl Node {
     ) -> Result<EntryIndex, AppendError> {
         let at = Timestamp::new(1_700_000_000_000 + data.len() as u64);
         let (group, stream, term) = (key.group, key.stream, Term::new(1));
-        self.shard(group).append(NewEntry { group, term, stream, at, kind, command, data })
+        let purpose = if kind == DELETE { Purpose::Upkeep } else { Purpose::Data };
+        let entry = NewEntry { group, term, stream, at, kind, command, data };
+        self.shard(group).append_for(purpose, entry)
     }
 
     /// Appends, running jobs while the log pushes back.
