@@ -161,8 +161,7 @@ impl<T: Transport> Step<'_, T> {
         if self.is_long(&reply) {
             self.note_window(id);
         }
-        self.wait_for(id, Pending::First(Box::new((request, reply))));
-        self.ask(id, window, NO_DATA);
+        self.ask_for(id, Pending::First(Box::new((request, reply))), window, NO_DATA);
     }
 
     fn begin_poll(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {

@@ -68,6 +68,8 @@ pub(crate) struct Connection {
     pub is_blocked: bool,
     /// Kept replies are being answered.
     pub is_advancing: bool,
+    /// The client has closed its half; what it sent before that may not be read yet.
+    pub is_half_closed: bool,
     /// The client sends no more, which is taken up when its requests are answered.
     pub has_ended: bool,
 }
@@ -204,6 +206,7 @@ impl Connection {
             ahead: VecDeque::new(),
             is_blocked: false,
             is_advancing: false,
+            is_half_closed: false,
             has_ended: false,
         }
     }
@@ -265,8 +268,11 @@ impl Connection {
             return Read::End;
         }
         let read = io.read(self.id, buffer);
-        if read == Read::Nothing {
-            self.readable = false;
+        match read {
+            Read::Nothing => self.readable = false,
+            // The end was announced already: no event follows with it.
+            Read::Last(_) => self.readable = self.is_half_closed,
+            _ => {}
         }
         read
     }

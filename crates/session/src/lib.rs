@@ -17,7 +17,7 @@
 //!
 //! # Invariants
 //! - Of the crates that ship, this one alone knows the node and the protocol.
-//! - All answers go through [`Transport`]; all requests of streams through [`Sessions::poll_ask`].
+//! - All answers go through [`Transport`]; all requests of streams through an [`AskSink`].
 //! - Whatever waits for a client is bounded: by [`Options`], or by a constant beside the code.
 
 mod answer;
@@ -46,6 +46,6 @@ pub use counts::Counts;
 pub use protocol::HttpDate;
 
 pub use options::{Admission, Options};
-pub use sessions::{Ask, Input, Sessions};
+pub use sessions::{Ask, AskSink, Input, Sessions};
 pub use slab::ConnId;
 pub use transport::{Close, Piece, Read, Sent, Transport};

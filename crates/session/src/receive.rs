@@ -64,9 +64,13 @@ impl<T: Transport> Step<'_, T> {
             }
             match connection.read(self.io, &mut scratch) {
                 Read::Nothing => break,
-                Read::Bytes(count) => {
+                Read::Bytes(count) | Read::Last(count) => {
                     connection.spend(self.state.turn, count);
+                    let is_last = !connection.readable;
                     self.feed(id, &scratch[..count]);
+                    if is_last {
+                        break;
+                    }
                 }
                 Read::End if matches!(connection.state, State::Waiting(_)) => {
                     connection.has_ended = true;
@@ -279,8 +283,8 @@ impl<T: Transport> Step<'_, T> {
         if self.state.stopping.is_none()
             && let Some((path, append)) = announced(&receiving)
         {
-            self.wait_for(id, Pending::Announced(receiving));
-            self.ask(id, node::Request::Announce { path, append }, NO_DATA);
+            let announce = node::Request::Announce { path, append };
+            self.ask_for(id, Pending::Announced(receiving), announce, NO_DATA);
             return Next::Stop;
         }
         self.invite(id, receiving);
@@ -363,12 +367,11 @@ impl<T: Transport> Step<'_, T> {
             Request::Create(_) | Request::Append(_) => self.ask_write(id, join(request, body)),
             Request::Read(read) => self.finish_read(id, read),
             Request::Head(path) => {
-                self.wait_for(id, Pending::Head);
-                self.ask(id, node::Request::Head { path }, NO_DATA);
+                self.ask_for(id, Pending::Head, node::Request::Head { path }, NO_DATA);
             }
             Request::Delete(path) => {
-                self.wait_for(id, Pending::Write { data_bytes: 0 });
-                self.ask(id, node::Request::Delete { path }, NO_DATA);
+                let pending = Pending::Write { data_bytes: 0 };
+                self.ask_for(id, pending, node::Request::Delete { path }, NO_DATA);
             }
             Request::Preflight => self.answer_preflight(id),
         }
@@ -382,8 +385,7 @@ impl<T: Transport> Step<'_, T> {
                     self.state.counts.rejected += 1;
                     return self.answer_problem(id, &Problem::overloaded(1));
                 }
-                self.wait_for(id, pending);
-                self.ask(id, request, data);
+                self.ask_for(id, pending, request, data);
             }
             Err(problem) => self.answer_problem(id, &problem),
         }
@@ -416,8 +418,7 @@ impl<T: Transport> Step<'_, T> {
 
     fn finish_read(&mut self, id: ConnId, read: ReadRequest) {
         let request = self.read_of(&read);
-        self.wait_for(id, Pending::Read(Box::new(read)));
-        self.ask(id, request, NO_DATA);
+        self.ask_for(id, Pending::Read(Box::new(read)), request, NO_DATA);
     }
 
     /// What the node is asked for a read.
@@ -433,6 +434,19 @@ impl<T: Transport> Step<'_, T> {
         })
     }
 
+    /// Asks for what the present exchange needs, and waits for the reply.
+    pub(crate) fn ask_for(
+        &mut self,
+        id: ConnId,
+        pending: Pending,
+        request: node::Request,
+        data: Cow<'_, [u8]>,
+    ) {
+        self.wait_for(id, pending);
+        self.ask(id, request, data);
+    }
+
+    #[inline]
     pub(crate) fn wait_for(&mut self, id: ConnId, pending: Pending) {
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.state = State::Waiting(pending);

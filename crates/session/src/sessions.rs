@@ -3,12 +3,13 @@
 //! # Driving it
 //! 1. [`Sessions::begin_turn`] once for each turn of the loop;
 //! 2. [`Sessions::open`] for a new connection, then [`Input::Opened`] when its id is known to the transport;
-//! 3. [`Sessions::handle`] for everything that happens; after each, [`Sessions::poll_ask`] until it is empty:
-//!    what it gives goes to the shard that owns the group, whose reply comes back as [`Input::Reply`];
-//! 4. sleep until [`Sessions::next_deadline`], or not at all while [`Sessions::is_behind`].
+//! 3. [`Sessions::handle`] for everything that happens. What it asks goes to the shard that owns the group, whose
+//!    reply comes back as [`Input::Reply`], never from within the call;
+//! 4. [`Sessions::poll_check`] until it is empty;
+//! 5. sleep until [`Sessions::next_deadline`], or not at all while [`Sessions::is_behind`].
 //!
 //! # Invariants
-//! - An ask holds data until it is polled; nothing else of a request outlives its connection.
+//! - Nothing of a request outlives its connection.
 //! - A ticket names a connection by slot and generation; a reply for one that is gone is dropped.
 
 use crate::{
@@ -29,7 +30,6 @@ use node::{Change, Reply, Request, Stamp, Ticket};
 use protocol::{HttpDate, http1::HeadLimits};
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// After this time a turn serves only connections that have had nothing in it. A request may cost a
@@ -78,28 +78,6 @@ pub struct Ask<'a> {
     pub data: Cow<'a, [u8]>,
 }
 
-/// Where the data of a queued ask is.
-#[derive(Debug)]
-enum AskData {
-    /// In the buffer of all asks.
-    Copied(Range<usize>),
-    Own(Vec<u8>),
-}
-
-#[derive(Debug)]
-struct QueuedAsk {
-    ticket: Ticket,
-    request: Request,
-    data: AskData,
-}
-
-/// Asks that nobody has polled yet.
-#[derive(Debug, Default)]
-struct Asks {
-    queue: VecDeque<QueuedAsk>,
-    bytes: Vec<u8>,
-}
-
 /// The connections of one shard.
 #[derive(Debug)]
 pub struct Sessions {
@@ -125,16 +103,19 @@ pub struct Sessions {
     pub(crate) gzip_count: usize,
     pub(crate) random: SeededRandom,
     pub(crate) stopping: Option<Monotonic>,
-    asks: Asks,
     /// What admission is charged for bodies of forks that the node has.
     pub(crate) fork_bytes: HashMap<[u32; 3], usize>,
     pub(crate) checks: VecDeque<CheckJob>,
 }
 
-/// One input under way, with the transport that it may use.
+/// Takes what a session asks, at once; the data is borrowed where it lies.
+pub type AskSink<'a> = dyn FnMut(Ask<'_>) + 'a;
+
+/// One input under way, with the transport and the sink that it may use.
 pub(crate) struct Step<'a, T> {
     pub state: &'a mut Sessions,
     pub io: &'a mut T,
+    asks: &'a mut AskSink<'a>,
 }
 
 impl Sessions {
@@ -170,17 +151,16 @@ impl Sessions {
             gzip_count: 0,
             random: SeededRandom::new(seed),
             stopping: None,
-            asks: Asks::default(),
             fork_bytes: HashMap::new(),
             checks: VecDeque::new(),
         }
     }
 
     /// A turn begins: connections that had their budget of the last one continue.
-    pub fn begin_turn(&mut self, now: Stamp, io: &mut impl Transport) {
+    pub fn begin_turn(&mut self, now: Stamp, io: &mut impl Transport, asks: &mut AskSink<'_>) {
         self.set_now(now);
         self.turn += 1;
-        Step { state: self, io }.run_shares();
+        Step { state: self, io, asks }.run_shares();
     }
 
     /// Makes room for a connection.
@@ -190,9 +170,15 @@ impl Sessions {
     }
 
     /// Takes one input in.
-    pub fn handle(&mut self, now: Stamp, input: Input, io: &mut impl Transport) {
+    pub fn handle(
+        &mut self,
+        now: Stamp,
+        input: Input,
+        io: &mut impl Transport,
+        asks: &mut AskSink<'_>,
+    ) {
         self.set_now(now);
-        let mut step = Step { state: self, io };
+        let mut step = Step { state: self, io, asks };
         match input {
             Input::Opened(conn) => step.admit(conn),
             Input::Readable { conn, ended } => step.handle_ready(conn, ended),
@@ -206,22 +192,8 @@ impl Sessions {
         }
     }
 
-    /// The next request for the node, or for another shard.
-    #[inline]
-    pub fn poll_ask(&mut self) -> Option<Ask<'_>> {
-        let Asks { queue, bytes } = &mut self.asks;
-        let Some(QueuedAsk { ticket, request, data }) = queue.pop_front() else {
-            bytes.clear();
-            return None;
-        };
-        let data = match data {
-            AskData::Copied(range) => Cow::Borrowed(&bytes[range]),
-            AskData::Own(bytes) => Cow::Owned(bytes),
-        };
-        Some(Ask { ticket, request, data })
-    }
-
     /// The next body to check beside the loop; its result comes back as [`Input::Checked`].
+    #[inline]
     pub fn poll_check(&mut self) -> Option<CheckJob> {
         self.checks.pop_front()
     }
@@ -268,6 +240,13 @@ impl Sessions {
         self.live.stream_count()
     }
 
+    /// Whether answers wait for room on a connection. Without any, [`Input::Writable`] changes nothing.
+    #[must_use]
+    #[inline]
+    pub fn has_unsent(&self, conn: ConnId) -> bool {
+        self.connections.get(conn).is_some_and(|connection| !connection.is_drained())
+    }
+
     /// What was counted so far.
     #[must_use]
     pub fn counts(&self) -> &Counts {
@@ -306,8 +285,10 @@ impl Sessions {
         }
     }
 
+    #[inline]
     fn set_now(&mut self, now: Stamp) {
-        if now.wall.get() / 1000 != self.now.wall.get() / 1000 {
+        let is_new = now.wall != self.now.wall;
+        if is_new && now.wall.get() / 1000 != self.now.wall.get() / 1000 {
             self.date = HttpDate::new(now.wall);
         }
         self.now = now;
@@ -343,6 +324,7 @@ impl<T: Transport> Step<'_, T> {
     fn handle_ready(&mut self, id: ConnId, ended: bool) {
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.readable = true;
+            connection.is_half_closed |= ended;
         }
         self.handle_readable(id, ended);
     }
@@ -359,24 +341,17 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// The present exchange of a connection, as tickets name it.
+    #[inline]
     pub(crate) fn exchange_of(&mut self, id: ConnId) -> [u32; 3] {
         let stream = self.state.connections.get_mut(id).map_or(0, |connection| connection.stream);
         [id.slot, id.generation, stream]
     }
 
     /// Asks for something whose reply comes to `exchange`.
+    #[inline]
     pub(crate) fn ask_as(&mut self, exchange: [u32; 3], request: Request, data: Cow<'_, [u8]>) {
         let ticket = Ticket { shard: self.state.shard, exchange };
-        let Asks { queue, bytes } = &mut self.state.asks;
-        let data = match data {
-            Cow::Borrowed(data) => {
-                let start = bytes.len();
-                bytes.extend_from_slice(data);
-                AskData::Copied(start..bytes.len())
-            }
-            Cow::Owned(data) => AskData::Own(data),
-        };
-        queue.push_back(QueuedAsk { ticket, request, data });
+        (self.asks)(Ask { ticket, request, data });
     }
 }
 

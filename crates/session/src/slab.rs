@@ -47,6 +47,11 @@ impl<T> Slab<T> {
         id
     }
 
+    pub(crate) fn get(&self, id: ConnId) -> Option<&T> {
+        let entry = self.entries.get(id.slot as usize)?;
+        if entry.generation == id.generation { entry.value.as_ref() } else { None }
+    }
+
     pub(crate) fn get_mut(&mut self, id: ConnId) -> Option<&mut T> {
         let entry = self.entries.get_mut(id.slot as usize)?;
         if entry.generation == id.generation { entry.value.as_mut() } else { None }

@@ -30,8 +30,11 @@ pub trait Transport {
 /// What one read brought.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Read {
-    /// So many bytes, at least one.
+    /// So many bytes, at least one. There may be more.
     Bytes(usize),
+    /// So many bytes, at least one, and no more now. [`crate::Input::Readable`] follows with the next, or with the
+    /// end.
+    Last(usize),
     /// Nothing now; [`crate::Input::Readable`] follows.
     Nothing,
     /// The client sends no more.

@@ -4,6 +4,7 @@ mod support;
 
 use node::Request;
 use support::{Shard, delete, get, post, put, request};
+use thalweg_session::Close;
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
@@ -156,4 +157,14 @@ fn a_stop_lets_all_that_is_under_way_be_answered() {
     let got = shard.got(conn);
     assert_eq!(got.matches("HTTP/1.1 20").count(), 3, "{got}");
     assert_eq!(got.to_ascii_lowercase().matches("connection: close").count(), 1, "{got}");
+}
+
+#[test]
+fn the_end_of_input_is_found_behind_more_requests_than_a_turn_takes() {
+    let mut shard = Shard::open();
+    shard.once(&put("a", b"one"));
+    let conn = shard.connect();
+    shard.send_and_half_close(conn, &get("a").repeat(9));
+    assert_eq!(shard.statuses(conn), [200; 9]);
+    assert_eq!(shard.wires.0[&conn].closed, Some(Close::Whole));
 }

@@ -5,7 +5,7 @@ use crate::{
     Accepted, Append, Applied, GroupState, Outcome, Refusal,
     group::{Mark, visible},
     producer::Numbering,
-    record::{Extra, StreamRecord},
+    record::{Extra, NO_EXTRA, StreamRecord},
 };
 use model::{Placement, StreamId};
 
@@ -95,8 +95,7 @@ fn judge(record: &StreamRecord, append: &Append, data_bytes: u64) -> Verdict {
     if record.deleted {
         return Refusal::Gone.into();
     }
-    let empty = Extra::default();
-    let extra = record.extra.as_deref().unwrap_or(&empty);
+    let extra = record.extra.as_deref().unwrap_or(&NO_EXTRA);
     if let Some(producer) = &append.producer
         && let Err(refusal) = extra.producers.fence(producer)
     {

@@ -29,6 +29,10 @@ pub(crate) enum Numbering {
 pub(crate) struct Producers(BTreeMap<Box<str>, ProducerState>);
 
 impl Producers {
+    pub(crate) const fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&str, &ProducerState)> {
         self.0.iter().map(|(id, state)| (&**id, state))
     }

@@ -141,6 +141,10 @@ pub(crate) struct Extra {
     pub pins: Vec<Pin>,
 }
 
+/// What a stream without any has.
+pub(crate) static NO_EXTRA: Extra =
+    Extra { stream_seq: None, producers: Producers::new(), fork: None, pins: Vec::new() };
+
 impl StreamRecord {
     pub(crate) fn info(&self) -> StreamInfo {
         StreamInfo {

@@ -2,7 +2,7 @@
 //!
 //! # A turn
 //! 1. wait for sockets, mail or the next deadline;
-//! 2. let the session read what sockets have; give its asks to the node or to another loop's outgoing mail;
+//! 2. let the session read what sockets have; its asks go to the node or to another loop's outgoing mail;
 //! 3. if commits run on this thread, look for writes that are about to come ([`BatchDelay`]);
 //! 4. take mail in;
 //! 5. drain the node: replies go to the session, jobs to threads, the rest to outgoing mail; a commit
@@ -75,6 +75,15 @@ pub(crate) struct Shard {
     batch_delay: BatchDelay,
     next_tick: Monotonic,
     accept_again: Monotonic,
+}
+
+/// Who owns the groups: this shard's node, and other loops behind their outgoing mail.
+struct Owners<'a> {
+    id: ShardId,
+    now: Stamp,
+    node: &'a mut ShardCore,
+    outgoing: &'a mut [Vec<Mail>],
+    batch_delay: &'a mut BatchDelay,
 }
 
 /// What a shard starts from.
@@ -168,8 +177,9 @@ impl Shard {
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
         self.read_clock();
         self.sync_place.note_turn(events.iter().count(), self.is_behind());
-        self.sessions.begin_turn(self.now, &mut self.sockets);
-        self.give_asks();
+        let (sessions, sockets, mut owners) = self.split();
+        sessions.begin_turn(owners.now, sockets, &mut |ask| owners.give(ask));
+        self.start_checks();
         self.handle_events(events);
         self.delay_batch(events)?;
         if self.accept_pending {
@@ -247,7 +257,7 @@ impl Shard {
         if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
             return self.handle(Input::Broken(conn));
         }
-        if event.is_writable() {
+        if event.is_writable() && self.sessions.has_unsent(conn) {
             self.handle(Input::Writable(conn));
         }
         if event.is_readable() || event.is_read_closed() {
@@ -257,26 +267,18 @@ impl Shard {
 
     /// Gives the session one input, and the node what the session asks then.
     fn handle(&mut self, input: Input) {
-        self.sessions.handle(self.now, input, &mut self.sockets);
-        self.give_asks();
+        let (sessions, sockets, mut owners) = self.split();
+        sessions.handle(owners.now, input, sockets, &mut |ask| owners.give(ask));
+        self.start_checks();
     }
 
-    fn give_asks(&mut self) {
-        while let Some(ask) = self.sessions.poll_ask() {
-            if ask.is_write() {
-                self.batch_delay.note_write();
-            }
-            let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
-            let owner = ask.group(self.node.group_count()).shard(shard_count);
-            let Ask { ticket, request, data } = ask;
-            if owner == self.id {
-                self.node.handle(self.now, Event::Request { ticket, request, data: &data });
-            } else {
-                let data = data.into_owned();
-                let mail = Mail::Request { ticket, request, data };
-                self.outgoing[usize::from(owner.get())].push(mail);
-            }
-        }
+    /// The session, its transport, and the owners of all groups.
+    fn split(&mut self) -> (&mut Sessions, &mut Sockets, Owners<'_>) {
+        let Self { id, now, node, outgoing, batch_delay, sessions, sockets, .. } = self;
+        (sessions, sockets, Owners { id: *id, now: *now, node, outgoing, batch_delay })
+    }
+
+    fn start_checks(&mut self) {
         while let Some(job) = self.sessions.poll_check() {
             match self.workers.checks.try_send(job) {
                 Ok(()) => {}
@@ -429,6 +431,23 @@ impl Shard {
             if let Output::Sync(job) = output {
                 self.node.handle(self.now, Event::Synced(job.run()));
             }
+        }
+    }
+}
+
+impl Owners<'_> {
+    fn give(&mut self, ask: Ask<'_>) {
+        if ask.is_write() {
+            self.batch_delay.note_write();
+        }
+        let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
+        let owner = ask.group(self.node.group_count()).shard(shard_count);
+        let Ask { ticket, request, data } = ask;
+        if owner == self.id {
+            self.node.handle(self.now, Event::Request { ticket, request, data: &data });
+        } else {
+            let mail = Mail::Request { ticket, request, data: data.into_owned() };
+            self.outgoing[usize::from(owner.get())].push(mail);
         }
     }
 }

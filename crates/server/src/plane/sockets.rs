@@ -64,6 +64,8 @@ impl Transport for Sockets {
         loop {
             match socket.read(buffer) {
                 Ok(0) => return Read::End,
+                // A read that does not fill its buffer has emptied the socket. What comes then is a new event.
+                Ok(count) if count < buffer.len() => return Read::Last(count),
                 Ok(count) => return Read::Bytes(count),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Read::Nothing,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}

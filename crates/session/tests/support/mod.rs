@@ -9,7 +9,7 @@ use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
 use std::collections::BTreeMap;
 use std::{path::Path, sync::Arc};
 use thalweg_session::{
-    Admission, Close, ConnId, Input, Options, Piece, Read, Sent, Sessions, Transport,
+    Admission, Ask, Close, ConnId, Input, Options, Piece, Read, Sent, Sessions, Transport,
 };
 
 const GROUPS: u16 = 4;
@@ -41,6 +41,7 @@ impl Transport for Wires {
         match count {
             0 if wire.is_half_closed => Read::End,
             0 => Read::Nothing,
+            _ if wire.input.is_empty() => Read::Last(count),
             _ => Read::Bytes(count),
         }
     }
@@ -77,6 +78,11 @@ pub struct Asked {
     pub ticket: Ticket,
     pub request: Request,
     pub data: Vec<u8>,
+}
+
+fn asked(ask: Ask<'_>) -> Asked {
+    let Ask { ticket, request, data } = ask;
+    Asked { ticket, request, data: data.into_owned() }
 }
 
 pub struct Shard {
@@ -142,15 +148,14 @@ impl Shard {
     }
 
     pub fn handle(&mut self, input: Input) {
-        self.sessions.handle(self.now, input, &mut self.wires);
-        self.take_asks();
+        let mut asks = Vec::new();
+        self.sessions.handle(self.now, input, &mut self.wires, &mut |ask| asks.push(asked(ask)));
+        self.take_asks(asks);
     }
 
-    fn take_asks(&mut self) {
-        while let Some(ask) = self.sessions.poll_ask() {
-            let (ticket, request) = (ask.ticket, ask.request);
-            self.log.push(format!("{request:?}"));
-            let asked = Asked { ticket, request, data: ask.data.into_owned() };
+    fn take_asks(&mut self, asks: Vec<Asked>) {
+        for asked in asks {
+            self.log.push(format!("{:?}", asked.request));
             if (self.holds)(&asked.request) {
                 self.held.push(asked);
             } else {
@@ -192,6 +197,12 @@ impl Shard {
         self.run();
     }
 
+    /// As [`Self::send`], and the client sends no more after that: the session learns of both at once.
+    pub fn send_and_half_close(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.wires.0.get_mut(&conn).unwrap().input.extend_from_slice(bytes);
+        self.half_close(conn);
+    }
+
     /// Lets time pass.
     pub fn pass_ms(&mut self, ms: u64) {
         self.now.monotonic = self.now.monotonic.plus_ms(ms);
@@ -226,8 +237,9 @@ impl Shard {
     /// Turns until nothing moves.
     pub fn run(&mut self) {
         for _ in 0..10_000 {
-            self.sessions.begin_turn(self.now, &mut self.wires);
-            self.take_asks();
+            let mut asks = Vec::new();
+            self.sessions.begin_turn(self.now, &mut self.wires, &mut |ask| asks.push(asked(ask)));
+            self.take_asks(asks);
             let mut moved = false;
             while !self.holds_checks
                 && let Some(job) = self.sessions.poll_check()

@@ -60,8 +60,9 @@ impl Shard {
             Some(Mutant::LateExpiry) => Stamp { wall: model::Timestamp::new(1), ..now },
             _ => now,
         };
-        self.sessions.begin_turn(self.now, &mut self.wires);
-        self.give_asks();
+        let mut asks = Vec::new();
+        self.sessions.begin_turn(self.now, &mut self.wires, &mut |ask| asks.push(kept(ask)));
+        self.give_asks(asks);
         for mail in mail {
             self.take(mail);
         }
@@ -134,22 +135,23 @@ impl Shard {
     }
 
     fn handle(&mut self, input: Input) {
-        self.sessions.handle(self.now, input, &mut self.wires);
-        self.give_asks();
+        let mut asks = Vec::new();
+        self.sessions.handle(self.now, input, &mut self.wires, &mut |ask| asks.push(kept(ask)));
+        self.give_asks(asks);
         self.disorder.end_input();
     }
 
-    /// Gives what the session asks to the shards that own the groups.
-    fn give_asks(&mut self) {
-        while let Some(ask) = self.sessions.poll_ask() {
+    /// Gives what the session asked to the shards that own the groups.
+    fn give_asks(&mut self, asks: Vec<Ask<'static>>) {
+        for ask in asks {
             let group = ask.group(self.node.group_count());
             let owner = group.shard(self.options.shard_count);
             let Ask { ticket, request, data } = ask;
-            let data = data.into_owned();
             self.disorder.asked(ticket, &request, data.len() as u64);
             if owner == self.id {
                 self.give(ticket, request, &data);
             } else {
+                let data = data.into_owned();
                 self.out.mails.push((owner, Mail::Request { ticket, request, data }));
             }
         }
@@ -255,4 +257,10 @@ impl Shard {
         let is_idle = self.sessions.is_finished(now.monotonic) && self.syncs_in_flight == 0;
         is_idle || (self.sessions.is_late(now.monotonic) && self.syncs_in_flight == 0)
     }
+}
+
+/// An ask with data of its own: a mutant may change the request on its way, with all of the shard at hand.
+fn kept(ask: Ask<'_>) -> Ask<'static> {
+    let Ask { ticket, request, data } = ask;
+    Ask { ticket, request, data: data.into_owned().into() }
 }

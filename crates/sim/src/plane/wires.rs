@@ -88,7 +88,7 @@ impl Transport for Wires {
         let count = if is_cut { self.dice.between(1, most as u64) as usize } else { most };
         buffer[..count].copy_from_slice(&wire.input[..count]);
         wire.input.drain(..count);
-        Read::Bytes(count)
+        if wire.input.is_empty() { Read::Last(count) } else { Read::Bytes(count) }
     }
 
     fn write(&mut self, conn: ConnId, pieces: &[session::Piece<'_>]) -> Sent {
