@@ -210,7 +210,7 @@ impl<T: Transport> Step<'_, T> {
         if problem.closes()
             && let Some(connection) = self.state.connections.get_mut(id)
         {
-            connection.meta.keep_alive = false;
+            connection.end_after_exchanges();
         }
         self.answer(id, |head| problem.render(head));
     }
@@ -235,6 +235,9 @@ impl<T: Transport> Step<'_, T> {
         out.clear();
         let exchange = connection.meta.exchange(&self.state.date);
         let mut head = HeadWriter::new(&mut out, &exchange);
+        if !connection.ahead.is_empty() {
+            head.keep_open();
+        }
         let written = write(&mut head);
         self.state.counts.count_answer(head.status());
         let sent = connection.send(self.io, &out, self.state.now.monotonic);

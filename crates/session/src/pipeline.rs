@@ -12,6 +12,8 @@
 //! # Invariants
 //! - Requests of one connection that name the same stream take effect in order. An append goes after the checks
 //!   of appends before it. All else goes after the replies to writes, and a write after the ends of reads.
+//! - Every request that was asked is answered. An answer that ends the connection leaves that to the last of them,
+//!   and nothing goes behind that one.
 //! - A connection has at most [`AHEAD_MAX`] requests ahead, [`READS_AHEAD_MAX`] of them reads, each with at most
 //!   one window of stored bytes.
 
@@ -25,7 +27,7 @@ use crate::{
 use model::PathHash;
 use node::Reply;
 use protocol::{
-    http1::{Framing, HeadReader, HeaderSlots},
+    http1::{Framing, HeadReader, HeaderSlots, Version},
     request::{self, Live, Request, Scheme},
 };
 use std::borrow::Cow;
@@ -134,6 +136,8 @@ impl Connection {
         matches!(self.state, State::Waiting(_))
             && self.touch.kind != Kind::Alone
             && self.meta.keep_alive
+            && self.meta.version == Version::Http11
+            && self.ahead.back().is_none_or(|last| last.meta.keep_alive)
             && !self.is_blocked
             && !self.has_ended
             && !self.is_clogged()
@@ -163,6 +167,13 @@ impl Connection {
         assert!(self.ahead.len() <= AHEAD_MAX, "too many requests are ahead");
         let reads = self.ahead.iter().filter(|ahead| ahead.touch.kind == Kind::Read).count();
         assert!(reads <= READS_AHEAD_MAX, "too many reads are ahead");
+        let mut behind = self.ahead.iter().skip(1);
+        let is_open = |ahead: &Ahead| behind.next().is_none() || ahead.meta.keep_alive;
+        let are_open = self.ahead.is_empty() || self.meta.keep_alive;
+        assert!(
+            are_open && self.ahead.iter().all(is_open),
+            "only the last one ends the connection"
+        );
     }
 
     /// Keeps a reply for the turn of its exchange; `false` if none waits for it.
@@ -199,7 +210,9 @@ impl Connection {
             Framing::Chunked => return Front::Other,
         };
         let meta = Meta::of(&head);
-        if body_bytes > bytes.len() - head.head_bytes || !meta.keep_alive {
+        // An answer of HTTP/1.0 may end with its connection.
+        let is_plain = meta.keep_alive && meta.version == Version::Http11;
+        if body_bytes > bytes.len() - head.head_bytes || !is_plain {
             return Front::Other;
         }
         let body = head.head_bytes..head.head_bytes + body_bytes;

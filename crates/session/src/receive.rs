@@ -283,6 +283,10 @@ impl<T: Transport> Step<'_, T> {
         if self.state.stopping.is_none()
             && let Some((path, append)) = announced(&receiving)
         {
+            if let Some(connection) = self.state.connections.get_mut(id) {
+                // What follows is its body, however much that looks like a request.
+                connection.begin_exchange(Touch::ALONE);
+            }
             let announce = node::Request::Announce { path, append };
             self.ask_for(id, Pending::Announced(receiving), announce, NO_DATA);
             return Next::Stop;

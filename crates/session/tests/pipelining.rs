@@ -3,8 +3,8 @@
 mod support;
 
 use node::Request;
-use support::{Shard, delete, get, post, put, request};
-use thalweg_session::Close;
+use support::{Shard, TEXT, delete, get, post, put, request};
+use thalweg_session::{Close, Input};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 
@@ -151,7 +151,7 @@ fn a_stop_lets_all_that_is_under_way_be_answered() {
     shard.holds_syncs = true;
     let conn = shard.connect();
     shard.send(conn, &all(&[post("one", b"b"), post("one", b"c"), put("two", b"d")]));
-    shard.handle(thalweg_session::Input::Stop);
+    shard.handle(Input::Stop);
     shard.holds_syncs = false;
     shard.sync();
     let got = shard.got(conn);
@@ -167,4 +167,61 @@ fn the_end_of_input_is_found_behind_more_requests_than_a_turn_takes() {
     shard.send_and_half_close(conn, &get("a").repeat(9));
     assert_eq!(shard.statuses(conn), [200; 9]);
     assert_eq!(shard.wires.0[&conn].closed, Some(Close::Whole));
+}
+
+#[test]
+fn an_answer_that_ends_the_connection_waits_for_those_behind_it() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"a"));
+    shard.once(&put("two", b"b"));
+    shard.holds = |request| matches!(request, Request::Read(_));
+    let conn = shard.connect();
+    shard.send(conn, &all(&[get("one"), post("two", b"c"), put("three", b"d")]));
+    let read = shard.held.pop().unwrap();
+    let failure = node::Failure::Io { error: "input/output error".to_owned() };
+    shard.handle(Input::Reply(read.ticket, node::Reply::Failed(failure)));
+    let got = shard.got(conn);
+    let codes: Vec<&str> = got.split("HTTP/1.1 ").skip(1).map(|answer| &answer[..3]).collect();
+    assert_eq!(codes, ["500", "204", "201"], "what was applied is answered");
+    assert_eq!(got.matches("Connection: close").count(), 1, "{got}");
+    assert!(got.rfind("Connection: close") > got.rfind("HTTP/1.1 201"), "{got}");
+    assert_eq!(shard.wires.0[&conn].closed, Some(Close::Writes));
+}
+
+#[test]
+fn nothing_goes_behind_the_last_answer_of_a_connection() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"a"));
+    shard.once(&put("two", b"b"));
+    shard.holds = |request| matches!(request, Request::Read(_));
+    let conn = shard.connect();
+    shard.holds_syncs = true;
+    shard.send(conn, &all(&[get("one"), post("two", b"c")]));
+    let read = shard.held.pop().unwrap();
+    let failure = node::Failure::Io { error: "input/output error".to_owned() };
+    shard.handle(Input::Reply(read.ticket, node::Reply::Failed(failure)));
+    shard.send(conn, &post("two", b"never"));
+    assert_eq!(shard.asked("Append"), 1, "it would never be answered");
+    shard.holds_syncs = false;
+    shard.sync();
+    assert_eq!(shard.statuses(conn), [500, 204]);
+}
+
+#[test]
+fn an_announced_body_is_no_request_whatever_it_holds() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"a"));
+    let conn = shard.connect();
+    shard.send(conn, &post("one", b"b"));
+    shard.holds = |request| matches!(request, Request::Announce { .. });
+    shard.once(&put("two", b"c"));
+    let body = delete("two");
+    let append = request("POST", "one", &format!("{TEXT}Expect: 100-continue\r\n"), &body);
+    let (head, body) = append.split_at(append.len() - body.len());
+    shard.send(conn, head);
+    shard.send(conn, body);
+    assert_eq!(shard.asked("Delete"), 0, "the client did not wait, and its body is a body");
+    shard.release();
+    assert_eq!(shard.statuses(conn), [204, 100, 204]);
+    assert!(shard.once(&get("one")).contains("DELETE /v1/stream/two"));
 }

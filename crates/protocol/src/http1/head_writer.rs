@@ -34,6 +34,8 @@ pub struct HeadWriter<'o, 'a> {
     out: &'o mut Vec<u8>,
     exchange: &'a Exchange<'a>,
     keep_alive: bool,
+    /// Answers to other requests follow on this connection, so this one may not end it.
+    is_followed: bool,
     status: u16,
 }
 
@@ -41,7 +43,13 @@ impl<'o, 'a> HeadWriter<'o, 'a> {
     /// A writer that appends to `out`.
     #[inline]
     pub fn new(out: &'o mut Vec<u8>, exchange: &'a Exchange<'a>) -> Self {
-        Self { out, exchange, keep_alive: exchange.keep_alive, status: 0 }
+        Self { out, exchange, keep_alive: exchange.keep_alive, is_followed: false, status: 0 }
+    }
+
+    /// Answers to requests behind this one follow: [`HeadSink::close`] is left to the last of them.
+    #[inline]
+    pub fn keep_open(&mut self) {
+        self.is_followed = true;
     }
 
     /// The status of the head; 0 before it is started.
@@ -100,7 +108,7 @@ impl HeadSink for HeadWriter<'_, '_> {
     }
 
     fn close(&mut self) {
-        self.keep_alive = false;
+        self.keep_alive &= self.is_followed;
     }
 
     fn end(&mut self, length: Length) -> BodyFraming {

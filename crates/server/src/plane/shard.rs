@@ -77,7 +77,7 @@ pub(crate) struct Shard {
     accept_again: Monotonic,
 }
 
-/// Who owns the groups: this shard's node, and other loops behind their outgoing mail.
+/// The owners of all groups: the node of this shard, and other loops behind their outgoing mail.
 struct Owners<'a> {
     id: ShardId,
     now: Stamp,
