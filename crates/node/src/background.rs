@@ -76,7 +76,7 @@ impl Background {
             return;
         };
         self.blocked_until = Some(now.plus_ms(RETRY_MS));
-        let is_disk_full = error.kind() == io::ErrorKind::StorageFull;
+        let is_disk_full = log::is_no_room(error);
         let error = error.to_string();
         self.trouble = Some(Trouble { error, is_disk_full, since: now, is_last: true });
     }
@@ -122,6 +122,15 @@ mod tests {
         assert!(background.blocked_until.is_some());
         background.tick(START.plus_ms(RETRY_MS));
         assert_eq!(background.blocked_until, None);
+    }
+
+    #[test]
+    fn a_used_up_quota_is_no_failing_disk() {
+        let mut background = Background::default();
+        background.note(START, Some(&io::ErrorKind::QuotaExceeded.into()));
+        assert!(background.is_disk_full());
+        background.note(START, Some(&io::ErrorKind::TimedOut.into()));
+        assert!(!background.is_disk_full());
     }
 
     #[test]
