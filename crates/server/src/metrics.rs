@@ -127,8 +127,11 @@ pub enum NotReady {
 /// Why the disk refuses data.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DiskTrouble {
-    /// There is no space.
-    Full,
+    /// There is no space, on the disk or in the quota.
+    Full {
+        /// What is needed and what is free, or what the system named.
+        error: String,
+    },
     /// Anything but want of space, such as an error of the medium or too few descriptors.
     Failing {
         /// The failure, as the system named it.
@@ -287,7 +290,7 @@ impl ShardMetrics {
     /// Whether appends fail for want of space.
     #[must_use]
     pub fn is_disk_full(&self) -> bool {
-        self.disk_trouble() == Some(DiskTrouble::Full)
+        matches!(self.disk_trouble(), Some(DiskTrouble::Full { .. }))
     }
 
     /// Whether work on the disk fails, and not for want of space.
@@ -460,9 +463,10 @@ pub(crate) mod tests {
     fn a_full_disk_goes_away_when_there_is_space() {
         let shard = ShardMetrics::default();
         shard.set_recovered();
-        assert!(shard.set_disk_trouble(Some(DiskTrouble::Full)));
-        assert_eq!(shard.not_ready(), [NotReady::Disk(DiskTrouble::Full)]);
-        assert!(!shard.set_disk_trouble(Some(DiskTrouble::Full)), "it is known");
+        let full = DiskTrouble::Full { error: "7 are free".to_owned() };
+        assert!(shard.set_disk_trouble(Some(full.clone())));
+        assert_eq!(shard.not_ready(), [NotReady::Disk(full.clone())]);
+        assert!(!shard.set_disk_trouble(Some(full)), "it is known");
         assert!(shard.set_disk_trouble(None));
         assert_eq!(shard.not_ready(), []);
     }
@@ -471,7 +475,7 @@ pub(crate) mod tests {
     fn a_disk_that_fails_is_no_full_disk() {
         let shard = ShardMetrics::default();
         shard.set_recovered();
-        shard.set_disk_trouble(Some(DiskTrouble::Full));
+        shard.set_disk_trouble(Some(DiskTrouble::Full { error: String::new() }));
         let failing = DiskTrouble::Failing { error: "EIO".to_owned() };
         assert!(shard.set_disk_trouble(Some(failing.clone())), "this is another trouble");
         assert_eq!(shard.not_ready(), [NotReady::Disk(failing)]);

@@ -122,7 +122,7 @@ impl Reason {
         let (reason, detail, error) = match reason {
             NotReady::Recovering => ("recovering", RECOVERING, None),
             NotReady::Poisoned { error } => ("poisoned", POISONED, Some(error)),
-            NotReady::Disk(DiskTrouble::Full) => ("disk_full", DISK_FULL, None),
+            NotReady::Disk(DiskTrouble::Full { error }) => ("disk_full", DISK_FULL, Some(error)),
             NotReady::Disk(DiskTrouble::Failing { error }) => {
                 ("disk_failing", DISK_FAILING, Some(error))
             }
@@ -184,7 +184,8 @@ mod tests {
         node.shards()[1].set_recovered();
         node.shards()[1].set_poisoned("EIO on \"wal\"");
         node.shards()[2].set_recovered();
-        node.shards()[2].set_disk_trouble(Some(DiskTrouble::Full));
+        let full = DiskTrouble::Full { error: "7 are free".to_owned() };
+        node.shards()[2].set_disk_trouble(Some(full));
         node.shards()[3].set_recovered();
         let failing = DiskTrouble::Failing { error: "EMFILE".to_owned() };
         node.shards()[3].set_disk_trouble(Some(failing));
@@ -203,7 +204,7 @@ mod tests {
         assert_eq!(told(0), is(None, "shutting_down", ""));
         assert_eq!(told(1), is(Some(0), "recovering", ""));
         assert_eq!(told(2), is(Some(1), "poisoned", "EIO on \"wal\""));
-        assert_eq!(told(3), is(Some(2), "disk_full", ""));
+        assert_eq!(told(3), is(Some(2), "disk_full", "7 are free"));
         assert_eq!(told(4), is(Some(3), "disk_failing", "EMFILE"));
     }
 

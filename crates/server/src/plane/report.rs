@@ -56,7 +56,7 @@ impl Shard {
     /// Shows whether the disk refuses data, and logs it when that changes.
     fn report_disk(&self) {
         let trouble = self.node.work_error().map(|error| match self.node.is_disk_full() {
-            true => DiskTrouble::Full,
+            true => DiskTrouble::Full { error: error.to_owned() },
             false => DiskTrouble::Failing { error: error.to_owned() },
         });
         if !self.metrics.set_disk_trouble(trouble) {
