@@ -122,14 +122,14 @@ impl LogEntry for &Entry<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{GroupId, StreamId};
+    use model::{EntrySubject, GroupId};
 
     fn entry(index: u64) -> Entry<'static> {
         Entry {
             group: GroupId::new(0),
             index: EntryIndex::new(index),
             term: FIRST_TERM,
-            stream: StreamId::new(1),
+            subject: EntrySubject::new(1),
             at: Timestamp::new(7),
             kind: 1,
             command: b"",

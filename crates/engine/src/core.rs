@@ -10,9 +10,10 @@ use crate::error::WriteError;
 use crate::front::{COMMIT_BYTES, Front, Record};
 use crate::locate::GROUP;
 use crate::options::{CURSORS_PER_STREAM_MAX, STREAMS_MAX};
+use crate::recovery::stream_of;
 use crate::streams::{Effect, Streams};
 use log::{AppendError, NewEntry, ShardLog, SyncDone, WorkJob};
-use model::{StreamId, StreamKey, Term, Timestamp};
+use model::{EntrySubject, StreamId, StreamKey, Term, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -201,7 +202,8 @@ impl Core {
         bytes.clear();
         let kind = command.encode(bytes);
         let term = Term::new(1);
-        let entry = NewEntry { group: GROUP, term, stream, at, kind, command: bytes, data: frame };
+        let subject = EntrySubject::new(stream.get());
+        let entry = NewEntry { group: GROUP, term, subject, at, kind, command: bytes, data: frame };
         let pushed = self.shard.append(entry);
         if let (Ok(index), Some(front)) = (&pushed, &mut self.front) {
             let (index, stream) = (index.get(), stream.get());
@@ -240,8 +242,8 @@ impl Core {
     /// Writes into the log what the last life had only in front of it, before any thread runs.
     pub(crate) fn replay(&mut self, record: &Record<'_>, at: Timestamp) -> Result<(), String> {
         let Record { stream, kind, command, data, .. } = *record;
-        let (term, stream) = (Term::new(1), StreamId::new(stream));
-        let entry = NewEntry { group: GROUP, term, stream, at, kind, command, data };
+        let (term, subject) = (Term::new(1), EntrySubject::new(stream));
+        let entry = NewEntry { group: GROUP, term, subject, at, kind, command, data };
         for _ in 0..REPLAY_TRIES {
             match self.shard.append(entry) {
                 Ok(index) => {
@@ -276,13 +278,11 @@ impl Core {
         }
         let batch = self.shard.handle_synced(done).map_err(|failed| failed.to_string())?;
         for entry in batch.entries() {
-            let data = entry.data.len() as u64;
-            match self.streams.apply(entry.stream, entry.kind, &entry.command, data) {
+            let (stream, data) = (stream_of(entry.subject), entry.data.len() as u64);
+            match self.streams.apply(stream, entry.kind, &entry.command, data) {
                 Effect::Place(placement) => self.shard.place(&entry, placement),
-                Effect::Trim(head) => {
-                    self.shard.trim(StreamKey { group: GROUP, stream: entry.stream }, head);
-                }
-                Effect::Cursor => self.streams.settle_cursors(entry.stream, entry.index),
+                Effect::Trim(head) => self.shard.trim(StreamKey { group: GROUP, stream }, head),
+                Effect::Cursor => self.streams.settle_cursors(stream, entry.index),
                 Effect::Nothing => {}
             }
             self.shard.applied(entry.group, entry.index);

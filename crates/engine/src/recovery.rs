@@ -11,7 +11,7 @@ use crate::command::Command;
 use crate::streams::{Effect, Streams};
 use crate::synced::Synced;
 use log::{CheckpointRow, Damage, DamageKind, Entry, Replay};
-use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamKey};
+use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey};
 
 /// Whether all that is known is that bytes of the WAL are missing: if entries are, too, they are
 /// reported by their indexes. Headers may be there a second time.
@@ -121,18 +121,19 @@ impl Replay for Recovery {
             self.cut = Some(index);
             return None;
         }
-        let data = entry.data.len() as u64;
-        match self.streams.apply(entry.stream, entry.kind, entry.command, data) {
+        let (stream, data) = (stream_of(entry.subject), entry.data.len() as u64);
+        match self.streams.apply(stream, entry.kind, entry.command, data) {
             Effect::Place(placement) => Some(placement),
             Effect::Trim(_) | Effect::Cursor | Effect::Nothing => None,
         }
     }
 
     fn damaged(&mut self, damage: &Damage) {
+        let stream = damage.stream.or(damage.subject.map(stream_of));
         let first = damage.entries.map(|(first, _)| first.get());
         let is_void = first.is_some_and(|first| self.synced.is_void(first));
         if damage.kind == DamageKind::EntryPayload
-            && let (Some(first), Some(stream), false) = (first, damage.stream, is_void)
+            && let (Some(first), Some(stream), false) = (first, stream, is_void)
         {
             // If no intact entry follows, no other entry reveals what is missing before it.
             let lost = self.synced.first_unsynced(self.next.min(first)..first + 1);
@@ -142,7 +143,7 @@ impl Replay for Recovery {
             }
         }
         if !is_void {
-            self.damages.push(damage.clone());
+            self.damages.push(Damage { stream, ..damage.clone() });
         }
     }
 
@@ -152,10 +153,14 @@ impl Replay for Recovery {
     }
 }
 
+/// Every entry of an engine is about a stream.
+pub(crate) fn stream_of(subject: EntrySubject) -> StreamId {
+    StreamId::new(subject.get())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::StreamId;
     use std::ops::Range;
 
     #[test]
@@ -182,7 +187,7 @@ mod tests {
         let index = EntryIndex::new(100);
         recovery.damaged(&Damage {
             group: Some(GroupId::new(0)),
-            stream: Some(StreamId::new(1)),
+            subject: Some(EntrySubject::new(1)),
             entries: Some((index, index)),
             lost_bytes: 10,
             ..Damage::at(DamageKind::EntryPayload, "1.wal".as_ref(), 0)

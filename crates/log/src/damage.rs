@@ -1,6 +1,6 @@
 //! What recovery and background work found to be damaged.
 
-use model::{EntryIndex, GroupId, PathHash, StreamId};
+use model::{EntryIndex, EntrySubject, GroupId, PathHash, StreamId};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -11,11 +11,13 @@ pub struct Damage {
     pub kind: DamageKind,
     /// The group, if the intact parts tell it.
     pub group: Option<GroupId>,
-    /// The stream, if the intact parts tell it.
+    /// The stream, if the intact parts tell it. For an entry the owner of the log may find it by the subject.
     pub stream: Option<StreamId>,
+    /// What the entry is about ([`crate::NewEntry::subject`]), if it is of one entry and known.
+    pub subject: Option<EntrySubject>,
     /// Tag of the entry's command ([`crate::NewEntry::kind`]), if it is of one entry and known.
     pub entry_kind: Option<u8>,
-    /// Hash of the stream's path, if a checkpoint row tells it.
+    /// Hash of the stream's path, if a checkpoint row or the owner tells it.
     pub path_hash: Option<PathHash>,
     /// First and last index of the entries concerned, if the intact parts tell them.
     pub entries: Option<(EntryIndex, EntryIndex)>,
@@ -35,6 +37,7 @@ impl Damage {
             kind,
             group: None,
             stream: None,
+            subject: None,
             entry_kind: None,
             path_hash: None,
             entries: None,

@@ -1,6 +1,6 @@
 //! What goes into the log and what the log remembers of it.
 
-use model::{ByteOffset, EntryIndex, GroupId, StreamId, Term, Timestamp};
+use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, Term, Timestamp};
 
 /// An entry to append. The log gives it the next index of its group.
 #[derive(Debug, Clone, Copy)]
@@ -9,8 +9,8 @@ pub struct NewEntry<'a> {
     pub group: GroupId,
     /// Raft term under which the entry is written.
     pub term: Term,
-    /// The stream that the command is about.
-    pub stream: StreamId,
+    /// What the command is about.
+    pub subject: EntrySubject,
     /// Wall-clock time that `apply` will see.
     pub at: Timestamp,
     /// Tag of the command; the log does not interpret it.
@@ -30,8 +30,8 @@ pub struct Entry<'a> {
     pub index: EntryIndex,
     /// Raft term under which it was written.
     pub term: Term,
-    /// The stream that the command is about.
-    pub stream: StreamId,
+    /// What the command is about.
+    pub subject: EntrySubject,
     /// Wall-clock time for `apply`.
     pub at: Timestamp,
     /// Tag of the command.

@@ -30,7 +30,7 @@ use crate::wal::scan::{
     read_batch, read_headless, rewrite_last, scan_lane,
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
-use model::{EntryIndex, GroupId, Placement, StreamId, StreamKey, Term, Timestamp};
+use model::{EntryIndex, EntrySubject, GroupId, Placement, StreamKey, Term, Timestamp};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
 use std::path::Path;
@@ -435,7 +435,7 @@ fn entry_of<'a>(header: &EntryHeader, payload: &Payload<'a>) -> Entry<'a> {
         group: GroupId::new(header.group),
         index: EntryIndex::new(header.index),
         term: Term::new(header.term),
-        stream: StreamId::new(header.stream),
+        subject: EntrySubject::new(header.subject),
         at: Timestamp::new(header.at),
         kind: header.kind,
         command: payload.command,
@@ -467,7 +467,7 @@ fn entry_damage(header: &EntryHeader, place: Damage) -> Damage {
     let index = EntryIndex::new(header.index);
     Damage {
         group: Some(GroupId::new(header.group)),
-        stream: Some(StreamId::new(header.stream)),
+        subject: Some(EntrySubject::new(header.subject)),
         entry_kind: Some(header.kind),
         entries: Some((index, index)),
         ..place

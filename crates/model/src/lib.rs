@@ -63,6 +63,11 @@ number!(
     StreamId(u64)
 );
 number!(
+    /// What an entry is about, as its header has it: the id of a stream, or another number that the owner
+    /// of the log chose. The log does not interpret it.
+    EntrySubject(u64)
+);
+number!(
     /// Position of an entry in its group's log; the first entry has index 1, 0 means "none".
     EntryIndex(u64)
 );

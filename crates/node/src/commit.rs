@@ -51,8 +51,8 @@ impl ShardCore {
     fn apply(&mut self, now: Stamp, committed: &Committed<DurableEntry>) {
         let entry = committed.get();
         let group = self.groups.get_mut(entry.group);
-        let Proposed { stream, command, reply_to, .. } = group.take_proposed(entry.index);
-        let logged = LoggedCommand { stream, command, data_bytes: entry.data.len() as u64 };
+        let Proposed { subject, command, reply_to, .. } = group.take_proposed(entry.index);
+        let logged = LoggedCommand { subject, command, data_bytes: entry.data.len() as u64 };
         let applied = group.apply(committed, logged);
         if let Some(placement) = applied.placement {
             self.log.place(entry, placement);

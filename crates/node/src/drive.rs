@@ -57,11 +57,11 @@ impl ShardCore {
             let number = self.operations.next_number();
             let answer = match step {
                 Step::Ask(call) => self.ask(now, call, number),
-                Step::Propose(key, command, data) => {
+                Step::Propose(to, command, data) => {
                     if let Command::Create(create) = &command {
                         self.expire_holder(now, &create.path);
                     }
-                    let proposal = Proposal { key, command, data: &data };
+                    let proposal = Proposal { to, command, data: &data };
                     let proposed = self.propose(now, proposal, ReplyTo::Operation(number));
                     proposed.err().map(ShardAnswer::Failed)
                 }
@@ -119,7 +119,7 @@ impl ShardCore {
                 Some(ShardAnswer::ForkSource(source))
             }
             ShardCall::Propose(key, command) => {
-                let proposal = Proposal { key, command, data: &[] };
+                let proposal = Proposal { to: key.into(), command, data: &[] };
                 self.propose(now, proposal, reply_to).err().map(ShardAnswer::Failed)
             }
         }

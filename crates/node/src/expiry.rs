@@ -46,7 +46,7 @@ impl ExpirySteps {
             true => Command::Touch(Timestamp::new(0)),
             false => Command::Expire,
         };
-        Step::Propose(self.key, command, Vec::new())
+        Step::Propose(self.key.into(), command, Vec::new())
     }
 
     pub(crate) fn step(&mut self, view: &View<'_>, answer: ShardAnswer) -> Step {

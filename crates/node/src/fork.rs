@@ -4,13 +4,13 @@
 use crate::{
     Failure, Locate, LocateError, Reply, ShardAnswer, ShardCall, Ticket,
     read::owner_of,
-    step::{Step, View},
+    step::{Step, Target, View},
 };
 use env::Random;
 use model::{ByteOffset, StreamKey, StreamPath, limits};
 use stream::{
     Command, ContentType, Create, CreateRequest, ForkPoint, ForkRequest, Lifetime, Lineage,
-    NO_STREAM, Outcome, Pin, PinToken, Refusal, StreamInfo, messages,
+    Outcome, Pin, PinToken, Refusal, StreamInfo, messages,
 };
 
 /// A fork on its way.
@@ -178,8 +178,8 @@ impl ForkSteps {
             record_count: self.asked.record_count,
             fork: Some(point),
         };
-        let key = StreamKey { group: token.fork_group, stream: NO_STREAM };
-        Step::Propose(key, Command::Create(Box::new(create)), std::mem::take(&mut self.data))
+        let to = Target { group: token.fork_group, stream: None };
+        Step::Propose(to, Command::Create(Box::new(create)), std::mem::take(&mut self.data))
     }
 }
 

@@ -11,7 +11,7 @@ use cluster::{Committed, LogEntry, Role};
 use log::IdMap;
 use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath};
 use std::collections::VecDeque;
-use stream::{Applied, Command, GroupState, LoggedCommand};
+use stream::{Applied, Command, GroupState, LoggedCommand, Subject};
 
 /// One group of a shard.
 #[derive(Debug)]
@@ -20,14 +20,14 @@ pub(crate) struct Group {
     pub role: Role,
     /// Commands that were appended to the log and are not applied yet, in the order of their indexes.
     proposed: VecDeque<Proposed>,
-    in_flight: IdMap<u64, u32>,
+    in_flight: IdMap<Subject, u32>,
 }
 
 /// A command on its way through the log.
 #[derive(Debug)]
 pub(crate) struct Proposed {
     pub index: EntryIndex,
-    pub stream: StreamId,
+    pub subject: Subject,
     pub command: Command,
     pub reply_to: ReplyTo,
 }
@@ -149,11 +149,11 @@ impl Group {
     pub(crate) fn note_proposed(
         &mut self,
         index: EntryIndex,
-        (stream, command): (StreamId, Command),
+        (subject, command): (Subject, Command),
         reply_to: ReplyTo,
     ) {
-        *self.in_flight.entry(flight_key(stream, &command)).or_insert(0) += 1;
-        self.proposed.push_back(Proposed { index, stream, command, reply_to });
+        *self.in_flight.entry(subject).or_insert(0) += 1;
+        self.proposed.push_back(Proposed { index, subject, command, reply_to });
     }
 
     /// Takes the command of the next entry to apply.
@@ -166,11 +166,11 @@ impl Group {
     }
 
     fn finish_in_flight(&mut self, proposed: &Proposed) {
-        let key = flight_key(proposed.stream, &proposed.command);
-        let count = self.in_flight.get_mut(&key).expect("what was proposed is counted");
+        let count =
+            self.in_flight.get_mut(&proposed.subject).expect("what was proposed is counted");
         *count -= 1;
         if *count == 0 {
-            self.in_flight.remove(&key);
+            self.in_flight.remove(&proposed.subject);
         }
     }
 
@@ -206,11 +206,11 @@ impl Group {
     }
 
     pub(crate) fn is_in_flight(&self, stream: StreamId) -> bool {
-        self.in_flight.contains_key(&stream.get())
+        self.in_flight.contains_key(&Subject::Stream(stream))
     }
 
     pub(crate) fn is_path_in_flight(&self, path: &StreamPath) -> bool {
-        self.in_flight.contains_key(&path_flight(path))
+        self.in_flight.contains_key(&Subject::Path(path.hash()))
     }
 
     /// Asserts the invariants of the group between two turns.
@@ -222,26 +222,13 @@ impl Group {
         let group = self.state.group();
         let applied = self.state.applied();
         assert_eq!(applied, self.role.committed(), "group {group} lags behind what is committed");
-        let mut counts: IdMap<u64, u32> = IdMap::default();
+        let mut counts: IdMap<Subject, u32> = IdMap::default();
         for (index, proposed) in (applied.get() + 1..).zip(&self.proposed) {
             assert_eq!(proposed.index.get(), index, "group {group} has a gap in what it proposed");
-            *counts.entry(flight_key(proposed.stream, &proposed.command)).or_insert(0) += 1;
+            *counts.entry(proposed.subject).or_insert(0) += 1;
         }
         assert_eq!(counts, self.in_flight, "group {group} miscounts what is in flight");
     }
-}
-
-/// What is counted as in flight: the stream of a command, or the path of a creation.
-fn flight_key(stream: StreamId, command: &Command) -> u64 {
-    match command {
-        Command::Create(create) => path_flight(&create.path),
-        _ => stream.get(),
-    }
-}
-
-/// Creations have no stream yet: they are counted by path, marked so that no id can equal it.
-fn path_flight(path: &StreamPath) -> u64 {
-    path.hash().get() | 1 << 63
 }
 
 #[cfg(test)]
@@ -253,7 +240,7 @@ mod tests {
         let mut group = Group::new(GroupId::new(0));
         for (index, stream) in [(1, 7), (2, 8), (3, 7)] {
             let command = Command::Append(stream::Append::default());
-            let of = (StreamId::new(stream), command);
+            let of = (Subject::Stream(StreamId::new(stream)), command);
             group.note_proposed(EntryIndex::new(index), of, ReplyTo::Nobody);
         }
         group
@@ -274,7 +261,7 @@ mod tests {
     #[should_panic(expected = "miscounts")]
     fn a_wrong_count_is_found() {
         let mut group = busy();
-        group.in_flight.remove(&8);
+        group.in_flight.remove(&Subject::Stream(StreamId::new(8)));
         group.check();
     }
 
@@ -295,10 +282,13 @@ mod tests {
     }
 
     #[test]
-    fn paths_in_flight_are_no_stream_ids() {
-        // Ids are entry indexes, which stay below 2^63.
-        for text in ["a", "b", "c", "d", "e", "f", "g", "h"] {
-            assert_eq!(path_flight(&StreamPath::new(text).unwrap()) >> 63, 1);
-        }
+    fn a_path_in_flight_is_no_stream_in_flight() {
+        let mut group = Group::new(GroupId::new(0));
+        let path = StreamPath::new("a").unwrap();
+        let subject = Subject::Path(path.hash());
+        let of = (subject, Command::Delete);
+        group.note_proposed(EntryIndex::new(1), of, ReplyTo::Nobody);
+        assert!(group.is_path_in_flight(&path));
+        assert!(!group.is_in_flight(StreamId::new(path.hash().get())), "it has the same number");
     }
 }

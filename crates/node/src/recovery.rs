@@ -11,7 +11,7 @@ use log::{
 };
 use model::{ByteOffset, EntryIndex, GroupId, PathHash, Placement, ShardId, StreamId, StreamKey};
 use std::{collections::HashMap, path::Path, sync::Arc};
-use stream::{Command, CommandKind, GroupState, LoggedCommand, NO_STREAM, Outcome, PinToken};
+use stream::{Command, CommandKind, GroupState, LoggedCommand, Outcome, PinToken, Subject};
 
 /// A recovered data directory.
 #[derive(Debug)]
@@ -158,18 +158,31 @@ impl Rebuild {
 
     /// Records that the state of `damage` is lost.
     fn lose(&mut self, group: GroupId, damage: &Damage) {
+        if let (Some(subject), Some((entry, _))) = (subject_of(damage), damage.entries) {
+            return self.lose_entry(group, subject, (damage.entry_kind, entry));
+        }
         match (damage.stream, damage.path_hash, damage.entries) {
-            // An unpin that is remembered once more is sent once more.
-            _ if damage.entry_kind == Some(CommandKind::UnpinDone as u8) => {}
-            (Some(stream), Some(path_hash), Some(_)) => self.unmake(group, stream, path_hash),
-            (Some(stream), Some(path_hash), None) => {
+            (Some(stream), Some(path_hash), _) => {
                 self.state(group).mark_damaged(stream, path_hash);
             }
-            (Some(stream), None, Some((entry, _))) => {
-                lose_entry(self.state(group), stream, entry);
-            }
-            (None, _, Some((_, last))) => self.state(group).lose_up_to(last),
+            (_, _, Some((_, last))) => self.state(group).lose_up_to(last),
             (_, _, None) => self.state(group).lose_one(),
+        }
+    }
+
+    /// Records that `entry`, of this kind and about `subject`, was lost.
+    fn lose_entry(
+        &mut self,
+        group: GroupId,
+        subject: Subject,
+        (kind, entry): (Option<u8>, EntryIndex),
+    ) {
+        match subject {
+            // An unpin that is remembered once more is sent once more.
+            _ if kind == Some(CommandKind::UnpinDone as u8) => {}
+            Subject::Path(path_hash) => self.unmake(group, made_by(entry), path_hash),
+            Subject::Stream(stream) => self.state(group).lose(stream),
+            Subject::Group => self.state(group).lose_unnamed(entry),
         }
     }
 
@@ -186,19 +199,10 @@ impl Rebuild {
         if !is_creation(entry.kind) {
             return false;
         }
-        let path_hash = PathHash::new(entry.stream.get());
+        let path_hash = PathHash::new(entry.subject.get());
         let lost = self.unmade.get(&(entry.group, path_hash));
         let state = &self.groups[usize::from(entry.group.get())].state;
         lost.is_some_and(|lost| state.damaged_at(path_hash) == Some(*lost))
-    }
-}
-
-/// Records that `entry` was lost, which names `stream` in its header.
-fn lose_entry(state: &mut GroupState, stream: StreamId, entry: EntryIndex) {
-    if stream == NO_STREAM {
-        state.lose_unnamed(entry);
-    } else {
-        state.lose(stream);
     }
 }
 
@@ -206,23 +210,25 @@ fn is_creation(kind: u8) -> bool {
     kind == CommandKind::Create as u8
 }
 
-/// The stream of a lost entry; for a creation also the hash of its path. The header of a creation names
-/// that hash instead of a stream, and the new stream has the entry's index.
-fn subject(kind: u8, named: StreamId, entry: EntryIndex) -> (StreamId, Option<PathHash>) {
-    if is_creation(kind) && named != NO_STREAM {
-        (StreamId::new(entry.get()), Some(PathHash::new(named.get())))
-    } else {
-        (named, None)
-    }
+/// The stream that a creation logged as `entry` makes.
+fn made_by(entry: EntryIndex) -> StreamId {
+    StreamId::new(entry.get())
+}
+
+/// What a damaged entry was about, if its header tells.
+fn subject_of(damage: &Damage) -> Option<Subject> {
+    Some(Subject::of_entry(damage.entry_kind?, damage.subject?))
 }
 
 /// A damage in terms of streams.
 fn with_subject(mut damage: Damage) -> Damage {
-    if let (Some(kind), Some(named), Some((entry, _))) =
-        (damage.entry_kind, damage.stream, damage.entries)
-    {
-        let (stream, path_hash) = subject(kind, named, entry);
-        (damage.stream, damage.path_hash) = (Some(stream), path_hash);
+    let entry = damage.entries.map(|(first, _)| first);
+    match (subject_of(&damage), entry) {
+        (Some(Subject::Path(path_hash)), Some(entry)) => {
+            (damage.stream, damage.path_hash) = (Some(made_by(entry)), Some(path_hash));
+        }
+        (Some(Subject::Stream(stream)), _) => damage.stream = Some(stream),
+        (Some(Subject::Path(_) | Subject::Group) | None, _) => {}
     }
     damage
 }
@@ -248,16 +254,14 @@ impl Replay for Rebuild {
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+        let subject = Subject::of_entry(entry.kind, entry.subject);
         let group = self.group(entry.group);
         if group.state.applied().next() < entry.index {
             group.skip_to(EntryIndex::new(entry.index.get() - 1));
         }
         let Ok(command) = Command::decode(entry.kind, entry.command) else {
             group.skip_to(entry.index);
-            match subject(entry.kind, entry.stream, entry.index) {
-                (stream, Some(path_hash)) => self.unmake(entry.group, stream, path_hash),
-                (stream, None) => lose_entry(&mut group.state, stream, entry.index),
-            }
+            self.lose_entry(entry.group, subject, (None, entry.index));
             return None;
         };
         if self.repeats_lost(entry) {
@@ -268,7 +272,7 @@ impl Replay for Rebuild {
         }
         let group = self.group(entry.group);
         let data_bytes = entry.data.len() as u64;
-        let logged = LoggedCommand { stream: entry.stream, command, data_bytes };
+        let logged = LoggedCommand { subject, command, data_bytes };
         // What recovery finds is durable; the role says how much of it is committed.
         let committed = group.role.durable(entry.index).entry(entry);
         let applied = group.apply(&committed, logged);

@@ -9,11 +9,11 @@ use crate::{
     read::ReadSteps,
     reads::{Asker, PendingRead},
     shard::Proposal,
-    step::Step,
+    step::{Step, Target},
 };
 use log::Read;
 use model::{ByteOffset, StreamKey, StreamPath};
-use stream::{Append, Command, Create, CreateRequest, NO_STREAM, Refusal};
+use stream::{Append, Command, Create, CreateRequest, Refusal};
 
 impl ShardCore {
     pub(crate) fn handle_create(
@@ -28,7 +28,7 @@ impl ShardCore {
         {
             return self.reply(ticket, Reply::Outcome(outcome));
         }
-        let key = StreamKey { group: group.state.group(), stream: NO_STREAM };
+        let to = Target { group: group.state.group(), stream: None };
         if asked.fork.is_some() {
             let (fork, step) = ForkSteps::begin(ticket, asked, data.to_vec());
             return self.drive(now, Operation::Fork(Box::new(fork)), step);
@@ -38,7 +38,7 @@ impl ShardCore {
         self.expire_holder(now, &path);
         let create = Create { path, content_type, lifetime, close, record_count, fork: None };
         let command = Command::Create(Box::new(create));
-        self.propose_for(now, ticket, Proposal { key, command, data });
+        self.propose_for(now, ticket, Proposal { to, command, data });
     }
 
     /// Logs the expiry of a stream that still holds a path, if there is one: a creation follows.
@@ -56,7 +56,7 @@ impl ShardCore {
         if group.is_in_flight(key.stream) || !group.state.is_due(key.stream, now.wall) {
             return;
         }
-        let proposal = Proposal { key, command: Command::Expire, data: &[] };
+        let proposal = Proposal { to: key.into(), command: Command::Expire, data: &[] };
         // One that finds no room is proposed again: by the next tick, or by the next creation.
         let _ = self.propose(now, proposal, ReplyTo::Nobody);
     }
@@ -72,7 +72,11 @@ impl ShardCore {
             Err(refusal) => return self.refuse_path(now, ticket, path, refusal),
         };
         let key = StreamKey { group: state.group(), stream };
-        self.propose_for(now, ticket, Proposal { key, command: Command::Delete, data: &[] });
+        self.propose_for(
+            now,
+            ticket,
+            Proposal { to: key.into(), command: Command::Delete, data: &[] },
+        );
     }
 
     /// A missing stream and a closed one stay so, whatever is on its way in the log. What else could
@@ -120,7 +124,7 @@ impl ShardCore {
             return self.defer(now, ticket, (Request::Read(read), &[]));
         }
         let key = StreamKey { group: id, stream };
-        let use_it = Step::Propose(key, Command::Touch(now.wall), Vec::new());
+        let use_it = Step::Propose(key.into(), Command::Touch(now.wall), Vec::new());
         self.drive(now, Operation::Read(ReadSteps::after_use(ticket, read)), use_it);
     }
 

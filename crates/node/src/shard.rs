@@ -14,7 +14,7 @@ use crate::{
     operation::{Operation, Operations},
     reads::Reads,
     releases::Releases,
-    step::Step,
+    step::{Step, Target},
 };
 use env::SeededRandom;
 use log::{AppendError, NewEntry, Purpose, ShardLog};
@@ -45,7 +45,7 @@ pub struct ShardCore {
 /// A command and where it goes.
 #[derive(Debug)]
 pub(crate) struct Proposal<'a> {
-    pub key: StreamKey,
+    pub to: Target,
     pub command: Command,
     pub data: &'a [u8],
 }
@@ -210,7 +210,11 @@ impl ShardCore {
         {
             return self.answer_use(now, ticket, key, outcome);
         }
-        self.propose_for(now, ticket, Proposal { key, command: Command::Append(append), data });
+        self.propose_for(
+            now,
+            ticket,
+            Proposal { to: key.into(), command: Command::Append(append), data },
+        );
     }
 
     /// Answers a write that changes nothing, but is a use of the stream. The answer waits for the log if
@@ -219,7 +223,7 @@ impl ShardCore {
         if !self.groups.get_mut(key.group).state.touch(key.stream, now.wall) {
             return self.reply(ticket, Reply::Outcome(outcome));
         }
-        let use_it = Step::Propose(key, Command::Touch(now.wall), Vec::new());
+        let use_it = Step::Propose(key.into(), Command::Touch(now.wall), Vec::new());
         self.drive(now, Operation::Answer(ticket, outcome), use_it);
     }
 
@@ -237,14 +241,15 @@ impl ShardCore {
         proposal: Proposal<'_>,
         reply_to: ReplyTo,
     ) -> Result<(), Failure> {
-        let Proposal { key: StreamKey { group, stream }, command, data } = proposal;
+        let Proposal { to: Target { group, stream }, command, data } = proposal;
         self.encoded.clear();
         command.encode(&mut self.encoded);
+        let subject = command.subject(stream);
         let place = self.groups.get_mut(group);
         let entry = NewEntry {
             group,
             term: place.role.term(),
-            stream: command.header_stream(stream),
+            subject: subject.number(),
             at: now.wall,
             kind: command.kind() as u8,
             command: &self.encoded,
@@ -252,7 +257,7 @@ impl ShardCore {
         };
         let purpose = if command.is_upkeep() { Purpose::Upkeep } else { Purpose::Data };
         let index = self.log.append_for(purpose, entry).map_err(append_failure)?;
-        place.note_proposed(index, (stream, command), reply_to);
+        place.note_proposed(index, (subject, command), reply_to);
         Ok(())
     }
 

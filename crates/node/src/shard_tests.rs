@@ -4,7 +4,7 @@ use crate::testing::{Process, START, append, create, fork_of, path_in};
 use crate::{Request, ShardCore, Ticket, deferred::Deferred, group::ReplyTo, shard::Proposal};
 use env::MemoryDisk;
 use model::{EntryIndex, GroupId, Monotonic, ShardId, StreamId, StreamKey, StreamPath};
-use stream::{Append, Command, PinToken};
+use stream::{Append, Command, PinToken, Subject};
 
 fn core() -> ShardCore {
     let core = Process::open(&MemoryDisk::new(), 1).shards.remove(0);
@@ -34,7 +34,7 @@ fn defer(core: &mut ShardCore, data: Vec<u8>) {
 }
 
 fn propose(core: &mut ShardCore, index: u64) {
-    let of = (StreamId::new(7), Command::Append(Append::default()));
+    let of = (Subject::Stream(StreamId::new(7)), Command::Append(Append::default()));
     let group = core.groups.get_mut(GroupId::new(1));
     group.note_proposed(EntryIndex::new(index), of, ReplyTo::Nobody);
 }
@@ -101,7 +101,7 @@ fn an_operation_that_is_lost_is_found() {
 fn an_operation_that_asks_twice_is_found() {
     let (mut core, key) = busy();
     let reply_to = ReplyTo::Operation(core.awaited().next().expect("a fork waits for its pin"));
-    let proposal = Proposal { key, command: Command::Expire, data: &[] };
+    let proposal = Proposal { to: key.into(), command: Command::Expire, data: &[] };
     core.propose(START, proposal, reply_to).unwrap();
     core.check();
 }

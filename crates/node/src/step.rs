@@ -14,8 +14,21 @@ use crate::{
 };
 use env::SeededRandom;
 use log::{Read, ReadError, ShardLog, Slice};
-use model::{ByteOffset, StreamKey, StreamPath, limits};
+use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, limits};
 use stream::{Command, GroupState, Refusal};
+
+/// The receiver of a command: a group, and a stream of it unless the command names none.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Target {
+    pub group: GroupId,
+    pub stream: Option<StreamId>,
+}
+
+impl From<StreamKey> for Target {
+    fn from(key: StreamKey) -> Self {
+        Self { group: key.group, stream: Some(key.stream) }
+    }
+}
 
 /// What an operation does next.
 #[derive(Debug)]
@@ -23,7 +36,7 @@ pub(crate) enum Step {
     /// Ask the shard that it is about, which may be this one.
     Ask(ShardCall),
     /// Log a command and its data in a group of this shard; the answer is its outcome.
-    Propose(StreamKey, Command, Vec<u8>),
+    Propose(Target, Command, Vec<u8>),
     /// Answer the client, and end.
     Reply(Ticket, Reply),
     /// Refuse a request for what is at a path, and end.

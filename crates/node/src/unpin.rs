@@ -2,10 +2,10 @@
 
 use crate::{
     Failure, ShardAnswer, ShardCall,
-    step::{Step, View},
+    step::{Step, Target, View},
 };
 use model::StreamKey;
-use stream::{Command, NO_STREAM, PinToken};
+use stream::{Command, PinToken};
 
 /// An unpin on its way to the source's group.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ impl UnpinSteps {
         if !pending.any(|(known, _)| known == self.token) {
             return Step::End;
         }
-        let key = StreamKey { group, stream: NO_STREAM };
-        Step::Propose(key, Command::UnpinDone(self.token), Vec::new())
+        let to = Target { group, stream: None };
+        Step::Propose(to, Command::UnpinDone(self.token), Vec::new())
     }
 }

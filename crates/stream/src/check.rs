@@ -79,7 +79,8 @@ mod tests {
         let pin =
             Pin { token: PinToken { fork_group: GroupId::new(1), nonce: 7 }, fork_path: path };
         for command in [Command::Create(Box::new(create)), Command::Pin(pin)] {
-            let logged = LoggedCommand { stream: StreamId::new(1), command, data_bytes: 10 };
+            let subject = command.subject(Some(StreamId::new(1)));
+            let logged = LoggedCommand { subject, command, data_bytes: 10 };
             state.apply(state.applied().next(), Timestamp::new(1000), logged);
         }
         state.check();

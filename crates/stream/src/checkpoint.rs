@@ -191,8 +191,8 @@ mod tests {
     const AT: Timestamp = Timestamp::new(1000);
 
     fn apply(state: &mut GroupState, stream: u64, command: Command, data_bytes: u64) {
-        let stream = StreamId::new(stream);
-        state.apply(state.applied().next(), AT, LoggedCommand { stream, command, data_bytes });
+        let subject = command.subject(Some(StreamId::new(stream)));
+        state.apply(state.applied().next(), AT, LoggedCommand { subject, command, data_bytes });
     }
 
     fn create(path: &str) -> Create {

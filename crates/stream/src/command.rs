@@ -2,13 +2,51 @@
 //! append travel beside it as the entry's data, so they are copied once.
 
 use crate::{ForkPoint, Lifetime, Pin, PinToken, record::ContentType};
-use model::{ByteOffset, StreamId, StreamPath, Timestamp};
+use model::{ByteOffset, EntrySubject, PathHash, StreamId, StreamPath, Timestamp};
+use std::hash::{Hash, Hasher};
 
-/// What stands for the stream of a creation: the one that it makes gets the entry's index.
-pub const NO_STREAM: StreamId = StreamId::new(0);
+/// What a command is about. The header of its entry holds that as one number, so that it is known what was
+/// lost if the command is damaged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subject {
+    /// The path at which [`Command::Create`] makes a stream. That stream has the entry's index as its id.
+    Path(PathHash),
+    /// A stream that is there.
+    Stream(StreamId),
+    /// No stream: the group alone.
+    Group,
+}
 
-/// A change to one group. The stream it is for is named beside it (entry header), except by
-/// [`Command::Create`], which makes one.
+impl Subject {
+    /// What the header of an entry of this kind names.
+    #[must_use]
+    pub fn of_entry(kind: u8, number: EntrySubject) -> Self {
+        match number.get() {
+            0 => Self::Group,
+            hash if kind == CommandKind::Create as u8 => Self::Path(PathHash::new(hash)),
+            stream => Self::Stream(StreamId::new(stream)),
+        }
+    }
+
+    /// As the header of an entry has it. Ids begin at 1.
+    #[must_use]
+    pub fn number(self) -> EntrySubject {
+        EntrySubject::new(match self {
+            Self::Path(hash) => hash.get(),
+            Self::Stream(stream) => stream.get(),
+            Self::Group => 0,
+        })
+    }
+}
+
+/// The kind is left out: ids are entry indexes, which stay far below most hashes.
+impl Hash for Subject {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.number().hash(state);
+    }
+}
+
+/// A change to one group. What it is about is named beside it, see [`Subject`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Command {
     /// Make a stream, with first bytes and closed if asked. PROTOCOL §5.1.
@@ -100,13 +138,13 @@ pub struct Producer {
 }
 
 impl Command {
-    /// What the header of this command's entry names as its stream: `stream`, or the hash of the path
-    /// for a creation, so that it is known which one was lost.
+    /// What the command is about if it is sent to `stream`.
     #[must_use]
-    pub fn header_stream(&self, stream: StreamId) -> StreamId {
-        match self {
-            Self::Create(create) => StreamId::new(create.path.hash().get()),
-            _ => stream,
+    pub fn subject(&self, stream: Option<StreamId>) -> Subject {
+        match (self, stream) {
+            (Self::Create(create), _) => Subject::Path(create.path.hash()),
+            (_, Some(stream)) => Subject::Stream(stream),
+            (_, None) => Subject::Group,
         }
     }
 

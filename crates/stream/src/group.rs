@@ -1,7 +1,7 @@
 //! The state machine of one group.
 
 use crate::{
-    Command, ContentType, Create, Outcome, Pin, PinToken, Refusal, StreamInfo,
+    Command, ContentType, Create, Outcome, Pin, PinToken, Refusal, StreamInfo, Subject,
     create::Wanted,
     losses::Losses,
     record::{Extra, StreamRecord},
@@ -152,28 +152,32 @@ impl GroupState {
         Ok(record)
     }
 
-    /// Applies the entry `index`, logged at time `at`, for `stream` (0 for a creation).
+    /// Applies the entry `index`, logged at time `at`.
     ///
     /// # Panics
     /// If `index` is not the one after the last applied: an entry was lost or repeated.
     pub fn apply(&mut self, index: EntryIndex, at: Timestamp, entry: LoggedCommand) -> Applied {
         assert_eq!(index, self.applied.next(), "group {} applies out of order", self.group);
         self.applied = index;
-        let LoggedCommand { stream, command, data_bytes } = entry;
+        let LoggedCommand { subject, command, data_bytes } = entry;
         let mark = Mark { index, at };
-        match command {
-            Command::Create(create) => self.apply_create(mark, *create, data_bytes),
-            Command::Append(append) => self.apply_append(mark, stream, &append, data_bytes),
-            Command::Delete => self.apply_delete(stream, Outcome::Deleted),
-            Command::Expire => self.apply_delete(stream, Outcome::Done),
-            Command::Touch(used_at) => self.apply_touch(stream, used_at),
-            Command::Trim(to) => self.apply_trim(stream, to),
-            Command::Pin(pin) => self.apply_pin(stream, pin),
-            Command::Unpin(token) => self.apply_unpin(stream, token),
-            Command::UnpinDone(token) => {
+        use Subject::Stream;
+        match (command, subject) {
+            (Command::Append(append), Stream(to)) => {
+                self.apply_append(mark, to, &append, data_bytes)
+            }
+            (Command::Create(create), _) => self.apply_create(mark, *create, data_bytes),
+            (Command::Delete, Stream(stream)) => self.apply_delete(stream, Outcome::Deleted),
+            (Command::Expire, Stream(stream)) => self.apply_delete(stream, Outcome::Done),
+            (Command::Touch(used_at), Stream(stream)) => self.apply_touch(stream, used_at),
+            (Command::Trim(to), Stream(stream)) => self.apply_trim(stream, to),
+            (Command::Pin(pin), Stream(stream)) => self.apply_pin(stream, pin),
+            (Command::Unpin(token), Stream(stream)) => self.apply_unpin(stream, token),
+            (Command::UnpinDone(token), _) => {
                 self.pending_unpins.remove(&token);
                 Applied::answer(Outcome::Done)
             }
+            (_, Subject::Path(_) | Subject::Group) => Applied::refuse(Refusal::NotFound),
         }
     }
 
@@ -331,8 +335,8 @@ impl GroupState {
 /// A committed command with what its entry says beside it.
 #[derive(Debug, Clone)]
 pub struct LoggedCommand {
-    /// The stream it is for; 0 for a creation.
-    pub stream: StreamId,
+    /// What it is about.
+    pub subject: Subject,
     /// The command.
     pub command: Command,
     /// Length of the entry's data.

@@ -2,10 +2,12 @@
 
 use crate::{
     Accepted, Append, Applied, Command, ConfigField, ContentType, Create, CreateRequest, Effect,
-    ForkPoint, GroupState, Lifetime, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer,
-    Refusal,
+    ForkPoint, GroupState, Lifetime, LoggedCommand, Outcome, Pin, PinToken, Producer, Refusal,
 };
 use model::{ByteOffset, EntryIndex, GroupId, PathHash, StreamId, StreamPath, Timestamp};
+
+/// No entry makes a stream with this id.
+const NO_STREAM: StreamId = StreamId::new(0);
 
 struct Machine {
     state: GroupState,
@@ -58,7 +60,8 @@ impl Machine {
 
     fn apply(&mut self, stream: StreamId, command: Command, data_bytes: u64) -> Applied {
         let index = self.state.applied().next();
-        self.state.apply(index, self.now, LoggedCommand { stream, command, data_bytes })
+        let subject = command.subject(Some(stream));
+        self.state.apply(index, self.now, LoggedCommand { subject, command, data_bytes })
     }
 
     fn create(&mut self, create: Create) -> StreamId {
@@ -487,7 +490,8 @@ fn after_a_loss_that_nobody_can_name_only_new_streams_are_trusted() {
 fn entries_apply_in_index_order() {
     let mut machine = Machine::new();
     let command = Command::Delete;
-    let entry = LoggedCommand { stream: StreamId::new(1), command, data_bytes: 0 };
+    let subject = command.subject(Some(StreamId::new(1)));
+    let entry = LoggedCommand { subject, command, data_bytes: 0 };
     machine.state.apply(EntryIndex::new(2), machine.now, entry);
 }
 

@@ -50,7 +50,7 @@ mod table;
 
 pub use checkpoint::{CheckpointError, StreamRow};
 pub use codec::DecodeError;
-pub use command::{Append, Command, CommandKind, Create, NO_STREAM, Producer};
+pub use command::{Append, Command, CommandKind, Create, Producer, Subject};
 pub use create::CreateRequest;
 pub use fork::{ForkPoint, ForkRequest, Lineage, Pin, PinToken};
 pub use group::{Applied, Effect, GroupState, LoggedCommand, Visible};

@@ -6,7 +6,7 @@ use log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, DurableEntry, Entry,
     LogOptions, NewEntry, OpenError, Owner as DirOwner, Replay, ShardLog, open,
 };
-use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, Term, Timestamp};
+use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -92,18 +92,20 @@ impl Replay for Machine {
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
-        let key = StreamKey { group: entry.group, stream: entry.stream };
+        let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
         self.take(key, entry.kind, entry.command, entry.data.len() as u64)
     }
 
     fn damaged(&mut self, damage: &Damage) {
+        let mut damage = damage.clone();
+        damage.stream = damage.stream.or(damage.subject.map(|of| StreamId::new(of.get())));
         // A lost append leaves a hole, so that what follows keeps its offsets.
         let is_lost = damage.kind == DamageKind::EntryPayload;
         if let (true, Some(group), Some(stream)) = (is_lost, damage.group, damage.stream) {
             let ends = self.streams.entry(StreamKey { group, stream }).or_default();
             ends.tail += damage.lost_bytes;
         }
-        self.damages.push(damage.clone());
+        self.damages.push(damage);
     }
 
     fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
@@ -143,9 +145,10 @@ impl Owner {
 
     pub(super) fn write(&mut self, key: StreamKey, kind: u8, command: &[u8], data: &[u8]) {
         let at = Timestamp::new(1_700_000_000_000 + data.len() as u64);
-        let (group, stream, term) = (key.group, key.stream, Term::new(1));
+        let (group, term) = (key.group, Term::new(1));
+        let subject = EntrySubject::new(key.stream.get());
         for _ in 0..20 {
-            let entry = NewEntry { group, term, stream, at, kind, command, data };
+            let entry = NewEntry { group, term, subject, at, kind, command, data };
             match self.shard(group).append(entry) {
                 Err(AppendError::Backpressure) => {
                     self.commit();
@@ -167,7 +170,7 @@ impl Owner {
     }
 
     fn apply(&mut self, index: usize, entry: &DurableEntry) {
-        let key = StreamKey { group: entry.group, stream: entry.stream };
+        let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
         let bytes = entry.data.len() as u64;
         let shard = &mut self.shards[index];
         match self.machine.take(key, entry.kind, &entry.command, bytes) {

@@ -67,7 +67,8 @@ fn use_stream(state: &mut GroupState, stream: StreamId) {
     ];
     for command in commands {
         let data_bytes = if matches!(command, Command::Append(_)) { 1 << 30 } else { 0 };
-        let entry = LoggedCommand { stream, command, data_bytes };
+        let subject = command.subject(Some(stream));
+        let entry = LoggedCommand { subject, command, data_bytes };
         state.apply(state.applied().next(), now, entry);
     }
 }
@@ -86,7 +87,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for (number, command) in (0..).zip(examples()) {
         let stream = StreamId::new(1 + u64::from(number == 4));
-        let entry = LoggedCommand { stream, command, data_bytes: 10 };
+        let subject = command.subject(Some(stream));
+        let entry = LoggedCommand { subject, command, data_bytes: 10 };
         state.apply(state.applied().next(), Timestamp::new(7000), entry);
         if number == 9 {
             state.mark_damaged(StreamId::new(9), model::PathHash::new(99));

@@ -28,17 +28,22 @@ pub fn run(data: &[u8]) {
         let at = Timestamp::new(u64::from(input.byte()) * 1000);
         let data_bytes = u64::from(input.short());
         let Ok(command) = Command::decode(kind, input.piece()) else { continue };
-        let entry = LoggedCommand { stream, command, data_bytes };
-        apply_to_all(&mut states, at, &entry);
+        let subject = command.subject(Some(stream));
+        let entry = LoggedCommand { subject, command, data_bytes };
+        apply_to_all(&mut states, at, (stream, &entry));
     }
     let last = restored(&states[0]);
     assert_eq!(last.encode_header(), states[0].encode_header());
 }
 
-fn apply_to_all(states: &mut [GroupState], at: Timestamp, entry: &LoggedCommand) {
+fn apply_to_all(
+    states: &mut [GroupState],
+    at: Timestamp,
+    (stream, entry): (StreamId, &LoggedCommand),
+) {
     let mut first: Option<Applied> = None;
     for state in states {
-        let applied = apply(state, at, entry.clone());
+        let applied = apply(state, at, (stream, entry.clone()));
         if let Some(first) = &first {
             assert_eq!(applied, *first, "a restored state does the same");
         }
@@ -46,8 +51,11 @@ fn apply_to_all(states: &mut [GroupState], at: Timestamp, entry: &LoggedCommand)
     }
 }
 
-fn apply(state: &mut GroupState, at: Timestamp, entry: LoggedCommand) -> Applied {
-    let stream = entry.stream;
+fn apply(
+    state: &mut GroupState,
+    at: Timestamp,
+    (stream, entry): (StreamId, LoggedCommand),
+) -> Applied {
     let before = state.info(stream);
     let foretold = match &entry.command {
         Command::Append(append) => state.check_append(stream, append, entry.data_bytes),

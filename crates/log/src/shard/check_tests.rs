@@ -4,7 +4,7 @@ use super::ShardLog;
 use crate::chunk::set::{ChunkSet, tests::chunk};
 use crate::{CheckpointRow, Damage, DataDir, Entry, LogOptions, NewEntry, Owner, Replay};
 use env::{MemoryDisk, SeededRandom};
-use model::{EntryIndex, GroupId, Placement, StreamId, Term, Timestamp};
+use model::{EntryIndex, EntrySubject, GroupId, Placement, Term, Timestamp};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -54,9 +54,9 @@ fn log() -> ShardLog {
 }
 
 fn append(log: &mut ShardLog) {
-    let (group, term, stream) = (GroupId::new(0), Term::new(1), StreamId::new(1));
+    let (group, term, subject) = (GroupId::new(0), Term::new(1), EntrySubject::new(1));
     let (at, kind, command) = (Timestamp::new(1), 1, &b"c"[..]);
-    log.append(NewEntry { group, term, stream, at, kind, command, data: b"data" }).unwrap();
+    log.append(NewEntry { group, term, subject, at, kind, command, data: b"data" }).unwrap();
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::wal::layout::{
 };
 use bytes::{Bytes, BytesMut};
 use env::File;
-use model::{EntryIndex, GroupId, StreamId, Term, Timestamp};
+use model::{EntryIndex, EntrySubject, GroupId, Term, Timestamp};
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -85,7 +85,7 @@ impl OpenBatch {
         let header = EntryHeader {
             index: index.get(),
             term: entry.term.get(),
-            stream: entry.stream.get(),
+            subject: entry.subject.get(),
             at: entry.at.get(),
             position: 0,
             command_bytes: u32::try_from(entry.command.len()).expect("checked by the lane"),
@@ -285,7 +285,7 @@ impl DurableBatch {
             group: GroupId::new(header.group),
             index: EntryIndex::new(header.index),
             term: Term::new(header.term),
-            stream: StreamId::new(header.stream),
+            subject: EntrySubject::new(header.subject),
             at: Timestamp::new(header.at),
             kind: header.kind,
             command: self.payload.slice(command..data),
@@ -317,8 +317,8 @@ pub struct DurableEntry {
     pub index: EntryIndex,
     /// Raft term under which it was written.
     pub term: Term,
-    /// The stream that the command is about.
-    pub stream: StreamId,
+    /// What the command is about.
+    pub subject: EntrySubject,
     /// Wall-clock time for `apply`.
     pub at: Timestamp,
     /// Tag of the command.

@@ -135,7 +135,7 @@ impl BatchPlace {
 pub(crate) struct EntryHeader {
     pub(crate) index: u64,
     pub(crate) term: u64,
-    pub(crate) stream: u64,
+    pub(crate) subject: u64,
     pub(crate) at: u64,
     /// First byte of the command, from the start of the batch; the data follows.
     pub(crate) position: u32,
@@ -153,7 +153,7 @@ impl EntryHeader {
         let mut out = [0; ENTRY_HEADER_BYTES];
         put(&mut out, 0, &self.index.to_le_bytes());
         put(&mut out, 8, &self.term.to_le_bytes());
-        put(&mut out, 16, &self.stream.to_le_bytes());
+        put(&mut out, 16, &self.subject.to_le_bytes());
         put(&mut out, 24, &self.at.to_le_bytes());
         put(&mut out, 32, &self.position.to_le_bytes());
         put(&mut out, 36, &self.command_bytes.to_le_bytes());
@@ -170,7 +170,7 @@ impl EntryHeader {
         Self {
             index: u64_at(bytes, 0),
             term: u64_at(bytes, 8),
-            stream: u64_at(bytes, 16),
+            subject: u64_at(bytes, 16),
             at: u64_at(bytes, 24),
             position: u32_at(bytes, 32),
             command_bytes: u32_at(bytes, 36),
@@ -264,7 +264,7 @@ mod tests {
         EntryHeader {
             index: 7,
             term: 1,
-            stream: 4,
+            subject: 4,
             at: 1_700_000_000_000,
             position: 128,
             command_bytes: 1,

@@ -3,7 +3,9 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
 use env::{Disk, MemoryDisk, SeededRandom};
-use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, Term, Timestamp};
+use model::{
+    ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
+};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -163,19 +165,21 @@ impl Replay for Machine {
     }
 
     fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
-        let key = StreamKey { group: entry.group, stream: entry.stream };
+        let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
         let bytes = entry.data.len() as u64;
         self.apply_one((key, entry.index, entry.kind), entry.command, bytes)
     }
 
     fn damaged(&mut self, damage: &Damage) {
+        let mut damage = damage.clone();
+        damage.stream = damage.stream.or(damage.subject.map(|of| StreamId::new(of.get())));
         // A lost append leaves a hole, so that what follows keeps its offsets.
         let is_lost = damage.kind == DamageKind::EntryPayload;
         if let (true, Some(group), Some(stream)) = (is_lost, damage.group, damage.stream) {
             let ends = self.streams.entry(StreamKey { group, stream }).or_default();
             ends.tail += damage.lost_bytes;
         }
-        self.damages.push(damage.clone());
+        self.damages.push(damage);
     }
 
     fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
@@ -230,9 +234,10 @@ impl Node {
         data: &[u8],
     ) -> Result<EntryIndex, AppendError> {
         let at = Timestamp::new(1_700_000_000_000 + data.len() as u64);
-        let (group, stream, term) = (key.group, key.stream, Term::new(1));
+        let (group, term) = (key.group, Term::new(1));
+        let subject = EntrySubject::new(key.stream.get());
         let purpose = if kind == DELETE { Purpose::Upkeep } else { Purpose::Data };
-        let entry = NewEntry { group, term, stream, at, kind, command, data };
+        let entry = NewEntry { group, term, subject, at, kind, command, data };
         self.shard(group).append_for(purpose, entry)
     }
 
@@ -294,7 +299,7 @@ impl Node {
         let shard = &mut self.shards[index];
         let batch = shard.handle_synced(job.run()).map_err(|_| Broken)?;
         for entry in batch.entries() {
-            let key = StreamKey { group: entry.group, stream: entry.stream };
+            let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
             self.acknowledged.insert(entry.group, entry.index.get());
             let what = (key, entry.index, entry.kind);
             let bytes = entry.data.len() as u64;

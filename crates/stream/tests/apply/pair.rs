@@ -13,9 +13,11 @@ use proptest::{prelude::*, test_runner::TestCaseError};
 use std::collections::BTreeMap;
 use thalweg_stream::{
     Append, Applied, Command, ContentType, Create, CreateRequest, Effect, ForkPoint, ForkRequest,
-    GroupState, Lifetime, Lineage, LoggedCommand, NO_STREAM, Outcome, Pin, PinToken, Producer,
-    StreamInfo,
+    GroupState, Lifetime, Lineage, LoggedCommand, Outcome, Pin, PinToken, Producer, StreamInfo,
 };
+
+/// No entry makes a stream with this id.
+const NO_STREAM: StreamId = StreamId::new(0);
 
 type Checked<T = ()> = Result<T, TestCaseError>;
 
@@ -98,7 +100,8 @@ impl Pair {
         let decoded = Command::decode(command.kind() as u8, &bytes).unwrap();
         prop_assert_eq!(&decoded, command);
         let data_bytes = data.len() as u64;
-        let entry = LoggedCommand { stream, command: decoded, data_bytes };
+        let subject = decoded.subject(Some(stream));
+        let entry = LoggedCommand { subject, command: decoded, data_bytes };
         let applied = self.real.apply(self.real.applied().next(), self.now, entry);
         self.real.check();
         let expected = self.reference.apply(self.now, stream, command, data);
