@@ -36,6 +36,7 @@ pub(crate) fn put(bytes: &mut [u8], position: usize, value: &[u8]) {
 }
 
 /// Writes `crc` of the rest of a header, seeded with `seed`, into its last four bytes.
+#[inline]
 pub(crate) fn seal_header<const N: usize>(header: &mut [u8; N], seed: &[u8]) {
     let end = N - 4;
     let crc = header_crc(&header[..end], seed);
@@ -52,6 +53,7 @@ fn is_sealed(header: &[u8], seed_crc: u32) -> bool {
     crc32c::crc32c_append(seed_crc, &header[..end]) == u32_at(header, end)
 }
 
+#[inline]
 fn header_crc(covered: &[u8], seed: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(seed), covered)
 }

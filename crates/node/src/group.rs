@@ -165,6 +165,7 @@ impl Group {
         proposed
     }
 
+    #[inline]
     fn finish_in_flight(&mut self, proposed: &Proposed) {
         let count =
             self.in_flight.get_mut(&proposed.subject).expect("what was proposed is counted");

@@ -38,6 +38,7 @@ mod slab;
 mod sse;
 mod timers;
 mod transport;
+mod upload;
 mod window_cache;
 
 pub use check::{CheckDone, CheckJob};

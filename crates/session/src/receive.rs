@@ -5,21 +5,19 @@
 //! connection. Bodies are charged to admission as their bytes arrive, never by what a header announces.
 
 use crate::{
-    connection::{BodyLeft, Connection, Meta, Pending, REQUEST_BUDGET_BYTES, Receiving, State},
+    connection::{BodyLeft, Connection, Meta, Pending, REQUEST_BUDGET_BYTES, State},
     pipeline::Touch,
     sessions::Step,
     slab::ConnId,
     transport::Read,
     transport::Transport,
 };
-use model::StreamPath;
 use protocol::{
-    http1::{CONTINUE, ChunkedDecoder, Framing, Head, HeadError, HeaderSlots},
+    http1::{ChunkedDecoder, Framing, Head, HeadError, HeaderSlots},
     problem::{Code, Problem},
     request::{self, Live, ReadRequest, ReadyAppend, ReadyCreate, Request, Scheme},
 };
 use std::borrow::Cow;
-use stream::Append;
 
 /// A body that nobody wants is read past up to this length; a longer one costs the connection.
 const DISCARD_BYTES_MAX: u64 = 1 << 20;
@@ -28,7 +26,7 @@ const DISCARD_BYTES_MAX: u64 = 1 << 20;
 pub(crate) const NO_DATA: Cow<'static, [u8]> = Cow::Borrowed(&[]);
 
 /// What is left to do after some input was looked at.
-enum Next {
+pub(crate) enum Next {
     /// Look at what follows.
     Again,
     /// More bytes are needed, or the connection is busy.
@@ -271,94 +269,6 @@ impl<T: Transport> Step<'_, T> {
         Next::Again
     }
 
-    fn receive(&mut self, id: ConnId, request: Request, left: BodyLeft, facts: &Facts) -> Next {
-        let now = self.state.now.monotonic;
-        let Some(connection) = self.state.connections.get_mut(id) else { return Next::Stop };
-        let receiving = Receiving { request, body: Vec::new(), left, since: now, charged_bytes: 0 };
-        let receiving = Box::new(receiving);
-        if !facts.expect_continue {
-            connection.state = State::Body(receiving);
-            return Next::Again;
-        }
-        if self.state.stopping.is_none()
-            && let Some((path, append)) = announced(&receiving)
-        {
-            if let Some(connection) = self.state.connections.get_mut(id) {
-                // What follows is its body, however much that looks like a request.
-                connection.begin_exchange(Touch::ALONE);
-            }
-            let announce = node::Request::Announce { path, append };
-            self.ask_for(id, Pending::Announced(receiving), announce, NO_DATA);
-            return Next::Stop;
-        }
-        self.invite(id, receiving);
-        Next::Again
-    }
-
-    /// Asks the client to send the body that it announced.
-    pub(crate) fn invite(&mut self, id: ConnId, mut receiving: Box<Receiving>) {
-        let now = self.state.now.monotonic;
-        let Some(connection) = self.state.connections.get_mut(id) else { return };
-        receiving.since = now;
-        connection.progress = now;
-        connection.state = State::Body(receiving);
-        if connection.send(self.io, CONTINUE, now).is_err() {
-            self.drop_connection(id);
-        }
-    }
-
-    fn take_body(&mut self, id: ConnId, bytes: &[u8]) -> (usize, Next) {
-        let Some(connection) = self.state.connections.get_mut(id) else { return (0, Next::Stop) };
-        let State::Body(receiving) = &mut connection.state else { return (0, Next::Stop) };
-        let before = receiving.body.len();
-        let (used, done) = match &mut receiving.left {
-            BodyLeft::Length(left) => {
-                let count = (*left).min(bytes.len() as u64);
-                *left -= count;
-                let count = count as usize;
-                receiving.body.extend_from_slice(&bytes[..count]);
-                (count, *left == 0)
-            }
-            BodyLeft::Chunks(decoder) => match decoder.decode(bytes, &mut receiving.body) {
-                Ok(step) => (step.consumed, step.done),
-                Err(error) => {
-                    connection.meta.keep_alive = false;
-                    self.abandon_body(id);
-                    self.answer_problem(id, &Problem::from(error));
-                    return (bytes.len(), Next::Stop);
-                }
-            },
-        };
-        let arrived = receiving.body.len() - before;
-        receiving.charged_bytes += arrived;
-        let in_flight = self.state.admission.charge(arrived);
-        if in_flight > self.state.options.body_bytes_in_flight_max && !done {
-            connection.meta.keep_alive = false;
-            self.abandon_body(id);
-            self.state.counts.rejected += 1;
-            self.answer_problem(id, &Problem::overloaded(1));
-            return (bytes.len(), Next::Stop);
-        }
-        if !done {
-            return (used, Next::Stop);
-        }
-        let Some(receiving) = self.abandon_body(id) else { return (used, Next::Stop) };
-        self.finish_collected(id, receiving.request, receiving.body);
-        (used, Next::Again)
-    }
-
-    /// Takes the body that a connection was receiving out of it, and its charge back.
-    pub(crate) fn abandon_body(&mut self, id: ConnId) -> Option<Box<Receiving>> {
-        let connection = self.state.connections.get_mut(id)?;
-        if !matches!(connection.state, State::Body(_)) {
-            return None;
-        }
-        let state = std::mem::replace(&mut connection.state, State::Head);
-        let State::Body(receiving) = state else { return None };
-        self.state.admission.release(receiving.charged_bytes);
-        Some(receiving)
-    }
-
     /// A request is complete, and it is its turn.
     pub(crate) fn finish(&mut self, id: ConnId, request: Request, body: Cow<'_, [u8]>) {
         if self.state.stopping.is_some() {
@@ -459,15 +369,6 @@ impl<T: Transport> Step<'_, T> {
     }
 }
 
-/// What the node can judge of an append before its data is there. A body in chunks may turn out
-/// empty, and a close without data is judged otherwise than one with data.
-fn announced(receiving: &Receiving) -> Option<(StreamPath, Append)> {
-    let Request::Append(request) = &receiving.request else { return None };
-    let append = request.announced();
-    let has_data = matches!(receiving.left, BodyLeft::Length(_));
-    (has_data || !append.close).then(|| (request.path.clone(), append))
-}
-
 /// A write with its body in stored form: what to wait for, and what to ask.
 #[derive(Debug)]
 pub(crate) struct Write<'a> {
@@ -535,9 +436,9 @@ impl Connection {
 }
 
 /// What of a head is needed after its buffer is gone.
-struct Facts {
+pub(crate) struct Facts {
     framing: Framing,
-    expect_continue: bool,
+    pub(crate) expect_continue: bool,
     head_bytes: usize,
 }
 
