@@ -212,6 +212,14 @@ pub trait File: Send + Sync + fmt::Debug {
     fn as_fd(&self) -> Option<BorrowedFd<'_>>;
 }
 
+/// Whether the process or the system has no descriptor left.
+#[must_use]
+pub fn is_out_of_descriptors(error: &io::Error) -> bool {
+    const ENFILE: i32 = 23;
+    const EMFILE: i32 = 24;
+    error.raw_os_error().is_some_and(|number| number == EMFILE || number == ENFILE)
+}
+
 /// Whether a read failed because the device has lost the bytes, and not for want of memory or descriptors.
 #[must_use]
 pub fn is_unreadable(error: &io::Error) -> bool {

@@ -23,7 +23,7 @@ mod real_disk;
 mod stack;
 
 pub use clock::{Clock, RealClock};
-pub use disk::{DirLock, Disk, File, LockError, is_unreadable};
+pub use disk::{DirLock, Disk, File, LockError, is_out_of_descriptors, is_unreadable};
 pub use memory::{DiskOperation, MemoryDisk};
 pub use overlay::{DiskOverlay, FileOverlay};
 pub use random::{Random, RealRandom, SeededRandom};

@@ -34,11 +34,16 @@ pub(crate) enum Task {
 }
 
 impl WorkJob {
-    /// Whether it makes, renames or removes a segment. Appends wait when there is no segment for them, so it should
-    /// not wait behind copies, which take seconds.
+    /// The group whose data it copies; `None` if it makes, renames or removes a segment. Appends wait when there is no
+    /// segment for them, so that should not wait behind copies, which take seconds.
     #[must_use]
-    pub fn is_of_segments(&self) -> bool {
-        matches!(self.task, Task::Fill(_) | Task::Drain(_))
+    pub fn group(&self) -> Option<GroupId> {
+        match &self.task {
+            Task::Fill(_) | Task::Drain(_) => None,
+            Task::Seal(task, _) => Some(GroupId::new(task.name.group)),
+            Task::Merge(task) => Some(GroupId::new(task.name.group)),
+            Task::Checkpoint(task) => Some(task.group),
+        }
     }
 
     /// Does the work. Blocks, for seconds if the disk is slow.

@@ -2,9 +2,9 @@
 
 mod support;
 
-use env::{Disk, MemoryDisk, SeededRandom};
+use env::{Disk, DiskOperation, MemoryDisk, SeededRandom};
 use model::{ByteOffset, GroupId, StreamKey};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use support::{DELETE, Node, files, key, small, spoil};
 use thalweg_log::{AppendError, LogOptions, Slice};
@@ -217,12 +217,60 @@ fn chunks_are_merged_and_all_groups_sealed_while_there_is_always_more_to_seal() 
     assert_eq!(groups.len(), 3, "each group has a chunk");
 }
 
+#[test]
+fn a_group_whose_jobs_fail_does_not_hold_up_the_others() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions {
+        batch_bytes_max: 1 << 20,
+        segment_bytes: 1 << 20,
+        wal_bytes_max: 64 << 20,
+        checkpoint_bytes: 64 << 20,
+        ..small()
+    };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    let (mut failures, mut done) = (0, BTreeMap::new());
+    for round in 0..100 {
+        // The first group has the most to seal and a checkpoint that waits: by itself it would always be next.
+        for group in 0..3 {
+            node.append(key(group, 1), &[7; 8 << 10][..if group == 0 { 8 << 10 } else { 5 << 10 }])
+                .unwrap();
+        }
+        node.commit().unwrap();
+        if round == 0 {
+            node.checkpoint(GroupId::new(0));
+        }
+        let Some(job) = node.next_job() else { continue };
+        let group = job.group().expect("jobs of segments are run");
+        if group == GroupId::new(0) {
+            disk.fail(DiskOperation::Rename, 0, u64::MAX);
+        }
+        let report = node.shards[0].handle_work(job.run());
+        disk.fail_nothing();
+        assert_eq!(report.error.is_some(), group == GroupId::new(0), "{report:?}");
+        failures += usize::from(report.error.is_some());
+        *done.entry(group).or_insert(0) += 1;
+    }
+    let others = [1, 2].map(|group| done.get(&GroupId::new(group)).copied().unwrap_or(0));
+    assert!(
+        others.iter().all(|jobs| *jobs >= 40),
+        "jobs of the others: {others:?}, {failures} failures"
+    );
+    assert!((2..=12).contains(&failures), "it is tried again now and then: {failures}");
+    // When the disk takes them again, so do the group's jobs.
+    while let Some(job) = node.next_job() {
+        node.finish_job(job);
+    }
+    let chunks = files(&disk, "chunk");
+    let groups: BTreeSet<_> = chunks.iter().map(|path| path.parent().unwrap()).collect();
+    assert_eq!(groups.len(), 3, "each group has a chunk");
+}
+
 /// Runs background work; copies find `room` bytes. How many merges were refused.
 fn work_with_room(disk: &MemoryDisk, node: &mut Node, room: u64) -> usize {
     let mut refusals = 0;
     node.checkpoint(GroupId::new(0));
     while let Some(job) = node.shards[0].poll_work() {
-        let room = if job.is_of_segments() { u64::MAX / 2 } else { room };
+        let room = if job.group().is_none() { u64::MAX / 2 } else { room };
         disk.set_capacity(disk.used_bytes() + room);
         let report = node.shards[0].handle_work(job.run());
         assert!(report.error.is_none(), "{report:?}");

@@ -16,6 +16,39 @@ const TROUBLE_MS: u64 = 1_000;
 /// Merges that found no room are offered again after this long.
 const MERGE_RETRY_MS: u64 = 10_000;
 
+/// Why the disk refuses background work, and so in the end data.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiskTrouble {
+    /// There is no space.
+    Full,
+    /// The quota of the user or project is used up.
+    QuotaUsedUp,
+    /// The process or the system has no descriptor left for another file.
+    NoDescriptors,
+    /// Anything else, such as an error of the medium.
+    Failing,
+}
+
+impl DiskTrouble {
+    fn of(error: &io::Error) -> Self {
+        if error.kind() == io::ErrorKind::QuotaExceeded {
+            Self::QuotaUsedUp
+        } else if log::is_no_room(error) {
+            Self::Full
+        } else if env::is_out_of_descriptors(error) {
+            Self::NoDescriptors
+        } else {
+            Self::Failing
+        }
+    }
+
+    /// Whether deletes end it.
+    #[must_use]
+    pub fn is_no_room(self) -> bool {
+        matches!(self, Self::Full | Self::QuotaUsedUp)
+    }
+}
+
 /// How the disk takes background work.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
@@ -40,7 +73,7 @@ struct MergeRefusal {
 struct Trouble {
     /// The last failure.
     error: String,
-    is_disk_full: bool,
+    kind: DiskTrouble,
     since: Monotonic,
     /// The job that ended last failed.
     is_last: bool,
@@ -48,7 +81,7 @@ struct Trouble {
 
 impl Background {
     pub(crate) fn is_disk_full(&self) -> bool {
-        self.trouble.as_ref().is_some_and(|trouble| trouble.is_disk_full)
+        self.trouble.as_ref().is_some_and(|trouble| trouble.kind.is_no_room())
     }
 
     /// Whether no job is offered for now.
@@ -57,8 +90,8 @@ impl Background {
     }
 
     /// Why background work has stopped, if it has.
-    pub(crate) fn error(&self) -> Option<&str> {
-        self.trouble.as_ref().map(|trouble| trouble.error.as_str())
+    pub(crate) fn trouble(&self) -> Option<(DiskTrouble, &str)> {
+        self.trouble.as_ref().map(|trouble| (trouble.kind, trouble.error.as_str()))
     }
 
     /// Why merges found no room, once when that begins.
@@ -75,10 +108,14 @@ impl Background {
             }
             return;
         };
-        self.blocked_until = Some(now.plus_ms(RETRY_MS));
-        let is_disk_full = log::is_no_room(error);
+        let kind = DiskTrouble::of(error);
+        let is_again = self.trouble.as_ref().is_some_and(|trouble| trouble.is_last);
+        // A job of one group may fail where those of others do not: the log offers theirs next.
+        if kind.is_no_room() || is_again {
+            self.blocked_until = Some(now.plus_ms(RETRY_MS));
+        }
         let error = error.to_string();
-        self.trouble = Some(Trouble { error, is_disk_full, since: now, is_last: true });
+        self.trouble = Some(Trouble { error, kind, since: now, is_last: true });
     }
 
     pub(crate) fn note_merge_refusal(&mut self, now: Monotonic, error: io::Error) {
@@ -125,12 +162,32 @@ mod tests {
     }
 
     #[test]
-    fn a_used_up_quota_is_no_failing_disk() {
+    fn a_failure_between_successes_stops_nothing() {
+        let failed = || io::Error::from(io::ErrorKind::TimedOut);
         let mut background = Background::default();
-        background.note(START, Some(&io::ErrorKind::QuotaExceeded.into()));
-        assert!(background.is_disk_full());
-        background.note(START, Some(&io::ErrorKind::TimedOut.into()));
-        assert!(!background.is_disk_full());
+        background.note(START, Some(&failed()));
+        assert!(!background.is_blocked() && background.trouble().is_some());
+        background.note(START, None);
+        background.note(START, Some(&failed()));
+        assert!(!background.is_blocked());
+        background.note(START, Some(&failed()));
+        assert!(background.is_blocked(), "nothing else is due");
+    }
+
+    #[test]
+    fn each_trouble_has_its_kind() {
+        let errors = [
+            (full(), DiskTrouble::Full, true),
+            (io::ErrorKind::QuotaExceeded.into(), DiskTrouble::QuotaUsedUp, true),
+            (io::Error::from_raw_os_error(24), DiskTrouble::NoDescriptors, false),
+            (io::Error::from_raw_os_error(5), DiskTrouble::Failing, false),
+        ];
+        let mut background = Background::default();
+        for (error, kind, is_disk_full) in errors {
+            background.note(START, Some(&error));
+            assert_eq!(background.trouble().map(|(kind, _)| kind), Some(kind));
+            assert_eq!(background.is_disk_full(), is_disk_full);
+        }
     }
 
     #[test]

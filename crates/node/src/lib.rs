@@ -58,6 +58,7 @@ pub use api::{
     Change, Event, Failure, Locate, LocateError, Output, ReadDamage, ReadReply, ReadRequest, Reply,
     Request, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
 };
+pub use background::DiskTrouble;
 pub use lookup::{ReadDone, ReadJob};
 pub use recovery::{Opened, open};
 pub use shard::{ShardCore, ShardStats};

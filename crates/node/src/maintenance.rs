@@ -1,6 +1,6 @@
 //! What a shard does by itself: expiry, checkpoints, retries, background work.
 
-use crate::{ReadDamage, ShardCore, Stamp, group::Group};
+use crate::{DiskTrouble, ReadDamage, ShardCore, Stamp, group::Group};
 use log::{CheckpointRows, WorkDone, WorkJob};
 use model::{GroupId, Monotonic, StreamKey};
 use std::io;
@@ -116,15 +116,9 @@ impl ShardCore {
         self.background.take_merge_refusal()
     }
 
-    /// Whether background work has stopped because the disk is full, and for no other reason.
+    /// Why background work has stopped, if it has, and the error in words.
     #[must_use]
-    pub fn is_disk_full(&self) -> bool {
-        self.background.is_disk_full()
-    }
-
-    /// Why background work has stopped, if it has (as when the disk is full).
-    #[must_use]
-    pub fn work_error(&self) -> Option<&str> {
-        self.background.error()
+    pub fn disk_trouble(&self) -> Option<(DiskTrouble, &str)> {
+        self.background.trouble()
     }
 }

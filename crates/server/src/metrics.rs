@@ -11,6 +11,7 @@
 
 use env::Clock;
 use model::{Monotonic, Timestamp};
+use node::DiskTrouble;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -119,24 +120,18 @@ pub enum NotReady {
         error: String,
     },
     /// The disk refuses data; reads continue.
-    Disk(DiskTrouble),
+    Disk(DiskRefusal),
     /// The process was told to end.
     ShuttingDown,
 }
 
-/// Why the disk refuses data.
+/// The disk refuses data.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DiskTrouble {
-    /// There is no space, on the disk or in the quota.
-    Full {
-        /// What is needed and what is free, or what the system named.
-        error: String,
-    },
-    /// Anything but want of space, such as an error of the medium or too few descriptors.
-    Failing {
-        /// The failure, as the system named it.
-        error: String,
-    },
+pub struct DiskRefusal {
+    /// Why.
+    pub trouble: DiskTrouble,
+    /// What is needed and what is free, or what the system named.
+    pub error: String,
 }
 
 /// Everything that one shard counts, and its state. Starts as recovering.
@@ -194,7 +189,7 @@ pub struct ShardMetrics {
     /// Touched when a shard fails and when an operator asks, never by a request.
     error: Mutex<Option<String>>,
     /// Touched every 100 ms and when an operator asks.
-    disk: Mutex<Option<DiskTrouble>>,
+    disk: Mutex<Option<DiskRefusal>>,
 }
 
 impl Default for ShardMetrics {
@@ -248,17 +243,17 @@ impl ShardMetrics {
     }
 
     /// Sets why the disk refuses data, `None` if it does not. Whether it is another trouble than before.
-    pub fn set_disk_trouble(&self, trouble: Option<DiskTrouble>) -> bool {
+    pub fn set_disk_refusal(&self, refusal: Option<DiskRefusal>) -> bool {
         let mut known = self.disk.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_other = known.as_ref().map(std::mem::discriminant)
-            != trouble.as_ref().map(std::mem::discriminant);
-        *known = trouble;
+        let trouble = |refusal: &Option<DiskRefusal>| refusal.as_ref().map(|it| it.trouble);
+        let is_other = trouble(&known) != trouble(&refusal);
+        *known = refusal;
         is_other
     }
 
     /// Why the disk refuses data, if it does.
     #[must_use]
-    pub fn disk_trouble(&self) -> Option<DiskTrouble> {
+    pub fn disk_refusal(&self) -> Option<DiskRefusal> {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
@@ -287,16 +282,10 @@ impl ShardMetrics {
         self.poisoned.load(Relaxed)
     }
 
-    /// Whether appends fail for want of space.
+    /// Whether the disk refuses data for this reason.
     #[must_use]
-    pub fn is_disk_full(&self) -> bool {
-        matches!(self.disk_trouble(), Some(DiskTrouble::Full { .. }))
-    }
-
-    /// Whether work on the disk fails, and not for want of space.
-    #[must_use]
-    pub fn is_disk_failing(&self) -> bool {
-        matches!(self.disk_trouble(), Some(DiskTrouble::Failing { .. }))
+    pub fn has_trouble(&self, trouble: DiskTrouble) -> bool {
+        self.disk_refusal().is_some_and(|refusal| refusal.trouble == trouble)
     }
 
     /// Whether the shard is still recovering.
@@ -316,7 +305,7 @@ impl ShardMetrics {
             let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
             reasons.push(NotReady::Poisoned { error: error.unwrap_or_default() });
         }
-        reasons.extend(self.disk_trouble().map(NotReady::Disk));
+        reasons.extend(self.disk_refusal().map(NotReady::Disk));
         reasons
     }
 }
@@ -463,11 +452,11 @@ pub(crate) mod tests {
     fn a_full_disk_goes_away_when_there_is_space() {
         let shard = ShardMetrics::default();
         shard.set_recovered();
-        let full = DiskTrouble::Full { error: "7 are free".to_owned() };
-        assert!(shard.set_disk_trouble(Some(full.clone())));
+        let full = DiskRefusal { trouble: DiskTrouble::Full, error: "7 are free".to_owned() };
+        assert!(shard.set_disk_refusal(Some(full.clone())));
         assert_eq!(shard.not_ready(), [NotReady::Disk(full.clone())]);
-        assert!(!shard.set_disk_trouble(Some(full)), "it is known");
-        assert!(shard.set_disk_trouble(None));
+        assert!(!shard.set_disk_refusal(Some(full)), "it is known");
+        assert!(shard.set_disk_refusal(None));
         assert_eq!(shard.not_ready(), []);
     }
 
@@ -475,11 +464,12 @@ pub(crate) mod tests {
     fn a_disk_that_fails_is_no_full_disk() {
         let shard = ShardMetrics::default();
         shard.set_recovered();
-        shard.set_disk_trouble(Some(DiskTrouble::Full { error: String::new() }));
-        let failing = DiskTrouble::Failing { error: "EIO".to_owned() };
-        assert!(shard.set_disk_trouble(Some(failing.clone())), "this is another trouble");
+        let refusal = |trouble| DiskRefusal { trouble, error: "EIO".to_owned() };
+        shard.set_disk_refusal(Some(refusal(DiskTrouble::Full)));
+        let failing = refusal(DiskTrouble::Failing);
+        assert!(shard.set_disk_refusal(Some(failing.clone())), "this is another trouble");
         assert_eq!(shard.not_ready(), [NotReady::Disk(failing)]);
-        assert!(shard.is_disk_failing() && !shard.is_disk_full());
+        assert!(shard.has_trouble(DiskTrouble::Failing) && !shard.has_trouble(DiskTrouble::Full));
     }
 
     #[test]

@@ -47,6 +47,8 @@ pub(crate) struct Group {
     pub(crate) merge_may_help: bool,
     /// Whether a seal, merge or checkpoint of this group is in flight.
     pub(crate) is_busy: bool,
+    /// How many jobs of other groups go first, since the last one of this group failed.
+    pub(crate) jobs_to_wait: u8,
     /// Streams forgotten while a job that may copy them is in flight.
     forgotten: Vec<StreamId>,
 }
@@ -73,6 +75,7 @@ impl Group {
             checkpoint_bytes: 0,
             merge_may_help: true,
             is_busy: false,
+            jobs_to_wait: 0,
             forgotten: Vec::new(),
         }
     }

@@ -22,6 +22,9 @@ const SPARE_SEGMENTS: u64 = 2;
 /// The part of a segment that these may have to seal for it.
 const CHEAP_PART: u64 = 4;
 
+/// Jobs of other groups that go before one whose last job failed.
+const JOBS_AFTER_FAILURE: u8 = 8;
+
 fn is_free(groups: &[Group], segment: &LaneSegment) -> bool {
     !groups.iter().any(|group| group.pins(segment))
 }
@@ -138,12 +141,8 @@ impl ShardLog {
     }
 
     fn checkpoint_or_seal(&mut self) -> Option<(usize, Task)> {
-        let index = if self.is_out_of_room {
-            self.least_to_write()?
-        } else {
-            let waiting = self.groups.iter().position(|group| group.pending.is_some());
-            waiting.or_else(|| self.largest_to_seal())?
-        };
+        let index =
+            if self.is_out_of_room { self.least_to_write()? } else { self.next_to_write()? };
         let kept_free_bytes = self.kept_by_seals();
         let group = &mut self.groups[index];
         let sealed = group.sealed();
@@ -156,12 +155,18 @@ impl ShardLog {
         Some((index, Task::Seal(seal, kept_free_bytes)))
     }
 
-    /// The largest first: where all are due all the time, none waits forever.
-    fn largest_to_seal(&self) -> Option<usize> {
+    /// The group of a checkpoint that waits, or the largest to seal: where all are due all the time, none waits forever.
+    /// One whose last job failed comes after the others.
+    fn next_to_write(&self) -> Option<usize> {
         let seal_bytes = self.store.options.seal_bytes;
-        let groups = self.groups.iter().enumerate();
-        let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes));
-        due.max_by_key(|(_, group)| group.hot_totals().1).map(|(index, _)| index)
+        [false, true].into_iter().find_map(|waits| {
+            let groups = self.groups.iter().enumerate();
+            let groups = groups.filter(|(_, group)| (group.jobs_to_wait > 0) == waits);
+            let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());
+            let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes));
+            let seal = || due.max_by_key(|(_, group)| group.hot_totals().1);
+            checkpoint.or_else(seal).map(|(index, _)| index)
+        })
     }
 
     /// What a seal leaves free. If all that keeps the oldest segment fits into less than what that gives back, it may take
@@ -194,14 +199,16 @@ impl ShardLog {
         self.seals_since_merge = 0;
         let store = &self.store;
         let spare_bytes = SPARE_SEGMENTS * self.lane.room().segment_bytes;
-        let mut groups = self.groups.iter_mut().enumerate();
-        groups.find_map(|(index, group)| {
-            if !group.merge_may_help {
-                return None;
-            }
-            let dir = chunk_dir(&store.root, group.id.get());
-            let task = group.start_merge((&store.options, spare_bytes), store.id, dir)?;
-            Some((index, Task::Merge(task)))
+        [false, true].into_iter().find_map(|waits| {
+            let mut groups = self.groups.iter_mut().enumerate();
+            groups.find_map(|(index, group)| {
+                if !group.merge_may_help || (group.jobs_to_wait > 0) != waits {
+                    return None;
+                }
+                let dir = chunk_dir(&store.root, group.id.get());
+                let task = group.start_merge((&store.options, spare_bytes), store.id, dir)?;
+                Some((index, Task::Merge(task)))
+            })
         })
     }
 
@@ -214,14 +221,16 @@ impl ShardLog {
             TaskDone::Drain(done) => report.error = self.handle_drain(done),
             TaskDone::Seal(task, result) => {
                 self.note_group_job(result.as_ref().err());
-                let group = self.end_group_job(GroupId::new(task.name.group));
+                let group =
+                    self.end_group_job(GroupId::new(task.name.group), result.as_ref().err());
                 if let Some(done) = take_copy(&mut report, result) {
                     group.finish_seal(&task, done);
                 }
                 group.end_job();
             }
             TaskDone::Merge(task, result) => {
-                let group = self.end_group_job(GroupId::new(task.name.group));
+                let group =
+                    self.end_group_job(GroupId::new(task.name.group), result.as_ref().err());
                 match take_copy(&mut report, result) {
                     Some(done) => group.finish_merge(&task, done),
                     None => {
@@ -233,7 +242,7 @@ impl ShardLog {
             }
             TaskDone::Checkpoint(task, result) => {
                 self.note_group_job(result.as_ref().err());
-                let group = self.end_group_job(task.group);
+                let group = self.end_group_job(task.group, result.as_ref().err());
                 group.end_job();
                 match result {
                     Ok(()) => {
@@ -260,10 +269,19 @@ impl ShardLog {
         }
     }
 
-    fn end_group_job(&mut self, group: GroupId) -> &mut Group {
+    fn end_group_job(&mut self, group: GroupId, error: Option<&io::Error>) -> &mut Group {
         assert!(self.is_busy, "a job ended that was never started");
         self.is_busy = false;
-        self.group_mut(group)
+        if error.is_none() {
+            for other in &mut self.groups {
+                other.jobs_to_wait = other.jobs_to_wait.saturating_sub(1);
+            }
+        }
+        let group = self.group_mut(group);
+        // A disk that is full is full for all.
+        let has_failed = error.is_some_and(|error| !is_no_room(error));
+        group.jobs_to_wait = if has_failed { JOBS_AFTER_FAILURE } else { 0 };
+        group
     }
 
     fn handle_drain(&mut self, done: FillDone) -> Option<io::Error> {

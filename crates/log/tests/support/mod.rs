@@ -347,7 +347,7 @@ impl Node {
     /// The next job that is not about segments; those before it are run.
     pub fn next_job(&mut self) -> Option<WorkJob> {
         while let Some(job) = self.shards[0].poll_work() {
-            if !job.is_of_segments() {
+            if job.group().is_some() {
                 return Some(job);
             }
             self.finish_job(job);

@@ -1,8 +1,9 @@
 //! The answers of the admin server, as values.
 
-use crate::metrics::{DiskTrouble, NodeMetrics, NotReady, Silent};
+use crate::metrics::{DiskRefusal, NodeMetrics, NotReady, Silent};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use node::DiskTrouble;
 use serde::Serialize;
 use session::HttpDate;
 
@@ -122,9 +123,14 @@ impl Reason {
         let (reason, detail, error) = match reason {
             NotReady::Recovering => ("recovering", RECOVERING, None),
             NotReady::Poisoned { error } => ("poisoned", POISONED, Some(error)),
-            NotReady::Disk(DiskTrouble::Full { error }) => ("disk_full", DISK_FULL, Some(error)),
-            NotReady::Disk(DiskTrouble::Failing { error }) => {
-                ("disk_failing", DISK_FAILING, Some(error))
+            NotReady::Disk(DiskRefusal { trouble, error }) => {
+                let (reason, detail) = match trouble {
+                    DiskTrouble::Full => ("disk_full", DISK_FULL),
+                    DiskTrouble::QuotaUsedUp => ("disk_quota_used_up", QUOTA_USED_UP),
+                    DiskTrouble::NoDescriptors => ("out_of_descriptors", OUT_OF_DESCRIPTORS),
+                    DiskTrouble::Failing => ("disk_failing", DISK_FAILING),
+                };
+                (reason, detail, Some(error))
             }
             NotReady::ShuttingDown => ("shutting_down", SHUTTING_DOWN, None),
         };
@@ -141,8 +147,14 @@ const POISONED: &str = "A write or sync of the write-ahead log failed, so the sh
 const DISK_FULL: &str = "The disk has no space for new data. The shard serves reads and refuses appends until there \
     is space: add some, or delete streams.";
 
+const QUOTA_USED_UP: &str = "The quota of the server's user or project is used up, whatever the disk has free. The \
+    shard serves reads and refuses appends until there is room: raise the quota, or delete streams.";
+
+const OUT_OF_DESCRIPTORS: &str = "The process or the system can open no more files. The shard tries again and serves \
+    reads; it refuses appends when its write-ahead log is full. Raise the limit (ulimit -n, LimitNOFILE) and restart.";
+
 const DISK_FAILING: &str = "Work on the disk fails, and not for want of space. The shard tries again and serves \
-    reads; it refuses appends when its write-ahead log is full. Look at the disk and at the limit of descriptors.";
+    reads; it refuses appends when its write-ahead log is full. Look at the disk.";
 
 const SHUTTING_DOWN: &str = "The server is shutting down. Send requests elsewhere.";
 
@@ -180,15 +192,19 @@ mod tests {
 
     #[test]
     fn every_reason_is_named_with_its_shard() {
-        let node = metrics_of(4);
+        let node = metrics_of(6);
         node.shards()[1].set_recovered();
         node.shards()[1].set_poisoned("EIO on \"wal\"");
         node.shards()[2].set_recovered();
-        let full = DiskTrouble::Full { error: "7 are free".to_owned() };
-        node.shards()[2].set_disk_trouble(Some(full));
-        node.shards()[3].set_recovered();
-        let failing = DiskTrouble::Failing { error: "EMFILE".to_owned() };
-        node.shards()[3].set_disk_trouble(Some(failing));
+        let refuses = |shard: usize, trouble, error: &str| {
+            let refusal = DiskRefusal { trouble, error: error.to_owned() };
+            node.shards()[shard].set_recovered();
+            node.shards()[shard].set_disk_refusal(Some(refusal));
+        };
+        refuses(2, DiskTrouble::Full, "7 are free");
+        refuses(3, DiskTrouble::Failing, "EIO");
+        refuses(4, DiskTrouble::NoDescriptors, "EMFILE");
+        refuses(5, DiskTrouble::QuotaUsedUp, "EDQUOT");
         node.set_shutting_down();
         let answer = Answer::readiness(&node);
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -205,7 +221,9 @@ mod tests {
         assert_eq!(told(1), is(Some(0), "recovering", ""));
         assert_eq!(told(2), is(Some(1), "poisoned", "EIO on \"wal\""));
         assert_eq!(told(3), is(Some(2), "disk_full", "7 are free"));
-        assert_eq!(told(4), is(Some(3), "disk_failing", "EMFILE"));
+        assert_eq!(told(4), is(Some(3), "disk_failing", "EIO"));
+        assert_eq!(told(5), is(Some(4), "out_of_descriptors", "EMFILE"));
+        assert_eq!(told(6), is(Some(5), "disk_quota_used_up", "EDQUOT"));
     }
 
     #[test]

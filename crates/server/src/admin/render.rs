@@ -2,6 +2,7 @@
 
 use super::process::Reading;
 use crate::metrics::{Counter, Gauge, Histogram, NodeMetrics, ShardMetrics};
+use node::DiskTrouble;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
@@ -53,11 +54,19 @@ const GAUGES: [(&str, &str, ReadGauge); 5] = [
 ];
 
 /// Name, meaning and getter of each state, 1 if it holds.
-const FLAGS: [(&str, &str, ReadFlag); 4] = [
+const FLAGS: [(&str, &str, ReadFlag); 6] = [
     ("recovering", "1 while the shard recovers", ShardMetrics::is_recovering),
     ("poisoned", "1 once a write or sync failed", ShardMetrics::is_poisoned),
-    ("disk_full", "1 while appends fail for want of space", ShardMetrics::is_disk_full),
-    ("disk_failing", "1 while other work on the disk fails", ShardMetrics::is_disk_failing),
+    ("disk_full", "1 while appends fail for want of space", |s| s.has_trouble(DiskTrouble::Full)),
+    ("disk_quota_used_up", "1 while appends fail because a quota is used up", |s| {
+        s.has_trouble(DiskTrouble::QuotaUsedUp)
+    }),
+    ("out_of_descriptors", "1 while no file can be opened", |s| {
+        s.has_trouble(DiskTrouble::NoDescriptors)
+    }),
+    ("disk_failing", "1 while other work on the disk fails", |s| {
+        s.has_trouble(DiskTrouble::Failing)
+    }),
 ];
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];

@@ -1,7 +1,8 @@
 //! What a shard shows of itself to the metrics and the log.
 
 use super::shard::Shard;
-use crate::metrics::DiskTrouble;
+use crate::metrics::DiskRefusal;
+use node::DiskTrouble;
 
 impl Shard {
     /// Shows the state of the shard to the metrics and the log.
@@ -55,22 +56,31 @@ impl Shard {
     }
     /// Shows whether the disk refuses data, and logs it when that changes.
     fn report_disk(&self) {
-        let trouble = self.node.work_error().map(|error| match self.node.is_disk_full() {
-            true => DiskTrouble::Full { error: error.to_owned() },
-            false => DiskTrouble::Failing { error: error.to_owned() },
-        });
-        if !self.metrics.set_disk_trouble(trouble) {
+        let refusal = self.node.disk_trouble();
+        let shown =
+            refusal.map(|(trouble, error)| DiskRefusal { trouble, error: error.to_owned() });
+        if !self.metrics.set_disk_refusal(shown) {
             return;
         }
         let shard = self.id.get();
-        match (self.node.work_error(), self.node.is_disk_full()) {
-            (Some(error), true) => {
-                tracing::error!(shard, error, "the disk refuses data: it is full")
+        let Some((trouble, error)) = refusal else {
+            return tracing::info!(shard, "the disk takes data again");
+        };
+        match trouble {
+            DiskTrouble::Full => tracing::error!(shard, error, "the disk refuses data: it is full"),
+            DiskTrouble::QuotaUsedUp => {
+                tracing::error!(shard, error, "the disk refuses data: the quota is used up");
             }
-            (Some(error), false) => {
+            DiskTrouble::NoDescriptors => {
+                tracing::error!(
+                    shard,
+                    error,
+                    "no file can be opened: the limit of descriptors is reached"
+                );
+            }
+            DiskTrouble::Failing => {
                 tracing::error!(shard, error, "the disk refuses data: it fails")
             }
-            (None, _) => tracing::info!(shard, "the disk takes data again"),
         }
     }
 }

@@ -93,7 +93,7 @@ pub(crate) fn start_reads(
 
 impl Workers {
     pub(crate) fn start(&self, shard: ShardId, job: WorkJob) {
-        let thread = if job.is_of_segments() { &self.segments } else { &self.copies };
+        let thread = if job.group().is_none() { &self.segments } else { &self.copies };
         thread.send((shard, job)).expect("the background threads outlive the loops");
     }
 }

@@ -222,7 +222,7 @@ impl World {
         let shards = self.process.iter().flat_map(Process::open_shards);
         let shards = shards.map(|shard| {
             let (node, log) = (shard.node.stats(), shard.node.log().stats());
-            format!("{:?} {node:?} {log:?}", shard.node.work_error())
+            format!("{:?} {node:?} {log:?}", shard.node.disk_trouble())
         });
         clients.chain(shards).collect()
     }
