@@ -74,6 +74,13 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the file system answers.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
+
+    /// Name of the file system of `dir` if it writes changed blocks to new places. A file filled with zeroes then
+    /// reserves no room for what is written over them.
+    ///
+    /// # Errors
+    /// As the file system answers.
+    fn copy_on_write(&self, dir: &Path) -> io::Result<Option<&'static str>>;
 }
 
 /// An open file. Positions are bytes from the start; there is no cursor.

@@ -114,6 +114,7 @@ struct State {
     /// Counts crashes; a handle or lock of an earlier life is dead.
     life: u64,
     capacity_bytes: Option<u64>,
+    copy_on_write: Option<&'static str>,
     syncs_until_failure: Option<u64>,
     /// Syncs answer and do nothing.
     syncs_lie: bool,
@@ -345,6 +346,11 @@ impl MemoryDisk {
         self.state().capacity_bytes = Some(bytes);
     }
 
+    /// The disk is said to be of a file system that writes changed blocks to new places.
+    pub fn set_copy_on_write(&self, file_system: &'static str) {
+        self.state().copy_on_write = Some(file_system);
+    }
+
     /// Sum of the lengths of all files.
     #[must_use]
     pub fn used_bytes(&self) -> u64 {
@@ -496,6 +502,12 @@ impl Disk for MemoryDisk {
         }
         let (disk, life) = (self.clone(), state.life);
         Ok(DirLock::new(MemoryLock { disk, path: path.to_owned(), life }))
+    }
+
+    fn copy_on_write(&self, _dir: &Path) -> io::Result<Option<&'static str>> {
+        let state = self.state();
+        state.check_power()?;
+        Ok(state.copy_on_write)
     }
 
     fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {

@@ -100,6 +100,10 @@ impl<D: DiskOverlay> Disk for D {
         self.below().lock_dir(path)
     }
 
+    fn copy_on_write(&self, dir: &Path) -> io::Result<Option<&'static str>> {
+        self.below().copy_on_write(dir)
+    }
+
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         self.below().free_bytes(dir)
     }

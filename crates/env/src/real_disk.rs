@@ -86,7 +86,16 @@ impl Disk for RealDisk {
         let stat = rustix::fs::statvfs(dir)?;
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
+
+    fn copy_on_write(&self, dir: &Path) -> io::Result<Option<&'static str>> {
+        let magic = u64::try_from(rustix::fs::statfs(dir)?.f_type).unwrap_or(0);
+        Ok(COPY_ON_WRITE.into_iter().find(|(known, _)| *known == magic).map(|(_, name)| name))
+    }
 }
+
+/// File systems that write changed blocks to new places, by the magic numbers of statfs(2).
+const COPY_ON_WRITE: [(u64, &str); 3] =
+    [(0x9123_683e, "btrfs"), (0x2fc1_2fc1, "ZFS"), (0xca45_1a4e, "bcachefs")];
 
 /// Whether the file has no device behind it: `tmpfs` cannot say what is cached, for all is.
 fn is_memory(file: &fs::File) -> bool {

@@ -31,7 +31,14 @@ pub enum Refusal {
         /// Bytes that are free.
         free_bytes: u64,
     },
-    /// The free space could not be asked for.
+    /// The file system writes changed blocks to new places.
+    CopyOnWrite {
+        /// The data directory.
+        dir: PathBuf,
+        /// The name of the file system.
+        file_system: &'static str,
+    },
+    /// The file system could not be asked for its free space or its kind.
     Space {
         /// The data directory, or the nearest directory above it that there is.
         dir: PathBuf,
@@ -53,8 +60,15 @@ impl fmt::Display for Refusal {
                 free_bytes >> 20,
                 needed_bytes.div_ceil(1 << 20),
             ),
+            Self::CopyOnWrite { dir, file_system } => write!(
+                f,
+                "{} is on {file_system}, which writes changed blocks to new places: what the write-ahead log \
+                 keeps free there is not its own, and a full disk can fail a commit; choose a data_dir on ext4 or \
+                 XFS, or take the risk with the setting allow_copy_on_write",
+                dir.display(),
+            ),
             Self::Space { dir, error } => {
-                write!(f, "cannot ask for the free space of {}: {error}", dir.display())
+                write!(f, "cannot ask the file system of {}: {error}", dir.display())
             }
         }
     }
@@ -69,25 +83,30 @@ impl std::error::Error for Refusal {}
 pub fn check(disk: &dyn Disk, settings: &Settings, shard_count: u16) -> Result<(), Refusal> {
     let dir = &settings.data_dir;
     let exists = DataDir::find(disk, dir).map_err(Refusal::DataDir)?;
+    if !settings.allow_copy_on_write
+        && let Some(file_system) = nearest(dir, |dir| disk.copy_on_write(dir))?
+    {
+        return Err(Refusal::CopyOnWrite { dir: dir.clone(), file_system });
+    }
     if exists {
         // It has its segments. On a full disk it still serves reads.
         return Ok(());
     }
     let needed_bytes =
         u64::from(shard_count) * (SEGMENTS_MIN * settings.segment_bytes + OTHERS_BYTES_MIN);
-    let free_bytes = free_bytes(disk, dir)?;
+    let free_bytes = nearest(dir, |dir| disk.free_bytes(dir))?;
     if free_bytes < needed_bytes {
         return Err(Refusal::NoSpace { dir: dir.clone(), needed_bytes, free_bytes });
     }
     Ok(())
 }
 
-/// Free bytes on the file system that `dir` is on, or will be.
-fn free_bytes(disk: &dyn Disk, dir: &Path) -> Result<u64, Refusal> {
+/// What `ask` answers for `dir`, or for the nearest directory above it that there is.
+fn nearest<T>(dir: &Path, ask: impl Fn(&Path) -> io::Result<T>) -> Result<T, Refusal> {
     let mut at = dir;
     loop {
         let named = if at.as_os_str().is_empty() { Path::new(".") } else { at };
-        match (disk.free_bytes(named), at.parent()) {
+        match (ask(named), at.parent()) {
             (Err(error), Some(above)) if error.kind() == io::ErrorKind::NotFound => at = above,
             (result, _) => {
                 return result.map_err(|error| Refusal::Space { dir: named.to_owned(), error });
@@ -99,18 +118,36 @@ fn free_bytes(disk: &dyn Disk, dir: &Path) -> Result<u64, Refusal> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use env::RealDisk;
+    use crate::settings::{Environment, Flags, load};
+    use env::{MemoryDisk, RealDisk};
+
+    fn free_bytes(dir: &Path) -> Result<u64, Refusal> {
+        nearest(dir, |dir| RealDisk.free_bytes(dir))
+    }
 
     #[test]
     fn the_space_of_a_directory_that_is_not_there_is_that_of_the_nearest_one() {
-        let here = free_bytes(&RealDisk, Path::new(".")).unwrap();
+        let here = free_bytes(Path::new(".")).unwrap();
         for dir in ["not-there", "./not/there", "not/there/either"] {
-            assert!(
-                free_bytes(&RealDisk, Path::new(dir)).unwrap().abs_diff(here) < 1 << 30,
-                "{dir}"
-            );
+            assert!(free_bytes(Path::new(dir)).unwrap().abs_diff(here) < 1 << 30, "{dir}");
         }
         let file = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml/below"));
-        assert!(matches!(free_bytes(&RealDisk, file), Err(Refusal::Space { .. })));
+        assert!(matches!(free_bytes(file), Err(Refusal::Space { .. })));
+    }
+
+    #[test]
+    fn a_file_system_that_copies_on_write_is_refused_unless_it_is_allowed() {
+        let settings = |allows: &str| {
+            let values = [("allow_copy_on_write", allows.to_owned())].into();
+            let no_file = |_: &Path| Err(io::ErrorKind::NotFound.into());
+            let flags = Flags { config: None, values };
+            load(&flags, &Environment::new([]), &no_file).unwrap().settings
+        };
+        let disk = MemoryDisk::new();
+        check(&disk, &settings("off"), 1).unwrap();
+        disk.set_copy_on_write("btrfs");
+        let refusal = check(&disk, &settings("off"), 1).unwrap_err().to_string();
+        assert!(refusal.contains("btrfs") && refusal.contains("allow_copy_on_write"), "{refusal}");
+        check(&disk, &settings("on"), 1).unwrap();
     }
 }

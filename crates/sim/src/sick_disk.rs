@@ -164,6 +164,10 @@ impl Disk for SickDisk {
         self.below.lock_dir(path)
     }
 
+    fn copy_on_write(&self, dir: &Path) -> io::Result<Option<&'static str>> {
+        self.below.copy_on_write(dir)
+    }
+
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         self.below.free_bytes(dir)
     }
