@@ -346,7 +346,7 @@ impl MemoryDisk {
         self.state().capacity_bytes = Some(bytes);
     }
 
-    /// The disk is said to be of a file system that writes changed blocks to new places.
+    /// The disk reports a file system that writes changed blocks to new places.
     pub fn set_copy_on_write(&self, file_system: &'static str) {
         self.state().copy_on_write = Some(file_system);
     }

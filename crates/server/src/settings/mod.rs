@@ -113,8 +113,8 @@ settings! {
     data_dir: PathBuf = "./thalweg-data" as Directory;
 
     /// Whether the data directory may be on btrfs, ZFS or bcachefs. They write changed blocks to new places, so the
-    /// write-ahead log cannot keep room for itself: a full disk can then fail a commit, and the shard takes no
-    /// writes until a restart.
+    /// write-ahead log cannot keep room for itself. A full disk can then fail a commit. After that the shard takes
+    /// no writes until a restart.
     allow_copy_on_write: bool = "off" as Switch;
 
     /// Address and port that serve streams. Port 0 takes a free one and logs it.
