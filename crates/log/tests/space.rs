@@ -192,18 +192,21 @@ fn small_chunks_are_merged_into_long_runs() {
     assert_eq!(node.read_all(key(0, 1), 777).unwrap().len(), 125 * 400);
 }
 
-#[test]
-fn chunks_are_merged_and_all_groups_sealed_while_there_is_always_more_to_seal() {
-    let disk = MemoryDisk::new();
-    // Neither batches nor the WAL are ever full, which would let the node do all that there is to do.
-    let options = LogOptions {
+/// Neither batches nor the WAL are ever full, which would let the node do all that there is to do.
+fn never_full() -> LogOptions {
+    LogOptions {
         batch_bytes_max: 1 << 20,
         segment_bytes: 1 << 20,
         wal_bytes_max: 64 << 20,
         checkpoint_bytes: 64 << 20,
         ..small()
-    };
-    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    }
+}
+
+#[test]
+fn chunks_are_merged_and_all_groups_sealed_while_there_is_always_more_to_seal() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open_with(&disk, 1, never_full()).unwrap();
     for _ in 0..200 {
         for group in 0..3 {
             node.append(key(group, 1), &[7; 8 << 10]).unwrap();
@@ -220,14 +223,7 @@ fn chunks_are_merged_and_all_groups_sealed_while_there_is_always_more_to_seal() 
 #[test]
 fn a_group_whose_jobs_fail_does_not_hold_up_the_others() {
     let disk = MemoryDisk::new();
-    let options = LogOptions {
-        batch_bytes_max: 1 << 20,
-        segment_bytes: 1 << 20,
-        wal_bytes_max: 64 << 20,
-        checkpoint_bytes: 64 << 20,
-        ..small()
-    };
-    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    let mut node = Node::open_with(&disk, 1, never_full()).unwrap();
     let (mut failures, mut done) = (0, BTreeMap::new());
     for round in 0..100 {
         // The first group has the most to seal and a checkpoint that waits: by itself it would always be next.
