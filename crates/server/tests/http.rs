@@ -42,6 +42,19 @@ fn a_thousand_pipelined_appends_are_done_in_order() {
 }
 
 #[test]
+fn a_pipelined_request_may_have_no_more_fields_than_any_other() {
+    let (server, _dir) = Server::start(&["--head-count-max", "16"]);
+    let mut client = server.connect();
+    let many: Vec<(String, &str)> = (0..16).map(|number| (format!("X-{number}"), "1")).collect();
+    let many: Vec<(&str, &str)> = many.iter().map(|(name, value)| (&**name, *value)).collect();
+    let mut all = request("PUT", "/a", &[("Content-Type", TEXT)], b"");
+    all.extend(request("HEAD", "/b", &many, b""));
+    client.send(&all);
+    client.answer().is(201);
+    client.answer_to_head().is(431);
+}
+
+#[test]
 fn pipelined_answers_come_in_the_order_of_the_requests() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();

@@ -6,13 +6,13 @@ use crate::{
     sessions::Step,
     slab::ConnId,
     transport::{Close, Transport},
+    wire::ExchangeId,
 };
 use log::Slice;
 use model::Monotonic;
 use node::{Failure, ReadReply, Reply, Ticket};
 use protocol::{
     HeadSink, cursor,
-    http1::HeadWriter,
     problem::{Code, Problem},
     request::{Live, ReadRequest},
     response,
@@ -21,14 +21,14 @@ use stream::{Outcome, Refusal};
 
 impl<T: Transport> Step<'_, T> {
     pub(crate) fn handle_reply(&mut self, ticket: Ticket, reply: Reply) {
-        let exchange = ticket.exchange;
-        let id = ConnId::of_exchange(exchange);
+        let exchange = ExchangeId::from(ticket.exchange);
+        let id = exchange.conn;
         self.release_fork(exchange);
         self.state.fair.note_answered(exchange);
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         connection.is_blocked = false;
-        if connection.stream != exchange[2] {
-            if connection.keep_reply(exchange[2], reply) {
+        if connection.stream != exchange.stream {
+            if connection.keep_reply(exchange.stream, reply) {
                 self.resume_input(id);
             }
             return;
@@ -223,8 +223,6 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// Writes and sends a head and what `write` puts behind it; `None` if the connection is gone.
-    ///
-    /// This is the one place that knows the wire of an answer's head.
     pub(crate) fn send_head<R>(
         &mut self,
         id: ConnId,
@@ -233,13 +231,10 @@ impl<T: Transport> Step<'_, T> {
         let connection = self.state.connections.get_mut(id)?;
         let mut out = std::mem::take(&mut self.state.head);
         out.clear();
-        let exchange = connection.meta.exchange(&self.state.date);
-        let mut head = HeadWriter::new(&mut out, &exchange);
-        if !connection.ahead.is_empty() {
-            head.keep_open();
-        }
-        let written = write(&mut head);
-        self.state.counts.count_answer(head.status());
+        let is_followed = !connection.ahead.is_empty();
+        let date = &self.state.date;
+        let (written, status) = connection.meta.write_head(&mut out, date, is_followed, write);
+        self.state.counts.count_answer(status);
         let sent = connection.send(self.io, &out, self.state.now.monotonic);
         self.state.head = out;
         if sent.is_err() {

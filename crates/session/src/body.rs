@@ -9,14 +9,14 @@ use crate::{
     sessions::Step,
     slab::ConnId,
     transport::Transport,
+    wire,
 };
 use flate2::{Compression, write::GzEncoder};
 use log::Slice;
 use model::{ByteOffset, StreamKey};
 use node::{Failure, ReadReply, Reply, Request};
 use protocol::{
-    HeadSink,
-    http1::{BodyFraming, LAST_CHUNK, put_chunk},
+    BodyFraming, HeadSink,
     request::{Live, ReadRequest},
     response::{self, BodyPlan, ReadAnswer},
 };
@@ -140,9 +140,8 @@ impl<T: Transport> Step<'_, T> {
         let Some(sending) = self.sending(id) else { return };
         let length = slice.len().min(sending.end.since(sending.next));
         sending.next = sending.next.advance(length);
-        let plain = sending.gzip.is_none()
-            && sending.framing != BodyFraming::Chunked
-            && self.io.takes_files(id);
+        let plain =
+            sending.gzip.is_none() && wire::is_unframed(sending.framing) && self.io.takes_files(id);
         match slice {
             Slice::File { file, position, .. } if plain => {
                 let now = self.state.now.monotonic;
@@ -214,12 +213,10 @@ impl<T: Transport> Step<'_, T> {
         let mut rest = Vec::new();
         if let Some(gzip) = sending.gzip.take() {
             let compressed = gzip.finish().expect("writing to memory does not fail");
-            put_framed(&mut rest, framing, &compressed);
+            wire::put_body(framing, &compressed, &mut rest);
             self.state.gzip_count -= 1;
         }
-        if framing == BodyFraming::Chunked {
-            rest.extend_from_slice(LAST_CHUNK);
-        }
+        rest.extend_from_slice(wire::end_of_body(framing));
         let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         if framing == BodyFraming::UntilClose {
@@ -242,14 +239,14 @@ impl<T: Transport> Step<'_, T> {
             gzip.write_all(bytes).expect("writing to memory does not fail");
             let compressed = std::mem::take(gzip.get_mut());
             let mut framed = Vec::new();
-            put_framed(&mut framed, framing, &compressed);
+            wire::put_body(framing, &compressed, &mut framed);
             connection.send(self.io, &framed, now)
-        } else if framing == BodyFraming::Chunked {
-            let mut framed = Vec::new();
-            put_chunk(&mut framed, bytes);
-            connection.send(self.io, &framed, now)
-        } else {
+        } else if wire::is_unframed(framing) {
             connection.send(self.io, bytes, now)
+        } else {
+            let mut framed = Vec::new();
+            wire::put_body(framing, bytes, &mut framed);
+            connection.send(self.io, &framed, now)
         };
         if sent.is_err() {
             self.drop_connection(id);
@@ -272,11 +269,4 @@ fn put_whole(head: &mut dyn HeadSink, plan: &BodyPlan, first: Option<&Slice>) ->
     head.body(bytes);
     head.body(frame.suffix);
     true
-}
-
-fn put_framed(out: &mut Vec<u8>, framing: BodyFraming, bytes: &[u8]) {
-    match framing {
-        BodyFraming::Chunked => put_chunk(out, bytes),
-        BodyFraming::Plain | BodyFraming::UntilClose => out.extend_from_slice(bytes),
-    }
 }

@@ -9,15 +9,13 @@ use crate::{
     pipeline::{Ahead, Touch},
     slab::ConnId,
     transport::{self, Read, Sent, Transport},
+    wire::{BodyReader, Meta, Wire},
 };
 use bytes::Bytes;
 use env::File;
 use model::{ByteOffset, Monotonic, StreamKey};
 use node::ReadReply;
-use protocol::{
-    http1::{ChunkedDecoder, Exchange, Head, HeadReader, Method, Version},
-    request::{ReadRequest, Request},
-};
+use protocol::request::{ReadRequest, Request};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stream::StreamInfo;
@@ -41,7 +39,7 @@ pub(crate) struct Connection {
     pub state: State,
     /// What was received and not used yet: the start of a head, or pipelined requests.
     pub input: Vec<u8>,
-    pub head_reader: HeadReader,
+    pub wire: Wire,
     /// The transport may have more to read.
     pub readable: bool,
     /// What shapes the answer to the present request.
@@ -81,28 +79,6 @@ struct Budget {
     bytes: usize,
 }
 
-/// What of the request shapes its answer.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Meta {
-    pub version: Version,
-    pub keep_alive: bool,
-    pub is_head: bool,
-}
-
-impl Meta {
-    pub(crate) const CLOSE: Self =
-        Self { version: Version::Http11, keep_alive: false, is_head: false };
-
-    pub(crate) fn of(head: &Head<'_, '_>) -> Self {
-        let is_head = head.request.method == Method::Head;
-        Self { version: head.version, keep_alive: head.keep_alive, is_head }
-    }
-
-    pub(crate) fn exchange<'a>(&self, date: &'a protocol::HttpDate) -> Exchange<'a> {
-        Exchange { version: self.version, keep_alive: self.keep_alive, is_head: self.is_head, date }
-    }
-}
-
 /// The connection is broken: its client has gone.
 #[derive(Debug)]
 pub(crate) struct Broken;
@@ -136,16 +112,10 @@ pub(crate) enum State {
 pub(crate) struct Receiving {
     pub request: Request,
     pub body: Vec<u8>,
-    pub left: BodyLeft,
+    pub left: BodyReader,
     pub since: Monotonic,
     /// What admission was charged.
     pub charged_bytes: usize,
-}
-
-#[derive(Debug)]
-pub(crate) enum BodyLeft {
-    Length(u64),
-    Chunks(ChunkedDecoder),
 }
 
 /// A request that the node has.
@@ -191,7 +161,7 @@ impl Connection {
             id,
             state: State::Head,
             input: Vec::new(),
-            head_reader: HeadReader::default(),
+            wire: Wire::new(),
             readable: true,
             meta: Meta::CLOSE,
             queue: VecDeque::new(),

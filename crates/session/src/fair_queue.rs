@@ -20,6 +20,7 @@ use crate::{
     sessions::Step,
     slab::{ConnId, Slab},
     transport::Transport,
+    wire::ExchangeId,
 };
 use std::collections::{HashSet, VecDeque};
 
@@ -46,7 +47,7 @@ const FRAME_BYTES_MIN: usize = 4 << 10;
 pub(crate) struct FairQueue {
     waiting: VecDeque<ConnId>,
     /// Exchanges that have asked for a window.
-    asked: HashSet<[u32; 3]>,
+    asked: HashSet<ExchangeId>,
     /// Windows that this turn may still ask for.
     left_count: usize,
     /// The reader whose turn in the line has come.
@@ -129,12 +130,12 @@ impl FairQueue {
     }
 
     /// `id` has asked for a window. A read is none: on a stream with a lifetime it may wait for a sync.
-    pub(crate) fn note_asked(&mut self, exchange: [u32; 3]) {
+    pub(crate) fn note_asked(&mut self, exchange: ExchangeId) {
         self.asked.insert(exchange);
     }
 
     /// An answer for `id` has come.
-    pub(crate) fn note_answered(&mut self, exchange: [u32; 3]) {
+    pub(crate) fn note_answered(&mut self, exchange: ExchangeId) {
         if !self.asked.is_empty() {
             self.asked.remove(&exchange);
         }
@@ -208,6 +209,10 @@ mod tests {
         ConnId { slot, generation: 1 }
     }
 
+    fn exchange(slot: u32) -> ExchangeId {
+        ExchangeId { conn: id(slot), stream: 0 }
+    }
+
     #[test]
     fn a_turn_admits_so_many_and_who_waits_goes_first() {
         let mut fair = FairQueue::default();
@@ -241,11 +246,11 @@ mod tests {
     fn so_many_are_asked_for_until_answers_come() {
         let mut fair = FairQueue::default();
         fair.begin_turn();
-        (0..WINDOWS_ASKED_MAX as u32).for_each(|slot| fair.note_asked([slot, 1, 0]));
+        (0..WINDOWS_ASKED_MAX as u32).for_each(|slot| fair.note_asked(exchange(slot)));
         fair.waiting.push_back(id(99));
         assert!(!fair.admit(id(99)) && !fair.is_ready(), "the loop sleeps until an answer comes");
-        fair.note_answered([0, 1, 0]);
-        fair.note_answered([0, 1, 0]);
+        fair.note_answered(exchange(0));
+        fair.note_answered(exchange(0));
         assert!(fair.is_ready());
         assert_eq!(fair.call(), Some(id(99)));
     }

@@ -7,7 +7,7 @@
 //!
 //! # Code map
 //! - [`Sessions`]: takes inputs and gives asks. Its module says in which order to call it.
-//! - `connection`: one connection and its unsent bytes.
+//! - `connection`: one connection and its unsent bytes; `wire`: how requests and answers look on it.
 //! - `receive`: requests from bytes; `check`: requests from large bodies.
 //! - `pipeline`: requests behind the present one, asked early and answered in order.
 //! - `answer`: answers from replies; `body`: answers from stored bytes.
@@ -40,6 +40,7 @@ mod timers;
 mod transport;
 mod upload;
 mod window_cache;
+mod wire;
 
 pub use check::{CheckDone, CheckJob};
 pub use counts::Counts;

@@ -16,15 +16,15 @@ use crate::{
     sessions::Step,
     slab::ConnId,
     transport::Transport,
+    wire,
 };
 use bytes::Bytes;
 use log::Slice;
 use model::{ByteOffset, StreamKey};
 use node::{Change, ReadReply, Request};
 use protocol::{
-    cursor,
+    BodyFraming, cursor,
     events::{Control, Mode, SseEncoder, put_with_cursor},
-    http1::{BodyFraming, put_chunk},
 };
 use std::collections::HashMap;
 
@@ -314,10 +314,7 @@ impl Encoding {
     /// Events as they go out.
     pub(crate) fn frame(self, events: &[u8]) -> Vec<u8> {
         let mut out = Vec::with_capacity(events.len() + 16);
-        match self.framing {
-            BodyFraming::Chunked => put_chunk(&mut out, events),
-            BodyFraming::Plain | BodyFraming::UntilClose => out.extend_from_slice(events),
-        }
+        wire::put_body(self.framing, events, &mut out);
         out
     }
 }

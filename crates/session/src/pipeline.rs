@@ -18,18 +18,16 @@
 //!   one window of stored bytes.
 
 use crate::{
-    connection::{Connection, Meta, Pending, REQUEST_BUDGET_BYTES, State},
+    connection::{Connection, Pending, REQUEST_BUDGET_BYTES, State},
     receive::{NO_DATA, Write, join},
     sessions::Step,
     slab::ConnId,
     transport::Transport,
+    wire::{BodyLength, ExchangeId, Limits, Meta},
 };
 use model::PathHash;
 use node::Reply;
-use protocol::{
-    http1::{Framing, HeadReader, HeaderSlots, Version},
-    request::{self, Live, Request, Scheme},
-};
+use protocol::request::{Live, Request};
 use std::borrow::Cow;
 
 /// Requests of one connection that the node has besides the present one.
@@ -135,8 +133,7 @@ impl Connection {
     pub(crate) fn looks_ahead(&self) -> bool {
         matches!(self.state, State::Waiting(_))
             && self.touch.kind != Kind::Alone
-            && self.meta.keep_alive
-            && self.meta.version == Version::Http11
+            && self.meta.may_be_followed()
             && self.ahead.back().is_none_or(|last| last.meta.keep_alive)
             && !self.is_blocked
             && !self.has_ended
@@ -193,35 +190,25 @@ impl Connection {
     }
 
     /// What is at the front of `bytes`.
-    fn front(&mut self, bytes: &[u8], limits: &protocol::http1::HeadLimits) -> Front {
-        let mut slots = HeaderSlots::new();
-        let head = match self.head_reader.read(bytes, &mut slots, limits) {
-            Ok(Some(head)) => head,
+    fn front(&mut self, bytes: &[u8], limits: &Limits) -> Front {
+        let arrived = match self.wire.next_request(bytes, limits) {
+            Ok(Some(arrived)) => arrived,
             Ok(None) => return Front::Partial,
             Err(_) => {
                 // It is refused in its turn, which reads it from its start.
-                self.head_reader = HeadReader::default();
+                self.wire.restart();
                 return Front::Other;
             }
         };
-        let body_bytes = match head.framing {
-            Framing::None => 0,
-            Framing::Length(length) => usize::try_from(length).unwrap_or(usize::MAX),
-            Framing::Chunked => return Front::Other,
-        };
-        let meta = Meta::of(&head);
-        // An answer of HTTP/1.0 may end with its connection.
-        let is_plain = meta.keep_alive && meta.version == Version::Http11;
-        if body_bytes > bytes.len() - head.head_bytes || !is_plain {
-            return Front::Other;
-        }
-        let body = head.head_bytes..head.head_bytes + body_bytes;
-        match request::parse(&head.request, Scheme::Http) {
-            Ok(request) => {
+        let BodyLength::Known(body_bytes) = arrived.body else { return Front::Other };
+        let is_whole = body_bytes <= (bytes.len() - arrived.head_bytes) as u64;
+        match arrived.request {
+            Ok(request) if is_whole && arrived.meta.may_be_followed() => {
                 let touch = Touch::of(&request);
-                Front::Whole(Box::new(Whole { request, meta, touch, body }))
+                let body = arrived.head_bytes..arrived.head_bytes + body_bytes as usize;
+                Front::Whole(Box::new(Whole { request, meta: arrived.meta, touch, body }))
             }
-            Err(_) => Front::Other,
+            _ => Front::Other,
         }
     }
 }
@@ -261,7 +248,7 @@ impl<T: Transport> Step<'_, T> {
         let stream = connection.stream_next;
         let Write { pending, request, data } = write;
         connection.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None });
-        self.ask_as([id.slot, id.generation, stream], request, data);
+        self.ask_as(ExchangeId { conn: id, stream }, request, data);
         Some(used)
     }
 

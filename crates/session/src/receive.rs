@@ -5,17 +5,16 @@
 //! connection. Bodies are charged to admission as their bytes arrive, never by what a header announces.
 
 use crate::{
-    connection::{BodyLeft, Connection, Meta, Pending, REQUEST_BUDGET_BYTES, State},
+    connection::{Connection, Pending, REQUEST_BUDGET_BYTES, State},
     pipeline::Touch,
     sessions::Step,
     slab::ConnId,
-    transport::Read,
-    transport::Transport,
+    transport::{Read, Transport},
+    wire::{Arrived, BodyLength, ExchangeId, Meta},
 };
 use protocol::{
-    http1::{ChunkedDecoder, Framing, Head, HeadError, HeaderSlots},
     problem::{Code, Problem},
-    request::{self, Live, ReadRequest, ReadyAppend, ReadyCreate, Request, Scheme},
+    request::{Live, ReadRequest, ReadyAppend, ReadyCreate, Request},
 };
 use std::borrow::Cow;
 
@@ -186,24 +185,16 @@ impl<T: Transport> Step<'_, T> {
             self.yield_input(id);
             return (0, Next::Stop);
         }
-        let mut slots = HeaderSlots::new();
         let Some(connection) = self.state.connections.get_mut(id) else { return (0, Next::Stop) };
-        match connection.head_reader.read(bytes, &mut slots, &self.state.limits) {
+        match connection.wire.next_request(bytes, &self.state.limits) {
             Ok(None) => (0, Next::Stop),
-            Ok(Some(head)) => {
-                let parsed = if head.request.fields.len() > self.state.options.head_count_max {
-                    Err(Problem::from(HeadError::TooManyFields))
-                } else {
-                    request::parse(&head.request, Scheme::Http)
-                };
-                let meta = Meta::of(&head);
-                let facts = Facts::of(&head);
+            Ok(Some(arrived)) => {
                 connection.spend(self.state.turn, REQUEST_BUDGET_BYTES);
-                connection.meta =
-                    Meta { keep_alive: meta.keep_alive && self.state.stopping.is_none(), ..meta };
-                let body = &bytes[facts.head_bytes..];
-                let (count, next) = self.begin(id, parsed, &facts, body);
-                (facts.head_bytes + count, next)
+                connection.meta = arrived.meta;
+                connection.meta.keep_alive &= self.state.stopping.is_none();
+                let head_bytes = arrived.head_bytes;
+                let (count, next) = self.begin(id, arrived, &bytes[head_bytes..]);
+                (head_bytes + count, next)
             }
             Err(error) => {
                 connection.meta = Meta::CLOSE;
@@ -214,45 +205,41 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// Begins a request whose head is complete; `bytes` is what follows it.
-    fn begin(
-        &mut self,
-        id: ConnId,
-        parsed: Result<Request, Problem>,
-        facts: &Facts,
-        bytes: &[u8],
-    ) -> (usize, Next) {
-        let request = match parsed {
+    fn begin(&mut self, id: ConnId, arrived: Arrived, bytes: &[u8]) -> (usize, Next) {
+        let Arrived { request, body, expects_invitation, .. } = arrived;
+        let request = match request {
             Ok(request) => request,
-            Err(problem) => return (0, self.refuse_early(id, &problem, facts)),
-        };
-        match facts.framing {
-            Framing::None => {
-                self.finish(id, request, Cow::Borrowed(&[]));
-                (0, Next::Again)
+            Err(problem) => {
+                return (0, self.refuse_early(id, &problem, body, expects_invitation));
             }
-            Framing::Length(length) if length <= bytes.len() as u64 => {
+        };
+        match body {
+            BodyLength::Known(length) if length <= bytes.len() as u64 => {
                 let length = usize::try_from(length).expect("no longer than a buffer");
                 self.finish(id, request, Cow::Borrowed(&bytes[..length]));
                 (length, Next::Again)
             }
-            Framing::Length(length) => {
-                (0, self.receive(id, request, BodyLeft::Length(length), facts))
-            }
-            Framing::Chunked => {
-                let decoder = ChunkedDecoder::new(self.state.limits.body_bytes_max);
-                (0, self.receive(id, request, BodyLeft::Chunks(decoder), facts))
+            BodyLength::Known(_) | BodyLength::Unknown => {
+                let reader = body.reader(&self.state.limits);
+                (0, self.receive(id, request, reader, expects_invitation))
             }
         }
     }
 
     /// Answers before the body has come: it is read past if that is cheap.
-    fn refuse_early(&mut self, id: ConnId, problem: &Problem, facts: &Facts) -> Next {
-        let left_bytes = match facts.framing {
-            Framing::None => 0,
-            Framing::Length(length) if length <= DISCARD_BYTES_MAX && !facts.expect_continue => {
+    fn refuse_early(
+        &mut self,
+        id: ConnId,
+        problem: &Problem,
+        body: BodyLength,
+        expects_invitation: bool,
+    ) -> Next {
+        let left_bytes = match body {
+            BodyLength::Known(0) => 0,
+            BodyLength::Known(length) if length <= DISCARD_BYTES_MAX && !expects_invitation => {
                 length
             }
-            Framing::Length(_) | Framing::Chunked => {
+            BodyLength::Known(_) | BodyLength::Unknown => {
                 if let Some(connection) = self.state.connections.get_mut(id) {
                     connection.meta.keep_alive = false;
                 }
@@ -321,7 +308,7 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// The node has answered `exchange`: it holds no body of a fork for it any more.
-    pub(crate) fn release_fork(&mut self, exchange: [u32; 3]) {
+    pub(crate) fn release_fork(&mut self, exchange: ExchangeId) {
         if self.state.fork_bytes.is_empty() {
             return;
         }
@@ -431,23 +418,6 @@ impl Connection {
             State::Head => !self.is_drained(),
             State::Waiting(_) | State::Queued(_) | State::Sending(_) | State::Closing => true,
             _ => false,
-        }
-    }
-}
-
-/// What of a head is needed after its buffer is gone.
-pub(crate) struct Facts {
-    framing: Framing,
-    pub(crate) expect_continue: bool,
-    head_bytes: usize,
-}
-
-impl Facts {
-    fn of(head: &Head<'_, '_>) -> Self {
-        Self {
-            framing: head.framing,
-            expect_continue: head.expect_continue,
-            head_bytes: head.head_bytes,
         }
     }
 }

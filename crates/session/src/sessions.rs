@@ -23,11 +23,12 @@ use crate::{
     slab::{ConnId, Slab},
     transport::Transport,
     window_cache::WindowCache,
+    wire::{ExchangeId, Limits},
 };
 use env::{Random, SeededRandom};
 use model::{GroupId, Monotonic, ShardId};
 use node::{Change, Reply, Request, Stamp, Ticket};
-use protocol::{HttpDate, http1::HeadLimits};
+use protocol::HttpDate;
 use std::borrow::Cow;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -90,7 +91,7 @@ pub struct Sessions {
     pub(crate) deadlines: Deadlines,
     pub(crate) now: Stamp,
     pub(crate) date: HttpDate,
-    pub(crate) limits: HeadLimits,
+    pub(crate) limits: Limits,
     /// The buffer that connections are read into.
     pub(crate) scratch: Vec<u8>,
     /// The buffer that heads of answers are written into.
@@ -104,7 +105,7 @@ pub struct Sessions {
     pub(crate) random: SeededRandom,
     pub(crate) stopping: Option<Monotonic>,
     /// What admission is charged for bodies of forks that the node has.
-    pub(crate) fork_bytes: HashMap<[u32; 3], usize>,
+    pub(crate) fork_bytes: HashMap<ExchangeId, usize>,
     pub(crate) checks: VecDeque<CheckJob>,
 }
 
@@ -127,11 +128,8 @@ impl Sessions {
         admission: Arc<Admission>,
         (now, seed): (Stamp, u64),
     ) -> Self {
-        let limits = HeadLimits {
-            head_bytes_max: options.head_bytes_max,
-            body_bytes_max: options.append_bytes_max as u64,
-        };
         Self {
+            limits: Limits::of(&options),
             shard,
             options,
             admission,
@@ -141,7 +139,6 @@ impl Sessions {
             deadlines: Deadlines::default(),
             now,
             date: HttpDate::new(now.wall),
-            limits,
             scratch: vec![0; SCRATCH_BYTES],
             head: Vec::with_capacity(1024),
             runnable: VecDeque::new(),
@@ -340,17 +337,17 @@ impl<T: Transport> Step<'_, T> {
         self.ask_as(exchange, request, data);
     }
 
-    /// The present exchange of a connection, as tickets name it.
+    /// The present exchange of a connection.
     #[inline]
-    pub(crate) fn exchange_of(&mut self, id: ConnId) -> [u32; 3] {
+    pub(crate) fn exchange_of(&mut self, id: ConnId) -> ExchangeId {
         let stream = self.state.connections.get_mut(id).map_or(0, |connection| connection.stream);
-        [id.slot, id.generation, stream]
+        ExchangeId { conn: id, stream }
     }
 
     /// Asks for something whose reply comes to `exchange`.
     #[inline]
-    pub(crate) fn ask_as(&mut self, exchange: [u32; 3], request: Request, data: Cow<'_, [u8]>) {
-        let ticket = Ticket { shard: self.state.shard, exchange };
+    pub(crate) fn ask_as(&mut self, exchange: ExchangeId, request: Request, data: Cow<'_, [u8]>) {
+        let ticket = Ticket { shard: self.state.shard, exchange: exchange.into() };
         (self.asks)(Ask { ticket, request, data });
     }
 }

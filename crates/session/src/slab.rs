@@ -23,13 +23,6 @@ pub struct ConnId {
     pub generation: u32,
 }
 
-impl ConnId {
-    /// The connection of an exchange, as a ticket names it: slot, generation, number.
-    pub(crate) fn of_exchange([slot, generation, _]: [u32; 3]) -> Self {
-        Self { slot, generation }
-    }
-}
-
 impl<T> Slab<T> {
     pub(crate) fn new() -> Self {
         Self { entries: Vec::new(), free: Vec::new() }

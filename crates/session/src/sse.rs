@@ -6,14 +6,13 @@
 
 use crate::{
     connection::State, live::Encoding, receive::NO_DATA, sessions::Step, slab::ConnId,
-    transport::Transport,
+    transport::Transport, wire,
 };
 use model::{ByteOffset, Monotonic, ReadFrom, StreamKey};
 use node::{ReadReply, Reply, Request};
 use protocol::{
-    cursor,
+    BodyFraming, cursor,
     events::{Control, Mode, SseEncoder, put_control},
-    http1::{BodyFraming, LAST_CHUNK},
     request::ReadRequest,
     response,
     sse::HEARTBEAT,
@@ -338,7 +337,8 @@ impl<T: Transport> Step<'_, T> {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         let State::Sse(reader) = &connection.state else { return };
         let framing = reader.encoding.framing;
-        if framing == BodyFraming::Chunked && connection.send(self.io, LAST_CHUNK, now).is_err() {
+        let end = wire::end_of_body(framing);
+        if !end.is_empty() && connection.send(self.io, end, now).is_err() {
             return self.drop_connection(id);
         }
         self.state.counts.live_readers -= 1;

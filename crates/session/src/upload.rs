@@ -6,15 +6,16 @@
 //! the upload, however it ends.
 
 use crate::{
-    connection::{BodyLeft, Pending, Receiving, State},
+    connection::{Pending, Receiving, State},
     pipeline::Touch,
-    receive::{Facts, NO_DATA, Next},
+    receive::{NO_DATA, Next},
     sessions::Step,
     slab::ConnId,
     transport::Transport,
+    wire::{BodyReader, Taken, Wire},
 };
 use model::StreamPath;
-use protocol::{http1::CONTINUE, problem::Problem, request::Request};
+use protocol::{problem::Problem, request::Request};
 use stream::Append;
 
 impl<T: Transport> Step<'_, T> {
@@ -22,14 +23,14 @@ impl<T: Transport> Step<'_, T> {
         &mut self,
         id: ConnId,
         request: Request,
-        left: BodyLeft,
-        facts: &Facts,
+        left: BodyReader,
+        expects_invitation: bool,
     ) -> Next {
         let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return Next::Stop };
         let receiving = Receiving { request, body: Vec::new(), left, since: now, charged_bytes: 0 };
         let receiving = Box::new(receiving);
-        if !facts.expect_continue {
+        if !expects_invitation {
             connection.state = State::Body(receiving);
             return Next::Again;
         }
@@ -55,7 +56,7 @@ impl<T: Transport> Step<'_, T> {
         receiving.since = now;
         connection.progress = now;
         connection.state = State::Body(receiving);
-        if connection.send(self.io, CONTINUE, now).is_err() {
+        if connection.send(self.io, Wire::INVITATION, now).is_err() {
             self.drop_connection(id);
         }
     }
@@ -64,23 +65,14 @@ impl<T: Transport> Step<'_, T> {
         let Some(connection) = self.state.connections.get_mut(id) else { return (0, Next::Stop) };
         let State::Body(receiving) = &mut connection.state else { return (0, Next::Stop) };
         let before = receiving.body.len();
-        let (used, done) = match &mut receiving.left {
-            BodyLeft::Length(left) => {
-                let count = (*left).min(bytes.len() as u64);
-                *left -= count;
-                let count = count as usize;
-                receiving.body.extend_from_slice(&bytes[..count]);
-                (count, *left == 0)
+        let (used, done) = match receiving.left.take(bytes, &mut receiving.body) {
+            Ok(Taken { bytes, is_done }) => (bytes, is_done),
+            Err(problem) => {
+                connection.meta.keep_alive = false;
+                self.abandon_body(id);
+                self.answer_problem(id, &problem);
+                return (bytes.len(), Next::Stop);
             }
-            BodyLeft::Chunks(decoder) => match decoder.decode(bytes, &mut receiving.body) {
-                Ok(step) => (step.consumed, step.done),
-                Err(error) => {
-                    connection.meta.keep_alive = false;
-                    self.abandon_body(id);
-                    self.answer_problem(id, &Problem::from(error));
-                    return (bytes.len(), Next::Stop);
-                }
-            },
         };
         let arrived = receiving.body.len() - before;
         receiving.charged_bytes += arrived;
@@ -118,6 +110,6 @@ impl<T: Transport> Step<'_, T> {
 fn announced(receiving: &Receiving) -> Option<(StreamPath, Append)> {
     let Request::Append(request) = &receiving.request else { return None };
     let append = request.announced();
-    let has_data = matches!(receiving.left, BodyLeft::Length(_));
+    let has_data = receiving.left.is_length_known();
     (has_data || !append.close).then(|| (request.path.clone(), append))
 }

@@ -1,4 +1,4 @@
-//! Which crate may name what: headers and statuses, sockets, `unsafe`.
+//! Which crate, or which file of it, may name what: headers and statuses, a wire, sockets, `unsafe`.
 
 use super::arrows::{NETWORKED, TOOLS};
 use super::source::{RustFile, Token};
@@ -58,6 +58,7 @@ fn check_file(file: &RustFile) -> Vec<Finding> {
             findings.extend(http_outside_protocol(file, token));
             findings.extend(http_in_log(file, token));
             findings.extend(socket_in_core(file, token));
+            findings.extend(wire_in_session(file, token));
         }
     }
     findings
@@ -115,6 +116,19 @@ fn socket_in_core(file: &RustFile, token: &Token) -> Option<Finding> {
     Some(Finding::new(&file.path, token.line, format!("`{name}` below the server"), advice))
 }
 
+fn wire_in_session(file: &RustFile, token: &Token) -> Option<Finding> {
+    let is_elsewhere = file.crate_name() == "session" && !file.path.ends_with("/wire.rs");
+    (is_elsewhere && token.ident() == Some("http1")).then(|| {
+        let advice = "exchanges do not know the version of HTTP; let `Wire` say what they need";
+        Finding::new(
+            &file.path,
+            token.line,
+            "`http1` outside of crates/session/src/wire.rs",
+            advice,
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -166,6 +180,15 @@ mod tests {
         let text = "fn http_date() {}";
         assert_eq!(of("crates/log/src/a.rs", text), ["crates/log names HTTP"]);
         assert!(of("crates/protocol/src/a.rs", text).is_empty());
+    }
+
+    #[test]
+    fn a_session_knows_its_wire_in_one_file() {
+        let text = "use protocol::http1::Head;";
+        let finding = "`http1` outside of crates/session/src/wire.rs";
+        assert_eq!(of("crates/session/src/live.rs", text), [finding]);
+        assert!(of("crates/session/src/wire.rs", text).is_empty());
+        assert!(of("crates/server/src/a.rs", text).is_empty());
     }
 
     #[test]
