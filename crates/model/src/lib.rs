@@ -46,7 +46,7 @@ pub enum ReadFrom {
     Begin,
     /// At the tail of that moment.
     Now,
-    /// At this byte; inside a JSON message its start is meant, beyond the tail the tail.
+    /// At this byte; inside a JSON message its start is meant.
     At(ByteOffset),
 }
 

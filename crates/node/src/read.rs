@@ -5,6 +5,10 @@
 //! streams it ends with the append that holds that multiple, because an answer is a complete array. So
 //! wherever readers start, they end at the same places, and caches can share the pieces.
 //!
+//! # Beyond the tail
+//! A reader whose offset lies beyond the tail has seen more than the server has. It gets nothing and
+//! keeps its offset: a lower one would repeat what it has seen as something new.
+//!
 //! # Inherited bytes
 //! A fork's inherited bytes are stored by other streams, perhaps of another shard. Positions inside
 //! them are asked of their owner by [`Locate`]; their bytes are fetched by windows that name it.
@@ -93,13 +97,17 @@ impl ReadSteps {
         let start = match read.from {
             ReadFrom::Begin => info.head,
             ReadFrom::Now => info.tail,
-            ReadFrom::At(offset) => offset.min(info.tail),
+            ReadFrom::At(offset) => offset,
         };
         if start < info.head {
             let failure = Failure::Trimmed { head: info.head };
             return Step::Reply(self.ticket, Reply::Failed(failure));
         }
         let key = StreamKey { group: state.group(), stream: info.stream };
+        if start > info.tail {
+            let nothing = ReadReply { key, info, start, end: start, first: None };
+            return Step::Reply(self.ticket, Reply::Read(Box::new(nothing)));
+        }
         let (start, end) = plan(view, (key, &info), start, read.boundary_bytes);
         self.advance(view, Ends { key, info, start, end, intact: ByteOffset::ZERO })
     }

@@ -180,9 +180,20 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn time_out_poll(&mut self, id: ConnId) {
         let Some(poll) = self.take_poll(id) else { return };
         self.leave_poll(poll.key, id);
+        if poll.offset > poll.info.tail {
+            self.answer_beyond(id, *poll);
+            return self.resume_input(id);
+        }
         let cursor = self.next_cursor(poll.request.cursor);
         self.answer(id, |head| response::long_poll_timeout(head, &poll.info, cursor));
         self.resume_input(id);
+    }
+
+    /// Answers a long-poll whose offset the stream has not reached: it keeps its offset.
+    fn answer_beyond(&mut self, id: ConnId, poll: Poll) {
+        let Poll { request, key, offset, info, .. } = poll;
+        let nothing = ReadReply { key, info, start: offset, end: offset, first: None };
+        self.answer_read(id, &request, nothing);
     }
 
     /// Takes a connection out of its long-poll.

@@ -200,8 +200,9 @@ impl<T: Transport> Step<'_, T> {
 
     fn wake_poll(&mut self, id: ConnId, change: &Change) {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
-        let State::LongPoll(poll) = &connection.state else { return };
+        let State::LongPoll(poll) = &mut connection.state else { return };
         if change.tail <= poll.offset && !change.closed && !change.gone {
+            poll.info.tail = change.tail;
             return self.state.live.add_poll(change.key, id);
         }
         let Some(poll) = self.take_poll(id) else { return };
@@ -234,8 +235,10 @@ impl<T: Transport> Step<'_, T> {
             return;
         }
         let data = change.data.as_ref().filter(|_| change.data_start() == Some(cohort.fed));
-        if data.is_none() && change.tail > cohort.fed {
-            // Something is missing in between, or too large to be shared: each reads for itself.
+        let is_reached = change.tail == cohort.fed && !self.is_up_to_date(&cohort);
+        if data.is_none() && (change.tail > cohort.fed || is_reached) {
+            // Something is missing in between, or too large to be shared: each reads for itself. So do readers
+            // who were beyond the tail until now.
             let position = cohort.encoder.position();
             for id in cohort.readers {
                 self.fall_behind(id, position);
@@ -251,6 +254,15 @@ impl<T: Transport> Step<'_, T> {
             let stream = self.state.live.0.entry(change.key).or_default();
             stream.cohorts.push(cohort);
         }
+    }
+
+    /// Whether its readers have all that there is, and not more: they were not beyond the tail.
+    fn is_up_to_date(&self, cohort: &Cohort) -> bool {
+        let is_told = |id: &ConnId| match &self.state.connections.get(*id)?.state {
+            State::Sse(reader) => Some(reader.is_up_to_date()),
+            _ => None,
+        };
+        cohort.readers.iter().find_map(is_told).unwrap_or(true)
     }
 
     fn fan_out(&mut self, cohort: &mut Cohort, frame: &Frame) {
@@ -302,7 +314,9 @@ impl Cohort {
         if let Some(data) = data {
             self.encoder.push(data, &mut plain);
         }
-        let control = Control { cursor, up_to_date: true, closed: change.closed };
+        // Readers beyond the tail learn of its end alone.
+        let up_to_date = change.tail >= self.fed;
+        let control = Control { cursor, up_to_date, closed: change.closed };
         self.encoder.end_event(control, &mut plain);
         self.fed = change.tail;
         let framed = self.encoding.frame(&plain).into();

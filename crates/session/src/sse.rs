@@ -67,6 +67,11 @@ impl SseReader {
         matches!(self.phase, Phase::Live)
     }
 
+    /// Live, and knows that nothing is missing: it is not beyond the tail.
+    pub(crate) fn is_up_to_date(&self) -> bool {
+        self.is_live() && self.told_up_to_date
+    }
+
     pub(crate) fn is_over(&self, now: Monotonic, duration_ms_max: u64) -> bool {
         self.is_between_events() && now.ms_since(self.since) >= duration_ms_max
     }
@@ -235,13 +240,13 @@ impl<T: Transport> Step<'_, T> {
     /// At the tail without an event to send.
     fn arrive(&mut self, id: ConnId, encoder: SseEncoder, reply: &ReadReply) {
         let cursor = self.cursor_for(id);
-        let closed = reply.info.closed;
+        let (closed, up_to_date) = (reply.info.closed, reply.end <= reply.info.tail);
         let Some(reader) = self.reader(id) else { return };
         reader.position = encoder.position();
         if closed || !reader.told_up_to_date {
-            reader.told_up_to_date = true;
+            reader.told_up_to_date = up_to_date;
             let mut out = Vec::new();
-            let control = Control { cursor, up_to_date: true, closed };
+            let control = Control { cursor, up_to_date, closed };
             put_control(encoder.position(), control, &mut out);
             if !self.send_events(id, &out) {
                 return;
@@ -321,9 +326,10 @@ impl<T: Transport> Step<'_, T> {
         let Some(reader) = self.reader(id) else { return };
         let key = reader.key;
         let (live, own) = (reader.is_live(), reader.position);
+        let up_to_date = reader.is_up_to_date();
         let position = if live { self.state.live.position_of(key, id) } else { None };
         let mut out = Vec::new();
-        let control = Control { cursor, up_to_date: live, closed: false };
+        let control = Control { cursor, up_to_date, closed: false };
         put_control(position.unwrap_or(own), control, &mut out);
         if self.send_events(id, &out) {
             self.leave_live(key, id);

@@ -34,6 +34,7 @@ fn ranges(page: &mut Page) {
         ("all", request(ReadFrom::Begin, Live::CatchUp), 0, 900),
         ("a part", at(100), 100, 400),
         ("nothing at the tail", at(900), 900, 900),
+        ("nothing beyond the tail", at(901), 901, 901),
         ("now", request(ReadFrom::Now, Live::CatchUp), 900, 900),
     ];
     for (range, request, start, end) in &cases {
@@ -85,8 +86,12 @@ fn live(page: &mut Page) {
     for closed in [false, true] {
         let info = StreamInfo { closed, ..info("application/json", 900) };
         let state = if closed { "closed" } else { "open" };
-        for (what, start, end) in [("data", 100, 900), ("a part", 100, 400), ("no data", 900, 900)]
-        {
+        for (what, start, end) in [
+            ("data", 100, 900),
+            ("a part", 100, 400),
+            ("no data", 900, 900),
+            ("no data beyond the tail", 901, 901),
+        ] {
             let answer = ReadAnswer { cursor: Some(77), ..answer(&poll, &info, start, end) };
             add(page, &format!("long-poll with {what}, {state}"), &answer);
         }

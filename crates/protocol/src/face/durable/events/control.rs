@@ -13,7 +13,7 @@ use model::ByteOffset;
 pub struct Control {
     /// The cursor; left out when `closed`.
     pub cursor: u64,
-    /// Nothing follows at the moment. Implied by `closed`.
+    /// The reader has all that there is at the moment.
     pub up_to_date: bool,
     /// Nothing will ever follow.
     pub closed: bool,
@@ -40,14 +40,17 @@ fn put_fields(next: ByteOffset, control: Control, exact: Option<&[u8]>, out: &mu
     offset::put(out, next);
     // PROTOCOL §5.8: the cursor is needed exactly while the stream is open.
     if control.closed {
-        out.extend_from_slice(b"\",\"upToDate\":true,\"streamClosed\":true");
+        out.push(b'"');
     } else {
         out.extend_from_slice(CURSOR_KEY);
         decimal::put(out, control.cursor);
         out.push(b'"');
-        if control.up_to_date {
-            out.extend_from_slice(b",\"upToDate\":true");
-        }
+    }
+    if control.up_to_date {
+        out.extend_from_slice(b",\"upToDate\":true");
+    }
+    if control.closed {
+        out.extend_from_slice(b",\"streamClosed\":true");
     }
     if let Some(exact) = exact {
         out.extend_from_slice(b",\"streamDataBase64\":\"");

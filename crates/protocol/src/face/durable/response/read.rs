@@ -21,9 +21,10 @@ pub struct ReadAnswer<'a> {
     pub request: &'a ReadRequest,
     /// The group of the stream.
     pub group: GroupId,
-    /// The stream as it was when the range was chosen; `start <= end <= info.tail`.
+    /// The stream as it was when the range was chosen. An empty range may lie beyond its tail, any other
+    /// one does not.
     pub info: &'a StreamInfo,
-    /// First byte of the range. For an offset beyond the tail, the tail.
+    /// First byte of the range.
     pub start: ByteOffset,
     /// After the last byte of the range.
     pub end: ByteOffset,
@@ -59,12 +60,14 @@ pub enum BodyPlan {
 /// # Panics
 /// If the answer's offsets are out of order.
 pub fn read<S: HeadSink + ?Sized>(head: &mut S, read: &ReadAnswer<'_>) -> BodyPlan {
+    let range_bytes = read.end.since(read.start);
     assert!(
-        read.start <= read.end && read.end <= read.info.tail,
+        range_bytes == 0 || read.end <= read.info.tail,
         "the range of an answer lies within its stream"
     );
-    let range_bytes = read.end.since(read.start);
-    if range_bytes == 0 && read.request.live == Live::LongPoll {
+    // PROTOCOL §5.7: a 204 names the tail and says that the client is up to date.
+    let is_at_tail = range_bytes == 0 && read.is_up_to_date();
+    if is_at_tail && read.request.live == Live::LongPoll {
         long_poll_timeout(head, read.info, read.cursor.unwrap_or_default());
         return BodyPlan::Nothing;
     }
@@ -98,7 +101,8 @@ impl ReadAnswer<'_> {
     }
 
     fn is_eof(&self) -> bool {
-        self.info.closed && self.is_up_to_date()
+        // PROTOCOL §5.6: beyond the tail, too, nothing will follow.
+        self.info.closed && self.end >= self.info.tail
     }
 
     fn tag(&self) -> ETag {
