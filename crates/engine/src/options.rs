@@ -1,6 +1,6 @@
 //! Settings of an engine and the hard limits behind them.
 
-use log::LogOptions;
+use log::{LogOptions, WAL_BYTES_MAX, WAL_SEGMENTS_MAX};
 use std::time::Duration;
 
 /// Largest batch (and so the largest entry) in bytes, with 4 bytes for each entry. A batch is one entry
@@ -51,10 +51,10 @@ impl Durability {
 pub struct Options {
     /// When a call returns. Default: [`Durability::Each`].
     pub durability: Durability,
-    /// Most bytes of the write-ahead log; default 512 MiB, at least 4 segments. At the bound
+    /// Most bytes of the write-ahead log; default 512 MiB, at least 4 segments, at most 2 GiB. At the bound
     /// appenders wait until background work has freed some.
     pub wal_bytes_max: u64,
-    /// Size of one segment of it, a multiple of 4096; default 32 MiB.
+    /// Size of one segment of it, a multiple of 4096; default 32 MiB. The log has at most 32,768.
     pub segment_bytes: u64,
     /// Data in the WAL that is worth a chunk; default 8 MiB.
     pub seal_bytes: u64,
@@ -89,11 +89,15 @@ impl Options {
     pub(crate) fn check(&self) -> Result<(), BadOption> {
         let bad = |name, value, allowed| Err(BadOption { name, value, allowed });
         let segment = self.segment_bytes;
-        if !segment.is_multiple_of(4096) || !(4096..=1 << 31).contains(&segment) {
-            return bad("segment_bytes", segment, "a multiple of 4096 up to 2 GiB");
+        let segment_max = WAL_BYTES_MAX / WAL_SEGMENTS_MIN;
+        if !segment.is_multiple_of(4096) || !(4096..=segment_max).contains(&segment) {
+            return bad("segment_bytes", segment, "a multiple of 4096 up to 512 MiB");
         }
-        if self.wal_bytes_max < WAL_SEGMENTS_MIN * segment {
-            return bad("wal_bytes_max", self.wal_bytes_max, "at least 4 times segment_bytes");
+        if !(WAL_SEGMENTS_MIN * segment..=WAL_BYTES_MAX).contains(&self.wal_bytes_max) {
+            return bad("wal_bytes_max", self.wal_bytes_max, "4 times segment_bytes to 2 GiB");
+        }
+        if self.wal_bytes_max / segment > WAL_SEGMENTS_MAX {
+            return bad("segment_bytes", segment, "at least wal_bytes_max / 32,768");
         }
         if self.seal_bytes == 0 || self.seal_bytes > 1 << 30 {
             return bad("seal_bytes", self.seal_bytes, "1 byte to 1 GiB");
@@ -137,6 +141,12 @@ mod tests {
             Err("wal_bytes_max")
         );
         assert_eq!(name(Options { seal_bytes: 0, ..Options::default() }), Err("seal_bytes"));
+        let long = Options { wal_bytes_max: (1 << 31) + 1, ..Options::default() };
+        assert_eq!(name(long.clone()), Err("wal_bytes_max"), "one group may own all of it");
+        let large = Options { segment_bytes: 1 << 30, ..long };
+        assert_eq!(name(large), Err("segment_bytes"), "no log has four of them");
+        let many = Options { segment_bytes: 4096, ..Options::default() };
+        assert_eq!(name(many), Err("segment_bytes"), "there would be 131,072 of them");
         let durability = Durability::Periodic(Duration::ZERO);
         assert_eq!(name(Options { durability, ..Options::default() }), Err("durability"));
     }

@@ -32,6 +32,14 @@ pub(crate) const MERGE_CHUNKS_MAX: usize = 16;
 /// Fewest neighbours of like size that are worth a merge.
 pub(crate) const MERGE_CHUNKS_MIN: usize = 8;
 
+/// Largest WAL of a shard. One group may own all that is in it, and all of that becomes one chunk, in
+/// which positions have 32 bits. Half of these are left for the chunk's tables and for appends under way.
+pub const WAL_BYTES_MAX: u64 = 1 << 31;
+
+/// Most segments of all WALs of a directory. A shard may have to open each of them, also those of starts with
+/// more shards, and counts them in 16 bits. Half of these are left for what other starts wrote.
+pub const WAL_SEGMENTS_MAX: u64 = 1 << 15;
+
 /// Largest data of one entry.
 pub(crate) const ENTRY_DATA_BYTES_MAX: usize = limits::APPEND_BYTES_MAX;
 
@@ -48,7 +56,8 @@ const _: () = assert!((ENTRY_DATA_BYTES_MAX + ENTRY_COMMAND_BYTES_MAX) < (1 << 3
 pub struct LogOptions {
     /// Size of a WAL segment, a multiple of 4096. An append that is larger gets its own.
     pub segment_bytes: u64,
-    /// Most WAL bytes of one shard; at the bound appends wait for recycling.
+    /// Most WAL bytes of one shard, up to [`WAL_BYTES_MAX`] and [`WAL_SEGMENTS_MAX`] segments; at the
+    /// bound appends wait for recycling.
     pub wal_bytes_max: u64,
     /// Unsealed data of one group that is worth a chunk.
     pub seal_bytes: u64,
@@ -86,6 +95,11 @@ impl LogOptions {
         assert!(self.segment_bytes.is_multiple_of(BLOCK_BYTES), "segments are whole blocks");
         assert!(self.segment_bytes <= 1 << 31, "positions in a segment are 32 bits");
         assert!(self.wal_bytes_max >= 2 * self.segment_bytes, "the WAL holds two segments");
+        assert!(self.wal_bytes_max <= WAL_BYTES_MAX, "what a WAL holds fits into a chunk");
+        assert!(
+            self.wal_bytes_max / self.segment_bytes <= WAL_SEGMENTS_MAX,
+            "a WAL has no more segments than can be counted"
+        );
         assert!(self.seal_bytes > 0 && self.batch_bytes_max > 0 && self.checkpoint_bytes > 0);
         assert!(self.chunk_bytes_max <= 1 << 31, "positions in a chunk are 32 bits");
         assert!(0 < self.group_count && self.group_count <= limits::GROUPS_MAX);

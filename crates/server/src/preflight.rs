@@ -6,7 +6,7 @@
 
 use crate::settings::Settings;
 use env::Disk;
-use log::{DataDir, OpenError};
+use log::{DataDir, OpenError, WAL_SEGMENTS_MAX};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -38,6 +38,11 @@ pub enum Refusal {
         /// The name of the file system.
         file_system: &'static str,
     },
+    /// The write-ahead logs could have more segments than one shard can open.
+    ManySegments {
+        /// Segments of all shards.
+        segment_count: u64,
+    },
     /// The file system could not be asked for its free space or its kind.
     Space {
         /// The data directory, or the nearest directory above it that there is.
@@ -67,6 +72,12 @@ impl fmt::Display for Refusal {
                  XFS, or take the risk with the setting allow_copy_on_write",
                 dir.display(),
             ),
+            Self::ManySegments { segment_count } => write!(
+                f,
+                "the write-ahead logs of all shards could have {segment_count} segments; at most \
+                 {WAL_SEGMENTS_MAX} are allowed: choose larger segments, shorter logs or fewer shards \
+                 (settings segment_bytes, wal_bytes_max and shards)"
+            ),
             Self::Space { dir, error } => {
                 write!(f, "cannot ask the file system of {}: {error}", dir.display())
             }
@@ -82,6 +93,10 @@ impl std::error::Error for Refusal {}
 /// [`Refusal`]: each says what to do.
 pub fn check(disk: &dyn Disk, settings: &Settings, shard_count: u16) -> Result<(), Refusal> {
     let dir = &settings.data_dir;
+    let segment_count = u64::from(shard_count) * (settings.wal_bytes_max / settings.segment_bytes);
+    if segment_count > WAL_SEGMENTS_MAX {
+        return Err(Refusal::ManySegments { segment_count });
+    }
     let exists = DataDir::find(disk, dir).map_err(Refusal::DataDir)?;
     if !settings.allow_copy_on_write
         && let Some(file_system) = nearest(dir, |dir| disk.copy_on_write(dir))?
@@ -135,19 +150,31 @@ mod tests {
         assert!(matches!(free_bytes(file), Err(Refusal::Space { .. })));
     }
 
+    fn settings(given: &[(&'static str, &str)]) -> Settings {
+        let values = given.iter().map(|(key, text)| (*key, (*text).to_owned())).collect();
+        let no_file = |_: &Path| Err(io::ErrorKind::NotFound.into());
+        let flags = Flags { config: None, values };
+        load(&flags, &Environment::new([]), &no_file).unwrap().settings
+    }
+
     #[test]
     fn a_file_system_that_copies_on_write_is_refused_unless_it_is_allowed() {
-        let settings = |allows: &str| {
-            let values = [("allow_copy_on_write", allows.to_owned())].into();
-            let no_file = |_: &Path| Err(io::ErrorKind::NotFound.into());
-            let flags = Flags { config: None, values };
-            load(&flags, &Environment::new([]), &no_file).unwrap().settings
-        };
+        let allows = |text| settings(&[("allow_copy_on_write", text)]);
         let disk = MemoryDisk::new();
-        check(&disk, &settings("off"), 1).unwrap();
+        check(&disk, &allows("off"), 1).unwrap();
         disk.set_copy_on_write("btrfs");
-        let refusal = check(&disk, &settings("off"), 1).unwrap_err().to_string();
+        let refusal = check(&disk, &allows("off"), 1).unwrap_err().to_string();
         assert!(refusal.contains("btrfs") && refusal.contains("allow_copy_on_write"), "{refusal}");
-        check(&disk, &settings("on"), 1).unwrap();
+        check(&disk, &allows("on"), 1).unwrap();
+    }
+
+    #[test]
+    fn more_segments_than_a_shard_can_open_are_refused_with_the_range() {
+        let small = settings(&[("segment_bytes", "1MiB"), ("wal_bytes_max", "2GiB")]);
+        let disk = MemoryDisk::new();
+        check(&disk, &small, 16).unwrap();
+        let refusal = check(&disk, &small, 17).unwrap_err().to_string();
+        assert!(refusal.contains("34816 segments; at most 32768"), "{refusal}");
+        assert!(refusal.contains("segment_bytes") && refusal.contains("shards"), "{refusal}");
     }
 }

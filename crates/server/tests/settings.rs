@@ -6,7 +6,8 @@ use harness::{Server, Start, TEXT, new_dir};
 use std::process::Command;
 
 /// Sizes that let even 256 shards start at once.
-const SMALL: [&str; 4] = ["--segment-bytes", "1MiB", "--seal-bytes", "64KiB"];
+const SMALL: [&str; 6] =
+    ["--segment-bytes", "1MiB", "--wal-bytes-max", "128MiB", "--seal-bytes", "64KiB"];
 
 /// Key, smallest and largest value of each setting that has a range, as `thalweg config` names them.
 fn ranges() -> Vec<(String, [String; 2])> {

@@ -1,6 +1,7 @@
 //! From flags, environment, file and defaults to checked settings.
 
 use super::{Chosen, Flags, Setting, Settings, SettingsError, Source, TABLE, find, nearest};
+use log::WAL_SEGMENTS_MAX;
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -200,7 +201,8 @@ fn value_text(value: &DeValue<'_>) -> String {
 fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<SettingsError>) {
     let s = settings;
     let same_port = s.listen.port() != 0 && Some(s.listen) == s.admin_listen;
-    let rules: [(bool, &str, &str, &'static str); 4] = [
+    let segment_count = u64::from(s.shards.max(1)) * (s.wal_bytes_max / s.segment_bytes);
+    let rules: [(bool, &str, &str, &'static str); 5] = [
         (!same_port, "listen", "admin_listen", "streams and admin need two addresses"),
         (
             s.body_bytes_in_flight_max >= s.append_bytes_max,
@@ -213,6 +215,13 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
             "wal_bytes_max",
             "segment_bytes",
             "a write-ahead log needs room for at least four segments",
+        ),
+        (
+            segment_count <= WAL_SEGMENTS_MAX,
+            "shards",
+            "segment_bytes",
+            "the write-ahead logs of all shards have at most 32768 segments: take larger segments, a smaller \
+             wal_bytes_max or fewer shards",
         ),
         (
             s.seal_bytes <= s.wal_bytes_max / 4,

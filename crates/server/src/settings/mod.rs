@@ -30,6 +30,7 @@ pub use render::render;
 pub use source::{Chosen, Source};
 
 use kind::{Address, Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, Switch};
+use log::WAL_BYTES_MAX;
 use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,9 +38,6 @@ use std::path::PathBuf;
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
 const MIB64: u64 = 1 << 20;
-/// Largest write-ahead log of a shard. One group may own all that is in it, and all of that becomes one chunk,
-/// in which positions have 32 bits. Half of these are left for the chunk's tables and for appends under way.
-const WAL_BYTES_MAX: u64 = 1 << 31;
 /// Longest time that a setting may name: a day. Longer ones are mistakes in the unit.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
 
@@ -183,7 +181,8 @@ settings! {
     /// below it. At least four segments.
     wal_bytes_max: u64 = "1GiB" as Bytes::<u64> { min: 4 * MIB64, max: WAL_BYTES_MAX };
 
-    /// Size of one segment file of a write-ahead log; a larger append gets a segment of its own.
+    /// Size of one segment file of a write-ahead log; a larger append gets a segment of its own. The logs of
+    /// all shards together may have 32768 segments.
     segment_bytes: u64 = "64MiB" as Blocks { min: MIB64, max: WAL_BYTES_MAX / 4 };
 
     /// Committed data of one group that is sealed into one chunk file.

@@ -41,6 +41,14 @@ fn a_log_that_would_outgrow_a_chunk_is_refused_with_the_range() {
     assert!(said.contains("wal_bytes_max") && said.contains("a size from 4MiB to 2GiB"), "{said}");
 }
 
+#[test]
+fn more_segments_than_can_be_counted_are_refused() {
+    let given = |shards| flags(&[("segment_bytes", "1MiB"), ("shards", shards)]);
+    assert!(load_plain(&given("32"), &environment(&[])).is_ok());
+    let said = only_problem(load_plain(&given("33"), &environment(&[])));
+    assert!(said.contains("at most 32768 segments") && said.contains("shards = `33`"), "{said}");
+}
+
 fn only_problem(result: Result<Effective, Vec<SettingsError>>) -> String {
     let problems = result.expect_err("the settings hold a mistake");
     assert_eq!(problems.len(), 1, "{problems:?}");
