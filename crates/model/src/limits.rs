@@ -14,8 +14,12 @@ pub const PRODUCER_ID_BYTES_MAX: usize = 256;
 /// Longest `Stream-Seq`: one is kept per stream.
 pub const STREAM_SEQ_BYTES_MAX: usize = 256;
 
-/// Producers remembered per stream. The one unused for longest makes room for a new one.
-pub const PRODUCERS_PER_STREAM_MAX: usize = 4096;
+/// Most producers that any setting may let a stream remember: a new one looks through all of them for the one
+/// that makes room.
+pub const PRODUCERS_PER_STREAM_MAX: u32 = 1 << 16;
+
+/// Producers remembered per stream when nothing is set.
+pub const PRODUCERS_PER_STREAM_DEFAULT: u32 = 4096;
 
 /// Largest body that any setting may allow: an append is one log entry and one memory copy.
 pub const APPEND_BYTES_MAX: usize = 1 << 30;
@@ -40,4 +44,5 @@ pub const ANSWER_BOUNDARY_BYTES: u64 = 4 << 20;
 pub const READ_WINDOW_BYTES_MAX: usize = 64 << 10;
 
 const _: () = assert!(APPEND_BYTES_DEFAULT <= APPEND_BYTES_MAX);
+const _: () = assert!(PRODUCERS_PER_STREAM_DEFAULT <= PRODUCERS_PER_STREAM_MAX);
 const _: () = assert!(READ_WINDOW_BYTES_MAX as u64 <= ANSWER_BOUNDARY_BYTES);

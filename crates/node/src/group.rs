@@ -210,6 +210,11 @@ impl Group {
         self.in_flight.contains_key(&Subject::Stream(stream))
     }
 
+    /// Whether a command about the group alone is on its way.
+    pub(crate) fn is_group_in_flight(&self) -> bool {
+        self.in_flight.contains_key(&Subject::Group)
+    }
+
     pub(crate) fn is_path_in_flight(&self, path: &StreamPath) -> bool {
         self.in_flight.contains_key(&Subject::Path(path.hash()))
     }

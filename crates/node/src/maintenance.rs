@@ -1,10 +1,15 @@
 //! What a shard does by itself: expiry, checkpoints, retries, background work.
 
-use crate::{DiskTrouble, ReadDamage, ShardCore, Stamp, group::Group};
+use crate::{
+    DiskTrouble, ReadDamage, ShardCore, Stamp,
+    group::{Group, ReplyTo},
+    shard::Proposal,
+    step::Target,
+};
 use log::{CheckpointRows, WorkDone, WorkJob};
 use model::{GroupId, Monotonic, StreamKey};
 use std::io;
-use stream::PinToken;
+use stream::{Command, PinToken};
 
 /// Expiries logged per group and tick: what is left over comes with the next.
 const PER_TICK_MAX: usize = 256;
@@ -18,6 +23,7 @@ impl ShardCore {
             return;
         }
         self.expire_some(now);
+        self.log_producers_max(now);
         self.releases.tick();
         self.release_due(now);
         self.checkpoint_if_wanted();
@@ -33,6 +39,21 @@ impl ShardCore {
         }
         for key in expired {
             self.propose_expiry(now, key);
+        }
+    }
+
+    /// Tells groups how many producers to remember, if their logs say otherwise.
+    fn log_producers_max(&mut self, now: Stamp) {
+        let count = self.producers_max;
+        let differs =
+            |group: &&Group| group.state.producers_max() != count && !group.is_group_in_flight();
+        let differing = self.groups.iter().filter(differs);
+        let groups: Vec<GroupId> = differing.map(|group| group.state.group()).collect();
+        for group in groups {
+            let to = Target { group, stream: None };
+            let proposal = Proposal { to, command: Command::KeepProducers(count), data: &[] };
+            // One that finds no room is proposed again by the next tick.
+            let _ = self.propose(now, proposal, ReplyTo::Nobody);
         }
     }
 

@@ -18,7 +18,7 @@ use crate::{
 };
 use env::SeededRandom;
 use log::{AppendError, NewEntry, Purpose, ShardLog};
-use model::{ShardId, StreamKey, StreamPath};
+use model::{ShardId, StreamKey, StreamPath, limits};
 use std::collections::VecDeque;
 use stream::{Append, Command, Outcome, Refusal};
 
@@ -39,6 +39,8 @@ pub struct ShardCore {
     pub(crate) background: Background,
     pub(crate) write_queue: WriteQueue,
     pub(crate) poison: Option<String>,
+    /// Producers that each stream is to remember.
+    pub(crate) producers_max: u32,
     encoded: Vec<u8>,
 }
 
@@ -78,8 +80,18 @@ impl ShardCore {
             background: Background::default(),
             write_queue: WriteQueue::default(),
             poison: None,
+            producers_max: limits::PRODUCERS_PER_STREAM_DEFAULT,
             encoded: Vec::new(),
         }
+    }
+
+    /// Sets how many producers each stream remembers. The groups' logs get to know with the next tick.
+    ///
+    /// # Panics
+    /// If it is 0 or beyond the limit.
+    pub fn set_producers_max(&mut self, count: u32) {
+        assert!((1..=limits::PRODUCERS_PER_STREAM_MAX).contains(&count), "a setting in its range");
+        self.producers_max = count;
     }
 
     /// The shard's number.

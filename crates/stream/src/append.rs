@@ -37,6 +37,7 @@ impl GroupState {
         if self.losses.is_lost(stream) {
             return Applied::refuse(Refusal::Damaged);
         }
+        let producers_max = self.producers_max;
         let Some(record) = self.streams.get_mut(stream) else {
             return Applied::refuse(Refusal::NotFound);
         };
@@ -53,7 +54,7 @@ impl GroupState {
             record.extra_mut().stream_seq = Some(seq.clone());
         }
         if let Some(producer) = &append.producer {
-            record.extra_mut().producers.accept(producer, mark.index);
+            record.extra_mut().producers.accept(producer, mark.index, producers_max);
         }
         let placement = Placement { stream, start, record_count: append.record_count };
         let accepted = Accepted {

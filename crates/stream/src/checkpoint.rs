@@ -14,9 +14,13 @@ use crate::{
     producer::ProducerState,
     record::{Extra, StreamRecord},
 };
-use model::{ByteOffset, EntryIndex, PathHash, StreamId};
+use model::{ByteOffset, EntryIndex, PathHash, StreamId, limits};
 
 const VERSION: u8 = 1;
+
+/// The version of a header that ends with the number of producers remembered per stream, because it is not the
+/// default.
+const VERSION_WITH_PRODUCERS: u8 = 2;
 
 /// One stream of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,13 +42,17 @@ impl GroupState {
     pub fn encode_header(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut writer = Writer(&mut bytes);
-        writer.byte(VERSION);
+        let keeps_default = self.producers_max == limits::PRODUCERS_PER_STREAM_DEFAULT;
+        writer.byte(if keeps_default { VERSION } else { VERSION_WITH_PRODUCERS });
         writer.number(self.pending_unpins.len() as u64);
         for (token, source) in &self.pending_unpins {
             writer.token(*token);
             writer.key(*source);
         }
         self.losses.encode(&mut writer);
+        if !keeps_default {
+            writer.number(u64::from(self.producers_max));
+        }
         bytes
     }
 
@@ -69,12 +77,18 @@ impl GroupState {
         assert!(self.applied.get() == 0 && self.stream_count() == 0, "restored over a state");
         self.applied = applied;
         let mut reader = Reader::new(bytes);
-        check_version(&mut reader)?;
+        let version = reader.byte()?;
+        if !(VERSION..=VERSION_WITH_PRODUCERS).contains(&version) {
+            return reader.error();
+        }
         for _ in 0..reader.number()? {
             let token = reader.token()?;
             self.pending_unpins.insert(token, reader.key()?);
         }
         self.losses.restore(&mut reader)?;
+        if version == VERSION_WITH_PRODUCERS {
+            self.producers_max = reader.producers_max()?;
+        }
         reader.finish(())
     }
 
@@ -258,6 +272,25 @@ mod tests {
         let rows: Vec<(u64, String)> =
             state().encode_rows().iter().map(|row| (row.stream.get(), hex(&row.bytes))).collect();
         assert_eq!(rows, GOLDEN_ROWS.map(|(stream, row)| (stream, row.to_string())));
+    }
+
+    #[test]
+    fn a_limit_of_producers_is_kept_by_a_checkpoint() {
+        let mut limited = state();
+        limited.apply(
+            limited.applied().next(),
+            AT,
+            LoggedCommand {
+                subject: crate::Subject::Group,
+                command: Command::KeepProducers(300),
+                data_bytes: 0,
+            },
+        );
+        let header = limited.encode_header();
+        assert_eq!(hex(&header), format!("02{}ac02", &GOLDEN_HEADER[2..]));
+        let mut restored = GroupState::new(GroupId::new(3));
+        restored.restore_header(limited.applied(), &header).unwrap();
+        assert_eq!(restored.producers_max(), 300);
     }
 
     #[test]

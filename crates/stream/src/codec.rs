@@ -269,6 +269,13 @@ impl<'a> Reader<'a> {
         Ok(Producer { id, epoch: self.producer_number()?, seq: self.producer_number()? })
     }
 
+    /// A limit of producers per stream.
+    pub(crate) fn producers_max(&mut self) -> Result<u32, DecodeError> {
+        let count = u32::try_from(self.number()?).ok();
+        let count = count.filter(|count| (1..=limits::PRODUCERS_PER_STREAM_MAX).contains(count));
+        count.ok_or(DecodeError { position: self.position })
+    }
+
     /// Checks that nothing is left.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, DecodeError> {
         if self.position == self.bytes.len() { Ok(value) } else { self.error() }
@@ -287,6 +294,7 @@ impl Command {
             Self::Trim(to) => writer.number(to.get()),
             Self::Pin(pin) => writer.pin(pin),
             Self::Unpin(token) | Self::UnpinDone(token) => writer.token(*token),
+            Self::KeepProducers(count) => writer.number(u64::from(*count)),
         }
     }
 
@@ -306,6 +314,7 @@ impl Command {
             CommandKind::Pin => Self::Pin(reader.pin()?),
             CommandKind::Unpin => Self::Unpin(reader.token()?),
             CommandKind::UnpinDone => Self::UnpinDone(reader.token()?),
+            CommandKind::KeepProducers => Self::KeepProducers(reader.producers_max()?),
         };
         reader.finish(command)
     }
@@ -324,6 +333,7 @@ impl CommandKind {
             K::Pin,
             K::Unpin,
             K::UnpinDone,
+            K::KeepProducers,
         ];
         all.into_iter().find(|kind| *kind as u8 == byte)
     }
@@ -414,11 +424,12 @@ pub(crate) mod tests {
             Command::Pin(Pin { token, fork_path: StreamPath::new("f").unwrap() }),
             Command::Unpin(token),
             Command::UnpinDone(token),
+            Command::KeepProducers(300),
         ]
     }
 
     /// The bytes of every kind of command as the first version wrote them. They never change.
-    const GOLDEN: [&str; 9] = [
+    const GOLDEN: [&str; 10] = [
         "03612f620a746578742f706c61696e01ac020101010373726301090103ac020208070605040302010a0000010a03ac02",
         "010a746578742f706c61696e01027331010170018001 0002",
         "",
@@ -428,6 +439,7 @@ pub(crate) mod tests {
         "0107000000000000000166",
         "010700000000000000",
         "010700000000000000",
+        "ac02",
     ];
 
     #[test]
@@ -480,7 +492,7 @@ pub(crate) mod tests {
 
     proptest! {
         #[test]
-        fn no_bytes_make_decode_panic(kind in 0..12_u8, bytes in prop::collection::vec(any::<u8>(), 0..80)) {
+        fn no_bytes_make_decode_panic(kind in 0..24_u8, bytes in prop::collection::vec(any::<u8>(), 0..80)) {
             if let Ok(command) = Command::decode(kind, &bytes) {
                 prop_assert_eq!(command.kind() as u8, kind);
             }

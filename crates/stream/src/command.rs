@@ -68,6 +68,9 @@ pub enum Command {
     Unpin(PinToken),
     /// The reference that a deleted fork of this group held is given back: its unpin is pending no more.
     UnpinDone(PinToken),
+    /// Remember so many producers per stream from here on. What is forgotten decides what a repetition is: it has
+    /// to be the same when the log is read again.
+    KeepProducers(u32),
 }
 
 /// The kind of a command, as the entry header has it. Part of the disk format.
@@ -92,6 +95,8 @@ pub enum CommandKind {
     Unpin = 8,
     /// [`Command::UnpinDone`]
     UnpinDone = 9,
+    /// [`Command::KeepProducers`]
+    KeepProducers = 19,
 }
 
 /// The configuration and the first content of a new stream.
@@ -158,7 +163,8 @@ impl Command {
             | Self::Touch(_)
             | Self::Trim(_)
             | Self::Unpin(_)
-            | Self::UnpinDone(_) => true,
+            | Self::UnpinDone(_)
+            | Self::KeepProducers(_) => true,
         }
     }
 
@@ -175,6 +181,7 @@ impl Command {
             Self::Pin(_) => CommandKind::Pin,
             Self::Unpin(_) => CommandKind::Unpin,
             Self::UnpinDone(_) => CommandKind::UnpinDone,
+            Self::KeepProducers(_) => CommandKind::KeepProducers,
         }
     }
 }

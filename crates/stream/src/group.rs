@@ -8,7 +8,7 @@ use crate::{
     table::StreamTable,
 };
 use model::{
-    ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, StreamPath, Timestamp,
+    ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, StreamPath, Timestamp, limits,
 };
 use std::{
     cmp::Reverse,
@@ -26,6 +26,8 @@ pub struct GroupState {
     pub(crate) streams: StreamTable,
     /// References that deleted forks of this group still hold: source by token, until `UnpinDone`.
     pub(crate) pending_unpins: BTreeMap<PinToken, StreamKey>,
+    /// Producers remembered per stream, as the log says.
+    pub(crate) producers_max: u32,
     /// What damage has taken.
     pub(crate) losses: Losses,
     /// Possible deadlines; a stream that was used since is put back when it comes up.
@@ -96,6 +98,7 @@ impl GroupState {
             applied: EntryIndex::new(0),
             streams: StreamTable::default(),
             pending_unpins: BTreeMap::new(),
+            producers_max: limits::PRODUCERS_PER_STREAM_DEFAULT,
             losses: Losses::default(),
             expiries: BinaryHeap::new(),
             content_types: Vec::new(),
@@ -112,6 +115,12 @@ impl GroupState {
     #[must_use]
     pub fn applied(&self) -> EntryIndex {
         self.applied
+    }
+
+    /// Producers remembered per stream.
+    #[must_use]
+    pub fn producers_max(&self) -> u32 {
+        self.producers_max
     }
 
     /// Number of streams, deleted ones that forks still need included.
@@ -175,6 +184,10 @@ impl GroupState {
             (Command::Unpin(token), Stream(stream)) => self.apply_unpin(stream, token),
             (Command::UnpinDone(token), _) => {
                 self.pending_unpins.remove(&token);
+                Applied::answer(Outcome::Done)
+            }
+            (Command::KeepProducers(count), _) => {
+                self.producers_max = count;
                 Applied::answer(Outcome::Done)
             }
             (_, Subject::Path(_) | Subject::Group) => Applied::refuse(Refusal::NotFound),

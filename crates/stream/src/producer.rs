@@ -2,11 +2,11 @@
 //!
 //! # Invariants
 //! - A producer's epoch never falls; within an epoch its last sequence never falls.
-//! - At most [`limits::PRODUCERS_PER_STREAM_MAX`] are remembered; the one unused for longest goes
-//!   first, decided by entry indexes, so that every replica forgets the same one.
+//! - As many are remembered as the group's log says ([`crate::Command::KeepProducers`]). The one unused for
+//!   longest goes first, decided by entry indexes. So every replica forgets the same one, and so does recovery.
 
 use crate::{Producer, Refusal};
-use model::{EntryIndex, limits};
+use model::EntryIndex;
 use std::collections::BTreeMap;
 
 /// What is remembered of one producer.
@@ -80,24 +80,26 @@ impl Producers {
         }
     }
 
-    /// Remembers an accepted append.
-    pub(crate) fn accept(&mut self, producer: &Producer, used: EntryIndex) {
+    /// Remembers an accepted append, and at most `count_max` producers.
+    pub(crate) fn accept(&mut self, producer: &Producer, used: EntryIndex, count_max: u32) {
         let state = ProducerState { epoch: producer.epoch, last_seq: producer.seq, used };
         if let Some(known) = self.0.get_mut(&producer.id) {
             *known = state;
             return;
         }
-        if self.0.len() >= limits::PRODUCERS_PER_STREAM_MAX {
-            self.forget_oldest();
+        let count_max = usize::try_from(count_max).expect("counts have 32 bits").max(1);
+        if self.0.len() >= count_max {
+            self.forget_oldest(self.0.len() + 1 - count_max);
         }
         self.0.insert(producer.id.clone(), state);
     }
 
-    fn forget_oldest(&mut self) {
-        let oldest = self.0.iter().min_by_key(|(_, state)| state.used).map(|(id, _)| id.clone());
-        if let Some(id) = oldest {
-            self.0.remove(&id);
-        }
+    /// Forgets the `count` producers that were unused for longest. No two were used by the same entry.
+    fn forget_oldest(&mut self, count: usize) {
+        let mut used: Vec<EntryIndex> = self.0.values().map(|state| state.used).collect();
+        let (_, newest_to_go, _) = used.select_nth_unstable(count - 1);
+        let newest_to_go = *newest_to_go;
+        self.0.retain(|_, state| state.used > newest_to_go);
     }
 }
 
@@ -112,7 +114,7 @@ mod tests {
     fn after(accepted: &[(u64, u64)]) -> Producers {
         let mut producers = Producers::default();
         for (epoch, seq) in accepted {
-            producers.accept(&numbers(*epoch, *seq), EntryIndex::new(1));
+            producers.accept(&numbers(*epoch, *seq), EntryIndex::new(1), 10);
         }
         producers
     }
@@ -150,11 +152,20 @@ mod tests {
     #[test]
     fn the_producer_unused_for_longest_makes_room() {
         let mut producers = Producers::default();
-        for number in 0..=limits::PRODUCERS_PER_STREAM_MAX as u64 {
-            let producer = Producer { id: number.to_string().into(), epoch: 0, seq: 0 };
-            producers.accept(&producer, EntryIndex::new(number + 1));
+        let accept = |producers: &mut Producers, (id, seq): (&str, u64), used, count_max| {
+            let producer = Producer { id: id.into(), epoch: 0, seq };
+            producers.accept(&producer, EntryIndex::new(used), count_max);
+        };
+        let left = |producers: &Producers| {
+            producers.iter().map(|(id, _)| id.to_owned()).collect::<Vec<_>>()
+        };
+        for (used, from) in [(1, ("a", 0)), (2, ("b", 0)), (3, ("c", 0)), (4, ("a", 1))] {
+            accept(&mut producers, from, used, 3);
         }
-        assert_eq!(producers.iter().len(), limits::PRODUCERS_PER_STREAM_MAX);
-        assert!(producers.iter().all(|(id, _)| id != "0"));
+        assert_eq!(left(&producers), ["a", "b", "c"]);
+        accept(&mut producers, ("d", 0), 5, 3);
+        assert_eq!(left(&producers), ["a", "c", "d"], "b was unused for longest");
+        accept(&mut producers, ("e", 0), 6, 2);
+        assert_eq!(left(&producers), ["d", "e"], "the limit was lowered");
     }
 }

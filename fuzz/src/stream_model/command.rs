@@ -67,6 +67,7 @@ pub(super) fn examples() -> Vec<Command> {
         Command::Delete,
         Command::Unpin(token),
         Command::UnpinDone(token),
+        Command::KeepProducers(300),
         Command::Expire,
     ]
 }

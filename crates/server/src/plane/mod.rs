@@ -111,8 +111,12 @@ pub fn recover(settings: &Settings, shard_count: u16) -> Result<Opened, StartErr
     let listen = settings.listen;
     listen::check(listen).map_err(|error| StartError::Listen { listen, error })?;
     let disk = Arc::new(RealDisk);
-    node::open(disk, &mut RealRandom, &settings.data_dir, options, shard_count)
-        .map_err(StartError::Open)
+    let mut opened = node::open(disk, &mut RealRandom, &settings.data_dir, options, shard_count)
+        .map_err(StartError::Open)?;
+    for shard in &mut opened.shards {
+        shard.set_producers_max(settings.producers_per_stream_max);
+    }
+    Ok(opened)
 }
 
 fn log_options(settings: &Settings) -> Result<LogOptions, StartError> {

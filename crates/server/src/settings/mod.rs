@@ -31,7 +31,7 @@ pub use source::{Chosen, Source};
 
 use kind::{Address, Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, Switch};
 use log::WAL_BYTES_MAX;
-use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX};
+use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, PRODUCERS_PER_STREAM_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
@@ -134,6 +134,10 @@ settings! {
 
     /// Largest body of one append or create.
     append_bytes_max: usize = "64MiB" as Bytes::<usize> { min: 1, max: APPEND_BYTES_MAX };
+
+    /// Idempotent producers that a stream remembers. A new one takes the place of the one that was unused for longest.
+    /// What that one repeats later is taken for new. A change holds from the next start on.
+    producers_per_stream_max: u32 = "4096" as Number::<u32> { min: 1, max: PRODUCERS_PER_STREAM_MAX };
 
     /// Largest request line and headers together; a larger head is refused.
     head_bytes_max: usize = "32KiB" as Bytes::<usize> { min: KIB, max: MIB };

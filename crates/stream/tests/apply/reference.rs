@@ -288,6 +288,8 @@ impl Reference {
             Command::Trim(to) => self.trim(id, *to),
             Command::Pin(pin) => self.pin(id, pin),
             Command::Unpin(token) => self.unpin(id, *token),
+            // It never forgets a producer.
+            Command::KeepProducers(_) => answer(Outcome::Done),
             Command::UnpinDone(token) => {
                 self.pending_unpins.remove(token);
                 answer(Outcome::Done)
