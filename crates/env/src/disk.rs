@@ -107,6 +107,13 @@ pub trait File: Send + Sync + fmt::Debug {
         Ok(())
     }
 
+    /// As [`File::read_exact_at`], but from the medium. Bytes that a sync has made durable, or has failed to, are
+    /// read as they are there, whatever the page cache has.
+    ///
+    /// # Errors
+    /// As [`File::read_exact_at`].
+    fn read_stored_exact_at(&self, buffer: &mut [u8], position: u64) -> io::Result<()>;
+
     /// As [`File::read_at`], but never waits for a device. Bytes that are in memory up to some point
     /// are read up to there.
     ///

@@ -12,7 +12,8 @@
 //! [`MemoryDisk::fail`] make a sick disk of it.
 //!
 //! # Invariants
-//! - A sector (512 bytes) is old or new after a crash, never a mixture.
+//! - A sector (512 bytes) is old or new after a crash, never a mixture. If it was being written and the disk
+//!   shears sectors ([`MemoryDisk::shear_sectors`]), it may also hold garbage.
 //! - Synced bytes under a synced name always survive.
 //! - Of the unsynced changes of names a prefix, in the order in which they were made, survives.
 
@@ -118,6 +119,8 @@ struct State {
     syncs_until_failure: Option<u64>,
     /// Syncs answer and do nothing.
     syncs_lie: bool,
+    /// A crash may leave garbage in a sector that was being written.
+    shears: bool,
     changes_until_off: Option<u64>,
     change_count: u64,
     cold: Option<ColdReads>,
@@ -181,6 +184,17 @@ impl Inode {
         Some(count)
     }
 
+    /// Reads what is on stable storage, or will be after the next sync; `None` as in [`Self::read`].
+    fn read_stored(&self, buffer: &mut [u8], position: u64) -> Option<usize> {
+        let count = self.read(buffer, position)?;
+        for (at, byte) in (position as usize..).zip(&mut buffer[..count]) {
+            if !self.dirty.contains(&(at / SECTOR_BYTES)) {
+                *byte = self.durable.get(at).copied().unwrap_or(0);
+            }
+        }
+        Some(count)
+    }
+
     /// To write a part of a block, the rest must be read first; one that is written whole is readable again.
     fn begin_write(&mut self, range: Range<usize>) -> io::Result<()> {
         let whole = covered(range.clone());
@@ -216,7 +230,7 @@ impl Inode {
         }
     }
 
-    fn crash(&mut self, mode: CrashMode, random: &mut dyn Random) {
+    fn crash(&mut self, mode: CrashMode, shears: bool, random: &mut dyn Random) {
         let keep = |random: &mut dyn Random| match mode {
             CrashMode::DropAll => false,
             CrashMode::KeepAll => true,
@@ -230,6 +244,8 @@ impl Inode {
             let end = (start + SECTOR_BYTES).min(self.durable.len()).min(self.current.len());
             if start < end && keep(random) {
                 self.durable[start..end].copy_from_slice(&self.current[start..end]);
+            } else if start < end && shears && matches!(mode, CrashMode::Tear) && keep(random) {
+                self.durable[start..end].fill_with(|| random.next_u64() as u8);
             }
         }
         self.current.clone_from(&self.durable);
@@ -277,7 +293,7 @@ impl MemoryDisk {
         let named: BTreeSet<InodeId> = state.live.files.values().copied().collect();
         state.inodes.retain(|inode, _| named.contains(inode));
         for inode in state.inodes.values_mut() {
-            inode.crash(mode, random);
+            inode.crash(mode, state.shears, random);
         }
         state.locks.clear();
         state.life += 1;
@@ -334,6 +350,11 @@ impl MemoryDisk {
     /// From now on syncs succeed without making anything durable, as a disk does that ignores them.
     pub fn lie_about_syncs(&self) {
         self.state().syncs_lie = true;
+    }
+
+    /// From now on a crash may leave garbage in sectors that were written and not synced, whatever was in them.
+    pub fn shear_sectors(&self) {
+        self.state().shears = true;
     }
 
     /// From now on so many of a hundred reads that must not wait find nothing in memory.
@@ -567,6 +588,14 @@ impl File for MemoryFile {
         let mut state = self.state()?;
         state.faults.check(DiskOperation::Read)?;
         state.inode(self.inode)?.read(buffer, position).ok_or_else(input_output_error)
+    }
+
+    fn read_stored_exact_at(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
+        let mut state = self.state()?;
+        state.faults.check(DiskOperation::Read)?;
+        let read = state.inode(self.inode)?.read_stored(buffer, position);
+        let is_whole = read.ok_or_else(input_output_error)? == buffer.len();
+        if is_whole { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
 
     fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {

@@ -114,6 +114,10 @@ impl<F: FileOverlay> File for F {
         FileOverlay::read_at(self, buffer, position)
     }
 
+    fn read_stored_exact_at(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
+        self.below().read_stored_exact_at(buffer, position)
+    }
+
     fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         self.below().read_cached_at(buffer, position)
     }

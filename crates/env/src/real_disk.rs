@@ -1,10 +1,11 @@
 //! The disk of the operating system.
 
 use crate::disk::{DirLock, Disk, File, LockError};
+use rustix::fs::{Mode, OFlags};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -103,6 +104,31 @@ fn is_memory(file: &fs::File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS_MAGIC))
 }
 
+/// Alignment of direct reads that every device takes.
+const DIRECT_BYTES: usize = 4096;
+
+/// Reads past the page cache; `None` where that is not possible.
+fn read_direct(file: &fs::File, position: u64, length: usize) -> io::Result<Option<Vec<u8>>> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    let Ok(direct) = rustix::fs::open(path, flags, Mode::empty()) else { return Ok(None) };
+    let skipped = usize::try_from(position % DIRECT_BYTES as u64).expect("below the alignment");
+    let wanted = (skipped + length).next_multiple_of(DIRECT_BYTES);
+    let mut memory = vec![0; wanted + DIRECT_BYTES];
+    let aligned = memory.as_ptr().align_offset(DIRECT_BYTES);
+    let (buffer, mut filled) = (&mut memory[aligned..aligned + wanted], 0);
+    let start = position - skipped as u64;
+    while filled < skipped + length {
+        match rustix::io::pread(&direct, &mut buffer[filled..], start + filled as u64) {
+            Err(Errno::INTR) => {}
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => return Ok(None),
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            read => filled += read?,
+        }
+    }
+    Ok(Some(buffer[skipped..skipped + length].to_vec()))
+}
+
 impl File for RealFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         loop {
@@ -113,6 +139,16 @@ impl File for RealFile {
                 result => return Ok(result?),
             }
         }
+    }
+
+    fn read_stored_exact_at(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
+        let Some(bytes) = read_direct(&self.0, position, buffer.len())? else {
+            // A file system without direct reads. What is in memory and clean is dropped, as far as it can be.
+            rustix::fs::fadvise(&self.0, 0, None, rustix::fs::Advice::DontNeed)?;
+            return self.read_exact_at(buffer, position);
+        };
+        buffer.copy_from_slice(&bytes);
+        Ok(())
     }
 
     fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
@@ -198,6 +234,27 @@ mod tests {
         let _ = fs::remove_dir_all(&dir);
         fs::create_dir_all(&dir).unwrap();
         dir
+    }
+
+    #[test]
+    fn what_is_stored_is_read_at_any_position() {
+        let dir = scratch("stored");
+        let file = RealDisk.create(&dir.join("f")).unwrap();
+        let bytes: Vec<u8> = (0..20_000_u32).map(|number| number as u8).collect();
+        file.write_at(&bytes, 0).unwrap();
+        file.sync_data().unwrap();
+        for (position, length) in [(0, 4096), (1, 1), (4095, 5000), (12_288, 4096), (19_000, 1000)]
+        {
+            let mut stored = vec![0; length];
+            file.read_stored_exact_at(&mut stored, position as u64).unwrap();
+            assert_eq!(
+                stored,
+                bytes[position..position + length],
+                "{length} bytes from {position}"
+            );
+        }
+        assert!(file.read_stored_exact_at(&mut [0; 100], 19_990).is_err());
+        fs::remove_dir_all(&dir).unwrap();
     }
 
     #[test]

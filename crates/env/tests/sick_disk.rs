@@ -64,3 +64,47 @@ fn operations_fail_as_often_as_they_are_told_to_and_change_nothing() {
     assert!(disk.remove(to).is_err() && disk.sync_dir(Path::new("/d")).is_err());
     disk.remove(to).unwrap();
 }
+
+#[test]
+fn a_disk_that_shears_sectors_destroys_what_was_in_them() {
+    let garbage = |shears: bool| {
+        let sheared = (0..50).filter(|seed| {
+            let (disk, file) = file_of(1);
+            disk.sync_dir(Path::new("/d")).unwrap();
+            disk.sync_dir(Path::new("/")).unwrap();
+            file.sync_data().unwrap();
+            if shears {
+                disk.shear_sectors();
+            }
+            // Nothing changes, and yet it is written.
+            file.write_at(&[7; 512], 0).unwrap();
+            disk.crash(&mut SeededRandom::new(*seed));
+            let mut bytes = [0; 1024];
+            disk.open(Path::new("/d/f")).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+            assert_eq!(bytes[512..], [7; 512], "it was not written");
+            bytes[..512] != [7; 512]
+        });
+        sheared.count()
+    };
+    assert_eq!(garbage(false), 0);
+    assert!(garbage(true) > 3);
+}
+
+#[test]
+fn what_a_failed_sync_lost_is_in_the_cache_and_not_stored() {
+    let (disk, file) = file_of(1);
+    file.sync_data().unwrap();
+    let read = || {
+        let (mut cached, mut stored) = ([0; 3], [0; 3]);
+        file.read_exact_at(&mut cached, 600).unwrap();
+        file.read_stored_exact_at(&mut stored, 600).unwrap();
+        (cached, stored)
+    };
+    file.write_at(b"new", 600).unwrap();
+    disk.fail_next_sync(1);
+    assert!(file.sync_data().is_err());
+    assert_eq!(read(), (*b"new", [7; 3]));
+    file.write_at(b"new", 600).unwrap();
+    file.sync_data().unwrap();
+    assert_eq!(read(), (*b"new", *b"new"));
+}

@@ -24,10 +24,11 @@ use crate::paths::{checkpoint_dir, chunk_dir, make_dir, sync_names};
 use crate::replay::Replay;
 use crate::report::{RecoveryReport, TornTail};
 use crate::store::Store;
+use crate::wal::last_batch::settle_last;
 use crate::wal::layout::{BatchPlace, EntryHeader, Payload, entry_header_position};
 use crate::wal::scan::{
     Applied, FoundBatch, LaneHeaders, LaneName, LiveBatch, ScannedLane, entry_header, place_damage,
-    read_batch, read_headless, rewrite_last, scan_lane,
+    read_batch, read_headless, scan_lane,
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
 use model::{EntryIndex, EntrySubject, GroupId, Placement, StreamKey, Term, Timestamp};
@@ -221,13 +222,9 @@ impl<'a> Rebuild<'a> {
             let applied = Applied { epoch, covers: &|header| self.was_applied(header) };
             let scanned = scan_lane(&headers, &files, &applied).map_err(at(&dir))?;
             // What a killed process wrote may still be in the page cache only: it is about to be
-            // shown to readers, so it must be durable first. A sync that failed has left the pages
-            // of its batch clean, and no sync writes clean pages: that batch is written again.
-            if let Some(newest) = scanned.used_segments.checked_sub(1) {
-                let rewritten = rewrite_last(&scanned, &files);
-                let synced = rewritten.and_then(|()| files[newest].file.sync_data());
-                synced.map_err(at(&files[newest].path))?;
-            }
+            // shown to readers, so it must be durable first.
+            let settled = settle_last(&scanned, &files);
+            settled.map_err(|(index, error)| at(&files[index].path)(error))?;
             if let Some((segment, position)) = scanned.torn {
                 let file = files[segment].path.clone();
                 self.report.torn_tails.push(TornTail { file, position });
@@ -305,13 +302,14 @@ impl<'a> Rebuild<'a> {
         };
         self.report.wal_bytes_read += bytes.len() as u64;
         let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
+        let is_torn = matches!(batch, LiveBatch::Whole(found) if found.is_torn);
         for number in 0..count {
             let header_position = position + entry_header_position(number) as u64;
             let Some(header) = entry_header((&bytes, copy), place, number) else {
                 self.damaged(&place_damage(DamageKind::EntryHeader, &file, header_position));
                 continue;
             };
-            if header.is_repaired {
+            if header.is_repaired && !is_torn {
                 self.damaged(&place_damage(DamageKind::HeaderRepaired, &file, header_position));
             }
             let header = header.value;

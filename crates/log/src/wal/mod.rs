@@ -4,7 +4,8 @@
 //! - `shard_wal`: one shard's writer. `batch`: from the first entry to the proof, job and result.
 //! - `room`: how much of the disk it takes.
 //! - `layout`: the bytes. `segment`: the files. `group_commit`: when something is durable.
-//! - `scan`: finds the batches of a WAL again and distinguishes a torn tail from damage.
+//! - `scan`: finds the batches of a WAL again and distinguishes a torn tail from damage. `last_batch`: makes the last
+//!   one durable at a start.
 //!
 //! # Format
 //! `docs/format/wal.md`.
@@ -12,6 +13,7 @@
 mod batch;
 pub(crate) mod fill;
 mod group_commit;
+pub(crate) mod last_batch;
 pub(crate) mod layout;
 pub(crate) mod room;
 pub(crate) mod scan;

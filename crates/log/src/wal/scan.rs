@@ -31,38 +31,24 @@ pub(crate) struct FoundBatch {
     pub(crate) position: u64,
     pub(crate) header: BatchHeader,
     is_repaired: bool,
+    /// The last one of its opening, of which the first sector is lost: in flight at the end and torn, perhaps. What
+    /// its second copy says is no damage then.
+    pub(crate) is_torn: bool,
 }
 
 impl FoundBatch {
-    fn end(&self) -> u64 {
+    pub(crate) fn end(&self) -> u64 {
         self.position + self.header.length()
     }
 }
 
-/// Writes the last live batch of a WAL again at its place, unchanged. Only that one can have been in
-/// flight when a process ended.
-///
-/// # Errors
-/// Any error of the underlying disk.
-pub(crate) fn rewrite_last(lane: &ScannedLane, files: &[Arc<SegmentFile>]) -> io::Result<()> {
-    let Some(LiveBatch::Whole(last)) = lane.live.last() else { return Ok(()) };
-    let file = &files[last.segment].file;
-    let mut at = last.position;
-    while at < last.end() {
-        let count = (last.end() - at).min(COPY_BYTES as u64);
-        let mut bytes = vec![0; usize::try_from(count).expect("bounded by a buffer")];
-        let unreadable = read_around(&**file, &mut bytes, at)?;
-        for (block, piece) in
-            (at..).step_by(BLOCK_BYTES as usize).zip(bytes.chunks(BLOCK_BYTES as usize))
-        {
-            // It may be readable the next time.
-            if !unreadable.contains(&block) {
-                file.write_at(piece, block)?;
-            }
-        }
-        at += count;
-    }
-    file.sync_data()
+/// The second copy of a batch's headers.
+#[derive(Debug, Clone, Copy)]
+struct FoundCopy {
+    segment: usize,
+    /// Where the batch starts.
+    position: u64,
+    header: BatchHeader,
 }
 
 /// A live batch.
@@ -139,9 +125,9 @@ impl LaneHeaders {
     /// # Errors
     /// If a file cannot be read.
     pub(crate) fn read(name: LaneName, files: &[Arc<SegmentFile>]) -> io::Result<Self> {
-        let (mut found, mut unreadable) = (Vec::new(), Vec::new());
+        let (mut found, mut copies, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
         for (segment, file) in files.iter().enumerate() {
-            let blocks = scan_segment(name, segment, file, &mut found)?;
+            let blocks = scan_segment(name, (segment, file), &mut found, &mut copies)?;
             unreadable.extend(blocks.into_iter().map(|block| (segment, block)));
         }
         // Numbers rise along the WAL; a header that breaks this is the copy of an older write.
@@ -152,32 +138,23 @@ impl LaneHeaders {
             rises
         });
         let mut headers = Self { name, found, unreadable };
-        headers.find_newest(files)?;
+        headers.take_newest(&copies);
         Ok(headers)
     }
 
-    /// Looks for the newest batch by the second copy of its headers, if the first one cannot be read.
-    fn find_newest(&mut self, files: &[Arc<SegmentFile>]) -> io::Result<()> {
-        for &(segment, position) in &self.unreadable {
-            let newest = self.found.last();
-            if newest.is_some_and(|batch| (segment, position) < (batch.segment, batch.end())) {
-                continue;
-            }
-            let seq_max = newest.map_or(0, |batch| batch.header.seq);
-            let file = &files[segment];
-            let mut block = vec![0; BLOCK_BYTES as usize];
-            for at in (position + BLOCK_BYTES..file.capacity).step_by(BLOCK_BYTES as usize) {
-                read_around(&*file.file, &mut block, at)?;
-                let length = at + BLOCK_BYTES - position;
-                let is_newest =
-                    |header: &BatchHeader| header.seq > seq_max && header.length() == length;
-                if let Some(header) = copy_in(self.name, &block, file.seq).filter(is_newest) {
-                    self.found.push(FoundBatch { segment, position, header, is_repaired: true });
-                    break;
-                }
-            }
+    /// Takes the newest batch by the second copy of its headers, if the first one is lost.
+    fn take_newest(&mut self, copies: &[FoundCopy]) {
+        let newest = self.found.last();
+        let end = newest.map_or((0, 0), |batch| (batch.segment, batch.end()));
+        let seq_max = newest.map_or(0, |batch| batch.header.seq);
+        let is_behind =
+            |copy: &&FoundCopy| copy.header.seq > seq_max && (copy.segment, copy.position) >= end;
+        let behind = copies.iter().filter(is_behind).max_by_key(|copy| copy.header.seq);
+        if let Some(&FoundCopy { segment, position, header }) = behind {
+            let is_repaired = self.unreadable.contains(&(segment, position));
+            let is_torn = !is_repaired;
+            self.found.push(FoundBatch { segment, position, header, is_repaired, is_torn });
         }
-        Ok(())
     }
 
     /// Blocks that cannot be read where nobody can say whether a batch was: behind the newest one, and in
@@ -239,13 +216,13 @@ pub(crate) fn scan_lane(
     Ok(lane)
 }
 
-/// Finds every valid batch header, trusting lengths of valid headers and nothing else. Returns the blocks that it
-/// met and could not read.
+/// Finds every valid batch header, trusting lengths of valid headers and nothing else. Second copies are found where
+/// no batch is known. Returns the blocks that it met and could not read.
 fn scan_segment(
     name: LaneName,
-    segment: usize,
-    file: &SegmentFile,
+    (segment, file): (usize, &SegmentFile),
     found: &mut Vec<FoundBatch>,
+    copies: &mut Vec<FoundCopy>,
 ) -> io::Result<Vec<u64>> {
     let mut unreadable = Vec::new();
     let mut window = Vec::new();
@@ -263,10 +240,18 @@ fn scan_segment(
             Some(Unsealed { value: header, is_repaired })
                 if position + header.length() <= file.capacity =>
             {
-                found.push(FoundBatch { segment, position, header, is_repaired });
+                found.push(FoundBatch { segment, position, header, is_repaired, is_torn: false });
                 position += header.length();
             }
-            _ => position += BLOCK_BYTES,
+            _ => {
+                position += BLOCK_BYTES;
+                let block = &block[..block.len().min(BLOCK_BYTES as usize)];
+                let copy = copy_in(name, block, file.seq).and_then(|header| {
+                    let position = position.checked_sub(header.length())?;
+                    Some(FoundCopy { segment, position, header })
+                });
+                copies.extend(copy);
+            }
         }
     }
     Ok(unreadable)
@@ -414,7 +399,11 @@ impl Gap<'_> {
                 let header = header.filter(|header| header.seq == self.claimed);
                 if let Some(header) = header.filter(|header| from + header.length() <= end) {
                     let position = end - header.length();
-                    let batch = FoundBatch { segment, position, header, is_repaired: true };
+                    let is_last = self.after.header.epoch > header.epoch;
+                    let is_torn =
+                        is_last && read_around(&*file.file, &mut block, position)?.is_empty();
+                    let is_repaired = !is_torn;
+                    let batch = FoundBatch { segment, position, header, is_repaired, is_torn };
                     return Ok(Some(batch));
                 }
             }
