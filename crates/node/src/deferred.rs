@@ -60,6 +60,12 @@ impl WriteQueue {
         self.writes.front()
     }
 
+    /// The first one waits on.
+    pub(crate) fn put_back(&mut self, first: Deferred) {
+        self.bytes += first.data.len();
+        self.writes.push_front(first);
+    }
+
     pub(crate) fn pop(&mut self) -> Option<Deferred> {
         let deferred = self.writes.pop_front()?;
         self.bytes -= deferred.data.len();

@@ -7,7 +7,8 @@
 //! A read whose use must be logged first is a write, too. If it waits in vain it is answered without:
 //! to refuse it would be worse than a lifetime that a crash may cut short.
 //!
-//! A delete passes waiting writes to other streams: it is what makes room for them.
+//! A delete passes waiting writes to other streams: it is what makes room for them. On a disk that has no room even for
+//! a delete it waits, too: jobs may be about to make some.
 
 use crate::{
     Failure, Reply, Request, ShardCore, Stamp, Ticket, api::UPKEEP_COMMAND_BYTES_MAX,
@@ -26,17 +27,24 @@ impl ShardCore {
     #[inline]
     pub(crate) fn must_defer(&mut self, request: &Request, payload_bytes: u64) -> bool {
         let is_first = self.write_queue.is_empty() || self.write_queue.lets_pass(request);
-        !is_first || self.is_log_busy(request.purpose(), payload_bytes)
+        !is_first || self.is_worth_waiting(request, payload_bytes)
+    }
+
+    /// Whether the log may have room for a write soon. A full disk has none for data; a delete waits for what jobs may
+    /// make.
+    #[inline]
+    fn is_worth_waiting(&mut self, request: &Request, payload_bytes: u64) -> bool {
+        match self.log.check_room(request.purpose(), payload_bytes) {
+            Err(AppendError::Backpressure) => true,
+            Err(AppendError::DiskFull) => matches!(request, Request::Delete { .. }),
+            Ok(()) | Err(AppendError::Poisoned) => false,
+        }
     }
 
     /// Whether a use that must be logged has to wait for room.
     pub(crate) fn must_defer_use(&mut self) -> bool {
-        self.is_log_busy(Purpose::Upkeep, UPKEEP_COMMAND_BYTES_MAX)
-    }
-
-    #[inline]
-    fn is_log_busy(&mut self, purpose: Purpose, payload_bytes: u64) -> bool {
-        self.log.check_room(purpose, payload_bytes) == Err(AppendError::Backpressure)
+        let room = self.log.check_room(Purpose::Upkeep, UPKEEP_COMMAND_BYTES_MAX);
+        room == Err(AppendError::Backpressure)
     }
 
     pub(crate) fn defer(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
@@ -49,13 +57,12 @@ impl ShardCore {
 
     /// Carries out what the log has room for by now.
     pub(crate) fn execute_deferred(&mut self, now: Stamp) {
-        while let Some(first) = self.write_queue.front() {
-            let request_bytes = first.request.command_bytes().unwrap_or(UPKEEP_COMMAND_BYTES_MAX);
-            let payload_bytes = request_bytes + first.data.len() as u64;
-            if self.is_log_busy(first.request.purpose(), payload_bytes) {
-                return;
+        while let Some(deferred) = self.write_queue.pop() {
+            let Deferred { request, data, .. } = &deferred;
+            let request_bytes = request.command_bytes().unwrap_or(UPKEEP_COMMAND_BYTES_MAX);
+            if self.is_worth_waiting(request, request_bytes + data.len() as u64) {
+                return self.write_queue.put_back(deferred);
             }
-            let Some(deferred) = self.write_queue.pop() else { return };
             self.execute(now, deferred.ticket, (deferred.request, &deferred.data));
         }
     }

@@ -2,9 +2,10 @@
 
 use env::MemoryDisk;
 use log::LogOptions;
-use stream::Outcome;
+use model::StreamPath;
+use stream::{Outcome, Refusal};
 use thalweg_node::testing::{self, Process, options, path_in, text};
-use thalweg_node::{DiskTrouble, Event, Reply};
+use thalweg_node::{DiskTrouble, Event, Failure, Reply, Request};
 
 const KIB: usize = 1 << 10;
 
@@ -77,4 +78,86 @@ fn a_merge_without_room_is_reported_once_and_made_when_there_is_some() {
     assert_eq!(chunks(), before);
     process.wait_ms(10_000);
     assert!(chunks() < before, "merged without a write");
+}
+
+fn delete_request(path: &StreamPath) -> Request {
+    Request::Delete { path: path.clone() }
+}
+
+/// Deletes streams one by one on a disk that others have filled, until one is not deleted at once. Each is a batch of
+/// its own; returns the number of the last request, and whose it is.
+fn delete_until_no_room_is_left(disk: &MemoryDisk, process: &mut Process) -> (u32, StreamPath) {
+    let paths: Vec<_> = (0..1_000).map(|number| path_in(0, &format!("{number}-"))).collect();
+    for path in &paths {
+        process.offer(testing::create(path, Some("text/plain"), None, b""));
+    }
+    process.settle();
+    disk.set_capacity(disk.used_bytes());
+    for path in paths {
+        process.replies.clear();
+        let number = process.offer(delete_request(&path));
+        process.settle();
+        if !matches!(process.replies[..], [(_, Reply::Outcome(Outcome::Deleted))]) {
+            return (number, path);
+        }
+    }
+    panic!("the log has room for every delete");
+}
+
+#[test]
+fn a_delete_on_a_full_disk_waits_for_the_room_that_jobs_may_make() {
+    for (ms, is_freed) in [(300, true), (999, false), (1_000, false)] {
+        let disk = MemoryDisk::new();
+        let mut process = Process::open(&disk, 1);
+        let (delete, path) = delete_until_no_room_is_left(&disk, &mut process);
+        assert!(process.replies.is_empty(), "it waits: {:?}", process.replies);
+        if is_freed {
+            disk.set_capacity(u64::MAX / 2);
+        }
+        process.wait_ms(ms);
+        match process.replies.pop() {
+            None => assert_eq!(ms, 999),
+            Some((answered, Reply::Outcome(Outcome::Deleted))) => {
+                assert!(is_freed && answered == delete);
+                assert_eq!(process.refusal(&path), Some(Refusal::NotFound));
+            }
+            Some((answered, Reply::Failed(Failure::DiskFull))) => {
+                assert!(ms == 1_000 && answered == delete);
+            }
+            other => panic!("a delete was answered by {other:?}"),
+        }
+    }
+}
+
+/// Before it is known that the disk is full, appends wait for a segment.
+#[test]
+fn deletes_pass_writes_that_wait_for_a_segment_on_a_full_disk() {
+    let disk = MemoryDisk::new();
+    let mut process = Process::open(&disk, 1);
+    let (kept, gone) = (path_in(0, "kept"), path_in(0, "gone"));
+    process.with_text(&gone, b"x");
+    process.create(&kept, "text/plain");
+    disk.set_capacity(disk.used_bytes() + 100);
+    process.held.work = Some(vec![]);
+    let mut appends = Vec::new();
+    let appended = |process: &mut Process| {
+        let number = process.offer(testing::append(&kept, &[b'x'; 64 * KIB]));
+        process.settle();
+        (number, process.replies.pop())
+    };
+    while appends.len() < 3 {
+        if let (number, None) = appended(&mut process) {
+            appends.push(number);
+        }
+    }
+    assert!(matches!(process.ask(delete_request(&gone)), Reply::Outcome(Outcome::Deleted)));
+    for (shard, job) in process.held.work.take().expect("jobs were held") {
+        process.handle(shard, Event::Worked(job.run()));
+    }
+    process.wait_ms(1_000);
+    let answered = |(number, reply): &(u32, Reply)| {
+        assert!(matches!(reply, Reply::Failed(Failure::DiskFull)), "{reply:?}");
+        *number
+    };
+    assert_eq!(process.replies.iter().map(answered).collect::<Vec<_>>(), appends);
 }
