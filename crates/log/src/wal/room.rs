@@ -31,7 +31,8 @@ const UPKEEP_PART: u64 = 16;
 /// What a segment for upkeep holds, in multiples of what is kept at hand, where segments are large.
 const UPKEEP_SEGMENT_FACTOR: u64 = 4;
 
-/// Segments for upkeep that the disk always has room for, unless others fill it.
+/// Segments for upkeep of each shard that the disk always has room for, unless others fill it. A process that begins
+/// needs one for each of its shards.
 const UPKEEP_SEGMENTS: u64 = 2;
 
 /// What an entry is for.
@@ -105,7 +106,8 @@ impl WalRoom {
 
     /// What a seal leaves free.
     pub(crate) fn kept_by_seals(&self) -> u64 {
-        self.kept_by_upkeep() + UPKEEP_SEGMENTS * self.upkeep_segment(0).usual_bytes
+        let segments = UPKEEP_SEGMENTS * self.shard_count;
+        self.kept_by_upkeep() + segments * self.upkeep_segment(0).usual_bytes
     }
 
     /// What a segment for upkeep leaves free: a checkpoint lets segments go, and needs its own bytes for a moment.
@@ -232,7 +234,7 @@ mod tests {
 
     fn room(shard_count: u16, wal_mib: u64, free_mib: u64) -> WalRoom {
         let mut room = WalRoom::new(&LogOptions::default(), shard_count);
-        // 8 MiB for a seal, 1 MiB for a checkpoint, 2 MiB for upkeep.
+        // 8 MiB for a seal, 1 MiB for a checkpoint, 2 MiB for the upkeep of each shard.
         room.note(wal_mib * MIB, free_mib * MIB, MIB);
         room
     }
@@ -247,8 +249,8 @@ mod tests {
     #[test]
     fn all_shards_together_take_no_more_than_they_leave() {
         assert_eq!(room(1, 100, 211).wal_bytes_max, 150 * MIB);
-        // At the bound: three WALs of 100 MiB each leave 300 MiB.
-        assert_eq!(room(3, 100, 311).wal_bytes_max, 100 * MIB);
+        // At the bound: three WALs of 100 MiB each leave 300 MiB, and 15 MiB that are kept.
+        assert_eq!(room(3, 100, 315).wal_bytes_max, 100 * MIB);
         assert_eq!(room(1, 10, 11).wal_bytes_max, 5 * MIB, "what is kept free is no room");
     }
 
@@ -275,6 +277,18 @@ mod tests {
         assert_eq!(choose(upkeep, 2 * MIB), Some(MIB));
         assert_eq!(choose(upkeep, 2 * MIB - 1), Some(256 << 10));
         assert_eq!(choose(upkeep, MIB + (256 << 10) - 1), None);
+    }
+
+    #[test]
+    fn what_seals_leave_holds_two_segments_for_upkeep_of_each_shard() {
+        let disk = MemoryDisk::new();
+        let room = room(5, 0, 0);
+        let mut free_bytes = room.kept_by_seals();
+        for _ in 0..2 * 5 {
+            disk.set_capacity(free_bytes);
+            free_bytes -= room.upkeep_segment(0).choose(&disk, Path::new("/")).unwrap();
+        }
+        assert_eq!(free_bytes, room.kept_by_upkeep());
     }
 
     #[test]
