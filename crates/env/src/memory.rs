@@ -17,12 +17,14 @@
 //! - Synced bytes under a synced name always survive.
 //! - Of the unsynced changes of names a prefix, in the order in which they were made, survives.
 
+mod evicted;
 mod faults;
 
 pub use faults::DiskOperation;
 
 use crate::disk::{DirLock, Disk, File, LockError};
 use crate::random::{Random, SeededRandom};
+use evicted::LostWrites;
 use faults::{Faults, covered, input_output_error, touched};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -100,6 +102,8 @@ struct Inode {
     durable: Vec<u8>,
     /// Sectors of `current` written since the last sync.
     dirty: BTreeSet<usize>,
+    /// Sectors of `current` that a failed sync did not write, and that are taken for clean.
+    lost_writes: LostWrites,
     /// Blocks that cannot be read.
     unreadable: BTreeSet<usize>,
 }
@@ -210,7 +214,9 @@ impl Inode {
         let end = start + bytes.len();
         self.begin_write(start..end)?;
         self.current[start..end].copy_from_slice(bytes);
-        self.dirty.extend(start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
+        let sectors = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
+        self.lost_writes.written(sectors.clone());
+        self.dirty.extend(sectors);
         Ok(())
     }
 
@@ -248,6 +254,7 @@ impl Inode {
                 self.durable[start..end].fill_with(|| random.next_u64() as u8);
             }
         }
+        self.lost_writes = LostWrites::default();
         self.current.clone_from(&self.durable);
     }
 }
@@ -345,6 +352,14 @@ impl MemoryDisk {
     /// The `nth` sync from now (1 is the next) fails and loses what it should have made durable.
     pub fn fail_next_sync(&self, nth: u64) {
         self.state().syncs_until_failure = Some(nth);
+    }
+
+    /// Some of what failed syncs have lost is read as it is on stable storage, from now on.
+    pub fn evict_lost_writes(&self, random: &mut dyn Random) {
+        for inode in self.state().inodes.values_mut() {
+            let Inode { lost_writes, current, durable, .. } = inode;
+            lost_writes.evict((current, durable), SECTOR_BYTES, random);
+        }
     }
 
     /// From now on syncs succeed without making anything durable, as a disk does that ignores them.
@@ -637,7 +652,8 @@ impl File for MemoryFile {
             if *left == 0 {
                 state.syncs_until_failure = None;
                 // The kernel marks the pages clean although they never arrived.
-                state.inode(self.inode)?.dirty.clear();
+                let inode = state.inode(self.inode)?;
+                inode.lost_writes.add(std::mem::take(&mut inode.dirty));
                 return Err(io::Error::other("simulated sync failure"));
             }
         }

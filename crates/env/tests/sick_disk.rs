@@ -108,3 +108,23 @@ fn what_a_failed_sync_lost_is_in_the_cache_and_not_stored() {
     file.sync_data().unwrap();
     assert_eq!(read(), (*b"new", *b"new"));
 }
+
+#[test]
+fn what_a_failed_sync_lost_is_read_until_it_is_evicted_and_written_again_it_stays() {
+    let (disk, file) = file_of(1);
+    file.sync_data().unwrap();
+    file.write_at(&[2; 4096], 0).unwrap();
+    disk.fail_next_sync(1);
+    assert!(file.sync_data().is_err());
+    file.sync_data().unwrap();
+    let bytes = || {
+        let mut bytes = vec![0; 4096];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes
+    };
+    assert_eq!(bytes(), [2; 4096], "the cache has it");
+    file.write_at(&[3; 512], 0).unwrap();
+    let random = &mut SeededRandom::new(1);
+    (0..40).for_each(|_| disk.evict_lost_writes(random));
+    assert_eq!((&bytes()[..512], &bytes()[512..]), (&[3; 512][..], &[7; 3584][..]));
+}
