@@ -1,6 +1,6 @@
 //! What goes wrong, and when.
 
-use crate::{dice::Dice, plane::Job, world::World};
+use crate::{dice::Dice, plane::Job, process::Process, world::World};
 use env::{Disk, DiskOperation};
 use std::path::{Path, PathBuf};
 
@@ -39,11 +39,25 @@ pub enum FaultKind {
     FailedRead,
     /// Renames, removals or syncs of directories fail, once or for a while.
     FailedNames,
+    /// The disk has little room from the begin, and only deletes make some.
+    SmallDisk,
+    /// The power goes in the middle of a commit, and leaves garbage in a sector.
+    TornSector,
+    /// A sync fails, and later what it should have written is read as it was before.
+    EvictedPages,
 }
 
 impl FaultKind {
-    /// All kinds.
-    pub const ALL: &'static [Self] = &[
+    /// All kinds, as they are named on a command line.
+    pub fn all() -> impl Iterator<Item = Self> {
+        Self::FIRST.iter().chain(Self::LATER).copied()
+    }
+
+    /// Kinds that came later. Their choices come from a source of their own.
+    pub const LATER: &'static [Self] = &[Self::SmallDisk, Self::TornSector, Self::EvictedPages];
+
+    /// The kinds that each seed has drawn from since the first.
+    pub const FIRST: &'static [Self] = &[
         Self::Kill,
         Self::Stop,
         Self::PowerLoss,
@@ -91,6 +105,9 @@ impl FaultKind {
             Self::UnreadableBlock => "unreadable-block",
             Self::FailedRead => "failed-read",
             Self::FailedNames => "failed-names",
+            Self::SmallDisk => "small-disk",
+            Self::TornSector => "torn-sector",
+            Self::EvictedPages => "evicted-pages",
         }
     }
 }
@@ -100,6 +117,15 @@ const SECTOR_BYTES: u64 = 512;
 
 /// What a disk fails to read at once.
 const BLOCK_BYTES: u64 = 4096;
+
+/// After names have failed, files may still be there that were to be removed.
+const AFTER_SICKNESS_US: u64 = 10_000_000;
+
+/// Most changes of a commit that the power cuts.
+const COMMIT_CHANGES: u64 = 4;
+
+/// Ticks at which what failed syncs have lost is evicted.
+pub(crate) const EVICTED_TICKS_PERCENT: u64 = 3;
 
 /// How a process ends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,7 +151,7 @@ impl World {
             FaultKind::Kill => self.end_process(End::Kill),
             FaultKind::Stop => self.begin_stop(),
             FaultKind::PowerLoss => self.end_process(End::PowerLoss),
-            FaultKind::FailedSync => {
+            FaultKind::FailedSync | FaultKind::EvictedPages => {
                 let nth = self.fault_dice.between(1, 6);
                 self.disk.fail_next_sync(nth);
             }
@@ -139,14 +165,35 @@ impl World {
                 self.disk.fail(DiskOperation::Read, skip, 1);
             }
             FaultKind::FailedNames => self.fail_names(),
+            FaultKind::TornSector => self.tears_commit = true,
             FaultKind::UnreadableBlock if self.fault_dice.percent(50) => self.lose_running(),
             _ => self.damage_disk(kind),
         }
         self.fault_dice.between(500, 15_000)
     }
 
+    /// Nothing but the log fills the disk from now on.
+    pub(crate) fn give_room(&mut self) {
+        self.disk.set_capacity(self.room_bytes);
+    }
+
+    /// Whether a sync may fail.
+    pub(crate) fn may_fail_syncs(&self) -> bool {
+        self.has_fault(FaultKind::FailedSync) || self.has_fault(FaultKind::EvictedPages)
+    }
+
+    /// In so many of a hundred cases pages are evicted that a failed sync has lost.
+    pub(crate) fn perhaps_evict(&mut self, percent: u64) {
+        if self.has_fault(FaultKind::EvictedPages) && self.later_dice.percent(percent) {
+            self.disk.evict_lost_writes(&mut self.later_dice);
+        }
+    }
+
     fn fill_disk(&mut self) {
         let room = self.fault_dice.below(200_000);
+        if self.has_fault(FaultKind::SmallDisk) {
+            return;
+        }
         self.disk.set_capacity(self.disk.used_bytes() + room);
         let until = self.clock.now_us + self.fault_dice.between(1, 15) * 1_000_000;
         self.at(until, crate::world::Act::DiskHasRoom);
@@ -170,17 +217,33 @@ impl World {
         let skip = self.fault_dice.below(10);
         self.disk.fail(operation, skip, count);
         let until = self.clock.now_us + self.fault_dice.between(1, 10) * 1_000_000;
+        self.sick_until_us = until + AFTER_SICKNESS_US;
         self.at(until, crate::world::Act::DiskWorks);
     }
 
     /// Ends the process in the middle of whatever its threads are doing.
     pub(crate) fn end_process(&mut self, end: End) {
         let Some(process) = self.process.take() else { return };
-        self.note(format_args!("end {end:?} of life {}", process.life));
         // Anywhere in what its jobs change, and often near its begin.
         let all = process.jobs.len() as u64 * self.job_changes_max;
         let most = if self.fault_dice.percent(50) { all } else { all.min(8) };
         let changes = self.fault_dice.below(most + 1);
+        self.end_after(end, changes, process);
+    }
+
+    /// The power goes while a batch is written.
+    pub(crate) fn end_in_commit(&mut self, job: log::SyncJob) {
+        let Some(process) = self.process.take() else { return };
+        self.tears_commit = false;
+        let changes = self.later_dice.between(1, COMMIT_CHANGES);
+        self.disk.power_off_after(changes);
+        drop(job.run());
+        self.end_after(End::PowerLoss, 0, process);
+    }
+
+    /// The threads of a process make so many changes before it ends.
+    fn end_after(&mut self, end: End, changes: u64, process: Process) {
+        self.note(format_args!("end {end:?} of life {}", process.life));
         self.disk.power_off_after(changes);
         for (_, job) in process.jobs.into_values() {
             match job {
@@ -199,7 +262,10 @@ impl World {
 
     fn settle_disk(&mut self, end: End) {
         match end {
-            End::Kill => self.disk.kill_process(),
+            End::Kill => {
+                self.disk.kill_process();
+                self.perhaps_evict(50);
+            }
             End::PowerLoss => {
                 self.disk.crash(&mut self.fault_dice);
                 if self.plan.mutant == Some(crate::mutant::Mutant::LostBlock) {
@@ -405,7 +471,8 @@ fn holds_all_headers(file: &dyn env::File, block: u64) -> bool {
 
 /// Kinds that strike by themselves; the others change how something else happens.
 fn is_struck(kind: &FaultKind) -> bool {
-    !matches!(kind, FaultKind::Reshard | FaultKind::DieInRecovery | FaultKind::Vanish)
+    let is_manner = matches!(kind, FaultKind::Reshard | FaultKind::DieInRecovery);
+    !is_manner && !matches!(kind, FaultKind::Vanish | FaultKind::SmallDisk)
 }
 
 /// How long a thread takes for a job.

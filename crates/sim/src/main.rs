@@ -156,9 +156,9 @@ fn plan(cli: &Cli, seed: u64) -> Result<Plan, String> {
 }
 
 fn fault(name: &str) -> Result<FaultKind, String> {
-    let found = FaultKind::ALL.iter().find(|kind| kind.name() == name);
-    let all: Vec<&str> = FaultKind::ALL.iter().map(|kind| kind.name()).collect();
-    found.copied().ok_or_else(|| format!("{name} is none of {}", all.join(", ")))
+    let found = FaultKind::all().find(|kind| kind.name() == name);
+    let all: Vec<&str> = FaultKind::all().map(FaultKind::name).collect();
+    found.ok_or_else(|| format!("{name} is none of {}", all.join(", ")))
 }
 
 fn report(cli: &Cli, failure: Failure) {

@@ -59,6 +59,12 @@ pub enum Mutant {
     SwallowedErrors,
     /// A new chunk has no name from the removal of the first that it replaces to the end of its job.
     LateRename,
+    /// The log takes the disk for one with endless room, and keeps none for what frees some.
+    NoReserve,
+    /// Each write to a WAL writes the blocks before it again, as they were.
+    RewrittenBlocks,
+    /// A sync that fails is tried again, and its success is believed.
+    RetriedSync,
 }
 
 impl Mutant {
@@ -89,12 +95,20 @@ impl Mutant {
         (Self::StickyReads, &[Rule::Damage]),
         (Self::LateRename, &[Rule::AckedLost, Rule::Unseen, Rule::Damage]),
         (Self::SwallowedErrors, &[Rule::AckedLost, Rule::Unseen, Rule::Damage, Rule::Refused]),
+        (Self::NoReserve, &[Rule::FullDisk]),
+        (
+            Self::RewrittenBlocks,
+            &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage],
+        ),
+        (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
     ];
 
     /// Whether it hides errors of the disk.
     pub(crate) fn is_of_disk(self) -> bool {
         let reads = matches!(self, Self::BrittleReads | Self::StickyReads);
-        reads || matches!(self, Self::SwallowedErrors | Self::LateRename)
+        let names = matches!(self, Self::SwallowedErrors | Self::LateRename);
+        let writes = matches!(self, Self::RewrittenBlocks | Self::RetriedSync);
+        reads || names || writes || self == Self::NoReserve
     }
 
     /// Whether it mixes up pipelined requests.

@@ -19,13 +19,30 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan that belongs to a seed.
+    /// The plan that belongs to a seed: half of them have later faults, too.
     #[must_use]
     pub fn of_seed(seed: u64) -> Self {
+        let mut plan = Self::with_first_faults(seed);
+        let mut dice = Dice::new(seed ^ 0x6c61_7465);
+        if dice.percent(50) {
+            let later = FaultKind::LATER.iter().copied().filter(|_| dice.percent(40));
+            plan.faults.extend(later);
+        }
+        // What others fill or damage, deletes do not free.
+        if plan.faults.contains(&FaultKind::SmallDisk) {
+            plan.faults.retain(|fault| !fault.is_damage() && *fault != FaultKind::FullDisk);
+        }
+        plan
+    }
+
+    /// The plan that belongs to a seed, without [`FaultKind::LATER`]: these have choices of their own, so that no
+    /// seed has changed its course since.
+    #[must_use]
+    pub fn with_first_faults(seed: u64) -> Self {
         let mut dice = Dice::new(seed ^ 0x706c_616e);
         let seconds = dice.between(30, 120);
         let mut faults: Vec<FaultKind> =
-            FaultKind::ALL.iter().copied().filter(|_| dice.percent(55)).collect();
+            FaultKind::FIRST.iter().copied().filter(|_| dice.percent(55)).collect();
         // Flipped bits make many answers legal that are not otherwise: most runs do without.
         if !dice.percent(25) {
             faults.retain(|fault| !fault.is_damage());

@@ -1,9 +1,9 @@
 //! One run: clients and faults for a while, then healing, then the audit.
 
 use crate::{
-    clients::{Auditor, Forker, Manner, Mortal, Owner, Pipeliner, Reader, Writer},
+    clients::{Auditor, Forker, Hoarder, Manner, Mortal, Owner, Pipeliner, Reader, Writer},
     dice::Dice,
-    fault::End,
+    fault::{End, FaultKind},
     oracle::{Rule, Shape, Violation},
     plan::Plan,
     world::{Act, World},
@@ -15,6 +15,9 @@ use std::{
 
 /// Simulated time in which everything must come to rest once nothing fails any more.
 const REST_US: u64 = 600_000_000;
+
+/// Then what faults have left on the disk is removed.
+const AFTER_FAULTS_US: u64 = 10_000_000;
 
 /// What a run that broke no promise has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +108,7 @@ fn execute(world: &mut World) {
         world.disk.lie_about_syncs();
     }
     populate(world, &mut dice);
+    populate_small_disk(world);
     world.at(0, Act::Start);
     world.begin_faults();
     let until = world.clock.now_us + world.plan.seconds * 1_000_000;
@@ -131,9 +135,12 @@ fn heal(world: &mut World, dice: &mut Dice) {
         return;
     }
     world.is_ending = true;
-    world.disk.set_capacity(u64::MAX);
+    world.well_since_us = world.clock.now_us;
+    world.sick_until_us = world.sick_until_us.min(world.clock.now_us + AFTER_FAULTS_US);
+    world.give_room();
     world.disk.fail_nothing();
     world.slow_until_us = 0;
+    world.tears_commit = false;
     let is_poisoned = world.process.as_ref().is_some_and(|process| process.is_poisoned());
     if dice.percent(50) || is_poisoned {
         world.end_process(End::Kill);
@@ -173,6 +180,19 @@ fn populate(world: &mut World, dice: &mut Dice) {
         let shape = *dice.pick(&shapes);
         let packets = dice.between(5, 80);
         world.add_client(Box::new(Pipeliner::new(format!("pipe/{number}"), shape, packets)));
+    }
+}
+
+/// A small disk is filled and emptied.
+fn populate_small_disk(world: &mut World) {
+    if !world.has_fault(FaultKind::SmallDisk) {
+        return;
+    }
+    for name in 0..world.later_dice.between(2, 5) {
+        let dice = &mut world.later_dice;
+        let (streams, bytes) = (dice.between(1, 12), dice.between(30_000, 80_000));
+        let hoarder = Hoarder::new(name, (streams, bytes), dice.between(1, 2));
+        world.add_client(Box::new(hoarder));
     }
 }
 

@@ -9,6 +9,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 const BLOCK_BYTES: u64 = 4096;
 
+/// What a defect writes again before each write.
+const REWRITTEN_BYTES: u64 = 16 * BLOCK_BYTES;
+
 /// Blocks that failed once, by the path that the file had when it was opened.
 type Failed = Arc<Mutex<BTreeSet<(PathBuf, u64)>>>;
 
@@ -71,6 +74,18 @@ fn catch_up(disk: &MemoryDisk, late: &Late) -> io::Result<()> {
     late.names.filter(|_| late.is_undone).map_or(Ok(()), |(from, to)| disk.rename(&from, &to))
 }
 
+impl SickFile {
+    fn rewrite_before(&self, position: u64) -> io::Result<()> {
+        let start = position.saturating_sub(REWRITTEN_BYTES);
+        let mut bytes = vec![0; usize::try_from(position - start).expect("few blocks")];
+        if bytes.is_empty() {
+            return Ok(());
+        }
+        self.below.read_exact_at(&mut bytes, start)?;
+        self.below.write_at(&bytes, start)
+    }
+}
+
 impl FileOverlay for SickFile {
     fn below(&self) -> &dyn File {
         &*self.below
@@ -101,7 +116,19 @@ impl FileOverlay for SickFile {
 
     fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
         catch_up(&self.disk, &self.late)?;
+        if self.mutant == Mutant::RewrittenBlocks && self.path.starts_with("/data/wal") {
+            self.rewrite_before(position)?;
+        }
         self.below.write_pieces_at(pieces, position)
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let synced = self.below.sync_data();
+        if self.mutant == Mutant::RetriedSync {
+            synced.or_else(|_| self.below.sync_data())
+        } else {
+            synced
+        }
     }
 }
 
@@ -169,6 +196,9 @@ impl Disk for SickDisk {
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
+        if self.mutant == Mutant::NoReserve {
+            return Ok(u64::MAX);
+        }
         self.below.free_bytes(dir)
     }
 }

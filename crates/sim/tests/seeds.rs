@@ -2,11 +2,16 @@
 
 use thalweg_sim::{FaultKind, Mutant, Plan, Rule, run, shrink};
 
+/// Seeds below this one keep the faults and the course that they had before there were later faults.
+const LATER_SEEDS: u64 = 300;
+
 /// Seeds that every change must pass. `cargo xtask sim` runs others.
 fn pass(seeds: std::ops::Range<u64>) {
     let mut broken = Vec::new();
     for seed in seeds {
-        if let Err(failure) = run(&Plan::of_seed(seed)) {
+        let is_later = seed >= LATER_SEEDS;
+        let plan = if is_later { Plan::of_seed(seed) } else { Plan::with_first_faults(seed) };
+        if let Err(failure) = run(&plan) {
             broken.push(failure.to_string());
         }
     }
@@ -44,8 +49,29 @@ fn seeds_250_to_299_hold() {
 }
 
 #[test]
+fn seeds_300_to_349_hold() {
+    pass(300..350);
+}
+
+#[test]
+fn seeds_350_to_399_hold() {
+    pass(350..400);
+}
+
+/// Found by a small disk: it refused deletions although merges were about to make room.
+#[test]
+fn seeds_that_once_refused_deletions_hold() {
+    for seed in [5008, 5135, 5140] {
+        let plan = Plan { faults: vec![FaultKind::SmallDisk], ..Plan::of_seed(seed) };
+        if let Err(failure) = run(&plan) {
+            panic!("{failure}");
+        }
+    }
+}
+
+#[test]
 fn a_seed_replays_to_the_byte() {
-    for seed in [3, 17, 40] {
+    for seed in [3, 17, 40, 301, 302, 303] {
         let plan = Plan::of_seed(seed);
         let of = |result: Result<thalweg_sim::Report, Box<thalweg_sim::Failure>>| match result {
             Ok(report) => format!("{report:?}"),
@@ -70,6 +96,9 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
             Mutant::LyingSync | Mutant::LostBlock => vec![FaultKind::PowerLoss],
             Mutant::BrittleReads => vec![FaultKind::UnreadableBlock],
             Mutant::LateRename => vec![FaultKind::Kill, FaultKind::SlowJobs],
+            Mutant::NoReserve => vec![FaultKind::SmallDisk],
+            Mutant::RewrittenBlocks => vec![FaultKind::TornSector],
+            Mutant::RetriedSync => vec![FaultKind::EvictedPages, FaultKind::Kill],
             Mutant::StickyReads => vec![FaultKind::FailedRead],
             Mutant::SwallowedErrors => vec![FaultKind::FailedNames, FaultKind::PowerLoss],
             Mutant::NoProducer | Mutant::NoSequence | Mutant::WrongRepeat => {
@@ -116,4 +145,33 @@ fn a_failure_that_needs_no_fault_and_little_time_is_shrunk_to_that() {
     assert_eq!(smaller.violation.rule, Rule::UpToDate);
     assert!(smaller.plan.faults.is_empty(), "{smaller}");
     assert!(smaller.plan.seconds < 10, "{smaller}");
+}
+
+/// A mutant that the first faults do not find, in so many seeds.
+fn is_found_only_by(mutant: Mutant, without: &[FaultKind], rules: &[Rule]) {
+    assert_eq!(missed(mutant, rules), None);
+    for seed in 0..6 {
+        let plan = Plan { faults: without.to_vec(), mutant: Some(mutant), ..Plan::of_seed(seed) };
+        if let Err(failure) = run(&plan) {
+            panic!("{mutant:?} is found without its fault: {failure}");
+        }
+    }
+}
+
+#[test]
+fn only_a_small_disk_finds_a_log_that_keeps_no_room_for_deletions() {
+    let without = [FaultKind::FullDisk, FaultKind::Kill, FaultKind::SlowJobs];
+    is_found_only_by(Mutant::NoReserve, &without, &[Rule::FullDisk]);
+}
+
+#[test]
+fn only_a_torn_sector_finds_a_log_that_writes_durable_blocks_again() {
+    let rules = [Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage];
+    is_found_only_by(Mutant::RewrittenBlocks, &[FaultKind::PowerLoss, FaultKind::SlowJobs], &rules);
+}
+
+#[test]
+fn only_evicted_pages_find_a_sync_that_is_tried_again_while_the_power_stays() {
+    let rules = [Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage];
+    is_found_only_by(Mutant::RetriedSync, &[FaultKind::FailedSync, FaultKind::Kill], &rules);
 }

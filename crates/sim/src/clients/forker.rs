@@ -50,7 +50,10 @@ impl Forker {
     fn plan(&mut self, ctx: &mut Ctx<'_>) -> bool {
         let fits = |stream: &StreamNo| {
             let truth = ctx.oracle.truth(*stream);
-            truth.is_ready && !truth.is_gone && !truth.is_mortal && !ctx.oracle.is_damaged(*stream)
+            let is_there = truth.is_ready && !truth.is_gone && !truth.is_mortal;
+            // A client that fills the disk must be able to free it by deletes alone.
+            let is_kept = truth.path.starts_with("hoard/");
+            is_there && !is_kept && !ctx.oracle.is_damaged(*stream)
         };
         let sources: Vec<StreamNo> = (0..ctx.oracle.stream_count()).filter(fits).collect();
         if sources.is_empty() {

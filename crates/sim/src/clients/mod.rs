@@ -3,6 +3,7 @@
 
 mod auditor;
 mod forker;
+mod hoarder;
 mod mortal;
 mod owner;
 mod pipeliner;
@@ -12,6 +13,7 @@ mod writer;
 
 pub(crate) use auditor::Auditor;
 pub(crate) use forker::Forker;
+pub(crate) use hoarder::Hoarder;
 pub(crate) use mortal::Mortal;
 pub(crate) use owner::Owner;
 pub(crate) use pipeliner::Pipeliner;
@@ -43,6 +45,24 @@ pub(crate) struct Ctx<'a> {
     /// The disk may be full or have failed: uses that could not be logged were answered all the
     /// same, and a crash may forget them.
     pub(crate) may_forget_uses: bool,
+    /// The disk has little room. Nothing else fills it, and whatever else failed of it fails no more.
+    pub(crate) is_small_and_well: bool,
+    /// When the last fault ended; `u64::MAX` while there are some.
+    pub(crate) well_since_us: u64,
+}
+
+impl Ctx<'_> {
+    /// Whether deletes alone make room on the disk, and nothing hinders them.
+    pub(crate) fn is_freed_by_deletes(&self) -> bool {
+        self.is_small_and_well && !self.oracle.damage_possible
+    }
+
+    /// A deletion was not carried out and is answered with `status`: room is kept for deletions.
+    pub(crate) fn must_take_delete(&mut self, status: u16) {
+        if status == 507 && self.is_freed_by_deletes() {
+            self.oracle.broken(Rule::FullDisk, "a full disk refuses a deletion");
+        }
+    }
 }
 
 /// What a client does next.

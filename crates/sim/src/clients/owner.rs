@@ -217,6 +217,7 @@ impl Client for Owner {
     fn heard(&mut self, ctx: &mut Ctx<'_>, heard: Heard) -> Move {
         let stream = self.stream.expect("a stream was chosen");
         let step = self.sent.take().expect("an answer belongs to a request");
+        let status = heard.answer.as_ref().map_or(0, |answer| answer.status);
         match judge(ctx, stream, &heard) {
             Verdict::Done(answer) => {
                 self.done(ctx, step, &answer);
@@ -224,6 +225,9 @@ impl Client for Owner {
             }
             Verdict::Refused(_, answer) => self.refused(ctx, &step, &answer),
             Verdict::Busy => {
+                if let Step::Delete = step {
+                    ctx.must_take_delete(status);
+                }
                 self.next = step;
                 Move::SleepMs(ctx.dice.between(100, 2_000))
             }

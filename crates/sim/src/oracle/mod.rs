@@ -65,6 +65,8 @@ pub enum Rule {
     Unordered,
     /// Something grows without bound or never ends.
     Bounds,
+    /// A full disk refuses a deletion, or takes nothing although what filled it was deleted.
+    FullDisk,
     /// The program panicked.
     Panic,
 }
@@ -172,8 +174,23 @@ impl Oracle {
 
     /// Makes an append; returns the body to send.
     pub(crate) fn new_op(&mut self, stream: StreamNo, dice: &mut Dice) -> (OpNo, Vec<u8>) {
+        let made = payload::make(self.ops.len(), self.streams[stream].shape, dice);
+        self.add_op(stream, made)
+    }
+
+    /// Makes an append of some `bytes` to a stream that is not JSON; returns the body to send.
+    pub(crate) fn new_large_op(
+        &mut self,
+        stream: StreamNo,
+        bytes: u64,
+        dice: &mut Dice,
+    ) -> (OpNo, Vec<u8>) {
+        let made = payload::make_large(self.ops.len(), bytes, dice);
+        self.add_op(stream, made)
+    }
+
+    fn add_op(&mut self, stream: StreamNo, made: payload::Made) -> (OpNo, Vec<u8>) {
         let number = self.ops.len();
-        let made = payload::make(number, self.streams[stream].shape, dice);
         let op =
             Op { stream, stored: made.stored, ends: made.ends, fate: Fate::Unknown, place: None };
         self.ops.push(op);

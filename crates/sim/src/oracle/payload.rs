@@ -26,6 +26,14 @@ pub(super) fn make(number: OpNo, shape: Shape, dice: &mut Dice) -> Made {
     Made { ends: vec![body.len()], stored: body.clone(), body }
 }
 
+/// A body of some `bytes` that is the same all over but for its begin.
+pub(super) fn make_large(number: OpNo, bytes: u64, dice: &mut Dice) -> Made {
+    let mut body = format!("{number:08x}").into_bytes();
+    let length = usize::try_from(bytes / 2 + dice.below(bytes)).expect("a length");
+    body.resize(DIGITS + length, dice.next() as u8);
+    Made { ends: vec![body.len()], stored: body.clone(), body }
+}
+
 fn length(dice: &mut Dice) -> u64 {
     match dice.below(400) {
         0 => dice.between(60_000, 80_000),

@@ -36,10 +36,12 @@ impl World {
         seat: usize,
         act: impl FnOnce(&mut dyn Client, &mut Ctx<'_>) -> T,
     ) -> T {
-        let may_forget_uses =
-            self.has_fault(FaultKind::FullDisk) || self.has_fault(FaultKind::FailedSync);
+        let may_forget_uses = self.has_fault(FaultKind::FullDisk) || self.may_fail_syncs();
+        let is_small = self.has_fault(FaultKind::SmallDisk);
         let mut ctx = Ctx {
-            may_forget_uses,
+            may_forget_uses: may_forget_uses || is_small,
+            is_small_and_well: is_small && self.clock.now_us >= self.sick_until_us,
+            well_since_us: self.well_since_us,
             clock: &self.clock,
             dice: &mut self.client_dice,
             oracle: &mut self.oracle,

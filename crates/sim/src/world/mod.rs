@@ -1,6 +1,7 @@
 //! The scheduler: one queue of everything that will happen, and the hands that do it.
 
 mod calls;
+mod disk;
 mod formats;
 mod stop;
 mod wires;
@@ -9,7 +10,7 @@ use crate::{
     clients::Client,
     clock::SimClock,
     dice::Dice,
-    fault::{FaultKind, job_delay_us},
+    fault::{EVICTED_TICKS_PERCENT, FaultKind, job_delay_us},
     mutant::Mutant,
     oracle::{Oracle, Rule},
     plan::{Plan, log_options},
@@ -96,9 +97,17 @@ pub(crate) struct World {
     pub(crate) clock: SimClock,
     pub(crate) disk: MemoryDisk,
     pub(crate) fault_dice: Dice,
+    /// Choices of the faults that came later.
+    pub(crate) later_dice: Dice,
     pub(crate) oracle: Oracle,
     pub(crate) process: Option<Process>,
     pub(crate) slow_until_us: u64,
+    /// Until here files may take room that nobody needs.
+    pub(crate) sick_until_us: u64,
+    /// When the last fault ended.
+    pub(crate) well_since_us: u64,
+    /// What the disk has when nothing else fills it.
+    pub(crate) room_bytes: u64,
     pub(crate) backward_jumps: u64,
     pub(crate) flipped_formats: FlippedFormats,
     pub(crate) flips: u64,
@@ -107,6 +116,8 @@ pub(crate) struct World {
     /// Changes of the disk that the last start made.
     pub(crate) start_changes: u64,
     pub(crate) is_ending: bool,
+    /// The power goes in the middle of the next commit.
+    pub(crate) tears_commit: bool,
     pub(crate) starts: u64,
     pub(crate) steps: u64,
     pub(crate) ordered_count: usize,
@@ -129,38 +140,41 @@ pub(crate) struct World {
     trace: Trace,
 }
 
-/// A disk of which some reads find nothing in memory: how many, the seed says.
-fn forgetful_disk(seed: u64) -> MemoryDisk {
-    let disk = MemoryDisk::new();
-    let percent = [0, 1, 10, 60][usize::try_from(seed % 4).expect("an index")];
-    disk.forget_cached(percent, seed);
-    disk
-}
-
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut dice = Dice::new(plan.seed);
-        let options = log_options(&mut dice);
+        let is_small = plan.faults.contains(&FaultKind::SmallDisk);
+        let options = disk::options(is_small, log_options(&mut dice));
         let plane = PlaneOptions {
             shard_count: u16::try_from(dice.between(1, 3)).expect("16 bits"),
             sessions: session_options(&mut dice),
             mutant: plan.mutant,
         };
         let trace = Trace::new(plan.verbose);
+        let mut later_dice = Dice::new(plan.seed ^ 0x726f_6f6d);
+        let (disk, room_bytes) = disk::new(plan.seed, is_small, &mut later_dice);
+        if plan.faults.contains(&FaultKind::TornSector) {
+            disk.shear_sectors();
+        }
         Self {
             clock: SimClock::new(),
-            disk: forgetful_disk(plan.seed),
+            disk,
             fault_dice: dice.split(),
             client_dice: dice.split(),
             oracle: Oracle::new(options.group_count),
             process: None,
             slow_until_us: 0,
+            sick_until_us: 0,
+            well_since_us: u64::MAX,
+            room_bytes,
+            later_dice,
             backward_jumps: 0,
             flipped_formats: FlippedFormats::default(),
             flips: 0,
             job_changes_max: 0,
             start_changes: 0,
             is_ending: false,
+            tears_commit: false,
             starts: 0,
             steps: 0,
             ordered_count: 0,
@@ -256,7 +270,7 @@ impl World {
             Act::Stop => self.begin_stop(),
             Act::Close { life, shard } => self.close_shard(life, shard),
             Act::Start => self.start(),
-            Act::DiskHasRoom => self.disk.set_capacity(u64::MAX),
+            Act::DiskHasRoom => self.give_room(),
             Act::DiskWorks => self.disk.fail_nothing(),
             Act::Strike => {
                 if !self.is_ending {
@@ -336,7 +350,7 @@ impl World {
         self.note(format_args!("open failed: {error}"));
         match error {
             OpenError::FormatDamaged { .. } if self.restore_formats() => {}
-            OpenError::Io { .. } if self.disk.is_off() || self.has_fault(FaultKind::FailedSync) => {
+            OpenError::Io { .. } if self.disk.is_off() || self.may_fail_syncs() => {
                 self.settle_after_recovery();
             }
             error => self.oracle.broken(Rule::Refused, format!("open failed: {error}")),
@@ -435,6 +449,7 @@ impl World {
         let (shard, job) = process.jobs.remove(&number).expect("a job runs once");
         let changes = self.disk.change_count();
         let mail = match job {
+            Job::Sync(job) if self.tears_commit => return self.end_in_commit(job),
             Job::Sync(job) => Mail::Synced(job.run()),
             Job::Work(job) => Mail::Worked(job.run()),
             Job::Check(job) => Mail::Checked(Box::new(job.run())),
@@ -456,6 +471,7 @@ impl World {
             self.deliver(life, shard, Mail::Tick);
         }
         self.after(TICK_US, Act::Tick { life });
+        self.perhaps_evict(EVICTED_TICKS_PERCENT);
         self.check_bounds();
         let since = *self.poisoned_since_us.get_or_insert(self.clock.now_us);
         if !is_poisoned {
