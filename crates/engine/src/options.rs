@@ -118,6 +118,8 @@ impl Options {
             seal_bytes: self.seal_bytes,
             batch_bytes_max: 4 << 20,
             checkpoint_bytes: self.wal_bytes_max / 8,
+            // Its owner's memory is not the engine's to fill.
+            recent_bytes_max: 0,
             group_count: 1,
             ..LogOptions::default()
         }

@@ -46,7 +46,8 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
 }
 
 fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> ShardLog {
-    let mut slots = SegmentTable::new(Arc::clone(&store.is_closing));
+    let recent_bytes_max = store.options.recent_bytes_of_shard(store.shard_count);
+    let mut slots = SegmentTable::new(Arc::clone(&store.is_closing), recent_bytes_max);
     let (mut drained, mut foreign) = (Vec::new(), Vec::new());
     let mut start = LaneStart { segment_next: 1, batch_next: 1, ..LaneStart::default() };
     for lane in lanes {

@@ -51,6 +51,13 @@ impl Segments for ExtentFiles {
         let found = self.0.iter().find(|(known, _)| *known == slot);
         &found.expect("an extent holds the segments of its appends").1
     }
+
+    /// Memory belongs to the shard, which looked there before it handed out the extent.
+    fn recent(&self, _: &HotAppend) -> Option<&[u8]> {
+        None
+    }
+
+    fn note_misses(&self, _: usize) {}
 }
 
 // An extent is read on another thread.

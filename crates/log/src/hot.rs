@@ -1,8 +1,8 @@
 //! The places of recent appends' data in the WAL.
 //!
 //! # Why
-//! A hot read goes to the WAL by `pread`; payload is not kept in heap. What is kept is 32 bytes per
-//! append, and nothing for a stream whose data is all in chunks.
+//! A hot read takes recent bytes from memory (`wal/recent`), and others from the WAL by `pread`. What is kept here is
+//! 32 bytes per append, and nothing for a stream whose data is all in chunks.
 //!
 //! # Invariants
 //! - Appends of a stream are sorted by start and do not overlap.
@@ -11,6 +11,7 @@
 use crate::entry::AppendBounds;
 use crate::options::COPY_BYTES;
 use crate::read::ReadMode;
+use crate::wal::batch::DataPlace;
 use crate::wal::segment::SegmentTable;
 use env::File;
 use model::{ByteOffset, Timestamp};
@@ -81,6 +82,11 @@ impl HotAppend {
             crc: self.crc,
             is_reported: self.at_high.get() & REPORTED != 0,
         }
+    }
+
+    /// Where the bytes are in the WAL.
+    pub(crate) fn place(&self) -> DataPlace {
+        DataPlace { slot: self.slot, position: self.position, crc: self.crc }
     }
 
     pub(crate) fn end(&self) -> u64 {

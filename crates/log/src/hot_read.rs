@@ -17,8 +17,8 @@ thread_local! {
     static SCRATCH: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
-/// Copies bytes of neighbouring appends, near ones with one read, each checked once. Returns them, and what was read
-/// for them if it took more than one read.
+/// Copies bytes of neighbouring appends: from memory, or from the WAL, near ones with one read, each checked once. Returns
+/// them, and what was read for them if it took more than one read.
 pub(crate) fn read_hot<S: Segments>(
     appends: &[HotAppend],
     from: u64,
@@ -40,9 +40,15 @@ pub(crate) fn read_hot<S: Segments>(
     let bytes_max = span_bytes_max.max(4 * READ_WINDOW_BYTES_MAX as u64);
     let (mut left_bytes, mut reads) = (bytes_max, 0);
     while !rest.is_empty() && out.len() < max_bytes && left_bytes > 0 {
+        let recent_count = copy_recent(rest, (from, max_bytes), &mut out, segments);
+        if recent_count > 0 {
+            rest = &rest[recent_count..];
+            continue;
+        }
         let span = first_span(rest, READ_GAP_BYTES_MAX, span_bytes_max.min(left_bytes));
         left_bytes = left_bytes.saturating_sub(span.length.max(SPAN_BYTES_MIN));
         reads += 1;
+        segments.note_misses(span.append_count);
         let file = &segments.segment(span.slot).file;
         let length = usize::try_from(span.length).expect("a span is bounded");
         if scratch.len() < length {
@@ -67,9 +73,7 @@ pub(crate) fn read_hot<S: Segments>(
                 }
                 append.set_verified();
             }
-            let skip = from.saturating_sub(fields.start) as usize;
-            let take = (bytes.len() - skip).min(max_bytes - out.len());
-            out.extend_from_slice(&bytes[skip..skip + take]);
+            put(&mut out, (bytes, fields.start), from, max_bytes);
         }
         rest = &rest[span.append_count..];
     }
@@ -78,6 +82,28 @@ pub(crate) fn read_hot<S: Segments>(
     }
     let far_bytes = if reads > 1 { bytes_max - left_bytes } else { 0 };
     Ok((out.freeze(), far_bytes))
+}
+
+/// Copies the appends at the front that are in memory, and returns how many.
+fn copy_recent(
+    appends: &[HotAppend],
+    (from, max_bytes): (u64, usize),
+    out: &mut BytesMut,
+    segments: &impl Segments,
+) -> usize {
+    for (index, append) in appends.iter().enumerate() {
+        let recent = if out.len() < max_bytes { segments.recent(append) } else { None };
+        let Some(bytes) = recent else { return index };
+        put(out, (bytes, append.fields().start), from, max_bytes);
+    }
+    appends.len()
+}
+
+/// Adds the bytes of an append behind `from`, as far as they fit.
+fn put(out: &mut BytesMut, (bytes, start): (&[u8], u64), from: u64, max_bytes: usize) {
+    let skip = from.saturating_sub(start) as usize;
+    let take = (bytes.len() - skip).min(max_bytes - out.len());
+    out.extend_from_slice(&bytes[skip..skip + take]);
 }
 
 /// The appends at the front that follow each other without a hole, up to about `max_bytes`.
@@ -104,31 +130,49 @@ fn read_part(
     max_bytes: usize,
     (segments, mode): (&impl Segments, ReadMode),
 ) -> Result<Bytes, ReadError> {
-    let file = &segments.segment(append.fields().slot).file;
+    let (fields, skip) = (append.fields(), (from - append.fields().start) as usize);
+    let length = usize::try_from(append.end() - from).unwrap_or(usize::MAX).min(max_bytes);
+    if let Some(bytes) = segments.recent(append) {
+        return Ok(Bytes::copy_from_slice(&bytes[skip..skip + length]));
+    }
+    segments.note_misses(1);
+    let file = &segments.segment(fields.slot).file;
     if !append.is_verified() {
         if !check_on_disk(append, &**file, mode)? {
             return Err(append.damaged(segments));
         }
         append.set_verified();
     }
-    let length = usize::try_from(append.end() - from).unwrap_or(usize::MAX).min(max_bytes);
     let mut out = BytesMut::zeroed(length);
-    let fields = append.fields();
-    let position = u64::from(fields.position) + (from - fields.start);
+    let position = u64::from(fields.position) + skip as u64;
     let is_whole = mode.fill(&**file, &mut out, position)?;
     if is_whole { Ok(out.freeze()) } else { Err(append.damaged(segments)) }
 }
 
-/// Segment files by their slot.
+/// Segment files by their slot, and what of them is in memory.
 pub(crate) trait Segments {
     /// # Panics
     /// If nothing is open under `slot`.
     fn segment(&self, slot: u16) -> &SegmentFile;
+
+    /// The bytes of an append, if they are in memory.
+    fn recent(&self, append: &HotAppend) -> Option<&[u8]>;
+
+    /// Counts appends that were not in memory.
+    fn note_misses(&self, count: usize);
 }
 
 impl Segments for SegmentTable {
     fn segment(&self, slot: u16) -> &SegmentFile {
         self.get(slot)
+    }
+
+    fn recent(&self, append: &HotAppend) -> Option<&[u8]> {
+        self.recent(append.place(), append.fields().length)
+    }
+
+    fn note_misses(&self, count: usize) {
+        self.note_recent_misses(count);
     }
 }
 

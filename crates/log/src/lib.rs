@@ -67,7 +67,7 @@ pub use replay::Replay;
 pub use report::{RecoveryReport, TornTail};
 pub use shard::{LogStats, ShardLog};
 pub use wal::{
-    AppendError, Durable, DurableBatch, DurableEntry, NoRoom, Purpose, SyncDone, SyncFailed,
-    SyncJob, is_no_room,
+    AppendError, Durable, DurableBatch, DurableEntry, NoRoom, Purpose, RecentStats, SyncDone,
+    SyncFailed, SyncJob, is_no_room,
 };
 pub use work::{WorkDone, WorkJob, WorkReport};

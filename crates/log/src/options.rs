@@ -20,6 +20,13 @@ pub(crate) const READ_INLINE_BYTES_MAX: u64 = 256 << 10;
 /// The part of `seal_bytes` from which on a group that is read in many pieces is worth a chunk.
 pub(crate) const READ_SEAL_PART: u64 = 32;
 
+/// The part of a batch that must be data for it to be kept in memory: creates and commands alone are not.
+pub(crate) const RECENT_DATA_PART: u64 = 8;
+
+/// Mean size of entries up to which a batch is kept in memory. To read a longer one from the WAL costs few reads of
+/// the file for what is copied, and a copy of it would take the loop's time.
+pub(crate) const RECENT_MEAN_BYTES_MAX: u64 = 16 << 10;
+
 /// Bytes between two appends that one read takes along instead of reading twice.
 pub(crate) const READ_GAP_BYTES_MAX: u64 = 16 << 10;
 
@@ -67,6 +74,8 @@ pub struct LogOptions {
     pub checkpoint_bytes: u64,
     /// Merges make no chunk larger than this.
     pub chunk_bytes_max: u64,
+    /// Recently committed bytes that stay in memory, for all shards together; 0 keeps none.
+    pub recent_bytes_max: u64,
     /// Groups of a new data directory; must equal that of an existing one.
     pub group_count: u16,
 }
@@ -80,12 +89,19 @@ impl Default for LogOptions {
             batch_bytes_max: 4 << 20,
             checkpoint_bytes: 32 << 20,
             chunk_bytes_max: 256 << 20,
+            recent_bytes_max: 64 << 20,
             group_count: 64,
         }
     }
 }
 
 impl LogOptions {
+    /// Recently committed bytes that one of `shard_count` shards keeps in memory.
+    pub(crate) fn recent_bytes_of_shard(&self, shard_count: u16) -> usize {
+        let bytes = self.recent_bytes_max / u64::from(shard_count);
+        usize::try_from(bytes).expect("the bound of memory fits memory")
+    }
+
     /// Refuses settings that no log can keep.
     ///
     /// # Panics

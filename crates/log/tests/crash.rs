@@ -5,7 +5,8 @@ mod support;
 use env::{MemoryDisk, Random, SeededRandom};
 use model::StreamKey;
 use std::collections::BTreeMap;
-use support::{Broken, DELETE, Node, key};
+use support::{Broken, DELETE, Node, key, small};
+use thalweg_log::LogOptions;
 
 const ROUNDS: u64 = 8;
 const OPERATIONS: u64 = 120;
@@ -73,7 +74,7 @@ fn one_operation(
     Ok(())
 }
 
-fn open_again(disk: &MemoryDisk, random: &mut SeededRandom) -> Node {
+fn open_again(disk: &MemoryDisk, random: &mut SeededRandom, seed: u64) -> Node {
     for _ in 0..2 {
         // A crash in the middle of recovery must not matter.
         disk.power_off_after(random.below(60));
@@ -82,14 +83,21 @@ fn open_again(disk: &MemoryDisk, random: &mut SeededRandom) -> Node {
         }
         disk.crash(random);
     }
-    Node::open(disk, 1 + random.below(4) as u16).expect("a crashed log opens")
+    let shard_count = 1 + random.below(4) as u16;
+    Node::open_with(disk, shard_count, options(seed)).expect("a crashed log opens")
+}
+
+/// Memory for nothing, for a part of what is read, or for all.
+fn options(seed: u64) -> LogOptions {
+    let recent_bytes_max = [0, 10_000, 1 << 20][(seed % 3) as usize];
+    LogOptions { recent_bytes_max, ..small() }
 }
 
 fn run(seed: u64) {
     let mut random = SeededRandom::new(seed);
     let disk = MemoryDisk::new();
     let mut expected = Expected::default();
-    let mut node = Node::open(&disk, 2).unwrap();
+    let mut node = Node::open_with(&disk, 2, options(seed)).unwrap();
     for _ in 0..ROUNDS {
         disk.power_off_after(random.below(400));
         for _ in 0..OPERATIONS {
@@ -104,7 +112,7 @@ fn run(seed: u64) {
         } else {
             disk.crash(&mut random);
         }
-        node = open_again(&disk, &mut random);
+        node = open_again(&disk, &mut random, seed);
         expected.check(&mut node, seed);
     }
 }

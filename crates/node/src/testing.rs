@@ -71,13 +71,14 @@ impl From<Request> for Ask<'_> {
     }
 }
 
-/// A small log of [`GROUPS`] groups.
+/// A small log of [`GROUPS`] groups. It keeps nothing in memory: reads find what the disk has.
 #[must_use]
 pub fn options() -> LogOptions {
     LogOptions {
         group_count: GROUPS,
         segment_bytes: 1 << 20,
         wal_bytes_max: 4 << 20,
+        recent_bytes_max: 0,
         ..LogOptions::default()
     }
 }

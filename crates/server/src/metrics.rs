@@ -168,6 +168,10 @@ pub struct ShardMetrics {
     pub batch_bytes: Counter,
     /// Entries in those group commits.
     pub batch_entries: Counter,
+    /// Appends of the write-ahead log that reads found in memory.
+    pub recent_hits: Counter,
+    /// Appends that they did not find there.
+    pub recent_misses: Counter,
     /// Duration of each sync.
     pub sync_ns: Histogram,
     /// Damaged entries found by recovery or by a read.
@@ -180,6 +184,8 @@ pub struct ShardMetrics {
     pub streams: Gauge,
     /// Size of the write-ahead log now.
     pub wal_bytes: Gauge,
+    /// Recently committed bytes in memory now.
+    pub recent_bytes: Gauge,
     /// Request bodies held in memory now.
     pub body_bytes_in_flight: Gauge,
     recovering: AtomicBool,
@@ -209,12 +215,15 @@ impl Default for ShardMetrics {
             batches: Counter::default(),
             batch_bytes: Counter::default(),
             batch_entries: Counter::default(),
+            recent_hits: Counter::default(),
+            recent_misses: Counter::default(),
             sync_ns: Histogram::default(),
             damaged: Counter::default(),
             connections: Gauge::default(),
             live_readers: Gauge::default(),
             streams: Gauge::default(),
             wal_bytes: Gauge::default(),
+            recent_bytes: Gauge::default(),
             body_bytes_in_flight: Gauge::default(),
             recovering: AtomicBool::new(true),
             poisoned: AtomicBool::new(false),

@@ -59,6 +59,8 @@ pub enum Mutant {
     SwallowedErrors,
     /// A new chunk has no name from the removal of the first that it replaces to the end of its job.
     LateRename,
+    /// Stored bytes are served from memory in which those of the read before are.
+    StaleMemory,
     /// The log takes the disk for one with endless room, and keeps none for what frees some.
     NoReserve,
     /// Each write to a WAL writes the blocks before it again, as they were.
@@ -94,6 +96,7 @@ impl Mutant {
         (Self::BrittleReads, &[Rule::Refused]),
         (Self::StickyReads, &[Rule::Damage]),
         (Self::LateRename, &[Rule::AckedLost, Rule::Unseen, Rule::Damage]),
+        (Self::StaleMemory, &[Rule::Garbled, Rule::Unseen, Rule::ForkPrefix]),
         (Self::SwallowedErrors, &[Rule::AckedLost, Rule::Unseen, Rule::Damage, Rule::Refused]),
         (Self::NoReserve, &[Rule::FullDisk]),
         (
@@ -183,6 +186,21 @@ impl Mutant {
                 accepted.tail = ByteOffset::new(accepted.tail.get() - 1);
             }
             _ => {}
+        }
+    }
+
+    /// Changes stored bytes that were in memory; `stale` are those of the read before.
+    pub(crate) fn change_memory(self, reply: &mut Reply, stale: &mut Option<Slice>) {
+        let slice = match reply {
+            Reply::Window(slice) => Some(slice),
+            Reply::Read(read) => read.first.as_mut(),
+            _ => None,
+        };
+        if let (Self::StaleMemory, Some(slice @ Slice::Bytes(_))) = (self, slice) {
+            let before = stale.replace(slice.clone());
+            if let Some(before) = before.filter(|before| before.len() == slice.len()) {
+                *slice = before;
+            }
         }
     }
 

@@ -62,5 +62,12 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         checkpoint_bytes: *dice.pick(&[16 << 10, 64 << 10, 256 << 10]),
         chunk_bytes_max: *dice.pick(&[64 << 10, 512 << 10]),
         group_count: u16::try_from(*dice.pick(&[1_u64, 3, 8])).expect("16 bits"),
+        recent_bytes_max: 0,
     }
+}
+
+/// Memory for recent bytes: none, so little that most reads need the disk, some, or enough for all. The seed says
+/// which.
+pub(crate) fn recent_bytes_max(seed: u64) -> u64 {
+    [0, 4 << 10, 24 << 10, 1 << 20][usize::try_from(seed / 4 % 4).expect("an index")]
 }

@@ -29,6 +29,7 @@ fn options() -> LogOptions {
         batch_bytes_max: 4 << 10,
         checkpoint_bytes: 8 << 10,
         chunk_bytes_max: 64 << 10,
+        recent_bytes_max: 4 << 10,
         group_count: GROUPS,
     }
 }

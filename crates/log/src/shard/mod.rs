@@ -34,6 +34,7 @@ use crate::hot::HotFields;
 use crate::paths::checkpoint_dir;
 use crate::read::{ReadError, ReadMode, Slice};
 use crate::store::Store;
+use crate::wal::recent::RecentStats;
 use crate::wal::room::Purpose;
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use crate::wal::shard_wal::ShardWal;
@@ -72,6 +73,8 @@ pub struct LogStats {
     pub batch_bytes: u64,
     /// Entries made durable since the open.
     pub entries: u64,
+    /// Recently committed bytes in memory.
+    pub recent: RecentStats,
 }
 
 /// One shard's log. Dropping all shards of a log closes it.
@@ -235,6 +238,7 @@ impl ShardLog {
         self.batches += 1;
         self.batch_bytes += batch.disk_bytes();
         self.entries += batch.len() as u64;
+        self.slots.keep(&batch);
         Ok(batch)
     }
 
@@ -473,6 +477,7 @@ impl ShardLog {
             batches: self.batches,
             batch_bytes: self.batch_bytes,
             entries: self.entries,
+            recent: self.slots.recent_stats(),
             ..LogStats::default()
         };
         for lane in &self.drained {

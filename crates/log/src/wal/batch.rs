@@ -36,6 +36,8 @@ static PADDING: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 pub(crate) struct ClosedBatch {
     pub(crate) headers: Bytes,
     pub(crate) payload: Bytes,
+    /// How much of the payload is data.
+    pub(crate) data_bytes: u64,
 }
 
 /// Entries that wait for the next commit.
@@ -44,6 +46,7 @@ pub(crate) struct OpenBatch {
     headers: BytesMut,
     payload: BytesMut,
     entry_count: u32,
+    data_bytes: u64,
     header_buffers: Buffers,
     payload_buffers: Buffers,
 }
@@ -55,6 +58,7 @@ impl OpenBatch {
             headers: BytesMut::new(),
             payload: BytesMut::new(),
             entry_count: 0,
+            data_bytes: 0,
             header_buffers: Buffers::new(HEADER_BUFFER_BYTES_MAX),
             payload_buffers: Buffers::new(bytes_max),
         }
@@ -99,6 +103,7 @@ impl OpenBatch {
         self.payload.extend_from_slice(entry.command);
         self.payload.extend_from_slice(entry.data);
         self.entry_count += 1;
+        self.data_bytes += entry.data.len() as u64;
     }
 
     /// Seals the batch for its place on disk and starts an empty one.
@@ -128,7 +133,7 @@ impl OpenBatch {
         self.entry_count = 0;
         let headers = std::mem::replace(&mut self.headers, self.header_buffers.take()).freeze();
         let payload = std::mem::replace(&mut self.payload, self.payload_buffers.take()).freeze();
-        ClosedBatch { headers, payload }
+        ClosedBatch { headers, payload, data_bytes: std::mem::take(&mut self.data_bytes) }
     }
 
     /// Takes written buffers back; they are filled again when nobody reads them any more.
@@ -202,7 +207,7 @@ pub struct SyncJob {
 impl SyncJob {
     /// Writes and syncs the batch. Blocks.
     pub fn run(self) -> SyncDone {
-        let ClosedBatch { headers, payload } = &self.batch;
+        let ClosedBatch { headers, payload, .. } = &self.batch;
         let length = headers.len() + payload.len();
         // Whole blocks: the page cache need not read a block before it is changed in part.
         let room = length.next_multiple_of(PADDING.len()) - length;
@@ -242,6 +247,8 @@ pub struct DurableBatch {
     pub(crate) place: WritePlace,
     pub(crate) headers: Bytes,
     pub(crate) payload: Bytes,
+    /// How much of the payload is data.
+    pub(crate) data_bytes: u64,
 }
 
 impl DurableBatch {

@@ -12,6 +12,8 @@
 use crate::codec::NUMBER_MAX;
 use crate::paced::Pace;
 use crate::paths::remove_if_there;
+use crate::wal::batch::{DataPlace, DurableBatch};
+use crate::wal::recent::{KeptBlocks, RecentRing, RecentStats};
 use env::{Disk, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -102,10 +104,18 @@ pub(crate) fn recycle_segment(
     Ok(SegmentFile { seq, path, file: Arc::clone(&old.file), capacity: old.capacity })
 }
 
-/// The segment files that a shard has open, by a small number that index rows can hold.
+/// A segment file that a shard has open, and what of it is in memory.
+#[derive(Debug)]
+struct OpenSegment {
+    file: Arc<SegmentFile>,
+    kept: KeptBlocks,
+}
+
+/// The segment files that a shard has open, by a small number that index rows can hold, and their recent bytes.
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
-    files: Vec<Option<Arc<SegmentFile>>>,
+    files: Vec<Option<OpenSegment>>,
+    recent: RecentRing,
     /// Shared by all shards of a log: some shard has released its files because it is closed, not
     /// because it needs them no more.
     is_closing: Arc<AtomicBool>,
@@ -119,8 +129,9 @@ impl Drop for SegmentTable {
 }
 
 impl SegmentTable {
-    pub(crate) fn new(is_closing: Arc<AtomicBool>) -> Self {
-        Self { files: Vec::new(), is_closing }
+    /// A table without files that keeps up to `recent_bytes_max` bytes of batches in memory.
+    pub(crate) fn new(is_closing: Arc<AtomicBool>, recent_bytes_max: usize) -> Self {
+        Self { files: Vec::new(), recent: RecentRing::new(recent_bytes_max), is_closing }
     }
 
     /// Keeps `file` open under the returned number.
@@ -133,13 +144,44 @@ impl SegmentTable {
         if slot == self.files.len() {
             self.files.push(None);
         }
-        self.files[slot] = Some(file);
+        self.files[slot] = Some(OpenSegment { file, kept: KeptBlocks::default() });
         u16::try_from(slot).expect("a shard has fewer than 65,536 segments")
+    }
+
+    /// Keeps a durable batch in memory, if it is worth it.
+    #[inline]
+    pub(crate) fn keep(&mut self, batch: &DurableBatch) {
+        let slot = self.files[usize::from(batch.place.slot)].as_mut();
+        self.recent.keep(batch, &mut slot.expect("a batch's segment is open").kept);
+    }
+
+    /// The `length` bytes of an append, if they are in memory.
+    ///
+    /// # Panics
+    /// If nothing is open under its slot. In debug builds, if they are not what was appended.
+    pub(crate) fn recent(&self, place: DataPlace, length: u32) -> Option<&[u8]> {
+        let slot = self.files[usize::from(place.slot)].as_ref();
+        let kept = &slot.expect("an indexed segment is open").kept;
+        let bytes = self.recent.get(kept, place.position, length)?;
+        debug_assert_eq!(crc32c::crc32c(bytes), place.crc, "memory holds what was appended");
+        Some(bytes)
+    }
+
+    /// Counts appends that are read from a file.
+    pub(crate) fn note_recent_misses(&self, count: usize) {
+        self.recent.note_misses(count as u64);
+    }
+
+    /// What is in memory, and how often it was found.
+    pub(crate) fn recent_stats(&self) -> RecentStats {
+        self.recent.stats()
     }
 
     /// Asserts that no segment file is open under two numbers.
     pub(crate) fn check(&self) {
-        let mut paths: Vec<&PathBuf> = self.files.iter().flatten().map(|file| &file.path).collect();
+        self.recent.check();
+        let files = self.files.iter().flatten();
+        let mut paths: Vec<&PathBuf> = files.map(|open| &open.file.path).collect();
         let count = paths.len();
         paths.sort_unstable();
         paths.dedup();
@@ -149,11 +191,11 @@ impl SegmentTable {
     /// # Panics
     /// If nothing is open under `slot`.
     pub(crate) fn get(&self, slot: u16) -> &Arc<SegmentFile> {
-        self.files[usize::from(slot)].as_ref().expect("an indexed segment is open")
+        &self.files[usize::from(slot)].as_ref().expect("an indexed segment is open").file
     }
 
     pub(crate) fn remove(&mut self, slot: u16) -> Arc<SegmentFile> {
-        self.files[usize::from(slot)].take().expect("an indexed segment is open")
+        self.files[usize::from(slot)].take().expect("an indexed segment is open").file
     }
 
     /// Whether neither another shard nor a job in flight uses the segment. Once a shard is closed
@@ -202,8 +244,8 @@ mod tests {
         disk.create_dir_all(&dir).unwrap();
         let segment = Arc::new(create_segment(&disk, &dir, 1, 8192).unwrap());
         let is_closing = Arc::default();
-        let mut mine = SegmentTable::new(Arc::clone(&is_closing));
-        let mut theirs = SegmentTable::new(is_closing);
+        let mut mine = SegmentTable::new(Arc::clone(&is_closing), 0);
+        let mut theirs = SegmentTable::new(is_closing, 0);
         let slot = mine.insert(Arc::clone(&segment));
         let their_slot = theirs.insert(segment);
         assert!(!mine.is_unshared(slot));

@@ -13,7 +13,7 @@
 
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
-use crate::wal::batch::{DurableBatch, OpenBatch, SyncDone, SyncJob, WritePlace};
+use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob, WritePlace};
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::layout::{BatchHeader, batch_bytes};
@@ -363,9 +363,9 @@ impl ShardWal {
     /// [`SyncFailed`]: the lane is poisoned.
     pub(crate) fn handle_synced(&mut self, done: SyncDone) -> Result<DurableBatch, SyncFailed> {
         let durable = self.commit.handle_synced(done.result)?;
-        let (headers, payload) = (done.batch.headers, done.batch.payload);
+        let ClosedBatch { headers, payload, data_bytes } = done.batch;
         self.batch.reuse(headers.clone(), payload.clone());
-        Ok(DurableBatch { durable, place: done.place, headers, payload })
+        Ok(DurableBatch { durable, place: done.place, headers, payload, data_bytes })
     }
 
     /// The next change of the lane's files. `is_free` tells whether a segment's entries are all

@@ -20,7 +20,7 @@ pub const APPEND: u8 = 1;
 pub const TRIM: u8 = 2;
 pub const DELETE: u8 = 3;
 
-/// Sizes that make a few appends fill segments, chunks and the WAL.
+/// Sizes that make a few appends fill segments, chunks and the WAL. Nothing is kept in memory: reads find what the disk has.
 pub fn small() -> LogOptions {
     LogOptions {
         segment_bytes: 32 << 10,
@@ -29,6 +29,7 @@ pub fn small() -> LogOptions {
         batch_bytes_max: 8 << 10,
         checkpoint_bytes: 16 << 10,
         chunk_bytes_max: 256 << 10,
+        recent_bytes_max: 0,
         group_count: 3,
     }
 }

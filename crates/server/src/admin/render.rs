@@ -27,7 +27,7 @@ type ReadGauge = fn(&ShardMetrics) -> &Gauge;
 type ReadFlag = fn(&ShardMetrics) -> bool;
 
 /// Name (the format appends `_total`), meaning and field of each counter.
-const COUNTERS: [(&str, &str, ReadCounter); 14] = [
+const COUNTERS: [(&str, &str, ReadCounter); 16] = [
     ("appends", "Appends acknowledged, without duplicates", |s| &s.appends),
     ("append_bytes", "Payload bytes of appends acknowledged", |s| &s.append_bytes),
     ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
@@ -41,15 +41,18 @@ const COUNTERS: [(&str, &str, ReadCounter); 14] = [
     ("batches", "Group commits", |s| &s.batches),
     ("batch_bytes", "Bytes written by group commits", |s| &s.batch_bytes),
     ("batch_entries", "Entries in group commits", |s| &s.batch_entries),
+    ("recent_hits", "Appends of the log that reads found in memory", |s| &s.recent_hits),
+    ("recent_misses", "Appends of the log that reads had to fetch", |s| &s.recent_misses),
     ("damaged_entries", "Damaged entries found", |s| &s.damaged),
 ];
 
 /// Name, meaning and field of each gauge.
-const GAUGES: [(&str, &str, ReadGauge); 5] = [
+const GAUGES: [(&str, &str, ReadGauge); 6] = [
     ("connections", "Connections open", |s| &s.connections),
     ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
     ("streams", "Streams that exist", |s| &s.streams),
     ("wal_bytes", "Size of the write-ahead log", |s| &s.wal_bytes),
+    ("recent_bytes", "Recently committed bytes in memory", |s| &s.recent_bytes),
     ("body_bytes_in_flight", "Request bodies held in memory", |s| &s.body_bytes_in_flight),
 ];
 

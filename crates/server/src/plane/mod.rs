@@ -135,6 +135,7 @@ fn log_options(settings: &Settings) -> Result<LogOptions, StartError> {
         segment_bytes,
         wal_bytes_max,
         seal_bytes: settings.seal_bytes,
+        recent_bytes_max: settings.recent_bytes_max,
         group_count: settings.groups,
         ..LogOptions::default()
     })

@@ -12,6 +12,9 @@ impl Shard {
         self.metrics.streams.set(stats.stream_count);
         let log = self.node.log().stats();
         self.metrics.wal_bytes.set(log.wal_bytes);
+        self.metrics.recent_bytes.set(log.recent.held_bytes);
+        self.metrics.recent_hits.add(log.recent.hits - self.metrics.recent_hits.get());
+        self.metrics.recent_misses.add(log.recent.misses - self.metrics.recent_misses.get());
         self.metrics.batch_bytes.add(log.batch_bytes - self.metrics.batch_bytes.get());
         self.metrics.batch_entries.add(log.entries - self.metrics.batch_entries.get());
         if self.id.get() == 0 {

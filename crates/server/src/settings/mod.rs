@@ -192,6 +192,9 @@ settings! {
     /// Committed data of one group that is sealed into one chunk file.
     seal_bytes: u64 = "8MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
 
+    /// Memory for what was committed last, over all shards: clients that read it need no file. 0 keeps nothing.
+    recent_bytes_max: u64 = "64MiB" as Bytes::<u64> { min: 0, max: 1 << 36 };
+
     /// Whether answers are compressed for clients that accept it.
     gzip: bool = "on" as Switch;
 

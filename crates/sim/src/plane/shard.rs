@@ -2,6 +2,7 @@
 
 use super::{Job, Mail, Outbox, PlaneOptions, disorder::Disorder, wires::Wires};
 use crate::{dice::Dice, mutant::Mutant};
+use log::Slice;
 use model::ShardId;
 use node::{Event, Output, Reply, Request, ShardCore, Stamp, Ticket};
 use session::{Admission, Ask, Input, Sessions};
@@ -21,6 +22,8 @@ pub(crate) struct Shard {
     mutable: BTreeSet<(u16, [u32; 3])>,
     /// Exchanges that read a fork, for a mutant.
     forks: BTreeSet<[u32; 3]>,
+    /// Stored bytes that were read before, for a mutant.
+    stale: Option<Slice>,
     disorder: Disorder,
     /// Commits that were handed out and have not come back.
     pub(crate) syncs_in_flight: usize,
@@ -48,6 +51,7 @@ impl Shard {
             out: Outbox::default(),
             mutable: BTreeSet::new(),
             forks: BTreeSet::new(),
+            stale: None,
             syncs_in_flight: 0,
             is_stopping: false,
         }
@@ -162,6 +166,7 @@ impl Shard {
 
     fn handle_reply(&mut self, ticket: Ticket, mut reply: Reply) {
         if let Some(mutant) = self.options.mutant {
+            mutant.change_memory(&mut reply, &mut self.stale);
             match &mut reply {
                 Reply::Read(read) if read.info.lineage.spans().is_empty() => {
                     self.forks.remove(&ticket.exchange);

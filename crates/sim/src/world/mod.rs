@@ -13,7 +13,7 @@ use crate::{
     fault::{EVICTED_TICKS_PERCENT, FaultKind, job_delay_us},
     mutant::Mutant,
     oracle::{Oracle, Rule},
-    plan::{Plan, log_options},
+    plan::{Plan, log_options, recent_bytes_max},
     plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options},
     process::Process,
     trace::Trace,
@@ -144,7 +144,9 @@ impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut dice = Dice::new(plan.seed);
         let is_small = plan.faults.contains(&FaultKind::SmallDisk);
-        let options = disk::options(is_small, log_options(&mut dice));
+        let recent_bytes_max = recent_bytes_max(plan.seed);
+        let options = LogOptions { recent_bytes_max, ..log_options(&mut dice) };
+        let options = disk::options(is_small, options);
         let plane = PlaneOptions {
             shard_count: u16::try_from(dice.between(1, 3)).expect("16 bits"),
             sessions: session_options(&mut dice),

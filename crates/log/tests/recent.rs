@@ -1,0 +1,178 @@
+//! Recently committed bytes are read from memory: only those, all of those, and never others.
+
+mod support;
+
+use env::{MemoryDisk, Random, SeededRandom};
+use model::{ByteOffset, StreamKey};
+use std::collections::BTreeMap;
+use support::{APPEND, DELETE, Node, file, files, key, small, spoil};
+use thalweg_log::{LogOptions, ReadError, RecentStats};
+
+fn open(disk: &MemoryDisk, recent_bytes_max: u64) -> Node {
+    Node::open_with(disk, 1, LogOptions { recent_bytes_max, ..small() }).unwrap()
+}
+
+fn stats(node: &Node) -> RecentStats {
+    node.shards[0].stats().recent
+}
+
+fn commit(node: &mut Node, key: StreamKey, data: &[u8]) {
+    node.append(key, data).unwrap();
+    node.commit().unwrap();
+}
+
+fn read(node: &mut Node, key: StreamKey, from: u64) -> Result<Vec<u8>, ReadError> {
+    let slice = node.shard(key.group).read(key, ByteOffset::new(from), 1 << 20)?;
+    Ok(slice.to_bytes()?.to_vec())
+}
+
+/// Damages the data of the append that is the only one in the batch at this block of the only segment with batches.
+fn damage(disk: &MemoryDisk, block: u64) {
+    spoil(disk, &file(disk, "wal"), block * 4096 + 128);
+}
+
+#[test]
+fn what_was_just_written_needs_no_file() {
+    let disk = MemoryDisk::new();
+    let mut node = open(&disk, 1 << 20);
+    for number in 0..4 {
+        commit(&mut node, key(0, 1), &[number; 100]);
+        commit(&mut node, key(0, 2), &[99; 100]);
+    }
+    (0..8).for_each(|block| damage(&disk, block));
+    let expected: Vec<u8> = (0..4).flat_map(|number| [number; 100]).collect();
+    assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), expected, "as it was acknowledged");
+    assert_eq!(read(&mut node, key(0, 1), 250).unwrap(), expected[250..]);
+    let part = node.shard(key(0, 1).group).read(key(0, 1), ByteOffset::new(130), 20).unwrap();
+    assert_eq!(part.to_bytes().unwrap(), expected[130..150], "a part of one append");
+    assert_eq!(stats(&node), RecentStats { held_bytes: 800, hits: 4 + 2 + 1, misses: 0 });
+}
+
+#[test]
+fn the_oldest_bytes_leave_first_and_are_read_from_the_log() {
+    let disk = MemoryDisk::new();
+    let mut node = open(&disk, 350);
+    for number in 0..5 {
+        commit(&mut node, key(0, 1), &[number; 100]);
+        assert!(stats(&node).held_bytes <= 350);
+    }
+    // The ring's end is left free, and the fourth append has replaced the first one. The fifth has replaced the second.
+    damage(&disk, 2);
+    assert_eq!(read(&mut node, key(0, 1), 200).unwrap()[..100], [2; 100]);
+    assert_eq!(stats(&node).misses, 0);
+    damage(&disk, 1);
+    assert!(matches!(read(&mut node, key(0, 1), 100), Err(ReadError::Damaged { .. })));
+    assert!(stats(&node).misses > 0);
+    assert_eq!(read(&mut node, key(0, 1), 0).unwrap()[..100], [0; 100], "from the log, intact");
+}
+
+#[test]
+fn no_memory_is_used_if_there_shall_be_none() {
+    let mut node = open(&MemoryDisk::new(), 0);
+    commit(&mut node, key(0, 1), &[1; 100]);
+    assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), [1; 100]);
+    assert_eq!(stats(&node), RecentStats { held_bytes: 0, hits: 0, misses: 1 });
+}
+
+#[test]
+fn commands_alone_and_long_appends_take_no_memory() {
+    let mut node = open(&MemoryDisk::new(), 1 << 20);
+    for number in 0..100 {
+        node.write(key(0, number), APPEND, &[7; 200], &[]).unwrap();
+        node.commit().unwrap();
+    }
+    commit(&mut node, key(0, 200), &vec![1; 40_000]);
+    assert_eq!(stats(&node).held_bytes, 0);
+    assert_eq!(read(&mut node, key(0, 200), 0).unwrap(), [1; 40_000]);
+    // A command takes room only beside data.
+    node.write(key(0, 201), APPEND, &[7; 30], &[2; 10]).unwrap();
+    node.commit().unwrap();
+    assert_eq!(stats(&node).held_bytes, 40);
+    assert_eq!(read(&mut node, key(0, 201), 0).unwrap(), [2; 10]);
+}
+
+#[test]
+fn bytes_whose_sync_failed_are_never_served() {
+    let disk = MemoryDisk::new();
+    let mut node = open(&disk, 1 << 20);
+    commit(&mut node, key(0, 1), b"durable");
+    disk.fail_next_sync(1);
+    node.append(key(0, 1), b"unknown").unwrap();
+    assert!(node.commit().is_err());
+    assert_eq!(stats(&node).held_bytes, 7);
+    assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), b"durable");
+    assert_eq!(read(&mut node, key(0, 1), 7).unwrap(), b"");
+}
+
+#[test]
+fn deleted_and_trimmed_bytes_are_gone_from_memory_too() {
+    let mut node = open(&MemoryDisk::new(), 1 << 20);
+    for stream in [1, 2] {
+        commit(&mut node, key(0, stream), &[1; 100]);
+        commit(&mut node, key(0, stream), &[2; 100]);
+    }
+    node.write(key(0, 1), DELETE, &[], &[]).unwrap();
+    node.trim(key(0, 2), 150).unwrap();
+    node.commit().unwrap();
+    assert!(matches!(read(&mut node, key(0, 1), 0), Err(ReadError::NotFound)));
+    assert!(matches!(read(&mut node, key(0, 2), 149), Err(ReadError::Trimmed { .. })));
+    assert_eq!(read(&mut node, key(0, 2), 150).unwrap(), [2; 50]);
+}
+
+#[test]
+fn the_bound_is_for_all_shards_together() {
+    let options = LogOptions { recent_bytes_max: 3000, ..small() };
+    let mut node = Node::open_with(&MemoryDisk::new(), 3, options).unwrap();
+    for number in 0..300 {
+        commit(&mut node, key(number % 3, 1), &[1; 100]);
+    }
+    let held: Vec<u64> = node.shards.iter().map(|shard| shard.stats().recent.held_bytes).collect();
+    assert_eq!(held, [1000; 3]);
+}
+
+/// A ring that outlives the segments whose bytes it holds: their slots and files are used again.
+#[test]
+fn places_of_segments_that_are_used_again_name_their_new_bytes() {
+    for seed in 0..40 {
+        let mut random = SeededRandom::new(seed);
+        let disk = MemoryDisk::new();
+        let bound = [2_000, 50_000, 1 << 20][(seed % 3) as usize];
+        let mut node = open(&disk, bound);
+        let mut expected: BTreeMap<StreamKey, Vec<u8>> = BTreeMap::new();
+        let mut names = std::collections::BTreeSet::new();
+        for _ in 0..600 {
+            let key = key(random.below(3) as u16, 1 + random.below(5));
+            let mut data = vec![0; 1 + random.below(700) as usize];
+            random.fill(&mut data);
+            node.append(key, &data).unwrap();
+            expected.entry(key).or_default().extend_from_slice(&data);
+            match random.below(8) {
+                0 => node.work().unwrap(),
+                1 => node.hold_jobs(key.group),
+                2..6 => node.commit().unwrap(),
+                _ => {}
+            }
+            names.extend(files(&disk, "wal"));
+            let ends = node.machine.streams.get(&key).copied().unwrap_or_default();
+            let found = node.read_all(key, 1 + random.below(3000) as usize).unwrap();
+            assert_eq!(found, expected[&key][..ends.tail as usize], "seed {seed}: {key}");
+            assert!(stats(&node).held_bytes <= bound, "seed {seed}");
+        }
+        assert!(names.len() > 8, "segments were used again: {}", names.len());
+        let RecentStats { hits, misses, .. } = stats(&node);
+        assert!(hits > 100 && (misses > 100 || bound > 2_000), "{hits} hits, {misses} misses");
+    }
+}
+
+#[test]
+fn a_start_begins_without_memory() {
+    let disk = MemoryDisk::new();
+    let mut node = open(&disk, 1 << 20);
+    commit(&mut node, key(0, 1), &[1; 100]);
+    drop(node);
+    let mut node = open(&disk, 1 << 20);
+    commit(&mut node, key(0, 1), &[2; 100]);
+    let found = read(&mut node, key(0, 1), 0).unwrap();
+    assert_eq!((&found[..100], &found[100..]), (&[1; 100][..], &[2; 100][..]));
+    assert_eq!(stats(&node), RecentStats { held_bytes: 100, hits: 1, misses: 1 });
+}
