@@ -14,6 +14,7 @@ use crate::store::Store;
 use crate::wal::room::is_no_room;
 use crate::wal::segment::{LaneSegment, SegmentTable, create_segment, lane_dir};
 use crate::wal::shard_wal::{LaneIdentity, LaneStart, ShardWal};
+use env::is_unreadable;
 use model::ShardId;
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -124,6 +125,8 @@ fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
                 return Ok(());
             }
             Err(error) if is_no_room(&error) => shard.lane.set_disk_full(),
+            // Reads are served without it. Background work tries again, and reports what fails.
+            Err(error) if is_unreadable(&error) => return Ok(()),
             Err(error) => return Err(error),
         }
     }

@@ -16,8 +16,8 @@ use crate::chunk::format::RowSeed;
 use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::damage::{Damage, DamageKind};
 use crate::paced::Pace;
-use crate::paths::remove_if_there;
-use crate::unreadable::read_around;
+use crate::paths::{remove_if_there, remove_unneeded};
+use crate::unreadable::{open_around, read_around};
 use env::Disk;
 use model::{EntryIndex, GroupId, PathHash, StreamId};
 use std::io;
@@ -214,14 +214,16 @@ pub(crate) fn load_checkpoint(
     store: u64,
     group: GroupId,
 ) -> io::Result<FoundCheckpoint> {
-    remove_if_there(disk, &dir.join(WRITING_NAME))?;
+    remove_unneeded(disk, &dir.join(WRITING_NAME))?;
     let mut found = FoundCheckpoint::default();
     let mut checkpoints = list_checkpoints(disk, dir)?;
     checkpoints.sort_unstable();
     for (index, path) in checkpoints.into_iter().rev() {
-        let file = disk.open(&path)?;
-        let mut bytes = vec![0; usize::try_from(file.len()?).expect("a checkpoint fits memory")];
-        read_around(&*file, &mut bytes, 0)?;
+        let mut bytes = Vec::new();
+        if let Some(file) = open_around(disk, &path)? {
+            bytes.resize(usize::try_from(file.len()?).expect("a checkpoint fits memory"), 0);
+            read_around(&*file, &mut bytes, 0)?;
+        }
         let damage = |kind, position: usize| Damage {
             group: Some(group),
             ..Damage::at(kind, &path, position as u64)

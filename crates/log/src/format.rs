@@ -18,7 +18,7 @@ use crate::codec::{bytes_at, header_is_sealed, put, seal_header, u16_at, u64_at}
 use crate::damage::{Damage, DamageKind};
 use crate::open_error::{OpenError, at};
 use crate::paths::remove_if_there;
-use crate::unreadable::read_around;
+use crate::unreadable::{cannot_open, open_around, read_around};
 use env::Disk;
 use model::StreamPath;
 use std::io;
@@ -138,7 +138,8 @@ enum Copy {
 impl Copy {
     fn read(disk: &dyn Disk, path: &Path) -> Self {
         let mut bytes = [0; FORMAT_BYTES];
-        let read = disk.open(path).and_then(|file| {
+        let read = open_around(disk, path).and_then(|file| {
+            let file = file.ok_or_else(|| cannot_open(path))?;
             let length = file.len()?.min(FORMAT_BYTES as u64) as usize;
             read_around(&*file, &mut bytes[..length], 0).map(|_| length)
         });

@@ -1,7 +1,7 @@
 //! Names below the data directory, and what is done to names alone.
 
 use crate::open_error::{OpenError, at};
-use env::Disk;
+use env::{Disk, is_unreadable};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -13,6 +13,17 @@ pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
     match disk.remove(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => Ok(()),
+    }
+}
+
+/// Removes a file that nobody needs. If the device cannot, it stays until a later start: that refuses nothing.
+///
+/// # Errors
+/// Any other error of the underlying disk.
+pub(crate) fn remove_unneeded(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    match remove_if_there(disk, path) {
+        Err(error) if is_unreadable(&error) => Ok(()),
+        removed => removed,
     }
 }
 

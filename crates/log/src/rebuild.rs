@@ -20,10 +20,11 @@ use crate::entry::Entry;
 use crate::group::Group;
 use crate::hot::HotFields;
 use crate::open_error::{OpenError, at};
-use crate::paths::{checkpoint_dir, chunk_dir, make_dir, sync_names};
+use crate::paths::{checkpoint_dir, chunk_dir, make_dir, remove_unneeded, sync_names};
 use crate::replay::Replay;
 use crate::report::{RecoveryReport, TornTail};
 use crate::store::Store;
+use crate::unreadable::{cannot_open, open_around};
 use crate::wal::last_batch::settle_last;
 use crate::wal::layout::{BatchPlace, EntryHeader, Payload, entry_header_position};
 use crate::wal::scan::{
@@ -185,7 +186,7 @@ impl<'a> Rebuild<'a> {
                             && chunk.header.from < chunk.header.to
                     };
                     if whole.iter().any(covers) {
-                        disk.remove(&path).map_err(at(&path))?;
+                        remove_unneeded(&*disk, &path).map_err(at(&path))?;
                         continue;
                     }
                     if found.iter().all(|(kind, _)| !kind.costs_state()) {
@@ -251,13 +252,14 @@ impl<'a> Rebuild<'a> {
         let dir = lane_dir(&self.store.root, lane);
         let names = self.store.disk.list(&dir)?;
         if names.iter().any(|name| name == FILL_NAME) {
-            self.store.disk.remove(&dir.join(FILL_NAME))?;
+            remove_unneeded(&*self.store.disk, &dir.join(FILL_NAME))?;
         }
         let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
         seqs.sort_unstable();
         let open = |seq| -> io::Result<Arc<SegmentFile>> {
             let path = segment_path(&dir, seq);
-            let file = self.store.disk.open(&path)?;
+            // Its number and its place among the others would be lost with it: without it there is no start.
+            let file = open_around(&*self.store.disk, &path)?.ok_or_else(|| cannot_open(&path))?;
             let capacity = file.len()?;
             Ok(Arc::new(SegmentFile { seq, path, file, capacity }))
         };

@@ -10,11 +10,35 @@
 //! - A read is tried a second time, block by block: what failed once is no damage.
 
 use crate::options::BLOCK_BYTES;
-use env::{File, is_unreadable};
+use env::{Disk, File, is_unreadable};
 use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// So often a file is tried to be opened.
+const OPENS: u32 = 2;
 
 /// What unreadable bytes are taken for. No magic number, and not what the rest of a segment has.
 const FILLING: u8 = 0xdb;
+
+/// Opens a file; `None` if the device fails to, twice.
+///
+/// # Errors
+/// Any other error of the underlying disk.
+pub(crate) fn open_around(disk: &dyn Disk, path: &Path) -> io::Result<Option<Arc<dyn File>>> {
+    for _ in 0..OPENS {
+        match disk.open(path) {
+            Err(error) if is_unreadable(&error) => {}
+            opened => return opened.map(Some),
+        }
+    }
+    Ok(None)
+}
+
+/// The error of a file that cannot be opened.
+pub(crate) fn cannot_open(path: &Path) -> io::Error {
+    io::Error::other(format!("{} cannot be opened", path.display()))
+}
 
 /// Fills `buffer` from `position`; returns the positions of blocks that cannot be read, in order.
 ///
@@ -56,9 +80,7 @@ fn read_blocks(file: &dyn File, buffer: &mut [u8], position: u64) -> io::Result<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use env::{Disk, DiskOperation, MemoryDisk};
-    use std::path::Path;
-    use std::sync::Arc;
+    use env::{DiskOperation, MemoryDisk};
 
     fn file() -> (MemoryDisk, Arc<dyn File>) {
         let disk = MemoryDisk::new();

@@ -2,12 +2,12 @@
 
 mod support;
 
-use env::{Disk, MemoryDisk, SeededRandom};
+use env::{Disk, DiskOperation, MemoryDisk, SeededRandom};
 use model::{ByteOffset, StreamKey};
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use support::{Node, files, key};
-use thalweg_log::ReadError;
+use thalweg_log::{ReadError, Slice};
 
 const APPEND_BYTES: usize = 3000;
 
@@ -143,5 +143,72 @@ fn any_ten_blocks_may_be_lost() {
         if lost.iter().filter(|(path, _)| path.to_string_lossy().contains("FORMAT")).count() < 2 {
             survive(&lost, usize::MAX);
         }
+    }
+}
+
+/// Leaves what a process leaves that was killed while it wrote.
+fn leave_half_written(disk: &MemoryDisk) {
+    for name in ["wal/00000/fill.tmp", "chunks/00001/writing.tmp", "checkpoints/00002/writing.tmp"]
+    {
+        disk.create(&Path::new(support::DIR).join(name)).unwrap();
+    }
+}
+
+#[test]
+fn a_start_needs_no_removal_and_tries_to_open_each_file_twice() {
+    for (operation, skips, count) in [
+        (DiskOperation::Remove, 0..1, u64::MAX),
+        (DiskOperation::Remove, 0..3, 1),
+        (DiskOperation::Open, 0..12, 1),
+    ] {
+        for skip in skips {
+            let (disk, written) = filled();
+            leave_half_written(&disk);
+            disk.fail(operation, skip, count);
+            let mut node = Node::open(&disk, 1).unwrap();
+            assert_eq!(node.machine.damages, [], "{operation:?} {skip}");
+            assert_eq!(missing(&mut node, &written), 0, "{operation:?} {skip}");
+            disk.fail_nothing();
+            append(&mut node, &mut written.clone(), key(1, 9), 1);
+            node.commit().unwrap();
+            node.work().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_chunk_that_cannot_be_opened_is_damage_of_it_alone() {
+    let (disk, _) = filled();
+    let before = files(&disk, "chunk").len();
+    assert!(before > 1);
+    // The two copies of `FORMAT` are opened first, and the first chunk after them: twice.
+    disk.fail(DiskOperation::Open, 2, 2);
+    let node = Node::open(&disk, 1).unwrap();
+    assert_eq!(node.machine.damages.len(), 1, "{:?}", node.machine.damages);
+}
+
+#[test]
+fn a_block_that_is_lost_after_it_was_checked_is_named_by_the_read_after_the_one_that_met_it() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    let key = key(0, 1);
+    for number in 0..24 {
+        append(&mut node, &mut Written::new(), key, number);
+        node.commit().unwrap();
+        node.work().unwrap();
+    }
+    let shard = node.shard(key.group);
+    let is_file = |slice: &Slice| matches!(slice, Slice::File { .. });
+    let slice = shard.read(key, ByteOffset::new(0), 24_000).unwrap();
+    assert!(is_file(&slice) && slice.to_bytes().is_ok());
+    for path in files(&disk, "chunk") {
+        disk.make_unreadable(&path, 2);
+    }
+    assert!(slice.to_bytes().is_err(), "it was promised before");
+    match shard.read(key, ByteOffset::new(0), 24_000) {
+        Err(ReadError::Damaged { file, position }) => {
+            assert!(file.to_string_lossy().ends_with(".chunk") && position > 0);
+        }
+        other => panic!("a lost block is answered by {other:?}"),
     }
 }

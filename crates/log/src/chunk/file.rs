@@ -8,13 +8,14 @@ use crate::chunk::append_table::AppendTable;
 use crate::chunk::format::{
     CHUNK_HEADER_BYTES, CHUNK_ROW_BYTES, CONTENT_START, ChunkHeader, ChunkRow, RowSeed, RunCrcs,
 };
+use crate::chunk::served::ServedFile;
 use crate::chunk::writer::WrittenChunk;
 use crate::codec::u32_at;
 use crate::damage::DamageKind;
 use crate::entry::AppendBounds;
 use crate::options::CHUNK_BLOCK_BYTES;
 use crate::read::{ReadError, ReadMode};
-use crate::unreadable::read_around;
+use crate::unreadable::{open_around, read_around};
 use env::{Disk, File};
 use std::collections::BTreeMap;
 use std::io;
@@ -30,6 +31,8 @@ pub(crate) struct ChunkFile {
     /// Sorted by stream and start.
     pub(crate) rows: Vec<ChunkRow>,
     pub(crate) file: Arc<dyn File>,
+    /// The same, for the senders of its bytes.
+    pub(crate) served: Arc<ServedFile>,
     pub(crate) path: PathBuf,
     /// One bit per block whose checksum was right.
     verified: Vec<AtomicU64>,
@@ -54,7 +57,8 @@ impl ChunkFile {
         let words = usize::try_from(header.block_count().div_ceil(64)).expect("fits memory");
         let verified = (0..words).map(|_| AtomicU64::new(0)).collect();
         let (block_crcs, judged) = (OnceLock::new(), Mutex::default());
-        Self { store, header, rows, file, path, verified, block_crcs, judged }
+        let served = ServedFile::new(Arc::clone(&file));
+        Self { store, header, rows, file, served, path, verified, block_crcs, judged }
     }
 
     /// Opens a chunk by its front header or, if that is damaged, by its footer; if both are, by one
@@ -63,7 +67,7 @@ impl ChunkFile {
     /// # Errors
     /// Any error of the underlying disk; damage is no error.
     pub(crate) fn open(disk: &dyn Disk, path: &Path, store: u64) -> io::Result<OpenedChunk> {
-        let file = disk.open(path)?;
+        let Some(file) = open_around(disk, path)? else { return Ok(OpenedChunk::Unreadable) };
         let length = file.len()?;
         if length < CONTENT_START + CHUNK_HEADER_BYTES as u64 {
             return Ok(OpenedChunk::Unreadable);
@@ -127,6 +131,9 @@ impl ChunkFile {
     ) -> Result<(), ReadError> {
         if length == 0 {
             return Ok(());
+        }
+        if self.served.take_failed() {
+            self.check_again();
         }
         let first = (position - CONTENT_START) / CHUNK_BLOCK_BYTES;
         let last = (position - CONTENT_START + length - 1) / CHUNK_BLOCK_BYTES;

@@ -22,5 +22,6 @@ pub(crate) mod append_table;
 pub(crate) mod copy;
 pub(crate) mod file;
 pub(crate) mod format;
+pub(crate) mod served;
 pub(crate) mod set;
 pub(crate) mod writer;

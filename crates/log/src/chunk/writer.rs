@@ -14,7 +14,7 @@ use crate::codec::NUMBER_MAX;
 use crate::entry::AppendBounds;
 use crate::options::{CHUNK_BLOCK_BYTES, COPY_BYTES};
 use crate::paced::Pace;
-use crate::paths::remove_if_there;
+use crate::paths::{remove_if_there, remove_unneeded};
 use env::{Disk, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -244,7 +244,7 @@ fn to_u32(position: u64) -> u32 {
 /// # Errors
 /// Any error of the underlying disk.
 pub(crate) fn remove_half_written(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    remove_if_there(disk, &dir.join(WRITING_NAME))
+    remove_unneeded(disk, &dir.join(WRITING_NAME))
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::hot_read::{following, read_hot};
 use crate::read::{ReadError, ReadMode, Slice};
 use crate::wal::segment::SegmentTable;
 use bytes::Bytes;
+use env::File;
 use model::{ByteOffset, StreamId};
 use std::io;
 use std::sync::Arc;
@@ -104,7 +105,8 @@ impl Group {
                 if mode == ReadMode::Inline && !chunk.file.are_ends_cached(position, length) {
                     return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
                 }
-                Ok(Slice::File { file: Arc::clone(&chunk.file), position, length })
+                let file: Arc<dyn File> = Arc::clone(&chunk.served) as _;
+                Ok(Slice::File { file, position, length })
             }
         }
     }

@@ -150,8 +150,14 @@ fn send_file(
     bytes: u64,
 ) -> io::Result<usize> {
     let wanted = usize::try_from(bytes).unwrap_or(usize::MAX);
-    if let Some(file) = file.as_fd() {
-        return Ok(rustix::fs::sendfile(&*socket, file, Some(&mut position), wanted)?);
+    if let Some(source) = file.as_fd() {
+        let sent = rustix::fs::sendfile(&*socket, source, Some(&mut position), wanted);
+        let sent = sent.map_err(io::Error::from);
+        if sent.as_ref().is_err_and(env::is_unreadable) {
+            // The file learns that it has lost these bytes.
+            let _ = file.read_at(&mut [0], position);
+        }
+        return sent;
     }
     let mut buffer = vec![0; wanted.min(COPY_BYTES)];
     let count = file.read_at(&mut buffer, position)?;
