@@ -45,6 +45,10 @@ pub enum FaultKind {
     TornSector,
     /// A sync fails, and later what it should have written is read as it was before.
     EvictedPages,
+    /// A block of a chunk that is in use cannot be read any more.
+    LostChunkBlock,
+    /// Removals or one open fail in a start.
+    FailedStart,
 }
 
 impl FaultKind {
@@ -54,7 +58,13 @@ impl FaultKind {
     }
 
     /// Kinds that came later. Their choices come from a source of their own.
-    pub const LATER: &'static [Self] = &[Self::SmallDisk, Self::TornSector, Self::EvictedPages];
+    pub const LATER: &'static [Self] = &[
+        Self::SmallDisk,
+        Self::TornSector,
+        Self::EvictedPages,
+        Self::LostChunkBlock,
+        Self::FailedStart,
+    ];
 
     /// The kinds that each seed has drawn from since the first.
     pub const FIRST: &'static [Self] = &[
@@ -81,7 +91,11 @@ impl FaultKind {
     pub fn is_damage(self) -> bool {
         matches!(
             self,
-            Self::FlippedBit | Self::Misdirected | Self::LostSector | Self::UnreadableBlock
+            Self::FlippedBit
+                | Self::Misdirected
+                | Self::LostSector
+                | Self::UnreadableBlock
+                | Self::LostChunkBlock
         )
     }
 
@@ -108,6 +122,8 @@ impl FaultKind {
             Self::SmallDisk => "small-disk",
             Self::TornSector => "torn-sector",
             Self::EvictedPages => "evicted-pages",
+            Self::LostChunkBlock => "lost-chunk-block",
+            Self::FailedStart => "failed-start",
         }
     }
 }
@@ -166,7 +182,11 @@ impl World {
             }
             FaultKind::FailedNames => self.fail_names(),
             FaultKind::TornSector => self.tears_commit = true,
-            FaultKind::UnreadableBlock if self.fault_dice.percent(50) => self.lose_running(),
+            FaultKind::UnreadableBlock if self.fault_dice.percent(50) => {
+                let part = *self.fault_dice.pick(&["/wal/", "/checkpoints/"]);
+                self.lose_running(part);
+            }
+            FaultKind::LostChunkBlock => self.lose_running("/chunks/"),
             _ => self.damage_disk(kind),
         }
         self.fault_dice.between(500, 15_000)
@@ -275,6 +295,19 @@ impl World {
         }
     }
 
+    /// A start in which files that nobody needs cannot be removed, or one cannot be opened at first.
+    pub(crate) fn perhaps_fail_start(&mut self) {
+        // A directory that was never opened may be refused.
+        let is_known = self.start_changes > 0;
+        if is_known && self.has_fault(FaultKind::FailedStart) && self.later_dice.percent(60) {
+            let skip = self.later_dice.below(40);
+            match self.later_dice.percent(50) {
+                true => self.disk.fail(DiskOperation::Open, skip, 1),
+                false => self.disk.fail(DiskOperation::Remove, skip / 10, u64::MAX),
+            }
+        }
+    }
+
     /// A recovery that does not get to its end.
     pub(crate) fn may_die_in_recovery(&mut self) {
         if self.has_fault(FaultKind::DieInRecovery) && self.fault_dice.percent(30) {
@@ -359,8 +392,7 @@ impl World {
     }
 
     /// A block of a file that is in use cannot be read any more.
-    fn lose_running(&mut self) {
-        let part = *self.fault_dice.pick(&["/wal/", "/checkpoints/"]);
+    fn lose_running(&mut self, part: &str) {
         let files = self.files(part);
         if !files.is_empty() {
             let path = self.fault_dice.pick(&files).clone();
@@ -471,7 +503,8 @@ fn holds_all_headers(file: &dyn env::File, block: u64) -> bool {
 
 /// Kinds that strike by themselves; the others change how something else happens.
 fn is_struck(kind: &FaultKind) -> bool {
-    let is_manner = matches!(kind, FaultKind::Reshard | FaultKind::DieInRecovery);
+    let is_of_starts = matches!(kind, FaultKind::DieInRecovery | FaultKind::FailedStart);
+    let is_manner = is_of_starts || matches!(kind, FaultKind::Reshard);
     !is_manner && !matches!(kind, FaultKind::Vanish | FaultKind::SmallDisk)
 }
 

@@ -67,6 +67,10 @@ pub enum Mutant {
     RewrittenBlocks,
     /// A sync that fails is tried again, and its success is believed.
     RetriedSync,
+    /// Bytes of a chunk that cannot be read are taken for zeroes.
+    ZeroedReads,
+    /// A file that cannot be opened or removed is an error like any other.
+    BrittleNames,
 }
 
 impl Mutant {
@@ -103,13 +107,15 @@ impl Mutant {
             Self::RewrittenBlocks,
             &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage],
         ),
+        (Self::ZeroedReads, &[Rule::Unseen, Rule::Garbled, Rule::ForkPrefix]),
+        (Self::BrittleNames, &[Rule::Refused]),
         (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
     ];
 
     /// Whether it hides errors of the disk.
     pub(crate) fn is_of_disk(self) -> bool {
-        let reads = matches!(self, Self::BrittleReads | Self::StickyReads);
-        let names = matches!(self, Self::SwallowedErrors | Self::LateRename);
+        let reads = matches!(self, Self::BrittleReads | Self::StickyReads | Self::ZeroedReads);
+        let names = matches!(self, Self::SwallowedErrors | Self::LateRename | Self::BrittleNames);
         let writes = matches!(self, Self::RewrittenBlocks | Self::RetriedSync);
         reads || names || writes || self == Self::NoReserve
     }

@@ -59,6 +59,15 @@ impl SickDisk {
         Arc::new(SickFile { disk, late, below, path, mutant: self.mutant, failed })
     }
 
+    fn brittle<T>(&self, result: io::Result<T>) -> io::Result<T> {
+        match result {
+            Err(error) if is_unreadable(&error) && self.mutant == Mutant::BrittleNames => {
+                Err(any_error())
+            }
+            result => result,
+        }
+    }
+
     /// What the log hears of a change of names.
     fn answer(&self, result: io::Result<()>) -> io::Result<()> {
         match result {
@@ -74,7 +83,15 @@ fn catch_up(disk: &MemoryDisk, late: &Late) -> io::Result<()> {
     late.names.filter(|_| late.is_undone).map_or(Ok(()), |(from, to)| disk.rename(&from, &to))
 }
 
+fn any_error() -> io::Error {
+    io::Error::other("any error")
+}
+
 impl SickFile {
+    fn is_zeroed(&self) -> bool {
+        self.mutant == Mutant::ZeroedReads && self.path.starts_with("/data/chunks")
+    }
+
     fn rewrite_before(&self, position: u64) -> io::Result<()> {
         let start = position.saturating_sub(REWRITTEN_BYTES);
         let mut bytes = vec![0; usize::try_from(position - start).expect("few blocks")];
@@ -104,7 +121,11 @@ impl FileOverlay for SickFile {
         let read = self.below.read_at(buffer, position);
         match read {
             Err(error) if is_unreadable(&error) && self.mutant == Mutant::BrittleReads => {
-                Err(io::Error::other("any error"))
+                Err(any_error())
+            }
+            Err(error) if is_unreadable(&error) && self.is_zeroed() => {
+                buffer.fill(0);
+                Ok(buffer.len())
             }
             Err(error) if is_unreadable(&error) && self.mutant == Mutant::StickyReads => {
                 failed.extend((first..last).map(block));
@@ -135,7 +156,7 @@ impl FileOverlay for SickFile {
 impl Disk for SickDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         catch_up(&self.below, &self.late)?;
-        Ok(self.wrap(path, self.below.open(path)?))
+        Ok(self.wrap(path, self.brittle(self.below.open(path))?))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -163,7 +184,7 @@ impl Disk for SickDisk {
             self.below.rename(&to, &from)?;
             late.is_undone = true;
         }
-        self.answer(self.below.remove(path))
+        self.answer(self.brittle(self.below.remove(path)))
     }
 
     fn remove_dir(&self, dir: &Path) -> io::Result<()> {

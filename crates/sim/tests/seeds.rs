@@ -98,6 +98,8 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
             Mutant::LateRename => vec![FaultKind::Kill, FaultKind::SlowJobs],
             Mutant::NoReserve => vec![FaultKind::SmallDisk],
             Mutant::RewrittenBlocks => vec![FaultKind::TornSector],
+            Mutant::ZeroedReads => vec![FaultKind::LostChunkBlock],
+            Mutant::BrittleNames => vec![FaultKind::FailedStart, FaultKind::Kill],
             Mutant::RetriedSync => vec![FaultKind::EvictedPages, FaultKind::Kill],
             Mutant::StickyReads => vec![FaultKind::FailedRead],
             Mutant::SwallowedErrors => vec![FaultKind::FailedNames, FaultKind::PowerLoss],
@@ -174,4 +176,16 @@ fn only_a_torn_sector_finds_a_log_that_writes_durable_blocks_again() {
 fn only_evicted_pages_find_a_sync_that_is_tried_again_while_the_power_stays() {
     let rules = [Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage];
     is_found_only_by(Mutant::RetriedSync, &[FaultKind::FailedSync, FaultKind::Kill], &rules);
+}
+
+#[test]
+fn only_a_chunk_that_loses_a_block_in_use_finds_zeroes_in_its_place() {
+    let rules = [Rule::Unseen, Rule::Garbled, Rule::ForkPrefix];
+    is_found_only_by(Mutant::ZeroedReads, &[FaultKind::FailedSync, FaultKind::FailedNames], &rules);
+}
+
+#[test]
+fn only_a_start_that_cannot_open_or_remove_finds_errors_that_refuse_it() {
+    let without = [FaultKind::FailedNames, FaultKind::Kill, FaultKind::FailedRead];
+    is_found_only_by(Mutant::BrittleNames, &without, &[Rule::Refused]);
 }

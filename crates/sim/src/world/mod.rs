@@ -306,6 +306,7 @@ impl World {
             let skip = self.fault_dice.below(60);
             self.disk.fail(DiskOperation::Read, skip, 1);
         }
+        self.perhaps_fail_start();
         self.life += 1;
         self.starts += 1;
         let start = (self.clock.stamp(), self.plane.clone(), self.life);
@@ -322,6 +323,9 @@ impl World {
 
     fn started(&mut self, mut process: Process) {
         self.disk.power_off_after(u64::MAX);
+        if self.has_fault(FaultKind::FailedStart) {
+            self.disk.fail_nothing();
+        }
         self.poisoned_since_us = None;
         let report = &process.report;
         let damages: Vec<String> = process.damages.iter().map(ToString::to_string).collect();
