@@ -468,10 +468,14 @@ impl World {
 }
 
 /// Whether the only headers of a batch start here, because there was no room for a second copy. If they
-/// are lost, the last entries of a group are not missed (docs/reliability.md, "Known gaps").
+/// are lost, the last entries of a group are not missed (docs/reliability.md, "Known gaps"). What cannot be read
+/// counts as such.
 fn has_only_headers(file: &dyn env::File, position: u64) -> bool {
     let mut header = [0; 64];
-    let is_batch = file.read_exact_at(&mut header, position).is_ok() && header.starts_with(b"ThBa");
+    if file.read_exact_at(&mut header, position).is_err() {
+        return true;
+    }
+    let is_batch = header.starts_with(b"ThBa");
     let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
     let headers_bytes = 64 * (1 + u64::from(number(44)));
     let payload_bytes = u64::from(number(40));
@@ -481,12 +485,15 @@ fn has_only_headers(file: &dyn env::File, position: u64) -> bool {
 }
 
 /// Whether a block of a WAL has headers of a batch and no other block has their copy. If they are lost, the last
-/// entries of a group are not missed (docs/reliability.md, "Known gaps").
+/// entries of a group are not missed (docs/reliability.md, "Known gaps"). It counts as one if the block where they
+/// begin cannot be read: that block or this one may hold the last copy.
 fn holds_all_headers(file: &dyn env::File, block: u64) -> bool {
     let mut header = [0; 64];
     for start in (0..=block).rev() {
-        let is_read = file.read_exact_at(&mut header, start * BLOCK_BYTES).is_ok();
-        if !is_read || !header.starts_with(b"ThBa") {
+        if file.read_exact_at(&mut header, start * BLOCK_BYTES).is_err() {
+            return true;
+        }
+        if !header.starts_with(b"ThBa") {
             continue;
         }
         let number =
