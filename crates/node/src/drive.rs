@@ -62,7 +62,7 @@ impl ShardCore {
                         self.expire_holder(now, &create.path);
                     }
                     let proposal = Proposal { to, command, data: &data };
-                    let proposed = self.propose(now, proposal, ReplyTo::Operation(number));
+                    let proposed = self.propose(proposal, ReplyTo::Operation(number));
                     proposed.err().map(ShardAnswer::Failed)
                 }
                 Step::Reply(ticket, reply) => return self.reply(ticket, reply),
@@ -120,7 +120,7 @@ impl ShardCore {
             }
             ShardCall::Propose(key, command) => {
                 let proposal = Proposal { to: key.into(), command, data: &[] };
-                self.propose(now, proposal, reply_to).err().map(ShardAnswer::Failed)
+                self.propose(proposal, reply_to).err().map(ShardAnswer::Failed)
             }
         }
     }

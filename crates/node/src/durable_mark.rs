@@ -8,6 +8,9 @@ use model::Monotonic;
 /// A shard without commits for this long marks its last batch.
 const IDLE_MARK_MS: u64 = 1_000;
 
+/// A shard without entries for this long logs the time: the next start then knows how long it was down.
+const TIME_MARK_MS: u64 = 15 * 60 * 1_000;
+
 /// Whether the last batch of a shard is marked durable.
 #[derive(Debug, Default)]
 pub(crate) struct DurableMark {
@@ -24,6 +27,11 @@ impl DurableMark {
     /// Whether it is time for a mark.
     pub(crate) fn is_due(&self, now: Monotonic) -> bool {
         !self.is_marked && now.ms_since(self.last_sync) >= IDLE_MARK_MS
+    }
+
+    /// Whether it is time to log the time.
+    pub(crate) fn is_time_due(&self, now: Monotonic) -> bool {
+        now.ms_since(self.last_sync) >= TIME_MARK_MS
     }
 
     pub(crate) fn note_marked(&mut self) {

@@ -35,6 +35,7 @@ mod durable_mark;
 mod expiry;
 mod fork;
 mod group;
+mod group_time;
 mod live;
 mod locate;
 mod lookup;

@@ -23,7 +23,10 @@ impl ShardCore {
             return;
         }
         self.expire_some(now);
-        self.log_producers_max(now);
+        self.log_producers_max();
+        if self.durable_mark.is_time_due(now.monotonic) {
+            self.log_time();
+        }
         self.releases.tick();
         self.release_due(now);
         self.checkpoint_if_wanted();
@@ -43,18 +46,50 @@ impl ShardCore {
     }
 
     /// Tells groups how many producers to remember, if their logs say otherwise.
-    fn log_producers_max(&mut self, now: Stamp) {
+    fn log_producers_max(&mut self) {
         let count = self.producers_max;
         let differs =
             |group: &&Group| group.state.producers_max() != count && !group.is_group_in_flight();
         let differing = self.groups.iter().filter(differs);
         let groups: Vec<GroupId> = differing.map(|group| group.state.group()).collect();
         for group in groups {
-            let to = Target { group, stream: None };
-            let proposal = Proposal { to, command: Command::KeepProducers(count), data: &[] };
-            // One that finds no room is proposed again by the next tick.
-            let _ = self.propose(now, proposal, ReplyTo::Nobody);
+            self.propose_producers_max(group);
         }
+    }
+
+    fn propose_producers_max(&mut self, group: GroupId) {
+        let to = Target { group, stream: None };
+        let command = Command::KeepProducers(self.producers_max);
+        // One that finds no room is proposed again by a later tick.
+        let _ = self.propose(Proposal { to, command, data: &[] }, ReplyTo::Nobody);
+    }
+
+    /// Logs an entry that changes nothing and has a time. Without streams nobody asks for it.
+    fn log_time(&mut self) {
+        let has_streams = |group: &&Group| group.state.stream_count() > 0;
+        let is_free = |group: &&Group| !group.is_group_in_flight();
+        let group = self.groups.iter().find(has_streams).filter(is_free);
+        if let Some(group) = group.map(|group| group.state.group()) {
+            self.propose_producers_max(group);
+        }
+    }
+
+    /// Sets how far ahead of its course the wall clock may be until it is believed no more; 0 for any distance.
+    pub fn set_clock_jump_ms_max(&mut self, jump_ms_max: u64) {
+        self.time.set_jump_ms_max(jump_ms_max);
+    }
+
+    /// By how much the wall clock is ahead of its course and not believed; 0 if it is believed. Nothing expires
+    /// meanwhile.
+    #[must_use]
+    pub fn clock_ahead_ms(&self) -> u64 {
+        self.time.ahead_ms()
+    }
+
+    /// Believes the wall clock as it is, because an operator says that it is right.
+    pub fn confirm_clock(&mut self, now: Stamp) {
+        self.time.confirm(now);
+        self.log_time();
     }
 
     fn checkpoint_if_wanted(&mut self) {

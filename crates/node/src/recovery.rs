@@ -9,7 +9,9 @@ use log::{
     CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, OpenError, Owner,
     RecoveryReport, Replay,
 };
-use model::{ByteOffset, EntryIndex, GroupId, PathHash, Placement, ShardId, StreamId, StreamKey};
+use model::{
+    ByteOffset, EntryIndex, GroupId, PathHash, Placement, ShardId, StreamId, StreamKey, Timestamp,
+};
 use std::{collections::HashMap, path::Path, sync::Arc};
 use stream::{Command, CommandKind, GroupState, LoggedCommand, Outcome, PinToken, Subject};
 
@@ -50,7 +52,10 @@ pub fn open(
     }
     let orphans = orphaned_pins(&rebuild.groups);
     let stream_count = rebuild.groups.iter().map(|group| group.state.stream_count() as u64).sum();
-    let mut parts = ShardsToBe { orphans, groups: rebuild.groups, group_count: opened.group_count };
+    let last_uses = rebuild.groups.iter().map(|group| group.state.last_logged_use());
+    let last = last_uses.max().unwrap_or_default().max(rebuild.last);
+    let groups = rebuild.groups;
+    let mut parts = ShardsToBe { orphans, groups, group_count: opened.group_count, last };
     let mut shards = Vec::new();
     for (shard, log) in (0..).zip(opened.shards) {
         let mut core = parts.core(ShardId::new(shard), shard_count, log, random.next_u64());
@@ -73,6 +78,8 @@ struct ShardsToBe {
     orphans: Vec<(StreamKey, PinToken)>,
     groups: Vec<Group>,
     group_count: u16,
+    /// The time of the last entry.
+    last: Timestamp,
 }
 
 impl ShardsToBe {
@@ -88,7 +95,8 @@ impl ShardsToBe {
         let orphans = self.orphans.extract_if(.., |(_, token)| is_mine(token.fork_group));
         let orphans = orphans.collect();
         let groups = Groups::new((shard, shard_count), self.group_count, groups);
-        let mut core = ShardCore::new(groups, log, SeededRandom::new(seed).next_u64());
+        let seed = SeededRandom::new(seed).next_u64();
+        let mut core = ShardCore::new(groups, log, seed, self.last);
         core.resume_releases(orphans);
         core
     }
@@ -114,6 +122,8 @@ struct Rebuild {
     /// By group number.
     groups: Vec<Group>,
     damages: Vec<Damage>,
+    /// The latest time of an entry.
+    last: Timestamp,
     /// Streams whose creation was lost, by group and hash of the path.
     unmade: HashMap<(GroupId, PathHash), StreamId>,
 }
@@ -255,6 +265,7 @@ impl Replay for Rebuild {
 
     fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
         let subject = Subject::of_entry(entry.kind, entry.subject);
+        self.last = self.last.max(entry.at);
         let group = self.group(entry.group);
         if group.state.applied().next() < entry.index {
             group.skip_to(EntryIndex::new(entry.index.get() - 1));

@@ -38,7 +38,7 @@ impl ShardCore {
         self.expire_holder(now, &path);
         let create = Create { path, content_type, lifetime, close, record_count, fork: None };
         let command = Command::Create(Box::new(create));
-        self.propose_for(now, ticket, Proposal { to, command, data });
+        self.propose_for(ticket, Proposal { to, command, data });
     }
 
     /// Logs the expiry of a stream that still holds a path, if there is one: a creation follows.
@@ -58,7 +58,7 @@ impl ShardCore {
         }
         let proposal = Proposal { to: key.into(), command: Command::Expire, data: &[] };
         // One that finds no room is proposed again: by the next tick, or by the next creation.
-        let _ = self.propose(now, proposal, ReplyTo::Nobody);
+        let _ = self.propose(proposal, ReplyTo::Nobody);
     }
 
     pub(crate) fn handle_delete(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {
@@ -72,11 +72,7 @@ impl ShardCore {
             Err(refusal) => return self.refuse_path(now, ticket, path, refusal),
         };
         let key = StreamKey { group: state.group(), stream };
-        self.propose_for(
-            now,
-            ticket,
-            Proposal { to: key.into(), command: Command::Delete, data: &[] },
-        );
+        self.propose_for(ticket, Proposal { to: key.into(), command: Command::Delete, data: &[] });
     }
 
     /// A missing stream and a closed one stay so, whatever is on its way in the log. What else could
@@ -117,14 +113,15 @@ impl ShardCore {
             Ok(stream) => stream,
             Err(refusal) => return self.refuse_path(now, ticket, &read.path, refusal),
         };
-        if !state.touch(stream, now.wall) {
+        let used_at = self.time.now();
+        if !state.touch(stream, used_at) {
             return self.begin_read(now, ticket, &read);
         }
         if self.must_defer_use() {
             return self.defer(now, ticket, (Request::Read(read), &[]));
         }
         let key = StreamKey { group: id, stream };
-        let use_it = Step::Propose(key.into(), Command::Touch(now.wall), Vec::new());
+        let use_it = Step::Propose(key.into(), Command::Touch(used_at), Vec::new());
         self.drive(now, Operation::Read(ReadSteps::after_use(ticket, read)), use_it);
     }
 

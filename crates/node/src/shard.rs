@@ -10,6 +10,7 @@ use crate::{
     deferred::WriteQueue,
     durable_mark::DurableMark,
     group::{Group, Groups, ReplyTo},
+    group_time::GroupTime,
     live::Watchers,
     operation::{Operation, Operations},
     reads::Reads,
@@ -18,7 +19,7 @@ use crate::{
 };
 use env::SeededRandom;
 use log::{AppendError, NewEntry, Purpose, ShardLog};
-use model::{ShardId, StreamKey, StreamPath, limits};
+use model::{ShardId, StreamKey, StreamPath, Timestamp, limits};
 use std::collections::VecDeque;
 use stream::{Append, Command, Outcome, Refusal};
 
@@ -27,6 +28,7 @@ use stream::{Append, Command, Outcome, Refusal};
 pub struct ShardCore {
     pub(crate) groups: Groups,
     pub(crate) log: ShardLog,
+    pub(crate) time: GroupTime,
     pub(crate) outputs: VecDeque<Output>,
     pub(crate) watchers: Watchers,
     pub(crate) operations: Operations,
@@ -64,11 +66,13 @@ pub struct ShardStats {
 }
 
 impl ShardCore {
-    /// Recovered parts become a shard. The seed is that of its nonces.
-    pub(crate) fn new(groups: Groups, log: ShardLog, seed: u64) -> Self {
+    /// Recovered parts become a shard, whose time follows that of the last entry of any shard. The seed is
+    /// that of its nonces.
+    pub(crate) fn new(groups: Groups, log: ShardLog, seed: u64, last: Timestamp) -> Self {
         Self {
             groups,
             log,
+            time: GroupTime::after(last),
             outputs: VecDeque::new(),
             watchers: Watchers::default(),
             operations: Operations::default(),
@@ -135,6 +139,7 @@ impl ShardCore {
     /// If a request is for a group of another shard, or a job result was not asked for.
     #[inline]
     pub fn handle(&mut self, now: Stamp, event: Event<'_>) {
+        let now = Stamp { wall: self.time.read(now), ..now };
         match event {
             Event::Request { ticket, request, data } => {
                 self.handle_request(now, ticket, (request, data));
@@ -223,7 +228,6 @@ impl ShardCore {
             return self.answer_use(now, ticket, key, outcome);
         }
         self.propose_for(
-            now,
             ticket,
             Proposal { to: key.into(), command: Command::Append(append), data },
         );
@@ -232,16 +236,17 @@ impl ShardCore {
     /// Answers a write that changes nothing, but is a use of the stream. The answer waits for the log if
     /// a crash before it knows of the use would let the stream expire too early.
     fn answer_use(&mut self, now: Stamp, ticket: Ticket, key: StreamKey, outcome: Outcome) {
-        if !self.groups.get_mut(key.group).state.touch(key.stream, now.wall) {
+        let used_at = self.time.now();
+        if !self.groups.get_mut(key.group).state.touch(key.stream, used_at) {
             return self.reply(ticket, Reply::Outcome(outcome));
         }
-        let use_it = Step::Propose(key.into(), Command::Touch(now.wall), Vec::new());
+        let use_it = Step::Propose(key.into(), Command::Touch(used_at), Vec::new());
         self.drive(now, Operation::Answer(ticket, outcome), use_it);
     }
 
     /// Appends an entry to the log for a client.
-    pub(crate) fn propose_for(&mut self, now: Stamp, ticket: Ticket, proposal: Proposal<'_>) {
-        if let Err(failure) = self.propose(now, proposal, ReplyTo::Client(ticket)) {
+    pub(crate) fn propose_for(&mut self, ticket: Ticket, proposal: Proposal<'_>) {
+        if let Err(failure) = self.propose(proposal, ReplyTo::Client(ticket)) {
             self.reply(ticket, Reply::Failed(failure));
         }
     }
@@ -249,7 +254,6 @@ impl ShardCore {
     /// Appends an entry to the log; its outcome goes to `reply_to` once it is applied.
     pub(crate) fn propose(
         &mut self,
-        now: Stamp,
         proposal: Proposal<'_>,
         reply_to: ReplyTo,
     ) -> Result<(), Failure> {
@@ -262,7 +266,7 @@ impl ShardCore {
             group,
             term: place.role.term(),
             subject: subject.number(),
-            at: now.wall,
+            at: self.time.now(),
             kind: command.kind() as u8,
             command: &self.encoded,
             data,

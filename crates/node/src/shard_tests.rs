@@ -1,6 +1,6 @@
 //! Each test breaks one invariant of a shard, and the check names it.
 
-use crate::testing::{Process, START, append, create, fork_of, path_in};
+use crate::testing::{Process, append, create, fork_of, path_in};
 use crate::{Request, ShardCore, Ticket, deferred::Deferred, group::ReplyTo, shard::Proposal};
 use env::MemoryDisk;
 use model::{EntryIndex, GroupId, Monotonic, ShardId, StreamId, StreamKey, StreamPath};
@@ -102,7 +102,7 @@ fn an_operation_that_asks_twice_is_found() {
     let (mut core, key) = busy();
     let reply_to = ReplyTo::Operation(core.awaited().next().expect("a fork waits for its pin"));
     let proposal = Proposal { to: key.into(), command: Command::Expire, data: &[] };
-    core.propose(START, proposal, reply_to).unwrap();
+    core.propose(proposal, reply_to).unwrap();
     core.check();
 }
 

@@ -106,10 +106,10 @@ fn an_expiry_is_answered_only_when_it_is_durable() {
 #[test]
 fn a_use_on_its_way_to_the_log_outlives_the_end_of_the_lifetime() {
     let mut process = with_stream_for(Lifetime::Ttl { seconds: 1 });
+    process.now.wall = Timestamp::new(1_900);
     append(&mut process, produced(), b"data");
     process.now.wall = Timestamp::new(2_500);
     offer(&mut process, Request::Head { path: path() });
-    process.now.wall = Timestamp::new(1_900);
     process.sync_held();
     let told: Vec<&Reply> = process.replies.iter().map(|(_, reply)| reply).collect();
     assert!(matches!(

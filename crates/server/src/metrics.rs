@@ -188,6 +188,10 @@ pub struct ShardMetrics {
     pub recent_bytes: Gauge,
     /// Request bodies held in memory now.
     pub body_bytes_in_flight: Gauge,
+    /// By how much the wall clock is ahead of its course and not believed, in milliseconds.
+    pub clock_ahead_ms: Gauge,
+    /// An operator has said that the wall clock is right, and the shard does not know yet.
+    clock_confirmed: AtomicBool,
     recovering: AtomicBool,
     poisoned: AtomicBool,
     /// When the loop last said that it runs, as [`Monotonic`].
@@ -225,6 +229,8 @@ impl Default for ShardMetrics {
             wal_bytes: Gauge::default(),
             recent_bytes: Gauge::default(),
             body_bytes_in_flight: Gauge::default(),
+            clock_ahead_ms: Gauge::default(),
+            clock_confirmed: AtomicBool::new(false),
             recovering: AtomicBool::new(true),
             poisoned: AtomicBool::new(false),
             alive_ns: AtomicU64::new(0),
@@ -238,6 +244,11 @@ impl ShardMetrics {
     /// The loop of the shard runs, at `now` of the clock that [`NodeMetrics::new`] was given.
     pub fn note_alive(&self, now: Monotonic) {
         self.alive_ns.store(now.get(), Relaxed);
+    }
+
+    /// Whether an operator has confirmed the wall clock since the last call.
+    pub fn take_clock_confirmation(&self) -> bool {
+        self.clock_confirmed.swap(false, Relaxed)
     }
 
     /// Recovery is done: the shard takes requests.
@@ -344,6 +355,13 @@ impl NodeMetrics {
     pub fn new(shard_count: u16, clock: Arc<dyn Clock>) -> Arc<Self> {
         let shards = (0..shard_count).map(|_| Arc::default()).collect();
         Arc::new(Self { shards, shutting_down: AtomicBool::new(false), clock })
+    }
+
+    /// An operator says that the wall clock is right: shards that do not believe it learn so.
+    pub fn confirm_clock(&self) {
+        for shard in &self.shards {
+            shard.clock_confirmed.store(true, Relaxed);
+        }
     }
 
     /// The clock of all loops.

@@ -31,6 +31,8 @@ pub enum Mutant {
     EarlyExpiry,
     /// The clock does not move for lifetimes.
     LateExpiry,
+    /// Every wall clock is believed.
+    Gullible,
     /// Forks show a wrong byte.
     WrongPrefix,
     /// Intact streams are said to be damaged.
@@ -87,6 +89,7 @@ impl Mutant {
         (Self::LostDelete, &[Rule::Undeleted]),
         (Self::EarlyExpiry, &[Rule::Lifetime]),
         (Self::LateExpiry, &[Rule::Lifetime]),
+        (Self::Gullible, &[Rule::Lifetime]),
         (Self::WrongPrefix, &[Rule::ForkPrefix, Rule::Unseen, Rule::Garbled]),
         (Self::FalseDamage, &[Rule::Damage]),
         (Self::RefusalIgnored, &[Rule::RefusedApplied]),

@@ -1,13 +1,15 @@
 //! One life of the program: from its start to its end by a fault.
 
 use crate::{
+    clock::JUMP_MS_MAX,
     dice::Dice,
+    mutant::Mutant,
     plane::{Job, Mail, PlaneOptions, Shard},
     sick_disk::SickDisk,
 };
 use env::{Disk, MemoryDisk};
 use log::{LogOptions, OpenError};
-use node::Stamp;
+use node::{ShardCore, Stamp};
 use session::Admission;
 use std::{collections::BTreeMap, path::Path, sync::Arc};
 
@@ -30,6 +32,14 @@ pub(crate) struct Process {
     pub(crate) damages: Vec<log::Damage>,
 }
 
+/// A shard that does not believe every clock.
+fn believing(mut node: ShardCore, plane: &PlaneOptions) -> ShardCore {
+    if plane.mutant != Some(Mutant::Gullible) {
+        node.set_clock_jump_ms_max(JUMP_MS_MAX);
+    }
+    node
+}
+
 impl Process {
     /// Recovers the data directory.
     pub(crate) fn start(
@@ -47,7 +57,7 @@ impl Process {
         let admission = Arc::new(Admission::default());
         let start = |node| {
             let own = (Arc::clone(&admission), dice.split());
-            Some(Shard::new(node, now, plane.clone(), own))
+            Some(Shard::new(believing(node, &plane), now, plane.clone(), own))
         };
         let shards: Vec<Option<Shard>> = opened.shards.into_iter().map(start).collect();
         Ok(Self {

@@ -94,6 +94,7 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
     for seed in 0..40 {
         let faults = match mutant {
             Mutant::LyingSync | Mutant::LostBlock => vec![FaultKind::PowerLoss],
+            Mutant::Gullible => vec![FaultKind::ClockJump],
             Mutant::BrittleReads => vec![FaultKind::UnreadableBlock],
             Mutant::LateRename => vec![FaultKind::Kill, FaultKind::SlowJobs],
             Mutant::NoReserve => vec![FaultKind::SmallDisk],
@@ -135,6 +136,18 @@ fn only_the_pipelining_client_finds_a_request_that_is_judged_too_early() {
     assert!(found.len() > 2, "found out by {} of 20 seeds", found.len());
     for failure in found {
         assert_eq!(failure.violation.rule, Rule::Pipelined, "{failure}");
+    }
+}
+
+/// Without it, what a clock that has jumped ahead does to lifetimes is what a clock does.
+#[test]
+fn only_lifetimes_find_a_server_that_believes_every_clock() {
+    let mutant = Some(Mutant::Gullible);
+    let plan = |seed| Plan { faults: vec![FaultKind::ClockJump], mutant, ..Plan::of_seed(seed) };
+    let found: Vec<_> = (0..20).filter_map(|seed| run(&plan(seed)).err()).collect();
+    assert!(found.len() > 2, "found out by {} of 20 seeds", found.len());
+    for failure in found {
+        assert_eq!(failure.violation.rule, Rule::Lifetime, "{failure}");
     }
 }
 

@@ -85,6 +85,13 @@ impl GroupState {
         expired
     }
 
+    /// The latest use of a stream that the log has recorded. No entry of a stream that is left is later.
+    #[must_use]
+    pub fn last_logged_use(&self) -> Timestamp {
+        let uses = self.streams.sorted().into_iter().map(|record| record.logged_used_at);
+        uses.max().unwrap_or_default()
+    }
+
     /// After recovery: uses that the log had not recorded yet are made up for, so that no stream
     /// expires earlier than it would have without the crash.
     pub fn forgive_lost_touches(&mut self) {

@@ -40,16 +40,22 @@ impl Answer {
         Self::problem(status, "Not ready", None, reasons)
     }
 
+    /// The clock will be believed.
+    pub(super) fn confirmed() -> Self {
+        let body = "the clock is confirmed\n".to_owned();
+        Self { status: StatusCode::OK, content_type: "text/plain", body }
+    }
+
     /// The path is none of ours.
     pub(super) fn unknown() -> Self {
-        let detail = "The admin server has /healthz, /readyz and /metrics.";
+        let detail = "The admin server has /healthz, /readyz, /metrics and /clock/confirm.";
         Self::problem(StatusCode::NOT_FOUND, "Not found", Some(detail), Vec::new())
     }
 
     /// The method is none of ours.
     pub(super) fn read_only() -> Self {
         let status = StatusCode::METHOD_NOT_ALLOWED;
-        let detail = "The admin server changes nothing: use GET or HEAD.";
+        let detail = "Use GET or HEAD, and PUT for /clock/confirm, which alone changes something.";
         Self::problem(status, "Method not allowed", Some(detail), Vec::new())
     }
 

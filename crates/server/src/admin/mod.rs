@@ -25,7 +25,7 @@ use crate::metrics::NodeMetrics;
 use answer::Answer;
 use axum::Router;
 use axum::extract::State;
-use axum::routing::get;
+use axum::routing::{get, put};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
@@ -111,9 +111,17 @@ fn routes(shared: Arc<Shared>) -> Router {
             get(async |State(shared): State<Arc<Shared>>| Answer::readiness(&shared.node)),
         )
         .route("/metrics", get(metrics))
+        .route("/clock/confirm", put(confirm_clock))
         .method_not_allowed_fallback(async || Answer::read_only())
         .fallback(async || Answer::unknown())
         .with_state(shared)
+}
+
+/// A `PUT`, which no web page can send here without being asked whether it may.
+async fn confirm_clock(State(shared): State<Arc<Shared>>) -> Answer {
+    shared.node.confirm_clock();
+    tracing::warn!("the clock is being confirmed by the admin server");
+    Answer::confirmed()
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Answer {

@@ -47,13 +47,16 @@ const COUNTERS: [(&str, &str, ReadCounter); 16] = [
 ];
 
 /// Name, meaning and field of each gauge.
-const GAUGES: [(&str, &str, ReadGauge); 6] = [
+const GAUGES: [(&str, &str, ReadGauge); 7] = [
     ("connections", "Connections open", |s| &s.connections),
     ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
     ("streams", "Streams that exist", |s| &s.streams),
     ("wal_bytes", "Size of the write-ahead log", |s| &s.wal_bytes),
     ("recent_bytes", "Recently committed bytes in memory", |s| &s.recent_bytes),
     ("body_bytes_in_flight", "Request bodies held in memory", |s| &s.body_bytes_in_flight),
+    ("clock_ahead_ms", "Milliseconds by which the clock is ahead and not believed", |s| {
+        &s.clock_ahead_ms
+    }),
 ];
 
 /// Name, meaning and getter of each state, 1 if it holds.

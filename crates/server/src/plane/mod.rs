@@ -115,6 +115,7 @@ pub fn recover(settings: &Settings, shard_count: u16) -> Result<Opened, StartErr
         .map_err(StartError::Open)?;
     for shard in &mut opened.shards {
         shard.set_producers_max(settings.producers_per_stream_max);
+        shard.set_clock_jump_ms_max(settings.clock_jump_ms_max);
     }
     Ok(opened)
 }

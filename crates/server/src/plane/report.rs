@@ -46,6 +46,7 @@ impl Shard {
             );
         }
         self.report_disk();
+        self.report_clock();
         if let Some(error) = self.node.poison()
             && !self.metrics.is_poisoned()
         {
@@ -57,6 +58,28 @@ impl Shard {
             );
         }
     }
+
+    /// Shows whether the wall clock is believed, logs it when that changes, and takes an operator's word.
+    fn report_clock(&mut self) {
+        let shard = self.id.get();
+        if self.metrics.take_clock_confirmation() {
+            self.node.confirm_clock(self.now);
+            tracing::info!(shard, "an operator has confirmed the clock");
+        }
+        let (was, ahead_ms) = (self.metrics.clock_ahead_ms.get(), self.node.clock_ahead_ms());
+        self.metrics.clock_ahead_ms.set(ahead_ms);
+        match (was, ahead_ms) {
+            (0, 1..) => tracing::error!(
+                shard,
+                ahead_ms,
+                "the clock has jumped ahead, or the server was down for long: nothing expires until the clock is \
+                 set right or confirmed (PUT /clock/confirm at admin_listen)"
+            ),
+            (1.., 0) => tracing::info!(shard, "the clock is believed again"),
+            _ => {}
+        }
+    }
+
     /// Shows whether the disk refuses data, and logs it when that changes.
     fn report_disk(&self) {
         let refusal = self.node.disk_trouble();

@@ -178,6 +178,11 @@ settings! {
     /// How often a silent SSE answer carries a comment, so that proxies keep it open.
     sse_heartbeat_ms: u64 = "15000" as Number::<u64> { min: 1, max: DAY_MS };
 
+    /// How far the wall clock may be ahead of where the monotonic clock says that it should be. At a start the last entry
+    /// says that. A clock that is further ahead is not believed. Nothing expires until it is right again or an
+    /// operator confirms it, by a PUT of /clock/confirm at `admin_listen`. 0 believes every clock.
+    clock_jump_ms_max: u64 = "3600000" as Number::<u64> { min: 0, max: DAY_MS };
+
     /// How long requests in progress may take to end after SIGTERM or SIGINT.
     shutdown_timeout_ms: u64 = "2000" as Number::<u64> { min: 0, max: DAY_MS };
 

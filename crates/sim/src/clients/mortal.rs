@@ -63,7 +63,7 @@ impl Mortal {
         let stream = ctx.oracle.add_stream(&self.path, Shape::Text);
         ctx.oracle.truth_mut(stream).is_mortal = true;
         let wall = ctx.clock.wall_ms();
-        let now = WallRange { low: wall, high: wall };
+        let now = ctx.clock.time_since(ctx.clock.now_us);
         let (lifetimes, field) = match self.ttl {
             Some(ttl) => (Lifetimes::sliding(ttl * 1000, now), ("Stream-TTL", ttl.to_string())),
             None => {
@@ -159,7 +159,7 @@ impl Mortal {
             ctx.oracle.broken(Rule::Protocol, format!("{}: {what}", self.path));
         }
         // Its end may have been on its way to the log, slowly, when a jump set the clock back.
-        let when = ctx.clock.wall_since(life.alive_us.saturating_sub(SLOWEST_EXPIRY_US));
+        let when = ctx.clock.time_since(life.alive_us.saturating_sub(SLOWEST_EXPIRY_US));
         let is_promised = self.ttl.is_none() || !ctx.may_forget_uses;
         if is_promised && !life.lifetimes.may_be_gone(when) {
             let detail = format!("{} is gone at {when:?}: {life:?}", self.path);
@@ -203,7 +203,7 @@ impl Client for Mortal {
     }
 
     fn heard(&mut self, ctx: &mut Ctx<'_>, heard: Heard) -> Move {
-        let when = ctx.clock.wall_since(heard.since_us);
+        let when = ctx.clock.time_since(heard.since_us);
         let stream = self.life.as_ref().expect("a life was begun").stream;
         let step = self.sent.take().expect("an answer belongs to a request");
         match judge(ctx, stream, &heard) {
