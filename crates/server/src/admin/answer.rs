@@ -55,7 +55,7 @@ impl Answer {
     /// The method is none of ours.
     pub(super) fn read_only() -> Self {
         let status = StatusCode::METHOD_NOT_ALLOWED;
-        let detail = "Use GET or HEAD, and PUT for /clock/confirm, which alone changes something.";
+        let detail = "One path alone changes something, by PUT: /clock/confirm. For all others use GET or HEAD.";
         Self::problem(status, "Method not allowed", Some(detail), Vec::new())
     }
 
