@@ -171,6 +171,13 @@ impl State {
         lengths.sum()
     }
 
+    /// Where changed blocks get new places, these need room.
+    fn check_new_place(&self, bytes: u64) -> io::Result<()> {
+        let room = || self.capacity_bytes.unwrap_or(u64::MAX).saturating_sub(self.used_bytes());
+        let has_room = self.copy_on_write.is_none() || room() >= bytes;
+        if has_room { Ok(()) } else { Err(io::ErrorKind::StorageFull.into()) }
+    }
+
     fn inode(&mut self, inode: InodeId) -> io::Result<&mut Inode> {
         self.inodes.get_mut(&inode).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
@@ -382,7 +389,7 @@ impl MemoryDisk {
         self.state().capacity_bytes = Some(bytes);
     }
 
-    /// The disk reports a file system that writes changed blocks to new places.
+    /// The disk reports a file system that writes changed blocks to new places, and needs room for them.
     pub fn set_copy_on_write(&self, file_system: &'static str) {
         self.state().copy_on_write = Some(file_system);
     }
@@ -625,6 +632,7 @@ impl File for MemoryFile {
     fn write_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
         let mut state = self.state()?;
         state.count_change()?;
+        state.check_new_place(bytes.len() as u64)?;
         let end = position + bytes.len() as u64;
         if end > state.inode(self.inode)?.current.len() as u64 {
             self.resize(&mut state, end)?;

@@ -4,6 +4,7 @@
 //! checkpoint can. So one success does not end the trouble. It ends when no work has failed for a
 //! while. Until then the shard reports it, and answers waiting writes with the reason.
 
+use log::NoRoom;
 use model::Monotonic;
 use std::io;
 
@@ -30,7 +31,7 @@ pub enum DiskTrouble {
 }
 
 impl DiskTrouble {
-    fn of(error: &io::Error) -> Self {
+    pub(crate) fn of(error: &io::Error) -> Self {
         if error.kind() == io::ErrorKind::QuotaExceeded {
             Self::QuotaUsedUp
         } else if log::is_no_room(error) {
@@ -74,6 +75,8 @@ struct Trouble {
     /// The last failure.
     error: String,
     kind: DiskTrouble,
+    /// What had no room, if that is why.
+    no_room: Option<NoRoom>,
     since: Monotonic,
     /// The job that ended last failed.
     is_last: bool,
@@ -92,6 +95,11 @@ impl Background {
     /// Why background work has stopped, if it has.
     pub(crate) fn trouble(&self) -> Option<(DiskTrouble, &str)> {
         self.trouble.as_ref().map(|trouble| (trouble.kind, trouble.error.as_str()))
+    }
+
+    /// What has no room, and how much it needs.
+    pub(crate) fn no_room(&self) -> Option<NoRoom> {
+        self.trouble.as_ref()?.no_room
     }
 
     /// Why merges found no room, once when that begins.
@@ -114,8 +122,9 @@ impl Background {
         if kind.is_no_room() || is_again {
             self.blocked_until = Some(now.plus_ms(RETRY_MS));
         }
+        let no_room = error.get_ref().and_then(|inner| inner.downcast_ref()).copied();
         let error = error.to_string();
-        self.trouble = Some(Trouble { error, kind, since: now, is_last: true });
+        self.trouble = Some(Trouble { error, kind, no_room, since: now, is_last: true });
     }
 
     pub(crate) fn note_merge_refusal(&mut self, now: Monotonic, error: io::Error) {

@@ -1,7 +1,7 @@
 //! The way back: a batch is durable, its entries are applied and answered.
 
 use crate::{
-    Change, Failure, Reply, ShardAnswer, ShardCore, Stamp,
+    Change, DiskTrouble, Failure, Reply, ShardAnswer, ShardCore, Stamp,
     group::{Group, Proposed, ReplyTo},
 };
 use cluster::Committed;
@@ -27,7 +27,7 @@ impl ShardCore {
                 }
             }
             Err(failed) => {
-                self.poison = Some(failed.error.to_string());
+                self.poison = Some((DiskTrouble::of(&failed.error), failed.error.to_string()));
                 self.fail_all(now);
             }
         }

@@ -172,6 +172,12 @@ impl ShardCore {
         self.background.take_merge_refusal()
     }
 
+    /// What has no room on the disk: bytes that it needs, and bytes that were free.
+    #[must_use]
+    pub fn disk_room(&self) -> Option<(u64, u64)> {
+        self.background.no_room().map(|room| (room.needed_bytes, room.free_bytes))
+    }
+
     /// Why background work has stopped, if it has, and the error in words.
     #[must_use]
     pub fn disk_trouble(&self) -> Option<(DiskTrouble, &str)> {

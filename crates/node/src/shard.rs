@@ -4,7 +4,7 @@
 //! - Those of each [`crate::group::Group`]; see [`ShardCore::check`].
 
 use crate::{
-    Change, Event, Failure, Output, Reply, Request, ShardMessage, Stamp, Ticket,
+    Change, DiskTrouble, Event, Failure, Output, Reply, Request, ShardMessage, Stamp, Ticket,
     background::Background,
     damage::DamageBook,
     deferred::WriteQueue,
@@ -40,7 +40,7 @@ pub struct ShardCore {
     pub(crate) releases: Releases,
     pub(crate) background: Background,
     pub(crate) write_queue: WriteQueue,
-    pub(crate) poison: Option<String>,
+    pub(crate) poison: Option<(DiskTrouble, String)>,
     /// Producers that each stream is to remember.
     pub(crate) producers_max: u32,
     encoded: Vec<u8>,
@@ -119,7 +119,13 @@ impl ShardCore {
     /// What made the shard stop, if a write or sync failed.
     #[must_use]
     pub fn poison(&self) -> Option<&str> {
-        self.poison.as_deref()
+        self.poison.as_ref().map(|(_, error)| error.as_str())
+    }
+
+    /// Why that failed, if a write or sync did.
+    #[must_use]
+    pub fn poison_trouble(&self) -> Option<DiskTrouble> {
+        self.poison.as_ref().map(|(trouble, _)| *trouble)
     }
 
     /// Figures of the moment.

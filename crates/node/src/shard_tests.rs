@@ -110,7 +110,7 @@ fn an_operation_that_asks_twice_is_found() {
 #[should_panic(expected = "waits for a log that has failed")]
 fn an_entry_in_a_log_that_has_failed_is_found() {
     let (mut core, _) = busy();
-    core.poison = Some("the disk is sick".into());
+    core.poison = Some((crate::DiskTrouble::Failing, "the disk is sick".into()));
     core.check();
 }
 

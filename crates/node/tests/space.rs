@@ -25,12 +25,14 @@ fn a_full_disk_is_reported_until_no_work_has_failed_for_a_while() {
     let (trouble, error) = process.shards[0].disk_trouble().unwrap();
     assert_eq!(trouble, DiskTrouble::Full);
     assert!(error.ends_with("free bytes, and 0 are free"), "{error} says what is needed");
+    let (needed_bytes, free_bytes) = process.shards[0].disk_room().unwrap();
+    assert!(needed_bytes > 0 && free_bytes == 0, "{needed_bytes} and {free_bytes}");
     disk.set_capacity(u64::MAX / 2);
     process.wait_ms(300);
     assert!(process.shards[0].disk_trouble().is_some(), "one success is not enough");
     process.wait_ms(1_000);
     process.wait_ms(1_000);
-    assert_eq!(process.shards[0].disk_trouble(), None);
+    assert_eq!((process.shards[0].disk_trouble(), process.shards[0].disk_room()), (None, None));
     process.replies.clear();
     assert!(matches!(process.append(&path, text(), b"x"), Outcome::Appended(_)));
 }
@@ -160,4 +162,19 @@ fn deletes_pass_writes_that_wait_for_a_segment_on_a_full_disk() {
         *number
     };
     assert_eq!(process.replies.iter().map(answered).collect::<Vec<_>>(), appends);
+}
+
+/// Where a file system copies on write, the zeroes of a segment reserve nothing.
+#[test]
+fn a_commit_without_room_poisons_with_its_own_word() {
+    let disk = MemoryDisk::new();
+    disk.set_copy_on_write("btrfs");
+    let mut process = Process::open(&disk, 1);
+    let path = path_in(0, "s");
+    process.create(&path, "text/plain");
+    assert_eq!(process.shards[0].poison_trouble(), None);
+    disk.set_capacity(disk.used_bytes());
+    let reply = process.ask(testing::append(&path, b"x"));
+    assert!(matches!(reply, Reply::Failed(Failure::Poisoned { applied_unknown: true })));
+    assert_eq!(process.shards[0].poison_trouble(), Some(DiskTrouble::Full));
 }

@@ -115,10 +115,7 @@ pub enum NotReady {
     /// Checkpoints and the write-ahead log are still being read.
     Recovering,
     /// A write or sync failed; nothing is acknowledged until a restart.
-    Poisoned {
-        /// The failure, as the system named it.
-        error: String,
-    },
+    Poisoned(DiskRefusal),
     /// The disk refuses data; reads continue.
     Disk(DiskRefusal),
     /// The process was told to end.
@@ -192,12 +189,16 @@ pub struct ShardMetrics {
     pub clock_ahead_ms: Gauge,
     /// An operator has said that the wall clock is right, and the shard does not know yet.
     clock_confirmed: AtomicBool,
+    /// What work needs that a full disk refuses; 0 if there is none.
+    pub disk_needed_bytes: Gauge,
+    /// What was free when it was refused; 0 if there is none.
+    pub disk_free_bytes: Gauge,
     recovering: AtomicBool,
     poisoned: AtomicBool,
     /// When the loop last said that it runs, as [`Monotonic`].
     alive_ns: AtomicU64,
     /// Touched when a shard fails and when an operator asks, never by a request.
-    error: Mutex<Option<String>>,
+    poison: Mutex<Option<DiskRefusal>>,
     /// Touched every 100 ms and when an operator asks.
     disk: Mutex<Option<DiskRefusal>>,
 }
@@ -231,10 +232,12 @@ impl Default for ShardMetrics {
             body_bytes_in_flight: Gauge::default(),
             clock_ahead_ms: Gauge::default(),
             clock_confirmed: AtomicBool::new(false),
+            disk_needed_bytes: Gauge::default(),
+            disk_free_bytes: Gauge::default(),
             recovering: AtomicBool::new(true),
             poisoned: AtomicBool::new(false),
             alive_ns: AtomicU64::new(0),
-            error: Mutex::new(None),
+            poison: Mutex::new(None),
             disk: Mutex::new(None),
         }
     }
@@ -257,8 +260,10 @@ impl ShardMetrics {
     }
 
     /// A write or sync failed. There is no way back but a restart.
-    pub fn set_poisoned(&self, error: &str) {
-        *self.error.lock().unwrap_or_else(PoisonError::into_inner) = Some(error.to_owned());
+    pub fn set_poisoned(&self, trouble: DiskTrouble, error: &str) {
+        let error = error.to_owned();
+        let refusal = DiskRefusal { trouble, error };
+        *self.poison.lock().unwrap_or_else(PoisonError::into_inner) = Some(refusal);
         self.poisoned.store(true, Relaxed);
     }
 
@@ -302,6 +307,18 @@ impl ShardMetrics {
         self.poisoned.load(Relaxed)
     }
 
+    /// The write or sync that failed, if one did.
+    #[must_use]
+    pub fn poison(&self) -> Option<DiskRefusal> {
+        self.poison.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Whether a write or sync failed for this reason.
+    #[must_use]
+    pub fn is_poisoned_by(&self, trouble: DiskTrouble) -> bool {
+        self.poison().is_some_and(|refusal| refusal.trouble == trouble)
+    }
+
     /// Whether the disk refuses data for this reason.
     #[must_use]
     pub fn has_trouble(&self, trouble: DiskTrouble) -> bool {
@@ -322,8 +339,7 @@ impl ShardMetrics {
             reasons.push(NotReady::Recovering);
         }
         if self.is_poisoned() {
-            let error = self.error.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            reasons.push(NotReady::Poisoned { error: error.unwrap_or_default() });
+            reasons.extend(self.poison().map(NotReady::Poisoned));
         }
         reasons.extend(self.disk_refusal().map(NotReady::Disk));
         reasons
@@ -470,8 +486,9 @@ pub(crate) mod tests {
     fn a_poisoned_shard_keeps_its_error() {
         let node = metrics_of(2);
         node.set_recovered();
-        node.shards()[1].set_poisoned("EIO");
-        let reason = NotReady::Poisoned { error: "EIO".to_owned() };
+        node.shards()[1].set_poisoned(DiskTrouble::Failing, "EIO");
+        let refusal = DiskRefusal { trouble: DiskTrouble::Failing, error: "EIO".to_owned() };
+        let reason = NotReady::Poisoned(refusal);
         assert_eq!(node.not_ready(), [(Some(1), reason)]);
     }
 

@@ -128,7 +128,14 @@ impl Reason {
     fn new((shard, reason): (Option<usize>, NotReady)) -> Self {
         let (reason, detail, error) = match reason {
             NotReady::Recovering => ("recovering", RECOVERING, None),
-            NotReady::Poisoned { error } => ("poisoned", POISONED, Some(error)),
+            NotReady::Poisoned(DiskRefusal { trouble, error }) => {
+                let (reason, detail) = match trouble {
+                    DiskTrouble::Full => ("poisoned_by_full_disk", POISONED_BY_FULL_DISK),
+                    DiskTrouble::QuotaUsedUp => ("poisoned_by_quota", POISONED_BY_QUOTA),
+                    DiskTrouble::NoDescriptors | DiskTrouble::Failing => ("poisoned", POISONED),
+                };
+                (reason, detail, Some(error))
+            }
             NotReady::Disk(DiskRefusal { trouble, error }) => {
                 let (reason, detail) = match trouble {
                     DiskTrouble::Full => ("disk_full", DISK_FULL),
@@ -149,6 +156,14 @@ const RECOVERING: &str =
 
 const POISONED: &str = "A write or sync of the write-ahead log failed, so the shard cannot know what is durable. \
     It serves reads and refuses writes until the server is restarted. Look at the disk first.";
+
+const POISONED_BY_FULL_DISK: &str = "A write of the write-ahead log found no space, although its room is reserved. So the \
+    shard cannot know what is durable. It serves reads and refuses writes until the server is restarted. A thin volume or \
+    a file system that copies on write may be full: add space first.";
+
+const POISONED_BY_QUOTA: &str = "A write of the write-ahead log exceeded a quota, although its room is reserved. So the \
+    shard cannot know what is durable. It serves reads and refuses writes until the server is restarted. Raise the quota \
+    first.";
 
 const DISK_FULL: &str = "The disk has no space for new data. The shard serves reads and refuses appends until there \
     is space: add some, or delete streams.";
@@ -198,9 +213,17 @@ mod tests {
 
     #[test]
     fn every_reason_is_named_with_its_shard() {
-        let node = metrics_of(6);
+        let node = metrics_of(8);
         node.shards()[1].set_recovered();
-        node.shards()[1].set_poisoned("EIO on \"wal\"");
+        let poisoned = [
+            (1, DiskTrouble::Failing, "EIO on \"wal\""),
+            (6, DiskTrouble::Full, "ENOSPC"),
+            (7, DiskTrouble::QuotaUsedUp, "EDQUOT"),
+        ];
+        for (shard, trouble, error) in poisoned {
+            node.shards()[shard].set_recovered();
+            node.shards()[shard].set_poisoned(trouble, error);
+        }
         node.shards()[2].set_recovered();
         let refuses = |shard: usize, trouble, error: &str| {
             let refusal = DiskRefusal { trouble, error: error.to_owned() };
@@ -230,6 +253,8 @@ mod tests {
         assert_eq!(told(4), is(Some(3), "disk_failing", "EIO"));
         assert_eq!(told(5), is(Some(4), "out_of_descriptors", "EMFILE"));
         assert_eq!(told(6), is(Some(5), "disk_quota_used_up", "EDQUOT"));
+        assert_eq!(told(7), is(Some(6), "poisoned_by_full_disk", "ENOSPC"));
+        assert_eq!(told(8), is(Some(7), "poisoned_by_quota", "EDQUOT"));
     }
 
     #[test]

@@ -47,7 +47,7 @@ const COUNTERS: [(&str, &str, ReadCounter); 16] = [
 ];
 
 /// Name, meaning and field of each gauge.
-const GAUGES: [(&str, &str, ReadGauge); 7] = [
+const GAUGES: [(&str, &str, ReadGauge); 9] = [
     ("connections", "Connections open", |s| &s.connections),
     ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
     ("streams", "Streams that exist", |s| &s.streams),
@@ -57,12 +57,20 @@ const GAUGES: [(&str, &str, ReadGauge); 7] = [
     ("clock_ahead_ms", "Milliseconds by which the clock is ahead and not believed", |s| {
         &s.clock_ahead_ms
     }),
+    ("disk_needed_bytes", "What refused work needs, 0 if none is", |s| &s.disk_needed_bytes),
+    ("disk_free_bytes", "What was free when work was refused", |s| &s.disk_free_bytes),
 ];
 
 /// Name, meaning and getter of each state, 1 if it holds.
-const FLAGS: [(&str, &str, ReadFlag); 6] = [
+const FLAGS: [(&str, &str, ReadFlag); 8] = [
     ("recovering", "1 while the shard recovers", ShardMetrics::is_recovering),
     ("poisoned", "1 once a write or sync failed", ShardMetrics::is_poisoned),
+    ("poisoned_by_full_disk", "1 once a write of the log found no space", |s| {
+        s.is_poisoned_by(DiskTrouble::Full)
+    }),
+    ("poisoned_by_quota", "1 once a write of the log exceeded a quota", |s| {
+        s.is_poisoned_by(DiskTrouble::QuotaUsedUp)
+    }),
     ("disk_full", "1 while appends fail for want of space", |s| s.has_trouble(DiskTrouble::Full)),
     ("disk_quota_used_up", "1 while appends fail because a quota is used up", |s| {
         s.has_trouble(DiskTrouble::QuotaUsedUp)
@@ -237,9 +245,22 @@ mod tests {
 
     #[test]
     fn a_poisoned_shard_can_be_alerted_on() {
-        let text = rendered(|shard| shard.set_poisoned("EIO"));
+        let text = rendered(|shard| shard.set_poisoned(DiskTrouble::Full, "ENOSPC"));
         has_line(&text, "thalweg_poisoned{shard=\"1\"} 1");
+        has_line(&text, "thalweg_poisoned_by_full_disk{shard=\"1\"} 1");
+        has_line(&text, "thalweg_poisoned_by_quota{shard=\"1\"} 0");
         has_line(&text, "thalweg_poisoned{shard=\"0\"} 0");
+    }
+
+    #[test]
+    fn what_a_full_disk_refuses_is_told_in_bytes() {
+        let text = rendered(|shard| {
+            shard.disk_needed_bytes.set(70);
+            shard.disk_free_bytes.set(7);
+        });
+        has_line(&text, "thalweg_disk_needed_bytes{shard=\"1\"} 70");
+        has_line(&text, "thalweg_disk_free_bytes{shard=\"1\"} 7");
+        has_line(&text, "thalweg_disk_needed_bytes{shard=\"0\"} 0");
     }
 
     #[test]

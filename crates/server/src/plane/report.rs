@@ -47,16 +47,29 @@ impl Shard {
         }
         self.report_disk();
         self.report_clock();
-        if let Some(error) = self.node.poison()
-            && !self.metrics.is_poisoned()
-        {
-            self.metrics.set_poisoned(error);
-            tracing::error!(
-                shard = self.id.get(),
-                error,
-                "a write or sync failed: this shard takes no writes until the server is restarted"
-            );
+        self.report_poison();
+    }
+
+    /// Shows that a write or sync has failed, and logs it once.
+    fn report_poison(&self) {
+        let (Some(error), Some(trouble)) = (self.node.poison(), self.node.poison_trouble()) else {
+            return;
+        };
+        if self.metrics.is_poisoned() {
+            return;
         }
+        self.metrics.set_poisoned(trouble, error);
+        let why = match trouble {
+            DiskTrouble::Full => "a write of the log found no space",
+            DiskTrouble::QuotaUsedUp => "a write of the log exceeded a quota",
+            DiskTrouble::NoDescriptors | DiskTrouble::Failing => "a write or sync failed",
+        };
+        let shard = self.id.get();
+        tracing::error!(
+            shard,
+            error,
+            "{why}: this shard takes no writes until the server is restarted"
+        );
     }
 
     /// Shows whether the wall clock is believed, logs it when that changes, and takes an operator's word.
@@ -82,6 +95,9 @@ impl Shard {
 
     /// Shows whether the disk refuses data, and logs it when that changes.
     fn report_disk(&self) {
+        let (needed_bytes, free_bytes) = self.node.disk_room().unwrap_or_default();
+        self.metrics.disk_needed_bytes.set(needed_bytes);
+        self.metrics.disk_free_bytes.set(free_bytes);
         let refusal = self.node.disk_trouble();
         let shown =
             refusal.map(|(trouble, error)| DiskRefusal { trouble, error: error.to_owned() });
