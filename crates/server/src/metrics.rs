@@ -10,6 +10,7 @@
 //! a pointer of its own.
 
 use env::Clock;
+use log::DamageKind;
 use model::{Monotonic, Timestamp};
 use node::DiskTrouble;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -173,6 +174,8 @@ pub struct ShardMetrics {
     pub sync_ns: Histogram,
     /// Damaged entries found by recovery or by a read.
     pub damaged: Counter,
+    /// Of these, blocks that the disk cannot read and that cost nothing that is known of.
+    pub unreadable_blocks: Counter,
     /// Connections open now.
     pub connections: Gauge,
     /// Long-polls and SSE answers waiting now.
@@ -224,6 +227,7 @@ impl Default for ShardMetrics {
             recent_misses: Counter::default(),
             sync_ns: Histogram::default(),
             damaged: Counter::default(),
+            unreadable_blocks: Counter::default(),
             connections: Gauge::default(),
             live_readers: Gauge::default(),
             streams: Gauge::default(),
@@ -244,6 +248,12 @@ impl Default for ShardMetrics {
 }
 
 impl ShardMetrics {
+    /// Recovery or background work has met a damage.
+    pub fn note_damage(&self, kind: DamageKind) {
+        self.damaged.add(1);
+        self.unreadable_blocks.add(u64::from(kind == DamageKind::UnreadableBlock));
+    }
+
     /// The loop of the shard runs, at `now` of the clock that [`NodeMetrics::new`] was given.
     pub fn note_alive(&self, now: Monotonic) {
         self.alive_ns.store(now.get(), Relaxed);

@@ -134,7 +134,7 @@ fn recover(
     let Opened { shards: nodes, report, damages, stream_count } =
         plane::recover(settings, shard_count).map_err(ServeError::Start)?;
     for damage in &damages {
-        metrics.shards()[0].damaged.add(1);
+        metrics.shards()[0].note_damage(damage.kind);
         tracing::error!(%damage, "stored data is damaged; the rest was kept");
     }
     for torn in &report.torn_tails {

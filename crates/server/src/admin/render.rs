@@ -27,7 +27,7 @@ type ReadGauge = fn(&ShardMetrics) -> &Gauge;
 type ReadFlag = fn(&ShardMetrics) -> bool;
 
 /// Name (the format appends `_total`), meaning and field of each counter.
-const COUNTERS: [(&str, &str, ReadCounter); 16] = [
+const COUNTERS: [(&str, &str, ReadCounter); 17] = [
     ("appends", "Appends acknowledged, without duplicates", |s| &s.appends),
     ("append_bytes", "Payload bytes of appends acknowledged", |s| &s.append_bytes),
     ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
@@ -44,6 +44,9 @@ const COUNTERS: [(&str, &str, ReadCounter); 16] = [
     ("recent_hits", "Appends of the log that reads found in memory", |s| &s.recent_hits),
     ("recent_misses", "Appends of the log that reads had to fetch", |s| &s.recent_misses),
     ("damaged_entries", "Damaged entries found", |s| &s.damaged),
+    ("unreadable_blocks", "Of these, blocks of the log that cannot be read", |s| {
+        &s.unreadable_blocks
+    }),
 ];
 
 /// Name, meaning and field of each gauge.
@@ -216,6 +219,7 @@ fn seconds(ns: u64) -> f64 {
 mod tests {
     use super::*;
     use crate::metrics::tests::metrics_of;
+    use log::DamageKind;
     use std::time::Duration;
 
     fn rendered(change: impl FnOnce(&ShardMetrics)) -> String {
@@ -253,7 +257,17 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_disk_refuses_is_told_in_bytes() {
+    fn unreadable_blocks_are_counted_among_the_damage() {
+        let text = rendered(|shard| {
+            shard.note_damage(DamageKind::UnreadableBlock);
+            shard.note_damage(DamageKind::EntryData);
+        });
+        has_line(&text, "thalweg_damaged_entries_total{shard=\"1\"} 2");
+        has_line(&text, "thalweg_unreadable_blocks_total{shard=\"1\"} 1");
+    }
+
+    #[test]
+    fn what_a_full_disk_refuses_is_shown_in_bytes() {
         let text = rendered(|shard| {
             shard.disk_needed_bytes.set(70);
             shard.disk_free_bytes.set(7);

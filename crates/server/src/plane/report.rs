@@ -23,7 +23,7 @@ impl Shard {
             self.metrics.body_bytes_in_flight.set(in_flight as u64);
         }
         for damage in self.node.take_damages() {
-            self.metrics.damaged.add(1);
+            self.metrics.note_damage(damage.kind);
             tracing::error!(shard = self.id.get(), %damage, "stored data is damaged");
         }
         for damage in self.node.take_read_damages() {
