@@ -21,7 +21,7 @@ const LIBRARIES: [&str; 2] = [
 const DAY_SECONDS: u64 = 86_400;
 
 /// A stream with a lifetime: longer than any jump that is believed.
-const MORTAL: &str = "mortal";
+const MORTAL: &str = "/mortal";
 const LIFETIME: [(&str, &str); 2] = [("Content-Type", "text/plain"), ("Stream-TTL", "7200")];
 
 pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
