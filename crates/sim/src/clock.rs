@@ -56,6 +56,11 @@ impl SimClock {
         }
     }
 
+    /// A server has begun that knows of no earlier time: whatever the wall clock says is the time.
+    pub(crate) fn believe(&mut self) {
+        self.believed = self.believed.max(self.offset());
+    }
+
     /// Whether a server may have stopped to believe the wall clock.
     fn is_doubtful(&self) -> bool {
         self.offsets.1 - self.offsets.0 > JUMP_MS_MAX.cast_signed() - LAG_MS_MAX

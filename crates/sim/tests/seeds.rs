@@ -69,6 +69,14 @@ fn seeds_that_once_refused_deletions_hold() {
     }
 }
 
+/// The clock had jumped before the first start that left anything: there is no earlier time to compare it with.
+#[test]
+fn a_seed_whose_first_start_follows_a_jump_holds() {
+    if let Err(failure) = run(&Plan::of_seed(51310)) {
+        panic!("{failure}");
+    }
+}
+
 #[test]
 fn a_seed_replays_to_the_byte() {
     for seed in [3, 17, 40, 301, 302, 303] {

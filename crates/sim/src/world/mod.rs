@@ -337,6 +337,9 @@ impl World {
             report.checkpoints_restored,
             report.torn_tails.len(),
         );
+        if report.entries_replayed == 0 && report.checkpoints_restored == 0 {
+            self.clock.believe();
+        }
         self.note(format_args!("{line}"));
         self.check_formats(&mut process.damages);
         if !process.damages.is_empty() && !self.oracle.damage_possible {
