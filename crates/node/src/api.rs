@@ -52,6 +52,8 @@ pub enum Event<'a> {
     ReadDone(ReadDone),
     /// Some time has passed.
     Tick,
+    /// A turn has begun, and there is work left of an earlier one.
+    Continue,
 }
 
 /// What a client asks of a stream. Its data travels beside it: see [`Event::Request`].

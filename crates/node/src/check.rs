@@ -23,6 +23,7 @@ impl ShardCore {
         self.damage.check();
         self.operations.check(self.awaited());
         self.check_log();
+        self.check_expiries();
     }
 
     /// The operations that an answer of this shard is on its way to: from its log, or from its disk.
@@ -32,6 +33,13 @@ impl ShardCore {
             ReplyTo::Operation(number) => Some(number),
             _ => None,
         })
+    }
+
+    /// Each expiry on its way through the log is counted.
+    fn check_expiries(&self) {
+        let receivers = self.groups.iter().flat_map(Group::receivers);
+        let count = receivers.filter(|to| matches!(to, ReplyTo::Expiries)).count();
+        assert_eq!(count, self.expiries.in_flight_count(), "expiries in flight are miscounted");
     }
 
     /// The log and the state machines have come equally far, and a log that has failed carries nothing.

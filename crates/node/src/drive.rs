@@ -143,6 +143,7 @@ impl ShardCore {
                 self.drive(now, operation, step);
             }
             ReplyTo::Client(_) => unreachable!("clients get replies: {answer:?}"),
+            ReplyTo::Expiries => self.expiries.note_done(),
             ReplyTo::Nobody => {}
         }
     }

@@ -42,6 +42,8 @@ pub(crate) enum ReplyTo {
     },
     /// An operation of this shard that waits.
     Operation(u64),
+    /// The slices of expiries.
+    Expiries,
     Nobody,
 }
 
@@ -111,6 +113,11 @@ impl Groups {
     /// Whether a command of a stream is on its way.
     pub(crate) fn is_in_flight(&self, key: StreamKey) -> bool {
         self.get(key.group).is_in_flight(key.stream)
+    }
+
+    /// The group at a place of the list.
+    pub(crate) fn at_mut(&mut self, place: usize) -> &mut Group {
+        &mut self.groups[place]
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Group> {
@@ -247,7 +254,7 @@ mod tests {
         for (index, stream) in [(1, 7), (2, 8), (3, 7)] {
             let command = Command::Append(stream::Append::default());
             let of = (Subject::Stream(StreamId::new(stream)), command);
-            group.note_proposed(EntryIndex::new(index), of, ReplyTo::Nobody);
+            group.note_proposed(EntryIndex::new(index), of, ReplyTo::Expiries);
         }
         group
     }
@@ -293,7 +300,7 @@ mod tests {
         let path = StreamPath::new("a").unwrap();
         let subject = Subject::Path(path.hash());
         let of = (subject, Command::Delete);
-        group.note_proposed(EntryIndex::new(1), of, ReplyTo::Nobody);
+        group.note_proposed(EntryIndex::new(1), of, ReplyTo::Expiries);
         assert!(group.is_path_in_flight(&path));
         assert!(!group.is_in_flight(StreamId::new(path.hash().get())), "it has the same number");
     }

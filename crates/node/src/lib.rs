@@ -16,6 +16,7 @@
 //!    Several events may be handled before draining; that is what makes batches.
 //! 3. Deliver each [`Output`]: replies to connections, messages to other shards, jobs to
 //!    threads. Give job results back as events. Call `handle(Event::Tick)` about every 100 ms.
+//! 4. While [`ShardCore::is_behind`], the next turn begins at once, and has one `handle(Event::Continue)`.
 //!
 //! # Invariants
 //! - A command is applied only after its entry is committed, and so durable. Every answer, and all that
@@ -49,6 +50,7 @@ mod requests;
 mod shard;
 #[cfg(test)]
 mod shard_tests;
+mod slices;
 mod step;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -63,3 +65,4 @@ pub use background::DiskTrouble;
 pub use lookup::{ReadDone, ReadJob};
 pub use recovery::{Opened, open};
 pub use shard::{ShardCore, ShardStats};
+pub use slices::SliceLimits;

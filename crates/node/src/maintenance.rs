@@ -11,9 +11,6 @@ use model::{GroupId, Monotonic, StreamKey};
 use std::io;
 use stream::{Command, PinToken};
 
-/// Expiries logged per group and tick: what is left over comes with the next.
-const PER_TICK_MAX: usize = 256;
-
 impl ShardCore {
     pub(crate) fn handle_tick(&mut self, now: Stamp) {
         self.tick_background(now.monotonic);
@@ -22,7 +19,8 @@ impl ShardCore {
         if self.log.is_poisoned() {
             return;
         }
-        self.expire_some(now);
+        self.expiries.tick();
+        self.do_slice(now);
         self.log_producers_max();
         if self.durable_mark.is_time_due(now.monotonic) {
             self.log_time();
@@ -31,18 +29,6 @@ impl ShardCore {
         self.release_due(now);
         self.checkpoint_if_wanted();
         self.mark_if_idle(now);
-    }
-
-    fn expire_some(&mut self, now: Stamp) {
-        let mut expired = Vec::new();
-        for Group { state, .. } in self.groups.iter_mut() {
-            let group = state.group();
-            let streams = state.poll_expired(now.wall, PER_TICK_MAX).into_iter();
-            expired.extend(streams.map(|stream| StreamKey { group, stream }));
-        }
-        for key in expired {
-            self.propose_expiry(now, key);
-        }
     }
 
     /// Tells groups how many producers to remember, if their logs say otherwise.

@@ -46,19 +46,23 @@ impl ShardCore {
         let state = &self.groups.of_path(path).state;
         if let Some(stream) = state.expired_holder(path, now.wall) {
             let key = StreamKey { group: state.group(), stream };
-            self.propose_expiry(now, key);
+            // One that finds no room is proposed again: by a later slice, or by the next creation.
+            let _ = self.propose_expiry(now, key);
         }
     }
 
-    /// Expires a stream unless something of it is in flight: then the next tick asks again.
-    pub(crate) fn propose_expiry(&mut self, now: Stamp, key: StreamKey) {
+    /// Expires a stream unless something of it is in flight: then a later slice asks again. `false` if the log has no room.
+    pub(crate) fn propose_expiry(&mut self, now: Stamp, key: StreamKey) -> bool {
         let group = self.groups.get(key.group);
         if group.is_in_flight(key.stream) || !group.state.is_due(key.stream, now.wall) {
-            return;
+            return true;
         }
         let proposal = Proposal { to: key.into(), command: Command::Expire, data: &[] };
-        // One that finds no room is proposed again: by the next tick, or by the next creation.
-        let _ = self.propose(proposal, ReplyTo::Nobody);
+        let is_proposed = self.propose(proposal, ReplyTo::Expiries).is_ok();
+        if is_proposed {
+            self.expiries.note_proposed();
+        }
+        is_proposed
     }
 
     pub(crate) fn handle_delete(&mut self, now: Stamp, ticket: Ticket, path: &StreamPath) {

@@ -15,6 +15,7 @@ use crate::{
     operation::{Operation, Operations},
     reads::Reads,
     releases::Releases,
+    slices::{ExpirySlices, SliceLimits},
     step::{Step, Target},
 };
 use env::SeededRandom;
@@ -40,6 +41,8 @@ pub struct ShardCore {
     pub(crate) releases: Releases,
     pub(crate) background: Background,
     pub(crate) write_queue: WriteQueue,
+    pub(crate) expiries: ExpirySlices,
+    pub(crate) slice_limits: SliceLimits,
     pub(crate) poison: Option<(DiskTrouble, String)>,
     /// Producers that each stream is to remember.
     pub(crate) producers_max: u32,
@@ -83,6 +86,8 @@ impl ShardCore {
             releases: Releases::default(),
             background: Background::default(),
             write_queue: WriteQueue::default(),
+            expiries: ExpirySlices::default(),
+            slice_limits: SliceLimits::default(),
             poison: None,
             producers_max: limits::PRODUCERS_PER_STREAM_DEFAULT,
             encoded: Vec::new(),
@@ -162,6 +167,7 @@ impl ShardCore {
             Event::Worked(done) => self.handle_worked(now, done),
             Event::ReadDone(done) => self.handle_read_done(now, done),
             Event::Tick => self.handle_tick(now),
+            Event::Continue => self.do_slice(now),
         }
     }
 

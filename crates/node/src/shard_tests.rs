@@ -36,7 +36,8 @@ fn defer(core: &mut ShardCore, data: Vec<u8>) {
 fn propose(core: &mut ShardCore, index: u64) {
     let of = (Subject::Stream(StreamId::new(7)), Command::Append(Append::default()));
     let group = core.groups.get_mut(GroupId::new(1));
-    group.note_proposed(EntryIndex::new(index), of, ReplyTo::Nobody);
+    group.note_proposed(EntryIndex::new(index), of, ReplyTo::Expiries);
+    core.expiries.note_proposed();
 }
 
 #[test]
@@ -46,6 +47,14 @@ fn deferred_bytes_that_are_miscounted_are_found() {
     defer(&mut core, vec![0; 10]);
     core.check();
     core.write_queue.miscount();
+    core.check();
+}
+
+#[test]
+#[should_panic(expected = "expiries in flight are miscounted")]
+fn an_expiry_that_is_not_counted_is_found() {
+    let mut core = core();
+    core.expiries.note_proposed();
     core.check();
 }
 

@@ -264,9 +264,22 @@ impl Process {
         }
     }
 
-    /// Does all that the shards want done.
+    /// Does all that the shards want done, in as many turns as that takes.
     pub fn settle(&mut self) {
-        while self.step() {}
+        loop {
+            while self.step() {}
+            if !self.next_turn() {
+                return;
+            }
+        }
+    }
+
+    /// Begins a turn of the shards that have work left; `false` if none has.
+    pub fn next_turn(&mut self) -> bool {
+        let behind: Vec<usize> =
+            (0..self.shards.len()).filter(|&shard| self.shards[shard].is_behind()).collect();
+        behind.iter().for_each(|&shard| self.handle(shard, Event::Continue));
+        !behind.is_empty()
     }
 
     /// Runs the syncs that are held, and those that follow, until none is left.

@@ -3,7 +3,7 @@
 //! The owner of a [`GroupState`] calls [`GroupState::check`] at the end of each turn in a debug
 //! build, and the simulator does so in every run.
 
-use crate::{GroupState, record::StreamRecord};
+use crate::{GroupState, expiries::Noted, record::StreamRecord};
 
 /// Up to this many streams, a check looks at all of them. Beyond it would cost more than the turn.
 const CHECKED_STREAMS_MAX: usize = 256;
@@ -51,10 +51,14 @@ impl GroupState {
     fn check_expiries(&self) {
         let mortal = |record: &&StreamRecord| record.deadline().is_some() && !record.deleted;
         for record in self.streams.sorted().into_iter().filter(mortal) {
-            let is_noted = self.expiries.iter().any(|entry| entry.0.1 == record.id);
+            let is_noted = self.expiries.has(record.noted, record.id);
             let is_lost = self.losses.is_lost(record.id);
-            assert!(is_noted || is_lost, "stream {} never expires", record.id);
+            let is_near = record.deadline().is_some_and(Noted::is_noted);
+            assert!(is_noted || is_lost || !is_near, "stream {} never expires", record.id);
         }
+        let noted = |record: &&&StreamRecord| record.noted != Noted::NEVER;
+        let count = self.streams.sorted().iter().filter(noted).count();
+        assert_eq!(count, self.expiries.len(), "streams that are gone come up");
     }
 }
 

@@ -11,6 +11,7 @@
 use crate::{
     ContentType, DecodeError, GroupState,
     codec::{Reader, Writer},
+    expiries::Noted,
     producer::ProducerState,
     record::{Extra, StreamRecord},
 };
@@ -171,6 +172,7 @@ fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
         logged_used_at: used_at,
         closed: reader.flag()?,
         deleted: reader.flag()?,
+        noted: Noted::NEVER,
         extra: reader.option(decode_extra)?.map(Box::new),
     };
     reader.finish(record)

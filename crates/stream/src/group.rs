@@ -3,6 +3,7 @@
 use crate::{
     Command, ContentType, Create, Outcome, Pin, PinToken, Refusal, StreamInfo, Subject,
     create::Wanted,
+    expiries::{Expiries, Noted},
     losses::Losses,
     record::{Extra, StreamRecord},
     table::StreamTable,
@@ -10,10 +11,7 @@ use crate::{
 use model::{
     ByteOffset, EntryIndex, GroupId, Placement, StreamId, StreamKey, StreamPath, Timestamp, limits,
 };
-use std::{
-    cmp::Reverse,
-    collections::{BTreeMap, BinaryHeap},
-};
+use std::collections::BTreeMap;
 
 /// Content types shared between streams; beyond this many, new ones are stored per stream.
 const SHARED_CONTENT_TYPES_MAX: usize = 64;
@@ -31,7 +29,7 @@ pub struct GroupState {
     /// What damage has taken.
     pub(crate) losses: Losses,
     /// Possible deadlines; a stream that was used since is put back when it comes up.
-    pub(crate) expiries: BinaryHeap<Reverse<(Timestamp, StreamId)>>,
+    pub(crate) expiries: Expiries,
     content_types: Vec<ContentType>,
 }
 
@@ -100,7 +98,7 @@ impl GroupState {
             pending_unpins: BTreeMap::new(),
             producers_max: limits::PRODUCERS_PER_STREAM_DEFAULT,
             losses: Losses::default(),
-            expiries: BinaryHeap::new(),
+            expiries: Expiries::default(),
             content_types: Vec::new(),
         }
     }
@@ -214,7 +212,7 @@ impl GroupState {
             }
             // It makes way. Its bytes stay.
             let holder = holder.id;
-            self.streams.remove(holder);
+            self.remove_record(holder);
             self.losses.note_made_way(holder);
         }
         self.losses.note_path_taken(create.path.hash());
@@ -247,15 +245,22 @@ impl GroupState {
             logged_used_at: mark.at,
             closed: create.close,
             deleted: false,
+            noted: Noted::NEVER,
             extra,
         }
     }
 
-    pub(crate) fn add_record(&mut self, record: StreamRecord) {
-        if let Some(deadline) = record.deadline() {
-            self.expiries.push(Reverse((deadline, record.id)));
+    pub(crate) fn add_record(&mut self, mut record: StreamRecord) {
+        if !record.deleted {
+            record.noted = self.expiries.note(record.deadline(), record.id);
         }
         self.streams.insert(record);
+    }
+
+    fn remove_record(&mut self, stream: StreamId) -> Option<StreamRecord> {
+        let record = self.streams.remove(stream)?;
+        self.expiries.forget(record.noted, stream);
+        Some(record)
     }
 
     /// One allocation for all streams that write their content type alike.
@@ -282,6 +287,7 @@ impl GroupState {
         }
         // PROTOCOL §4.2: while forks read its bytes it stays behind, invisible.
         record.deleted = true;
+        self.expiries.forget(std::mem::replace(&mut record.noted, Noted::NEVER), stream);
         let gone = Visible { gone: true, ..visible(record) };
         let effect = if record.is_pinned() { None } else { self.purge(stream) };
         Applied { visible: Some(gone), effect, ..Applied::answer(done) }
@@ -290,7 +296,7 @@ impl GroupState {
     /// Removes a stream for good; a fork's unpin becomes pending. If an entry of the stream was
     /// lost, it may have been a reference: then its bytes stay, and its own reference does.
     fn purge(&mut self, stream: StreamId) -> Option<Effect> {
-        let record = self.streams.remove(stream)?;
+        let record = self.remove_record(stream)?;
         if self.losses.is_lost(stream) {
             return None;
         }

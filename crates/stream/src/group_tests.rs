@@ -83,6 +83,12 @@ impl Machine {
         self.now = self.now.plus_ms(ms);
     }
 
+    /// Streams whose lifetime has run out, after so many looks.
+    fn expired(&mut self, mut looks_left: usize) -> Vec<StreamId> {
+        let next = || self.state.poll_expired(self.now, &mut looks_left);
+        std::iter::from_fn(next).collect()
+    }
+
     fn resolve(&self, name: &str) -> Result<StreamId, Refusal> {
         self.state.resolve_id(&path(name), self.now)
     }
@@ -197,9 +203,37 @@ fn a_sliding_lifetime_starts_again_with_every_use() {
     assert_eq!(machine.resolve("a"), Ok(stream));
     machine.wait_ms(500);
     assert_eq!(machine.resolve("a"), Err(Refusal::NotFound));
-    assert_eq!(machine.state.poll_expired(machine.now, 10), vec![stream]);
-    assert_eq!(machine.state.poll_expired(machine.now, 10), vec![], "asked once a second");
+    assert_eq!(machine.expired(10), vec![stream]);
+    assert_eq!(machine.expired(10), vec![], "asked once a second");
     assert_eq!(machine.state.expired_holder(&path("a"), machine.now), Some(stream));
+}
+
+#[test]
+fn a_look_that_finds_a_stream_in_use_counts() {
+    let mut machine = Machine::new();
+    let lifetime = Lifetime::Ttl { seconds: 2 };
+    let streams = ["a", "b", "c"].map(|name| machine.create(Create { lifetime, ..create(name) }));
+    machine.wait_ms(1500);
+    machine.state.touch(streams[0], machine.now);
+    machine.wait_ms(500);
+    assert_eq!(machine.expired(1), [], "the first was used");
+    assert_eq!(machine.expired(1), [streams[1]]);
+    assert_eq!(machine.expired(9), [streams[2]]);
+    machine.wait_ms(1500);
+    let [first, second, third] = streams;
+    assert_eq!(machine.expired(9), [second, third, first], "nobody expired them");
+}
+
+#[test]
+fn a_deleted_stream_is_kept_for_no_deadline() {
+    let mut machine = Machine::new();
+    let lifetime = Lifetime::Ttl { seconds: 1 << 30 };
+    for _ in 0..1000 {
+        let stream = machine.create(Create { lifetime, ..create("a") });
+        machine.apply(stream, Command::Delete, 0);
+    }
+    assert_eq!(machine.state.expiries.len(), 0);
+    machine.state.check();
 }
 
 fn restored(state: &GroupState) -> GroupState {
@@ -411,7 +445,7 @@ fn a_stream_that_lost_an_entry_does_not_expire() {
     let hit = machine.create(Create { lifetime, ..create("hit") });
     machine.state.lose(hit);
     machine.wait_ms(60_000);
-    assert_eq!(machine.state.poll_expired(machine.now, 10), []);
+    assert_eq!(machine.expired(10), []);
     assert_eq!(machine.state.expired_holder(&path("hit"), machine.now), None);
     assert_eq!(machine.resolve("hit"), Err(Refusal::Damaged));
 }

@@ -35,6 +35,7 @@ mod checkpoint;
 mod codec;
 mod command;
 mod create;
+mod expiries;
 mod fork;
 mod group;
 #[cfg(test)]

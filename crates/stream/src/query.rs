@@ -3,11 +3,10 @@
 //! Nothing in here is logged: `touch` and the polls only change what will be logged later.
 
 use crate::{
-    CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo, group::GroupState,
-    record::StreamRecord,
+    CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo, expiries::Noted,
+    group::GroupState, record::StreamRecord,
 };
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
-use std::cmp::Reverse;
 
 impl GroupState {
     /// The stream with this id, unless it is deleted.
@@ -62,27 +61,26 @@ impl GroupState {
         record.used_at >= record.logged_used_at.plus_ms(slack_ms)
     }
 
-    /// Streams whose lifetime has run out at `now`, at most `count_max`; they come up again in a
-    /// second if nobody expires them.
-    pub fn poll_expired(&mut self, now: Timestamp, count_max: usize) -> Vec<StreamId> {
-        let mut expired = Vec::new();
-        while let Some(Reverse((deadline, stream))) = self.expiries.peek().copied()
-            && deadline <= now
-            && expired.len() < count_max
-        {
-            self.expiries.pop();
-            let Some(record) = self.streams.get(stream) else { continue };
-            if record.deleted || self.losses.is_lost(stream) {
+    /// The next stream whose lifetime has run out at `now`. It comes up again in a second if nobody expires it.
+    /// `looks_left` falls by one for each stream that is looked at; at 0 the answer is `None`.
+    pub fn poll_expired(&mut self, now: Timestamp, looks_left: &mut usize) -> Option<StreamId> {
+        while *looks_left > 0 {
+            let stream = self.expiries.take_first(now)?;
+            *looks_left -= 1;
+            let Some(record) = self.streams.get_mut(stream) else { continue };
+            record.noted = Noted::NEVER;
+            if self.losses.is_lost(stream) {
                 continue;
             }
-            let Some(deadline) = record.deadline() else { continue };
-            let due = deadline <= now;
-            self.expiries.push(Reverse((if due { now.plus_ms(1000) } else { deadline }, stream)));
-            if due {
-                expired.push(stream);
+            let deadline = record.deadline();
+            let is_due = deadline.is_some_and(|deadline| deadline <= now);
+            let next = if is_due { Some(now.plus_ms(1000)) } else { deadline };
+            record.noted = self.expiries.note(next, stream);
+            if is_due {
+                return Some(stream);
             }
         }
-        expired
+        None
     }
 
     /// The latest use of a stream that the log has recorded. No entry of a stream that is left is later.

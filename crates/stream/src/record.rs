@@ -1,6 +1,8 @@
 //! One stream: its configuration and its state.
 
-use crate::{ForkPoint, Lifetime, Lineage, Pin, PinToken, producer::Producers};
+use crate::{
+    ForkPoint, Lifetime, Lineage, Pin, PinToken, expiries::Noted, producer::Producers,
+};
 use model::{ByteOffset, StreamId, StreamPath, Timestamp};
 use std::sync::Arc;
 
@@ -128,6 +130,8 @@ pub(crate) struct StreamRecord {
     pub logged_used_at: Timestamp,
     pub closed: bool,
     pub deleted: bool,
+    /// When it comes up to be expired.
+    pub noted: Noted,
     /// What few streams have, so that the others do not pay for it.
     pub extra: Option<Box<Extra>>,
 }

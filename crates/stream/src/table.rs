@@ -107,7 +107,7 @@ impl StreamTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ContentType, Lifetime};
+    use crate::{ContentType, Lifetime, expiries::Noted};
     use model::{ByteOffset, Timestamp};
     use std::collections::BTreeSet;
 
@@ -126,6 +126,7 @@ mod tests {
             logged_used_at: Timestamp::new(0),
             closed: false,
             deleted: false,
+            noted: Noted::NEVER,
             extra: None,
         };
         (1..=100).for_each(|id| table.insert(record(id)));

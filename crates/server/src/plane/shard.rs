@@ -186,6 +186,9 @@ impl Shard {
             self.accept()?;
         }
         self.take_mail();
+        if self.node.is_behind() {
+            self.node.handle(self.now, Event::Continue);
+        }
         self.run_clockwork();
         self.drain_node();
         self.metrics.publish(self.sessions.counts());
@@ -243,7 +246,7 @@ impl Shard {
 
     /// Whether there is work left over from the last turn.
     fn is_behind(&self) -> bool {
-        self.sessions.is_behind()
+        self.sessions.is_behind() || self.node.is_behind()
     }
 
     fn read_clock(&mut self) {

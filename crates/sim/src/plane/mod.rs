@@ -12,7 +12,7 @@ pub(crate) use shard::Shard;
 use crate::{dice::Dice, mutant::Mutant};
 use log::{SyncDone, SyncJob, WorkDone, WorkJob};
 use model::ShardId;
-use node::{Change, ReadDone, ReadJob, Reply, Request, ShardMessage, Ticket};
+use node::{Change, ReadDone, ReadJob, Reply, Request, ShardMessage, SliceLimits, Ticket};
 use session::{CheckDone, CheckJob, Options};
 
 /// What reaches a shard.
@@ -97,7 +97,14 @@ pub(crate) struct Piece {
 pub(crate) struct PlaneOptions {
     pub(crate) shard_count: u16,
     pub(crate) sessions: Options,
+    pub(crate) slices: SliceLimits,
     pub(crate) mutant: Option<Mutant>,
+}
+
+/// Slices so short that little work takes many of them.
+pub(crate) fn slice_limits(dice: &mut Dice) -> SliceLimits {
+    let counts = [1, 1, 3, 256];
+    SliceLimits { expiries_max: *dice.pick(&counts) }
 }
 
 /// Settings that make little data and little time reach every limit.

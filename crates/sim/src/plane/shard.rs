@@ -33,12 +33,13 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn new(
-        node: ShardCore,
+        mut node: ShardCore,
         now: Stamp,
         options: PlaneOptions,
         (admission, dice): (Arc<Admission>, Dice),
     ) -> Self {
         let id = node.shard();
+        node.set_slice_limits(options.slices);
         let sessions = Sessions::new(id, options.sessions.clone(), admission, (now, 1));
         Self {
             id,
@@ -70,12 +71,15 @@ impl Shard {
         for mail in mail {
             self.take(mail);
         }
+        if self.node.is_behind() {
+            self.node.handle(self.now, Event::Continue);
+        }
         self.drain();
         self.node.check();
         self.sessions.check();
         self.out.answers = std::mem::take(&mut self.wires.answers);
         self.out.stalled = std::mem::take(&mut self.wires.stalled);
-        self.out.is_behind = self.sessions.is_behind();
+        self.out.is_behind = self.sessions.is_behind() || self.node.is_behind();
         std::mem::take(&mut self.out)
     }
 

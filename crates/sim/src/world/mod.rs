@@ -14,7 +14,7 @@ use crate::{
     mutant::Mutant,
     oracle::{Oracle, Rule},
     plan::{Plan, log_options, recent_bytes_max},
-    plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options},
+    plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options, slice_limits},
     process::Process,
     trace::Trace,
 };
@@ -140,6 +140,9 @@ pub(crate) struct World {
     trace: Trace,
 }
 
+/// Parts the choice of slices from the others of a seed.
+const SLICES: u64 = 0x0051_1ce5;
+
 impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut dice = Dice::new(plan.seed);
@@ -150,6 +153,8 @@ impl World {
         let plane = PlaneOptions {
             shard_count: u16::try_from(dice.between(1, 3)).expect("16 bits"),
             sessions: session_options(&mut dice),
+            // Of its own, so that it moves no other choice of a seed.
+            slices: slice_limits(&mut Dice::new(plan.seed ^ SLICES)),
             mutant: plan.mutant,
         };
         let trace = Trace::new(plan.verbose);

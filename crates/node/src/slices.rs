@@ -1,0 +1,114 @@
+//! Work that a shard has by itself, in slices: at most one of each kind in a turn of the loop.
+//!
+//! # Why
+//! Thousands of streams may expire at the same moment. Requests of others would wait for all of them.
+//!
+//! # How
+//! [`ShardCore::is_behind`] says that there is a slice to do. The driver of the shard then begins its next turn without
+//! waiting for anything, and gives [`crate::Event::Continue`] in it.
+//!
+//! # Invariants
+//! - The expiries of a slice are applied before the next one is looked for. So a batch holds one slice.
+
+use crate::{ShardCore, Stamp};
+use model::StreamKey;
+
+/// What one slice may hold.
+#[derive(Debug, Clone, Copy)]
+pub struct SliceLimits {
+    /// Streams that are looked at because they may have expired. One that has takes up to 4 µs until its end is
+    /// applied.
+    pub expiries_max: usize,
+}
+
+impl Default for SliceLimits {
+    fn default() -> Self {
+        Self { expiries_max: 256 }
+    }
+}
+
+/// How far the expiry of streams is.
+#[derive(Debug, Default)]
+pub(crate) struct ExpirySlices {
+    /// Streams may have expired that nobody has looked at.
+    is_due: bool,
+    /// Expiries on their way through the log.
+    in_flight_count: usize,
+    /// The place of the group that is looked at first.
+    next_group: usize,
+}
+
+impl ExpirySlices {
+    /// Time has passed.
+    pub(crate) fn tick(&mut self) {
+        self.is_due = true;
+    }
+
+    pub(crate) fn note_proposed(&mut self) {
+        self.in_flight_count += 1;
+    }
+
+    /// One was applied, or nobody knows its fate.
+    pub(crate) fn note_done(&mut self) {
+        self.in_flight_count -= 1;
+    }
+
+    /// How many are on their way.
+    pub(crate) fn in_flight_count(&self) -> usize {
+        self.in_flight_count
+    }
+
+    fn is_ready(&self) -> bool {
+        self.is_due && self.in_flight_count == 0
+    }
+}
+
+impl ShardCore {
+    /// Sets what one slice may hold; for tests, which have little work.
+    pub fn set_slice_limits(&mut self, limits: SliceLimits) {
+        self.slice_limits = limits;
+    }
+
+    /// Whether there is work for [`crate::Event::Continue`] now.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        self.expiries.is_ready() && !self.log.is_poisoned()
+    }
+
+    /// Does one slice of what there is to do.
+    pub(crate) fn do_slice(&mut self, now: Stamp) {
+        if self.is_behind() {
+            self.expire_some(now);
+        }
+    }
+
+    fn expire_some(&mut self, now: Stamp) {
+        for key in self.poll_expired(now) {
+            if !self.propose_expiry(now, key) {
+                // The log has no room: the next tick begins again.
+                self.expiries.is_due = false;
+            }
+        }
+    }
+
+    /// Streams that have expired, as many as one slice may look at.
+    fn poll_expired(&mut self, now: Stamp) -> Vec<StreamKey> {
+        let mut looks_left = self.slice_limits.expiries_max;
+        let mut expired = Vec::new();
+        let first = self.expiries.next_group;
+        let count = self.groups.iter().count();
+        for place in (first..first + count).map(|place| place % count) {
+            let state = &mut self.groups.at_mut(place).state;
+            let group = state.group();
+            while let Some(stream) = state.poll_expired(now.wall, &mut looks_left) {
+                expired.push(StreamKey { group, stream });
+            }
+            if looks_left == 0 {
+                self.expiries.next_group = (place + 1) % count;
+                return expired;
+            }
+        }
+        self.expiries.is_due = false;
+        expired
+    }
+}
