@@ -17,6 +17,7 @@
 mod client;
 mod plane;
 mod requests;
+mod turns;
 mod workload;
 
 use clap::{Parser, Subcommand};
@@ -26,6 +27,7 @@ use std::alloc::System;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use turns::Crowd;
 use workload::Workload;
 
 #[global_allocator]
@@ -51,6 +53,17 @@ enum Command {
         #[arg(long)]
         dir: PathBuf,
     },
+    /// The longest turns of one shard's loop, in processor time of its thread
+    Turns {
+        /// What falls due at once
+        crowd: Crowd,
+        /// How much of it
+        #[arg(long)]
+        count: u64,
+        /// An empty directory
+        #[arg(long)]
+        dir: PathBuf,
+    },
     /// Appends to a running server, one after the other
     Client {
         /// Its address
@@ -66,6 +79,10 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Shard { workload, operations, dir } => {
             count_shard(workload, operations, &dir);
+            Ok(())
+        }
+        Command::Turns { crowd, count, dir } => {
+            println!("{}", turns::longest(crowd, count, &dir));
             Ok(())
         }
         Command::Client { address, operations } => client::append_serially(address, operations),

@@ -1,7 +1,7 @@
 //! Requests as bytes, written before anything is counted.
 
 use model::ReadFrom;
-use protocol::client::{Target, put_append, put_create, put_read};
+use protocol::client::{Target, put_append, put_create, put_create_for, put_read};
 use protocol::request::Live;
 
 /// Bytes of an append: the size that docs/measuring.md measures with.
@@ -33,6 +33,17 @@ impl Template {
         Self::new(|out, target| put_create(out, target, media_type, b""))
     }
 
+    /// A stream that goes away when nobody has used it for so long.
+    pub(crate) fn create_for(seconds: u64) -> Self {
+        Self::new(|out, target| put_create_for(out, target, "text/plain", seconds))
+    }
+
+    /// An append of a few bytes.
+    pub(crate) fn short_append(media_type: &str) -> Self {
+        let payload = b"thirty bytes are enough of it\n";
+        Self::new(|out, target| put_append(out, target, media_type, None, payload))
+    }
+
     pub(crate) fn append(media_type: &str) -> Self {
         let line =
             b"what is appended again and again, in lines of text with some 50 letters each\n";
@@ -42,6 +53,11 @@ impl Template {
 
     pub(crate) fn read() -> Self {
         Self::new(|out, target| put_read(out, target, ReadFrom::Begin, Live::CatchUp, None))
+    }
+
+    /// Waits at the tail of a stream for what comes.
+    pub(crate) fn poll() -> Self {
+        Self::new(|out, target| put_read(out, target, ReadFrom::Now, Live::LongPoll, None))
     }
 
     /// Follows a stream from its tail.

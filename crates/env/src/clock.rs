@@ -30,10 +30,19 @@ impl RealClock {
     /// the machine was.
     #[must_use]
     pub fn cpu_ms(&self) -> u64 {
-        let used = clock_gettime(ClockId::ProcessCPUTime);
-        let ms = used.tv_sec * 1000 + used.tv_nsec / 1_000_000;
-        u64::try_from(ms).unwrap_or_default()
+        nanoseconds(ClockId::ProcessCPUTime) / 1_000_000
     }
+
+    /// Processor time that the calling thread has used, in nanoseconds.
+    #[must_use]
+    pub fn thread_cpu_ns(&self) -> u64 {
+        nanoseconds(ClockId::ThreadCPUTime)
+    }
+}
+
+fn nanoseconds(clock: ClockId) -> u64 {
+    let time = clock_gettime(clock);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or_default()
 }
 
 impl Default for RealClock {

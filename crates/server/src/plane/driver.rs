@@ -82,7 +82,23 @@ impl Driver {
     /// # Errors
     /// If the system's readiness interface fails.
     pub fn turn(&mut self) -> io::Result<()> {
-        self.shard.turn_now(&mut self.events)?;
+        self.turn_alone()?;
+        self.run_jobs()
+    }
+
+    /// One turn of the loop, without what it leaves for threads.
+    ///
+    /// # Errors
+    /// If the system's readiness interface fails.
+    pub fn turn_alone(&mut self) -> io::Result<()> {
+        self.shard.turn_now(&mut self.events)
+    }
+
+    /// Runs the jobs that turns gave away.
+    ///
+    /// # Errors
+    /// If the system's readiness interface fails.
+    pub fn run_jobs(&mut self) -> io::Result<()> {
         let Jobs { syncs, checks, reads, works } = &self.jobs;
         for job in syncs.try_iter() {
             self.mailbox.put_one(Mail::Synced { done: job.run(), took_ns: 0 })?;

@@ -26,6 +26,15 @@ pub fn put_create(out: &mut Vec<u8>, target: Target<'_>, media_type: &str, body:
     end(out, body);
 }
 
+/// Writes the creation of an empty stream that goes away when nobody has used it for so long.
+// PROTOCOL §5.1
+pub fn put_create_for(out: &mut Vec<u8>, target: Target<'_>, media_type: &str, seconds: u64) {
+    start(out, "PUT", target, "");
+    put_field(out, field::CONTENT_TYPE, media_type);
+    put_number_field(out, field::STREAM_TTL, seconds);
+    end(out, b"");
+}
+
 /// Writes an append; with `producer` it may be repeated without harm.
 // PROTOCOL §5.2, §5.2.1
 pub fn put_append(

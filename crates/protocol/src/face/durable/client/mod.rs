@@ -16,4 +16,6 @@ mod ask;
 mod tests;
 
 pub use answer::{AnswerBody, AnswerError, AnswerHead, parse_answer};
-pub use ask::{Target, put_append, put_close, put_create, put_delete, put_head, put_read};
+pub use ask::{
+    Target, put_append, put_close, put_create, put_create_for, put_delete, put_head, put_read,
+};
