@@ -168,18 +168,19 @@ impl<T: Transport> Step<'_, T> {
         let due = self.state.now.monotonic.plus_ms(self.state.options.long_poll_timeout_ms);
         let key = reply.key;
         let Some(connection) = self.state.connections.get_mut(id) else { return };
-        let poll = Poll { request, key, offset: reply.end, info: reply.info, due };
+        let number = self.state.live.add_poll(key, id, reply.end);
+        let poll = Poll { request, key, offset: reply.end, info: reply.info, due, number };
         connection.state = State::LongPoll(Box::new(poll));
         self.state.counts.live_readers += 1;
         self.state.deadlines.add(due, id);
-        self.state.live.add_poll(key, id);
         self.ensure_watch(id, key);
     }
 
     /// A long-poll has waited long enough.
-    pub(crate) fn time_out_poll(&mut self, id: ConnId) {
-        let Some(poll) = self.take_poll(id) else { return };
-        self.leave_poll(poll.key, id);
+    pub(crate) fn time_out_poll(&mut self, id: ConnId, number: u64) {
+        let Some(mut poll) = self.take_poll(id, number) else { return };
+        poll.info.tail = poll.info.tail.max(self.state.live.tail_of(poll.key));
+        self.leave_poll(poll.key, number);
         if poll.offset > poll.info.tail {
             self.answer_beyond(id, *poll);
             return self.resume_input(id);
@@ -196,10 +197,10 @@ impl<T: Transport> Step<'_, T> {
         self.answer_read(id, &request, nothing);
     }
 
-    /// Takes a connection out of its long-poll.
-    pub(crate) fn take_poll(&mut self, id: ConnId) -> Option<Box<Poll>> {
+    /// Takes a connection out of its long-poll with this number.
+    pub(crate) fn take_poll(&mut self, id: ConnId, number: u64) -> Option<Box<Poll>> {
         let connection = self.state.connections.get_mut(id)?;
-        if !matches!(connection.state, State::LongPoll(_)) {
+        if !matches!(&connection.state, State::LongPoll(poll) if poll.number == number) {
             return None;
         }
         let state = std::mem::replace(&mut connection.state, State::Head);
@@ -323,18 +324,20 @@ impl<T: Transport> Step<'_, T> {
         self.io.close(id, how);
         self.state.admission.remove_connection();
         self.state.counts.connections -= 1;
-        self.forget_state(id, &connection);
+        self.forget_state(&connection);
     }
 
-    fn forget_state(&mut self, id: ConnId, connection: &Connection) {
+    fn forget_state(&mut self, connection: &Connection) {
         match &connection.state {
             State::LongPoll(poll) => {
                 self.state.counts.live_readers -= 1;
-                self.leave_poll(poll.key, id);
+                self.leave_poll(poll.key, poll.number);
             }
             State::Sse(reader) => {
                 self.state.counts.live_readers -= 1;
-                self.leave_live(reader.key, id);
+                if let Some(number) = reader.live_number() {
+                    self.leave_live(reader.key, number);
+                }
             }
             State::Sending(sending) if sending.is_gzip() => self.state.gzip_count -= 1,
             _ => {}

@@ -5,18 +5,20 @@
 
 use crate::{
     connection::{Piece, State},
+    due_answers::SharedAnswer,
     receive::NO_DATA,
     sessions::Step,
     slab::ConnId,
     transport::Transport,
-    wire,
+    wire::{self, Meta},
 };
+use bytes::Bytes;
 use flate2::{Compression, write::GzEncoder};
 use log::Slice;
 use model::{ByteOffset, StreamKey};
 use node::{Failure, ReadReply, Reply, Request};
 use protocol::{
-    BodyFraming, HeadSink,
+    BodyFraming, HeadSink, HttpDate,
     request::{Live, ReadRequest},
     response::{self, BodyPlan, ReadAnswer},
 };
@@ -97,7 +99,7 @@ impl<T: Transport> Step<'_, T> {
         self.pump(id);
     }
 
-    fn may_gzip(&self, request: &ReadRequest, reply: &ReadReply) -> bool {
+    pub(crate) fn may_gzip(&self, request: &ReadRequest, reply: &ReadReply) -> bool {
         let kind = reply.info.content_type.media_type();
         let is_text = reply.info.content_type.is_text()
             || kind.ends_with("json")
@@ -252,6 +254,38 @@ impl<T: Transport> Step<'_, T> {
             self.drop_connection(id);
         }
     }
+}
+
+/// An answer with stored bytes that are at hand, as it goes out to everybody who asks alike.
+pub(crate) fn whole_answer(
+    meta: &Meta,
+    date: &HttpDate,
+    answer: &ReadAnswer<'_>,
+    data: &Bytes,
+) -> SharedAnswer {
+    let mut out = Vec::with_capacity(512 + data.len());
+    let first = Slice::Bytes(data.clone());
+    let (plan, status) = meta.write_head(&mut out, date, false, |head| {
+        let plan = response::read(head, answer);
+        let is_whole = !answer.gzip && put_whole(head, &plan, Some(&first));
+        assert!(is_whole || answer.gzip, "data that is at hand fits behind its head");
+        plan
+    });
+    let BodyPlan::Range { start, end, frame, framing } = plan else {
+        return SharedAnswer { bytes: out.into(), status, read_bytes: 0 };
+    };
+    let read_bytes = end.since(start);
+    if answer.gzip {
+        let stored = &data[..usize::try_from(read_bytes).expect("a window fits memory")];
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        for part in [frame.prefix, stored, frame.suffix] {
+            gzip.write_all(part).expect("writing to memory does not fail");
+        }
+        let body = gzip.finish().expect("writing to memory does not fail");
+        wire::put_body(framing, &body, &mut out);
+        out.extend_from_slice(wire::end_of_body(framing));
+    }
+    SharedAnswer { bytes: out.into(), status, read_bytes }
 }
 
 /// Puts a body behind its head if it is at hand as a whole: most answers are one system call.

@@ -147,6 +147,8 @@ pub(crate) struct Poll {
     /// The stream as it stood when the poll began.
     pub info: StreamInfo,
     pub due: Monotonic,
+    /// Names it among the polls of its stream.
+    pub number: u64,
 }
 
 #[derive(Debug)]

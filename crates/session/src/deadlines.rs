@@ -11,6 +11,10 @@ use std::collections::BinaryHeap;
 pub(crate) struct Deadlines {
     due: BinaryHeap<Reverse<(Monotonic, ConnId)>>,
     pub next_sweep: Monotonic,
+    /// The connection that the sweep under way looks at next.
+    pub sweep_slot: Option<usize>,
+    /// A turn had no room for all that was due.
+    pub is_behind: bool,
 }
 
 impl Deadlines {

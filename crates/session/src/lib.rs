@@ -11,7 +11,7 @@
 //! - `receive`: requests from bytes; `check`: requests from large bodies.
 //! - `pipeline`: requests behind the present one, asked early and answered in order.
 //! - `answer`: answers from replies; `body`: answers from stored bytes.
-//! - `live` and `sse`: live readers.
+//! - `live` and `sse`: live readers; `members`: those of one stream; `due_answers`: answers that many are due at once.
 //! - `fair_queue`: the next reader of stored bytes; `window_cache`: the bytes that were read last.
 //! - `timers`: the limits in time; `deadlines`: when the next one is due.
 //!
@@ -26,8 +26,10 @@ mod check;
 mod connection;
 mod counts;
 mod deadlines;
+mod due_answers;
 mod fair_queue;
 mod live;
+mod members;
 mod options;
 mod pipeline;
 mod receive;

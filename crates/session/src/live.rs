@@ -3,7 +3,7 @@
 //! # How readers are grouped
 //! Readers of a stream that want the same form (mode and framing) and have got the same bytes share
 //! a [`Cohort`], which has one encoder. A commit is encoded once per cohort; each reader costs
-//! one write. A reader whose queue is full leaves its cohort and catches up from its own offset
+//! one write. A change wakes long-polls, too ([`crate::due_answers`]). A reader whose queue is full leaves its cohort and catches up from its own offset
 //! when its socket has drained: nobody buffers for it.
 //!
 //! # Watching
@@ -12,6 +12,7 @@
 
 use crate::{
     connection::{Piece, State},
+    members::Members,
     receive::NO_DATA,
     sessions::Step,
     slab::ConnId,
@@ -19,9 +20,8 @@ use crate::{
     wire,
 };
 use bytes::Bytes;
-use log::Slice;
 use model::{ByteOffset, StreamKey};
-use node::{Change, ReadReply, Request};
+use node::{Change, Request};
 use protocol::{
     BodyFraming, cursor,
     events::{Control, Mode, SseEncoder, put_with_cursor},
@@ -34,16 +34,27 @@ pub(crate) use crate::sse::SseReader;
 const NOBODY: ConnId = ConnId { slot: u32::MAX, generation: 0 };
 
 #[derive(Debug, Default)]
-pub(crate) struct LiveStreams(HashMap<StreamKey, LiveStream>);
+pub(crate) struct LiveStreams {
+    streams: HashMap<StreamKey, LiveStream>,
+    /// The number that the last member of any stream got.
+    last_number: u64,
+}
 
 #[derive(Debug, Default)]
 struct LiveStream {
-    polls: Vec<ConnId>,
+    polls: Members<WaitingPoll>,
     cohorts: Vec<Cohort>,
     /// The owner was asked to tell of changes.
     watched: bool,
     /// The tail of the last change.
     tail: ByteOffset,
+}
+
+/// A long-poll that has got everything up to `at`.
+#[derive(Debug)]
+struct WaitingPoll {
+    id: ConnId,
+    at: ByteOffset,
 }
 
 #[derive(Debug)]
@@ -52,7 +63,7 @@ struct Cohort {
     encoder: SseEncoder,
     /// End of the bytes that the encoder was given.
     fed: ByteOffset,
-    readers: Vec<ConnId>,
+    readers: Members<ConnId>,
 }
 
 /// What makes two readers get the same bytes.
@@ -77,7 +88,7 @@ struct Frame {
 impl LiveStreams {
     /// Asserts that nothing is kept for streams without readers.
     pub(crate) fn check(&self) {
-        for (key, stream) in &self.0 {
+        for (key, stream) in &self.streams {
             let readers = stream.cohorts.iter().map(|cohort| cohort.readers.len()).sum::<usize>();
             assert!(readers + stream.polls.len() > 0, "{key:?} is watched for nobody");
         }
@@ -86,32 +97,50 @@ impl LiveStreams {
     /// All readers, with their streams.
     pub(crate) fn readers(&self) -> Vec<(StreamKey, ConnId)> {
         let of = |(key, stream): (&StreamKey, &LiveStream)| {
-            let live = stream.cohorts.iter().flat_map(|cohort| &cohort.readers);
-            live.chain(&stream.polls).map(|id| (*key, *id)).collect::<Vec<_>>()
+            let live = stream.cohorts.iter().flat_map(|cohort| cohort.readers.iter());
+            let polls = stream.polls.iter().map(|poll| &poll.id);
+            live.chain(polls).map(|id| (*key, *id)).collect::<Vec<_>>()
         };
-        self.0.iter().flat_map(of).collect()
+        self.streams.iter().flat_map(of).collect()
     }
 
     /// Streams that have readers.
     pub(crate) fn stream_count(&self) -> usize {
-        self.0.len()
+        self.streams.len()
     }
 
-    pub(crate) fn add_poll(&mut self, key: StreamKey, id: ConnId) {
-        self.0.entry(key).or_default().polls.push(id);
+    fn take_number(&mut self) -> u64 {
+        self.last_number += 1;
+        self.last_number
     }
 
-    fn remove_poll(&mut self, key: StreamKey, id: ConnId) {
-        if let Some(stream) = self.0.get_mut(&key) {
-            stream.polls.retain(|known| *known != id);
+    /// A long-poll waits for what follows `at`, under the number that is returned.
+    pub(crate) fn add_poll(&mut self, key: StreamKey, id: ConnId, at: ByteOffset) -> u64 {
+        let number = self.take_number();
+        let stream = self.streams.entry(key).or_default();
+        stream.polls.push(number, WaitingPoll { id, at });
+        number
+    }
+
+    /// The tail of a stream as the last change told it.
+    pub(crate) fn tail_of(&self, key: StreamKey) -> ByteOffset {
+        self.streams.get(&key).map_or(ByteOffset::ZERO, |stream| stream.tail)
+    }
+
+    /// Whether a long-poll waits for a change. Otherwise one has woken it.
+    pub(crate) fn has_poll(&self, key: StreamKey, number: u64) -> bool {
+        self.streams.get(&key).is_some_and(|stream| stream.polls.has(number))
+    }
+
+    fn remove_poll(&mut self, key: StreamKey, number: u64) {
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.polls.remove(number);
         }
     }
 
-    fn remove_reader(&mut self, key: StreamKey, id: ConnId) {
-        if let Some(stream) = self.0.get_mut(&key) {
-            for cohort in &mut stream.cohorts {
-                cohort.readers.retain(|known| *known != id);
-            }
+    fn remove_reader(&mut self, key: StreamKey, number: u64) {
+        if let Some(stream) = self.streams.get_mut(&key) {
+            stream.cohorts.iter_mut().for_each(|cohort| cohort.readers.remove(number));
             stream.cohorts.retain(|cohort| !cohort.readers.is_empty());
         }
     }
@@ -119,43 +148,46 @@ impl LiveStreams {
     /// Forgets a stream without readers; `true` if its owner tells of its changes.
     fn forget_unused(&mut self, key: StreamKey) -> bool {
         let unused = |stream: &LiveStream| stream.polls.is_empty() && stream.cohorts.is_empty();
-        let is_unused = self.0.get(&key).is_some_and(unused);
-        is_unused && self.0.remove(&key).is_some_and(|stream| stream.watched)
+        let is_unused = self.streams.get(&key).is_some_and(unused);
+        is_unused && self.streams.remove(&key).is_some_and(|stream| stream.watched)
     }
 
     /// The position of the encoder of the reader's cohort.
-    pub(crate) fn position_of(&self, key: StreamKey, id: ConnId) -> Option<ByteOffset> {
-        let stream = self.0.get(&key)?;
-        let cohort = stream.cohorts.iter().find(|cohort| cohort.readers.contains(&id))?;
+    pub(crate) fn position_of(&self, key: StreamKey, number: u64) -> Option<ByteOffset> {
+        let stream = self.streams.get(&key)?;
+        let cohort = stream.cohorts.iter().find(|cohort| cohort.readers.has(number))?;
         Some(cohort.encoder.position())
     }
 
-    /// Makes a reader live that has got everything up to `fed`; `false` if more has come since.
+    /// Makes a reader live that has got everything up to `fed`, under the number that is returned; `None` if more has
+    /// come since.
     pub(crate) fn join(
         &mut self,
         key: StreamKey,
         id: ConnId,
         encoding: Encoding,
         (encoder, fed): (SseEncoder, ByteOffset),
-    ) -> bool {
-        let stream = self.0.entry(key).or_default();
+    ) -> Option<u64> {
+        let number = self.take_number();
+        let stream = self.streams.entry(key).or_default();
         if stream.watched && stream.tail > fed {
-            return false;
+            return None;
         }
         stream.cohorts.retain(|cohort| !cohort.readers.is_empty());
-        let same = |cohort: &&mut Cohort| cohort.encoding == encoding && cohort.fed == fed;
-        match stream.cohorts.iter_mut().find(same) {
-            Some(cohort) => cohort.readers.push(id),
-            None => stream.cohorts.push(Cohort { encoding, encoder, fed, readers: vec![id] }),
-        }
-        true
+        let same = |cohort: &Cohort| cohort.encoding == encoding && cohort.fed == fed;
+        let place = stream.cohorts.iter().position(same).unwrap_or_else(|| {
+            stream.cohorts.push(Cohort { encoding, encoder, fed, readers: Members::default() });
+            stream.cohorts.len() - 1
+        });
+        stream.cohorts[place].readers.push(number, id);
+        Some(number)
     }
 }
 
 impl<T: Transport> Step<'_, T> {
     /// Asks the owner to tell of changes, unless it does so already.
     pub(crate) fn ensure_watch(&mut self, id: ConnId, key: StreamKey) {
-        let stream = self.state.live.0.entry(key).or_default();
+        let stream = self.state.live.streams.entry(key).or_default();
         if !std::mem::replace(&mut stream.watched, true) {
             self.ask(id, Request::Watch { key }, NO_DATA);
         }
@@ -163,13 +195,13 @@ impl<T: Transport> Step<'_, T> {
 
     pub(crate) fn handle_change(&mut self, change: Change) {
         let key = change.key;
-        let Some(stream) = self.state.live.0.get_mut(&key) else { return };
+        let Some(stream) = self.state.live.streams.get_mut(&key) else { return };
         stream.tail = stream.tail.max(change.tail);
-        let polls = std::mem::take(&mut stream.polls);
+        let is_over = change.closed || change.gone;
+        let woken = stream.polls.take_if(|poll| is_over || change.tail > poll.at);
+        let woken = woken.into_iter().map(|(number, poll)| (number, poll.id)).collect();
         let cohorts = std::mem::take(&mut stream.cohorts);
-        for id in polls {
-            self.wake_poll(id, &change);
-        }
+        self.state.due.add_news(&change, woken);
         for cohort in cohorts {
             self.advance_cohort(cohort, &change);
         }
@@ -178,17 +210,18 @@ impl<T: Transport> Step<'_, T> {
         } else {
             self.unwatch_unused(key);
         }
+        self.give_due();
     }
 
     /// A long-poll is over.
-    pub(crate) fn leave_poll(&mut self, key: StreamKey, id: ConnId) {
-        self.state.live.remove_poll(key, id);
+    pub(crate) fn leave_poll(&mut self, key: StreamKey, number: u64) {
+        self.state.live.remove_poll(key, number);
         self.unwatch_unused(key);
     }
 
     /// A live reader is over.
-    pub(crate) fn leave_live(&mut self, key: StreamKey, id: ConnId) {
-        self.state.live.remove_reader(key, id);
+    pub(crate) fn leave_live(&mut self, key: StreamKey, number: u64) {
+        self.state.live.remove_reader(key, number);
         self.unwatch_unused(key);
     }
 
@@ -198,40 +231,9 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
-    fn wake_poll(&mut self, id: ConnId, change: &Change) {
-        let Some(connection) = self.state.connections.get_mut(id) else { return };
-        let State::LongPoll(poll) = &mut connection.state else { return };
-        if change.tail <= poll.offset && !change.closed && !change.gone {
-            poll.info.tail = change.tail;
-            return self.state.live.add_poll(change.key, id);
-        }
-        let Some(poll) = self.take_poll(id) else { return };
-        let data = change.data.as_ref().filter(|_| change.data_start() == Some(poll.offset));
-        if let Some(data) = data
-            && !change.gone
-        {
-            let mut info = poll.info;
-            info.tail = change.tail;
-            info.closed = change.closed;
-            let reply = ReadReply {
-                key: poll.key,
-                info,
-                start: poll.offset,
-                end: change.tail,
-                first: Some(Slice::Bytes(data.clone())),
-            };
-            self.answer_read(id, &poll.request, reply);
-            return self.resume_input(id);
-        }
-        // Too large to be shared, deleted, or closed without data: ask for the present state.
-        self.reread(id, poll.request, poll.offset);
-    }
-
     fn advance_cohort(&mut self, mut cohort: Cohort, change: &Change) {
         if change.gone {
-            for id in cohort.readers {
-                self.end_sse(id);
-            }
+            cohort.readers.take_all().for_each(|(_, id)| self.end_sse_in_turn(id));
             return;
         }
         let data = change.data.as_ref().filter(|_| change.data_start() == Some(cohort.fed));
@@ -240,9 +242,7 @@ impl<T: Transport> Step<'_, T> {
             // Something is missing in between, or too large to be shared: each reads for itself. So do readers
             // who were beyond the tail until now.
             let position = cohort.encoder.position();
-            for id in cohort.readers {
-                self.fall_behind(id, position);
-            }
+            cohort.readers.take_all().for_each(|(_, id)| self.fall_behind(id, position));
             return;
         }
         if data.is_some() || change.closed {
@@ -251,7 +251,7 @@ impl<T: Transport> Step<'_, T> {
             self.fan_out(&mut cohort, &frame);
         }
         if !cohort.readers.is_empty() {
-            let stream = self.state.live.0.entry(change.key).or_default();
+            let stream = self.state.live.streams.entry(change.key).or_default();
             stream.cohorts.push(cohort);
         }
     }
@@ -267,7 +267,7 @@ impl<T: Transport> Step<'_, T> {
 
     fn fan_out(&mut self, cohort: &mut Cohort, frame: &Frame) {
         let now = self.state.now.monotonic;
-        for id in std::mem::take(&mut cohort.readers) {
+        for (number, id) in cohort.readers.take_all() {
             let Some(connection) = self.state.connections.get_mut(id) else { continue };
             let State::Sse(reader) = &connection.state else { continue };
             if connection.queued_bytes + frame.framed.len()
@@ -297,9 +297,9 @@ impl<T: Transport> Step<'_, T> {
             if sent.is_err() {
                 self.drop_connection(id);
             } else if frame.closes {
-                self.end_sse(id);
+                self.end_sse_in_turn(id);
             } else {
-                cohort.readers.push(id);
+                cohort.readers.push(number, id);
             }
         }
     }

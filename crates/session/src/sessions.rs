@@ -14,9 +14,10 @@
 
 use crate::{
     check::{CheckDone, CheckJob},
-    connection::Connection,
+    connection::{Connection, State},
     counts::Counts,
     deadlines::Deadlines,
+    due_answers::DueAnswers,
     fair_queue::FairQueue,
     live::LiveStreams,
     options::{Admission, Options},
@@ -30,7 +31,7 @@ use model::{GroupId, Monotonic, ShardId};
 use node::{Change, Reply, Request, Stamp, Ticket};
 use protocol::HttpDate;
 use std::borrow::Cow;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 
 /// After this time a turn serves only connections that have had nothing in it. A request may cost a
@@ -88,6 +89,7 @@ pub struct Sessions {
     pub(crate) counts: Counts,
     pub(crate) connections: Slab<Connection>,
     pub(crate) live: LiveStreams,
+    pub(crate) due: DueAnswers,
     pub(crate) deadlines: Deadlines,
     pub(crate) now: Stamp,
     pub(crate) date: HttpDate,
@@ -136,6 +138,7 @@ impl Sessions {
             counts: Counts::default(),
             connections: Slab::new(),
             live: LiveStreams::default(),
+            due: DueAnswers::default(),
             deadlines: Deadlines::default(),
             now,
             date: HttpDate::new(now.wall),
@@ -204,7 +207,10 @@ impl Sessions {
     /// Whether there is work left over from the last turn.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        !self.runnable.is_empty() || self.fair.is_ready()
+        !self.runnable.is_empty()
+            || self.fair.is_ready()
+            || self.due.is_any()
+            || self.deadlines.is_behind
     }
 
     /// Whether clients that send much wait for the next turn.
@@ -276,9 +282,33 @@ impl Sessions {
         assert_eq!(gzip_count, self.gzip_count, "compressors at work are counted");
         self.fair.check();
         self.live.check();
+        self.check_waiting();
         for (key, id) in self.live.readers() {
             let connection = self.connections.get_mut(id).expect("a live reader has a connection");
             assert_eq!(connection.follows(), Some(key), "{id:?} is live where it says");
+        }
+    }
+
+    /// Asserts that each reader that waits for something is where it comes from.
+    fn check_waiting(&mut self) {
+        let woken: HashSet<(u64, ConnId)> = self.due.polls().collect();
+        let ending: HashSet<ConnId> = self.due.ends().collect();
+        for id in self.connections.ids() {
+            match &self.connections.get_mut(id).expect("just listed").state {
+                State::LongPoll(poll) => {
+                    let is_waiting = self.live.has_poll(poll.key, poll.number);
+                    let is_woken = woken.contains(&(poll.number, id));
+                    assert!(is_waiting != is_woken, "{id:?} waits at its stream or for its turn");
+                }
+                State::Sse(reader) => {
+                    let position =
+                        reader.live_number().map(|n| self.live.position_of(reader.key, n));
+                    assert_ne!(position, Some(None), "{id:?} is live with nobody");
+                    let is_ending = reader.is_ending();
+                    assert_eq!(is_ending, ending.contains(&id), "{id:?} ends in its turn");
+                }
+                _ => {}
+            }
         }
     }
 
@@ -299,6 +329,7 @@ impl Sessions {
 impl<T: Transport> Step<'_, T> {
     fn run_shares(&mut self) {
         self.state.fair.begin_turn();
+        self.state.due.begin_turn();
         for _ in 0..self.state.runnable.len() {
             if self.is_turn_long() {
                 break;
@@ -311,6 +342,10 @@ impl<T: Transport> Step<'_, T> {
         }
         self.call_queued();
         self.send_unsent();
+        self.give_due();
+        if self.state.deadlines.is_behind {
+            self.handle_tick();
+        }
     }
 
     /// Whether this turn has taken so long that connections it has served should wait for the next.
@@ -327,8 +362,9 @@ impl<T: Transport> Step<'_, T> {
     }
 
     fn handle_tick(&mut self) {
-        self.handle_deadlines();
+        let is_all = self.handle_deadlines();
         self.sweep();
+        self.state.deadlines.is_behind = !is_all || self.state.deadlines.sweep_slot.is_some();
     }
 
     /// Asks for something whose reply comes to `id`.

@@ -4,7 +4,7 @@ use crate::{
     Admission, ConnId, Options, Sessions,
     connection::{Pending, State},
 };
-use model::{GroupId, Monotonic, ShardId, StreamId, StreamKey, Timestamp};
+use model::{ByteOffset, GroupId, Monotonic, ShardId, StreamId, StreamKey, Timestamp};
 use node::Stamp;
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ fn an_answer_that_is_not_counted_is_found() {
 fn a_live_reader_of_nothing_is_found() {
     let (mut sessions, id) = sessions();
     let key = StreamKey { group: GroupId::new(0), stream: StreamId::new(1) };
-    sessions.live.add_poll(key, id);
+    sessions.live.add_poll(key, id, ByteOffset::ZERO);
     sessions.check();
 }
 

@@ -71,6 +71,11 @@ impl<T> Slab<T> {
         (0..self.entries.len()).filter_map(|slot| self.id_of(slot)).collect()
     }
 
+    /// Slots, free ones included.
+    pub(crate) fn slot_count(&self) -> usize {
+        self.entries.len()
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }

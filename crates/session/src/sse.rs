@@ -38,10 +38,12 @@ enum Phase {
     Asked(SseEncoder),
     /// An event is under way.
     Event(Box<EventUnderWay>),
-    /// At the tail, with the others.
-    Live,
+    /// At the tail, with the others, under this number.
+    Live(u64),
     /// Fell out of the live ones; reads on when the socket has drained.
     Behind,
+    /// It has got its last event; the answer ends in its turn.
+    Ending,
 }
 
 #[derive(Debug)]
@@ -60,11 +62,24 @@ impl SseReader {
 
     /// Between two events, so that something else may be sent or the answer may end.
     fn is_between_events(&self) -> bool {
-        matches!(self.phase, Phase::Live | Phase::Behind)
+        matches!(self.phase, Phase::Live(_) | Phase::Behind)
     }
 
     pub(crate) fn is_live(&self) -> bool {
-        matches!(self.phase, Phase::Live)
+        self.live_number().is_some()
+    }
+
+    /// Its number among the live readers of its stream.
+    pub(crate) fn live_number(&self) -> Option<u64> {
+        match self.phase {
+            Phase::Live(number) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// Whether nothing is left but the end of the answer.
+    pub(crate) fn is_ending(&self) -> bool {
+        matches!(self.phase, Phase::Ending)
     }
 
     /// Live, and knows that nothing is missing: it is not beyond the tail.
@@ -183,7 +198,7 @@ impl<T: Transport> Step<'_, T> {
         }
         let State::Sse(reader) = &mut connection.state else { return };
         match &reader.phase {
-            Phase::Asked(_) | Phase::Live => return,
+            Phase::Asked(_) | Phase::Live(_) | Phase::Ending => return,
             Phase::Event(event) if event.asked => return,
             Phase::Event(event) if event.next >= event.reply.end => return self.end_event(id),
             Phase::Event(_) | Phase::Behind => {}
@@ -193,7 +208,7 @@ impl<T: Transport> Step<'_, T> {
         }
         let Some(reader) = self.reader(id) else { return };
         match &mut reader.phase {
-            Phase::Asked(_) | Phase::Live => {}
+            Phase::Asked(_) | Phase::Live(_) | Phase::Ending => {}
             Phase::Behind => {
                 let encoder = SseEncoder::new(reader.encoding.mode, reader.position);
                 let at = reader.position;
@@ -265,11 +280,13 @@ impl<T: Transport> Step<'_, T> {
         let position = encoder.position();
         let Some(reader) = self.reader(id) else { return };
         let (key, encoding) = (reader.key, reader.encoding);
-        reader.phase = Phase::Live;
-        if self.state.live.join(key, id, encoding, (encoder, fed)) {
-            return self.ensure_watch(id, key);
+        match self.state.live.join(key, id, encoding, (encoder, fed)) {
+            Some(number) => {
+                self.put_phase(id, Phase::Live(number));
+                self.ensure_watch(id, key);
+            }
+            None => self.fall_behind(id, position),
         }
-        self.fall_behind(id, position);
     }
 
     /// A reader leaves the live ones at `position` and reads on by itself.
@@ -324,15 +341,32 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn end_sse_with_control(&mut self, id: ConnId) {
         let cursor = self.cursor_for(id);
         let Some(reader) = self.reader(id) else { return };
-        let key = reader.key;
-        let (live, own) = (reader.is_live(), reader.position);
+        let (key, number, own) = (reader.key, reader.live_number(), reader.position);
         let up_to_date = reader.is_up_to_date();
-        let position = if live { self.state.live.position_of(key, id) } else { None };
+        let position = number.and_then(|number| self.state.live.position_of(key, number));
         let mut out = Vec::new();
         let control = Control { cursor, up_to_date, closed: false };
         put_control(position.unwrap_or(own), control, &mut out);
-        if self.send_events(id, &out) {
-            self.leave_live(key, id);
+        if !self.send_events(id, &out) {
+            return;
+        }
+        if let Some(number) = number {
+            self.leave_live(key, number);
+        }
+        self.end_sse(id);
+    }
+
+    /// Ends the answer between two events, when its turn has come. Many may end at the same time.
+    pub(crate) fn end_sse_in_turn(&mut self, id: ConnId) {
+        if let Some(reader) = self.reader(id) {
+            reader.phase = Phase::Ending;
+            self.state.due.add_end(id);
+        }
+    }
+
+    /// The turn of an answer that ends has come. Its connection may be gone.
+    pub(crate) fn end_sse_now(&mut self, id: ConnId) {
+        if self.reader(id).is_some_and(|reader| reader.is_ending()) {
             self.end_sse(id);
         }
     }

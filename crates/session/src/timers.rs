@@ -1,6 +1,6 @@
 //! Time: deadlines of long-polls, and sweeps over all connections for the coarser limits.
 
-use crate::{connection::State, sessions::Step, slab::ConnId, transport::Transport};
+use crate::{connection::State, due_answers, sessions::Step, slab::ConnId, transport::Transport};
 use protocol::problem::{Code, Problem};
 
 /// Limits of connections are looked at this often.
@@ -15,6 +15,9 @@ const LINGER_MS: u64 = 1_000;
 /// The same while the server stops: what was sent is with the client's kernel by then.
 const LINGER_STOPPING_MS: u64 = 100;
 
+/// Connections or deadlines that one turn looks at, at most: some 50 ns each.
+const LOOKS_PER_TURN_MAX: usize = 4096;
+
 /// What a sweep decides about one connection.
 enum Verdict {
     Keep,
@@ -25,37 +28,73 @@ enum Verdict {
 }
 
 impl<T: Transport> Step<'_, T> {
-    pub(crate) fn handle_deadlines(&mut self) {
-        while let Some(id) = self.state.deadlines.pop(self.state.now.monotonic) {
+    /// Answers long-polls that have waited long enough, as many as one turn has room for; whether that was all.
+    pub(crate) fn handle_deadlines(&mut self) -> bool {
+        let began_ns = self.io.turn_ns();
+        for _ in 0..LOOKS_PER_TURN_MAX {
+            let is_long = self.io.turn_ns() - began_ns > due_answers::TURN_NS_MAX;
+            if is_long || self.state.due.timeouts_left == 0 {
+                return false;
+            }
+            let Some(id) = self.state.deadlines.pop(self.state.now.monotonic) else { return true };
             let Some(connection) = self.state.connections.get_mut(id) else { continue };
             let State::LongPoll(poll) = &connection.state else { continue };
-            if poll.is_due(self.state.now.monotonic) {
-                self.time_out_poll(id);
+            let (key, number) = (poll.key, poll.number);
+            // One that a change has woken gets its answer without this.
+            if poll.is_due(self.state.now.monotonic) && self.state.live.has_poll(key, number) {
+                self.time_out_poll(id, number);
+                self.state.due.timeouts_left -= 1;
             }
         }
+        false
     }
 
+    /// Looks at all connections now and then: at some of them in each turn, until all have had theirs.
     pub(crate) fn sweep(&mut self) {
         let now = self.state.now.monotonic;
-        if now < self.state.deadlines.next_sweep {
-            return;
-        }
-        let is_stopping = self.state.stopping.is_some();
-        let pause_ms = if is_stopping { SWEEP_STOPPING_MS } else { SWEEP_MS };
-        self.state.deadlines.next_sweep = now.plus_ms(pause_ms);
-        self.state.windows.clear();
-        for id in self.state.connections.ids() {
-            match self.judge(id) {
-                Verdict::Keep => {}
-                Verdict::Drop => self.drop_connection(id),
-                Verdict::Refuse => {
-                    self.abandon_body(id);
-                    self.answer_problem(id, &Problem::new(Code::RequestTimeout));
-                }
-                Verdict::Heartbeat => self.send_heartbeat(id),
-                Verdict::EndSse => self.end_sse_with_control(id),
+        let mut slot = match self.state.deadlines.sweep_slot {
+            Some(slot) => slot,
+            None if now < self.state.deadlines.next_sweep => return,
+            None => {
+                let is_stopping = self.state.stopping.is_some();
+                let pause_ms = if is_stopping { SWEEP_STOPPING_MS } else { SWEEP_MS };
+                self.state.deadlines.next_sweep = now.plus_ms(pause_ms);
+                self.state.windows.clear();
+                0
             }
+        };
+        let began_ns = self.io.turn_ns();
+        let end = slot + LOOKS_PER_TURN_MAX;
+        while slot < end
+            && self.state.due.deeds_left > 0
+            && self.io.turn_ns() - began_ns <= due_answers::TURN_NS_MAX
+        {
+            if slot >= self.state.connections.slot_count() {
+                self.state.deadlines.sweep_slot = None;
+                return;
+            }
+            let id = self.state.connections.id_of(slot);
+            if id.is_some_and(|id| self.sweep_one(id)) {
+                self.state.due.deeds_left -= 1;
+            }
+            slot += 1;
         }
+        self.state.deadlines.sweep_slot = Some(slot);
+    }
+
+    /// Does what a connection is due; `false` if that is nothing.
+    fn sweep_one(&mut self, id: ConnId) -> bool {
+        match self.judge(id) {
+            Verdict::Keep => return false,
+            Verdict::Drop => self.drop_connection(id),
+            Verdict::Refuse => {
+                self.abandon_body(id);
+                self.answer_problem(id, &Problem::new(Code::RequestTimeout));
+            }
+            Verdict::Heartbeat => self.send_heartbeat(id),
+            Verdict::EndSse => self.end_sse_with_control(id),
+        }
+        true
     }
 
     fn judge(&mut self, id: ConnId) -> Verdict {
@@ -119,7 +158,10 @@ impl<T: Transport> Step<'_, T> {
                     self.drop_connection(id);
                 }
                 State::Lingering => self.drop_connection(id),
-                State::LongPoll(_) => self.time_out_poll(id),
+                State::LongPoll(poll) => {
+                    let number = poll.number;
+                    self.time_out_poll(id, number);
+                }
                 State::Sse(reader) if reader.is_live() => self.end_sse_with_control(id),
                 _ => {}
             }

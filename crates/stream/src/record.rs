@@ -1,8 +1,6 @@
 //! One stream: its configuration and its state.
 
-use crate::{
-    ForkPoint, Lifetime, Lineage, Pin, PinToken, expiries::Noted, producer::Producers,
-};
+use crate::{ForkPoint, Lifetime, Lineage, Pin, PinToken, expiries::Noted, producer::Producers};
 use model::{ByteOffset, StreamId, StreamPath, Timestamp};
 use std::sync::Arc;
 

@@ -237,25 +237,41 @@ impl Shard {
     /// Turns until nothing moves.
     pub fn run(&mut self) {
         for _ in 0..10_000 {
-            let mut asks = Vec::new();
-            self.sessions.begin_turn(self.now, &mut self.wires, &mut |ask| asks.push(asked(ask)));
-            self.take_asks(asks);
-            let mut moved = false;
-            while !self.holds_checks
-                && let Some(job) = self.sessions.poll_check()
-            {
-                self.handle(Input::Checked(job.run()));
-                moved = true;
-            }
-            while let Some(output) = self.node.poll_output() {
-                moved = true;
-                self.take_output(output);
-            }
-            if !moved && !self.sessions.is_behind() {
+            let moved = self.turn();
+            self.sessions.check();
+            if !moved && !self.sessions.is_behind() && !self.node.is_behind() {
                 return;
             }
         }
         panic!("it never comes to rest");
+    }
+
+    /// One turn; `false` if the node wanted nothing done.
+    pub fn turn(&mut self) -> bool {
+        let mut asks = Vec::new();
+        self.sessions.begin_turn(self.now, &mut self.wires, &mut |ask| asks.push(asked(ask)));
+        self.take_asks(asks);
+        let mut moved = false;
+        while !self.holds_checks
+            && let Some(job) = self.sessions.poll_check()
+        {
+            self.handle(Input::Checked(job.run()));
+            moved = true;
+        }
+        if self.node.is_behind() {
+            self.node.handle(self.now, Event::Continue);
+        }
+        while let Some(output) = self.node.poll_output() {
+            moved = true;
+            self.take_output(output);
+        }
+        moved
+    }
+
+    /// As [`Self::send`], without a turn.
+    pub fn put_in(&mut self, conn: ConnId, bytes: &[u8]) {
+        self.wires.0.get_mut(&conn).unwrap().input.extend_from_slice(bytes);
+        self.handle(Input::Readable { conn, ended: false });
     }
 
     fn take_output(&mut self, output: Output) {
