@@ -23,9 +23,6 @@ use node::{Change, ReadReply};
 use protocol::response::ReadAnswer;
 use std::collections::VecDeque;
 
-/// Answers of each kind that one turn gives. One takes some 5 to 10 µs.
-const PER_TURN_MAX: usize = 48;
-
 /// Time that one turn spends on answers of one kind. To a distant client one may cost ten times as much as on the
 /// loopback.
 pub(crate) const TURN_NS_MAX: u64 = 400_000;
@@ -74,9 +71,10 @@ pub(crate) struct SharedAnswer {
 }
 
 impl DueAnswers {
-    pub(crate) fn begin_turn(&mut self) {
-        (self.news_left, self.ends_left) = (PER_TURN_MAX, PER_TURN_MAX);
-        (self.timeouts_left, self.deeds_left) = (PER_TURN_MAX, PER_TURN_MAX);
+    /// A turn begins, with room for so many answers of each kind. One takes some 5 to 10 µs.
+    pub(crate) fn begin_turn(&mut self, count_max: usize) {
+        (self.news_left, self.ends_left) = (count_max, count_max);
+        (self.timeouts_left, self.deeds_left) = (count_max, count_max);
     }
 
     /// Whether something waits for the next turn.

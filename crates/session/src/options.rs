@@ -43,6 +43,8 @@ pub struct Options {
     pub live_queue_bytes_max: usize,
     /// Longest JSON that the loop checks itself.
     pub check_on_loop_bytes_max: usize,
+    /// Answers of one kind, as those to long-polls that one append woke, that one turn gives.
+    pub due_answers_per_turn_max: usize,
     /// Events of a reader that catches up end at multiples of this offset, likewise.
     pub event_boundary_bytes: u64,
 }
@@ -70,6 +72,7 @@ impl Default for Options {
             short_answer_bytes_max: 16 << 10,
             live_queue_bytes_max: 64 << 10,
             check_on_loop_bytes_max: 128 << 10,
+            due_answers_per_turn_max: 48,
             event_boundary_bytes: 64 << 10,
         }
     }

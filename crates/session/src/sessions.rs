@@ -329,7 +329,7 @@ impl Sessions {
 impl<T: Transport> Step<'_, T> {
     fn run_shares(&mut self) {
         self.state.fair.begin_turn();
-        self.state.due.begin_turn();
+        self.state.due.begin_turn(self.state.options.due_answers_per_turn_max);
         for _ in 0..self.state.runnable.len() {
             if self.is_turn_long() {
                 break;

@@ -150,13 +150,11 @@ impl World {
         let recent_bytes_max = recent_bytes_max(plan.seed);
         let options = LogOptions { recent_bytes_max, ..log_options(&mut dice) };
         let options = disk::options(is_small, options);
-        let plane = PlaneOptions {
-            shard_count: u16::try_from(dice.between(1, 3)).expect("16 bits"),
-            sessions: session_options(&mut dice),
-            // Of its own, so that it moves no other choice of a seed.
-            slices: slice_limits(&mut Dice::new(plan.seed ^ SLICES)),
-            mutant: plan.mutant,
-        };
+        let shard_count = u16::try_from(dice.between(1, 3)).expect("16 bits");
+        let mut sessions = session_options(&mut dice);
+        // Of its own, so that it moves no other choice of a seed.
+        let slices = slice_limits(&mut Dice::new(plan.seed ^ SLICES), &mut sessions);
+        let plane = PlaneOptions { shard_count, sessions, slices, mutant: plan.mutant };
         let trace = Trace::new(plan.verbose);
         let mut later_dice = Dice::new(plan.seed ^ 0x726f_6f6d);
         let (disk, room_bytes) = disk::new(plan.seed, is_small, &mut later_dice);
