@@ -48,10 +48,12 @@ struct LiveStream {
     watched: bool,
     /// The tail of the last change.
     tail: ByteOffset,
+    /// A change is being told: its readers are not in here, and come back.
+    is_changing: bool,
 }
 
 /// A long-poll that has got everything up to `at`.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 struct WaitingPoll {
     id: ConnId,
     at: ByteOffset,
@@ -147,7 +149,9 @@ impl LiveStreams {
 
     /// Forgets a stream without readers; `true` if its owner tells of its changes.
     fn forget_unused(&mut self, key: StreamKey) -> bool {
-        let unused = |stream: &LiveStream| stream.polls.is_empty() && stream.cohorts.is_empty();
+        let unused = |stream: &LiveStream| {
+            stream.polls.is_empty() && stream.cohorts.is_empty() && !stream.is_changing
+        };
         let is_unused = self.streams.get(&key).is_some_and(unused);
         is_unused && self.streams.remove(&key).is_some_and(|stream| stream.watched)
     }
@@ -201,9 +205,13 @@ impl<T: Transport> Step<'_, T> {
         let woken = stream.polls.take_if(|poll| is_over || change.tail > poll.at);
         let woken = woken.into_iter().map(|(number, poll)| (number, poll.id)).collect();
         let cohorts = std::mem::take(&mut stream.cohorts);
+        stream.is_changing = true;
         self.state.due.add_news(&change, woken);
         for cohort in cohorts {
             self.advance_cohort(cohort, &change);
+        }
+        if let Some(stream) = self.state.live.streams.get_mut(&key) {
+            stream.is_changing = false;
         }
         if change.gone {
             self.state.live.forget_unused(key);
@@ -233,7 +241,7 @@ impl<T: Transport> Step<'_, T> {
 
     fn advance_cohort(&mut self, mut cohort: Cohort, change: &Change) {
         if change.gone {
-            cohort.readers.take_all().for_each(|(_, id)| self.end_sse_in_turn(id));
+            cohort.readers.iter().for_each(|id| self.end_sse_in_turn(*id));
             return;
         }
         let data = change.data.as_ref().filter(|_| change.data_start() == Some(cohort.fed));
@@ -242,7 +250,7 @@ impl<T: Transport> Step<'_, T> {
             // Something is missing in between, or too large to be shared: each reads for itself. So do readers
             // who were beyond the tail until now.
             let position = cohort.encoder.position();
-            cohort.readers.take_all().for_each(|(_, id)| self.fall_behind(id, position));
+            cohort.readers.iter().for_each(|id| self.fall_behind(*id, position));
             return;
         }
         if data.is_some() || change.closed {
@@ -266,42 +274,43 @@ impl<T: Transport> Step<'_, T> {
     }
 
     fn fan_out(&mut self, cohort: &mut Cohort, frame: &Frame) {
+        let encoding = cohort.encoding;
+        cohort.readers.retain(|id| self.send_frame(id, encoding, frame));
+    }
+
+    /// Sends a frame to a reader, or queues it; `false` if the reader is live no more.
+    fn send_frame(&mut self, id: ConnId, encoding: Encoding, frame: &Frame) -> bool {
         let now = self.state.now.monotonic;
-        for (number, id) in cohort.readers.take_all() {
-            let Some(connection) = self.state.connections.get_mut(id) else { continue };
-            let State::Sse(reader) = &connection.state else { continue };
-            if connection.queued_bytes + frame.framed.len()
-                > self.state.options.live_queue_bytes_max
-                && !connection.is_drained()
-            {
-                self.fall_behind(id, frame.before);
-                continue;
-            }
-            let own;
-            let bytes = match reader.cursor_ahead(frame.cursor) {
-                None => &frame.framed,
-                Some(cursor) => {
-                    let mut plain = Vec::new();
-                    put_with_cursor(&frame.plain, cursor, &mut plain);
-                    own = Bytes::from(cohort.encoding.frame(&plain));
-                    &own
-                }
-            };
-            let sent = if !connection.is_drained() || self.state.fair.admit_frame(bytes.len()) {
-                connection.send_shared(self.io, bytes, now)
-            } else {
-                connection.push(Piece::Bytes(bytes.clone()), now);
-                self.state.fair.note_unsent(id);
-                Ok(())
-            };
-            if sent.is_err() {
-                self.drop_connection(id);
-            } else if frame.closes {
-                self.end_sse_in_turn(id);
-            } else {
-                cohort.readers.push(number, id);
-            }
+        let Some(connection) = self.state.connections.get_mut(id) else { return false };
+        let State::Sse(reader) = &connection.state else { return false };
+        let queued_bytes = connection.queued_bytes + frame.framed.len();
+        if queued_bytes > self.state.options.live_queue_bytes_max && !connection.is_drained() {
+            self.fall_behind(id, frame.before);
+            return false;
         }
+        let own;
+        let bytes = match reader.cursor_ahead(frame.cursor) {
+            None => &frame.framed,
+            Some(cursor) => {
+                let mut plain = Vec::new();
+                put_with_cursor(&frame.plain, cursor, &mut plain);
+                own = Bytes::from(encoding.frame(&plain));
+                &own
+            }
+        };
+        let sent = if !connection.is_drained() || self.state.fair.admit_frame(bytes.len()) {
+            connection.send_shared(self.io, bytes, now)
+        } else {
+            connection.push(Piece::Bytes(bytes.clone()), now);
+            self.state.fair.note_unsent(id);
+            Ok(())
+        };
+        if sent.is_err() {
+            self.drop_connection(id);
+        } else if frame.closes {
+            self.end_sse_in_turn(id);
+        }
+        sent.is_ok() && !frame.closes
     }
 }
 

@@ -21,7 +21,7 @@ impl<T> Default for Members<T> {
     }
 }
 
-impl<T> Members<T> {
+impl<T: Copy> Members<T> {
     /// # Panics
     /// If `number` is not above all others.
     pub(crate) fn push(&mut self, number: u64, member: T) {
@@ -62,22 +62,24 @@ impl<T> Members<T> {
         self.list.iter().filter_map(|member| member.1.as_ref())
     }
 
-    /// Takes all of them out, with their numbers.
-    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = (u64, T)> + use<T> {
-        let list = std::mem::take(self).list;
-        list.into_iter().filter_map(|(number, member)| Some((number, member?)))
+    /// Keeps those for which `stays` is true.
+    pub(crate) fn retain(&mut self, mut stays: impl FnMut(T) -> bool) {
+        self.list.retain(|member| member.1.is_some_and(&mut stays));
+        self.left_count = 0;
     }
 
     /// Takes those out of which `is_wanted` is true, with their numbers.
-    pub(crate) fn take_if(&mut self, is_wanted: impl Fn(&T) -> bool) -> Vec<(u64, T)> {
+    pub(crate) fn take_if(&mut self, is_wanted: impl Fn(T) -> bool) -> Vec<(u64, T)> {
         let mut taken = Vec::new();
-        for (number, member) in self.take_all() {
-            if is_wanted(&member) {
+        self.list.retain(|&(number, member)| {
+            let Some(member) = member else { return false };
+            let is_taken = is_wanted(member);
+            if is_taken {
                 taken.push((number, member));
-            } else {
-                self.push(number, member);
             }
-        }
+            !is_taken
+        });
+        self.left_count = 0;
         taken
     }
 }
@@ -96,10 +98,11 @@ mod tests {
         assert!((1..=100).all(|number| members.has(number) == (number % 2 == 1)));
         assert!(members.iter().copied().eq((1..=100).step_by(2).map(|number| number * 10)));
         assert_eq!(members.len(), 50);
-        let low = members.take_if(|member| *member < 500);
+        let low = members.take_if(|member| member < 500);
         assert_eq!((low.len(), low[0], members.len()), (25, (1, 10), 25));
         assert!(members.has(51) && !members.has(49));
-        assert_eq!(members.take_all().count(), 25);
+        members.retain(|member| member > 990);
+        assert_eq!(members.iter().next(), None);
         assert!(members.is_empty());
     }
 

@@ -72,3 +72,22 @@ fn a_stream_is_watched_as_long_as_one_reader_is_left() {
     shard.once(&support::post("one", b"more"));
     assert!(shard.got(reader).contains("more"));
 }
+
+#[test]
+fn a_reader_that_a_frame_finds_gone_takes_the_watch_of_no_other() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"x"));
+    let readers = [(); 3].map(|()| {
+        let conn = shard.connect();
+        shard.send(conn, &get("one?offset=now&live=sse"));
+        conn
+    });
+    shard.wires.0.get_mut(&readers[1]).unwrap().is_broken = true;
+    for news in ["first", "second"] {
+        shard.once(&support::post("one", news.as_bytes()));
+        for conn in [readers[0], readers[2]] {
+            assert!(shard.got(conn).contains(news), "{news}");
+        }
+    }
+    assert_eq!((shard.asked("Watch"), shard.asked("Unwatch")), (1, 0));
+}

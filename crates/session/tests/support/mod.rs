@@ -26,6 +26,8 @@ pub struct Wire {
     /// The client sends no more.
     is_half_closed: bool,
     pub closed: Option<Close>,
+    /// The next write finds it broken.
+    pub is_broken: bool,
 }
 
 /// All connections.
@@ -48,6 +50,9 @@ impl Transport for Wires {
 
     fn write(&mut self, conn: ConnId, pieces: &[Piece<'_>]) -> Sent {
         let wire = self.0.get_mut(&conn).expect("a connection that is open");
+        if wire.is_broken {
+            return Sent::Broken;
+        }
         let mut sent = 0;
         for piece in pieces {
             let Piece::Bytes(bytes) = piece else { panic!("files are not taken") };
