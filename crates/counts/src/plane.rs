@@ -193,6 +193,7 @@ fn start_driver(dir: &Path) -> Driver {
     Driver::start(&settings, node, Arc::new(StillClock)).expect("a loop on a free port")
 }
 
+#[inline]
 fn read(socket: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
     match socket.read(buffer) {
         Ok(0) => panic!("the loop closed a connection"),

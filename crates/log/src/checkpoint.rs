@@ -96,26 +96,26 @@ impl Header {
 
 /// The whole file of a checkpoint.
 fn encode(task: &CheckpointTask) -> Vec<u8> {
-    let payload_bytes = task.rows.iter().map(|row| row.bytes.len() as u64).sum();
+    let rows = task.rows.sorted();
     let header = Header {
         group: task.group.get(),
         index: task.index.get(),
-        row_count: task.rows.len() as u64,
-        payload_bytes,
+        row_count: rows.len() as u64,
+        payload_bytes: task.rows.bytes(),
         owner_bytes: u32::try_from(task.header.len()).expect("an owner's header is small"),
         owner_crc: crc32c::crc32c(&task.header),
     };
     let encoded = header.encode(task.store);
-    let mut out = Vec::new();
+    let mut out = Vec::with_capacity(usize::try_from(task.bytes()).expect("it fits memory"));
     out.extend_from_slice(&encoded);
     out.extend_from_slice(&task.header);
     let mut position = 0;
-    for (number, row) in (0..).zip(task.rows.iter()) {
+    for (number, row) in (0..).zip(&rows) {
         let seed = RowSeed { store: task.store, file: task.index.get(), number };
-        out.extend_from_slice(&encode_row(&row, position, seed));
+        out.extend_from_slice(&encode_row(row, position, seed));
         position += row.bytes.len() as u64;
     }
-    task.rows.iter().for_each(|row| out.extend_from_slice(row.bytes));
+    rows.iter().for_each(|row| out.extend_from_slice(row.bytes));
     out.extend_from_slice(&task.header);
     out.extend_from_slice(&encoded);
     out

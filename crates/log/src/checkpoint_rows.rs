@@ -13,18 +13,31 @@ pub struct CheckpointRow<'a> {
     pub bytes: &'a [u8],
 }
 
+/// The length of a block's rows from which on the next row begins another block. To let one buffer grow to the size of
+/// all rows would copy tens of megabytes at once.
+const BLOCK_BYTES: usize = 256 << 10;
+
 #[derive(Debug, Clone, Copy)]
 struct RowBounds {
     stream: StreamId,
     path_hash: PathHash,
+    start: usize,
     end: usize,
 }
 
-/// The rows of one checkpoint, in stream order.
+/// Some rows, in the order in which they came.
 #[derive(Debug, Clone, Default)]
-pub struct CheckpointRows {
+struct Block {
     rows: Vec<RowBounds>,
     bytes: Vec<u8>,
+}
+
+/// The rows of one checkpoint, in any order.
+#[derive(Debug, Clone, Default)]
+pub struct CheckpointRows {
+    blocks: Vec<Block>,
+    row_count: usize,
+    bytes: u64,
 }
 
 impl CheckpointRows {
@@ -34,42 +47,60 @@ impl CheckpointRows {
         Self::default()
     }
 
-    /// Adds one stream's row.
-    ///
-    /// # Panics
-    /// If `stream` does not follow the last row's stream.
+    /// Adds one stream's row. Each stream has one row at most.
     pub fn push(&mut self, stream: StreamId, path_hash: PathHash, bytes: &[u8]) {
-        if let Some(last) = self.rows.last() {
-            assert!(last.stream < stream, "checkpoint rows come in stream order");
+        if self.blocks.last().is_none_or(|last| last.bytes.len() >= BLOCK_BYTES) {
+            self.blocks.push(Block::default());
         }
-        self.bytes.extend_from_slice(bytes);
-        self.rows.push(RowBounds { stream, path_hash, end: self.bytes.len() });
+        let block = self.blocks.last_mut().expect("a block was just added");
+        let start = block.bytes.len();
+        block.bytes.extend_from_slice(bytes);
+        block.rows.push(RowBounds { stream, path_hash, start, end: block.bytes.len() });
+        self.row_count += 1;
+        self.bytes += bytes.len() as u64;
     }
 
     /// Number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.rows.len()
+        self.row_count
     }
 
     /// Bytes of all rows.
     pub(crate) fn bytes(&self) -> u64 {
-        self.bytes.len() as u64
+        self.bytes
     }
 
     /// Whether there is no row.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.rows.is_empty()
+        self.row_count == 0
+    }
+
+    /// The rows in the order in which they came.
+    pub fn iter(&self) -> impl Iterator<Item = CheckpointRow<'_>> {
+        self.blocks.iter().flat_map(Block::iter)
     }
 
     /// The rows in stream order.
-    pub fn iter(&self) -> impl Iterator<Item = CheckpointRow<'_>> {
-        let mut start = 0;
-        self.rows.iter().map(move |row| {
-            let bytes = &self.bytes[start..row.end];
-            start = row.end;
-            CheckpointRow { stream: row.stream, path_hash: row.path_hash, bytes }
+    ///
+    /// # Panics
+    /// If a stream has two.
+    pub(crate) fn sorted(&self) -> Vec<CheckpointRow<'_>> {
+        let mut rows: Vec<CheckpointRow<'_>> = self.iter().collect();
+        rows.sort_unstable_by_key(|row| row.stream);
+        let is_above = |pair: &[CheckpointRow<'_>]| pair[0].stream < pair[1].stream;
+        assert!(rows.windows(2).all(is_above), "each stream has one row");
+        rows
+    }
+}
+
+impl Block {
+    fn iter(&self) -> impl Iterator<Item = CheckpointRow<'_>> {
+        self.rows.iter().map(|row| CheckpointRow {
+            stream: row.stream,
+            path_hash: row.path_hash,
+            bytes: &self.bytes[row.start..row.end],
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Background work on its way through the disk.
 
 use crate::checkpoint::CheckpointTask;
+use crate::checkpoint_rows::CheckpointRows;
 use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
 use crate::chunk::writer::{ChunkName, remove_half_written};
 use crate::damage::Damage;
@@ -63,10 +64,14 @@ impl WorkJob {
                 let result = cleaned(disk, &task.name, task.run(disk));
                 TaskDone::Merge(task, result)
             }
-            Task::Checkpoint(task) => {
+            Task::Checkpoint(mut task) => {
                 let (what, bytes) = ("a checkpoint", task.bytes());
                 let needs = Needs { what, bytes, kept_free_bytes: 0 };
                 let result = needs.check(disk, &root).and_then(|()| task.run(disk));
+                if result.is_ok() {
+                    // Here, because to free tens of megabytes takes the loop milliseconds.
+                    task.rows = CheckpointRows::new();
+                }
                 TaskDone::Checkpoint(task, result)
             }
         };

@@ -6,7 +6,7 @@ use crate::{
     shard::Proposal,
     step::Target,
 };
-use log::{CheckpointRows, WorkDone, WorkJob};
+use log::{WorkDone, WorkJob};
 use model::{GroupId, Monotonic, StreamKey};
 use std::io;
 use stream::{Command, PinToken};
@@ -79,19 +79,11 @@ impl ShardCore {
     }
 
     fn checkpoint_if_wanted(&mut self) {
-        let Some(group) = self.log.wants_checkpoint() else { return };
-        self.checkpoint(group);
-    }
-
-    fn checkpoint(&mut self, group: GroupId) {
-        let state = &self.groups.get(group).state;
-        let index = state.applied();
-        let header = state.encode_header();
-        let mut rows = CheckpointRows::new();
-        for row in state.encode_rows() {
-            rows.push(row.stream, row.path_hash, &row.bytes);
+        if self.checkpoint.is_none()
+            && let Some(group) = self.log.wants_checkpoint()
+        {
+            self.begin_checkpoint(group);
         }
-        self.log.checkpoint(group, index, header, rows);
     }
 
     fn mark_if_idle(&mut self, now: Stamp) {

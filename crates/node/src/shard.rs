@@ -15,7 +15,7 @@ use crate::{
     operation::{Operation, Operations},
     reads::Reads,
     releases::Releases,
-    slices::{ExpirySlices, SliceLimits},
+    slices::{CheckpointSlices, ExpirySlices, SliceLimits},
     step::{Step, Target},
 };
 use env::SeededRandom;
@@ -42,6 +42,7 @@ pub struct ShardCore {
     pub(crate) background: Background,
     pub(crate) write_queue: WriteQueue,
     pub(crate) expiries: ExpirySlices,
+    pub(crate) checkpoint: Option<CheckpointSlices>,
     pub(crate) slice_limits: SliceLimits,
     pub(crate) poison: Option<(DiskTrouble, String)>,
     /// Producers that each stream is to remember.
@@ -87,6 +88,7 @@ impl ShardCore {
             background: Background::default(),
             write_queue: WriteQueue::default(),
             expiries: ExpirySlices::default(),
+            checkpoint: None,
             slice_limits: SliceLimits::default(),
             poison: None,
             producers_max: limits::PRODUCERS_PER_STREAM_DEFAULT,

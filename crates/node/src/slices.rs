@@ -1,17 +1,21 @@
 //! Work that a shard has by itself, in slices: at most one of each kind in a turn of the loop.
 //!
 //! # Why
-//! Thousands of streams may expire at the same moment. Requests of others would wait for all of them.
+//! Thousands of streams may expire at the same moment, and a checkpoint may have a row for each of half a million.
+//! Requests of others would wait for all of them.
 //!
 //! # How
 //! [`ShardCore::is_behind`] says that there is a slice to do. The driver of the shard then begins its next turn without
 //! waiting for anything, and gives [`crate::Event::Continue`] in it.
 //!
 //! # Invariants
+//! - A checkpoint shows its group at the index at which it was begun. It is given to the log when all its rows are copied:
+//!   a crash before that leaves the checkpoint before it.
 //! - The expiries of a slice are applied before the next one is looked for. So a batch holds one slice.
 
 use crate::{ShardCore, Stamp};
-use model::StreamKey;
+use log::CheckpointRows;
+use model::{EntryIndex, GroupId, StreamKey};
 
 /// What one slice may hold.
 #[derive(Debug, Clone, Copy)]
@@ -19,11 +23,13 @@ pub struct SliceLimits {
     /// Streams that are looked at because they may have expired. One that has takes up to 4 µs until its end is
     /// applied.
     pub expiries_max: usize,
+    /// Rows of a checkpoint. One takes half a microsecond.
+    pub rows_max: usize,
 }
 
 impl Default for SliceLimits {
     fn default() -> Self {
-        Self { expiries_max: 256 }
+        Self { expiries_max: 256, rows_max: 1024 }
     }
 }
 
@@ -36,6 +42,15 @@ pub(crate) struct ExpirySlices {
     in_flight_count: usize,
     /// The place of the group that is looked at first.
     next_group: usize,
+}
+
+/// A checkpoint under way.
+#[derive(Debug)]
+pub(crate) struct CheckpointSlices {
+    group: GroupId,
+    index: EntryIndex,
+    header: Vec<u8>,
+    rows: CheckpointRows,
 }
 
 impl ExpirySlices {
@@ -72,13 +87,40 @@ impl ShardCore {
     /// Whether there is work for [`crate::Event::Continue`] now.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        self.expiries.is_ready() && !self.log.is_poisoned()
+        (self.expiries.is_ready() || self.checkpoint.is_some()) && !self.log.is_poisoned()
     }
 
     /// Does one slice of what there is to do.
     pub(crate) fn do_slice(&mut self, now: Stamp) {
-        if self.is_behind() {
+        if self.log.is_poisoned() {
+            return;
+        }
+        if self.expiries.is_ready() {
             self.expire_some(now);
+        }
+        self.copy_rows();
+    }
+
+    /// Begins a checkpoint of a group as it is now.
+    pub(crate) fn begin_checkpoint(&mut self, group: GroupId) {
+        let state = &mut self.groups.get_mut(group).state;
+        let (index, header, rows) = (state.applied(), state.encode_header(), CheckpointRows::new());
+        state.begin_rows();
+        self.checkpoint = Some(CheckpointSlices { group, index, header, rows });
+        self.copy_rows();
+    }
+
+    fn copy_rows(&mut self) {
+        let Some(mut checkpoint) = self.checkpoint.take() else { return };
+        let state = &mut self.groups.get_mut(checkpoint.group).state;
+        let is_done = state.copy_rows(self.slice_limits.rows_max, |row| {
+            checkpoint.rows.push(row.stream, row.path_hash, &row.bytes);
+        });
+        if is_done {
+            let CheckpointSlices { group, index, header, rows } = checkpoint;
+            self.log.checkpoint(group, index, header, rows);
+        } else {
+            self.checkpoint = Some(checkpoint);
         }
     }
 

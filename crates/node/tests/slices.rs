@@ -1,9 +1,12 @@
 //! Work that a shard has by itself comes in slices, so that no turn of the loop is long.
 
 use env::MemoryDisk;
+use log::LogOptions;
+use model::StreamPath;
+use std::path::PathBuf;
 use stream::Lifetime;
-use thalweg_node::testing::{Process, create, create_for, path};
-use thalweg_node::{Event, SliceLimits};
+use thalweg_node::testing::{Process, append, create, create_for, options, path, path_in};
+use thalweg_node::{Event, Request, SliceLimits};
 
 const STREAMS: usize = 100;
 
@@ -15,7 +18,7 @@ fn with_mortals() -> Process {
     }
     process.settle();
     process.replies.clear();
-    process.shards[0].set_slice_limits(SliceLimits { expiries_max: 7 });
+    process.shards[0].set_slice_limits(SliceLimits { expiries_max: 7, ..SliceLimits::default() });
     process
 }
 
@@ -80,4 +83,66 @@ fn a_log_that_has_failed_has_no_slices() {
     first_turn(&mut process);
     assert!(process.shards[0].poison().is_some());
     assert!(!process.next_turn(), "a shard that has stopped is not behind");
+}
+
+/// A process with a checkpoint under way, of which one row is copied in each turn, and its streams.
+fn with_checkpoint() -> (Process, Vec<StreamPath>) {
+    let options = LogOptions { checkpoint_bytes: 1, ..options() };
+    let mut process = Process::open_with(&MemoryDisk::new(), 1, options);
+    let paths: Vec<_> = (0..40).map(|number| path_in(0, &format!("s{number}-"))).collect();
+    for path in &paths {
+        process.with_text(path, b"old ");
+    }
+    process.shards[0].set_slice_limits(SliceLimits { rows_max: 1, ..SliceLimits::default() });
+    process.handle(0, Event::Tick);
+    while process.step() {}
+    assert!(process.shards[0].is_behind(), "a checkpoint is under way");
+    (process, paths)
+}
+
+#[test]
+fn a_checkpoint_is_copied_in_slices_and_changes_in_between_are_not_in_it() {
+    let (mut process, paths) = with_checkpoint();
+    let mut turns = 0;
+    let mut kept = paths.clone();
+    while process.next_turn() {
+        while process.step() {}
+        if let Some(path) = paths.get(turns * 7 % 40) {
+            process.offer(append(path, b"new "));
+        }
+        if turns % 10 == 3 {
+            let gone = kept.remove(turns % kept.len());
+            process.offer(Request::Delete { path: gone });
+        }
+        while process.step() {}
+        turns += 1;
+    }
+    assert!((20..=40).contains(&turns), "{turns} turns for 40 rows, some of them copied early");
+    process.replies.clear();
+    let is_checkpoint = |path: &PathBuf| path.extension().is_some_and(|end| end == "ckpt");
+    assert!(process.disk.paths().iter().any(is_checkpoint), "it was written");
+    let texts: Vec<_> = kept.iter().map(|path| process.bytes(path)).collect();
+    let mut process = Process::open(&process.kill(), 1);
+    for (path, text) in kept.iter().zip(texts) {
+        assert!(text.starts_with(b"old "));
+        assert_eq!(process.bytes(path), text, "{path}");
+    }
+    assert_eq!(stream_count(&process), kept.len());
+}
+
+#[test]
+fn a_checkpoint_that_a_kill_cuts_loses_nothing() {
+    for turns in 0..40 {
+        let (mut process, paths) = with_checkpoint();
+        for turn in 0..turns {
+            process.next_turn();
+            process.offer(append(&paths[turn], b"new "));
+            while process.step() {}
+        }
+        let mut process = Process::open(&process.kill(), 1);
+        for (number, path) in paths.iter().enumerate() {
+            let expected: &[u8] = if number < turns { b"old new " } else { b"old " };
+            assert_eq!(process.bytes(path), expected, "{path} after {turns} turns");
+        }
+    }
 }

@@ -19,6 +19,7 @@ impl GroupState {
             return;
         }
         self.streams.check_paths();
+        self.streams.check_copy();
         for record in self.streams.sorted() {
             self.check_record(record);
         }

@@ -114,7 +114,7 @@ fn check_version(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
     if reader.byte()? == VERSION { Ok(()) } else { reader.error() }
 }
 
-fn encode_row(record: &StreamRecord) -> StreamRow {
+pub(crate) fn encode_row(record: &StreamRecord) -> StreamRow {
     let mut bytes = Vec::new();
     let mut writer = Writer(&mut bytes);
     writer.byte(VERSION);
@@ -173,6 +173,7 @@ fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
         closed: reader.flag()?,
         deleted: reader.flag()?,
         noted: Noted::NEVER,
+        copied_in: 0,
         extra: reader.option(decode_extra)?.map(Box::new),
     };
     reader.finish(record)

@@ -246,6 +246,7 @@ impl GroupState {
             closed: create.close,
             deleted: false,
             noted: Noted::NEVER,
+            copied_in: 0,
             extra,
         }
     }

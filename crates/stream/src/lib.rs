@@ -47,6 +47,7 @@ mod outcome;
 mod producer;
 mod query;
 mod record;
+mod row_copy;
 mod table;
 
 pub use checkpoint::{CheckpointError, StreamRow};

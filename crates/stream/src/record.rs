@@ -130,6 +130,8 @@ pub(crate) struct StreamRecord {
     pub deleted: bool,
     /// When it comes up to be expired.
     pub noted: Noted,
+    /// The number of the last copy of all rows that has it, or that began before it was made.
+    pub copied_in: u32,
     /// What few streams have, so that the others do not pay for it.
     pub extra: Option<Box<Extra>>,
 }

@@ -10,6 +10,7 @@
 //! - Iteration is by rising id: the order of a hash table never leaves this file.
 
 use crate::record::StreamRecord;
+use crate::row_copy::RowCopy;
 use hashbrown::HashTable;
 use model::{PathHash, StreamId, StreamPath};
 
@@ -23,6 +24,10 @@ struct PathSlot {
 pub(crate) struct StreamTable {
     by_id: HashTable<Box<StreamRecord>>,
     by_path: HashTable<PathSlot>,
+    /// Copies all records as they were when it began.
+    copy: Option<Box<RowCopy>>,
+    /// The number of the last copy.
+    copy_number: u32,
 }
 
 /// Ids are entry indexes, so they may be regularly spaced: both halves of a wide product take part.
@@ -42,9 +47,39 @@ impl StreamTable {
     }
 
     pub(crate) fn get_mut(&mut self, stream: StreamId) -> Option<&mut StreamRecord> {
-        self.by_id
-            .find_mut(hash_id(stream), |record| record.id == stream)
-            .map(|record| &mut **record)
+        let record = self.by_id.find_mut(hash_id(stream), |record| record.id == stream)?;
+        if let Some(copy) = &mut self.copy {
+            copy_before_change(copy, self.copy_number, record);
+        }
+        Some(record)
+    }
+
+    /// A copy of all records begins.
+    pub(crate) fn begin_copy(&mut self, copy: RowCopy) {
+        self.copy_number = self.copy_number.wrapping_add(1);
+        self.copy = Some(Box::new(copy));
+    }
+
+    pub(crate) fn take_copy(&mut self) -> Option<Box<RowCopy>> {
+        self.copy.take()
+    }
+
+    pub(crate) fn put_copy(&mut self, copy: Box<RowCopy>) {
+        self.copy = Some(copy);
+    }
+
+    pub(crate) fn copy_number(&self) -> u32 {
+        self.copy_number
+    }
+
+    /// Places of records, free ones included; at least one.
+    pub(crate) fn place_count(&self) -> usize {
+        self.by_id.num_buckets()
+    }
+
+    /// The record at a place, to be marked as copied.
+    pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut StreamRecord> {
+        self.by_id.get_bucket_mut(place).map(|record| &mut **record)
     }
 
     pub(crate) fn find(&self, path: &StreamPath) -> Option<&StreamRecord> {
@@ -65,9 +100,11 @@ impl StreamTable {
     ///
     /// # Panics
     /// If its id or path is taken: the caller has looked.
-    pub(crate) fn insert(&mut self, record: StreamRecord) {
+    pub(crate) fn insert(&mut self, mut record: StreamRecord) {
         assert!(self.get(record.id).is_none(), "stream id {} is used twice", record.id);
         assert!(self.find(&record.path).is_none(), "path {:?} is used twice", record.path);
+        // A copy that is under way began before it.
+        record.copied_in = self.copy_number;
         let slot = PathSlot { hash: record.path.hash(), stream: record.id };
         self.by_path.insert_unique(slot.hash.get(), slot, |slot| slot.hash.get());
         self.by_id.insert_unique(hash_id(record.id), Box::new(record), |r| hash_id(r.id));
@@ -75,7 +112,10 @@ impl StreamTable {
 
     pub(crate) fn remove(&mut self, stream: StreamId) -> Option<StreamRecord> {
         let found = self.by_id.find_entry(hash_id(stream), |record| record.id == stream).ok()?;
-        let (record, _) = found.remove();
+        let (mut record, _) = found.remove();
+        if let Some(copy) = &mut self.copy {
+            copy_before_change(copy, self.copy_number, &mut record);
+        }
         let hash = record.path.hash().get();
         if let Ok(slot) = self.by_path.find_entry(hash, |slot| slot.stream == stream) {
             slot.remove();
@@ -86,6 +126,14 @@ impl StreamTable {
     /// Asserts that both tables hold the same number of streams.
     pub(crate) fn check_sizes(&self) {
         assert_eq!(self.by_id.len(), self.by_path.len(), "the tables hold different streams");
+    }
+
+    /// Asserts that each record that is not copied is still counted.
+    pub(crate) fn check_copy(&self) {
+        let Some(copy) = &self.copy else { return };
+        let is_left = |record: &&Box<StreamRecord>| record.copied_in != self.copy_number;
+        let left_count = self.by_id.iter().filter(is_left).count();
+        assert_eq!(left_count, copy.left_count(), "rows to copy are miscounted");
     }
 
     /// Asserts that every record is found by its path.
@@ -101,6 +149,14 @@ impl StreamTable {
         let mut records: Vec<&StreamRecord> = self.by_id.iter().map(|record| &**record).collect();
         records.sort_unstable_by_key(|record| record.id);
         records
+    }
+}
+
+#[cold]
+fn copy_before_change(copy: &mut RowCopy, number: u32, record: &mut StreamRecord) {
+    if record.copied_in != number {
+        record.copied_in = number;
+        copy.keep(record);
     }
 }
 
@@ -127,6 +183,7 @@ mod tests {
             closed: false,
             deleted: false,
             noted: Noted::NEVER,
+            copied_in: 0,
             extra: None,
         };
         (1..=100).for_each(|id| table.insert(record(id)));

@@ -103,9 +103,9 @@ pub(crate) struct PlaneOptions {
 
 /// Slices so short that little work takes many of them.
 pub(crate) fn slice_limits(dice: &mut Dice, sessions: &mut Options) -> SliceLimits {
-    let limits = SliceLimits { expiries_max: *dice.pick(&[1, 1, 3, 256]) };
+    let expiries_max = *dice.pick(&[1, 1, 3, 256]);
     sessions.due_answers_per_turn_max = *dice.pick(&[1, 256, 256, 256]);
-    limits
+    SliceLimits { expiries_max, rows_max: *dice.pick(&[1, 1, 2, 1024]) }
 }
 
 /// Settings that make little data and little time reach every limit.
