@@ -1,8 +1,8 @@
 //! The longest turns of a shard's loop when very much falls due at once.
 //!
 //! # Why
-//! While a turn lasts, nobody else is served. The length of a turn is the processor time of the loop's thread in
-//! it: unlike a time of the wall it does not depend on what else the machine does.
+//! While a turn lasts, nobody else is served. The length of a turn is the processor time of the loop's thread
+//! in it. Unlike a time of the wall, that does not depend on what else the machine does.
 //!
 //! # How
 //! One thread holds the loop and its clients. A crowd is prepared, then the clock is put forward or an append is sent,

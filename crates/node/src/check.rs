@@ -39,7 +39,7 @@ impl ShardCore {
     fn check_expiries(&self) {
         let receivers = self.groups.iter().flat_map(Group::receivers);
         let count = receivers.filter(|to| matches!(to, ReplyTo::Expiries)).count();
-        assert_eq!(count, self.expiries.in_flight_count(), "expiries in flight are miscounted");
+        assert_eq!(count, self.expiries.in_flight_count, "expiries in flight are miscounted");
     }
 
     /// The log and the state machines have come equally far, and a log that has failed carries nothing.

@@ -4,9 +4,10 @@ use crate::{
     DiskTrouble, ReadDamage, ShardCore, Stamp,
     group::{Group, ReplyTo},
     shard::Proposal,
+    slices::{CheckpointSlices, SliceLimits},
     step::Target,
 };
-use log::{WorkDone, WorkJob};
+use log::{CheckpointRows, WorkDone, WorkJob};
 use model::{GroupId, Monotonic, StreamKey};
 use std::io;
 use stream::{Command, PinToken};
@@ -160,5 +161,83 @@ impl ShardCore {
     #[must_use]
     pub fn disk_trouble(&self) -> Option<(DiskTrouble, &str)> {
         self.background.trouble()
+    }
+}
+
+/// Work in slices.
+impl ShardCore {
+    /// Sets what one slice may hold; for tests, which have little work.
+    pub fn set_slice_limits(&mut self, limits: SliceLimits) {
+        self.slice_limits = limits;
+    }
+
+    /// Whether there is work for [`crate::Event::Continue`] now.
+    #[must_use]
+    pub fn is_behind(&self) -> bool {
+        (self.expiries.is_ready() || self.checkpoint.is_some()) && !self.log.is_poisoned()
+    }
+
+    /// Does one slice of what there is to do.
+    pub(crate) fn do_slice(&mut self, now: Stamp) {
+        if self.log.is_poisoned() {
+            return;
+        }
+        if self.expiries.is_ready() {
+            self.expire_some(now);
+        }
+        self.copy_rows();
+    }
+
+    /// Begins a checkpoint of a group as it is now.
+    pub(crate) fn begin_checkpoint(&mut self, group: GroupId) {
+        let state = &mut self.groups.get_mut(group).state;
+        let (index, header, rows) = (state.applied(), state.encode_header(), CheckpointRows::new());
+        state.begin_rows();
+        self.checkpoint = Some(CheckpointSlices { group, index, header, rows });
+        self.copy_rows();
+    }
+
+    fn copy_rows(&mut self) {
+        let Some(mut checkpoint) = self.checkpoint.take() else { return };
+        let state = &mut self.groups.get_mut(checkpoint.group).state;
+        let is_done = state.copy_rows(self.slice_limits.rows_max, |row| {
+            checkpoint.rows.push(row.stream, row.path_hash, &row.bytes);
+        });
+        if is_done {
+            let CheckpointSlices { group, index, header, rows } = checkpoint;
+            self.log.checkpoint(group, index, header, rows);
+        } else {
+            self.checkpoint = Some(checkpoint);
+        }
+    }
+
+    fn expire_some(&mut self, now: Stamp) {
+        for key in self.poll_expired(now) {
+            if !self.propose_expiry(now, key) {
+                // The log has no room: the next tick begins again.
+                self.expiries.is_due = false;
+            }
+        }
+    }
+
+    /// Streams that have expired, as many as one slice may look at.
+    fn poll_expired(&mut self, now: Stamp) -> Vec<StreamKey> {
+        let mut looks_left = self.slice_limits.expiries_max;
+        let mut expired = Vec::new();
+        let first = self.expiries.next_group;
+        let count = self.groups.iter().count();
+        for place in (first..first + count).map(|place| place % count) {
+            let state = &mut self.groups.at_mut(place).state;
+            let group = state.group();
+            while let Some(stream) = state.poll_expired(now.wall, &mut looks_left) {
+                expired.push(StreamKey { group, stream });
+            }
+            if looks_left == 0 {
+                self.expiries.next_group = (place + 1) % count;
+                return expired;
+            }
+        }
+        self.expiries.is_due = false;
+        expired
     }
 }

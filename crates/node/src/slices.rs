@@ -5,7 +5,7 @@
 //! Requests of others would wait for all of them.
 //!
 //! # How
-//! [`ShardCore::is_behind`] says that there is a slice to do. The driver of the shard then begins its next turn without
+//! [`crate::ShardCore::is_behind`] says that there is a slice to do. The driver of the shard then begins its next turn without
 //! waiting for anything, and gives [`crate::Event::Continue`] in it.
 //!
 //! # Invariants
@@ -13,9 +13,8 @@
 //!   a crash before that leaves the checkpoint before it.
 //! - The expiries of a slice are applied before the next one is looked for. So a batch holds one slice.
 
-use crate::{ShardCore, Stamp};
 use log::CheckpointRows;
-use model::{EntryIndex, GroupId, StreamKey};
+use model::{EntryIndex, GroupId};
 
 /// What one slice may hold.
 #[derive(Debug, Clone, Copy)]
@@ -37,20 +36,20 @@ impl Default for SliceLimits {
 #[derive(Debug, Default)]
 pub(crate) struct ExpirySlices {
     /// Streams may have expired that nobody has looked at.
-    is_due: bool,
+    pub is_due: bool,
     /// Expiries on their way through the log.
-    in_flight_count: usize,
+    pub in_flight_count: usize,
     /// The place of the group that is looked at first.
-    next_group: usize,
+    pub next_group: usize,
 }
 
 /// A checkpoint under way.
 #[derive(Debug)]
 pub(crate) struct CheckpointSlices {
-    group: GroupId,
-    index: EntryIndex,
-    header: Vec<u8>,
-    rows: CheckpointRows,
+    pub group: GroupId,
+    pub index: EntryIndex,
+    pub header: Vec<u8>,
+    pub rows: CheckpointRows,
 }
 
 impl ExpirySlices {
@@ -68,89 +67,8 @@ impl ExpirySlices {
         self.in_flight_count -= 1;
     }
 
-    /// How many are on their way.
-    pub(crate) fn in_flight_count(&self) -> usize {
-        self.in_flight_count
-    }
-
-    fn is_ready(&self) -> bool {
+    /// Whether a slice may be looked for.
+    pub(crate) fn is_ready(&self) -> bool {
         self.is_due && self.in_flight_count == 0
-    }
-}
-
-impl ShardCore {
-    /// Sets what one slice may hold; for tests, which have little work.
-    pub fn set_slice_limits(&mut self, limits: SliceLimits) {
-        self.slice_limits = limits;
-    }
-
-    /// Whether there is work for [`crate::Event::Continue`] now.
-    #[must_use]
-    pub fn is_behind(&self) -> bool {
-        (self.expiries.is_ready() || self.checkpoint.is_some()) && !self.log.is_poisoned()
-    }
-
-    /// Does one slice of what there is to do.
-    pub(crate) fn do_slice(&mut self, now: Stamp) {
-        if self.log.is_poisoned() {
-            return;
-        }
-        if self.expiries.is_ready() {
-            self.expire_some(now);
-        }
-        self.copy_rows();
-    }
-
-    /// Begins a checkpoint of a group as it is now.
-    pub(crate) fn begin_checkpoint(&mut self, group: GroupId) {
-        let state = &mut self.groups.get_mut(group).state;
-        let (index, header, rows) = (state.applied(), state.encode_header(), CheckpointRows::new());
-        state.begin_rows();
-        self.checkpoint = Some(CheckpointSlices { group, index, header, rows });
-        self.copy_rows();
-    }
-
-    fn copy_rows(&mut self) {
-        let Some(mut checkpoint) = self.checkpoint.take() else { return };
-        let state = &mut self.groups.get_mut(checkpoint.group).state;
-        let is_done = state.copy_rows(self.slice_limits.rows_max, |row| {
-            checkpoint.rows.push(row.stream, row.path_hash, &row.bytes);
-        });
-        if is_done {
-            let CheckpointSlices { group, index, header, rows } = checkpoint;
-            self.log.checkpoint(group, index, header, rows);
-        } else {
-            self.checkpoint = Some(checkpoint);
-        }
-    }
-
-    fn expire_some(&mut self, now: Stamp) {
-        for key in self.poll_expired(now) {
-            if !self.propose_expiry(now, key) {
-                // The log has no room: the next tick begins again.
-                self.expiries.is_due = false;
-            }
-        }
-    }
-
-    /// Streams that have expired, as many as one slice may look at.
-    fn poll_expired(&mut self, now: Stamp) -> Vec<StreamKey> {
-        let mut looks_left = self.slice_limits.expiries_max;
-        let mut expired = Vec::new();
-        let first = self.expiries.next_group;
-        let count = self.groups.iter().count();
-        for place in (first..first + count).map(|place| place % count) {
-            let state = &mut self.groups.at_mut(place).state;
-            let group = state.group();
-            while let Some(stream) = state.poll_expired(now.wall, &mut looks_left) {
-                expired.push(StreamKey { group, stream });
-            }
-            if looks_left == 0 {
-                self.expiries.next_group = (place + 1) % count;
-                return expired;
-            }
-        }
-        self.expiries.is_due = false;
-        expired
     }
 }

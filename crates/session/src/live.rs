@@ -11,7 +11,9 @@
 //! in order, so a cohort has seen every change since it began. The watch ends with its last reader.
 
 use crate::{
-    connection::{Piece, State},
+    body::whole_answer,
+    connection::{Piece, Poll, State},
+    due_answers::{self, News, Shape, SharedAnswer},
     members::Members,
     receive::NO_DATA,
     sessions::Step,
@@ -20,11 +22,13 @@ use crate::{
     wire,
 };
 use bytes::Bytes;
+use log::Slice;
 use model::{ByteOffset, StreamKey};
-use node::{Change, Request};
+use node::{Change, ReadReply, Request};
 use protocol::{
     BodyFraming, cursor,
     events::{Control, Mode, SseEncoder, put_with_cursor},
+    response::ReadAnswer,
 };
 use std::collections::HashMap;
 
@@ -48,7 +52,7 @@ struct LiveStream {
     watched: bool,
     /// The tail of the last change.
     tail: ByteOffset,
-    /// A change is being told: its readers are not in here, and come back.
+    /// A change is on its way to its readers: they are not in here, and come back.
     is_changing: bool,
 }
 
@@ -124,7 +128,7 @@ impl LiveStreams {
         number
     }
 
-    /// The tail of a stream as the last change told it.
+    /// The tail of a stream after the last change.
     pub(crate) fn tail_of(&self, key: StreamKey) -> ByteOffset {
         self.streams.get(&key).map_or(ByteOffset::ZERO, |stream| stream.tail)
     }
@@ -311,6 +315,94 @@ impl<T: Transport> Step<'_, T> {
             self.end_sse_in_turn(id);
         }
         sent.is_ok() && !frame.closes
+    }
+}
+
+impl<T: Transport> Step<'_, T> {
+    /// Gives answers that are due, as many as this turn has room for.
+    pub(crate) fn give_due(&mut self) {
+        if !self.state.due.is_any() {
+            return;
+        }
+        let began_ns = self.io.turn_ns();
+        while self.io.turn_ns() - began_ns <= due_answers::TURN_NS_MAX
+            && let Some(id) = self.state.due.take_end()
+        {
+            self.end_sse_now(id);
+        }
+        while let Some(mut news) = self.state.due.news.pop_front() {
+            self.give_news(&mut news);
+            if !news.polls.is_empty() {
+                return self.state.due.news.push_front(news);
+            }
+        }
+    }
+
+    fn give_news(&mut self, news: &mut News) {
+        let began_ns = self.io.turn_ns();
+        while self.io.turn_ns() - began_ns <= due_answers::TURN_NS_MAX
+            && let Some((number, id)) = self.state.due.take_poll(news)
+        {
+            if let Some(poll) = self.take_poll(id, number) {
+                self.tell(id, *poll, news);
+            }
+        }
+    }
+
+    /// Answers a long-poll with what a change has brought.
+    fn tell(&mut self, id: ConnId, poll: Poll, news: &mut News) {
+        let change = &news.change;
+        let data = change.data.as_ref().filter(|_| change.data_start() == Some(poll.offset));
+        let Some(data) = data.filter(|_| !change.gone) else {
+            // Too large to be shared, deleted, or closed without data: ask for the present state.
+            return self.reread(id, poll.request, poll.offset);
+        };
+        let mut info = poll.info;
+        (info.tail, info.closed) = (change.tail, change.closed);
+        let first = Some(Slice::Bytes(data.clone()));
+        let reply = ReadReply { key: poll.key, info, start: poll.offset, end: change.tail, first };
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        let meta = connection.meta;
+        if !meta.may_be_followed() || !connection.ahead.is_empty() {
+            self.answer_read(id, &poll.request, reply);
+            return self.resume_input(id);
+        }
+        let shape = Shape {
+            offset: poll.offset,
+            is_now: poll.request.offset == model::ReadFrom::Now,
+            cursor: self.next_cursor(poll.request.cursor),
+            gzip: self.may_gzip(&poll.request, &reply),
+            second: self.state.now.wall.get() / 1000,
+        };
+        let known = news.last.take().filter(|(last, _)| *last == shape);
+        let (_, shared) = news.last.insert(known.unwrap_or_else(|| {
+            let answer = ReadAnswer {
+                request: &poll.request,
+                group: reply.key.group,
+                info: &reply.info,
+                start: reply.start,
+                end: reply.end,
+                is_stable: false,
+                cursor: Some(shape.cursor),
+                gzip: shape.gzip,
+            };
+            (shape, whole_answer(&meta, &self.state.date, &answer, data))
+        }));
+        let shared = shared.clone();
+        self.send_whole(id, &shared);
+    }
+
+    /// Sends a whole answer, and ends the exchange.
+    fn send_whole(&mut self, id: ConnId, answer: &SharedAnswer) {
+        let now = self.state.now.monotonic;
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        if connection.send_shared(self.io, &answer.bytes, now).is_err() {
+            return self.drop_connection(id);
+        }
+        self.state.counts.count_answer(answer.status);
+        self.state.counts.read_bytes += answer.read_bytes;
+        self.end_exchange(id);
+        self.resume_input(id);
     }
 }
 

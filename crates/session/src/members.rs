@@ -5,7 +5,7 @@
 //! the others.
 //!
 //! # Invariants
-//! - Numbers rise, and none is given twice. So an old number names nobody, whoever has the connection now.
+//! - Numbers rise, and none is given twice. So an old number names nobody, even if its connection is used again.
 
 /// Members in the order in which they came.
 #[derive(Debug)]

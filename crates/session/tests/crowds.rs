@@ -25,7 +25,7 @@ fn crowd(shard: &mut Shard, request: &[u8]) -> Vec<ConnId> {
     crowd
 }
 
-/// Turns until all of the crowd has heard `what`; how many heard it in each turn that told somebody.
+/// Turns until all of the crowd has heard `what`; how many heard it in each turn in which somebody did.
 fn heard_by_turn(shard: &mut Shard, crowd: &[ConnId], what: &str) -> Vec<usize> {
     let mut heard_before = 0;
     let mut by_turn = Vec::new();

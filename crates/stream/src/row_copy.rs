@@ -1,4 +1,4 @@
-//! The rows of a checkpoint, copied in slices while the streams go on changing.
+//! The rows of a checkpoint, copied in slices while the streams change.
 //!
 //! # Why
 //! A group may have half a million streams. To encode all of them takes a quarter of a second, in which the loop would
@@ -14,7 +14,9 @@
 //! - Each stream that was there at the beginning is copied once, as it was then. No other stream is.
 
 use crate::{
-    GroupState, StreamRow, checkpoint::encode_row, record::StreamRecord, table::StreamTable,
+    GroupState, StreamRow,
+    checkpoint::encode_row,
+    table::{Copying, StreamTable},
 };
 
 /// Up to this many streams, debug builds compare what was copied with what was there at the beginning.
@@ -23,41 +25,13 @@ const COMPARED_STREAMS_MAX: usize = 256;
 /// Places of the table that are looked at for each row that a slice may copy: a table may be nearly empty.
 const LOOKS_PER_ROW: usize = 8;
 
-/// A copy under way.
-#[derive(Debug)]
-pub(crate) struct RowCopy {
-    /// Streams of the beginning that are not copied.
-    left_count: usize,
-    /// The place of the table that is looked at next. A table that grows moves its records: then some are found in
-    /// another round.
-    next_place: usize,
-    /// Copied before a change, and not handed out.
-    early: Vec<StreamRow>,
-    /// What is to come out, in order of streams, and what has; only in debug builds.
-    expected: Option<(Vec<StreamRow>, Vec<StreamRow>)>,
-}
-
-impl RowCopy {
-    /// Copies a record before it changes.
-    pub(crate) fn keep(&mut self, record: &StreamRecord) {
-        self.left_count -= 1;
-        self.early.push(encode_row(record));
-    }
-
-    /// Streams of the beginning that are not copied.
-    pub(crate) fn left_count(&self) -> usize {
-        self.left_count
-    }
-}
-
 impl GroupState {
     /// Begins to copy the rows of all streams as they are now. A copy that is under way is given up.
     pub fn begin_rows(&mut self) {
-        let left_count = self.streams.len();
-        let is_compared = cfg!(debug_assertions) && left_count <= COMPARED_STREAMS_MAX;
-        let expected = is_compared.then(|| (self.encode_rows(), Vec::new()));
-        let early = Vec::new();
-        self.streams.begin_copy(RowCopy { left_count, next_place: 0, early, expected });
+        let is_compared = cfg!(debug_assertions) && self.streams.len() <= COMPARED_STREAMS_MAX;
+        let expected = if is_compared { self.streams.sorted() } else { Vec::new() };
+        let expected = expected.into_iter().map(|record| (record.id, record.clone())).collect();
+        self.streams.begin_copy(is_compared.then_some(expected));
     }
 
     /// Copies at most `count_max` rows, besides those that changes have made necessary; whether all are copied then.
@@ -66,30 +40,28 @@ impl GroupState {
     /// If no copy is under way.
     pub fn copy_rows(&mut self, count_max: usize, mut take: impl FnMut(StreamRow)) -> bool {
         let mut copy = self.streams.take_copy().expect("a copy was begun");
-        let mut take = |copy: &mut RowCopy, row: StreamRow| {
-            if let Some((_, copied)) = &mut copy.expected {
-                copied.push(row.clone());
-            }
+        for record in std::mem::take(&mut copy.early) {
+            let row = encode_row(&record);
+            check_row(&mut copy, &row);
             take(row);
-        };
-        for row in std::mem::take(&mut copy.early) {
-            take(&mut copy, row);
         }
         let mut rows_left = count_max;
         for _ in 0..count_max * LOOKS_PER_ROW {
             if copy.left_count == 0 || rows_left == 0 {
                 break;
             }
-            if let Some(row) = self.streams.copy_at(copy.next_place) {
+            if let Some(row) = copy_at(&mut self.streams, copy.next_place) {
                 copy.left_count -= 1;
                 rows_left -= 1;
-                take(&mut copy, row);
+                check_row(&mut copy, &row);
+                take(row);
             }
             copy.next_place = (copy.next_place + 1) % self.streams.place_count();
         }
         let is_done = copy.left_count == 0;
         if is_done {
-            copy.check_rows();
+            let is_missing = copy.expected.is_some_and(|expected| !expected.is_empty());
+            assert!(!is_missing, "streams of the beginning were not copied");
         } else {
             self.streams.put_copy(copy);
         }
@@ -97,24 +69,19 @@ impl GroupState {
     }
 }
 
-impl RowCopy {
-    /// Asserts that what came out is what was there at the beginning.
-    fn check_rows(self) {
-        if let Some((expected, mut copied)) = self.expected {
-            copied.sort_unstable_by_key(|row| row.stream);
-            assert!(copied == expected, "rows differ from those at the index of the checkpoint");
-        }
-    }
+/// Copies the record at a place, unless it is copied or came later.
+fn copy_at(streams: &mut StreamTable, place: usize) -> Option<StreamRow> {
+    let number = streams.copy_number();
+    let record = streams.at_mut(place).filter(|record| record.copied_in != number)?;
+    record.copied_in = number;
+    Some(encode_row(record))
 }
 
-/// How the table takes part.
-impl StreamTable {
-    /// Copies the record at a place, unless it is copied or came later.
-    fn copy_at(&mut self, place: usize) -> Option<StreamRow> {
-        let number = self.copy_number();
-        let record = self.at_mut(place).filter(|record| record.copied_in != number)?;
-        record.copied_in = number;
-        Some(encode_row(record))
+/// Asserts that a row is that of the beginning.
+fn check_row(copy: &mut Copying, row: &StreamRow) {
+    if let Some(expected) = &mut copy.expected {
+        let expected = expected.remove(&row.stream).map(|record| encode_row(&record));
+        assert!(expected.as_ref() == Some(row), "a row differs from that at the beginning");
     }
 }
 

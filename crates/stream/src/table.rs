@@ -10,9 +10,9 @@
 //! - Iteration is by rising id: the order of a hash table never leaves this file.
 
 use crate::record::StreamRecord;
-use crate::row_copy::RowCopy;
 use hashbrown::HashTable;
 use model::{PathHash, StreamId, StreamPath};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy)]
 struct PathSlot {
@@ -25,9 +25,22 @@ pub(crate) struct StreamTable {
     by_id: HashTable<Box<StreamRecord>>,
     by_path: HashTable<PathSlot>,
     /// Copies all records as they were when it began.
-    copy: Option<Box<RowCopy>>,
+    copy: Option<Box<Copying>>,
     /// The number of the last copy.
     copy_number: u32,
+}
+
+/// A copy of all records under way: see [`crate::GroupState::begin_rows`].
+#[derive(Debug)]
+pub(crate) struct Copying {
+    /// Records of the beginning that are not copied.
+    pub left_count: usize,
+    /// The place that is looked at next. A table that grows moves its records: then some are found in another round.
+    pub next_place: usize,
+    /// Copied before a change, and not taken out.
+    pub early: Vec<StreamRecord>,
+    /// What is to come out and has not; only in debug builds.
+    pub expected: Option<BTreeMap<StreamId, StreamRecord>>,
 }
 
 /// Ids are entry indexes, so they may be regularly spaced: both halves of a wide product take part.
@@ -55,16 +68,17 @@ impl StreamTable {
     }
 
     /// A copy of all records begins.
-    pub(crate) fn begin_copy(&mut self, copy: RowCopy) {
+    pub(crate) fn begin_copy(&mut self, expected: Option<BTreeMap<StreamId, StreamRecord>>) {
         self.copy_number = self.copy_number.wrapping_add(1);
-        self.copy = Some(Box::new(copy));
+        let (left_count, next_place, early) = (self.len(), 0, Vec::new());
+        self.copy = Some(Box::new(Copying { left_count, next_place, early, expected }));
     }
 
-    pub(crate) fn take_copy(&mut self) -> Option<Box<RowCopy>> {
+    pub(crate) fn take_copy(&mut self) -> Option<Box<Copying>> {
         self.copy.take()
     }
 
-    pub(crate) fn put_copy(&mut self, copy: Box<RowCopy>) {
+    pub(crate) fn put_copy(&mut self, copy: Box<Copying>) {
         self.copy = Some(copy);
     }
 
@@ -133,7 +147,7 @@ impl StreamTable {
         let Some(copy) = &self.copy else { return };
         let is_left = |record: &&Box<StreamRecord>| record.copied_in != self.copy_number;
         let left_count = self.by_id.iter().filter(is_left).count();
-        assert_eq!(left_count, copy.left_count(), "rows to copy are miscounted");
+        assert_eq!(left_count, copy.left_count, "rows to copy are miscounted");
     }
 
     /// Asserts that every record is found by its path.
@@ -153,10 +167,11 @@ impl StreamTable {
 }
 
 #[cold]
-fn copy_before_change(copy: &mut RowCopy, number: u32, record: &mut StreamRecord) {
+fn copy_before_change(copy: &mut Copying, number: u32, record: &mut StreamRecord) {
     if record.copied_in != number {
         record.copied_in = number;
-        copy.keep(record);
+        copy.left_count -= 1;
+        copy.early.push(record.clone());
     }
 }
 
