@@ -134,9 +134,9 @@ fn a_checkpoint_is_copied_in_slices_and_changes_in_between_are_not_in_it() {
 fn a_checkpoint_that_a_kill_cuts_loses_nothing() {
     for turns in 0..40 {
         let (mut process, paths) = with_checkpoint();
-        for turn in 0..turns {
+        for path in &paths[..turns] {
             process.next_turn();
-            process.offer(append(&paths[turn], b"new "));
+            process.offer(append(path, b"new "));
             while process.step() {}
         }
         let mut process = Process::open(&process.kill(), 1);

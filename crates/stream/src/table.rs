@@ -145,8 +145,8 @@ impl StreamTable {
     /// Asserts that each record that is not copied is still counted.
     pub(crate) fn check_copy(&self) {
         let Some(copy) = &self.copy else { return };
-        let is_left = |record: &&Box<StreamRecord>| record.copied_in != self.copy_number;
-        let left_count = self.by_id.iter().filter(is_left).count();
+        let records = self.by_id.iter();
+        let left_count = records.filter(|record| record.copied_in != self.copy_number).count();
         assert_eq!(left_count, copy.left_count, "rows to copy are miscounted");
     }
 
