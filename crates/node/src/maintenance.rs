@@ -66,6 +66,12 @@ impl ShardCore {
         self.time.set_jump_ms_max(jump_ms_max);
     }
 
+    /// Takes a first reading of the clocks: from here on the wall clock is compared with its course. To be called
+    /// when the shard's loop begins, so that a jump before its first request is noticed.
+    pub fn begin_clock(&mut self, now: Stamp) {
+        self.time.read(now);
+    }
+
     /// By how much the wall clock is ahead of its course and not believed; 0 if it is believed. Nothing expires
     /// meanwhile.
     #[must_use]

@@ -121,3 +121,13 @@ fn a_start_soon_after_a_quiet_time_is_no_jump() {
     process.wait_ms(100);
     assert_eq!((process.refusal(&path), ahead_ms(&process)), (None, vec![0; 2]));
 }
+
+#[test]
+fn a_jump_before_the_first_request_is_noticed() {
+    let mut process = open(&MemoryDisk::new());
+    let now = process.now;
+    process.shards.iter_mut().for_each(|shard| shard.begin_clock(now));
+    jump(&mut process, 10 * HOUR_MS);
+    process.wait_ms(1);
+    assert_eq!(ahead_ms(&process), [10 * HOUR_MS; 2]);
+}

@@ -77,6 +77,14 @@ fn a_seed_whose_first_start_follows_a_jump_holds() {
     }
 }
 
+/// The clock jumped between the start of a shard and its first request.
+#[test]
+fn a_seed_whose_clock_jumps_before_the_first_request_holds() {
+    if let Err(failure) = run(&Plan::of_seed(272_555_232_185)) {
+        panic!("{failure}");
+    }
+}
+
 #[test]
 fn a_seed_replays_to_the_byte() {
     for seed in [3, 17, 40, 301, 302, 303] {

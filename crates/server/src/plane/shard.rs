@@ -112,9 +112,10 @@ impl Shard {
     /// # Errors
     /// If the readiness interface cannot be shared with the sockets.
     pub(crate) fn new(parts: ShardParts) -> io::Result<Self> {
-        let ShardParts { node, poll, listener, shared, metrics, workers, seed } = parts;
+        let ShardParts { mut node, poll, listener, shared, metrics, workers, seed } = parts;
         let clock = Arc::clone(&shared.clock);
         let now = Stamp { wall: clock.now_wall(), monotonic: clock.now_monotonic() };
+        node.begin_clock(now);
         let id = node.shard();
         let options = session_options(&shared.settings);
         let admission = Arc::clone(&shared.admission);

@@ -40,6 +40,7 @@ impl Shard {
     ) -> Self {
         let id = node.shard();
         node.set_slice_limits(options.slices);
+        node.begin_clock(now);
         let sessions = Sessions::new(id, options.sessions.clone(), admission, (now, 1));
         Self {
             id,
