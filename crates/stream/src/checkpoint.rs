@@ -120,7 +120,7 @@ pub(crate) fn encode_row(record: &StreamRecord) -> StreamRow {
     writer.byte(VERSION);
     writer.text(record.path.as_str());
     writer.text(record.content_type.as_str());
-    writer.lifetime(record.lifetime);
+    writer.lifetime(record.lifetime.get());
     writer.number(record.head.get());
     writer.number(record.tail.get());
     writer.number(record.record_count);
@@ -152,7 +152,7 @@ fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
     check_version(&mut reader)?;
     let path = reader.path()?;
     let content_type = ContentType::new(reader.text()?);
-    let lifetime = reader.lifetime()?;
+    let lifetime = reader.lifetime()?.into();
     let head: ByteOffset = reader.position()?;
     let tail = reader.position()?;
     if head > tail {

@@ -73,7 +73,7 @@ fn difference(record: &StreamRecord, wanted: Wanted<'_>) -> Option<ConfigField> 
     if wanted.content_type.is_some_and(|wanted| *wanted != record.content_type) {
         return Some(ConfigField::ContentType);
     }
-    if fork.map_or(record.lifetime, |fork| fork.lifetime) != wanted.lifetime {
+    if fork.map_or(record.lifetime.get(), |fork| fork.lifetime) != wanted.lifetime {
         return Some(ConfigField::Lifetime);
     }
     // PROTOCOL §5.1, "Closure status matching".

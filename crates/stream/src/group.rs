@@ -237,7 +237,7 @@ impl GroupState {
             id: StreamId::new(mark.index.get()),
             path: create.path,
             content_type: self.share(create.content_type),
-            lifetime: create.lifetime,
+            lifetime: create.lifetime.into(),
             head,
             tail: start.advance(data_bytes),
             record_count: u64::from(create.record_count),

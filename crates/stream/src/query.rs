@@ -132,7 +132,7 @@ impl GroupState {
 /// How far the use of a sliding stream may run ahead of what the log knows: an eighth of its
 /// window, between one second and one minute. `None` if the lifetime does not slide.
 fn touch_slack_ms(record: &StreamRecord) -> Option<u64> {
-    match record.lifetime {
+    match record.lifetime.get() {
         Lifetime::Ttl { seconds } => Some((seconds.saturating_mul(125)).clamp(1000, 60_000)),
         _ => None,
     }

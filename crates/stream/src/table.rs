@@ -189,7 +189,7 @@ mod tests {
             id: StreamId::new(id),
             path: StreamPath::new(&id.to_string()).unwrap(),
             content_type: ContentType::new("text/plain"),
-            lifetime: Lifetime::Forever,
+            lifetime: Lifetime::Forever.into(),
             head: ByteOffset::ZERO,
             tail: ByteOffset::ZERO,
             record_count: 0,
