@@ -73,9 +73,7 @@ impl Plane {
     }
 
     fn connect(&mut self) -> TcpStream {
-        let socket = TcpStream::connect(self.driver.address()).expect("the loop listens");
-        socket.set_nodelay(true).expect("a socket of TCP");
-        socket.set_nonblocking(true).expect("a socket");
+        let socket = connect(&self.driver);
         self.turn();
         socket
     }
@@ -201,4 +199,12 @@ fn read(socket: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
         Err(error) => panic!("a client's socket failed: {error}"),
     }
+}
+
+/// A client's socket of a loop, which sees it in its next turn. No call on it waits.
+pub(crate) fn connect(driver: &Driver) -> TcpStream {
+    let socket = TcpStream::connect(driver.address()).expect("the loop listens");
+    socket.set_nodelay(true).expect("a socket of TCP");
+    socket.set_nonblocking(true).expect("a socket");
+    socket
 }

@@ -8,7 +8,7 @@
 //! One thread holds the loop and its clients. A crowd is prepared, then the clock is put forward or an append is sent,
 //! and the loop turns until nothing is left. Only those turns are counted, without the jobs that threads run.
 
-use crate::requests::Template;
+use crate::{plane::connect, requests::Template};
 use clap::ValueEnum;
 use env::{Clock, RealClock, RealDisk, SeededRandom};
 use log::LogOptions;
@@ -108,9 +108,7 @@ impl Loop {
     }
 
     fn connect(&mut self) -> TcpStream {
-        let socket = TcpStream::connect(self.driver.address()).expect("the loop listens");
-        socket.set_nodelay(true).expect("a socket of TCP");
-        socket.set_nonblocking(true).expect("a socket");
+        let socket = connect(&self.driver);
         self.turn();
         socket
     }
