@@ -12,6 +12,7 @@ use crate::streams::{Effect, Streams};
 use crate::synced::Synced;
 use log::{CheckpointRow, Damage, DamageKind, Entry, Replay};
 use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey};
+use std::path::Path;
 
 /// Whether all that is known is that bytes of the WAL are missing: if entries are, too, they are
 /// reported by their indexes. Headers may be there a second time.
@@ -25,22 +26,20 @@ fn is_nameless_hole(damage: &Damage) -> bool {
     damage.entries.is_none() && kinds.contains(&damage.kind)
 }
 
-/// The number in the name of the WAL segment in which something was found; 0 if there is none.
-fn segment(damage: &Damage) -> u64 {
-    let stem = damage.file.file_stem().and_then(|stem| stem.to_str());
+/// The number in the name of a WAL segment; 0 if it is another file.
+fn segment(file: &Path) -> u64 {
+    let is_wal = file.extension().is_some_and(|extension| extension == "wal");
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_wal);
     stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()).unwrap_or(0)
 }
 
 /// The last WAL segment in which the hole of this report may be; 0 if it is of another file. A hole is
-/// reported where it may begin, which is the end of a segment if it is in the next one. Missing entries
-/// are reported at the batch behind them.
+/// reported where it may begin, and segments may be recycled up to its end. Missing entries are reported at
+/// the batch behind them.
 fn last_segment(damage: &Damage) -> u64 {
-    let is_wal = damage.file.extension().is_some_and(|extension| extension == "wal");
-    match damage.kind {
-        DamageKind::EntriesMissing if is_wal => segment(damage),
-        _ if is_nameless_hole(damage) => segment(damage) + 1,
-        _ => 0,
-    }
+    let is_hole = damage.kind == DamageKind::EntriesMissing || is_nameless_hole(damage);
+    let last_file = damage.last_file.as_deref().unwrap_or(&damage.file);
+    if is_hole { segment(last_file) } else { 0 }
 }
 
 /// The state machine while the log is opened.
@@ -69,7 +68,7 @@ impl Recovery {
             self.synced.holes = ends.fold(self.synced.holes, u64::max);
         }
         let holes = self.synced.holes;
-        self.damages.retain(|damage| !is_nameless_hole(damage) || segment(damage) > holes);
+        self.damages.retain(|damage| !is_nameless_hole(damage) || segment(&damage.file) > holes);
         if let Some(cut) = self.cut {
             self.synced.voids.push(cut..last + 1);
             self.damages.retain(|damage| damage.entries.is_none_or(|(_, to)| to.get() < cut));
@@ -165,18 +164,21 @@ mod tests {
 
     #[test]
     fn a_hole_is_remembered_up_to_the_segment_in_which_it_ends() {
-        let holes = |damages: &[(DamageKind, &str)]| {
+        let holes = |damages: &[(DamageKind, &str, Option<&str>)]| {
             let mut recovery = Recovery::new(Synced { index: 3, ..Synced::all() });
-            for (kind, file) in damages {
-                recovery.damaged(&Damage::at(*kind, file.as_ref(), 0));
+            for (kind, file, last_file) in damages {
+                let damage = Damage::at(*kind, file.as_ref(), 0);
+                recovery.damaged(&Damage { last_file: last_file.map(Into::into), ..damage });
             }
             let (_, synced, damages) = recovery.finish(100);
             assert!(damages.iter().all(|damage| damage.kind == DamageKind::EntriesMissing));
             synced.holes
         };
-        assert_eq!(holes(&[(DamageKind::BatchHeader, "6.wal")]), 7);
-        let missing = (DamageKind::EntriesMissing, "9.wal");
-        assert_eq!(holes(&[(DamageKind::BatchHeader, "6.wal"), missing]), 9);
+        assert_eq!(holes(&[(DamageKind::BatchHeader, "6.wal", None)]), 6);
+        let far = (DamageKind::BatchHeader, "6.wal", Some("8.wal"));
+        assert_eq!(holes(&[far]), 8);
+        let missing = (DamageKind::EntriesMissing, "9.wal", None);
+        assert_eq!(holes(&[far, missing]), 9);
         assert_eq!(holes(&[missing]), 0, "without a hole nothing is passed over");
     }
 

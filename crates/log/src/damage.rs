@@ -27,6 +27,8 @@ pub struct Damage {
     pub file: PathBuf,
     /// Byte position in the file where the damage starts.
     pub position: u64,
+    /// The last file in which it may be, if it may reach into others: batches are missing between two that are there.
+    pub last_file: Option<PathBuf>,
 }
 
 impl Damage {
@@ -44,6 +46,7 @@ impl Damage {
             lost_bytes: 0,
             file: file.to_owned(),
             position,
+            last_file: None,
         }
     }
 }

@@ -24,6 +24,13 @@ fn a_hole_behind_a_recycled_segment_is_no_damage() {
     run(13_901).unwrap();
 }
 
+/// A hole of two whole segments and more was remembered as one of two. When the segment in which it began was
+/// recycled, its end was taken for damage.
+#[test]
+fn a_hole_that_reaches_over_whole_segments_is_no_damage() {
+    run(541_677_670_392).unwrap();
+}
+
 #[test]
 fn a_seed_replays_and_another_one_is_another_run() {
     assert_eq!(run(7), run(7));

@@ -420,7 +420,9 @@ impl Gap<'_> {
         let between = &files[before.segment..=after.segment];
         let is_missing = between.windows(2).any(|pair| pair[0].seq + 1 != pair[1].seq);
         let kind = if is_missing { DamageKind::SegmentMissing } else { DamageKind::BatchHeader };
-        lane.damages.push(place_damage(kind, &files[segment], position));
+        let last_file = Some(files[after.segment].path.clone());
+        let damage = place_damage(kind, &files[segment], position);
+        lane.damages.push(Damage { last_file, ..damage });
         let epoch = before.header.epoch;
         // Several headers in a row may be lost; the entries say which batch they belong to. A batch starts behind the
         // one before it, or where a segment does.
