@@ -34,6 +34,7 @@ use crate::command::{Command, u32_at, u64_at};
 use crate::mapped::MappedFile;
 use env::{Disk, Random};
 use std::io;
+use std::num::NonZeroU64;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -43,14 +44,30 @@ const REGION_BYTES: u64 = 1 << 20;
 const LENGTH: u64 = 2 * REGION_BYTES;
 const RECORD_HEADER_BYTES: usize = 32;
 
-/// The life of which there are no records.
-pub(crate) const NO_LIFE: u64 = 0;
-
 /// Data of one append that is copied here; a larger one is committed at once.
 const DATA_BYTES_MAX: usize = 128 << 10;
 
 /// Bytes of the open batch that are worth a commit.
 pub(crate) const COMMIT_BYTES: u64 = 256 << 10;
+
+/// The number of a life: from an opening until power loss, a crash or a clean stop. Files have 0 for none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Life(NonZeroU64);
+
+impl Life {
+    /// The number of a new life.
+    pub(crate) fn draw(random: &mut dyn Random) -> Self {
+        Self(NonZeroU64::new(random.next_u64()).unwrap_or(NonZeroU64::MIN))
+    }
+
+    pub(crate) fn encode(life: Option<Self>) -> u64 {
+        life.map_or(0, |life| life.0.get())
+    }
+
+    pub(crate) fn decode(raw: u64) -> Option<Self> {
+        NonZeroU64::new(raw).map(Self)
+    }
+}
 
 /// An entry as the log takes it.
 #[derive(Debug, Clone, Copy)]
@@ -66,18 +83,13 @@ pub(crate) struct Record<'a> {
 #[derive(Debug)]
 pub(crate) struct Front {
     file: MappedFile,
-    life: u64,
+    life: Life,
     batch: u64,
     used: u64,
 }
 
-/// The number of a new life.
-pub(crate) fn draw_life(random: &mut dyn Random) -> u64 {
-    random.next_u64().max(NO_LIFE + 1)
-}
-
-fn record_crc(life: u64, fields: &[u8], command: &[u8]) -> u32 {
-    let crc = crc32c::crc32c(&life.to_le_bytes());
+fn record_crc(life: Life, fields: &[u8], command: &[u8]) -> u32 {
+    let crc = crc32c::crc32c(&life.0.get().to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c_append(crc, fields), command)
 }
 
@@ -86,8 +98,7 @@ impl Front {
     ///
     /// # Errors
     /// Any error of the underlying disk.
-    pub(crate) fn open(disk: &dyn Disk, dir: &Path, life: u64) -> io::Result<Self> {
-        assert!(life != NO_LIFE, "records of no life never count");
+    pub(crate) fn open(disk: &dyn Disk, dir: &Path, life: Life) -> io::Result<Self> {
         let path = dir.join(NAME);
         let file = match disk.open(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => disk.create(&path)?,
@@ -149,7 +160,6 @@ impl Front {
 /// What the last life left in the file.
 #[derive(Debug, Default)]
 pub(crate) struct Left {
-    life: u64,
     bytes: Vec<u8>,
     /// Index and place of each intact record, by index.
     records: Vec<(u64, Range<usize>)>,
@@ -160,40 +170,37 @@ impl Left {
     ///
     /// # Errors
     /// Any error of the underlying disk.
-    pub(crate) fn read(disk: &dyn Disk, dir: &Path, life: u64) -> io::Result<Self> {
-        if life == NO_LIFE {
-            return Ok(Self::default());
-        }
+    pub(crate) fn read(disk: &dyn Disk, dir: &Path, life: Option<Life>) -> io::Result<Self> {
+        let Some(life) = life else { return Ok(Self::default()) };
         let file: Arc<dyn env::File> = match disk.open(&dir.join(NAME)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             other => other?,
         };
         let mut bytes = vec![0; LENGTH.min(file.len()?) as usize];
         file.read_exact_at(&mut bytes, 0)?;
-        let mut left = Self { life, bytes, records: Vec::new() };
-        left.find(0);
-        left.find(REGION_BYTES as usize);
+        let mut left = Self { bytes, records: Vec::new() };
+        left.find(life, 0);
+        left.find(life, REGION_BYTES as usize);
         left.records.sort_unstable_by_key(|(index, _)| *index);
         Ok(left)
     }
 
-    fn find(&mut self, start: usize) {
+    fn find(&mut self, life: Life, start: usize) {
         let end = start + REGION_BYTES as usize;
         let mut at = start;
-        while let Some(length) = self.intact_bytes(at, end) {
+        while let Some(length) = self.intact_bytes(life, at..end) {
             let index = u64_at(&self.bytes, at).expect("the record is whole");
             self.records.push((index, at..at + length));
             at += length;
         }
     }
 
-    fn intact_bytes(&self, at: usize, end: usize) -> Option<usize> {
-        let region = self.bytes.get(at..end)?;
+    fn intact_bytes(&self, life: Life, place: Range<usize>) -> Option<usize> {
+        let region = self.bytes.get(place)?;
         let (command, data) = (u32_at(region, 20)? as usize, u32_at(region, 24)? as usize);
         let length = RECORD_HEADER_BYTES.checked_add(command)?.checked_add(data)?;
         let record = record_in(region.get(..length)?);
-        let is_sealed =
-            record_crc(self.life, region.get(..28)?, record.command) == u32_at(region, 28)?;
+        let is_sealed = record_crc(life, region.get(..28)?, record.command) == u32_at(region, 28)?;
         let is_whole = is_sealed
             && match Command::decode(record.kind, record.command)? {
                 Command::Append { crc, .. } => crc32c::crc32c(record.data) == crc,
@@ -235,7 +242,7 @@ mod tests {
     }
 
     fn left(disk: &MemoryDisk, life: u64, next: u64) -> Vec<u64> {
-        let left = Left::read(disk, Path::new("/e"), life).unwrap();
+        let left = Left::read(disk, Path::new("/e"), Life::decode(life)).unwrap();
         left.following(next).map(|record| record.index).collect()
     }
 
@@ -245,7 +252,7 @@ mod tests {
         let dir = Path::new("/e");
         disk.create_dir_all(dir).unwrap();
         assert_eq!(left(&disk, 7, 1), []);
-        let mut front = Front::open(&disk, dir, 7).unwrap();
+        let mut front = Front::open(&disk, dir, Life::decode(7).unwrap()).unwrap();
         (1..4).for_each(|index| put(&mut front, 1, index));
         (4..6).for_each(|index| put(&mut front, 2, index));
         assert_eq!(left(&disk, 7, 1), [1, 2, 3, 4, 5]);
@@ -256,7 +263,7 @@ mod tests {
         assert_eq!(left(&disk, 7, 1), [], "1 is gone: nothing continues the log");
         assert_eq!(left(&disk, 7, 4), [4, 5, 6]);
         assert_eq!(left(&disk, 8, 4), [], "another life");
-        assert_eq!(left(&disk, NO_LIFE, 4), []);
+        assert_eq!(left(&disk, 0, 4), [], "no life");
     }
 
     #[test]
@@ -264,7 +271,7 @@ mod tests {
         let disk = MemoryDisk::new();
         let dir = Path::new("/e");
         disk.create_dir_all(dir).unwrap();
-        let mut front = Front::open(&disk, dir, 7).unwrap();
+        let mut front = Front::open(&disk, dir, Life::decode(7).unwrap()).unwrap();
         (1..4).for_each(|index| put(&mut front, 2, index));
         let record_bytes = RECORD_HEADER_BYTES as u64 + 1;
         disk.flip_bit(&dir.join(NAME), record_bytes * 8 + 3);

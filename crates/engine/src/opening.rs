@@ -7,12 +7,12 @@
 use crate::command;
 use crate::core::Core;
 use crate::error::OpenError;
-use crate::front::{Front, Left, NO_LIFE, Record, draw_life};
+use crate::front::{Front, Left, Life, Record};
 use crate::locate::GROUP;
 use crate::options::Options;
 use crate::recovery::Recovery;
 use crate::shared::Shared;
-use crate::synced::{self, Synced, SyncedFile};
+use crate::synced::{self, Synced, SyncedFile, SyncedTo};
 use crate::wal_disk::{WalDisk, rewrite_wal};
 use env::{Clock, Disk, Random};
 use log::{Damage, DataDir, Owner};
@@ -34,7 +34,7 @@ fn last(core: &Core) -> u64 {
 }
 
 /// Brings into the log what the last life had only in front of it; durably.
-fn replay_front(place: &Place<'_>, life: u64, core: &mut Core) -> io::Result<()> {
+fn replay_front(place: &Place<'_>, life: Option<Life>, core: &mut Core) -> io::Result<()> {
     let left = Left::read(place.disk, place.dir, life)?;
     for record in left.following(last(core) + 1) {
         core.replay(&record, place.at).map_err(io::Error::other)?;
@@ -48,17 +48,18 @@ fn begin_life(
     place: &Place<'_>,
     core: &mut Core,
     synced: Synced,
-    life: u64,
+    life: Option<Life>,
 ) -> io::Result<SyncedFile> {
     let Place { disk, dir, at } = *place;
-    if life == NO_LIFE {
-        let decided = Synced { index: synced::ALL, life, ..synced };
+    let Some(of_front) = life else {
+        let decided = Synced { upto: SyncedTo::All, life, ..synced };
         let file = SyncedFile::open(disk, dir, decided)?;
         Front::remove(disk, dir)?;
         return Ok(file);
-    }
-    let front = Front::open(disk, dir, life)?;
-    let file = SyncedFile::open(disk, dir, Synced { index: last(core), life, ..synced })?;
+    };
+    let front = Front::open(disk, dir, of_front)?;
+    let upto = SyncedTo::Index(last(core));
+    let file = SyncedFile::open(disk, dir, Synced { upto, life, ..synced })?;
     // Not before: its index is one that a record of the last life may have.
     begin_log(core, at).map_err(io::Error::other)?;
     core.front = Some(front);
@@ -93,7 +94,7 @@ pub(crate) fn open_shared(
     let log_disk: Arc<dyn Disk> = Arc::clone(&disk) as _;
     let data_dir = DataDir::open(log_disk, dir, options.log(), Owner::ENGINE, random)?;
     let recorded = synced::read(&*disk, dir).map_err(failed)?;
-    if recorded.life != NO_LIFE {
+    if recorded.life.is_some() {
         rewrite_wal(&*disk, dir).map_err(failed)?;
     }
     let mut recovery = Recovery::new(recorded);
@@ -110,7 +111,7 @@ pub(crate) fn open_shared(
         core.checkpoint();
     }
     let is_each = options.durability.is_each();
-    let life = if is_each { NO_LIFE } else { draw_life(random) };
+    let life = (!is_each).then(|| Life::draw(random));
     let file = begin_life(&place, &mut core, synced, life).map_err(failed)?;
     if !is_each {
         disk.postpone();

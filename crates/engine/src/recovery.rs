@@ -9,7 +9,7 @@
 
 use crate::command::Command;
 use crate::streams::{Effect, Streams};
-use crate::synced::Synced;
+use crate::synced::{Synced, SyncedTo};
 use log::{CheckpointRow, Damage, DamageKind, Entry, Replay};
 use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey};
 use std::path::Path;
@@ -63,7 +63,7 @@ impl Recovery {
     /// What is to be recorded now that everything up to `last` is synced, and the damage to report.
     pub(crate) fn finish(mut self, last: u64) -> (Streams, Synced, Vec<Damage>) {
         // A hole of unsynced bytes is no damage, as long as all that was synced is there.
-        if self.synced.index <= last && self.damages.iter().any(is_nameless_hole) {
+        if self.synced.upto <= SyncedTo::Index(last) && self.damages.iter().any(is_nameless_hole) {
             let ends = self.damages.iter().map(last_segment);
             self.synced.holes = ends.fold(self.synced.holes, u64::max);
         }
@@ -73,7 +73,7 @@ impl Recovery {
             self.synced.voids.push(cut..last + 1);
             self.damages.retain(|damage| damage.entries.is_none_or(|(_, to)| to.get() < cut));
         }
-        self.synced.index = last;
+        self.synced.upto = SyncedTo::Index(last);
         (self.streams, self.synced, self.damages)
     }
 
@@ -81,7 +81,9 @@ impl Recovery {
     fn is_torn(&self, entry: &Entry<'_>) -> bool {
         let command = Command::decode(entry.kind, entry.command);
         match command {
-            Some(Command::Append { crc, .. }) if entry.index.get() > self.synced.index => {
+            Some(Command::Append { crc, .. })
+                if SyncedTo::Index(entry.index.get()) > self.synced.upto =>
+            {
                 crc32c::crc32c(entry.data) != crc
             }
             _ => false,
@@ -165,7 +167,7 @@ mod tests {
     #[test]
     fn a_hole_is_remembered_up_to_the_segment_in_which_it_ends() {
         let holes = |damages: &[(DamageKind, &str, Option<&str>)]| {
-            let mut recovery = Recovery::new(Synced { index: 3, ..Synced::all() });
+            let mut recovery = Recovery::new(Synced { upto: SyncedTo::Index(3), ..Synced::all() });
             for (kind, file, last_file) in damages {
                 let damage = Damage::at(*kind, file.as_ref(), 0);
                 recovery.damaged(&Damage { last_file: last_file.map(Into::into), ..damage });
@@ -184,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_lost_last_entry_cuts_off_what_is_missing_before_it() {
-        let mut recovery = Recovery::new(Synced { index: 3, ..Synced::all() });
+        let mut recovery = Recovery::new(Synced { upto: SyncedTo::Index(3), ..Synced::all() });
         recovery.next = 96;
         let index = EntryIndex::new(100);
         recovery.damaged(&Damage {
@@ -196,7 +198,7 @@ mod tests {
         });
         let (_, synced, damages) = recovery.finish(100);
         let voids = vec![Range { start: 96, end: 101 }];
-        assert_eq!(synced, Synced { index: 100, voids, ..Synced::all() });
+        assert_eq!(synced, Synced { upto: SyncedTo::Index(100), voids, ..Synced::all() });
         assert_eq!(damages, []);
     }
 }

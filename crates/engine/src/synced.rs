@@ -25,14 +25,14 @@
 //! | 2 | number of ranges |
 //! | 4 | 0 |
 //! | 8 | number of the write |
-//! | 8 | last synced index |
+//! | 8 | last synced index, 2^64 - 1 if each append is synced |
 //! | 8 | life whose records in `FRONT` count, 0 for none |
 //! | 8 | last WAL segment with a hole that is no damage |
 //! | 16 each | ranges of indexes that do not count: from, to (exclusive) |
 //! | 4 at 508 | CRC-32C of bytes 0..508 |
 
 use crate::command::{u32_at, u64_at};
-use crate::front::NO_LIFE;
+use crate::front::Life;
 use env::{Disk, File};
 use std::io;
 use std::ops::Range;
@@ -46,19 +46,39 @@ const VERSION: u32 = 1;
 const HEADER_BYTES: usize = 48;
 /// Ranges that one slot holds. Each is dropped when the next opening finds it behind a checkpoint.
 const RANGES_MAX: usize = 24;
-/// Everything that is written is synced before it is acknowledged.
-pub(crate) const ALL: u64 = u64::MAX;
+/// What the file holds for [`SyncedTo::All`]: no entry of a log gets so high an index.
+const ALL_RAW: u64 = u64::MAX;
 
 const _: () = assert!(HEADER_BYTES + RANGES_MAX * 16 <= SLOT_BYTES - 4);
+
+/// How far the log is known to be synced; ordered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum SyncedTo {
+    /// This is the last index that is known to be synced.
+    Index(u64),
+    /// Everything that is written is synced before it is acknowledged.
+    All,
+}
+
+impl SyncedTo {
+    fn encode(self) -> u64 {
+        match self {
+            Self::Index(index) => index,
+            Self::All => ALL_RAW,
+        }
+    }
+
+    fn decode(raw: u64) -> Self {
+        if raw == ALL_RAW { Self::All } else { Self::Index(raw) }
+    }
+}
 
 /// What the file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Synced {
-    /// The last index that is known to be synced; [`ALL`] if each append is.
-    pub(crate) index: u64,
-    /// The life whose records in `FRONT` count; [`NO_LIFE`] after a clean stop and if each append is
-    /// synced.
-    pub(crate) life: u64,
+    pub(crate) upto: SyncedTo,
+    /// The life whose records in `FRONT` count; none after a clean stop and if each append is synced.
+    pub(crate) life: Option<Life>,
     /// The last WAL segment with a hole that was found to be no damage: it is not one later either.
     pub(crate) holes: u64,
     /// Indexes that power loss has cut off, in order.
@@ -68,7 +88,7 @@ pub(crate) struct Synced {
 impl Synced {
     /// What holds without a file.
     pub(crate) fn all() -> Self {
-        Self { index: ALL, life: NO_LIFE, holes: 0, voids: Vec::new() }
+        Self { upto: SyncedTo::All, life: None, holes: 0, voids: Vec::new() }
     }
 
     pub(crate) fn is_void(&self, index: u64) -> bool {
@@ -77,14 +97,14 @@ impl Synced {
 
     /// The first index of `missing` that was never synced and is not known to be cut off.
     pub(crate) fn first_unsynced(&self, missing: Range<u64>) -> Option<u64> {
-        let mut index = missing.start.max(self.index.saturating_add(1));
+        let SyncedTo::Index(synced) = self.upto else { return None };
+        let mut index = missing.start.max(synced + 1);
         for void in &self.voids {
             if void.contains(&index) {
                 index = void.end;
             }
         }
-        // The last index is not one that can be missing: see `ALL`.
-        (index < missing.end && index != ALL).then_some(index)
+        (index < missing.end).then_some(index)
     }
 
     fn encode(&self, number: u64) -> [u8; SLOT_BYTES] {
@@ -93,8 +113,8 @@ impl Synced {
         slot.extend_from_slice(&(VERSION | ((self.voids.len() as u32) << 16)).to_le_bytes());
         slot.extend_from_slice(&[0; 4]);
         slot.extend_from_slice(&number.to_le_bytes());
-        slot.extend_from_slice(&self.index.to_le_bytes());
-        slot.extend_from_slice(&self.life.to_le_bytes());
+        slot.extend_from_slice(&self.upto.encode().to_le_bytes());
+        slot.extend_from_slice(&Life::encode(self.life).to_le_bytes());
         slot.extend_from_slice(&self.holes.to_le_bytes());
         for void in &self.voids {
             slot.extend_from_slice(&void.start.to_le_bytes());
@@ -117,8 +137,9 @@ impl Synced {
             Some(u64_at(slot, at)?..u64_at(slot, at + 8)?)
         };
         let voids = (0..count).map(void).collect::<Option<Vec<_>>>()?;
-        let (index, life, holes) = (u64_at(slot, 24)?, u64_at(slot, 32)?, u64_at(slot, 40)?);
-        Some((u64_at(slot, 16)?, Self { index, life, holes, voids }))
+        let upto = SyncedTo::decode(u64_at(slot, 24)?);
+        let (life, holes) = (Life::decode(u64_at(slot, 32)?), u64_at(slot, 40)?);
+        Some((u64_at(slot, 16)?, Self { upto, life, holes, voids }))
     }
 }
 
@@ -179,10 +200,11 @@ impl SyncedFile {
     /// # Errors
     /// Any error of the underlying disk; the file then says what it said before.
     pub(crate) fn advance(&mut self, index: u64) -> io::Result<()> {
-        if index <= self.synced.index {
+        let upto = SyncedTo::Index(index);
+        if upto <= self.synced.upto {
             return Ok(());
         }
-        self.record(Synced { index, ..self.synced.clone() })
+        self.record(Synced { upto, ..self.synced.clone() })
     }
 
     /// Records that everything is synced and that no record in `FRONT` counts any more.
@@ -190,10 +212,10 @@ impl SyncedFile {
     /// # Errors
     /// Any error of the underlying disk; the file then says what it said before.
     pub(crate) fn end_life(&mut self) -> io::Result<()> {
-        if self.synced.life == NO_LIFE {
+        if self.synced.life.is_none() {
             return Ok(());
         }
-        self.record(Synced { life: NO_LIFE, ..self.synced.clone() })
+        self.record(Synced { life: None, ..self.synced.clone() })
     }
 
     fn record(&mut self, synced: Synced) -> io::Result<()> {
@@ -216,7 +238,12 @@ mod tests {
     use env::MemoryDisk;
 
     fn synced(index: u64) -> Synced {
-        Synced { index, life: 77, holes: 3, voids: vec![5..9, 12..20] }
+        Synced {
+            upto: SyncedTo::Index(index),
+            life: Life::decode(77),
+            holes: 3,
+            voids: vec![5..9, 12..20],
+        }
     }
 
     #[test]
@@ -241,7 +268,7 @@ mod tests {
         let synced = synced(30);
         assert_eq!(synced.first_unsynced(3..10), None, "synced: damage");
         assert_eq!(synced.first_unsynced(29..40), Some(31));
-        let early = Synced { index: 2, voids: vec![5..9, 9..12], ..Synced::all() };
+        let early = Synced { upto: SyncedTo::Index(2), voids: vec![5..9, 9..12], ..Synced::all() };
         assert_eq!(early.first_unsynced(5..11), None, "known");
         assert_eq!(early.first_unsynced(5..13), Some(12));
         assert_eq!(early.first_unsynced(4..13), Some(4));
