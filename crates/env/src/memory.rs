@@ -19,93 +19,29 @@
 
 mod evicted;
 mod faults;
+mod inode;
+mod names;
+
+#[cfg(test)]
+mod tests;
 
 pub use faults::DiskOperation;
 
 use crate::disk::{DirLock, Disk, File, LockError};
 use crate::random::{Random, SeededRandom};
-use evicted::LostWrites;
-use faults::{Faults, covered, input_output_error, touched};
+use faults::{Faults, input_output_error};
+use inode::{CrashMode, Inode, SECTOR_BYTES};
+use names::{InodeId, NameChange, Names};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
-use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-const SECTOR_BYTES: usize = 512;
-
-type InodeId = u64;
 
 /// A simulated disk; clones share it.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryDisk {
     state: Arc<Mutex<State>>,
-}
-
-#[derive(Debug, Clone, Default)]
-struct Names {
-    files: BTreeMap<PathBuf, InodeId>,
-    dirs: BTreeSet<PathBuf>,
-}
-
-#[derive(Debug, Clone)]
-enum NameChange {
-    Link { path: PathBuf, inode: InodeId },
-    Rename { from: PathBuf, to: PathBuf },
-    Unlink { path: PathBuf },
-    MakeDir { path: PathBuf },
-    RemoveDir { path: PathBuf },
-}
-
-impl NameChange {
-    fn touches(&self, dir: &Path) -> bool {
-        match self {
-            Self::Link { path, .. }
-            | Self::Unlink { path }
-            | Self::MakeDir { path }
-            | Self::RemoveDir { path } => path.parent() == Some(dir),
-            Self::Rename { from, to } => from.parent() == Some(dir) || to.parent() == Some(dir),
-        }
-    }
-}
-
-impl Names {
-    fn change(&mut self, change: &NameChange) {
-        match change {
-            NameChange::Link { path, inode } => {
-                self.files.insert(path.clone(), *inode);
-            }
-            NameChange::Rename { from, to } => {
-                if let Some(inode) = self.files.remove(from) {
-                    self.files.insert(to.clone(), inode);
-                }
-            }
-            NameChange::Unlink { path } => {
-                self.files.remove(path);
-            }
-            NameChange::MakeDir { path } => {
-                self.dirs.insert(path.clone());
-            }
-            NameChange::RemoveDir { path } => {
-                self.dirs.remove(path);
-            }
-        }
-    }
-}
-
-#[derive(Debug, Default)]
-struct Inode {
-    /// What reads see.
-    current: Vec<u8>,
-    /// What is on stable storage.
-    durable: Vec<u8>,
-    /// Sectors of `current` written since the last sync.
-    dirty: BTreeSet<usize>,
-    /// Sectors of `current` that a failed sync did not write, and that are taken for clean.
-    lost_writes: LostWrites,
-    /// Blocks that cannot be read.
-    unreadable: BTreeSet<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -181,96 +117,6 @@ impl State {
     fn inode(&mut self, inode: InodeId) -> io::Result<&mut Inode> {
         self.inodes.get_mut(&inode).ok_or_else(|| io::ErrorKind::NotFound.into())
     }
-}
-
-impl Inode {
-    /// `None` if a byte of it cannot be read.
-    fn read(&self, buffer: &mut [u8], position: u64) -> Option<usize> {
-        let start = (position as usize).min(self.current.len());
-        let count = buffer.len().min(self.current.len() - start);
-        if count > 0 && self.unreadable.range(touched(start..start + count)).next().is_some() {
-            return None;
-        }
-        buffer[..count].copy_from_slice(&self.current[start..start + count]);
-        Some(count)
-    }
-
-    /// Reads what is on stable storage, or will be after the next sync; `None` as in [`Self::read`].
-    fn read_stored(&self, buffer: &mut [u8], position: u64) -> Option<usize> {
-        let count = self.read(buffer, position)?;
-        for (at, byte) in (position as usize..).zip(&mut buffer[..count]) {
-            if !self.dirty.contains(&(at / SECTOR_BYTES)) {
-                *byte = self.durable.get(at).copied().unwrap_or(0);
-            }
-        }
-        Some(count)
-    }
-
-    /// To write a part of a block, the rest must be read first; one that is written whole is readable again.
-    fn begin_write(&mut self, range: Range<usize>) -> io::Result<()> {
-        let whole = covered(range.clone());
-        let is_lost = |block: &usize| !whole.contains(block);
-        if self.unreadable.range(touched(range)).any(is_lost) {
-            return Err(input_output_error());
-        }
-        self.unreadable.retain(|block| is_lost(block));
-        Ok(())
-    }
-
-    fn write(&mut self, bytes: &[u8], start: usize) -> io::Result<()> {
-        let end = start + bytes.len();
-        self.begin_write(start..end)?;
-        self.current[start..end].copy_from_slice(bytes);
-        let sectors = start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES);
-        self.lost_writes.written(sectors.clone());
-        self.dirty.extend(sectors);
-        Ok(())
-    }
-
-    fn resize(&mut self, length: usize) {
-        let old = self.current.len();
-        self.current.resize(length, 0);
-        let changed = old.min(length)..old.max(length);
-        self.dirty.extend(changed.start / SECTOR_BYTES..changed.end.div_ceil(SECTOR_BYTES));
-    }
-
-    fn sync(&mut self) {
-        self.durable.resize(self.current.len(), 0);
-        for sector in std::mem::take(&mut self.dirty) {
-            let start = (sector * SECTOR_BYTES).min(self.current.len());
-            let end = (start + SECTOR_BYTES).min(self.current.len());
-            self.durable[start..end].copy_from_slice(&self.current[start..end]);
-        }
-    }
-
-    fn crash(&mut self, mode: CrashMode, shears: bool, random: &mut dyn Random) {
-        let keep = |random: &mut dyn Random| match mode {
-            CrashMode::DropAll => false,
-            CrashMode::KeepAll => true,
-            CrashMode::Tear => random.next_u64() & 1 == 0,
-        };
-        if keep(random) {
-            self.durable.resize(self.current.len(), 0);
-        }
-        for sector in std::mem::take(&mut self.dirty) {
-            let start = sector * SECTOR_BYTES;
-            let end = (start + SECTOR_BYTES).min(self.durable.len()).min(self.current.len());
-            if start < end && keep(random) {
-                self.durable[start..end].copy_from_slice(&self.current[start..end]);
-            } else if start < end && shears && matches!(mode, CrashMode::Tear) && keep(random) {
-                self.durable[start..end].fill_with(|| random.next_u64() as u8);
-            }
-        }
-        self.lost_writes = LostWrites::default();
-        self.current.clone_from(&self.durable);
-    }
-}
-
-#[derive(Debug, Clone, Copy)]
-enum CrashMode {
-    DropAll,
-    KeepAll,
-    Tear,
 }
 
 impl MemoryDisk {
@@ -687,110 +533,5 @@ impl File for MemoryFile {
 
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::random::SeededRandom;
-
-    fn disk_with(bytes: &[u8], synced: bool) -> (MemoryDisk, PathBuf) {
-        let disk = MemoryDisk::new();
-        let path = PathBuf::from("/d/f");
-        disk.create_dir_all(Path::new("/d")).unwrap();
-        for dir in ["", "/"] {
-            disk.sync_dir(Path::new(dir)).unwrap();
-        }
-        let file = disk.create(&path).unwrap();
-        disk.sync_dir(Path::new("/d")).unwrap();
-        file.write_at(bytes, 0).unwrap();
-        if synced {
-            file.sync_data().unwrap();
-        }
-        (disk, path)
-    }
-
-    fn read(disk: &MemoryDisk, path: &Path) -> Vec<u8> {
-        let file = disk.open(path).unwrap();
-        let mut bytes = vec![0; file.len().unwrap() as usize];
-        file.read_exact_at(&mut bytes, 0).unwrap();
-        bytes
-    }
-
-    #[test]
-    fn synced_bytes_survive_every_crash() {
-        for seed in 0..50 {
-            let (disk, path) = disk_with(&[7; 2000], true);
-            disk.open(&path).unwrap().write_at(&[8; 600], 100).unwrap();
-            disk.crash(&mut SeededRandom::new(seed));
-            let bytes = read(&disk, &path);
-            assert_eq!(bytes[1024..], [7; 976]);
-        }
-    }
-
-    #[test]
-    fn unsynced_sectors_are_kept_dropped_and_torn() {
-        let mut seen = BTreeSet::new();
-        for seed in 0..50 {
-            let (disk, path) = disk_with(&[0; 1024], true);
-            disk.open(&path).unwrap().write_at(&[1; 1024], 0).unwrap();
-            disk.crash(&mut SeededRandom::new(seed));
-            let bytes = read(&disk, &path);
-            seen.insert((bytes[0], bytes[600]));
-        }
-        assert_eq!(seen.len(), 4, "old-old, old-new, new-old and new-new all happen");
-    }
-
-    #[test]
-    fn a_name_without_a_directory_sync_may_be_lost() {
-        let mut outcomes = BTreeSet::new();
-        for seed in 0..50 {
-            let (disk, path) = disk_with(b"x", true);
-            let to = PathBuf::from("/d/g");
-            disk.rename(&path, &to).unwrap();
-            disk.crash(&mut SeededRandom::new(seed));
-            let paths = disk.paths();
-            assert_eq!(paths.len(), 1, "a rename neither doubles nor loses a file");
-            outcomes.insert(paths);
-        }
-        assert_eq!(outcomes.len(), 2);
-    }
-
-    #[test]
-    fn a_full_disk_and_a_failed_sync_are_errors() {
-        let (disk, path) = disk_with(b"x", true);
-        disk.set_capacity(10);
-        let file = disk.open(&path).unwrap();
-        assert_eq!(file.write_at(&[0; 11], 0).unwrap_err().kind(), io::ErrorKind::StorageFull);
-        disk.fail_next_sync(2);
-        file.sync_data().unwrap();
-        assert!(file.sync_data().is_err());
-    }
-
-    #[test]
-    fn handles_and_locks_die_with_the_process() {
-        let (disk, path) = disk_with(b"x", true);
-        let lock = disk.lock_dir(Path::new("/d/LOCK")).unwrap();
-        assert!(disk.lock_dir(Path::new("/d/LOCK")).is_err());
-        let file = disk.open(&path).unwrap();
-        disk.crash(&mut SeededRandom::new(1));
-        assert!(file.len().is_err());
-        let again = disk.lock_dir(Path::new("/d/LOCK")).unwrap();
-        drop(lock);
-        assert!(disk.lock_dir(Path::new("/d/LOCK")).is_err(), "an old life frees no new lock");
-        drop(again);
-    }
-
-    #[test]
-    fn nothing_works_after_the_power_is_off() {
-        let (disk, path) = disk_with(b"x", false);
-        let file = disk.open(&path).unwrap();
-        disk.power_off_after(1);
-        file.write_at(b"y", 0).unwrap();
-        assert!(file.sync_data().is_err());
-        assert!(disk.open(&path).is_err());
-        disk.crash(&mut SeededRandom::new(3));
-        assert!(disk.open(&path).is_ok());
     }
 }
