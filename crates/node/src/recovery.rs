@@ -39,31 +39,31 @@ pub fn open(
     options: LogOptions,
     shard_count: u16,
 ) -> Result<Opened, OpenError> {
-    let mut rebuild = Rebuild::default();
+    let mut replay = StateReplay::default();
     let data_dir = DataDir::open(disk, dir, options, Owner::SERVER, random)?;
-    let opened = log::open(data_dir, shard_count, &mut rebuild)?;
+    let opened = log::open(data_dir, shard_count, &mut replay)?;
     for group in (0..opened.group_count).map(GroupId::new) {
         let log = opened.shards.iter().find(|log| log.owns(group));
-        let group_state = rebuild.group(group);
+        let group_state = replay.group(group);
         if let Some(log) = log {
             pass_over_lost_end(group_state, log.applied_index(group));
         }
         group_state.state.forgive_lost_touches();
     }
-    let orphans = orphaned_pins(&rebuild.groups);
-    let stream_count = rebuild.groups.iter().map(|group| group.state.stream_count() as u64).sum();
-    let last_uses = rebuild.groups.iter().map(|group| group.state.last_logged_use());
-    let last = last_uses.max().unwrap_or_default().max(rebuild.last);
-    let groups = rebuild.groups;
+    let orphans = orphaned_pins(&replay.groups);
+    let stream_count = replay.groups.iter().map(|group| group.state.stream_count() as u64).sum();
+    let last_uses = replay.groups.iter().map(|group| group.state.last_logged_use());
+    let last = last_uses.max().unwrap_or_default().max(replay.last);
+    let groups = replay.groups;
     let mut parts = ShardsToBe { orphans, groups, group_count: opened.group_count, last };
     let mut shards = Vec::new();
     for (shard, log) in (0..).zip(opened.shards) {
         let mut core = parts.core(ShardId::new(shard), shard_count, log, random.next_u64());
-        core.damage.note_reported(&rebuild.damages);
+        core.damage.note_reported(&replay.damages);
         shards.push(core);
     }
     let report = opened.report;
-    Ok(Opened { shards, report, damages: rebuild.damages, stream_count })
+    Ok(Opened { shards, report, damages: replay.damages, stream_count })
 }
 
 /// Entries that were lost at the end of a group's log have no entry behind them at which they are
@@ -118,7 +118,7 @@ fn orphaned_pins(groups: &[Group]) -> Vec<(StreamKey, PinToken)> {
 
 /// Rebuilds the state machines while the log replays.
 #[derive(Default)]
-struct Rebuild {
+struct StateReplay {
     /// By group number.
     groups: Vec<Group>,
     damages: Vec<Damage>,
@@ -152,7 +152,7 @@ impl Loss {
     }
 }
 
-impl Rebuild {
+impl StateReplay {
     fn state(&mut self, group: GroupId) -> &mut GroupState {
         &mut self.group(group).state
     }
@@ -243,7 +243,7 @@ fn with_subject(mut damage: Damage) -> Damage {
     damage
 }
 
-impl Replay for Rebuild {
+impl Replay for StateReplay {
     fn restore(
         &mut self,
         group: GroupId,
