@@ -221,9 +221,7 @@ impl<T: Transport> Step<'_, T> {
         rest.extend_from_slice(wire::end_of_body(framing));
         let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return };
-        if framing == BodyFraming::UntilClose {
-            connection.meta.keep_alive = false;
-        }
+        connection.meta.note_framing(framing);
         if !rest.is_empty() && connection.send(self.io, &rest, now).is_err() {
             return self.drop_connection(id);
         }

@@ -34,7 +34,8 @@ use std::collections::HashMap;
 
 pub(crate) use crate::sse::SseReader;
 
-/// The sender of requests without an answer.
+/// The sender of requests without an answer: a slot that no slab gives out. An option would make every
+/// ticket larger for one request that nobody answers.
 const NOBODY: ConnId = ConnId { slot: u32::MAX, generation: 0 };
 
 #[derive(Debug, Default)]

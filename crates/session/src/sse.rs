@@ -11,7 +11,7 @@ use crate::{
 use model::{ByteOffset, Monotonic, ReadFrom, StreamKey};
 use node::{ReadReply, Reply, Request};
 use protocol::{
-    BodyFraming, cursor,
+    cursor,
     events::{Control, Mode, SseEncoder, put_control},
     request::ReadRequest,
     response,
@@ -113,9 +113,7 @@ impl<T: Transport> Step<'_, T> {
             told_up_to_date: false,
         };
         let Some(connection) = self.state.connections.get_mut(id) else { return };
-        if framing == BodyFraming::UntilClose {
-            connection.meta.keep_alive = false;
-        }
+        connection.meta.note_framing(framing);
         connection.state = State::Sse(Box::new(reader));
         self.state.counts.live_readers += 1;
         let encoder = SseEncoder::new(mode, reply.start);

@@ -173,6 +173,11 @@ impl Meta {
         Self { version: head.version, keep_alive: head.keep_alive, is_head }
     }
 
+    /// A body that only the end of the connection ends is the last on it.
+    pub(crate) fn note_framing(&mut self, framing: BodyFraming) {
+        self.keep_alive &= framing != BodyFraming::UntilClose;
+    }
+
     /// Whether other answers may follow on the connection. One of HTTP/1.0 may end with it.
     pub(crate) fn may_be_followed(&self) -> bool {
         self.keep_alive && self.version == Version::Http11
