@@ -25,6 +25,11 @@ const CHEAP_PART: u64 = 4;
 /// Jobs of other groups that go before one whose last job failed.
 const JOBS_AFTER_FAILURE: u8 = 8;
 
+/// What `look` finds among the groups whose last job did not fail, or else among the others.
+fn in_turn<T>(mut look: impl FnMut(&dyn Fn(&Group) -> bool) -> Option<T>) -> Option<T> {
+    look(&|group| group.jobs_to_wait == 0).or_else(|| look(&|group| group.jobs_to_wait > 0))
+}
+
 fn is_free(groups: &[Group], segment: &LaneSegment) -> bool {
     !groups.iter().any(|group| group.pins(segment))
 }
@@ -159,9 +164,8 @@ impl ShardLog {
     /// One whose last job failed comes after the others.
     fn next_to_write(&self) -> Option<usize> {
         let seal_bytes = self.store.options.seal_bytes;
-        [false, true].into_iter().find_map(|waits| {
-            let groups = self.groups.iter().enumerate();
-            let groups = groups.filter(|(_, group)| (group.jobs_to_wait > 0) == waits);
+        in_turn(|is_turn| {
+            let groups = self.groups.iter().enumerate().filter(|(_, group)| is_turn(group));
             let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());
             let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes));
             let seal = || due.max_by_key(|(_, group)| group.hot_totals().1);
@@ -199,10 +203,10 @@ impl ShardLog {
         self.seals_since_merge = 0;
         let store = &self.store;
         let spare_bytes = SPARE_SEGMENTS * self.lane.room().segment_bytes;
-        [false, true].into_iter().find_map(|waits| {
+        in_turn(|is_turn| {
             let mut groups = self.groups.iter_mut().enumerate();
             groups.find_map(|(index, group)| {
-                if !group.merge_may_help || (group.jobs_to_wait > 0) != waits {
+                if !group.merge_may_help || !is_turn(group) {
                     return None;
                 }
                 let dir = chunk_dir(&store.root, group.id.get());
