@@ -11,7 +11,7 @@ use crate::systems::System;
 use std::fmt::Write;
 
 /// One row: a run, and the figures of it that the table shows.
-struct Row {
+struct TableRow {
     what: &'static str,
     command: Command,
     against: System,
@@ -128,8 +128,8 @@ fn line(what: &str, run: &Run, figures: &[&str]) -> String {
 }
 
 /// The rows; `quick` makes all of them small.
-fn rows(quick: bool) -> Vec<Row> {
-    let of = |what, command, figures| Row { what, command, against: System::Thalweg, figures };
+fn rows(quick: bool) -> Vec<TableRow> {
+    let of = |what, command, figures| TableRow { what, command, against: System::Thalweg, figures };
     let seconds = |full: f64| if quick { 0.5 } else { full };
     let count = |full: u64| if quick { full.div_ceil(1000).clamp(10, 1000) } else { full };
     let appends = |streams, connections, rate, producer| {
@@ -161,7 +161,7 @@ fn rows(quick: bool) -> Vec<Row> {
             payload_bytes,
         })
     };
-    let bare = |what, connections| Row {
+    let bare = |what, connections| TableRow {
         what,
         command: appends(1000, connections, None, false),
         against: System::Bare,
@@ -192,8 +192,8 @@ fn rows(quick: bool) -> Vec<Row> {
 }
 
 /// Rows about streams that are only kept, and about starting and ending.
-fn stored_rows(quick: bool) -> Vec<Row> {
-    let of = |what, command, figures| Row { what, command, against: System::Thalweg, figures };
+fn stored_rows(quick: bool) -> Vec<TableRow> {
+    let of = |what, command, figures| TableRow { what, command, against: System::Thalweg, figures };
     let count = |full: u64| if quick { full / 1000 } else { full };
     let idle = |streams| {
         let settle_seconds = if quick { 1 } else { 60 };
@@ -219,8 +219,8 @@ fn stored_rows(quick: bool) -> Vec<Row> {
 }
 
 /// Rows about readers.
-fn live_rows(quick: bool) -> Vec<Row> {
-    let of = |what, command, figures| Row { what, command, against: System::Thalweg, figures };
+fn live_rows(quick: bool) -> Vec<TableRow> {
+    let of = |what, command, figures| TableRow { what, command, against: System::Thalweg, figures };
     let seconds = if quick { 0.5 } else { 30.0 };
     let slow = |via| {
         let (readers, bytes_per_second) = (50, 65_536);

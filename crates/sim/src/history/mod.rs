@@ -52,9 +52,9 @@ impl fmt::Display for Operation {
     }
 }
 
-/// A request that was sent.
+/// A request that was sent and has no answer yet.
 #[derive(Debug)]
-struct Pending {
+struct OpenCall {
     path: String,
     shape: Shape,
     called: Moment,
@@ -73,7 +73,7 @@ enum Kind {
 #[derive(Debug, Default)]
 pub(crate) struct History {
     moments: Moment,
-    pending: BTreeMap<u32, Pending>,
+    open_calls: BTreeMap<u32, OpenCall>,
     streams: BTreeMap<String, Vec<Operation>>,
 }
 
@@ -94,12 +94,12 @@ impl History {
             "GET" => Kind::Read,
             _ => Kind::Head,
         };
-        self.pending.insert(conn, Pending { path: ask.path.clone(), shape, called, kind });
+        self.open_calls.insert(conn, OpenCall { path: ask.path.clone(), shape, called, kind });
     }
 
     /// The answer came, or nothing more will.
     pub(crate) fn heard(&mut self, conn: u32, answer: Option<&Answer>) {
-        let Some(Pending { path, shape, called, kind }) = self.pending.remove(&conn) else {
+        let Some(OpenCall { path, shape, called, kind }) = self.open_calls.remove(&conn) else {
             return;
         };
         let done = answer.filter(|answer| (200..300).contains(&answer.status));
@@ -124,7 +124,7 @@ impl History {
     /// The operations of a stream in the order of their requests; those that are still under way
     /// will never be answered.
     fn take(&mut self, path: &str) -> Vec<Operation> {
-        for conn in self.pending.keys().copied().collect::<Vec<_>>() {
+        for conn in self.open_calls.keys().copied().collect::<Vec<_>>() {
             self.heard(conn, None);
         }
         let mut operations = self.streams.remove(path).unwrap_or_default();

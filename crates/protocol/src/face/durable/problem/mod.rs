@@ -12,7 +12,7 @@ pub(crate) mod detail;
 mod source;
 mod table;
 
-pub use table::{Applied, Code, Row};
+pub use table::{Applied, Code, Meaning};
 
 use crate::{
     face::durable::{
@@ -46,7 +46,7 @@ impl Problem {
     /// A problem with the detail that its code has in the table.
     #[must_use]
     pub fn new(code: Code) -> Self {
-        Self { code, detail: code.row().advice.into(), facts: Facts::None }
+        Self { code, detail: code.meaning().advice.into(), facts: Facts::None }
     }
 
     /// A problem with its own detail: what was wrong and what to do.
@@ -77,7 +77,7 @@ impl Problem {
     /// The HTTP status.
     #[must_use]
     pub fn status(&self) -> u16 {
-        self.code.row().status
+        self.code.meaning().status
     }
 
     /// What was wrong and what to do.
@@ -89,25 +89,25 @@ impl Problem {
     /// The connection must be closed after this answer.
     #[must_use]
     pub fn closes(&self) -> bool {
-        self.code.row().closes
+        self.code.meaning().closes
     }
 
     /// Writes the whole answer, body included (but not for `HEAD`).
     pub fn render<S: HeadSink + ?Sized>(&self, head: &mut S) {
-        let row = self.code.row();
-        let body = self.body(&row);
-        head.start(row.status, &EVERY_ANSWER);
+        let meaning = self.code.meaning();
+        let body = self.body(&meaning);
+        head.start(meaning.status, &EVERY_ANSWER);
         head.field(Field::ContentType, "application/problem+json");
         head.field(Field::CacheControl, "no-store");
-        self.render_facts(head, &row);
-        if row.closes {
+        self.render_facts(head, &meaning);
+        if meaning.closes {
             head.close();
         }
         head.end(Length::Known(body.len() as u64));
         head.body(body.as_bytes());
     }
 
-    fn render_facts<S: HeadSink + ?Sized>(&self, head: &mut S, row: &Row) {
+    fn render_facts<S: HeadSink + ?Sized>(&self, head: &mut S, meaning: &Meaning) {
         match self.facts {
             Facts::Closed { tail } => {
                 // PROTOCOL §5.2, "409 Conflict due to closed stream"
@@ -122,28 +122,28 @@ impl Problem {
             }
             Facts::RetryAfter { seconds } => head.number(Field::RetryAfter, seconds.into()),
             Facts::None => {
-                if let Some(seconds) = row.retry_after_seconds {
+                if let Some(seconds) = meaning.retry_after_seconds {
                     head.number(Field::RetryAfter, seconds.into());
                 }
             }
         }
-        if row.status == 405 {
+        if meaning.status == 405 {
             head.field(Field::Allow, METHODS);
         }
     }
 
-    fn body(&self, row: &Row) -> String {
+    fn body(&self, meaning: &Meaning) -> String {
         let mut body = String::with_capacity(256 + self.detail.len());
         body.push_str("{\"type\":\"urn:thalweg:problem:");
-        body.push_str(row.name);
+        body.push_str(meaning.name);
         body.push_str("\",\"title\":\"");
-        body.push_str(row.title);
+        body.push_str(meaning.title);
         body.push_str("\",\"status\":");
-        body.push_str(&row.status.to_string());
+        body.push_str(&meaning.status.to_string());
         body.push_str(",\"code\":\"");
-        body.push_str(row.name);
+        body.push_str(meaning.name);
         body.push_str("\",\"applied\":");
-        body.push_str(match row.applied {
+        body.push_str(match meaning.applied {
             Applied::No => "false",
             Applied::Unknown => "\"unknown\"",
         });

@@ -120,7 +120,7 @@ pub enum Applied {
 
 /// What a code means on the wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Row {
+pub struct Meaning {
     /// The stable name.
     pub name: &'static str,
     /// The HTTP status.
@@ -137,12 +137,17 @@ pub struct Row {
     pub closes: bool,
 }
 
-const fn row(name: &'static str, status: u16, title: &'static str, advice: &'static str) -> Row {
+const fn row(
+    name: &'static str,
+    status: u16,
+    title: &'static str,
+    advice: &'static str,
+) -> Meaning {
     let (applied, retry_after_seconds, closes) = (Applied::No, None, false);
-    Row { name, status, title, advice, applied, retry_after_seconds, closes }
+    Meaning { name, status, title, advice, applied, retry_after_seconds, closes }
 }
 
-impl Row {
+impl Meaning {
     const fn unknown(mut self) -> Self {
         self.applied = Applied::Unknown;
         self
@@ -216,7 +221,7 @@ impl Code {
     /// The table.
     #[must_use]
     #[rustfmt::skip] // one row per line
-    pub const fn row(self) -> Row {
+    pub const fn meaning(self) -> Meaning {
         match self {
             Code::MalformedRequest => row("malformed-request", 400, "The request is not well-formed HTTP/1.1", "The bytes do not form an HTTP/1.1 request; check the client or the proxy before this server.").closing(),
             Code::AmbiguousFraming => row("ambiguous-framing", 400, "The end of the request body is ambiguous", "Send either one Content-Length of digits or `Transfer-Encoding: chunked`, never both.").closing(),

@@ -11,12 +11,12 @@ fn page() -> String {
          | code | status | applied | Retry-After | connection | meaning | what to do |\n|---|---|---|---|---|---|---|\n",
     );
     for code in Code::ALL {
-        let row = code.row();
-        let applied = if row.applied == Applied::No { "false" } else { "unknown" };
+        let meaning = code.meaning();
+        let applied = if meaning.applied == Applied::No { "false" } else { "unknown" };
         let retry =
-            row.retry_after_seconds.map_or_else(String::new, |seconds| format!("{seconds} s"));
-        let connection = if row.closes { "closed" } else { "" };
-        let Row { name, status, title, advice, .. } = row;
+            meaning.retry_after_seconds.map_or_else(String::new, |seconds| format!("{seconds} s"));
+        let connection = if meaning.closes { "closed" } else { "" };
+        let Meaning { name, status, title, advice, .. } = meaning;
         page += &format!(
             "| `{name}` | {status} | {applied} | {retry} | {connection} | {title} | {advice} |\n"
         );
@@ -31,7 +31,7 @@ fn the_page_shows_the_table() {
 
 #[test]
 fn names_are_unique_and_kebab() {
-    let names: BTreeSet<_> = Code::ALL.iter().map(|code| code.row().name).collect();
+    let names: BTreeSet<_> = Code::ALL.iter().map(|code| code.meaning().name).collect();
     assert_eq!(names.len(), Code::ALL.len());
     assert!(
         names.iter().all(|name| name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-'))
@@ -49,15 +49,15 @@ fn every_code_writes_valid_json_and_a_known_status() {
         let text = String::from_utf8(out).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         let body: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(body["code"], code.row().name);
-        assert_eq!(head.contains("Connection: close"), code.row().closes, "{code:?}");
+        assert_eq!(body["code"], code.meaning().name);
+        assert_eq!(head.contains("Connection: close"), code.meaning().closes, "{code:?}");
     }
 }
 
 // Clients retry these forever, so nothing that a retry cannot cure may be among them.
 #[test]
 fn overload_says_when_to_come_back() {
-    for code in Code::ALL.iter().filter(|code| matches!(code.row().status, 429 | 503 | 507)) {
-        assert!(code.row().retry_after_seconds.is_some(), "{code:?}");
+    for code in Code::ALL.iter().filter(|code| matches!(code.meaning().status, 429 | 503 | 507)) {
+        assert!(code.meaning().retry_after_seconds.is_some(), "{code:?}");
     }
 }
