@@ -19,7 +19,7 @@ fn reopen(disk: &MemoryDisk, random: &mut SeededRandom, durability: Durability) 
             disk.power_off_after(random.next_u64() % 60);
         }
         let opened = try_open(disk, small(durability));
-        disk.power_off_after(u64::MAX);
+        disk.power_off_after(None);
         match opened {
             Ok(engine) => return engine,
             Err(_) => disk.crash(random),

@@ -16,7 +16,7 @@ fn power_cut(engine: Engine, disk: &MemoryDisk, seed: u64) {
 }
 
 fn reopen(disk: &MemoryDisk) -> Engine {
-    disk.power_off_after(u64::MAX);
+    disk.power_off_after(None);
     open(disk, Durability::Each)
 }
 
@@ -75,7 +75,7 @@ fn a_full_disk_refuses_appends_and_keeps_every_one_that_it_took() {
     }
     assert_eq!(read_from(&engine, "s", 0).len() as u64, taken);
     power_cut(engine, &disk, 1);
-    disk.set_capacity(u64::MAX);
+    disk.set_capacity(None);
     let engine = reopen(&disk);
     assert_eq!(engine.damages(), []);
     assert_eq!(read_from(&engine, "s", 0).len() as u64, taken, "what was taken, and no more");

@@ -170,9 +170,9 @@ impl MemoryDisk {
         state.changes_until_off = None;
     }
 
-    /// After `changes` more writes, syncs and name changes every operation fails.
-    pub fn power_off_after(&self, changes: u64) {
-        self.state().changes_until_off = Some(changes);
+    /// After `changes` more writes, syncs and name changes every operation fails; `None`: the power stays on.
+    pub fn power_off_after(&self, changes: impl Into<Option<u64>>) {
+        self.state().changes_until_off = changes.into();
     }
 
     /// Whether every operation fails, after [`MemoryDisk::power_off_after`].
@@ -230,9 +230,9 @@ impl MemoryDisk {
         self.state().cold = Some(ColdReads { percent, random: SeededRandom::new(seed) });
     }
 
-    /// Writes that would make the files' sum larger than `bytes` fail with `StorageFull`.
-    pub fn set_capacity(&self, bytes: u64) {
-        self.state().capacity_bytes = Some(bytes);
+    /// Writes that would make the files' sum larger than `bytes` fail with `StorageFull`; `None`: there is no limit.
+    pub fn set_capacity(&self, bytes: impl Into<Option<u64>>) {
+        self.state().capacity_bytes = bytes.into();
     }
 
     /// The disk reports a file system that writes changed blocks to new places, and needs room for them.
@@ -264,10 +264,10 @@ impl MemoryDisk {
         inode.unreadable.insert(usize::try_from(block).expect("a block of a file in memory"));
     }
 
-    /// `count` operations of a kind fail, after the next `skip` of them. `u64::MAX` of them: forever. An
-    /// operation that fails changes nothing.
-    pub fn fail(&self, operation: DiskOperation, skip: u64, count: u64) {
-        self.state().faults.set(operation, skip, count);
+    /// `count` operations of a kind fail, after the next `skip` of them; `None`: all of them, until
+    /// [`MemoryDisk::fail_nothing`]. An operation that fails changes nothing.
+    pub fn fail(&self, operation: DiskOperation, skip: u64, count: impl Into<Option<u64>>) {
+        self.state().faults.set(operation, skip, count.into());
     }
 
     /// No operation fails any more; blocks that cannot be read stay so.

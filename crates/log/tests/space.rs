@@ -78,7 +78,7 @@ fn a_full_disk_is_an_answer_and_service_returns() {
     assert_eq!(refused, AppendError::DiskFull);
     node.commit().unwrap();
     assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), taken * 900);
-    disk.set_capacity(u64::MAX);
+    disk.set_capacity(None);
     node.work().unwrap();
     node.append(key(0, 1), &[8; 900]).unwrap();
     node.commit().unwrap();
@@ -238,7 +238,7 @@ fn a_group_whose_jobs_fail_does_not_hold_up_the_others() {
         let Some(job) = node.next_job() else { continue };
         let group = job.group().expect("jobs of segments are run");
         if group == GroupId::new(0) {
-            disk.fail(DiskOperation::Rename, 0, u64::MAX);
+            disk.fail(DiskOperation::Rename, 0, None);
         }
         let report = node.shards[0].handle_work(job.run());
         disk.fail_nothing();

@@ -157,9 +157,9 @@ fn leave_half_written(disk: &MemoryDisk) {
 #[test]
 fn a_start_needs_no_removal_and_tries_to_open_each_file_twice() {
     for (operation, skips, count) in [
-        (DiskOperation::Remove, 0..1, u64::MAX),
-        (DiskOperation::Remove, 0..3, 1),
-        (DiskOperation::Open, 0..12, 1),
+        (DiskOperation::Remove, 0..1, None),
+        (DiskOperation::Remove, 0..3, Some(1)),
+        (DiskOperation::Open, 0..12, Some(1)),
     ] {
         for skip in skips {
             let (disk, written) = filled();

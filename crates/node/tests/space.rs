@@ -27,7 +27,7 @@ fn a_full_disk_is_reported_until_no_work_has_failed_for_a_while() {
     assert!(error.ends_with("free bytes, and 0 are free"), "{error} says what is needed");
     let (needed_bytes, free_bytes) = process.shards[0].disk_room().unwrap();
     assert!(needed_bytes > 0 && free_bytes == 0, "{needed_bytes} and {free_bytes}");
-    disk.set_capacity(u64::MAX / 2);
+    disk.set_capacity(None);
     process.wait_ms(300);
     assert!(process.shards[0].disk_trouble().is_some(), "one success is not enough");
     process.wait_ms(1_000);
@@ -74,7 +74,7 @@ fn a_merge_without_room_is_reported_once_and_made_when_there_is_some() {
     assert!(process.shards[0].take_merge_refusal().is_none(), "told once");
     assert_eq!(process.shards[0].disk_trouble(), None, "it is no trouble");
 
-    disk.set_capacity(u64::MAX / 2);
+    disk.set_capacity(None);
     process.held.work = None;
     process.wait_ms(1_000);
     assert_eq!(chunks(), before);
@@ -114,7 +114,7 @@ fn a_delete_on_a_full_disk_waits_for_the_room_that_jobs_may_make() {
         let (delete, path) = delete_until_no_room_is_left(&disk, &mut process);
         assert!(process.replies.is_empty(), "it waits: {:?}", process.replies);
         if is_freed {
-            disk.set_capacity(u64::MAX / 2);
+            disk.set_capacity(None);
         }
         process.wait_ms(ms);
         match process.replies.pop() {

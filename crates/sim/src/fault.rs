@@ -150,6 +150,9 @@ pub(crate) enum End {
     PowerLoss,
 }
 
+/// A wait that is longer than any run.
+const NEVER_MS: u64 = u32::MAX as u64;
+
 impl World {
     pub(crate) fn has_fault(&self, kind: FaultKind) -> bool {
         self.plan.faults.contains(&kind)
@@ -159,7 +162,7 @@ impl World {
     pub(crate) fn strike(&mut self) -> u64 {
         let own: Vec<FaultKind> = self.plan.faults.iter().copied().filter(is_struck).collect();
         if own.is_empty() {
-            return u64::from(u32::MAX);
+            return NEVER_MS;
         }
         let kind = *self.fault_dice.pick(&own);
         self.note(format_args!("fault {}", kind.name()));
@@ -233,7 +236,7 @@ impl World {
     fn fail_names(&mut self) {
         let operations = [DiskOperation::Rename, DiskOperation::Remove, DiskOperation::SyncDir];
         let operation = *self.fault_dice.pick(&operations);
-        let count = *self.fault_dice.pick(&[1, 3, u64::MAX]);
+        let count = *self.fault_dice.pick(&[Some(1), Some(3), None]);
         let skip = self.fault_dice.below(10);
         self.disk.fail(operation, skip, count);
         let until = self.clock.now_us + self.fault_dice.between(1, 10) * 1_000_000;
@@ -303,7 +306,7 @@ impl World {
             let skip = self.later_dice.below(40);
             match self.later_dice.percent(50) {
                 true => self.disk.fail(DiskOperation::Open, skip, 1),
-                false => self.disk.fail(DiskOperation::Remove, skip / 10, u64::MAX),
+                false => self.disk.fail(DiskOperation::Remove, skip / 10, None),
             }
         }
     }

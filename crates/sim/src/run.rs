@@ -135,7 +135,7 @@ fn heal(world: &mut World, dice: &mut Dice) {
         return;
     }
     world.is_ending = true;
-    world.well_since_us = world.clock.now_us;
+    world.well_since_us = Some(world.clock.now_us);
     world.sick_until_us = world.sick_until_us.min(world.clock.now_us + AFTER_FAULTS_US);
     world.give_room();
     world.disk.fail_nothing();

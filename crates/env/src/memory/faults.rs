@@ -22,11 +22,11 @@ pub enum DiskOperation {
 /// What a disk fails to read at once.
 const BLOCK_BYTES: usize = 4096;
 
-/// Which operations of a kind fail: after `skip` more, `count` of them.
+/// Which operations of a kind fail: after `skip` more, `count` of them, or all.
 #[derive(Debug, Clone, Copy)]
 struct Failure {
     skip: u64,
-    count: u64,
+    count: Option<u64>,
 }
 
 /// Operations that will fail.
@@ -34,10 +34,10 @@ struct Failure {
 pub(super) struct Faults(BTreeMap<DiskOperation, Failure>);
 
 impl Faults {
-    /// After `skip` more operations of a kind, `count` of them fail.
-    pub(super) fn set(&mut self, operation: DiskOperation, skip: u64, count: u64) {
+    /// After `skip` more operations of a kind, `count` of them fail, or all.
+    pub(super) fn set(&mut self, operation: DiskOperation, skip: u64, count: Option<u64>) {
         self.0.remove(&operation);
-        if count > 0 {
+        if count != Some(0) {
             self.0.insert(operation, Failure { skip, count });
         }
     }
@@ -53,9 +53,11 @@ impl Faults {
             failure.skip -= 1;
             return Ok(());
         }
-        failure.count -= 1;
-        if failure.count == 0 {
-            self.0.remove(&operation);
+        if let Some(count) = &mut failure.count {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&operation);
+            }
         }
         Err(input_output_error())
     }

@@ -181,8 +181,10 @@ impl Hoarder {
 
     /// An append is refused. Once all that filled the disk is deleted, that must end.
     fn must_take_append(&self, ctx: &mut Ctx<'_>, status: u16) {
-        let Some(emptied_us) = self.emptied_us else { return };
-        let since_us = ctx.clock.now_us.saturating_sub(emptied_us.max(ctx.well_since_us));
+        let (Some(emptied_us), Some(well_since_us)) = (self.emptied_us, ctx.well_since_us) else {
+            return;
+        };
+        let since_us = ctx.clock.now_us.saturating_sub(emptied_us.max(well_since_us));
         if ctx.is_freed_by_deletes() && since_us > APPEND_WITHIN_US {
             let detail = format!("an append is answered {status} long after all was deleted");
             ctx.oracle.broken(Rule::FullDisk, detail);

@@ -47,8 +47,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) may_forget_uses: bool,
     /// The disk has little room. Nothing else fills it, whatever else failed of it fails no more, and jobs are not slow.
     pub(crate) is_small_and_well: bool,
-    /// When the last fault ended; `u64::MAX` while there are some.
-    pub(crate) well_since_us: u64,
+    /// When the last fault ended; `None` while there are some.
+    pub(crate) well_since_us: Option<u64>,
 }
 
 impl Ctx<'_> {

@@ -80,7 +80,7 @@ impl Life {
             world.disk.power_off_after(0);
             drop(hands);
         }
-        world.disk.set_capacity(u64::MAX);
+        world.disk.set_capacity(None);
         if end == End::Power {
             world.disk.crash(&mut world.dice);
         } else {
@@ -288,6 +288,6 @@ impl Life {
 
 fn fill_or_empty(world: &mut Scene) {
     let is_full = world.dice.percent(40);
-    let bytes = if is_full { world.disk.used_bytes() + ROOM_BYTES } else { u64::MAX };
+    let bytes = is_full.then(|| world.disk.used_bytes() + ROOM_BYTES);
     world.disk.set_capacity(bytes);
 }

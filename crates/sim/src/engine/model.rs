@@ -69,7 +69,8 @@ impl Model {
             let mut from = self.head(stream);
             while from < self.tail(stream) {
                 match self.compare(engine, (stream, from)) {
-                    Ok(next) => from = next,
+                    Ok(Some(next)) => from = next,
+                    Ok(None) => return None,
                     Err(problem) => return Some(format!("{stream} at {from}: {problem}")),
                 }
             }
@@ -77,13 +78,17 @@ impl Model {
         })
     }
 
-    /// Reads some entries from an id on and compares them; the id after the last one.
-    pub(super) fn compare(&self, engine: &Engine, place: (&str, u64)) -> Result<u64, String> {
+    /// Reads some entries from an id on and compares them; the id after the last one, if the disk can read them.
+    pub(super) fn compare(
+        &self,
+        engine: &Engine,
+        place: (&str, u64),
+    ) -> Result<Option<u64>, String> {
         let (stream, from) = place;
         let limits = ReadLimits { entries_max: READ_ENTRIES_MAX, ..ReadLimits::default() };
         let found = match engine.read(stream, from, limits) {
             Ok(found) => found,
-            Err(ReadError::Io(_)) => return Ok(u64::MAX),
+            Err(ReadError::Io(_)) => return Ok(None),
             Err(error) => return Err(error.to_string()),
         };
         if found.is_empty() {
@@ -96,7 +101,7 @@ impl Model {
                 return Err(format!("entry {id} where {expected_id} was expected, or other bytes"));
             }
         }
-        Ok(found.next_id())
+        Ok(Some(found.next_id()))
     }
 }
 

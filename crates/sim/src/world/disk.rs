@@ -8,11 +8,11 @@ use log::LogOptions;
 const SMALL_DISK_SEGMENT_BYTES: u64 = 256 << 10;
 
 /// A disk, and its room. Of some of its reads it finds nothing in memory: how many, the seed says.
-pub(super) fn new(seed: u64, is_small: bool, dice: &mut Dice) -> (MemoryDisk, u64) {
+pub(super) fn new(seed: u64, is_small: bool, dice: &mut Dice) -> (MemoryDisk, Option<u64>) {
     let disk = MemoryDisk::new();
     let percent = [0, 1, 10, 60][usize::try_from(seed % 4).expect("an index")];
     disk.forget_cached(percent, seed);
-    let room_bytes = if is_small { dice.between(6 << 20, 9 << 20) } else { u64::MAX };
+    let room_bytes = is_small.then(|| dice.between(6 << 20, 9 << 20));
     disk.set_capacity(room_bytes);
     (disk, room_bytes)
 }

@@ -104,10 +104,10 @@ pub(crate) struct World {
     pub(crate) slow_until_us: u64,
     /// Until here files may take room that nobody needs.
     pub(crate) sick_until_us: u64,
-    /// When the last fault ended.
-    pub(crate) well_since_us: u64,
-    /// What the disk has when nothing else fills it.
-    pub(crate) room_bytes: u64,
+    /// When the last fault ended; `None` while there are some.
+    pub(crate) well_since_us: Option<u64>,
+    /// What the disk has when nothing else fills it, if there is a limit.
+    pub(crate) room_bytes: Option<u64>,
     pub(crate) backward_jumps: u64,
     pub(crate) flipped_formats: FlippedFormats,
     pub(crate) flips: u64,
@@ -170,7 +170,7 @@ impl World {
             process: None,
             slow_until_us: 0,
             sick_until_us: 0,
-            well_since_us: u64::MAX,
+            well_since_us: None,
             room_bytes,
             later_dice,
             backward_jumps: 0,
@@ -325,7 +325,7 @@ impl World {
     }
 
     fn started(&mut self, mut process: Process) {
-        self.disk.power_off_after(u64::MAX);
+        self.disk.power_off_after(None);
         if self.has_fault(FaultKind::FailedStart) {
             self.disk.fail_nothing();
         }
