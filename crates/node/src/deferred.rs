@@ -56,10 +56,6 @@ impl WriteQueue {
         self.writes.insert(place, write);
     }
 
-    pub(crate) fn front(&self) -> Option<&Deferred> {
-        self.writes.front()
-    }
-
     /// The first one waits on.
     pub(crate) fn put_back(&mut self, first: Deferred) {
         self.bytes += first.data.len();
@@ -67,7 +63,13 @@ impl WriteQueue {
     }
 
     pub(crate) fn pop(&mut self) -> Option<Deferred> {
-        let deferred = self.writes.pop_front()?;
+        self.take_first(|_| true)
+    }
+
+    /// Takes the first write of which this is true. Writes before it may be younger: deletes come first.
+    pub(crate) fn take_first(&mut self, is_it: impl Fn(&Deferred) -> bool) -> Option<Deferred> {
+        let place = self.writes.iter().position(is_it)?;
+        let deferred = self.writes.remove(place)?;
         self.bytes -= deferred.data.len();
         Some(deferred)
     }

@@ -19,8 +19,15 @@ use log::{AppendError, Purpose};
 /// How long a write may wait: clients begin to give up soon after.
 const DEFERRED_MS_MAX: u64 = 5_000;
 
-/// The same while the disk is full: some retries of what would make room.
+/// The same while the disk is full: nothing but a delete frees the log then.
 const DEFERRED_DISK_FULL_MS_MAX: u64 = 1_000;
+
+/// The longest that a write waits. A delete on a full disk waits as long as any: jobs may take seconds to make room
+/// for it.
+fn wait_ms_max(request: &Request, is_disk_full: bool) -> u64 {
+    let is_delete = matches!(request, Request::Delete { .. });
+    if is_disk_full && !is_delete { DEFERRED_DISK_FULL_MS_MAX } else { DEFERRED_MS_MAX }
+}
 
 impl ShardCore {
     /// Whether a write must wait: others do, or the log has no room for it.
@@ -68,16 +75,12 @@ impl ShardCore {
     }
 
     pub(crate) fn give_up_deferred(&mut self, now: Stamp) {
-        // Nothing frees the log while a full disk refuses its background work.
-        let (wait_ms_max, failure) = if self.background.is_disk_full() {
-            (DEFERRED_DISK_FULL_MS_MAX, Failure::DiskFull)
-        } else {
-            (DEFERRED_MS_MAX, Failure::Overloaded)
+        let is_disk_full = self.background.is_disk_full();
+        let failure = if is_disk_full { Failure::DiskFull } else { Failure::Overloaded };
+        let is_due = |write: &Deferred| {
+            now.monotonic.ms_since(write.since) >= wait_ms_max(&write.request, is_disk_full)
         };
-        while let Some(first) = self.write_queue.front()
-            && now.monotonic.ms_since(first.since) >= wait_ms_max
-        {
-            let Some(deferred) = self.write_queue.pop() else { return };
+        while let Some(deferred) = self.write_queue.take_first(is_due) {
             self.give_up(now, deferred.ticket, deferred.request, failure.clone());
         }
     }

@@ -108,23 +108,29 @@ fn delete_until_no_room_is_left(disk: &MemoryDisk, process: &mut Process) -> (u3
 
 #[test]
 fn a_delete_on_a_full_disk_waits_for_the_room_that_jobs_may_make() {
-    for (ms, is_freed) in [(300, true), (999, false), (1_000, false)] {
+    for (ms, is_freed) in [(400, true), (499, false), (500, false)] {
         let disk = MemoryDisk::new();
         let mut process = Process::open(&disk, 1);
         let (delete, path) = delete_until_no_room_is_left(&disk, &mut process);
-        assert!(process.replies.is_empty(), "it waits: {:?}", process.replies);
+        let append = process.offer(testing::append(&path, b"x"));
+        process.wait_ms(4_500);
+        let [(refused, Reply::Failed(Failure::DiskFull))] = process.replies[..] else {
+            panic!("the delete waits, the append does not: {:?}", process.replies);
+        };
+        assert_eq!(refused, append);
+        process.replies.clear();
         if is_freed {
             disk.set_capacity(None);
         }
         process.wait_ms(ms);
         match process.replies.pop() {
-            None => assert_eq!(ms, 999),
+            None => assert_eq!(ms, 499),
             Some((answered, Reply::Outcome(Outcome::Deleted))) => {
                 assert!(is_freed && answered == delete);
                 assert_eq!(process.refusal(&path), Some(Refusal::NotFound));
             }
             Some((answered, Reply::Failed(Failure::DiskFull))) => {
-                assert!(ms == 1_000 && answered == delete);
+                assert!(ms == 500 && answered == delete);
             }
             other => panic!("a delete was answered by {other:?}"),
         }

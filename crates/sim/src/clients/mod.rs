@@ -45,7 +45,7 @@ pub(crate) struct Ctx<'a> {
     /// The disk may be full or have failed: uses that could not be logged were answered all the
     /// same, and a crash may forget them.
     pub(crate) may_forget_uses: bool,
-    /// The disk has little room. Nothing else fills it, whatever else failed of it fails no more, and jobs are not slow.
+    /// The disk has little room. Nothing else fills it, and whatever else failed of it fails no more.
     pub(crate) is_small_and_well: bool,
     /// When the last fault ended; `None` while there are some.
     pub(crate) well_since_us: Option<u64>,

@@ -21,10 +21,6 @@ pub(super) struct Call {
     events: Vec<u8>,
 }
 
-/// A delete on a full disk waits for a second for the room that jobs make. A job that began while jobs are slow takes
-/// up to two.
-const SLOWNESS_US: u64 = 3_000_000;
-
 impl World {
     pub(super) fn wake(&mut self, seat: usize) {
         if self.clock.now_us < self.quiet_until_us {
@@ -42,10 +38,9 @@ impl World {
     ) -> T {
         let may_forget_uses = self.has_fault(FaultKind::FullDisk) || self.may_fail_syncs();
         let is_small = self.has_fault(FaultKind::SmallDisk);
-        let was_slow = self.clock.now_us < self.slow_until_us + SLOWNESS_US;
         let mut ctx = Ctx {
             may_forget_uses: may_forget_uses || is_small,
-            is_small_and_well: is_small && self.clock.now_us >= self.sick_until_us && !was_slow,
+            is_small_and_well: is_small && self.clock.now_us >= self.sick_until_us,
             well_since_us: self.well_since_us,
             clock: &self.clock,
             dice: &mut self.client_dice,
