@@ -109,7 +109,7 @@ impl LogEntry for DurableEntry {
 }
 
 /// An entry that recovery has found on disk.
-impl LogEntry for &Entry<'_> {
+impl LogEntry for &Entry<&[u8]> {
     fn index(&self) -> EntryIndex {
         self.index
     }
@@ -122,18 +122,17 @@ impl LogEntry for &Entry<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{EntrySubject, GroupId};
+    /// An entry of a log.
+    #[derive(Debug)]
+    struct Logged(u64);
 
-    fn entry(index: u64) -> Entry<'static> {
-        Entry {
-            group: GroupId::new(0),
-            index: EntryIndex::new(index),
-            term: FIRST_TERM,
-            subject: EntrySubject::new(1),
-            at: Timestamp::new(7),
-            kind: 1,
-            command: b"",
-            data: b"",
+    impl LogEntry for Logged {
+        fn index(&self) -> EntryIndex {
+            EntryIndex::new(self.0)
+        }
+
+        fn at(&self) -> Timestamp {
+            Timestamp::new(7)
         }
     }
 
@@ -142,7 +141,7 @@ mod tests {
         let mut role = Role::solo();
         let commit = role.durable(EntryIndex::new(2));
         for index in 1..=2 {
-            assert_eq!(commit.entry(&entry(index)).get().index(), EntryIndex::new(index));
+            assert_eq!(commit.entry(Logged(index)).get().index(), EntryIndex::new(index));
         }
         assert_eq!(role.committed(), EntryIndex::new(2));
     }
@@ -151,7 +150,7 @@ mod tests {
     #[should_panic(expected = "not committed")]
     fn what_is_beyond_the_commit_has_no_proof() {
         let commit = Role::solo().durable(EntryIndex::new(2));
-        let _ = commit.entry(&entry(3));
+        let _ = commit.entry(Logged(3));
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Recovery {
     }
 
     /// Whether the frame of an append that was never synced is what was written.
-    fn is_torn(&self, entry: &Entry<'_>) -> bool {
+    fn is_torn(&self, entry: &Entry<&[u8]>) -> bool {
         let command = Command::decode(entry.kind, entry.command);
         match command {
             Some(Command::Append { crc, .. })
@@ -108,7 +108,7 @@ impl Replay for Recovery {
         }
     }
 
-    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
         let index = entry.index.get();
         let missing = self.next..index;
         self.next = index + 1;

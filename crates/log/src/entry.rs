@@ -1,5 +1,6 @@
 //! What goes into the log and what the log remembers of it.
 
+use bytes::Bytes;
 use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, Term, Timestamp};
 
 /// An entry to append. The log gives it the next index of its group.
@@ -21,9 +22,10 @@ pub struct NewEntry<'a> {
     pub data: &'a [u8],
 }
 
-/// An entry as it is replayed: see [`NewEntry`] for the fields.
+/// An entry that the log has, with what it carries as `B`: see [`NewEntry`] for the fields. Only the log
+/// makes one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Entry<'a> {
+pub struct Entry<B> {
     /// The group that it belongs to.
     pub group: GroupId,
     /// Its position in the group's log.
@@ -37,10 +39,23 @@ pub struct Entry<'a> {
     /// Tag of the command.
     pub kind: u8,
     /// The encoded command, without the data.
-    pub command: &'a [u8],
-    /// Bytes that a stream may take over, as they are on disk. Their number is the one that was written,
-    /// but they may be damaged. That is reported behind the entry, as `DamageKind::EntryData`.
-    pub data: &'a [u8],
+    pub command: B,
+    /// Bytes that a stream may take over. Replayed, they are as they are on disk: their number is the one
+    /// that was written, but they may be damaged. That is reported behind the entry, as
+    /// `DamageKind::EntryData`.
+    pub data: B,
+    pub(crate) place: DataPlace,
+}
+
+/// An entry that a sync has made durable. What it carries shares its batch's memory.
+pub type DurableEntry = Entry<Bytes>;
+
+/// The place of an entry's data in the WAL.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct DataPlace {
+    pub(crate) slot: u16,
+    pub(crate) position: u32,
+    pub(crate) crc: u32,
 }
 
 /// One append of a stream: the unit that was written atomically.

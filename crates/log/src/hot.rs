@@ -8,13 +8,12 @@
 //! - Appends of a stream are sorted by start and do not overlap.
 //! - An append is here or in a chunk, never in both.
 
-use crate::entry::AppendBounds;
+use crate::entry::{AppendBounds, DataPlace, Entry};
 use crate::options::COPY_BYTES;
 use crate::read::ReadMode;
-use crate::wal::batch::DataPlace;
 use crate::wal::segment::SegmentTable;
 use env::File;
-use model::{ByteOffset, Timestamp};
+use model::{ByteOffset, Placement, Timestamp};
 use std::cell::Cell;
 use std::slice;
 
@@ -51,6 +50,26 @@ pub(crate) struct HotFields {
     pub(crate) crc: u32,
     /// Recovery has reported that the bytes are damaged.
     pub(crate) is_reported: bool,
+}
+
+impl HotFields {
+    /// Of an entry whose data belongs to a stream.
+    pub(crate) fn of<B: AsRef<[u8]>>(
+        entry: &Entry<B>,
+        placement: &Placement,
+        is_reported: bool,
+    ) -> Self {
+        Self {
+            start: placement.start.get(),
+            length: u32::try_from(entry.data.as_ref().len()).expect("bounded by append"),
+            records: placement.record_count,
+            at: entry.at,
+            slot: entry.place.slot,
+            position: entry.place.position,
+            crc: entry.place.crc,
+            is_reported,
+        }
+    }
 }
 
 impl HotAppend {

@@ -55,7 +55,7 @@ mod work;
 pub use checkpoint_rows::{CheckpointRow, CheckpointRows};
 pub use damage::{Damage, DamageKind};
 pub use data_dir::DataDir;
-pub use entry::{AppendBounds, Entry, NewEntry};
+pub use entry::{AppendBounds, DurableEntry, Entry, NewEntry};
 pub use extent::{Extent, Read};
 pub use format::Owner;
 pub use id_map::IdMap;
@@ -67,7 +67,7 @@ pub use replay::Replay;
 pub use report::{RecoveryReport, TornTail};
 pub use shard::{LogStats, ShardLog};
 pub use wal::{
-    AppendError, Durable, DurableBatch, DurableEntry, NoRoom, Purpose, RecentStats, SyncDone,
-    SyncFailed, SyncJob, is_no_room,
+    AppendError, Durable, DurableBatch, NoRoom, Purpose, RecentStats, SyncDone, SyncFailed,
+    SyncJob, is_no_room,
 };
 pub use work::{WorkDone, WorkJob, WorkReport};

@@ -16,7 +16,6 @@ use crate::chunk::format::ChunkHeader;
 use crate::chunk::set::ChunkSet;
 use crate::chunk::writer::{parse_chunk_name, remove_half_written};
 use crate::damage::{Damage, DamageKind};
-use crate::entry::Entry;
 use crate::group::Group;
 use crate::hot::HotFields;
 use crate::open_error::{OpenError, at};
@@ -26,13 +25,13 @@ use crate::report::{RecoveryReport, TornTail};
 use crate::store::Store;
 use crate::unreadable::{cannot_open, open_around};
 use crate::wal::last_batch::settle_last;
-use crate::wal::layout::{BatchPlace, EntryHeader, Payload, entry_header_position};
+use crate::wal::layout::{BatchPlace, EntryHeader, Payload, WritePlace, entry_header_position};
 use crate::wal::scan::{
     Applied, FoundBatch, LaneHeaders, LaneName, LiveBatch, ScannedLane, entry_header, place_damage,
     read_batch, read_headless, scan_lane,
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
-use model::{EntryIndex, EntrySubject, GroupId, Placement, StreamKey, Term, Timestamp};
+use model::{EntryIndex, EntrySubject, GroupId, StreamKey};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
 use std::path::Path;
@@ -358,7 +357,8 @@ impl<'a> Rebuild<'a> {
             return;
         }
         self.report_missing(header.group, (next, header.index), (&file.path, batch_position));
-        let entry = entry_of(header, &payload);
+        let place = WritePlace { slot, position: batch_position };
+        let entry = header.entry((payload.command, payload.data), place);
         let placement = self.replay.apply(&entry);
         self.report.entries_replayed += 1;
         let group = &mut self.groups[number];
@@ -368,7 +368,7 @@ impl<'a> Rebuild<'a> {
         group.set_applied(header.index);
         let position = batch_position + header.data_position();
         let is_only_here = placement.is_some_and(|placement| {
-            let fields = hot_fields(header, &placement, (slot, position), &payload);
+            let fields = HotFields::of(&entry, &placement, !payload.is_data_intact);
             group.place_replayed(entry.index, &placement, fields)
         });
         if !payload.is_data_intact {
@@ -426,39 +426,6 @@ impl<'a> Rebuild<'a> {
 
     pub(crate) fn finish(self) -> Rebuilt {
         Rebuilt { groups: self.groups, lanes: self.lanes, report: self.report }
-    }
-}
-
-/// The entry as the state machine takes it.
-fn entry_of<'a>(header: &EntryHeader, payload: &Payload<'a>) -> Entry<'a> {
-    Entry {
-        group: GroupId::new(header.group),
-        index: EntryIndex::new(header.index),
-        term: Term::new(header.term),
-        subject: EntrySubject::new(header.subject),
-        at: Timestamp::new(header.at),
-        kind: header.kind,
-        command: payload.command,
-        data: payload.data,
-    }
-}
-
-/// What the index keeps of an append whose data begins at `position` of the segment in `slot`.
-fn hot_fields(
-    header: &EntryHeader,
-    placement: &Placement,
-    (slot, position): (u16, u64),
-    payload: &Payload<'_>,
-) -> HotFields {
-    HotFields {
-        start: placement.start.get(),
-        length: header.data_bytes,
-        records: placement.record_count,
-        at: Timestamp::new(header.at),
-        slot,
-        position: u32::try_from(position).expect("positions in a segment are 32 bits"),
-        crc: header.data_crc,
-        is_reported: !payload.is_data_intact,
     }
 }
 

@@ -25,7 +25,7 @@ pub trait Replay {
     ///
     /// Its command is intact and the length of its data is right, so the stream keeps its offsets.
     /// The data itself may be damaged, see [`Entry::data`]: do not decide by it.
-    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement>;
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement>;
 
     /// Something is lost, or was put right. Called once for each place.
     fn damaged(&mut self, damage: &Damage);

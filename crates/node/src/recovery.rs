@@ -205,7 +205,7 @@ impl StateReplay {
 
     /// Whether an entry is a repetition of a creation that was lost: requests for the same path that came
     /// together. It was refused, and must not make the stream instead.
-    fn repeats_lost(&self, entry: &Entry<'_>) -> bool {
+    fn repeats_lost(&self, entry: &Entry<&[u8]>) -> bool {
         if !is_creation(entry.kind) {
             return false;
         }
@@ -263,7 +263,7 @@ impl Replay for StateReplay {
         }
     }
 
-    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
         let subject = Subject::of_entry(entry.kind, entry.subject);
         self.last = self.last.max(entry.at);
         let group = self.group(entry.group);

@@ -92,7 +92,7 @@ impl Replay for Machine {
         }
     }
 
-    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
         let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
         self.take(key, entry.kind, entry.command, entry.data.len() as u64)
     }

@@ -21,7 +21,7 @@ impl Replay for Nobody {
     ) {
     }
 
-    fn apply(&mut self, _: &Entry<'_>) -> Option<Placement> {
+    fn apply(&mut self, _: &Entry<&[u8]>) -> Option<Placement> {
         None
     }
 

@@ -27,7 +27,7 @@ mod check_tests;
 
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
-use crate::entry::{AppendBounds, NewEntry};
+use crate::entry::{AppendBounds, DurableEntry, NewEntry};
 use crate::extent::{Extent, Read};
 use crate::group::Group;
 use crate::hot::HotFields;
@@ -38,7 +38,7 @@ use crate::wal::recent::RecentStats;
 use crate::wal::room::Purpose;
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use crate::wal::shard_wal::ShardWal;
-use crate::wal::{AppendError, DurableBatch, DurableEntry, SyncDone, SyncFailed, SyncJob};
+use crate::wal::{AppendError, DurableBatch, SyncDone, SyncFailed, SyncJob};
 use crate::work::WorkJob;
 use model::{ByteOffset, EntryIndex, GroupId, Placement, ShardId, StreamKey};
 use std::cell::Cell;
@@ -247,16 +247,7 @@ impl ShardLog {
     /// # Panics
     /// If the placement overlaps data that the stream has already.
     pub fn place(&mut self, entry: &DurableEntry, placement: Placement) {
-        let fields = HotFields {
-            start: placement.start.get(),
-            length: u32::try_from(entry.data.len()).expect("bounded by append"),
-            records: placement.record_count,
-            at: entry.at,
-            slot: entry.place.slot,
-            position: entry.place.position,
-            crc: entry.place.crc,
-            is_reported: false,
-        };
+        let fields = HotFields::of(entry, &placement, false);
         self.group_mut(entry.group).place(entry.index, &placement, fields);
         self.note_seal(entry.group);
     }

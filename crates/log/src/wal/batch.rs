@@ -11,16 +11,16 @@
 //! # Format
 //! `layout`, and the table in `docs/format/wal.md`.
 
-use crate::entry::NewEntry;
+use crate::entry::{DurableEntry, NewEntry};
 use crate::options::{BLOCK_BYTES, POOLED_BUFFERS_MAX};
 use crate::wal::group_commit::Durable;
 use crate::wal::layout::{
-    BATCH_HEADER_BYTES, BatchHeader, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader, batch_bytes,
-    copy_position, entry_header_position, seal_entry_header,
+    BATCH_HEADER_BYTES, BatchHeader, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader, WritePlace,
+    batch_bytes, copy_position, entry_header_position, seal_entry_header,
 };
 use bytes::{Bytes, BytesMut};
 use env::File;
-use model::{EntryIndex, EntrySubject, GroupId, Term, Timestamp};
+use model::EntryIndex;
 use std::collections::VecDeque;
 use std::fmt;
 use std::io;
@@ -189,13 +189,6 @@ impl Buffers {
     }
 }
 
-/// Where a batch is written.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct WritePlace {
-    pub(crate) slot: u16,
-    pub(crate) position: u64,
-}
-
 /// One write and one sync. Run it on any thread and hand the result to `handle_synced`.
 #[must_use = "a commit that is not run stalls its shard"]
 pub struct SyncJob {
@@ -288,53 +281,9 @@ impl DurableBatch {
         };
         let command = in_payload(u64::from(header.position));
         let data = in_payload(header.data_position());
-        DurableEntry {
-            group: GroupId::new(header.group),
-            index: EntryIndex::new(header.index),
-            term: Term::new(header.term),
-            subject: EntrySubject::new(header.subject),
-            at: Timestamp::new(header.at),
-            kind: header.kind,
-            command: self.payload.slice(command..data),
-            data: self.payload.slice(data..in_payload(header.end())),
-            place: DataPlace {
-                slot: self.place.slot,
-                position: u32::try_from(self.place.position + header.data_position())
-                    .expect("positions in a segment are 32 bits"),
-                crc: header.data_crc,
-            },
-        }
+        let data_bytes = self.payload.slice(data..in_payload(header.end()));
+        header.entry((self.payload.slice(command..data), data_bytes), self.place)
     }
-}
-
-/// The place of an entry's data in the WAL.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DataPlace {
-    pub(crate) slot: u16,
-    pub(crate) position: u32,
-    pub(crate) crc: u32,
-}
-
-/// A durable entry.
-#[derive(Debug, Clone)]
-pub struct DurableEntry {
-    /// The group that it belongs to.
-    pub group: GroupId,
-    /// Its position in the group's log.
-    pub index: EntryIndex,
-    /// Raft term under which it was written.
-    pub term: Term,
-    /// What the command is about.
-    pub subject: EntrySubject,
-    /// Wall-clock time for `apply`.
-    pub at: Timestamp,
-    /// Tag of the command.
-    pub kind: u8,
-    /// The encoded command.
-    pub command: Bytes,
-    /// Bytes that a stream may take over.
-    pub data: Bytes,
-    pub(crate) place: DataPlace,
 }
 
 #[cfg(test)]

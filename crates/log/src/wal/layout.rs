@@ -11,12 +11,21 @@
 //! - `durable < seq`: a batch claims only batches before itself.
 
 use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
+use crate::entry::{DataPlace, Entry};
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX};
+use model::{EntryIndex, EntrySubject, GroupId, Term, Timestamp};
 
 pub(crate) const BATCH_HEADER_BYTES: usize = 64;
 pub(crate) const ENTRY_HEADER_BYTES: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"ThBa");
 const VERSION: u16 = 1;
+
+/// Where a batch is written.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct WritePlace {
+    pub(crate) slot: u16,
+    pub(crate) position: u64,
+}
 
 /// The first 64 bytes of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -206,6 +215,26 @@ impl EntryHeader {
     /// Byte after the data, from the start of the batch.
     pub(crate) fn end(&self) -> u64 {
         self.data_position() + u64::from(self.data_bytes)
+    }
+
+    /// The entry with its command and data, of a batch that was written at `batch`.
+    pub(crate) fn entry<B>(&self, (command, data): (B, B), batch: WritePlace) -> Entry<B> {
+        let position = batch.position + self.data_position();
+        Entry {
+            group: GroupId::new(self.group),
+            index: EntryIndex::new(self.index),
+            term: Term::new(self.term),
+            subject: EntrySubject::new(self.subject),
+            at: Timestamp::new(self.at),
+            kind: self.kind,
+            command,
+            data,
+            place: DataPlace {
+                slot: batch.slot,
+                position: u32::try_from(position).expect("positions in a segment are 32 bits"),
+                crc: self.data_crc,
+            },
+        }
     }
 
     /// The command and the data in a whole batch's bytes, if the command is what was written.

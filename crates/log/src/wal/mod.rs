@@ -22,7 +22,7 @@ pub(crate) mod scan;
 pub(crate) mod segment;
 pub(crate) mod shard_wal;
 
-pub use batch::{DurableBatch, DurableEntry, SyncDone, SyncJob};
+pub use batch::{DurableBatch, SyncDone, SyncJob};
 pub use group_commit::{Durable, SyncFailed};
 pub use recent::RecentStats;
 pub use room::{NoRoom, Purpose, is_no_room};

@@ -10,9 +10,10 @@
 //! `docs/format/wal.md`.
 
 use crate::codec::NUMBER_MAX;
+use crate::entry::DataPlace;
 use crate::paced::Pace;
 use crate::paths::remove_if_there;
-use crate::wal::batch::{DataPlace, DurableBatch};
+use crate::wal::batch::DurableBatch;
 use crate::wal::recent::{KeptBlocks, RecentRing, RecentStats};
 use env::{Disk, File};
 use std::io;

@@ -13,10 +13,10 @@
 
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
-use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob, WritePlace};
+use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob};
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
-use crate::wal::layout::{BatchHeader, batch_bytes};
+use crate::wal::layout::{BatchHeader, WritePlace, batch_bytes};
 use crate::wal::room::{Purpose, SegmentSize, WalRoom, is_no_room};
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use model::EntryIndex;

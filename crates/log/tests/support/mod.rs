@@ -165,7 +165,7 @@ impl Replay for Machine {
         }
     }
 
-    fn apply(&mut self, entry: &Entry<'_>) -> Option<Placement> {
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
         let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
         let bytes = entry.data.len() as u64;
         self.apply_one((key, entry.index, entry.kind), entry.command, bytes)
