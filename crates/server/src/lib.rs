@@ -8,6 +8,7 @@ pub mod admin;
 pub mod cli;
 pub mod descriptors;
 pub mod logging;
+pub mod meters;
 pub mod metrics;
 pub mod plane;
 pub mod preflight;

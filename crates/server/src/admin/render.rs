@@ -1,7 +1,8 @@
 //! The counters as OpenMetrics text.
 
 use super::process::Reading;
-use crate::metrics::{Counter, Gauge, Histogram, NodeMetrics, ShardMetrics};
+use crate::meters::{Counter, Gauge, Histogram};
+use crate::metrics::{NodeMetrics, ShardMetrics};
 use node::DiskTrouble;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
