@@ -7,7 +7,7 @@ use env::{Disk, MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey};
 use std::collections::BTreeMap;
 use std::path::Path;
-use support::{APPEND, Node, files, key};
+use support::{APPEND, Node, files, key, wal};
 use thalweg_log::{Damage, DamageKind, LogOptions, ReadError, ShardLog};
 
 type Contents = BTreeMap<StreamKey, Vec<u8>>;
@@ -197,9 +197,9 @@ fn every_bit_of_a_small_wal_costs_at_most_one_append() {
     let (disk, appends) = in_wal(&mut SeededRandom::new(1), 2, 12);
     let path = &files(&disk, "wal")[0];
     // The second of two batches, and the mark of the clean stop.
-    for (block, bytes) in [(1, 64 + 3 * 64 + 50), (2, 64)] {
+    for (block, bytes) in [(1, wal::payload(3) + 50), (2, wal::HEADER_BYTES)] {
         for bit in 0..bytes * 8 {
-            check_flip(&disk, &appends, path, block * 4096 * 8 + bit);
+            check_flip(&disk, &appends, path, wal::batch(block) * 8 + bit);
         }
     }
 }

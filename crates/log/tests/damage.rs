@@ -5,7 +5,7 @@ mod support;
 use env::{MemoryDisk, SeededRandom};
 use model::{ByteOffset, EntryIndex};
 use std::path::PathBuf;
-use support::{Node, file, files, key, spoil};
+use support::{Node, file, files, key, spoil, wal};
 use thalweg_log::{DamageKind, ReadError};
 
 /// Commits one batch with an append to each of three streams, `count` times over.
@@ -29,20 +29,24 @@ fn reopen(disk: &MemoryDisk) -> Node {
     Node::open(disk, 1).unwrap()
 }
 
-/// Position of the payload in a batch of three entries.
-const PAYLOAD: u64 = 64 + 3 * 64;
+/// The commands and data of a batch of three entries.
+const PAYLOAD: u64 = wal::payload(3);
+
+/// Where the runs of a chunk begin, and what one checksum covers of them: docs/format/chunk.md.
+const CHUNK_CONTENT: u64 = 4096;
+const CHUNK_BLOCK_BYTES: u64 = 64 << 10;
 
 #[test]
 fn flipped_data_is_damaged_in_its_place() {
     let (disk, node) = with_batches(3);
     drop(node);
-    flip_byte(&disk, &file(&disk, "wal"), 4096 + PAYLOAD);
+    flip_byte(&disk, &file(&disk, "wal"), wal::batch(1) + PAYLOAD);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.kinds(), [DamageKind::EntryData]);
     let damage = node.machine.damages[0].clone();
     assert_eq!((damage.stream, damage.lost_bytes), (Some(key(0, 1).stream), 50));
     assert_eq!(damage.entries, Some((EntryIndex::new(4), EntryIndex::new(4))));
-    assert_eq!((&damage.file, damage.position), (&file(&disk, "wal"), 4096 + PAYLOAD));
+    assert_eq!((&damage.file, damage.position), (&file(&disk, "wal"), wal::batch(1) + PAYLOAD));
     assert_eq!(node.report.entries_replayed, 9);
     assert_eq!(node.read_all(key(0, 2), 1000).unwrap().len(), 150);
     // What surrounds it is there; it alone is not.
@@ -68,7 +72,7 @@ fn damaged_data_is_reported_once_and_stays_a_hole_in_the_chunk() {
         node.commit().unwrap();
     }
     node.stop();
-    let data = |number: u64| number * 4096 + 64 + 2 * 64;
+    let data = |number: u64| wal::batch(number) + wal::payload(2);
     flip_byte(&disk, &file(&disk, "wal"), data(4) + 7);
     let mut node = reopen(&disk);
     // Damage that comes later is met by the seal first.
@@ -108,7 +112,7 @@ fn damaged_data_that_a_chunk_holds_costs_no_byte() {
     node.commit().unwrap();
     node.work().unwrap();
     node.stop();
-    flip_byte(&disk, &file(&disk, "wal"), 64 + 9 * 64 + 4000);
+    flip_byte(&disk, &file(&disk, "wal"), wal::payload(9) + 4000);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.kinds(), [DamageKind::EntryData]);
     assert_eq!(node.machine.damages[0].lost_bytes, 0);
@@ -119,18 +123,20 @@ fn damaged_data_that_a_chunk_holds_costs_no_byte() {
 fn a_flipped_bit_of_a_header_costs_nothing() {
     let (disk, node) = with_batches(3);
     drop(node);
-    for byte in (0..64).chain(128..192) {
-        flip_byte(&disk, &file(&disk, "wal"), 4096 + byte);
+    let header = |position: u64| position..position + wal::HEADER_BYTES;
+    for byte in header(0).chain(header(wal::entry_header(1))) {
+        flip_byte(&disk, &file(&disk, "wal"), wal::batch(1) + byte);
         let mut node = reopen(&disk);
         assert_eq!(node.machine.kinds(), [DamageKind::HeaderRepaired], "byte {byte}");
         let damage = &node.machine.damages[0];
-        assert_eq!((damage.position, damage.lost_bytes), (4096 + byte / 64 * 64, 0));
+        let start = wal::batch(1) + byte / wal::HEADER_BYTES * wal::HEADER_BYTES;
+        assert_eq!((damage.position, damage.lost_bytes), (start, 0));
         for stream in 1..=3 {
             let bytes = node.read_all(key(0, stream), 1000).unwrap();
             assert_eq!(bytes, [[0; 50], [1; 50], [2; 50]].concat());
         }
         drop(node);
-        flip_byte(&disk, &file(&disk, "wal"), 4096 + byte);
+        flip_byte(&disk, &file(&disk, "wal"), wal::batch(1) + byte);
     }
 }
 
@@ -138,7 +144,7 @@ fn a_flipped_bit_of_a_header_costs_nothing() {
 fn a_spoilt_entry_header_costs_one_entry() {
     let (disk, node) = with_batches(3);
     drop(node);
-    spoil(&disk, &file(&disk, "wal"), 4096 + 64 + 64 + 8);
+    spoil(&disk, &file(&disk, "wal"), wal::batch(1) + wal::entry_header(1) + wal::TERM);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.kinds(), [DamageKind::EntryHeader, DamageKind::EntriesMissing]);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 150);
@@ -149,8 +155,17 @@ fn a_spoilt_entry_header_costs_one_entry() {
 fn a_spoilt_batch_header_costs_no_entry() {
     let (disk, node) = with_batches(3);
     drop(node);
-    for byte in [0, 8, 16, 24, 40, 44, 60] {
-        spoil(&disk, &file(&disk, "wal"), 4096 + byte);
+    let fields = [
+        wal::MAGIC,
+        wal::SEGMENT,
+        wal::BATCH_NUMBER,
+        wal::DURABLE,
+        wal::PAYLOAD_BYTES,
+        wal::ENTRY_COUNT,
+        wal::CHECKSUM,
+    ];
+    for byte in fields {
+        spoil(&disk, &file(&disk, "wal"), wal::batch(1) + byte);
         let mut node = reopen(&disk);
         assert_eq!(node.machine.kinds(), [DamageKind::BatchHeader], "byte {byte}");
         for stream in 1..=3 {
@@ -158,7 +173,7 @@ fn a_spoilt_batch_header_costs_no_entry() {
             assert_eq!(bytes, [[0; 50], [1; 50], [2; 50]].concat());
         }
         drop(node);
-        spoil(&disk, &file(&disk, "wal"), 4096 + byte);
+        spoil(&disk, &file(&disk, "wal"), wal::batch(1) + byte);
     }
 }
 
@@ -168,11 +183,11 @@ fn headers_that_are_written_twice_may_be_lost_once() {
     for lost in [&[0][..], &[1], &[0, 1], &[1, 2], &[0, 1, 2]] {
         let (disk, node) = with_batches(4);
         drop(node);
-        let wal = env::Disk::open(&disk, &file(&disk, "wal")).unwrap();
+        let segment = env::Disk::open(&disk, &file(&disk, "wal")).unwrap();
         for batch in lost {
-            wal.write_at(&[0xa5; PAYLOAD as usize], batch * 4096).unwrap();
+            segment.write_at(&[0xa5; PAYLOAD as usize], wal::batch(*batch)).unwrap();
         }
-        wal.sync_data().unwrap();
+        segment.sync_data().unwrap();
         let mut node = reopen(&disk);
         assert_eq!(node.machine.kinds(), vec![DamageKind::HeaderRepaired; 4 * lost.len()]);
         for stream in 1..=3 {
@@ -186,8 +201,8 @@ fn headers_that_are_written_twice_may_be_lost_once() {
 fn a_batch_without_a_header_repairs_its_entries() {
     let (disk, node) = with_batches(3);
     drop(node);
-    spoil(&disk, &file(&disk, "wal"), 4096 + 8);
-    flip_byte(&disk, &file(&disk, "wal"), 4096 + 64 + 8);
+    spoil(&disk, &file(&disk, "wal"), wal::batch(1) + wal::SEGMENT);
+    flip_byte(&disk, &file(&disk, "wal"), wal::batch(1) + wal::entry_header(0) + wal::TERM);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.kinds(), [DamageKind::BatchHeader, DamageKind::HeaderRepaired]);
     assert_eq!(node.read_all(key(0, 1), 1000).unwrap().len(), 150);
@@ -198,7 +213,7 @@ fn a_batch_without_a_header_repairs_its_entries() {
 fn the_first_batch_of_a_lane_is_found_without_its_header() {
     let (disk, node) = with_batches(2);
     drop(node);
-    spoil(&disk, &file(&disk, "wal"), 8);
+    spoil(&disk, &file(&disk, "wal"), wal::SEGMENT);
     let mut node = reopen(&disk);
     // The claim of the second batch names a first one, and the second is not the first of its segment.
     assert_eq!(node.machine.kinds(), [DamageKind::BatchHeader]);
@@ -240,12 +255,14 @@ fn with_chunk() -> (MemoryDisk, PathBuf) {
 #[test]
 fn a_flipped_bit_in_chunk_data_costs_one_block() {
     let (disk, chunk) = with_chunk();
-    flip_byte(&disk, &chunk, 4096 + 70_000);
+    flip_byte(&disk, &chunk, CHUNK_CONTENT + 70_000);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.damages, []);
     assert_eq!(node.read_all(key(0, 2), 5000).unwrap().len(), 200 * 1024);
     let error = node.read_all(key(0, 1), 5000).unwrap_err();
-    assert!(matches!(error, ReadError::Damaged { position, .. } if position == 4096 + 65536));
+    assert!(
+        matches!(error, ReadError::Damaged { position, .. } if position == CHUNK_CONTENT + CHUNK_BLOCK_BYTES)
+    );
     let after = node.shards[0].read(key(0, 1), ByteOffset::new(140_000), 5000).unwrap();
     assert_eq!(after.to_bytes().unwrap()[0], (140_000 / 1024) as u8);
 }
@@ -325,7 +342,7 @@ fn any_single_flipped_bit_of_a_lane_loses_at_most_one_entry() {
     for _ in 0..300 {
         let (disk, node) = with_batches(4);
         node.stop();
-        disk.flip_bit(&file(&disk, "wal"), random.below(4 * 4096 * 8));
+        disk.flip_bit(&file(&disk, "wal"), random.below(wal::batch(4) * 8));
         let node = reopen(&disk);
         let lost = 12 - node.report.entries_replayed;
         assert!(lost <= 1, "one bit cost {lost} entries");
@@ -339,7 +356,7 @@ fn a_segment_that_was_cut_off_is_read_as_far_as_it_goes() {
     drop(node);
     let path = file(&disk, "wal");
     let file = env::Disk::open(&disk, &path).unwrap();
-    let mut bytes = vec![0; 2 * 4096 + 9];
+    let mut bytes = vec![0; wal::batch(2) as usize + 9];
     file.read_exact_at(&mut bytes, 0).unwrap();
     env::Disk::remove(&disk, &path).unwrap();
     env::Disk::create(&disk, &path).unwrap().write_at(&bytes, 0).unwrap();
@@ -350,7 +367,7 @@ fn a_segment_that_was_cut_off_is_read_as_far_as_it_goes() {
 #[test]
 fn a_merge_that_meets_damage_leaves_its_sources() {
     let (disk, chunk) = with_chunk();
-    flip_byte(&disk, &chunk, 4096 + 70_000);
+    flip_byte(&disk, &chunk, CHUNK_CONTENT + 70_000);
     let mut node = reopen(&disk);
     node.write(key(0, 2), support::DELETE, &[], &[]).unwrap();
     node.trim(key(0, 1), 10_000).unwrap();
@@ -392,7 +409,7 @@ fn a_lost_last_entry_pins_nothing_and_keeps_its_index() {
     node.commit().unwrap();
     node.stop();
     // The command of the last entry of the group.
-    flip_byte(&disk, &file(&disk, "wal"), 4096 + PAYLOAD + 100);
+    flip_byte(&disk, &file(&disk, "wal"), wal::batch(1) + PAYLOAD + 100);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.kinds(), [DamageKind::EntryPayload]);
     let group = key(0, 1).group;

@@ -4,7 +4,7 @@ mod support;
 
 use env::{Disk, MemoryDisk, SeededRandom};
 use std::path::{Path, PathBuf};
-use support::{Node, file, files, key};
+use support::{Node, file, files, key, wal};
 
 /// Entries of the last batch: their headers take more than one sector.
 const ENTRIES: u64 = 8;
@@ -32,9 +32,9 @@ fn with_last_batch() -> MemoryDisk {
 fn last_batch(disk: &MemoryDisk) -> (PathBuf, u64) {
     let path = file(disk, "wal");
     let mut magic = [0; 4];
-    disk.open(&path).unwrap().read_exact_at(&mut magic, 4096).unwrap();
+    disk.open(&path).unwrap().read_exact_at(&mut magic, wal::batch(1)).unwrap();
     assert_eq!(&magic, b"ThBa");
-    (path, 4096)
+    (path, wal::batch(1))
 }
 
 fn lose_sector(disk: &MemoryDisk, path: &Path, position: u64) {

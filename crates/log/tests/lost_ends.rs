@@ -8,7 +8,7 @@ mod support;
 use env::{Disk, MemoryDisk};
 use model::{ByteOffset, GroupId};
 use std::path::{Path, PathBuf};
-use support::{DELETE, Node, file, key, small, spoil};
+use support::{DELETE, Node, file, key, small, spoil, wal};
 use thalweg_log::{DamageKind, LogOptions};
 
 fn missing(node: &Node) -> Vec<(u64, u64)> {
@@ -81,7 +81,7 @@ fn a_torn_batch_of_a_lane_that_is_written_no_more_stays_cut_when_its_index_is_se
     node.commit().unwrap();
     drop(node);
     let lane = disk.paths().into_iter().find(|path| path.starts_with("/data/wal/00001"));
-    disk.flip_bit(&lane.unwrap(), (4096 + 64 + 64 + 3) * 8);
+    disk.flip_bit(&lane.unwrap(), (wal::batch(1) + wal::payload(1) + 3) * 8);
     // The group is in the other WAL now; what is sealed has the index of the entry that was cut.
     let mut node = Node::open(&disk, 1).unwrap();
     node.append(key(1, 1), &[7; 9000]).unwrap();

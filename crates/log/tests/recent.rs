@@ -5,7 +5,7 @@ mod support;
 use env::{MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey};
 use std::collections::BTreeMap;
-use support::{APPEND, DELETE, Node, file, files, key, small, spoil};
+use support::{APPEND, DELETE, Node, file, files, key, small, spoil, wal};
 use thalweg_log::{LogOptions, ReadError, RecentStats};
 
 fn open(disk: &MemoryDisk, recent_bytes_max: u64) -> Node {
@@ -28,7 +28,7 @@ fn read(node: &mut Node, key: StreamKey, from: u64) -> Result<Vec<u8>, ReadError
 
 /// Damages the data of the append that is the only one in the batch at this block of the only segment with batches.
 fn damage(disk: &MemoryDisk, block: u64) {
-    spoil(disk, &file(disk, "wal"), block * 4096 + 128);
+    spoil(disk, &file(disk, "wal"), wal::batch(block) + wal::payload(1));
 }
 
 #[test]

@@ -4,6 +4,7 @@ mod support;
 
 use env::{Disk, MemoryDisk};
 use model::ByteOffset;
+use support::wal::{SEGMENT, batch};
 use support::{Node, key, small};
 use thalweg_log::{DamageKind, LogOptions};
 
@@ -78,9 +79,9 @@ fn a_segment_that_ends_inside_a_batch_without_a_header_is_read_to_its_end() {
     drop(node);
     let wal = disk.paths().into_iter().find(|path| path.starts_with("/data/wal")).unwrap();
     for bit in 0..2 {
-        disk.flip_bit(&wal, (4096 + 8) * 8 + bit);
+        disk.flip_bit(&wal, (batch(1) + SEGMENT) * 8 + bit);
     }
-    Disk::open(&disk, &wal).unwrap().set_len(2 * 4096).unwrap();
+    Disk::open(&disk, &wal).unwrap().set_len(batch(2)).unwrap();
     let node = Node::open_with(&disk, 1, options).unwrap();
     let damages = &node.machine.damages;
     assert!(damages.iter().any(|damage| damage.kind == DamageKind::BatchHeader), "{damages:?}");

@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
+pub mod wal;
+
 use env::{Disk, MemoryDisk, SeededRandom};
 use model::{
     ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
