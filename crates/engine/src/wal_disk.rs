@@ -30,14 +30,14 @@ use std::time::Duration;
 /// # Errors
 /// Any error of the underlying disk.
 pub(crate) fn rewrite_wal(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    let wal = dir.join("wal");
-    let lanes = match disk.list(&wal) {
+    let wals = dir.join("wal");
+    let numbers = match disk.list(&wals) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         other => other?,
     };
-    for lane in lanes.iter().map(|lane| wal.join(lane)) {
-        for name in disk.list(&lane)? {
-            rewrite(&*disk.open(&lane.join(name))?)?;
+    for wal in numbers.iter().map(|number| wals.join(number)) {
+        for name in disk.list(&wal)? {
+            rewrite(&*disk.open(&wal.join(name))?)?;
         }
     }
     Ok(())
