@@ -22,25 +22,3 @@ pub(crate) fn put(out: &mut Vec<u8>, bytes: &[u8]) {
         }
     }
 }
-
-/// The bytes behind `text`, for tests.
-#[cfg(test)]
-pub(crate) fn decode(text: &str) -> Vec<u8> {
-    let text: Vec<u8> = text.bytes().filter(|byte| !b"\r\n".contains(byte)).collect();
-    assert_eq!(text.len() % 4, 0, "base64 comes in fours");
-    let value = |symbol: u8| match symbol {
-        b'A'..=b'Z' => u32::from(symbol - b'A'),
-        b'a'..=b'z' => u32::from(symbol - b'a') + 26,
-        b'0'..=b'9' => u32::from(symbol - b'0') + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => 0,
-    };
-    let mut bytes = vec![];
-    for four in text.chunks(4) {
-        let bits = four.iter().fold(0, |bits, symbol| bits << 6 | value(*symbol));
-        let padding = four.iter().filter(|symbol| **symbol == b'=').count();
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..4 - padding]);
-    }
-    bytes
-}

@@ -5,6 +5,7 @@ use crate::http::{Connection, offset, request};
 use crate::ledger::{Fate, Stream, lock};
 use crate::numbers::Numbers;
 use crate::record::Kind;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use std::io;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -167,25 +168,10 @@ fn remember(stream: &Arc<Mutex<Stream>>, from: u64, stored: &[u8], next: u64) ->
     Ok(())
 }
 
-/// Decodes padded base64.
+/// Decodes padded base64; line breaks are allowed.
 fn base64(text: &[u8]) -> Option<Vec<u8>> {
     let symbols: Vec<u8> = text.iter().copied().filter(|byte| !b"\r\n".contains(byte)).collect();
-    let value = |symbol: u8| match symbol {
-        b'A'..=b'Z' => Some(u32::from(symbol - b'A')),
-        b'a'..=b'z' => Some(u32::from(symbol - b'a') + 26),
-        b'0'..=b'9' => Some(u32::from(symbol - b'0') + 52),
-        b'+' => Some(62),
-        b'/' => Some(63),
-        b'=' => Some(0),
-        _ => None,
-    };
-    let mut bytes = Vec::with_capacity(symbols.len() / 4 * 3);
-    for four in symbols.chunks(4) {
-        let bits = four.iter().try_fold(0, |bits, symbol| Some(bits << 6 | value(*symbol)?))?;
-        let padding = four.iter().filter(|symbol| **symbol == b'=').count();
-        bytes.extend_from_slice(bits.to_be_bytes().get(1..4 - padding)?);
-    }
-    symbols.len().is_multiple_of(4).then_some(bytes)
+    BASE64_STANDARD.decode(symbols).ok()
 }
 
 #[cfg(test)]

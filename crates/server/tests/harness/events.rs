@@ -1,6 +1,7 @@
 //! A reader of server-sent events as the standard wants it. Source: WHATWG HTML §9.2.6.
 
 use super::Client;
+use base64::prelude::{BASE64_STANDARD, Engine};
 use serde_json::Value;
 
 /// One dispatched event.
@@ -124,21 +125,5 @@ impl Events {
 
 /// Decodes padded base64; line breaks are allowed.
 pub(crate) fn base64(text: &str) -> Vec<u8> {
-    let symbols: Vec<u8> = text.bytes().filter(|byte| !b"\r\n".contains(byte)).collect();
-    assert_eq!(symbols.len() % 4, 0, "base64 comes in fours");
-    let value = |symbol: u8| match symbol {
-        b'A'..=b'Z' => u32::from(symbol - b'A'),
-        b'a'..=b'z' => u32::from(symbol - b'a') + 26,
-        b'0'..=b'9' => u32::from(symbol - b'0') + 52,
-        b'+' => 62,
-        b'/' => 63,
-        _ => 0,
-    };
-    let mut bytes = Vec::new();
-    for four in symbols.chunks(4) {
-        let bits = four.iter().fold(0, |bits, symbol| bits << 6 | value(*symbol));
-        let padding = four.iter().filter(|symbol| **symbol == b'=').count();
-        bytes.extend_from_slice(&bits.to_be_bytes()[1..4 - padding]);
-    }
-    bytes
+    BASE64_STANDARD.decode(text.replace(['\r', '\n'], "")).unwrap()
 }

@@ -1,9 +1,9 @@
 use super::*;
 use crate::{
-    base64,
     limits::TEXT_EVENT_BYTES_MAX,
     sse::parser::{Event, parse},
 };
+use ::base64::prelude::{BASE64_STANDARD, Engine};
 use model::ByteOffset;
 use proptest::prelude::*;
 
@@ -45,8 +45,7 @@ fn decode(mode: Mode, frame: &[u8]) -> Vec<u8> {
         }
         assert_eq!(event.kind, "control");
         let control: serde_json::Value = serde_json::from_str(&event.data).unwrap();
-        let exact =
-            control.get("streamDataBase64").map(|text| base64::decode(text.as_str().unwrap()));
+        let exact = control.get("streamDataBase64").map(|text| decoded(text.as_str().unwrap()));
         if let Some(event) = data.take() {
             bytes.extend(exact.unwrap_or_else(|| payload(mode, &event.data)));
         }
@@ -59,9 +58,14 @@ fn decode(mode: Mode, frame: &[u8]) -> Vec<u8> {
     bytes
 }
 
+/// The bytes behind base64, whose lines may be broken.
+fn decoded(text: &str) -> Vec<u8> {
+    BASE64_STANDARD.decode(text.replace(['\r', '\n'], "")).unwrap()
+}
+
 fn payload(mode: Mode, data: &str) -> Vec<u8> {
     match mode {
-        Mode::Base64 => base64::decode(data),
+        Mode::Base64 => decoded(data),
         Mode::Text | Mode::Json => data.as_bytes().to_vec(),
     }
 }
