@@ -130,7 +130,7 @@ pub(crate) fn grouped(text: &str) -> String {
 
 /// Writes to standard output. Its reader may have closed it early, as `head` does. That is no error:
 /// the figures still go to their file.
-pub(crate) fn tell(text: &str) {
+pub(crate) fn print(text: &str) {
     let mut out = std::io::stdout().lock();
     let _ = std::io::Write::write_all(&mut out, text.as_bytes());
     let _ = std::io::Write::flush(&mut out);

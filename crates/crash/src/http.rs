@@ -155,11 +155,11 @@ impl Connection {
             return Ok(head.status);
         }
         let (mut decoder, mut reader) = (ChunkedDecoder::new(u64::MAX), EventReader::default());
-        let (mut goes_on, mut is_done) = (true, false);
-        while goes_on && !is_done {
+        let (mut wants_more, mut is_done) = (true, false);
+        while wants_more && !is_done {
             let mut bytes = Vec::new();
             is_done = self.chunks(&mut decoder, &mut bytes)?;
-            reader.push(&bytes, |event| goes_on = goes_on && take(event))?;
+            reader.push(&bytes, |event| wants_more = wants_more && take(event))?;
         }
         Ok(head.status)
     }

@@ -298,8 +298,8 @@ impl<T: Transport> Step<'_, T> {
             return;
         }
         match connection.state {
-            State::Sending(_) => self.pump(id),
-            State::Sse(_) => self.pump_sse(id),
+            State::Sending(_) => self.continue_body(id),
+            State::Sse(_) => self.continue_sse(id),
             State::Queued(_) => self.leave_queue(id),
             State::Closing => self.begin_linger(id),
             State::Head => self.resume_input(id),

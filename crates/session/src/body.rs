@@ -96,7 +96,7 @@ impl<T: Transport> Step<'_, T> {
         if let Some(slice) = first {
             self.take_window(id, slice);
         }
-        self.pump(id);
+        self.continue_body(id);
     }
 
     pub(crate) fn may_gzip(&self, request: &ReadRequest, reply: &ReadReply) -> bool {
@@ -122,7 +122,7 @@ impl<T: Transport> Step<'_, T> {
                     self.keep_window(key, from, &slice);
                 }
                 self.take_window(id, slice);
-                self.pump(id);
+                self.continue_body(id);
             }
             Reply::Failed(failure) => {
                 self.cut(id, failure);
@@ -167,7 +167,7 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// Asks for the next window, or ends the body, when the client has taken what there was.
-    pub(crate) fn pump(&mut self, id: ConnId) {
+    pub(crate) fn continue_body(&mut self, id: ConnId) {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         if !connection.is_drained() {
             return;
@@ -191,7 +191,7 @@ impl<T: Transport> Step<'_, T> {
         let (from, to) = (sending.next, limit.min(sending.end));
         if let Some(bytes) = self.state.windows.get(key, from, to) {
             self.take_window(id, Slice::Bytes(bytes));
-            return self.pump(id);
+            return self.continue_body(id);
         }
         let Some(sending) = self.sending(id) else { return };
         sending.asked = true;

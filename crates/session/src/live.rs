@@ -345,13 +345,13 @@ impl<T: Transport> Step<'_, T> {
             && let Some((number, id)) = self.state.due.take_poll(news)
         {
             if let Some(poll) = self.take_poll(id, number) {
-                self.tell(id, *poll, news);
+                self.answer_poll(id, *poll, news);
             }
         }
     }
 
     /// Answers a long-poll with what a change has brought.
-    fn tell(&mut self, id: ConnId, poll: Poll, news: &mut News) {
+    fn answer_poll(&mut self, id: ConnId, poll: Poll, news: &mut News) {
         let change = &news.change;
         let data = change.data.as_ref().filter(|_| change.data_start() == Some(poll.offset));
         let Some(data) = data.filter(|_| !change.gone) else {

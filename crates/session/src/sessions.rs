@@ -160,7 +160,7 @@ impl Sessions {
     pub fn begin_turn(&mut self, now: Stamp, io: &mut impl Transport, asks: &mut AskSink<'_>) {
         self.set_now(now);
         self.turn += 1;
-        Step { state: self, io, asks }.run_shares();
+        Step { state: self, io, asks }.run_turn();
     }
 
     /// Makes room for a connection.
@@ -327,7 +327,7 @@ impl Sessions {
 }
 
 impl<T: Transport> Step<'_, T> {
-    fn run_shares(&mut self) {
+    fn run_turn(&mut self) {
         self.state.fair.begin_turn();
         self.state.due.begin_turn(self.state.options.due_answers_per_turn_max);
         for _ in 0..self.state.runnable.len() {

@@ -163,7 +163,7 @@ impl<T: Transport> Step<'_, T> {
             Some(slice) => self.take_event_bytes(id, event, &slice),
             None => {
                 self.put_phase(id, Phase::Event(event));
-                self.pump_sse(id);
+                self.continue_sse(id);
             }
         }
     }
@@ -185,11 +185,11 @@ impl<T: Transport> Step<'_, T> {
             return;
         }
         self.put_phase(id, Phase::Event(event));
-        self.pump_sse(id);
+        self.continue_sse(id);
     }
 
     /// Continues when the socket has taken what there was.
-    pub(crate) fn pump_sse(&mut self, id: ConnId) {
+    pub(crate) fn continue_sse(&mut self, id: ConnId) {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         if !connection.is_drained() {
             return;
@@ -292,7 +292,7 @@ impl<T: Transport> Step<'_, T> {
         let Some(reader) = self.reader(id) else { return };
         reader.position = position;
         reader.phase = Phase::Behind;
-        self.pump_sse(id);
+        self.continue_sse(id);
     }
 
     fn ask_on(&mut self, id: ConnId, encoder: SseEncoder, at: ByteOffset) {

@@ -6,14 +6,14 @@ use std::fmt;
 use thalweg_sim::{EngineReport, Failure, Report};
 
 /// How often progress is printed.
-const TELL_MS: u64 = 10_000;
+const REPORT_MS: u64 = 10_000;
 
 /// Seeds that were run, and their sums.
 #[derive(Debug)]
 pub(crate) struct Hunt {
     clock: RealClock,
     begin: Monotonic,
-    told_ms: u64,
+    reported_ms: u64,
     done: u64,
     failed: u64,
     acked: u64,
@@ -31,7 +31,7 @@ impl Hunt {
         Self {
             begin: clock.now_monotonic(),
             clock,
-            told_ms: 0,
+            reported_ms: 0,
             done: 0,
             failed: 0,
             acked: 0,
@@ -81,11 +81,11 @@ impl Hunt {
         self.simulated_us += failure.at_us;
     }
 
-    /// Says on standard error how far it is, if that was not said lately.
-    pub(crate) fn tell(&mut self) {
+    /// Reports on standard error how far it is, if it has not done so lately.
+    pub(crate) fn report(&mut self) {
         let elapsed_ms = self.elapsed_ms();
-        if elapsed_ms >= self.told_ms + TELL_MS {
-            self.told_ms = elapsed_ms;
+        if elapsed_ms >= self.reported_ms + REPORT_MS {
+            self.reported_ms = elapsed_ms;
             let Self { done, failed, simulated_us, .. } = self;
             let (simulated, cpu) = (*simulated_us / 1_000_000, self.clock.cpu_ms() / 1000);
             eprintln!("{done} seeds, {failed} failed, {simulated} simulated s, {cpu} CPU s");

@@ -80,7 +80,7 @@ fn go(cli: &Cli) -> Result<u64, String> {
         if !has_held && !cli.keep_going {
             break;
         }
-        hunt.tell();
+        hunt.report();
     }
     println!("{hunt}");
     Ok(hunt.failed_count())

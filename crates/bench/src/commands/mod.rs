@@ -22,7 +22,7 @@ use crate::compare;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::keeper::Keeper;
 use crate::machine::Machine;
-use crate::report::{Report, Run, commit, tell};
+use crate::report::{Report, Run, commit, print};
 use crate::server::Server;
 use crate::systems::{Places, System, default_peers_directory};
 use client::{Client, Timeouts};
@@ -74,14 +74,14 @@ impl Bench {
             }
         };
         let run = run?;
-        tell(&run.text());
+        print(&run.text());
         Ok(run)
     }
 
     /// Writes the results where it was asked; whether all checks passed.
     fn finish(&self, runs: Vec<Run>) -> Outcome<bool> {
         let report = Report { commit: commit(), machine: self.machine()?, runs };
-        tell(&format!("commit {}; {}\n", report.commit, report.machine.line()));
+        print(&format!("commit {}; {}\n", report.commit, report.machine.line()));
         if let Some(path) = &self.place.json {
             let text = serde_json::to_string_pretty(&report).doing(|| "the report".to_owned())?;
             std::fs::write(path, text + "\n")

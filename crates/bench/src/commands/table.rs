@@ -6,7 +6,7 @@ use crate::cli::{
     Shutdown, SlowReaders, SseFanout, Table, Via,
 };
 use crate::failure::{Failure, Outcome};
-use crate::report::{Run, number, tell};
+use crate::report::{Run, number, print};
 use crate::systems::System;
 use std::fmt::Write;
 
@@ -108,7 +108,7 @@ pub(super) fn run(bench: &Bench, asked: &Table) -> Outcome<bool> {
             }
         }
     }
-    tell(&format!("\n| What | Measured |\n|---|---|\n{}\n\n", lines.join("\n")));
+    print(&format!("\n| What | Measured |\n|---|---|\n{}\n\n", lines.join("\n")));
     let passed = bench.finish(runs)?;
     Ok(passed && failed == 0)
 }

@@ -26,7 +26,7 @@ pub(crate) use workloads::Workload;
 use crate::cli::{Compare, Place};
 use crate::commands::Bench;
 use crate::failure::{Doing, Failure, Outcome};
-use crate::report::{commit, tell};
+use crate::report::{commit, print};
 use crate::systems::System;
 use cases::Case;
 use record::{Attempt, CaseRecord, Comparison, ContenderRecord};
@@ -93,7 +93,7 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
         // After each case, so that an interruption leaves what was measured.
         write(&comparison, &asked.out)?;
     }
-    tell(&format!("{}\n", asked.out.join(page::FILE).display()));
+    print(&format!("{}\n", asked.out.join(page::FILE).display()));
     Ok(comparison.ours_passed())
 }
 

@@ -59,7 +59,7 @@ impl<'a> Round<'a> {
         self.stop.store(true, Ordering::SeqCst);
     }
 
-    fn goes_on(&self) -> bool {
+    fn is_running(&self) -> bool {
         !self.stop.load(Ordering::SeqCst) && self.report.is_clean()
     }
 

@@ -17,7 +17,7 @@ const IDLE_PAUSE: Duration = Duration::from_millis(2);
 pub(super) fn run(round: &Round<'_>, index: u32) {
     let mut numbers = round.numbers(1000 + u64::from(index));
     let mut connection = None;
-    while round.goes_on() {
+    while round.is_running() {
         let streams = round.ledger.all();
         let stream = streams.iter().rev().take(120).nth(numbers.below(120));
         let Some(stream) = stream else {
@@ -125,7 +125,7 @@ fn follow(
             Ok(!control.closed)
         });
         match step {
-            Ok(goes_on) => goes_on && left > 0,
+            Ok(is_open) => is_open && left > 0,
             Err(error) => {
                 wrong = Err(error);
                 false

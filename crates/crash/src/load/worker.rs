@@ -56,7 +56,7 @@ impl<'a> Worker<'a> {
 
     /// Works until told to stop or until the server is gone.
     pub(super) fn run(mut self) {
-        while self.round.goes_on() {
+        while self.round.is_running() {
             if let Err(error) = self.step() {
                 if !self.round.is_dying() {
                     let what = format!("a connection broke while the server should run: {error}");

@@ -57,7 +57,7 @@ pub(crate) struct Attack {
     pub name: &'static str,
     /// Puts into the server what the attack is about.
     pub prepare: fn(&mut Client),
-    /// Attacks until [`Siege::goes_on`] says no, and tells by [`Siege::stands`] when all is in place.
+    /// Attacks until [`Siege::is_running`] says no, and reports by [`Siege::set_ready`] when all is in place.
     pub run: fn(&Siege<'_>),
     pub flags: &'static [&'static str],
     /// Words of a command that starts the server.
@@ -71,17 +71,17 @@ pub(crate) struct Attack {
 pub(crate) struct Siege<'a> {
     pub server: &'a Server,
     pub crowd: usize,
-    is_standing: AtomicBool,
+    is_ready: AtomicBool,
     is_over: AtomicBool,
 }
 
 impl Siege<'_> {
     /// Everything is in place: the measurement may begin.
-    pub(crate) fn stands(&self) {
-        self.is_standing.store(true, Relaxed);
+    pub(crate) fn set_ready(&self) {
+        self.is_ready.store(true, Relaxed);
     }
 
-    pub(crate) fn goes_on(&self) -> bool {
+    pub(crate) fn is_running(&self) -> bool {
         !self.is_over.load(Relaxed)
     }
 }
@@ -156,7 +156,7 @@ fn attempt(attack: &Attack, scale: &Scale) -> Figures {
     let siege = Siege {
         server: &server,
         crowd: scale.crowd,
-        is_standing: AtomicBool::new(false),
+        is_ready: AtomicBool::new(false),
         is_over: AtomicBool::new(false),
     };
     let peak_bytes = AtomicU64::new(0);
@@ -167,7 +167,7 @@ fn attempt(attack: &Attack, scale: &Scale) -> Figures {
             (attack.run)(&siege);
         });
         scope.spawn(|| watch_memory(&siege, &peak_bytes));
-        until("the attack stands", || siege.is_standing.load(Relaxed) || attackers.is_finished());
+        until("the attack is ready", || siege.is_ready.load(Relaxed) || attackers.is_finished());
         measure(&mut healthy, scale.attack)
     });
     Figures { calm, attacked, calm_bytes, peak_bytes: peak_bytes.into_inner() }
@@ -179,7 +179,7 @@ fn serve(attack: &Attack, scale: &Scale, dir: &Path) -> Server {
 }
 
 fn watch_memory(siege: &Siege<'_>, peak_bytes: &AtomicU64) {
-    while siege.goes_on() {
+    while siege.is_running() {
         peak_bytes.fetch_max(siege.server.resident_bytes(), Relaxed);
         thread::sleep(Duration::from_millis(10));
     }

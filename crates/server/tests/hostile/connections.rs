@@ -58,8 +58,8 @@ fn trickle(
         client
     };
     let mut crowd: Vec<Client> = (0..siege.crowd).map(open).collect();
-    siege.stands();
-    while siege.goes_on() {
+    siege.set_ready();
+    while siege.is_running() {
         for (number, client) in crowd.iter_mut().enumerate() {
             if !client.try_send(piece(number)) {
                 *client = open(number);
@@ -88,10 +88,10 @@ pub(crate) const STALLED_READERS: Attack = Attack {
     prepare: fill,
     run: |siege| {
         let crowd: Vec<Client> = (0..siege.crowd).map(|number| stalled(siege, number)).collect();
-        siege.stands();
+        siege.set_ready();
         let mut writer = siege.server.connect();
         let body = Numbers::new(4).bytes(16 << 10);
-        while siege.goes_on() {
+        while siege.is_running() {
             writer.post("/live", BINARY, &body).is(204);
             pause(50);
         }
@@ -115,8 +115,8 @@ pub(crate) const RUSH: Attack = Attack {
     name: "rush of readers",
     prepare: fill,
     run: |siege| {
-        siege.stands();
-        while siege.goes_on() {
+        siege.set_ready();
+        while siege.is_running() {
             let crowd: Vec<Client> = (0..RUSH_COUNT).map(|number| rushing(siege, number)).collect();
             pause(500);
             assert_eq!(crowd.len(), RUSH_COUNT);
@@ -141,9 +141,9 @@ pub(crate) const HALF_CLOSED: Attack = Attack {
     prepare: fill,
     run: |siege| {
         let mut crowd: Vec<Client> = (0..siege.crowd).map(|number| half(siege, number)).collect();
-        siege.stands();
+        siege.set_ready();
         let mut number = 0;
-        while siege.goes_on() {
+        while siege.is_running() {
             for _ in 0..20 {
                 let place = number % siege.crowd;
                 crowd[place] = half(siege, number);
@@ -177,10 +177,10 @@ pub(crate) const NO_DESCRIPTORS: Attack = Attack {
     name: "no descriptors",
     prepare: |_| {},
     run: |siege| {
-        while siege.goes_on() {
+        while siege.is_running() {
             let crowd: Vec<Client> = (0..100).map(|_| siege.server.connect()).collect();
             until("descriptors run out", || !siege.server.logged("cannot accept").is_empty());
-            siege.stands();
+            siege.set_ready();
             pause(400);
             drop(crowd);
             let answer = siege.server.connect().get("/none");

@@ -19,8 +19,8 @@ pub(crate) const FLOODS: Attack = Attack {
     },
     run: |siege| {
         let mut floods: Vec<Flood> = (0..FLOODS_COUNT).map(|n| Flood::new(siege, n)).collect();
-        siege.stands();
-        while siege.goes_on() {
+        siege.set_ready();
+        while siege.is_running() {
             let moved = floods.iter_mut().map(Flood::go_on).sum::<usize>();
             if moved == 0 {
                 pause(1);
@@ -71,14 +71,14 @@ pub(crate) const SMUGGLING: Attack = Attack {
     prepare: |client| drop(client.put("/victim", TEXT).is(201)),
     run: |siege| {
         let vectors = vectors::all();
-        siege.stands();
+        siege.set_ready();
         for (name, bytes) in vectors.iter().cycle() {
             let mut client = siege.server.connect();
             client.try_send(bytes);
             let answer = client.answer();
             assert!([400, 413, 501].contains(&answer.status) && answer.closes(), "{name}");
             assert!(client.is_over(), "{name}: nothing after it was answered");
-            if !siege.goes_on() {
+            if !siege.is_running() {
                 break;
             }
         }
@@ -105,8 +105,8 @@ pub(crate) const HEAD_BOMBS: Attack = Attack {
             vec![b'G'; MIB as usize],
             b"\r\n".repeat(500_000),
         ];
-        siege.stands();
-        for bomb in bombs.iter().cycle().take_while(|_| siege.goes_on()) {
+        siege.set_ready();
+        for bomb in bombs.iter().cycle().take_while(|_| siege.is_running()) {
             let mut client = siege.server.connect();
             client.try_send(bomb);
             let answer = client.answer();
@@ -135,8 +135,8 @@ pub(crate) const DEEP_JSON: Attack = Attack {
             [br#"{"a":["#.repeat(LEVELS / 2), b"]}".repeat(LEVELS / 2)].concat(),
         ];
         let mut clients: Vec<Client> = (0..4).map(|_| siege.server.connect()).collect();
-        siege.stands();
-        for (number, body) in bodies.iter().cycle().enumerate().take_while(|_| siege.goes_on()) {
+        siege.set_ready();
+        for (number, body) in bodies.iter().cycle().enumerate().take_while(|_| siege.is_running()) {
             let answer = clients[number % 4].post("/deep", JSON, body);
             assert!([204, 400].contains(&answer.status), "{}", answer.head);
         }

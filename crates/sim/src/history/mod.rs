@@ -104,7 +104,7 @@ impl History {
         };
         let done = answer.filter(|answer| (200..300).contains(&answer.status));
         let deed = match kind {
-            Kind::Append(append) => told(&append, answer).map(|told| Deed::Append(append, told)),
+            Kind::Append(append) => shown(&append, answer).map(|told| Deed::Append(append, told)),
             Kind::Read => done.and_then(|answer| read(answer, shape)),
             Kind::Head => done.and_then(head),
         };
@@ -151,7 +151,7 @@ fn append_of(ask: &Ask, op: Option<(OpNo, &[u8])>) -> Append {
 }
 
 /// What an answer shows of an append; `None` if it had no effect and shows nothing of the stream.
-fn told(append: &Append, answer: Option<&Answer>) -> Option<Told> {
+fn shown(append: &Append, answer: Option<&Answer>) -> Option<Told> {
     let Some(answer) = answer else { return Some(Told::Nothing { place: None }) };
     let closed = answer.is("stream-closed");
     match (answer.status, answer.next_offset(), answer.problem().as_deref()) {
