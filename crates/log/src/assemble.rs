@@ -11,8 +11,9 @@ use crate::open_error::{OpenError, at};
 use crate::rebuild::{Rebuilt, RebuiltLane};
 use crate::shard::{DrainedLane, ShardLog};
 use crate::store::Store;
-use crate::wal::room::is_no_room;
-use crate::wal::segment::{LaneSegment, SegmentTable, create_segment, lane_dir};
+use crate::wal::room::{WalRoom, is_no_room};
+use crate::wal::scan::LiveBatch;
+use crate::wal::segment::{LaneSegment, SegmentFile, SegmentTable, create_segment, lane_dir};
 use crate::wal::shard_wal::{LaneIdentity, LaneStart, ShardWal};
 use env::is_unreadable;
 use model::ShardId;
@@ -26,7 +27,8 @@ use std::sync::Arc;
 /// # Errors
 /// Any error of the underlying disk. A full disk is no error: the log can be read, and appends report it.
 pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>, OpenError> {
-    let Rebuilt { groups, lanes, .. } = rebuilt;
+    let Rebuilt { groups, mut lanes, .. } = rebuilt;
+    lanes.iter_mut().for_each(|lane| shorten_last_segment(store, lane));
     let epoch = 1 + lanes.iter().map(|lane| lane.scanned.epoch_max).max().unwrap_or(0);
     let mut shards: Vec<ShardLog> =
         (0..store.shard_count).map(|number| make_shard(store, &lanes, number, epoch)).collect();
@@ -44,6 +46,27 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
         write_mark(shard).map_err(at(&dir))?;
     }
     Ok(shards)
+}
+
+/// On a disk with little room, gives back what the last opening kept ready in the segment that it wrote: each start takes a
+/// new one. Nothing is cut that anybody may still ask for: a torn batch stays, and so does all of a WAL with damage.
+fn shorten_last_segment(store: &Store, lane: &mut RebuiltLane) {
+    let Some(LiveBatch::Whole(last)) = lane.scanned.live.last() else { return };
+    let is_sound = lane.scanned.damages.is_empty() && lane.scanned.torn.is_none();
+    let (segment, end) = (last.segment, last.end());
+    let file = &lane.files[segment];
+    if !is_sound || segment + 1 != lane.scanned.used_segments || end >= file.capacity {
+        return;
+    }
+    let Ok(free_bytes) = store.disk.free_bytes(&store.root) else { return };
+    let mut room = WalRoom::new(&store.options, store.shard_count);
+    room.note(lane.files.iter().map(|file| file.capacity).sum(), free_bytes, 0);
+    // A file that cannot be cut keeps its size, which is no reason to refuse a start.
+    if room.is_tight() && file.file.set_len(end).is_ok() {
+        let (path, open) = (file.path.clone(), Arc::clone(&file.file));
+        let cut = SegmentFile { seq: file.seq, path, file: open, capacity: end };
+        lane.files[segment] = Arc::new(cut);
+    }
 }
 
 fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> ShardLog {

@@ -87,3 +87,30 @@ fn disks_of_many_sizes_are_filled_and_emptied() {
         fill_and_empty(kib << 10);
     }
 }
+
+/// Each start takes a segment. What the one before it has not used comes back, or else some starts would take the room
+/// that is kept for deletes.
+#[test]
+fn a_full_disk_takes_deletes_after_many_starts() {
+    let options = LogOptions { segment_bytes: 1 << 20, wal_bytes_max: 16 << 20, ..options() };
+    let disk = MemoryDisk::new();
+    disk.set_capacity(8 << 20);
+    let mut node = Node::open_with(&disk, 1, options.clone()).unwrap();
+    for number in (0..STREAM_COUNT).cycle().take(600) {
+        // The next job of a log that is busy makes a segment: nothing is sealed.
+        while node.offer(stream(number), APPEND, &[], &[number as u8; APPEND_BYTES]).is_err() {
+            let job = node.shards[0].poll_work().expect("a job");
+            assert!(node.shards[0].handle_work(job.run()).error.is_none());
+        }
+        node.commit().unwrap();
+    }
+    // Others fill the disk but for what the log keeps for deletes; a seal of all data needs more.
+    disk.set_capacity(disk.used_bytes() + (128 << 10));
+    for _ in 0..20 {
+        drop(node);
+        disk.kill_process();
+        node = Node::open_with(&disk, 1, options.clone()).unwrap();
+        let _ = node.work();
+    }
+    delete(&mut node, 0..STREAM_COUNT);
+}

@@ -44,10 +44,11 @@ impl FillWork {
             }
             Self::Recycle { dir, seq, old, segment } => {
                 match recycle_segment(disk, &dir, &old, seq) {
-                    Ok(file) => {
+                    Ok(Some(file)) => {
                         let (replaced, purpose) = (Some(segment), Purpose::Data);
                         FillDone::Spare { file, replaced, purpose }
                     }
+                    Ok(None) => FillDone::Removed { segment },
                     Err(error) => FillDone::kept(dir, error, segment),
                 }
             }

@@ -90,8 +90,12 @@ impl WalRoom {
         // Powers of two: of sizes that change with every write no segment could be used again.
         let is_much = ready >= self.segment_bytes_max;
         self.segment_bytes = if is_much { self.segment_bytes_max } else { 1 << ready.ilog2() };
-        let is_tight = self.wal_bytes_max < self.wal_bytes_limit;
-        self.kept_at_hand_bytes = if is_tight { self.upkeep_bytes() } else { 0 };
+        self.kept_at_hand_bytes = if self.is_tight() { self.upkeep_bytes() } else { 0 };
+    }
+
+    /// Whether the disk has less room than the bound of the settings.
+    pub(crate) fn is_tight(&self) -> bool {
+        self.wal_bytes_max < self.wal_bytes_limit
     }
 
     /// What an unprivileged process may still write, as of the last look.

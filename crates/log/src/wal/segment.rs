@@ -84,7 +84,8 @@ pub(crate) fn create_segment(
     Ok(SegmentFile { seq, path, file, capacity })
 }
 
-/// Gives a segment whose entries nobody needs the new number `seq`.
+/// Gives a segment whose entries nobody needs the new number `seq`. None if the file has no name any more: an earlier
+/// try gave it a number that another segment has taken since.
 ///
 /// # Errors
 /// Any error of the underlying disk; the file then has the old or the new name.
@@ -93,16 +94,21 @@ pub(crate) fn recycle_segment(
     dir: &Path,
     old: &SegmentFile,
     seq: u64,
-) -> io::Result<SegmentFile> {
+) -> io::Result<Option<SegmentFile>> {
     assert!(old.seq < seq, "segment numbers rise");
     let path = segment_path(dir, seq);
-    match disk.rename(&old.path, &path) {
+    let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
+    let has_name = match disk.rename(&old.path, &path) {
         // An earlier try renamed it and could not sync the directory.
-        Err(error) if error.kind() == io::ErrorKind::NotFound => _ = disk.open(&path)?,
-        other => other?,
-    }
+        Err(error) if is_missing(&error) => match disk.open(&path) {
+            Err(error) if is_missing(&error) => false,
+            other => other.map(|_| true)?,
+        },
+        other => other.map(|()| true)?,
+    };
     disk.sync_dir(dir)?;
-    Ok(SegmentFile { seq, path, file: Arc::clone(&old.file), capacity: old.capacity })
+    let renamed = || SegmentFile { seq, path, file: Arc::clone(&old.file), capacity: old.capacity };
+    Ok(has_name.then(renamed))
 }
 
 /// A segment file that a shard has open, and what of it is in memory.
@@ -222,10 +228,13 @@ mod tests {
         assert_eq!(segment.path, Path::new("/d/wal/00002/000000000000001f.wal"));
         assert_eq!(parse_segment_name("000000000000001f.wal"), Some(0x1f));
         assert_eq!(segment.file.len().unwrap(), 8192);
-        let recycled = recycle_segment(&disk, &dir, &segment, 0x20).unwrap();
+        let recycled = recycle_segment(&disk, &dir, &segment, 0x20).unwrap().unwrap();
         assert_eq!(disk.paths(), [recycled.path]);
         // A try that could not sync the directory is repeated.
-        recycle_segment(&disk, &dir, &segment, 0x20).unwrap();
+        assert!(recycle_segment(&disk, &dir, &segment, 0x20).unwrap().is_some());
+        // Before the next try another segment may take the number.
+        create_segment(&disk, &dir, 0x20, 4096).unwrap();
+        assert!(recycle_segment(&disk, &dir, &segment, 0x21).unwrap().is_none());
     }
 
     #[test]

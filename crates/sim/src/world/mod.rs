@@ -299,7 +299,10 @@ impl World {
             return;
         }
         if self.has_fault(FaultKind::Reshard) && self.dice.percent(50) {
-            self.plane.shard_count = u16::try_from(self.dice.between(1, 4)).expect("16 bits");
+            let count = u16::try_from(self.dice.between(1, 4)).expect("16 bits");
+            // More shards need more room for deletes than a full disk has kept.
+            let is_refused = self.has_fault(FaultKind::SmallDisk) && count > self.plane.shard_count;
+            self.plane.shard_count = if is_refused { self.plane.shard_count } else { count };
         }
         if !self.is_ending {
             self.may_die_in_recovery();
