@@ -48,7 +48,7 @@ impl Drop for Inner {
 #[must_use = "nothing is acknowledged before `Engine::wait` returned"]
 pub struct Ticket {
     first: u64,
-    batch: u64,
+    batch: Option<u64>,
 }
 
 impl Ticket {
@@ -192,7 +192,7 @@ impl Engine {
     /// # Errors
     /// [`WriteError::Failed`]: it may or may not be there at the next opening.
     pub fn wait(&self, ticket: Ticket) -> Result<u64, WriteError> {
-        self.shared().wait_for(ticket.batch)?;
+        ticket.batch.map_or(Ok(()), |batch| self.shared().wait_for(batch))?;
         Ok(ticket.first)
     }
 
@@ -201,7 +201,7 @@ impl Engine {
     /// # Errors
     /// As [`Engine::wait`].
     pub fn poll(&self, ticket: Ticket) -> Result<bool, WriteError> {
-        self.shared().outcome.poll(ticket.batch)
+        ticket.batch.map_or(Ok(true), |batch| self.shared().outcome.poll(batch))
     }
 
     /// Entries of `stream` from the id `from`, as many as `limits` allow and at least one; none

@@ -26,20 +26,20 @@ fn is_nameless_hole(damage: &Damage) -> bool {
     damage.entries.is_none() && kinds.contains(&damage.kind)
 }
 
-/// The number in the name of a WAL segment; 0 if it is another file.
-fn segment(file: &Path) -> u64 {
+/// The number in the name of a WAL segment.
+fn segment(file: &Path) -> Option<u64> {
     let is_wal = file.extension().is_some_and(|extension| extension == "wal");
     let stem = file.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_wal);
-    stem.and_then(|stem| u64::from_str_radix(stem, 16).ok()).unwrap_or(0)
+    stem.and_then(|stem| u64::from_str_radix(stem, 16).ok())
 }
 
-/// The last WAL segment in which the hole of this report may be; 0 if it is of another file. A hole is
+/// The last WAL segment in which the hole of this report may be, if it is a hole of the WAL. It is
 /// reported where it may begin, and segments may be recycled up to its end. Missing entries are reported at
 /// the batch behind them.
-fn last_segment(damage: &Damage) -> u64 {
+fn last_segment(damage: &Damage) -> Option<u64> {
     let is_hole = damage.kind == DamageKind::EntriesMissing || is_nameless_hole(damage);
     let last_file = damage.last_file.as_deref().unwrap_or(&damage.file);
-    if is_hole { segment(last_file) } else { 0 }
+    if is_hole { segment(last_file) } else { None }
 }
 
 /// The state machine while the log is opened.
@@ -64,10 +64,10 @@ impl Recovery {
     pub(crate) fn finish(mut self, last: u64) -> (Streams, Synced, Vec<Damage>) {
         // A hole of unsynced bytes is no damage, as long as all that was synced is there.
         if self.synced.upto <= SyncedTo::Index(last) && self.damages.iter().any(is_nameless_hole) {
-            let ends = self.damages.iter().map(last_segment);
+            let ends = self.damages.iter().filter_map(last_segment);
             self.synced.holes = ends.fold(self.synced.holes, u64::max);
         }
-        let holes = self.synced.holes;
+        let holes = Some(self.synced.holes);
         self.damages.retain(|damage| !is_nameless_hole(damage) || segment(&damage.file) > holes);
         if let Some(cut) = self.cut {
             self.synced.voids.push(cut..last + 1);

@@ -213,8 +213,9 @@ impl Shared {
         self.outcome.wait(batch)
     }
 
-    /// Leaves the open batch to the commit thread; the batch to wait for, 0 if there is none.
-    pub(crate) fn leave(&self, core: Guard<'_>) -> u64 {
+    /// Leaves the open batch to the commit thread; the batch to wait for, if what is in it is not acknowledged
+    /// already.
+    pub(crate) fn leave(&self, core: Guard<'_>) -> Option<u64> {
         let (is_in_front, batch) = (core.is_in_front(), core.batch);
         let wakes = core.wants_sync() && !core.is_syncing && core.waiting.syncer;
         // Without the lock: the woken thread wants it.
@@ -222,7 +223,7 @@ impl Shared {
         if wakes {
             self.commit.notify_one();
         }
-        if is_in_front { 0 } else { batch }
+        (!is_in_front).then_some(batch)
     }
 
     /// Waits until what was acknowledged can be read.

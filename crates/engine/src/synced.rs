@@ -79,7 +79,8 @@ pub(crate) struct Synced {
     pub(crate) upto: SyncedTo,
     /// The life whose records in `FRONT` count; none after a clean stop and if each append is synced.
     pub(crate) life: Option<Life>,
-    /// The last WAL segment with a hole that was found to be no damage: it is not one later either.
+    /// The last WAL segment with a hole that was found to be no damage: it is not one later either. 0 before the
+    /// first: segments are counted from 1.
     pub(crate) holes: u64,
     /// Indexes that power loss has cut off, in order.
     pub(crate) voids: Vec<Range<u64>>,

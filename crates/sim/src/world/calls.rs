@@ -14,8 +14,8 @@ use crate::{
 pub(super) struct Call {
     client: usize,
     since_us: u64,
-    /// Its connection; 0 if nobody listened.
-    wire: u32,
+    /// Its connection; `None` if nobody listened.
+    wire: Option<u32>,
     reader: AnswerReader,
     pub(super) is_live: bool,
     events: Vec<u8>,
@@ -83,7 +83,7 @@ impl World {
             let call = Call {
                 client,
                 since_us: self.clock.now_us,
-                wire: wire.unwrap_or_default(),
+                wire,
                 reader: AnswerReader::new(ask.method == "HEAD"),
                 is_live: ask.live,
                 events: Vec::new(),
@@ -123,7 +123,9 @@ impl World {
             return self.oracle.broken(Rule::Bounds, detail);
         }
         self.note(format_args!("{number} given up"));
-        self.hang_up(wire);
+        if let Some(wire) = wire {
+            self.hang_up(wire);
+        }
     }
 
     pub(super) fn hear(&mut self, wire: u32, bytes: Vec<u8>, ends: bool, damage: bool) {
@@ -162,7 +164,7 @@ impl World {
         let call = self.calls.get_mut(&number).expect("a request that waits");
         let rest = call.reader.feed(bytes).map_err(|what| (Rule::Protocol, what))?;
         if call.reader.answer.field("connection") == Some("close")
-            && let Some(end) = self.wires.get_mut(&call.wire)
+            && let Some(end) = call.wire.and_then(|wire| self.wires.get_mut(&wire))
         {
             end.is_closing = true;
             end.is_over = true;
