@@ -16,6 +16,7 @@ mod server;
 mod sim;
 mod test;
 mod tidy;
+mod turns;
 mod workspace;
 
 use clap::{Parser, Subcommand};
@@ -69,6 +70,8 @@ enum Command {
     Crash(crash::Crashes),
     /// Count instructions, allocations, bytes and system calls per operation, against their limits
     Counts(counts::Options),
+    /// Measure the longest turns of the loop when very much falls due at once, against their limit
+    Turns(turns::Options),
     /// Attack an optimised server for minutes and print what healthy clients noticed
     Hostile,
     /// Run the fuzz targets (nightly toolchain; skipped without one)
@@ -103,6 +106,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
         Command::Sim(simulation) => sim::run(workspace, simulation),
         Command::Crash(crashes) => crash::run(workspace, crashes),
         Command::Counts(options) => counts::run(workspace, options),
+        Command::Turns(options) => turns::run(workspace, options),
         Command::Peers(asked) => peers::run(workspace, asked),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
         Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),

@@ -63,6 +63,11 @@ impl Workspace {
         self.target.join("release").join("thalweg-counts")
     }
 
+    /// The release binary that measures turns of the loop.
+    pub(crate) fn turns_binary(&self) -> PathBuf {
+        self.target.join("release").join("thalweg-turns")
+    }
+
     /// An empty directory for one run of `purpose`.
     pub(crate) fn scratch(&self, purpose: &str) -> Result<PathBuf, String> {
         let path = self.target.join("xtask").join(format!("{purpose}-{}", std::process::id()));

@@ -1,10 +1,10 @@
 //! Appends to a running server, one after the other on one connection.
 
-use crate::requests::Template;
 use protocol::client::{AnswerBody, parse_answer};
 use std::io::{self, Error, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
+use thalweg_counts::requests::Template;
 
 /// A server under an instrument is slow.
 const PATIENCE: Duration = Duration::from_secs(60);

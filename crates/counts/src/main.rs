@@ -7,7 +7,8 @@
 //! # What
 //! `shard` runs one shard's real loop, turn by turn, with its clients, in one thread. The clock is still and
 //! jobs run in place: two runs do the same. `client` sends appends to a real server, one after the
-//! other, while another program counts what its process does.
+//! other, while another program counts what its process does. The longest turns of a loop are another program's,
+//! `thalweg-turns`: what it needs would change what the compiler inlines here.
 //!
 //! # Driving it
 //! `cargo xtask counts` runs each twice with different numbers of operations. What a run costs once
@@ -16,8 +17,6 @@
 
 mod client;
 mod plane;
-mod requests;
-mod turns;
 mod workload;
 
 use clap::{Parser, Subcommand};
@@ -27,7 +26,6 @@ use std::alloc::System;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use turns::Crowd;
 use workload::Workload;
 
 #[global_allocator]
@@ -53,17 +51,6 @@ enum Command {
         #[arg(long)]
         dir: PathBuf,
     },
-    /// The longest turns of one shard's loop, in processor time of its thread
-    Turns {
-        /// What falls due at once
-        crowd: Crowd,
-        /// How much of it
-        #[arg(long)]
-        count: u64,
-        /// An empty directory
-        #[arg(long)]
-        dir: PathBuf,
-    },
     /// Appends to a running server, one after the other
     Client {
         /// Its address
@@ -79,10 +66,6 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Shard { workload, operations, dir } => {
             count_shard(workload, operations, &dir);
-            Ok(())
-        }
-        Command::Turns { crowd, count, dir } => {
-            println!("{}", turns::longest(crowd, count, &dir));
             Ok(())
         }
         Command::Client { address, operations } => client::append_serially(address, operations),

@@ -3,7 +3,6 @@
 //! The clock is still, and jobs run in place on real files, so two runs do the same. The clients cost a
 //! few dozen instructions for each request: one `write`, one `read`, and a look at the status.
 
-use crate::requests::Template;
 use env::{Clock, RealDisk, SeededRandom};
 use log::{LogOptions, LogStats};
 use model::{Monotonic, Timestamp};
@@ -11,6 +10,7 @@ use protocol::client::parse_answer;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::{path::Path, sync::Arc};
+use thalweg_counts::{loopback::connect, requests::Template};
 use thalweg_server::{descriptors, plane::Driver, settings};
 
 /// The time of everything: 2026-01-01.
@@ -199,12 +199,4 @@ fn read(socket: &mut TcpStream, buffer: &mut [u8]) -> Option<usize> {
         Err(error) if error.kind() == ErrorKind::WouldBlock => None,
         Err(error) => panic!("a client's socket failed: {error}"),
     }
-}
-
-/// A client's socket of a loop, which sees it in its next turn. No call on it waits.
-pub(crate) fn connect(driver: &Driver) -> TcpStream {
-    let socket = TcpStream::connect(driver.address()).expect("the loop listens");
-    socket.set_nodelay(true).expect("a socket of TCP");
-    socket.set_nonblocking(true).expect("a socket");
-    socket
 }

@@ -5,7 +5,7 @@ use protocol::client::{Target, put_append, put_create, put_create_for, put_read}
 use protocol::request::Live;
 
 /// Bytes of an append: the size that docs/measuring.md measures with.
-pub(crate) const PAYLOAD_BYTES: usize = 256;
+pub const PAYLOAD_BYTES: usize = 256;
 
 const HOST: &str = "127.0.0.1:4437";
 
@@ -14,7 +14,7 @@ const DIGITS: usize = 8;
 
 /// One request whose stream can be changed in place, so that asking for another costs next to nothing.
 #[derive(Debug)]
-pub(crate) struct Template {
+pub struct Template {
     bytes: Vec<u8>,
     digits_at: usize,
 }
@@ -29,44 +29,58 @@ impl Template {
         Self { bytes, digits_at }
     }
 
-    pub(crate) fn create(media_type: &str) -> Self {
+    /// A stream.
+    #[must_use]
+    pub fn create(media_type: &str) -> Self {
         Self::new(|out, target| put_create(out, target, media_type, b""))
     }
 
     /// A stream that goes away when nobody has used it for so long.
-    pub(crate) fn create_for(seconds: u64) -> Self {
+    #[must_use]
+    pub fn create_for(seconds: u64) -> Self {
         Self::new(|out, target| put_create_for(out, target, "text/plain", seconds))
     }
 
     /// An append of a few bytes.
-    pub(crate) fn short_append(media_type: &str) -> Self {
+    #[must_use]
+    pub fn short_append(media_type: &str) -> Self {
         let payload = b"thirty bytes are enough of it\n";
         Self::new(|out, target| put_append(out, target, media_type, None, payload))
     }
 
-    pub(crate) fn append(media_type: &str) -> Self {
+    /// An append of [`PAYLOAD_BYTES`].
+    #[must_use]
+    pub fn append(media_type: &str) -> Self {
         let line =
             b"what is appended again and again, in lines of text with some 50 letters each\n";
         let payload: Vec<u8> = line.iter().copied().cycle().take(PAYLOAD_BYTES).collect();
         Self::new(|out, target| put_append(out, target, media_type, None, &payload))
     }
 
-    pub(crate) fn read() -> Self {
+    /// Everything that a stream holds.
+    #[must_use]
+    pub fn read() -> Self {
         Self::new(|out, target| put_read(out, target, ReadFrom::Begin, Live::CatchUp, None))
     }
 
     /// Waits at the tail of a stream for what comes.
-    pub(crate) fn poll() -> Self {
+    #[must_use]
+    pub fn poll() -> Self {
         Self::new(|out, target| put_read(out, target, ReadFrom::Now, Live::LongPoll, None))
     }
 
     /// Follows a stream from its tail.
-    pub(crate) fn follow() -> Self {
+    #[must_use]
+    pub fn follow() -> Self {
         Self::new(|out, target| put_read(out, target, ReadFrom::Now, Live::Sse, None))
     }
 
     /// The request, for the stream of this number.
-    pub(crate) fn of(&mut self, stream: u64) -> &[u8] {
+    ///
+    /// # Panics
+    /// If the number has more digits than a path has room for.
+    #[inline]
+    pub fn of(&mut self, stream: u64) -> &[u8] {
         let mut rest = stream;
         for digit in self.bytes[self.digits_at..][..DIGITS].iter_mut().rev() {
             *digit = b'0' + (rest % 10) as u8;

@@ -1,9 +1,9 @@
 //! What is done, how often.
 
 use crate::plane::Plane;
-use crate::requests::Template;
 use clap::ValueEnum;
 use std::path::Path;
+use thalweg_counts::requests::Template;
 
 /// Streams that exist before anything is counted.
 const STREAM_COUNT: u64 = 1_000;

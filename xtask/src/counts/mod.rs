@@ -42,14 +42,8 @@ pub(crate) struct Options {
 /// Counts, and compares with the limits.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), String> {
     let mut build = Command::new(env!("CARGO"));
-    build.args([
-        "build",
-        "--release",
-        "--package",
-        "thalweg-server",
-        "--package",
-        "thalweg-counts",
-    ]);
+    build.args(["build", "--release", "--package", "thalweg-server"]);
+    build.args(["--package", "thalweg-counts", "--bin", "thalweg", "--bin", "thalweg-counts"]);
     build.current_dir(&workspace.root);
     run::check(&mut build, "what is counted does not build").map_err(|f| f.to_string())?;
     let scratch = workspace.scratch("counts")?;

@@ -8,7 +8,6 @@
 //! One thread holds the loop and its clients. A crowd is prepared, then the clock is put forward or an append is sent,
 //! and the loop turns until nothing is left. Only those turns are counted, without the jobs that threads run.
 
-use crate::{plane::connect, requests::Template};
 use clap::ValueEnum;
 use env::{Clock, RealClock, RealDisk, SeededRandom};
 use log::LogOptions;
@@ -19,6 +18,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use thalweg_counts::{loopback::connect, requests::Template};
 use thalweg_server::{descriptors, plane::Driver, settings};
 
 /// Requests that are sent before answers are waited for.
