@@ -80,6 +80,8 @@ pub struct ShardMetrics {
     pub recent_misses: Counter,
     /// Duration of each sync.
     pub sync_ns: Histogram,
+    /// Length of each turn of the loop, without waiting for sockets and without syncs.
+    pub turn_ns: Histogram,
     /// Damaged entries found by recovery or by a read.
     pub damaged: Counter,
     /// Of these, blocks that the disk cannot read and that cost nothing that is known of.
@@ -134,6 +136,7 @@ impl Default for ShardMetrics {
             recent_hits: Counter::default(),
             recent_misses: Counter::default(),
             sync_ns: Histogram::default(),
+            turn_ns: Histogram::default(),
             damaged: Counter::default(),
             unreadable_blocks: Counter::default(),
             connections: Gauge::default(),

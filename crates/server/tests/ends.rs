@@ -47,6 +47,8 @@ fn a_loop_that_is_held_up_is_seen_and_is_no_reason_to_kill_it_at_once() {
         longest >= 2
     });
     until("the loop runs again", || server.metric("thalweg_loop_silent_seconds") == 0);
+    assert!(server.metric("thalweg_turn_seconds_count") > 0);
+    assert!(server.metric("thalweg_turn_seconds_sum") < 4, "a wait for sockets is no turn");
     server.stop();
 }
 

@@ -25,6 +25,7 @@ pub(super) fn render(node: &Arc<NodeMetrics>, process: Reading) -> String {
 
 type ReadCounter = fn(&ShardMetrics) -> &Counter;
 type ReadGauge = fn(&ShardMetrics) -> &Gauge;
+type ReadHistogram = fn(&ShardMetrics) -> &Histogram;
 type ReadFlag = fn(&ShardMetrics) -> bool;
 
 /// Name (the format appends `_total`), meaning and field of each counter.
@@ -87,6 +88,14 @@ const FLAGS: [(&str, &str, ReadFlag); 8] = [
     }),
 ];
 
+/// Name, meaning and field of each histogram of durations.
+const HISTOGRAMS: [(&str, &str, ReadHistogram); 2] = [
+    ("sync_seconds", "Duration of each sync of the write-ahead log", |s| &s.sync_ns),
+    ("turn_seconds", "Length of each turn of the loop, in which it serves nobody else", |s| {
+        &s.turn_ns
+    }),
+];
+
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 #[derive(Debug)]
@@ -101,7 +110,7 @@ impl Collector for Snapshot {
         self.encode_gauges(&mut encoder)?;
         self.encode_silences(&mut encoder)?;
         self.encode_answers(&mut encoder)?;
-        self.encode_syncs(&mut encoder)?;
+        self.encode_histograms(&mut encoder)?;
         self.encode_process(&mut encoder)
     }
 }
@@ -162,19 +171,20 @@ impl Snapshot {
         Ok(())
     }
 
-    fn encode_syncs(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Duration of each sync of the write-ahead log";
-        let mut metric =
-            encoder.encode_descriptor("sync_seconds", help, None, MetricType::Histogram)?;
-        for (labels, shard) in self.shards() {
-            let buckets = buckets(&shard.sync_ns);
-            let count = buckets.iter().map(|(_, count)| count).sum();
-            metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
-                seconds(shard.sync_ns.sum_ns()),
-                count,
-                &buckets,
-                None,
-            )?;
+    fn encode_histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, read) in HISTOGRAMS {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Histogram)?;
+            for (labels, shard) in self.shards() {
+                let histogram = read(shard);
+                let buckets = buckets(histogram);
+                let count = buckets.iter().map(|(_, count)| count).sum();
+                metric.encode_family(&labels)?.encode_histogram::<NoLabelSet>(
+                    seconds(histogram.sum_ns()),
+                    count,
+                    &buckets,
+                    None,
+                )?;
+            }
         }
         Ok(())
     }
@@ -285,6 +295,14 @@ mod tests {
         has_line(&text, "thalweg_sync_seconds_bucket{le=\"0.00005\",shard=\"1\"} 0");
         has_line(&text, "thalweg_sync_seconds_bucket{le=\"0.0001\",shard=\"1\"} 1");
         has_line(&text, "thalweg_sync_seconds_bucket{le=\"+Inf\",shard=\"1\"} 1");
+    }
+
+    #[test]
+    fn long_turns_can_be_alerted_on() {
+        let text = rendered(|shard| shard.turn_ns.record_ns(6_000_000));
+        has_line(&text, "thalweg_turn_seconds_bucket{le=\"0.0032\",shard=\"1\"} 0");
+        has_line(&text, "thalweg_turn_seconds_bucket{le=\"0.0064\",shard=\"1\"} 1");
+        has_line(&text, "thalweg_turn_seconds_count{shard=\"0\"} 0");
     }
 
     #[test]

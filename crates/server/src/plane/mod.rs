@@ -25,6 +25,7 @@ mod report;
 mod shard;
 mod sockets;
 mod sync_place;
+mod turn_length;
 mod workers;
 
 pub use driver::Driver;

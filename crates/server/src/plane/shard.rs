@@ -19,6 +19,7 @@ use super::{
     mailbox::{Mail, Mailbox},
     sockets::Sockets,
     sync_place::SyncPlace,
+    turn_length::TurnLength,
     workers::Workers,
 };
 use crate::{metrics::ShardMetrics, settings::Settings};
@@ -73,6 +74,7 @@ pub(crate) struct Shard {
     syncs_in_flight: usize,
     sync_place: SyncPlace,
     batch_delay: BatchDelay,
+    turn_length: TurnLength,
     next_tick: Monotonic,
     accept_again: Monotonic,
 }
@@ -135,6 +137,7 @@ impl Shard {
             syncs_in_flight: 0,
             sync_place: SyncPlace::default(),
             batch_delay: BatchDelay::default(),
+            turn_length: TurnLength::default(),
             next_tick: now.monotonic,
             accept_again: now.monotonic,
             shared,
@@ -177,6 +180,7 @@ impl Shard {
 
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
         self.read_clock();
+        self.turn_length.begin(self.now.monotonic);
         self.sync_place.note_turn(events.iter().count(), self.is_behind());
         let (sessions, sockets, mut owners) = self.split();
         sessions.begin_turn(owners.now, sockets, &mut |ask| owners.give(ask));
@@ -224,13 +228,16 @@ impl Shard {
     }
 
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
+        let now = self.shared.clock.now_monotonic();
+        if let Some(turn_ns) = self.turn_length.end(now) {
+            self.metrics.turn_ns.record_ns(turn_ns);
+        }
         if self.sessions.has_runnable() {
             // A client that pipelines keeps this thread busy. The WAL threads and others on this processor
             // then need not wait for the end of its time slice. Not for readers of stored bytes: beside a
             // busy neighbour each yield loses a time slice.
             std::thread::yield_now();
         }
-        let now = self.shared.clock.now_monotonic();
         let next = self.sessions.next_deadline().min(self.next_tick);
         let accepts = self.accept_pending && now >= self.accept_again;
         let wait_ns =
@@ -379,7 +386,9 @@ impl Shard {
                     let start = self.shared.clock.now_monotonic();
                     let done = job.run();
                     self.read_clock();
-                    self.handle_synced(done, self.now.monotonic.get() - start.get());
+                    let took_ns = self.now.monotonic.get() - start.get();
+                    self.turn_length.note_sync(took_ns);
+                    self.handle_synced(done, took_ns);
                 }
                 Output::Sync(job) => {
                     self.syncs_in_flight += 1;
