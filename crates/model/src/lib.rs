@@ -1,12 +1,14 @@
-//! Ids, positions and limits: values without behaviour.
+//! Ids, positions and limits: values without behaviour. And a table of values that several crates keep many of.
 //!
 //! Every crate of the workspace may import this one; it imports none of them. A quantity that
 //! crosses a crate boundary has its own type here. So a byte offset of a stream can never take the
 //! place of a log entry's index.
 
 pub mod limits;
+mod parted;
 mod path;
 
+pub use parted::{PartedTable, TablePlace};
 pub use path::{PathError, PathHash, StreamPath};
 
 use std::fmt;

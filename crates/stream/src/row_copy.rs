@@ -18,6 +18,7 @@ use crate::{
     checkpoint::encode_row,
     table::{Copying, StreamTable},
 };
+use model::TablePlace;
 
 /// Up to this many streams, debug builds compare what was copied with what was there at the beginning.
 const COMPARED_STREAMS_MAX: usize = 256;
@@ -56,7 +57,7 @@ impl GroupState {
                 check_row(&mut copy, &row);
                 take(row);
             }
-            copy.next_place = (copy.next_place + 1) % self.streams.place_count();
+            copy.next_place = self.streams.after(copy.next_place);
         }
         let is_done = copy.left_count == 0;
         if is_done {
@@ -70,7 +71,7 @@ impl GroupState {
 }
 
 /// Copies the record at a place, unless it is copied or came later.
-fn copy_at(streams: &mut StreamTable, place: usize) -> Option<StreamRow> {
+fn copy_at(streams: &mut StreamTable, place: TablePlace) -> Option<StreamRow> {
     let number = streams.copy_number();
     let record = streams.at_mut(place).filter(|record| record.copied_in != number)?;
     record.copied_in = number;

@@ -3,15 +3,15 @@
 //! # Why two open tables
 //! A node holds up to millions of streams, most of them idle. Records are boxed so that the tables
 //! hold small slots and grow without moving records. The path is stored once, in the record. The path
-//! table holds only its hash and the id. That is 8 + 16 bytes of slots a stream.
+//! table holds only its hash and the id. That is 8 + 16 bytes of slots a stream. Both tables grow in
+//! parts, so that no creation waits until half a million slots have moved.
 //!
 //! # Invariants
 //! - Every record is in both tables under its own id and path.
 //! - Iteration is by rising id: the order of a hash table never leaves this file.
 
 use crate::record::StreamRecord;
-use hashbrown::HashTable;
-use model::{PathHash, StreamId, StreamPath};
+use model::{PartedTable, PathHash, StreamId, StreamPath, TablePlace};
 use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, Copy)]
@@ -22,8 +22,8 @@ struct PathSlot {
 
 #[derive(Debug, Default)]
 pub(crate) struct StreamTable {
-    by_id: HashTable<Box<StreamRecord>>,
-    by_path: HashTable<PathSlot>,
+    by_id: PartedTable<Box<StreamRecord>>,
+    by_path: PartedTable<PathSlot>,
     /// Copies all records as they were when it began.
     copy: Option<Box<Copying>>,
     /// The number of the last copy.
@@ -36,7 +36,7 @@ pub(crate) struct Copying {
     /// Records of the beginning that are not copied.
     pub left_count: usize,
     /// The place that is looked at next. A table that grows moves its records: then some are found in another round.
-    pub next_place: usize,
+    pub next_place: TablePlace,
     /// Copied before a change, and not taken out.
     pub early: Vec<StreamRecord>,
     /// What is to come out and has not; only in debug builds.
@@ -48,6 +48,11 @@ fn hash_id(stream: StreamId) -> u64 {
     const ODD: u64 = 0xa076_1d64_78bd_642f;
     let product = u128::from(stream.get() ^ 0x9e37_79b9_7f4a_7c15) * u128::from(ODD);
     (product as u64) ^ ((product >> 64) as u64)
+}
+
+/// The low bits of a path's hash name its group, so they are the same for all paths of a group.
+fn hash_slot(hash: PathHash) -> u64 {
+    hash.get().rotate_right(16)
 }
 
 impl StreamTable {
@@ -70,7 +75,7 @@ impl StreamTable {
     /// A copy of all records begins.
     pub(crate) fn begin_copy(&mut self, expected: Option<BTreeMap<StreamId, StreamRecord>>) {
         self.copy_number = self.copy_number.wrapping_add(1);
-        let (left_count, next_place, early) = (self.len(), 0, Vec::new());
+        let (left_count, next_place, early) = (self.len(), TablePlace::default(), Vec::new());
         self.copy = Some(Box::new(Copying { left_count, next_place, early, expected }));
     }
 
@@ -86,27 +91,31 @@ impl StreamTable {
         self.copy_number
     }
 
-    /// Places of records, free ones included; at least one.
-    pub(crate) fn place_count(&self) -> usize {
-        self.by_id.num_buckets()
+    /// The place of a record, or none, that follows; the first one follows the last.
+    pub(crate) fn after(&self, place: TablePlace) -> TablePlace {
+        self.by_id.after(place)
     }
 
     /// The record at a place, to be marked as copied.
-    pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut StreamRecord> {
-        self.by_id.get_bucket_mut(place).map(|record| &mut **record)
+    pub(crate) fn at_mut(&mut self, place: TablePlace) -> Option<&mut StreamRecord> {
+        self.by_id.at_mut(place).map(|record| &mut **record)
     }
 
     pub(crate) fn find(&self, path: &StreamPath) -> Option<&StreamRecord> {
         let hash = path.hash();
-        let is_it = |slot: &PathSlot| {
-            slot.hash == hash && self.get(slot.stream).is_some_and(|record| record.path == *path)
-        };
-        self.by_path.find(hash.get(), is_it).and_then(|slot| self.get(slot.stream))
+        let mut found = None;
+        self.by_path.find(hash_slot(hash), |slot| {
+            if slot.hash == hash {
+                found = self.get(slot.stream).filter(|record| record.path == *path);
+            }
+            found.is_some()
+        });
+        found
     }
 
     /// A record whose path has this hash.
     pub(crate) fn find_hash(&self, hash: PathHash) -> Option<&StreamRecord> {
-        let found = self.by_path.find(hash.get(), |slot| slot.hash == hash);
+        let found = self.by_path.find(hash_slot(hash), |slot| slot.hash == hash);
         found.and_then(|slot| self.get(slot.stream))
     }
 
@@ -120,20 +129,16 @@ impl StreamTable {
         // A copy that is under way began before it.
         record.copied_in = self.copy_number;
         let slot = PathSlot { hash: record.path.hash(), stream: record.id };
-        self.by_path.insert_unique(slot.hash.get(), slot, |slot| slot.hash.get());
+        self.by_path.insert_unique(hash_slot(slot.hash), slot, |slot| hash_slot(slot.hash));
         self.by_id.insert_unique(hash_id(record.id), Box::new(record), |r| hash_id(r.id));
     }
 
     pub(crate) fn remove(&mut self, stream: StreamId) -> Option<StreamRecord> {
-        let found = self.by_id.find_entry(hash_id(stream), |record| record.id == stream).ok()?;
-        let (mut record, _) = found.remove();
+        let mut record = self.by_id.remove(hash_id(stream), |record| record.id == stream)?;
         if let Some(copy) = &mut self.copy {
             copy_before_change(copy, self.copy_number, &mut record);
         }
-        let hash = record.path.hash().get();
-        if let Ok(slot) = self.by_path.find_entry(hash, |slot| slot.stream == stream) {
-            slot.remove();
-        }
+        self.by_path.remove(hash_slot(record.path.hash()), |slot| slot.stream == stream);
         Some(*record)
     }
 
@@ -152,7 +157,7 @@ impl StreamTable {
 
     /// Asserts that every record is found by its path.
     pub(crate) fn check_paths(&self) {
-        for record in &self.by_id {
+        for record in self.by_id.iter() {
             let found = self.find(&record.path).map(|found| found.id);
             assert_eq!(found, Some(record.id), "{:?} is not found", record.path);
         }
