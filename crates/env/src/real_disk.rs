@@ -11,8 +11,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Pieces of a vectored write that need no memory of their own: a commit has four.
-const PIECES_FEW: usize = 4;
+/// Pieces of a vectored write that need no memory of their own: a commit has five.
+const PIECES_FEW: usize = 5;
 
 /// Files of the operating system.
 #[derive(Debug, Clone, Copy, Default)]

@@ -129,6 +129,7 @@ fn lane_start(lane: &RebuiltLane, mut segments: VecDeque<LaneSegment>) -> LaneSt
         // One number is left out: a torn batch whose header is lost may have had the next.
         batch_next: lane.scanned.seq_max + 2,
         durable: lane.scanned.durable,
+        list: lane.list.clone(),
     }
 }
 

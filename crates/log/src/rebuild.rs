@@ -24,11 +24,13 @@ use crate::replay::Replay;
 use crate::report::{RecoveryReport, TornTail};
 use crate::store::Store;
 use crate::unreadable::{cannot_open, open_around};
-use crate::wal::last_batch::settle_last;
-use crate::wal::layout::{BatchPlace, EntryHeader, Payload, WritePlace, entry_header_position};
+use crate::wal::last_batch::{list_last, settle_last};
+use crate::wal::layout::{
+    BatchList, BatchPlace, EntryHeader, Payload, WritePlace, entry_header_position,
+};
 use crate::wal::scan::{
     Applied, FoundBatch, LaneHeaders, LaneName, LiveBatch, ScannedLane, entry_header, place_damage,
-    read_batch, read_headless, scan_lane,
+    read_batch, read_headless, read_list, scan_lane,
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
 use model::{EntryIndex, EntrySubject, GroupId, StreamKey};
@@ -47,6 +49,8 @@ pub(crate) struct RebuiltLane {
     pub(crate) last: Vec<Box<[u64]>>,
     /// Slot of the first file; the others follow.
     pub(crate) first_slot: u16,
+    /// The last batch, as the next one has to list it.
+    pub(crate) list: Vec<u8>,
 }
 
 /// Everything that recovery has found.
@@ -225,7 +229,9 @@ impl<'a> Rebuild<'a> {
             // shown to readers, so it must be durable first.
             let settled = settle_last(&scanned, &files);
             settled.map_err(|(index, error)| at(&files[index].path)(error))?;
-            if let Some((segment, position)) = scanned.torn {
+            let name = LaneName { store: self.store.id, lane };
+            let list = list_last(name, &scanned, &files).map_err(at(&dir))?;
+            if let Some(FoundBatch { segment, position, .. }) = scanned.torn {
                 let file = files[segment].path.clone();
                 self.report.torn_tails.push(TornTail { file, position });
             }
@@ -233,7 +239,7 @@ impl<'a> Rebuild<'a> {
             let groups = usize::from(self.store.options.group_count);
             let last = files.iter().map(|_| vec![0; groups].into_boxed_slice()).collect();
             let count = u16::try_from(files.len()).expect("bounded by the WAL bound");
-            self.lanes.push(RebuiltLane { lane, scanned, files, last, first_slot: slot });
+            self.lanes.push(RebuiltLane { lane, scanned, files, last, first_slot: slot, list });
             slot += count;
         }
         Ok(())
@@ -276,16 +282,20 @@ impl<'a> Rebuild<'a> {
                 while let Some(batch) = batches.get(next[lane])
                     && batch.epoch() <= epoch
                 {
-                    next[lane] += 1;
                     let path = self.lanes[lane].files[batch.segment()].path.clone();
-                    self.replay_batch(lane, batch).map_err(at(&path))?;
+                    self.replay_batch((lane, next[lane]), batch).map_err(at(&path))?;
+                    next[lane] += 1;
                 }
             }
         }
         Ok(())
     }
 
-    fn replay_batch(&mut self, lane: usize, batch: &LiveBatch) -> io::Result<()> {
+    fn replay_batch(
+        &mut self,
+        (lane, batch_number): (usize, usize),
+        batch: &LiveBatch,
+    ) -> io::Result<()> {
         let segment = batch.segment();
         let file = Arc::clone(&self.lanes[lane].files[segment]);
         let told = self.report.damage_count;
@@ -304,10 +314,22 @@ impl<'a> Rebuild<'a> {
         self.report.wal_bytes_read += bytes.len() as u64;
         let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
         let is_torn = matches!(batch, LiveBatch::Whole(found) if found.is_torn);
+        let mut listed = None;
         for number in 0..count {
             let header_position = position + entry_header_position(number) as u64;
             let Some(header) = entry_header((&bytes, copy), place, number) else {
-                self.damaged(&place_damage(DamageKind::EntryHeader, &file, header_position));
+                let list = match listed {
+                    Some(list) => list,
+                    None => self.read_list_of(lane, batch_number)?,
+                };
+                match list.as_ref().and_then(|list| list.entry(number)) {
+                    Some(header) => self.lose_listed((lane, segment), position, header),
+                    None => {
+                        let kind = DamageKind::EntryHeader;
+                        self.damaged(&place_damage(kind, &file, header_position));
+                    }
+                }
+                listed = Some(list);
                 continue;
             };
             if header.is_repaired && !is_torn {
@@ -330,6 +352,29 @@ impl<'a> Rebuild<'a> {
             self.damaged(&place_damage(DamageKind::UnreadableBlock, &file, position));
         }
         Ok(())
+    }
+
+    /// What the batch behind a live one has of it.
+    fn read_list_of(&self, lane: usize, batch: usize) -> io::Result<Option<BatchList>> {
+        let RebuiltLane { lane, scanned, files, .. } = &self.lanes[lane];
+        let name = LaneName { store: self.store.id, lane: *lane };
+        scanned.claimer(batch).map_or(Ok(None), |claimer| read_list(name, files, claimer))
+    }
+
+    /// Loses an entry of which only the list is left.
+    fn lose_listed(
+        &mut self,
+        (lane, segment): (usize, usize),
+        position: u64,
+        header: &EntryHeader,
+    ) {
+        if header.group < self.store.options.group_count {
+            let RebuiltLane { files, last, .. } = &mut self.lanes[lane];
+            let last = &mut last[segment][usize::from(header.group)];
+            *last = header.index.max(*last);
+            let file = Arc::clone(&files[segment]);
+            self.lose_entry(&file, position, header);
+        }
     }
 
     fn lose_entry(&mut self, file: &SegmentFile, position: u64, header: &EntryHeader) {

@@ -5,7 +5,7 @@ mod support;
 use env::{MemoryDisk, SeededRandom};
 use model::{ByteOffset, EntryIndex};
 use std::path::PathBuf;
-use support::{Node, file, files, key, spoil, wal};
+use support::{Node, file, files, flip_two, key, spoil, wal};
 use thalweg_log::{DamageKind, ReadError};
 
 /// Commits one batch with an append to each of three streams, `count` times over.
@@ -173,7 +173,7 @@ fn a_spoilt_batch_header_costs_no_entry() {
             assert_eq!(bytes, [[0; 50], [1; 50], [2; 50]].concat());
         }
         drop(node);
-        spoil(&disk, &file(&disk, "wal"), wal::batch(1) + byte);
+        flip_two(&disk, &file(&disk, "wal"), wal::batch(1) + byte);
     }
 }
 

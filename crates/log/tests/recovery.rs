@@ -54,9 +54,7 @@ fn a_batch_that_fills_its_segment_needs_no_header() {
     }
     drop(node);
     let wal = disk.paths().into_iter().filter(|path| path.starts_with("/data/wal")).nth(1).unwrap();
-    for bit in 0..2 {
-        disk.flip_bit(&wal, 8 * 8 + bit);
-    }
+    support::spoil(&disk, &wal, 8);
     let mut node = Node::open_with(&disk, 1, options).unwrap();
     let found = node.machine.damages.iter().map(|d| (d.kind, d.file.clone(), d.position));
     assert_eq!(found.collect::<Vec<_>>(), [(DamageKind::BatchHeader, wal, 0)]);

@@ -3,11 +3,11 @@
 mod support;
 
 use env::{Disk, DiskOperation, MemoryDisk, SeededRandom};
-use model::{ByteOffset, StreamKey};
+use model::{ByteOffset, EntryIndex, StreamKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use support::{Node, files, key};
-use thalweg_log::{ReadError, Slice};
+use support::{Node, file, files, key};
+use thalweg_log::{DamageKind, LogOptions, ReadError, Slice};
 
 const APPEND_BYTES: usize = 3000;
 
@@ -211,4 +211,205 @@ fn a_block_that_is_lost_after_it_was_checked_is_named_by_the_read_after_the_one_
         }
         other => panic!("a lost block is answered by {other:?}"),
     }
+}
+
+/// What was written behind a batch, or on behalf of it.
+#[derive(Debug, Clone, Copy)]
+enum Behind {
+    Mark,
+    Batch,
+    /// The mark of the next start: its process was killed before.
+    Start,
+}
+
+/// A batch of so many entries with so much data each, for a stream each, in a WAL of one segment.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    entries: u64,
+    data_bytes: usize,
+    behind: Behind,
+}
+
+/// The batch is behind one of one block.
+const LAST: u64 = 4096;
+
+impl Last {
+    fn open(disk: &MemoryDisk) -> Node {
+        let options = LogOptions {
+            segment_bytes: 64 << 10,
+            batch_bytes_max: 64 << 10,
+            seal_bytes: 64 << 10,
+            ..support::small()
+        };
+        Node::open_with(disk, 1, options).unwrap()
+    }
+
+    fn write(self) -> MemoryDisk {
+        let disk = MemoryDisk::new();
+        let mut node = Self::open(&disk);
+        node.append(key(0, 999), b"first").unwrap();
+        node.commit().unwrap();
+        for number in 0..self.entries {
+            node.append(Self::key(number), &self.data(number)).unwrap();
+        }
+        node.commit().unwrap();
+        match self.behind {
+            Behind::Mark => drop(node.stop()),
+            Behind::Batch => {
+                node.append(key(1, 999), b"behind").unwrap();
+                node.commit().unwrap();
+            }
+            Behind::Start => {
+                disk.kill_process();
+                drop(Self::open(&disk));
+            }
+        }
+        disk.kill_process();
+        disk
+    }
+
+    fn key(number: u64) -> StreamKey {
+        key((number % 3) as u16, number + 1)
+    }
+
+    fn data(self, number: u64) -> Vec<u8> {
+        vec![number as u8 + 1; self.data_bytes]
+    }
+
+    fn used_bytes(self) -> u64 {
+        64 * (1 + self.entries) + self.entries * self.data_bytes as u64
+    }
+
+    fn blocks(self) -> u64 {
+        self.used_bytes().div_ceil(4096)
+    }
+
+    /// Whether an entry has nothing in a block but what is written elsewhere, too.
+    fn is_out_of(self, block: u64, number: u64) -> bool {
+        let end = self.blocks() * 4096;
+        // The list of the batch in front lies behind the payload.
+        let list_bytes = 48 + 12 + 4;
+        let has_copy = self.used_bytes() + list_bytes + 64 * (1 + self.entries) <= end;
+        let is_hit = |from: u64, bytes: u64| {
+            bytes > 0 && from / 4096 <= block && block <= (from + bytes - 1) / 4096
+        };
+        let data = 64 * (1 + self.entries) + number * self.data_bytes as u64;
+        let header_is_hit = is_hit(64 * (1 + number), 64) && (!has_copy || self.blocks() == 1);
+        !header_is_hit && !is_hit(data, self.data_bytes as u64)
+    }
+
+    /// Opens the log; what was in the block is reported by stream and file, and the rest is there.
+    fn check(self, disk: &MemoryDisk, block: u64) {
+        let mut node = Self::open(disk);
+        let wal = file(disk, "wal");
+        for number in 0..self.entries {
+            let (key, damages) = (Self::key(number), &node.machine.damages);
+            let is_reported = damages.iter().any(|damage| {
+                (damage.group, damage.stream) == (Some(key.group), Some(key.stream))
+                    && damage.file == wal
+                    && (LAST..LAST + self.blocks() * 4096).contains(&damage.position)
+            });
+            let is_there = node.read_all(key, 1 << 20).is_ok_and(|read| read == self.data(number));
+            assert_ne!(is_there, is_reported, "{self:?}, block {block}: entry {number}");
+            assert!(is_there || !self.is_out_of(block, number), "{self:?} {block}: {number}");
+        }
+        let is_named = |kind: &DamageKind| {
+            let nameless = [DamageKind::BatchHeader, DamageKind::EntryHeader];
+            !nameless.contains(kind) && *kind != DamageKind::EntriesMissing
+        };
+        let kinds = node.machine.kinds();
+        assert!(kinds.iter().all(is_named), "{self:?}, block {block}: {kinds:?}");
+        assert_eq!(node.read_all(key(0, 999), 10).unwrap(), b"first");
+    }
+
+    /// Loses each block in turn.
+    fn survive(self) {
+        for block in 0..self.blocks() {
+            for is_garbage in [false, true] {
+                let disk = self.write();
+                let path = file(&disk, "wal");
+                if is_garbage {
+                    spoil_block(&disk, &path, LAST / 4096 + block);
+                } else {
+                    disk.make_unreadable(&path, LAST / 4096 + block);
+                }
+                self.check(&disk, block);
+                // The indexes of what was lost are not given out again, and the loss stays known.
+                let mut node = Self::open(&disk);
+                let index = node.offer(key(2, 998), support::APPEND, &[], b"later").unwrap();
+                node.commit().unwrap();
+                assert!(index > EntryIndex::new(self.entries / 3), "{self:?}, block {block}");
+                drop(node);
+                disk.kill_process();
+                self.check(&disk, block);
+            }
+        }
+    }
+}
+
+#[test]
+fn any_block_of_a_last_batch_may_be_lost_and_the_streams_that_it_hits_are_named() {
+    for behind in [Behind::Mark, Behind::Batch, Behind::Start] {
+        for entries in [1, 2, 3, 30, 31, 32, 62, 63, 64, 100, 150] {
+            for data_bytes in [1, 50, 100] {
+                Last { entries, data_bytes, behind }.survive();
+            }
+        }
+        for data_bytes in [3800, 3890, 3892, 3920, 3967, 3968, 3969, 4000, 4032, 8000, 12_000] {
+            Last { entries: 1, data_bytes, behind }.survive();
+            Last { entries: 2, data_bytes, behind }.survive();
+        }
+    }
+}
+
+fn spoil_block(disk: &MemoryDisk, path: &Path, block: u64) {
+    let wal = disk.open(path).unwrap();
+    wal.write_at(&[0xa5; 4096], block * 4096).unwrap();
+    wal.sync_data().unwrap();
+}
+
+/// Opens the log twice: the loss of the only append of a stream is reported by its name each time.
+fn is_named_twice(disk: &MemoryDisk, key: StreamKey) -> bool {
+    (0..2).all(|_| {
+        let node = Last::open(disk);
+        disk.kill_process();
+        node.machine.damages.iter().any(|damage| {
+            damage.kind == DamageKind::EntryPayload
+                && (damage.group, damage.stream) == (Some(key.group), Some(key.stream))
+        })
+    })
+}
+
+#[test]
+fn the_only_batch_of_the_oldest_segment_may_be_lost_and_its_streams_are_named() {
+    let disk = MemoryDisk::new();
+    let mut node = Last::open(&disk);
+    node.append(key(1, 7), b"alone").unwrap();
+    node.commit().unwrap();
+    drop(node);
+    disk.kill_process();
+    // Writes its mark into the next segment.
+    drop(Last::open(&disk));
+    disk.kill_process();
+    spoil_block(&disk, &file(&disk, "wal"), 0);
+    assert!(is_named_twice(&disk, key(1, 7)));
+}
+
+#[test]
+fn a_torn_batch_names_what_the_lost_one_before_it_held() {
+    let disk = MemoryDisk::new();
+    let mut node = Last::open(&disk);
+    node.append(key(1, 7), b"acknowledged").unwrap();
+    node.commit().unwrap();
+    node.append(key(1, 8), &[1; 10_000]).unwrap();
+    node.commit().unwrap();
+    drop(node);
+    disk.kill_process();
+    let wal = file(&disk, "wal");
+    // The second batch begins at block 1, and its list is in its last block.
+    spoil_block(&disk, &wal, 2);
+    spoil_block(&disk, &wal, 0);
+    assert_eq!(Last::open(&disk).report.torn_tails.len(), 1);
+    disk.kill_process();
+    assert!(is_named_twice(&disk, key(1, 7)));
 }

@@ -1,6 +1,6 @@
 //! What goes wrong, and when.
 
-use crate::{dice::Dice, plane::Job, process::Process, world::World};
+use crate::{dice::Dice, plane::Job, process::Process, witnesses::Witnesses, world::World};
 use env::{Disk, DiskOperation};
 use std::path::{Path, PathBuf};
 
@@ -49,6 +49,8 @@ pub enum FaultKind {
     LostChunkBlock,
     /// Removals or one open fail in a start.
     FailedStart,
+    /// A block of the last batch with entries of a WAL is lost after the process was down, once a mark claims it durable.
+    LostLastBatch,
 }
 
 impl FaultKind {
@@ -64,6 +66,7 @@ impl FaultKind {
         Self::EvictedPages,
         Self::LostChunkBlock,
         Self::FailedStart,
+        Self::LostLastBatch,
     ];
 
     /// The kinds that each seed has drawn from since the first.
@@ -96,6 +99,7 @@ impl FaultKind {
                 | Self::LostSector
                 | Self::UnreadableBlock
                 | Self::LostChunkBlock
+                | Self::LostLastBatch
         )
     }
 
@@ -124,6 +128,7 @@ impl FaultKind {
             Self::EvictedPages => "evicted-pages",
             Self::LostChunkBlock => "lost-chunk-block",
             Self::FailedStart => "failed-start",
+            Self::LostLastBatch => "lost-last-batch",
         }
     }
 }
@@ -371,6 +376,7 @@ impl World {
         }
         let path = self.fault_dice.pick(&files).clone();
         match kind {
+            FaultKind::LostLastBatch => self.lose_last_batch(),
             FaultKind::FlippedBit => self.flip(&path),
             FaultKind::LostSector => self.lose_sector(&path),
             FaultKind::UnreadableBlock => self.lose_readability(&path),
@@ -383,7 +389,7 @@ impl World {
         let length = file.len().unwrap_or(0);
         let Some(byte) = self.used_byte(path, length) else { return };
         let position = byte / SECTOR_BYTES * SECTOR_BYTES;
-        if path.starts_with("/data/wal") && has_only_headers(&*file, position) {
+        if path.starts_with("/data/wal") && !self.may_lose((path, position), true) {
             return;
         }
         let count = SECTOR_BYTES.min(length - position);
@@ -392,6 +398,45 @@ impl World {
         let _ = file.write_at(&bytes, position);
         let _ = file.sync_data();
         self.count_hit(path);
+    }
+
+    /// Whether what the block of a WAL holds may be lost without a loss that nothing can name. If so it counts as lost.
+    fn may_lose(&mut self, (path, position): (&Path, u64), is_garbage: bool) -> bool {
+        let block = (path.to_owned(), position / BLOCK_BYTES);
+        let witnesses = Witnesses::read(&self.disk, path);
+        let looks_torn = is_garbage && witnesses.is_unclaimed(&block);
+        if looks_torn || witnesses.is_last(&block, &self.lost_blocks) {
+            return false;
+        }
+        self.lost_blocks.insert(block);
+        true
+    }
+
+    /// Any block of the last batch of a WAL that is known to have been durable turns to garbage, or cannot be read.
+    fn lose_last_batch(&mut self) {
+        let files = self.files("/wal/");
+        let Some(segment) = files.get(self.later_dice.below(files.len() as u64) as usize) else {
+            return;
+        };
+        let witnesses = Witnesses::read(&self.disk, segment);
+        let Some(batch) = witnesses.last_claimed() else { return };
+        let (path, block) = self.later_dice.pick(&batch.blocks()).clone();
+        let is_garbage = self.later_dice.percent(50);
+        if !self.may_lose((&path, block * BLOCK_BYTES), true) {
+            return;
+        }
+        let what = if is_garbage { "is garbage" } else { "cannot be read" };
+        self.note(format_args!("block {block} of {} {what}", path.display()));
+        if is_garbage {
+            let bytes: Vec<u8> =
+                (0..BLOCK_BYTES).map(|_| self.later_dice.below(256) as u8).collect();
+            let Ok(file) = self.disk.open(&path) else { return };
+            let _ = file.write_at(&bytes, block * BLOCK_BYTES);
+            let _ = file.sync_data();
+        } else {
+            self.disk.make_unreadable(&path, block);
+        }
+        self.count_hit(&path);
     }
 
     /// A block of a file that is in use cannot be read any more.
@@ -408,7 +453,7 @@ impl World {
         let length = file.len().unwrap_or(0);
         let Some(byte) = self.used_byte(path, length) else { return };
         let block = byte / BLOCK_BYTES;
-        if path.starts_with("/data/wal") && holds_all_headers(&*file, block) {
+        if path.starts_with("/data/wal") && !self.may_lose((path, byte), false) {
             return;
         }
         self.note(format_args!("block {block} of {} cannot be read", path.display()));
@@ -426,6 +471,7 @@ impl World {
         let bit = byte * 8 + self.fault_dice.below(8);
         self.note(format_args!("bit {bit} of {}", path.display()));
         self.disk.flip_bit(path, bit);
+        self.lost_blocks.insert((path.to_owned(), byte / BLOCK_BYTES));
         if path.ends_with("FORMAT") || path.ends_with("FORMAT.copy") {
             self.flipped_formats.add(path.to_owned(), bit);
         } else {
@@ -468,47 +514,6 @@ impl World {
             self.count_hit(path);
         }
     }
-}
-
-/// Whether the only headers of a batch start here, because there was no room for a second copy. If they
-/// are lost, the last entries of a group are not missed (docs/reliability.md, "Known gaps"). What cannot be read
-/// counts as such.
-fn has_only_headers(file: &dyn env::File, position: u64) -> bool {
-    let mut header = [0; 64];
-    if file.read_exact_at(&mut header, position).is_err() {
-        return true;
-    }
-    let is_batch = header.starts_with(b"ThBa");
-    let number = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
-    let headers_bytes = 64 * (1 + u64::from(number(44)));
-    let payload_bytes = u64::from(number(40));
-    let room =
-        (headers_bytes + payload_bytes).next_multiple_of(4096) - headers_bytes - payload_bytes;
-    is_batch && room < headers_bytes
-}
-
-/// Whether a block of a WAL has headers of a batch and no other block has their copy. If they are lost, the last
-/// entries of a group are not missed (docs/reliability.md, "Known gaps"). It counts as one if the block where they
-/// begin cannot be read: that block or this one may hold the last copy.
-fn holds_all_headers(file: &dyn env::File, block: u64) -> bool {
-    let mut header = [0; 64];
-    for start in (0..=block).rev() {
-        if file.read_exact_at(&mut header, start * BLOCK_BYTES).is_err() {
-            return true;
-        }
-        if !header.starts_with(b"ThBa") {
-            continue;
-        }
-        let number =
-            |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));
-        let headers_bytes = 64 * (1 + u64::from(number(44)));
-        let used_bytes = headers_bytes + u64::from(number(40));
-        let length = used_bytes.next_multiple_of(BLOCK_BYTES);
-        let (begin, end) = ((block - start) * BLOCK_BYTES, (block - start + 1) * BLOCK_BYTES);
-        let has_copy = length - used_bytes >= headers_bytes && length - headers_bytes >= end;
-        return begin < headers_bytes && !has_copy;
-    }
-    false
 }
 
 /// Kinds that strike by themselves; the others change how something else happens.

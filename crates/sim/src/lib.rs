@@ -41,6 +41,7 @@ mod shrink;
 mod sick_disk;
 mod trace;
 mod wire;
+mod witnesses;
 mod world;
 
 pub use self::engine::{EngineFailure, EngineMutant, EnginePlan, EngineReport, run_engine};

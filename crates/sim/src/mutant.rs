@@ -73,6 +73,8 @@ pub enum Mutant {
     ZeroedReads,
     /// A file that cannot be opened or removed is an error like any other.
     BrittleNames,
+    /// What a batch of the log says of the one before never reaches the disk.
+    LostLists,
 }
 
 impl Mutant {
@@ -112,6 +114,7 @@ impl Mutant {
         ),
         (Self::ZeroedReads, &[Rule::Unseen, Rule::Garbled, Rule::ForkPrefix]),
         (Self::BrittleNames, &[Rule::Refused]),
+        (Self::LostLists, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten]),
         (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
     ];
 
@@ -119,7 +122,7 @@ impl Mutant {
     pub(crate) fn is_of_disk(self) -> bool {
         let reads = matches!(self, Self::BrittleReads | Self::StickyReads | Self::ZeroedReads);
         let names = matches!(self, Self::SwallowedErrors | Self::LateRename | Self::BrittleNames);
-        let writes = matches!(self, Self::RewrittenBlocks | Self::RetriedSync);
+        let writes = matches!(self, Self::RewrittenBlocks | Self::RetriedSync | Self::LostLists);
         reads || names || writes || self == Self::NoReserve
     }
 

@@ -140,6 +140,14 @@ impl FileOverlay for SickFile {
         if self.mutant == Mutant::RewrittenBlocks && self.path.starts_with("/data/wal") {
             self.rewrite_before(position)?;
         }
+        // Headers, payload, list, padding and copy.
+        if let (Mutant::LostLists, [headers, payload, list, padding, copy]) = (self.mutant, pieces)
+        {
+            let zeroes = vec![0; list.len()];
+            return self
+                .below
+                .write_pieces_at(&[headers, payload, &zeroes, padding, copy], position);
+        }
         self.below.write_pieces_at(pieces, position)
     }
 

@@ -117,6 +117,7 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
             Mutant::RewrittenBlocks => vec![FaultKind::TornSector],
             Mutant::ZeroedReads => vec![FaultKind::LostChunkBlock],
             Mutant::BrittleNames => vec![FaultKind::FailedStart, FaultKind::Kill],
+            Mutant::LostLists => vec![FaultKind::LostLastBatch],
             Mutant::RetriedSync => vec![FaultKind::EvictedPages, FaultKind::Kill],
             Mutant::StickyReads => vec![FaultKind::FailedRead],
             Mutant::SwallowedErrors => vec![FaultKind::FailedNames, FaultKind::PowerLoss],

@@ -52,7 +52,7 @@ fn u64_at(bytes: &[u8], position: usize) -> u64 {
 /// All sealed headers of an intact file.
 pub(super) fn sealed(path: &Path, file: &[u8]) -> Vec<Sealed> {
     match path.extension().and_then(|extension| extension.to_str()) {
-        Some("wal") => in_segment(file),
+        Some("wal") => in_segment(file).into_iter().chain(lists(file)).collect(),
         Some("chunk") => in_chunk(file),
         Some("ckpt") => in_checkpoint(file),
         _ => Vec::new(),
@@ -73,6 +73,19 @@ fn in_segment(file: &[u8]) -> Vec<Sealed> {
         }
     }
     found
+}
+
+/// The lists of the batches before.
+fn lists(file: &[u8]) -> Vec<Sealed> {
+    let batches = (0..file.len()).step_by(4096).filter(|at| file[*at..].starts_with(b"ThBa"));
+    let list = |at: usize| {
+        let headers = 64 * (1 + u32_at(file, at + 44) as usize);
+        let bytes = u32_at(file, at + 48) as usize;
+        let position = at + headers + u32_at(file, at + 40) as usize;
+        let lane = u64::from(u32_at(file, at + 4) >> 16);
+        (bytes > 0).then(|| Sealed::new(position, bytes, &[STORE, lane]))
+    };
+    batches.filter_map(list).collect()
 }
 
 fn in_chunk(file: &[u8]) -> Vec<Sealed> {
@@ -130,6 +143,7 @@ fn seal_entries(intact: &[u8], file: &mut [u8]) {
         put_crc(file, at + 48, data..end);
         sealed.seal(file);
     }
+    lists(intact).iter().for_each(|list| list.seal(file));
 }
 
 fn seal_blocks(intact: &[u8], file: &mut [u8]) {

@@ -15,8 +15,9 @@ use crate::entry::{DurableEntry, NewEntry};
 use crate::options::{BLOCK_BYTES, POOLED_BUFFERS_MAX};
 use crate::wal::group_commit::Durable;
 use crate::wal::layout::{
-    BATCH_HEADER_BYTES, BatchHeader, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader, WritePlace,
-    batch_bytes, copy_position, entry_header_position, seal_entry_header,
+    BATCH_HEADER_BYTES, BatchHeader, ENTRY_HEADER_BYTES, EntryHeader, Seeds, WritePlace,
+    batch_bytes, begin_list, copy_position, entry_header_position, push_listed, seal_entry_header,
+    seal_list,
 };
 use bytes::{Bytes, BytesMut};
 use env::File;
@@ -36,6 +37,8 @@ static PADDING: [u8; BLOCK_BYTES as usize] = [0; BLOCK_BYTES as usize];
 pub(crate) struct ClosedBatch {
     pub(crate) headers: Bytes,
     pub(crate) payload: Bytes,
+    /// What the batch before was, if this one has to tell.
+    pub(crate) list: Vec<u8>,
     /// How much of the payload is data.
     pub(crate) data_bytes: u64,
 }
@@ -49,10 +52,16 @@ pub(crate) struct OpenBatch {
     data_bytes: u64,
     header_buffers: Buffers,
     payload_buffers: Buffers,
+    seeds: Seeds,
+    /// The batch that was closed last, as this one lists it.
+    list: Vec<u8>,
+    /// A list that was written.
+    old_list: Vec<u8>,
 }
 
 impl OpenBatch {
-    pub(crate) fn new(batch_bytes_max: u64) -> Self {
+    /// An empty batch behind the one in `list`.
+    pub(crate) fn new(batch_bytes_max: u64, seeds: Seeds, list: Vec<u8>) -> Self {
         let bytes_max = usize::try_from(batch_bytes_max).expect("a batch fits memory");
         Self {
             headers: BytesMut::new(),
@@ -61,6 +70,9 @@ impl OpenBatch {
             data_bytes: 0,
             header_buffers: Buffers::new(HEADER_BUFFER_BYTES_MAX),
             payload_buffers: Buffers::new(bytes_max),
+            seeds,
+            list,
+            old_list: Vec::new(),
         }
     }
 
@@ -79,6 +91,16 @@ impl OpenBatch {
     /// Bytes on disk if `more` entries with `payload_bytes` joined.
     pub(crate) fn bytes_with(&self, more: u64, payload_bytes: u64) -> u64 {
         batch_bytes(u64::from(self.entry_count) + more, self.payload.len() as u64 + payload_bytes)
+    }
+
+    /// Bytes on disk with the list of the batch before.
+    pub(crate) fn bytes_with_list(&self) -> u64 {
+        self.bytes_with(0, self.list.len() as u64)
+    }
+
+    /// Leaves the list out: there is no room for it.
+    pub(crate) fn drop_list(&mut self) {
+        self.list.clear();
     }
 
     /// Copies an entry in.
@@ -108,38 +130,50 @@ impl OpenBatch {
 
     /// Seals the batch for its place on disk and starts an empty one.
     ///
-    /// `header` lacks the two sizes; `last` takes the last index of each group.
+    /// `header` lacks the three sizes; `last` takes the last index of each group.
     pub(crate) fn close(
         &mut self,
-        store: u64,
-        mut header: BatchHeader,
+        (mut header, at): (BatchHeader, u64),
         last: &mut [u64],
     ) -> ClosedBatch {
+        let list = std::mem::replace(&mut self.list, std::mem::take(&mut self.old_list));
+        header.list_bytes = u32::try_from(list.len()).expect("batches are below 4 GiB");
         header.entry_count = self.entry_count;
         header.payload_bytes = u32::try_from(self.payload.len()).expect("batches are below 4 GiB");
         self.headers.resize(entry_header_position(self.entry_count), 0);
-        self.headers[..BATCH_HEADER_BYTES].copy_from_slice(&header.encode(store));
-        let place = BatchPlace { store, segment: header.segment, seq: header.seq };
+        self.headers[..BATCH_HEADER_BYTES].copy_from_slice(&header.encode(&self.seeds));
+        let (sealed, is_listed) = ((&self.seeds, &header), header.needs_list());
+        self.list.clear();
+        if is_listed {
+            begin_list(&mut self.list, &header, at);
+        }
         let mut position = u32::try_from(self.headers.len()).expect("batches are below 4 GiB");
         let (headers, _) = self.headers[BATCH_HEADER_BYTES..].as_chunks_mut();
         for (number, bytes) in (0..).zip(headers) {
-            seal_entry_header(bytes, place, number, position);
+            seal_entry_header(bytes, sealed, number, position);
             let entry = EntryHeader::decode(bytes);
             let group_last = &mut last[usize::from(entry.group)];
             assert!(*group_last < entry.index, "indexes of a group rise");
             *group_last = entry.index;
             position = u32::try_from(entry.end()).expect("batches are below 4 GiB");
+            if is_listed {
+                push_listed(&mut self.list, &entry);
+            }
+        }
+        if is_listed {
+            seal_list(&mut self.list, &self.seeds);
         }
         self.entry_count = 0;
         let headers = std::mem::replace(&mut self.headers, self.header_buffers.take()).freeze();
         let payload = std::mem::replace(&mut self.payload, self.payload_buffers.take()).freeze();
-        ClosedBatch { headers, payload, data_bytes: std::mem::take(&mut self.data_bytes) }
+        ClosedBatch { headers, payload, list, data_bytes: std::mem::take(&mut self.data_bytes) }
     }
 
     /// Takes written buffers back; they are filled again when nobody reads them any more.
-    pub(crate) fn reuse(&mut self, headers: Bytes, payload: Bytes) {
+    pub(crate) fn reuse(&mut self, headers: Bytes, payload: Bytes, list: Vec<u8>) {
         self.header_buffers.put(headers);
         self.payload_buffers.put(payload);
+        self.old_list = list;
     }
 }
 
@@ -200,14 +234,15 @@ pub struct SyncJob {
 impl SyncJob {
     /// Writes and syncs the batch. Blocks.
     pub fn run(self) -> SyncDone {
-        let ClosedBatch { headers, payload, .. } = &self.batch;
-        let length = headers.len() + payload.len();
+        let ClosedBatch { headers, payload, list, .. } = &self.batch;
+        let length = headers.len() + payload.len() + list.len();
         // Whole blocks: the page cache need not read a block before it is changed in part.
         let room = length.next_multiple_of(PADDING.len()) - length;
-        let has_copy = copy_position(headers.len() as u64, payload.len() as u64).is_some();
+        let behind_headers = payload.len() + list.len();
+        let has_copy = copy_position(headers.len() as u64, behind_headers as u64).is_some();
         let copy = if has_copy { &headers[..] } else { &[] };
         let padding = &PADDING[..room - copy.len()];
-        let pieces: [&[u8]; 4] = [headers, payload, padding, copy];
+        let pieces: [&[u8]; 5] = [headers, payload, list, padding, copy];
         let written = self.file.write_pieces_at(&pieces, self.place.position);
         let result = written.and_then(|()| self.file.sync_data());
         SyncDone { result, place: self.place, batch: self.batch }
@@ -240,6 +275,8 @@ pub struct DurableBatch {
     pub(crate) place: WritePlace,
     pub(crate) headers: Bytes,
     pub(crate) payload: Bytes,
+    /// Bytes of the list behind the payload.
+    pub(crate) list_bytes: usize,
     /// How much of the payload is data.
     pub(crate) data_bytes: u64,
 }
@@ -264,7 +301,8 @@ impl DurableBatch {
 
     /// Bytes that the batch takes on disk, padding included.
     pub(crate) fn disk_bytes(&self) -> u64 {
-        ((self.headers.len() + self.payload.len()) as u64).next_multiple_of(BLOCK_BYTES)
+        let bytes = self.headers.len() + self.payload.len() + self.list_bytes;
+        (bytes as u64).next_multiple_of(BLOCK_BYTES)
     }
 
     /// The entries in the order of their appends. Commands and data share the batch's memory.

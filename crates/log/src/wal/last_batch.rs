@@ -1,4 +1,4 @@
-//! Makes the last batch of a WAL durable at a start, before anybody sees it.
+//! Makes the last batch of a WAL durable at a start, before anybody sees it, and lists it for the first batch behind.
 //!
 //! # Why
 //! Only the last batch can have been in flight when a process ended. It may be in the page cache alone. A sync writes
@@ -13,7 +13,8 @@
 
 use crate::options::{BLOCK_BYTES, COPY_BYTES};
 use crate::unreadable::read_around;
-use crate::wal::scan::{LiveBatch, ScannedLane};
+use crate::wal::layout::{BatchPlace, Seeds, begin_list, push_listed, seal_list};
+use crate::wal::scan::{LaneName, LiveBatch, ScannedLane, entry_header, read_batch, read_list};
 use crate::wal::segment::SegmentFile;
 use env::{File, is_unreadable};
 use std::io;
@@ -35,6 +36,39 @@ pub(crate) fn settle_last(
     let Some(LiveBatch::Whole(last)) = lane.live.last() else { return Ok(()) };
     settle(&*files[last.segment].file, (last.position, last.end()))
         .map_err(|error| (last.segment, error))
+}
+
+/// The last live batch of a WAL, as the next batch has to list it; empty if it need not.
+///
+/// # Errors
+/// Any error of the underlying disk.
+pub(crate) fn list_last(
+    name: LaneName,
+    lane: &ScannedLane,
+    files: &[Arc<SegmentFile>],
+) -> io::Result<Vec<u8>> {
+    let mut list = Vec::new();
+    let Some(LiveBatch::Whole(last)) = lane.live.last() else { return Ok(list) };
+    if !last.header.needs_list() {
+        return Ok(list);
+    }
+    let file = &files[last.segment];
+    let (bytes, _) = read_batch(file, last)?;
+    let place = BatchPlace { store: name.store, segment: file.seq, seq: last.header.seq };
+    let older = match lane.claimer(lane.live.len() - 1) {
+        Some(claimer) => read_list(name, files, claimer)?,
+        None => None,
+    };
+    begin_list(&mut list, &last.header, last.position);
+    for number in 0..last.header.entry_count {
+        let found = entry_header((&bytes, last.header.copy_position()), place, number);
+        let listed = || older.as_ref()?.entry(number).copied();
+        // One that is lost is listed as index 0.
+        let entry = found.map(|header| header.value).or_else(listed).unwrap_or_default();
+        push_listed(&mut list, &entry);
+    }
+    seal_list(&mut list, &Seeds::new(name.store, name.lane));
+    Ok(list)
 }
 
 fn settle(file: &dyn File, (position, end): (u64, u64)) -> io::Result<()> {

@@ -9,8 +9,12 @@
 //! - Header checksums are seeded with the store id and the place (segment, batch): bytes of another
 //!   store or of a segment's former life never pass, whatever they say of themselves.
 //! - `durable < seq`: a batch claims only batches before itself.
+//! - The headers of a batch that fits into one block, or that has no room for their copy, are named by the list in the
+//!   batch behind it.
 
-use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
+use crate::codec::{
+    NUMBER_MAX, Unsealed, put, put_varint, take_varint, u16_at, u32_at, u64_at, unseal,
+};
 use crate::entry::{DataPlace, Entry};
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX};
 use model::{EntryIndex, EntrySubject, GroupId, Term, Timestamp};
@@ -40,23 +44,28 @@ pub(crate) struct BatchHeader {
     pub(crate) epoch: u64,
     pub(crate) payload_bytes: u32,
     pub(crate) entry_count: u32,
+    /// Bytes of the list of the batch before; 0 if it has none.
+    pub(crate) list_bytes: u32,
 }
 
 impl BatchHeader {
-    pub(crate) fn encode(&self, store: u64) -> [u8; BATCH_HEADER_BYTES] {
+    pub(crate) fn encode(&self, seeds: &Seeds) -> [u8; BATCH_HEADER_BYTES] {
         assert!(self.durable < self.seq, "a batch claims only batches before itself");
-        let mut out = [0; BATCH_HEADER_BYTES];
-        put(&mut out, 0, &MAGIC.to_le_bytes());
-        put(&mut out, 4, &VERSION.to_le_bytes());
-        put(&mut out, 6, &self.lane.to_le_bytes());
-        put(&mut out, 8, &self.segment.to_le_bytes());
-        put(&mut out, 16, &self.seq.to_le_bytes());
-        put(&mut out, 24, &self.durable.to_le_bytes());
-        put(&mut out, 32, &self.epoch.to_le_bytes());
-        put(&mut out, 40, &self.payload_bytes.to_le_bytes());
-        put(&mut out, 44, &self.entry_count.to_le_bytes());
-        seal_header(&mut out, &store.to_le_bytes());
-        out
+        let mut aligned = Aligned([0; BATCH_HEADER_BYTES]);
+        let out = &mut aligned.0;
+        put(out, 0, &MAGIC.to_le_bytes());
+        put(out, 4, &VERSION.to_le_bytes());
+        put(out, 6, &self.lane.to_le_bytes());
+        put(out, 8, &self.segment.to_le_bytes());
+        put(out, 16, &self.seq.to_le_bytes());
+        put(out, 24, &self.durable.to_le_bytes());
+        put(out, 32, &self.epoch.to_le_bytes());
+        put(out, 40, &self.payload_bytes.to_le_bytes());
+        put(out, 44, &self.entry_count.to_le_bytes());
+        put(out, 48, &self.list_bytes.to_le_bytes());
+        let crc = crc32c::crc32c_append(seeds.store, &out[..60]);
+        put(out, 60, &crc.to_le_bytes());
+        aligned.0
     }
 
     /// The header in `bytes` if it was written for this very place.
@@ -88,6 +97,7 @@ impl BatchHeader {
             epoch: u64_at(bytes, 32),
             payload_bytes: u32_at(bytes, 40),
             entry_count: u32_at(bytes, 44),
+            list_bytes: u32_at(bytes, 48),
         };
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
         let is_here = header.lane == lane && header.segment == segment;
@@ -97,28 +107,155 @@ impl BatchHeader {
 
     /// Bytes from the start of the batch to the start of the next one.
     pub(crate) fn length(&self) -> u64 {
-        batch_bytes(u64::from(self.entry_count), u64::from(self.payload_bytes))
+        batch_bytes(u64::from(self.entry_count), self.behind_headers())
+    }
+
+    /// Bytes of payload and list.
+    fn behind_headers(&self) -> u64 {
+        u64::from(self.payload_bytes) + u64::from(self.list_bytes)
+    }
+
+    /// Where the list of the batch before starts, from the start of the batch.
+    pub(crate) fn list_position(&self) -> u64 {
+        entry_header_position(self.entry_count) as u64 + u64::from(self.payload_bytes)
+    }
+
+    /// Whether the next batch has to list it: one block may hold all its headers, and their copy if there is one.
+    pub(crate) fn needs_list(&self) -> bool {
+        self.copy_position().is_none_or(|position| position < BLOCK_BYTES)
     }
 
     /// Where the second copy of its headers starts, if there was room for one.
     pub(crate) fn copy_position(&self) -> Option<u64> {
         let headers_bytes = entry_header_position(self.entry_count) as u64;
-        copy_position(headers_bytes, u64::from(self.payload_bytes))
+        copy_position(headers_bytes, self.behind_headers())
     }
 }
 
 /// Where the second copy of a batch's headers starts: they end with its last block, if that has room for them.
-pub(crate) fn copy_position(headers_bytes: u64, payload_bytes: u64) -> Option<u64> {
-    let end = headers_bytes + payload_bytes;
+pub(crate) fn copy_position(headers_bytes: u64, behind_headers: u64) -> Option<u64> {
+    let end = headers_bytes + behind_headers;
     let position = end.next_multiple_of(BLOCK_BYTES) - headers_bytes;
     (end <= position).then_some(position)
 }
 
 /// Bytes that a batch takes in its segment.
-pub(crate) fn batch_bytes(entry_count: u64, payload_bytes: u64) -> u64 {
+pub(crate) fn batch_bytes(entry_count: u64, behind_headers: u64) -> u64 {
     let headers = BATCH_HEADER_BYTES as u64 + entry_count * ENTRY_HEADER_BYTES as u64;
-    (headers + payload_bytes).next_multiple_of(BLOCK_BYTES)
+    (headers + behind_headers).next_multiple_of(BLOCK_BYTES)
 }
+
+/// Bytes of a list in front of its entries.
+const LIST_FRONT_BYTES: usize = 48;
+
+/// Begins the list of a batch at `position`.
+pub(crate) fn begin_list(list: &mut Vec<u8>, header: &BatchHeader, position: u64) {
+    let mut front = [0; LIST_FRONT_BYTES];
+    put(&mut front, 0, &header.seq.to_le_bytes());
+    put(&mut front, 8, &header.durable.to_le_bytes());
+    put(&mut front, 16, &header.epoch.to_le_bytes());
+    put(&mut front, 24, &header.segment.to_le_bytes());
+    put(&mut front, 32, &u32::try_from(position).expect("positions have 32 bits").to_le_bytes());
+    put(&mut front, 36, &header.payload_bytes.to_le_bytes());
+    put(&mut front, 40, &header.list_bytes.to_le_bytes());
+    put(&mut front, 44, &header.entry_count.to_le_bytes());
+    list.clear();
+    list.extend_from_slice(&front);
+}
+
+/// Adds an entry to a list; index 0 is one of which nothing is known.
+#[inline]
+pub(crate) fn push_listed(list: &mut Vec<u8>, entry: &EntryHeader) {
+    list.extend_from_slice(&entry.subject.to_le_bytes());
+    put_varint(list, entry.index);
+    put_varint(list, u64::from(entry.group));
+    list.push(entry.kind);
+    put_varint(list, u64::from(entry.data_bytes));
+}
+
+/// Ends a list with its checksum.
+pub(crate) fn seal_list(list: &mut Vec<u8>, seeds: &Seeds) {
+    let crc = crc32c::crc32c_append(seeds.list, list);
+    list.extend_from_slice(&crc.to_le_bytes());
+}
+
+/// A batch and its entries, as the batch behind it lists them.
+#[derive(Debug)]
+pub(crate) struct BatchList {
+    pub(crate) header: BatchHeader,
+    pub(crate) position: u64,
+    entries: Vec<EntryHeader>,
+}
+
+impl BatchList {
+    /// The list in `bytes` if it was written into a batch of this WAL.
+    pub(crate) fn decode(bytes: &[u8], store: u64, lane: u16) -> Option<Self> {
+        let (list, crc) = bytes.split_last_chunk()?;
+        let (front, mut rest) = list.split_at_checked(LIST_FRONT_BYTES)?;
+        let header = BatchHeader {
+            lane,
+            seq: u64_at(front, 0),
+            durable: u64_at(front, 8),
+            epoch: u64_at(front, 16),
+            segment: u64_at(front, 24),
+            payload_bytes: u32_at(front, 36),
+            list_bytes: u32_at(front, 40),
+            entry_count: u32_at(front, 44),
+        };
+        let position = u64::from(u32_at(front, 32));
+        let found = crc32c::crc32c_append(Seeds::new(store, lane).list, list);
+        let is_possible = u32::from_le_bytes(*crc) == found
+            && position.is_multiple_of(BLOCK_BYTES)
+            && header.durable < header.seq
+            && header.seq.max(header.epoch) <= NUMBER_MAX;
+        if !is_possible {
+            return None;
+        }
+        let entries = (0..header.entry_count).map(|_| take_listed(&mut rest));
+        let entries = entries.collect::<Option<Vec<_>>>()?;
+        rest.is_empty().then_some(Self { header, position, entries })
+    }
+
+    /// What is known of an entry without its header.
+    pub(crate) fn entry(&self, number: u32) -> Option<&EntryHeader> {
+        self.entries.get(number as usize).filter(|entry| entry.index > 0)
+    }
+}
+
+fn take_listed(rest: &mut &[u8]) -> Option<EntryHeader> {
+    let (subject, behind) = rest.split_first_chunk()?;
+    *rest = behind;
+    let (index, group) = (take_varint(rest)?, take_varint(rest)?);
+    let (&kind, behind) = rest.split_first()?;
+    *rest = behind;
+    let entry = EntryHeader {
+        index,
+        subject: u64::from_le_bytes(*subject),
+        data_bytes: u32::try_from(take_varint(rest)?).ok()?,
+        group: u16::try_from(group).ok()?,
+        kind,
+        ..EntryHeader::default()
+    };
+    (index <= NUMBER_MAX).then_some(entry)
+}
+
+/// Checksums of what all headers and lists of a WAL begin their seeds with.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Seeds {
+    store: u32,
+    list: u32,
+}
+
+impl Seeds {
+    pub(crate) fn new(store: u64, lane: u16) -> Self {
+        let store = crc32c::crc32c(&store.to_le_bytes());
+        Self { store, list: crc32c::crc32c_append(store, &u64::from(lane).to_le_bytes()) }
+    }
+}
+
+/// Bytes at a multiple of eight: a checksum of short ones that are not costs several times more.
+#[repr(align(8))]
+struct Aligned<const N: usize>([u8; N]);
 
 /// The place of an entry header: part of its checksum, so that it is valid nowhere else.
 #[derive(Debug, Clone, Copy)]
@@ -140,7 +277,7 @@ impl BatchPlace {
 }
 
 /// The 64 bytes that describe one entry of a batch.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct EntryHeader {
     pub(crate) index: u64,
     pub(crate) term: u64,
@@ -260,12 +397,18 @@ pub(crate) struct Payload<'a> {
 /// Adds the position, known only when the batch is closed, and the checksum.
 pub(crate) fn seal_entry_header(
     bytes: &mut [u8; ENTRY_HEADER_BYTES],
-    place: BatchPlace,
+    (seeds, batch): (&Seeds, &BatchHeader),
     number: u32,
     position: u32,
 ) {
     put(bytes, 32, &position.to_le_bytes());
-    seal_header(bytes, &place.seed(number));
+    // The rest of the seed and the header in one piece.
+    let mut covered = Aligned([0; 80]);
+    put(&mut covered.0, 0, &batch.segment.to_le_bytes());
+    put(&mut covered.0, 8, &batch.seq.to_le_bytes());
+    put(&mut covered.0, 16, &number.to_le_bytes());
+    put(&mut covered.0, 20, &bytes[..60]);
+    put(bytes, 60, &crc32c::crc32c_append(seeds.store, &covered.0).to_le_bytes());
 }
 
 /// First byte of the entry header `number`, from the start of the batch.
@@ -274,114 +417,4 @@ pub(crate) fn entry_header_position(number: u32) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn batch_header() -> BatchHeader {
-        BatchHeader {
-            lane: 3,
-            segment: 5,
-            seq: 9,
-            durable: 8,
-            epoch: 2,
-            payload_bytes: 100,
-            entry_count: 1,
-        }
-    }
-
-    fn entry_header() -> EntryHeader {
-        EntryHeader {
-            index: 7,
-            term: 1,
-            subject: 4,
-            at: 1_700_000_000_000,
-            position: 128,
-            command_bytes: 1,
-            data_bytes: 2,
-            command_crc: crc32c::crc32c(b"c"),
-            data_crc: crc32c::crc32c(b"dd"),
-            group: 6,
-            kind: 2,
-        }
-    }
-
-    fn unsealed<T>(value: T, is_repaired: bool) -> Unsealed<T> {
-        Unsealed { value, is_repaired }
-    }
-
-    const PLACE: BatchPlace = BatchPlace { store: 77, segment: 5, seq: 9 };
-
-    fn sealed() -> [u8; ENTRY_HEADER_BYTES] {
-        let mut bytes = entry_header().encode();
-        seal_entry_header(&mut bytes, PLACE, 0, 128);
-        bytes
-    }
-
-    #[test]
-    fn the_bytes_of_a_batch_never_change() {
-        let mut bytes = batch_header().encode(77).to_vec();
-        bytes.extend(sealed());
-        bytes.extend(b"cdd");
-        assert_eq!(bytes, include_bytes!("../../testdata/batch.golden"));
-    }
-
-    #[test]
-    fn headers_are_valid_only_where_they_were_written() {
-        let bytes = batch_header().encode(77);
-        assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), Some(unsealed(batch_header(), false)));
-        assert_eq!(BatchHeader::decode(&bytes, 78, 3, 5), None);
-        assert_eq!(BatchHeader::decode(&bytes, 77, 2, 5), None);
-        assert_eq!(BatchHeader::decode(&bytes, 77, 3, 6), None);
-
-        let entry = EntryHeader::decode_sealed(&sealed(), PLACE, 0);
-        assert_eq!(entry, Some(unsealed(entry_header(), false)));
-        assert_eq!(EntryHeader::decode_sealed(&sealed(), PLACE, 1), None);
-        let later = BatchPlace { seq: 10, ..PLACE };
-        assert_eq!(EntryHeader::decode_sealed(&sealed(), later, 0), None);
-    }
-
-    #[test]
-    fn every_flipped_bit_of_a_header_is_put_right() {
-        for bit in 0..BATCH_HEADER_BYTES * 8 {
-            let mut bytes = batch_header().encode(77);
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            let batch = BatchHeader::decode(&bytes, 77, 3, 5);
-            assert_eq!(batch, Some(unsealed(batch_header(), true)), "bit {bit}");
-            // Stale ones stay stale.
-            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 4), None, "bit {bit}");
-            let mut bytes = sealed();
-            bytes[bit / 8] ^= 1 << (bit % 8);
-            let entry = EntryHeader::decode_sealed(&bytes, PLACE, 0);
-            assert_eq!(entry, Some(unsealed(entry_header(), true)), "bit {bit}");
-        }
-    }
-
-    #[test]
-    fn an_intact_batch_header_of_another_kind_or_version_is_refused() {
-        for (at, value) in [(0, b'x'), (4, 2)] {
-            let mut bytes = batch_header().encode(77);
-            bytes[at] = value;
-            seal_header(&mut bytes, &77_u64.to_le_bytes());
-            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), None, "changed at {at}");
-        }
-    }
-
-    #[test]
-    fn numbers_that_cannot_be_counted_on_from_are_refused() {
-        for (seq, epoch) in [(u64::MAX, 1), (9, u64::MAX)] {
-            let bytes = BatchHeader { seq, epoch, ..batch_header() }.encode(77);
-            assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), None);
-        }
-        let mut bytes = EntryHeader { index: u64::MAX, ..entry_header() }.encode();
-        seal_entry_header(&mut bytes, PLACE, 0, 128);
-        assert_eq!(EntryHeader::decode_sealed(&bytes, PLACE, 0), None);
-        assert_eq!(crate::wal::segment::parse_segment_name("ffffffffffffffff.wal"), None);
-    }
-
-    #[test]
-    fn a_batch_takes_whole_blocks() {
-        assert_eq!(batch_bytes(0, 0), 4096);
-        assert_eq!(batch_bytes(1, 4096 - 128), 4096);
-        assert_eq!(batch_bytes(1, 4096 - 127), 8192);
-    }
-}
+mod tests;

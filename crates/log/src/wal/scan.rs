@@ -5,7 +5,8 @@
 //! decides about every batch number. A named one is live. A skipped one was cut by
 //! an earlier recovery. A named one without a header is lost. No batch names the newest one. If it is
 //! not whole, power failed while it was written. It was never acknowledged, and it is cut. Every other
-//! batch that is not whole is damage.
+//! batch that is not whole is damage. A lost header is found in its copy, or in the list that the batch behind has of
+//! the one before.
 //!
 //! # Invariants
 //! - A live batch is never dropped, whatever else is damaged.
@@ -16,7 +17,7 @@ use crate::damage::{Damage, DamageKind};
 use crate::options::{BLOCK_BYTES, COPY_BYTES};
 use crate::unreadable::read_around;
 use crate::wal::layout::{
-    BATCH_HEADER_BYTES, BatchHeader, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader,
+    BATCH_HEADER_BYTES, BatchHeader, BatchList, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader,
     entry_header_position,
 };
 use crate::wal::segment::SegmentFile;
@@ -42,7 +43,7 @@ impl FoundBatch {
     }
 }
 
-/// The second copy of a batch's headers.
+/// What the second copy of a batch's headers says, or a list.
 #[derive(Debug, Clone, Copy)]
 struct FoundCopy {
     segment: usize,
@@ -82,8 +83,8 @@ pub(crate) struct ScannedLane {
     /// Live batches, oldest first.
     pub(crate) live: Vec<LiveBatch>,
     pub(crate) damages: Vec<Damage>,
-    /// Segment (index) and position of a batch that was cut.
-    pub(crate) torn: Option<(usize, u64)>,
+    /// A batch that was cut.
+    pub(crate) torn: Option<FoundBatch>,
     /// Highest batch number seen; 0 if there is none.
     pub(crate) seq_max: u64,
     /// The batch that the next one names as durable.
@@ -100,6 +101,22 @@ impl ScannedLane {
             self.damages.push(place_damage(DamageKind::HeaderRepaired, file, batch.position));
         }
         self.live.push(LiveBatch::Whole(*batch));
+    }
+
+    /// The batch that claims the live one of this number durable, and lists it.
+    pub(crate) fn claimer(&self, number: usize) -> Option<&FoundBatch> {
+        match self.live.get(number + 1) {
+            Some(LiveBatch::Whole(batch)) => Some(batch),
+            Some(LiveBatch::Headless { .. }) => None,
+            None => self.torn.as_ref(),
+        }
+    }
+
+    fn is_live(&self, segment: usize, position: u64) -> bool {
+        self.live.iter().any(|batch| {
+            matches!(batch, LiveBatch::Whole(found)
+                if found.segment == segment && (found.position..found.end()).contains(&position))
+        })
     }
 }
 
@@ -159,13 +176,11 @@ impl LaneHeaders {
 
     /// Blocks that cannot be read where nobody can say whether a batch was: behind the newest one, and in
     /// segments before that of the oldest one.
-    fn lost_outside(&self, files: &[Arc<SegmentFile>]) -> impl Iterator<Item = Damage> {
+    fn lost_outside(&self) -> impl Iterator<Item = (usize, u64)> {
         let first = self.found.first().map_or(0, |batch| batch.segment);
         let end = self.found.last().map_or((0, 0), |batch| (batch.segment, batch.end()));
         let is_outside = move |place: &&(usize, u64)| place.0 < first || **place >= end;
-        self.unreadable.iter().filter(is_outside).map(|(segment, position)| {
-            place_damage(DamageKind::UnreadableBlock, &files[*segment], *position)
-        })
+        self.unreadable.iter().filter(is_outside).copied()
     }
 
     /// The last opening that wrote into this WAL; 0 if there was none.
@@ -199,20 +214,25 @@ pub(crate) fn scan_lane(
         used_segments: found.last().map_or(0, |batch| batch.segment + 1),
         ..ScannedLane::default()
     };
-    let mut chain = Chain { name: headers.name, files, lane: &mut lane, claimed: None };
+    let mut chain = Chain { name: headers.name, files, lane: &mut lane, claimer: None };
     for (number, batch) in found.iter().enumerate().rev() {
-        match chain.claimed {
+        match chain.claimer {
             None => chain.judge_newest(batch, applied)?,
             // An earlier recovery has cut it: the chain leaves it out.
-            Some(claimed) if batch.header.seq > claimed => {}
-            Some(claimed) => chain.judge_claimed(batch, found[number + 1], claimed)?,
+            Some(claimer) if batch.header.seq > claimer.header.durable => {}
+            Some(claimer) => chain.judge_claimed(batch, found[number + 1], claimer)?,
         }
     }
     if let Some(first) = found.first() {
         chain.judge_front(first)?;
     }
     lane.live.reverse();
-    lane.damages.extend(headers.lost_outside(files));
+    let outside = headers.lost_outside().filter(|(segment, at)| !lane.is_live(*segment, *at));
+    let lost = |(segment, at): (usize, u64)| {
+        place_damage(DamageKind::UnreadableBlock, &files[segment], at)
+    };
+    let lost: Vec<Damage> = outside.map(lost).collect();
+    lane.damages.extend(lost);
     Ok(lane)
 }
 
@@ -262,8 +282,8 @@ struct Chain<'a> {
     name: LaneName,
     files: &'a [Arc<SegmentFile>],
     lane: &'a mut ScannedLane,
-    /// The last batch that the one behind names as durable; `None` before the newest batch.
-    claimed: Option<u64>,
+    /// The batch that names the last one as durable; `None` before the newest batch.
+    claimer: Option<FoundBatch>,
 }
 
 impl Chain<'_> {
@@ -280,10 +300,10 @@ impl Chain<'_> {
             self.lane.durable = batch.header.seq;
             self.lane.add_live(self.files, batch);
         } else {
-            self.lane.torn = Some((batch.segment, batch.position));
+            self.lane.torn = Some(*batch);
             self.lane.durable = batch.header.durable;
         }
-        self.claimed = Some(batch.header.durable);
+        self.claimer = Some(*batch);
         Ok(())
     }
 
@@ -293,24 +313,24 @@ impl Chain<'_> {
         &mut self,
         batch: &FoundBatch,
         after: FoundBatch,
-        claimed: u64,
+        claimer: FoundBatch,
     ) -> io::Result<()> {
-        let mut gap = Gap { name: self.name, before: Some(batch), after, claimed };
+        let mut gap = Gap { name: self.name, before: Some(batch), after, claimer };
         gap.fill(self.files, self.lane)?;
-        if batch.header.seq > gap.claimed {
+        if batch.header.seq > gap.claimed() {
             // A batch that was found by its copy says that this one was cut.
-            self.claimed = Some(gap.claimed);
+            self.claimer = Some(gap.claimer);
             return Ok(());
         }
         let mut is_cut = false;
-        if batch.header.seq < gap.claimed {
+        if batch.header.seq < gap.claimed() {
             gap.lose_header(self.files, batch, self.lane);
             is_cut = gap.may_cut(batch) && !self.is_whole(batch)?;
         }
         if !is_cut {
             self.lane.add_live(self.files, batch);
         }
-        self.claimed = Some(batch.header.durable);
+        self.claimer = Some(*batch);
         Ok(())
     }
 
@@ -323,10 +343,10 @@ impl Chain<'_> {
     /// Judges what the oldest batch claims. The front of a WAL is recycled. So a claim without any batch in
     /// front of it is no damage, unless the first batch found is not where a segment begins.
     fn judge_front(&mut self, first: &FoundBatch) -> io::Result<()> {
-        let Some(claimed) = self.claimed else { return Ok(()) };
-        let mut gap = Gap { name: self.name, before: None, after: *first, claimed };
+        let Some(claimer) = self.claimer else { return Ok(()) };
+        let mut gap = Gap { name: self.name, before: None, after: *first, claimer };
         gap.fill(self.files, self.lane)?;
-        if gap.claimed > 0 && gap.after.position > 0 {
+        if gap.claimed() > 0 && gap.after.position > 0 {
             gap.lose_first_headers(self.files, self.lane);
         }
         Ok(())
@@ -352,11 +372,15 @@ struct Gap<'a> {
     /// The batch in front of it; `None` at the front of the WAL.
     before: Option<&'a FoundBatch>,
     after: FoundBatch,
-    /// The last batch in it, as the one behind says; that in front of the gap if nothing is missing.
-    claimed: u64,
+    /// The batch that names the last one in it as durable; that in front of the gap if nothing is missing.
+    claimer: FoundBatch,
 }
 
 impl Gap<'_> {
+    fn claimed(&self) -> u64 {
+        self.claimer.header.durable
+    }
+
     /// Its blocks: segment, first position, position behind; the last ones first.
     fn blocks(&self, files: &[Arc<SegmentFile>]) -> Vec<(usize, u64, u64)> {
         let (first, start) = self.before.map_or((0, 0), |before| (before.segment, before.end()));
@@ -372,39 +396,58 @@ impl Gap<'_> {
     /// Whether the batch with the lost header may have been the first of a later opening that cut
     /// `batch`: it leaves out a number.
     fn may_cut(&self, batch: &FoundBatch) -> bool {
-        self.after.header.epoch > batch.header.epoch && self.claimed > batch.header.seq + 1
+        self.after.header.epoch > batch.header.epoch && self.claimed() > batch.header.seq + 1
     }
 
-    /// Takes the batches, the last one first, of which the second copy of the headers is there.
+    /// Takes the batches, the last one first, that are listed or of which the second copy of the headers is there.
     fn fill(&mut self, files: &[Arc<SegmentFile>], lane: &mut ScannedLane) -> io::Result<()> {
         let before = self.before.map_or(0, |before| before.header.seq);
-        while self.claimed > before
-            && let Some(batch) = self.find_copy(files)?
+        while self.claimed() > before
+            && let Some(batch) = self.find_claimed(files)?
         {
             lane.add_live(files, &batch);
-            self.claimed = batch.header.durable;
-            self.after = batch;
+            (self.after, self.claimer) = (batch, batch);
         }
         Ok(())
     }
 
+    /// The claimed batch, without its headers.
+    fn find_claimed(&self, files: &[Arc<SegmentFile>]) -> io::Result<Option<FoundBatch>> {
+        let found = match self.find_listed(files)? {
+            None => self.find_copy(files)?,
+            listed => listed,
+        };
+        let Some(found) = found else { return Ok(None) };
+        let FoundCopy { segment, position, header } = found;
+        let mut block = [0; BLOCK_BYTES as usize];
+        let is_last = self.after.header.epoch > header.epoch;
+        let file = &files[segment].file;
+        let is_torn = is_last && read_around(&**file, &mut block, position)?.is_empty();
+        Ok(Some(FoundBatch { segment, position, header, is_repaired: !is_torn, is_torn }))
+    }
+
+    /// The claimed batch, as the list of the one that claims it has it.
+    fn find_listed(&self, files: &[Arc<SegmentFile>]) -> io::Result<Option<FoundCopy>> {
+        let Some(list) = read_list(self.name, files, &self.claimer)? else { return Ok(None) };
+        let BatchList { header, position, .. } = list;
+        let segment = files.iter().position(|file| file.seq == header.segment);
+        let fits = |segment: &usize| position + header.length() <= files[*segment].capacity;
+        let segment = segment.filter(fits);
+        Ok(segment.map(|segment| FoundCopy { segment, position, header }))
+    }
+
     /// The claimed batch, by the copy of its headers.
-    fn find_copy(&self, files: &[Arc<SegmentFile>]) -> io::Result<Option<FoundBatch>> {
+    fn find_copy(&self, files: &[Arc<SegmentFile>]) -> io::Result<Option<FoundCopy>> {
         let mut block = vec![0; BLOCK_BYTES as usize];
         for (segment, from, to) in self.blocks(files) {
             let file = &files[segment];
             for end in (from + BLOCK_BYTES..=to).rev().step_by(BLOCK_BYTES as usize) {
                 read_around(&*file.file, &mut block, end - BLOCK_BYTES)?;
                 let header = copy_in(self.name, &block, file.seq);
-                let header = header.filter(|header| header.seq == self.claimed);
+                let header = header.filter(|header| header.seq == self.claimed());
                 if let Some(header) = header.filter(|header| from + header.length() <= end) {
                     let position = end - header.length();
-                    let is_last = self.after.header.epoch > header.epoch;
-                    let is_torn =
-                        is_last && read_around(&*file.file, &mut block, position)?.is_empty();
-                    let is_repaired = !is_torn;
-                    let batch = FoundBatch { segment, position, header, is_repaired, is_torn };
-                    return Ok(Some(batch));
+                    return Ok(Some(FoundCopy { segment, position, header }));
                 }
             }
         }
@@ -426,7 +469,7 @@ impl Gap<'_> {
         let epoch = before.header.epoch;
         // Several headers in a row may be lost; the entries say which batch they belong to. A batch starts behind the
         // one before it, or where a segment does.
-        for seq in (before.header.seq + 1..=self.claimed).rev().take(4) {
+        for seq in (before.header.seq + 1..=self.claimed()).rev().take(4) {
             for &(segment, position, _) in &places {
                 lane.live.push(LiveBatch::Headless { segment, position, seq, epoch });
             }
@@ -437,7 +480,7 @@ impl Gap<'_> {
     fn lose_first_headers(&self, files: &[Arc<SegmentFile>], lane: &mut ScannedLane) {
         let (segment, epoch) = (self.after.segment, self.after.header.epoch);
         lane.damages.push(place_damage(DamageKind::BatchHeader, &files[segment], 0));
-        for seq in (1..=self.claimed).rev().take(4) {
+        for seq in (1..=self.claimed()).rev().take(4) {
             lane.live.push(LiveBatch::Headless { segment, position: 0, seq, epoch });
         }
     }
@@ -482,6 +525,22 @@ impl<'a> Entries<'a> {
         self.header.epoch == applied.epoch
             && self.headers().flatten().any(|header| (applied.covers)(&header))
     }
+}
+
+/// What `claimer` has of the batch that it claims durable, if it lists that one and can be read.
+pub(crate) fn read_list(
+    name: LaneName,
+    files: &[Arc<SegmentFile>],
+    claimer: &FoundBatch,
+) -> io::Result<Option<BatchList>> {
+    let header = &claimer.header;
+    let mut bytes = vec![0; header.list_bytes as usize];
+    if !bytes.is_empty() {
+        let position = claimer.position + header.list_position();
+        read_around(&*files[claimer.segment].file, &mut bytes, position)?;
+    }
+    let list = BatchList::decode(&bytes, name.store, name.lane);
+    Ok(list.filter(|list| list.header.seq == header.durable))
 }
 
 /// The bytes of a batch whose header is intact, and whether all of them could be read.

@@ -16,7 +16,7 @@ use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX,
 use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob};
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
-use crate::wal::layout::{BatchHeader, WritePlace, batch_bytes};
+use crate::wal::layout::{BatchHeader, Seeds, WritePlace, batch_bytes};
 use crate::wal::room::{Purpose, SegmentSize, WalRoom, is_no_room};
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use model::EntryIndex;
@@ -74,6 +74,8 @@ pub(crate) struct LaneStart {
     pub(crate) segment_next: u64,
     pub(crate) batch_next: u64,
     pub(crate) durable: u64,
+    /// The last batch, as the next one has to list it.
+    pub(crate) list: Vec<u8>,
 }
 
 #[derive(Debug)]
@@ -118,11 +120,12 @@ impl ShardWal {
     ) -> Self {
         assert!(start.durable < start.batch_next);
         let room = WalRoom::new(&options, shard_count);
+        let seeds = Seeds::new(identity.store, identity.lane);
         Self {
             kept_bytes: room.kept_at_hand_bytes,
             room,
             identity,
-            batch: OpenBatch::new(options.batch_bytes_max),
+            batch: OpenBatch::new(options.batch_bytes_max, seeds, start.list),
             options,
             commit: GroupCommit::new(start.durable),
             batch_next: start.batch_next,
@@ -326,7 +329,11 @@ impl ShardWal {
         }
         self.mark_wanted = false;
         self.is_marked = self.batch.is_empty();
-        let bytes = self.batch.bytes_with(0, 0);
+        let mut bytes = self.batch.bytes_with_list();
+        if !self.has_room(bytes) {
+            self.batch.drop_list();
+            bytes = self.batch.bytes_with_list();
+        }
         self.make_room(bytes);
         let active = self.active.as_mut().expect("room was checked when entries were accepted");
         let file = slots.get(active.segment.slot);
@@ -338,8 +345,9 @@ impl ShardWal {
             epoch: self.identity.epoch,
             payload_bytes: 0,
             entry_count: 0,
+            list_bytes: 0,
         };
-        let batch = self.batch.close(self.identity.store, header, &mut active.segment.last);
+        let batch = self.batch.close((header, active.position), &mut active.segment.last);
         let place = WritePlace { slot: active.segment.slot, position: active.position };
         active.position += bytes;
         assert!(active.position <= active.segment.capacity, "a batch never extends a segment");
@@ -363,9 +371,10 @@ impl ShardWal {
     /// [`SyncFailed`]: the lane is poisoned.
     pub(crate) fn handle_synced(&mut self, done: SyncDone) -> Result<DurableBatch, SyncFailed> {
         let durable = self.commit.handle_synced(done.result)?;
-        let ClosedBatch { headers, payload, data_bytes } = done.batch;
-        self.batch.reuse(headers.clone(), payload.clone());
-        Ok(DurableBatch { durable, place: done.place, headers, payload, data_bytes })
+        let ClosedBatch { headers, payload, list, data_bytes } = done.batch;
+        let (place, list_bytes) = (done.place, list.len());
+        self.batch.reuse(headers.clone(), payload.clone(), list);
+        Ok(DurableBatch { durable, place, headers, payload, list_bytes, data_bytes })
     }
 
     /// The next change of the lane's files. `is_free` tells whether a segment's entries are all

@@ -57,7 +57,8 @@ pub fn file(disk: &MemoryDisk, extension: &str) -> PathBuf {
     files(disk, extension).swap_remove(0)
 }
 
-/// Turns the second copies of headers in a segment to zeroes, as if there had been no room for them.
+/// Turns the second copies of headers in a segment to zeroes, as if there had been no room for them, and the lists of
+/// the batches before.
 pub fn drop_copies(disk: &MemoryDisk, path: &Path) {
     let file = disk.open(path).unwrap();
     let number = |at: u64| {
@@ -68,8 +69,11 @@ pub fn drop_copies(disk: &MemoryDisk, path: &Path) {
     for batch in (0..file.len().unwrap()).step_by(4096) {
         if number(batch) == u64::from(u32::from_le_bytes(*b"ThBa")) {
             let headers = 64 * (1 + number(batch + 44));
-            let length = (headers + number(batch + 40)).next_multiple_of(4096);
-            if 2 * headers + number(batch + 40) <= length {
+            let list = number(batch + 48);
+            let used = headers + number(batch + 40) + list;
+            file.write_at(&vec![0; list as usize], batch + used - list).unwrap();
+            let length = used.next_multiple_of(4096);
+            if used + headers <= length {
                 let copy = batch + length - headers;
                 file.write_at(&vec![0; headers as usize], copy).unwrap();
             }
@@ -78,11 +82,16 @@ pub fn drop_copies(disk: &MemoryDisk, path: &Path) {
     file.sync_data().unwrap();
 }
 
-/// Flips two bits, which are too many to be put right, where there is no second copy.
+/// Flips two bits, which are too many to be put right, where there is neither a second copy nor a list.
 pub fn spoil(disk: &MemoryDisk, path: &Path, byte: u64) {
     if path.extension().is_some_and(|extension| extension == "wal") {
-        drop_copies(disk, path);
+        files(disk, "wal").iter().for_each(|path| drop_copies(disk, path));
     }
+    flip_two(disk, path, byte);
+}
+
+/// Flips two bits of a byte, or flips them back.
+pub fn flip_two(disk: &MemoryDisk, path: &Path, byte: u64) {
     disk.flip_bit(path, byte * 8 + 3);
     disk.flip_bit(path, byte * 8 + 4);
 }

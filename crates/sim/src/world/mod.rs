@@ -17,13 +17,14 @@ use crate::{
     plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options, slice_limits},
     process::Process,
     trace::Trace,
+    witnesses::Block,
 };
 use calls::Call;
 use env::{DiskOperation, MemoryDisk};
 use formats::FlippedFormats;
 use log::{LogOptions, OpenError};
 use model::ShardId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use wires::WireEnd;
 
 /// How often a shard's clockwork runs.
@@ -96,6 +97,8 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     pub(crate) clock: SimClock,
     pub(crate) disk: MemoryDisk,
+    /// Blocks of WALs that faults have changed.
+    pub(crate) lost_blocks: BTreeSet<Block>,
     pub(crate) fault_dice: Dice,
     /// Choices of the faults that came later.
     pub(crate) later_dice: Dice,
@@ -164,6 +167,7 @@ impl World {
         Self {
             clock: SimClock::new(),
             disk,
+            lost_blocks: BTreeSet::new(),
             fault_dice: dice.split(),
             client_dice: dice.split(),
             oracle: Oracle::new(options.group_count),
