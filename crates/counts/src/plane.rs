@@ -187,8 +187,8 @@ fn start_driver(dir: &Path) -> Driver {
     let options = LogOptions::default();
     let opened = node::open(Arc::new(RealDisk), &mut random, dir, options, 1);
     let mut opened = opened.expect("an empty directory opens");
-    let node = opened.shards.pop().expect("one shard has one node");
-    Driver::start(&settings, node, Arc::new(StillClock)).expect("a loop on a free port")
+    let core = opened.shards.pop().expect("one shard has one core");
+    Driver::start(&settings, core, Arc::new(StillClock)).expect("a loop on a free port")
 }
 
 #[inline]

@@ -33,11 +33,11 @@ pub(crate) struct Process {
 }
 
 /// A shard that does not believe every clock.
-fn believing(mut node: ShardCore, plane: &PlaneOptions) -> ShardCore {
+fn believing(mut core: ShardCore, plane: &PlaneOptions) -> ShardCore {
     if plane.mutant != Some(Mutant::Gullible) {
-        node.set_clock_jump_ms_max(JUMP_MS_MAX);
+        core.set_clock_jump_ms_max(JUMP_MS_MAX);
     }
-    node
+    core
 }
 
 impl Process {
@@ -55,9 +55,9 @@ impl Process {
         };
         let opened = node::open(disk, dice, Path::new(DIR), options, plane.shard_count)?;
         let admission = Arc::new(Admission::default());
-        let start = |node| {
+        let start = |core| {
             let own = (Arc::clone(&admission), dice.split());
-            Some(Shard::new(believing(node, &plane), now, plane.clone(), own))
+            Some(Shard::new(believing(core, &plane), now, plane.clone(), own))
         };
         let shards: Vec<Option<Shard>> = opened.shards.into_iter().map(start).collect();
         Ok(Self {
@@ -78,6 +78,6 @@ impl Process {
     }
 
     pub(crate) fn is_poisoned(&self) -> bool {
-        self.open_shards().any(|shard| shard.node.poison().is_some())
+        self.open_shards().any(|shard| shard.core.poison().is_some())
     }
 }

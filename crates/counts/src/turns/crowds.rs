@@ -100,10 +100,10 @@ impl Loop {
         let options = LogOptions { group_count, ..defaults };
         let mut random = SeededRandom::new(1);
         let opened = node::open(Arc::new(RealDisk), &mut random, dir, options, 1);
-        let node = opened.expect("an empty directory opens").shards.pop().expect("one shard");
+        let core = opened.expect("an empty directory opens").shards.pop().expect("one shard");
         let clock = Arc::new(ShiftedClock { real: RealClock::new(), ahead_ms: AtomicU64::new(0) });
         let shared: Arc<dyn Clock> = Arc::<ShiftedClock>::clone(&clock);
-        let driver = Driver::start(&settings, node, shared).expect("a loop on a free port");
+        let driver = Driver::start(&settings, core, shared).expect("a loop on a free port");
         Self { driver, clock, buffer: vec![0; 1 << 20], turns_ns: Vec::new() }
     }
 

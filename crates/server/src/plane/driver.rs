@@ -47,13 +47,13 @@ struct Jobs {
 }
 
 impl Driver {
-    /// A loop for `node`, the only shard of its data directory, with the time from `clock`.
+    /// A loop for `core`, the only shard of its data directory, with the time from `clock`.
     ///
     /// # Errors
     /// [`StartError`] if the address of `settings` cannot be listened on.
     pub fn start(
         settings: &Settings,
-        node: ShardCore,
+        core: ShardCore,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
         let listen_error = |error| StartError::Listen { listen: settings.listen, error };
@@ -65,7 +65,7 @@ impl Driver {
         let shared = Shared::new(settings, clock, vec![Arc::clone(&mailbox)]);
         let (workers, jobs) = workers_and_jobs();
         let metrics = Arc::new(ShardMetrics::default());
-        let parts = ShardParts { node, poll, listener, shared, metrics, workers, seed: 1 };
+        let parts = ShardParts { core, poll, listener, shared, metrics, workers, seed: 1 };
         let mut shard = Shard::new(parts)?;
         shard.listen()?;
         Ok(Self { shard, events: Shard::events(), address, mailbox, jobs })
@@ -118,7 +118,7 @@ impl Driver {
     /// What the log has written so far.
     #[must_use]
     pub fn log_stats(&self) -> LogStats {
-        self.shard.node.log().stats()
+        self.shard.core.log().stats()
     }
 }
 

@@ -144,7 +144,7 @@ fn log_options(settings: &Settings) -> Result<LogOptions, StartError> {
 }
 
 impl Plane {
-    /// Starts one loop per node.
+    /// Starts one loop per shard.
     ///
     /// # Errors
     /// [`StartError`] if the address or the threads cannot be had.
@@ -168,7 +168,7 @@ impl Plane {
         let (copies, copies_thread) = workers::start_work("copies", mailboxes.clone())?;
         let mut worker_threads = vec![segments_thread, copies_thread];
         let mut loops = Vec::new();
-        for (place, ((node, poll), listener)) in
+        for (place, ((core, poll), listener)) in
             nodes.into_iter().zip(polls).zip(listeners).enumerate()
         {
             let id = ShardId::new(u16::try_from(place).expect("shards are counted in u16"));
@@ -179,7 +179,7 @@ impl Plane {
             let (reads, reads_thread) = workers::start_reads(id, Arc::clone(&mailboxes[place]))?;
             worker_threads.extend([syncs_thread, checks_thread, reads_thread]);
             let parts = ShardParts {
-                node,
+                core,
                 poll,
                 listener,
                 shared: Arc::clone(&shared),

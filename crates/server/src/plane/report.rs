@@ -8,9 +8,9 @@ impl Shard {
     /// Shows the state of the shard to the metrics and the log.
     pub(super) fn report(&mut self) {
         self.metrics.note_alive(self.now.monotonic);
-        let stats = self.node.stats();
+        let stats = self.core.stats();
         self.metrics.streams.set(stats.stream_count);
-        let log = self.node.log().stats();
+        let log = self.core.log().stats();
         self.metrics.wal_bytes.set(log.wal_bytes);
         self.metrics.recent_bytes.set(log.recent.held_bytes);
         self.metrics.recent_hits.add(log.recent.hits - self.metrics.recent_hits.get());
@@ -22,11 +22,11 @@ impl Shard {
             let in_flight = self.shared.admission.body_bytes();
             self.metrics.body_bytes_in_flight.set(in_flight as u64);
         }
-        for damage in self.node.take_damages() {
+        for damage in self.core.take_damages() {
             self.metrics.note_damage(damage.kind);
             tracing::error!(shard = self.id.get(), %damage, "stored data is damaged");
         }
-        for damage in self.node.take_read_damages() {
+        for damage in self.core.take_read_damages() {
             self.metrics.damaged.add(1);
             let node::ReadDamage { key, file, position } = damage;
             tracing::error!(
@@ -38,7 +38,7 @@ impl Shard {
                 "stored data is damaged: reads of it fail, the rest is served"
             );
         }
-        if let Some(error) = self.node.take_merge_refusal() {
+        if let Some(error) = self.core.take_merge_refusal() {
             tracing::warn!(
                 shard = self.id.get(),
                 %error,
@@ -52,7 +52,7 @@ impl Shard {
 
     /// Shows that a write or sync has failed, and logs it once.
     fn report_poison(&self) {
-        let (Some(error), Some(trouble)) = (self.node.poison(), self.node.poison_trouble()) else {
+        let (Some(error), Some(trouble)) = (self.core.poison(), self.core.poison_trouble()) else {
             return;
         };
         if self.metrics.is_poisoned() {
@@ -76,10 +76,10 @@ impl Shard {
     fn report_clock(&mut self) {
         let shard = self.id.get();
         if self.metrics.take_clock_confirmation() {
-            self.node.confirm_clock(self.now);
+            self.core.confirm_clock(self.now);
             tracing::info!(shard, "an operator has confirmed the clock");
         }
-        let (was, ahead_ms) = (self.metrics.clock_ahead_ms.get(), self.node.clock_ahead_ms());
+        let (was, ahead_ms) = (self.metrics.clock_ahead_ms.get(), self.core.clock_ahead_ms());
         self.metrics.clock_ahead_ms.set(ahead_ms);
         match (was, ahead_ms) {
             (0, 1..) => tracing::error!(
@@ -95,10 +95,10 @@ impl Shard {
 
     /// Shows whether the disk refuses data, and logs it when that changes.
     fn report_disk(&self) {
-        let (needed_bytes, free_bytes) = self.node.disk_room().unwrap_or_default();
+        let (needed_bytes, free_bytes) = self.core.disk_room().unwrap_or_default();
         self.metrics.disk_needed_bytes.set(needed_bytes);
         self.metrics.disk_free_bytes.set(free_bytes);
-        let refusal = self.node.disk_trouble();
+        let refusal = self.core.disk_trouble();
         let shown =
             refusal.map(|(trouble, error)| DiskRefusal { trouble, error: error.to_owned() });
         if !self.metrics.set_disk_refusal(shown) {

@@ -1,18 +1,18 @@
-//! The event loop of one shard: sockets, mail and the node, in one thread.
+//! The event loop of one shard: sockets, mail and the core, in one thread.
 //!
 //! # A turn
 //! 1. wait for sockets, mail or the next deadline;
-//! 2. let the session read what sockets have; its asks go to the node or to another loop's outgoing mail;
+//! 2. let the session read what sockets have; its asks go to the core or to another loop's outgoing mail;
 //! 3. if commits run on this thread, look for writes that are about to come ([`BatchDelay`]);
 //! 4. take mail in;
-//! 5. drain the node: replies go to the session, jobs to threads, the rest to outgoing mail; a commit
+//! 5. drain the core: replies go to the session, jobs to threads, the rest to outgoing mail; a commit
 //!    runs here and now if there is little else to do ([`SyncPlace`]);
 //! 6. hand the outgoing mail over, one lock and one wake per loop that gets any.
 //!
-//! All requests of a turn are in the node before it is drained, so they share one group commit.
+//! All requests of a turn are in the core before it is drained, so they share one group commit.
 //!
 //! # Invariants
-//! - Only this thread touches its session, its sockets and its node.
+//! - Only this thread touches its session, its sockets and its core.
 
 use super::{
     batch_delay::BatchDelay,
@@ -36,7 +36,7 @@ use std::time::Duration;
 pub(crate) const WAKE: Token = Token(usize::MAX);
 const LISTEN: Token = Token(usize::MAX - 1);
 
-/// The node's clockwork (expiry, checkpoints, sweeps) runs this often.
+/// The core's clockwork (expiry, checkpoints, sweeps) runs this often.
 const TICK_MS: u64 = 100;
 
 /// Events that one wait returns at most. Each may send or receive 64 KiB, and small requests wait for the turn
@@ -58,7 +58,7 @@ pub(crate) struct Shared {
 pub(crate) struct Shard {
     pub(super) id: ShardId,
     pub(super) shared: Arc<Shared>,
-    pub(super) node: ShardCore,
+    pub(super) core: ShardCore,
     pub(super) metrics: Arc<ShardMetrics>,
     poll: Poll,
     listener: Option<TcpListener>,
@@ -79,18 +79,18 @@ pub(crate) struct Shard {
     accept_again: Monotonic,
 }
 
-/// The owners of all groups: the node of this shard, and other loops behind their outgoing mail.
+/// The owners of all groups: the core of this shard, and other loops behind their outgoing mail.
 struct Owners<'a> {
     id: ShardId,
     now: Stamp,
-    node: &'a mut ShardCore,
+    core: &'a mut ShardCore,
     outgoing: &'a mut [Vec<Mail>],
     batch_delay: &'a mut BatchDelay,
 }
 
 /// What a shard starts from.
 pub(crate) struct ShardParts {
-    pub node: ShardCore,
+    pub core: ShardCore,
     pub poll: Poll,
     pub listener: TcpListener,
     pub shared: Arc<Shared>,
@@ -114,16 +114,16 @@ impl Shard {
     /// # Errors
     /// If the readiness interface cannot be shared with the sockets.
     pub(crate) fn new(parts: ShardParts) -> io::Result<Self> {
-        let ShardParts { mut node, poll, listener, shared, metrics, workers, seed } = parts;
+        let ShardParts { mut core, poll, listener, shared, metrics, workers, seed } = parts;
         let clock = Arc::clone(&shared.clock);
         let now = Stamp { wall: clock.now_wall(), monotonic: clock.now_monotonic() };
-        node.begin_clock(now);
-        let id = node.shard();
+        core.begin_clock(now);
+        let id = core.shard();
         let options = session_options(&shared.settings);
         let admission = Arc::clone(&shared.admission);
         Ok(Self {
             id,
-            node,
+            core,
             metrics,
             sockets: Sockets::new(id, poll.registry(), clock)?,
             sessions: Sessions::new(id, options, admission, (now, seed)),
@@ -191,8 +191,8 @@ impl Shard {
             self.accept()?;
         }
         self.take_mail();
-        if self.node.is_behind() {
-            self.node.handle(self.now, Event::Continue);
+        if self.core.is_behind() {
+            self.core.handle(self.now, Event::Continue);
         }
         self.run_clockwork();
         self.drain_node();
@@ -254,7 +254,7 @@ impl Shard {
 
     /// Whether there is work left over from the last turn.
     fn is_behind(&self) -> bool {
-        self.sessions.is_behind() || self.node.is_behind()
+        self.sessions.is_behind() || self.core.is_behind()
     }
 
     fn read_clock(&mut self) {
@@ -276,7 +276,7 @@ impl Shard {
         }
     }
 
-    /// Gives the session one input, and the node what the session asks then.
+    /// Gives the session one input, and the core what the session asks then.
     fn handle(&mut self, input: Input) {
         let (sessions, sockets, mut owners) = self.split();
         sessions.handle(owners.now, input, sockets, &mut |ask| owners.give(ask));
@@ -285,8 +285,8 @@ impl Shard {
 
     /// The session, its transport, and the owners of all groups.
     fn split(&mut self) -> (&mut Sessions, &mut Sockets, Owners<'_>) {
-        let Self { id, now, node, outgoing, batch_delay, sessions, sockets, .. } = self;
-        (sessions, sockets, Owners { id: *id, now: *now, node, outgoing, batch_delay })
+        let Self { id, now, core, outgoing, batch_delay, sessions, sockets, .. } = self;
+        (sessions, sockets, Owners { id: *id, now: *now, core, outgoing, batch_delay })
     }
 
     fn start_checks(&mut self) {
@@ -338,17 +338,17 @@ impl Shard {
         for mail in mail.drain(..) {
             match mail {
                 Mail::Request { ticket, request, data } => {
-                    self.node.handle(self.now, Event::Request { ticket, request, data: &data });
+                    self.core.handle(self.now, Event::Request { ticket, request, data: &data });
                 }
                 Mail::Reply { ticket, reply } => self.handle(Input::Reply(ticket, reply)),
-                Mail::Shard(message) => self.node.handle(self.now, Event::Shard(message)),
+                Mail::Shard(message) => self.core.handle(self.now, Event::Shard(message)),
                 Mail::Changed(change) => self.handle(Input::Changed(change)),
                 Mail::Synced { done, took_ns } => {
                     self.syncs_in_flight -= 1;
                     self.handle_synced(done, took_ns);
                 }
-                Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
-                Mail::ReadDone(done) => self.node.handle(self.now, Event::ReadDone(*done)),
+                Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
+                Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(*done)),
                 Mail::Checked(done) => self.handle(Input::Checked(*done)),
                 Mail::Stop => self.begin_stop(),
             }
@@ -364,12 +364,12 @@ impl Shard {
             return;
         }
         self.next_tick = self.now.monotonic.plus_ms(TICK_MS);
-        self.node.handle(self.now, Event::Tick);
+        self.core.handle(self.now, Event::Tick);
         self.report();
     }
 
     fn drain_node(&mut self) {
-        while let Some(output) = self.node.poll_output() {
+        while let Some(output) = self.core.poll_output() {
             match output {
                 Output::Reply { ticket, reply } if ticket.shard == self.id => {
                     self.handle(Input::Reply(ticket, reply));
@@ -407,7 +407,7 @@ impl Shard {
         self.metrics.sync_ns.record_ns(took_ns);
         self.sync_place.note_sync(took_ns);
         self.batch_delay.note_sync(took_ns);
-        self.node.handle(self.now, Event::Synced(done));
+        self.core.handle(self.now, Event::Synced(done));
     }
 
     fn mail(&mut self, to: ShardId, mail: Mail) {
@@ -439,10 +439,10 @@ impl Shard {
 
     /// Commits what is left, with the mark that says that it is durable.
     fn close_log(&mut self) {
-        self.node.mark_durable();
-        while let Some(output) = self.node.poll_output() {
+        self.core.mark_durable();
+        while let Some(output) = self.core.poll_output() {
             if let Output::Sync(job) = output {
-                self.node.handle(self.now, Event::Synced(job.run()));
+                self.core.handle(self.now, Event::Synced(job.run()));
             }
         }
     }
@@ -454,10 +454,10 @@ impl Owners<'_> {
             self.batch_delay.note_write();
         }
         let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
-        let owner = ask.group(self.node.group_count()).shard(shard_count);
+        let owner = ask.group(self.core.group_count()).shard(shard_count);
         let Ask { ticket, request, data } = ask;
         if owner == self.id {
-            self.node.handle(self.now, Event::Request { ticket, request, data: &data });
+            self.core.handle(self.now, Event::Request { ticket, request, data: &data });
         } else {
             let mail = Mail::Request { ticket, request, data: data.into_owned() };
             self.outgoing[usize::from(owner.get())].push(mail);

@@ -1,4 +1,4 @@
-//! One shard in one thread: a session, its node on a disk in memory, and connections that are two buffers each.
+//! One shard in one thread: a session, its core on a disk in memory, and connections that are two buffers each.
 
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
@@ -77,7 +77,7 @@ impl Transport for Wires {
     }
 }
 
-/// A request on its way to the node.
+/// A request on its way to the core.
 #[derive(Debug)]
 pub struct Asked {
     pub ticket: Ticket,
@@ -92,13 +92,13 @@ fn asked(ask: Ask<'_>) -> Asked {
 
 pub struct Shard {
     pub sessions: Sessions,
-    pub node: ShardCore,
+    pub core: ShardCore,
     pub wires: Wires,
     pub admission: Arc<Admission>,
     pub now: Stamp,
     /// What was asked, in order, as the debug form shows it.
     pub log: Vec<String>,
-    /// Asks for which this is true do not reach the node yet.
+    /// Asks for which this is true do not reach the core yet.
     pub holds: fn(&Request) -> bool,
     pub held: Vec<Asked>,
     /// Syncs wait until [`Self::sync`].
@@ -119,14 +119,14 @@ impl Shard {
         let log = LogOptions { group_count: GROUPS, ..LogOptions::default() };
         let random = &mut SeededRandom::new(1);
         let opened = node::open(disk, random, Path::new("/data"), log, 1).unwrap();
-        let node = opened.shards.into_iter().next().unwrap();
+        let core = opened.shards.into_iter().next().unwrap();
         let now = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
         let admission = Arc::new(Admission::default());
         let id = ShardId::new(0);
         let sessions = Sessions::new(id, options, Arc::clone(&admission), (now, 1));
         Self {
             sessions,
-            node,
+            core,
             wires: Wires::default(),
             admission,
             now,
@@ -171,7 +171,7 @@ impl Shard {
 
     fn give(&mut self, asked: Asked) {
         let Asked { ticket, request, data } = asked;
-        self.node.handle(self.now, Event::Request { ticket, request, data: &data });
+        self.core.handle(self.now, Event::Request { ticket, request, data: &data });
     }
 
     /// Sends what a client says, and turns until nothing moves.
@@ -228,7 +228,7 @@ impl Shard {
     /// Syncs that were held are done.
     pub fn sync(&mut self) {
         for job in std::mem::take(&mut self.held_syncs) {
-            self.node.handle(self.now, Event::Synced(job.run()));
+            self.core.handle(self.now, Event::Synced(job.run()));
         }
         self.run();
     }
@@ -244,14 +244,14 @@ impl Shard {
         for _ in 0..10_000 {
             let moved = self.turn();
             self.sessions.check();
-            if !moved && !self.sessions.is_behind() && !self.node.is_behind() {
+            if !moved && !self.sessions.is_behind() && !self.core.is_behind() {
                 return;
             }
         }
         panic!("it never comes to rest");
     }
 
-    /// One turn; `false` if the node wanted nothing done.
+    /// One turn; `false` if the core wanted nothing done.
     pub fn turn(&mut self) -> bool {
         let mut asks = Vec::new();
         self.sessions.begin_turn(self.now, &mut self.wires, &mut |ask| asks.push(asked(ask)));
@@ -263,10 +263,10 @@ impl Shard {
             self.handle(Input::Checked(job.run()));
             moved = true;
         }
-        if self.node.is_behind() {
-            self.node.handle(self.now, Event::Continue);
+        if self.core.is_behind() {
+            self.core.handle(self.now, Event::Continue);
         }
-        while let Some(output) = self.node.poll_output() {
+        while let Some(output) = self.core.poll_output() {
             moved = true;
             self.take_output(output);
         }
@@ -288,11 +288,11 @@ impl Shard {
                 if self.holds_syncs {
                     self.held_syncs.push(job);
                 } else {
-                    self.node.handle(self.now, Event::Synced(job.run()));
+                    self.core.handle(self.now, Event::Synced(job.run()));
                 }
             }
-            Output::Work(job) => self.node.handle(self.now, Event::Worked(job.run())),
-            Output::Read(job) => self.node.handle(self.now, Event::ReadDone(job.run())),
+            Output::Work(job) => self.core.handle(self.now, Event::Worked(job.run())),
+            Output::Read(job) => self.core.handle(self.now, Event::ReadDone(job.run())),
             Output::Shard { .. } => panic!("one shard has no others"),
         }
     }

@@ -1,4 +1,4 @@
-//! One shard: its session, its node and what passes between them. See the server's `plane::shard`.
+//! One shard: its session, its core and what passes between them. See the server's `plane::shard`.
 
 use super::{Job, Mail, Outbox, PlaneOptions, disorder::Disorder, wires::Wires};
 use crate::{dice::Dice, mutant::Mutant};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) struct Shard {
     id: ShardId,
-    pub(crate) node: ShardCore,
+    pub(crate) core: ShardCore,
     pub(crate) sessions: Sessions,
     wires: Wires,
     now: Stamp,
@@ -33,18 +33,18 @@ pub(crate) struct Shard {
 
 impl Shard {
     pub(crate) fn new(
-        mut node: ShardCore,
+        mut core: ShardCore,
         now: Stamp,
         options: PlaneOptions,
         (admission, dice): (Arc<Admission>, Dice),
     ) -> Self {
-        let id = node.shard();
-        node.set_slice_limits(options.slices);
-        node.begin_clock(now);
+        let id = core.shard();
+        core.set_slice_limits(options.slices);
+        core.begin_clock(now);
         let sessions = Sessions::new(id, options.sessions.clone(), admission, (now, 1));
         Self {
             id,
-            node,
+            core,
             sessions,
             wires: Wires::new(dice, options.mutant),
             disorder: Disorder::new(options.mutant),
@@ -59,7 +59,7 @@ impl Shard {
         }
     }
 
-    /// Takes everything that has come, then drains the node; so the requests of a turn share a
+    /// Takes everything that has come, then drains the core; so the requests of a turn share a
     /// group commit.
     pub(crate) fn turn(&mut self, now: Stamp, mail: Vec<Mail>) -> Outbox {
         self.now = match self.options.mutant {
@@ -72,15 +72,15 @@ impl Shard {
         for mail in mail {
             self.take(mail);
         }
-        if self.node.is_behind() {
-            self.node.handle(self.now, Event::Continue);
+        if self.core.is_behind() {
+            self.core.handle(self.now, Event::Continue);
         }
         self.drain();
-        self.node.check();
+        self.core.check();
         self.sessions.check();
         self.out.answers = std::mem::take(&mut self.wires.answers);
         self.out.stalled = std::mem::take(&mut self.wires.stalled);
-        self.out.is_behind = self.sessions.is_behind() || self.node.is_behind();
+        self.out.is_behind = self.sessions.is_behind() || self.core.is_behind();
         std::mem::take(&mut self.out)
     }
 
@@ -117,14 +117,14 @@ impl Shard {
             }
             Mail::Request { ticket, request, data } => self.give(ticket, request, &data),
             Mail::Reply { ticket, reply } => self.handle_reply(ticket, reply),
-            Mail::Shard(message) => self.node.handle(self.now, Event::Shard(message)),
+            Mail::Shard(message) => self.core.handle(self.now, Event::Shard(message)),
             Mail::Changed(change) => self.handle(Input::Changed(change)),
             Mail::Synced(done) => {
                 self.syncs_in_flight -= 1;
-                self.node.handle(self.now, Event::Synced(done));
+                self.core.handle(self.now, Event::Synced(done));
             }
-            Mail::ReadDone(done) => self.node.handle(self.now, Event::ReadDone(*done)),
-            Mail::Worked(done) => self.node.handle(self.now, Event::Worked(done)),
+            Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(*done)),
+            Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
             Mail::Checked(done) => self.handle(Input::Checked(*done)),
             Mail::Tick => self.tick(),
             Mail::Again => {}
@@ -136,7 +136,7 @@ impl Shard {
     }
 
     fn tick(&mut self) {
-        self.node.handle(self.now, Event::Tick);
+        self.core.handle(self.now, Event::Tick);
         let is_due = self.now.monotonic >= self.sessions.next_deadline();
         if is_due && self.options.mutant != Some(Mutant::Timeless) {
             self.handle(Input::Tick);
@@ -153,7 +153,7 @@ impl Shard {
     /// Gives what the session asked to the shards that own the groups.
     fn give_asks(&mut self, asks: Vec<Ask<'static>>) {
         for ask in asks {
-            let group = ask.group(self.node.group_count());
+            let group = ask.group(self.core.group_count());
             let owner = group.shard(self.options.shard_count);
             let Ask { ticket, request, data } = ask;
             self.disorder.asked(ticket, &request, data.len() as u64);
@@ -191,7 +191,7 @@ impl Shard {
     }
 
     fn drain(&mut self) {
-        while let Some(output) = self.node.poll_output() {
+        while let Some(output) = self.core.poll_output() {
             match output {
                 Output::Reply { ticket, mut reply } => {
                     self.change_reply(ticket, &mut reply);
@@ -220,18 +220,18 @@ impl Shard {
 
     /// Commits what is left, with the mark that says that it is durable, and releases everything.
     pub(crate) fn close(mut self) {
-        self.node.mark_durable();
-        while let Some(output) = self.node.poll_output() {
+        self.core.mark_durable();
+        while let Some(output) = self.core.poll_output() {
             if let Output::Sync(job) = output {
-                self.node.handle(self.now, Event::Synced(job.run()));
+                self.core.handle(self.now, Event::Synced(job.run()));
             }
         }
     }
 
-    /// Gives a request to this shard's node; a mutant may change it on the way.
+    /// Gives a request to this shard's core; a mutant may change it on the way.
     fn give(&mut self, ticket: Ticket, request: Request, data: &[u8]) {
         let Some(mutant) = self.options.mutant else {
-            return self.node.handle(self.now, Event::Request { ticket, request, data });
+            return self.core.handle(self.now, Event::Request { ticket, request, data });
         };
         if mutant == Mutant::DoubleApply
             && let Request::Append { path, append } = &request
@@ -239,14 +239,14 @@ impl Shard {
             let nobody = Ticket { exchange: [u32::MAX, 0, 0], ..ticket };
             let again = Request::Append { path: path.clone(), append: append.clone() };
             let again = Event::Request { ticket: nobody, request: again, data };
-            self.node.handle(self.now, again);
-            return self.node.handle(self.now, Event::Request { ticket, request, data });
+            self.core.handle(self.now, again);
+            return self.core.handle(self.now, Event::Request { ticket, request, data });
         }
         if mutant.may_change_reply_to(&request, self.options.sessions.event_boundary_bytes) {
             self.mutable.insert((ticket.shard.get(), ticket.exchange));
         }
         let (now, request) = mutant.change_request(self.now, request, data);
-        self.node.handle(now, Event::Request { ticket, request, data });
+        self.core.handle(now, Event::Request { ticket, request, data });
     }
 
     fn change_reply(&mut self, ticket: Ticket, reply: &mut Reply) {

@@ -244,8 +244,8 @@ impl World {
         let clients = undone.map(|seat| format!("{:.160}", format!("{:?}", seat.client)));
         let shards = self.process.iter().flat_map(Process::open_shards);
         let shards = shards.map(|shard| {
-            let (node, log) = (shard.node.stats(), shard.node.log().stats());
-            format!("{:?} {node:?} {log:?}", shard.node.disk_trouble())
+            let (core, log) = (shard.core.stats(), shard.core.log().stats());
+            format!("{:?} {core:?} {log:?}", shard.core.disk_trouble())
         });
         clients.chain(shards).collect()
     }
@@ -399,7 +399,7 @@ impl World {
         // What comes for a closed shard is read by nobody.
         let Some(open) = &mut process.shards[shard] else { return };
         let out = open.turn(now, mail);
-        let stats = open.node.stats();
+        let stats = open.core.stats();
         let (wires, open_wires) = (open.wire_count(), self.open_wires(shard));
         self.send_out(life, shard, out);
         // Clients that have gone may linger for a moment.
@@ -484,7 +484,7 @@ impl World {
         let Some(process) = self.process.as_ref().filter(|process| process.life == life) else {
             return;
         };
-        process.open_shards().for_each(|shard| shard.node.log().check_all());
+        process.open_shards().for_each(|shard| shard.core.log().check_all());
         let (count, is_poisoned) = (process.shards.len(), process.is_poisoned());
         for shard in 0..count {
             self.deliver(life, shard, Mail::Tick);
@@ -507,7 +507,7 @@ impl World {
         let Some(process) = &self.process else { return };
         let mut wal_bytes = 0;
         for shard in process.open_shards() {
-            wal_bytes += shard.node.log().stats().wal_bytes;
+            wal_bytes += shard.core.log().stats().wal_bytes;
         }
         // The WAL of every shard, WALs of other shard counts, and what a large append may add.
         let bound = 10 * self.options.wal_bytes_max + (2 << 20);
@@ -527,7 +527,7 @@ impl World {
 
     fn hit(&mut self, kind: FaultKind) {
         let is_quiet = self.process.as_ref().is_some_and(|process| {
-            let idle = process.open_shards().all(|shard| shard.node.stats().in_flight_count == 0);
+            let idle = process.open_shards().all(|shard| shard.core.stats().in_flight_count == 0);
             idle && process.jobs.is_empty() && !process.is_poisoned() && !process.is_stopping
         });
         if !is_quiet || self.is_ending {

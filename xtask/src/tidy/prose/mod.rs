@@ -65,6 +65,13 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("Parking", "WriteQueue"),
     ("Gather", "BatchDelay"),
     ("carry_out", "execute"),
+    ("goes_on", "is_running"),
+    ("pump", "continue_body"),
+    ("run_shares", "run_turn"),
+    ("PeerMessage", "ShardMessage"),
+    ("PeerCall", "ShardCall"),
+    ("Variant", "Cohort, Encoding"),
+    ("NO_LIFE", "Option<Life>"),
 ];
 
 /// What is wrong on each page, and not allowed to be.
