@@ -4,7 +4,7 @@ use crate::report::Run;
 use hdrhistogram::Histogram;
 use std::time::Duration;
 
-/// Longest latency that is told apart from longer ones.
+/// Longest latency that differs from longer ones.
 const HIGHEST_US: u64 = 600_000_000;
 
 /// Latencies in microseconds, to three digits.

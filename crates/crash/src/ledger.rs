@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use xxhash_rust::xxh3::xxh3_64;
 
-/// How appends to a stream are told apart by the server.
+/// How the server distinguishes appends to a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Style {
     /// Not at all: an unknown one is not repeated.

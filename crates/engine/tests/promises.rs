@@ -153,7 +153,7 @@ fn flip_byte_of(number: u32, options: &Options) {
     assert!(read_from(&engine, "other", 0) == records(2, 1_000), "no other stream loses an entry");
     assert_eq!(engine.tail("hit"), 1_000, "nothing moves");
     let one = ReadLimits { entries_max: 1, ..ReadLimits::default() };
-    engine.read("hit", u64::from(number), one).expect_err("damage is told, not served");
+    engine.read("hit", u64::from(number), one).expect_err("damage is reported, not served");
     let last = engine.read("hit", 999, one).unwrap();
     assert_eq!(last.iter().next(), Some((999, &*record(1, 999))), "what follows is there");
 }

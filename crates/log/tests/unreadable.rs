@@ -97,7 +97,7 @@ fn survive(lost: &[(PathBuf, u64)], missing_max: usize) {
         assert!(is_told || file.contains("chunks"), "{file} {block} is not told: {told:?}");
     }
     let unique: BTreeSet<_> = told.iter().collect();
-    assert_eq!(unique.len(), told.len(), "{lost:?} is told twice: {told:?}");
+    assert_eq!(unique.len(), told.len(), "{lost:?} is reported twice: {told:?}");
     let lost_count = missing(&mut node, &written);
     assert!(lost_count <= missing_max, "{lost:?}: {lost_count} appends are not there: {told:?}");
     // Writes continue, in streams of which nothing is known to be lost, and so does the work.

@@ -190,7 +190,7 @@ mod tests {
         let mut time_late = GroupTime::after(Timestamp::new(START_MS));
         time_late.set_jump_ms_max(MINUTE_MS);
         assert_eq!(read(&mut time_late, clocks(MINUTE_MS + 1, 0)), (0, 0));
-        assert_eq!(read(&mut time_late, clocks(MINUTE_MS + 9, 0)), (8, 0), "its course goes on");
+        assert_eq!(read(&mut time_late, clocks(MINUTE_MS + 9, 0)), (8, 0), "its course continues");
         assert_eq!(time_late.ahead_ms(), MINUTE_MS + 1);
     }
 

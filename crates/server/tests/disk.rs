@@ -78,7 +78,7 @@ fn fill(server: &Server, acknowledged: &mut Vec<u8>, numbers: &mut Numbers) {
             other => panic!("an append was answered {other}"),
         }
     }
-    until("the operator is told", || {
+    until("the operator is informed", || {
         let ready = server.admin("/readyz");
         ready.status == 503 && ready.text().contains("disk_full")
     });
@@ -182,7 +182,7 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         client.put("/new", TEXT).fails(503, "storage-failed");
     }
     assert_eq!(client.get("/s").is(200).text(), acknowledged, "reads show what is durable");
-    until("the operator is told", || {
+    until("the operator is informed", || {
         let ready = server.admin("/readyz");
         ready.status == 503 && ready.text().contains("poisoned")
     });

@@ -95,7 +95,7 @@ fn a_long_poll_in_vain_is_answered_in_time() {
     client.put("/s", TEXT).is(201);
     let answer = client.call("GET", "/s?offset=-1&live=long-poll", &[], b"").is(204);
     assert_eq!(answer.field("Stream-Up-To-Date"), Some("true"));
-    assert_eq!(client.get("/s").is(200).text(), "", "the connection goes on");
+    assert_eq!(client.get("/s").is(200).text(), "", "the connection continues");
 }
 
 #[test]
@@ -253,7 +253,7 @@ fn a_reader_that_fell_behind_catches_up_without_a_gap() {
     }
     let mut expected = 0;
     while expected < 400 {
-        let event = events.next().expect("the answer goes on");
+        let event = events.next().expect("the answer continues");
         if event.kind == "data" {
             for message in serde_json::from_str::<Vec<Value>>(&event.data).unwrap() {
                 assert_eq!(message["n"], expected);

@@ -277,7 +277,7 @@ impl Sessions {
             gzip_count += usize::from(connection.is_compressing());
             let (is_queued, yielded) = (connection.is_queued, connection.yielded);
             assert_eq!(is_queued, self.fair.has_queued(*id), "{id:?} is queued once or not at all");
-            assert_eq!(yielded, self.runnable.contains(id), "{id:?} goes on in a later turn");
+            assert_eq!(yielded, self.runnable.contains(id), "{id:?} continues in a later turn");
         }
         assert_eq!(gzip_count, self.gzip_count, "compressors at work are counted");
         self.fair.check();

@@ -27,7 +27,7 @@ fn a_compressor_that_nobody_uses_is_found() {
 }
 
 #[test]
-#[should_panic(expected = "goes on in a later turn")]
+#[should_panic(expected = "continues in a later turn")]
 fn a_connection_that_no_turn_continues_is_found() {
     let (mut sessions, id) = sessions();
     sessions.connections.get_mut(id).unwrap().yielded = true;

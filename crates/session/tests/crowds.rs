@@ -70,7 +70,7 @@ fn one_append_answers_some_long_polls_in_each_turn() {
         let got = shard.got(conn);
         assert!(got.starts_with("HTTP/1.1 200") && got.ends_with("\r\n\r\nnews"), "{got}");
         shard.send(conn, &get("one?offset=-1"));
-        assert!(shard.got(conn).ends_with("\r\n\r\nxnews"), "the connection goes on");
+        assert!(shard.got(conn).ends_with("\r\n\r\nxnews"), "the connection continues");
     }
 }
 
@@ -169,7 +169,7 @@ fn readers_of_a_closed_stream_get_its_last_event_and_end_in_slices() {
             "{got}"
         );
         shard.send(conn, &get("one?offset=-1"));
-        assert!(shard.got(conn).ends_with("xlast"), "the connection goes on");
+        assert!(shard.got(conn).ends_with("xlast"), "the connection continues");
     }
 }
 

@@ -1,8 +1,8 @@
 //! One shard's writer: its open batch, its segments and the group commit over them.
 //!
 //! # Driving it
-//! `append` until it pushes back; `poll_sync`, run the job, `handle_synced`; `poll_fill`, run the
-//! work, `handle_fill`. All by one owner.
+//! `append` until it pushes back; `poll_sync`, run the job, `handle_synced`; and its segments as `supply`
+//! says. All by one owner.
 //!
 //! # Invariants
 //! - An entry is accepted only if the segments at hand have room for its batch: a full disk is
@@ -11,26 +11,23 @@
 //! - Segments leave the WAL oldest first, so that what remains is one unbroken chain of batches.
 //! - `retired < active < spares` by segment number, and every batch lies behind the one before.
 
+mod supply;
+
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
 use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob};
-use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::layout::{BatchHeader, Seeds, WritePlace, batch_bytes};
-use crate::wal::room::{Purpose, SegmentSize, WalRoom, is_no_room};
+use crate::wal::room::{Purpose, WalRoom};
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use model::EntryIndex;
 use std::collections::VecDeque;
 use std::fmt;
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 /// What data leaves at hand while all room at hand is for upkeep: more than any segment has.
 const ALL_BYTES: u64 = 1 << 62;
-
-/// How many times larger than the one before it a segment is, until they have their usual size.
-const SEGMENT_GROWTH: u64 = 4;
 
 /// Why an entry was not taken. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -375,141 +372,6 @@ impl ShardWal {
         let (place, list_bytes) = (done.place, list.len());
         self.batch.reuse(headers.clone(), payload.clone(), list);
         Ok(DurableBatch { durable, place, headers, payload, list_bytes, data_bytes })
-    }
-
-    /// The next change of the lane's files. `is_free` tells whether a segment's entries are all
-    /// elsewhere.
-    pub(crate) fn poll_fill(
-        &mut self,
-        slots: &SegmentTable,
-        is_free: impl Fn(&LaneSegment) -> bool,
-    ) -> Option<FillWork> {
-        if self.is_filling || self.commit.is_poisoned() {
-            return None;
-        }
-        let work = self.release_oldest(slots, is_free).or_else(|| self.create_segment())?;
-        self.is_filling = true;
-        Some(work)
-    }
-
-    fn release_oldest(
-        &mut self,
-        slots: &SegmentTable,
-        is_free: impl Fn(&LaneSegment) -> bool,
-    ) -> Option<FillWork> {
-        let oldest = self.retired.front()?;
-        if !is_free(oldest) || !slots.is_unshared(oldest.slot) {
-            return None;
-        }
-        let is_in_bound = self.wal_bytes() <= self.room.wal_bytes_max;
-        let segment = self.retired.pop_front()?;
-        let old = Arc::clone(slots.get(segment.slot));
-        let dir = self.identity.dir.clone();
-        // One more than are made: the next one is often wanted before the next is free.
-        let is_useful = self.room.is_usual(segment.capacity)
-            && is_in_bound
-            && self.spare_bytes() <= self.room.segment_bytes
-            && self.wanted_bytes <= segment.capacity;
-        Some(if is_useful {
-            FillWork::Recycle { dir, seq: self.segment_next, old, segment }
-        } else {
-            FillWork::Remove { dir, old, segment }
-        })
-    }
-
-    fn create_segment(&self) -> Option<FillWork> {
-        let upkeep_bytes = self.room.upkeep_bytes().max(self.wanted_upkeep_bytes);
-        let size = if self.disk_is_full && !self.has_room(upkeep_bytes) {
-            self.room.upkeep_segment(self.wanted_upkeep_bytes)
-        } else {
-            self.spare_size()?
-        };
-        let dir = self.identity.dir.clone();
-        Some(FillWork::Create { dir, seq: self.segment_next, size })
-    }
-
-    /// The size of the next segment for data, if one is wanted and the bound allows it.
-    fn spare_size(&self) -> Option<SegmentSize> {
-        if !self.wants_spare() && !self.is_waiting() {
-            return None;
-        }
-        let left_bytes = self.room.wal_bytes_max.saturating_sub(self.wal_bytes());
-        let mut size = self.room.data_segment(self.next_capacity(), self.wanted_bytes);
-        if size.usual_bytes > left_bytes && self.room.wal_bytes_max < self.options.wal_bytes_max {
-            size.usual_bytes = size.least_bytes;
-        }
-        // A single append larger than the bound may pass it when nothing else is left to wait for.
-        let is_last = self.retired.is_empty() && (self.is_waiting() || !self.has_room(BLOCK_BYTES));
-        (size.usual_bytes <= left_bytes || is_last).then_some(size)
-    }
-
-    /// Size of the next segment. A process begins with a small one, and the zeroes of one of the usual size take longer
-    /// than commits need to fill that: so sizes grow.
-    fn next_capacity(&self) -> u64 {
-        let usual = self.room.segment_bytes;
-        let active = self.active.as_ref().map(|active| &active.segment);
-        let newest = self.spares.back().or(active).or(self.retired.back());
-        newest.map_or(usual, |newest| (newest.capacity * SEGMENT_GROWTH).min(usual))
-    }
-
-    /// Takes the result of a change of files; the error, if any, comes back to be reported.
-    pub(crate) fn handle_fill(
-        &mut self,
-        slots: &mut SegmentTable,
-        done: FillDone,
-    ) -> Option<io::Error> {
-        self.is_filling = false;
-        match done {
-            FillDone::Spare { file, replaced, purpose } => {
-                if let Some(segment) = replaced {
-                    slots.remove(segment.slot);
-                }
-                self.add_spare(slots, file, purpose);
-                None
-            }
-            FillDone::Removed { segment } => {
-                slots.remove(segment.slot);
-                None
-            }
-            FillDone::Failed { error, kept, purpose, .. } => {
-                if let Some(segment) = kept {
-                    self.retired.push_front(segment);
-                }
-                match purpose {
-                    Purpose::Data => self.disk_is_full = is_no_room(&error),
-                    Purpose::Upkeep => self.has_no_last_room = is_no_room(&error),
-                }
-                Some(error)
-            }
-        }
-    }
-
-    /// Adds a filled segment behind all others.
-    pub(crate) fn add_spare(
-        &mut self,
-        slots: &mut SegmentTable,
-        file: crate::wal::segment::SegmentFile,
-        purpose: Purpose,
-    ) {
-        assert!(file.seq >= self.segment_next, "segment numbers rise");
-        self.segment_next = file.seq + 1;
-        self.has_no_last_room = false;
-        if purpose == Purpose::Data {
-            self.disk_is_full = false;
-            self.kept_bytes = self.room.kept_at_hand_bytes;
-            if file.capacity >= self.wanted_bytes {
-                self.wanted_bytes = 0;
-            }
-        } else {
-            self.kept_bytes = ALL_BYTES;
-        }
-        if file.capacity >= self.wanted_upkeep_bytes {
-            self.wanted_upkeep_bytes = 0;
-        }
-        let capacity = file.capacity;
-        let slot = slots.insert(Arc::new(file));
-        let last = vec![0; usize::from(self.options.group_count)].into_boxed_slice();
-        self.spares.push_back(LaneSegment { slot, capacity, last });
     }
 
     /// The directory of the lane's files.

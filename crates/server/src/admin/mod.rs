@@ -14,7 +14,7 @@
 
 #![expect(
     clippy::disallowed_methods,
-    reason = "the admin thread stands beside the shards; it starts itself and reads its own clock"
+    reason = "the admin thread runs beside the shards; it starts itself and reads its own clock"
 )]
 
 mod answer;

@@ -102,7 +102,7 @@ impl Events {
         let mut bytes = Vec::new();
         let mut data: Option<String> = None;
         loop {
-            let event = self.next().expect("the answer goes on");
+            let event = self.next().expect("the answer continues");
             if event.kind == "data" {
                 assert_eq!(data.replace(event.data), None, "each data event has its control event");
                 continue;

@@ -50,7 +50,7 @@ pub(crate) const FIELDS: [(&str, &[u8]); 31] = [
 /// Name and body of a chunked request. Each must be refused and must end its connection.
 pub(crate) const CHUNKS: [(&str, &[u8]); 18] = [
     ("data that is too long", b"5\r\nabc\r\n0\r\n\r\n"),
-    ("data that goes on", b"3\r\nabcX\r\n0\r\n\r\n"),
+    ("data that continues", b"3\r\nabcX\r\n0\r\n\r\n"),
     ("no size", b"\r\nabc\r\n"),
     ("no digit", b"g\r\n"),
     ("a signed size", b"-1\r\n"),
