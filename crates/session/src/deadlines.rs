@@ -13,6 +13,8 @@ pub(crate) struct Deadlines {
     pub next_sweep: Monotonic,
     /// The connection that the sweep under way looks at next.
     pub sweep_slot: Option<usize>,
+    /// The connection that is looked at next because the server stops.
+    pub stop_slot: Option<usize>,
     /// A turn had no room for all that was due.
     pub is_behind: bool,
 }

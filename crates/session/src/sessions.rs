@@ -365,6 +365,7 @@ impl<T: Transport> Step<'_, T> {
         let is_all = self.handle_deadlines();
         self.sweep();
         self.state.deadlines.is_behind = !is_all || self.state.deadlines.sweep_slot.is_some();
+        self.stop_some();
     }
 
     /// Asks for something whose reply comes to `id`.

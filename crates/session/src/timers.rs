@@ -52,7 +52,7 @@ impl<T: Transport> Step<'_, T> {
     /// Looks at all connections now and then: at some of them in each turn, until all have had theirs.
     pub(crate) fn sweep(&mut self) {
         let now = self.state.now.monotonic;
-        let mut slot = match self.state.deadlines.sweep_slot {
+        let slot = match self.state.deadlines.sweep_slot {
             Some(slot) => slot,
             None if now < self.state.deadlines.next_sweep => return,
             None => {
@@ -63,6 +63,16 @@ impl<T: Transport> Step<'_, T> {
                 0
             }
         };
+        self.state.deadlines.sweep_slot = self.look_at_some(slot, Self::sweep_one);
+    }
+
+    /// Looks at as many connections from `slot` on as one turn has room for; where to continue, `None` after the last. `each` says
+    /// whether it has done something.
+    fn look_at_some(
+        &mut self,
+        mut slot: usize,
+        each: impl Fn(&mut Self, ConnId) -> bool,
+    ) -> Option<usize> {
         let began_ns = self.io.turn_ns();
         let end = slot + LOOKS_PER_TURN_MAX;
         while slot < end
@@ -70,16 +80,15 @@ impl<T: Transport> Step<'_, T> {
             && self.io.turn_ns() - began_ns <= due_answers::TURN_NS_MAX
         {
             if slot >= self.state.connections.slot_count() {
-                self.state.deadlines.sweep_slot = None;
-                return;
+                return None;
             }
             let id = self.state.connections.id_of(slot);
-            if id.is_some_and(|id| self.sweep_one(id)) {
+            if id.is_some_and(|id| each(self, id)) {
                 self.state.due.deeds_left -= 1;
             }
             slot += 1;
         }
-        self.state.deadlines.sweep_slot = Some(slot);
+        Some(slot)
     }
 
     /// Does what a connection is due; `false` if that is nothing.
@@ -150,21 +159,34 @@ impl<T: Transport> Step<'_, T> {
         let timeout_ms = self.state.options.shutdown_timeout_ms;
         self.state.stopping = Some(self.state.now.monotonic.plus_ms(timeout_ms));
         self.state.deadlines.next_sweep = self.state.now.monotonic;
-        for id in self.state.connections.ids() {
-            let Some(connection) = self.state.connections.get_mut(id) else { continue };
-            connection.end_after_exchanges();
-            match &connection.state {
-                State::Head if connection.input.is_empty() && connection.ahead.is_empty() => {
-                    self.drop_connection(id);
-                }
-                State::Lingering => self.drop_connection(id),
-                State::LongPoll(poll) => {
-                    let number = poll.number;
-                    self.time_out_poll(id, number);
-                }
-                State::Sse(reader) if reader.is_live() => self.end_sse_with_control(id),
-                _ => {}
-            }
+        self.state.deadlines.stop_slot = Some(0);
+        self.stop_some();
+    }
+
+    /// Sends some clients on because the server stops, until all have had theirs.
+    pub(crate) fn stop_some(&mut self) {
+        if let Some(slot) = self.state.deadlines.stop_slot {
+            self.state.deadlines.stop_slot = self.look_at_some(slot, Self::stop_one);
+            self.state.deadlines.is_behind |= self.state.deadlines.stop_slot.is_some();
         }
+    }
+
+    /// Ends what waits without an end; whether there was something.
+    fn stop_one(&mut self, id: ConnId) -> bool {
+        let Some(connection) = self.state.connections.get_mut(id) else { return false };
+        connection.end_after_exchanges();
+        match &connection.state {
+            State::Head if connection.input.is_empty() && connection.ahead.is_empty() => {
+                self.drop_connection(id);
+            }
+            State::Lingering => self.drop_connection(id),
+            State::LongPoll(poll) => {
+                let number = poll.number;
+                self.time_out_poll(id, number);
+            }
+            State::Sse(reader) if reader.is_live() => self.end_sse_with_control(id),
+            _ => return false,
+        }
+        true
     }
 }

@@ -190,3 +190,21 @@ fn heartbeats_that_are_due_together_are_sent_in_slices() {
     shard.handle(Input::Tick);
     assert_sliced(&heard_by_turn(&mut shard, &crowd, ":"));
 }
+
+#[test]
+fn a_server_that_stops_ends_its_readers_in_slices() {
+    let (mut shard, _, crowd) = waiting("one?offset=now&live=sse");
+    shard.handle(Input::Stop);
+    assert_sliced(&heard_by_turn(&mut shard, &crowd, "0\r\n\r\n"));
+    shard.run();
+    assert_eq!(shard.sessions.counts().live_readers, 0);
+}
+
+#[test]
+fn a_server_that_stops_answers_its_long_polls_in_slices() {
+    let (mut shard, _, crowd) = waiting("one?offset=now&live=long-poll");
+    shard.handle(Input::Stop);
+    assert_sliced(&heard_by_turn(&mut shard, &crowd, "HTTP/1.1 204"));
+    let got = shard.got(crowd[CROWD - 1]);
+    assert!(got.to_ascii_lowercase().contains("connection: close"), "{got}");
+}
