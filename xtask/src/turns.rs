@@ -22,7 +22,7 @@ const CROWDS: [(&str, u64, &str); 7] = [
     ("readers", 9_000, "SSE readers get one frame"),
     ("reader-ends", 5_000, "SSE readers end"),
     ("checkpoint", 500_000, "streams are made, and checkpoints taken"),
-    ("seal", 300_000, "appends are made and sealed"),
+    ("seal", 300_000, "appends to as many streams are sealed"),
 ];
 
 /// Which turns to measure.

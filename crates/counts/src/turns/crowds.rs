@@ -42,7 +42,7 @@ pub(crate) enum Crowd {
     ReaderEnds,
     /// Streams of one group, of which a checkpoint is taken
     Checkpoint,
-    /// Appends of one group that are sealed
+    /// Appends of one group that are sealed, one to each stream
     Seal,
 }
 
@@ -215,12 +215,11 @@ impl Loop {
     }
 
     fn appends(&mut self, count: u64) {
-        const STREAMS: u64 = 10_000;
-        self.send_all(STREAMS, &mut Template::create("text/plain"), |number| number);
+        self.send_all(count, &mut Template::create("text/plain"), |number| number);
         self.settle();
         self.turns_ns.clear();
         let mut append = Template::short_append("text/plain");
-        self.send_all(count, &mut append, |number| number % STREAMS);
+        self.send_all(count, &mut append, |number| number);
         self.settle();
     }
 
