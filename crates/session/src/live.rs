@@ -223,7 +223,9 @@ impl<T: Transport> Step<'_, T> {
         } else {
             self.unwatch_unused(key);
         }
-        self.give_due();
+        if self.state.due.is_any() {
+            self.give_due();
+        }
     }
 
     /// A long-poll is over.
@@ -322,9 +324,6 @@ impl<T: Transport> Step<'_, T> {
 impl<T: Transport> Step<'_, T> {
     /// Gives answers that are due, as many as this turn has room for.
     pub(crate) fn give_due(&mut self) {
-        if !self.state.due.is_any() {
-            return;
-        }
         let began_ns = self.io.turn_ns();
         while self.io.turn_ns() - began_ns <= due_answers::TURN_NS_MAX
             && let Some(id) = self.state.due.take_end()

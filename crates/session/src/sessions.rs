@@ -342,7 +342,9 @@ impl<T: Transport> Step<'_, T> {
         }
         self.call_queued();
         self.send_unsent();
-        self.give_due();
+        if self.state.due.is_any() {
+            self.give_due();
+        }
         if self.state.deadlines.is_behind {
             self.handle_tick();
         }
