@@ -253,6 +253,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Broken`] if the connection is.
+    #[inline]
     pub(crate) fn send(
         &mut self,
         io: &mut impl Transport,
