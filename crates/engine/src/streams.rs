@@ -203,7 +203,12 @@ impl Stream {
             self.written = self.tail;
         }
         let start = ByteOffset::new(first.offset);
-        Effect::Place(Placement { stream: self.id, start, record_count: count })
+        Effect::Place(Placement {
+            stream: self.id,
+            start,
+            first_record: first.id,
+            record_count: count,
+        })
     }
 
     /// head id, head offset, tail id, tail offset (8 each), length of the name (2), the name. Then for

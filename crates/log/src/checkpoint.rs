@@ -12,7 +12,6 @@
 //! `docs/format/checkpoint.md`.
 
 use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
-use crate::chunk::format::RowSeed;
 use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::damage::{Damage, DamageKind};
 use crate::paced::Pace;
@@ -28,6 +27,24 @@ const ROW_BYTES: usize = 40;
 const MAGIC: u32 = u32::from_le_bytes(*b"ThCp");
 const VERSION: u16 = 1;
 const WRITING_NAME: &str = "writing.tmp";
+
+/// The place of a row: part of its checksum.
+#[derive(Debug, Clone, Copy)]
+struct RowSeed {
+    store: u64,
+    file: u64,
+    number: u32,
+}
+
+impl RowSeed {
+    fn bytes(self) -> [u8; 20] {
+        let mut seed = [0; 20];
+        put(&mut seed, 0, &self.store.to_le_bytes());
+        put(&mut seed, 8, &self.file.to_le_bytes());
+        put(&mut seed, 16, &self.number.to_le_bytes());
+        seed
+    }
+}
 
 /// A checkpoint to write.
 #[derive(Debug)]

@@ -67,7 +67,8 @@ pub enum DamageKind {
     EntryPayload,
     /// Data of one WAL entry: it was applied, and reads of its bytes answer that they are damaged.
     EntryData,
-    /// One flipped bit of a header or row was found and put right: nothing is lost.
+    /// One flipped bit of a header or row was found and put right, or one of two copies is damaged: nothing is
+    /// lost.
     HeaderRepaired,
     /// A WAL segment between others is not there.
     SegmentMissing,
@@ -77,7 +78,7 @@ pub enum DamageKind {
     ChunkHeader,
     /// Data of one append, met while it was copied into a new chunk: its bytes are lost.
     StreamData,
-    /// One row of a chunk's index: one run is lost.
+    /// Both copies of a page of a chunk's rows: the runs in it are lost.
     ChunkRow,
     /// Both headers of a checkpoint: the group starts from the WAL alone.
     CheckpointHeader,

@@ -8,8 +8,9 @@
 //! # Invariants
 //! - The files of an extent stay open, and a WAL segment is not used again, while the extent is there.
 
+use crate::chunk::cold::{ColdLookup, ColdPlace};
 use crate::chunk::file::ChunkFile;
-use crate::chunk::format::ChunkRow;
+use crate::chunk::row::Row;
 use crate::entry::AppendBounds;
 use crate::hot::HotAppend;
 use crate::hot_read::{Segments, read_hot};
@@ -38,8 +39,16 @@ pub struct Extent {
 
 #[derive(Debug)]
 enum ExtentPlace {
-    Hot { appends: Vec<HotAppend>, files: ExtentFiles },
-    Chunk { chunk: Arc<ChunkFile>, row: ChunkRow },
+    Hot {
+        appends: Vec<HotAppend>,
+        files: ExtentFiles,
+    },
+    Chunk {
+        chunk: Arc<ChunkFile>,
+        row: Box<Row>,
+    },
+    /// A byte whose place has to be looked up first.
+    Cold(Box<ColdLookup>),
 }
 
 /// The segments that hold the appends, by slot.
@@ -78,9 +87,13 @@ impl Extent {
         Self { place, far_bytes: Cell::new(0) }
     }
 
-    pub(crate) fn chunk(chunk: &Arc<ChunkFile>, row: &ChunkRow) -> Self {
-        let place = ExtentPlace::Chunk { chunk: Arc::clone(chunk), row: *row };
-        Self { place, far_bytes: Cell::new(0) }
+    pub(crate) fn chunk(chunk: Arc<ChunkFile>, row: Row) -> Self {
+        Self { place: ExtentPlace::Chunk { chunk, row: Box::new(row) }, far_bytes: Cell::new(0) }
+    }
+
+    /// What is in a chunk that has to be found.
+    pub(crate) fn cold(lookup: ColdLookup) -> Self {
+        Self { place: ExtentPlace::Cold(Box::new(lookup)), far_bytes: Cell::new(0) }
     }
 
     /// Bytes from `from`, at least one and at most `max_bytes`, checked and in memory.
@@ -104,15 +117,11 @@ impl Extent {
                 self.far_bytes.set(self.far_bytes.get() + far_bytes);
                 Ok(Slice::Bytes(bytes))
             }
-            ExtentPlace::Chunk { chunk, row } => {
-                let (position, length) = row.part(at, max_bytes);
-                chunk.verify(row, (position, length), mode)?;
-                let mut bytes = vec![0; usize::try_from(length).expect("a slice fits memory")];
-                if !mode.fill(&*chunk.file, &mut bytes, position)? {
-                    return Err(chunk.damaged(position));
-                }
-                Ok(Slice::Bytes(Bytes::from(bytes)))
-            }
+            ExtentPlace::Chunk { chunk, row } => read_run((chunk, row), (at, max_bytes), mode),
+            ExtentPlace::Cold(lookup) => match lookup.find(at, mode)? {
+                ColdPlace::Chunk { chunk, row } => read_run((&chunk, &row), (at, max_bytes), mode),
+                ColdPlace::Tail => Ok(Slice::Bytes(Bytes::new())),
+            },
         }
     }
 
@@ -126,7 +135,17 @@ impl Extent {
     pub fn append_at(&self, at: ByteOffset, mode: ReadMode) -> Result<AppendBounds, ReadError> {
         match &self.place {
             ExtentPlace::Hot { appends, .. } => Ok(appends[place_of(appends, at.get())].bounds()),
-            ExtentPlace::Chunk { chunk, row } => chunk.append_at(row, at.get(), mode),
+            ExtentPlace::Chunk { chunk, row } => {
+                let piece = chunk.append_at(row, at.get(), mode)?;
+                Ok(piece.bounds)
+            }
+            ExtentPlace::Cold(lookup) => match lookup.find(at.get(), mode)? {
+                ColdPlace::Chunk { chunk, row } => {
+                    let piece = chunk.append_at(&row, at.get(), mode)?;
+                    Ok(piece.bounds)
+                }
+                ColdPlace::Tail => Err(ReadError::PastTail { tail: at }),
+            },
         }
     }
 
@@ -139,16 +158,31 @@ impl Extent {
     pub(crate) fn verified(&self) -> impl Iterator<Item = &HotAppend> {
         let appends = match &self.place {
             ExtentPlace::Hot { appends, .. } => &appends[..],
-            ExtentPlace::Chunk { .. } => &[],
+            ExtentPlace::Chunk { .. } | ExtentPlace::Cold(_) => &[],
         };
         appends.iter().filter(|append| append.is_verified())
     }
 }
 
-impl ChunkRow {
+/// Checked bytes of a run from `from`, at most so many.
+fn read_run(
+    (chunk, row): (&ChunkFile, &Row),
+    (from, max_bytes): (u64, usize),
+    mode: ReadMode,
+) -> Result<Slice, ReadError> {
+    let (position, length) = row.part(from, max_bytes);
+    chunk.verify(row, (position, length), mode)?;
+    let mut bytes = vec![0; usize::try_from(length).expect("a slice fits memory")];
+    if !mode.fill(&*chunk.file(mode)?, &mut bytes, position)? {
+        return Err(chunk.damaged(position));
+    }
+    Ok(Slice::Bytes(Bytes::from(bytes)))
+}
+
+impl Row {
     /// Position and length of at most `max_bytes` from `from`, which is one of its bytes.
     pub(crate) fn part(&self, from: u64, max_bytes: usize) -> (u64, u64) {
-        let position = u64::from(self.position) + (from - self.start);
+        let position = self.position + (from - self.start);
         (position, (self.end() - from).min(max_bytes as u64))
     }
 }

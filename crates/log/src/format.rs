@@ -30,7 +30,7 @@ pub(crate) const WRITING_NAME: &str = "FORMAT.tmp";
 
 const FORMAT_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"THALWEG\n";
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Version 1 had 32 bytes and one file.
 const OLD_FORMAT_BYTES: usize = 32;
 const APPLICATION_BYTES: usize = 24;
@@ -157,9 +157,7 @@ impl Copy {
             Self::Damaged
         } else if is_sealed(FORMAT_BYTES) && version == VERSION {
             Self::Intact(*bytes)
-        } else if is_sealed(FORMAT_BYTES) && version > VERSION
-            || is_sealed(OLD_FORMAT_BYTES) && version < VERSION
-        {
+        } else if is_sealed(FORMAT_BYTES) || is_sealed(OLD_FORMAT_BYTES) && version < 2 {
             Self::Version(version)
         } else {
             Self::Damaged

@@ -138,27 +138,63 @@ impl HotAppend {
 }
 
 /// The appends of one stream that are only in the WAL.
-///
+#[derive(Debug)]
+pub(crate) struct HotStream {
+    /// Number of the first append's first record.
+    first_record: u64,
+    appends: HotAppends,
+    /// Where appends do not follow each other, because a chunk has those between: start and first record.
+    gaps: Option<Box<Gaps>>,
+}
+
+#[derive(Debug, Default)]
+struct Gaps(Vec<(u64, u64)>);
+
 /// Most streams have one append at a time. The map of streams holds it directly, without memory of its own
 /// to allocate, to follow and to free.
 #[derive(Debug)]
-pub(crate) enum HotStream {
+enum HotAppends {
     One(HotAppend),
     /// At least one.
     Many(Vec<HotAppend>),
 }
 
 impl HotStream {
-    /// Adds an append behind the others.
+    /// A stream with one append, whose first record has this number.
+    pub(crate) fn new(first_record: u64, append: HotAppend) -> Self {
+        Self { first_record, appends: HotAppends::One(append), gaps: None }
+    }
+
+    /// Each append with the number of its first record.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u64, HotFields)> {
+        let mut next = self.first_record;
+        self.appends().iter().map(move |append| {
+            let first = self.gap_at(append.start).unwrap_or(next);
+            next = first + u64::from(append.records);
+            (first, append.fields())
+        })
+    }
+
+    fn gap_at(&self, start: u64) -> Option<u64> {
+        let gaps = &self.gaps.as_ref()?.0;
+        gaps.iter().find(|(gap, _)| *gap == start).map(|(_, record)| *record)
+    }
+
+    /// Adds an append behind the others; its first record has this number.
     ///
     /// # Panics
     /// If it overlaps the last one: the state machine that placed it is broken.
-    pub(crate) fn push(&mut self, append: HotAppend) {
+    pub(crate) fn push(&mut self, first_record: u64, append: HotAppend) {
         let last = self.appends().last().expect("a hot stream has an append");
         assert!(last.end() <= append.start, "appends of a stream overlap");
-        match self {
-            Self::One(first) => *self = Self::Many(vec![first.clone(), append]),
-            Self::Many(appends) => appends.push(append),
+        if last.end() < append.start {
+            self.gaps.get_or_insert_default().0.push((append.start, first_record));
+        }
+        match &mut self.appends {
+            HotAppends::One(first) => {
+                self.appends = HotAppends::Many(vec![first.clone(), append]);
+            }
+            HotAppends::Many(appends) => appends.push(append),
         }
     }
 
@@ -178,9 +214,9 @@ impl HotStream {
     }
 
     pub(crate) fn appends(&self) -> &[HotAppend] {
-        match self {
-            Self::One(append) => slice::from_ref(append),
-            Self::Many(appends) => appends,
+        match &self.appends {
+            HotAppends::One(append) => slice::from_ref(append),
+            HotAppends::Many(appends) => appends,
         }
     }
 
@@ -197,14 +233,17 @@ impl HotStream {
         let count = self.appends().partition_point(|append| append.end() <= upto);
         let (dropped, kept) = self.appends().split_at(count);
         let bytes = dropped.iter().map(|append| u64::from(append.length)).sum();
+        let records: u64 = dropped.iter().map(|append| u64::from(append.records)).sum();
         let is_all = kept.is_empty();
-        if let (Self::Many(appends), false) = (self, is_all) {
+        let gap = kept.first().and_then(|first| self.gap_at(first.start));
+        if let (HotAppends::Many(appends), false) = (&mut self.appends, is_all) {
             appends.drain(..count);
             // What grew under load is given back when the stream rests.
             if appends.capacity() > 4 * (appends.len() + 1) {
                 appends.shrink_to_fit();
             }
         }
+        self.first_record = gap.unwrap_or(self.first_record + records);
         Dropped { appends: count as u64, bytes, is_all }
     }
 }
@@ -301,18 +340,21 @@ mod tests {
 
     #[test]
     fn an_append_is_found_by_each_of_its_bytes() {
-        let mut stream = HotStream::One(append(10, 5, 0));
-        stream.push(append(20, 5, 0));
+        let mut stream = HotStream::new(0, append(10, 5, 0));
+        stream.push(3, append(20, 5, 0));
         assert_eq!(stream.find(9), None);
         assert_eq!(stream.find(10), Some(0));
         assert_eq!(stream.find(14), Some(0));
         assert_eq!(stream.find(15), None);
         assert_eq!(stream.find(24), Some(1));
         assert_eq!(stream.find(25), None);
+        let records: Vec<u64> = stream.numbered().map(|(record, _)| record).collect();
+        assert_eq!(records, [0, 3]);
         assert_eq!(stream.drop_before(24), Dropped { appends: 1, bytes: 5, is_all: false });
         assert_eq!(stream.appends().len(), 1);
+        assert_eq!(stream.first_record, 3, "that of the append behind the gap");
         assert_eq!(stream.drop_before(25), Dropped { appends: 1, bytes: 5, is_all: true });
-        let mut one = HotStream::One(append(10, 5, 0));
+        let mut one = HotStream::new(0, append(10, 5, 0));
         assert_eq!(one.find(12), Some(0));
         assert_eq!(one.drop_before(14), Dropped { appends: 0, bytes: 0, is_all: false });
         assert_eq!(one.drop_before(15), Dropped { appends: 1, bytes: 5, is_all: true });

@@ -46,6 +46,8 @@ pub const WAL_BYTES_MAX: u64 = 1 << 31;
 /// Most segments of all WALs of a directory. A shard may have to open each of them, also those of starts with
 /// more shards, and counts them in 16 bits. Half of these are left for what other starts wrote.
 pub const WAL_SEGMENTS_MAX: u64 = 1 << 15;
+/// Most rows of the chunks that one merge reads: their pages are in memory until they are written.
+pub(crate) const MERGE_ROWS_MAX: u64 = 1 << 20;
 
 /// Largest data of one entry.
 pub(crate) const ENTRY_DATA_BYTES_MAX: usize = limits::APPEND_BYTES_MAX;
@@ -76,6 +78,10 @@ pub struct LogOptions {
     pub chunk_bytes_max: u64,
     /// Recently committed bytes that stay in memory, for all shards together; 0 keeps none.
     pub recent_bytes_max: u64,
+    /// Chunk files that are open at once, for all shards together.
+    pub chunk_files_max: u64,
+    /// Memory for pages of chunks (rows and index), for all shards together.
+    pub chunk_pages_bytes_max: u64,
     /// Groups of a new data directory; must equal that of an existing one.
     pub group_count: u16,
 }
@@ -90,6 +96,8 @@ impl Default for LogOptions {
             checkpoint_bytes: 32 << 20,
             chunk_bytes_max: 256 << 20,
             recent_bytes_max: 64 << 20,
+            chunk_files_max: 512,
+            chunk_pages_bytes_max: 32 << 20,
             group_count: 64,
         }
     }

@@ -11,10 +11,8 @@
 //! - An entry is applied once, in index order, and never after a later one of its group.
 
 use crate::checkpoint::load_checkpoint;
-use crate::chunk::file::{ChunkFile, OpenedChunk};
-use crate::chunk::format::ChunkHeader;
-use crate::chunk::set::ChunkSet;
-use crate::chunk::writer::{parse_chunk_name, remove_half_written};
+use crate::chunk::floors::GONE;
+use crate::chunk::opening::{FoundChunks, chunk_damage, open_chunks};
 use crate::damage::{Damage, DamageKind};
 use crate::group::Group;
 use crate::hot::HotFields;
@@ -33,7 +31,7 @@ use crate::wal::scan::{
     read_batch, read_headless, read_list, scan_lane,
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
-use model::{EntryIndex, EntrySubject, GroupId, StreamKey};
+use model::{EntryIndex, EntrySubject, GroupId, StreamId, StreamKey};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
 use std::path::Path;
@@ -143,7 +141,8 @@ impl<'a> Rebuild<'a> {
     pub(crate) fn restore_groups(&mut self) -> Result<(), OpenError> {
         for number in 0..self.store.options.group_count {
             let id = GroupId::new(number);
-            let chunks = self.open_chunks(id)?;
+            let FoundChunks { set: chunks, damages } = open_chunks(self.store, id)?;
+            damages.iter().for_each(|damage| self.damaged(damage));
             let dir = checkpoint_dir(&self.store.root, number);
             let found = load_checkpoint(&*self.store.disk, &dir, self.store.id, id);
             let found = found.map_err(at(&dir))?;
@@ -162,51 +161,6 @@ impl<'a> Rebuild<'a> {
             self.groups.push(group);
         }
         Ok(())
-    }
-
-    /// Opens a group's chunks, newest first, and removes those that a newer one replaces.
-    fn open_chunks(&mut self, group: GroupId) -> Result<ChunkSet, OpenError> {
-        let dir = chunk_dir(&self.store.root, group.get());
-        let disk = Arc::clone(&self.store.disk);
-        remove_half_written(&*disk, &dir).map_err(at(&dir))?;
-        let names = disk.list(&dir).map_err(at(&dir))?;
-        let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_chunk_name(name)).collect();
-        seqs.sort_unstable();
-        let (mut chunks, mut damages): (Vec<ChunkFile>, Vec<Damage>) = Default::default();
-        // Headers of chunks that hold all that they were made to replace.
-        let mut whole = Vec::new();
-        for &seq in seqs.iter().rev() {
-            let path = dir.join(format!("{seq:016x}.chunk"));
-            let opened = ChunkFile::open(&*disk, &path, self.store.id).map_err(at(&path))?;
-            match opened {
-                OpenedChunk::Unreadable => {
-                    damages.push(chunk_damage(DamageKind::ChunkHeader, group, &path, 0));
-                }
-                OpenedChunk::Chunk { chunk, found } => {
-                    let covers = |newer: &ChunkHeader| {
-                        newer.from <= chunk.header.from && chunk.header.to <= newer.to
-                            // Data re-sealed from the WAL for a damaged chunk covers no new entry.
-                            && chunk.header.from < chunk.header.to
-                    };
-                    if whole.iter().any(covers) {
-                        remove_unneeded(&*disk, &path).map_err(at(&path))?;
-                        continue;
-                    }
-                    if found.iter().all(|(kind, _)| !kind.costs_state()) {
-                        whole.push(chunk.header);
-                    }
-                    let damage = |(kind, at)| chunk_damage(kind, group, &path, at);
-                    damages.extend(found.into_iter().map(damage));
-                    chunks.push(*chunk);
-                }
-            }
-        }
-        // Unreadable rows stay in their file: neither it nor its neighbours are merged.
-        let has_damaged = damages.iter().any(|damage| damage.kind.costs_state());
-        let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1), has_damaged);
-        chunks.into_iter().for_each(|chunk| set.add(Arc::new(chunk)));
-        damages.iter().for_each(|damage| self.damaged(damage));
-        Ok(set)
     }
 
     /// Reads the batch headers of every WAL.
@@ -456,21 +410,67 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Learns which streams live and where they start, now that everything is applied.
-    pub(crate) fn ask_heads(&mut self) {
-        for group in &mut self.groups {
-            for stream in group.data_streams() {
-                match self.replay.head(StreamKey { group: group.id, stream }) {
-                    Some(head) => group.trim(stream, head),
-                    None if self.is_all_uncertain => {}
-                    None if self.uncertain.contains(&group.id) => {}
-                    None => group.forget(stream),
-                }
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn ask_heads(&mut self) -> Result<(), OpenError> {
+        for number in 0..self.groups.len() {
+            let is_certain = self.is_certain(number);
+            let damages = self.restore_floors(number, is_certain)?;
+            damages.iter().for_each(|damage| self.damaged(damage));
+            if damages.iter().any(|damage| damage.kind.costs_state()) {
+                // Unreadable rows stay in their file: neither it nor its neighbours are merged.
+                self.groups[number].chunks.forbid_merges();
+            }
+            if self.is_certain(number) != is_certain {
+                self.restore_floors(number, false)?;
+            }
+            self.drop_hot_before_floors(number);
+        }
+        Ok(())
+    }
+
+    /// Whether a stream that the state does not know is gone.
+    fn is_certain(&self, number: usize) -> bool {
+        !self.is_all_uncertain && !self.uncertain.contains(&self.groups[number].id)
+    }
+
+    fn restore_floors(
+        &mut self,
+        number: usize,
+        is_certain: bool,
+    ) -> Result<Vec<Damage>, OpenError> {
+        let (group, replay) = (&mut self.groups[number], &mut *self.replay);
+        let id = group.id;
+        let key = |stream| StreamKey { group: id, stream: StreamId::new(stream) };
+        let found = group.chunks.restore_floors(|stream| floor_of(replay, key(stream), is_certain));
+        let found = found.map_err(at(&chunk_dir(&self.store.root, id.get())))?;
+        Ok(found.iter().map(|(chunk, damage)| chunk_damage(id, &chunk.path, *damage)).collect())
+    }
+
+    fn drop_hot_before_floors(&mut self, number: usize) {
+        let is_certain = self.is_certain(number);
+        let group = &mut self.groups[number];
+        for stream in group.hot_streams() {
+            let key = StreamKey { group: group.id, stream };
+            match floor_of(&mut *self.replay, key, is_certain) {
+                GONE => group.forget(stream),
+                floor => group.drop_before(stream, floor),
             }
         }
     }
 
     pub(crate) fn finish(self) -> Rebuilt {
         Rebuilt { groups: self.groups, lanes: self.lanes, report: self.report }
+    }
+}
+
+/// Where what is kept of a stream begins.
+fn floor_of(replay: &mut dyn Replay, key: StreamKey, is_certain: bool) -> u64 {
+    match replay.head(key) {
+        Some(head) => head.get(),
+        None if is_certain => GONE,
+        None => 0,
     }
 }
 
@@ -484,8 +484,4 @@ fn entry_damage(header: &EntryHeader, place: Damage) -> Damage {
         entries: Some((index, index)),
         ..place
     }
-}
-
-fn chunk_damage(kind: DamageKind, group: GroupId, path: &Path, position: u64) -> Damage {
-    Damage { group: Some(group), ..Damage::at(kind, path, position) }
 }

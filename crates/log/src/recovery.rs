@@ -45,10 +45,11 @@ pub fn open(
     rebuild.scan_lanes()?;
     rebuild.replay_lanes()?;
     rebuild.pass_over_lost_ends();
-    rebuild.ask_heads();
+    rebuild.ask_heads()?;
     let rebuilt = rebuild.finish();
     let report = rebuilt.report.clone();
     let group_count = store.options.group_count;
     let shards = assemble(&store, rebuilt)?;
+    store.chunk_cache.hold_descriptors();
     Ok(Opened { shards, group_count, report })
 }

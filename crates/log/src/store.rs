@@ -1,7 +1,10 @@
 //! What all shards of one data directory share.
 
+use crate::chunk::cache::ChunkCache;
 use crate::data_dir::DataDir;
+use crate::format::FORMAT_NAME;
 use crate::options::LogOptions;
+use crate::thrifty_disk::ThriftyDisk;
 use env::{DirLock, Disk};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,6 +16,8 @@ pub(crate) struct Store {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) root: PathBuf,
     pub(crate) id: u64,
+    pub(crate) lineage: u64,
+    pub(crate) chunk_cache: Arc<ChunkCache>,
     pub(crate) options: LogOptions,
     pub(crate) shard_count: u16,
     pub(crate) is_closing: Arc<AtomicBool>,
@@ -22,10 +27,15 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) fn new(data_dir: DataDir, shard_count: u16) -> Self {
         let DataDir { disk, root, options, format, lock, .. } = data_dir;
+        let format_path = root.join(FORMAT_NAME);
+        let chunk_cache = Arc::new(ChunkCache::new(Arc::clone(&disk), format_path, &options));
+        let disk = Arc::new(ThriftyDisk::new(disk, Arc::clone(&chunk_cache)));
         Self {
             disk,
             root,
             id: format.store,
+            lineage: format.lineage,
+            chunk_cache,
             options,
             shard_count,
             is_closing: Arc::default(),

@@ -12,11 +12,15 @@
 use crate::options::BLOCK_BYTES;
 use env::{Disk, File, is_unreadable};
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
 /// So often a file is tried to be opened.
 const OPENS: u32 = 2;
+
+/// The system's number of an error of a device.
+const EIO: i32 = 5;
 
 /// What unreadable bytes are taken for. No magic number, and not what the rest of a segment has.
 const FILLING: u8 = 0xdb;
@@ -33,6 +37,52 @@ pub(crate) fn open_around(disk: &dyn Disk, path: &Path) -> io::Result<Option<Arc
         }
     }
     Ok(None)
+}
+
+/// What takes the place of a file that cannot be opened: no block of it can be read.
+#[derive(Debug)]
+pub(crate) struct UnreadableFile;
+
+fn unreadable<T>() -> io::Result<T> {
+    Err(io::Error::from_raw_os_error(EIO))
+}
+
+impl File for UnreadableFile {
+    fn read_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        unreadable()
+    }
+
+    fn read_stored_exact_at(&self, _: &mut [u8], _: u64) -> io::Result<()> {
+        unreadable()
+    }
+
+    fn read_cached_at(&self, _: &mut [u8], _: u64) -> io::Result<usize> {
+        unreadable()
+    }
+
+    fn write_at(&self, _: &[u8], _: u64) -> io::Result<()> {
+        unreadable()
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        unreadable()
+    }
+
+    fn sync_all(&self) -> io::Result<()> {
+        unreadable()
+    }
+
+    fn len(&self) -> io::Result<u64> {
+        unreadable()
+    }
+
+    fn set_len(&self, _: u64) -> io::Result<()> {
+        unreadable()
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// The error of a file that cannot be opened.

@@ -3,6 +3,7 @@
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
 use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
+use crate::chunk::count::{CountDone, CountTask};
 use crate::chunk::writer::{ChunkName, remove_half_written};
 use crate::damage::Damage;
 use crate::store::Store;
@@ -19,7 +20,7 @@ use std::path::Path;
 pub struct WorkJob {
     /// With the lock of the directory: nobody else may write there before the job has ended.
     pub(crate) store: Store,
-    pub(crate) task: Task,
+    pub(crate) task: Box<Task>,
 }
 
 #[derive(Debug)]
@@ -31,6 +32,8 @@ pub(crate) enum Task {
     /// With the bytes of the disk that it leaves free.
     Seal(SealTask, u64),
     Merge(MergeTask),
+    /// A look at what has died in chunks.
+    Count(CountTask),
     Checkpoint(CheckpointTask),
 }
 
@@ -39,10 +42,11 @@ impl WorkJob {
     /// segment for them, so that should not wait behind copies, which take seconds.
     #[must_use]
     pub fn group(&self) -> Option<GroupId> {
-        match &self.task {
+        match &*self.task {
             Task::Fill(_) | Task::Drain(_) => None,
-            Task::Seal(task, _) => Some(GroupId::new(task.name.group)),
-            Task::Merge(task) => Some(GroupId::new(task.name.group)),
+            Task::Seal(task, _) => Some(GroupId::new(task.name.identity.group)),
+            Task::Merge(task) => Some(GroupId::new(task.name.identity.group)),
+            Task::Count(task) => Some(task.group),
             Task::Checkpoint(task) => Some(task.group),
         }
     }
@@ -51,7 +55,7 @@ impl WorkJob {
     pub fn run(self) -> WorkDone {
         let disk = &*self.store.disk;
         let root = self.store.root.clone();
-        let done = match self.task {
+        let done = match *self.task {
             Task::Fill(work) => TaskDone::Fill(work.run(disk)),
             Task::Drain(work) => TaskDone::Drain(work.run(disk)),
             Task::Seal(task, kept_free_bytes) => {
@@ -64,6 +68,10 @@ impl WorkJob {
                 let result = cleaned(disk, &task.name, task.run(disk));
                 TaskDone::Merge(task, result)
             }
+            Task::Count(task) => {
+                let result = task.run();
+                TaskDone::Count(task, result)
+            }
             Task::Checkpoint(mut task) => {
                 let (what, bytes) = ("a checkpoint", task.bytes());
                 let needs = Needs { what, bytes, kept_free_bytes: 0 };
@@ -75,7 +83,7 @@ impl WorkJob {
                 TaskDone::Checkpoint(task, result)
             }
         };
-        WorkDone { done, free_bytes: disk.free_bytes(&root).ok() }
+        WorkDone { done: Box::new(done), free_bytes: disk.free_bytes(&root).ok() }
     }
 }
 
@@ -115,7 +123,7 @@ fn cleaned(
 /// Result of a [`WorkJob`].
 #[derive(Debug)]
 pub struct WorkDone {
-    pub(crate) done: TaskDone,
+    pub(crate) done: Box<TaskDone>,
     /// What is free on the disk behind it, if the disk says.
     pub(crate) free_bytes: Option<u64>,
 }
@@ -126,6 +134,7 @@ pub(crate) enum TaskDone {
     Drain(FillDone),
     Seal(SealTask, io::Result<CopyDone>),
     Merge(MergeTask, io::Result<CopyDone>),
+    Count(CountTask, io::Result<CountDone>),
     Checkpoint(CheckpointTask, io::Result<()>),
 }
 
@@ -137,6 +146,8 @@ pub struct WorkReport {
     /// The disk had no room for a merge, on which nothing but space and long runs depends. It is offered again when
     /// the group's chunks or what is dead in them has changed, and after `retry_merges`.
     pub merge_refusal: Option<io::Error>,
+    /// Nothing was written or removed: it was counted how much is dead.
+    pub is_count: bool,
     /// Damage that the work met. The intact rest was kept.
     pub damages: Vec<Damage>,
     /// The group whose checkpoint is now durable, with everything it needs.

@@ -5,7 +5,7 @@ mod support;
 use env::{MemoryDisk, SeededRandom};
 use model::{ByteOffset, EntryIndex};
 use std::path::PathBuf;
-use support::{Node, file, files, flip_two, key, spoil, wal};
+use support::{Node, file, files, flip_two, key, row_pages, spoil, spoil_rows, wal};
 use thalweg_log::{DamageKind, ReadError};
 
 /// Commits one batch with an append to each of three streams, `count` times over.
@@ -283,15 +283,26 @@ fn either_header_of_a_chunk_is_enough() {
 }
 
 #[test]
-fn a_flipped_bit_of_a_chunk_row_or_of_both_headers_costs_nothing() {
+fn a_damaged_copy_of_a_page_or_a_flipped_bit_in_both_headers_costs_nothing() {
     let (disk, chunk) = with_chunk();
     let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
-    // Two rows, the checksums of seven blocks, the footer.
-    let second_row = length - 128 - 7 * 4 - 64;
-    for bytes in [vec![second_row + 9], vec![33, length - 120]] {
+    let [rows, rows_again] = row_pages(&disk, &chunk);
+    // A page of two rows takes 128 bytes, and the index of so few rows is behind it.
+    let (index, index_again) = (rows + 128, rows_again + 128);
+    let repaired = [DamageKind::HeaderRepaired; 2];
+    let damages: [(&[u64], &[DamageKind]); 7] = [
+        (&[rows + 40], &repaired[..1]),
+        (&[rows_again + 40], &repaired[..1]),
+        (&[index + 40], &repaired[..1]),
+        (&[index_again + 40], &repaired[..1]),
+        (&[index + 40, index_again + 70], &repaired[..1]),
+        (&[rows + 40, index_again + 40], &repaired),
+        (&[33, length - 120], &repaired[..1]),
+    ];
+    for (bytes, kinds) in damages {
         bytes.iter().for_each(|&byte| flip_byte(&disk, &chunk, byte));
         let mut node = reopen(&disk);
-        assert_eq!(node.machine.kinds(), [DamageKind::HeaderRepaired]);
+        assert_eq!(node.machine.kinds(), kinds);
         assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
         assert_eq!(node.read_all(key(0, 2), 5000).unwrap().len(), 200 * 1024);
         drop(node);
@@ -300,14 +311,20 @@ fn a_flipped_bit_of_a_chunk_row_or_of_both_headers_costs_nothing() {
 }
 
 #[test]
-fn a_spoilt_chunk_row_costs_its_run() {
+fn a_row_page_that_is_lost_twice_costs_its_runs() {
     let (disk, chunk) = with_chunk();
-    let length = env::Disk::open(&disk, &chunk).unwrap().len().unwrap();
-    spoil(&disk, &chunk, length - 128 - 7 * 4 - 64);
+    spoil_rows(&disk, &chunk);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.kinds(), [DamageKind::ChunkRow]);
-    assert_eq!(node.read_all(key(0, 1), 5000).unwrap().len(), 200 * 1024);
-    assert!(node.read_all(key(0, 2), 5000).is_err());
+    let [page, _] = row_pages(&disk, &chunk);
+    for stream in [1, 2] {
+        let error = node.read_all(key(0, stream), 5000).unwrap_err();
+        assert!(matches!(error, ReadError::Damaged { position, .. } if position == page));
+    }
+    let other = node.shards[0].read(key(0, 9), ByteOffset::ZERO, 5000);
+    assert!(matches!(other, Err(ReadError::NotFound)));
+    node.work().unwrap();
+    assert!(disk.paths().contains(&chunk));
 }
 
 #[test]
@@ -327,8 +344,8 @@ fn a_chunk_without_headers_is_reported_and_left_in_place() {
 fn a_flipped_checkpoint_row_costs_one_stream() {
     let (disk, _) = with_chunk();
     let checkpoint = file(&disk, "ckpt");
-    // Header, owner's header, two rows, payloads of 17 bytes each.
-    flip_byte(&disk, &checkpoint, 64 + 6 + 2 * 40 + 17);
+    // Header, owner's header, two rows, payloads of 25 bytes each.
+    flip_byte(&disk, &checkpoint, 64 + 6 + 2 * 40 + 25);
     let mut node = reopen(&disk);
     assert_eq!(node.machine.kinds(), [DamageKind::CheckpointPayload]);
     assert_eq!(node.machine.damages[0].stream, Some(key(0, 2).stream));

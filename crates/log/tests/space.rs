@@ -6,7 +6,7 @@ use env::{Disk, DiskOperation, MemoryDisk, SeededRandom};
 use model::{ByteOffset, GroupId, StreamKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use support::{DELETE, Node, files, key, small, spoil};
+use support::{DELETE, Node, files, key, small, spoil_rows};
 use thalweg_log::{AppendError, LogOptions, Slice};
 
 #[test]
@@ -499,10 +499,7 @@ fn a_replaced_chunk_stays_while_a_row_of_the_newer_one_is_lost() {
     let disk = MemoryDisk::new();
     let (path, expected) = with_replaced_chunk(&disk);
     for newer in files(&disk, "chunk").into_iter().filter(|newer| *newer != path) {
-        // The place of the first row: docs/format/chunk.md. Two bits are too many for a repair.
-        let mut row = [0; 8];
-        disk.open(&newer).unwrap().read_exact_at(&mut row, 32).unwrap();
-        spoil(&disk, &newer, u64::from_le_bytes(row) + 10);
+        spoil_rows(&disk, &newer);
     }
     for _ in 0..2 {
         let node = Node::open(&disk, 1).unwrap();

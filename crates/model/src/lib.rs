@@ -182,6 +182,8 @@ pub struct Placement {
     pub stream: StreamId,
     /// Offset of the first byte.
     pub start: ByteOffset,
+    /// Number of the first record in its stream.
+    pub first_record: u64,
     /// Records that the data holds.
     pub record_count: u32,
 }

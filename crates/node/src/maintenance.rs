@@ -139,8 +139,10 @@ impl ShardCore {
             None => self.background.note(now.monotonic, report.error.as_ref()),
         }
         self.damage.damages.extend(report.damages);
-        // Not at the next tick: writes may wait for all groups to have had theirs.
-        self.checkpoint_if_wanted();
+        if !report.is_count {
+            // Not at the next tick: writes may wait for all groups to have had theirs.
+            self.checkpoint_if_wanted();
+        }
         self.execute_deferred(now);
     }
 

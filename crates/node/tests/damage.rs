@@ -336,31 +336,36 @@ fn sealed(path: &StreamPath) -> (MemoryDisk, PathBuf) {
     (disk, chunk.expect("it is sealed"))
 }
 
-fn flip_two(disk: &MemoryDisk, chunk: &Path, byte: u64) {
-    disk.flip_bit(chunk, byte * 8);
-    disk.flip_bit(chunk, byte * 8 + 8);
+/// Both copies of the page of rows of a small chunk, and its length: docs/format/chunk.md.
+fn page_of_rows(disk: &MemoryDisk, chunk: &Path) -> ([u64; 2], u64) {
+    let mut header = [0; 128];
+    disk.open(chunk).unwrap().read_exact_at(&mut header, 0).unwrap();
+    let content_end = u64::from_le_bytes(header[56..64].try_into().unwrap());
+    let page_bytes = u16::from_le_bytes([header[112], header[113]]);
+    assert!(page_bytes < 4096, "few rows are in short pages");
+    ([128, content_end.next_multiple_of(64)], page_bytes.into())
 }
 
 #[test]
 fn a_sub_offset_in_a_source_whose_rows_were_lost_is_damaged_and_not_missing() {
     let (source, fork) = (path_in(0, "source"), path_in(1, "fork"));
     let (disk, chunk) = sealed(&source);
-    let length = disk.open(&chunk).unwrap().len().unwrap();
+    let (pages, page_bytes) = page_of_rows(&disk, &chunk);
+    let flip_in_both =
+        |byte| pages.iter().for_each(|page| disk.flip_bit(&chunk, (page + byte) * 8));
     let mut damaged = 0;
-    // One changed bit of a row is repaired; a row holds two of these places.
-    for byte in (length.saturating_sub(1_500)..length - 1).step_by(31) {
-        flip_two(&disk, &chunk, byte);
+    for byte in (0..page_bytes).step_by(9) {
+        flip_in_both(byte);
         let mut process = Process::open(&disk, 2);
         let reply = process.ask(create(&fork, None, Some(fork_of(&source, Some(0), 7)), b""));
         match reply {
-            Reply::Outcome(Outcome::Created(_)) => drop(process.delete(&fork)),
             Reply::Failed(Failure::Damaged { .. }) => damaged += 1,
             other => panic!("byte {byte}: {other:?}"),
         }
         process.kill();
-        flip_two(&disk, &chunk, byte);
+        flip_in_both(byte);
     }
-    assert!(damaged > 0, "no flip hit the row");
+    assert_eq!(damaged, page_bytes.div_ceil(9), "each flip costs the page");
 }
 
 /// The places of a text in the log: file and position.

@@ -116,13 +116,19 @@ fn check(disk: &MemoryDisk) {
 }
 
 #[test]
-fn a_directory_of_before_the_first_release_is_refused_whole() {
-    let disk = restored(include_str!("../testdata/directory-1.txt"));
-    let before = dump(&disk);
-    let refused = try_open(&disk, 1).unwrap_err();
-    assert!(matches!(refused, OpenError::Version { found: 1, known: 2, .. }), "{refused}");
-    let after: String = dump(&disk);
-    assert_eq!(after.replace("/data/LOCK 0\n", ""), before, "nothing was written");
+fn directories_of_before_the_first_release_are_refused_whole() {
+    let first = include_str!("../testdata/directory-1.txt");
+    let second = include_str!("../testdata/directory-2.txt");
+    for (version, dumped) in [(1, first), (2, second)] {
+        let disk = restored(dumped);
+        let before = dump(&disk).replace("/data/LOCK 0\n", "");
+        let refused = try_open(&disk, 1).unwrap_err();
+        let is_told =
+            matches!(refused, OpenError::Version { found, known: 3, .. } if found == version);
+        assert!(is_told, "{refused}");
+        let after = dump(&disk).replace("/data/LOCK 0\n", "");
+        assert_eq!(after, before, "nothing was written");
+    }
 }
 
 #[test]

@@ -262,3 +262,34 @@ fn no_more_reads_are_out_than_a_thread_can_use() {
     assert!((2..=16).contains(&most), "{most} reads were out at once");
     assert_eq!(answered, 100, "each has its answer");
 }
+
+#[test]
+fn a_read_at_the_tail_of_a_stream_that_is_all_in_chunks_looks_into_none() {
+    let small = LogOptions { seal_bytes: 1, checkpoint_bytes: 1, ..options() };
+    let disk = MemoryDisk::new();
+    let mut process = Process::open_with(&disk, 1, small.clone());
+    let paths = [(path_in(0, "text"), "text/plain"), (path_in(0, "json"), "application/json")];
+    for (path, content_type) in &paths {
+        process.create(path, content_type);
+        let append = if path.as_str().contains("json") { json() } else { text() };
+        process.append(path, append, b"1,22,");
+        process.wait_ms(0);
+    }
+    process.kill();
+    let mut process = Process::open_with(&disk, 1, small);
+    let looks = |process: &Process| {
+        let log = process.shards[0].log().stats();
+        assert_eq!((log.hot_bytes, log.chunks), (0, 2), "all of it is in chunks");
+        log.chunk_cache.page_hits + log.chunk_cache.page_misses
+    };
+    let before = looks(&process);
+    for (path, _) in &paths {
+        assert_eq!(process.ends(path, 5, 1 << 22), (5, 5));
+        let at_tail = ReadRequest { path: path.clone(), from: ReadFrom::Now, boundary_bytes: 9 };
+        assert!(matches!(process.ask(Request::Read(at_tail)), Reply::Read(_)));
+        assert!(matches!(process.head(path), (_, info) if info.tail == ByteOffset::new(5)));
+    }
+    assert_eq!(looks(&process), before, "the state knows the tail");
+    assert_eq!(process.bytes(&paths[0].0), b"1,22,");
+    assert!(looks(&process) > before);
+}

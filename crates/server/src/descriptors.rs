@@ -22,7 +22,7 @@ pub fn advice(error: &io::Error) -> Option<String> {
 /// Lets the process have as many descriptors as the system allows it, and makes room for `connections_max`
 /// connections. To be called while there is one thread.
 ///
-/// The limit of many shells is 1,024, below what they would allow if asked; chunks of stored data need descriptors,
+/// The limit of many shells is 1,024, below what they would allow if asked; chunks of stored data need some descriptors,
 /// too. And the table begins at 64, and Linux doubles it when it is full. Where threads share it, the thread that
 /// opens a connection then waits until all processors have noticed. That took 10 to 20 ms while 2,000
 /// clients came at once, and the loop served no connection meanwhile. For a single thread it grows without

@@ -78,6 +78,16 @@ pub struct ShardMetrics {
     pub recent_hits: Counter,
     /// Appends that they did not find there.
     pub recent_misses: Counter,
+    /// Looks for the open file of a chunk that found it. This and the next four are of all shards together.
+    pub chunk_file_hits: Counter,
+    /// Looks that found it closed.
+    pub chunk_file_misses: Counter,
+    /// Looks for a page of a chunk that found it in memory.
+    pub chunk_page_hits: Counter,
+    /// Looks that did not.
+    pub chunk_page_misses: Counter,
+    /// Damaged copies of pages that reads have met.
+    pub chunk_pages_damaged: Counter,
     /// Duration of each sync.
     pub sync_ns: Histogram,
     /// Length of each turn of the loop, without waiting for sockets and without syncs.
@@ -96,6 +106,10 @@ pub struct ShardMetrics {
     pub wal_bytes: Gauge,
     /// Recently committed bytes in memory now.
     pub recent_bytes: Gauge,
+    /// Chunk files that are open, for all shards together.
+    pub chunk_files_open: Gauge,
+    /// Pages of chunks in memory, for all shards together.
+    pub chunk_page_bytes: Gauge,
     /// Request bodies held in memory now.
     pub body_bytes_in_flight: Gauge,
     /// By how much the wall clock is ahead of its course and not believed, in milliseconds.
@@ -135,6 +149,11 @@ impl Default for ShardMetrics {
             batch_entries: Counter::default(),
             recent_hits: Counter::default(),
             recent_misses: Counter::default(),
+            chunk_file_hits: Counter::default(),
+            chunk_file_misses: Counter::default(),
+            chunk_page_hits: Counter::default(),
+            chunk_page_misses: Counter::default(),
+            chunk_pages_damaged: Counter::default(),
             sync_ns: Histogram::default(),
             turn_ns: Histogram::default(),
             damaged: Counter::default(),
@@ -144,6 +163,8 @@ impl Default for ShardMetrics {
             streams: Gauge::default(),
             wal_bytes: Gauge::default(),
             recent_bytes: Gauge::default(),
+            chunk_files_open: Gauge::default(),
+            chunk_page_bytes: Gauge::default(),
             body_bytes_in_flight: Gauge::default(),
             clock_ahead_ms: Gauge::default(),
             clock_confirmed: AtomicBool::new(false),

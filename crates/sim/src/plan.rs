@@ -61,6 +61,9 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         batch_bytes_max: *dice.pick(&[32 << 10, 128 << 10]),
         checkpoint_bytes: *dice.pick(&[16 << 10, 64 << 10, 256 << 10]),
         chunk_bytes_max: *dice.pick(&[64 << 10, 512 << 10]),
+        // So that files are closed and pages dropped in some of the runs, and all stay in others.
+        chunk_files_max: if segment_bytes > 64 << 10 { 2 } else { 64 },
+        chunk_pages_bytes_max: segment_bytes / 16,
         group_count: u16::try_from(*dice.pick(&[1_u64, 3, 8])).expect("16 bits"),
         recent_bytes_max: 0,
     }

@@ -44,7 +44,7 @@ impl GroupState {
         if let Verdict::Answer(outcome) = judge(record, append, data_bytes) {
             return Applied::answer(outcome);
         }
-        let start = record.tail;
+        let (start, first_record) = (record.tail, record.record_count);
         record.tail = start.advance(data_bytes);
         record.record_count += u64::from(append.record_count);
         record.closed |= append.close;
@@ -56,7 +56,8 @@ impl GroupState {
         if let Some(producer) = &append.producer {
             record.extra_mut().producers.accept(producer, mark.index, producers_max);
         }
-        let placement = Placement { stream, start, record_count: append.record_count };
+        let placement =
+            Placement { stream, start, first_record, record_count: append.record_count };
         let accepted = Accepted {
             stream,
             tail: record.tail,

@@ -221,6 +221,7 @@ impl GroupState {
         let placement = (data_bytes > 0).then(|| Placement {
             stream: record.id,
             start,
+            first_record: 0,
             record_count: u32::try_from(record.record_count).expect("one entry's records"),
         });
         let info = record.info();

@@ -53,7 +53,7 @@ fn u64_at(bytes: &[u8], position: usize) -> u64 {
 pub(super) fn sealed(path: &Path, file: &[u8]) -> Vec<Sealed> {
     match path.extension().and_then(|extension| extension.to_str()) {
         Some("wal") => in_segment(file).into_iter().chain(lists(file)).collect(),
-        Some("chunk") => in_chunk(file),
+        Some("chunk") => in_chunk(file, STORE),
         Some("ckpt") => in_checkpoint(file),
         _ => Vec::new(),
     }
@@ -88,14 +88,38 @@ fn lists(file: &[u8]) -> Vec<Sealed> {
     batches.filter_map(list).collect()
 }
 
-fn in_chunk(file: &[u8]) -> Vec<Sealed> {
-    let mut found = vec![Sealed::new(0, 128, &[STORE])];
-    let rows = u64_at(file, 32) as usize;
-    for number in 0..u32_at(file, 40) {
-        let at = rows + 64 * number as usize;
-        found.push(Sealed::numbered(at, 64, &[STORE, u64_at(file, 8)], number));
+/// Positions and lengths of the pages of a chunk, for each copy.
+fn pages_of(chunk: &[u8]) -> [Vec<(usize, usize)>; 2] {
+    let content_end = u64_at(chunk, 56) as usize;
+    let row_page_bytes = (u32_at(chunk, 112) & 0xffff) as usize;
+    let footer = chunk.len() - 128;
+    let (starts, sizes) = if row_page_bytes < 4096 {
+        let tail = content_end.next_multiple_of(64);
+        ([128, tail], vec![row_page_bytes, footer - tail - row_page_bytes])
+    } else {
+        let tail = content_end.next_multiple_of(4096);
+        let count = (footer - tail) / 4096 / 2;
+        ([tail, tail + count * 4096], vec![4096; count])
+    };
+    starts.map(|start| {
+        let mut at = start;
+        let place = |&bytes: &usize| {
+            at += bytes;
+            (at - bytes, bytes)
+        };
+        sizes.iter().map(place).collect()
+    })
+}
+
+fn in_chunk(file: &[u8], lineage: u64) -> Vec<Sealed> {
+    let mut found = vec![Sealed::new(0, 128, &[lineage])];
+    let origin = [8, 16, 24, 32].map(|at| u64_at(file, at));
+    for copy in pages_of(file) {
+        for (number, (position, bytes)) in (0..).zip(copy) {
+            found.push(Sealed::numbered(position, bytes, &origin, number));
+        }
     }
-    found.push(Sealed::new(file.len() - 128, 128, &[STORE]));
+    found.push(Sealed::new(file.len() - 128, 128, &[lineage]));
     found
 }
 
@@ -146,18 +170,24 @@ fn seal_entries(intact: &[u8], file: &mut [u8]) {
     lists(intact).iter().for_each(|list| list.seal(file));
 }
 
+/// Makes the checksums of a chunk's headers and pages right.
+pub(super) fn seal_pages(intact: &[u8], lineage: u64, file: &mut [u8]) {
+    in_chunk(intact, lineage).iter().for_each(|sealed| sealed.seal(file));
+}
+
 fn seal_blocks(intact: &[u8], file: &mut [u8]) {
-    let rows = u64_at(intact, 32) as usize;
-    let crcs = rows + 64 * u32_at(intact, 40) as usize;
-    let blocks = (4096..rows).step_by(64 << 10);
-    let count = blocks.len();
-    for (number, start) in blocks.enumerate() {
-        put_crc(file, crcs + 4 * number, start..rows.min(start + (64 << 10)));
+    let content_end = u64_at(intact, 56) as usize;
+    let (rows, row_pages) = (u32_at(intact, 72) as usize, u32_at(intact, 76) as usize);
+    let copies = pages_of(intact);
+    let blocks = (16 * row_pages).next_multiple_of(32) + 32 * (rows * 10).div_ceil(256);
+    for (number, start) in (4096..content_end).step_by(64 << 10).enumerate() {
+        let at = blocks + 4 * number;
+        for copy in &copies {
+            let (page, _) = copy[row_pages + at / 4064];
+            put_crc(file, page + 28 + at % 4064, start..content_end.min(start + (64 << 10)));
+        }
     }
-    for header in [0, intact.len() - 128] {
-        put_crc(file, header + 44, crcs..crcs + 4 * count);
-        Sealed::new(header, 128, &[STORE]).seal(file);
-    }
+    in_chunk(intact, STORE).iter().for_each(|sealed| sealed.seal(file));
 }
 
 fn seal_payloads(intact: &[u8], file: &mut [u8]) {

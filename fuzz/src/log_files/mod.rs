@@ -15,9 +15,11 @@ mod directory;
 mod edits;
 mod flip;
 mod forge;
+mod image;
 mod owner;
 
 pub use flip::{run as flip, seeds as flip_seeds};
+pub use image::{run as image, seeds as image_seeds};
 
 use directory::{Base, shards};
 use edits::apply_edits;

@@ -30,6 +30,8 @@ fn options() -> LogOptions {
         checkpoint_bytes: 8 << 10,
         chunk_bytes_max: 64 << 10,
         recent_bytes_max: 4 << 10,
+        chunk_files_max: 3,
+        chunk_pages_bytes_max: 8 << 10,
         group_count: GROUPS,
     }
 }
@@ -61,7 +63,9 @@ impl Machine {
         }
         let start = ByteOffset::new(ends.tail);
         ends.tail += bytes;
-        Some(Placement { stream: key.stream, start, record_count: 1 })
+        // Each byte is a record.
+        let (first_record, record_count) = (start.get(), u32::try_from(bytes).unwrap_or(u32::MAX));
+        Some(Placement { stream: key.stream, start, first_record, record_count })
     }
 
     fn rows(&self, group: GroupId) -> CheckpointRows {

@@ -5,15 +5,20 @@
 //! - Sealing leaves a damaged append out, reports it unless recovery did, and leaves a hole between
 //!   two runs. A merge that meets damage is given up, and the group's chunks are merged no more.
 //! - Sources are removed only after the new chunk is durable.
+//! - A merge has one page of rows of each source in memory.
 
-use crate::chunk::append_table::AppendTable;
+use crate::chunk::builder::StreamPiece;
+use crate::chunk::cache::ChunkCache;
 use crate::chunk::file::ChunkFile;
-use crate::chunk::format::chunk_bytes_max;
+use crate::chunk::floors::{FloorsThen, GONE, floor_then};
+use crate::chunk::merge_rows::{MergeRows, NextRow};
+use crate::chunk::pieces::{Piece, PieceTable};
+use crate::chunk::room::chunk_bytes_max;
+use crate::chunk::row::Row;
 use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
 use crate::hot::HotFields;
-use crate::id_map::IdMap;
 use crate::options::COPY_BYTES;
 use crate::paths::remove_if_there;
 use crate::read::{ReadError, ReadMode};
@@ -22,17 +27,26 @@ use crate::wal::room::NoRoom;
 use crate::wal::segment::SegmentFile;
 use env::{Disk, File};
 use model::{ByteOffset, GroupId, StreamId};
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+
+/// The appends of one stream that are to be sealed.
+#[derive(Debug)]
+pub(crate) struct SealRun {
+    pub(crate) stream: StreamId,
+    /// With the number of each one's first record.
+    pub(crate) appends: Vec<(u64, HotFields)>,
+}
 
 /// Moves a group's appends from the WAL into a chunk.
 #[derive(Debug)]
 pub(crate) struct SealTask {
     pub(crate) name: ChunkName,
+    pub(crate) cache: Arc<ChunkCache>,
     /// By stream, in order.
-    pub(crate) runs: Vec<(StreamId, Vec<HotFields>)>,
+    pub(crate) runs: Vec<SealRun>,
     pub(crate) segments: HashMap<u16, Arc<SegmentFile>>,
 }
 
@@ -40,68 +54,76 @@ pub(crate) struct SealTask {
 #[derive(Debug)]
 pub(crate) struct MergeTask {
     pub(crate) name: ChunkName,
-    pub(crate) sources: Vec<MergeSource>,
-    /// First retained byte of trimmed streams.
-    pub(crate) heads: IdMap<StreamId, ByteOffset>,
+    pub(crate) cache: Arc<ChunkCache>,
+    pub(crate) sources: Vec<Arc<ChunkFile>>,
+    pub(crate) floors: FloorsThen,
+    /// Bytes that are alive.
+    pub(crate) live_bytes: u64,
     /// Bytes of the disk that it leaves free.
     pub(crate) spare_bytes: u64,
 }
 
-/// A chunk to copy from.
-#[derive(Debug)]
-pub(crate) struct MergeSource {
-    pub(crate) chunk: Arc<ChunkFile>,
-    /// Indexes of rows that nobody needs.
-    pub(crate) dead_rows: HashSet<u32>,
-}
-
 /// A new chunk, if anything was alive, and what could not be copied.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct CopyDone {
     pub(crate) chunk: Option<Arc<ChunkFile>>,
     pub(crate) damages: Vec<Damage>,
+    /// What of the new chunk is dead: a floor may lie inside an append.
+    pub(crate) dead_bytes: u64,
+    /// Rows of streams that are gone, which were left out.
+    pub(crate) left_out: Vec<(u64, u32)>,
 }
 
 impl SealTask {
     /// The length of the chunk that it writes, at most.
     pub(crate) fn bytes_max(&self) -> u64 {
-        let runs = || self.runs.iter().map(|(_, run)| run);
-        let appends = runs().map(|run| run.len() as u64).sum();
-        let data_bytes = runs().flatten().map(|append| u64::from(append.length)).sum();
-        chunk_bytes_max(self.runs.len() as u64, appends, data_bytes)
+        let appends = || self.runs.iter().flat_map(|run| &run.appends);
+        let data_bytes = appends().map(|(_, append)| u64::from(append.length)).sum();
+        let count = appends().count() as u64;
+        chunk_bytes_max(self.runs.len() as u64, count, data_bytes)
     }
 
     /// # Errors
     /// Any error of the underlying disk; nothing has changed then.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
-        let mut damages = Vec::new();
+        let mut done = CopyDone::default();
         let mut buffer = Vec::new();
-        for (stream, appends) in &self.runs {
-            for append in appends {
+        for SealRun { stream, appends } in &self.runs {
+            for (first_record, append) in appends {
                 let segment = &self.segments[&append.slot];
                 if is_intact(segment, append, &mut buffer)? {
-                    writer.begin_append(stream.get(), &bounds(append))?;
+                    writer.begin_append(&sealed(*stream, *first_record, append));
                     let source = (&*segment.file, u64::from(append.position));
                     copy_bytes(source, append.length, &mut buffer, &mut writer)?;
                 } else if !append.is_reported {
                     let lost = (u64::from(append.position), u64::from(append.length));
-                    damages.push(self.name.damage(*stream, &segment.path, lost));
+                    done.damages.push(self.name.damage(*stream, &segment.path, lost));
                 }
             }
         }
-        Ok(CopyDone { chunk: writer.finish(disk)?.map(ChunkFile::new).map(Arc::new), damages })
+        done.chunk = opened(writer.finish(disk)?, &self.cache);
+        Ok(done)
     }
 }
 
-fn bounds(append: &HotFields) -> AppendBounds {
+fn opened(
+    written: Option<crate::chunk::writer::WrittenChunk>,
+    cache: &Arc<ChunkCache>,
+) -> Option<Arc<ChunkFile>> {
+    written.map(|written| Arc::new(ChunkFile::new(written, Arc::clone(cache))))
+}
+
+fn sealed(stream: StreamId, first_record: u64, append: &HotFields) -> StreamPiece {
     let start = ByteOffset::new(append.start);
-    AppendBounds {
+    let bounds = AppendBounds {
         start,
         end: start.advance(u64::from(append.length)),
         records: append.records,
         at: append.at,
-    }
+    };
+    let piece = Piece { bounds, mark: None };
+    StreamPiece { stream: stream.get(), first_record, mark_before: None, piece }
 }
 
 fn is_intact(segment: &SegmentFile, append: &HotFields, buffer: &mut Vec<u8>) -> io::Result<bool> {
@@ -148,40 +170,35 @@ impl MergeTask {
     /// underlying disk: at worst the new chunk is beside its sources, which it replaces.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         // What was intact when it was read last need not be so now.
-        self.sources.iter().for_each(|source| source.chunk.check_again());
-        let rows = self.live_rows();
-        self.check_room(disk, &rows)?;
+        self.sources.iter().for_each(|source| source.check_again());
+        self.check_room(disk)?;
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
-        let mut damages = Vec::new();
-        for (stream, _, source, row) in rows {
-            self.copy_row((stream, source, row), &mut writer, &mut damages)?;
-            if !damages.is_empty() {
-                break;
-            }
-        }
-        if !damages.is_empty() {
+        let mut done = CopyDone::default();
+        self.copy_rows(&mut writer, &mut done)?;
+        if !done.damages.is_empty() {
             // The sources are all that is left of what they hold: they stay as they are.
             remove_half_written(disk, &self.name.dir)?;
-            return Ok(CopyDone { chunk: None, damages });
+            return Ok(CopyDone { damages: done.damages, ..CopyDone::default() });
         }
-        let chunk = writer.finish(disk)?.map(ChunkFile::new).map(Arc::new);
+        done.chunk = opened(writer.finish(disk)?, &self.cache);
         for source in &self.sources {
-            // Gone, perhaps, since an earlier try, which failed after it.
-            remove_if_there(disk, &source.chunk.path)?;
+            match source.retire() {
+                // Gone, perhaps, since an earlier try, which failed after it.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                retired => retired?,
+            }
+            remove_if_there(disk, &source.path)?;
         }
         disk.sync_dir(&self.name.dir)?;
-        Ok(CopyDone { chunk, damages })
+        Ok(done)
     }
 
     /// A merge must not take what appends need.
-    fn check_room(&self, disk: &dyn Disk, rows: &[(u64, u64, usize, usize)]) -> io::Result<()> {
-        let length = |source: usize, row: usize| self.sources[source].chunk.rows[row].length;
-        let live_bytes: u64 =
-            rows.iter().map(|&(_, _, source, row)| u64::from(length(source, row))).sum();
-        if live_bytes == 0 {
+    fn check_room(&self, disk: &dyn Disk) -> io::Result<()> {
+        if self.live_bytes == 0 {
             return Ok(());
         }
-        let wanted = live_bytes + self.spare_bytes;
+        let wanted = self.live_bytes + self.spare_bytes;
         let free = disk.free_bytes(&self.name.dir)?;
         if free < wanted {
             let what = "a merge of chunks";
@@ -190,61 +207,93 @@ impl MergeTask {
         Ok(())
     }
 
-    /// `(stream, start, source, row)` in the order of the new chunk.
-    fn live_rows(&self) -> Vec<(u64, u64, usize, usize)> {
-        let mut live = Vec::new();
-        for (number, source) in self.sources.iter().enumerate() {
-            for (index, row) in source.chunk.rows.iter().enumerate() {
-                let is_dead = u32::try_from(index).is_ok_and(|i| source.dead_rows.contains(&i));
-                if !is_dead {
-                    live.push((row.stream, row.start, number, index));
+    /// Copies rows in order until one is damaged.
+    fn copy_rows(&self, writer: &mut ChunkWriter, done: &mut CopyDone) -> io::Result<()> {
+        let mut rows = MergeRows::new(&self.sources);
+        while let Some(next) = rows.next_row()? {
+            let (source, row) = match next {
+                NextRow::Row(source, row) => (source, row),
+                NextRow::Lost(source, position) => {
+                    let place = Damage::at(DamageKind::ChunkRow, &source.path, position);
+                    let group = Some(GroupId::new(self.name.identity.group));
+                    done.damages.push(Damage { group, ..place });
+                    return Ok(());
                 }
+            };
+            let floor = floor_then(&self.floors, row.stream);
+            if floor >= row.end() {
+                if floor == GONE {
+                    note_left_out(&mut done.left_out, row.stream);
+                }
+                continue;
+            }
+            self.copy_row((source, &row, floor), writer, done)?;
+            if !done.damages.is_empty() {
+                return Ok(());
             }
         }
-        live.sort_unstable();
-        live
+        Ok(())
     }
 
     fn copy_row(
         &self,
-        (stream, source, row): (u64, usize, usize),
+        (source, row, floor): (&ChunkFile, &Row, u64),
         writer: &mut ChunkWriter,
-        damages: &mut Vec<Damage>,
+        done: &mut CopyDone,
     ) -> io::Result<()> {
-        let chunk = &self.sources[source].chunk;
-        let row = &chunk.rows[row];
-        let stream_id = StreamId::new(stream);
-        let head = self.heads.get(&stream_id).map_or(0, |head| head.get());
-        let table = match chunk.table(row, ReadMode::Blocking) {
+        let stream = StreamId::new(row.stream);
+        let table = match source.table(row, ReadMode::Blocking) {
             Ok(table) => table,
             Err(error) => {
                 let lost = (damage_position(error)?, u64::from(row.length));
-                damages.push(self.name.damage(stream_id, &chunk.path, lost));
+                done.damages.push(self.name.damage(stream, &source.path, lost));
                 return Ok(());
             }
         };
-        let appends = AppendTable::new(&table).into_iter().flat_map(AppendTable::iter);
+        let file = source.file(ReadMode::Blocking)?;
         let mut window = Window::default();
-        for append in appends.filter(|append| append.end.get() > head) {
-            let length = append.end.since(append.start);
-            if append.start.get() < row.start || append.end.get() > row.end() {
+        for append in row_pieces(row, &table) {
+            let bounds = append.piece.bounds;
+            let (start, length) = (bounds.start.get(), bounds.end.since(bounds.start));
+            if start < row.start || bounds.end.get() > row.end() {
                 break;
             }
             // Two sources hold the same append only after a damaged chunk was read again.
-            if append.start.get() < writer.end_of(stream) {
+            if bounds.end.get() <= floor || start < writer.end_of(row.stream) {
                 continue;
             }
-            let position = u64::from(row.position) + (append.start.get() - row.start);
-            if let Err(error) = chunk.verify(row, (position, length), ReadMode::Blocking) {
+            let position = row.position + (start - row.start);
+            if let Err(error) = source.verify(row, (position, length), ReadMode::Blocking) {
                 let lost = (damage_position(error)?, length);
-                damages.push(self.name.damage(stream_id, &chunk.path, lost));
+                done.damages.push(self.name.damage(stream, &source.path, lost));
                 return Ok(());
             }
-            writer.begin_append(stream, &append)?;
-            let run_end = u64::from(row.position) + u64::from(row.length);
-            window.copy(&*chunk.file, (position, length, run_end), writer)?;
+            done.dead_bytes += floor.saturating_sub(start);
+            writer.begin_append(&append);
+            window.copy(&*file, (position, length, row.table_position()), writer)?;
         }
         Ok(())
+    }
+}
+
+/// The appends of a run with the numbers of their records.
+fn row_pieces<'a>(row: &Row, table: &'a [u8]) -> impl Iterator<Item = StreamPiece> + 'a {
+    let table = row.columns().and_then(|columns| PieceTable::new(table, columns));
+    let (stream, body) = (row.stream, row.body);
+    let mut first_record = body.map_or(0, |body| body.first_record);
+    let mut mark_before = body.and_then(|body| body.marks).map(|marks| marks.before);
+    table.into_iter().flat_map(PieceTable::iter).map(move |piece| {
+        let append = StreamPiece { stream, first_record, mark_before, piece };
+        first_record += u64::from(piece.bounds.records);
+        mark_before = piece.mark;
+        append
+    })
+}
+
+fn note_left_out(left_out: &mut Vec<(u64, u32)>, stream: u64) {
+    match left_out.last_mut() {
+        Some((last, rows)) if *last == stream => *rows += 1,
+        _ => left_out.push((stream, 1)),
     }
 }
 
@@ -291,7 +340,7 @@ impl Window {
 impl ChunkName {
     fn damage(&self, stream: StreamId, file: &Path, lost: (u64, u64)) -> Damage {
         Damage {
-            group: Some(GroupId::new(self.group)),
+            group: Some(GroupId::new(self.identity.group)),
             stream: Some(stream),
             lost_bytes: lost.1,
             ..Damage::at(DamageKind::StreamData, file, lost.0)

@@ -1,42 +1,46 @@
-//! An open chunk.
+//! A chunk file: its header in memory, all else read when it is asked for.
 //!
 //! # Invariants
 //! - No byte leaves a chunk before the checksum of its block was compared once in this process. Where a
 //!   block is damaged, the checksum of the run decides: damage of one stream costs no other.
+//! - The holder of a chunk can read it, also when its file has been replaced and has no name any more.
 
-use crate::chunk::append_table::AppendTable;
-use crate::chunk::format::{
-    CHUNK_HEADER_BYTES, CHUNK_ROW_BYTES, CONTENT_START, ChunkHeader, ChunkRow, RowSeed, RunCrcs,
-};
-use crate::chunk::served::ServedFile;
+use crate::chunk::cache::ChunkCache;
+use crate::chunk::header::{CONTENT_START, ChunkHeader, HEADER_BYTES};
+use crate::chunk::image::open_page;
+use crate::chunk::lookup::{PageSource, block_crc};
+use crate::chunk::page::Page;
+use crate::chunk::pieces::{Piece, PieceTable};
+use crate::chunk::row::Row;
+use crate::chunk::row_page::Rows;
+use crate::chunk::served::ReadFailures;
 use crate::chunk::writer::WrittenChunk;
-use crate::codec::u32_at;
 use crate::damage::DamageKind;
-use crate::entry::AppendBounds;
 use crate::options::CHUNK_BLOCK_BYTES;
 use crate::read::{ReadError, ReadMode};
-use crate::unreadable::{open_around, read_around};
-use env::{Disk, File};
+use crate::unreadable::{UnreadableFile, cannot_open, read_around};
+use env::File;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// An open, immutable chunk. Jobs share it with the shard.
+/// An immutable chunk. Jobs share it with the shard.
 #[derive(Debug)]
 pub(crate) struct ChunkFile {
-    store: u64,
     pub(crate) header: ChunkHeader,
-    /// Sorted by stream and start.
-    pub(crate) rows: Vec<ChunkRow>,
-    pub(crate) file: Arc<dyn File>,
-    /// The same, for the senders of its bytes.
-    pub(crate) served: Arc<ServedFile>,
+    /// The local number: a higher one was made later.
+    pub(crate) seq: u64,
     pub(crate) path: PathBuf,
+    cache: Arc<ChunkCache>,
+    id: u64,
+    /// Of all its open files.
+    failures: ReadFailures,
+    /// The open file of a chunk that was replaced.
+    kept: OnceLock<Arc<dyn File>>,
     /// One bit per block whose checksum was right.
-    verified: Vec<AtomicU64>,
-    block_crcs: OnceLock<Vec<u8>>,
+    verified: OnceLock<Box<[AtomicU64]>>,
     /// Parts of runs in damaged blocks, by position, and whether they are intact all the same.
     judged: Mutex<BTreeMap<u64, bool>>,
 }
@@ -44,21 +48,56 @@ pub(crate) struct ChunkFile {
 /// What opening a chunk file came to.
 #[derive(Debug)]
 pub(crate) enum OpenedChunk {
-    /// Usable; `found` are positions of rows that are lost and of headers and rows that were
-    /// repaired.
-    Chunk { chunk: Box<ChunkFile>, found: Vec<(DamageKind, u64)> },
+    /// Usable; the header at this position had to be repaired to read it.
+    Chunk { chunk: Box<ChunkFile>, repaired: Option<u64> },
     /// Neither the header nor the footer can be read.
     Unreadable,
 }
 
+/// The pages of a chunk as a thread of this mode gets them.
+pub(crate) struct Pages<'a> {
+    chunk: &'a ChunkFile,
+    mode: ReadMode,
+}
+
+impl PageSource for Pages<'_> {
+    type Error = io::Error;
+
+    fn header(&self) -> &ChunkHeader {
+        &self.chunk.header
+    }
+
+    fn page(&self, number: u32) -> io::Result<Option<Arc<Page>>> {
+        let chunk = self.chunk;
+        if let Some(page) = chunk.cache.page(chunk.id, number) {
+            return Ok(Some(page));
+        }
+        let page = chunk.read_page(number, self.mode)?.map(Arc::new);
+        if let Some(page) = &page {
+            chunk.cache.keep_page(chunk.id, number, page);
+        }
+        Ok(page)
+    }
+}
+
+/// What a damaged page costs, and its position.
+pub(crate) type PageDamage = (DamageKind, u64);
+
 impl ChunkFile {
-    pub(crate) fn new(written: WrittenChunk) -> Self {
-        let WrittenChunk { store, header, rows, file, path } = written;
-        let words = usize::try_from(header.block_count().div_ceil(64)).expect("fits memory");
-        let verified = (0..words).map(|_| AtomicU64::new(0)).collect();
-        let (block_crcs, judged) = (OnceLock::new(), Mutex::default());
-        let served = ServedFile::new(Arc::clone(&file));
-        Self { store, header, rows, file, served, path, verified, block_crcs, judged }
+    pub(crate) fn new(written: WrittenChunk, cache: Arc<ChunkCache>) -> Self {
+        let (id, failures) = (cache.take_id(), ReadFailures::default());
+        cache.keep(id, failures.watch(written.file));
+        Self {
+            header: written.header,
+            seq: written.seq,
+            path: written.path,
+            cache,
+            id,
+            failures,
+            kept: OnceLock::new(),
+            verified: OnceLock::new(),
+            judged: Mutex::default(),
+        }
     }
 
     /// Opens a chunk by its front header or, if that is damaged, by its footer; if both are, by one
@@ -66,55 +105,142 @@ impl ChunkFile {
     ///
     /// # Errors
     /// Any error of the underlying disk; damage is no error.
-    pub(crate) fn open(disk: &dyn Disk, path: &Path, store: u64) -> io::Result<OpenedChunk> {
-        let Some(file) = open_around(disk, path)? else { return Ok(OpenedChunk::Unreadable) };
-        let length = file.len()?;
-        if length < CONTENT_START + CHUNK_HEADER_BYTES as u64 {
-            return Ok(OpenedChunk::Unreadable);
-        }
-        let Some((header, repaired_at)) = read_header(&*file, length, store)? else {
+    pub(crate) fn open(
+        cache: &Arc<ChunkCache>,
+        (path, seq): (&Path, u64),
+        lineage: u64,
+    ) -> io::Result<OpenedChunk> {
+        let Some(file) = cache.open(path)? else {
             return Ok(OpenedChunk::Unreadable);
         };
-        let mut bytes = vec![0; header.row_count as usize * CHUNK_ROW_BYTES];
-        read_around(&*file, &mut bytes, header.content_end)?;
-        let mut rows = Vec::new();
-        let mut found: Vec<_> =
-            repaired_at.map(|at| (DamageKind::HeaderRepaired, at)).into_iter().collect();
-        for (number, bytes) in (0..).zip(bytes.chunks_exact(CHUNK_ROW_BYTES)) {
-            let at = header.content_end + u64::from(number) * CHUNK_ROW_BYTES as u64;
-            let row = ChunkRow::decode(bytes, RowSeed { store, file: header.seq, number });
-            let fits = |row: &ChunkRow| row.is_inside(&header) && row.follows(rows.last());
-            let Some(row) = row.filter(|row| fits(&row.value.0)) else {
-                found.push((DamageKind::ChunkRow, at));
-                continue;
-            };
-            if row.is_repaired {
-                found.push((DamageKind::HeaderRepaired, at));
-            }
-            rows.push(row.value.0);
+        let length = file.len()?;
+        if length < CONTENT_START + HEADER_BYTES as u64 {
+            return Ok(OpenedChunk::Unreadable);
         }
-        let path = path.to_owned();
-        let chunk = Box::new(Self::new(WrittenChunk { store, header, rows, file, path }));
-        Ok(OpenedChunk::Chunk { chunk, found })
+        let Some((header, repaired)) = read_header(&*file, length, lineage)? else {
+            return Ok(OpenedChunk::Unreadable);
+        };
+        let written = WrittenChunk { header, seq, file, path: path.to_owned() };
+        let chunk = Box::new(Self::new(written, Arc::clone(cache)));
+        Ok(OpenedChunk::Chunk { chunk, repaired })
     }
 
-    /// Bytes of run data.
-    pub(crate) fn data_bytes(&self) -> u64 {
-        self.rows.iter().map(|row| u64::from(row.length)).sum()
+    /// The open file. One that the device cannot open is damaged as a whole: no block of it can be read.
+    ///
+    /// # Errors
+    /// `WouldBlock` if it is not open and this thread must not wait. Otherwise any error of the underlying disk.
+    pub(crate) fn file(&self, mode: ReadMode) -> io::Result<Arc<dyn File>> {
+        if let Some(file) = self.kept.get() {
+            return Ok(Arc::clone(file));
+        }
+        match (self.cache.file(self.id), mode) {
+            (Some(file), _) => Ok(file),
+            (None, ReadMode::Inline) => Err(io::ErrorKind::WouldBlock.into()),
+            (None, ReadMode::Blocking) => {
+                // It may have been replaced, and lost its name, a moment ago.
+                let opened = self.open_again();
+                let opened =
+                    opened.or_else(|error| self.kept.get().cloned().map(Some).ok_or(error));
+                Ok(opened?.unwrap_or_else(|| Arc::new(UnreadableFile)))
+            }
+        }
     }
 
-    /// The rows of one stream, in order of start.
-    pub(crate) fn rows_of(&self, stream: u64) -> std::ops::Range<usize> {
-        let first = self.rows.partition_point(|row| row.stream < stream);
-        let count = self.rows[first..].partition_point(|row| row.stream == stream);
-        first..first + count
+    fn open_again(&self) -> io::Result<Option<Arc<dyn File>>> {
+        let opened = self.cache.open(&self.path)?;
+        Ok(opened.map(|file| {
+            let file = self.failures.watch(file);
+            self.cache.keep(self.id, Arc::clone(&file));
+            file
+        }))
     }
 
-    /// The row that contains byte `at` of `stream`.
-    pub(crate) fn find(&self, stream: u64, at: u64) -> Option<&ChunkRow> {
-        let after = self.rows.partition_point(|row| (row.stream, row.start) <= (stream, at));
-        let row = self.rows.get(after.checked_sub(1)?)?;
-        (row.stream == stream && at < row.end()).then_some(row)
+    /// Keeps the file open for jobs that still read it: its name is about to go.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn retire(&self) -> io::Result<()> {
+        if self.kept.get().is_none() {
+            let file = match self.cache.file(self.id) {
+                Some(file) => file,
+                None => self.open_again()?.ok_or_else(|| cannot_open(&self.path))?,
+            };
+            let _ = self.kept.set(file);
+        }
+        self.cache.forget_file(self.id);
+        Ok(())
+    }
+
+    pub(crate) fn pages(&self, mode: ReadMode) -> Pages<'_> {
+        Pages { chunk: self, mode }
+    }
+
+    /// A page from the file, by its first copy or, if that is damaged, by its second; `None` if both are.
+    ///
+    /// # Errors
+    /// As [`ReadMode::fill`].
+    pub(crate) fn read_page(&self, number: u32, mode: ReadMode) -> io::Result<Option<Page>> {
+        let (file, layout) = (self.file(mode)?, self.header.layout());
+        let mut bytes = vec![0; layout.page_bytes(number)];
+        for copy in 0..2 {
+            mode.fill(&*file, &mut bytes, layout.page_position(copy, number))?;
+            let page = open_page(&bytes, &self.header, number);
+            if page.is_some() {
+                return Ok(page);
+            }
+            self.cache.note_damaged_page();
+        }
+        Ok(None)
+    }
+
+    /// What is damaged in the index. It stays in memory as long as there is room: each lookup asks it.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn check_index(&self) -> io::Result<Vec<PageDamage>> {
+        let mut found = Vec::new();
+        let layout = self.header.layout();
+        for number in layout.row_pages..layout.page_count() {
+            let page = self.check_page(number, &mut found)?;
+            if let Some(page) = page {
+                self.cache.keep_page(self.id, number, &Arc::new(page));
+            }
+        }
+        Ok(found)
+    }
+
+    /// Gives each row in order to `each`, but for those of lost pages, and returns what is damaged in the pages
+    /// of rows. Nothing is kept in memory.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn check_rows(&self, mut each: impl FnMut(Row)) -> io::Result<Vec<PageDamage>> {
+        let mut found = Vec::new();
+        for number in 0..self.header.row_pages {
+            if let Some(page) = self.check_page(number, &mut found)? {
+                Rows::new(&page).for_each(&mut each);
+            }
+        }
+        Ok(found)
+    }
+
+    /// A page by the first copy that is intact; adds what is damaged, which a look at both copies shows.
+    fn check_page(&self, number: u32, found: &mut Vec<PageDamage>) -> io::Result<Option<Page>> {
+        let copies = [self.read_copy(0, number)?, self.read_copy(1, number)?];
+        let layout = self.header.layout();
+        let bad: Vec<u32> =
+            (0..).zip(&copies).filter(|(_, page)| page.is_none()).map(|(copy, _)| copy).collect();
+        let is_lost = bad.len() == 2 && number < layout.row_pages;
+        let kind = if is_lost { DamageKind::ChunkRow } else { DamageKind::HeaderRepaired };
+        found.extend(bad.first().map(|&copy| (kind, layout.page_position(copy, number))));
+        Ok(copies.into_iter().flatten().next())
+    }
+
+    fn read_copy(&self, copy: u32, number: u32) -> io::Result<Option<Page>> {
+        let (file, layout) = (self.file(ReadMode::Blocking)?, self.header.layout());
+        let mut bytes = vec![0; layout.page_bytes(number)];
+        ReadMode::Blocking.fill(&*file, &mut bytes, layout.page_position(copy, number))?;
+        Ok(open_page(&bytes, &self.header, number))
     }
 
     /// Compares the checksums of the blocks of `length` bytes from `position` of the run that `row`
@@ -125,21 +251,24 @@ impl ChunkFile {
     /// judgement of a damaged block to one that may.
     pub(crate) fn verify(
         &self,
-        row: &ChunkRow,
+        row: &Row,
         (position, length): (u64, u64),
         mode: ReadMode,
     ) -> Result<(), ReadError> {
+        if row.body.is_none() {
+            return Err(self.damaged(row.position));
+        }
         if length == 0 {
             return Ok(());
         }
-        if self.served.take_failed() {
+        if self.failures.take() {
             self.check_again();
         }
         let first = (position - CONTENT_START) / CHUNK_BLOCK_BYTES;
         let last = (position - CONTENT_START + length - 1) / CHUNK_BLOCK_BYTES;
         for block in first..=last {
             if !self.is_block_intact(block, mode)? && !self.is_part_intact(row, position, mode)? {
-                return Err(self.damaged(CONTENT_START + block * CHUNK_BLOCK_BYTES));
+                return Err(self.damaged(self.header.block(block).0));
             }
         }
         Ok(())
@@ -147,24 +276,26 @@ impl ChunkFile {
 
     /// Forgets what was found intact: it is read and compared again.
     pub(crate) fn check_again(&self) {
-        self.verified.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        self.verified().iter().for_each(|word| word.store(0, Ordering::Relaxed));
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+
+    fn verified(&self) -> &[AtomicU64] {
+        self.verified.get_or_init(|| {
+            let words = self.header.block_count().div_ceil(64);
+            (0..words).map(|_| AtomicU64::new(0)).collect()
+        })
     }
 
     fn is_block_intact(&self, block: u64, mode: ReadMode) -> Result<bool, ReadError> {
         let index = usize::try_from(block).expect("fits memory");
-        let (word, bit) = (&self.verified[index / 64], 1 << (index % 64));
+        let (word, bit) = (&self.verified()[index / 64], 1 << (index % 64));
         if word.load(Ordering::Relaxed) & bit != 0 {
             return Ok(true);
         }
-        let start = CONTENT_START + block * CHUNK_BLOCK_BYTES;
-        let length = (self.header.content_end - start).min(CHUNK_BLOCK_BYTES);
-        let wanted = match self.block_crcs(mode) {
-            Ok(crcs) => u32_at(crcs, index * 4),
-            // The table of checksums is damaged: that of the run decides.
-            Err(ReadError::Damaged { .. }) => return Ok(false),
-            Err(error) => return Err(error),
-        };
+        // Where the checksum is lost that of the run decides.
+        let Some(wanted) = block_crc(&self.pages(mode), block)? else { return Ok(false) };
+        let (start, length) = self.header.block(block);
         let is_intact = self.crc_of(start, length, mode)? == wanted;
         if is_intact {
             word.fetch_or(bit, Ordering::Relaxed);
@@ -174,52 +305,32 @@ impl ChunkFile {
 
     /// Whether the part of the run that holds `position`, its bytes or its table, is intact although a
     /// block around it is not. Each part is judged once.
-    fn is_part_intact(
-        &self,
-        row: &ChunkRow,
-        position: u64,
-        mode: ReadMode,
-    ) -> Result<bool, ReadError> {
-        // To look the row up and to check all of its run takes long.
+    fn is_part_intact(&self, row: &Row, position: u64, mode: ReadMode) -> Result<bool, ReadError> {
+        // To check all of a run takes long.
         mode.check_bytes(u64::MAX)?;
-        let is_table = position >= u64::from(row.table_position);
-        let (start, length) = match is_table {
-            true => (u64::from(row.table_position), u64::from(row.table_length)),
-            false => (u64::from(row.position), u64::from(row.length)),
+        let Some(body) = row.body else { return Ok(false) };
+        let is_table = position >= row.table_position();
+        let (start, length, wanted) = match is_table {
+            true => (row.table_position(), row.table_length, body.table_crc),
+            false => (row.position, row.length, body.data_crc),
         };
         let judged =
             self.judged.lock().unwrap_or_else(PoisonError::into_inner).get(&start).copied();
         if let Some(is_intact) = judged {
             return Ok(is_intact);
         }
-        let crcs = self.run_crcs(row)?.filter(|crcs| *crcs != RunCrcs::default());
-        let wanted = crcs.map(|crcs| if is_table { crcs.table } else { crcs.data });
-        let is_intact = wanted == Some(self.crc_of(start, length, mode)?);
+        let is_intact = wanted == self.crc_of(start, u64::from(length), mode)?;
         self.judged.lock().unwrap_or_else(PoisonError::into_inner).insert(start, is_intact);
         Ok(is_intact)
     }
 
-    /// The checksums in the row of a run; `None` if the row is damaged by now.
-    fn run_crcs(&self, row: &ChunkRow) -> Result<Option<RunCrcs>, ReadError> {
-        let mut bytes = [0; CHUNK_ROW_BYTES];
-        for number in 0..self.header.row_count {
-            let at = self.header.content_end + u64::from(number) * CHUNK_ROW_BYTES as u64;
-            read_around(&*self.file, &mut bytes, at)?;
-            let seed = RowSeed { store: self.store, file: self.header.seq, number };
-            match ChunkRow::decode(&bytes, seed) {
-                Some(found) if found.value.0 == *row => return Ok(Some(found.value.1)),
-                _ => {}
-            }
-        }
-        Ok(None)
-    }
-
     fn crc_of(&self, start: u64, length: u64, mode: ReadMode) -> io::Result<u32> {
+        let file = self.file(mode)?;
         let (mut crc, mut at, end) = (0, start, start + length);
         let mut buffer = Vec::new();
         while at < end {
             buffer.resize(usize::try_from((end - at).min(CHUNK_BLOCK_BYTES)).expect("small"), 0);
-            mode.fill(&*self.file, &mut buffer, at)?;
+            mode.fill(&*file, &mut buffer, at)?;
             crc = crc32c::crc32c_append(crc, &buffer);
             at += buffer.len() as u64;
         }
@@ -230,29 +341,21 @@ impl ChunkFile {
         ReadError::Damaged { file: self.path.clone(), position }
     }
 
-    fn block_crcs(&self, mode: ReadMode) -> Result<&Vec<u8>, ReadError> {
-        if let Some(crcs) = self.block_crcs.get() {
-            return Ok(crcs);
-        }
-        let length = usize::try_from(self.header.block_count() * 4).expect("fits memory");
-        let mut crcs = vec![0; length];
-        mode.fill(&*self.file, &mut crcs, self.header.blocks_position())?;
-        if crc32c::crc32c(&crcs) != self.header.blocks_crc {
-            return Err(self.damaged(self.header.blocks_position()));
-        }
-        Ok(self.block_crcs.get_or_init(|| crcs))
+    /// That a row page is lost.
+    pub(crate) fn lost(&self, page: u32) -> ReadError {
+        self.damaged(self.header.layout().page_position(0, page))
     }
 
     /// The bytes of a run's append table, verified.
     ///
     /// # Errors
     /// As [`ChunkFile::verify`].
-    pub(crate) fn table(&self, row: &ChunkRow, mode: ReadMode) -> Result<Vec<u8>, ReadError> {
-        let (position, length) = (u64::from(row.table_position), u64::from(row.table_length));
+    pub(crate) fn table(&self, row: &Row, mode: ReadMode) -> Result<Vec<u8>, ReadError> {
+        let (position, length) = (row.table_position(), u64::from(row.table_length));
         mode.check_bytes(length)?;
         self.verify(row, (position, length), mode)?;
         let mut bytes = vec![0; row.table_length as usize];
-        let is_whole = mode.fill(&*self.file, &mut bytes, position)?;
+        let is_whole = mode.fill(&*self.file(mode)?, &mut bytes, position)?;
         if is_whole { Ok(bytes) } else { Err(self.damaged(position)) }
     }
 
@@ -260,15 +363,11 @@ impl ChunkFile {
     ///
     /// # Errors
     /// As [`ChunkFile::verify`].
-    pub(crate) fn append_at(
-        &self,
-        row: &ChunkRow,
-        at: u64,
-        mode: ReadMode,
-    ) -> Result<AppendBounds, ReadError> {
+    pub(crate) fn append_at(&self, row: &Row, at: u64, mode: ReadMode) -> Result<Piece, ReadError> {
         let bytes = self.table(row, mode)?;
-        let found = AppendTable::new(&bytes).and_then(|table| table.find(at));
-        found.ok_or_else(|| self.damaged(u64::from(row.table_position)))
+        let table = row.columns().and_then(|columns| PieceTable::new(&bytes, columns));
+        let found = table.and_then(|table| table.find(at));
+        found.ok_or_else(|| self.damaged(row.table_position()))
     }
 }
 
@@ -276,14 +375,13 @@ impl ChunkFile {
 fn read_header(
     file: &dyn File,
     length: u64,
-    store: u64,
+    lineage: u64,
 ) -> io::Result<Option<(ChunkHeader, Option<u64>)>> {
     let mut repaired = None;
-    for position in [0, length - CHUNK_HEADER_BYTES as u64] {
-        let mut bytes = [0; CHUNK_HEADER_BYTES];
+    for position in [0, length - HEADER_BYTES as u64] {
+        let mut bytes = [0; HEADER_BYTES];
         read_around(file, &mut bytes, position)?;
-        let header = ChunkHeader::decode(&bytes, store);
-        let Some(header) = header.filter(|header| header.value.fits(length)) else { continue };
+        let Some(header) = ChunkHeader::decode(&bytes, lineage, length) else { continue };
         if !header.is_repaired {
             return Ok(Some((header.value, None)));
         }
@@ -292,166 +390,246 @@ fn read_header(
     Ok(repaired)
 }
 
-impl ChunkHeader {
-    /// Whether it describes a file of `length` bytes.
-    fn fits(&self, length: u64) -> bool {
-        // Compared before they are added: a number from disk may be any.
-        (CONTENT_START..=length).contains(&self.content_end)
-            && self.footer_position() + CHUNK_HEADER_BYTES as u64 == length
-    }
-}
-
-impl ChunkRow {
-    /// Whether it follows `last` in the order of rows, and does not overlap it.
-    fn follows(&self, last: Option<&Self>) -> bool {
-        last.is_none_or(|last| (last.stream, last.end()) <= (self.stream, self.start))
-    }
-
-    fn is_inside(&self, header: &ChunkHeader) -> bool {
-        let ends = [
-            u64::from(self.position) + u64::from(self.length),
-            u64::from(self.table_position) + u64::from(self.table_length),
-        ];
-        u64::from(self.position) >= CONTENT_START
-            && u64::from(self.table_position) >= CONTENT_START
-            && ends.iter().all(|&end| end <= header.content_end)
-            && self.start.checked_add(u64::from(self.length)).is_some()
-    }
-}
-
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
+    use crate::chunk::builder::StreamPiece;
+    use crate::chunk::header::Origin;
+    use crate::chunk::header::tests::ORIGIN;
+    use crate::chunk::list::ChunkList;
+    use crate::chunk::pages::ChunkIdentity;
     use crate::chunk::writer::{ChunkName, ChunkWriter};
-    use env::MemoryDisk;
+    use crate::entry::AppendBounds;
+    use crate::options::LogOptions;
+    use env::{Disk, DiskOperation, MemoryDisk};
     use model::{ByteOffset, Timestamp};
 
-    const STORE: u64 = 77;
+    pub(crate) fn one_append(stream: u64, start: u64, length: u64) -> StreamPiece {
+        let bounds = AppendBounds {
+            start: ByteOffset::new(start),
+            end: ByteOffset::new(start + length),
+            records: 1,
+            at: Timestamp::new(1),
+        };
+        let piece = Piece { bounds, mark: None };
+        StreamPiece { stream, first_record: start, mark_before: None, piece }
+    }
+
+    fn cache(disk: &MemoryDisk, files: u64) -> Arc<ChunkCache> {
+        let options = LogOptions { chunk_files_max: files, ..LogOptions::default() };
+        Arc::new(ChunkCache::new(Arc::new(disk.clone()), "/c/none".into(), &options))
+    }
+
+    /// A chunk of the entries from `from` on; bytes of a stream are its number.
+    pub(crate) fn write(disk: &MemoryDisk, from: u64, appends: &[StreamPiece]) -> Arc<ChunkFile> {
+        write_in(&cache(disk, 2), disk, from, appends)
+    }
+
+    fn write_in(
+        cache: &Arc<ChunkCache>,
+        disk: &MemoryDisk,
+        from: u64,
+        appends: &[StreamPiece],
+    ) -> Arc<ChunkFile> {
+        disk.create_dir_all(Path::new("/c")).unwrap();
+        let origin = Origin { number: from, ..ORIGIN };
+        let identity = ChunkIdentity { group: 3, origin, from, to: from + 10 };
+        let name = ChunkName { dir: "/c".into(), identity };
+        let mut writer = ChunkWriter::create(disk, name).unwrap();
+        for append in appends {
+            let bounds = append.piece.bounds;
+            writer.begin_append(append);
+            writer
+                .write(&vec![append.stream as u8; bounds.end.since(bounds.start) as usize])
+                .unwrap();
+        }
+        let written = writer.finish(disk).unwrap().unwrap();
+        Arc::new(ChunkFile::new(written, Arc::clone(cache)))
+    }
 
     /// Three streams of one append each, all in one block.
     fn small(disk: &MemoryDisk) -> PathBuf {
-        let dir = PathBuf::from("/c");
-        disk.create_dir_all(&dir).unwrap();
-        let name = ChunkName { store: STORE, group: 3, dir, seq: 9, from: 10, to: 20 };
-        let mut writer = ChunkWriter::create(disk, name).unwrap();
-        for stream in 1..=3 {
-            let (start, end) = (ByteOffset::ZERO, ByteOffset::new(100));
-            let append = AppendBounds { start, end, records: 1, at: Timestamp::new(1) };
-            writer.begin_append(stream, &append).unwrap();
-            writer.write(&[stream as u8; 100]).unwrap();
-        }
-        writer.finish(disk).unwrap().unwrap().path
-    }
-
-    fn open_with_damage(disk: &MemoryDisk, path: &Path) -> (ChunkFile, Vec<(DamageKind, u64)>) {
-        match ChunkFile::open(disk, path, STORE).unwrap() {
-            OpenedChunk::Chunk { chunk, found } => (*chunk, found),
-            OpenedChunk::Unreadable => panic!("the header is intact"),
-        }
+        let appends = [1, 2, 3].map(|stream| one_append(stream, 100, 300));
+        write(disk, 9, &appends).path.clone()
     }
 
     fn open(disk: &MemoryDisk, path: &Path) -> ChunkFile {
-        open_with_damage(disk, path).0
+        match ChunkFile::open(&cache(disk, 2), (path, 9), ORIGIN.lineage).unwrap() {
+            OpenedChunk::Chunk { chunk, .. } => *chunk,
+            OpenedChunk::Unreadable => panic!("the chunk is unreadable"),
+        }
     }
 
-    /// Which of the rows give their bytes, and which their table.
+    fn rows(chunk: &ChunkFile) -> Vec<Row> {
+        let mut rows = Vec::new();
+        let _ = chunk.check_rows(|row| rows.push(row)).unwrap();
+        rows
+    }
+
+    /// Of each run: whether its bytes and its table can be read.
     fn readable(chunk: &ChunkFile) -> Vec<(bool, bool)> {
-        let data = |row: &ChunkRow| (u64::from(row.position), u64::from(row.length));
-        let rows = chunk.rows.iter();
-        let mode = ReadMode::Blocking;
-        let is_whole =
-            |row| (chunk.verify(row, data(row), mode).is_ok(), chunk.table(row, mode).is_ok());
-        rows.map(is_whole).collect()
+        let read = |row: &Row| {
+            let run = (row.position, u64::from(row.length));
+            let bytes = chunk.verify(row, run, ReadMode::Blocking);
+            (bytes.is_ok(), chunk.append_at(row, 150, ReadMode::Blocking).is_ok())
+        };
+        rows(chunk).iter().map(read).collect()
     }
 
     #[test]
-    fn damage_of_a_run_or_table_costs_that_one_of_its_block() {
+    fn damage_of_a_run_or_a_table_costs_that_alone() {
         let disk = MemoryDisk::new();
         let path = small(&disk);
-        let row = open(&disk, &path).rows[1];
-        for (position, lost) in [(row.position, (false, true)), (row.table_position, (true, false))]
-        {
-            disk.flip_bit(&path, u64::from(position) * 8 + 8);
-            let chunk = open(&disk, &path);
-            let expected = [(true, true), lost, (true, true)];
-            assert_eq!(readable(&chunk), expected);
-            assert_eq!(readable(&chunk), expected, "judged once, and the same then");
-            disk.flip_bit(&path, u64::from(position) * 8 + 8);
+        let rows = rows(&open(&disk, &path));
+        for (number, row) in rows.iter().enumerate() {
+            for (position, lost) in
+                [(row.position, (false, true)), (row.table_position(), (true, false))]
+            {
+                disk.flip_bit(&path, position * 8 + 8);
+                let chunk = open(&disk, &path);
+                let mut expected = [(true, true); 3];
+                expected[number] = lost;
+                assert_eq!(readable(&chunk), expected);
+                assert_eq!(readable(&chunk), expected, "judged once, and the same then");
+                disk.flip_bit(&path, position * 8 + 8);
+            }
         }
         assert_eq!(readable(&open(&disk, &path)), [(true, true); 3]);
     }
 
     #[test]
-    fn a_damaged_table_of_block_checksums_costs_no_run() {
+    fn damaged_pages_are_told_and_one_copy_costs_nothing() {
         let disk = MemoryDisk::new();
         let path = small(&disk);
-        let position = open(&disk, &path).header.blocks_position();
-        disk.flip_bit(&path, position * 8);
+        let layout = open(&disk, &path).header.layout();
+        assert_eq!((layout.row_pages, layout.index_pages), (1, 1));
+        let check = || {
+            let chunk = open(&disk, &path);
+            let damages =
+                [chunk.check_rows(|_| ()).unwrap(), chunk.check_index().unwrap()].concat();
+            (damages, readable(&chunk))
+        };
+        for (page, lost) in [(0, DamageKind::ChunkRow), (1, DamageKind::HeaderRepaired)] {
+            let [first, second] = [0, 1].map(|copy| layout.page_position(copy, page));
+            for copy in [first, second] {
+                disk.flip_bit(&path, copy * 8);
+                assert_eq!(
+                    check(),
+                    (vec![(DamageKind::HeaderRepaired, copy)], vec![(true, true); 3])
+                );
+                disk.flip_bit(&path, copy * 8);
+            }
+            [first, second].into_iter().for_each(|at| disk.flip_bit(&path, at * 8));
+            let (damages, runs) = check();
+            assert_eq!(damages, [(lost, first)]);
+            assert_eq!(runs.len(), if page == 0 { 0 } else { 3 });
+            [first, second].into_iter().for_each(|at| disk.flip_bit(&path, at * 8));
+        }
+    }
+
+    #[test]
+    fn copies_that_a_read_finds_damaged_are_counted() {
+        let disk = MemoryDisk::new();
+        let path = small(&disk);
         let chunk = open(&disk, &path);
-        assert_eq!(readable(&chunk), [(true, true); 3]);
-        disk.flip_bit(&path, u64::from(chunk.rows[1].position) * 8);
+        let first = chunk.header.layout().page_position(0, 0);
+        let damaged = || chunk.cache.stats().damaged_pages;
+        assert!(chunk.read_page(0, ReadMode::Blocking).unwrap().is_some());
+        assert_eq!(damaged(), 0);
+        disk.flip_bit(&path, first * 8);
+        assert!(chunk.read_page(0, ReadMode::Blocking).unwrap().is_some());
+        assert_eq!(damaged(), 1);
+    }
+
+    #[test]
+    fn without_block_checksums_runs_are_judged_by_themselves() {
+        let disk = MemoryDisk::new();
+        let path = small(&disk);
+        let chunk = open(&disk, &path);
+        let layout = chunk.header.layout();
+        for copy in 0..2 {
+            disk.flip_bit(&path, layout.page_position(copy, 1) * 8);
+        }
+        assert_eq!(readable(&open(&disk, &path)), [(true, true); 3]);
+        disk.flip_bit(&path, rows(&chunk)[1].position * 8);
         let expected = [(true, true), (false, true), (true, true)];
-        assert_eq!(readable(&open(&disk, &path)), expected, "runs are judged by themselves");
+        assert_eq!(readable(&open(&disk, &path)), expected);
     }
 
     #[test]
     fn a_file_too_short_for_a_chunk_is_unreadable_and_no_error() {
-        for length in [0, 1, CONTENT_START, CONTENT_START + CHUNK_HEADER_BYTES as u64 - 1] {
+        for length in [0, 1, CONTENT_START, CONTENT_START + HEADER_BYTES as u64 - 1] {
             let disk = MemoryDisk::new();
             let path = small(&disk);
             disk.open(&path).unwrap().set_len(length).unwrap();
-            let opened = ChunkFile::open(&disk, &path, STORE).unwrap();
+            let opened = ChunkFile::open(&cache(&disk, 2), (&path, 9), ORIGIN.lineage).unwrap();
             assert!(matches!(opened, OpenedChunk::Unreadable), "{length} bytes");
         }
     }
 
     #[test]
-    fn damage_of_a_row_is_told_with_its_position() {
+    fn few_files_are_open_and_one_that_was_replaced_is_read_on() {
         let disk = MemoryDisk::new();
-        let path = small(&disk);
-        let third = open(&disk, &path).header.content_end + 2 * CHUNK_ROW_BYTES as u64;
-        for (bytes, kind) in [(1, DamageKind::HeaderRepaired), (8, DamageKind::ChunkRow)] {
-            (0..bytes).for_each(|byte| disk.flip_bit(&path, (third + byte) * 8));
-            assert_eq!(open_with_damage(&disk, &path).1, [(kind, third)]);
-            (0..bytes).for_each(|byte| disk.flip_bit(&path, (third + byte) * 8));
+        let cache = cache(&disk, 2);
+        let chunks: Vec<_> = (0..5)
+            .map(|from| write_in(&cache, &disk, from * 10, &[one_append(1, from * 100, 100)]))
+            .collect();
+        let would_wait = chunks.iter().filter(|chunk| chunk.file(ReadMode::Inline).is_err());
+        assert_eq!(would_wait.count(), 3);
+        for chunk in &chunks {
+            assert!(chunk.file(ReadMode::Blocking).is_ok());
         }
-    }
-
-    #[test]
-    fn an_intact_row_that_does_not_fit_its_chunk_is_lost() {
-        let disk = MemoryDisk::new();
-        let path = small(&disk);
-        let ChunkFile { header, rows, .. } = open(&disk, &path);
-        let seed = RowSeed { store: STORE, file: header.seq, number: 1 };
-        let second = header.content_end + CHUNK_ROW_BYTES as u64;
-        let position = u32::try_from(header.content_end).unwrap();
-        for row in [ChunkRow { position, ..rows[1] }, ChunkRow { stream: 1, ..rows[1] }] {
-            let bytes = row.encode(RunCrcs { data: 0, table: 0 }, seed);
-            disk.open(&path).unwrap().write_at(&bytes, second).unwrap();
-            assert_eq!(open_with_damage(&disk, &path).1, [(DamageKind::ChunkRow, second)]);
+        chunks[0].retire().unwrap();
+        for chunk in &chunks[..2] {
+            disk.remove(&chunk.path).unwrap();
         }
+        let _ = [&chunks[3], &chunks[4]].map(|chunk| chunk.file(ReadMode::Blocking).unwrap());
+        assert_eq!(readable_bytes(&chunks[0], 50), Some(1));
+        assert!(chunks[1].file(ReadMode::Blocking).is_err(), "nobody kept it");
     }
 
     #[test]
-    fn rows_come_in_order_and_do_not_overlap() {
+    fn a_file_that_cannot_be_opened_again_is_damaged_while_that_lasts() {
         let disk = MemoryDisk::new();
-        let first = open(&disk, &small(&disk)).rows[0];
-        let row = |stream, start| ChunkRow { stream, start, length: 10, ..first };
-        let follows = |(stream, start)| row(stream, start).follows(Some(&row(2, 100)));
-        assert!([(2, 110), (2, 111), (3, 0)].into_iter().all(follows));
-        assert!(![(2, 109), (2, 100), (2, 0), (1, 110)].into_iter().any(follows));
-        assert!(row(1, 0).follows(None));
+        let cache = cache(&disk, 1);
+        let [chunk, _] =
+            [0, 10].map(|from| write_in(&cache, &disk, from, &[one_append(1, from, 10)]));
+        let first = chunk.header.layout().page_position(0, 0);
+        // Each copy asks the device twice.
+        for (opens, kind) in [(2, DamageKind::HeaderRepaired), (4, DamageKind::ChunkRow)] {
+            cache.close_all();
+            disk.fail(DiskOperation::Open, 0, opens);
+            assert_eq!(chunk.check_rows(|_| ()).unwrap(), [(kind, first)]);
+        }
+        cache.close_all();
+        disk.fail(DiskOperation::Open, 0, 2);
+        assert!(chunk.retire().is_err(), "what is not open is not kept");
+        assert_eq!(readable(&chunk), [(true, false)], "byte 150 is in another chunk");
+    }
+
+    fn readable_bytes(chunk: &ChunkFile, at: u64) -> Option<u8> {
+        let row = rows(chunk)[0];
+        let mut byte = [0];
+        let position = row.position + at - row.start;
+        chunk.file(ReadMode::Inline).ok()?.read_exact_at(&mut byte, position).ok()?;
+        Some(byte[0])
     }
 
     #[test]
-    fn a_chunk_from_before_runs_had_checksums_opens_and_damage_costs_its_block() {
+    fn a_thread_that_must_not_wait_looks_into_few_chunks_and_no_disk() {
         let disk = MemoryDisk::new();
-        let path = PathBuf::from("/c/old.chunk");
-        disk.create_dir_all(Path::new("/c")).unwrap();
-        let bytes = include_bytes!("../../testdata/chunk-without-run-checksums.golden");
-        disk.create(&path).unwrap().write_at(bytes, 0).unwrap();
-        assert_eq!(readable(&open(&disk, &path)), [(true, true); 3]);
-        disk.flip_bit(&path, CONTENT_START * 8);
-        assert_eq!(readable(&open(&disk, &path)), [(false, false); 3]);
+        let cache = cache(&disk, 200);
+        let mut list = ChunkList::default();
+        for from in 0..100 {
+            list.add(write_in(&cache, &disk, from * 10, &[one_append(1, from * 100, 100)]));
+        }
+        let found = |at, mode| list.find(1, at, mode).map(|found| found.map(|(file, _)| file.seq));
+        assert_eq!(found(9_950, ReadMode::Inline).unwrap(), Some(990));
+        assert!(found(50, ReadMode::Inline).unwrap_err().would_block());
+        assert_eq!(found(50, ReadMode::Blocking).unwrap(), Some(0));
+        assert_eq!(found(10_000, ReadMode::Blocking).unwrap(), None);
+        assert_eq!(list.find(2, 0, ReadMode::Inline).unwrap().map(|_| ()), None);
+        disk.forget_cached(100, 1);
+        assert_eq!(found(9_950, ReadMode::Inline).unwrap(), Some(990), "its pages are kept");
     }
 }

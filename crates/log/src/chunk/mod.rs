@@ -5,9 +5,13 @@
 //! next to each other in wire format, so that a range of a long history is one `sendfile`.
 //!
 //! # Map
-//! - `format`: headers and rows. `append_table`: where appends begin inside a run.
-//! - `writer`: makes a chunk file. `file`: opens and reads one. `copy`: seals and merges into one.
-//! - `set`: the chunks of a group, what is dead in them, and which to merge.
+//! - `header`, `page`, `row`, `row_page`, `filter`, `pieces`: the parts of a file, as bytes.
+//! - `builder` and `pages` make a file's bytes. `lookup` finds rows by pages, `image` checks a whole chunk.
+//!   None of these does IO.
+//! - `writer` makes a chunk file, `file` reads one, `opening` finds those of a group at the start. `cache` (on `clock`) bounds open files and pages in memory.
+//! - `list`: the chunks of a group, and which has a byte. `cold`: the same question on any thread.
+//! - `floors`: what is dead. `count`: how much of each chunk. `set`: which chunks to merge.
+//! - `copy` (with `merge_rows`): seals and merges into a chunk. `room`: how long it can be.
 //!
 //! # Invariants
 //! - A chunk's name appears only after its bytes are synced; it never changes afterwards.
@@ -18,10 +22,27 @@
 //! # Format
 //! `docs/format/chunk.md`.
 
-pub(crate) mod append_table;
+pub(crate) mod builder;
+pub(crate) mod cache;
+pub(crate) mod clock;
+pub(crate) mod cold;
 pub(crate) mod copy;
+pub(crate) mod count;
 pub(crate) mod file;
-pub(crate) mod format;
+pub(crate) mod filter;
+pub(crate) mod floors;
+pub(crate) mod header;
+pub(crate) mod image;
+pub(crate) mod list;
+pub(crate) mod lookup;
+pub(crate) mod merge_rows;
+pub(crate) mod opening;
+pub(crate) mod page;
+pub(crate) mod pages;
+pub(crate) mod pieces;
+pub(crate) mod room;
+pub(crate) mod row;
+pub(crate) mod row_page;
 pub(crate) mod served;
 pub(crate) mod set;
 pub(crate) mod writer;

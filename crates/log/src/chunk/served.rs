@@ -1,4 +1,4 @@
-//! A chunk's file as the senders of its bytes have it.
+//! A chunk's file as the readers and senders of its bytes have it.
 //!
 //! Bytes of a block are compared with its checksum once. If the device loses the block later, a sender is the
 //! first to meet that. A read that fails here is remembered, so that the chunk compares its blocks again. The next
@@ -9,22 +9,26 @@ use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The file of a chunk, for reading what was found intact.
-#[derive(Debug)]
-pub(crate) struct ServedFile {
-    below: Arc<dyn File>,
-    has_failed: AtomicBool,
+/// Whether a read of a chunk's bytes has failed; its open files share it.
+#[derive(Debug, Default, Clone)]
+pub(crate) struct ReadFailures(Arc<AtomicBool>);
+
+impl ReadFailures {
+    /// Whether a read has failed since this was asked last.
+    pub(crate) fn take(&self) -> bool {
+        self.0.load(Ordering::Relaxed) && self.0.swap(false, Ordering::Relaxed)
+    }
+
+    /// A file of the chunk, for reading what was found intact.
+    pub(crate) fn watch(&self, below: Arc<dyn File>) -> Arc<dyn File> {
+        Arc::new(ServedFile { below, failures: self.clone() })
+    }
 }
 
-impl ServedFile {
-    pub(crate) fn new(below: Arc<dyn File>) -> Arc<Self> {
-        Arc::new(Self { below, has_failed: AtomicBool::new(false) })
-    }
-
-    /// Whether a read has failed since this was asked last.
-    pub(crate) fn take_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Relaxed) && self.has_failed.swap(false, Ordering::Relaxed)
-    }
+#[derive(Debug)]
+struct ServedFile {
+    below: Arc<dyn File>,
+    failures: ReadFailures,
 }
 
 impl FileOverlay for ServedFile {
@@ -35,7 +39,7 @@ impl FileOverlay for ServedFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let read = self.below.read_at(buffer, position);
         if read.as_ref().is_err_and(is_unreadable) {
-            self.has_failed.store(true, Ordering::Relaxed);
+            self.failures.0.store(true, Ordering::Relaxed);
         }
         read
     }

@@ -1,80 +1,42 @@
-//! The chunks of one group: which holds a byte, what in them is dead, which to merge.
-//!
-//! # Why
-//! There is no index per stream. Rows of a chunk are sorted, so a lookup is one binary search per chunk
-//! of the group. An idle stream costs nothing but its rows (32 bytes each).
+//! The chunks of one group: what in them is dead, and which to merge.
 //!
 //! # Invariants
-//! - Chunks are sorted by the entries they cover.
 //! - `dead_bytes <= data bytes` of each chunk.
 //! - Nothing is merged or removed in a group with a damaged chunk: it might be repaired, and a merge
 //!   across it would replace it.
 
-use crate::chunk::copy::MergeSource;
-use crate::chunk::file::ChunkFile;
-use crate::chunk::format::ChunkRow;
+use crate::chunk::count::{CountDone, CountTask};
+use crate::chunk::file::{ChunkFile, PageDamage};
+use crate::chunk::floors::{Floors, FloorsThen, GONE};
+use crate::chunk::list::ChunkList;
 use crate::id_map::IdMap;
-use crate::options::{LogOptions, MERGE_CHUNKS_MAX, MERGE_CHUNKS_MIN};
+use crate::options::{LogOptions, MERGE_CHUNKS_MAX, MERGE_CHUNKS_MIN, MERGE_ROWS_MAX};
+use model::GroupId;
+use std::io;
+use std::ops::Range;
 use std::sync::Arc;
-
-#[derive(Debug)]
-struct SetChunk {
-    file: Arc<ChunkFile>,
-    data_bytes: u64,
-    /// Dead bytes at the front of rows, by row index.
-    dead: IdMap<u32, u32>,
-    dead_bytes: u64,
-}
-
-impl SetChunk {
-    fn new(file: Arc<ChunkFile>) -> Self {
-        let data_bytes = file.data_bytes();
-        Self { file, data_bytes, dead: IdMap::default(), dead_bytes: 0 }
-    }
-
-    fn is_dead(&self, row: usize) -> bool {
-        let length = self.file.rows[row].length;
-        u32::try_from(row).is_ok_and(|row| self.dead.get(&row) == Some(&length))
-    }
-
-    /// Marks what lies before `head` in the rows of `stream` as dead.
-    fn trim(&mut self, stream: u64, head: u64) {
-        for index in self.file.rows_of(stream) {
-            let row = &self.file.rows[index];
-            let dead = head.saturating_sub(row.start).min(u64::from(row.length)) as u32;
-            let number = u32::try_from(index).expect("rows are counted in 32 bits");
-            let before = self.dead.get(&number).copied().unwrap_or(0);
-            if dead > before {
-                self.dead.insert(number, dead);
-                self.dead_bytes += u64::from(dead - before);
-            }
-        }
-        assert!(self.dead_bytes <= self.data_bytes);
-    }
-
-    fn live_rows_of(&self, stream: u64) -> impl Iterator<Item = &ChunkRow> {
-        let rows = self.file.rows_of(stream);
-        rows.filter(|&row| !self.is_dead(row)).map(|row| &self.file.rows[row])
-    }
-
-    /// More than half of it is dead.
-    fn is_wasteful(&self) -> bool {
-        self.dead_bytes * 2 > self.data_bytes
-    }
-}
 
 /// The chunks of one group.
 #[derive(Debug, Default)]
 pub(crate) struct ChunkSet {
-    chunks: Vec<SetChunk>,
+    /// Shared with lookups on other threads.
+    list: Arc<ChunkList>,
+    /// By chunk number; none where nothing is dead.
+    dead: IdMap<u64, u64>,
+    floors: Floors,
     seq_next: u64,
+    /// The last entry that a chunk covers.
+    covered: u64,
     has_damaged: bool,
 }
 
 /// Chunks to copy into one.
 #[derive(Debug)]
 pub(crate) struct MergePlan {
-    pub(crate) sources: Vec<MergeSource>,
+    pub(crate) sources: Vec<Arc<ChunkFile>>,
+    pub(crate) floors: FloorsThen,
+    /// Bytes of the sources that are alive.
+    pub(crate) live_bytes: u64,
     /// Whether it gives back more space than it takes.
     pub(crate) saves: bool,
     pub(crate) from: u64,
@@ -84,26 +46,20 @@ pub(crate) struct MergePlan {
 impl ChunkSet {
     /// A set whose next chunk gets the number `seq_next`.
     pub(crate) fn new(seq_next: u64, has_damaged: bool) -> Self {
-        Self { chunks: Vec::new(), seq_next, has_damaged }
+        Self { seq_next, has_damaged, ..Self::default() }
     }
 
     /// Asserts what always holds: the order of chunks, their numbers, and how much of them is dead.
     pub(crate) fn check(&self) {
-        let order = |chunk: &SetChunk| (chunk.file.header.from, chunk.file.header.seq);
-        assert!(self.chunks.is_sorted_by_key(order), "chunks are sorted by what they cover");
-        for chunk in &self.chunks {
-            let header = &chunk.file.header;
-            assert!(
-                header.seq < self.seq_next,
-                "chunk {} has the number of a later one",
-                header.seq
-            );
-            assert!(header.from <= header.to, "chunk {} covers no range", header.seq);
-            assert!(
-                chunk.dead_bytes <= chunk.data_bytes,
-                "chunk {}: more dead than data",
-                header.seq
-            );
+        let files = self.list.files();
+        let order = |file: &Arc<ChunkFile>| (file.header.from, file.seq);
+        assert!(files.is_sorted_by_key(order), "chunks are sorted by what they cover");
+        for file in files {
+            let (seq, header) = (file.seq, &file.header);
+            assert!(seq < self.seq_next, "chunk {seq} has the number of a later one");
+            assert!(header.from <= header.to, "chunk {seq} covers no range");
+            let is_less = self.dead_bytes(file) <= header.data_bytes;
+            assert!(is_less, "chunk {seq}: more dead than data");
         }
     }
 
@@ -113,12 +69,17 @@ impl ChunkSet {
         self.seq_next - 1
     }
 
-    /// Adds a chunk.
-    pub(crate) fn add(&mut self, file: Arc<ChunkFile>) {
-        let chunk = SetChunk::new(file);
-        let order = |chunk: &SetChunk| (chunk.file.header.from, chunk.file.header.seq);
-        let place = self.chunks.partition_point(|other| order(other) < order(&chunk));
-        self.chunks.insert(place, chunk);
+    pub(crate) fn list(&self) -> &Arc<ChunkList> {
+        &self.list
+    }
+
+    /// Adds a chunk of which so much is dead.
+    pub(crate) fn add(&mut self, file: Arc<ChunkFile>, dead_bytes: u64) {
+        if dead_bytes > 0 {
+            self.dead.insert(file.seq, dead_bytes);
+        }
+        self.covered = self.covered.max(file.header.to);
+        Arc::make_mut(&mut self.list).add(file);
     }
 
     /// Leaves all files as they are from now on: one of them is damaged.
@@ -126,86 +87,140 @@ impl ChunkSet {
         self.has_damaged = true;
     }
 
-    /// Drops chunks that a merge has replaced.
-    pub(crate) fn remove(&mut self, seqs: &[u64]) {
-        self.chunks.retain(|chunk| !seqs.contains(&chunk.file.header.seq));
+    /// Drops chunks that a merge has replaced, and learns which rows of streams that are gone it left out.
+    pub(crate) fn replace(&mut self, seqs: &[u64], left_out: &[(u64, u32)]) {
+        Arc::make_mut(&mut self.list).remove(seqs);
+        self.dead.retain(|seq, _| !seqs.contains(seq));
+        for &(stream, rows) in left_out {
+            self.floors.note_left_out(stream, rows);
+        }
     }
 
     /// The last entry that a chunk covers.
     pub(crate) fn covered(&self) -> u64 {
-        self.chunks.iter().map(|chunk| chunk.file.header.to).max().unwrap_or(0)
+        self.covered
     }
 
-    /// The live row that contains byte `at` of `stream`.
-    pub(crate) fn find(&self, stream: u64, at: u64) -> Option<(&Arc<ChunkFile>, &ChunkRow)> {
-        self.chunks.iter().rev().find_map(|chunk| {
-            let row = chunk.file.find(stream, at)?;
-            let is_live = chunk.live_rows_of(stream).any(|live| live.start == row.start);
-            is_live.then_some((&chunk.file, row))
-        })
+    /// Where what is kept of a stream begins; [`GONE`] if nothing is.
+    pub(crate) fn floor(&self, stream: u64) -> u64 {
+        self.floors.of(stream)
     }
 
-    /// The first live row of `stream` that starts at `at` or later.
-    pub(crate) fn next_row(&self, stream: u64, at: u64) -> Option<(&ChunkFile, &ChunkRow)> {
-        let rows = self.chunks.iter().flat_map(|chunk| {
-            let rows = chunk.live_rows_of(stream);
-            rows.map(|row| (&*chunk.file, row))
-        });
-        rows.filter(|(_, row)| row.start >= at).min_by_key(|(_, row)| row.start)
+    /// Marks everything of a stream before `floor` as dead.
+    pub(crate) fn trim(&mut self, stream: u64, floor: u64) {
+        self.floors.raise(stream, floor);
     }
 
-    /// Offset after the last live byte of `stream`.
-    pub(crate) fn tail(&self, stream: u64) -> Option<u64> {
-        let rows = self.chunks.iter().flat_map(|chunk| chunk.live_rows_of(stream));
-        rows.map(ChunkRow::end).max()
+    /// Marks everything of a stream as dead.
+    pub(crate) fn forget(&mut self, stream: u64) {
+        self.floors.raise(stream, GONE);
     }
 
-    /// Marks everything of a stream before `head` as dead; `u64::MAX` for a deleted stream.
-    pub(crate) fn trim(&mut self, stream: u64, head: u64) {
-        for chunk in &mut self.chunks {
-            chunk.trim(stream, head);
+    /// Learns at the start what is dead, by a look at all rows: `floor_of` says where a stream begins. Returns what
+    /// is damaged in pages of rows.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn restore_floors(
+        &mut self,
+        mut floor_of: impl FnMut(u64) -> u64,
+    ) -> io::Result<Vec<(Arc<ChunkFile>, PageDamage)>> {
+        (self.floors, self.dead) = Default::default();
+        let mut known: IdMap<u64, u64> = IdMap::default();
+        let mut damages = Vec::new();
+        for file in self.list.files() {
+            let mut dead_bytes = 0;
+            let found = file.check_rows(|row| {
+                let floor = *known.entry(row.stream).or_insert_with(|| floor_of(row.stream));
+                if floor > 0 {
+                    self.floors.restore(row.stream, floor, 1);
+                    dead_bytes += row.dead_bytes(floor);
+                }
+            })?;
+            if dead_bytes > 0 {
+                self.dead.insert(file.seq, dead_bytes);
+            }
+            damages.extend(found.into_iter().map(|damage| (Arc::clone(file), damage)));
+        }
+        Ok(damages)
+    }
+
+    /// What is to be counted, if anything.
+    pub(crate) fn start_count(&mut self, group: GroupId) -> Option<CountTask> {
+        if !self.floors.has_rises() {
+            return None;
+        }
+        let (chunks, rises) = (Arc::clone(&self.list), self.floors.take_rises());
+        if chunks.files().is_empty() {
+            // Nothing to look at, on any thread.
+            let gone = rises.iter().filter(|rise| rise.to == GONE);
+            gone.for_each(|rise| self.floors.note_gone_rows(rise.stream, 0));
+            return None;
+        }
+        Some(CountTask { group, chunks, rises })
+    }
+
+    /// Takes what was counted; `None` if it could not be.
+    pub(crate) fn finish_count(&mut self, task: CountTask, done: Option<CountDone>) {
+        let Some(done) = done else {
+            self.floors.give_back(task.rises);
+            return;
+        };
+        // No chunk has come or gone since: both are in the same order.
+        let mut counted = done.dead.into_iter().peekable();
+        for file in self.list.files() {
+            if let Some((_, bytes)) = counted.next_if(|(seq, _)| *seq == file.seq) {
+                let dead_bytes = self.dead.entry(file.seq).or_default();
+                // A merge that came before the count has seen the floor, too.
+                *dead_bytes = (*dead_bytes + bytes).min(file.header.data_bytes);
+            }
+        }
+        for (stream, rows) in done.gone_rows {
+            self.floors.note_gone_rows(stream, rows);
         }
     }
 
-    /// Every stream with a row, each once and in order.
-    pub(crate) fn streams(&self) -> Vec<u64> {
-        let rows = self.chunks.iter().flat_map(|chunk| &chunk.file.rows);
-        let mut streams: Vec<u64> = rows.map(|row| row.stream).collect();
-        streams.sort_unstable();
-        streams.dedup();
-        streams
+    /// No merge has the floors any more.
+    pub(crate) fn settle(&mut self) {
+        self.floors.settle();
+    }
+
+    fn dead_bytes(&self, file: &ChunkFile) -> u64 {
+        self.dead.get(&file.seq).copied().unwrap_or(0)
+    }
+
+    fn live_bytes(&self, file: &ChunkFile) -> u64 {
+        file.header.data_bytes - self.dead_bytes(file)
+    }
+
+    /// More than half of it is dead.
+    fn is_wasteful(&self, file: &ChunkFile) -> bool {
+        self.dead_bytes(file) * 2 > file.header.data_bytes
     }
 
     /// Chunks that are better copied: one that is mostly dead, or small neighbours.
-    pub(crate) fn plan_merge(&self, options: &LogOptions) -> Option<MergePlan> {
+    pub(crate) fn plan_merge(&mut self, options: &LogOptions) -> Option<MergePlan> {
         if self.has_damaged {
             return None;
         }
-        let chunks = self.chunks.iter().enumerate();
+        let files = self.list.files().iter().enumerate();
         // The cheapest first: on a full disk it makes room for the next.
-        let wasteful = chunks
-            .filter(|(_, chunk)| chunk.is_wasteful())
-            .min_by_key(|(_, chunk)| chunk.data_bytes - chunk.dead_bytes);
+        let wasteful = files
+            .filter(|(_, file)| self.is_wasteful(file))
+            .min_by_key(|(_, file)| self.live_bytes(file));
         let range = wasteful.map(|(index, _)| index..index + 1);
-        Some(self.plan(range.or_else(|| self.small_neighbours(options))?))
+        let range = range.or_else(|| self.small_neighbours(options))?;
+        Some(self.plan(range))
     }
 
     /// Neighbours of like size: sizes grow fourfold from class to class, so that each byte is copied
     /// a few times only.
-    fn small_neighbours(&self, options: &LogOptions) -> Option<std::ops::Range<usize>> {
+    fn small_neighbours(&self, options: &LogOptions) -> Option<Range<usize>> {
         let mut size_max = options.seal_bytes.saturating_mul(2);
         while size_max <= options.chunk_bytes_max {
             let mut start = 0;
-            while start < self.chunks.len() {
-                let (mut end, mut bytes) = (start, 0);
-                while let Some(chunk) = self.chunks.get(end)
-                    && chunk.data_bytes <= size_max
-                    && bytes + chunk.data_bytes <= options.chunk_bytes_max
-                    && end - start < MERGE_CHUNKS_MAX
-                {
-                    bytes += chunk.data_bytes;
-                    end += 1;
-                }
+            while start < self.list.files().len() {
+                let end = self.neighbours_end(start, size_max, options);
                 if end - start >= MERGE_CHUNKS_MIN {
                     return Some(start..end);
                 }
@@ -216,16 +231,29 @@ impl ChunkSet {
         None
     }
 
-    fn plan(&self, range: std::ops::Range<usize>) -> MergePlan {
-        let chunks = &self.chunks[range];
-        let source = |chunk: &SetChunk| {
-            let dead = chunk.dead.keys().filter(|&&row| chunk.is_dead(row as usize));
-            MergeSource { chunk: Arc::clone(&chunk.file), dead_rows: dead.copied().collect() }
+    /// End of the neighbours from `start` on that are small and fit one chunk.
+    fn neighbours_end(&self, start: usize, size_max: u64, options: &LogOptions) -> usize {
+        let (mut bytes, mut rows) = (0, 0);
+        let fits = |file: &&Arc<ChunkFile>| {
+            bytes += file.header.data_bytes;
+            rows += u64::from(file.header.row_count);
+            file.header.data_bytes <= size_max
+                && bytes <= options.chunk_bytes_max
+                && rows <= MERGE_ROWS_MAX
         };
-        let headers = || chunks.iter().map(|chunk| chunk.file.header);
+        let files = &self.list.files()[start..];
+        start + files.iter().take(MERGE_CHUNKS_MAX).take_while(fits).count()
+    }
+
+    fn plan(&mut self, range: Range<usize>) -> MergePlan {
+        let floors = self.floors.now();
+        let files = &self.list.files()[range];
+        let headers = || files.iter().map(|file| file.header);
         MergePlan {
-            sources: chunks.iter().map(source).collect(),
-            saves: chunks.iter().any(SetChunk::is_wasteful),
+            sources: files.to_vec(),
+            floors,
+            live_bytes: files.iter().map(|file| self.live_bytes(file)).sum(),
+            saves: files.iter().any(|file| self.is_wasteful(file)),
             from: headers().map(|header| header.from).min().expect("a plan has a chunk"),
             to: headers().map(|header| header.to).max().expect("a plan has a chunk"),
         }
@@ -233,52 +261,108 @@ impl ChunkSet {
 
     /// Number of chunks, bytes of data, and how many of these are dead.
     pub(crate) fn totals(&self) -> (u64, u64, u64) {
-        let sum = |bytes: fn(&SetChunk) -> u64| self.chunks.iter().map(bytes).sum();
-        (self.chunks.len() as u64, sum(|chunk| chunk.data_bytes), sum(|chunk| chunk.dead_bytes))
+        let files = self.list.files();
+        let data_bytes = files.iter().map(|file| file.header.data_bytes).sum();
+        (files.len() as u64, data_bytes, self.dead.values().sum())
     }
 }
 
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::chunk::writer::{ChunkName, ChunkWriter};
-    use crate::entry::AppendBounds;
-    use env::{Disk, MemoryDisk};
-    use model::{ByteOffset, Timestamp};
-    use std::path::Path;
+    use crate::chunk::file::tests::{one_append, write};
+    use env::MemoryDisk;
 
     /// A chunk of the entries from `from` on, with one append of `length` bytes of stream 1.
     pub(crate) fn chunk(from: u64, length: u64) -> Arc<ChunkFile> {
-        let disk = MemoryDisk::new();
-        disk.create_dir_all(Path::new("/c")).unwrap();
-        let (store, group, seq, to) = (77, 3, from, from + 10);
-        let name = ChunkName { store, group, dir: "/c".into(), seq, from, to };
-        let mut writer = ChunkWriter::create(&disk, name).unwrap();
-        let (start, end) = (ByteOffset::new(from), ByteOffset::new(from + length));
-        let append = AppendBounds { start, end, records: 1, at: Timestamp::new(1) };
-        writer.begin_append(1, &append).unwrap();
-        writer.write(&vec![b'x'; length as usize]).unwrap();
-        Arc::new(ChunkFile::new(writer.finish(&disk).unwrap().unwrap()))
+        write(&MemoryDisk::new(), from, &[one_append(1, from, length)])
     }
 
     #[test]
     fn chunks_stand_in_the_order_of_their_entries_however_they_come() {
         let mut set = ChunkSet::new(100, false);
         for from in [20, 0, 30, 10] {
-            set.add(chunk(from, 10));
+            set.add(chunk(from, 10), 0);
         }
-        let froms: Vec<u64> = set.chunks.iter().map(|chunk| chunk.file.header.from).collect();
+        let froms: Vec<u64> = set.list.files().iter().map(|file| file.header.from).collect();
         assert_eq!(froms, [0, 10, 20, 30]);
+    }
+
+    /// Neighbours of so many rows each; how many of them the next merge takes.
+    fn merged(chunks: u64, rows: u64) -> usize {
+        let mut set = ChunkSet::new(10_000, false);
+        for number in 0..chunks {
+            let mut file = chunk(number * 10, 10);
+            Arc::get_mut(&mut file).unwrap().header.row_count = u32::try_from(rows).unwrap();
+            set.add(file, 0);
+        }
+        set.plan_merge(&LogOptions::default()).map_or(0, |plan| plan.sources.len())
+    }
+
+    #[test]
+    fn a_merge_takes_chunks_with_a_bounded_number_of_rows() {
+        assert_eq!(merged(12, MERGE_ROWS_MAX / 12), 12);
+        assert_eq!(merged(12, MERGE_ROWS_MAX / 12 + 1), 11);
+        assert_eq!(merged(12, MERGE_ROWS_MAX / 8), 8);
+        assert_eq!(merged(12, MERGE_ROWS_MAX / 8 + 1), 0, "so few are not worth it");
+    }
+
+    fn count(set: &mut ChunkSet) {
+        let task = set.start_count(GroupId::new(3)).unwrap();
+        let done = task.run().unwrap();
+        set.finish_count(task, Some(done));
     }
 
     #[test]
     fn the_wasteful_chunk_with_the_least_live_data_is_copied_first() {
-        let mut set = ChunkSet::new(100, false);
-        set.add(chunk(0, 300));
-        set.add(chunk(1_000, 1_000));
-        set.chunks[0].trim(1, 180);
-        set.chunks[1].trim(1, 1_900);
+        let mut set = ChunkSet::new(10_000, false);
+        set.add(chunk(0, 300), 0);
+        set.add(chunk(1_000, 1_000), 0);
+        set.trim(1, 180);
+        set.trim(1, 1_900);
+        count(&mut set);
+        assert_eq!(set.totals(), (2, 1_300, 300 + 900));
+        set.check();
         let plan = set.plan_merge(&LogOptions::default()).unwrap();
-        assert_eq!((plan.from, plan.to, plan.saves), (1_000, 1_010, true));
+        assert_eq!((plan.from, plan.to, plan.saves, plan.live_bytes), (0, 10, true, 0));
+    }
+
+    #[test]
+    fn what_could_not_be_counted_is_counted_later() {
+        let mut set = ChunkSet::new(100, false);
+        set.add(chunk(0, 300), 0);
+        set.trim(1, 100);
+        let task = set.start_count(GroupId::new(3)).unwrap();
+        assert!(set.start_count(GroupId::new(3)).is_none());
+        set.trim(1, 150);
+        set.finish_count(task, None);
+        count(&mut set);
+        assert_eq!(set.totals(), (1, 300, 150));
+        assert!(set.start_count(GroupId::new(3)).is_none());
+    }
+
+    #[test]
+    fn without_chunks_there_is_nothing_to_count() {
+        let mut set = ChunkSet::new(100, false);
+        set.forget(1);
+        set.trim(2, 30);
+        assert!(set.start_count(GroupId::new(3)).is_none());
+        assert_eq!((set.floor(1), set.floor(2)), (0, 30));
+    }
+
+    #[test]
+    fn a_stream_that_is_gone_is_dead_everywhere_and_forgotten_with_its_last_row() {
+        let mut set = ChunkSet::new(100, false);
+        set.add(chunk(0, 10), 0);
+        set.add(chunk(20, 10), 0);
+        set.forget(1);
+        set.forget(2);
+        count(&mut set);
+        assert_eq!((set.floor(1), set.floor(2)), (GONE, 0), "no chunk has a row of 2");
+        assert_eq!(set.totals(), (2, 20, 20));
+        set.replace(&[0], &[(1, 1)]);
+        assert_eq!(set.floor(1), GONE);
+        set.replace(&[20], &[(1, 1)]);
+        assert_eq!((set.floor(1), set.totals()), (0, (0, 0, 0)));
     }
 }

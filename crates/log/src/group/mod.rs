@@ -8,11 +8,13 @@ mod read;
 mod seal;
 
 use crate::checkpoint::CheckpointTask;
-use crate::chunk::format::chunk_bytes_max;
+use crate::chunk::floors::GONE;
+use crate::chunk::room::chunk_bytes_max;
 use crate::chunk::set::ChunkSet;
 use crate::hot::{HotAppend, HotFields, HotStream};
 use crate::id_map::IdMap;
 use crate::options::READ_SEAL_PART;
+use crate::read::ReadMode;
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId};
 use std::cell::Cell;
@@ -28,8 +30,6 @@ pub(crate) struct Group {
     sealed: u64,
     checkpointed: u64,
     streams: IdMap<StreamId, HotStream>,
-    /// First retained byte of trimmed streams.
-    heads: IdMap<StreamId, ByteOffset>,
     hot_appends: u64,
     hot_bytes: u64,
     /// Bytes that reads have fetched from places that are far from each other, since the last seal.
@@ -49,8 +49,6 @@ pub(crate) struct Group {
     pub(crate) is_busy: bool,
     /// How many jobs of other groups go first, since the last one of this group failed.
     pub(crate) jobs_to_wait: u8,
-    /// Streams forgotten while a job that may copy them is in flight.
-    forgotten: Vec<StreamId>,
 }
 
 impl Group {
@@ -64,7 +62,6 @@ impl Group {
             sealed: checkpointed,
             checkpointed,
             streams: IdMap::default(),
-            heads: IdMap::default(),
             hot_appends: 0,
             hot_bytes: 0,
             far_read_bytes: Cell::new(0),
@@ -76,7 +73,6 @@ impl Group {
             merge_may_help: true,
             is_busy: false,
             jobs_to_wait: 0,
-            forgotten: Vec::new(),
         }
     }
 
@@ -100,7 +96,6 @@ impl Group {
         );
         assert!(self.hot_appends <= self.hot_bytes, "group {}: hot bytes", self.id);
         assert!(self.hot_appends > 0 || !self.has_old_hot, "group {}: nothing is hot", self.id);
-        assert!(self.is_busy || self.forgotten.is_empty(), "group {}: no job copies", self.id);
         self.chunks.check();
     }
 
@@ -153,19 +148,26 @@ impl Group {
     }
 
     /// Makes a replayed append readable, and returns whether only the WAL holds it. Data that a chunk
-    /// holds already is left there.
+    /// holds already is left there. Behind what chunks cover there is no need to look.
     pub(crate) fn place_replayed(
         &mut self,
         index: EntryIndex,
         placement: &Placement,
         fields: HotFields,
     ) -> bool {
-        let is_only_here = self.chunks.find(placement.stream.get(), fields.start).is_none();
+        let is_covered = index.get() <= self.chunks.covered();
+        let is_only_here = !is_covered || !self.is_in_chunk(placement.stream, fields.start);
         if is_only_here {
-            self.has_old_hot |= self.chunks.tail(placement.stream.get()) > Some(fields.start);
+            self.has_old_hot |= is_covered;
             self.place(index, placement, fields);
         }
         is_only_here
+    }
+
+    /// Whether a chunk surely has a byte; not if it cannot be read.
+    fn is_in_chunk(&self, stream: StreamId, at: u64) -> bool {
+        let found = self.chunks.list().find(stream.get(), at, ReadMode::Blocking);
+        found.is_ok_and(|found| found.is_some())
     }
 
     /// Makes an accepted append readable.
@@ -181,8 +183,10 @@ impl Group {
         }
         let append = HotAppend::new(fields);
         match self.streams.entry(placement.stream) {
-            Entry::Occupied(mut hot) => hot.get_mut().push(append),
-            Entry::Vacant(place) => _ = place.insert(HotStream::One(append)),
+            Entry::Occupied(mut hot) => hot.get_mut().push(placement.first_record, append),
+            Entry::Vacant(place) => {
+                place.insert(HotStream::new(placement.first_record, append));
+            }
         }
         self.hot_appends += 1;
         self.hot_bytes += u64::from(fields.length);
@@ -190,25 +194,27 @@ impl Group {
 
     /// Drops all that is known of a stream.
     pub(crate) fn forget(&mut self, stream: StreamId) {
-        self.drop_hot(stream, u64::MAX);
-        self.heads.remove(&stream);
-        self.chunks.trim(stream.get(), u64::MAX);
+        self.drop_hot(stream, GONE);
+        self.chunks.forget(stream.get());
         self.merge_may_help = true;
-        if self.is_busy {
-            self.forgotten.push(stream);
-        }
     }
 
     /// Drops what lies before `upto`.
     pub(crate) fn trim(&mut self, stream: StreamId, upto: ByteOffset) {
-        let head = self.heads.get(&stream).copied().unwrap_or(ByteOffset::ZERO);
-        if upto <= head {
+        if upto.get() <= self.chunks.floor(stream.get()) {
             return;
         }
-        self.heads.insert(stream, upto);
         self.drop_hot(stream, upto.get());
         self.chunks.trim(stream.get(), upto.get());
         self.merge_may_help = true;
+    }
+
+    /// As [`Group::trim`], at the start: what is dead in chunks is known.
+    pub(crate) fn drop_before(&mut self, stream: StreamId, floor: u64) {
+        self.drop_hot(stream, floor);
+        if floor > 0 {
+            self.chunks.trim(stream.get(), floor);
+        }
     }
 
     fn drop_hot(&mut self, stream: StreamId, upto: u64) {
@@ -222,12 +228,10 @@ impl Group {
         }
     }
 
-    /// Every stream that holds data, each once and in order.
-    pub(crate) fn data_streams(&self) -> Vec<StreamId> {
+    /// Every stream that has data in the WAL, each once and in order.
+    pub(crate) fn hot_streams(&self) -> Vec<StreamId> {
         let mut streams: Vec<StreamId> = self.streams.keys().copied().collect();
-        streams.extend(self.chunks.streams().into_iter().map(StreamId::new));
         streams.sort_unstable();
-        streams.dedup();
         streams
     }
 
@@ -269,6 +273,7 @@ mod tests {
             let placement = Placement {
                 stream: StreamId::new(1),
                 start: ByteOffset::new(start),
+                first_record: start / 100,
                 record_count: 1,
             };
             let fields = HotFields {
@@ -298,7 +303,7 @@ mod tests {
     fn each_broken_invariant_is_found() {
         let (whole, slots) = group();
         assert!(holds(&whole, &slots));
-        let breaks: [fn(&mut Group); 9] = [
+        let breaks: [fn(&mut Group); 8] = [
             |group| group.next = group.applied,
             |group| group.applied = 5,
             |group| group.checkpointed = 7,
@@ -306,7 +311,6 @@ mod tests {
             |group| group.hot_appends = 0,
             |group| group.hot_appends += 1,
             |group| group.hot_bytes -= 1,
-            |group| group.forgotten.push(StreamId::new(1)),
             |group| group.streams.clear(),
         ];
         for (number, damage) in breaks.iter().enumerate() {

@@ -1,7 +1,9 @@
 //! Reads of one group: from the WAL by the hot index, or from chunks.
 
+use crate::chunk::cold::{ColdLookup, ColdPlace};
 use crate::chunk::file::ChunkFile;
-use crate::chunk::format::ChunkRow;
+use crate::chunk::floors::GONE;
+use crate::chunk::row::Row;
 use crate::entry::AppendBounds;
 use crate::extent::Extent;
 use crate::group::Group;
@@ -10,7 +12,6 @@ use crate::hot_read::{following, read_hot};
 use crate::read::{ReadError, ReadMode, Slice};
 use crate::wal::segment::SegmentTable;
 use bytes::Bytes;
-use env::File;
 use model::{ByteOffset, StreamId};
 use std::io;
 use std::sync::Arc;
@@ -25,30 +26,33 @@ enum Place<'a> {
         index: usize,
     },
     Chunk {
-        chunk: &'a Arc<ChunkFile>,
-        row: &'a ChunkRow,
+        chunk: Arc<ChunkFile>,
+        row: Row,
     },
     /// Behind the last byte.
     Tail,
+    /// In a chunk, or nowhere: another thread has to look.
+    Elsewhere(ColdLookup),
 }
 
 impl Group {
     /// Offset after the last byte of a stream.
-    pub(crate) fn tail(&self, stream: StreamId) -> Option<u64> {
-        let hot = self.streams.get(&stream).and_then(|hot| hot.appends().last());
-        hot.map(HotAppend::end).max(self.chunks.tail(stream.get()))
+    pub(crate) fn tail(&self, stream: StreamId, slots: &SegmentTable) -> Option<u64> {
+        let floor = self.chunks.floor(stream.get());
+        self.cold_lookup((stream, floor), 0, slots).tail(ReadMode::Blocking).ok().flatten()
     }
 
     fn locate(
         &self,
         stream: StreamId,
         at: u64,
-        slots: &SegmentTable,
+        (slots, mode): (&SegmentTable, ReadMode),
     ) -> Result<Place<'_>, ReadError> {
-        if let Some(&head) = self.heads.get(&stream)
-            && at < head.get()
-        {
-            return Err(ReadError::Trimmed { head });
+        let floor = self.chunks.floor(stream.get());
+        match floor {
+            GONE => return Err(ReadError::NotFound),
+            head if at < head => return Err(ReadError::Trimmed { head: ByteOffset::new(head) }),
+            _ => {}
         }
         if let Some(hot) = self.streams.get(&stream) {
             // Live readers are at the tail: they need no look at the chunks.
@@ -60,27 +64,34 @@ impl Group {
                 return Ok(Place::Hot { stream: hot, index });
             }
         }
-        if let Some((chunk, row)) = self.chunks.find(stream.get(), at) {
-            return Ok(Place::Chunk { chunk, row });
-        }
-        match self.tail(stream) {
-            None if self.heads.get(&stream).is_some_and(|head| head.get() == at) => Ok(Place::Tail),
-            None => Err(ReadError::NotFound),
-            Some(tail) if tail == at => Ok(Place::Tail),
-            Some(tail) if tail < at => Err(ReadError::PastTail { tail: ByteOffset::new(tail) }),
-            Some(_) => Err(self.hole(stream, at, slots)),
+        let lookup = self.cold_lookup((stream, floor), at, slots);
+        match lookup.find(at, mode) {
+            Ok(ColdPlace::Chunk { chunk, row }) => Ok(Place::Chunk { chunk, row }),
+            Ok(ColdPlace::Tail) => Ok(Place::Tail),
+            Err(error) if error.would_block() => Ok(Place::Elsewhere(lookup)),
+            Err(error) => Err(error),
         }
     }
 
-    /// Bytes are missing between others: they were damaged when they were copied.
-    fn hole(&self, stream: StreamId, at: u64, slots: &SegmentTable) -> ReadError {
-        if let Some((chunk, row)) = self.chunks.next_row(stream.get(), at) {
-            let (file, position) = (chunk.path.clone(), u64::from(row.position));
-            return ReadError::Damaged { file, position };
+    fn cold_lookup(
+        &self,
+        (stream, floor): (StreamId, u64),
+        at: u64,
+        slots: &SegmentTable,
+    ) -> ColdLookup {
+        let appends = self.streams.get(&stream).map_or(&[][..], HotStream::appends);
+        let after = appends.partition_point(|append| append.fields().start <= at);
+        let hot_after = appends.get(after).map(|append| {
+            let fields = append.fields();
+            (Arc::clone(slots.get(fields.slot)), fields.position)
+        });
+        ColdLookup {
+            chunks: Arc::clone(self.chunks.list()),
+            stream: stream.get(),
+            floor,
+            hot_tail: appends.last().map(HotAppend::end),
+            hot_after,
         }
-        let hot = self.streams.get(&stream).expect("a stream with a tail has data");
-        let after = hot.appends().iter().find(|append| append.fields().start > at);
-        after.expect("a hole lies before the tail").damaged(slots)
     }
 
     /// Bytes from `from`, at most `max_bytes`, at least one unless `from` is the tail.
@@ -91,7 +102,7 @@ impl Group {
         max_bytes: usize,
         (slots, mode): (&SegmentTable, ReadMode),
     ) -> Result<Slice, ReadError> {
-        match self.locate(stream, from, slots)? {
+        match self.locate(stream, from, (slots, mode))? {
             Place::Tail => Ok(Slice::Bytes(Bytes::new())),
             Place::Hot { stream, index } => {
                 let appends = &stream.appends()[index..];
@@ -101,13 +112,14 @@ impl Group {
             }
             Place::Chunk { chunk, row } => {
                 let (position, length) = row.part(from, max_bytes);
-                chunk.verify(row, (position, length), mode)?;
-                if mode == ReadMode::Inline && !chunk.file.are_ends_cached(position, length) {
-                    return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
+                chunk.verify(&row, (position, length), mode)?;
+                let file = chunk.file(mode)?;
+                if mode == ReadMode::Inline && !file.are_ends_cached(position, length) {
+                    return Err(would_block());
                 }
-                let file: Arc<dyn File> = Arc::clone(&chunk.served) as _;
                 Ok(Slice::File { file, position, length })
             }
+            Place::Elsewhere(_) => Err(would_block()),
         }
     }
 
@@ -123,7 +135,7 @@ impl Group {
         max_bytes: usize,
         slots: &SegmentTable,
     ) -> Result<Option<Extent>, ReadError> {
-        match self.locate(stream, from, slots)? {
+        match self.locate(stream, from, (slots, ReadMode::Inline))? {
             Place::Tail => Ok(None),
             Place::Hot { stream, index } => {
                 let appends = following(&stream.appends()[index..], max_bytes as u64);
@@ -131,6 +143,7 @@ impl Group {
                 Ok(Some(Extent::hot(appends, slots)))
             }
             Place::Chunk { chunk, row } => Ok(Some(Extent::chunk(chunk, row))),
+            Place::Elsewhere(lookup) => Ok(Some(Extent::cold(lookup))),
         }
     }
 
@@ -153,10 +166,18 @@ impl Group {
         at: u64,
         (slots, mode): (&SegmentTable, ReadMode),
     ) -> Result<Option<AppendBounds>, ReadError> {
-        match self.locate(stream, at, slots)? {
+        match self.locate(stream, at, (slots, mode))? {
             Place::Tail => Ok(None),
             Place::Hot { stream, index } => Ok(Some(stream.appends()[index].bounds())),
-            Place::Chunk { chunk, row } => chunk.append_at(row, at, mode).map(Some),
+            Place::Chunk { chunk, row } => {
+                let piece = chunk.append_at(&row, at, mode)?;
+                Ok(Some(piece.bounds))
+            }
+            Place::Elsewhere(_) => Err(would_block()),
         }
     }
+}
+
+fn would_block() -> ReadError {
+    io::Error::from(io::ErrorKind::WouldBlock).into()
 }

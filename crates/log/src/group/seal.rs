@@ -1,21 +1,22 @@
 //! Moving a group's data from the WAL into chunks, and from chunks into better ones.
 
-use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
-use crate::chunk::writer::ChunkName;
+use crate::chunk::copy::{CopyDone, MergeTask, SealRun, SealTask};
+use crate::chunk::pages::ChunkIdentity;
+use crate::chunk::writer::{ChunkAuthor, ChunkName};
 use crate::group::Group;
-use crate::hot::HotFields;
-use crate::options::LogOptions;
+use crate::paths::chunk_dir;
+use crate::store::Store;
 use crate::wal::segment::{SegmentFile, SegmentTable};
-use model::StreamId;
 use std::collections::HashMap;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 impl Group {
     /// A chunk number and name for entries `from < index <= to`.
-    fn name(&mut self, store: u64, dir: PathBuf, range: (u64, u64)) -> ChunkName {
-        let seq = self.chunks.take_seq();
-        ChunkName { store, group: self.id.get(), dir, seq, from: range.0, to: range.1 }
+    fn name(&mut self, store: &Store, epoch: u64, (from, to): (u64, u64)) -> ChunkName {
+        let author = ChunkAuthor { lineage: store.lineage, store: store.id, epoch };
+        let (group, origin) = (self.id.get(), author.origin(self.chunks.take_seq()));
+        let dir = chunk_dir(&store.root, group);
+        ChunkName { dir, identity: ChunkIdentity { group, origin, from, to } }
     }
 
     /// The job that moves everything hot into a chunk.
@@ -24,47 +25,40 @@ impl Group {
     /// If nothing is hot.
     pub(crate) fn start_seal(
         &mut self,
-        store: u64,
-        dir: PathBuf,
+        store: &Store,
+        epoch: u64,
         slots: &SegmentTable,
     ) -> SealTask {
         assert!(self.hot_appends > 0, "there is something to seal");
         let from = self.chunks.covered().max(self.sealed);
         self.far_read_bytes.set(0);
-        let name = self.name(store, dir, (from, self.applied));
+        let name = self.name(store, epoch, (from, self.applied));
         let mut segments: HashMap<u16, Arc<SegmentFile>> = HashMap::new();
-        let mut runs: Vec<(StreamId, Vec<HotFields>)> = Vec::new();
+        let mut runs: Vec<SealRun> = Vec::new();
         for (&stream, hot) in &self.streams {
-            let appends: Vec<_> = hot.appends().iter().map(|append| append.fields()).collect();
-            for append in &appends {
+            let appends: Vec<_> = hot.numbered().collect();
+            for (_, append) in &appends {
                 segments.entry(append.slot).or_insert_with(|| Arc::clone(slots.get(append.slot)));
             }
-            runs.push((stream, appends));
+            runs.push(SealRun { stream, appends });
         }
-        runs.sort_unstable_by_key(|(stream, _)| *stream);
-        SealTask { name, runs, segments }
+        runs.sort_unstable_by_key(|run| run.stream);
+        SealTask { name, cache: Arc::clone(&store.chunk_cache), runs, segments }
     }
 
     /// Takes a sealed chunk: its appends are hot no more.
     pub(crate) fn finish_seal(&mut self, task: &SealTask, done: CopyDone) {
-        for (stream, appends) in &task.runs {
-            let Some(last) = appends.last() else { continue };
-            self.drop_hot(*stream, last.start + u64::from(last.length));
+        for run in &task.runs {
+            let Some((_, last)) = run.appends.last() else { continue };
+            self.drop_hot(run.stream, last.start + u64::from(last.length));
         }
-        self.sealed = self.sealed.max(task.name.to);
+        self.sealed = self.sealed.max(task.name.identity.to);
         self.add_copy(done);
     }
 
     fn add_copy(&mut self, done: CopyDone) {
         if let Some(chunk) = done.chunk {
-            self.chunks.add(chunk);
-            // The job did not know what was trimmed or forgotten since it started.
-            for (stream, head) in &self.heads {
-                self.chunks.trim(stream.get(), head.get());
-            }
-            for stream in &self.forgotten {
-                self.chunks.trim(stream.get(), u64::MAX);
-            }
+            self.chunks.add(chunk, done.dead_bytes);
         }
         self.merge_may_help = true;
     }
@@ -72,27 +66,33 @@ impl Group {
     /// The next merge that is worth it. One that saves no space leaves `spare_bytes` of the disk free.
     pub(crate) fn start_merge(
         &mut self,
-        (options, spare_bytes): (&LogOptions, u64),
-        store: u64,
-        dir: PathBuf,
+        store: &Store,
+        epoch: u64,
+        spare_bytes: u64,
     ) -> Option<MergeTask> {
         // True again with whatever changes from here on.
         self.merge_may_help = false;
-        let plan = self.chunks.plan_merge(options)?;
-        let name = self.name(store, dir, (plan.from, plan.to));
-        let spare_bytes = if plan.saves { 0 } else { spare_bytes };
-        Some(MergeTask { name, sources: plan.sources, heads: self.heads.clone(), spare_bytes })
+        let plan = self.chunks.plan_merge(&store.options)?;
+        Some(MergeTask {
+            name: self.name(store, epoch, (plan.from, plan.to)),
+            cache: Arc::clone(&store.chunk_cache),
+            sources: plan.sources,
+            floors: plan.floors,
+            live_bytes: plan.live_bytes,
+            spare_bytes: if plan.saves { 0 } else { spare_bytes },
+        })
     }
 
     /// Takes a merged chunk in place of its sources.
-    pub(crate) fn finish_merge(&mut self, task: &MergeTask, done: CopyDone) {
+    pub(crate) fn finish_merge(&mut self, task: MergeTask, done: CopyDone) {
+        let seqs: Vec<u64> = task.sources.iter().map(|source| source.seq).collect();
+        drop(task);
+        self.chunks.settle();
         if !done.damages.is_empty() {
             self.chunks.forbid_merges();
             return;
         }
-        let header = |source: &crate::chunk::copy::MergeSource| source.chunk.header.seq;
-        let seqs: Vec<u64> = task.sources.iter().map(header).collect();
-        self.chunks.remove(&seqs);
+        self.chunks.replace(&seqs, &done.left_out);
         self.add_copy(done);
     }
 
@@ -105,6 +105,5 @@ impl Group {
     /// The job's result has been taken.
     pub(crate) fn end_job(&mut self) {
         self.is_busy = false;
-        self.forgotten.clear();
     }
 }

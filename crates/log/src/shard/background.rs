@@ -3,7 +3,6 @@
 use crate::chunk::copy::CopyDone;
 use crate::group::Group;
 use crate::options::MERGE_CHUNKS_MIN;
-use crate::paths::chunk_dir;
 use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::is_no_room;
@@ -131,15 +130,16 @@ impl ShardLog {
     }
 
     /// A checkpoint that waits, data that is to be sealed, or chunks to merge, in this order. But a log that is short
-    /// of room all the time merges, too: each chunk is an open file, and there must not be ever more of them.
+    /// of room all the time merges, too: a lookup asks one chunk after the other, and there must not be ever more of them.
     fn poll_group(&mut self) -> Option<Task> {
         if self.is_busy {
             return None;
         }
         // What is dead in chunks gives its room back without taking any.
         let is_merge_due = self.seals_since_merge >= MERGE_CHUNKS_MIN || self.is_out_of_room;
-        let merge = if is_merge_due { self.merge() } else { None };
-        let (index, task) = merge.or_else(|| self.checkpoint_or_seal()).or_else(|| self.merge())?;
+        let merge = if is_merge_due { self.count_or_merge() } else { None };
+        let (index, task) =
+            merge.or_else(|| self.checkpoint_or_seal()).or_else(|| self.count_or_merge())?;
         self.is_busy = true;
         self.groups[index].begin_job();
         Some(task)
@@ -155,8 +155,7 @@ impl ShardLog {
             return Some((index, Task::Checkpoint(checkpoint)));
         }
         self.seals_since_merge += 1;
-        let dir = chunk_dir(&self.store.root, group.id.get());
-        let seal = group.start_seal(self.store.id, dir, &self.slots);
+        let seal = group.start_seal(&self.store, self.lane.epoch(), &self.slots);
         Some((index, Task::Seal(seal, kept_free_bytes)))
     }
 
@@ -199,9 +198,27 @@ impl ShardLog {
         due.min().map(|(_, _, index)| index)
     }
 
+    /// What died is counted before a merge is planned. Where more dies all the time, they take turns.
+    fn count_or_merge(&mut self) -> Option<(usize, Task)> {
+        let count = if self.has_just_counted { None } else { self.count() };
+        self.has_just_counted = count.is_some();
+        count.or_else(|| self.merge()).or_else(|| self.count())
+    }
+
+    fn count(&mut self) -> Option<(usize, Task)> {
+        [false, true].into_iter().find_map(|waits| {
+            let groups = self.groups.iter_mut().enumerate();
+            let mut groups = groups.filter(|(_, group)| (group.jobs_to_wait > 0) == waits);
+            groups.find_map(|(index, group)| {
+                let task = group.chunks.start_count(group.id)?;
+                Some((index, Task::Count(task)))
+            })
+        })
+    }
+
     fn merge(&mut self) -> Option<(usize, Task)> {
         self.seals_since_merge = 0;
-        let store = &self.store;
+        let (store, epoch) = (&self.store, self.lane.epoch());
         let spare_bytes = SPARE_SEGMENTS * self.lane.room().segment_bytes;
         in_turn(|is_turn| {
             let mut groups = self.groups.iter_mut().enumerate();
@@ -209,8 +226,7 @@ impl ShardLog {
                 if !group.merge_may_help || !is_turn(group) {
                     return None;
                 }
-                let dir = chunk_dir(&store.root, group.id.get());
-                let task = group.start_merge((&store.options, spare_bytes), store.id, dir)?;
+                let task = group.start_merge(store, epoch, spare_bytes)?;
                 Some((index, Task::Merge(task)))
             })
         })
@@ -220,28 +236,35 @@ impl ShardLog {
     pub fn handle_work(&mut self, done: WorkDone) -> WorkReport {
         let mut report = WorkReport::default();
         self.is_work_due.set(true);
-        match done.done {
+        match *done.done {
             TaskDone::Fill(done) => report.error = self.lane.handle_fill(&mut self.slots, done),
             TaskDone::Drain(done) => report.error = self.handle_drain(done),
             TaskDone::Seal(task, result) => {
                 self.note_group_job(result.as_ref().err());
-                let group =
-                    self.end_group_job(GroupId::new(task.name.group), result.as_ref().err());
+                let group = self
+                    .end_group_job(GroupId::new(task.name.identity.group), result.as_ref().err());
                 if let Some(done) = take_copy(&mut report, result) {
                     group.finish_seal(&task, done);
                 }
                 group.end_job();
             }
             TaskDone::Merge(task, result) => {
-                let group =
-                    self.end_group_job(GroupId::new(task.name.group), result.as_ref().err());
+                let group = self
+                    .end_group_job(GroupId::new(task.name.identity.group), result.as_ref().err());
                 match take_copy(&mut report, result) {
-                    Some(done) => group.finish_merge(&task, done),
+                    Some(done) => group.finish_merge(task, done),
                     None => {
                         report.merge_refusal = report.error.take_if(|error| is_no_room(error));
                         group.merge_may_help |= report.error.is_some();
                     }
                 }
+                group.end_job();
+            }
+            TaskDone::Count(task, result) => {
+                let group = self.end_group_job(task.group, result.as_ref().err());
+                report.is_count = true;
+                let counted = result.map_err(|error| report.error = Some(error)).ok();
+                group.chunks.finish_count(task, counted);
                 group.end_job();
             }
             TaskDone::Checkpoint(task, result) => {

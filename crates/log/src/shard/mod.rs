@@ -27,6 +27,7 @@ mod check_tests;
 
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
+use crate::chunk::cache::ChunkStats;
 use crate::entry::{AppendBounds, DurableEntry, NewEntry};
 use crate::extent::{Extent, Read};
 use crate::group::Group;
@@ -75,6 +76,8 @@ pub struct LogStats {
     pub entries: u64,
     /// Recently committed bytes in memory.
     pub recent: RecentStats,
+    /// Open files and pages of chunks, for all shards together: each says the same.
+    pub chunk_cache: ChunkStats,
 }
 
 /// One shard's log. Dropping all shards of a log closes it.
@@ -95,6 +98,8 @@ pub struct ShardLog {
     pub(crate) is_work_due: Cell<bool>,
     /// The last seal or checkpoint found no room.
     pub(crate) is_out_of_room: bool,
+    /// The last job counted what is dead in chunks.
+    pub(crate) has_just_counted: bool,
     /// Chunks sealed since a merge was last looked for.
     pub(crate) seals_since_merge: usize,
     /// Where the search for a group that needs work continues.
@@ -221,7 +226,7 @@ impl ShardLog {
         }
         let task = self.next_task();
         self.is_work_due.set(task.is_some() || self.waits_for_others());
-        task.map(|task| WorkJob { store: self.store.clone(), task })
+        task.map(|task| WorkJob { store: self.store.clone(), task: Box::new(task) })
     }
 
     /// Remembers that background work may be able to start, if it is so.
@@ -385,7 +390,7 @@ impl ShardLog {
     /// Offset after the last byte that the log holds of a stream; `None` if it holds none.
     #[must_use]
     pub fn tail(&self, key: StreamKey) -> Option<ByteOffset> {
-        self.group(key.group).tail(key.stream).map(ByteOffset::new)
+        self.group(key.group).tail(key.stream, &self.slots).map(ByteOffset::new)
     }
 
     /// Drops all that the log holds of a deleted stream; its space returns in the background.
@@ -469,6 +474,7 @@ impl ShardLog {
             batch_bytes: self.batch_bytes,
             entries: self.entries,
             recent: self.slots.recent_stats(),
+            chunk_cache: self.store.chunk_cache.stats(),
             ..LogStats::default()
         };
         for lane in &self.drained {

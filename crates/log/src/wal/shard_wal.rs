@@ -374,6 +374,11 @@ impl ShardWal {
         Ok(DurableBatch { durable, place, headers, payload, list_bytes, data_bytes })
     }
 
+    /// Which opening of the store writes it.
+    pub(crate) fn epoch(&self) -> u64 {
+        self.identity.epoch
+    }
+
     /// The directory of the lane's files.
     pub(crate) fn dir(&self) -> &std::path::Path {
         &self.identity.dir

@@ -32,13 +32,18 @@ pub fn small() -> LogOptions {
         checkpoint_bytes: 16 << 10,
         chunk_bytes_max: 256 << 10,
         recent_bytes_max: 0,
+        chunk_files_max: 3,
+        chunk_pages_bytes_max: 8 << 10,
         group_count: 3,
     }
 }
 
 /// The directory of the tests; its ids are the same in every run.
 pub fn data_dir(disk: &MemoryDisk, options: LogOptions) -> Result<DataDir, OpenError> {
-    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    data_dir_on(Arc::new(disk.clone()), options)
+}
+
+fn data_dir_on(disk: Arc<dyn Disk>, options: LogOptions) -> Result<DataDir, OpenError> {
     DataDir::open(disk, Path::new(DIR), options, Owner::SERVER, &mut SeededRandom::new(7))
 }
 
@@ -96,10 +101,29 @@ pub fn flip_two(disk: &MemoryDisk, path: &Path, byte: u64) {
     disk.flip_bit(path, byte * 8 + 4);
 }
 
+/// Positions of both copies of the first row page of a chunk: docs/format/chunk.md.
+pub fn row_pages(disk: &MemoryDisk, chunk: &Path) -> [u64; 2] {
+    let file = disk.open(chunk).unwrap();
+    let mut header = [0; 128];
+    file.read_exact_at(&mut header, 0).unwrap();
+    let content_end = u64::from_le_bytes(header[56..64].try_into().unwrap());
+    if u16::from_le_bytes([header[112], header[113]]) < 4096 {
+        return [128, content_end.next_multiple_of(64)];
+    }
+    let first = content_end.next_multiple_of(4096);
+    [first, (first + file.len().unwrap() - 128) / 2]
+}
+
+/// Damages the first row page of a chunk in both copies.
+pub fn spoil_rows(disk: &MemoryDisk, chunk: &Path) {
+    row_pages(disk, chunk).iter().for_each(|page| spoil(disk, chunk, page + 30));
+}
+
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ends {
     pub head: u64,
     pub tail: u64,
+    pub records: u64,
     pub is_deleted: bool,
 }
 
@@ -136,7 +160,9 @@ impl Machine {
             _ => {
                 let start = ByteOffset::new(ends.tail);
                 ends.tail += bytes;
-                Some(Placement { stream: key.stream, start, record_count: 1 })
+                let first_record = ends.records;
+                ends.records += 1;
+                Some(Placement { stream: key.stream, start, first_record, record_count: 1 })
             }
         }
     }
@@ -152,6 +178,7 @@ impl Machine {
             let mut row = Vec::new();
             row.extend(ends.head.to_le_bytes());
             row.extend(ends.tail.to_le_bytes());
+            row.extend(ends.records.to_le_bytes());
             row.push(u8::from(ends.is_deleted));
             rows.push(key.stream, model::PathHash::new(key.stream.get() + 1000), &row);
         }
@@ -171,7 +198,8 @@ impl Replay for Machine {
         self.applied.insert(group, applied.get());
         for row in rows {
             let number = |at: usize| u64::from_le_bytes(row.bytes[at..at + 8].try_into().unwrap());
-            let ends = Ends { head: number(0), tail: number(8), is_deleted: row.bytes[16] == 1 };
+            let (head, tail, records) = (number(0), number(8), number(16));
+            let ends = Ends { head, tail, records, is_deleted: row.bytes[24] == 1 };
             self.streams.insert(StreamKey { group, stream: row.stream }, ends);
         }
     }
@@ -225,8 +253,16 @@ impl Node {
         shard_count: u16,
         options: LogOptions,
     ) -> Result<Self, OpenError> {
+        Self::open_on(Arc::new(disk.clone()), shard_count, options)
+    }
+
+    pub fn open_on(
+        disk: Arc<dyn Disk>,
+        shard_count: u16,
+        options: LogOptions,
+    ) -> Result<Self, OpenError> {
         let mut machine = Machine::default();
-        let opened = open(data_dir(disk, options)?, shard_count, &mut machine)?;
+        let opened = open(data_dir_on(disk, options)?, shard_count, &mut machine)?;
         let acknowledged = machine.applied.clone();
         let (shards, report) = (opened.shards, opened.report);
         let held = shards.iter().map(|_| (None, None)).collect();

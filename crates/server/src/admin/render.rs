@@ -29,7 +29,7 @@ type ReadHistogram = fn(&ShardMetrics) -> &Histogram;
 type ReadFlag = fn(&ShardMetrics) -> bool;
 
 /// Name (the format appends `_total`), meaning and field of each counter.
-const COUNTERS: [(&str, &str, ReadCounter); 17] = [
+const COUNTERS: [(&str, &str, ReadCounter); 22] = [
     ("appends", "Appends acknowledged, without duplicates", |s| &s.appends),
     ("append_bytes", "Payload bytes of appends acknowledged", |s| &s.append_bytes),
     ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
@@ -45,6 +45,13 @@ const COUNTERS: [(&str, &str, ReadCounter); 17] = [
     ("batch_entries", "Entries in group commits", |s| &s.batch_entries),
     ("recent_hits", "Appends of the log that reads found in memory", |s| &s.recent_hits),
     ("recent_misses", "Appends of the log that reads had to fetch", |s| &s.recent_misses),
+    ("chunk_file_hits", "Reads that found their chunk file open", |s| &s.chunk_file_hits),
+    ("chunk_file_misses", "Looks for an open chunk file that found none", |s| &s.chunk_file_misses),
+    ("chunk_page_hits", "Pages of chunks that were found in memory", |s| &s.chunk_page_hits),
+    ("chunk_page_misses", "Pages of chunks that were not in memory", |s| &s.chunk_page_misses),
+    ("chunk_pages_damaged", "Damaged copies of pages that reads have met", |s| {
+        &s.chunk_pages_damaged
+    }),
     ("damaged_entries", "Damaged entries found", |s| &s.damaged),
     ("unreadable_blocks", "Of these, blocks of the log that cannot be read", |s| {
         &s.unreadable_blocks
@@ -52,12 +59,14 @@ const COUNTERS: [(&str, &str, ReadCounter); 17] = [
 ];
 
 /// Name, meaning and field of each gauge.
-const GAUGES: [(&str, &str, ReadGauge); 9] = [
+const GAUGES: [(&str, &str, ReadGauge); 11] = [
     ("connections", "Connections open", |s| &s.connections),
     ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
     ("streams", "Streams that exist", |s| &s.streams),
     ("wal_bytes", "Size of the write-ahead log", |s| &s.wal_bytes),
     ("recent_bytes", "Recently committed bytes in memory", |s| &s.recent_bytes),
+    ("chunk_files_open", "Chunk files that are open", |s| &s.chunk_files_open),
+    ("chunk_page_bytes", "Pages of chunks in memory", |s| &s.chunk_page_bytes),
     ("body_bytes_in_flight", "Request bodies held in memory", |s| &s.body_bytes_in_flight),
     ("clock_ahead_ms", "Milliseconds by which the clock is ahead and not believed", |s| {
         &s.clock_ahead_ms

@@ -138,6 +138,8 @@ fn log_options(settings: &Settings) -> Result<LogOptions, StartError> {
         wal_bytes_max,
         seal_bytes: settings.seal_bytes,
         recent_bytes_max: settings.recent_bytes_max,
+        chunk_pages_bytes_max: settings.chunk_pages_bytes_max,
+        chunk_files_max: settings.chunk_files_max,
         group_count: settings.groups,
         ..LogOptions::default()
     })

@@ -2,6 +2,7 @@
 
 use super::shard::Shard;
 use crate::metrics::DiskRefusal;
+use log::ChunkStats;
 use node::DiskTrouble;
 
 impl Shard {
@@ -21,6 +22,7 @@ impl Shard {
             // One number for all shards: a sum over them must not count it twice.
             let in_flight = self.shared.admission.body_bytes();
             self.metrics.body_bytes_in_flight.set(in_flight as u64);
+            self.report_chunk_cache(log.chunk_cache);
         }
         for damage in self.core.take_damages() {
             self.metrics.note_damage(damage.kind);
@@ -124,5 +126,15 @@ impl Shard {
                 tracing::error!(shard, error, "the disk refuses data: it fails")
             }
         }
+    }
+
+    fn report_chunk_cache(&self, stats: ChunkStats) {
+        self.metrics.chunk_files_open.set(stats.open_files);
+        self.metrics.chunk_page_bytes.set(stats.page_bytes);
+        self.metrics.chunk_file_hits.set(stats.file_hits);
+        self.metrics.chunk_file_misses.set(stats.file_misses);
+        self.metrics.chunk_page_hits.set(stats.page_hits);
+        self.metrics.chunk_page_misses.set(stats.page_misses);
+        self.metrics.chunk_pages_damaged.set(stats.damaged_pages);
     }
 }

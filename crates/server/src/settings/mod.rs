@@ -200,6 +200,12 @@ settings! {
     /// Memory for what was committed last, over all shards: clients that read it need no file. 0 keeps nothing.
     recent_bytes_max: u64 = "64MiB" as Bytes::<u64> { min: 0, max: 1 << 36 };
 
+    /// Memory for pages of chunk files, over all shards: what finds older data without a look at the disk.
+    chunk_pages_bytes_max: u64 = "32MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 36 };
+
+    /// Chunk files that are open at once, over all shards. Others are opened when they are read.
+    chunk_files_max: u64 = "512" as Number::<u64> { min: 4, max: 1 << 20 };
+
     /// Whether answers are compressed for clients that accept it.
     gzip: bool = "on" as Switch;
 

@@ -25,6 +25,7 @@ pub(crate) struct Stream {
     pub lifetime: Lifetime,
     pub head: usize,
     pub bytes: Vec<u8>,
+    records: u64,
     pub closed: bool,
     pub deleted: bool,
     pub used_at: Timestamp,
@@ -181,7 +182,9 @@ impl Stream {
             let id = producer.id.to_string();
             self.produced.entry(id).or_default().insert((producer.epoch, producer.seq));
         }
-        let placement = Placement { stream: self.id, start, record_count: append.record_count };
+        let (first_record, record_count) = (self.records, append.record_count);
+        self.records += u64::from(record_count);
+        let placement = Placement { stream: self.id, start, first_record, record_count };
         Applied {
             placement: (!data.is_empty()).then_some(placement),
             visible: self.visible(),
@@ -313,6 +316,7 @@ impl Reference {
             lifetime: create.lifetime,
             head: create.fork.as_ref().map_or(0, |fork| fork.head.get() as usize),
             bytes: [&inherited, data].concat(),
+            records: u64::from(create.record_count),
             closed: create.close,
             deleted: false,
             used_at: at,
@@ -323,7 +327,8 @@ impl Reference {
             pins: vec![],
         };
         let start = offset(inherited.len());
-        let placement = Placement { stream: stream.id, start, record_count: create.record_count };
+        let (first_record, record_count) = (0, create.record_count);
+        let placement = Placement { stream: stream.id, start, first_record, record_count };
         let placement = (!data.is_empty()).then_some(placement);
         let applied = Applied { placement, ..answer(Outcome::Created(stream.info())) };
         self.streams.push(stream);

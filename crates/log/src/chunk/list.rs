@@ -1,0 +1,100 @@
+//! The chunks of a group in order, and which of them has a byte.
+//!
+//! # Why
+//! There is no index per stream: an idle stream costs nothing but its rows on disk. A lookup asks one chunk
+//! after the other, the newest first; a filter answers for nearly all of them.
+//!
+//! # Invariants
+//! - Chunks are sorted by the entries they cover.
+//! - A thread that serves others looks into a bounded number of chunks.
+
+use crate::chunk::file::ChunkFile;
+use crate::chunk::lookup::{Found, find_row, rows_of};
+use crate::chunk::row::Row;
+use crate::read::{ReadError, ReadMode};
+use std::io;
+use std::sync::Arc;
+
+/// Chunks that a thread which must not wait looks into: some 50 µs of it.
+const INLINE_CHUNKS_MAX: usize = 64;
+
+/// The chunks of a group.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct ChunkList {
+    files: Vec<Arc<ChunkFile>>,
+}
+
+/// A run and the chunk that it is in.
+pub(crate) type ChunkRun<'a> = (&'a Arc<ChunkFile>, Row);
+
+impl ChunkList {
+    pub(crate) fn files(&self) -> &[Arc<ChunkFile>] {
+        &self.files
+    }
+
+    /// Adds a chunk at its place.
+    pub(crate) fn add(&mut self, file: Arc<ChunkFile>) {
+        let order = |file: &ChunkFile| (file.header.from, file.seq);
+        let place = self.files.partition_point(|other| order(other) < order(&file));
+        self.files.insert(place, file);
+    }
+
+    pub(crate) fn remove(&mut self, seqs: &[u64]) {
+        self.files.retain(|file| !seqs.contains(&file.seq));
+    }
+
+    /// Chunks that may have rows of a stream, the newest first, without a look at any page.
+    fn of_stream(&self, stream: u64) -> impl Iterator<Item = &Arc<ChunkFile>> {
+        let has = move |file: &&Arc<ChunkFile>| {
+            (file.header.first_stream..=file.header.last_stream).contains(&stream)
+        };
+        self.files.iter().rev().filter(has)
+    }
+
+    /// The run that holds byte `at` of `stream`.
+    ///
+    /// # Errors
+    /// `Damaged` if only lost rows may have it. [`ReadError::would_block`] if `mode` must not wait.
+    pub(crate) fn find(
+        &self,
+        stream: u64,
+        at: u64,
+        mode: ReadMode,
+    ) -> Result<Option<ChunkRun<'_>>, ReadError> {
+        let mut lost = None;
+        for (number, file) in self.of_stream(stream).enumerate() {
+            if mode == ReadMode::Inline && number >= INLINE_CHUNKS_MAX {
+                return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
+            }
+            match find_row(&file.pages(mode), stream, at)? {
+                Found::Row(row) => return Ok(Some((file, row))),
+                Found::Lost(page) => lost = lost.or(Some(file.lost(page))),
+                Found::Nothing => {}
+            }
+        }
+        lost.map_or(Ok(None), Err)
+    }
+
+    /// Each run of `stream` that ends behind `floor`, in no order. Rows that are lost are left out.
+    ///
+    /// # Errors
+    /// As [`ChunkList::find`].
+    pub(crate) fn for_each<'a>(
+        &'a self,
+        (stream, floor): (u64, u64),
+        mode: ReadMode,
+        mut each: impl FnMut(ChunkRun<'a>),
+    ) -> Result<(), ReadError> {
+        // It asks all of them, which may be many.
+        mode.check_bytes(u64::MAX)?;
+        for file in self.of_stream(stream) {
+            let live = |row: Row| {
+                if row.end() > floor {
+                    each((file, row));
+                }
+            };
+            rows_of(&file.pages(mode), stream, live, |_| ())?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,105 @@
+//! Opens the chunks of a group when a process begins.
+//!
+//! # How
+//! Headers and indexes are read here. Rows are read once, later, when it is known which streams live. Only where a
+//! chunk has older ones beside it that it replaces, its rows are read here, too: these go only if it is whole.
+//!
+//! # Invariants
+//! - Nothing is removed but what a crash has left: half-written chunks, and chunks that a whole one replaces.
+
+use crate::chunk::file::{ChunkFile, OpenedChunk, PageDamage};
+use crate::chunk::set::ChunkSet;
+use crate::chunk::writer::{chunk_path, parse_chunk_name, remove_half_written};
+use crate::damage::{Damage, DamageKind};
+use crate::open_error::{OpenError, at};
+use crate::paths::{chunk_dir, remove_unneeded};
+use crate::store::Store;
+use model::GroupId;
+use std::cell::OnceCell;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The chunks of a group, and what is damaged of them apart from rows.
+#[derive(Debug)]
+pub(crate) struct FoundChunks {
+    pub(crate) set: ChunkSet,
+    pub(crate) damages: Vec<Damage>,
+}
+
+/// A chunk that stays.
+#[derive(Debug)]
+struct Kept {
+    chunk: ChunkFile,
+    /// Whether all its rows can be read, once somebody has asked.
+    is_whole: OnceCell<bool>,
+}
+
+impl Kept {
+    /// Whether it replaces an older chunk.
+    fn replaces(&self, older: &ChunkFile) -> io::Result<bool> {
+        let (newer, older) = (&self.chunk.header, &older.header);
+        // Data re-sealed from the WAL for a damaged chunk covers no new entry.
+        let covers = newer.from <= older.from && older.to <= newer.to && older.from < older.to;
+        Ok(covers && self.is_whole()?)
+    }
+
+    fn is_whole(&self) -> io::Result<bool> {
+        if let Some(is_whole) = self.is_whole.get() {
+            return Ok(*is_whole);
+        }
+        let damages = self.chunk.check_rows(|_| ())?;
+        let is_whole = damages.iter().all(|(kind, _)| !kind.costs_state());
+        Ok(*self.is_whole.get_or_init(|| is_whole))
+    }
+}
+
+/// Opens a group's chunks, newest first, and removes those that a newer one replaces.
+///
+/// # Errors
+/// [`OpenError::Io`]; damage is no error.
+pub(crate) fn open_chunks(store: &Store, group: GroupId) -> Result<FoundChunks, OpenError> {
+    let dir = chunk_dir(&store.root, group.get());
+    let disk = &*store.disk;
+    remove_half_written(disk, &dir).map_err(at(&dir))?;
+    let names = disk.list(&dir).map_err(at(&dir))?;
+    let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_chunk_name(name)).collect();
+    seqs.sort_unstable();
+    let (mut kept, mut damages): (Vec<Kept>, Vec<Damage>) = Default::default();
+    for &seq in seqs.iter().rev() {
+        let path = chunk_path(&dir, seq);
+        open_next((store, group), (&path, seq), (&mut kept, &mut damages)).map_err(at(&path))?;
+    }
+    // A chunk that cannot be read stays in its file: neither it nor its neighbours are merged.
+    let has_damaged = damages.iter().any(|damage| damage.kind.costs_state());
+    let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1), has_damaged);
+    kept.into_iter().for_each(|kept| set.add(Arc::new(kept.chunk), 0));
+    Ok(FoundChunks { set, damages })
+}
+
+fn open_next(
+    (store, group): (&Store, GroupId),
+    (path, seq): (&Path, u64),
+    (kept, damages): (&mut Vec<Kept>, &mut Vec<Damage>),
+) -> io::Result<()> {
+    let opened = ChunkFile::open(&store.chunk_cache, (path, seq), store.lineage)?;
+    let OpenedChunk::Chunk { chunk, repaired } = opened else {
+        damages.push(chunk_damage(group, path, (DamageKind::ChunkHeader, 0)));
+        return Ok(());
+    };
+    for newer in kept.iter() {
+        if newer.replaces(&chunk)? {
+            return remove_unneeded(&*store.disk, path);
+        }
+    }
+    let mut found = chunk.check_index()?;
+    found.extend(repaired.map(|at| (DamageKind::HeaderRepaired, at)));
+    damages.extend(found.into_iter().map(|damage| chunk_damage(group, path, damage)));
+    kept.push(Kept { chunk: *chunk, is_whole: OnceCell::new() });
+    Ok(())
+}
+
+/// A damage of a part of a chunk.
+pub(crate) fn chunk_damage(group: GroupId, path: &Path, (kind, position): PageDamage) -> Damage {
+    Damage { group: Some(group), ..Damage::at(kind, path, position) }
+}
