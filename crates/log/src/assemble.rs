@@ -104,6 +104,7 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
         is_work_due: Cell::new(true),
         is_out_of_room: false,
         has_just_counted: false,
+        is_count_due: true,
         seals_since_merge: 0,
         turn: 0,
         batches: 0,

@@ -206,6 +206,15 @@ impl ShardLog {
     }
 
     fn count(&mut self) -> Option<(usize, Task)> {
+        if !self.is_count_due {
+            return None;
+        }
+        let found = self.count_in_turn();
+        self.is_count_due = found.is_some();
+        found
+    }
+
+    fn count_in_turn(&mut self) -> Option<(usize, Task)> {
         [false, true].into_iter().find_map(|waits| {
             let groups = self.groups.iter_mut().enumerate();
             let mut groups = groups.filter(|(_, group)| (group.jobs_to_wait > 0) == waits);
@@ -261,6 +270,7 @@ impl ShardLog {
                 group.end_job();
             }
             TaskDone::Count(task, result) => {
+                self.is_count_due = true;
                 let group = self.end_group_job(task.group, result.as_ref().err());
                 report.is_count = true;
                 let counted = result.map_err(|error| report.error = Some(error)).ok();

@@ -100,6 +100,8 @@ pub struct ShardLog {
     pub(crate) is_out_of_room: bool,
     /// The last job counted what is dead in chunks.
     pub(crate) has_just_counted: bool,
+    /// Something may have died in chunks that was not counted.
+    pub(crate) is_count_due: bool,
     /// Chunks sealed since a merge was last looked for.
     pub(crate) seals_since_merge: usize,
     /// Where the search for a group that needs work continues.
@@ -396,12 +398,14 @@ impl ShardLog {
     /// Drops all that the log holds of a deleted stream; its space returns in the background.
     pub fn forget(&mut self, key: StreamKey) {
         self.group_mut(key.group).forget(key.stream);
+        self.is_count_due = true;
         self.is_work_due.set(true);
     }
 
     /// Drops what lies before `upto`. The owner's own entries record the trim and repeat it.
     pub fn trim(&mut self, key: StreamKey, upto: ByteOffset) {
         self.group_mut(key.group).trim(key.stream, upto);
+        self.is_count_due = true;
         self.is_work_due.set(true);
     }
 
