@@ -37,7 +37,13 @@ pub(crate) fn put(bytes: &mut [u8], position: usize, value: &[u8]) {
 
 /// Writes `crc` of the rest of a header, seeded with `seed`, into its last four bytes.
 #[inline]
-pub(crate) fn seal_header(header: &mut [u8], seed: &[u8]) {
+pub(crate) fn seal_header<const N: usize>(header: &mut [u8; N], seed: &[u8]) {
+    seal_bytes(header, seed);
+}
+
+/// As [`seal_header`], for what has another length each time.
+#[inline]
+pub(crate) fn seal_bytes(header: &mut [u8], seed: &[u8]) {
     let end = header.len() - 4;
     let crc = header_crc(&header[..end], seed);
     put(header, end, &crc.to_le_bytes());

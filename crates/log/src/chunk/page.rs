@@ -12,7 +12,7 @@
 //! # Format
 //! `docs/format/chunk.md`.
 
-use crate::codec::{header_is_sealed, put, seal_header, u16_at, u32_at, u64_at};
+use crate::codec::{header_is_sealed, put, seal_bytes, u16_at, u32_at, u64_at};
 
 /// A whole page.
 pub(crate) const PAGE_BYTES: usize = 4096;
@@ -52,7 +52,7 @@ impl Page {
         put(&mut out, 2, &self.row_count.to_le_bytes());
         put(&mut out, 8, &self.position.to_le_bytes());
         put(&mut out, PAYLOAD_START, &self.payload);
-        seal_header(&mut out, seed);
+        seal_bytes(&mut out, seed);
         out
     }
 
@@ -122,7 +122,7 @@ mod tests {
         for at in spare {
             let mut bytes = page(5).seal(PAGE_BYTES, b"seed");
             bytes[at] = 1;
-            seal_header(&mut bytes, b"seed");
+            seal_bytes(&mut bytes, b"seed");
             assert_eq!(Page::open(&bytes, b"seed"), None, "byte {at}");
         }
     }
@@ -133,7 +133,7 @@ mod tests {
             let mut bytes = page(5).seal(page_bytes, b"seed");
             let longer = (page_bytes - PAGE_FRAME_BYTES + 1) as u16;
             put(&mut bytes, 0, &longer.to_le_bytes());
-            seal_header(&mut bytes, b"seed");
+            seal_bytes(&mut bytes, b"seed");
             assert_eq!(Page::open(&bytes, b"seed"), None);
         }
     }
