@@ -120,7 +120,8 @@ impl Extent {
             ExtentPlace::Chunk { chunk, row } => read_run((chunk, row), (at, max_bytes), mode),
             ExtentPlace::Cold(lookup) => match lookup.find(at, mode)? {
                 ColdPlace::Chunk { chunk, row } => read_run((&chunk, &row), (at, max_bytes), mode),
-                ColdPlace::Tail => Ok(Slice::Bytes(Bytes::new())),
+                // Who asked knows of more: it is lost.
+                ColdPlace::Tail => Err(ReadError::PastTail { tail: from }),
             },
         }
     }

@@ -6,7 +6,7 @@ use env::{MemoryDisk, SeededRandom};
 use model::{ByteOffset, EntryIndex};
 use std::path::PathBuf;
 use support::{Node, file, files, flip_two, key, row_pages, spoil, spoil_rows, wal};
-use thalweg_log::{DamageKind, ReadError};
+use thalweg_log::{DamageKind, ReadError, ReadMode};
 
 /// Commits one batch with an append to each of three streams, `count` times over.
 fn with_batches(count: u8) -> (MemoryDisk, Node) {
@@ -459,4 +459,19 @@ fn data_of_a_damaged_chunk_is_taken_from_the_wal_while_it_is_there() {
         node.work().unwrap();
         assert_eq!(node.read_all(key(0, 1), 4000).unwrap().len(), 9000);
     }
+}
+
+#[test]
+fn a_job_at_the_last_byte_that_is_left_says_so() {
+    let (disk, _) = with_chunk();
+    let node = reopen(&disk);
+    disk.forget_cached(100, 1);
+    let tail = ByteOffset::new(200 * 1024);
+    let extent = node.shards[0].extent(key(0, 1), tail, 100).unwrap();
+    let extent = extent.expect("its rows are not in memory");
+    let read = extent.read(tail, 100, ReadMode::Blocking);
+    assert!(
+        matches!(read, Err(ReadError::PastTail { .. })),
+        "an empty answer would be asked again"
+    );
 }
