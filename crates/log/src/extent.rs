@@ -120,7 +120,7 @@ impl Extent {
             ExtentPlace::Chunk { chunk, row } => read_run((chunk, row), (at, max_bytes), mode),
             ExtentPlace::Cold(lookup) => match lookup.find(at, mode)? {
                 ColdPlace::Chunk { chunk, row } => read_run((&chunk, &row), (at, max_bytes), mode),
-                // Who asked knows of more: it is lost.
+                // The caller knows of more: it is lost.
                 ColdPlace::Tail => Err(ReadError::PastTail { tail: from }),
             },
         }
