@@ -7,6 +7,8 @@
 //! # Invariants
 //! - Appends of a stream are sorted by start and do not overlap.
 //! - An append is here or in a chunk, never in both.
+//!
+//! `hot_index` has the streams.
 
 use crate::entry::{AppendBounds, DataPlace, Entry};
 use crate::options::COPY_BYTES;
@@ -14,15 +16,15 @@ use crate::read::ReadMode;
 use crate::wal::segment::SegmentTable;
 use env::File;
 use model::{ByteOffset, Placement, Timestamp};
-use std::cell::Cell;
 use std::slice;
+use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 const VERIFIED: u16 = 1 << 15;
 const REPORTED: u16 = 1 << 14;
 const AT_BITS: u32 = 46;
 
-/// One append in the WAL, packed: there are millions of them.
-#[derive(Debug, Clone)]
+/// One append in the WAL, packed: there are millions of them. A job may read what the shard marks as checked.
+#[derive(Debug)]
 pub(crate) struct HotAppend {
     start: u64,
     at_low: u32,
@@ -33,10 +35,16 @@ pub(crate) struct HotAppend {
     slot: u16,
     /// High bits of the time, whether the bytes on disk have been checked, and whether their
     /// damage has been reported.
-    at_high: Cell<u16>,
+    at_high: AtomicU16,
 }
 
 const _: () = assert!(size_of::<HotAppend>() == 32);
+
+impl Clone for HotAppend {
+    fn clone(&self) -> Self {
+        Self { at_high: AtomicU16::new(self.at_high.load(Relaxed)), ..*self }
+    }
+}
 
 /// What a [`HotAppend`] holds.
 #[derive(Debug, Clone, Copy)]
@@ -85,12 +93,12 @@ impl HotAppend {
             records: fields.records,
             crc: fields.crc,
             slot: fields.slot,
-            at_high: Cell::new((at >> 32) as u16 | reported),
+            at_high: AtomicU16::new((at >> 32) as u16 | reported),
         }
     }
 
     pub(crate) fn fields(&self) -> HotFields {
-        let at_high = u64::from(self.at_high.get() & !(VERIFIED | REPORTED));
+        let at_high = u64::from(self.at_high.load(Relaxed) & !(VERIFIED | REPORTED));
         HotFields {
             start: self.start,
             length: self.length,
@@ -99,7 +107,7 @@ impl HotAppend {
             slot: self.slot,
             position: self.position,
             crc: self.crc,
-            is_reported: self.at_high.get() & REPORTED != 0,
+            is_reported: self.at_high.load(Relaxed) & REPORTED != 0,
         }
     }
 
@@ -112,12 +120,17 @@ impl HotAppend {
         self.start + u64::from(self.length)
     }
 
+    pub(crate) fn bytes(&self) -> u64 {
+        u64::from(self.length)
+    }
+
     pub(crate) fn is_verified(&self) -> bool {
-        self.at_high.get() & VERIFIED != 0
+        self.at_high.load(Relaxed) & VERIFIED != 0
     }
 
     pub(crate) fn set_verified(&self) {
-        self.at_high.set(self.at_high.get() | VERIFIED);
+        // Only the owner writes: no change of others is lost.
+        self.at_high.store(self.at_high.load(Relaxed) | VERIFIED, Relaxed);
     }
 
     /// Whether `other` is a copy of this one, wherever it was checked.

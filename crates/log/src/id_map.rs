@@ -54,6 +54,14 @@ impl Hasher for IdHasher {
     }
 }
 
+/// The hash of an id, for tables that take it from outside.
+#[inline]
+pub(crate) fn hash_id(id: u64) -> u64 {
+    let mut hasher = IdHasher::default();
+    hasher.write_u64(id);
+    hasher.finish()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -36,6 +36,7 @@ mod extent;
 mod format;
 mod group;
 mod hot;
+mod hot_index;
 mod hot_read;
 mod id_map;
 mod open_error;

@@ -11,6 +11,7 @@ use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::NoRoom;
 use env::Disk;
 use model::GroupId;
+use std::any::Any;
 use std::io;
 use std::path::Path;
 
@@ -32,18 +33,24 @@ pub(crate) enum Task {
     /// With the bytes of the disk that it leaves free.
     Seal(SealTask, u64),
     Merge(MergeTask),
+    /// The end of something that nobody needs.
+    Free(Spent),
     /// A look at what has died in chunks.
     Count(CountTask),
     Checkpoint(CheckpointTask),
 }
 
+/// What takes many milliseconds to give back: an index whose appends are sealed, or segments without a name. To close one of
+/// these gives its blocks back.
+pub(crate) type Spent = Box<dyn Any + Send>;
+
 impl WorkJob {
-    /// The group whose data it copies; `None` if it makes, renames or removes a segment. Appends wait when there is no
+    /// The group whose data it copies; `None` if it makes, renames or removes a segment, or gives memory back. Appends wait when there is no
     /// segment for them, so that should not wait behind copies, which take seconds.
     #[must_use]
     pub fn group(&self) -> Option<GroupId> {
         match &*self.task {
-            Task::Fill(_) | Task::Drain(_) => None,
+            Task::Fill(_) | Task::Drain(_) | Task::Free(_) => None,
             Task::Seal(task, _) => Some(GroupId::new(task.name.identity.group)),
             Task::Merge(task) => Some(GroupId::new(task.name.identity.group)),
             Task::Count(task) => Some(task.group),
@@ -59,7 +66,7 @@ impl WorkJob {
             Task::Fill(work) => TaskDone::Fill(work.run(disk)),
             Task::Drain(work) => TaskDone::Drain(work.run(disk)),
             Task::Seal(task, kept_free_bytes) => {
-                let needs = Needs { what: "a chunk", bytes: task.bytes_max(), kept_free_bytes };
+                let needs = Needs { what: "a chunk", bytes: task.bytes_max, kept_free_bytes };
                 let result = needs.check(disk, &root).and_then(|()| task.run(disk));
                 let result = cleaned(disk, &task.name, result);
                 TaskDone::Seal(task, result)
@@ -67,6 +74,10 @@ impl WorkJob {
             Task::Merge(task) => {
                 let result = cleaned(disk, &task.name, task.run(disk));
                 TaskDone::Merge(task, result)
+            }
+            Task::Free(spent) => {
+                drop(spent);
+                TaskDone::Free
             }
             Task::Count(task) => {
                 let result = task.run();
@@ -134,6 +145,7 @@ pub(crate) enum TaskDone {
     Drain(FillDone),
     Seal(SealTask, io::Result<CopyDone>),
     Merge(MergeTask, io::Result<CopyDone>),
+    Free,
     Count(CountTask, io::Result<CountDone>),
     Checkpoint(CheckpointTask, io::Result<()>),
 }

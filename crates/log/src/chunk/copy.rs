@@ -13,12 +13,12 @@ use crate::chunk::file::ChunkFile;
 use crate::chunk::floors::{FloorsThen, GONE, floor_then};
 use crate::chunk::merge_rows::{MergeRows, NextRow};
 use crate::chunk::pieces::{Piece, PieceTable};
-use crate::chunk::room::chunk_bytes_max;
 use crate::chunk::row::Row;
 use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
 use crate::hot::HotFields;
+use crate::hot_index::HotStreams;
 use crate::options::COPY_BYTES;
 use crate::paths::remove_if_there;
 use crate::read::{ReadError, ReadMode};
@@ -32,22 +32,15 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The appends of one stream that are to be sealed.
-#[derive(Debug)]
-pub(crate) struct SealRun {
-    pub(crate) stream: StreamId,
-    /// With the number of each one's first record.
-    pub(crate) appends: Vec<(u64, HotFields)>,
-}
-
 /// Moves a group's appends from the WAL into a chunk.
 #[derive(Debug)]
 pub(crate) struct SealTask {
     pub(crate) name: ChunkName,
     pub(crate) cache: Arc<ChunkCache>,
-    /// By stream, in order.
-    pub(crate) runs: Vec<SealRun>,
+    pub(crate) streams: Arc<HotStreams>,
     pub(crate) segments: HashMap<u16, Arc<SegmentFile>>,
+    /// The length of the chunk, at most.
+    pub(crate) bytes_max: u64,
 }
 
 /// Copies what is alive in some chunks into one.
@@ -75,30 +68,22 @@ pub(crate) struct CopyDone {
 }
 
 impl SealTask {
-    /// The length of the chunk that it writes, at most.
-    pub(crate) fn bytes_max(&self) -> u64 {
-        let appends = || self.runs.iter().flat_map(|run| &run.appends);
-        let data_bytes = appends().map(|(_, append)| u64::from(append.length)).sum();
-        let count = appends().count() as u64;
-        chunk_bytes_max(self.runs.len() as u64, count, data_bytes)
-    }
-
     /// # Errors
     /// Any error of the underlying disk; nothing has changed then.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
         let mut done = CopyDone::default();
         let mut buffer = Vec::new();
-        for SealRun { stream, appends } in &self.runs {
-            for (first_record, append) in appends {
+        for (stream, hot) in self.streams.sorted() {
+            for (first_record, append) in hot.numbered() {
                 let segment = &self.segments[&append.slot];
-                if is_intact(segment, append, &mut buffer)? {
-                    writer.begin_append(&sealed(*stream, *first_record, append));
+                if is_intact(segment, &append, &mut buffer)? {
+                    writer.begin_append(&sealed(stream, first_record, &append));
                     let source = (&*segment.file, u64::from(append.position));
                     copy_bytes(source, append.length, &mut buffer, &mut writer)?;
                 } else if !append.is_reported {
                     let lost = (u64::from(append.position), u64::from(append.length));
-                    done.damages.push(self.name.damage(*stream, &segment.path, lost));
+                    done.damages.push(self.name.damage(stream, &segment.path, lost));
                 }
             }
         }

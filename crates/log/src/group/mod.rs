@@ -11,14 +11,13 @@ use crate::checkpoint::CheckpointTask;
 use crate::chunk::floors::GONE;
 use crate::chunk::room::chunk_bytes_max;
 use crate::chunk::set::ChunkSet;
-use crate::hot::{HotAppend, HotFields, HotStream};
-use crate::id_map::IdMap;
+use crate::hot::{HotAppend, HotFields};
+use crate::hot_index::{HotIndex, HotTotals};
 use crate::options::READ_SEAL_PART;
 use crate::read::ReadMode;
 use crate::wal::segment::{LaneSegment, SegmentTable};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId};
 use std::cell::Cell;
-use std::collections::hash_map::Entry;
 
 /// One group's part of a shard's log.
 #[derive(Debug)]
@@ -29,14 +28,9 @@ pub(crate) struct Group {
     applied: u64,
     sealed: u64,
     checkpointed: u64,
-    streams: IdMap<StreamId, HotStream>,
-    hot_appends: u64,
-    hot_bytes: u64,
+    pub(crate) hot: HotIndex,
     /// Bytes that reads have fetched from places that are far from each other, since the last seal.
     far_read_bytes: Cell<u64>,
-    /// Something hot may lie before data of its stream in a chunk: a chunk that held it, or the
-    /// place from which it was to be sealed, is damaged. The last hot byte need not be the tail.
-    pub(super) has_old_hot: bool,
     pub(crate) chunks: ChunkSet,
     /// Log bytes since the last checkpoint was asked for.
     pub(crate) bytes_since_checkpoint: u64,
@@ -61,11 +55,8 @@ impl Group {
             applied: checkpointed,
             sealed: checkpointed,
             checkpointed,
-            streams: IdMap::default(),
-            hot_appends: 0,
-            hot_bytes: 0,
+            hot: HotIndex::default(),
             far_read_bytes: Cell::new(0),
-            has_old_hot: false,
             chunks,
             bytes_since_checkpoint: 0,
             pending: None,
@@ -88,22 +79,13 @@ impl Group {
         );
         let pending = self.pending.as_ref().map_or(0, |task| task.index.get());
         assert!(pending <= applied, "group {}: a checkpoint at {pending} of {applied}", self.id);
-        assert_eq!(
-            self.hot_appends == 0,
-            self.streams.is_empty(),
-            "group {}: hot streams",
-            self.id
-        );
-        assert!(self.hot_appends <= self.hot_bytes, "group {}: hot bytes", self.id);
-        assert!(self.hot_appends > 0 || !self.has_old_hot, "group {}: nothing is hot", self.id);
+        self.hot.check_totals();
         self.chunks.check();
     }
 
     /// Asserts that the index of hot appends is in order, inside its segments, and adds up.
     pub(crate) fn check_hot(&self, slots: &SegmentTable) {
-        let counts = self.streams.values().map(|stream| stream.check(slots));
-        let total = counts.fold((0, 0), |sum, one| (sum.0 + one.0, sum.1 + one.1));
-        assert_eq!(total, (self.hot_appends, self.hot_bytes), "group {}: hot totals", self.id);
+        self.hot.check(slots);
     }
 
     pub(crate) fn applied(&self) -> u64 {
@@ -114,23 +96,24 @@ impl Group {
         self.checkpointed
     }
 
-    pub(crate) fn hot_totals(&self) -> (u64, u64) {
-        (self.hot_appends, self.hot_bytes)
+    pub(crate) fn hot_totals(&self) -> HotTotals {
+        self.hot.totals()
     }
 
-    /// What a chunk of all that is hot takes, at most.
+    /// What chunks of all that is hot take, at most.
     pub(crate) fn chunk_bytes_max(&self) -> u64 {
-        let is_any = self.hot_appends > 0;
-        let bytes = || chunk_bytes_max(self.streams.len() as u64, self.hot_appends, self.hot_bytes);
-        if is_any { bytes() } else { 0 }
+        let bytes = |hot: HotTotals| chunk_bytes_max(hot.streams, hot.appends, hot.bytes);
+        let both = [self.hot.left(), self.hot.open.totals].into_iter();
+        both.filter(|totals| totals.appends > 0).map(bytes).sum()
     }
 
     /// Whether it is time to seal: because there is enough, or because reads have fetched as much, piece by piece, as
     /// there is to seal.
     pub(crate) fn wants_seal(&self, seal_bytes: u64) -> bool {
-        let is_read_apart = self.far_read_bytes.get() >= self.hot_bytes;
-        let is_worth_it = is_read_apart && self.hot_bytes * READ_SEAL_PART >= seal_bytes;
-        self.hot_appends > 0 && (self.hot_bytes >= seal_bytes || is_worth_it)
+        let hot_bytes = self.hot_totals().bytes;
+        let is_read_apart = self.far_read_bytes.get() >= hot_bytes;
+        let is_worth_it = is_read_apart && hot_bytes * READ_SEAL_PART >= seal_bytes;
+        hot_bytes > 0 && (hot_bytes >= seal_bytes || is_worth_it)
     }
 
     /// Records that the state machine has applied everything up to `index`.
@@ -142,9 +125,13 @@ impl Group {
         self.applied = self.applied.max(index);
     }
 
+    fn is_hot(&self) -> bool {
+        self.hot_totals().appends > 0
+    }
+
     /// Everything up to here is in chunks (or never was data).
     pub(crate) fn sealed(&self) -> u64 {
-        if self.hot_appends == 0 { self.applied } else { self.sealed }
+        if self.is_hot() { self.sealed } else { self.applied }
     }
 
     /// Makes a replayed append readable, and returns whether only the WAL holds it. Data that a chunk
@@ -158,8 +145,10 @@ impl Group {
         let is_covered = index.get() <= self.chunks.covered();
         let is_only_here = !is_covered || !self.is_in_chunk(placement.stream, fields.start);
         if is_only_here {
-            self.has_old_hot |= is_covered;
             self.place(index, placement, fields);
+            if is_covered {
+                self.hot.set_old();
+            }
         }
         is_only_here
     }
@@ -177,62 +166,43 @@ impl Group {
         if fields.length == 0 {
             return;
         }
-        if self.hot_appends == 0 {
+        if !self.is_hot() {
             // Nothing before this entry is hot: keep that, now that something is.
             self.sealed = self.sealed.max(index.get() - 1);
         }
-        let append = HotAppend::new(fields);
-        match self.streams.entry(placement.stream) {
-            Entry::Occupied(mut hot) => hot.get_mut().push(placement.first_record, append),
-            Entry::Vacant(place) => {
-                place.insert(HotStream::new(placement.first_record, append));
-            }
-        }
-        self.hot_appends += 1;
-        self.hot_bytes += u64::from(fields.length);
+        self.hot.place(placement.stream, placement.first_record, HotAppend::new(fields));
     }
 
     /// Drops all that is known of a stream.
     pub(crate) fn forget(&mut self, stream: StreamId) {
-        self.drop_hot(stream, GONE);
+        let floor = self.chunks.floor(stream.get());
+        self.hot.drop_before(stream, (floor, GONE));
         self.chunks.forget(stream.get());
         self.merge_may_help = true;
     }
 
     /// Drops what lies before `upto`.
     pub(crate) fn trim(&mut self, stream: StreamId, upto: ByteOffset) {
-        if upto.get() <= self.chunks.floor(stream.get()) {
+        let floor = self.chunks.floor(stream.get());
+        if upto.get() <= floor {
             return;
         }
-        self.drop_hot(stream, upto.get());
+        self.hot.drop_before(stream, (floor, upto.get()));
         self.chunks.trim(stream.get(), upto.get());
         self.merge_may_help = true;
     }
 
     /// As [`Group::trim`], at the start: what is dead in chunks is known.
     pub(crate) fn drop_before(&mut self, stream: StreamId, floor: u64) {
-        self.drop_hot(stream, floor);
+        self.hot.drop_before(stream, (0, floor));
         if floor > 0 {
             self.chunks.trim(stream.get(), floor);
         }
     }
 
-    fn drop_hot(&mut self, stream: StreamId, upto: u64) {
-        let Some(hot) = self.streams.get_mut(&stream) else { return };
-        let dropped = hot.drop_before(upto);
-        self.hot_appends -= dropped.appends;
-        self.hot_bytes -= dropped.bytes;
-        self.has_old_hot &= self.hot_appends > 0;
-        if dropped.is_all {
-            self.streams.remove(&stream);
-        }
-    }
-
     /// Every stream that has data in the WAL, each once and in order.
     pub(crate) fn hot_streams(&self) -> Vec<StreamId> {
-        let mut streams: Vec<StreamId> = self.streams.keys().copied().collect();
-        streams.sort_unstable();
-        streams
+        self.hot.open.sorted().into_iter().map(|(stream, _)| stream).collect()
     }
 
     /// Whether `segment` has entries that no checkpoint covers.
@@ -308,10 +278,10 @@ mod tests {
             |group| group.applied = 5,
             |group| group.checkpointed = 7,
             |group| group.sealed = 4,
-            |group| group.hot_appends = 0,
-            |group| group.hot_appends += 1,
-            |group| group.hot_bytes -= 1,
-            |group| group.streams.clear(),
+            |group| group.hot.open.totals.appends = 0,
+            |group| group.hot.open.totals.appends += 1,
+            |group| group.hot.open.totals.bytes -= 1,
+            |group| group.hot.open.totals.streams += 1,
         ];
         for (number, damage) in breaks.iter().enumerate() {
             let (mut group, slots) = group();

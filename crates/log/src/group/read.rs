@@ -7,7 +7,7 @@ use crate::chunk::row::Row;
 use crate::entry::AppendBounds;
 use crate::extent::Extent;
 use crate::group::Group;
-use crate::hot::{HotAppend, HotStream};
+use crate::hot::HotStream;
 use crate::hot_read::{following, read_hot};
 use crate::read::{ReadError, ReadMode, Slice};
 use crate::wal::segment::SegmentTable;
@@ -54,15 +54,12 @@ impl Group {
             head if at < head => return Err(ReadError::Trimmed { head: ByteOffset::new(head) }),
             _ => {}
         }
-        if let Some(hot) = self.streams.get(&stream) {
-            // Live readers are at the tail: they need no look at the chunks.
-            let is_end = hot.appends().last().is_some_and(|last| last.end() == at);
-            if is_end && !self.has_old_hot {
-                return Ok(Place::Tail);
-            }
-            if let Some(index) = hot.find(at) {
-                return Ok(Place::Hot { stream: hot, index });
-            }
+        // Live readers are at the tail: they need no look at the chunks.
+        if self.hot.end_of(stream) == Some(at) && !self.hot.has_old() {
+            return Ok(Place::Tail);
+        }
+        if let Some((stream, index)) = self.hot.find(stream, at) {
+            return Ok(Place::Hot { stream, index });
         }
         let lookup = self.cold_lookup((stream, floor), at, slots);
         match lookup.find(at, mode) {
@@ -79,9 +76,7 @@ impl Group {
         at: u64,
         slots: &SegmentTable,
     ) -> ColdLookup {
-        let appends = self.streams.get(&stream).map_or(&[][..], HotStream::appends);
-        let after = appends.partition_point(|append| append.fields().start <= at);
-        let hot_after = appends.get(after).map(|append| {
+        let hot_after = self.hot.first_after(stream, at).map(|append| {
             let fields = append.fields();
             (Arc::clone(slots.get(fields.slot)), fields.position)
         });
@@ -89,7 +84,8 @@ impl Group {
             chunks: Arc::clone(self.chunks.list()),
             stream: stream.get(),
             floor,
-            hot_tail: appends.last().map(HotAppend::end),
+            // What was dropped may still be on its way into a chunk.
+            hot_tail: self.hot.end_of(stream).filter(|end| *end > floor),
             hot_after,
         }
     }
@@ -150,9 +146,9 @@ impl Group {
     /// Learns what a read elsewhere has found out.
     pub(crate) fn note_extent(&self, stream: StreamId, extent: &Extent) {
         self.note_far_read(extent.far_bytes());
-        let Some(hot) = self.streams.get(&stream) else { return };
         for read in extent.verified() {
-            let known = hot.find(read.fields().start).map(|index| &hot.appends()[index]);
+            let known = self.hot.find(stream, read.fields().start);
+            let known = known.map(|(hot, index)| &hot.appends()[index]);
             if let Some(known) = known.filter(|known| known.is_same(read)) {
                 known.set_verified();
             }

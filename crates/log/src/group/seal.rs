@@ -1,13 +1,14 @@
 //! Moving a group's data from the WAL into chunks, and from chunks into better ones.
 
-use crate::chunk::copy::{CopyDone, MergeTask, SealRun, SealTask};
+use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
 use crate::chunk::pages::ChunkIdentity;
+use crate::chunk::room::chunk_bytes_max;
 use crate::chunk::writer::{ChunkAuthor, ChunkName};
 use crate::group::Group;
+use crate::hot_index::Sealable;
 use crate::paths::chunk_dir;
 use crate::store::Store;
-use crate::wal::segment::{SegmentFile, SegmentTable};
-use std::collections::HashMap;
+use crate::wal::segment::SegmentTable;
 use std::sync::Arc;
 
 impl Group {
@@ -19,7 +20,7 @@ impl Group {
         ChunkName { dir, identity: ChunkIdentity { group, origin, from, to } }
     }
 
-    /// The job that moves everything hot into a chunk.
+    /// The job that moves everything hot into a chunk, or what an earlier seal has taken that failed.
     ///
     /// # Panics
     /// If nothing is hot.
@@ -29,31 +30,31 @@ impl Group {
         epoch: u64,
         slots: &SegmentTable,
     ) -> SealTask {
-        assert!(self.hot_appends > 0, "there is something to seal");
+        assert!(self.is_hot(), "there is something to seal");
         let from = self.chunks.covered().max(self.sealed);
         self.far_read_bytes.set(0);
-        let name = self.name(store, epoch, (from, self.applied));
-        let mut segments: HashMap<u16, Arc<SegmentFile>> = HashMap::new();
-        let mut runs: Vec<SealRun> = Vec::new();
-        for (&stream, hot) in &self.streams {
-            let appends: Vec<_> = hot.numbered().collect();
-            for (_, append) in &appends {
-                segments.entry(append.slot).or_insert_with(|| Arc::clone(slots.get(append.slot)));
-            }
-            runs.push(SealRun { stream, appends });
+        let Sealable { streams, upto, left } = self.hot.begin_seal(self.applied);
+        let segment = |slot: &u16| (*slot, Arc::clone(slots.get(*slot)));
+        SealTask {
+            name: self.name(store, epoch, (from, upto)),
+            cache: Arc::clone(&store.chunk_cache),
+            segments: streams.slots().iter().map(segment).collect(),
+            streams,
+            bytes_max: chunk_bytes_max(left.streams, left.appends, left.bytes),
         }
-        runs.sort_unstable_by_key(|run| run.stream);
-        SealTask { name, cache: Arc::clone(&store.chunk_cache), runs, segments }
     }
 
     /// Takes a sealed chunk: its appends are hot no more.
-    pub(crate) fn finish_seal(&mut self, task: &SealTask, done: CopyDone) {
-        for run in &task.runs {
-            let Some((_, last)) = run.appends.last() else { continue };
-            self.drop_hot(run.stream, last.start + u64::from(last.length));
-        }
+    pub(crate) fn finish_seal(&mut self, task: SealTask, done: CopyDone) {
+        self.hot.finish_seal();
         self.sealed = self.sealed.max(task.name.identity.to);
         self.add_copy(done);
+    }
+
+    /// The seal has failed: what it has taken is still hot.
+    pub(crate) fn fail_seal(&mut self, task: SealTask) {
+        drop(task);
+        self.hot.fail_seal();
     }
 
     fn add_copy(&mut self, done: CopyDone) {

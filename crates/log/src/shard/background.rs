@@ -63,7 +63,7 @@ impl ShardLog {
     /// Whether the WAL takes too much of its bound or of the disk, or something waits for room in it.
     fn is_wal_long(&self) -> bool {
         let (room, used_bytes) = (self.lane.room(), self.lane.used_bytes());
-        let hot_bytes = self.groups.iter().map(|group| group.hot_totals().1).sum();
+        let hot_bytes = self.groups.iter().map(|group| group.hot_totals().bytes).sum();
         used_bytes * 2 > room.wal_bytes_max
             // Spare segments may fill the bound and all be too small for what waits.
             || self.lane.is_waiting()
@@ -81,7 +81,7 @@ impl ShardLog {
     /// Whether so little data keeps a segment that moving it costs less than the zeroes of another one.
     fn is_cheap_to_free(&self, segment: &LaneSegment) -> bool {
         let pinning = || self.groups.iter().filter(|group| group.pins(segment));
-        let hot_bytes: u64 = pinning().map(|group| group.hot_totals().1).sum();
+        let hot_bytes: u64 = pinning().map(|group| group.hot_totals().bytes).sum();
         segment.capacity == self.store.options.segment_bytes
             && hot_bytes * CHEAP_PART <= segment.capacity
             && pinning().count() <= CHEAP_GROUPS_MAX
@@ -89,7 +89,10 @@ impl ShardLog {
 
     /// Looks for background work that can start now.
     pub(super) fn next_task(&mut self) -> Option<Task> {
-        self.poll_fill().or_else(|| self.poll_drain()).or_else(|| self.poll_group())
+        self.poll_free()
+            .or_else(|| self.poll_fill())
+            .or_else(|| self.poll_drain())
+            .or_else(|| self.poll_group())
     }
 
     /// Whether a segment that our groups need no more is still used elsewhere, by another shard or by a
@@ -105,6 +108,15 @@ impl ShardLog {
     pub fn retry_merges(&mut self) {
         self.groups.iter_mut().for_each(|group| group.merge_may_help = true);
         self.is_work_due.set(true);
+    }
+
+    fn poll_free(&mut self) -> Option<Task> {
+        let unlinked = self.slots.take_unlinked();
+        if !unlinked.is_empty() {
+            return Some(Task::Free(Box::new(unlinked)));
+        }
+        let spent = self.groups.iter_mut().find_map(|group| group.hot.take_spent())?;
+        Some(Task::Free(Box::new(spent)))
     }
 
     fn poll_fill(&mut self) -> Option<Task> {
@@ -167,7 +179,7 @@ impl ShardLog {
             let groups = self.groups.iter().enumerate().filter(|(_, group)| is_turn(group));
             let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());
             let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes));
-            let seal = || due.max_by_key(|(_, group)| group.hot_totals().1);
+            let seal = || due.max_by_key(|(_, group)| group.hot_totals().bytes);
             checkpoint.or_else(seal).map(|(index, _)| index)
         })
     }
@@ -188,7 +200,7 @@ impl ShardLog {
     fn least_to_write(&self) -> Option<usize> {
         let seal_bytes = self.store.options.seal_bytes;
         let due = self.groups.iter().enumerate().filter_map(|(index, group)| {
-            let hot_bytes = group.hot_totals().1;
+            let hot_bytes = group.hot_totals().bytes;
             match &group.pending {
                 Some(task) if task.index.get() <= group.sealed() => Some((0, task.bytes(), index)),
                 Some(_) => Some((1, hot_bytes, index)),
@@ -252,8 +264,9 @@ impl ShardLog {
                 self.note_group_job(result.as_ref().err());
                 let group = self
                     .end_group_job(GroupId::new(task.name.identity.group), result.as_ref().err());
-                if let Some(done) = take_copy(&mut report, result) {
-                    group.finish_seal(&task, done);
+                match take_copy(&mut report, result) {
+                    Some(done) => group.finish_seal(task, done),
+                    None => group.fail_seal(task),
                 }
                 group.end_job();
             }
@@ -269,6 +282,7 @@ impl ShardLog {
                 }
                 group.end_job();
             }
+            TaskDone::Free => {}
             TaskDone::Count(task, result) => {
                 self.is_count_due = true;
                 let group = self.end_group_job(task.group, result.as_ref().err());
@@ -325,7 +339,7 @@ impl ShardLog {
         self.is_draining = false;
         match done {
             FillDone::Removed { segment } => {
-                self.slots.remove(segment.slot);
+                self.slots.remove_unlinked(segment.slot);
                 self.drained.retain(|lane| !lane.segments.is_empty());
                 None
             }

@@ -485,10 +485,10 @@ impl ShardLog {
             stats.wal_bytes += lane.segments.iter().map(|segment| segment.capacity).sum::<u64>();
         }
         for group in &self.groups {
-            let (hot_appends, hot_bytes) = group.hot_totals();
+            let hot = group.hot_totals();
             let (chunks, chunk_bytes, dead_bytes) = group.chunks.totals();
-            stats.hot_appends += hot_appends;
-            stats.hot_bytes += hot_bytes;
+            stats.hot_appends += hot.appends;
+            stats.hot_bytes += hot.bytes;
             stats.chunks += chunks;
             stats.chunk_bytes += chunk_bytes;
             stats.dead_bytes += dead_bytes;

@@ -122,6 +122,8 @@ struct OpenSegment {
 #[derive(Debug)]
 pub(crate) struct SegmentTable {
     files: Vec<Option<OpenSegment>>,
+    /// Files that have no name any more.
+    unlinked: Vec<Arc<SegmentFile>>,
     recent: RecentRing,
     /// Shared by all shards of a log: some shard has released its files because it is closed, not
     /// because it needs them no more.
@@ -138,7 +140,8 @@ impl Drop for SegmentTable {
 impl SegmentTable {
     /// A table without files that keeps up to `recent_bytes_max` bytes of batches in memory.
     pub(crate) fn new(is_closing: Arc<AtomicBool>, recent_bytes_max: usize) -> Self {
-        Self { files: Vec::new(), recent: RecentRing::new(recent_bytes_max), is_closing }
+        let (files, unlinked) = (Vec::new(), Vec::new());
+        Self { files, unlinked, recent: RecentRing::new(recent_bytes_max), is_closing }
     }
 
     /// Keeps `file` open under the returned number.
@@ -203,6 +206,18 @@ impl SegmentTable {
 
     pub(crate) fn remove(&mut self, slot: u16) -> Arc<SegmentFile> {
         self.files[usize::from(slot)].take().expect("an indexed segment is open").file
+    }
+
+    /// As [`SegmentTable::remove`], for a file that has no name any more. To close it gives back all its blocks, which takes
+    /// many milliseconds: another thread does that.
+    pub(crate) fn remove_unlinked(&mut self, slot: u16) {
+        let file = self.remove(slot);
+        self.unlinked.push(file);
+    }
+
+    /// Files without a name, to be closed elsewhere.
+    pub(crate) fn take_unlinked(&mut self) -> Vec<Arc<SegmentFile>> {
+        std::mem::take(&mut self.unlinked)
     }
 
     /// Whether neither another shard nor a job in flight uses the segment. Once a shard is closed

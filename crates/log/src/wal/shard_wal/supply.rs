@@ -110,7 +110,7 @@ impl ShardWal {
                 None
             }
             FillDone::Removed { segment } => {
-                slots.remove(segment.slot);
+                slots.remove_unlinked(segment.slot);
                 None
             }
             FillDone::Failed { error, kept, purpose, .. } => {
