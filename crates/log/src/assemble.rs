@@ -2,19 +2,19 @@
 //!
 //! # Invariants
 //! - Every inherited segment has one custodian, the only shard that may reuse or remove it: the
-//!   shard that writes its WAL or, if there is none, shard `lane % shards`. Others hold on to it while
+//!   shard that writes its WAL or, if there is none, shard `number % shards`. Others hold on to it while
 //!   their groups need it.
 //! - Writing starts in a segment without a batch: a torn tail is never written over, and the first
 //!   batch (a durable mark) says which older batches are live forever.
 
 use crate::open_error::{OpenError, at};
-use crate::rebuild::{Rebuilt, RebuiltLane};
-use crate::shard::{DrainedLane, ShardLog};
+use crate::rebuild::{Rebuilt, RebuiltWal};
+use crate::shard::{DrainedWal, ShardLog};
 use crate::store::Store;
 use crate::wal::room::{WalRoom, is_no_room};
 use crate::wal::scan::LiveBatch;
-use crate::wal::segment::{LaneSegment, SegmentFile, SegmentTable, create_segment, lane_dir};
-use crate::wal::shard_wal::{LaneIdentity, LaneStart, ShardWal};
+use crate::wal::segment::{SegmentFile, SegmentTable, WalSegment, create_segment, wal_dir};
+use crate::wal::shard_wal::{ShardWal, WalIdentity, WalStart};
 use env::is_unreadable;
 use model::ShardId;
 use std::cell::Cell;
@@ -22,25 +22,25 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Makes the shards and writes each lane's first mark.
+/// Makes the shards and writes each WAL's first mark.
 ///
 /// # Errors
 /// Any error of the underlying disk. A full disk is no error: the log can be read, and appends report it.
 pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>, OpenError> {
-    let Rebuilt { groups, mut lanes, .. } = rebuilt;
-    lanes.iter_mut().for_each(|lane| shorten_last_segment(store, lane));
-    let epoch = 1 + lanes.iter().map(|lane| lane.scanned.epoch_max).max().unwrap_or(0);
+    let Rebuilt { groups, mut wals, .. } = rebuilt;
+    wals.iter_mut().for_each(|wal| shorten_last_segment(store, wal));
+    let epoch = 1 + wals.iter().map(|wal| wal.scanned.epoch_max).max().unwrap_or(0);
     let mut shards: Vec<ShardLog> =
-        (0..store.shard_count).map(|number| make_shard(store, &lanes, number, epoch)).collect();
+        (0..store.shard_count).map(|number| make_shard(store, &wals, number, epoch)).collect();
     for group in groups {
         let shard = group.id.shard(store.shard_count);
         shards[usize::from(shard.get())].groups.push(group);
     }
     // From here on a file is shared by exactly the shards that hold a slot of it.
-    drop(lanes);
+    drop(wals);
     for shard in &mut shards {
         shard.release_foreign();
-        let dir = shard.lane.dir().to_owned();
+        let dir = shard.wal.dir().to_owned();
         shard.look_at_room(store.disk.free_bytes(&store.root).ok());
         first_segment(shard).map_err(at(&dir))?;
         write_mark(shard).map_err(at(&dir))?;
@@ -50,51 +50,51 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
 
 /// On a disk with little room, gives back what the last opening kept ready in the segment that it wrote: each start takes a
 /// new one. Nothing is cut that anybody may still ask for: a torn batch stays, and so does all of a WAL with damage.
-fn shorten_last_segment(store: &Store, lane: &mut RebuiltLane) {
-    let Some(LiveBatch::Whole(last)) = lane.scanned.live.last() else { return };
-    let is_sound = lane.scanned.damages.is_empty() && lane.scanned.torn.is_none();
+fn shorten_last_segment(store: &Store, wal: &mut RebuiltWal) {
+    let Some(LiveBatch::Whole(last)) = wal.scanned.live.last() else { return };
+    let is_sound = wal.scanned.damages.is_empty() && wal.scanned.torn.is_none();
     let (segment, end) = (last.segment, last.end());
-    let file = &lane.files[segment];
-    if !is_sound || segment + 1 != lane.scanned.used_segments || end >= file.capacity {
+    let file = &wal.files[segment];
+    if !is_sound || segment + 1 != wal.scanned.used_segments || end >= file.capacity {
         return;
     }
     let Ok(free_bytes) = store.disk.free_bytes(&store.root) else { return };
     let mut room = WalRoom::new(&store.options, store.shard_count);
-    room.note(lane.files.iter().map(|file| file.capacity).sum(), free_bytes, 0);
+    room.note(wal.files.iter().map(|file| file.capacity).sum(), free_bytes, 0);
     // A file that cannot be cut keeps its size, which is no reason to refuse a start.
     if room.is_tight() && file.file.set_len(end).is_ok() {
         let (path, open) = (file.path.clone(), Arc::clone(&file.file));
         let cut = SegmentFile { seq: file.seq, path, file: open, capacity: end };
-        lane.files[segment] = Arc::new(cut);
+        wal.files[segment] = Arc::new(cut);
     }
 }
 
-fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> ShardLog {
+fn make_shard(store: &Store, wals: &[RebuiltWal], number: u16, epoch: u64) -> ShardLog {
     let recent_bytes_max = store.options.recent_bytes_of_shard(store.shard_count);
     let mut slots = SegmentTable::new(Arc::clone(&store.is_closing), recent_bytes_max);
     let (mut drained, mut foreign) = (Vec::new(), Vec::new());
-    let mut start = LaneStart { segment_next: 1, batch_next: 1, ..LaneStart::default() };
-    for lane in lanes {
-        for (index, file) in lane.files.iter().enumerate() {
+    let mut start = WalStart { segment_next: 1, batch_next: 1, ..WalStart::default() };
+    for wal in wals {
+        for (index, file) in wal.files.iter().enumerate() {
             let slot = slots.insert(Arc::clone(file));
-            assert_eq!(usize::from(slot), usize::from(lane.first_slot) + index);
+            assert_eq!(usize::from(slot), usize::from(wal.first_slot) + index);
         }
-        let segments = lane_segments(lane);
-        if lane.lane == number {
-            start = lane_start(lane, segments);
-        } else if lane.lane >= store.shard_count && lane.lane % store.shard_count == number {
-            let dir = lane_dir(&store.root, lane.lane);
-            drained.push(DrainedLane { dir, segments });
+        let segments = wal_segments(wal);
+        if wal.wal == number {
+            start = wal_start(wal, segments);
+        } else if wal.wal >= store.shard_count && wal.wal % store.shard_count == number {
+            let dir = wal_dir(&store.root, wal.wal);
+            drained.push(DrainedWal { dir, segments });
         } else {
             foreign.extend(segments);
         }
     }
-    let dir = lane_dir(&store.root, number);
-    let identity = LaneIdentity { store: store.id, lane: number, epoch, dir };
+    let dir = wal_dir(&store.root, number);
+    let identity = WalIdentity { store: store.id, wal: number, epoch, dir };
     ShardLog {
         store: store.clone(),
         shard: ShardId::new(number),
-        lane: ShardWal::new(identity, (store.options.clone(), store.shard_count), start),
+        wal: ShardWal::new(identity, (store.options.clone(), store.shard_count), start),
         slots,
         groups: Vec::new(),
         drained,
@@ -113,44 +113,44 @@ fn make_shard(store: &Store, lanes: &[RebuiltLane], number: u16, epoch: u64) -> 
     }
 }
 
-fn lane_segments(lane: &RebuiltLane) -> VecDeque<LaneSegment> {
-    let segment = |index: usize| LaneSegment {
-        slot: lane.first_slot + index as u16,
-        capacity: lane.files[index].capacity,
-        last: lane.last[index].clone(),
+fn wal_segments(wal: &RebuiltWal) -> VecDeque<WalSegment> {
+    let segment = |index: usize| WalSegment {
+        slot: wal.first_slot + index as u16,
+        capacity: wal.files[index].capacity,
+        last: wal.last[index].clone(),
     };
-    (0..lane.files.len()).map(segment).collect()
+    (0..wal.files.len()).map(segment).collect()
 }
 
-fn lane_start(lane: &RebuiltLane, mut segments: VecDeque<LaneSegment>) -> LaneStart {
-    let spares = segments.split_off(lane.scanned.used_segments);
-    LaneStart {
+fn wal_start(wal: &RebuiltWal, mut segments: VecDeque<WalSegment>) -> WalStart {
+    let spares = segments.split_off(wal.scanned.used_segments);
+    WalStart {
         retired: segments,
         spares,
-        segment_next: lane.files.last().map_or(1, |file| file.seq + 1),
+        segment_next: wal.files.last().map_or(1, |file| file.seq + 1),
         // One number is left out: a torn batch whose header is lost may have had the next.
-        batch_next: lane.scanned.seq_max + 2,
-        durable: lane.scanned.durable,
-        list: lane.list.clone(),
+        batch_next: wal.scanned.seq_max + 2,
+        durable: wal.scanned.durable,
+        list: wal.list.clone(),
     }
 }
 
 /// Gives the shard a segment to write: a small one, so that a start does not wait. On a full disk it takes upkeep only.
 fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
-    if shard.lane.has_spare() {
+    if shard.wal.has_spare() {
         return Ok(());
     }
-    let room = shard.lane.room();
+    let room = shard.wal.room();
     for size in [room.data_segment(0, 0), room.upkeep_segment(0)] {
-        let (disk, dir) = (&*shard.store.disk, shard.lane.dir());
+        let (disk, dir) = (&*shard.store.disk, shard.wal.dir());
         let capacity = size.choose(disk, dir);
-        match capacity.and_then(|bytes| create_segment(disk, dir, shard.lane.segment_next(), bytes))
+        match capacity.and_then(|bytes| create_segment(disk, dir, shard.wal.segment_next(), bytes))
         {
             Ok(file) => {
-                shard.lane.add_spare(&mut shard.slots, file, size.purpose);
+                shard.wal.add_spare(&mut shard.slots, file, size.purpose);
                 return Ok(());
             }
-            Err(error) if is_no_room(&error) => shard.lane.set_disk_full(),
+            Err(error) if is_no_room(&error) => shard.wal.set_disk_full(),
             // Reads are served without it. Background work tries again, and reports what fails.
             Err(error) if is_unreadable(&error) => return Ok(()),
             Err(error) => return Err(error),

@@ -27,10 +27,10 @@ use crate::wal::layout::{
     BatchList, BatchPlace, EntryHeader, Payload, WritePlace, entry_header_position,
 };
 use crate::wal::scan::{
-    Applied, FoundBatch, LaneHeaders, LaneName, LiveBatch, ScannedLane, entry_header, place_damage,
-    read_batch, read_headless, read_list, scan_lane,
+    Applied, FoundBatch, LiveBatch, ScannedWal, WalHeaders, WalName, entry_header, place_damage,
+    read_batch, read_headless, read_list, scan_wal,
 };
-use crate::wal::segment::{FILL_NAME, SegmentFile, lane_dir, parse_segment_name, segment_path};
+use crate::wal::segment::{FILL_NAME, SegmentFile, parse_segment_name, segment_path, wal_dir};
 use model::{EntryIndex, EntrySubject, GroupId, StreamId, StreamKey};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
@@ -39,9 +39,9 @@ use std::sync::Arc;
 
 /// A WAL with its files.
 #[derive(Debug)]
-pub(crate) struct RebuiltLane {
-    pub(crate) lane: u16,
-    pub(crate) scanned: ScannedLane,
+pub(crate) struct RebuiltWal {
+    pub(crate) wal: u16,
+    pub(crate) scanned: ScannedWal,
     pub(crate) files: Vec<Arc<SegmentFile>>,
     /// Last index of each group, by segment.
     pub(crate) last: Vec<Box<[u64]>>,
@@ -55,7 +55,7 @@ pub(crate) struct RebuiltLane {
 #[derive(Debug)]
 pub(crate) struct Rebuilt {
     pub(crate) groups: Vec<Group>,
-    pub(crate) lanes: Vec<RebuiltLane>,
+    pub(crate) wals: Vec<RebuiltWal>,
     pub(crate) report: RecoveryReport,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Rebuild<'a> {
     store: &'a Store,
     replay: &'a mut dyn Replay,
     groups: Vec<Group>,
-    lanes: Vec<RebuiltLane>,
+    wals: Vec<RebuiltWal>,
     /// Entries whose loss has been reported.
     lost: HashSet<(u16, u64)>,
     /// What checkpoints that cannot be read covered, by group.
@@ -83,7 +83,7 @@ impl<'a> Rebuild<'a> {
             store,
             replay,
             groups: Vec::new(),
-            lanes: Vec::new(),
+            wals: Vec::new(),
             lost: HashSet::new(),
             lost_checkpoints: BTreeMap::new(),
             uncertain: HashSet::new(),
@@ -111,11 +111,11 @@ impl<'a> Rebuild<'a> {
             sync_names(disk, &chunk_dir(root, group))?;
             sync_names(disk, &checkpoint_dir(root, group))?;
         }
-        for lane in 0..self.store.shard_count {
-            make_dir(disk, &lane_dir(root, lane))?;
+        for wal in 0..self.store.shard_count {
+            make_dir(disk, &wal_dir(root, wal))?;
         }
-        for lane in self.lane_numbers()? {
-            sync_names(disk, &lane_dir(root, lane))?;
+        for wal in self.wal_numbers()? {
+            sync_names(disk, &wal_dir(root, wal))?;
         }
         for dir in ["chunks", "checkpoints", "wal"] {
             sync_names(disk, &root.join(dir))?;
@@ -131,7 +131,7 @@ impl<'a> Rebuild<'a> {
         }
     }
 
-    fn lane_numbers(&self) -> Result<Vec<u16>, OpenError> {
+    fn wal_numbers(&self) -> Result<Vec<u16>, OpenError> {
         let dir = self.store.root.join("wal");
         let names = self.store.disk.list(&dir).map_err(at(&dir))?;
         Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
@@ -164,26 +164,26 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Reads the batch headers of every WAL.
-    pub(crate) fn scan_lanes(&mut self) -> Result<(), OpenError> {
-        let mut lanes = Vec::new();
-        for lane in self.lane_numbers()? {
-            let dir = lane_dir(&self.store.root, lane);
-            let files = self.open_segments(lane).map_err(at(&dir))?;
-            let name = LaneName { store: self.store.id, lane };
-            let headers = LaneHeaders::read(name, &files).map_err(at(&dir))?;
-            lanes.push((lane, dir, files, headers));
+    pub(crate) fn scan_wals(&mut self) -> Result<(), OpenError> {
+        let mut wals = Vec::new();
+        for wal in self.wal_numbers()? {
+            let dir = wal_dir(&self.store.root, wal);
+            let files = self.open_segments(wal).map_err(at(&dir))?;
+            let name = WalName { store: self.store.id, wal };
+            let headers = WalHeaders::read(name, &files).map_err(at(&dir))?;
+            wals.push((wal, dir, files, headers));
         }
-        let epochs = lanes.iter().map(|(_, _, _, headers)| headers.epoch_max());
+        let epochs = wals.iter().map(|(_, _, _, headers)| headers.epoch_max());
         let epoch = epochs.max().unwrap_or(0);
         let mut slot = 0;
-        for (lane, dir, files, headers) in lanes {
+        for (wal, dir, files, headers) in wals {
             let applied = Applied { epoch, covers: &|header| self.was_applied(header) };
-            let scanned = scan_lane(&headers, &files, &applied).map_err(at(&dir))?;
+            let scanned = scan_wal(&headers, &files, &applied).map_err(at(&dir))?;
             // What a killed process wrote may still be in the page cache only: it is about to be
             // shown to readers, so it must be durable first.
             let settled = settle_last(&scanned, &files);
             settled.map_err(|(index, error)| at(&files[index].path)(error))?;
-            let name = LaneName { store: self.store.id, lane };
+            let name = WalName { store: self.store.id, wal };
             let list = list_last(name, &scanned, &files).map_err(at(&dir))?;
             if let Some(FoundBatch { segment, position, .. }) = scanned.torn {
                 let file = files[segment].path.clone();
@@ -193,7 +193,7 @@ impl<'a> Rebuild<'a> {
             let groups = usize::from(self.store.options.group_count);
             let last = files.iter().map(|_| vec![0; groups].into_boxed_slice()).collect();
             let count = u16::try_from(files.len()).expect("bounded by the WAL bound");
-            self.lanes.push(RebuiltLane { lane, scanned, files, last, first_slot: slot, list });
+            self.wals.push(RebuiltWal { wal, scanned, files, last, first_slot: slot, list });
             slot += count;
         }
         Ok(())
@@ -207,8 +207,8 @@ impl<'a> Rebuild<'a> {
         header.index <= known.max(unreadable)
     }
 
-    fn open_segments(&self, lane: u16) -> io::Result<Vec<Arc<SegmentFile>>> {
-        let dir = lane_dir(&self.store.root, lane);
+    fn open_segments(&self, wal: u16) -> io::Result<Vec<Arc<SegmentFile>>> {
+        let dir = wal_dir(&self.store.root, wal);
         let names = self.store.disk.list(&dir)?;
         if names.iter().any(|name| name == FILL_NAME) {
             remove_unneeded(&*self.store.disk, &dir.join(FILL_NAME))?;
@@ -226,19 +226,19 @@ impl<'a> Rebuild<'a> {
     }
 
     /// Applies every live entry, epoch by epoch.
-    pub(crate) fn replay_lanes(&mut self) -> Result<(), OpenError> {
-        let live = |lane: &RebuiltLane| lane.scanned.live.clone();
-        let live: Vec<Vec<LiveBatch>> = self.lanes.iter().map(live).collect();
+    pub(crate) fn replay_wals(&mut self) -> Result<(), OpenError> {
+        let live = |wal: &RebuiltWal| wal.scanned.live.clone();
+        let live: Vec<Vec<LiveBatch>> = self.wals.iter().map(live).collect();
         let epochs: BTreeSet<u64> = live.iter().flatten().map(LiveBatch::epoch).collect();
         let mut next = vec![0; live.len()];
         for epoch in epochs {
-            for (lane, batches) in live.iter().enumerate() {
-                while let Some(batch) = batches.get(next[lane])
+            for (wal, batches) in live.iter().enumerate() {
+                while let Some(batch) = batches.get(next[wal])
                     && batch.epoch() <= epoch
                 {
-                    let path = self.lanes[lane].files[batch.segment()].path.clone();
-                    self.replay_batch((lane, next[lane]), batch).map_err(at(&path))?;
-                    next[lane] += 1;
+                    let path = self.wals[wal].files[batch.segment()].path.clone();
+                    self.replay_batch((wal, next[wal]), batch).map_err(at(&path))?;
+                    next[wal] += 1;
                 }
             }
         }
@@ -247,11 +247,11 @@ impl<'a> Rebuild<'a> {
 
     fn replay_batch(
         &mut self,
-        (lane, batch_number): (usize, usize),
+        (wal, batch_number): (usize, usize),
         batch: &LiveBatch,
     ) -> io::Result<()> {
         let segment = batch.segment();
-        let file = Arc::clone(&self.lanes[lane].files[segment]);
+        let file = Arc::clone(&self.wals[wal].files[segment]);
         let told = self.report.damage_count;
         let (bytes, is_read, copy, count, position, seq) = match *batch {
             LiveBatch::Whole(found) => {
@@ -274,10 +274,10 @@ impl<'a> Rebuild<'a> {
             let Some(header) = entry_header((&bytes, copy), place, number) else {
                 let list = match listed {
                     Some(list) => list,
-                    None => self.read_list_of(lane, batch_number)?,
+                    None => self.read_list_of(wal, batch_number)?,
                 };
                 match list.as_ref().and_then(|list| list.entry(number)) {
-                    Some(header) => self.lose_listed((lane, segment), position, header),
+                    Some(header) => self.lose_listed((wal, segment), position, header),
                     None => {
                         let kind = DamageKind::EntryHeader;
                         self.damaged(&place_damage(kind, &file, header_position));
@@ -293,9 +293,9 @@ impl<'a> Rebuild<'a> {
             if header.group >= self.store.options.group_count {
                 continue;
             }
-            let last = &mut self.lanes[lane].last[segment][usize::from(header.group)];
+            let last = &mut self.wals[wal].last[segment][usize::from(header.group)];
             *last = header.index.max(*last);
-            let slot = self.lanes[lane].first_slot + segment as u16;
+            let slot = self.wals[wal].first_slot + segment as u16;
             match header.payload(&bytes) {
                 Some(payload) => self.replay_entry((slot, position), &file, &header, payload),
                 None => self.lose_entry(&file, position, &header),
@@ -309,21 +309,16 @@ impl<'a> Rebuild<'a> {
     }
 
     /// What the batch behind a live one has of it.
-    fn read_list_of(&self, lane: usize, batch: usize) -> io::Result<Option<BatchList>> {
-        let RebuiltLane { lane, scanned, files, .. } = &self.lanes[lane];
-        let name = LaneName { store: self.store.id, lane: *lane };
+    fn read_list_of(&self, wal: usize, batch: usize) -> io::Result<Option<BatchList>> {
+        let RebuiltWal { wal, scanned, files, .. } = &self.wals[wal];
+        let name = WalName { store: self.store.id, wal: *wal };
         scanned.claimer(batch).map_or(Ok(None), |claimer| read_list(name, files, claimer))
     }
 
     /// Loses an entry of which only the list is left.
-    fn lose_listed(
-        &mut self,
-        (lane, segment): (usize, usize),
-        position: u64,
-        header: &EntryHeader,
-    ) {
+    fn lose_listed(&mut self, (wal, segment): (usize, usize), position: u64, header: &EntryHeader) {
         if header.group < self.store.options.group_count {
-            let RebuiltLane { files, last, .. } = &mut self.lanes[lane];
+            let RebuiltWal { files, last, .. } = &mut self.wals[wal];
             let last = &mut last[segment][usize::from(header.group)];
             *last = header.index.max(*last);
             let file = Arc::clone(&files[segment]);
@@ -461,7 +456,7 @@ impl<'a> Rebuild<'a> {
     }
 
     pub(crate) fn finish(self) -> Rebuilt {
-        Rebuilt { groups: self.groups, lanes: self.lanes, report: self.report }
+        Rebuilt { groups: self.groups, wals: self.wals, report: self.report }
     }
 }
 

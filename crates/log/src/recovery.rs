@@ -42,8 +42,8 @@ pub fn open(
     damage.iter().for_each(|damage| rebuild.damaged(damage));
     rebuild.make_dirs()?;
     rebuild.restore_groups()?;
-    rebuild.scan_lanes()?;
-    rebuild.replay_lanes()?;
+    rebuild.scan_wals()?;
+    rebuild.replay_wals()?;
     rebuild.pass_over_lost_ends();
     rebuild.ask_heads()?;
     let rebuilt = rebuild.finish();

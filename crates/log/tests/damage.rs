@@ -210,7 +210,7 @@ fn a_batch_without_a_header_repairs_its_entries() {
 }
 
 #[test]
-fn the_first_batch_of_a_lane_is_found_without_its_header() {
+fn the_first_batch_of_a_wal_is_found_without_its_header() {
     let (disk, node) = with_batches(2);
     drop(node);
     spoil(&disk, &file(&disk, "wal"), wal::SEGMENT);
@@ -354,7 +354,7 @@ fn a_flipped_checkpoint_row_costs_one_stream() {
 }
 
 #[test]
-fn any_single_flipped_bit_of_a_lane_loses_at_most_one_entry() {
+fn any_single_flipped_bit_of_a_wal_loses_at_most_one_entry() {
     let mut random = SeededRandom::new(5);
     for _ in 0..300 {
         let (disk, node) = with_batches(4);

@@ -72,7 +72,7 @@ fn without_a_checkpoint_the_indexes_that_a_chunk_covers_are_kept() {
 }
 
 #[test]
-fn a_torn_batch_of_a_lane_that_is_written_no_more_stays_cut_when_its_index_is_sealed() {
+fn a_torn_batch_of_a_wal_that_is_written_no_more_stays_cut_when_its_index_is_sealed() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 2).unwrap();
     node.append(key(1, 1), b"first").unwrap();
@@ -80,8 +80,8 @@ fn a_torn_batch_of_a_lane_that_is_written_no_more_stays_cut_when_its_index_is_se
     node.append(key(1, 1), b"never acknowledged").unwrap();
     node.commit().unwrap();
     drop(node);
-    let lane = disk.paths().into_iter().find(|path| path.starts_with("/data/wal/00001"));
-    disk.flip_bit(&lane.unwrap(), (wal::batch(1) + wal::payload(1) + 3) * 8);
+    let wal = disk.paths().into_iter().find(|path| path.starts_with("/data/wal/00001"));
+    disk.flip_bit(&wal.unwrap(), (wal::batch(1) + wal::payload(1) + 3) * 8);
     // The group is in the other WAL now; what is sealed has the index of the entry that was cut.
     let mut node = Node::open(&disk, 1).unwrap();
     node.append(key(1, 1), &[7; 9000]).unwrap();

@@ -24,7 +24,7 @@ fn an_opening_that_the_disk_fails_is_an_error_wherever_it_fails() {
 }
 
 #[test]
-fn each_lane_of_a_shard_that_is_gone_is_drained_by_one_shard() {
+fn each_wal_of_a_shard_that_is_gone_is_drained_by_one_shard() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 3).unwrap();
     for group in 0..3 {

@@ -511,7 +511,7 @@ fn a_replaced_chunk_stays_while_a_row_of_the_newer_one_is_lost() {
 }
 
 #[test]
-fn lanes_of_shards_that_are_gone_are_drained_and_removed() {
+fn wals_of_shards_that_are_gone_are_drained_and_removed() {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 3).unwrap();
     for group in 0..3 {

@@ -82,8 +82,8 @@ fn lists(file: &[u8]) -> Vec<Sealed> {
         let headers = 64 * (1 + u32_at(file, at + 44) as usize);
         let bytes = u32_at(file, at + 48) as usize;
         let position = at + headers + u32_at(file, at + 40) as usize;
-        let lane = u64::from(u32_at(file, at + 4) >> 16);
-        (bytes > 0).then(|| Sealed::new(position, bytes, &[STORE, lane]))
+        let wal = u64::from(u32_at(file, at + 4) >> 16);
+        (bytes > 0).then(|| Sealed::new(position, bytes, &[STORE, wal]))
     };
     batches.filter_map(list).collect()
 }

@@ -15,7 +15,7 @@ use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
 use crate::options::READ_SEAL_PART;
 use crate::read::ReadMode;
-use crate::wal::segment::{LaneSegment, SegmentTable};
+use crate::wal::segment::{SegmentTable, WalSegment};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId};
 use std::cell::Cell;
 
@@ -206,12 +206,12 @@ impl Group {
     }
 
     /// Whether `segment` has entries that no checkpoint covers.
-    pub(crate) fn pins(&self, segment: &LaneSegment) -> bool {
+    pub(crate) fn pins(&self, segment: &WalSegment) -> bool {
         segment.last[usize::from(self.id.get())] > self.checkpointed
     }
 
     /// Whether a checkpoint now would unpin `segment`.
-    pub(crate) fn could_unpin(&self, segment: &LaneSegment) -> bool {
+    pub(crate) fn could_unpin(&self, segment: &WalSegment) -> bool {
         self.pins(segment) && segment.last[usize::from(self.id.get())] <= self.applied
     }
 

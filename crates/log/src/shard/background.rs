@@ -6,7 +6,7 @@ use crate::options::MERGE_CHUNKS_MIN;
 use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::is_no_room;
-use crate::wal::segment::LaneSegment;
+use crate::wal::segment::WalSegment;
 use crate::work::{Task, TaskDone, WorkDone, WorkReport};
 use model::GroupId;
 use std::io;
@@ -29,7 +29,7 @@ fn in_turn<T>(mut look: impl FnMut(&dyn Fn(&Group) -> bool) -> Option<T>) -> Opt
     look(&|group| group.jobs_to_wait == 0).or_else(|| look(&|group| group.jobs_to_wait > 0))
 }
 
-fn is_free(groups: &[Group], segment: &LaneSegment) -> bool {
+fn is_free(groups: &[Group], segment: &WalSegment) -> bool {
     !groups.iter().any(|group| group.pins(segment))
 }
 
@@ -42,11 +42,11 @@ impl ShardLog {
             return None;
         }
         let is_long = self.is_wal_long();
-        let oldest = self.lane.oldest().filter(|oldest| is_long || self.is_cheap_to_free(oldest));
+        let oldest = self.wal.oldest().filter(|oldest| is_long || self.is_cheap_to_free(oldest));
         let wants = |group: &Group| {
             let is_large = group.bytes_since_checkpoint >= self.store.options.checkpoint_bytes
                 && group.applied() > group.checkpointed();
-            let drained = self.drained.iter().flat_map(|lane| &lane.segments);
+            let drained = self.drained.iter().flat_map(|wal| &wal.segments);
             let mut old = oldest.into_iter().chain(drained).chain(&self.foreign);
             is_large || old.any(|segment| group.could_unpin(segment))
         };
@@ -62,12 +62,12 @@ impl ShardLog {
 
     /// Whether the WAL takes too much of its bound or of the disk, or something waits for room in it.
     fn is_wal_long(&self) -> bool {
-        let (room, used_bytes) = (self.lane.room(), self.lane.used_bytes());
+        let (room, used_bytes) = (self.wal.room(), self.wal.used_bytes());
         let hot_bytes = self.groups.iter().map(|group| group.hot_totals().bytes).sum();
         used_bytes * 2 > room.wal_bytes_max
             // Spare segments may fill the bound and all be too small for what waits.
-            || self.lane.is_waiting()
-            || self.lane.is_disk_full()
+            || self.wal.is_waiting()
+            || self.wal.is_disk_full()
             || room.is_waste(used_bytes, hot_bytes)
     }
 
@@ -75,11 +75,11 @@ impl ShardLog {
     pub(crate) fn look_at_room(&mut self, free_bytes: Option<u64>) {
         let Some(free_bytes) = free_bytes else { return };
         let checkpoint_bytes = self.groups.iter().map(|group| group.checkpoint_bytes).max();
-        self.lane.note_room(free_bytes, checkpoint_bytes.unwrap_or(0));
+        self.wal.note_room(free_bytes, checkpoint_bytes.unwrap_or(0));
     }
 
     /// Whether so little data keeps a segment that moving it costs less than the zeroes of another one.
-    fn is_cheap_to_free(&self, segment: &LaneSegment) -> bool {
+    fn is_cheap_to_free(&self, segment: &WalSegment) -> bool {
         let pinning = || self.groups.iter().filter(|group| group.pins(segment));
         let hot_bytes: u64 = pinning().map(|group| group.hot_totals().bytes).sum();
         segment.capacity == self.store.options.segment_bytes
@@ -98,8 +98,8 @@ impl ShardLog {
     /// Whether a segment that our groups need no more is still used elsewhere, by another shard or by a
     /// read: nobody says here when that ends.
     pub(super) fn waits_for_others(&self) -> bool {
-        let drained = self.drained.iter().filter_map(|lane| lane.segments.front());
-        let mut oldest = self.lane.oldest().into_iter().chain(drained);
+        let drained = self.drained.iter().filter_map(|wal| wal.segments.front());
+        let mut oldest = self.wal.oldest().into_iter().chain(drained);
         oldest.any(|oldest| is_free(&self.groups, oldest) && !self.slots.is_unshared(oldest.slot))
     }
 
@@ -121,7 +121,7 @@ impl ShardLog {
 
     fn poll_fill(&mut self) -> Option<Task> {
         let groups = &self.groups;
-        let work = self.lane.poll_fill(&self.slots, |segment| is_free(groups, segment));
+        let work = self.wal.poll_fill(&self.slots, |segment| is_free(groups, segment));
         work.map(Task::Fill)
     }
 
@@ -131,14 +131,14 @@ impl ShardLog {
             return None;
         }
         let (groups, slots) = (&self.groups, &self.slots);
-        let lane = self.drained.iter_mut().find(|lane| {
-            let oldest = lane.segments.front();
+        let wal = self.drained.iter_mut().find(|wal| {
+            let oldest = wal.segments.front();
             oldest.is_some_and(|oldest| is_free(groups, oldest) && slots.is_unshared(oldest.slot))
         })?;
-        let segment = lane.segments.pop_front().expect("it was just looked at");
+        let segment = wal.segments.pop_front().expect("it was just looked at");
         self.is_draining = true;
         let old = Arc::clone(self.slots.get(segment.slot));
-        Some(Task::Drain(FillWork::Remove { dir: lane.dir.clone(), old, segment }))
+        Some(Task::Drain(FillWork::Remove { dir: wal.dir.clone(), old, segment }))
     }
 
     /// A checkpoint that waits, data that is to be sealed, or chunks to merge, in this order. But a log that is short
@@ -167,7 +167,7 @@ impl ShardLog {
             return Some((index, Task::Checkpoint(checkpoint)));
         }
         self.seals_since_merge += 1;
-        let seal = group.start_seal(&self.store, self.lane.epoch(), &self.slots);
+        let seal = group.start_seal(&self.store, self.wal.epoch(), &self.slots);
         Some((index, Task::Seal(seal, kept_free_bytes)))
     }
 
@@ -187,9 +187,9 @@ impl ShardLog {
     /// What a seal leaves free. If all that keeps the oldest segment fits into less than what that gives back, it may take
     /// the room of upkeep.
     fn kept_by_seals(&self) -> u64 {
-        let room = self.lane.room();
+        let room = self.wal.room();
         let kept_bytes = room.kept_by_upkeep();
-        let Some(oldest) = self.lane.oldest() else { return room.kept_by_seals() };
+        let Some(oldest) = self.wal.oldest() else { return room.kept_by_seals() };
         let pinning = self.groups.iter().filter(|group| group.pins(oldest));
         let needed_bytes: u64 = pinning.map(Group::chunk_bytes_max).sum();
         let has_room = needed_bytes.saturating_add(kept_bytes) <= room.free_bytes();
@@ -239,8 +239,8 @@ impl ShardLog {
 
     fn merge(&mut self) -> Option<(usize, Task)> {
         self.seals_since_merge = 0;
-        let (store, epoch) = (&self.store, self.lane.epoch());
-        let spare_bytes = SPARE_SEGMENTS * self.lane.room().segment_bytes;
+        let (store, epoch) = (&self.store, self.wal.epoch());
+        let spare_bytes = SPARE_SEGMENTS * self.wal.room().segment_bytes;
         in_turn(|is_turn| {
             let mut groups = self.groups.iter_mut().enumerate();
             groups.find_map(|(index, group)| {
@@ -258,7 +258,7 @@ impl ShardLog {
         let mut report = WorkReport::default();
         self.is_work_due.set(true);
         match *done.done {
-            TaskDone::Fill(done) => report.error = self.lane.handle_fill(&mut self.slots, done),
+            TaskDone::Fill(done) => report.error = self.wal.handle_fill(&mut self.slots, done),
             TaskDone::Drain(done) => report.error = self.handle_drain(done),
             TaskDone::Seal(task, result) => {
                 self.note_group_job(result.as_ref().err());
@@ -315,8 +315,8 @@ impl ShardLog {
     /// Learns how a seal or checkpoint ended. Where nothing can leave the WAL, it has no room for data either.
     fn note_group_job(&mut self, error: Option<&io::Error>) {
         self.is_out_of_room = error.is_some_and(is_no_room);
-        if self.is_out_of_room && self.lane.is_waiting() {
-            self.lane.set_disk_full();
+        if self.is_out_of_room && self.wal.is_waiting() {
+            self.wal.set_disk_full();
         }
     }
 
@@ -340,17 +340,17 @@ impl ShardLog {
         match done {
             FillDone::Removed { segment } => {
                 self.slots.remove_unlinked(segment.slot);
-                self.drained.retain(|lane| !lane.segments.is_empty());
+                self.drained.retain(|wal| !wal.segments.is_empty());
                 None
             }
             FillDone::Failed { dir, error, kept, .. } => {
-                let lane = self.drained.iter_mut().find(|lane| lane.dir == dir);
-                if let (Some(lane), Some(segment)) = (lane, kept) {
-                    lane.segments.push_front(segment);
+                let wal = self.drained.iter_mut().find(|wal| wal.dir == dir);
+                if let (Some(wal), Some(segment)) = (wal, kept) {
+                    wal.segments.push_front(segment);
                 }
                 Some(error)
             }
-            FillDone::Spare { .. } => panic!("a drained lane gets no spare segment"),
+            FillDone::Spare { .. } => panic!("a drained WAL gets no spare segment"),
         }
     }
 

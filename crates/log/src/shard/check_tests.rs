@@ -63,7 +63,7 @@ fn append(log: &mut ShardLog) {
 #[should_panic(expected = "batches are whole blocks")]
 fn a_wal_that_continues_inside_a_block_is_found() {
     let mut log = log();
-    log.lane.move_by(1);
+    log.wal.move_by(1);
     log.check();
 }
 
@@ -71,7 +71,7 @@ fn a_wal_that_continues_inside_a_block_is_found() {
 #[should_panic(expected = "is durable before it is made")]
 fn a_batch_of_the_future_that_is_durable_is_found() {
     let mut log = log();
-    log.lane.commit_mut().claim(1_000);
+    log.wal.commit_mut().claim(1_000);
     log.check();
 }
 
@@ -79,7 +79,7 @@ fn a_batch_of_the_future_that_is_durable_is_found() {
 #[should_panic(expected = "one header for the batch and each entry")]
 fn an_entry_without_its_header_in_the_open_batch_is_found() {
     let mut log = log();
-    log.lane.batch_mut().lose_header();
+    log.wal.batch_mut().lose_header();
     log.check();
 }
 

@@ -37,7 +37,7 @@ use crate::read::{ReadError, ReadMode, Slice};
 use crate::store::Store;
 use crate::wal::recent::RecentStats;
 use crate::wal::room::Purpose;
-use crate::wal::segment::{LaneSegment, SegmentTable};
+use crate::wal::segment::{SegmentTable, WalSegment};
 use crate::wal::shard_wal::ShardWal;
 use crate::wal::{AppendError, DurableBatch, SyncDone, SyncFailed, SyncJob};
 use crate::work::WorkJob;
@@ -48,9 +48,9 @@ use std::path::PathBuf;
 
 /// A WAL that no shard writes any more. It is removed when its entries are in chunks and checkpoints.
 #[derive(Debug)]
-pub(crate) struct DrainedLane {
+pub(crate) struct DrainedWal {
     pub(crate) dir: PathBuf,
-    pub(crate) segments: VecDeque<LaneSegment>,
+    pub(crate) segments: VecDeque<WalSegment>,
 }
 
 /// Figures of one shard's log.
@@ -85,13 +85,13 @@ pub struct LogStats {
 pub struct ShardLog {
     pub(crate) store: Store,
     pub(crate) shard: ShardId,
-    pub(crate) lane: ShardWal,
+    pub(crate) wal: ShardWal,
     pub(crate) slots: SegmentTable,
     /// Group `g` is at `g / shard_count`.
     pub(crate) groups: Vec<Group>,
-    pub(crate) drained: Vec<DrainedLane>,
+    pub(crate) drained: Vec<DrainedWal>,
     /// Segments of other WALs that hold entries of our groups.
-    pub(crate) foreign: Vec<LaneSegment>,
+    pub(crate) foreign: Vec<WalSegment>,
     pub(crate) is_draining: bool,
     pub(crate) is_busy: bool,
     /// Something has changed that background work may have waited for.
@@ -184,7 +184,7 @@ impl ShardLog {
         entry: NewEntry<'_>,
     ) -> Result<EntryIndex, AppendError> {
         let index = self.next_index(entry.group);
-        self.lane.append(index, (purpose, &entry)).inspect_err(|_| self.is_work_due.set(true))?;
+        self.wal.append(index, (purpose, &entry)).inspect_err(|_| self.is_work_due.set(true))?;
         let group = self.group_mut(entry.group);
         group.next += 1;
         group.bytes_since_checkpoint += (entry.command.len() + entry.data.len() + 64) as u64;
@@ -196,7 +196,7 @@ impl ShardLog {
     /// # Errors
     /// What [`ShardLog::append_for`] would answer.
     pub fn check_room(&mut self, purpose: Purpose, payload_bytes: u64) -> Result<(), AppendError> {
-        self.lane.check_room(purpose, payload_bytes).inspect_err(|_| self.is_work_due.set(true))
+        self.wal.check_room(purpose, payload_bytes).inspect_err(|_| self.is_work_due.set(true))
     }
 
     /// Asks for an empty batch that claims everything before it durable.
@@ -205,14 +205,14 @@ impl ShardLog {
     /// idling for a while and before a clean stop, then drive the commit once more. Without new
     /// entries it does nothing.
     pub fn mark_durable(&mut self) {
-        self.lane.mark_durable();
+        self.wal.mark_durable();
     }
 
     /// The next write and sync, if there is something to write and none is in flight.
     pub fn poll_sync(&mut self) -> Option<SyncJob> {
-        let job = self.lane.poll_sync(&self.slots)?;
+        let job = self.wal.poll_sync(&self.slots)?;
         // The first batch of a segment has retired the one before.
-        self.note_work(job.place.position == 0 || self.lane.is_short_of_room());
+        self.note_work(job.place.position == 0 || self.wal.is_short_of_room());
         Some(job)
     }
 
@@ -241,7 +241,7 @@ impl ShardLog {
     /// # Errors
     /// [`SyncFailed`]: the shard is poisoned, nothing is acknowledged any more.
     pub fn handle_synced(&mut self, done: SyncDone) -> Result<DurableBatch, SyncFailed> {
-        let batch = self.lane.handle_synced(done)?;
+        let batch = self.wal.handle_synced(done)?;
         self.batches += 1;
         self.batch_bytes += batch.disk_bytes();
         self.entries += batch.len() as u64;
@@ -442,12 +442,12 @@ impl ShardLog {
     /// If an invariant is broken.
     pub fn check(&self) {
         self.slots.check();
-        self.lane.check(&self.slots);
+        self.wal.check(&self.slots);
         for (number, group) in (0..).zip(&self.groups) {
             assert_eq!(self.group_index(group.id), number, "group {} is at its place", group.id);
             group.check();
         }
-        let drained = self.drained.iter().flat_map(|lane| &lane.segments);
+        let drained = self.drained.iter().flat_map(|wal| &wal.segments);
         for segment in drained.chain(&self.foreign) {
             let file = self.slots.get(segment.slot);
             assert_eq!(segment.capacity, file.capacity, "the size of segment {}", file.seq);
@@ -466,14 +466,14 @@ impl ShardLog {
     /// Whether a write or sync has failed: nothing is taken or acknowledged any more.
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
-        self.lane.is_poisoned()
+        self.wal.is_poisoned()
     }
 
     /// Figures for metrics.
     #[must_use]
     pub fn stats(&self) -> LogStats {
         let mut stats = LogStats {
-            wal_bytes: self.lane.wal_bytes(),
+            wal_bytes: self.wal.wal_bytes(),
             batches: self.batches,
             batch_bytes: self.batch_bytes,
             entries: self.entries,
@@ -481,8 +481,8 @@ impl ShardLog {
             chunk_cache: self.store.chunk_cache.stats(),
             ..LogStats::default()
         };
-        for lane in &self.drained {
-            stats.wal_bytes += lane.segments.iter().map(|segment| segment.capacity).sum::<u64>();
+        for wal in &self.drained {
+            stats.wal_bytes += wal.segments.iter().map(|segment| segment.capacity).sum::<u64>();
         }
         for group in &self.groups {
             let hot = group.hot_totals();

@@ -2,32 +2,32 @@
 
 use crate::paths::remove_if_there;
 use crate::wal::room::{Purpose, SegmentSize};
-use crate::wal::segment::{LaneSegment, SegmentFile, create_segment, recycle_segment};
+use crate::wal::segment::{SegmentFile, WalSegment, create_segment, recycle_segment};
 use env::Disk;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// One change of a lane's files.
+/// One change of a WAL's files.
 #[derive(Debug)]
 pub(crate) enum FillWork {
     /// Fill a new segment with zeroes.
     Create { dir: PathBuf, seq: u64, size: SegmentSize },
     /// Rename the oldest segment, which nobody needs, to be the newest.
-    Recycle { dir: PathBuf, seq: u64, old: Arc<SegmentFile>, segment: LaneSegment },
+    Recycle { dir: PathBuf, seq: u64, old: Arc<SegmentFile>, segment: WalSegment },
     /// Remove the oldest segment.
-    Remove { dir: PathBuf, old: Arc<SegmentFile>, segment: LaneSegment },
+    Remove { dir: PathBuf, old: Arc<SegmentFile>, segment: WalSegment },
 }
 
 /// What became of a [`FillWork`].
 #[derive(Debug)]
 pub(crate) enum FillDone {
     /// A spare segment; `replaced` was the recycled one.
-    Spare { file: SegmentFile, replaced: Option<LaneSegment>, purpose: Purpose },
+    Spare { file: SegmentFile, replaced: Option<WalSegment>, purpose: Purpose },
     /// The segment's file is gone.
-    Removed { segment: LaneSegment },
+    Removed { segment: WalSegment },
     /// Nothing changed; `kept` is the segment that was to go, `purpose` that of a new one.
-    Failed { dir: PathBuf, error: io::Error, kept: Option<LaneSegment>, purpose: Purpose },
+    Failed { dir: PathBuf, error: io::Error, kept: Option<WalSegment>, purpose: Purpose },
 }
 
 impl FillWork {
@@ -65,7 +65,7 @@ impl FillWork {
 }
 
 impl FillDone {
-    fn kept(dir: PathBuf, error: io::Error, segment: LaneSegment) -> Self {
+    fn kept(dir: PathBuf, error: io::Error, segment: WalSegment) -> Self {
         Self::Failed { dir, error, kept: Some(segment), purpose: Purpose::Data }
     }
 }

@@ -14,7 +14,7 @@
 use crate::options::{BLOCK_BYTES, COPY_BYTES};
 use crate::unreadable::read_around;
 use crate::wal::layout::{BatchPlace, Seeds, begin_list, push_listed, seal_list};
-use crate::wal::scan::{LaneName, LiveBatch, ScannedLane, entry_header, read_batch, read_list};
+use crate::wal::scan::{LiveBatch, ScannedWal, WalName, entry_header, read_batch, read_list};
 use crate::wal::segment::SegmentFile;
 use env::{File, is_unreadable};
 use std::io;
@@ -28,12 +28,12 @@ const BLOCK: usize = BLOCK_BYTES as usize;
 /// # Errors
 /// Any error of the underlying disk, with the segment's place among `files`.
 pub(crate) fn settle_last(
-    lane: &ScannedLane,
+    wal: &ScannedWal,
     files: &[Arc<SegmentFile>],
 ) -> Result<(), (usize, io::Error)> {
-    let Some(newest) = lane.used_segments.checked_sub(1) else { return Ok(()) };
+    let Some(newest) = wal.used_segments.checked_sub(1) else { return Ok(()) };
     files[newest].file.sync_data().map_err(|error| (newest, error))?;
-    let Some(LiveBatch::Whole(last)) = lane.live.last() else { return Ok(()) };
+    let Some(LiveBatch::Whole(last)) = wal.live.last() else { return Ok(()) };
     settle(&*files[last.segment].file, (last.position, last.end()))
         .map_err(|error| (last.segment, error))
 }
@@ -43,19 +43,19 @@ pub(crate) fn settle_last(
 /// # Errors
 /// Any error of the underlying disk.
 pub(crate) fn list_last(
-    name: LaneName,
-    lane: &ScannedLane,
+    name: WalName,
+    wal: &ScannedWal,
     files: &[Arc<SegmentFile>],
 ) -> io::Result<Vec<u8>> {
     let mut list = Vec::new();
-    let Some(LiveBatch::Whole(last)) = lane.live.last() else { return Ok(list) };
+    let Some(LiveBatch::Whole(last)) = wal.live.last() else { return Ok(list) };
     if !last.header.needs_list() {
         return Ok(list);
     }
     let file = &files[last.segment];
     let (bytes, _) = read_batch(file, last)?;
     let place = BatchPlace { store: name.store, segment: file.seq, seq: last.header.seq };
-    let older = match lane.claimer(lane.live.len() - 1) {
+    let older = match wal.claimer(wal.live.len() - 1) {
         Some(claimer) => read_list(name, files, claimer)?,
         None => None,
     };
@@ -67,7 +67,7 @@ pub(crate) fn list_last(
         let entry = found.map(|header| header.value).or_else(listed).unwrap_or_default();
         push_listed(&mut list, &entry);
     }
-    seal_list(&mut list, &Seeds::new(name.store, name.lane));
+    seal_list(&mut list, &Seeds::new(name.store, name.wal));
     Ok(list)
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct WritePlace {
 /// The first 64 bytes of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct BatchHeader {
-    pub(crate) lane: u16,
+    pub(crate) wal: u16,
     pub(crate) segment: u64,
     /// Rises from batch to batch of a WAL; numbers may be left out.
     pub(crate) seq: u64,
@@ -55,7 +55,7 @@ impl BatchHeader {
         let out = &mut aligned.0;
         put(out, 0, &MAGIC.to_le_bytes());
         put(out, 4, &VERSION.to_le_bytes());
-        put(out, 6, &self.lane.to_le_bytes());
+        put(out, 6, &self.wal.to_le_bytes());
         put(out, 8, &self.segment.to_le_bytes());
         put(out, 16, &self.seq.to_le_bytes());
         put(out, 24, &self.durable.to_le_bytes());
@@ -75,7 +75,7 @@ impl BatchHeader {
     pub(crate) fn decode(
         bytes: &[u8],
         store: u64,
-        lane: u16,
+        wal: u16,
         segment: u64,
     ) -> Option<Unsealed<Self>> {
         // Most blocks are not headers: the magic spares them the checksum.
@@ -84,13 +84,13 @@ impl BatchHeader {
             return None;
         }
         unseal(&bytes[..BATCH_HEADER_BYTES], &store.to_le_bytes(), |bytes| {
-            Self::decode_fields(bytes, lane, segment)
+            Self::decode_fields(bytes, wal, segment)
         })
     }
 
-    fn decode_fields(bytes: &[u8], lane: u16, segment: u64) -> Option<Self> {
+    fn decode_fields(bytes: &[u8], wal: u16, segment: u64) -> Option<Self> {
         let header = Self {
-            lane: u16_at(bytes, 6),
+            wal: u16_at(bytes, 6),
             segment: u64_at(bytes, 8),
             seq: u64_at(bytes, 16),
             durable: u64_at(bytes, 24),
@@ -100,7 +100,7 @@ impl BatchHeader {
             list_bytes: u32_at(bytes, 48),
         };
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
-        let is_here = header.lane == lane && header.segment == segment;
+        let is_here = header.wal == wal && header.segment == segment;
         let is_possible = header.durable < header.seq && header.seq.max(header.epoch) <= NUMBER_MAX;
         (is_ours && is_here && is_possible).then_some(header)
     }
@@ -189,11 +189,11 @@ pub(crate) struct BatchList {
 
 impl BatchList {
     /// The list in `bytes` if it was written into a batch of this WAL.
-    pub(crate) fn decode(bytes: &[u8], store: u64, lane: u16) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8], store: u64, wal: u16) -> Option<Self> {
         let (list, crc) = bytes.split_last_chunk()?;
         let (front, mut rest) = list.split_at_checked(LIST_FRONT_BYTES)?;
         let header = BatchHeader {
-            lane,
+            wal,
             seq: u64_at(front, 0),
             durable: u64_at(front, 8),
             epoch: u64_at(front, 16),
@@ -203,7 +203,7 @@ impl BatchList {
             entry_count: u32_at(front, 44),
         };
         let position = u64::from(u32_at(front, 32));
-        let found = crc32c::crc32c_append(Seeds::new(store, lane).list, list);
+        let found = crc32c::crc32c_append(Seeds::new(store, wal).list, list);
         let is_possible = u32::from_le_bytes(*crc) == found
             && position.is_multiple_of(BLOCK_BYTES)
             && header.durable < header.seq
@@ -247,9 +247,9 @@ pub(crate) struct Seeds {
 }
 
 impl Seeds {
-    pub(crate) fn new(store: u64, lane: u16) -> Self {
+    pub(crate) fn new(store: u64, wal: u16) -> Self {
         let store = crc32c::crc32c(&store.to_le_bytes());
-        Self { store, list: crc32c::crc32c_append(store, &u64::from(lane).to_le_bytes()) }
+        Self { store, list: crc32c::crc32c_append(store, &u64::from(wal).to_le_bytes()) }
     }
 }
 

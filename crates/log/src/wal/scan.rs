@@ -77,9 +77,9 @@ impl LiveBatch {
     }
 }
 
-/// All that a lane's files say.
+/// All that a WAL's files say.
 #[derive(Debug, Default)]
-pub(crate) struct ScannedLane {
+pub(crate) struct ScannedWal {
     /// Live batches, oldest first.
     pub(crate) live: Vec<LiveBatch>,
     pub(crate) damages: Vec<Damage>,
@@ -94,7 +94,7 @@ pub(crate) struct ScannedLane {
     pub(crate) used_segments: usize,
 }
 
-impl ScannedLane {
+impl ScannedWal {
     fn add_live(&mut self, files: &[Arc<SegmentFile>], batch: &FoundBatch) {
         if batch.is_repaired {
             let file = &files[batch.segment];
@@ -122,26 +122,26 @@ impl ScannedLane {
 
 /// The WAL and the store that are read.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct LaneName {
+pub(crate) struct WalName {
     pub(crate) store: u64,
-    pub(crate) lane: u16,
+    pub(crate) wal: u16,
 }
 
 /// The batch headers of a WAL, oldest first.
 #[derive(Debug)]
-pub(crate) struct LaneHeaders {
-    name: LaneName,
+pub(crate) struct WalHeaders {
+    name: WalName,
     found: Vec<FoundBatch>,
     /// Segments and positions of blocks that cannot be read.
     unreadable: Vec<(usize, u64)>,
 }
 
-impl LaneHeaders {
+impl WalHeaders {
     /// Reads the headers of all segments, oldest first.
     ///
     /// # Errors
     /// If a file cannot be read.
-    pub(crate) fn read(name: LaneName, files: &[Arc<SegmentFile>]) -> io::Result<Self> {
+    pub(crate) fn read(name: WalName, files: &[Arc<SegmentFile>]) -> io::Result<Self> {
         let (mut found, mut copies, mut unreadable) = (Vec::new(), Vec::new(), Vec::new());
         for (segment, file) in files.iter().enumerate() {
             let blocks = scan_segment(name, (segment, file), &mut found, &mut copies)?;
@@ -202,19 +202,19 @@ pub(crate) struct Applied<'a> {
 ///
 /// # Errors
 /// If a file cannot be read; damage is no error.
-pub(crate) fn scan_lane(
-    headers: &LaneHeaders,
+pub(crate) fn scan_wal(
+    headers: &WalHeaders,
     files: &[Arc<SegmentFile>],
     applied: &Applied<'_>,
-) -> io::Result<ScannedLane> {
+) -> io::Result<ScannedWal> {
     let found = &headers.found;
-    let mut lane = ScannedLane {
+    let mut wal = ScannedWal {
         seq_max: found.last().map_or(0, |batch| batch.header.seq),
         epoch_max: headers.epoch_max(),
         used_segments: found.last().map_or(0, |batch| batch.segment + 1),
-        ..ScannedLane::default()
+        ..ScannedWal::default()
     };
-    let mut chain = Chain { name: headers.name, files, lane: &mut lane, claimer: None };
+    let mut chain = Chain { name: headers.name, files, wal: &mut wal, claimer: None };
     for (number, batch) in found.iter().enumerate().rev() {
         match chain.claimer {
             None => chain.judge_newest(batch, applied)?,
@@ -226,20 +226,20 @@ pub(crate) fn scan_lane(
     if let Some(first) = found.first() {
         chain.judge_front(first)?;
     }
-    lane.live.reverse();
-    let outside = headers.lost_outside().filter(|(segment, at)| !lane.is_live(*segment, *at));
+    wal.live.reverse();
+    let outside = headers.lost_outside().filter(|(segment, at)| !wal.is_live(*segment, *at));
     let lost = |(segment, at): (usize, u64)| {
         place_damage(DamageKind::UnreadableBlock, &files[segment], at)
     };
     let lost: Vec<Damage> = outside.map(lost).collect();
-    lane.damages.extend(lost);
-    Ok(lane)
+    wal.damages.extend(lost);
+    Ok(wal)
 }
 
 /// Finds every valid batch header, trusting lengths of valid headers and nothing else. Second copies are found where
 /// no batch is known. Returns the blocks that it met and could not read.
 fn scan_segment(
-    name: LaneName,
+    name: WalName,
     (segment, file): (usize, &SegmentFile),
     found: &mut Vec<FoundBatch>,
     copies: &mut Vec<FoundCopy>,
@@ -256,7 +256,7 @@ fn scan_segment(
             window_start = position;
         }
         let block = &window[usize::try_from(position - window_start).expect("inside the window")..];
-        match BatchHeader::decode(block, name.store, name.lane, file.seq) {
+        match BatchHeader::decode(block, name.store, name.wal, file.seq) {
             Some(Unsealed { value: header, is_repaired })
                 if position + header.length() <= file.capacity =>
             {
@@ -279,9 +279,9 @@ fn scan_segment(
 
 /// The chain of durable claims, followed from the newest batch down.
 struct Chain<'a> {
-    name: LaneName,
+    name: WalName,
     files: &'a [Arc<SegmentFile>],
-    lane: &'a mut ScannedLane,
+    wal: &'a mut ScannedWal,
     /// The batch that names the last one as durable; `None` before the newest batch.
     claimer: Option<FoundBatch>,
 }
@@ -297,11 +297,11 @@ impl Chain<'_> {
         // A torn write leaves bytes that can be read. So these were whole perhaps, unless it was cut before.
         let is_damaged = !is_read && batch.header.epoch == applied.epoch;
         if entries.are_whole() || entries.were_applied(applied) || is_damaged {
-            self.lane.durable = batch.header.seq;
-            self.lane.add_live(self.files, batch);
+            self.wal.durable = batch.header.seq;
+            self.wal.add_live(self.files, batch);
         } else {
-            self.lane.torn = Some(*batch);
-            self.lane.durable = batch.header.durable;
+            self.wal.torn = Some(*batch);
+            self.wal.durable = batch.header.durable;
         }
         self.claimer = Some(*batch);
         Ok(())
@@ -316,7 +316,7 @@ impl Chain<'_> {
         claimer: FoundBatch,
     ) -> io::Result<()> {
         let mut gap = Gap { name: self.name, before: Some(batch), after, claimer };
-        gap.fill(self.files, self.lane)?;
+        gap.fill(self.files, self.wal)?;
         if batch.header.seq > gap.claimed() {
             // A batch that was found by its copy says that this one was cut.
             self.claimer = Some(gap.claimer);
@@ -324,11 +324,11 @@ impl Chain<'_> {
         }
         let mut is_cut = false;
         if batch.header.seq < gap.claimed() {
-            gap.lose_header(self.files, batch, self.lane);
+            gap.lose_header(self.files, batch, self.wal);
             is_cut = gap.may_cut(batch) && !self.is_whole(batch)?;
         }
         if !is_cut {
-            self.lane.add_live(self.files, batch);
+            self.wal.add_live(self.files, batch);
         }
         self.claimer = Some(*batch);
         Ok(())
@@ -345,21 +345,21 @@ impl Chain<'_> {
     fn judge_front(&mut self, first: &FoundBatch) -> io::Result<()> {
         let Some(claimer) = self.claimer else { return Ok(()) };
         let mut gap = Gap { name: self.name, before: None, after: *first, claimer };
-        gap.fill(self.files, self.lane)?;
+        gap.fill(self.files, self.wal)?;
         if gap.claimed() > 0 && gap.after.position > 0 {
-            gap.lose_first_headers(self.files, self.lane);
+            gap.lose_first_headers(self.files, self.wal);
         }
         Ok(())
     }
 }
 
 /// The header of a batch, if `block` is its last one and ends with the copy of its headers.
-fn copy_in(name: LaneName, block: &[u8], segment: u64) -> Option<BatchHeader> {
-    let LaneName { store, lane } = name;
+fn copy_in(name: WalName, block: &[u8], segment: u64) -> Option<BatchHeader> {
+    let WalName { store, wal } = name;
     let ends = (1..).map(|count| count * BATCH_HEADER_BYTES as u64);
     let mut units = block.chunks_exact(BATCH_HEADER_BYTES).rev().zip(ends);
     units.find_map(|(unit, bytes_to_end)| {
-        let found = BatchHeader::decode(unit, store, lane, segment)?;
+        let found = BatchHeader::decode(unit, store, wal, segment)?;
         let header = (!found.is_repaired).then_some(found.value)?;
         let is_copy = header.copy_position() == header.length().checked_sub(bytes_to_end);
         is_copy.then_some(header)
@@ -368,7 +368,7 @@ fn copy_in(name: LaneName, block: &[u8], segment: u64) -> Option<BatchHeader> {
 
 /// The place of batches whose headers were not found.
 struct Gap<'a> {
-    name: LaneName,
+    name: WalName,
     /// The batch in front of it; `None` at the front of the WAL.
     before: Option<&'a FoundBatch>,
     after: FoundBatch,
@@ -400,12 +400,12 @@ impl Gap<'_> {
     }
 
     /// Takes the batches, the last one first, that are listed or of which the second copy of the headers is there.
-    fn fill(&mut self, files: &[Arc<SegmentFile>], lane: &mut ScannedLane) -> io::Result<()> {
+    fn fill(&mut self, files: &[Arc<SegmentFile>], wal: &mut ScannedWal) -> io::Result<()> {
         let before = self.before.map_or(0, |before| before.header.seq);
         while self.claimed() > before
             && let Some(batch) = self.find_claimed(files)?
         {
-            lane.add_live(files, &batch);
+            wal.add_live(files, &batch);
             (self.after, self.claimer) = (batch, batch);
         }
         Ok(())
@@ -455,7 +455,7 @@ impl Gap<'_> {
     }
 
     /// Records that the last batch in it, behind `before`, has no readable header.
-    fn lose_header(&self, files: &[Arc<SegmentFile>], before: &FoundBatch, lane: &mut ScannedLane) {
+    fn lose_header(&self, files: &[Arc<SegmentFile>], before: &FoundBatch, wal: &mut ScannedWal) {
         let after = &self.after;
         let places = self.blocks(files);
         let first = places.last().map(|(segment, from, _)| (*segment, *from));
@@ -465,23 +465,23 @@ impl Gap<'_> {
         let kind = if is_missing { DamageKind::SegmentMissing } else { DamageKind::BatchHeader };
         let last_file = Some(files[after.segment].path.clone());
         let damage = place_damage(kind, &files[segment], position);
-        lane.damages.push(Damage { last_file, ..damage });
+        wal.damages.push(Damage { last_file, ..damage });
         let epoch = before.header.epoch;
         // Several headers in a row may be lost; the entries say which batch they belong to. A batch starts behind the
         // one before it, or where a segment does.
         for seq in (before.header.seq + 1..=self.claimed()).rev().take(4) {
             for &(segment, position, _) in &places {
-                lane.live.push(LiveBatch::Headless { segment, position, seq, epoch });
+                wal.live.push(LiveBatch::Headless { segment, position, seq, epoch });
             }
         }
     }
 
     /// Records that headers at the start of the oldest segment are lost.
-    fn lose_first_headers(&self, files: &[Arc<SegmentFile>], lane: &mut ScannedLane) {
+    fn lose_first_headers(&self, files: &[Arc<SegmentFile>], wal: &mut ScannedWal) {
         let (segment, epoch) = (self.after.segment, self.after.header.epoch);
-        lane.damages.push(place_damage(DamageKind::BatchHeader, &files[segment], 0));
+        wal.damages.push(place_damage(DamageKind::BatchHeader, &files[segment], 0));
         for seq in (1..=self.claimed()).rev().take(4) {
-            lane.live.push(LiveBatch::Headless { segment, position: 0, seq, epoch });
+            wal.live.push(LiveBatch::Headless { segment, position: 0, seq, epoch });
         }
     }
 }
@@ -499,7 +499,7 @@ struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    fn new(name: LaneName, file: &SegmentFile, batch: &'a FoundBatch, bytes: &'a [u8]) -> Self {
+    fn new(name: WalName, file: &SegmentFile, batch: &'a FoundBatch, bytes: &'a [u8]) -> Self {
         let header = &batch.header;
         let place = BatchPlace { store: name.store, segment: file.seq, seq: header.seq };
         Self { header, place, bytes }
@@ -529,7 +529,7 @@ impl<'a> Entries<'a> {
 
 /// What `claimer` has of the batch that it claims durable, if it lists that one and can be read.
 pub(crate) fn read_list(
-    name: LaneName,
+    name: WalName,
     files: &[Arc<SegmentFile>],
     claimer: &FoundBatch,
 ) -> io::Result<Option<BatchList>> {
@@ -539,7 +539,7 @@ pub(crate) fn read_list(
         let position = claimer.position + header.list_position();
         read_around(&*files[claimer.segment].file, &mut bytes, position)?;
     }
-    let list = BatchList::decode(&bytes, name.store, name.lane);
+    let list = BatchList::decode(&bytes, name.store, name.wal);
     Ok(list.filter(|list| list.header.seq == header.durable))
 }
 

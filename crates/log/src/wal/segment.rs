@@ -35,7 +35,7 @@ pub(crate) struct SegmentFile {
 
 /// A segment of a WAL with the last index of each group in it.
 #[derive(Debug, Clone)]
-pub(crate) struct LaneSegment {
+pub(crate) struct WalSegment {
     pub(crate) slot: u16,
     pub(crate) capacity: u64,
     /// By group; 0 where the group has no entry.
@@ -43,13 +43,13 @@ pub(crate) struct LaneSegment {
 }
 
 /// The directory of a WAL.
-pub(crate) fn lane_dir(root: &Path, lane: u16) -> PathBuf {
-    root.join("wal").join(format!("{lane:05}"))
+pub(crate) fn wal_dir(root: &Path, wal: u16) -> PathBuf {
+    root.join("wal").join(format!("{wal:05}"))
 }
 
 /// The file of a segment in its WAL's directory.
-pub(crate) fn segment_path(lane_dir: &Path, seq: u64) -> PathBuf {
-    lane_dir.join(format!("{seq:016x}.wal"))
+pub(crate) fn segment_path(wal_dir: &Path, seq: u64) -> PathBuf {
+    wal_dir.join(format!("{seq:016x}.wal"))
 }
 
 /// The number in a segment's file name.
@@ -237,7 +237,7 @@ mod tests {
     #[test]
     fn a_segment_is_zero_filled_and_named_last() {
         let disk = MemoryDisk::new();
-        let dir = lane_dir(Path::new("/d"), 2);
+        let dir = wal_dir(Path::new("/d"), 2);
         disk.create_dir_all(&dir).unwrap();
         let segment = create_segment(&disk, &dir, 0x1f, 8192).unwrap();
         assert_eq!(segment.path, Path::new("/d/wal/00002/000000000000001f.wal"));
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_full_disk_leaves_no_half_filled_segment() {
         let disk = MemoryDisk::new();
-        let dir = lane_dir(Path::new("/d"), 0);
+        let dir = wal_dir(Path::new("/d"), 0);
         disk.create_dir_all(&dir).unwrap();
         disk.set_capacity(5000);
         assert!(create_segment(&disk, &dir, 1, 8192).is_err());
@@ -265,7 +265,7 @@ mod tests {
     #[test]
     fn a_segment_that_a_closed_shard_held_is_not_free() {
         let disk = MemoryDisk::new();
-        let dir = lane_dir(Path::new("/d"), 0);
+        let dir = wal_dir(Path::new("/d"), 0);
         disk.create_dir_all(&dir).unwrap();
         let segment = Arc::new(create_segment(&disk, &dir, 1, 8192).unwrap());
         let is_closing = Arc::default();

@@ -19,7 +19,7 @@ use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob}
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::layout::{BatchHeader, Seeds, WritePlace, batch_bytes};
 use crate::wal::room::{Purpose, WalRoom};
-use crate::wal::segment::{LaneSegment, SegmentTable};
+use crate::wal::segment::{SegmentTable, WalSegment};
 use model::EntryIndex;
 use std::collections::VecDeque;
 use std::fmt;
@@ -54,20 +54,20 @@ impl std::error::Error for AppendError {}
 
 /// What does not change between the opening of a WAL and its end.
 #[derive(Debug)]
-pub(crate) struct LaneIdentity {
+pub(crate) struct WalIdentity {
     pub(crate) store: u64,
-    pub(crate) lane: u16,
+    pub(crate) wal: u16,
     pub(crate) epoch: u64,
     pub(crate) dir: PathBuf,
 }
 
 /// What recovery found of a WAL.
 #[derive(Debug, Default)]
-pub(crate) struct LaneStart {
+pub(crate) struct WalStart {
     /// Segments with entries, oldest first.
-    pub(crate) retired: VecDeque<LaneSegment>,
+    pub(crate) retired: VecDeque<WalSegment>,
     /// Filled segments without a batch.
-    pub(crate) spares: VecDeque<LaneSegment>,
+    pub(crate) spares: VecDeque<WalSegment>,
     pub(crate) segment_next: u64,
     pub(crate) batch_next: u64,
     pub(crate) durable: u64,
@@ -77,21 +77,21 @@ pub(crate) struct LaneStart {
 
 #[derive(Debug)]
 struct Active {
-    segment: LaneSegment,
+    segment: WalSegment,
     position: u64,
 }
 
 /// One shard's writer.
 #[derive(Debug)]
 pub(crate) struct ShardWal {
-    identity: LaneIdentity,
+    identity: WalIdentity,
     options: LogOptions,
     batch: OpenBatch,
     commit: GroupCommit,
     batch_next: u64,
-    retired: VecDeque<LaneSegment>,
+    retired: VecDeque<WalSegment>,
     active: Option<Active>,
-    spares: VecDeque<LaneSegment>,
+    spares: VecDeque<WalSegment>,
     segment_next: u64,
     room: WalRoom,
     /// What data leaves at hand.
@@ -111,13 +111,13 @@ pub(crate) struct ShardWal {
 
 impl ShardWal {
     pub(crate) fn new(
-        identity: LaneIdentity,
+        identity: WalIdentity,
         (options, shard_count): (LogOptions, u16),
-        start: LaneStart,
+        start: WalStart,
     ) -> Self {
         assert!(start.durable < start.batch_next);
         let room = WalRoom::new(&options, shard_count);
-        let seeds = Seeds::new(identity.store, identity.lane);
+        let seeds = Seeds::new(identity.store, identity.wal);
         Self {
             kept_bytes: room.kept_at_hand_bytes,
             room,
@@ -157,7 +157,7 @@ impl ShardWal {
             assert!(*position <= segment.capacity, "a batch never extends a segment");
             assert!(position.is_multiple_of(BLOCK_BYTES), "batches are whole blocks");
         }
-        let is_unused = |spare: &LaneSegment| spare.last.iter().all(|last| *last == 0);
+        let is_unused = |spare: &WalSegment| spare.last.iter().all(|last| *last == 0);
         assert!(self.spares.iter().all(is_unused), "a spare segment holds no entry");
     }
 
@@ -197,13 +197,13 @@ impl ShardWal {
         }
     }
 
-    fn segments(&self) -> impl Iterator<Item = &LaneSegment> {
+    fn segments(&self) -> impl Iterator<Item = &WalSegment> {
         let active = self.active.iter().map(|active| &active.segment);
         self.retired.iter().chain(active).chain(&self.spares)
     }
 
     /// The oldest segment that is not written any more.
-    pub(crate) fn oldest(&self) -> Option<&LaneSegment> {
+    pub(crate) fn oldest(&self) -> Option<&WalSegment> {
         self.retired.front()
     }
 
@@ -335,7 +335,7 @@ impl ShardWal {
         let active = self.active.as_mut().expect("room was checked when entries were accepted");
         let file = slots.get(active.segment.slot);
         let header = BatchHeader {
-            lane: self.identity.lane,
+            wal: self.identity.wal,
             segment: file.seq,
             seq: self.batch_next,
             durable: self.commit.durable(),
@@ -365,7 +365,7 @@ impl ShardWal {
     /// Takes the result of a commit.
     ///
     /// # Errors
-    /// [`SyncFailed`]: the lane is poisoned.
+    /// [`SyncFailed`]: the WAL is poisoned.
     pub(crate) fn handle_synced(&mut self, done: SyncDone) -> Result<DurableBatch, SyncFailed> {
         let durable = self.commit.handle_synced(done.result)?;
         let ClosedBatch { headers, payload, list, data_bytes } = done.batch;
@@ -379,7 +379,7 @@ impl ShardWal {
         self.identity.epoch
     }
 
-    /// The directory of the lane's files.
+    /// The directory of the WAL's files.
     pub(crate) fn dir(&self) -> &std::path::Path {
         &self.identity.dir
     }

@@ -72,6 +72,9 @@ const OLD_NAMES: &[(&str, &str)] = &[
     ("PeerCall", "ShardCall"),
     ("Variant", "Cohort, Encoding"),
     ("NO_LIFE", "Option<Life>"),
+    ("LaneSegment", "WalSegment"),
+    ("ScannedLane", "ScannedWal"),
+    ("lane_dir", "wal_dir"),
 ];
 
 /// What is wrong on each page, and not allowed to be.

@@ -3,7 +3,7 @@ use crate::codec::seal_header;
 
 fn batch_header() -> BatchHeader {
     BatchHeader {
-        lane: 3,
+        wal: 3,
         segment: 5,
         seq: 9,
         durable: 8,

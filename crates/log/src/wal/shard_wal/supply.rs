@@ -11,7 +11,7 @@ use super::{ALL_BYTES, ShardWal};
 use crate::options::BLOCK_BYTES;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::{Purpose, SegmentSize, is_no_room};
-use crate::wal::segment::{LaneSegment, SegmentFile, SegmentTable};
+use crate::wal::segment::{SegmentFile, SegmentTable, WalSegment};
 use std::io;
 use std::sync::Arc;
 
@@ -19,12 +19,12 @@ use std::sync::Arc;
 const SEGMENT_GROWTH: u64 = 4;
 
 impl ShardWal {
-    /// The next change of the lane's files. `is_free` tells whether a segment's entries are all
+    /// The next change of the WAL's files. `is_free` tells whether a segment's entries are all
     /// elsewhere.
     pub(crate) fn poll_fill(
         &mut self,
         slots: &SegmentTable,
-        is_free: impl Fn(&LaneSegment) -> bool,
+        is_free: impl Fn(&WalSegment) -> bool,
     ) -> Option<FillWork> {
         if self.is_filling || self.commit.is_poisoned() {
             return None;
@@ -37,7 +37,7 @@ impl ShardWal {
     fn release_oldest(
         &mut self,
         slots: &SegmentTable,
-        is_free: impl Fn(&LaneSegment) -> bool,
+        is_free: impl Fn(&WalSegment) -> bool,
     ) -> Option<FillWork> {
         let oldest = self.retired.front()?;
         if !is_free(oldest) || !slots.is_unshared(oldest.slot) {
@@ -151,6 +151,6 @@ impl ShardWal {
         let capacity = file.capacity;
         let slot = slots.insert(Arc::new(file));
         let last = vec![0; usize::from(self.options.group_count)].into_boxed_slice();
-        self.spares.push_back(LaneSegment { slot, capacity, last });
+        self.spares.push_back(WalSegment { slot, capacity, last });
     }
 }
