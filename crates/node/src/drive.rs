@@ -9,8 +9,8 @@
 //! - Each question gets one answer: at once, or later to the number of the operation that asked.
 
 use crate::{
-    Failure, Locate, LocateError, ReadDone, Reply, ShardAnswer, ShardCall, ShardCore, ShardMessage,
-    Stamp, Ticket,
+    Locate, LocateError, ReadDone, Reply, ShardAnswer, ShardCall, ShardCore, ShardMessage, Stamp,
+    Ticket,
     expiry::ExpirySteps,
     fork::fork_source,
     group::ReplyTo,
@@ -22,7 +22,7 @@ use crate::{
     step::{Step, View},
     unpin::UnpinSteps,
 };
-use model::{StreamKey, StreamPath};
+use model::{ByteOffset, StreamKey, StreamPath};
 use stream::{Command, Refusal};
 
 impl ShardCore {
@@ -187,7 +187,8 @@ impl ShardCore {
                 self.reply(ticket, Reply::Window(slice));
             }
             (Asker::Window(ticket), Err(not_found)) => {
-                self.fail_window(ticket, key, not_found.error.into());
+                let failure = self.view(now).failure_of(key, ByteOffset::ZERO, not_found.error);
+                self.fail_window(ticket, key, failure);
             }
             (Asker::Position { lookup, reply_to }, found) => {
                 if let Some(answer) = self.position_found(now, key, (lookup, reply_to), found) {
@@ -213,7 +214,7 @@ impl ShardCore {
             }
             (_, Ok(found)) => position_of(found),
             (what, Err(NotFound { error, append_start })) => {
-                let failure = Failure::from(error);
+                let failure = self.view(now).failure_of(key, lookup.intact, error);
                 self.damage.note_failure(key, &failure);
                 let located = match what {
                     Locate::IntactEnd { from, json, .. } => {
