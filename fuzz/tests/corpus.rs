@@ -21,6 +21,23 @@ fn every_first_input_passes() {
     assert!(all.is_empty(), "{all:?}");
 }
 
+/// A seed of an old format is refused at once, and the target behind it is not fuzzed.
+#[test]
+fn the_committed_first_inputs_are_those_of_the_targets() {
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    for target in TARGETS {
+        for (number, seed) in (target.seeds)().iter().enumerate() {
+            let path = corpus.join(target.name).join(format!("seed-{number:03}"));
+            let committed = std::fs::read(&path).unwrap_or_default();
+            assert!(
+                committed == *seed,
+                "{}: run `cargo xtask fuzz --write-corpus`",
+                path.display()
+            );
+        }
+    }
+}
+
 #[test]
 fn every_committed_input_passes() {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");

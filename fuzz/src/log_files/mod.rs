@@ -78,16 +78,20 @@ pub fn format(data: &[u8]) {
 
 /// Whether a copy of `FORMAT` is intact, by its checksum, and is not the original.
 fn says_another(file: &[u8], original: &[u8]) -> bool {
-    if file.len() < OLD_FORMAT_BYTES || !file.starts_with(b"THALWEG\n") {
+    if !file.starts_with(b"THALWEG\n") {
         return false;
     }
+    let is_sealed = |length: usize| {
+        file.get(..length).is_some_and(|copy| {
+            let mut sealed = copy.to_vec();
+            forge::seal(&mut sealed, &[]);
+            sealed == copy && copy != original
+        })
+    };
     // Version 1 has 32 bytes; later ones have 64.
-    let is_old = u16::from_le_bytes([file[8], file[9]]) < 2;
-    let length = if is_old { OLD_FORMAT_BYTES } else { FORMAT_BYTES };
-    let Some(copy) = file.get(..length) else { return false };
-    let mut sealed = copy.to_vec();
-    forge::seal(&mut sealed, &[]);
-    sealed == copy && copy != original
+    let may_be_old =
+        file.get(8..10).is_some_and(|version| u16::from_le_bytes([version[0], version[1]]) < 2);
+    is_sealed(FORMAT_BYTES) || may_be_old && is_sealed(OLD_FORMAT_BYTES)
 }
 
 fn run_on(extension: &str, data: &[u8]) {

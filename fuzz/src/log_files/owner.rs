@@ -6,7 +6,9 @@ use log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, DurableEntry, Entry,
     LogOptions, NewEntry, OpenError, Owner as DirOwner, Replay, ShardLog, open,
 };
-use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp};
+use model::{
+    ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

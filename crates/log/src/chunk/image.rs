@@ -19,8 +19,9 @@ pub(crate) fn open_page(bytes: &[u8], header: &ChunkHeader, number: u32) -> Opti
     let is_right = match number.checked_sub(layout.row_pages) {
         None => page.position >= CONTENT_START && is_sound(&page, header.content_end),
         Some(_) => {
-            let (_, place) = layout.index_place(page.position);
-            page.row_count == 0 && place == 0 && layout.index_place(page.position).0 == number
+            page.row_count == 0
+                && page.position < layout.index_bytes
+                && layout.index_place(page.position) == (number, 0)
         }
     };
     is_right.then_some(page)
