@@ -69,6 +69,14 @@ fn seeds_that_once_refused_deletions_hold() {
     }
 }
 
+/// A group that kept no old segment was sealed into the room that those which do needed.
+#[test]
+fn a_seed_whose_seals_took_the_room_of_deletions_holds() {
+    if let Err(failure) = run(&Plan::of_seed(788_984_888_816)) {
+        panic!("{failure}");
+    }
+}
+
 /// The clock had jumped before the first start that left anything: there is no earlier time to compare it with.
 #[test]
 fn a_seed_whose_first_start_follows_a_jump_holds() {

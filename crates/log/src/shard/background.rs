@@ -160,12 +160,13 @@ impl ShardLog {
     fn checkpoint_or_seal(&mut self) -> Option<(usize, Task)> {
         let index =
             if self.is_out_of_room { self.least_to_write()? } else { self.next_to_write()? };
-        let kept_free_bytes = self.kept_by_seals();
         let group = &mut self.groups[index];
         let sealed = group.sealed();
         if let Some(checkpoint) = group.pending.take_if(|pending| pending.index.get() <= sealed) {
             return Some((index, Task::Checkpoint(checkpoint)));
         }
+        let kept_free_bytes = self.kept_by_seal(index);
+        let group = &mut self.groups[index];
         self.seals_since_merge += 1;
         let seal = group.start_seal(&self.store, self.wal.epoch(), &self.slots);
         Some((index, Task::Seal(seal, kept_free_bytes)))
@@ -184,16 +185,23 @@ impl ShardLog {
         })
     }
 
-    /// What a seal leaves free. If all that keeps the oldest segment fits into less than what that gives back, it may take
-    /// the room of upkeep.
-    fn kept_by_seals(&self) -> u64 {
-        let room = self.wal.room();
-        let kept_bytes = room.kept_by_upkeep();
-        let Some(oldest) = self.wal.oldest() else { return room.kept_by_seals() };
+    /// What the seal of a group leaves free. If all that keeps the oldest segment fits into less than what that gives back,
+    /// with all that the log may still take meanwhile, its seals may take the room of upkeep. Each leaves that of the others.
+    fn kept_by_seal(&self, index: usize) -> u64 {
+        let (room, sealed) = (self.wal.room(), &self.groups[index]);
+        let Some(oldest) = self.wal.oldest().filter(|oldest| sealed.pins(oldest)) else {
+            return room.kept_by_seals();
+        };
         let pinning = self.groups.iter().filter(|group| group.pins(oldest));
-        let needed_bytes: u64 = pinning.map(Group::chunk_bytes_max).sum();
+        let all_bytes: u64 = pinning.map(Group::chunk_bytes_max).sum();
+        let needed_bytes = all_bytes.saturating_add(self.wal.data_room());
+        let kept_bytes = room.kept_by_upkeep();
         let has_room = needed_bytes.saturating_add(kept_bytes) <= room.free_bytes();
-        if has_room && needed_bytes <= oldest.capacity { kept_bytes } else { room.kept_by_seals() }
+        if has_room && needed_bytes <= oldest.capacity {
+            kept_bytes + all_bytes - sealed.chunk_bytes_max()
+        } else {
+            room.kept_by_seals()
+        }
     }
 
     /// The group whose next seal or checkpoint needs the least room. A checkpoint comes first: it lets a segment go.

@@ -284,6 +284,13 @@ impl ShardWal {
         self.kept_bytes == ALL_BYTES
     }
 
+    /// Bytes of the segments at hand that data may still take.
+    pub(crate) fn data_room(&self) -> u64 {
+        let active = self.active.iter().map(|active| active.room());
+        let bytes: u64 = active.chain(self.spares.iter().map(|spare| spare.capacity)).sum();
+        bytes.saturating_sub(self.kept_bytes)
+    }
+
     fn has_room(&self, bytes: u64) -> bool {
         self.active.as_ref().is_some_and(|active| active.room() >= bytes)
             || self.spares.iter().any(|spare| spare.capacity >= bytes)
