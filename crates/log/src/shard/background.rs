@@ -185,8 +185,9 @@ impl ShardLog {
         })
     }
 
-    /// What the seal of a group leaves free. If all that keeps the oldest segment fits into less than what that gives back,
-    /// with all that the log may still take meanwhile, its seals may take the room of upkeep. Each leaves that of the others.
+    /// What the seal of a group leaves free. Seals of groups that keep the oldest segment may take the room of upkeep, if
+    /// all of them fit into less than what the segment gives back. What the log may still take meanwhile counts, too.
+    /// Each seal leaves the room of the others.
     fn kept_by_seal(&self, index: usize) -> u64 {
         let (room, sealed) = (self.wal.room(), &self.groups[index]);
         let Some(oldest) = self.wal.oldest().filter(|oldest| sealed.pins(oldest)) else {
