@@ -1,6 +1,7 @@
 //! The names of all header fields.
 
 pub(crate) const ACCEPT_ENCODING: &str = "Accept-Encoding";
+pub(crate) const AUTHORIZATION: &str = "Authorization";
 pub(crate) const CONNECTION: &str = "Connection";
 pub(crate) const CONTENT_ENCODING: &str = Field::ContentEncoding.name();
 pub(crate) const CONTENT_LENGTH: &str = "Content-Length";
@@ -24,6 +25,7 @@ pub(crate) const STREAM_SEQ: &str = "Stream-Seq";
 pub(crate) const STREAM_SSE_DATA_ENCODING: &str = Field::StreamSseDataEncoding.name();
 pub(crate) const STREAM_TTL: &str = Field::StreamTtl.name();
 pub(crate) const STREAM_UP_TO_DATE: &str = Field::StreamUpToDate.name();
+pub(crate) const TRACEPARENT: &str = "traceparent";
 pub(crate) const TRANSFER_ENCODING: &str = "Transfer-Encoding";
 
 /// Defines [`Field`] with both spellings of each name.
@@ -75,6 +77,7 @@ fields! {
     StreamTtl = "Stream-TTL" / "stream-ttl",
     StreamUpToDate = "Stream-Up-To-Date" / "stream-up-to-date",
     Vary = "Vary" / "vary",
+    WwwAuthenticate = "WWW-Authenticate" / "www-authenticate",
     XAccelBuffering = "X-Accel-Buffering" / "x-accel-buffering",
 }
 

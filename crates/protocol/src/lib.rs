@@ -40,8 +40,10 @@ mod head;
 pub mod http1;
 pub mod limits;
 pub mod sse;
+mod trace;
 
 pub use date::HttpDate;
 pub use face::durable::{client, cursor, etag, events, offset, problem, request, response};
 pub use field::Field;
 pub use head::{BodyFraming, CommonFields, HeadSink, Length, Method, RequestHead};
+pub use trace::TraceId;

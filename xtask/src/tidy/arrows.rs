@@ -14,8 +14,9 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tier", &["model", "env", "log"]),
     ("cluster", &["model", "log", "stream"]),
     ("node", &["model", "env", "log", "stream", "tier", "cluster"]),
-    ("session", &["model", "env", "log", "stream", "node", "protocol"]),
-    ("server", &["model", "env", "log", "stream", "tier", "cluster", "node", "session"]),
+    ("access", &["model"]),
+    ("session", &["model", "env", "log", "stream", "node", "protocol", "access"]),
+    ("server", &["model", "env", "log", "stream", "tier", "cluster", "node", "session", "access"]),
     ("client", &["model", "stream", "protocol"]),
     ("cli", &["model", "stream", "protocol", "client"]),
 ];

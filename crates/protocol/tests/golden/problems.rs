@@ -42,6 +42,11 @@ fn others(page: &mut Page) {
         ("damage", Problem::damaged("g/1.chunk\n", 4096, 8191)),
         ("trimmed", Problem::trimmed(ByteOffset::new(1234))),
         ("a body that grew", Problem::body_too_large(1 << 20)),
+        ("no token", Problem::token_missing("read", "a")),
+        ("a wrong token", Problem::token_invalid("It is wrong.")),
+        ("an expired token", Problem::token_expired(model::Timestamp::new(1_800_000_000_000))),
+        ("access denied", Problem::access_denied("ci", "append", "chat/\"42\"", false)),
+        ("access denied to a producer", Problem::access_denied("ci", "append", "chat/42", true)),
         ("JSON too deep", Problem::from(&JsonError::TooDeep)),
         ("no JSON", Problem::from(&JsonError::Invalid { line: 3, column: 14 })),
     ];

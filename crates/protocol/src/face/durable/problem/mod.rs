@@ -8,6 +8,7 @@
 //! - Clients of this protocol retry 429, 503 and other 5xx forever, so what no retry can cure
 //!   is a 4xx.
 
+mod challenge;
 pub(crate) mod detail;
 mod source;
 mod table;
@@ -21,6 +22,7 @@ use crate::{
     },
     field::Field,
     head::{HeadSink, Length},
+    trace::TraceId,
 };
 use model::ByteOffset;
 
@@ -30,29 +32,31 @@ pub struct Problem {
     code: Code,
     detail: Box<str>,
     facts: Facts,
+    trace: Option<TraceId>,
 }
 
 /// What the header fields of a problem say beside its status.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Facts {
     None,
     Closed { tail: ByteOffset },
     StaleEpoch { current: u64 },
     SeqGap { expected: u64, received: u64 },
     RetryAfter { seconds: u32 },
+    Challenge(Box<str>),
 }
 
 impl Problem {
     /// A problem with the detail that its code has in the table.
     #[must_use]
     pub fn new(code: Code) -> Self {
-        Self { code, detail: code.meaning().advice.into(), facts: Facts::None }
+        Self { code, detail: code.meaning().advice.into(), facts: Facts::None, trace: None }
     }
 
     /// A problem with its own detail: what was wrong and what to do.
     #[must_use]
     pub fn with_detail(code: Code, detail: impl Into<Box<str>>) -> Self {
-        Self { code, detail: detail.into(), facts: Facts::None }
+        Self { code, detail: detail.into(), facts: Facts::None, trace: None }
     }
 
     /// Overload: nothing was applied, come back later.
@@ -65,6 +69,13 @@ impl Problem {
     #[must_use]
     pub fn retry_after(mut self, seconds: u32) -> Self {
         self.facts = Facts::RetryAfter { seconds };
+        self
+    }
+
+    /// This problem with the trace of its request.
+    #[must_use]
+    pub fn with_trace(mut self, trace: Option<TraceId>) -> Self {
+        self.trace = trace;
         self
     }
 
@@ -108,22 +119,27 @@ impl Problem {
     }
 
     fn render_facts<S: HeadSink + ?Sized>(&self, head: &mut S, meaning: &Meaning) {
-        match self.facts {
+        match &self.facts {
             Facts::Closed { tail } => {
                 // PROTOCOL §5.2, "409 Conflict due to closed stream"
                 head.field(Field::StreamClosed, "true");
-                head.ascii(Field::StreamNextOffset, &offset::render(tail));
+                head.ascii(Field::StreamNextOffset, &offset::render(*tail));
             }
             // PROTOCOL §5.2.1, "Response Headers"
-            Facts::StaleEpoch { current } => head.number(Field::ProducerEpoch, current),
+            Facts::StaleEpoch { current } => head.number(Field::ProducerEpoch, *current),
             Facts::SeqGap { expected, received } => {
-                head.number(Field::ProducerExpectedSeq, expected);
-                head.number(Field::ProducerReceivedSeq, received);
+                head.number(Field::ProducerExpectedSeq, *expected);
+                head.number(Field::ProducerReceivedSeq, *received);
             }
-            Facts::RetryAfter { seconds } => head.number(Field::RetryAfter, seconds.into()),
+            Facts::RetryAfter { seconds } => head.number(Field::RetryAfter, u64::from(*seconds)),
+            Facts::Challenge(challenge) => head.field(Field::WwwAuthenticate, challenge),
             Facts::None => {
                 if let Some(seconds) = meaning.retry_after_seconds {
                     head.number(Field::RetryAfter, seconds.into());
+                }
+                if meaning.status == 401 {
+                    // RFC 9110 §15.5.2: there must be a challenge.
+                    head.field(Field::WwwAuthenticate, challenge::REALM);
                 }
             }
         }
@@ -149,6 +165,10 @@ impl Problem {
         });
         body.push_str(",\"detail\":\"");
         detail::escape_into(&mut body, &self.detail);
+        if let Some(trace) = &self.trace {
+            body.push_str("\",\"trace_id\":\"");
+            body.push_str(trace.as_str());
+        }
         body.push_str("\"}\n");
         body
     }

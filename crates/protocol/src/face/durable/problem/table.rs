@@ -60,6 +60,17 @@ pub enum Code {
     EmptyAppend,
     /// `invalid-json`: The body of a JSON stream is not one JSON value.
     InvalidJson,
+    /// `token-missing`: The request shows no credential and needs one.
+    TokenMissing,
+    /// `token-invalid`: The credential is not valid.
+    TokenInvalid,
+    /// `token-expired`: The credential was valid once.
+    TokenExpired,
+    /// `access-denied`: The credential is valid and does not allow this.
+    AccessDenied,
+    /// `producer-denied`: The same for a producer. Official producers take every 403 for a newer epoch and repeat the
+    /// request without end.
+    ProducerDenied,
     /// `stream-not-found`: No stream has this path.
     NotFound,
     /// `stream-gone`: The stream is deleted and only kept for its forks.
@@ -193,6 +204,11 @@ impl Code {
         Self::InvalidFork,
         Self::EmptyAppend,
         Self::InvalidJson,
+        Self::TokenMissing,
+        Self::TokenInvalid,
+        Self::TokenExpired,
+        Self::AccessDenied,
+        Self::ProducerDenied,
         Self::NotFound,
         Self::Gone,
         Self::OffsetTrimmed,
@@ -249,6 +265,11 @@ impl Code {
             Code::InvalidFork => row("invalid-fork", 400, "The fork fields are invalid", "Send Stream-Forked-From as /v1/stream/{path}, with an offset of that stream."),
             Code::EmptyAppend => row("empty-append", 400, "There is nothing to append", "Send a body, or `Stream-Closed: true` to close the stream."),
             Code::InvalidJson => row("invalid-json", 400, "The body is not valid JSON", "Send one JSON value, or an array of messages."),
+            Code::TokenMissing => row("token-missing", 401, "A token is needed", "Send `Authorization: Bearer TOKEN`."),
+            Code::TokenInvalid => row("token-invalid", 401, "The credentials are not valid", "See the detail; send a token of this server, or of an issuer that it knows."),
+            Code::TokenExpired => row("token-expired", 401, "The credentials have expired", "Get a new token, or a new signed URL."),
+            Code::AccessDenied => row("access-denied", 403, "The credentials do not allow this", "Use a token whose grants name this operation and path."),
+            Code::ProducerDenied => row("producer-denied", 401, "The credentials do not allow this producer to append", "Use a token whose grants name this operation and path."),
             Code::NotFound => row("stream-not-found", 404, "There is no such stream", "Create it with PUT; a stream with a lifetime may have expired."),
             Code::Gone => row("stream-gone", 410, "The stream is deleted", "Forks still read its bytes, but it is gone for its own clients."),
             Code::OffsetTrimmed => row("offset-trimmed", 410, "The offset is no longer retained", "Read from offset=-1 to begin at the first retained byte."),

@@ -13,12 +13,14 @@ mod append;
 mod create;
 mod fields;
 mod read;
+mod shown;
 
 pub use append::{AppendRequest, ReadyAppend};
 pub use create::{CreateRequest, ReadyCreate};
 pub(crate) use fields::MOUNT;
 use fields::{Fields, refuse_precondition, stream_path};
 pub use read::{Live, ReadRequest};
+pub use shown::{Proof, Shown, SignedQuery, loggable_target};
 
 use crate::{
     face::durable::problem::{Code, Problem, detail::quote},
