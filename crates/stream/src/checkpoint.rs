@@ -142,8 +142,9 @@ fn encode_extra(writer: &mut Writer<'_>, extra: &Extra) {
     }
     writer.option(extra.fork.as_ref(), |w, fork| w.fork(fork));
     writer.number(extra.pins.len() as u64);
-    for pin in &extra.pins {
-        writer.pin(pin);
+    for (token, fork_path) in &extra.pins {
+        writer.token(*token);
+        writer.text(fork_path.as_str());
     }
 }
 
@@ -191,7 +192,8 @@ fn decode_extra(reader: &mut Reader<'_>) -> Result<Extra, DecodeError> {
     }
     extra.fork = reader.option(Reader::fork)?.map(Box::new);
     for _ in 0..reader.number()? {
-        extra.pins.push(reader.pin()?);
+        let pin = reader.pin()?;
+        extra.pins.insert(pin.token, pin.fork_path);
     }
     Ok(extra)
 }

@@ -334,9 +334,7 @@ impl GroupState {
         if record.deleted {
             return Applied::refuse(Refusal::ForkSourceGone);
         }
-        if !record.holds_pin(pin.token) {
-            record.extra_mut().pins.push(pin);
-        }
+        record.extra_mut().pins.entry(pin.token).or_insert(pin.fork_path);
         Applied::answer(Outcome::Pinned)
     }
 
@@ -345,7 +343,7 @@ impl GroupState {
             return Applied::answer(Outcome::Done);
         };
         if let Some(extra) = &mut record.extra {
-            extra.pins.retain(|pin| pin.token != token);
+            extra.pins.remove(&token);
         }
         let unused = record.deleted && !record.is_pinned();
         let effect = if unused { self.purge(stream) } else { None };

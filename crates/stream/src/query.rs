@@ -110,12 +110,12 @@ impl GroupState {
     /// All references that streams of this group have given to forks.
     #[must_use]
     pub fn pins(&self) -> Vec<(StreamId, Pin)> {
-        let pins = |record: &&StreamRecord| {
+        fn pins(record: &StreamRecord) -> impl Iterator<Item = (StreamId, Pin)> + '_ {
             let id = record.id;
-            let pins = record.extra.as_ref().map(|extra| extra.pins.clone()).unwrap_or_default();
-            pins.into_iter().map(move |pin| (id, pin)).collect::<Vec<_>>()
-        };
-        self.streams.sorted().iter().flat_map(pins).collect()
+            let pins = record.extra.iter().flat_map(|extra| &extra.pins);
+            pins.map(move |(&token, path)| (id, Pin { token, fork_path: path.clone() }))
+        }
+        self.streams.sorted().into_iter().flat_map(pins).collect()
     }
 
     /// Whether a fork at `path` of this group, or its pending unpin, holds `token`. Also `true` if the

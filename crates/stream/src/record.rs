@@ -1,11 +1,11 @@
 //! One stream: its configuration and its state.
 
 use crate::{
-    ForkPoint, Lifetime, Lineage, Pin, PinToken, expiries::Noted, lifetime::CompactLifetime,
+    ForkPoint, Lifetime, Lineage, PinToken, expiries::Noted, lifetime::CompactLifetime,
     producer::Producers,
 };
 use model::{ByteOffset, StreamId, StreamPath, Timestamp};
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 /// What most streams hold. A content type that is written like this is neither allocated nor parsed
 /// with each append.
@@ -145,12 +145,13 @@ pub(crate) struct Extra {
     pub stream_seq: Option<Box<str>>,
     pub producers: Producers,
     pub fork: Option<Box<ForkPoint>>,
-    pub pins: Vec<Pin>,
+    /// The path of each fork that holds a reference. A stream may have very many: one is found by its token.
+    pub pins: BTreeMap<PinToken, StreamPath>,
 }
 
 /// What a stream without any has.
 pub(crate) static NO_EXTRA: Extra =
-    Extra { stream_seq: None, producers: Producers::new(), fork: None, pins: Vec::new() };
+    Extra { stream_seq: None, producers: Producers::new(), fork: None, pins: BTreeMap::new() };
 
 impl StreamRecord {
     pub(crate) fn info(&self) -> StreamInfo {
@@ -179,10 +180,6 @@ impl StreamRecord {
 
     pub(crate) fn is_pinned(&self) -> bool {
         self.extra.as_ref().is_some_and(|extra| !extra.pins.is_empty())
-    }
-
-    pub(crate) fn holds_pin(&self, token: PinToken) -> bool {
-        self.extra.as_ref().is_some_and(|e| e.pins.iter().any(|p| p.token == token))
     }
 
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
