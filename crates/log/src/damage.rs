@@ -89,10 +89,16 @@ pub enum DamageKind {
 }
 
 impl DamageKind {
-    /// Whether entries or state may be missing, and not only bytes at a known place.
-    pub(crate) fn costs_state(self) -> bool {
-        let costs_nothing = [Self::HeaderRepaired, Self::FormatCopy, Self::UnreadableBlock];
-        self != Self::EntryData && !costs_nothing.contains(&self)
+    /// Whether an entry may be missing of which nobody knows what it did, or what a checkpoint says of a stream. Chunks
+    /// hold bytes and nothing else.
+    pub(crate) fn may_hide_entries(self) -> bool {
+        match self {
+            Self::BatchHeader | Self::EntryHeader | Self::EntryPayload => true,
+            Self::SegmentMissing | Self::EntriesMissing => true,
+            Self::CheckpointHeader | Self::CheckpointRow | Self::CheckpointPayload => true,
+            Self::FormatCopy | Self::UnreadableBlock | Self::HeaderRepaired => false,
+            Self::EntryData | Self::StreamData | Self::ChunkHeader | Self::ChunkRow => false,
+        }
     }
 }
 

@@ -95,7 +95,7 @@ impl<'a> Rebuild<'a> {
     pub(crate) fn damaged(&mut self, damage: &Damage) {
         self.report.damage_count += 1;
         match damage.group {
-            _ if !damage.kind.costs_state() => {}
+            _ if !damage.kind.may_hide_entries() => {}
             Some(group) => _ = self.uncertain.insert(group),
             None => self.is_all_uncertain = true,
         }
@@ -410,16 +410,10 @@ impl<'a> Rebuild<'a> {
     /// Any error of the underlying disk.
     pub(crate) fn ask_heads(&mut self) -> Result<(), OpenError> {
         for number in 0..self.groups.len() {
-            let is_certain = self.is_certain(number);
-            let damages = self.restore_floors(number, is_certain)?;
+            let damages = self.restore_floors(number)?;
             damages.iter().for_each(|damage| self.damaged(damage));
-            if damages.iter().any(|damage| damage.kind.costs_state()) {
-                // Unreadable rows stay in their file: neither it nor its neighbours are merged.
-                self.groups[number].chunks.forbid_merges();
-            }
-            if self.is_certain(number) != is_certain {
-                self.restore_floors(number, false)?;
-            }
+            let of_rows = damages.into_iter().filter(|damage| damage.kind == DamageKind::ChunkRow);
+            self.groups[number].chunks.hold(&of_rows.collect::<Vec<_>>());
             self.drop_hot_before_floors(number);
         }
         Ok(())
@@ -430,11 +424,8 @@ impl<'a> Rebuild<'a> {
         !self.is_all_uncertain && !self.uncertain.contains(&self.groups[number].id)
     }
 
-    fn restore_floors(
-        &mut self,
-        number: usize,
-        is_certain: bool,
-    ) -> Result<Vec<Damage>, OpenError> {
+    fn restore_floors(&mut self, number: usize) -> Result<Vec<Damage>, OpenError> {
+        let is_certain = self.is_certain(number);
         let (group, replay) = (&mut self.groups[number], &mut *self.replay);
         let id = group.id;
         let key = |stream| StreamKey { group: id, stream: StreamId::new(stream) };

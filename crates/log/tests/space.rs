@@ -331,7 +331,8 @@ fn a_merge_that_was_put_off_is_made_when_it_is_offered_again() {
 fn a_merge_leaves_the_room_that_segments_need() {
     let (disk, mut node) = refused();
     // Enough for its own bytes, not for two more segments beside them.
-    let room = node.shards[0].stats().chunk_bytes + small().segment_bytes;
+    let sixteen_chunks = node.shards[0].stats().chunk_bytes / 4;
+    let room = sixteen_chunks + small().segment_bytes;
     node.shards[0].retry_merges();
     assert_eq!(work_with_room(&disk, &mut node, room), 1);
     node.shards[0].retry_merges();

@@ -106,6 +106,14 @@ pub struct ShardMetrics {
     pub wal_bytes: Gauge,
     /// Recently committed bytes in memory now.
     pub recent_bytes: Gauge,
+    /// Chunk files of the shard's groups.
+    pub chunks: Gauge,
+    /// Bytes of data in them.
+    pub chunk_bytes: Gauge,
+    /// Of these, bytes of deleted or trimmed data.
+    pub chunk_dead_bytes: Gauge,
+    /// Chunk files that are not merged, because a part of them is damaged.
+    pub chunks_damaged: Gauge,
     /// Chunk files that are open, for all shards together.
     pub chunk_files_open: Gauge,
     /// Pages of chunks in memory, for all shards together.
@@ -163,6 +171,10 @@ impl Default for ShardMetrics {
             streams: Gauge::default(),
             wal_bytes: Gauge::default(),
             recent_bytes: Gauge::default(),
+            chunks: Gauge::default(),
+            chunk_bytes: Gauge::default(),
+            chunk_dead_bytes: Gauge::default(),
+            chunks_damaged: Gauge::default(),
             chunk_files_open: Gauge::default(),
             chunk_page_bytes: Gauge::default(),
             body_bytes_in_flight: Gauge::default(),

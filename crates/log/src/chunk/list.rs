@@ -39,8 +39,9 @@ impl ChunkList {
         self.files.insert(place, file);
     }
 
-    pub(crate) fn remove(&mut self, seqs: &[u64]) {
-        self.files.retain(|file| !seqs.contains(&file.seq));
+    /// Takes chunks out.
+    pub(crate) fn remove(&mut self, seqs: &[u64]) -> Vec<Arc<ChunkFile>> {
+        self.files.extract_if(.., |file| seqs.contains(&file.seq)).collect()
     }
 
     /// Chunks that may have rows of a stream, the newest first, without a look at any page.

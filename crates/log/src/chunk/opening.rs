@@ -49,7 +49,7 @@ impl Kept {
             return Ok(*is_whole);
         }
         let damages = self.chunk.check_rows(|_| ())?;
-        let is_whole = damages.iter().all(|(kind, _)| !kind.costs_state());
+        let is_whole = damages.iter().all(|(kind, _)| *kind != DamageKind::ChunkRow);
         Ok(*self.is_whole.get_or_init(|| is_whole))
     }
 }
@@ -70,9 +70,10 @@ pub(crate) fn open_chunks(store: &Store, group: GroupId) -> Result<FoundChunks, 
         let path = chunk_path(&dir, seq);
         open_next((store, group), (&path, seq), (&mut kept, &mut damages)).map_err(at(&path))?;
     }
-    // A chunk that cannot be read stays in its file: neither it nor its neighbours are merged.
-    let has_damaged = damages.iter().any(|damage| damage.kind.costs_state());
-    let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1), has_damaged);
+    let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1));
+    // A chunk that cannot be read stays in its file, and no merge goes across it.
+    let unreadable = damages.iter().filter(|damage| damage.kind == DamageKind::ChunkHeader);
+    set.held.unreadable_files = unreadable.count() as u64;
     kept.into_iter().for_each(|kept| set.add(Arc::new(kept.chunk), 0));
     Ok(FoundChunks { set, damages })
 }

@@ -2,15 +2,17 @@
 //!
 //! # Invariants
 //! - `dead_bytes <= data bytes` of each chunk.
-//! - Nothing is merged or removed in a group with a damaged chunk: it might be repaired, and a merge
-//!   across it would replace it.
+//! - A damaged chunk is not merged, and no merge goes across it: it might be repaired, and would be replaced.
 
 use crate::chunk::count::{CountDone, CountTask};
 use crate::chunk::file::{ChunkFile, PageDamage};
 use crate::chunk::floors::{Floors, FloorsThen, GONE};
+use crate::chunk::held::HeldChunks;
 use crate::chunk::list::ChunkList;
+use crate::chunk::merge_plan::Neighbours;
+use crate::damage::{Damage, DamageKind};
 use crate::id_map::IdMap;
-use crate::options::{LogOptions, MERGE_CHUNKS_MAX, MERGE_CHUNKS_MIN, MERGE_ROWS_MAX};
+use crate::options::LogOptions;
 use model::GroupId;
 use std::io;
 use std::ops::Range;
@@ -23,11 +25,14 @@ pub(crate) struct ChunkSet {
     list: Arc<ChunkList>,
     /// By chunk number; none where nothing is dead.
     dead: IdMap<u64, u64>,
+    /// Bytes of data in all chunks, and how many of them are dead.
+    data_bytes: u64,
+    all_dead_bytes: u64,
     floors: Floors,
     seq_next: u64,
     /// The last entry that a chunk covers.
     covered: u64,
-    has_damaged: bool,
+    pub(crate) held: HeldChunks,
 }
 
 /// Chunks to copy into one.
@@ -45,8 +50,8 @@ pub(crate) struct MergePlan {
 
 impl ChunkSet {
     /// A set whose next chunk gets the number `seq_next`.
-    pub(crate) fn new(seq_next: u64, has_damaged: bool) -> Self {
-        Self { seq_next, has_damaged, ..Self::default() }
+    pub(crate) fn new(seq_next: u64) -> Self {
+        Self { seq_next, ..Self::default() }
     }
 
     /// Asserts what always holds: the order of chunks, their numbers, and how much of them is dead.
@@ -61,6 +66,10 @@ impl ChunkSet {
             let is_less = self.dead_bytes(file) <= header.data_bytes;
             assert!(is_less, "chunk {seq}: more dead than data");
         }
+        let data_bytes: u64 = files.iter().map(|file| file.header.data_bytes).sum();
+        let dead_bytes = self.dead.values().sum::<u64>();
+        let kept = (self.data_bytes, self.all_dead_bytes);
+        assert_eq!(kept, (data_bytes, dead_bytes), "bytes of all chunks, and dead ones");
     }
 
     /// A number that no chunk has had.
@@ -75,22 +84,33 @@ impl ChunkSet {
 
     /// Adds a chunk of which so much is dead.
     pub(crate) fn add(&mut self, file: Arc<ChunkFile>, dead_bytes: u64) {
-        if dead_bytes > 0 {
-            self.dead.insert(file.seq, dead_bytes);
-        }
+        self.note_dead(&file, dead_bytes);
+        self.data_bytes += file.header.data_bytes;
         self.covered = self.covered.max(file.header.to);
         Arc::make_mut(&mut self.list).add(file);
     }
 
-    /// Leaves all files as they are from now on: one of them is damaged.
-    pub(crate) fn forbid_merges(&mut self) {
-        self.has_damaged = true;
+    /// Leaves chunks as they are from now on in which a merge has met damage.
+    pub(crate) fn hold(&mut self, damages: &[Damage]) {
+        for damage in damages {
+            let files = self.list.files().iter();
+            for file in files.filter(|file| file.path == damage.file) {
+                match damage.kind {
+                    DamageKind::ChunkRow => self.held.hold_rows(file.seq),
+                    _ => self.held.hold_run(file.seq, self.live_bytes(file)),
+                }
+            }
+        }
     }
 
     /// Drops chunks that a merge has replaced, and learns which rows of streams that are gone it left out.
     pub(crate) fn replace(&mut self, seqs: &[u64], left_out: &[(u64, u32)]) {
-        Arc::make_mut(&mut self.list).remove(seqs);
-        self.dead.retain(|seq, _| !seqs.contains(seq));
+        let gone = Arc::make_mut(&mut self.list).remove(seqs);
+        for file in gone {
+            self.data_bytes -= file.header.data_bytes;
+            self.all_dead_bytes -= self.dead.remove(&file.seq).unwrap_or(0);
+            self.held.forget(file.seq);
+        }
         for &(stream, rows) in left_out {
             self.floors.note_left_out(stream, rows);
         }
@@ -125,9 +145,8 @@ impl ChunkSet {
         &mut self,
         mut floor_of: impl FnMut(u64) -> u64,
     ) -> io::Result<Vec<(Arc<ChunkFile>, PageDamage)>> {
-        (self.floors, self.dead) = Default::default();
         let mut known: IdMap<u64, u64> = IdMap::default();
-        let mut damages = Vec::new();
+        let (mut damages, mut dead) = (Vec::new(), Vec::new());
         for file in self.list.files() {
             let mut dead_bytes = 0;
             let found = file.check_rows(|row| {
@@ -137,11 +156,10 @@ impl ChunkSet {
                     dead_bytes += row.dead_bytes(floor);
                 }
             })?;
-            if dead_bytes > 0 {
-                self.dead.insert(file.seq, dead_bytes);
-            }
+            dead.push((Arc::clone(file), dead_bytes));
             damages.extend(found.into_iter().map(|damage| (Arc::clone(file), damage)));
         }
+        dead.iter().for_each(|(file, bytes)| self.note_dead(file, *bytes));
         Ok(damages)
     }
 
@@ -168,11 +186,10 @@ impl ChunkSet {
         };
         // No chunk has come or gone since: both are in the same order.
         let mut counted = done.dead.into_iter().peekable();
-        for file in self.list.files() {
+        for file in Arc::clone(&self.list).files() {
             if let Some((_, bytes)) = counted.next_if(|(seq, _)| *seq == file.seq) {
-                let dead_bytes = self.dead.entry(file.seq).or_default();
                 // A merge that came before the count has seen the floor, too.
-                *dead_bytes = (*dead_bytes + bytes).min(file.header.data_bytes);
+                self.note_dead(file, bytes.min(self.live_bytes(file)));
             }
         }
         for (stream, rows) in done.gone_rows {
@@ -183,6 +200,14 @@ impl ChunkSet {
     /// No merge has the floors any more.
     pub(crate) fn settle(&mut self) {
         self.floors.settle();
+    }
+
+    /// More bytes of a chunk have died.
+    fn note_dead(&mut self, file: &ChunkFile, bytes: u64) {
+        if bytes > 0 {
+            *self.dead.entry(file.seq).or_default() += bytes;
+            self.all_dead_bytes += bytes;
+        }
     }
 
     fn dead_bytes(&self, file: &ChunkFile) -> u64 {
@@ -200,49 +225,24 @@ impl ChunkSet {
 
     /// Chunks that are better copied: one that is mostly dead, or small neighbours.
     pub(crate) fn plan_merge(&mut self, options: &LogOptions) -> Option<MergePlan> {
-        if self.has_damaged {
-            return None;
-        }
         let files = self.list.files().iter().enumerate();
+        let may_copy = |file: &ChunkFile| self.held.may_copy(file.seq, self.live_bytes(file));
         // The cheapest first: on a full disk it makes room for the next.
         let wasteful = files
-            .filter(|(_, file)| self.is_wasteful(file))
+            .filter(|(_, file)| self.is_wasteful(file) && may_copy(file))
             .min_by_key(|(_, file)| self.live_bytes(file));
         let range = wasteful.map(|(index, _)| index..index + 1);
-        let range = range.or_else(|| self.small_neighbours(options))?;
+        let range = range.or_else(|| self.neighbours(options))?;
         Some(self.plan(range))
     }
 
-    /// Neighbours of like size: sizes grow fourfold from class to class, so that each byte is copied
-    /// a few times only.
-    fn small_neighbours(&self, options: &LogOptions) -> Option<Range<usize>> {
-        let mut size_max = options.seal_bytes.saturating_mul(2);
-        while size_max <= options.chunk_bytes_max {
-            let mut start = 0;
-            while start < self.list.files().len() {
-                let end = self.neighbours_end(start, size_max, options);
-                if end - start >= MERGE_CHUNKS_MIN {
-                    return Some(start..end);
-                }
-                start = end.max(start + 1);
-            }
-            size_max = size_max.saturating_mul(4);
-        }
-        None
-    }
-
-    /// End of the neighbours from `start` on that are small and fit one chunk.
-    fn neighbours_end(&self, start: usize, size_max: u64, options: &LogOptions) -> usize {
-        let (mut bytes, mut rows) = (0, 0);
-        let fits = |file: &&Arc<ChunkFile>| {
-            bytes += file.header.data_bytes;
-            rows += u64::from(file.header.row_count);
-            file.header.data_bytes <= size_max
-                && bytes <= options.chunk_bytes_max
-                && rows <= MERGE_ROWS_MAX
-        };
-        let files = &self.list.files()[start..];
-        start + files.iter().take(MERGE_CHUNKS_MAX).take_while(fits).count()
+    /// Neighbours that are better one chunk.
+    fn neighbours(&self, options: &LogOptions) -> Option<Range<usize>> {
+        let files = self.list.files();
+        self.held.neighbourhoods(files).into_iter().find_map(|of| {
+            let merge = Neighbours { files: &files[of.clone()], options }.merge()?;
+            Some(of.start + merge.start..of.start + merge.end)
+        })
     }
 
     fn plan(&mut self, range: Range<usize>) -> MergePlan {
@@ -261,9 +261,7 @@ impl ChunkSet {
 
     /// Number of chunks, bytes of data, and how many of these are dead.
     pub(crate) fn totals(&self) -> (u64, u64, u64) {
-        let files = self.list.files();
-        let data_bytes = files.iter().map(|file| file.header.data_bytes).sum();
-        (files.len() as u64, data_bytes, self.dead.values().sum())
+        (self.list.files().len() as u64, self.data_bytes, self.all_dead_bytes)
     }
 }
 
@@ -280,31 +278,12 @@ pub(crate) mod tests {
 
     #[test]
     fn chunks_stand_in_the_order_of_their_entries_however_they_come() {
-        let mut set = ChunkSet::new(100, false);
+        let mut set = ChunkSet::new(100);
         for from in [20, 0, 30, 10] {
             set.add(chunk(from, 10), 0);
         }
         let froms: Vec<u64> = set.list.files().iter().map(|file| file.header.from).collect();
         assert_eq!(froms, [0, 10, 20, 30]);
-    }
-
-    /// Neighbours of so many rows each; how many of them the next merge takes.
-    fn merged(chunks: u64, rows: u64) -> usize {
-        let mut set = ChunkSet::new(10_000, false);
-        for number in 0..chunks {
-            let mut file = chunk(number * 10, 10);
-            Arc::get_mut(&mut file).unwrap().header.row_count = u32::try_from(rows).unwrap();
-            set.add(file, 0);
-        }
-        set.plan_merge(&LogOptions::default()).map_or(0, |plan| plan.sources.len())
-    }
-
-    #[test]
-    fn a_merge_takes_chunks_with_a_bounded_number_of_rows() {
-        assert_eq!(merged(12, MERGE_ROWS_MAX / 12), 12);
-        assert_eq!(merged(12, MERGE_ROWS_MAX / 12 + 1), 11);
-        assert_eq!(merged(12, MERGE_ROWS_MAX / 8), 8);
-        assert_eq!(merged(12, MERGE_ROWS_MAX / 8 + 1), 0, "so few are not worth it");
     }
 
     fn count(set: &mut ChunkSet) {
@@ -315,7 +294,7 @@ pub(crate) mod tests {
 
     #[test]
     fn the_wasteful_chunk_with_the_least_live_data_is_copied_first() {
-        let mut set = ChunkSet::new(10_000, false);
+        let mut set = ChunkSet::new(10_000);
         set.add(chunk(0, 300), 0);
         set.add(chunk(1_000, 1_000), 0);
         set.trim(1, 180);
@@ -329,7 +308,7 @@ pub(crate) mod tests {
 
     #[test]
     fn what_could_not_be_counted_is_counted_later() {
-        let mut set = ChunkSet::new(100, false);
+        let mut set = ChunkSet::new(100);
         set.add(chunk(0, 300), 0);
         set.trim(1, 100);
         let task = set.start_count(GroupId::new(3)).unwrap();
@@ -343,7 +322,7 @@ pub(crate) mod tests {
 
     #[test]
     fn without_chunks_there_is_nothing_to_count() {
-        let mut set = ChunkSet::new(100, false);
+        let mut set = ChunkSet::new(100);
         set.forget(1);
         set.trim(2, 30);
         assert!(set.start_count(GroupId::new(3)).is_none());
@@ -352,7 +331,7 @@ pub(crate) mod tests {
 
     #[test]
     fn a_stream_that_is_gone_is_dead_everywhere_and_forgotten_with_its_last_row() {
-        let mut set = ChunkSet::new(100, false);
+        let mut set = ChunkSet::new(100);
         set.add(chunk(0, 10), 0);
         set.add(chunk(20, 10), 0);
         set.forget(1);

@@ -90,7 +90,9 @@ impl Group {
         drop(task);
         self.chunks.settle();
         if !done.damages.is_empty() {
-            self.chunks.forbid_merges();
+            self.chunks.hold(&done.damages);
+            // Others can be merged all the same.
+            self.merge_may_help = true;
             return;
         }
         self.chunks.replace(&seqs, &done.left_out);

@@ -96,7 +96,7 @@ fn a_segment_under_two_numbers_is_found() {
 #[should_panic(expected = "chunk 10 has the number of a later one")]
 fn a_chunk_whose_number_will_be_given_again_is_found() {
     let mut log = log();
-    log.groups[0].chunks = ChunkSet::new(5, false);
+    log.groups[0].chunks = ChunkSet::new(5);
     log.groups[0].chunks.add(chunk(10, 100), 0);
     log.check();
 }

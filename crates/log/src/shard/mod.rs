@@ -68,6 +68,8 @@ pub struct LogStats {
     pub chunk_bytes: u64,
     /// Of these, bytes of deleted or trimmed data.
     pub dead_bytes: u64,
+    /// Chunks that are not merged, because a part of them is damaged.
+    pub damaged_chunks: u64,
     /// Batches made durable since the open, durable marks included.
     pub batches: u64,
     /// Bytes that their commits wrote: headers, commands, data and padding.
@@ -492,6 +494,7 @@ impl ShardLog {
             stats.chunks += chunks;
             stats.chunk_bytes += chunk_bytes;
             stats.dead_bytes += dead_bytes;
+            stats.damaged_chunks += group.chunks.held.count();
         }
         stats
     }

@@ -59,12 +59,20 @@ const COUNTERS: [(&str, &str, ReadCounter); 22] = [
 ];
 
 /// Name, meaning and field of each gauge.
-const GAUGES: [(&str, &str, ReadGauge); 11] = [
+const GAUGES: [(&str, &str, ReadGauge); 15] = [
     ("connections", "Connections open", |s| &s.connections),
     ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
     ("streams", "Streams that exist", |s| &s.streams),
     ("wal_bytes", "Size of the write-ahead log", |s| &s.wal_bytes),
     ("recent_bytes", "Recently committed bytes in memory", |s| &s.recent_bytes),
+    ("chunks", "Chunk files", |s| &s.chunks),
+    ("chunk_bytes", "Bytes of data in chunks", |s| &s.chunk_bytes),
+    ("chunk_dead_bytes", "Of these, deleted data whose room has not returned", |s| {
+        &s.chunk_dead_bytes
+    }),
+    ("chunks_damaged", "Chunk files that are left alone, for a part of them is damaged", |s| {
+        &s.chunks_damaged
+    }),
     ("chunk_files_open", "Chunk files that are open", |s| &s.chunk_files_open),
     ("chunk_page_bytes", "Pages of chunks in memory", |s| &s.chunk_page_bytes),
     ("body_bytes_in_flight", "Request bodies held in memory", |s| &s.body_bytes_in_flight),

@@ -18,6 +18,10 @@ impl Shard {
         self.metrics.recent_misses.add(log.recent.misses - self.metrics.recent_misses.get());
         self.metrics.batch_bytes.add(log.batch_bytes - self.metrics.batch_bytes.get());
         self.metrics.batch_entries.add(log.entries - self.metrics.batch_entries.get());
+        self.metrics.chunks.set(log.chunks);
+        self.metrics.chunk_bytes.set(log.chunk_bytes);
+        self.metrics.chunk_dead_bytes.set(log.dead_bytes);
+        self.metrics.chunks_damaged.set(log.damaged_chunks);
         if self.id.get() == 0 {
             // One number for all shards: a sum over them must not count it twice.
             let in_flight = self.shared.admission.body_bytes();
