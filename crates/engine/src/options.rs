@@ -54,7 +54,7 @@ pub struct Options {
     /// Most bytes of the write-ahead log; default 512 MiB, at least 4 segments, at most 2 GiB. At the bound
     /// appenders wait until background work has freed some.
     pub wal_bytes_max: u64,
-    /// Size of one segment of it, a multiple of 4096; default 32 MiB. The log has at most 32,768.
+    /// Size of one segment of it, a multiple of 4096; default 32 MiB. The log has at most 256.
     pub segment_bytes: u64,
     /// Data in the WAL that is worth a chunk; default 8 MiB.
     pub seal_bytes: u64,
@@ -97,7 +97,7 @@ impl Options {
             return bad("wal_bytes_max", self.wal_bytes_max, "4 times segment_bytes to 2 GiB");
         }
         if self.wal_bytes_max / segment > WAL_SEGMENTS_MAX {
-            return bad("segment_bytes", segment, "at least wal_bytes_max / 32,768");
+            return bad("segment_bytes", segment, "at least wal_bytes_max / 256");
         }
         if self.seal_bytes == 0 || self.seal_bytes > 1 << 30 {
             return bad("seal_bytes", self.seal_bytes, "1 byte to 1 GiB");

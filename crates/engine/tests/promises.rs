@@ -160,7 +160,7 @@ fn flip_byte_of(number: u32, options: &Options) {
 
 #[test]
 fn one_flipped_byte_of_a_stream_costs_no_other_stream_an_entry() {
-    let roomy = Options { segment_bytes: 1 << 20, ..Options::default() };
+    let roomy = Options { segment_bytes: 1 << 20, wal_bytes_max: 64 << 20, ..Options::default() };
     for number in [0, 500, 990] {
         flip_byte_of(number, &roomy);
     }

@@ -65,7 +65,7 @@ pub use extent::{Extent, Read};
 pub use format::Owner;
 pub use id_map::IdMap;
 pub use open_error::OpenError;
-pub use options::{LogOptions, WAL_BYTES_MAX, WAL_SEGMENTS_MAX};
+pub use options::{ALL_SEGMENTS_MAX, LogOptions, WAL_BYTES_MAX, WAL_SEGMENTS_MAX};
 pub use read::{ReadError, ReadMode, Slice};
 pub use recovery::{Opened, open};
 pub use replay::Replay;

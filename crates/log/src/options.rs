@@ -43,9 +43,16 @@ pub(crate) const MERGE_CHUNKS_MIN: usize = 8;
 /// which positions have 32 bits. Half of these are left for the chunk's tables and for appends under way.
 pub const WAL_BYTES_MAX: u64 = 1 << 31;
 
+/// Most segments of a WAL by its settings: each of them is an open file.
+pub const WAL_SEGMENTS_MAX: u64 = 256;
+
+/// Segments of a WAL from which on it counts as long. Starts that a crash follows at once leave small ones.
+pub(crate) const MANY_SEGMENTS: usize = 64;
+
 /// Most segments of all WALs of a directory. A shard may have to open each of them, also those of starts with
 /// more shards, and counts them in 16 bits. Half of these are left for what other starts wrote.
-pub const WAL_SEGMENTS_MAX: u64 = 1 << 15;
+pub const ALL_SEGMENTS_MAX: u64 = 1 << 15;
+
 /// Most rows of the chunks that one merge reads: their pages are in memory until they are written.
 pub(crate) const MERGE_ROWS_MAX: u64 = 1 << 20;
 

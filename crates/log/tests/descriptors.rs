@@ -148,3 +148,23 @@ fn some_descriptors_are_held_for_when_others_take_the_rest() {
     append(&mut node);
     assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), 60 * 1500);
 }
+
+/// A start begins a small segment of its own where nobody has made the next one.
+#[test]
+fn segments_of_starts_that_a_crash_followed_go_soon() {
+    let disk = MemoryDisk::new();
+    let options =
+        LogOptions { segment_bytes: 4 << 20, wal_bytes_max: 512 << 20, group_count: 20, ..small() };
+    let begin = || {
+        let mut node = Node::open_with(&disk, 1, options.clone()).unwrap();
+        (0..20).for_each(|group| node.append(key(group, 1), &[7; 10]).unwrap());
+        node.commit().unwrap();
+        node
+    };
+    (0..150).for_each(|_| drop(begin()));
+    assert!(files(&disk, "wal").len() >= 150);
+    let mut node = begin();
+    (0..10).for_each(|_| node.work().unwrap());
+    let segments = files(&disk, "wal").len();
+    assert!(segments <= 70, "{segments} segments");
+}

@@ -13,7 +13,7 @@ const APPEND_BYTES: usize = 900;
 
 /// A WAL that could take more than any of the disks has.
 fn options() -> LogOptions {
-    LogOptions { segment_bytes: 16 << 10, wal_bytes_max: 8 << 20, ..small() }
+    LogOptions { segment_bytes: 16 << 10, wal_bytes_max: 4 << 20, ..small() }
 }
 
 fn stream(number: u64) -> StreamKey {

@@ -623,7 +623,7 @@ fn segments_are_used_again_instead_of_being_made() {
 #[test]
 fn segments_that_little_data_keeps_are_used_again_at_once() {
     let disk = MemoryDisk::new();
-    let options = LogOptions { wal_bytes_max: 64 << 20, checkpoint_bytes: 64 << 20, ..small() };
+    let options = LogOptions { wal_bytes_max: 8 << 20, checkpoint_bytes: 64 << 20, ..small() };
     let mut node = Node::open_with(&disk, 1, options).unwrap();
     // Each append fills a block of 4 KiB: eight fill a segment.
     for number in 0..200_u8 {

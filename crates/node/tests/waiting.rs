@@ -12,7 +12,7 @@ const MIB: usize = 1 << 20;
 
 /// A log whose batches hold one append each, so that a second one must wait.
 fn narrow() -> (Process, StreamPath) {
-    let options = LogOptions { batch_bytes_max: 4096, wal_bytes_max: 512 << 20, ..options() };
+    let options = LogOptions { batch_bytes_max: 4096, wal_bytes_max: 256 << 20, ..options() };
     let mut process = Process::open_with(&MemoryDisk::new(), 1, options);
     let path = path_in(0, "s");
     process.create(&path, "text/plain");

@@ -6,7 +6,7 @@
 
 use crate::settings::Settings;
 use env::Disk;
-use log::{DataDir, OpenError, WAL_SEGMENTS_MAX};
+use log::{ALL_SEGMENTS_MAX, DataDir, OpenError};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -75,7 +75,7 @@ impl fmt::Display for Refusal {
             Self::ManySegments { segment_count } => write!(
                 f,
                 "the write-ahead logs of all shards could have {segment_count} segments; at most \
-                 {WAL_SEGMENTS_MAX} are allowed: choose larger segments, shorter logs or fewer shards \
+                 {ALL_SEGMENTS_MAX} are allowed: choose larger segments, shorter logs or fewer shards \
                  (settings segment_bytes, wal_bytes_max and shards)"
             ),
             Self::Space { dir, error } => {
@@ -94,7 +94,7 @@ impl std::error::Error for Refusal {}
 pub fn check(disk: &dyn Disk, settings: &Settings, shard_count: u16) -> Result<(), Refusal> {
     let dir = &settings.data_dir;
     let segment_count = u64::from(shard_count) * (settings.wal_bytes_max / settings.segment_bytes);
-    if segment_count > WAL_SEGMENTS_MAX {
+    if segment_count > ALL_SEGMENTS_MAX {
         return Err(Refusal::ManySegments { segment_count });
     }
     let exists = DataDir::find(disk, dir).map_err(Refusal::DataDir)?;
@@ -170,11 +170,11 @@ mod tests {
 
     #[test]
     fn more_segments_than_a_shard_can_open_are_refused_with_the_range() {
-        let small = settings(&[("segment_bytes", "1MiB"), ("wal_bytes_max", "2GiB")]);
+        let small = settings(&[("segment_bytes", "8MiB"), ("wal_bytes_max", "2GiB")]);
         let disk = MemoryDisk::new();
-        check(&disk, &small, 16).unwrap();
-        let refusal = check(&disk, &small, 17).unwrap_err().to_string();
-        assert!(refusal.contains("34816 segments; at most 32768"), "{refusal}");
+        check(&disk, &small, 128).unwrap();
+        let refusal = check(&disk, &small, 129).unwrap_err().to_string();
+        assert!(refusal.contains("33024 segments; at most 32768"), "{refusal}");
         assert!(refusal.contains("segment_bytes") && refusal.contains("shards"), "{refusal}");
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::chunk::copy::CopyDone;
 use crate::group::Group;
-use crate::options::MERGE_CHUNKS_MIN;
+use crate::options::{MANY_SEGMENTS, MERGE_CHUNKS_MIN};
 use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::is_no_room;
@@ -65,6 +65,7 @@ impl ShardLog {
         let (room, used_bytes) = (self.wal.room(), self.wal.used_bytes());
         let hot_bytes = self.groups.iter().map(|group| group.hot_totals().bytes).sum();
         used_bytes * 2 > room.wal_bytes_max
+            || self.wal.retired_count() > MANY_SEGMENTS
             // Spare segments may fill the bound and all be too small for what waits.
             || self.wal.is_waiting()
             || self.wal.is_disk_full()

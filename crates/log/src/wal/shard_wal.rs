@@ -202,6 +202,11 @@ impl ShardWal {
         self.retired.iter().chain(active).chain(&self.spares)
     }
 
+    /// Segments that are not written any more.
+    pub(crate) fn retired_count(&self) -> usize {
+        self.retired.len()
+    }
+
     /// The oldest segment that is not written any more.
     pub(crate) fn oldest(&self) -> Option<&WalSegment> {
         self.retired.front()

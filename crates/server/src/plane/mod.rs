@@ -137,6 +137,7 @@ fn log_options(settings: &Settings) -> Result<LogOptions, StartError> {
         segment_bytes,
         wal_bytes_max,
         seal_bytes: settings.seal_bytes,
+        chunk_bytes_max: settings.chunk_bytes_max,
         recent_bytes_max: settings.recent_bytes_max,
         chunk_pages_bytes_max: settings.chunk_pages_bytes_max,
         chunk_files_max: settings.chunk_files_max,

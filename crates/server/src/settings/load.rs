@@ -1,7 +1,7 @@
 //! From flags, environment, file and defaults to checked settings.
 
 use super::{Chosen, Flags, Setting, Settings, SettingsError, Source, TABLE, find, nearest};
-use log::WAL_SEGMENTS_MAX;
+use log::{ALL_SEGMENTS_MAX, WAL_SEGMENTS_MAX};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::io;
@@ -202,7 +202,7 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
     let s = settings;
     let same_port = s.listen.port() != 0 && Some(s.listen) == s.admin_listen;
     let segment_count = u64::from(s.shards.max(1)) * (s.wal_bytes_max / s.segment_bytes);
-    let rules: [(bool, &str, &str, &'static str); 5] = [
+    let rules: [(bool, &str, &str, &'static str); 6] = [
         (!same_port, "listen", "admin_listen", "streams and admin need two addresses"),
         (
             s.body_bytes_in_flight_max >= s.append_bytes_max,
@@ -217,7 +217,14 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
             "a write-ahead log needs room for at least four segments",
         ),
         (
-            segment_count <= WAL_SEGMENTS_MAX,
+            s.wal_bytes_max / s.segment_bytes <= WAL_SEGMENTS_MAX,
+            "wal_bytes_max",
+            "segment_bytes",
+            "a write-ahead log has at most 256 segments, each of them an open file: take larger segments or a \
+             smaller wal_bytes_max",
+        ),
+        (
+            segment_count <= ALL_SEGMENTS_MAX,
             "shards",
             "segment_bytes",
             "the write-ahead logs of all shards have at most 32768 segments: take larger segments, a smaller \

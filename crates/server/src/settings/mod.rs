@@ -190,12 +190,15 @@ settings! {
     /// below it. At least four segments.
     wal_bytes_max: u64 = "1GiB" as Bytes::<u64> { min: 4 * MIB64, max: WAL_BYTES_MAX };
 
-    /// Size of one segment file of a write-ahead log; a larger append gets a segment of its own. The logs of
-    /// all shards together may have 32768 segments.
+    /// Size of one segment file of a write-ahead log; a larger append gets a segment of its own. Each
+    /// has a descriptor, so a log may have 256 of them: `wal_bytes_max` is at most 256 times as much.
     segment_bytes: u64 = "64MiB" as Blocks { min: MIB64, max: WAL_BYTES_MAX / 4 };
 
     /// Committed data of one group that is sealed into one chunk file.
     seal_bytes: u64 = "8MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
+
+    /// Largest chunk file that merges make. Each holds older data of one group.
+    chunk_bytes_max: u64 = "256MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
 
     /// Memory for what was committed last, over all shards: clients that read it need no file. 0 keeps nothing.
     recent_bytes_max: u64 = "64MiB" as Bytes::<u64> { min: 0, max: 1 << 36 };

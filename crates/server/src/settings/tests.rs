@@ -43,10 +43,13 @@ fn a_log_that_would_outgrow_a_chunk_is_refused_with_the_range() {
 
 #[test]
 fn more_segments_than_can_be_counted_are_refused() {
-    let given = |shards| flags(&[("segment_bytes", "1MiB"), ("shards", shards)]);
-    assert!(load_plain(&given("32"), &environment(&[])).is_ok());
-    let said = only_problem(load_plain(&given("33"), &environment(&[])));
-    assert!(said.contains("at most 32768 segments") && said.contains("shards = `33`"), "{said}");
+    let given = |shards| flags(&[("segment_bytes", "4MiB"), ("shards", shards)]);
+    assert!(load_plain(&given("128"), &environment(&[])).is_ok());
+    let said = only_problem(load_plain(&given("129"), &environment(&[])));
+    assert!(said.contains("at most 32768 segments") && said.contains("shards = `129`"), "{said}");
+    let small = flags(&[("segment_bytes", "2MiB")]);
+    let said = only_problem(load_plain(&small, &environment(&[])));
+    assert!(said.contains("at most 256 segments") && said.contains("= `2MiB`"), "{said}");
 }
 
 fn only_problem(result: Result<Effective, Vec<SettingsError>>) -> String {
