@@ -9,8 +9,8 @@ use crate::chunk::cache::ChunkCache;
 use crate::chunk::header::{CONTENT_START, ChunkHeader, HEADER_BYTES};
 use crate::chunk::image::open_page;
 use crate::chunk::lookup::{PageSource, block_crc};
-use crate::chunk::page::Page;
-use crate::chunk::pieces::{Piece, PieceTable};
+use crate::chunk::page::{PAGE_BYTES, Page};
+use crate::chunk::pieces::{Piece, TableParts};
 use crate::chunk::row::Row;
 use crate::chunk::row_page::Rows;
 use crate::chunk::served::ReadFailures;
@@ -351,12 +351,8 @@ impl ChunkFile {
     /// # Errors
     /// As [`ChunkFile::verify`].
     pub(crate) fn table(&self, row: &Row, mode: ReadMode) -> Result<Vec<u8>, ReadError> {
-        let (position, length) = (row.table_position(), u64::from(row.table_length));
-        mode.check_bytes(length)?;
-        self.verify(row, (position, length), mode)?;
-        let mut bytes = vec![0; row.table_length as usize];
-        let is_whole = mode.fill(&*self.file(mode)?, &mut bytes, position)?;
-        if is_whole { Ok(bytes) } else { Err(self.damaged(position)) }
+        mode.check_bytes(u64::from(row.table_length))?;
+        self.table_part(row, (0, row.table_length as usize), mode)
     }
 
     /// The append of a run that contains byte `at`.
@@ -364,10 +360,31 @@ impl ChunkFile {
     /// # Errors
     /// As [`ChunkFile::verify`].
     pub(crate) fn append_at(&self, row: &Row, at: u64, mode: ReadMode) -> Result<Piece, ReadError> {
-        let bytes = self.table(row, mode)?;
-        let table = row.columns().and_then(|columns| PieceTable::new(&bytes, columns));
-        let found = table.and_then(|table| table.find(at));
-        found.ok_or_else(|| self.damaged(row.table_position()))
+        let damaged = || self.damaged(row.table_position());
+        let columns = row.columns().ok_or_else(damaged)?;
+        // One read is enough for a small one.
+        let is_small = row.table_length as usize <= PAGE_BYTES;
+        let whole = if is_small { Some(self.table(row, mode)?) } else { None };
+        let read = |position: u64, length: usize| match &whole {
+            Some(whole) => Ok(whole[position as usize..][..length].to_vec()),
+            None => self.table_part(row, (position, length), mode),
+        };
+        let parts = TableParts { columns, length: u64::from(row.table_length), read };
+        parts.find(at)?.ok_or_else(damaged)
+    }
+
+    /// Verified bytes of a run's append table: `length` of them from `from` on.
+    fn table_part(
+        &self,
+        row: &Row,
+        (from, length): (u64, usize),
+        mode: ReadMode,
+    ) -> Result<Vec<u8>, ReadError> {
+        let position = row.table_position() + from;
+        self.verify(row, (position, length as u64), mode)?;
+        let mut bytes = vec![0; length];
+        let is_whole = mode.fill(&*self.file(mode)?, &mut bytes, position)?;
+        if is_whole { Ok(bytes) } else { Err(self.damaged(position)) }
     }
 }
 

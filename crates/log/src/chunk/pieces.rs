@@ -22,6 +22,12 @@ const HEADER_BYTES: usize = 8;
 const POINT_BYTES: usize = 28;
 const MARK_BYTES: usize = 8;
 
+/// Points that are read at once.
+const POINTS_AT_ONCE: u64 = 128;
+
+/// Most bytes of a page: its pieces have four varints each.
+const PAGE_BYTES_MAX: u64 = PAGE_PIECES as u64 * 4 * 10;
+
 /// One append of a run, or a part of one that was placed by itself.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Piece {
@@ -202,41 +208,82 @@ impl<'a> PieceTable<'a> {
         &self.points[page * length..(page + 1) * length]
     }
 
-    fn page_start(&self, page: usize) -> u64 {
-        u64_at(self.point(page), 0)
-    }
-
     fn page_bytes(&self, page: usize) -> Option<&'a [u8]> {
         let position = |page| u32_at(self.point(page), 24) as usize;
         let end = if page + 1 < self.page_count() { position(page + 1) } else { self.pages.len() };
         self.pages.get(position(page)..end)
     }
 
-    /// The piece that contains byte `at`.
-    pub(crate) fn find(&self, at: u64) -> Option<Piece> {
-        let (mut low, mut high) = (0, self.page_count());
-        while low < high {
-            let middle = low.midpoint(high);
-            if self.page_start(middle) <= at {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        let page = low.checked_sub(1)?;
-        self.page(page)?.find(|piece| at < piece.bounds.end.get())
-    }
-
     fn page(&self, page: usize) -> Option<PagePieces<'a>> {
-        let (rest, point) = (self.page_bytes(page)?, self.point(page));
-        let mark = if self.columns.has_marks { u64_at(point, POINT_BYTES) } else { 0 };
-        let (start, at) = (u64_at(point, 0), u64_at(point, 16));
-        Some(PagePieces { columns: self.columns, rest, start, at, mark })
+        Some(PagePieces::new(self.columns, self.point(page), self.page_bytes(page)?))
     }
 
     /// All pieces in order.
     pub(crate) fn iter(self) -> impl Iterator<Item = Piece> + 'a {
         (0..self.page_count()).filter_map(move |page| self.page(page)).flatten()
+    }
+}
+
+/// A table that is read in parts: nobody needs all of it for one piece.
+pub(crate) struct TableParts<R> {
+    pub(crate) columns: Columns,
+    /// Bytes of the table.
+    pub(crate) length: u64,
+    /// Gives so many bytes of the table from a position on.
+    pub(crate) read: R,
+}
+
+impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> TableParts<R> {
+    /// The piece that contains byte `at`, by a few points and one page; `None` also where the bytes make no sense.
+    ///
+    /// # Errors
+    /// As parts are read.
+    pub(crate) fn find(mut self, at: u64) -> Result<Option<Piece>, E> {
+        if self.length < HEADER_BYTES as u64 {
+            return Ok(None);
+        }
+        let header = (self.read)(0, HEADER_BYTES)?;
+        let page_count = u64::from(u32_at(&header, 4));
+        let points_end = HEADER_BYTES as u64 + page_count * self.columns.point_bytes() as u64;
+        if page_count == 0 || points_end > self.length {
+            return Ok(None);
+        }
+        let (points, is_last) = self.points_before(at, page_count)?;
+        let point_bytes = self.columns.point_bytes();
+        let starts = points.chunks_exact(point_bytes).map(|point| u64_at(point, 0));
+        let Some(page) = starts.take_while(|start| *start <= at).count().checked_sub(1) else {
+            return Ok(None);
+        };
+        let point = &points[page * point_bytes..][..point_bytes];
+        let position = |point: &[u8]| points_end + u64::from(u32_at(point, 24));
+        let next = points.get((page + 1) * point_bytes..).filter(|next| !next.is_empty());
+        let (start, end) = (position(point), next.map_or(self.length, position));
+        let is_known = next.is_some() || is_last;
+        let is_page = start <= end && end <= self.length.min(start + PAGE_BYTES_MAX);
+        if !is_known || !is_page {
+            return Ok(None);
+        }
+        let length = usize::try_from(end - start).expect("a page is small");
+        let bytes = (self.read)(start, length)?;
+        let mut pieces = PagePieces::new(self.columns, point, &bytes);
+        Ok(pieces.find(|piece| at < piece.bounds.end.get()))
+    }
+
+    /// Some points, among which is that of the page with byte `at` and the one behind it, and whether the last point of all
+    /// is among them.
+    fn points_before(&mut self, at: u64, page_count: u64) -> Result<(Vec<u8>, bool), E> {
+        let point_bytes = self.columns.point_bytes() as u64;
+        let position = |page: u64| HEADER_BYTES as u64 + page * point_bytes;
+        let (mut low, mut high) = (0, page_count);
+        // The point before `low` begins at or before the byte, that at `high` behind it.
+        while high - low > POINTS_AT_ONCE {
+            let middle = low.midpoint(high);
+            let start = u64_at(&(self.read)(position(middle), 8)?, 0);
+            if start <= at { low = middle + 1 } else { high = middle }
+        }
+        let (from, to) = (low.saturating_sub(1), (high + 1).min(page_count));
+        let length = usize::try_from((to - from) * point_bytes).expect("few points");
+        Ok(((self.read)(position(from), length)?, to == page_count))
     }
 }
 
@@ -246,6 +293,13 @@ struct PagePieces<'a> {
     start: u64,
     at: u64,
     mark: u64,
+}
+
+impl<'a> PagePieces<'a> {
+    fn new(columns: Columns, point: &[u8], rest: &'a [u8]) -> Self {
+        let mark = if columns.has_marks { u64_at(point, POINT_BYTES) } else { 0 };
+        Self { columns, rest, start: u64_at(point, 0), at: u64_at(point, 16), mark }
+    }
 }
 
 impl Iterator for PagePieces<'_> {
@@ -306,22 +360,47 @@ mod tests {
         records.into_iter().flat_map(kind).collect()
     }
 
+    /// The piece of a table that holds byte `at`, and the bytes that were read for it.
+    fn find((bytes, columns): (&[u8], Columns), at: u64) -> (Option<Piece>, usize) {
+        let mut read_bytes = 0;
+        let read = |position: u64, length: usize| {
+            read_bytes += length;
+            Ok::<_, ()>(bytes[position as usize..][..length].to_vec())
+        };
+        let found = TableParts { columns, length: bytes.len() as u64, read }.find(at);
+        (found.unwrap(), read_bytes)
+    }
+
     #[test]
     fn every_piece_is_found_by_its_first_and_last_byte() {
         for (pieces, mark) in kinds(1000) {
             let table = table(&pieces, mark);
             let read = PieceTable::new(&table.bytes, table.columns).unwrap();
             assert_eq!(read.iter().collect::<Vec<_>>(), pieces);
+            let find = |at| find((&table.bytes, table.columns), at).0;
             for piece in &pieces {
-                assert_eq!(read.find(piece.bounds.start.get()), Some(*piece));
-                assert_eq!(read.find(piece.bounds.end.get() - 1), Some(*piece));
+                assert_eq!(find(piece.bounds.start.get()), Some(*piece));
+                assert_eq!(find(piece.bounds.end.get() - 1), Some(*piece));
             }
-            assert_eq!(read.find(999), None);
-            assert_eq!(read.find(11_000), None);
+            assert_eq!(find(999), None);
+            assert_eq!(find(11_000), None);
             let records = pieces.iter().map(|piece| u64::from(piece.bounds.records)).sum();
             assert_eq!(table.records, records);
             assert_eq!(table.last_at, pieces[999].bounds.at.get());
             assert_eq!(table.last_mark, pieces[999].mark);
+        }
+    }
+
+    #[test]
+    fn one_piece_of_very_many_is_found_by_few_bytes() {
+        let pieces = pieces(300_000, |_| 1, |_| None);
+        let table = table(&pieces, None);
+        assert!(table.bytes.len() > 600_000);
+        for number in [0, 1, 255, 256, 257, 123_456, 150_000, 299_775, 299_776, 299_999] {
+            let piece = pieces[number];
+            let (found, bytes) = find((&table.bytes, table.columns), piece.bounds.start.get() + 3);
+            assert_eq!(found, Some(piece));
+            assert!(bytes < 6_000, "{bytes} bytes were read for piece {number}");
         }
     }
 
@@ -355,8 +434,8 @@ mod tests {
         for (pieces, mark) in kinds(601) {
             let table = table(&pieces, mark);
             for length in 0..table.bytes.len() {
+                let _ = find((&table.bytes[..length], table.columns), 1050);
                 if let Some(read) = PieceTable::new(&table.bytes[..length], table.columns) {
-                    let _ = read.find(1050);
                     assert!(read.iter().count() <= 601);
                 }
             }
