@@ -208,6 +208,7 @@ impl Stream {
             start,
             first_record: first.id,
             record_count: count,
+            marks: None,
         })
     }
 

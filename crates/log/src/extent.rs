@@ -8,9 +8,11 @@
 //! # Invariants
 //! - The files of an extent stay open, and a WAL segment is not used again, while the extent is there.
 
+use crate::aim::PlacedAppend;
 use crate::chunk::cold::{ColdLookup, ColdPlace};
 use crate::chunk::file::ChunkFile;
 use crate::chunk::row::Row;
+use crate::chunk::search::ColdSearch;
 use crate::entry::AppendBounds;
 use crate::hot::HotAppend;
 use crate::hot_read::{Segments, read_hot};
@@ -49,6 +51,8 @@ enum ExtentPlace {
     },
     /// A byte whose place has to be looked up first.
     Cold(Box<ColdLookup>),
+    /// An append that has to be found first.
+    Search(Box<ColdSearch>),
 }
 
 /// The segments that hold the appends, by slot.
@@ -96,6 +100,23 @@ impl Extent {
         Self { place: ExtentPlace::Cold(Box::new(lookup)), far_bytes: Cell::new(0) }
     }
 
+    /// An append that has to be found.
+    pub(crate) fn search(search: ColdSearch) -> Self {
+        Self { place: ExtentPlace::Search(Box::new(search)), far_bytes: Cell::new(0) }
+    }
+
+    /// The append that [`crate::ShardLog::try_find`] looks for; `None` if the stream has none like that.
+    ///
+    /// # Errors
+    /// As [`crate::ShardLog::read`].
+    ///
+    /// # Panics
+    /// If the extent is not the one of a search.
+    pub fn found(&self, mode: ReadMode) -> Result<Option<PlacedAppend>, ReadError> {
+        let ExtentPlace::Search(search) = &self.place else { panic!("an extent of another read") };
+        search.find(mode)
+    }
+
     /// Bytes from `from`, at least one and at most `max_bytes`, checked and in memory.
     ///
     /// # Errors
@@ -123,6 +144,7 @@ impl Extent {
                 // The caller knows of more: it is lost.
                 ColdPlace::Tail => Err(ReadError::PastTail { tail: from }),
             },
+            ExtentPlace::Search(_) => panic!("a search has no bytes yet"),
         }
     }
 
@@ -136,17 +158,14 @@ impl Extent {
     pub fn append_at(&self, at: ByteOffset, mode: ReadMode) -> Result<AppendBounds, ReadError> {
         match &self.place {
             ExtentPlace::Hot { appends, .. } => Ok(appends[place_of(appends, at.get())].bounds()),
-            ExtentPlace::Chunk { chunk, row } => {
-                let piece = chunk.append_at(row, at.get(), mode)?;
-                Ok(piece.bounds)
-            }
+            ExtentPlace::Chunk { chunk, row } => Ok(chunk.append_at(row, at.get(), mode)?.bounds),
             ExtentPlace::Cold(lookup) => match lookup.find(at.get(), mode)? {
                 ColdPlace::Chunk { chunk, row } => {
-                    let piece = chunk.append_at(&row, at.get(), mode)?;
-                    Ok(piece.bounds)
+                    Ok(chunk.append_at(&row, at.get(), mode)?.bounds)
                 }
                 ColdPlace::Tail => Err(ReadError::PastTail { tail: at }),
             },
+            ExtentPlace::Search(_) => panic!("a search has no bytes yet"),
         }
     }
 
@@ -159,7 +178,7 @@ impl Extent {
     pub(crate) fn verified(&self) -> impl Iterator<Item = &HotAppend> {
         let appends = match &self.place {
             ExtentPlace::Hot { appends, .. } => &appends[..],
-            ExtentPlace::Chunk { .. } | ExtentPlace::Cold(_) => &[],
+            ExtentPlace::Chunk { .. } | ExtentPlace::Cold(_) | ExtentPlace::Search(_) => &[],
         };
         appends.iter().filter(|append| append.is_verified())
     }

@@ -10,12 +10,13 @@
 //!
 //! `hot_index` has the streams.
 
+use crate::aim::{PlacedAppend, TimeAim};
 use crate::entry::{AppendBounds, DataPlace, Entry};
 use crate::options::COPY_BYTES;
 use crate::read::ReadMode;
 use crate::wal::segment::SegmentTable;
 use env::File;
-use model::{ByteOffset, Placement, Timestamp};
+use model::{ByteOffset, Placement, TimeMarks, Timestamp};
 use std::slice;
 use std::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
@@ -156,12 +157,26 @@ pub(crate) struct HotStream {
     /// Number of the first append's first record.
     first_record: u64,
     appends: HotAppends,
-    /// Where appends do not follow each other, because a chunk has those between: start and first record.
-    gaps: Option<Box<Gaps>>,
+    /// What few streams have.
+    more: Option<Box<HotMore>>,
 }
 
+/// What most streams have not.
 #[derive(Debug, Default)]
-struct Gaps(Vec<(u64, u64)>);
+struct HotMore {
+    /// Where appends do not follow each other, because a chunk has those between: start and first record.
+    gaps: Vec<(u64, u64)>,
+    /// Numbers of the first records of each [`NUMBERED_APPENDS`]th append, from the second on.
+    numbers: Vec<u64>,
+    /// The mark behind each append, but for `unmarked` in front, which came before the stream had record times.
+    marks: Vec<u64>,
+    /// The mark in front of the first of these.
+    mark_before: u64,
+    unmarked: usize,
+}
+
+/// Appends of which one has its record's number in the index. A lookup by number walks over as many.
+const NUMBERED_APPENDS: usize = 1024;
 
 /// Most streams have one append at a time. The map of streams holds it directly, without memory of its own
 /// to allocate, to follow and to free.
@@ -172,36 +187,63 @@ enum HotAppends {
     Many(Vec<HotAppend>),
 }
 
+/// An append with what lies in front of it in its stream.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct NumberedHot {
+    pub(crate) first_record: u64,
+    pub(crate) marks: Option<TimeMarks>,
+    pub(crate) fields: HotFields,
+}
+
 impl HotStream {
-    /// A stream with one append, whose first record has this number.
-    pub(crate) fn new(first_record: u64, append: HotAppend) -> Self {
-        Self { first_record, appends: HotAppends::One(append), gaps: None }
+    /// A stream with one append.
+    pub(crate) fn new(placement: &Placement, append: HotAppend) -> Self {
+        let first_record = placement.first_record;
+        let mut hot = Self { first_record, appends: HotAppends::One(append), more: None };
+        if let Some(marks) = placement.marks {
+            hot.push_mark(0, marks);
+        }
+        hot
     }
 
-    /// Each append with the number of its first record.
-    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u64, HotFields)> {
+    /// Each append, with its number.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = NumberedHot> {
         let mut next = self.first_record;
-        self.appends().iter().map(move |append| {
-            let first = self.gap_at(append.start).unwrap_or(next);
-            next = first + u64::from(append.records);
-            (first, append.fields())
+        self.appends().iter().enumerate().map(move |(index, append)| {
+            let first_record = self.gap_at(append.start).unwrap_or(next);
+            next = first_record + u64::from(append.records);
+            NumberedHot { first_record, marks: self.marks_of(index), fields: append.fields() }
         })
     }
 
     fn gap_at(&self, start: u64) -> Option<u64> {
-        let gaps = &self.gaps.as_ref()?.0;
+        let gaps = &self.more.as_ref()?.gaps;
         gaps.iter().find(|(gap, _)| *gap == start).map(|(_, record)| *record)
     }
 
-    /// Adds an append behind the others; its first record has this number.
+    fn marks_of(&self, index: usize) -> Option<TimeMarks> {
+        let more = self.more.as_ref()?;
+        let place = index.checked_sub(more.unmarked)?;
+        let upto = *more.marks.get(place)?;
+        let before = place.checked_sub(1).map_or(more.mark_before, |before| more.marks[before]);
+        Some(TimeMarks { before, upto })
+    }
+
+    /// Adds an append behind the others.
     ///
     /// # Panics
-    /// If it overlaps the last one: the state machine that placed it is broken.
-    pub(crate) fn push(&mut self, first_record: u64, append: HotAppend) {
+    /// If it overlaps the last one, or lacks the record time that others have: the state machine that placed it is
+    /// broken.
+    #[inline]
+    pub(crate) fn push(&mut self, placement: &Placement, append: HotAppend) {
         let last = self.appends().last().expect("a hot stream has an append");
         assert!(last.end() <= append.start, "appends of a stream overlap");
-        if last.end() < append.start {
-            self.gaps.get_or_insert_default().0.push((append.start, first_record));
+        let has_gap = last.end() < append.start;
+        let index = self.appends().len();
+        if has_gap || index.is_multiple_of(NUMBERED_APPENDS) || self.more.is_some() {
+            self.push_more((index, has_gap.then_some(append.start)), placement);
+        } else if let Some(marks) = placement.marks {
+            self.push_mark(index, marks);
         }
         match &mut self.appends {
             HotAppends::One(first) => {
@@ -209,6 +251,29 @@ impl HotStream {
             }
             HotAppends::Many(appends) => appends.push(append),
         }
+    }
+
+    #[cold]
+    fn push_more(&mut self, (index, gap): (usize, Option<u64>), placement: &Placement) {
+        let has_marks = self.more.as_ref().is_some_and(|more| !more.marks.is_empty());
+        assert!(!has_marks || placement.marks.is_some(), "a stream keeps its record times");
+        if let Some(marks) = placement.marks {
+            self.push_mark(index, marks);
+        }
+        let more = self.more.get_or_insert_default();
+        more.gaps.extend(gap.map(|start| (start, placement.first_record)));
+        if index.is_multiple_of(NUMBERED_APPENDS) {
+            more.numbers.push(placement.first_record);
+        }
+    }
+
+    #[cold]
+    fn push_mark(&mut self, index: usize, marks: TimeMarks) {
+        let more = self.more.get_or_insert_default();
+        if more.marks.is_empty() {
+            (more.unmarked, more.mark_before) = (index, marks.before);
+        }
+        more.marks.push(marks.upto);
     }
 
     /// Asserts what always holds; how many appends there are, and their bytes.
@@ -222,8 +287,22 @@ impl HotStream {
             assert!(append.length > 0, "an append without bytes is not indexed");
             assert!(end <= slots.get(append.slot).capacity, "an append ends behind its segment");
         }
+        self.check_more();
         let bytes = appends.iter().map(|append| u64::from(append.length)).sum();
         (appends.len() as u64, bytes)
+    }
+
+    fn check_more(&self) {
+        let Some(more) = &self.more else { return };
+        if !more.marks.is_empty() {
+            let count = self.appends().len();
+            assert_eq!(more.unmarked + more.marks.len(), count, "appends with record times");
+            assert!(more.marks.is_sorted(), "the mark of a stream falls");
+            assert!(more.mark_before <= more.marks[0], "the mark of a stream falls");
+        }
+        let each = self.numbered().step_by(NUMBERED_APPENDS).skip(1);
+        let numbers: Vec<u64> = each.map(|append| append.first_record).collect();
+        assert_eq!(more.numbers, numbers, "numbers of records");
     }
 
     pub(crate) fn appends(&self) -> &[HotAppend] {
@@ -241,14 +320,78 @@ impl HotStream {
         (at < appends[index].end()).then_some(index)
     }
 
+    /// The append at `index`, with its number.
+    pub(crate) fn numbered_at(&self, index: usize) -> PlacedAppend {
+        let (mut at, mut first_record) = self.numbered_before(index / NUMBERED_APPENDS);
+        let appends = self.appends();
+        while at < index {
+            first_record += u64::from(appends[at].records);
+            at += 1;
+            first_record = self.gap_at(appends[at].start).unwrap_or(first_record);
+        }
+        let mark = self.marks_of(index).map(|marks| marks.upto);
+        PlacedAppend { bounds: appends[index].bounds(), first_record, mark }
+    }
+
+    /// The append whose number is kept, and the number of its first record.
+    fn numbered_before(&self, block: usize) -> (usize, u64) {
+        let number = |block: usize| self.more.as_ref().map(|more| more.numbers[block]);
+        let kept = block.checked_sub(1).and_then(number);
+        kept.map_or((0, self.first_record), |first| (block * NUMBERED_APPENDS, first))
+    }
+
+    /// The append that holds the record with this number.
+    pub(crate) fn find_record(&self, number: u64) -> Option<PlacedAppend> {
+        let numbers = self.more.as_ref().map_or(&[][..], |more| &more.numbers);
+        let block = numbers.partition_point(|first| *first <= number);
+        let (start, mut next) = self.numbered_before(block);
+        for (index, append) in self.appends().iter().enumerate().skip(start) {
+            let first = self.gap_at(append.start).unwrap_or(next);
+            next = first + u64::from(append.records);
+            if number < first {
+                return None;
+            }
+            if number < next {
+                return Some(self.numbered_at(index));
+            }
+        }
+        None
+    }
+
+    /// The first append behind `floor` that is at or after a time.
+    pub(crate) fn find_time(&self, aim: TimeAim, floor: u64) -> Option<PlacedAppend> {
+        let appends = self.appends();
+        let (mut low, mut high) = (0, appends.len());
+        while low < high {
+            let middle = low.midpoint(high);
+            if self.is_before(middle, aim) { low = middle + 1 } else { high = middle }
+        }
+        let live = appends.partition_point(|append| append.end() <= floor);
+        let index = low.max(live);
+        (index < appends.len()).then(|| self.numbered_at(index))
+    }
+
+    /// Whether the append at `index` is before a time.
+    fn is_before(&self, index: usize, aim: TimeAim) -> bool {
+        let arrival = self.appends()[index].fields().at.get();
+        let mark = self.marks_of(index).map(|marks| marks.upto);
+        aim.is_behind(arrival, mark)
+    }
+
+    /// Whether all of the stream that lies before these appends is before a time, too.
+    pub(crate) fn begins_before(&self, aim: TimeAim) -> bool {
+        self.is_before(0, aim)
+    }
+
     /// Drops appends that end at `upto` or before.
     pub(crate) fn drop_before(&mut self, upto: u64) -> Dropped {
         let count = self.appends().partition_point(|append| append.end() <= upto);
         let (dropped, kept) = self.appends().split_at(count);
         let bytes = dropped.iter().map(|append| u64::from(append.length)).sum();
-        let records: u64 = dropped.iter().map(|append| u64::from(append.records)).sum();
         let is_all = kept.is_empty();
-        let gap = kept.first().and_then(|first| self.gap_at(first.start));
+        if count > 0 && !is_all {
+            self.first_record = self.numbered_at(count).first_record;
+        }
         if let (HotAppends::Many(appends), false) = (&mut self.appends, is_all) {
             appends.drain(..count);
             // What grew under load is given back when the stream rests.
@@ -256,8 +399,26 @@ impl HotStream {
                 appends.shrink_to_fit();
             }
         }
-        self.first_record = gap.unwrap_or(self.first_record + records);
+        if count > 0 && !is_all && self.more.is_some() {
+            self.drop_more(count);
+        }
         Dropped { appends: count as u64, bytes, is_all }
+    }
+
+    /// So many appends in front are gone.
+    fn drop_more(&mut self, count: usize) {
+        let start = self.appends()[0].start;
+        let more = self.more.as_mut().expect("the caller has looked");
+        // A gap in front of the first one is the number of the first record.
+        more.gaps.retain(|(gap, _)| *gap > start);
+        let marked = count.saturating_sub(more.unmarked).min(more.marks.len());
+        more.unmarked = more.unmarked.saturating_sub(count);
+        if let Some(last) = more.marks.drain(..marked).next_back() {
+            more.mark_before = last;
+        }
+        let each = self.numbered().step_by(NUMBERED_APPENDS).skip(1);
+        let numbers = each.map(|append| append.first_record).collect();
+        self.more.as_mut().expect("it was there").numbers = numbers;
     }
 }
 
@@ -351,26 +512,106 @@ mod tests {
         assert_eq!(append.bounds().end, ByteOffset::new(15));
     }
 
+    fn place(first_record: u64, marks: Option<(u64, u64)>) -> Placement {
+        let marks = marks.map(|(before, upto)| TimeMarks { before, upto });
+        let (stream, start) = (model::StreamId::new(1), ByteOffset::ZERO);
+        Placement { stream, start, first_record, record_count: 1, marks }
+    }
+
     #[test]
     fn an_append_is_found_by_each_of_its_bytes() {
-        let mut stream = HotStream::new(0, append(10, 5, 0));
-        stream.push(3, append(20, 5, 0));
+        let mut stream = HotStream::new(&place(0, None), append(10, 5, 0));
+        stream.push(&place(3, None), append(20, 5, 0));
         assert_eq!(stream.find(9), None);
         assert_eq!(stream.find(10), Some(0));
         assert_eq!(stream.find(14), Some(0));
         assert_eq!(stream.find(15), None);
         assert_eq!(stream.find(24), Some(1));
         assert_eq!(stream.find(25), None);
-        let records: Vec<u64> = stream.numbered().map(|(record, _)| record).collect();
+        let records: Vec<u64> = stream.numbered().map(|append| append.first_record).collect();
         assert_eq!(records, [0, 3]);
         assert_eq!(stream.drop_before(24), Dropped { appends: 1, bytes: 5, is_all: false });
         assert_eq!(stream.appends().len(), 1);
         assert_eq!(stream.first_record, 3, "that of the append behind the gap");
         assert_eq!(stream.drop_before(25), Dropped { appends: 1, bytes: 5, is_all: true });
-        let mut one = HotStream::new(0, append(10, 5, 0));
+        let mut one = HotStream::new(&place(0, None), append(10, 5, 0));
         assert_eq!(one.find(12), Some(0));
         assert_eq!(one.drop_before(14), Dropped { appends: 0, bytes: 0, is_all: false });
         assert_eq!(one.drop_before(15), Dropped { appends: 1, bytes: 5, is_all: true });
+    }
+
+    /// Appends of five bytes with one to three records, with a gap of bytes and records in front of each 700th.
+    /// Record times, if any, begin with append 100.
+    fn long_stream(count: u64, has_times: bool) -> (HotStream, Vec<PlacedAppend>) {
+        let (mut hot, mut all) = (None, Vec::new());
+        let (mut start, mut first_record, mut mark) = (0, 7, 50);
+        for number in 0..count {
+            if number % 700 == 699 {
+                (start, first_record) = (start + 3, first_record + 2);
+            }
+            let records = 1 + (number % 3) as u32;
+            let fields = HotFields {
+                start,
+                length: 5,
+                records,
+                at: Timestamp::new(1000 + number / 4 * 3),
+                ..append(0, 0, 0).fields()
+            };
+            let (before, has_time) = (mark, has_times && number >= 100);
+            mark += number % 5 / 3 * 20;
+            let placement = place(first_record, has_time.then_some((before, mark)));
+            let append = HotAppend::new(fields);
+            let mark = has_time.then_some(mark);
+            all.push(PlacedAppend { bounds: append.bounds(), first_record, mark });
+            match &mut hot {
+                None => hot = Some(HotStream::new(&placement, append)),
+                Some(hot) => hot.push(&placement, append),
+            }
+            (start, first_record) = (start + 5, first_record + u64::from(records));
+        }
+        (hot.unwrap(), all)
+    }
+
+    #[test]
+    fn records_and_times_are_found_as_a_walk_finds_them() {
+        for (has_times, dropped) in [(false, 0), (true, 0), (true, 50), (true, 150), (false, 2100)]
+        {
+            let (mut hot, mut all) = long_stream(3000, has_times);
+            if dropped > 0 {
+                hot.drop_before(all[dropped - 1].bounds.end.get());
+                all.drain(..dropped);
+            }
+            hot.check_more();
+            for number in all[0].first_record - 2..all.last().unwrap().first_record + 5 {
+                let holds = |append: &&PlacedAppend| {
+                    let end = append.first_record + u64::from(append.bounds.records);
+                    (append.first_record..end).contains(&number)
+                };
+                assert_eq!(hot.find_record(number), all.iter().find(holds).copied());
+            }
+            for (index, append) in all.iter().enumerate() {
+                assert_eq!(hot.numbered_at(index), *append);
+            }
+            let arrivals = (1000..3300).map(|at| TimeAim::Arrival(Timestamp::new(at)));
+            let times = (0..20_000).step_by(7).map(TimeAim::Record);
+            for (aim, floor) in arrivals.chain(times).zip([0, 0, 12_000].into_iter().cycle()) {
+                let is_it = |append: &&PlacedAppend| {
+                    let at = append.bounds.at.get();
+                    append.bounds.end.get() > floor && !aim.is_behind(at, append.mark)
+                };
+                // Before the stream had record times its arrivals were later than its first marks are.
+                if !has_times || matches!(aim, TimeAim::Arrival(_)) {
+                    assert_eq!(hot.find_time(aim, floor), all.iter().find(is_it).copied());
+                }
+            }
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "keeps its record times")]
+    fn a_stream_that_loses_its_record_times_is_found() {
+        let mut hot = HotStream::new(&place(0, Some((0, 9))), append(0, 5, 0));
+        hot.push(&place(1, None), append(5, 5, 0));
     }
 
     #[test]

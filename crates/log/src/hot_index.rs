@@ -11,10 +11,11 @@
 //! - While a job has the taken index it does not change. What is deleted meanwhile is taken off its totals at once, and
 //!   out of it if the seal fails.
 
+use crate::aim::{PlacedAppend, TimeAim};
 use crate::hot::{HotAppend, HotStream};
 use crate::id_map::hash_id;
 use crate::wal::segment::SegmentTable;
-use model::{PartedTable, StreamId};
+use model::{PartedTable, Placement, StreamId};
 use std::sync::Arc;
 
 /// How much is in an index.
@@ -32,6 +33,8 @@ pub(crate) struct HotStreams {
     pub(crate) totals: HotTotals,
     /// Slots of the segments that have held an append of these.
     slots: Vec<u16>,
+    /// A stream of these has record times.
+    has_times: bool,
     /// Something may lie before data of its stream in a chunk: a chunk that held it, or the place from which it was to
     /// be sealed, is damaged. The last hot byte need not be the tail.
     has_old: bool,
@@ -90,20 +93,22 @@ impl HotStreams {
         self.table.find(hash_id(stream.get()), |(id, _)| *id == stream).map(|(_, hot)| hot)
     }
 
-    fn place(&mut self, stream: StreamId, first_record: u64, append: HotAppend) {
+    fn place(&mut self, placement: &Placement, append: HotAppend) {
+        let stream = placement.stream;
         let slot = append.place().slot;
         if self.slots.last() != Some(&slot) {
             self.note_slot(slot);
         }
         self.totals.appends += 1;
         self.totals.bytes += append.bytes();
+        self.has_times |= placement.marks.is_some();
         let hash = hash_id(stream.get());
         if let Some((_, hot)) = self.table.find_mut(hash, |(id, _)| *id == stream) {
-            hot.push(first_record, append);
+            hot.push(placement, append);
             return;
         }
         self.totals.streams += 1;
-        let hot = HotStream::new(first_record, append);
+        let hot = HotStream::new(placement, append);
         self.table.insert_unique(hash, (stream, hot), |(id, _)| hash_id(id.get()));
     }
 
@@ -125,7 +130,7 @@ impl HotStreams {
         }
         if self.totals.appends == 0 {
             // Segments that nothing is in may go.
-            self.has_old = false;
+            (self.has_old, self.has_times) = (false, false);
             self.slots.clear();
         }
     }
@@ -180,8 +185,8 @@ impl HotIndex {
     }
 
     /// Adds an append, which has a byte at least.
-    pub(crate) fn place(&mut self, stream: StreamId, first_record: u64, append: HotAppend) {
-        self.open.place(stream, first_record, append);
+    pub(crate) fn place(&mut self, placement: &Placement, append: HotAppend) {
+        self.open.place(placement, append);
     }
 
     /// Learns that the append that was placed last may lie before data of its stream in a chunk.
@@ -192,6 +197,11 @@ impl HotIndex {
     /// Whether the last hot byte of a stream need not be its tail.
     pub(crate) fn has_old(&self) -> bool {
         self.open.has_old || self.taken.as_ref().is_some_and(|taken| taken.streams.has_old)
+    }
+
+    /// Whether a hot stream has record times.
+    pub(crate) fn has_times(&self) -> bool {
+        self.open.has_times || self.taken.as_ref().is_some_and(|taken| taken.streams.has_times)
     }
 
     fn taken_of(&self, stream: StreamId) -> Option<&HotStream> {
@@ -221,6 +231,31 @@ impl HotIndex {
             let appends = hot.appends();
             appends.get(appends.partition_point(|append| append.fields().start <= at))
         })
+    }
+
+    /// What a seal has taken of a stream, and what has come since.
+    fn parts(&self, stream: StreamId) -> impl Iterator<Item = &HotStream> {
+        [self.taken_of(stream), self.open.get(stream)].into_iter().flatten()
+    }
+
+    /// The append that holds a record.
+    pub(crate) fn find_record(&self, stream: StreamId, number: u64) -> Option<PlacedAppend> {
+        self.parts(stream).find_map(|hot| hot.find_record(number))
+    }
+
+    /// The first append behind `floor` that is at or after a time.
+    pub(crate) fn find_time(
+        &self,
+        stream: StreamId,
+        aim: TimeAim,
+        floor: u64,
+    ) -> Option<PlacedAppend> {
+        self.parts(stream).find_map(|hot| hot.find_time(aim, floor))
+    }
+
+    /// Whether what chunks have of a stream is before a time, because what is hot begins before it.
+    pub(crate) fn begins_before(&self, stream: StreamId, aim: TimeAim) -> bool {
+        !self.has_old() && self.parts(stream).next().is_some_and(|hot| hot.begins_before(aim))
     }
 
     /// Drops what lies before `upto`; what lay before `from` was dropped earlier.
@@ -316,7 +351,7 @@ impl Taken {
 mod tests {
     use super::*;
     use crate::hot::HotFields;
-    use model::Timestamp;
+    use model::{ByteOffset, Timestamp};
 
     fn append(start: u64) -> HotAppend {
         HotAppend::new(HotFields {
@@ -333,7 +368,14 @@ mod tests {
 
     fn place(index: &mut HotIndex, stream: u64, starts: impl IntoIterator<Item = u64>) {
         for start in starts {
-            index.place(StreamId::new(stream), start / 10, append(start));
+            let placement = Placement {
+                stream: StreamId::new(stream),
+                start: ByteOffset::new(start),
+                first_record: start / 10,
+                record_count: 1,
+                marks: None,
+            };
+            index.place(&placement, append(start));
         }
         index.check_totals();
     }

@@ -23,6 +23,7 @@
 //! # Format
 //! `docs/format/`.
 
+mod aim;
 mod assemble;
 mod checkpoint;
 mod checkpoint_rows;
@@ -55,6 +56,7 @@ mod unreadable;
 mod wal;
 mod work;
 
+pub use aim::{Aim, PlacedAppend, TimeAim};
 pub use checkpoint_rows::{CheckpointRow, CheckpointRows};
 pub use chunk::cache::ChunkStats;
 pub use chunk::image::{ChunkCheck, check_chunk};

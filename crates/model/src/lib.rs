@@ -186,6 +186,18 @@ pub struct Placement {
     pub first_record: u64,
     /// Records that the data holds.
     pub record_count: u32,
+    /// Record times, if the stream has them.
+    pub marks: Option<TimeMarks>,
+}
+
+/// What an append does to the *mark* of its stream: the largest record time so far, without a unit. So it
+/// never falls and can be searched, in whatever order clients give their times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeMarks {
+    /// The mark in front of the append.
+    pub before: u64,
+    /// The mark behind it, at least `before`.
+    pub upto: u64,
 }
 
 #[cfg(test)]

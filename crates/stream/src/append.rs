@@ -56,8 +56,13 @@ impl GroupState {
         if let Some(producer) = &append.producer {
             record.extra_mut().producers.accept(producer, mark.index, producers_max);
         }
-        let placement =
-            Placement { stream, start, first_record, record_count: append.record_count };
+        let placement = Placement {
+            stream,
+            start,
+            first_record,
+            record_count: append.record_count,
+            marks: None,
+        };
         let accepted = Accepted {
             stream,
             tail: record.tail,

@@ -223,6 +223,7 @@ impl GroupState {
             start,
             first_record: 0,
             record_count: u32::try_from(record.record_count).expect("one entry's records"),
+            marks: None,
         });
         let info = record.info();
         self.add_record(record);

@@ -67,7 +67,7 @@ impl Machine {
         ends.tail += bytes;
         // Each byte is a record.
         let (first_record, record_count) = (start.get(), u32::try_from(bytes).unwrap_or(u32::MAX));
-        Some(Placement { stream: key.stream, start, first_record, record_count })
+        Some(Placement { stream: key.stream, start, first_record, record_count, marks: None })
     }
 
     fn rows(&self, group: GroupId) -> CheckpointRows {

@@ -112,6 +112,7 @@ fn placement(index: EntryIndex) -> Placement {
         start: ByteOffset::new(run / STREAMS * RUN_BYTES),
         first_record: run / STREAMS,
         record_count: 1,
+        marks: None,
     }
 }
 

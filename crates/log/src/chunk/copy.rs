@@ -17,7 +17,7 @@ use crate::chunk::row::Row;
 use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
-use crate::hot::HotFields;
+use crate::hot::{HotFields, NumberedHot};
 use crate::hot_index::HotStreams;
 use crate::options::COPY_BYTES;
 use crate::paths::remove_if_there;
@@ -75,10 +75,11 @@ impl SealTask {
         let mut done = CopyDone::default();
         let mut buffer = Vec::new();
         for (stream, hot) in self.streams.sorted() {
-            for (first_record, append) in hot.numbered() {
+            for numbered in hot.numbered() {
+                let append = numbered.fields;
                 let segment = &self.segments[&append.slot];
                 if is_intact(segment, &append, &mut buffer)? {
-                    writer.begin_append(&sealed(stream, first_record, &append));
+                    writer.begin_append(&sealed(stream, &numbered));
                     let source = (&*segment.file, u64::from(append.position));
                     copy_bytes(source, append.length, &mut buffer, &mut writer)?;
                 } else if !append.is_reported {
@@ -99,7 +100,8 @@ fn opened(
     written.map(|written| Arc::new(ChunkFile::new(written, Arc::clone(cache))))
 }
 
-fn sealed(stream: StreamId, first_record: u64, append: &HotFields) -> StreamPiece {
+fn sealed(stream: StreamId, numbered: &NumberedHot) -> StreamPiece {
+    let NumberedHot { first_record, marks, fields: append } = numbered;
     let start = ByteOffset::new(append.start);
     let bounds = AppendBounds {
         start,
@@ -107,8 +109,9 @@ fn sealed(stream: StreamId, first_record: u64, append: &HotFields) -> StreamPiec
         records: append.records,
         at: append.at,
     };
-    let piece = Piece { bounds, mark: None };
-    StreamPiece { stream: stream.get(), first_record, mark_before: None, piece }
+    let piece = Piece { bounds, mark: marks.map(|marks| marks.upto) };
+    let mark_before = marks.map(|marks| marks.before);
+    StreamPiece { stream: stream.get(), first_record: *first_record, mark_before, piece }
 }
 
 fn is_intact(segment: &SegmentFile, append: &HotFields, buffer: &mut Vec<u8>) -> io::Result<bool> {

@@ -5,12 +5,13 @@
 //!   block is damaged, the checksum of the run decides: damage of one stream costs no other.
 //! - The holder of a chunk can read it, also when its file has been replaced and has no name any more.
 
+use crate::aim::PlacedAppend;
 use crate::chunk::cache::ChunkCache;
 use crate::chunk::header::{CONTENT_START, ChunkHeader, HEADER_BYTES};
 use crate::chunk::image::open_page;
 use crate::chunk::lookup::{PageSource, block_crc};
 use crate::chunk::page::{PAGE_BYTES, Page};
-use crate::chunk::pieces::{Piece, TableParts};
+use crate::chunk::pieces::{Goal, TableParts};
 use crate::chunk::row::Row;
 use crate::chunk::row_page::Rows;
 use crate::chunk::served::ReadFailures;
@@ -355,13 +356,18 @@ impl ChunkFile {
         self.table_part(row, (0, row.table_length as usize), mode)
     }
 
-    /// The append of a run that contains byte `at`.
+    /// The append of a run that a search is for; `None` if the run has none.
     ///
     /// # Errors
     /// As [`ChunkFile::verify`].
-    pub(crate) fn append_at(&self, row: &Row, at: u64, mode: ReadMode) -> Result<Piece, ReadError> {
+    pub(crate) fn search(
+        &self,
+        row: &Row,
+        goal: Goal,
+        mode: ReadMode,
+    ) -> Result<Option<PlacedAppend>, ReadError> {
         let damaged = || self.damaged(row.table_position());
-        let columns = row.columns().ok_or_else(damaged)?;
+        let (columns, body) = row.columns().zip(row.body).ok_or_else(damaged)?;
         // One read is enough for a small one.
         let is_small = row.table_length as usize <= PAGE_BYTES;
         let whole = if is_small { Some(self.table(row, mode)?) } else { None };
@@ -370,7 +376,25 @@ impl ChunkFile {
             None => self.table_part(row, (position, length), mode),
         };
         let parts = TableParts { columns, length: u64::from(row.table_length), read };
-        parts.find(at)?.ok_or_else(damaged)
+        Ok(parts.search(goal)?.map(|(before, piece)| PlacedAppend {
+            bounds: piece.bounds,
+            first_record: body.first_record + before,
+            mark: piece.mark,
+        }))
+    }
+
+    /// The append of a run that contains byte `at`.
+    ///
+    /// # Errors
+    /// As [`ChunkFile::verify`].
+    pub(crate) fn append_at(
+        &self,
+        row: &Row,
+        at: u64,
+        mode: ReadMode,
+    ) -> Result<PlacedAppend, ReadError> {
+        let found = self.search(row, Goal::Byte(at), mode)?;
+        found.ok_or_else(|| self.damaged(row.table_position()))
     }
 
     /// Verified bytes of a run's append table: `length` of them from `from` on.
@@ -415,6 +439,7 @@ pub(crate) mod tests {
     use crate::chunk::header::tests::ORIGIN;
     use crate::chunk::list::ChunkList;
     use crate::chunk::pages::ChunkIdentity;
+    use crate::chunk::pieces::Piece;
     use crate::chunk::writer::{ChunkName, ChunkWriter};
     use crate::entry::AppendBounds;
     use crate::options::LogOptions;

@@ -15,9 +15,6 @@ use crate::read::{ReadError, ReadMode};
 use std::io;
 use std::sync::Arc;
 
-/// Chunks that a thread which must not wait looks into: some 50 µs of it.
-const INLINE_CHUNKS_MAX: usize = 64;
-
 /// The chunks of a group.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChunkList {
@@ -28,8 +25,19 @@ pub(crate) struct ChunkList {
 pub(crate) type ChunkRun<'a> = (&'a Arc<ChunkFile>, Row);
 
 impl ChunkList {
+    /// Chunks that a thread which must not wait looks into: some 50 µs of it.
+    pub(crate) const INLINE_CHUNKS_MAX: usize = 64;
+
     pub(crate) fn files(&self) -> &[Arc<ChunkFile>] {
         &self.files
+    }
+
+    /// Whether what a chunk holds of a stream lies before what the next one holds. Data that was sealed again beside
+    /// a damaged chunk is in one that names no range.
+    pub(crate) fn is_in_order(&self) -> bool {
+        let ranges = self.files.iter().map(|file| (file.header.from, file.header.to));
+        ranges.clone().all(|(from, to)| from < to)
+            && ranges.clone().zip(ranges.skip(1)).all(|((_, to), (from, _))| to <= from)
     }
 
     /// Adds a chunk at its place.
@@ -64,7 +72,7 @@ impl ChunkList {
     ) -> Result<Option<ChunkRun<'_>>, ReadError> {
         let mut lost = None;
         for (number, file) in self.of_stream(stream).enumerate() {
-            if mode == ReadMode::Inline && number >= INLINE_CHUNKS_MAX {
+            if mode == ReadMode::Inline && number >= Self::INLINE_CHUNKS_MAX {
                 return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
             }
             match find_row(&file.pages(mode), stream, at)? {

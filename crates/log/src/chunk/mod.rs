@@ -9,7 +9,8 @@
 //! - `builder` and `pages` make a file's bytes. `lookup` finds rows by pages, `image` checks a whole chunk.
 //!   None of these does IO.
 //! - `writer` makes a chunk file, `file` reads one, `opening` finds those of a group at the start. `cache` (on `clock`) bounds open files and pages in memory.
-//! - `list`: the chunks of a group, and which has a byte. `cold`: the same question on any thread.
+//! - `list`: the chunks of a group, and which has a byte. `cold`: the same question on any thread. `search`: which has
+//!   a record, or a time.
 //! - `floors`: what is dead. `count`: how much of each chunk. `set`: which chunks to merge.
 //! - `copy` (with `merge_rows`): seals and merges into a chunk. `room`: how long it can be.
 //!
@@ -45,6 +46,7 @@ pub(crate) mod pieces;
 pub(crate) mod room;
 pub(crate) mod row;
 pub(crate) mod row_page;
+pub(crate) mod search;
 pub(crate) mod served;
 pub(crate) mod set;
 pub(crate) mod writer;

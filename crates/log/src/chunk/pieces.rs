@@ -13,6 +13,7 @@
 //! # Format
 //! `docs/format/chunk.md`.
 
+use crate::aim::TimeAim;
 use crate::codec::{put_varint, take_varint, u32_at, u64_at};
 use crate::entry::AppendBounds;
 use model::{ByteOffset, Timestamp};
@@ -234,11 +235,12 @@ pub(crate) struct TableParts<R> {
 }
 
 impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> TableParts<R> {
-    /// The piece that contains byte `at`, by a few points and one page; `None` also where the bytes make no sense.
+    /// The piece that a search is for, and the records of the run before it. A few points and one or two pages are read.
+    /// `None` also where the bytes make no sense.
     ///
     /// # Errors
     /// As parts are read.
-    pub(crate) fn find(mut self, at: u64) -> Result<Option<Piece>, E> {
+    pub(crate) fn search(mut self, goal: Goal) -> Result<Option<(u64, Piece)>, E> {
         if self.length < HEADER_BYTES as u64 {
             return Ok(None);
         }
@@ -248,43 +250,102 @@ impl<E, R: FnMut(u64, usize) -> Result<Vec<u8>, E>> TableParts<R> {
         if page_count == 0 || points_end > self.length {
             return Ok(None);
         }
-        let (points, is_last) = self.points_before(at, page_count)?;
-        let point_bytes = self.columns.point_bytes();
-        let starts = points.chunks_exact(point_bytes).map(|point| u64_at(point, 0));
-        let Some(page) = starts.take_while(|start| *start <= at).count().checked_sub(1) else {
-            return Ok(None);
-        };
-        let point = &points[page * point_bytes..][..point_bytes];
-        let position = |point: &[u8]| points_end + u64::from(u32_at(point, 24));
-        let next = points.get((page + 1) * point_bytes..).filter(|next| !next.is_empty());
-        let (start, end) = (position(point), next.map_or(self.length, position));
-        let is_known = next.is_some() || is_last;
-        let is_page = start <= end && end <= self.length.min(start + PAGE_BYTES_MAX);
-        if !is_known || !is_page {
-            return Ok(None);
+        let (points, is_last) = self.points_before(goal, page_count)?;
+        let points: Vec<&[u8]> = points.chunks_exact(self.columns.point_bytes()).collect();
+        let at = goal.field(self.columns);
+        let before = points.iter().take_while(|point| goal.is_after(u64_at(point, at))).count();
+        // The page before the first one that begins at or after a time may end with it.
+        let after = if matches!(goal, Goal::Time(_)) { before + 1 } else { before };
+        for page in before.saturating_sub(1)..after.min(points.len()) {
+            let position = |point: &&[u8]| points_end + u64::from(u32_at(point, 24));
+            let next = points.get(page + 1);
+            let (start, end) = (position(&points[page]), next.map_or(self.length, position));
+            let is_known = next.is_some() || is_last;
+            let is_page = start <= end && end <= self.length.min(start + PAGE_BYTES_MAX);
+            if !is_known || !is_page {
+                return Ok(None);
+            }
+            let length = usize::try_from(end - start).expect("a page is small");
+            let bytes = (self.read)(start, length)?;
+            if let Some(found) = search_page(self.columns, (points[page], &bytes), goal) {
+                return Ok(Some(found));
+            }
         }
-        let length = usize::try_from(end - start).expect("a page is small");
-        let bytes = (self.read)(start, length)?;
-        let mut pieces = PagePieces::new(self.columns, point, &bytes);
-        Ok(pieces.find(|piece| at < piece.bounds.end.get()))
+        Ok(None)
     }
 
-    /// Some points, among which is that of the page with byte `at` and the one behind it, and whether the last point of all
-    /// is among them.
-    fn points_before(&mut self, at: u64, page_count: u64) -> Result<(Vec<u8>, bool), E> {
+    /// Points of the pages that may have what is searched for, of the page behind them, and of others. And whether the last
+    /// point of all is among them.
+    fn points_before(&mut self, goal: Goal, page_count: u64) -> Result<(Vec<u8>, bool), E> {
         let point_bytes = self.columns.point_bytes() as u64;
         let position = |page: u64| HEADER_BYTES as u64 + page * point_bytes;
+        let field = goal.field(self.columns) as u64;
         let (mut low, mut high) = (0, page_count);
-        // The point before `low` begins at or before the byte, that at `high` behind it.
+        // The goal is behind the point before `low`, and not behind that at `high`.
         while high - low > POINTS_AT_ONCE {
             let middle = low.midpoint(high);
-            let start = u64_at(&(self.read)(position(middle), 8)?, 0);
-            if start <= at { low = middle + 1 } else { high = middle }
+            let value = u64_at(&(self.read)(position(middle) + field, 8)?, 0);
+            if goal.is_after(value) { low = middle + 1 } else { high = middle }
         }
-        let (from, to) = (low.saturating_sub(1), (high + 1).min(page_count));
+        let (from, to) = (low.saturating_sub(1), (high + 2).min(page_count));
         let length = usize::try_from((to - from) * point_bytes).expect("few points");
         Ok(((self.read)(position(from), length)?, to == page_count))
     }
+}
+
+/// What a piece of a run is searched for by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Goal {
+    /// It holds this byte of the stream.
+    Byte(u64),
+    /// It holds this record, counted from the run's first.
+    Record(u64),
+    /// It is the first that is not before a time.
+    Time(TimeAim),
+}
+
+impl Goal {
+    /// The position in a point of the number that it is compared with.
+    fn field(self, columns: Columns) -> usize {
+        match self {
+            Self::Byte(_) => 0,
+            Self::Record(_) => 8,
+            Self::Time(TimeAim::Record(_)) if columns.has_marks => POINT_BYTES,
+            Self::Time(_) => 16,
+        }
+    }
+
+    /// Whether a page with this field begins before it, or with it.
+    fn is_after(self, field: u64) -> bool {
+        match self {
+            Self::Byte(at) => field <= at,
+            Self::Record(number) => field <= number,
+            Self::Time(TimeAim::Arrival(at)) => field < at.get(),
+            Self::Time(TimeAim::Record(time)) => field < time,
+        }
+    }
+}
+
+/// The piece of a page that a search is for.
+fn search_page(
+    columns: Columns,
+    (point, bytes): (&[u8], &[u8]),
+    goal: Goal,
+) -> Option<(u64, Piece)> {
+    let mut before = u64_at(point, 8);
+    for piece in PagePieces::new(columns, point, bytes) {
+        let records = u64::from(piece.bounds.records);
+        let is_it = match goal {
+            Goal::Byte(at) => (piece.bounds.start.get()..piece.bounds.end.get()).contains(&at),
+            Goal::Record(number) => (before..before.checked_add(records)?).contains(&number),
+            Goal::Time(aim) => !aim.is_behind(piece.bounds.at.get(), piece.mark),
+        };
+        if is_it {
+            return Some((before, piece));
+        }
+        before = before.checked_add(records)?;
+    }
+    None
 }
 
 struct PagePieces<'a> {
@@ -361,13 +422,19 @@ mod tests {
     }
 
     /// The piece of a table that holds byte `at`, and the bytes that were read for it.
-    fn find((bytes, columns): (&[u8], Columns), at: u64) -> (Option<Piece>, usize) {
+    fn find(table: (&[u8], Columns), at: u64) -> (Option<Piece>, usize) {
+        let (found, read_bytes) = search(table, Goal::Byte(at));
+        (found.map(|(_, piece)| piece), read_bytes)
+    }
+
+    /// What a search finds, and the bytes that were read for it.
+    fn search((bytes, columns): (&[u8], Columns), goal: Goal) -> (Option<(u64, Piece)>, usize) {
         let mut read_bytes = 0;
         let read = |position: u64, length: usize| {
             read_bytes += length;
             Ok::<_, ()>(bytes[position as usize..][..length].to_vec())
         };
-        let found = TableParts { columns, length: bytes.len() as u64, read }.find(at);
+        let found = TableParts { columns, length: bytes.len() as u64, read }.search(goal);
         (found.unwrap(), read_bytes)
     }
 
@@ -392,15 +459,53 @@ mod tests {
     }
 
     #[test]
+    fn records_and_times_are_found_as_a_walk_finds_them() {
+        for (mut pieces, mark) in kinds(1000) {
+            // Many arrive at once, and many marks are equal, also at the end of a page.
+            for piece in &mut pieces {
+                piece.bounds.at = Timestamp::new(piece.bounds.at.get() / 700 * 700);
+            }
+            let table = table(&pieces, mark);
+            let search = |goal| search((&table.bytes, table.columns), goal).0;
+            let walk = |is_it: &dyn Fn(u64, &Piece) -> bool| {
+                let mut before = 0;
+                pieces.iter().find_map(|piece| {
+                    let found = is_it(before, piece).then_some((before, *piece));
+                    before += u64::from(piece.bounds.records);
+                    found
+                })
+            };
+            for number in (0..table.records + 2).step_by(3) {
+                let holds = |before, piece: &Piece| {
+                    (before..before + u64::from(piece.bounds.records)).contains(&number)
+                };
+                assert_eq!(search(Goal::Record(number)), walk(&holds), "record {number}");
+            }
+            let arrivals = pieces.iter().map(|piece| TimeAim::Arrival(piece.bounds.at));
+            let times = pieces.iter().map(|piece| TimeAim::Record(piece.mark.unwrap_or(7)));
+            let ends = [0, 1, u64::MAX].map(TimeAim::Record);
+            for aim in arrivals.chain(times).chain(ends) {
+                let is_reached =
+                    |_, piece: &Piece| !aim.is_behind(piece.bounds.at.get(), piece.mark);
+                assert_eq!(search(Goal::Time(aim)), walk(&is_reached), "{aim:?}");
+            }
+        }
+    }
+
+    #[test]
     fn one_piece_of_very_many_is_found_by_few_bytes() {
         let pieces = pieces(300_000, |_| 1, |_| None);
         let table = table(&pieces, None);
         assert!(table.bytes.len() > 600_000);
         for number in [0, 1, 255, 256, 257, 123_456, 150_000, 299_775, 299_776, 299_999] {
             let piece = pieces[number];
-            let (found, bytes) = find((&table.bytes, table.columns), piece.bounds.start.get() + 3);
-            assert_eq!(found, Some(piece));
-            assert!(bytes < 6_000, "{bytes} bytes were read for piece {number}");
+            let at = piece.bounds.start.get() + 3;
+            let time = TimeAim::Arrival(piece.bounds.at);
+            for goal in [Goal::Byte(at), Goal::Record(number as u64), Goal::Time(time)] {
+                let (found, bytes) = search((&table.bytes, table.columns), goal);
+                assert_eq!(found, Some((number as u64, piece)));
+                assert!(bytes < 7_000, "{bytes} bytes were read for {goal:?}");
+            }
         }
     }
 
@@ -434,7 +539,12 @@ mod tests {
         for (pieces, mark) in kinds(601) {
             let table = table(&pieces, mark);
             for length in 0..table.bytes.len() {
-                let _ = find((&table.bytes[..length], table.columns), 1050);
+                for number in [0, 300, 1050] {
+                    let time = Goal::Time(TimeAim::Record(number));
+                    for goal in [Goal::Byte(number), Goal::Record(number), time] {
+                        let _ = search((&table.bytes[..length], table.columns), goal);
+                    }
+                }
                 if let Some(read) = PieceTable::new(&table.bytes[..length], table.columns) {
                     assert!(read.iter().count() <= 601);
                 }

@@ -102,7 +102,7 @@ impl Group {
 
     /// What chunks of all that is hot take, at most.
     pub(crate) fn chunk_bytes_max(&self) -> u64 {
-        let bytes = |hot: HotTotals| chunk_bytes_max(hot.streams, hot.appends, hot.bytes);
+        let bytes = |hot: HotTotals| chunk_bytes_max(&hot, self.hot.has_times());
         let both = [self.hot.left(), self.hot.open.totals].into_iter();
         both.filter(|totals| totals.appends > 0).map(bytes).sum()
     }
@@ -170,7 +170,7 @@ impl Group {
             // Nothing before this entry is hot: keep that, now that something is.
             self.sealed = self.sealed.max(index.get() - 1);
         }
-        self.hot.place(placement.stream, placement.first_record, HotAppend::new(fields));
+        self.hot.place(placement, HotAppend::new(fields));
     }
 
     /// Drops all that is known of a stream.
@@ -245,6 +245,7 @@ mod tests {
                 start: ByteOffset::new(start),
                 first_record: start / 100,
                 record_count: 1,
+                marks: None,
             };
             let fields = HotFields {
                 start,

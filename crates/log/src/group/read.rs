@@ -1,11 +1,13 @@
 //! Reads of one group: from the WAL by the hot index, or from chunks.
 
+use crate::aim::{Aim, PlacedAppend};
 use crate::chunk::cold::{ColdLookup, ColdPlace};
 use crate::chunk::file::ChunkFile;
 use crate::chunk::floors::GONE;
 use crate::chunk::row::Row;
+use crate::chunk::search::ColdSearch;
 use crate::entry::AppendBounds;
-use crate::extent::Extent;
+use crate::extent::{Extent, Read};
 use crate::group::Group;
 use crate::hot::HotStream;
 use crate::hot_read::{following, read_hot};
@@ -165,11 +167,52 @@ impl Group {
         match self.locate(stream, at, (slots, mode))? {
             Place::Tail => Ok(None),
             Place::Hot { stream, index } => Ok(Some(stream.appends()[index].bounds())),
-            Place::Chunk { chunk, row } => {
-                let piece = chunk.append_at(&row, at, mode)?;
-                Ok(Some(piece.bounds))
-            }
+            Place::Chunk { chunk, row } => Ok(Some(chunk.append_at(&row, at, mode)?.bounds)),
             Place::Elsewhere(_) => Err(would_block()),
+        }
+    }
+
+    /// The append that is looked for, or the search for another thread; no append if the stream has none like that.
+    pub(crate) fn find_append(
+        &self,
+        stream: StreamId,
+        aim: Aim,
+        (slots, mode): (&SegmentTable, ReadMode),
+    ) -> Result<Read<Option<PlacedAppend>>, ReadError> {
+        let floor = self.chunks.floor(stream.get());
+        if floor == GONE {
+            return Err(ReadError::NotFound);
+        }
+        let hot = match aim {
+            Aim::Byte(at) => self.hot.find(stream, at.get()).map(|(hot, at)| hot.numbered_at(at)),
+            Aim::Record(number) => self.hot.find_record(stream, number),
+            Aim::Time(aim) => self.hot.find_time(stream, aim, floor),
+        };
+        let is_answer = match aim {
+            Aim::Byte(at) if at.get() < floor => {
+                return Err(ReadError::Trimmed { head: ByteOffset::new(floor) });
+            }
+            // What was dropped may still be on its way into a chunk.
+            Aim::Byte(_) | Aim::Record(_) => {
+                hot.is_some_and(|append| append.bounds.end.get() > floor)
+            }
+            Aim::Time(aim) => self.hot.begins_before(stream, aim),
+        };
+        if is_answer {
+            return Ok(Read::Ready(hot));
+        }
+        let at = match aim {
+            // As in `locate`.
+            Aim::Byte(at) if self.hot.end_of(stream) == Some(at.get()) && !self.hot.has_old() => {
+                return Ok(Read::Ready(None));
+            }
+            Aim::Byte(at) => at.get(),
+            Aim::Record(_) | Aim::Time(_) => 0,
+        };
+        let search = ColdSearch { lookup: self.cold_lookup((stream, floor), at, slots), aim, hot };
+        match search.find(mode) {
+            Err(error) if error.would_block() => Ok(Read::Job(Extent::search(search))),
+            found => found.map(Read::Ready),
         }
     }
 }

@@ -40,7 +40,7 @@ impl Group {
             cache: Arc::clone(&store.chunk_cache),
             segments: streams.slots().iter().map(segment).collect(),
             streams,
-            bytes_max: chunk_bytes_max(left.streams, left.appends, left.bytes),
+            bytes_max: chunk_bytes_max(&left, self.hot.has_times()),
         }
     }
 

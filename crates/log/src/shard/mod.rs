@@ -25,6 +25,7 @@ mod background;
 #[cfg(test)]
 mod check_tests;
 
+use crate::aim::{Aim, PlacedAppend};
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
 use crate::chunk::cache::ChunkStats;
@@ -370,6 +371,31 @@ impl ShardLog {
     ) -> Result<Option<AppendBounds>, ReadError> {
         let slots = (&self.slots, ReadMode::Blocking);
         self.group(key.group).append_at(key.stream, at.get(), slots)
+    }
+
+    /// The append of a stream that is looked for, with its number; `None` if there is none like that. Without waiting
+    /// for a disk, as [`ShardLog::try_read`]; a job asks [`Extent::found`].
+    ///
+    /// # Errors
+    /// As [`ShardLog::read`].
+    pub fn try_find(
+        &self,
+        key: StreamKey,
+        aim: Aim,
+    ) -> Result<Read<Option<PlacedAppend>>, ReadError> {
+        self.group(key.group).find_append(key.stream, aim, (&self.slots, ReadMode::Inline))
+    }
+
+    /// As [`ShardLog::try_find`], and waits.
+    ///
+    /// # Errors
+    /// As [`ShardLog::read`].
+    pub fn find(&self, key: StreamKey, aim: Aim) -> Result<Option<PlacedAppend>, ReadError> {
+        let slots = (&self.slots, ReadMode::Blocking);
+        match self.group(key.group).find_append(key.stream, aim, slots)? {
+            Read::Ready(found) => Ok(found),
+            Read::Job(extent) => extent.found(ReadMode::Blocking),
+        }
     }
 
     /// End of the first append whose end is at or after `at`; `None` if the stream ends before.

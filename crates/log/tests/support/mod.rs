@@ -6,7 +6,8 @@ pub mod wal;
 
 use env::{Disk, MemoryDisk, SeededRandom};
 use model::{
-    ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
+    ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, TimeMarks,
+    Timestamp,
 };
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -125,6 +126,15 @@ pub struct Ends {
     pub tail: u64,
     pub records: u64,
     pub is_deleted: bool,
+    /// The largest record time so far, if there was one.
+    pub mark: Option<u64>,
+}
+
+/// The command of an append of so many records, and its record time, if it has one.
+pub fn with_records(records: u32, time: Option<u64>) -> Vec<u8> {
+    let mut command = records.to_le_bytes().to_vec();
+    command.extend(time.into_iter().flat_map(u64::to_le_bytes));
+    command
 }
 
 /// The simplest streams: append, trim, delete.
@@ -161,8 +171,16 @@ impl Machine {
                 let start = ByteOffset::new(ends.tail);
                 ends.tail += bytes;
                 let first_record = ends.records;
-                ends.records += 1;
-                Some(Placement { stream: key.stream, start, first_record, record_count: 1 })
+                let (records, time) = command.split_at_checked(4).unwrap_or_default();
+                let record_count = records.try_into().map_or(1, u32::from_le_bytes);
+                ends.records += u64::from(record_count);
+                let time = time.try_into().ok().map(u64::from_le_bytes);
+                let marks = time.or(ends.mark).map(|time| {
+                    let before = ends.mark.unwrap_or(0);
+                    TimeMarks { before, upto: before.max(time) }
+                });
+                ends.mark = marks.map(|marks| marks.upto);
+                Some(Placement { stream: key.stream, start, first_record, record_count, marks })
             }
         }
     }
@@ -180,6 +198,7 @@ impl Machine {
             row.extend(ends.tail.to_le_bytes());
             row.extend(ends.records.to_le_bytes());
             row.push(u8::from(ends.is_deleted));
+            row.extend(ends.mark.into_iter().flat_map(u64::to_le_bytes));
             rows.push(key.stream, model::PathHash::new(key.stream.get() + 1000), &row);
         }
         rows
@@ -199,7 +218,9 @@ impl Replay for Machine {
         for row in rows {
             let number = |at: usize| u64::from_le_bytes(row.bytes[at..at + 8].try_into().unwrap());
             let (head, tail, records) = (number(0), number(8), number(16));
-            let ends = Ends { head, tail, records, is_deleted: row.bytes[24] == 1 };
+            let is_deleted = row.bytes[24] == 1;
+            let mark = row.bytes[25..].try_into().ok().map(u64::from_le_bytes);
+            let ends = Ends { head, tail, records, is_deleted, mark };
             self.streams.insert(StreamKey { group, stream: row.stream }, ends);
         }
     }
@@ -239,6 +260,8 @@ pub struct Node {
     pub report: RecoveryReport,
     pub acknowledged: BTreeMap<GroupId, u64>,
     pub work_errors: u32,
+    /// The time of the next entries; else it depends on their data.
+    pub at: Option<u64>,
     /// Jobs handed out by each shard and not yet run.
     held: Vec<(Option<SyncJob>, Option<WorkJob>)>,
 }
@@ -266,7 +289,7 @@ impl Node {
         let acknowledged = machine.applied.clone();
         let (shards, report) = (opened.shards, opened.report);
         let held = shards.iter().map(|_| (None, None)).collect();
-        Ok(Self { shards, machine, report, acknowledged, work_errors: 0, held })
+        Ok(Self { shards, machine, report, acknowledged, work_errors: 0, at: None, held })
     }
 
     pub fn shard(&mut self, group: GroupId) -> &mut ShardLog {
@@ -281,7 +304,7 @@ impl Node {
         command: &[u8],
         data: &[u8],
     ) -> Result<EntryIndex, AppendError> {
-        let at = Timestamp::new(1_700_000_000_000 + data.len() as u64);
+        let at = Timestamp::new(self.at.unwrap_or(1_700_000_000_000 + data.len() as u64));
         let (group, term) = (key.group, Term::new(1));
         let subject = EntrySubject::new(key.stream.get());
         let purpose = if kind == DELETE { Purpose::Upkeep } else { Purpose::Data };

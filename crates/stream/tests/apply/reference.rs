@@ -184,7 +184,8 @@ impl Stream {
         }
         let (first_record, record_count) = (self.records, append.record_count);
         self.records += u64::from(record_count);
-        let placement = Placement { stream: self.id, start, first_record, record_count };
+        let placement =
+            Placement { stream: self.id, start, first_record, record_count, marks: None };
         Applied {
             placement: (!data.is_empty()).then_some(placement),
             visible: self.visible(),
@@ -328,7 +329,8 @@ impl Reference {
         };
         let start = offset(inherited.len());
         let (first_record, record_count) = (0, create.record_count);
-        let placement = Placement { stream: stream.id, start, first_record, record_count };
+        let placement =
+            Placement { stream: stream.id, start, first_record, record_count, marks: None };
         let placement = (!data.is_empty()).then_some(placement);
         let applied = Applied { placement, ..answer(Outcome::Created(stream.info())) };
         self.streams.push(stream);
