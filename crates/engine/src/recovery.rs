@@ -10,7 +10,7 @@
 use crate::command::Command;
 use crate::streams::{Effect, Streams};
 use crate::synced::{Synced, SyncedTo};
-use log::{CheckpointRow, Damage, DamageKind, Entry, Replay};
+use log::{CheckpointRow, Damage, DamageKind, Entry, NewerVersion, Replay};
 use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey};
 use std::path::Path;
 
@@ -98,7 +98,7 @@ impl Replay for Recovery {
         applied: EntryIndex,
         _header: &[u8],
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
-    ) {
+    ) -> Result<(), NewerVersion> {
         self.next = applied.get() + 1;
         self.synced.voids.retain(|void| void.end > applied.get() + 1);
         for row in rows {
@@ -106,9 +106,10 @@ impl Replay for Recovery {
             // refuses newer formats before this.
             let _ = self.streams.restore(row);
         }
+        Ok(())
     }
 
-    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Result<Option<Placement>, NewerVersion> {
         let index = entry.index.get();
         let missing = self.next..index;
         self.next = index + 1;
@@ -116,17 +117,17 @@ impl Replay for Recovery {
             self.cut = self.synced.first_unsynced(missing);
         }
         if self.cut.is_some() || self.synced.is_void(index) {
-            return None;
+            return Ok(None);
         }
         if self.is_torn(entry) {
             self.cut = Some(index);
-            return None;
+            return Ok(None);
         }
         let (stream, data) = (stream_of(entry.subject), entry.data.len() as u64);
-        match self.streams.apply(stream, entry.kind, entry.command, data) {
+        Ok(match self.streams.apply(stream, entry.kind, entry.command, data) {
             Effect::Place(placement) => Some(placement),
             Effect::Trim(_) | Effect::Cursor | Effect::Nothing => None,
-        }
+        })
     }
 
     fn damaged(&mut self, damage: &Damage) {

@@ -14,18 +14,24 @@
 use crate::checkpoint_rows::{CheckpointRow, CheckpointRows};
 use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
 use crate::damage::{Damage, DamageKind};
+use crate::newer::{NewerVersion, is_spare, newer_in};
 use crate::paced::Pace;
 use crate::paths::{remove_if_there, remove_unneeded};
 use crate::unreadable::{open_around, read_around};
 use env::Disk;
 use model::{EntryIndex, GroupId, PathHash, StreamId};
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 const HEADER_BYTES: usize = 64;
 const ROW_BYTES: usize = 40;
 const MAGIC: u32 = u32::from_le_bytes(*b"ThCp");
 const VERSION: u16 = 1;
+/// Bytes of a header that are zero.
+const HEADER_SPARE: Range<usize> = 40..60;
+/// Bytes of a row that are zero.
+const ROW_SPARE: Range<usize> = 32..36;
 const WRITING_NAME: &str = "writing.tmp";
 
 /// The place of a row: part of its checksum.
@@ -88,7 +94,7 @@ impl Header {
 
     fn decode_fields(bytes: &[u8]) -> Option<Self> {
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
-        let is_possible = u64_at(bytes, 8) <= NUMBER_MAX;
+        let is_possible = u64_at(bytes, 8) <= NUMBER_MAX && is_spare(bytes, HEADER_SPARE);
         (is_ours && is_possible).then(|| Self {
             group: u16_at(bytes, 6),
             index: u64_at(bytes, 8),
@@ -97,6 +103,13 @@ impl Header {
             owner_bytes: u32_at(bytes, 32),
             owner_crc: u32_at(bytes, 36),
         })
+    }
+
+    fn newer_in(bytes: &[u8], store: u64) -> Option<NewerVersion> {
+        if u32_at(bytes, 0) != MAGIC {
+            return None;
+        }
+        newer_in(bytes, &store.to_le_bytes(), (Some(VERSION), HEADER_SPARE))
     }
 
     fn rows_position(&self) -> usize {
@@ -191,6 +204,7 @@ fn list_checkpoints(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, PathBuf
 /// A checkpoint read back.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedCheckpoint {
+    pub(crate) path: PathBuf,
     pub(crate) index: EntryIndex,
     pub(crate) header: Vec<u8>,
     bytes: Vec<u8>,
@@ -245,7 +259,7 @@ pub(crate) fn load_checkpoint(
             group: Some(group),
             ..Damage::at(kind, &path, position as u64)
         };
-        match decode(bytes, store, &damage, &mut found.damages) {
+        match decode((&path, bytes), store, &damage, &mut found.damages)? {
             Some(loaded) => {
                 found.loaded = Some(loaded);
                 break;
@@ -259,21 +273,28 @@ pub(crate) fn load_checkpoint(
     Ok(found)
 }
 
+/// # Errors
+/// A `NewerPlace` if a newer version wrote it.
 fn decode(
-    bytes: Vec<u8>,
+    (path, bytes): (&Path, Vec<u8>),
     store: u64,
     damage: &dyn Fn(DamageKind, usize) -> Damage,
     damages: &mut Vec<Damage>,
-) -> Option<LoadedCheckpoint> {
-    let (header, repaired_at, owner) = decode_ends(&bytes, store)?;
+) -> io::Result<Option<LoadedCheckpoint>> {
+    refuse_newer(path, &bytes, store)?;
+    let Some((header, repaired_at, owner)) = decode_ends(&bytes, store) else { return Ok(None) };
     damages.extend(repaired_at.map(|at| damage(DamageKind::HeaderRepaired, at)));
     let rows_position = header.rows_position();
-    let payload = rows_position + usize::try_from(header.row_count).ok()? * ROW_BYTES;
+    let row_count = usize::try_from(header.row_count).expect("a checkpoint fits memory");
+    let payload = rows_position + row_count * ROW_BYTES;
     let mut rows = Vec::new();
     for (number, row) in (0..).zip(bytes[rows_position..payload].chunks_exact(ROW_BYTES)) {
         let position = rows_position + number as usize * ROW_BYTES;
         let seed = RowSeed { store, file: header.index, number };
         let Some(row) = unseal(row, &seed.bytes(), Row::decode) else {
+            if let Some(newer) = newer_in(row, &seed.bytes(), (None, ROW_SPARE)) {
+                return Err(newer.at(path, position as u64).into());
+            }
             damages.push(damage(DamageKind::CheckpointRow, position));
             continue;
         };
@@ -292,7 +313,8 @@ fn decode(
             damages.push(Damage { stream, path_hash, ..found });
         }
     }
-    Some(LoadedCheckpoint { index: EntryIndex::new(header.index), header: owner, bytes, rows })
+    let (path, index) = (path.to_owned(), EntryIndex::new(header.index));
+    Ok(Some(LoadedCheckpoint { path, index, header: owner, bytes, rows }))
 }
 
 /// One row of the table, read back.
@@ -307,6 +329,9 @@ struct Row {
 
 impl Row {
     fn decode(bytes: &[u8]) -> Option<Self> {
+        if !is_spare(bytes, ROW_SPARE) {
+            return None;
+        }
         Some(Self {
             stream: StreamId::new(u64_at(bytes, 0)),
             path_hash: PathHash::new(u64_at(bytes, 8)),
@@ -315,6 +340,19 @@ impl Row {
             crc: u32_at(bytes, 28),
         })
     }
+}
+
+/// # Errors
+/// A `NewerPlace` if a newer version wrote one of the headers.
+fn refuse_newer(path: &Path, bytes: &[u8], store: u64) -> io::Result<()> {
+    let last = bytes.len().saturating_sub(HEADER_BYTES);
+    for position in [0, last] {
+        let header = bytes.get(position..position + HEADER_BYTES);
+        if let Some(newer) = header.and_then(|header| Header::newer_in(header, store)) {
+            return Err(newer.at(path, position as u64).into());
+        }
+    }
+    Ok(())
 }
 
 /// The header and the owner's header, from the front or from the end of the file, and where the
@@ -421,6 +459,37 @@ mod tests {
         let damages = load(&disk).damages;
         let places: Vec<_> = damages.iter().map(|damage| (damage.group, damage.position)).collect();
         assert_eq!(places, [(Some(GroupId::new(2)), second)]);
+    }
+
+    /// Sets a byte that is zero, under a right checksum; what the start says.
+    fn refused(part: Range<usize>, seed: &[u8], at: usize) -> String {
+        let disk = written();
+        let mut bytes = encode(&task())[part.clone()].to_vec();
+        bytes[at] = 1;
+        crate::codec::seal_bytes(&mut bytes, seed);
+        let path = disk.paths()[0].clone();
+        disk.open(&path).unwrap().write_at(&bytes, part.start as u64).unwrap();
+        let loaded = load_checkpoint(&disk, Path::new("/c"), 77, GroupId::new(2));
+        loaded.unwrap_err().to_string()
+    }
+
+    #[test]
+    fn spare_bytes_that_a_newer_version_has_written_refuse_the_start() {
+        let length = encode(&task()).len();
+        let first_row = 64 + 5;
+        let store = 77_u64.to_le_bytes();
+        for at in HEADER_SPARE {
+            for part in [0..HEADER_BYTES, length - HEADER_BYTES..length] {
+                let said = refused(part.clone(), &store, at);
+                assert!(said.contains(&format!("spare byte {at} of a header")), "{said}");
+                assert!(said.contains(&format!("at byte {}", part.start)), "{said}");
+            }
+        }
+        let seed = RowSeed { store: 77, file: 12, number: 0 };
+        for at in ROW_SPARE {
+            let said = refused(first_row..first_row + ROW_BYTES, &seed.bytes(), at);
+            assert!(said.contains(&format!("at byte {first_row}")), "{said}");
+        }
     }
 
     #[test]

@@ -16,12 +16,14 @@
 
 use crate::codec::{bytes_at, header_is_sealed, put, seal_header, u16_at, u64_at};
 use crate::damage::{Damage, DamageKind};
+use crate::newer::NewerVersion;
 use crate::open_error::{OpenError, at};
 use crate::paths::remove_if_there;
 use crate::unreadable::{cannot_open, open_around, read_around};
 use env::Disk;
 use model::StreamPath;
 use std::io;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 
 pub(crate) const FORMAT_NAME: &str = "FORMAT";
@@ -30,7 +32,9 @@ pub(crate) const WRITING_NAME: &str = "FORMAT.tmp";
 
 const FORMAT_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"THALWEG\n";
-const VERSION: u16 = 3;
+const VERSION: u16 = 4;
+/// Bytes that are zero.
+const SPARE: [Range<usize>; 2] = [22..24, 56..60];
 /// Version 1 had 32 bytes and one file.
 const OLD_FORMAT_BYTES: usize = 32;
 const APPLICATION_BYTES: usize = 24;
@@ -130,6 +134,8 @@ enum Copy {
     Intact([u8; FORMAT_BYTES]),
     /// Intact, of a version that is not read: an older or a newer one.
     Version(u16),
+    /// Intact, with a spare byte that only a newer version writes.
+    Newer(usize),
     Damaged,
     Missing,
     Unreadable(io::Error),
@@ -156,7 +162,10 @@ impl Copy {
         if bytes[..MAGIC.len()] != MAGIC {
             Self::Damaged
         } else if is_sealed(FORMAT_BYTES) && version == VERSION {
-            Self::Intact(*bytes)
+            match SPARE.into_iter().flatten().find(|at| bytes[*at] != 0) {
+                None => Self::Intact(*bytes),
+                Some(at) => Self::Newer(at),
+            }
         } else if is_sealed(FORMAT_BYTES) || is_sealed(OLD_FORMAT_BYTES) && version < 2 {
             Self::Version(version)
         } else {
@@ -169,7 +178,7 @@ impl Copy {
         match self {
             Self::Intact(_) => Some(VERSION),
             Self::Version(version) => Some(*version),
-            Self::Damaged | Self::Missing | Self::Unreadable(_) => None,
+            Self::Newer(_) | Self::Damaged | Self::Missing | Self::Unreadable(_) => None,
         }
     }
 }
@@ -186,6 +195,8 @@ pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<(Format, Option<Damage
         [Copy::Intact(one), Copy::Intact(other)] if one == other => {
             Ok((Format::decode(&one), None))
         }
+        [Copy::Newer(at), _] => Err(newer_byte(&paths[0], at)),
+        [_, Copy::Newer(at)] => Err(newer_byte(&paths[1], at)),
         [one, other] => match (one.version(), other.version()) {
             (Some(VERSION), Some(_)) | (Some(_), Some(VERSION)) => Err(differ()),
             (Some(found), _) | (None, Some(found)) if found != VERSION => {
@@ -200,6 +211,10 @@ pub(crate) fn read(disk: &dyn Disk, dir: &Path) -> Result<(Format, Option<Damage
             },
         },
     }
+}
+
+fn newer_byte(file: &Path, at: usize) -> OpenError {
+    NewerVersion::new("a spare byte").at(file, at as u64).into()
 }
 
 /// Writes both copies, the one that makes the directory ours last.

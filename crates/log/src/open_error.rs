@@ -1,5 +1,6 @@
 //! Why a data directory was not opened: whose it is, and what to do.
 
+use crate::newer::NewerPlace;
 use env::LockError;
 use std::fmt;
 use std::io;
@@ -59,6 +60,15 @@ pub enum OpenError {
         /// Groups asked for.
         asked: u16,
     },
+    /// A newer version wrote something that this program does not know.
+    Newer {
+        /// The file.
+        file: PathBuf,
+        /// Position in it, in bytes.
+        position: u64,
+        /// What it is.
+        what: String,
+    },
     /// The disk failed.
     Io {
         /// File or directory.
@@ -70,7 +80,16 @@ pub enum OpenError {
 
 /// Attaches the path to an error of the disk.
 pub(crate) fn at(path: &Path) -> impl FnOnce(io::Error) -> OpenError + '_ {
-    move |error| OpenError::Io { path: path.to_owned(), error }
+    move |error| match NewerPlace::of(error) {
+        Ok(newer) => newer.into(),
+        Err(error) => OpenError::Io { path: path.to_owned(), error },
+    }
+}
+
+impl From<NewerPlace> for OpenError {
+    fn from(NewerPlace { file, position, what }: NewerPlace) -> Self {
+        Self::Newer { file, position, what }
+    }
 }
 
 impl fmt::Display for OpenError {
@@ -125,6 +144,11 @@ impl fmt::Display for OpenError {
                 f,
                 "the data directory was made with {found} groups, asked for {asked}; the number \
                  is fixed, ask for {found}"
+            ),
+            Self::Newer { file, position, what } => write!(
+                f,
+                "{} has {what} at byte {position}, which a newer version wrote; use the newer program",
+                file.display()
             ),
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
         }

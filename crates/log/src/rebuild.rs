@@ -16,6 +16,7 @@ use crate::chunk::opening::{FoundChunks, chunk_damage, open_chunks};
 use crate::damage::{Damage, DamageKind};
 use crate::group::Group;
 use crate::hot::HotFields;
+use crate::newer::NewerVersion;
 use crate::open_error::{OpenError, at};
 use crate::paths::{checkpoint_dir, chunk_dir, make_dir, remove_unneeded, sync_names};
 use crate::replay::Replay;
@@ -24,7 +25,8 @@ use crate::store::Store;
 use crate::unreadable::{cannot_open, open_around};
 use crate::wal::last_batch::{list_last, settle_last};
 use crate::wal::layout::{
-    BatchList, BatchPlace, EntryHeader, Payload, WritePlace, entry_header_position,
+    BatchList, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader, Payload, WritePlace,
+    entry_header_position,
 };
 use crate::wal::scan::{
     Applied, FoundBatch, LiveBatch, ScannedWal, WalHeaders, WalName, entry_header, place_damage,
@@ -153,7 +155,8 @@ impl<'a> Rebuild<'a> {
             let mut index = EntryIndex::default();
             if let Some(loaded) = &found.loaded {
                 index = loaded.index;
-                self.replay.restore(id, index, &loaded.header, &mut loaded.rows());
+                let restored = self.replay.restore(id, index, &loaded.header, &mut loaded.rows());
+                restored.map_err(|newer| newer.at(&loaded.path, 0))?;
                 self.report.checkpoints_restored += 1;
             }
             let mut group = Group::new(id, index, chunks);
@@ -272,6 +275,10 @@ impl<'a> Rebuild<'a> {
         for number in 0..count {
             let header_position = position + entry_header_position(number) as u64;
             let Some(header) = entry_header((&bytes, copy), place, number) else {
+                let newer = newer_entry(&bytes, place, number);
+                if let Some(newer) = newer {
+                    return Err(newer.at(&file.path, header_position).into());
+                }
                 let list = match listed {
                     Some(list) => list,
                     None => self.read_list_of(wal, batch_number)?,
@@ -297,7 +304,7 @@ impl<'a> Rebuild<'a> {
             *last = header.index.max(*last);
             let slot = self.wals[wal].first_slot + segment as u16;
             match header.payload(&bytes) {
-                Some(payload) => self.replay_entry((slot, position), &file, &header, payload),
+                Some(payload) => self.replay_entry((slot, position), &file, &header, payload)?,
                 None => self.lose_entry(&file, position, &header),
             }
         }
@@ -344,16 +351,18 @@ impl<'a> Rebuild<'a> {
         file: &SegmentFile,
         header: &EntryHeader,
         payload: Payload<'_>,
-    ) {
+    ) -> io::Result<()> {
         let number = usize::from(header.group);
         let next = self.groups[number].next;
         if header.index < next {
-            return;
+            return Ok(());
         }
         self.report_missing(header.group, (next, header.index), (&file.path, batch_position));
         let place = WritePlace { slot, position: batch_position };
         let entry = header.entry((payload.command, payload.data), place);
-        let placement = self.replay.apply(&entry);
+        let command_position = batch_position + u64::from(header.position);
+        let applied = self.replay.apply(&entry);
+        let placement = applied.map_err(|newer| newer.at(&file.path, command_position))?;
         self.report.entries_replayed += 1;
         let group = &mut self.groups[number];
         group.next = header.index + 1;
@@ -370,6 +379,7 @@ impl<'a> Rebuild<'a> {
             let place = place_damage(DamageKind::EntryData, file, position);
             self.damaged(&Damage { lost_bytes, ..entry_damage(header, place) });
         }
+        Ok(())
     }
 
     /// Reports the indexes `from..to` that no WAL has, unless each of them was reported as lost.
@@ -458,6 +468,12 @@ fn floor_of(replay: &mut dyn Replay, key: StreamKey, is_certain: bool) -> u64 {
         None if is_certain => GONE,
         None => 0,
     }
+}
+
+/// What a newer version wrote into an entry header of a batch.
+fn newer_entry(bytes: &[u8], place: BatchPlace, number: u32) -> Option<NewerVersion> {
+    let header = bytes.get(entry_header_position(number)..)?.get(..ENTRY_HEADER_BYTES)?;
+    EntryHeader::newer_in(header, place, number)
 }
 
 /// A damage of the entry with an intact header.

@@ -3,6 +3,7 @@
 use crate::checkpoint_rows::CheckpointRow;
 use crate::damage::Damage;
 use crate::entry::Entry;
+use crate::newer::NewerVersion;
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamKey};
 
 /// Rebuilds the state machines while the log is opened.
@@ -13,19 +14,25 @@ use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamKey};
 /// 3. `head` for streams that hold data.
 pub trait Replay {
     /// The newest checkpoint of a group, rows in stream order. `applied` is its index.
+    ///
+    /// # Errors
+    /// [`NewerVersion`] refuses the start.
     fn restore(
         &mut self,
         group: GroupId,
         applied: EntryIndex,
         header: &[u8],
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
-    );
+    ) -> Result<(), NewerVersion>;
 
     /// An entry after the checkpoint. `Some` if it was accepted and its data belongs to a stream.
     ///
     /// Its command is intact and the length of its data is right, so the stream keeps its offsets.
     /// The data itself may be damaged, see [`Entry::data`]: do not decide by it.
-    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement>;
+    ///
+    /// # Errors
+    /// [`NewerVersion`] refuses the start.
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Result<Option<Placement>, NewerVersion>;
 
     /// Something is lost, or was put right. Called once for each place.
     fn damaged(&mut self, damage: &Damage);

@@ -121,7 +121,7 @@ impl ForkSteps {
             return self.refuse(Refusal::ForkSubOffset { available: 0 });
         }
         let (owner, limit) = owner_of(source, &info, anchor);
-        let json = info.content_type.is_json();
+        let json = info.layout.is_json();
         let what = Locate::SubOffset { from: anchor, count, json, limit };
         self.stage = Stage::SubOffset { source, info };
         Step::Ask(ShardCall::Locate(owner, what))
@@ -135,7 +135,7 @@ impl ForkSteps {
         at: ByteOffset,
     ) -> Step {
         let inherits = self.asked.content_type.is_none();
-        if inherits && !self.data.is_empty() && info.content_type.is_json() {
+        if inherits && !self.data.is_empty() && info.layout.is_json() {
             match messages::flatten(&self.data) {
                 Ok(flattened) => {
                     self.data = flattened.stored;
@@ -145,7 +145,8 @@ impl ForkSteps {
             }
         }
         let fork_group = view.state_of(&self.asked.path).group();
-        let token = PinToken { fork_group, nonce: view.nonces.next_u64() };
+        let term = view.groups.get(fork_group).role.term();
+        let token = PinToken { fork_group, term, nonce: view.nonces.next_u64() };
         let point = ForkPoint {
             request: self.request().clone(),
             source,
@@ -155,7 +156,8 @@ impl ForkSteps {
             lifetime: self.asked.lifetime,
             lineage: Lineage::of_fork(&info.lineage, source, at),
         };
-        let pin = Command::Pin(Pin { token, fork_path: self.asked.path.clone() });
+        let from = point.head;
+        let pin = Command::Pin(Pin { token, from, fork_path: self.asked.path.clone() });
         let lifetime = self.asked.lifetime.or_inherit(info.lifetime);
         self.stage = Stage::Pin(Box::new(point), info.content_type, lifetime);
         Step::Ask(ShardCall::Propose(source, pin))
@@ -172,6 +174,7 @@ impl ForkSteps {
         self.stage = Stage::Create { source, token };
         let create = Create {
             path: self.asked.path.clone(),
+            layout: content_type.layout(),
             content_type,
             lifetime,
             close: self.asked.close,

@@ -42,6 +42,7 @@ mod locate;
 mod lookup;
 mod maintenance;
 mod operation;
+mod owner_header;
 mod read;
 mod reads;
 mod recovery;

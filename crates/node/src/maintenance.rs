@@ -3,6 +3,7 @@
 use crate::{
     DiskTrouble, ReadDamage, ShardCore, Stamp,
     group::{Group, ReplyTo},
+    owner_header::OwnerHeader,
     shard::Proposal,
     slices::{CheckpointSlices, SliceLimits},
     step::Target,
@@ -199,7 +200,8 @@ impl ShardCore {
     /// Begins a checkpoint of a group as it is now.
     pub(crate) fn begin_checkpoint(&mut self, group: GroupId) {
         let state = &mut self.groups.get_mut(group).state;
-        let (index, header, rows) = (state.applied(), state.encode_header(), CheckpointRows::new());
+        let (index, rows) = (state.applied(), CheckpointRows::new());
+        let header = OwnerHeader { streams: &state.encode_header() }.encode();
         state.begin_rows();
         self.checkpoint = Some(CheckpointSlices { group, index, header, rows });
         self.copy_rows();

@@ -149,7 +149,7 @@ fn plan(
     boundary_bytes: u64,
 ) -> (Position, Position) {
     let boundary = ByteOffset::new((start.get() / boundary_bytes + 1) * boundary_bytes);
-    let json = info.content_type.is_json();
+    let json = info.layout.is_json();
     let end = match boundary {
         _ if boundary >= info.tail => Position::Known(info.tail),
         _ if json => Position::Near(boundary),
@@ -198,7 +198,7 @@ impl Ends {
             let (owner, limit) = self.owner_of(self.intact);
             let to = limit.min(end);
             if !view.groups.is_here(owner.group) || view.may_lack_bytes(owner) {
-                let json = self.info.content_type.is_json();
+                let json = self.info.layout.is_json();
                 return Some((owner, Locate::IntactEnd { from: self.intact, to, json }));
             }
             self.intact = to;

@@ -3,17 +3,20 @@
 use crate::{
     ShardCore,
     group::{Group, Groups},
+    owner_header::OwnerHeader,
 };
 use env::{Disk, Random, SeededRandom};
 use log::{
-    CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, OpenError, Owner,
+    CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, NewerVersion, OpenError, Owner,
     RecoveryReport, Replay,
 };
 use model::{
     ByteOffset, EntryIndex, GroupId, PathHash, Placement, ShardId, StreamId, StreamKey, Timestamp,
 };
 use std::{collections::HashMap, path::Path, sync::Arc};
-use stream::{Command, CommandKind, GroupState, LoggedCommand, Outcome, PinToken, Subject};
+use stream::{
+    Command, CommandKind, DecodeError, GroupState, LoggedCommand, Outcome, PinToken, Subject,
+};
 
 /// A recovered data directory.
 #[derive(Debug)]
@@ -220,6 +223,11 @@ fn is_creation(kind: u8) -> bool {
     kind == CommandKind::Create as u8
 }
 
+/// What a newer version wrote, if that is why bytes do not decode.
+fn newer(error: DecodeError) -> Option<NewerVersion> {
+    error.newer.map(NewerVersion::new)
+}
+
 /// The stream that a creation logged as `entry` makes.
 fn made_by(entry: EntryIndex) -> StreamId {
     StreamId::new(entry.get())
@@ -250,36 +258,44 @@ impl Replay for StateReplay {
         applied: EntryIndex,
         header: &[u8],
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
-    ) {
+    ) -> Result<(), NewerVersion> {
         let group = self.group(group);
-        // Checksums have vouched for the bytes: what does not decode is a defect of ours.
-        let restored = group.state.restore_header(applied, header);
-        restored.expect("an intact checkpoint header decodes");
+        let OwnerHeader { streams } = OwnerHeader::decode(header)?;
+        if let Err(error) = group.state.restore_header(applied, streams) {
+            // Checksums have vouched for the bytes: what else does not decode is a defect of ours.
+            return Err(newer(error).expect("an intact checkpoint header decodes"));
+        }
         let _ = group.role.durable(applied);
         for row in rows {
-            if group.state.restore_row(row.stream, row.bytes).is_err() {
+            if let Err(error) = group.state.restore_row(row.stream, row.bytes) {
+                newer(error).map_or(Ok(()), Err)?;
                 group.state.mark_damaged(row.stream, row.path_hash);
             }
         }
+        Ok(())
     }
 
-    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Result<Option<Placement>, NewerVersion> {
         let subject = Subject::of_entry(entry.kind, entry.subject);
         self.last = self.last.max(entry.at);
         let group = self.group(entry.group);
         if group.state.applied().next() < entry.index {
             group.skip_to(EntryIndex::new(entry.index.get() - 1));
         }
-        let Ok(command) = Command::decode(entry.kind, entry.command) else {
-            group.skip_to(entry.index);
-            self.lose_entry(entry.group, subject, (None, entry.index));
-            return None;
+        let command = match Command::decode(entry.kind, entry.command) {
+            Ok(command) => command,
+            Err(error) => {
+                newer(error).map_or(Ok(()), Err)?;
+                group.skip_to(entry.index);
+                self.lose_entry(entry.group, subject, (None, entry.index));
+                return Ok(None);
+            }
         };
         if self.repeats_lost(entry) {
             let group = self.group(entry.group);
             group.skip_to(entry.index);
             group.state.note_refused_creation(entry.index);
-            return None;
+            return Ok(None);
         }
         let group = self.group(entry.group);
         let data_bytes = entry.data.len() as u64;
@@ -290,7 +306,7 @@ impl Replay for StateReplay {
         if is_creation(entry.kind) && !matches!(applied.outcome, Outcome::Created(_)) {
             group.state.note_refused_creation(entry.index);
         }
-        applied.placement
+        Ok(applied.placement)
     }
 
     fn damaged(&mut self, damage: &Damage) {

@@ -36,7 +36,9 @@ impl ShardCore {
         let CreateRequest { path, content_type, lifetime, close, record_count, .. } = asked;
         let content_type = content_type.expect("only a fork may leave its content type open");
         self.expire_holder(now, &path);
-        let create = Create { path, content_type, lifetime, close, record_count, fork: None };
+        let layout = content_type.layout();
+        let create =
+            Create { path, content_type, layout, lifetime, close, record_count, fork: None };
         let command = Command::Create(Box::new(create));
         self.propose_for(ticket, Proposal { to, command, data });
     }

@@ -228,10 +228,10 @@ impl ShardCore {
         &mut self,
         now: Stamp,
         ticket: Ticket,
-        (path, append, data): (&StreamPath, Append, &[u8]),
+        (path, mut append, data): (&StreamPath, Append, &[u8]),
     ) {
         let group = self.groups.of_path(path);
-        let stream = match group.state.resolve_id(path, now.wall) {
+        let stream = match group.state.resolve_for(&mut append, path, now.wall) {
             Ok(stream) => stream,
             Err(refusal) => return self.refuse_path(now, ticket, path, refusal),
         };

@@ -3,7 +3,7 @@
 use crate::testing::{Process, append, create, fork_of, path_in};
 use crate::{Request, ShardCore, Ticket, deferred::Deferred, group::ReplyTo, shard::Proposal};
 use env::MemoryDisk;
-use model::{EntryIndex, GroupId, Monotonic, ShardId, StreamId, StreamKey, StreamPath};
+use model::{EntryIndex, GroupId, Monotonic, ShardId, StreamId, StreamKey, StreamPath, Term};
 use stream::{Append, Command, PinToken, Subject};
 
 fn core() -> ShardCore {
@@ -127,6 +127,6 @@ fn an_entry_in_a_log_that_has_failed_is_found() {
 #[should_panic(expected = "references were not given back")]
 fn a_release_that_is_not_begun_is_found() {
     let (mut core, key) = busy();
-    core.releases.add(key, PinToken { fork_group: key.group, nonce: 1 });
+    core.releases.add(key, PinToken { fork_group: key.group, term: Term::new(1), nonce: 1 });
     core.check();
 }

@@ -17,7 +17,9 @@ use env::{MemoryDisk, SeededRandom};
 use log::{Damage, LogOptions, OpenError, SyncJob, WorkJob};
 use model::{ByteOffset, GroupId, Monotonic, ReadFrom, ShardId, StreamKey, StreamPath, Timestamp};
 use std::{path::Path, sync::Arc};
-use stream::{Append, ContentType, CreateRequest, ForkRequest, Lifetime, Outcome, Refusal};
+use stream::{
+    Append, AppendType, ContentType, CreateRequest, ForkRequest, Lifetime, Outcome, Refusal,
+};
 
 /// Groups of the directories of [`options`].
 pub const GROUPS: u16 = 2;
@@ -105,7 +107,7 @@ pub fn path_in(group: u16, name: &str) -> StreamPath {
 /// An append of text.
 #[must_use]
 pub fn text() -> Append {
-    let content_type = Some(ContentType::new("text/plain"));
+    let content_type = AppendType::Named(ContentType::new("text/plain"));
     Append { content_type, record_count: 1, ..Append::default() }
 }
 

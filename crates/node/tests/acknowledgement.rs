@@ -51,7 +51,7 @@ fn path() -> StreamPath {
 
 fn produced() -> Append {
     Append {
-        content_type: Some(ContentType::new("text/plain")),
+        content_type: stream::AppendType::Named(ContentType::new("text/plain")),
         producer: Some(Producer { id: "p".into(), epoch: 0, seq: 0 }),
         record_count: 1,
         ..Append::default()

@@ -73,7 +73,7 @@ fn a_sub_offset_counts_bytes_or_messages_of_one_append() {
     let source = path_in(0, "json");
     process.create(&source, "application/json");
     let append = stream::Append {
-        content_type: Some(ContentType::new("application/json")),
+        content_type: stream::AppendType::Named(ContentType::new("application/json")),
         record_count: 3,
         ..testing::text()
     };

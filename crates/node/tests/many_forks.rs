@@ -1,9 +1,10 @@
 //! A source with very many forks: one more, or one less, costs as much as with few.
 
 use env::{Clock, RealClock};
-use model::{GroupId, StreamId, StreamPath, Timestamp};
+use model::{ByteOffset, GroupId, StreamId, StreamPath, Term, Timestamp};
 use stream::{
-    Command, ContentType, Create, GroupState, Lifetime, LoggedCommand, Outcome, Pin, PinToken,
+    Command, ContentType, Create, GroupState, Layout, Lifetime, LoggedCommand, Outcome, Pin,
+    PinToken,
 };
 
 const SOURCE: StreamId = StreamId::new(1);
@@ -22,11 +23,19 @@ fn apply(state: &mut GroupState, command: Command) -> Outcome {
 
 fn token(number: u64) -> PinToken {
     // Nonces are random, so their order is none.
-    PinToken { fork_group: GroupId::new(3), nonce: number.wrapping_mul(0x9e37_79b9_7f4a_7c15) }
+    PinToken {
+        fork_group: GroupId::new(3),
+        term: Term::new(1),
+        nonce: number.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+    }
 }
 
 fn pin(state: &mut GroupState, number: u64) {
-    let pin = Pin { token: token(number), fork_path: StreamPath::new("fork").unwrap() };
+    let pin = Pin {
+        token: token(number),
+        from: ByteOffset::ZERO,
+        fork_path: StreamPath::new("fork").unwrap(),
+    };
     assert_eq!(apply(state, Command::Pin(pin)), Outcome::Pinned);
 }
 
@@ -35,6 +44,7 @@ fn source() -> GroupState {
     let create = Create {
         path: StreamPath::new("source").unwrap(),
         content_type: ContentType::new("text/plain"),
+        layout: Layout::Bytes,
         lifetime: Lifetime::Forever,
         close: false,
         record_count: 0,

@@ -12,7 +12,7 @@ fn process() -> Process {
 }
 
 fn json() -> Append {
-    let content_type = Some(ContentType::new("application/json"));
+    let content_type = stream::AppendType::Named(ContentType::new("application/json"));
     Append { content_type, record_count: 2, ..Append::default() }
 }
 

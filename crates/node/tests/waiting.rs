@@ -164,7 +164,7 @@ fn what_changes_nothing_is_answered_without_a_commit() {
     process.settle();
     let changes = process.disk.change_count();
     assert!(matches!(process.create(&path, "text/plain"), Outcome::Existed(_)));
-    let untyped = stream::Append { content_type: None, ..text() };
+    let untyped = stream::Append { content_type: stream::AppendType::Unnamed, ..text() };
     let refused = process.append(&path, untyped, b"x");
     assert!(matches!(refused, Outcome::Refused(Refusal::ContentType { .. })));
     assert_eq!(process.disk.change_count(), changes);

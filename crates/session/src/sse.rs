@@ -94,7 +94,7 @@ impl SseReader {
 
 impl<T: Transport> Step<'_, T> {
     pub(crate) fn begin_sse(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {
-        let mode = Mode::of(&reply.info.content_type, request.base64);
+        let mode = Mode::of(reply.info.layout, &reply.info.content_type, request.base64);
         let framing = self.send_head(id, |head| response::sse(head, mode));
         let Some(framing) = framing else { return };
         let current = cursor::current(self.state.now.wall);

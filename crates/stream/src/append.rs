@@ -2,9 +2,9 @@
 //! applied. PROTOCOL §5.2.
 
 use crate::{
-    Accepted, Append, Applied, GroupState, Outcome, Refusal,
+    Accepted, Append, Applied, GroupState, Outcome, Producer, Refusal,
     group::{Mark, visible},
-    producer::Numbering,
+    producer::{Numbering, Receipt, Repeat},
     record::{Extra, NO_EXTRA, StreamRecord},
 };
 use model::{Placement, StreamId};
@@ -48,13 +48,14 @@ impl GroupState {
         record.tail = start.advance(data_bytes);
         record.record_count += u64::from(append.record_count);
         record.closed |= append.close;
-        record.used_at = record.used_at.max(mark.at);
-        record.logged_used_at = record.logged_used_at.max(mark.at);
+        record.written_at = record.written_at.max(mark.at);
         if let Some(seq) = &append.stream_seq {
             record.extra_mut().stream_seq = Some(seq.clone());
         }
         if let Some(producer) = &append.producer {
-            record.extra_mut().producers.accept(producer, mark.index, producers_max);
+            let bytes = u32::try_from(data_bytes).expect("an append is below 4 GiB");
+            let receipt = Receipt { start, first_record, bytes, records: append.record_count };
+            record.extra_mut().producers.accept(producer, (mark.index, receipt), producers_max);
         }
         let placement = Placement {
             stream,
@@ -117,8 +118,8 @@ fn judge(record: &StreamRecord, append: &Append, data_bytes: u64) -> Verdict {
     if let Some(producer) = &append.producer {
         match extra.producers.judge(producer) {
             Ok(Numbering::Fresh) => {}
-            Ok(Numbering::Duplicate { last_seq }) => {
-                return duplicate(record, Some((producer.epoch, last_seq)), data_bytes);
+            Ok(Numbering::Duplicate(repeat)) => {
+                return duplicate(record, Some((producer, repeat)), data_bytes);
             }
             Err(refusal) => return refusal.into(),
         }
@@ -136,9 +137,9 @@ fn judge(record: &StreamRecord, append: &Append, data_bytes: u64) -> Verdict {
 /// even if its body differs. A close without data is idempotent. Anything else is refused.
 fn judge_closed(record: &StreamRecord, extra: &Extra, append: &Append, data_bytes: u64) -> Verdict {
     if let Some(producer) = &append.producer
-        && let Some(last_seq) = extra.producers.duplicate_of(producer)
+        && let Some(repeat) = extra.producers.duplicate_of(producer)
     {
-        return duplicate(record, Some((producer.epoch, last_seq)), data_bytes);
+        return duplicate(record, Some((producer, repeat)), data_bytes);
     }
     if append.close && data_bytes == 0 && append.producer.is_none() {
         return duplicate(record, None, data_bytes);
@@ -148,18 +149,24 @@ fn judge_closed(record: &StreamRecord, extra: &Extra, append: &Append, data_byte
 
 fn wrong_content_type(record: &StreamRecord, append: &Append, data_bytes: u64) -> Option<Refusal> {
     // PROTOCOL §5.2: a close without data must not be refused for its content type.
-    if data_bytes == 0 || append.content_type.as_ref() == Some(&record.content_type) {
+    if data_bytes == 0 || append.content_type.fits(&record.content_type) {
         return None;
     }
     Some(Refusal::ContentType { expected: record.content_type.clone() })
 }
 
-fn duplicate(record: &StreamRecord, producer: Option<(u64, u64)>, data_bytes: u64) -> Verdict {
+/// The answer to what was accepted before: with its own place, if that is known.
+fn duplicate(
+    record: &StreamRecord,
+    repeat: Option<(&Producer, Repeat)>,
+    data_bytes: u64,
+) -> Verdict {
+    let receipt = repeat.and_then(|(_, repeat)| repeat.receipt);
     Verdict::Answer(Outcome::Appended(Accepted {
         stream: record.id,
-        tail: record.tail,
+        tail: receipt.map_or(record.tail, |receipt| receipt.end()),
         closed: record.closed,
-        producer,
+        producer: repeat.map(|(producer, repeat)| (producer.epoch, repeat.last_seq)),
         duplicate: true,
         close_only: data_bytes == 0,
     }))

@@ -30,7 +30,12 @@ impl GroupState {
         let id = record.id;
         assert!((1..=self.applied.get()).contains(&id.get()), "no applied entry made stream {id}");
         assert!(record.head <= record.tail, "stream {id} retains what it does not hold");
-        assert!(record.logged_used_at <= record.used_at, "stream {id} was used later than last");
+        assert!(
+            record.created_at <= record.written_at,
+            "stream {id} was written before it was made"
+        );
+        let (used_at, logged_at) = (record.used_at(), record.logged_used_at());
+        assert!(logged_at <= used_at, "stream {id} was used later than last");
         if record.deleted {
             assert!(record.is_pinned(), "stream {id} is deleted, but no fork needs it");
         }
@@ -61,8 +66,8 @@ impl GroupState {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Command, ContentType, Create, Lifetime, LoggedCommand, Pin, PinToken};
-    use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamPath, Timestamp};
+    use crate::{Command, ContentType, Create, Layout, Lifetime, LoggedCommand, Pin, PinToken};
+    use model::{ByteOffset, EntryIndex, GroupId, StreamId, StreamPath, Term, Timestamp};
 
     /// One stream, number 1, with 10 bytes, a lifetime and a fork that needs it.
     fn group() -> GroupState {
@@ -71,13 +76,14 @@ mod tests {
         let create = Create {
             path: path.clone(),
             content_type: ContentType::new("text/plain"),
+            layout: Layout::Bytes,
             lifetime: Lifetime::Ttl { seconds: 60 },
             close: false,
             record_count: 1,
             fork: None,
         };
-        let pin =
-            Pin { token: PinToken { fork_group: GroupId::new(1), nonce: 7 }, fork_path: path };
+        let token = PinToken { fork_group: GroupId::new(1), term: Term::new(1), nonce: 7 };
+        let pin = Pin { token, from: ByteOffset::ZERO, fork_path: path };
         for command in [Command::Create(Box::new(create)), Command::Pin(pin)] {
             let subject = command.subject(Some(StreamId::new(1)));
             let logged = LoggedCommand { subject, command, data_bytes: 10 };
@@ -111,7 +117,11 @@ mod tests {
     fn a_check_names_each_broken_invariant_of_a_stream() {
         let head = found_in_record(|record| record.head = ByteOffset::new(11));
         assert_eq!(head, "stream 1 retains what it does not hold");
-        let used = found_in_record(|record| record.used_at = Timestamp::new(0));
+        let written = found_in_record(|record| record.written_at = Timestamp::new(0));
+        assert_eq!(written, "stream 1 was written before it was made");
+        let used = found_in_record(|record| {
+            record.extra_mut().uses.logged_at = Timestamp::new(2000);
+        });
         assert_eq!(used, "stream 1 was used later than last");
         let path = found_in_record(|record| record.path = StreamPath::new("b").unwrap());
         assert!(path.contains("\"b\" is not found"), "{path}");

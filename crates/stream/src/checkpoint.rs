@@ -9,19 +9,26 @@
 //! bytes. It holds the last use of a sliding stream as the log last recorded it.
 
 use crate::{
-    ContentType, DecodeError, GroupState,
-    codec::{Reader, Writer},
+    DecodeError, GroupState, Pin,
+    codec::{POSITION_MAX, Reader, Tag, Writer},
     expiries::Noted,
-    producer::ProducerState,
-    record::{Extra, StreamRecord},
+    producer::{ProducerState, Receipt},
+    record::{Extra, Pinned, StreamRecord},
+    register::{group_tag, row_tag},
 };
-use model::{ByteOffset, EntryIndex, PathHash, StreamId, limits};
+use model::{EntryIndex, PathHash, StreamId, limits};
 
-const VERSION: u8 = 1;
+/// Of a group's header.
+const HEADER_VERSION: u8 = 1;
+/// Of a stream's row.
+const ROW_VERSION: u8 = 1;
 
-/// The version of a header that ends with the number of producers remembered per stream, because it is not the
-/// default.
-const VERSION_WITH_PRODUCERS: u8 = 2;
+/// Receipts kept of a producer.
+const RECEIPTS: u64 = 1;
+
+/// Flags of a row.
+const ROW_CLOSED: u8 = 1;
+const ROW_DELETED: u8 = 2;
 
 /// One stream of a checkpoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,16 +50,23 @@ impl GroupState {
     pub fn encode_header(&self) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut writer = Writer(&mut bytes);
+        writer.byte(HEADER_VERSION);
+        let history = (self.history > 0).then_some(self.history);
+        writer.tag_if(group_tag::HISTORY, history, |w, history| w.number(history));
         let keeps_default = self.producers_max == limits::PRODUCERS_PER_STREAM_DEFAULT;
-        writer.byte(if keeps_default { VERSION } else { VERSION_WITH_PRODUCERS });
-        writer.number(self.pending_unpins.len() as u64);
-        for (token, source) in &self.pending_unpins {
-            writer.token(*token);
-            writer.key(*source);
+        let producers_max = (!keeps_default).then_some(self.producers_max);
+        writer.tag_if(group_tag::PRODUCERS_MAX, producers_max, |w, max| w.number(max.into()));
+        if !self.pending_unpins.is_empty() {
+            writer.tag(group_tag::PENDING_UNPINS, |writer| {
+                writer.number(self.pending_unpins.len() as u64);
+                for (token, source) in &self.pending_unpins {
+                    writer.token(*token);
+                    writer.key(*source);
+                }
+            });
         }
-        self.losses.encode(&mut writer);
-        if !keeps_default {
-            writer.number(u64::from(self.producers_max));
+        if self.losses.is_any() {
+            writer.tag(group_tag::LOSSES, |writer| self.losses.encode(writer));
         }
         bytes
     }
@@ -78,19 +92,22 @@ impl GroupState {
         assert!(self.applied.get() == 0 && self.stream_count() == 0, "restored over a state");
         self.applied = applied;
         let mut reader = Reader::new(bytes);
-        let version = reader.byte()?;
-        if !(VERSION..=VERSION_WITH_PRODUCERS).contains(&version) {
-            return reader.error();
-        }
-        for _ in 0..reader.number()? {
-            let token = reader.token()?;
-            self.pending_unpins.insert(token, reader.key()?);
-        }
-        self.losses.restore(&mut reader)?;
-        if version == VERSION_WITH_PRODUCERS {
-            self.producers_max = reader.producers_max()?;
-        }
-        reader.finish(())
+        reader.version(HEADER_VERSION)?;
+        reader.tags(|number, field| {
+            match number {
+                group_tag::HISTORY => self.history = field.number()?,
+                group_tag::PRODUCERS_MAX => self.producers_max = field.producers_max()?,
+                group_tag::PENDING_UNPINS => {
+                    for _ in 0..field.number()? {
+                        let token = field.token()?;
+                        self.pending_unpins.insert(token, field.key()?);
+                    }
+                }
+                group_tag::LOSSES => self.losses.restore(field)?,
+                _ => return Ok(Tag::Unknown),
+            }
+            Ok(Tag::Read)
+        })
     }
 
     /// Adds the stream that [`Self::encode_rows`] wrote.
@@ -102,7 +119,7 @@ impl GroupState {
         let mut record = decode_row(stream, bytes)?;
         let taken = self.streams.get(stream).is_some() || self.streams.find(&record.path).is_some();
         if taken || stream.get() > self.applied.get() {
-            return Err(DecodeError { position: 0 });
+            return Err(DecodeError { position: 0, newer: None });
         }
         record.content_type = self.share(record.content_type);
         self.add_record(record);
@@ -110,102 +127,148 @@ impl GroupState {
     }
 }
 
-fn check_version(reader: &mut Reader<'_>) -> Result<(), DecodeError> {
-    if reader.byte()? == VERSION { Ok(()) } else { reader.error() }
-}
-
 pub(crate) fn encode_row(record: &StreamRecord) -> StreamRow {
     let mut bytes = Vec::new();
     let mut writer = Writer(&mut bytes);
-    writer.byte(VERSION);
+    let flag = |is_set, bit| if is_set { bit } else { 0 };
+    writer.byte(ROW_VERSION);
+    writer.byte(flag(record.closed, ROW_CLOSED) | flag(record.deleted, ROW_DELETED));
+    writer.layout(record.layout);
     writer.text(record.path.as_str());
-    writer.text(record.content_type.as_str());
+    writer.content_type(&record.content_type);
     writer.lifetime(record.lifetime.get());
     writer.number(record.head.get());
-    writer.number(record.tail.get());
+    writer.number(record.tail.since(record.head));
     writer.number(record.record_count);
-    writer.number(record.logged_used_at.get());
-    writer.flag(record.closed);
-    writer.flag(record.deleted);
-    writer.option(record.extra.as_deref(), encode_extra);
+    writer.number(record.created_at.get());
+    writer.number(record.written_at.get() - record.created_at.get());
+    if let Some(extra) = &record.extra {
+        encode_extra(&mut writer, extra);
+    }
+    let logged_use = (record.logged_used_at() > record.written_at).then(|| record.logged_used_at());
+    writer.tag_if(row_tag::LOGGED_USE, logged_use, |w, at| w.number(at.get()));
     StreamRow { stream: record.id, path_hash: record.path.hash(), bytes }
 }
 
+/// The tags of what few streams have, but for their last use.
 fn encode_extra(writer: &mut Writer<'_>, extra: &Extra) {
-    writer.option(extra.stream_seq.as_deref(), |w, seq| w.text(seq));
-    writer.number(extra.producers.iter().len() as u64);
-    for (id, state) in extra.producers.iter() {
-        writer.text(id);
-        writer.number(state.epoch);
-        writer.number(state.last_seq);
-        writer.number(state.used.get());
+    writer.tag_if(row_tag::STREAM_SEQ, extra.stream_seq.as_deref(), |w, seq| w.text(seq));
+    if extra.producers.iter().len() > 0 {
+        writer.tag(row_tag::PRODUCERS, |writer| {
+            writer.number(extra.producers.iter().len() as u64);
+            for (id, state) in extra.producers.iter() {
+                encode_producer(writer, id, state);
+            }
+        });
     }
-    writer.option(extra.fork.as_ref(), |w, fork| w.fork(fork));
-    writer.number(extra.pins.len() as u64);
-    for (token, fork_path) in &extra.pins {
-        writer.token(*token);
-        writer.text(fork_path.as_str());
+    writer.tag_if(row_tag::FORK, extra.fork.as_ref(), |w, fork| w.fork(fork));
+    if !extra.pins.is_empty() {
+        writer.tag(row_tag::PINS, |writer| {
+            writer.number(extra.pins.len() as u64);
+            for (token, Pinned { from, fork_path }) in &extra.pins {
+                writer.pin(*token, *from, fork_path);
+            }
+        });
     }
+}
+
+fn encode_producer(writer: &mut Writer<'_>, id: &str, state: &ProducerState) {
+    let ProducerState { epoch, last_seq, used, receipt } = state;
+    writer.text(id);
+    writer.number(*epoch);
+    writer.number(*last_seq);
+    writer.number(used.get());
+    writer.number(RECEIPTS);
+    writer.number(receipt.start.get());
+    writer.number(receipt.bytes.into());
+    writer.number(receipt.first_record);
+    writer.number(receipt.records.into());
+}
+
+fn decode_producer(reader: &mut Reader<'_>) -> Result<(Box<str>, ProducerState), DecodeError> {
+    let id = reader.text()?.into();
+    let (epoch, last_seq) = (reader.producer_number()?, reader.producer_number()?);
+    let used = EntryIndex::new(reader.number()?);
+    if reader.number()? != RECEIPTS {
+        return reader.error();
+    }
+    let (start, bytes) = (reader.position()?, reader.small()?);
+    let (first_record, records) = (reader.position()?.get(), reader.small()?);
+    let receipt = Receipt { start, first_record, bytes, records };
+    Ok((id, ProducerState { epoch, last_seq, used, receipt }))
 }
 
 fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
     let mut reader = Reader::new(bytes);
-    check_version(&mut reader)?;
+    reader.version(ROW_VERSION)?;
+    let flags = reader.flags(ROW_CLOSED | ROW_DELETED)?;
+    let layout = reader.layout()?;
     let path = reader.path()?;
-    let content_type = ContentType::new(reader.text()?);
+    let content_type = reader.content_type()?;
     let lifetime = reader.lifetime()?.into();
-    let head: ByteOffset = reader.position()?;
-    let tail = reader.position()?;
-    if head > tail {
+    let head = reader.position()?;
+    let length = reader.position()?.get();
+    if length > POSITION_MAX - head.get() {
         return reader.error();
     }
     let record_count = reader.position()?.get();
-    let used_at = reader.time()?;
-    let record = StreamRecord {
+    let created_at = reader.time()?;
+    let written_at = created_at.plus_ms(reader.number()?);
+    let mut record = StreamRecord {
         id,
         path,
         content_type,
+        layout,
         lifetime,
         head,
-        tail,
+        tail: head.advance(length),
         record_count,
-        used_at,
-        logged_used_at: used_at,
-        closed: reader.flag()?,
-        deleted: reader.flag()?,
+        created_at,
+        written_at,
+        closed: flags & ROW_CLOSED != 0,
+        deleted: flags & ROW_DELETED != 0,
         noted: Noted::NEVER,
         copied_in: 0,
-        extra: reader.option(decode_extra)?.map(Box::new),
+        extra: None,
     };
-    reader.finish(record)
+    reader.tags(|number, field| decode_tag(&mut record, number, field))?;
+    Ok(record)
 }
 
-fn decode_extra(reader: &mut Reader<'_>) -> Result<Extra, DecodeError> {
-    let mut extra =
-        Extra { stream_seq: reader.option(|r| r.text().map(Into::into))?, ..Extra::default() };
-    for _ in 0..reader.number()? {
-        let id = reader.text()?.into();
-        let epoch = reader.producer_number()?;
-        let last_seq = reader.producer_number()?;
-        let used = EntryIndex::new(reader.number()?);
-        extra.producers.restore(id, ProducerState { epoch, last_seq, used });
+fn decode_tag(
+    record: &mut StreamRecord,
+    number: u64,
+    field: &mut Reader<'_>,
+) -> Result<Tag, DecodeError> {
+    match number {
+        row_tag::STREAM_SEQ => record.extra_mut().stream_seq = Some(field.text()?.into()),
+        row_tag::PRODUCERS => {
+            for _ in 0..field.number()? {
+                let (id, state) = decode_producer(field)?;
+                record.extra_mut().producers.restore(id, state);
+            }
+        }
+        row_tag::FORK => record.extra_mut().fork = Some(Box::new(field.fork()?)),
+        row_tag::PINS => {
+            for _ in 0..field.number()? {
+                let Pin { token, from, fork_path } = field.pin()?;
+                record.extra_mut().pins.insert(token, Pinned { from, fork_path });
+            }
+        }
+        row_tag::LOGGED_USE => record.note_logged_use(field.time()?),
+        _ => return Ok(Tag::Unknown),
     }
-    extra.fork = reader.option(Reader::fork)?.map(Box::new);
-    for _ in 0..reader.number()? {
-        let pin = reader.pin()?;
-        extra.pins.insert(pin.token, pin.fork_path);
-    }
-    Ok(extra)
+    Ok(Tag::Read)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::{
-        Append, Command, Create, Lifetime, LoggedCommand, Pin, PinToken, Producer,
-        codec::tests::fork_point,
+        Append, AppendType, Command, ContentType, Create, Layout, Lifetime, LoggedCommand,
+        PinToken, Producer, command_codec::tests::fork_point,
     };
-    use model::{GroupId, StreamKey, StreamPath, Timestamp};
+    use model::{ByteOffset, GroupId, StreamKey, StreamPath, Term, Timestamp};
 
     const AT: Timestamp = Timestamp::new(1000);
 
@@ -218,6 +281,7 @@ mod tests {
         Create {
             path: StreamPath::new(path).unwrap(),
             content_type: ContentType::new("text/plain"),
+            layout: Layout::Bytes,
             lifetime: Lifetime::Ttl { seconds: 300 },
             close: false,
             record_count: 0,
@@ -237,12 +301,12 @@ mod tests {
         apply(&mut state, 2, Command::Delete, 0);
         let producer = Some(Producer { id: "p".into(), epoch: 1, seq: 0 });
         let append = Append { stream_seq: Some("s".into()), producer, ..Append::default() };
-        let content_type = Some(ContentType::new("text/plain"));
+        let content_type = AppendType::StreamsOwn;
         let append = Append { content_type, close: true, record_count: 2, ..append };
         apply(&mut state, 1, Command::Append(append), 300);
         apply(&mut state, 1, Command::Trim(ByteOffset::new(5)), 0);
-        let token = PinToken { fork_group: GroupId::new(1), nonce: 7 };
-        let pin = Pin { token, fork_path: StreamPath::new("f").unwrap() };
+        let token = PinToken { fork_group: GroupId::new(1), term: Term::new(9), nonce: 7 };
+        let pin = Pin { token, from: ByteOffset::new(5), fork_path: StreamPath::new("f").unwrap() };
         apply(&mut state, 1, Command::Pin(pin), 0);
         apply(&mut state, 1, Command::Delete, 0);
         state.mark_damaged(StreamId::new(9), PathHash::new(0x1234));
@@ -261,14 +325,14 @@ mod tests {
     }
 
     /// The header and the rows of [`state`] as the first version wrote them. They never change.
-    const GOLDEN_HEADER: &str = "010102080706050403020103ac0201b42409010808";
+    const GOLDEN_HEADER: &str = "01030e010209080706050403020103ac02040701b42409010808";
     const GOLDEN_ROWS: [(u64, &str); 2] = [
         (
             1,
-            "0101610a746578742f706c61696e01ac0205b60202e807010101010173010170010005010373726301090103\
-             ac020208070605040302010a0000010a03ac02010107000000000000000166",
+            "01030001610201ac0205b10202e8070001020173020c010170010005010aac020002031c0373726301090103\
+             ac02020908070605040302010a0000010a03ac02040e0101090700000000000000050166",
         ),
-        (3, "0105706c61696e0a746578742f706c61696e01ac02000000e807000000"),
+        (3, "01000005706c61696e0201ac02000000e80700"),
     ];
 
     #[test]
@@ -292,7 +356,7 @@ mod tests {
             },
         );
         let header = limited.encode_header();
-        assert_eq!(hex(&header), format!("02{}ac02", &GOLDEN_HEADER[2..]));
+        assert_eq!(hex(&header), format!("010202ac02{}", &GOLDEN_HEADER[2..]));
         let mut restored = GroupState::new(GroupId::new(3));
         restored.restore_header(limited.applied(), &header).unwrap();
         assert_eq!(restored.producers_max(), 300);

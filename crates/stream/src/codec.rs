@@ -1,26 +1,67 @@
-//! Commands as bytes: the command part of a log entry.
+//! Fields as bytes: what commands, stream rows and the header of a group's state are made of.
 //!
 //! # Format
 //! Numbers are LEB128 varints; text and lists are a varint length and their content; an option is
-//! one byte 0 or 1 and its content. Fields have the order of the structs. The kind is in the
-//! entry header. `docs/format/commands.md` has the tables; golden bytes are in the tests below.
-//! A field is added only at the end, under a new [`CommandKind`].
+//! one byte 0 or 1 and its content. What may grow ends with *tags*: the number of a field, the number of its
+//! bytes, and these. Tags rise. `docs/format/commands.md` has the tables and the register of numbers.
+//!
+//! # Invariants
+//! - What is of a newer version is refused, never passed over: replicas must not differ.
 
 use crate::{
-    Append, Command, CommandKind, ContentType, Create, ForkPoint, ForkRequest, Lifetime, Lineage,
-    Pin, PinToken, Producer,
+    ContentType, ForkPoint, ForkRequest, Layout, Lifetime, Lineage, Pin, PinToken, Producer,
 };
-use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Timestamp, limits};
+use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Term, Timestamp, limits};
+use std::fmt;
 
 /// Largest position of a byte, and number of records, that decodes. No disk holds as much. A million of
 /// the largest appends behind it still have offsets that can be rendered.
-const POSITION_MAX: u64 = 1 << 53;
+pub(crate) const POSITION_MAX: u64 = 1 << 53;
 
-/// Bytes that are not a command: written by a newer version, or damaged past the checksum.
+/// Bytes that are not what they should be: damaged past the checksum, or written by a newer version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DecodeError {
     /// Position of the first byte that makes no sense.
     pub position: usize,
+    /// What a newer version wrote there, if it is that.
+    pub newer: Option<Newer>,
+}
+
+/// A number that this version does not know: a newer one wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Newer {
+    /// The version of a row or a header.
+    Version(u8),
+    /// The kind of a command.
+    Kind(u8),
+    /// A tag.
+    Tag(u64),
+    /// Flags, of which some are unknown.
+    Flags(u8),
+    /// The layout of a stream.
+    Layout(u8),
+}
+
+impl fmt::Display for Newer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(number) => write!(f, "version {number}"),
+            Self::Kind(number) => write!(f, "command kind {number}"),
+            Self::Tag(number) => write!(f, "tag {number}"),
+            Self::Flags(bits) => write!(f, "flags {bits:#04x}"),
+            Self::Layout(number) => write!(f, "stream layout {number}"),
+        }
+    }
+}
+
+/// The number of a content type that is written out.
+const OTHER_TYPE: u8 = 255;
+
+/// Whether a reader of tags knows the one that it was given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Tag {
+    Read,
+    Unknown,
 }
 
 /// Writes fields to the end of a buffer.
@@ -68,7 +109,44 @@ impl Writer<'_> {
 
     pub(crate) fn token(&mut self, token: PinToken) {
         self.number(token.fork_group.get().into());
+        self.number(token.term.get());
         self.0.extend_from_slice(&token.nonce.to_le_bytes());
+    }
+
+    pub(crate) fn content_type(&mut self, content_type: &ContentType) {
+        match content_type.known_number() {
+            Some(number) => self.byte(number),
+            None => {
+                self.byte(OTHER_TYPE);
+                self.text(content_type.as_str());
+            }
+        }
+    }
+
+    pub(crate) fn layout(&mut self, layout: Layout) {
+        self.byte(layout as u8);
+    }
+
+    /// A field that has a number of its own. Numbers rise.
+    pub(crate) fn tag(&mut self, number: u64, write: impl FnOnce(&mut Writer<'_>)) {
+        self.number(number);
+        let start = self.0.len();
+        write(&mut Writer(self.0));
+        let mut length = Vec::with_capacity(1);
+        Writer(&mut length).number((self.0.len() - start) as u64);
+        self.0.splice(start..start, length);
+    }
+
+    /// As [`Self::tag`], if there is a value.
+    pub(crate) fn tag_if<T>(
+        &mut self,
+        number: u64,
+        value: Option<T>,
+        write: impl FnOnce(&mut Writer<'_>, T),
+    ) {
+        if let Some(value) = value {
+            self.tag(number, |writer| write(writer, value));
+        }
     }
 
     pub(crate) fn lifetime(&mut self, lifetime: Lifetime) {
@@ -85,9 +163,10 @@ impl Writer<'_> {
         }
     }
 
-    pub(crate) fn pin(&mut self, pin: &Pin) {
-        self.token(pin.token);
-        self.text(pin.fork_path.as_str());
+    pub(crate) fn pin(&mut self, token: PinToken, from: ByteOffset, fork_path: &StreamPath) {
+        self.token(token);
+        self.number(from.get());
+        self.text(fork_path.as_str());
     }
 
     pub(crate) fn fork(&mut self, fork: &ForkPoint) {
@@ -106,7 +185,7 @@ impl Writer<'_> {
         }
     }
 
-    fn producer(&mut self, producer: &Producer) {
+    pub(crate) fn producer(&mut self, producer: &Producer) {
         self.text(&producer.id);
         self.number(producer.epoch);
         self.number(producer.seq);
@@ -118,8 +197,77 @@ impl<'a> Reader<'a> {
         Self { bytes, position: 0 }
     }
 
+    fn failure(&self) -> DecodeError {
+        DecodeError { position: self.position, newer: None }
+    }
+
     pub(crate) fn error<T>(&self) -> Result<T, DecodeError> {
-        Err(DecodeError { position: self.position })
+        Err(self.failure())
+    }
+
+    /// What was read last is of a newer version.
+    pub(crate) fn newer<T>(&self, newer: Newer) -> Result<T, DecodeError> {
+        Err(DecodeError { position: self.position, newer: Some(newer) })
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.position == self.bytes.len()
+    }
+
+    /// The version that bytes begin with.
+    pub(crate) fn version(&mut self, known: u8) -> Result<(), DecodeError> {
+        match self.byte()? {
+            0 => self.error(),
+            version if version == known => Ok(()),
+            version => self.newer(Newer::Version(version)),
+        }
+    }
+
+    /// Flags, of which only `known` may be set.
+    pub(crate) fn flags(&mut self, known: u8) -> Result<u8, DecodeError> {
+        let flags = self.byte()?;
+        if flags & !known == 0 { Ok(flags) } else { self.newer(Newer::Flags(flags)) }
+    }
+
+    /// Reads all tags to the end. `read` gets the number and the bytes of each; if it takes none of them, the tag is
+    /// of a newer version.
+    pub(crate) fn tags(
+        mut self,
+        mut read: impl FnMut(u64, &mut Reader<'a>) -> Result<Tag, DecodeError>,
+    ) -> Result<(), DecodeError> {
+        let mut last = 0;
+        while !self.is_empty() {
+            let number = self.number()?;
+            if number <= last {
+                return self.error();
+            }
+            last = number;
+            let length = self.number()?;
+            let start = self.position;
+            let bytes = self.take(usize::try_from(length).unwrap_or(usize::MAX))?;
+            let mut inner = Reader::new(bytes);
+            let at = |error: DecodeError| DecodeError { position: start + error.position, ..error };
+            match read(number, &mut inner).map_err(at)? {
+                Tag::Read => inner.finish(()).map_err(at)?,
+                Tag::Unknown => return self.newer(Newer::Tag(number)),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn content_type(&mut self) -> Result<ContentType, DecodeError> {
+        match self.byte()? {
+            OTHER_TYPE => self.text().map(ContentType::new),
+            number => ContentType::of_known_number(number).ok_or_else(|| self.failure()),
+        }
+    }
+
+    pub(crate) fn layout(&mut self) -> Result<Layout, DecodeError> {
+        let number = self.byte()?;
+        match Layout::from_number(number) {
+            Some(layout) => Ok(layout),
+            None => self.newer(Newer::Layout(number)),
+        }
     }
 
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], DecodeError> {
@@ -215,9 +363,9 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn token(&mut self) -> Result<PinToken, DecodeError> {
-        let fork_group = self.group()?;
+        let (fork_group, term) = (self.group()?, Term::new(self.number()?));
         let bytes = self.take(8)?.try_into().expect("eight bytes were taken");
-        Ok(PinToken { fork_group, nonce: u64::from_le_bytes(bytes) })
+        Ok(PinToken { fork_group, term, nonce: u64::from_le_bytes(bytes) })
     }
 
     pub(crate) fn lifetime(&mut self) -> Result<Lifetime, DecodeError> {
@@ -230,7 +378,7 @@ impl<'a> Reader<'a> {
     }
 
     pub(crate) fn pin(&mut self) -> Result<Pin, DecodeError> {
-        Ok(Pin { token: self.token()?, fork_path: self.path()? })
+        Ok(Pin { token: self.token()?, from: self.position()?, fork_path: self.path()? })
     }
 
     pub(crate) fn fork(&mut self) -> Result<ForkPoint, DecodeError> {
@@ -264,7 +412,7 @@ impl<'a> Reader<'a> {
         Ok(Lineage::from_spans(spans))
     }
 
-    fn producer(&mut self) -> Result<Producer, DecodeError> {
+    pub(crate) fn producer(&mut self) -> Result<Producer, DecodeError> {
         let id = self.text()?.into();
         Ok(Producer { id, epoch: self.producer_number()?, seq: self.producer_number()? })
     }
@@ -273,229 +421,11 @@ impl<'a> Reader<'a> {
     pub(crate) fn producers_max(&mut self) -> Result<u32, DecodeError> {
         let count = u32::try_from(self.number()?).ok();
         let count = count.filter(|count| (1..=limits::PRODUCERS_PER_STREAM_MAX).contains(count));
-        count.ok_or(DecodeError { position: self.position })
+        count.ok_or_else(|| self.failure())
     }
 
     /// Checks that nothing is left.
     pub(crate) fn finish<T>(self, value: T) -> Result<T, DecodeError> {
         if self.position == self.bytes.len() { Ok(value) } else { self.error() }
-    }
-}
-
-impl Command {
-    /// Appends the command's bytes to `out`; the kind goes into the entry header.
-    pub fn encode(&self, out: &mut Vec<u8>) {
-        let mut writer = Writer(out);
-        match self {
-            Self::Create(create) => encode_create(&mut writer, create),
-            Self::Append(append) => encode_append(&mut writer, append),
-            Self::Delete | Self::Expire => {}
-            Self::Touch(at) => writer.number(at.get()),
-            Self::Trim(to) => writer.number(to.get()),
-            Self::Pin(pin) => writer.pin(pin),
-            Self::Unpin(token) | Self::UnpinDone(token) => writer.token(*token),
-            Self::KeepProducers(count) => writer.number(u64::from(*count)),
-        }
-    }
-
-    /// Reads a command back.
-    ///
-    /// # Errors
-    /// [`DecodeError`] if `kind` is unknown or the bytes are not what [`Self::encode`] writes.
-    pub fn decode(kind: u8, bytes: &[u8]) -> Result<Self, DecodeError> {
-        let mut reader = Reader::new(bytes);
-        let command = match CommandKind::from_byte(kind).ok_or(DecodeError { position: 0 })? {
-            CommandKind::Create => Self::Create(Box::new(decode_create(&mut reader)?)),
-            CommandKind::Append => Self::Append(decode_append(&mut reader)?),
-            CommandKind::Delete => Self::Delete,
-            CommandKind::Expire => Self::Expire,
-            CommandKind::Touch => Self::Touch(reader.time()?),
-            CommandKind::Trim => Self::Trim(reader.offset()?),
-            CommandKind::Pin => Self::Pin(reader.pin()?),
-            CommandKind::Unpin => Self::Unpin(reader.token()?),
-            CommandKind::UnpinDone => Self::UnpinDone(reader.token()?),
-            CommandKind::KeepProducers => Self::KeepProducers(reader.producers_max()?),
-        };
-        reader.finish(command)
-    }
-}
-
-impl CommandKind {
-    fn from_byte(byte: u8) -> Option<Self> {
-        use CommandKind as K;
-        let all = [
-            K::Create,
-            K::Append,
-            K::Delete,
-            K::Expire,
-            K::Touch,
-            K::Trim,
-            K::Pin,
-            K::Unpin,
-            K::UnpinDone,
-            K::KeepProducers,
-        ];
-        all.into_iter().find(|kind| *kind as u8 == byte)
-    }
-}
-
-fn encode_create(writer: &mut Writer<'_>, create: &Create) {
-    writer.text(create.path.as_str());
-    writer.text(create.content_type.as_str());
-    writer.lifetime(create.lifetime);
-    writer.flag(create.close);
-    writer.number(create.record_count.into());
-    writer.option(create.fork.as_ref(), |w, fork| w.fork(fork));
-}
-
-fn decode_create(reader: &mut Reader<'_>) -> Result<Create, DecodeError> {
-    Ok(Create {
-        path: reader.path()?,
-        content_type: ContentType::new(reader.text()?),
-        lifetime: reader.lifetime()?,
-        close: reader.flag()?,
-        record_count: reader.small()?,
-        fork: reader.option(Reader::fork)?.map(Box::new),
-    })
-}
-
-fn encode_append(writer: &mut Writer<'_>, append: &Append) {
-    writer.option(append.content_type.as_ref(), |w, content_type| w.text(content_type.as_str()));
-    writer.option(append.stream_seq.as_deref(), |w, seq| w.text(seq));
-    writer.option(append.producer.as_ref(), |w, producer| w.producer(producer));
-    writer.flag(append.close);
-    writer.number(append.record_count.into());
-}
-
-fn decode_append(reader: &mut Reader<'_>) -> Result<Append, DecodeError> {
-    Ok(Append {
-        content_type: reader.option(|r| r.text().map(ContentType::new))?,
-        stream_seq: reader.option(|r| r.text().map(Into::into))?,
-        producer: reader.option(Reader::producer)?,
-        close: reader.flag()?,
-        record_count: reader.small()?,
-    })
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    pub(crate) fn fork_point() -> ForkPoint {
-        let source = StreamKey { group: GroupId::new(3), stream: StreamId::new(300) };
-        ForkPoint {
-            request: ForkRequest {
-                source: StreamPath::new("src").unwrap(),
-                offset: Some(ByteOffset::new(9)),
-                sub_offset: 1,
-            },
-            source,
-            token: PinToken { fork_group: GroupId::new(2), nonce: 0x0102_0304_0506_0708 },
-            at: ByteOffset::new(10),
-            head: ByteOffset::ZERO,
-            lifetime: Lifetime::Forever,
-            lineage: Lineage::of_fork(&Lineage::default(), source, ByteOffset::new(10)),
-        }
-    }
-
-    fn all_commands() -> Vec<Command> {
-        let token = PinToken { fork_group: GroupId::new(1), nonce: 7 };
-        vec![
-            Command::Create(Box::new(Create {
-                path: StreamPath::new("a/b").unwrap(),
-                content_type: ContentType::new("text/plain"),
-                lifetime: Lifetime::Ttl { seconds: 300 },
-                close: true,
-                record_count: 1,
-                fork: Some(Box::new(fork_point())),
-            })),
-            Command::Append(Append {
-                content_type: Some(ContentType::new("text/plain")),
-                stream_seq: Some("s1".into()),
-                producer: Some(Producer { id: "p".into(), epoch: 1, seq: 128 }),
-                close: false,
-                record_count: 2,
-            }),
-            Command::Delete,
-            Command::Expire,
-            Command::Touch(Timestamp::new(1000)),
-            Command::Trim(ByteOffset::new(5)),
-            Command::Pin(Pin { token, fork_path: StreamPath::new("f").unwrap() }),
-            Command::Unpin(token),
-            Command::UnpinDone(token),
-            Command::KeepProducers(300),
-        ]
-    }
-
-    /// The bytes of every kind of command as the first version wrote them. They never change.
-    const GOLDEN: [&str; 10] = [
-        "03612f620a746578742f706c61696e01ac020101010373726301090103ac020208070605040302010a0000010a03ac02",
-        "010a746578742f706c61696e01027331010170018001 0002",
-        "",
-        "",
-        "e807",
-        "05",
-        "0107000000000000000166",
-        "010700000000000000",
-        "010700000000000000",
-        "ac02",
-    ];
-
-    #[test]
-    fn commands_keep_their_bytes_for_ever() {
-        for (command, golden) in all_commands().iter().zip(GOLDEN) {
-            let mut bytes = vec![];
-            command.encode(&mut bytes);
-            let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-            assert_eq!(hex, golden.replace(' ', ""), "{command:?}");
-            assert_eq!(Command::decode(command.kind() as u8, &bytes).as_ref(), Ok(command));
-        }
-    }
-
-    #[test]
-    fn cut_or_longer_bytes_are_refused() {
-        for command in all_commands() {
-            let mut bytes = vec![];
-            command.encode(&mut bytes);
-            let kind = command.kind() as u8;
-            for length in 0..bytes.len() {
-                assert!(Command::decode(kind, &bytes[..length]).is_err(), "{command:?} {length}");
-            }
-            bytes.push(0);
-            assert!(Command::decode(kind, &bytes).is_err());
-        }
-    }
-
-    #[test]
-    fn numbers_that_no_stream_can_reach_are_refused() {
-        let refused = |command: Command| {
-            let mut bytes = vec![];
-            command.encode(&mut bytes);
-            Command::decode(command.kind() as u8, &bytes).is_err()
-        };
-        let create = |at, head| {
-            let lineage = Lineage::default();
-            let fork = ForkPoint { at, head, lineage, ..fork_point() };
-            let Some(Command::Create(create)) = all_commands().into_iter().next() else { panic!() };
-            Command::Create(Box::new(Create { fork: Some(Box::new(fork)), ..*create }))
-        };
-        let offset = ByteOffset::new;
-        assert!(!refused(create(offset(POSITION_MAX), offset(POSITION_MAX))));
-        assert!(refused(create(offset(u64::MAX), offset(0))), "no append fits behind it");
-        assert!(refused(create(offset(9), offset(10))), "the head lies behind the tail");
-        for (epoch, seq) in [(u64::MAX, 0), (0, u64::MAX)] {
-            let producer = Some(Producer { id: "p".into(), epoch, seq });
-            assert!(refused(Command::Append(Append { producer, ..Append::default() })));
-        }
-    }
-
-    proptest! {
-        #[test]
-        fn no_bytes_make_decode_panic(kind in 0..24_u8, bytes in prop::collection::vec(any::<u8>(), 0..80)) {
-            if let Ok(command) = Command::decode(kind, &bytes) {
-                prop_assert_eq!(command.kind() as u8, kind);
-            }
-        }
     }
 }

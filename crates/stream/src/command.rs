@@ -1,7 +1,7 @@
 //! What can be asked of a stream. A command becomes one entry of its group's log; the bytes of an
 //! append travel beside it as the entry's data, so they are copied once.
 
-use crate::{ForkPoint, Lifetime, Pin, PinToken, record::ContentType};
+use crate::{ForkPoint, Layout, Lifetime, Pin, PinToken, record::ContentType};
 use model::{ByteOffset, EntrySubject, PathHash, StreamId, StreamPath, Timestamp};
 use std::hash::{Hash, Hasher};
 
@@ -73,14 +73,15 @@ pub enum Command {
     KeepProducers(u32),
 }
 
-/// The kind of a command, as the entry header has it. Part of the disk format.
+/// The kind of a command, as the entry header has it. Part of the disk format: `docs/format/commands.md` has the
+/// register of numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum CommandKind {
     /// [`Command::Create`]
-    Create = 1,
+    Create = 16,
     /// [`Command::Append`]
-    Append = 2,
+    Append = 17,
     /// [`Command::Delete`]
     Delete = 3,
     /// [`Command::Expire`]
@@ -90,7 +91,7 @@ pub enum CommandKind {
     /// [`Command::Trim`]
     Trim = 6,
     /// [`Command::Pin`]
-    Pin = 7,
+    Pin = 18,
     /// [`Command::Unpin`]
     Unpin = 8,
     /// [`Command::UnpinDone`]
@@ -106,6 +107,8 @@ pub struct Create {
     pub path: StreamPath,
     /// Its content type. A fork that names none has got its source's before it comes here.
     pub content_type: ContentType,
+    /// How its bytes are made of records.
+    pub layout: Layout,
     /// When it goes away by itself.
     pub lifetime: Lifetime,
     /// Create it closed: the data, if any, is all it will ever hold. PROTOCOL §4.1.
@@ -119,8 +122,8 @@ pub struct Create {
 /// Bytes to add, a close, or both, with everything that makes it exactly-once.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Append {
-    /// The content type that the client sent; `None` is allowed only without data.
-    pub content_type: Option<ContentType>,
+    /// The content type that the client sent; it may send none only without data.
+    pub content_type: AppendType,
     /// `Stream-Seq`: must be greater, bytewise, than the last one accepted.
     pub stream_seq: Option<Box<str>>,
     /// The idempotent producer that sends this.
@@ -129,6 +132,36 @@ pub struct Append {
     pub close: bool,
     /// Records in the entry's data; 0 exactly if there is no data.
     pub record_count: u32,
+}
+
+/// The content type of an append.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub enum AppendType {
+    /// None was sent.
+    #[default]
+    Unnamed,
+    /// That of the stream, whose media type was sent. A log does not write it out.
+    StreamsOwn,
+    /// As it was sent, and not compared with the stream's yet, or another one.
+    Named(ContentType),
+}
+
+impl AppendType {
+    /// Recognises that of a stream.
+    pub(crate) fn recognise(&mut self, own: &ContentType) {
+        if matches!(self, Self::Named(sent) if sent == own) {
+            *self = Self::StreamsOwn;
+        }
+    }
+
+    /// Whether data of this type belongs into a stream of type `own`.
+    pub(crate) fn fits(&self, own: &ContentType) -> bool {
+        match self {
+            Self::Unnamed => false,
+            Self::StreamsOwn => true,
+            Self::Named(sent) => sent == own,
+        }
+    }
 }
 
 /// An idempotent producer's numbering of one append. PROTOCOL §5.2.1.

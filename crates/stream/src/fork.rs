@@ -17,7 +17,7 @@
 //! that stores it, however long the chain is.
 
 use crate::Lifetime;
-use model::{ByteOffset, GroupId, StreamKey, StreamPath};
+use model::{ByteOffset, GroupId, StreamKey, StreamPath, Term};
 use std::sync::Arc;
 
 /// What a client asked for; a repeated `PUT` must ask for the same. PROTOCOL §4.2.
@@ -36,6 +36,8 @@ pub struct ForkRequest {
 pub struct PinToken {
     /// The group of the fork.
     pub fork_group: GroupId,
+    /// The term of that group's leader when it began to make the fork.
+    pub term: Term,
     /// Random; 64 bits make a clash within one source's pins as good as impossible.
     pub nonce: u64,
 }
@@ -45,6 +47,8 @@ pub struct PinToken {
 pub struct Pin {
     /// Its name.
     pub token: PinToken,
+    /// The first byte that the fork needs.
+    pub from: ByteOffset,
     /// The path of the fork that is to come, so that an orphaned pin can be found out.
     pub fork_path: StreamPath,
 }

@@ -1,11 +1,11 @@
 //! The state machine of one group.
 
 use crate::{
-    Command, ContentType, Create, Outcome, Pin, PinToken, Refusal, StreamInfo, Subject,
+    Append, Command, ContentType, Create, Outcome, Pin, PinToken, Refusal, StreamInfo, Subject,
     create::Wanted,
     expiries::{Expiries, Noted},
     losses::Losses,
-    record::{Extra, StreamRecord},
+    record::{Extra, Pinned, StreamRecord},
     table::StreamTable,
 };
 use model::{
@@ -24,6 +24,8 @@ pub struct GroupState {
     pub(crate) streams: StreamTable,
     /// References that deleted forks of this group still hold: source by token, until `UnpinDone`.
     pub(crate) pending_unpins: BTreeMap<PinToken, StreamKey>,
+    /// How often a restore gave the group's log another end. It is 0: nothing raises it yet.
+    pub(crate) history: u64,
     /// Producers remembered per stream, as the log says.
     pub(crate) producers_max: u32,
     /// What damage has taken.
@@ -96,6 +98,7 @@ impl GroupState {
             applied: EntryIndex::new(0),
             streams: StreamTable::default(),
             pending_unpins: BTreeMap::new(),
+            history: 0,
             producers_max: limits::PRODUCERS_PER_STREAM_DEFAULT,
             losses: Losses::default(),
             expiries: Expiries::default(),
@@ -133,6 +136,22 @@ impl GroupState {
     /// `NotFound`, `Gone` (deleted, forks remain) or `Damaged`.
     pub fn resolve(&self, path: &StreamPath, now: Timestamp) -> Result<StreamInfo, Refusal> {
         self.live_record(path, now).map(StreamRecord::info)
+    }
+
+    /// The stream that has `path` and is alive at `now`, for an append, which learns whether it names the stream's own
+    /// content type.
+    ///
+    /// # Errors
+    /// As [`Self::resolve`].
+    pub fn resolve_for(
+        &self,
+        append: &mut Append,
+        path: &StreamPath,
+        now: Timestamp,
+    ) -> Result<StreamId, Refusal> {
+        let record = self.live_record(path, now)?;
+        append.content_type.recognise(&record.content_type);
+        Ok(record.id)
     }
 
     /// The id of the stream that has `path` and is alive at `now`; cheaper than [`Self::resolve`].
@@ -239,12 +258,13 @@ impl GroupState {
             id: StreamId::new(mark.index.get()),
             path: create.path,
             content_type: self.share(create.content_type),
+            layout: create.layout,
             lifetime: create.lifetime.into(),
             head,
             tail: start.advance(data_bytes),
             record_count: u64::from(create.record_count),
-            used_at: mark.at,
-            logged_used_at: mark.at,
+            created_at: mark.at,
+            written_at: mark.at,
             closed: create.close,
             deleted: false,
             noted: Noted::NEVER,
@@ -310,8 +330,7 @@ impl GroupState {
 
     fn apply_touch(&mut self, stream: StreamId, used_at: Timestamp) -> Applied {
         if let Some(record) = self.streams.get_mut(stream) {
-            record.used_at = record.used_at.max(used_at);
-            record.logged_used_at = record.logged_used_at.max(used_at);
+            record.note_logged_use(used_at);
         }
         Applied::answer(Outcome::Done)
     }
@@ -335,7 +354,8 @@ impl GroupState {
         if record.deleted {
             return Applied::refuse(Refusal::ForkSourceGone);
         }
-        record.extra_mut().pins.entry(pin.token).or_insert(pin.fork_path);
+        let Pin { token, from, fork_path } = pin;
+        record.extra_mut().pins.entry(token).or_insert(Pinned { from, fork_path });
         Applied::answer(Outcome::Pinned)
     }
 

@@ -1,10 +1,11 @@
 //! The state machine's rules, one behaviour each.
 
 use crate::{
-    Accepted, Append, Applied, Command, ConfigField, ContentType, Create, CreateRequest, Effect,
-    ForkPoint, GroupState, Lifetime, LoggedCommand, Outcome, Pin, PinToken, Producer, Refusal,
+    Accepted, Append, AppendType, Applied, Command, ConfigField, ContentType, Create,
+    CreateRequest, Effect, ForkPoint, GroupState, Layout, Lifetime, LoggedCommand, Outcome, Pin,
+    PinToken, Producer, Refusal,
 };
-use model::{ByteOffset, EntryIndex, GroupId, PathHash, StreamId, StreamPath, Timestamp};
+use model::{ByteOffset, EntryIndex, GroupId, PathHash, StreamId, StreamPath, Term, Timestamp};
 
 /// No entry makes a stream with this id.
 const NO_STREAM: StreamId = StreamId::new(0);
@@ -23,7 +24,7 @@ fn text() -> ContentType {
 }
 
 fn append() -> Append {
-    Append { content_type: Some(text()), record_count: 1, ..Append::default() }
+    Append { content_type: AppendType::Named(text()), record_count: 1, ..Append::default() }
 }
 
 fn by_producer(epoch: u64, seq: u64) -> Append {
@@ -34,6 +35,7 @@ fn create(name: &str) -> Create {
     Create {
         path: path(name),
         content_type: text(),
+        layout: Layout::Bytes,
         lifetime: Lifetime::Forever,
         close: false,
         record_count: 0,
@@ -94,10 +96,10 @@ impl Machine {
     }
 
     fn fork(&mut self, name: &str, source: StreamId, nonce: u64) -> StreamId {
-        let token = PinToken { fork_group: GroupId::new(0), nonce };
-        let pin = Pin { token, fork_path: path(name) };
+        let token = PinToken { fork_group: GroupId::new(0), term: Term::new(1), nonce };
+        let pin = Pin { token, from: ByteOffset::ZERO, fork_path: path(name) };
         assert_eq!(self.apply(source, Command::Pin(pin), 0).outcome, Outcome::Pinned);
-        let fork = ForkPoint { token, ..crate::codec::tests::fork_point() };
+        let fork = ForkPoint { token, ..crate::command_codec::tests::fork_point() };
         let fork = ForkPoint { source: self.key(source), ..fork };
         self.create(Create { fork: Some(Box::new(fork)), ..create(name) })
     }
@@ -170,7 +172,7 @@ fn closed_comes_before_content_type_before_stream_seq() {
     let stream = machine.create(create("a"));
     let seq = |seq: &str| Append { stream_seq: Some(seq.into()), ..append() };
     machine.append(stream, seq("b"), 1);
-    let wrong = Append { content_type: Some(ContentType::new("a/b")), ..seq("a") };
+    let wrong = Append { content_type: AppendType::Named(ContentType::new("a/b")), ..seq("a") };
     let expected = Outcome::Refused(Refusal::ContentType { expected: text() });
     assert_eq!(machine.append(stream, wrong.clone(), 1), expected);
     assert!(matches!(
@@ -188,7 +190,7 @@ fn a_refused_command_changes_nothing() {
     machine.append(stream, by_producer(0, 0), 1);
     let before = machine.state.encode_rows();
     machine.append(stream, by_producer(0, 5), 1);
-    machine.append(stream, Append { content_type: None, ..append() }, 1);
+    machine.append(stream, Append { content_type: AppendType::Unnamed, ..append() }, 1);
     assert_eq!(machine.state.encode_rows(), before);
 }
 
@@ -286,7 +288,7 @@ fn a_source_stays_behind_for_its_forks_and_goes_with_the_last() {
     assert_eq!(blocked, Some(Outcome::Refused(Refusal::PathBlocked)));
 
     let deleted = machine.apply(fork, Command::Delete, 0);
-    let token = PinToken { fork_group: GroupId::new(0), nonce: 1 };
+    let token = PinToken { fork_group: GroupId::new(0), term: Term::new(1), nonce: 1 };
     let unpin = Effect::ForgetFork { stream: fork, source: machine.key(source), token };
     assert_eq!(deleted.effect, Some(unpin));
     assert_eq!(machine.state.pending_unpins().count(), 1);
@@ -304,8 +306,8 @@ fn a_deleted_source_gives_no_more_references() {
     let source = machine.create(create("source"));
     machine.fork("fork", source, 1);
     machine.apply(source, Command::Delete, 0);
-    let token = PinToken { fork_group: GroupId::new(0), nonce: 2 };
-    let pin = Command::Pin(Pin { token, fork_path: path("other") });
+    let token = PinToken { fork_group: GroupId::new(0), term: Term::new(1), nonce: 2 };
+    let pin = Command::Pin(Pin { token, from: ByteOffset::ZERO, fork_path: path("other") });
     let refused = Outcome::Refused(Refusal::ForkSourceGone);
     assert_eq!(machine.apply(source, pin, 0).outcome, refused);
 }
@@ -495,7 +497,7 @@ fn a_refused_creation_may_have_been_carried_out_where_something_was_lost() {
 
 #[test]
 fn a_reference_is_held_if_damage_may_have_taken_its_holder() {
-    let token = PinToken { fork_group: GroupId::new(0), nonce: 1 };
+    let token = PinToken { fork_group: GroupId::new(0), term: Term::new(1), nonce: 1 };
     let holds = |damage: fn(&mut GroupState)| {
         let mut state = GroupState::new(GroupId::new(0));
         damage(&mut state);

@@ -36,12 +36,11 @@ impl Lifetime {
     }
 }
 
-/// A lifetime in 12 bytes, so that a record has room for four more in the same space.
+/// A lifetime in 9 bytes at any place, so that a record has room for more in the same space.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CompactLifetime {
     kind: Kind,
-    /// The number of the lifetime, low half first.
-    number: [u32; 2],
+    number: [u8; 8],
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -53,8 +52,7 @@ enum Kind {
 
 impl CompactLifetime {
     pub(crate) fn get(self) -> Lifetime {
-        let [low, high] = self.number.map(u64::from);
-        let number = low | high << 32;
+        let number = u64::from_ne_bytes(self.number);
         match self.kind {
             Kind::Forever => Lifetime::Forever,
             Kind::Ttl => Lifetime::Ttl { seconds: number },
@@ -70,7 +68,7 @@ impl From<Lifetime> for CompactLifetime {
             Lifetime::Ttl { seconds } => (Kind::Ttl, seconds),
             Lifetime::ExpiresAt(at) => (Kind::ExpiresAt, at.get()),
         };
-        Self { kind, number: [number as u32, (number >> 32) as u32] }
+        Self { kind, number: number.to_ne_bytes() }
     }
 }
 

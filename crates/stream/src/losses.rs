@@ -40,7 +40,7 @@ pub(crate) struct Losses {
 
 impl Losses {
     /// Whether anything was lost.
-    fn is_any(&self) -> bool {
+    pub(crate) fn is_any(&self) -> bool {
         self.suspect_upto.is_some()
             || self.unnamed_creation
             || !self.lost.is_empty()

@@ -27,7 +27,8 @@ pub enum Outcome {
 pub struct Accepted {
     /// The stream.
     pub stream: StreamId,
-    /// Offset after the last byte of the stream once this append was in.
+    /// Offset after the last byte of this append. For a repetition of an older one than the producer's last it is the
+    /// tail: of older ones it is not remembered.
     pub tail: ByteOffset,
     /// The stream is closed.
     pub closed: bool,

@@ -6,7 +6,7 @@
 //!   longest goes first, decided by entry indexes. So every replica forgets the same one, and so does recovery.
 
 use crate::{Producer, Refusal};
-use model::EntryIndex;
+use model::{ByteOffset, EntryIndex};
 use std::collections::BTreeMap;
 
 /// What is remembered of one producer.
@@ -15,13 +15,39 @@ pub(crate) struct ProducerState {
     pub epoch: u64,
     pub last_seq: u64,
     pub used: EntryIndex,
+    pub receipt: Receipt,
+}
+
+/// The place of the last append that was accepted: a repetition is answered with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Receipt {
+    pub start: ByteOffset,
+    pub first_record: u64,
+    pub bytes: u32,
+    pub records: u32,
+}
+
+impl Receipt {
+    /// Where the append ends.
+    pub(crate) fn end(&self) -> ByteOffset {
+        self.start.advance(self.bytes.into())
+    }
 }
 
 /// What a producer's numbers say about an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Numbering {
     Fresh,
-    Duplicate { last_seq: u64 },
+    Duplicate(Repeat),
+}
+
+/// An append that was accepted before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Repeat {
+    /// The highest sequence that was accepted.
+    pub last_seq: u64,
+    /// Where the repeated append is, if it is the one with that sequence.
+    pub receipt: Option<Receipt>,
 }
 
 /// The producers of one stream.
@@ -52,17 +78,19 @@ impl Producers {
         }
     }
 
-    /// The last accepted sequence, if this append's numbers were accepted before.
-    pub(crate) fn duplicate_of(&self, producer: &Producer) -> Option<u64> {
+    /// What is known of this append, if its numbers were accepted before.
+    pub(crate) fn duplicate_of(&self, producer: &Producer) -> Option<Repeat> {
         let known = self.0.get(&producer.id)?;
-        (known.epoch == producer.epoch && producer.seq <= known.last_seq).then_some(known.last_seq)
+        let is_repeat = known.epoch == producer.epoch && producer.seq <= known.last_seq;
+        let receipt = (producer.seq == known.last_seq).then_some(known.receipt);
+        is_repeat.then_some(Repeat { last_seq: known.last_seq, receipt })
     }
 
     /// Judges the numbers of an append. PROTOCOL §5.2.1, "Validation Logic".
     pub(crate) fn judge(&self, producer: &Producer) -> Result<Numbering, Refusal> {
         self.fence(producer)?;
-        if let Some(last_seq) = self.duplicate_of(producer) {
-            return Ok(Numbering::Duplicate { last_seq });
+        if let Some(repeat) = self.duplicate_of(producer) {
+            return Ok(Numbering::Duplicate(repeat));
         }
         let received = producer.seq;
         match self.0.get(&producer.id) {
@@ -81,8 +109,13 @@ impl Producers {
     }
 
     /// Remembers an accepted append, and at most `count_max` producers.
-    pub(crate) fn accept(&mut self, producer: &Producer, used: EntryIndex, count_max: u32) {
-        let state = ProducerState { epoch: producer.epoch, last_seq: producer.seq, used };
+    pub(crate) fn accept(
+        &mut self,
+        producer: &Producer,
+        (used, receipt): (EntryIndex, Receipt),
+        count_max: u32,
+    ) {
+        let state = ProducerState { epoch: producer.epoch, last_seq: producer.seq, used, receipt };
         if let Some(known) = self.0.get_mut(&producer.id) {
             *known = state;
             return;
@@ -111,10 +144,16 @@ mod tests {
         Producer { id: "p".into(), epoch, seq }
     }
 
+    /// The append number `seq` of ten bytes.
+    fn receipt(seq: u64) -> Receipt {
+        Receipt { start: ByteOffset::new(seq * 10), first_record: seq, bytes: 10, records: 1 }
+    }
+
     fn after(accepted: &[(u64, u64)]) -> Producers {
         let mut producers = Producers::default();
         for (epoch, seq) in accepted {
-            producers.accept(&numbers(*epoch, *seq), EntryIndex::new(1), 10);
+            let used = (EntryIndex::new(1), receipt(*seq));
+            producers.accept(&numbers(*epoch, *seq), used, 10);
         }
         producers
     }
@@ -128,9 +167,11 @@ mod tests {
     }
 
     #[test]
-    fn a_repeat_answers_the_highest_sequence_not_its_own() {
+    fn a_repeat_answers_the_highest_sequence_and_the_last_one_its_place() {
         let producers = after(&[(0, 0), (0, 1), (0, 2)]);
-        assert_eq!(producers.judge(&numbers(0, 1)), Ok(Numbering::Duplicate { last_seq: 2 }));
+        let repeat = |receipt| Ok(Numbering::Duplicate(Repeat { last_seq: 2, receipt }));
+        assert_eq!(producers.judge(&numbers(0, 1)), repeat(None));
+        assert_eq!(producers.judge(&numbers(0, 2)), repeat(Some(receipt(2))));
     }
 
     #[test]
@@ -154,7 +195,7 @@ mod tests {
         let mut producers = Producers::default();
         let accept = |producers: &mut Producers, (id, seq): (&str, u64), used, count_max| {
             let producer = Producer { id: id.into(), epoch: 0, seq };
-            producers.accept(&producer, EntryIndex::new(used), count_max);
+            producers.accept(&producer, (EntryIndex::new(used), receipt(seq)), count_max);
         };
         let left = |producers: &Producers| {
             producers.iter().map(|(id, _)| id.to_owned()).collect::<Vec<_>>()

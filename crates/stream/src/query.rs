@@ -3,8 +3,10 @@
 //! Nothing in here is logged: `touch` and the polls only change what will be logged later.
 
 use crate::{
-    CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo, expiries::Noted,
-    group::GroupState, record::StreamRecord,
+    CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo,
+    expiries::Noted,
+    group::GroupState,
+    record::{Pinned, StreamRecord},
 };
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
 
@@ -57,8 +59,8 @@ impl GroupState {
     pub fn touch(&mut self, stream: StreamId, now: Timestamp) -> bool {
         let Some(record) = self.streams.get_mut(stream) else { return false };
         let Some(slack_ms) = touch_slack_ms(record) else { return false };
-        record.used_at = record.used_at.max(now);
-        record.used_at >= record.logged_used_at.plus_ms(slack_ms)
+        record.use_at(now);
+        record.used_at() >= record.logged_used_at().plus_ms(slack_ms)
     }
 
     /// The next stream whose lifetime has run out at `now`. It comes up again in a second if nobody expires it.
@@ -86,7 +88,7 @@ impl GroupState {
     /// The latest use of a stream that the log has recorded. No entry of a stream that is left is later.
     #[must_use]
     pub fn last_logged_use(&self) -> Timestamp {
-        let uses = self.streams.sorted().into_iter().map(|record| record.logged_used_at);
+        let uses = self.streams.sorted().into_iter().map(StreamRecord::logged_used_at);
         uses.max().unwrap_or_default()
     }
 
@@ -97,7 +99,7 @@ impl GroupState {
         for stream in sliding {
             let Some(record) = self.streams.get_mut(stream) else { continue };
             if let Some(slack_ms) = touch_slack_ms(record) {
-                record.used_at = record.used_at.plus_ms(slack_ms);
+                record.use_at(record.used_at().plus_ms(slack_ms));
             }
         }
     }
@@ -113,7 +115,9 @@ impl GroupState {
         fn pins(record: &StreamRecord) -> impl Iterator<Item = (StreamId, Pin)> + '_ {
             let id = record.id;
             let pins = record.extra.iter().flat_map(|extra| &extra.pins);
-            pins.map(move |(&token, path)| (id, Pin { token, fork_path: path.clone() }))
+            pins.map(move |(&token, Pinned { from, fork_path })| {
+                (id, Pin { token, from: *from, fork_path: fork_path.clone() })
+            })
         }
         self.streams.sorted().into_iter().flat_map(pins).collect()
     }

@@ -1,19 +1,22 @@
 //! One stream: its configuration and its state.
 
 use crate::{
-    ForkPoint, Lifetime, Lineage, PinToken, expiries::Noted, lifetime::CompactLifetime,
+    ForkPoint, Layout, Lifetime, Lineage, PinToken, expiries::Noted, lifetime::CompactLifetime,
     producer::Producers,
 };
 use model::{ByteOffset, StreamId, StreamPath, Timestamp};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What most streams hold. A content type that is written like this is neither allocated nor parsed
-/// with each append.
+/// with each append. Its place is its number on disk, and never changes.
 const KNOWN: [&str; 4] =
     ["application/json", "application/octet-stream", "text/plain", "text/plain; charset=utf-8"];
 
 /// The place of JSON in [`KNOWN`].
 const JSON: u8 = 0;
+
+/// From this place of [`KNOWN`] on there is text.
+const FIRST_TEXT: u8 = 2;
 
 /// A content type as the client first wrote it, compared by its media type alone.
 #[derive(Debug, Clone)]
@@ -42,6 +45,19 @@ impl ContentType {
         Some(Self(Text::Known(place as u8)))
     }
 
+    /// Its number on disk, if it has one.
+    pub(crate) fn known_number(&self) -> Option<u8> {
+        match self.0 {
+            Text::Known(place) => Some(place),
+            Text::Other(_) => None,
+        }
+    }
+
+    /// The one with this number on disk.
+    pub(crate) fn of_known_number(number: u8) -> Option<Self> {
+        (usize::from(number) < KNOWN.len()).then_some(Self(Text::Known(number)))
+    }
+
     /// As it was written, parameters included.
     #[must_use]
     pub fn as_str(&self) -> &str {
@@ -66,11 +82,19 @@ impl ContentType {
         }
     }
 
+    /// The layout of a stream that is made with this type.
+    #[must_use]
+    pub fn layout(&self) -> Layout {
+        if self.is_json() { Layout::Json } else { Layout::Bytes }
+    }
+
     /// Whether streams of this type hold text.
     #[must_use]
     pub fn is_text(&self) -> bool {
-        let media_type = self.media_type().as_bytes();
-        media_type.len() > 5 && media_type[..5].eq_ignore_ascii_case(b"text/")
+        match &self.0 {
+            Text::Known(place) => *place >= FIRST_TEXT,
+            Text::Other(text) => is_text(text),
+        }
     }
 }
 
@@ -85,6 +109,11 @@ impl PartialEq for ContentType {
 }
 
 impl Eq for ContentType {}
+
+fn is_text(text: &str) -> bool {
+    let media_type = media_type(text).as_bytes();
+    media_type.len() > 5 && media_type[..5].eq_ignore_ascii_case(b"text/")
+}
 
 fn has_same_media_type(one: &ContentType, other: &ContentType) -> bool {
     one.media_type().eq_ignore_ascii_case(other.media_type())
@@ -102,6 +131,8 @@ pub struct StreamInfo {
     pub stream: StreamId,
     /// What it holds.
     pub content_type: ContentType,
+    /// How its bytes are made of records.
+    pub layout: Layout,
     /// When it goes away by itself.
     pub lifetime: Lifetime,
     /// First retained byte.
@@ -110,6 +141,10 @@ pub struct StreamInfo {
     pub tail: ByteOffset,
     /// No more bytes will come.
     pub closed: bool,
+    /// When the entry that made it was logged.
+    pub created_at: Timestamp,
+    /// When the last append to it was logged, or the entry that made it.
+    pub written_at: Timestamp,
     /// The streams that store its inherited bytes.
     pub lineage: Lineage,
 }
@@ -120,15 +155,16 @@ pub(crate) struct StreamRecord {
     pub id: StreamId,
     pub path: StreamPath,
     pub content_type: ContentType,
+    pub layout: Layout,
     pub lifetime: CompactLifetime,
     pub head: ByteOffset,
     pub tail: ByteOffset,
     /// Records accepted over the stream's own life (inherited ones are not counted).
     pub record_count: u64,
-    /// Last read or write; moves by itself between entries for sliding lifetimes.
-    pub used_at: Timestamp,
-    /// `used_at` as the log last recorded it: what a crash would fall back to.
-    pub logged_used_at: Timestamp,
+    /// When the entry that made it was logged.
+    pub created_at: Timestamp,
+    /// When the last append to it was logged, or the entry that made it.
+    pub written_at: Timestamp,
     pub closed: bool,
     pub deleted: bool,
     /// When it comes up to be expired.
@@ -145,23 +181,50 @@ pub(crate) struct Extra {
     pub stream_seq: Option<Box<str>>,
     pub producers: Producers,
     pub fork: Option<Box<ForkPoint>>,
-    /// The path of each fork that holds a reference. A stream may have very many: one is found by its token.
-    pub pins: BTreeMap<PinToken, StreamPath>,
+    /// The forks that hold a reference. A stream may have very many: one is found by its token.
+    pub pins: BTreeMap<PinToken, Pinned>,
+    /// Uses of a stream with a sliding lifetime that are no appends.
+    pub uses: Uses,
+}
+
+/// A fork that holds a reference.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Pinned {
+    /// The first byte that it needs.
+    pub from: ByteOffset,
+    pub fork_path: StreamPath,
+}
+
+/// When a stream with a sliding lifetime was last used; 0 if it was not, but by appends.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Uses {
+    /// Moves by itself between entries.
+    pub used_at: Timestamp,
+    /// `used_at` as the log last recorded it: what a crash would fall back to.
+    pub logged_at: Timestamp,
 }
 
 /// What a stream without any has.
-pub(crate) static NO_EXTRA: Extra =
-    Extra { stream_seq: None, producers: Producers::new(), fork: None, pins: BTreeMap::new() };
+pub(crate) static NO_EXTRA: Extra = Extra {
+    stream_seq: None,
+    producers: Producers::new(),
+    fork: None,
+    pins: BTreeMap::new(),
+    uses: Uses { used_at: Timestamp::new(0), logged_at: Timestamp::new(0) },
+};
 
 impl StreamRecord {
     pub(crate) fn info(&self) -> StreamInfo {
         StreamInfo {
             stream: self.id,
             content_type: self.content_type.clone(),
+            layout: self.layout,
             lifetime: self.lifetime.get(),
             head: self.head,
             tail: self.tail,
             closed: self.closed,
+            created_at: self.created_at,
+            written_at: self.written_at,
             lineage: self.lineage(),
         }
     }
@@ -182,8 +245,41 @@ impl StreamRecord {
         self.extra.as_ref().is_some_and(|extra| !extra.pins.is_empty())
     }
 
+    fn uses(&self) -> Uses {
+        self.extra.as_ref().map(|extra| extra.uses).unwrap_or_default()
+    }
+
+    /// The last read or write, if the lifetime slides.
+    pub(crate) fn used_at(&self) -> Timestamp {
+        self.written_at.max(self.uses().used_at)
+    }
+
+    /// The last use that the log has recorded.
+    pub(crate) fn logged_used_at(&self) -> Timestamp {
+        self.written_at.max(self.uses().logged_at)
+    }
+
+    /// Moves the last use.
+    pub(crate) fn use_at(&mut self, at: Timestamp) {
+        if at > self.used_at() {
+            self.extra_mut().uses.used_at = at;
+        }
+    }
+
+    /// Records a use that the log has.
+    pub(crate) fn note_logged_use(&mut self, at: Timestamp) {
+        self.use_at(at);
+        if at > self.logged_used_at() {
+            self.extra_mut().uses.logged_at = at;
+        }
+    }
+
     pub(crate) fn deadline(&self) -> Option<Timestamp> {
-        self.lifetime.get().deadline(self.used_at)
+        match self.lifetime.get() {
+            // Most streams: nothing is looked up.
+            Lifetime::Forever => None,
+            lifetime => lifetime.deadline(self.used_at()),
+        }
     }
 
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
@@ -216,8 +312,12 @@ mod tests {
         assert_ne!(plain, ContentType::new("text/plainer"));
         assert!(ContentType::new("APPLICATION/JSON; charset=utf-8").is_json());
         assert!(plain.is_text() && !plain.is_json());
+        assert_eq!(ContentType::new("application/json; charset=utf-8").layout(), Layout::Json);
+        assert_eq!(ContentType::new("application/ndjson").layout(), Layout::Bytes);
         let known = KNOWN.map(|text| ContentType::new(text).is_json());
         assert_eq!(known, [true, false, false, false]);
+        let known = KNOWN.map(|text| ContentType::new(text).is_text());
+        assert_eq!(known, KNOWN.map(is_text));
         assert!(ContentType::new("TEXT/x").is_text() && !ContentType::new("text/").is_text());
     }
 }

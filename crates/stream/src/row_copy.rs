@@ -102,6 +102,7 @@ mod tests {
         let create = Create {
             path: StreamPath::new(&format!("s{}", state.applied())).unwrap(),
             content_type: ContentType::new("text/plain"),
+            layout: crate::Layout::Bytes,
             lifetime: Lifetime::Forever,
             close: false,
             record_count: 1,
@@ -118,7 +119,7 @@ mod tests {
 
     /// Does something to many streams, old and new.
     fn change(state: &mut GroupState, round: u64) {
-        let content_type = Some(ContentType::new("text/plain"));
+        let content_type = crate::AppendType::StreamsOwn;
         for stream in (round % 7 + 1..200).step_by(7) {
             let append = Append { content_type: content_type.clone(), ..Append::default() };
             apply(state, stream, Command::Append(append));

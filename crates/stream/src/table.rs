@@ -183,7 +183,7 @@ fn copy_before_change(copy: &mut Copying, number: u32, record: &mut StreamRecord
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ContentType, Lifetime, expiries::Noted};
+    use crate::{ContentType, Layout, Lifetime, expiries::Noted};
     use model::{ByteOffset, Timestamp};
     use std::collections::BTreeSet;
 
@@ -194,12 +194,13 @@ mod tests {
             id: StreamId::new(id),
             path: StreamPath::new(&id.to_string()).unwrap(),
             content_type: ContentType::new("text/plain"),
+            layout: Layout::Bytes,
             lifetime: Lifetime::Forever.into(),
             head: ByteOffset::ZERO,
             tail: ByteOffset::ZERO,
             record_count: 0,
-            used_at: Timestamp::new(0),
-            logged_used_at: Timestamp::new(0),
+            created_at: Timestamp::new(0),
+            written_at: Timestamp::new(0),
             closed: false,
             deleted: false,
             noted: Noted::NEVER,

@@ -70,7 +70,10 @@ fn check_create(create: CreateRequest, body: &[u8]) {
     assert_eq!(ready.data.is_empty(), ready.asked.record_count == 0);
     let info = StreamInfo {
         stream: StreamId::new(1),
+        layout: content_type.layout(),
         content_type: content_type.clone(),
+        created_at: Timestamp::new(0),
+        written_at: Timestamp::new(0),
         lifetime: ready.asked.lifetime,
         head: ByteOffset::ZERO,
         tail: ByteOffset::new(body.len() as u64),

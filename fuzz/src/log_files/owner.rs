@@ -4,7 +4,7 @@ use super::directory::{DIR, STORE};
 use env::{Disk, MemoryDisk, Random};
 use log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, DurableEntry, Entry,
-    LogOptions, NewEntry, OpenError, Owner as DirOwner, Replay, ShardLog, open,
+    LogOptions, NewEntry, NewerVersion, OpenError, Owner as DirOwner, Replay, ShardLog, open,
 };
 use model::{
     ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
@@ -88,7 +88,7 @@ impl Replay for Machine {
         _applied: EntryIndex,
         _header: &[u8],
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
-    ) {
+    ) -> Result<(), NewerVersion> {
         for row in rows {
             let number = |at| row.bytes.get(at..at + 8)?.try_into().ok().map(u64::from_le_bytes);
             let (Some(head), Some(tail)) = (number(0), number(8)) else { continue };
@@ -96,11 +96,12 @@ impl Replay for Machine {
                 self.streams.insert(StreamKey { group, stream: row.stream }, Ends { head, tail });
             }
         }
+        Ok(())
     }
 
-    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Result<Option<Placement>, NewerVersion> {
         let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
-        self.take(key, entry.kind, entry.command, entry.data.len() as u64)
+        Ok(self.take(key, entry.kind, entry.command, entry.data.len() as u64))
     }
 
     fn damaged(&mut self, damage: &Damage) {

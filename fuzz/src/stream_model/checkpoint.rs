@@ -3,7 +3,7 @@
 use super::command::examples;
 use crate::input::Input;
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, Timestamp};
-use stream::{Append, Command, ContentType, GroupState, LoggedCommand, Producer};
+use stream::{Append, AppendType, Command, ContentType, GroupState, LoggedCommand, Producer};
 
 const GROUP: GroupId = GroupId::new(3);
 const APPLIED: EntryIndex = EntryIndex::new(200);
@@ -51,9 +51,10 @@ fn use_stream(state: &mut GroupState, stream: StreamId) {
         let _ = protocol::offset::render(info.tail);
         info.content_type
     });
-    let content_type = content_type.or(Some(ContentType::new("a/b")));
+    let content_type = content_type.unwrap_or_else(|| ContentType::new("a/b"));
     let _ = (state.head(stream), state.is_due(stream, now));
     state.touch(stream, now);
+    let content_type = AppendType::Named(content_type);
     let append = Append { content_type, record_count: 1, ..Append::default() };
     let producer = Producer { id: "p".into(), epoch: 1, seq: 1 };
     let with_producer = Append { producer: Some(producer), ..append.clone() };

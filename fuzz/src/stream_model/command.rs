@@ -1,10 +1,10 @@
 //! Commands come back from their bytes.
 
 use crate::input::Input;
-use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Term, Timestamp};
 use stream::{
-    Append, Command, ContentType, Create, ForkPoint, ForkRequest, Lifetime, Lineage, Pin, PinToken,
-    Producer,
+    Append, AppendType, Command, ContentType, Create, ForkPoint, ForkRequest, Layout, Lifetime,
+    Lineage, Pin, PinToken, Producer,
 };
 
 /// Input: kind (1), the command's bytes.
@@ -30,11 +30,13 @@ pub fn run(data: &[u8]) {
 pub(super) fn examples() -> Vec<Command> {
     let path = |text: &str| StreamPath::new(text).expect("a path");
     let key = StreamKey { group: GroupId::new(3), stream: StreamId::new(1) };
-    let token = PinToken { fork_group: GroupId::new(3), nonce: 0x1122_3344_5566_7788 };
+    let token =
+        PinToken { fork_group: GroupId::new(3), term: Term::new(1), nonce: 0x1122_3344_5566_7788 };
     let at = ByteOffset::new(300);
     let create = |name: &str| Create {
         path: path(name),
         content_type: ContentType::new("application/json"),
+        layout: Layout::Json,
         lifetime: Lifetime::Ttl { seconds: 60 },
         close: false,
         record_count: 2,
@@ -50,7 +52,7 @@ pub(super) fn examples() -> Vec<Command> {
         lineage: Lineage::of_fork(&Lineage::default(), key, at),
     };
     let append = Append {
-        content_type: Some(ContentType::new("application/json")),
+        content_type: AppendType::Named(ContentType::new("application/json")),
         record_count: 1,
         ..Append::default()
     };
@@ -59,11 +61,13 @@ pub(super) fn examples() -> Vec<Command> {
         Command::Create(Box::new(create("a"))),
         Command::Create(Box::new(Create { fork: Some(Box::new(fork)), ..create("b/c") })),
         Command::Append(append.clone()),
+        Command::Append(Append { content_type: AppendType::StreamsOwn, ..append.clone() }),
+        Command::Append(Append { close: true, ..Append::default() }),
         Command::Append(Append { stream_seq: Some("7".into()), ..append.clone() }),
         Command::Append(Append { producer: Some(producer), close: true, ..append }),
         Command::Touch(Timestamp::new(1_700_000_000_000)),
         Command::Trim(ByteOffset::new(5)),
-        Command::Pin(Pin { token, fork_path: path("b/c") }),
+        Command::Pin(Pin { token, from: at, fork_path: path("b/c") }),
         Command::Delete,
         Command::Unpin(token),
         Command::UnpinDone(token),

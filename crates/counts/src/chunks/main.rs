@@ -14,8 +14,8 @@
 use clap::Parser;
 use env::{Clock, Disk, DiskOverlay, File, FileOverlay, Random, RealClock, RealDisk, SeededRandom};
 use log::{
-    CheckpointRow, CheckpointRows, Damage, DataDir, Entry, LogOptions, NewEntry, Owner, Read,
-    ReadMode, Replay, ShardLog,
+    CheckpointRow, CheckpointRows, Damage, DataDir, Entry, LogOptions, NewEntry, NewerVersion,
+    Owner, Read, ReadMode, Replay, ShardLog,
 };
 use model::{
     ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
@@ -87,11 +87,12 @@ impl Replay for Streams {
         _applied: EntryIndex,
         _header: &[u8],
         _rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
-    ) {
+    ) -> Result<(), NewerVersion> {
+        Ok(())
     }
 
-    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
-        Some(placement(entry.index))
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Result<Option<Placement>, NewerVersion> {
+        Ok(Some(placement(entry.index)))
     }
 
     fn damaged(&mut self, damage: &Damage) {

@@ -79,9 +79,9 @@ fn a_directory_in_use_of_others_or_of_another_shape_is_refused() {
     drop(held);
     let refused = open_as(&disk, Owner::SERVER, 9).unwrap_err();
     assert!(matches!(refused, OpenError::GroupCount { found: 8, asked: 9 }));
-    let elsewhere = Owner { placement: 1, ..Owner::SERVER };
+    let elsewhere = Owner { placement: 9, ..Owner::SERVER };
     let refused = open_as(&disk, elsewhere, 8).unwrap_err();
-    assert!(matches!(refused, OpenError::Placement { found: 0, known: 1 }));
+    assert!(matches!(refused, OpenError::Placement { found: 1, known: 9 }));
 
     let foreign = MemoryDisk::new();
     foreign.create_dir_all(Path::new(DIR)).unwrap();
@@ -124,20 +124,20 @@ fn a_directory_of_an_older_or_newer_version_is_refused() {
     disk.remove(&path(COPY_NAME)).unwrap();
     overwrite(&disk, FORMAT_NAME, include_bytes!("../../testdata/format-1.golden"));
     let refused = open(&disk).unwrap_err();
-    assert!(matches!(refused, OpenError::Version { found: 1, known: 3, .. }), "{refused}");
+    assert!(matches!(refused, OpenError::Version { found: 1, known: 4, .. }), "{refused}");
     assert!(refused.to_string().contains("before the first release"), "{refused}");
 
     for is_copy_damaged in [false, true] {
         let disk = made();
         let mut newer = bytes_of(&disk, FORMAT_NAME);
-        newer[8] = 4;
+        newer[8] = 5;
         crate::codec::seal_header(newer.first_chunk_mut::<64>().unwrap(), &[]);
         [FORMAT_NAME, COPY_NAME].iter().for_each(|name| overwrite(&disk, name, &newer));
         if is_copy_damaged {
             disk.flip_bit(&path(COPY_NAME), 100);
         }
         let refused = open(&disk).unwrap_err();
-        assert!(matches!(refused, OpenError::Version { found: 4, known: 3, .. }), "{refused}");
+        assert!(matches!(refused, OpenError::Version { found: 5, known: 4, .. }), "{refused}");
         assert!(refused.to_string().contains("use the newer program"), "{refused}");
     }
 }
@@ -198,6 +198,10 @@ fn sealed_copies_that_differ_in_one_byte_are_refused() {
         match open(&disk) {
             // Without its magic the copy is damaged, and the other one counts.
             Ok(opened) => assert!(position < 8 && opened.damage.is_some(), "byte {position}"),
+            Err(OpenError::Newer { position: told, .. }) => {
+                assert!([22, 23, 56, 57, 58, 59].contains(&position), "byte {position}");
+                assert_eq!(told, position as u64);
+            }
             Err(OpenError::FormatsDiffer { .. }) => assert!(position >= 8, "byte {position}"),
             Err(error) => panic!("byte {position}: {error}"),
         }

@@ -2,7 +2,9 @@
 
 use super::ShardLog;
 use crate::chunk::set::{ChunkSet, tests::chunk};
-use crate::{CheckpointRow, Damage, DataDir, Entry, LogOptions, NewEntry, Owner, Replay};
+use crate::{
+    CheckpointRow, Damage, DataDir, Entry, LogOptions, NewEntry, NewerVersion, Owner, Replay,
+};
 use env::{MemoryDisk, SeededRandom};
 use model::{EntryIndex, EntrySubject, GroupId, Placement, Term, Timestamp};
 use std::path::Path;
@@ -18,11 +20,12 @@ impl Replay for Nobody {
         _: EntryIndex,
         _: &[u8],
         _: &mut dyn Iterator<Item = CheckpointRow<'_>>,
-    ) {
+    ) -> Result<(), NewerVersion> {
+        Ok(())
     }
 
-    fn apply(&mut self, _: &Entry<&[u8]>) -> Option<Placement> {
-        None
+    fn apply(&mut self, _: &Entry<&[u8]>) -> Result<Option<Placement>, NewerVersion> {
+        Ok(None)
     }
 
     fn damaged(&mut self, damage: &Damage) {

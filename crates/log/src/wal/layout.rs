@@ -16,13 +16,19 @@ use crate::codec::{
     NUMBER_MAX, Unsealed, put, put_varint, take_varint, u16_at, u32_at, u64_at, unseal,
 };
 use crate::entry::{DataPlace, Entry};
+use crate::newer::{NewerVersion, is_spare, newer_in};
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX};
 use model::{EntryIndex, EntrySubject, GroupId, Term, Timestamp};
+use std::ops::Range;
 
 pub(crate) const BATCH_HEADER_BYTES: usize = 64;
 pub(crate) const ENTRY_HEADER_BYTES: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"ThBa");
 const VERSION: u16 = 1;
+/// Bytes of a batch header that are zero.
+const BATCH_SPARE: Range<usize> = 52..60;
+/// Bytes of an entry header that are zero.
+const ENTRY_SPARE: Range<usize> = 55..60;
 
 /// Where a batch is written.
 #[derive(Debug, Clone, Copy)]
@@ -88,6 +94,15 @@ impl BatchHeader {
         })
     }
 
+    /// What a newer version wrote into the header of a batch of this segment, if `bytes` begin with one.
+    pub(crate) fn newer_in(bytes: &[u8], store: u64, segment: u64) -> Option<NewerVersion> {
+        if u32_at(bytes, 0) != MAGIC || u64_at(bytes, 8) != segment {
+            return None;
+        }
+        let known = (Some(VERSION), BATCH_SPARE);
+        newer_in(&bytes[..BATCH_HEADER_BYTES], &store.to_le_bytes(), known)
+    }
+
     fn decode_fields(bytes: &[u8], wal: u16, segment: u64) -> Option<Self> {
         let header = Self {
             wal: u16_at(bytes, 6),
@@ -101,8 +116,9 @@ impl BatchHeader {
         };
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
         let is_here = header.wal == wal && header.segment == segment;
+        let is_known = is_spare(bytes, BATCH_SPARE);
         let is_possible = header.durable < header.seq && header.seq.max(header.epoch) <= NUMBER_MAX;
-        (is_ours && is_here && is_possible).then_some(header)
+        (is_ours && is_here && is_known && is_possible).then_some(header)
     }
 
     /// Bytes from the start of the batch to the start of the next one.
@@ -328,6 +344,11 @@ impl EntryHeader {
         }
     }
 
+    /// What a newer version wrote into entry header `number` of a batch, if `bytes` are one.
+    pub(crate) fn newer_in(bytes: &[u8], place: BatchPlace, number: u32) -> Option<NewerVersion> {
+        newer_in(&bytes[..ENTRY_HEADER_BYTES], &place.seed(number), (None, ENTRY_SPARE))
+    }
+
     /// The header if it is the one written as `number` of the batch at `place`.
     pub(crate) fn decode_sealed(
         bytes: &[u8],
@@ -339,7 +360,8 @@ impl EntryHeader {
             let is_in_bounds = header.command_bytes as usize <= ENTRY_COMMAND_BYTES_MAX
                 && header.data_bytes as usize <= ENTRY_DATA_BYTES_MAX
                 && header.position as usize >= entry_header_position(number + 1)
-                && header.index <= NUMBER_MAX;
+                && header.index <= NUMBER_MAX
+                && is_spare(bytes, ENTRY_SPARE);
             is_in_bounds.then_some(header)
         })
     }

@@ -22,6 +22,7 @@ use crate::wal::layout::{
 };
 use crate::wal::segment::SegmentFile;
 use std::io;
+use std::path::Path;
 use std::sync::Arc;
 
 /// A batch as found in a segment of the WAL.
@@ -264,6 +265,9 @@ fn scan_segment(
                 position += header.length();
             }
             _ => {
+                if let Some(newer) = BatchHeader::newer_in(block, name.store, file.seq) {
+                    return Err(newer.at(&file.path, position).into());
+                }
                 position += BLOCK_BYTES;
                 let block = &block[..block.len().min(BLOCK_BYTES as usize)];
                 let copy = copy_in(name, block, file.seq).and_then(|header| {
@@ -294,6 +298,7 @@ impl Chain<'_> {
         let file = &self.files[batch.segment];
         let (bytes, is_read) = read_batch(file, batch)?;
         let entries = Entries::new(self.name, file, batch, &bytes);
+        entries.check_version(&file.path, batch.position)?;
         // A torn write leaves bytes that can be read. So these were whole perhaps, unless it was cut before.
         let is_damaged = !is_read && batch.header.epoch == applied.epoch;
         if entries.are_whole() || entries.were_applied(applied) || is_damaged {
@@ -509,6 +514,20 @@ impl<'a> Entries<'a> {
         let copy = self.header.copy_position();
         (0..self.header.entry_count)
             .map(move |number| Some(entry_header((self.bytes, copy), self.place, number)?.value))
+    }
+
+    /// # Errors
+    /// A [`NewerPlace`](crate::newer::NewerPlace) if a newer version has written one of them.
+    fn check_version(&self, file: &Path, position: u64) -> io::Result<()> {
+        let newer = (0..self.header.entry_count).find_map(|number| {
+            let at = entry_header_position(number);
+            let header = self.bytes.get(at..)?.get(..ENTRY_HEADER_BYTES)?;
+            Some((at, EntryHeader::newer_in(header, self.place, number)?))
+        });
+        match newer {
+            Some((at, newer)) => Err(newer.at(file, position + at as u64).into()),
+            None => Ok(()),
+        }
     }
 
     /// Whether every entry is what was written, but for single bits of headers: a torn write leaves out

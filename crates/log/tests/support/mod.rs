@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thalweg_log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, Entry, LogOptions,
-    NewEntry, OpenError, Owner, Purpose, ReadError, RecoveryReport, Replay, ShardLog, SyncJob,
-    WorkJob, open,
+    NewEntry, NewerVersion, OpenError, Owner, Purpose, ReadError, RecoveryReport, Replay, ShardLog,
+    SyncJob, WorkJob, open,
 };
 
 pub const DIR: &str = "/data";
@@ -212,7 +212,7 @@ impl Replay for Machine {
         applied: EntryIndex,
         header: &[u8],
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
-    ) {
+    ) -> Result<(), NewerVersion> {
         assert_eq!(header, b"header");
         self.applied.insert(group, applied.get());
         for row in rows {
@@ -223,12 +223,13 @@ impl Replay for Machine {
             let ends = Ends { head, tail, records, is_deleted, mark };
             self.streams.insert(StreamKey { group, stream: row.stream }, ends);
         }
+        Ok(())
     }
 
-    fn apply(&mut self, entry: &Entry<&[u8]>) -> Option<Placement> {
+    fn apply(&mut self, entry: &Entry<&[u8]>) -> Result<Option<Placement>, NewerVersion> {
         let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
         let bytes = entry.data.len() as u64;
-        self.apply_one((key, entry.index, entry.kind), entry.command, bytes)
+        Ok(self.apply_one((key, entry.index, entry.kind), entry.command, bytes))
     }
 
     fn damaged(&mut self, damage: &Damage) {

@@ -1,6 +1,6 @@
 //! What the pages show: a stream, an append, a read.
 
-use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamPath};
+use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamPath, Timestamp};
 use stream::{Accepted, ContentType, Lifetime, Lineage, StreamInfo};
 use thalweg_protocol::{
     request::{Live, ReadRequest},
@@ -12,6 +12,9 @@ pub(crate) fn info(content_type: &str, tail: u64) -> StreamInfo {
     StreamInfo {
         stream: StreamId::new(42),
         content_type: ContentType::new(content_type),
+        layout: ContentType::new(content_type).layout(),
+        created_at: Timestamp::new(0),
+        written_at: Timestamp::new(0),
         lifetime: Lifetime::Forever,
         head: ByteOffset::ZERO,
         tail: ByteOffset::new(tail),

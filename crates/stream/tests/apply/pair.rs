@@ -8,12 +8,13 @@ use crate::{
         AppendStep, CONTENT_TYPES, CreateStep, LifetimeStep, Numbers, PATHS, SEQS, Step, Target,
     },
 };
-use model::{ByteOffset, EntryIndex, StreamId, StreamKey, StreamPath, Timestamp};
+use model::{ByteOffset, EntryIndex, StreamId, StreamKey, StreamPath, Term, Timestamp};
 use proptest::{prelude::*, test_runner::TestCaseError};
 use std::collections::BTreeMap;
 use thalweg_stream::{
-    Append, Applied, Command, ContentType, Create, CreateRequest, Effect, ForkPoint, ForkRequest,
-    GroupState, Lifetime, Lineage, LoggedCommand, Outcome, Pin, PinToken, Producer, StreamInfo,
+    Append, AppendType, Applied, Command, ContentType, Create, CreateRequest, Effect, ForkPoint,
+    ForkRequest, GroupState, Lifetime, Lineage, LoggedCommand, Outcome, Pin, PinToken, Producer,
+    StreamInfo,
 };
 
 /// No entry makes a stream with this id.
@@ -131,10 +132,12 @@ impl Pair {
     fn create(&mut self, step: &CreateStep, fork: Option<ForkPoint>) -> Checked<Outcome> {
         let inherit = fork.as_ref().map(|fork| self.reference.get(fork.source.stream).unwrap());
         let asked = self.lifetime(step.lifetime);
+        let own_type = || content_type(step.content_type);
+        let content_type = inherit.map_or_else(own_type, |source| source.content_type.clone());
         let create = Create {
             path: path(step.path),
-            content_type: inherit
-                .map_or(content_type(step.content_type), |s| s.content_type.clone()),
+            layout: content_type.layout(),
+            content_type,
             lifetime: inherit.map_or(asked, |source| asked.or_inherit(source.lifetime)),
             close: step.close,
             record_count: step.records.len() as u32,
@@ -163,7 +166,8 @@ impl Pair {
     }
 
     fn token(&mut self) -> PinToken {
-        let token = PinToken { fork_group: GROUP, nonce: self.tokens.len() as u64 };
+        let token =
+            PinToken { fork_group: GROUP, term: Term::new(1), nonce: self.tokens.len() as u64 };
         self.tokens.push(token);
         token
     }
@@ -174,7 +178,8 @@ impl Pair {
         };
         let point = self.fork_point(path(source), &info, (at, create.lifetime));
         let (key, token) = (point.source, point.token);
-        let pin = Command::Pin(Pin { token, fork_path: path(create.path) });
+        let pin = Pin { token, from: point.head, fork_path: path(create.path) };
+        let pin = Command::Pin(pin);
         self.apply(key.stream, &pin, b"")?;
         if !matches!(self.create(create, Some(point))?, Outcome::Created(_)) {
             self.apply(key.stream, &Command::Unpin(token), b"")?;
@@ -205,7 +210,9 @@ impl Pair {
     fn append(&mut self, step: &AppendStep) -> Checked {
         let stream = self.stream(step.target);
         let append = Append {
-            content_type: step.content_type.map(content_type),
+            content_type: step
+                .content_type
+                .map_or(AppendType::Unnamed, |number| AppendType::Named(content_type(number))),
             stream_seq: step.seq.map(|seq| SEQS[seq].into()),
             producer: step.producer.map(|producer| self.producer(stream, producer)),
             close: step.close,
@@ -217,7 +224,7 @@ impl Pair {
     fn producer(&self, stream: StreamId, (id, numbers): (usize, Numbers)) -> Producer {
         let id = ["p", "q"][id];
         let produced = self.reference.get(stream).and_then(|stream| stream.produced.get(id));
-        let last = produced.and_then(|accepted| accepted.last()).copied();
+        let last = produced.and_then(BTreeMap::last_key_value).map(|(numbers, _)| *numbers);
         let (epoch, seq) = match (numbers, last) {
             (Numbers::Raw { epoch, seq }, _) => (epoch, seq),
             (_, None) => (0, 0),
@@ -251,7 +258,7 @@ impl Pair {
     fn orphan(&mut self, target: Target) -> Checked {
         let stream = self.stream(target);
         let token = self.token();
-        let pin = Command::Pin(Pin { token, fork_path: path(0) });
+        let pin = Command::Pin(Pin { token, from: ByteOffset::ZERO, fork_path: path(0) });
         for _ in 0..2 {
             self.apply(stream, &pin, b"")?;
         }

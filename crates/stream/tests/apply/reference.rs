@@ -7,8 +7,8 @@
 use model::{ByteOffset, GroupId, Placement, StreamId, StreamKey, StreamPath, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_stream::{
-    Accepted, Append, Applied, Command, ConfigField, ContentType, Create, Effect, ForkPoint,
-    Lifetime, Outcome, Pin, PinToken, Producer, Refusal, StreamInfo, Visible,
+    Accepted, Append, AppendType, Applied, Command, ConfigField, ContentType, Create, Effect,
+    ForkPoint, Layout, Lifetime, Outcome, Pin, PinToken, Producer, Refusal, StreamInfo, Visible,
 };
 
 use crate::bug::Bug;
@@ -22,7 +22,10 @@ pub(crate) struct Stream {
     pub id: StreamId,
     pub path: StreamPath,
     pub content_type: ContentType,
+    pub layout: Layout,
     pub lifetime: Lifetime,
+    pub created_at: Timestamp,
+    pub written_at: Timestamp,
     pub head: usize,
     pub bytes: Vec<u8>,
     records: u64,
@@ -33,8 +36,8 @@ pub(crate) struct Stream {
     pub logged_at: Timestamp,
     /// Every `Stream-Seq` that was accepted.
     pub seqs: Vec<String>,
-    /// Every epoch and sequence that was accepted, by producer.
-    pub produced: BTreeMap<String, BTreeSet<(u64, u64)>>,
+    /// Where every append ends that was accepted, by producer, epoch and sequence.
+    pub produced: BTreeMap<String, BTreeMap<(u64, u64), usize>>,
     pub fork: Option<ForkPoint>,
     pub pins: Vec<Pin>,
 }
@@ -74,10 +77,13 @@ impl Stream {
         StreamInfo {
             stream: self.id,
             content_type: self.content_type.clone(),
+            layout: self.layout,
             lifetime: self.lifetime,
             head: offset(self.head),
             tail: offset(self.bytes.len()),
             closed: self.closed,
+            created_at: self.created_at,
+            written_at: self.written_at,
             lineage: self.fork.as_ref().map(|fork| fork.lineage.clone()).unwrap_or_default(),
         }
     }
@@ -112,6 +118,18 @@ impl Stream {
         })
     }
 
+    /// The answer to a repetition. Only that of the producer's last append has its own place.
+    fn repeated(&self, producer: &Producer, last: u64, is_empty: bool) -> Outcome {
+        let numbers = (producer.epoch, last);
+        let Outcome::Appended(mut answer) = self.accepted(Some(numbers), is_empty, true) else {
+            unreachable!("an append")
+        };
+        if producer.seq == last {
+            answer.tail = offset(self.produced[&*producer.id][&numbers]);
+        }
+        Outcome::Appended(answer)
+    }
+
     /// PROTOCOL §5.2 and §5.2.1: the answer to an append that adds nothing.
     fn judge(&self, append: &Append, data: &[u8], bug: Option<Bug>) -> Option<Outcome> {
         let refused = |refusal| Some(Outcome::Refused(refusal));
@@ -123,22 +141,33 @@ impl Stream {
             return refused(stale);
         }
         let repeat = match (&numbers, &append.producer) {
-            (Some(Ok(Some(last))), Some(producer)) => Some((producer.epoch, *last)),
+            (Some(Ok(Some(last))), Some(producer)) => Some((producer, *last)),
             _ => None,
         };
         let is_close_only = append.close && data.is_empty();
         if self.closed && bug != Some(Bug::WritesBehindTheEnd) {
-            if repeat.is_some() || (is_close_only && append.producer.is_none()) {
-                return Some(self.accepted(repeat, data.is_empty(), true));
+            if let Some((producer, last)) = repeat {
+                return Some(self.repeated(producer, last, data.is_empty()));
+            }
+            if is_close_only && append.producer.is_none() {
+                return Some(self.accepted(None, true, true));
             }
             return refused(Refusal::Closed { tail: offset(self.bytes.len()) });
         }
         let is_alike = |sent: &ContentType| media_type(sent) == media_type(&self.content_type);
-        if !data.is_empty() && !append.content_type.as_ref().is_some_and(is_alike) {
+        let fits = match &append.content_type {
+            AppendType::Unnamed => false,
+            AppendType::StreamsOwn => true,
+            AppendType::Named(sent) => is_alike(sent),
+        };
+        if !data.is_empty() && !fits {
             return refused(Refusal::ContentType { expected: self.content_type.clone() });
         }
         match numbers {
-            Some(Ok(Some(_))) => return Some(self.accepted(repeat, data.is_empty(), true)),
+            Some(Ok(Some(_))) => {
+                return repeat
+                    .map(|(producer, last)| self.repeated(producer, last, data.is_empty()));
+            }
             Some(Err(refusal)) => return refused(refusal),
             _ => {}
         }
@@ -150,7 +179,8 @@ impl Stream {
     /// The last sequence if this append was accepted before, `None` if it is the next one.
     fn judge_numbers(&self, producer: &Producer) -> Result<Option<u64>, Refusal> {
         let (epoch, received) = (producer.epoch, producer.seq);
-        let accepted = self.produced.get(&*producer.id).and_then(BTreeSet::last).copied();
+        let accepted = self.produced.get(&*producer.id).and_then(BTreeMap::last_key_value);
+        let accepted = accepted.map(|(numbers, _)| *numbers);
         let Some((current, last)) = accepted else {
             let gap = Refusal::SeqGap { expected: 0, received };
             return if received == 0 { Ok(None) } else { Err(gap) };
@@ -161,7 +191,7 @@ impl Stream {
         if epoch > current {
             return if received == 0 { Ok(None) } else { Err(Refusal::EpochStart { received }) };
         }
-        if self.produced[&*producer.id].contains(&(epoch, received)) {
+        if self.produced[&*producer.id].contains_key(&(epoch, received)) {
             return Ok(Some(last));
         }
         let gap = Refusal::SeqGap { expected: last + 1, received };
@@ -172,6 +202,7 @@ impl Stream {
         let start = offset(self.bytes.len());
         self.bytes.extend_from_slice(data);
         self.closed |= append.close;
+        self.written_at = self.written_at.max(at);
         if bug != Some(Bug::WritesAreNoUse) {
             self.used_at = self.used_at.max(at);
             self.logged_at = self.logged_at.max(at);
@@ -180,7 +211,8 @@ impl Stream {
         let numbers = append.producer.as_ref().map(|producer| (producer.epoch, producer.seq));
         if let (Some(producer), true) = (&append.producer, bug != Some(Bug::ForgetsProducers)) {
             let id = producer.id.to_string();
-            self.produced.entry(id).or_default().insert((producer.epoch, producer.seq));
+            let end = self.bytes.len();
+            self.produced.entry(id).or_default().insert((producer.epoch, producer.seq), end);
         }
         let (first_record, record_count) = (self.records, append.record_count);
         self.records += u64::from(record_count);
@@ -314,12 +346,15 @@ impl Reference {
             id: StreamId::new(self.applied),
             path: create.path.clone(),
             content_type: create.content_type.clone(),
+            layout: create.layout,
             lifetime: create.lifetime,
             head: create.fork.as_ref().map_or(0, |fork| fork.head.get() as usize),
             bytes: [&inherited, data].concat(),
             records: u64::from(create.record_count),
             closed: create.close,
             deleted: false,
+            created_at: at,
+            written_at: at,
             used_at: at,
             logged_at: at,
             seqs: vec![],

@@ -42,7 +42,7 @@ mod tests;
 pub use control::{Control, put_control, put_with_cursor};
 pub use encoder::SseEncoder;
 
-use stream::ContentType;
+use stream::{ContentType, Layout};
 
 /// How the bytes of a stream travel in `data` events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,9 +58,9 @@ pub enum Mode {
 impl Mode {
     /// The mode of a connection; `base64_asked` is [`crate::request::ReadRequest::base64`].
     #[must_use]
-    pub fn of(content_type: &ContentType, base64_asked: bool) -> Self {
+    pub fn of(layout: Layout, content_type: &ContentType, base64_asked: bool) -> Self {
         // PROTOCOL §5.8: other types than these MUST be encoded.
-        match (content_type.is_json(), content_type.is_text()) {
+        match (layout.is_json(), content_type.is_text()) {
             _ if base64_asked => Self::Base64,
             (true, _) => Self::Json,
             (_, true) => Self::Text,

@@ -239,9 +239,13 @@ fn a_large_json_append_is_one_event() {
 
 #[test]
 fn the_mode_follows_the_content_type() {
-    let mode = |text: &str| Mode::of(&ContentType::new(text), false);
+    let of = |text: &str, asked| {
+        let content_type = ContentType::new(text);
+        Mode::of(content_type.layout(), &content_type, asked)
+    };
+    let mode = |text: &str| of(text, false);
     assert_eq!(mode("text/plain; charset=utf-8"), Mode::Text);
     assert_eq!(mode("Application/JSON"), Mode::Json);
     assert_eq!(mode("application/ndjson"), Mode::Base64);
-    assert_eq!(Mode::of(&ContentType::new("text/plain"), true), Mode::Base64);
+    assert_eq!(of("text/plain", true), Mode::Base64);
 }

@@ -4,7 +4,7 @@ use super::fields::{Fields, is_true, parse_number};
 use crate::face::durable::problem::{Code, Problem, detail::quote};
 use model::{StreamPath, limits};
 use std::borrow::Cow;
-use stream::{Append, ContentType, Producer, messages};
+use stream::{Append, AppendType, ContentType, Producer, messages};
 
 /// An append whose body has not come yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -48,8 +48,8 @@ impl AppendRequest {
     #[must_use]
     pub fn announced(&self) -> Append {
         let content_type = match &self.content_type {
-            ContentTypeField::Valid(content_type) => Some(content_type.clone()),
-            ContentTypeField::Absent | ContentTypeField::Malformed(_) => None,
+            ContentTypeField::Valid(content_type) => AppendType::Named(content_type.clone()),
+            ContentTypeField::Absent | ContentTypeField::Malformed(_) => AppendType::Unnamed,
         };
         Append {
             content_type,
@@ -72,8 +72,8 @@ impl AppendRequest {
             if !close {
                 return Err(Problem::new(Code::EmptyAppend));
             }
-            let append =
-                Append { content_type: None, stream_seq, producer, close, record_count: 0 };
+            let content_type = AppendType::Unnamed;
+            let append = Append { content_type, stream_seq, producer, close, record_count: 0 };
             return Ok(ReadyAppend { path, append, data: Cow::Borrowed(body) });
         }
         let content_type = content_type.require()?;
@@ -83,7 +83,7 @@ impl AppendRequest {
             let detail = "An empty array appends nothing; send at least one message.";
             return Err(Problem::with_detail(Code::InvalidJson, detail));
         }
-        let content_type = Some(content_type);
+        let content_type = AppendType::Named(content_type);
         let append = Append { content_type, stream_seq, producer, close, record_count };
         Ok(ReadyAppend { path, append, data })
     }

@@ -16,8 +16,14 @@ use std::borrow::Cow;
 /// Where streams are mounted.
 pub(crate) const MOUNT: &str = "/v1/stream/";
 
-/// First segment of paths that no stream may have. PROTOCOL §6.
-pub(crate) const RESERVED: &str = "__ds";
+/// First segment of the paths of subscriptions. PROTOCOL §6.
+const SUBSCRIPTIONS: &str = "__ds";
+
+/// What first segments begin with that are kept for the server.
+const RESERVED: &str = "__";
+
+/// Those that clients may use all the same: the protocol's test page keeps them.
+const SHARED: [&str; 2] = ["__registry__", "__presence__"];
 
 /// The stream that an undecoded URL path names; `None` if it lies outside the mount.
 ///
@@ -38,9 +44,14 @@ fn decode_path(encoded: &str) -> Result<StreamPath, Problem> {
     let decoded = percent_decode(encoded).ok_or_else(|| {
         invalid("has a `%` that two hexadecimal digits do not follow, or is not UTF-8")
     })?;
-    let after = decoded.strip_prefix(RESERVED);
-    if after.is_some_and(|rest| rest.is_empty() || rest.starts_with('/')) {
-        return Err(Problem::new(Code::Reserved));
+    if decoded.starts_with(RESERVED) {
+        let first = decoded.split_once('/').map_or(&*decoded, |(first, _)| first);
+        if first == SUBSCRIPTIONS {
+            return Err(Problem::new(Code::Reserved));
+        }
+        if !SHARED.contains(&first) {
+            return Err(invalid("begins with `__`, which is kept for the server"));
+        }
     }
     StreamPath::new(&decoded).map_err(|error| match error {
         PathError::Empty => invalid("is empty"),

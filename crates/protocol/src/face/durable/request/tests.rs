@@ -3,7 +3,7 @@ use crate::http1::{HeadLimits, HeadReader, HeaderSlots};
 use model::{ByteOffset, ReadFrom, Timestamp};
 use proptest::prelude::*;
 use std::borrow::Cow;
-use stream::{Lifetime, Producer};
+use stream::{AppendType, Lifetime, Producer};
 
 /// Parses a request of this line and these fields.
 fn request(line: &str, fields: &[(&str, &str)]) -> Result<Request, Problem> {
@@ -90,7 +90,12 @@ fn routes_that_are_no_streams_say_so() {
     for path in ["__ds", "__ds/subscriptions/x", "%5F_ds/x", "__ds%2Fx"] {
         assert_eq!(refused(&format!("PUT /v1/stream/{path}"), &[]), Code::Reserved);
     }
-    assert!(request("HEAD /v1/stream/__dsx", &[]).is_ok());
+    for path in ["__dsx", "__", "__a/b", "%5F%5Fregistry"] {
+        assert_eq!(refused(&format!("PUT /v1/stream/{path}"), &[]), Code::InvalidPath, "{path}");
+    }
+    for path in ["__registry__", "__presence__/x", "_a", "a/__b"] {
+        assert!(request(&format!("HEAD /v1/stream/{path}"), &[]).is_ok(), "{path}");
+    }
     assert_eq!(refused("PATCH /v1/stream/a", &[]), Code::MethodNotAllowed);
     assert_eq!(request("OPTIONS *", &[]), Ok(Request::Preflight));
 }
@@ -247,7 +252,7 @@ fn a_close_without_data_ignores_the_content_type() {
         let ready = append(fields).finish(b"").unwrap();
         assert!(
             ready.append.close
-                && ready.append.content_type.is_none()
+                && ready.append.content_type == AppendType::Unnamed
                 && ready.append.record_count == 0
         );
     }

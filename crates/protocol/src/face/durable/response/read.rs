@@ -12,7 +12,7 @@ use crate::{
     head::{BodyFraming, HeadSink, Length},
 };
 use model::{ByteOffset, GroupId, ReadFrom, StreamKey};
-use stream::{ContentType, Lifetime, StreamInfo};
+use stream::{Layout, Lifetime, StreamInfo};
 
 /// What the node found for a catch-up read, or for a long-poll with news.
 #[derive(Debug, Clone, Copy)]
@@ -81,7 +81,7 @@ pub fn read<S: HeadSink + ?Sized>(head: &mut S, read: &ReadAnswer<'_>) -> BodyPl
         head.end(Length::None);
         return BodyPlan::Nothing;
     }
-    let frame = Frame::of(&read.info.content_type, range_bytes);
+    let frame = Frame::of(read.info.layout, range_bytes);
     head.start(200, &EVERY_ANSWER);
     head.field(Field::ContentType, read.info.content_type.as_str());
     read.describe(head, &tag);
@@ -195,8 +195,8 @@ impl Frame {
     /// The frame of a range of `range_bytes` stored bytes.
     // PROTOCOL §9.1.5: a JSON array, `[]` if the range is empty
     #[must_use]
-    pub fn of(content_type: &ContentType, range_bytes: u64) -> Self {
-        if content_type.is_json() {
+    pub fn of(layout: Layout, range_bytes: u64) -> Self {
+        if layout.is_json() {
             Self { prefix: b"[", omitted_bytes: range_bytes.min(1), suffix: b"]" }
         } else {
             Self { prefix: b"", omitted_bytes: 0, suffix: b"" }
