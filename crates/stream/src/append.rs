@@ -162,10 +162,12 @@ fn duplicate(
     data_bytes: u64,
 ) -> Verdict {
     let receipt = repeat.and_then(|(_, repeat)| repeat.receipt);
+    let tail = receipt.map_or(record.tail, |receipt| receipt.end());
     Verdict::Answer(Outcome::Appended(Accepted {
         stream: record.id,
-        tail: receipt.map_or(record.tail, |receipt| receipt.end()),
-        closed: record.closed,
+        tail,
+        // With the end of the stream alone: a client takes the two together.
+        closed: record.closed && tail == record.tail,
         producer: repeat.map(|(producer, repeat)| (producer.epoch, repeat.last_seq)),
         duplicate: true,
         close_only: data_bytes == 0,

@@ -20,7 +20,7 @@ pub(crate) struct Append {
 }
 
 /// PROTOCOL §5.2.1
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Producer {
     pub(crate) id: String,
     pub(crate) epoch: u64,
@@ -164,7 +164,8 @@ pub(crate) struct State {
     newest: Option<Rc<Link>>,
     closed: bool,
     sequence: Option<String>,
-    producers: BTreeMap<String, (u64, u64)>,
+    /// The last append of each producer, and where it ended.
+    producers: BTreeMap<String, (Producer, u64)>,
 }
 
 /// How the protocol judges an append.
@@ -185,10 +186,11 @@ impl State {
 
     fn judge(&self, append: &Append) -> Verdict {
         let known = append.producer.as_ref().and_then(|producer| self.producers.get(&producer.id));
+        let known = known.map(|(last, _)| (last.epoch, last.seq));
         let numbers = append.producer.as_ref().map(|producer| (producer.epoch, producer.seq));
         match (numbers, known) {
-            (Some((epoch, _)), Some((known, _))) if epoch < *known => return Verdict::Misnumbered,
-            (Some((epoch, seq)), Some((known, last))) if epoch == *known && seq <= *last => {
+            (Some((epoch, _)), Some((known, _))) if epoch < known => return Verdict::Misnumbered,
+            (Some((epoch, seq)), Some((known, last))) if epoch == known && seq <= last => {
                 return Verdict::Repeat;
             }
             _ => {}
@@ -221,8 +223,8 @@ impl State {
         if append.sequence.is_some() {
             next.sequence.clone_from(&append.sequence);
         }
-        if let Some(Producer { id, epoch, seq }) = &append.producer {
-            next.producers.insert(id.clone(), (*epoch, *seq));
+        if let Some(producer) = &append.producer {
+            next.producers.insert(producer.id.clone(), (producer.clone(), next.tail));
         }
         next
     }
@@ -244,6 +246,15 @@ impl State {
         true
     }
 
+    /// What a repetition is answered with: the end of the producer's last append, or the tail if it is an older one.
+    fn end_of(&self, append: &Append) -> u64 {
+        let last = append
+            .producer
+            .as_ref()
+            .and_then(|sent| self.producers.get(&sent.id).filter(|(last, _)| last == sent));
+        last.map_or(self.tail, |(_, end)| *end)
+    }
+
     fn after_append(&self, append: &Append, told: Told) -> Option<Self> {
         let verdict = self.judge(append);
         let end = self.tail + append.stored.len() as u64;
@@ -257,13 +268,16 @@ impl State {
                 (tail == end && closed == append.close).then(|| self.with(append))
             }
             (Told::Repeated { tail, closed }, Verdict::Repeat) => {
-                (tail == self.tail && closed == self.closed).then(|| self.clone())
+                let ends_here = self.closed && tail == self.tail;
+                (tail == self.end_of(append) && closed == ends_here).then(|| self.clone())
             }
             (Told::OnlyClosed { tail }, Verdict::Fresh) => {
                 (tail == self.tail).then(|| self.with(append))
             }
-            (Told::OnlyClosed { tail }, Verdict::Repeat)
-            | (Told::WasClosed { tail }, Verdict::Closed) => {
+            (Told::OnlyClosed { tail }, Verdict::Repeat) => {
+                (tail == self.end_of(append) && self.closed).then(|| self.clone())
+            }
+            (Told::WasClosed { tail }, Verdict::Closed) => {
                 (tail == self.tail && self.closed).then(|| self.clone())
             }
             (Told::SequenceConflict, Verdict::Conflict) => Some(self.clone()),

@@ -173,12 +173,27 @@ fn a_refused_append_must_not_be_found() {
 }
 
 #[test]
-fn a_repeat_gets_the_tail_of_its_moment() {
-    for (told, is_explained) in [(5, true), (2, false), (4, false)] {
+fn a_repeat_of_the_last_append_gets_its_own_end() {
+    for (told, is_explained) in [(2, true), (5, false), (4, false)] {
         let mut story = Story::default();
         let conn = story.numbered(1, "ab", 0);
         story.lose(conn);
         story.appends(2, "cde", 5);
+        let conn = story.numbered(1, "ab", 0);
+        story.answer(conn, 204, (told, ""), &[]);
+        story.places.insert(1, 0);
+        assert_eq!(story.check().is_ok(), is_explained, "{told}");
+    }
+}
+
+#[test]
+fn a_repeat_of_an_older_append_gets_the_tail_of_its_moment() {
+    for (told, is_explained) in [(5, true), (2, false), (4, false)] {
+        let mut story = Story::default();
+        let conn = story.numbered(1, "ab", 0);
+        story.lose(conn);
+        let conn = story.numbered(2, "cde", 1);
+        story.answer(conn, 200, (5, ""), &[]);
         let conn = story.numbered(1, "ab", 0);
         story.answer(conn, 204, (told, ""), &[]);
         story.places.insert(1, 0);

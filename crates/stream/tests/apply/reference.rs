@@ -125,7 +125,9 @@ impl Stream {
             unreachable!("an append")
         };
         if producer.seq == last {
-            answer.tail = offset(self.produced[&*producer.id][&numbers]);
+            let end = self.produced[&*producer.id][&numbers];
+            answer.tail = offset(end);
+            answer.closed &= end == self.bytes.len();
         }
         Outcome::Appended(answer)
     }
