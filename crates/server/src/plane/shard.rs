@@ -345,6 +345,7 @@ impl Shard {
                 Mail::Changed(change) => self.handle(Input::Changed(change)),
                 Mail::Synced { done, took_ns } => {
                     self.syncs_in_flight -= 1;
+                    self.sync_place.note_sync_away(took_ns);
                     self.handle_synced(done, took_ns);
                 }
                 Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
@@ -388,6 +389,7 @@ impl Shard {
                     self.read_clock();
                     let took_ns = self.now.monotonic.get() - start.get();
                     self.turn_length.note_sync(took_ns);
+                    self.sync_place.note_sync_here(took_ns);
                     self.handle_synced(done, took_ns);
                 }
                 Output::Sync(job) => {
@@ -405,7 +407,6 @@ impl Shard {
     fn handle_synced(&mut self, done: SyncDone, took_ns: u64) {
         self.metrics.batches.add(1);
         self.metrics.sync_ns.record_ns(took_ns);
-        self.sync_place.note_sync(took_ns);
         self.batch_delay.note_sync(took_ns);
         self.core.handle(self.now, Event::Synced(done));
     }

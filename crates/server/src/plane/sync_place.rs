@@ -6,6 +6,10 @@
 //! have had few events for a while and syncs are short. They move to the WAL thread with the first turn that
 //! has more events, or work left of an earlier turn.
 //!
+//! A slow sync sends commits away, too. They return when some syncs in a row were short: eight at first. Each slow sync
+//! on the loop doubles that number, and a long time without one halves it. So a disk that is slow now and then
+//! costs the loop little, and one that hangs hardly ever holds the loop up.
+//!
 //! A write that arrives during the sync would also have waited for the WAL thread. A read that arrives then
 //! waits for one short sync.
 
@@ -18,19 +22,29 @@ const TURNS_MIN: u32 = 16;
 /// A commit that takes longer is not waited for: its disk is slow, or it is large.
 const COMMIT_NS_MAX: u64 = 1_000_000;
 
-/// Turns before it is tried again after such a commit.
-const TURNS_AFTER_SLOW: u32 = 4096;
+/// Short syncs, in a row, after a slow one before commits run on the loop: at least and at most.
+const SHORT_MIN: u32 = 8;
+const SHORT_MAX: u32 = 1024;
+
+/// Short syncs on the loop after which fewer are asked for.
+const SHORT_TO_TRUST: u32 = 1024;
 
 /// What the last turns and commits say about the next one.
 #[derive(Debug)]
 pub(super) struct SyncPlace {
     /// Turns of few events that must still come.
     turns_left: u32,
+    /// Short syncs that must still come.
+    short_left: u32,
+    /// Short syncs that are asked for after the next slow one.
+    short_wanted: u32,
+    /// Short syncs on the loop since that number changed.
+    short_on_loop: u32,
 }
 
 impl Default for SyncPlace {
     fn default() -> Self {
-        Self { turns_left: TURNS_MIN }
+        Self { turns_left: TURNS_MIN, short_left: 0, short_wanted: SHORT_MIN, short_on_loop: 0 }
     }
 }
 
@@ -38,28 +52,48 @@ impl SyncPlace {
     /// A turn brings this many events, and perhaps work that earlier turns left.
     pub(super) fn note_turn(&mut self, events: usize, is_behind: bool) {
         if is_behind || events > EVENTS_MAX {
-            self.turns_left = self.turns_left.max(TURNS_MIN);
+            self.turns_left = TURNS_MIN;
         } else {
             self.turns_left = self.turns_left.saturating_sub(1);
         }
     }
 
-    /// A commit took this long, on either thread.
-    pub(super) fn note_sync(&mut self, took_ns: u64) {
+    /// A commit on the loop took this long.
+    pub(super) fn note_sync_here(&mut self, took_ns: u64) {
         if took_ns > COMMIT_NS_MAX {
-            self.turns_left = TURNS_AFTER_SLOW;
+            self.short_left = self.short_wanted;
+            self.short_wanted = (self.short_wanted * 2).min(SHORT_MAX);
+            self.short_on_loop = 0;
+            return;
         }
+        self.short_on_loop += 1;
+        if self.short_on_loop == SHORT_TO_TRUST {
+            self.short_wanted = (self.short_wanted / 2).max(SHORT_MIN);
+            self.short_on_loop = 0;
+        }
+    }
+
+    /// A commit on the WAL thread took this long.
+    pub(super) fn note_sync_away(&mut self, took_ns: u64) {
+        self.short_left = if took_ns > COMMIT_NS_MAX {
+            self.short_left.max(self.short_wanted)
+        } else {
+            self.short_left.saturating_sub(1)
+        };
     }
 
     /// Whether the next commit runs on the loop.
     pub(super) fn is_loop(&self) -> bool {
-        self.turns_left == 0
+        self.turns_left == 0 && self.short_left == 0
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const SHORT_NS: u64 = COMMIT_NS_MAX;
+    const SLOW_NS: u64 = COMMIT_NS_MAX + 1;
 
     /// How many turns of few events it takes until commits run on the loop.
     fn turns_until_loop(place: &mut SyncPlace) -> u32 {
@@ -69,6 +103,22 @@ mod tests {
             turns += 1;
         }
         turns
+    }
+
+    /// How many short syncs on the WAL thread it takes until commits run on the loop.
+    fn syncs_until_loop(place: &mut SyncPlace) -> u32 {
+        let mut syncs = 0;
+        while !place.is_loop() {
+            place.note_sync_away(SHORT_NS);
+            syncs += 1;
+        }
+        syncs
+    }
+
+    fn on_loop() -> SyncPlace {
+        let mut place = SyncPlace::default();
+        turns_until_loop(&mut place);
+        place
     }
 
     #[test]
@@ -81,20 +131,40 @@ mod tests {
 
     #[test]
     fn work_that_is_left_sends_commits_away() {
-        let mut place = SyncPlace::default();
-        turns_until_loop(&mut place);
+        let mut place = on_loop();
         place.note_turn(1, true);
         assert!(!place.is_loop());
     }
 
     #[test]
-    fn a_slow_commit_sends_them_away_for_long() {
-        let mut place = SyncPlace::default();
-        turns_until_loop(&mut place);
-        place.note_sync(COMMIT_NS_MAX);
+    fn a_slow_commit_sends_them_away_until_some_were_short() {
+        let mut place = on_loop();
+        place.note_sync_here(SHORT_NS);
         assert!(place.is_loop());
-        place.note_sync(COMMIT_NS_MAX + 1);
-        place.note_turn(EVENTS_MAX + 1, false);
-        assert_eq!(turns_until_loop(&mut place), TURNS_AFTER_SLOW);
+        place.note_sync_here(SLOW_NS);
+        place.note_sync_away(SHORT_NS);
+        place.note_sync_away(SLOW_NS);
+        assert_eq!(syncs_until_loop(&mut place), 2 * SHORT_MIN, "they count in a row");
+    }
+
+    #[test]
+    fn a_disk_that_is_often_slow_is_tried_ever_less() {
+        let mut place = on_loop();
+        let mut waits = Vec::new();
+        for _ in 0..10 {
+            place.note_sync_here(SLOW_NS);
+            waits.push(syncs_until_loop(&mut place));
+        }
+        assert_eq!(waits, [8, 16, 32, 64, 128, 256, 512, 1024, 1024, 1024]);
+    }
+
+    #[test]
+    fn a_long_time_without_a_slow_commit_is_forgiven() {
+        let mut place = on_loop();
+        (0..3).for_each(|_| place.note_sync_here(SLOW_NS));
+        syncs_until_loop(&mut place);
+        (0..SHORT_TO_TRUST).for_each(|_| place.note_sync_here(SHORT_NS));
+        place.note_sync_here(SLOW_NS);
+        assert_eq!(syncs_until_loop(&mut place), 4 * SHORT_MIN);
     }
 }
