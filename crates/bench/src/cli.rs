@@ -103,6 +103,10 @@ pub(crate) enum Command {
     SseFanout(SseFanout),
     /// Latency of reading a stream from its beginning, by many clients at once
     Replay(Replay),
+    /// Cost of reading histories that were written a moment ago: first once, then again and again
+    Recent(Recent),
+    /// Writers, readers of whole histories and live readers in one run
+    Mixed(Mixed),
     /// Latency from append to the one long-poll that waits for it, over many streams
     LongPoll(LongPoll),
     /// Answer every request at once and store nothing, until killed; prints the address
@@ -322,6 +326,46 @@ pub(crate) struct Replay {
     /// Times that all of them read it
     #[arg(long, default_value_t = 5, value_parser = at_least::<usize, 1>)]
     pub(crate) rounds: usize,
+}
+
+/// Arguments of `recent`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Recent {
+    /// Streams, which are filled in turn
+    #[arg(long, default_value_t = 50, value_parser = at_least::<u64, 1>)]
+    pub(crate) streams: u64,
+    /// Appends in each stream
+    #[arg(long, default_value_t = 100, value_parser = at_least::<u64, 1>)]
+    pub(crate) events: u64,
+    /// Bytes of each append
+    #[arg(long, default_value_t = 256, value_parser = at_least::<usize, 16>)]
+    pub(crate) event_bytes: usize,
+    /// Connections that read
+    #[arg(long, default_value_t = 64, value_parser = at_least::<usize, 1>)]
+    pub(crate) connections: usize,
+    /// Threads of the clients
+    #[arg(long, default_value_t = 1, value_parser = at_least::<usize, 1>)]
+    pub(crate) client_threads: usize,
+    /// How long to read again and again
+    #[arg(long, default_value_t = 10.0, value_parser = above_zero)]
+    pub(crate) seconds: f64,
+}
+
+/// Arguments of `mixed`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Mixed {
+    /// Streams, each with a writer, a reader of its whole history and a live reader
+    #[arg(long, default_value_t = 50, value_parser = at_least::<usize, 1>)]
+    pub(crate) streams: usize,
+    /// Appends per second over all streams
+    #[arg(long, default_value_t = 1000.0, value_parser = above_zero)]
+    pub(crate) rate: f64,
+    /// Bytes of each append
+    #[arg(long, default_value_t = 256, value_parser = at_least::<usize, 16>)]
+    pub(crate) event_bytes: usize,
+    /// How long to measure
+    #[arg(long, default_value_t = 10.0, value_parser = above_zero)]
+    pub(crate) seconds: f64,
 }
 
 /// Arguments of `long-poll`.

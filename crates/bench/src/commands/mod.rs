@@ -9,6 +9,8 @@ mod fanout;
 mod idle_streams;
 mod long_poll;
 mod messages;
+mod mixed;
+mod recent;
 mod recovery;
 mod replay;
 mod shutdown;
@@ -69,6 +71,8 @@ impl Bench {
             Command::SseFanout(asked) => fanout::run(self, asked),
             Command::Replay(asked) => replay::run(self, asked),
             Command::LongPoll(asked) => long_poll::run(self, asked),
+            Command::Recent(asked) => recent::run(self, asked),
+            Command::Mixed(asked) => mixed::run(self, asked),
             Command::Bare(_) | Command::Table(_) | Command::Compare(_) => {
                 Err(Failure::new("this command is no measurement"))
             }
@@ -165,8 +169,14 @@ impl Bench {
 
     /// Refuses commands that measure servers of the Durable Streams Protocol alone.
     pub(crate) fn check_style(&self, command: &Command) -> Outcome<()> {
-        let reads =
-            matches!(command, Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_));
+        let reads = matches!(
+            command,
+            Command::SseFanout(_)
+                | Command::Replay(_)
+                | Command::LongPoll(_)
+                | Command::Recent(_)
+                | Command::Mixed(_)
+        );
         let style = self.style();
         let is_stored =
             matches!(command, Command::Appends(_) | Command::Commits(_) | Command::Messages(_));
@@ -180,7 +190,7 @@ impl Bench {
         }
         Err(Failure::new(
             "this command speaks the Durable Streams Protocol only; appends, commits, messages, \
-             sse-fanout, replay and long-poll speak others too",
+             sse-fanout, replay, recent, mixed and long-poll speak others too",
         ))
     }
 

@@ -217,6 +217,8 @@ pub(crate) struct Filler {
     events: u64,
     payloads: Payloads,
     connections: u64,
+    /// Whether a connection's streams take turns. Otherwise it fills one after the other.
+    takes_turns: bool,
     /// How many appends each connection has sent.
     sent: Vec<u64>,
 }
@@ -237,20 +239,38 @@ impl Filler {
             events,
             payloads: payloads.clone(),
             connections: connections as u64,
+            takes_turns: false,
             sent: vec![0; connections],
         }
+    }
+
+    /// Gives each stream one append before any gets a second one.
+    pub(crate) fn in_turn(mut self) -> Self {
+        self.takes_turns = true;
+        self
+    }
+
+    /// The next stream that `connection` appends to, and the place of the append there; `None` at its end.
+    fn take_place(&mut self, connection: usize) -> Option<(u64, u64)> {
+        let (first, sent) = (connection as u64, self.sent[connection]);
+        let own_streams = self.streams.saturating_sub(first).div_ceil(self.connections);
+        if sent >= own_streams * self.events {
+            return None;
+        }
+        self.sent[connection] += 1;
+        let (nth, event) = if self.takes_turns {
+            (sent % own_streams, sent / own_streams)
+        } else {
+            (sent / self.events, sent % self.events)
+        };
+        Some((first + nth * self.connections, event))
     }
 }
 
 impl Source for Filler {
     fn next(&mut self, connection: usize, out: &mut Vec<u8>) -> Option<u64> {
-        let sent = self.sent[connection];
-        let stream = connection as u64 + sent / self.events * self.connections;
-        if stream >= self.streams {
-            return None;
-        }
-        self.sent[connection] += 1;
-        let number = stream * self.events + sent % self.events;
+        let (stream, event) = self.take_place(connection)?;
+        let number = stream * self.events + event;
         let mut payload = Vec::with_capacity(self.payloads.bytes());
         self.payloads.put(number, &mut payload);
         let (name, batch) = (stream_name(&self.prefix, stream), Batch::one(&payload));

@@ -9,6 +9,7 @@ use super::driver::Driver;
 use super::schedule::Schedule;
 use crate::api::{Api, Append, Batch, stream_name};
 use crate::failure::{Failure, Outcome};
+use crate::latency::Latencies;
 use crate::payload::Payloads;
 use std::ops::Range;
 use std::time::{Duration, Instant};
@@ -24,10 +25,14 @@ pub(crate) struct Publisher {
     /// Their connections in the driver.
     writers: Range<usize>,
     idle: Vec<usize>,
+    /// When the append that each writer waits for was due.
+    due: Vec<Instant>,
     schedule: Option<Schedule>,
     pub(crate) sent: u64,
     pub(crate) acknowledged: u64,
     pub(crate) refused: u64,
+    /// From when an append was due until it was acknowledged.
+    pub(crate) latencies: Latencies,
 }
 
 impl Publisher {
@@ -44,11 +49,13 @@ impl Publisher {
             streams,
             payloads: Payloads::new(payload_bytes),
             idle: writers.clone().rev().collect(),
+            due: vec![Instant::now(); writers.len()],
             writers,
             schedule: None,
             sent: 0,
             acknowledged: 0,
             refused: 0,
+            latencies: Latencies::new(),
         }
     }
 
@@ -74,6 +81,7 @@ impl Publisher {
             let append = Append { connection: at, stream: &stream, producer: None, batch };
             self.api.put_append(&mut socket.output, append);
             socket.flush();
+            self.due[at - self.writers.start] = schedule.due_at(self.sent);
             self.sent += 1;
         }
     }
@@ -88,6 +96,7 @@ impl Publisher {
         while let Some(outline) = Outline::take(&mut driver.sockets[at])? {
             if outline.is_success() {
                 self.acknowledged += 1;
+                self.latencies.record(self.due[at - self.writers.start].elapsed());
             } else {
                 self.refused += 1;
             }
