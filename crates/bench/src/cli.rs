@@ -397,6 +397,9 @@ pub(crate) struct Bare {
     /// Through hyper instead of the plain loop
     #[arg(long)]
     pub(crate) hyper: bool,
+    /// With reads, long-polls and server-sent events of what is in memory
+    #[arg(long, conflicts_with = "hyper")]
+    pub(crate) readers: bool,
 }
 
 /// Arguments of `table`.

@@ -81,6 +81,12 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// As the file system answers.
     fn copy_on_write(&self, dir: &Path) -> io::Result<Option<&'static str>>;
+
+    /// Makes an empty file in memory. It has no name, never reaches a device, and goes with its last handle.
+    ///
+    /// # Errors
+    /// If the system gives none.
+    fn memory_file(&self) -> io::Result<Arc<dyn File>>;
 }
 
 /// An open file. Positions are bytes from the start; there is no cursor.

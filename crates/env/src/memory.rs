@@ -19,6 +19,7 @@
 
 mod evicted;
 mod faults;
+mod heap_file;
 mod inode;
 mod names;
 
@@ -30,6 +31,7 @@ pub use faults::DiskOperation;
 use crate::disk::{DirLock, Disk, File, LockError};
 use crate::random::{Random, SeededRandom};
 use faults::{Faults, input_output_error};
+use heap_file::HeapFile;
 use inode::{CrashMode, Inode, SECTOR_BYTES};
 use names::{InodeId, NameChange, Names};
 use std::collections::{BTreeMap, BTreeSet};
@@ -403,6 +405,10 @@ impl Disk for MemoryDisk {
         let state = self.state();
         state.check_power()?;
         Ok(state.capacity_bytes.unwrap_or(u64::MAX).saturating_sub(state.used_bytes()))
+    }
+
+    fn memory_file(&self) -> io::Result<Arc<dyn File>> {
+        Ok(Arc::new(HeapFile::default()))
     }
 }
 

@@ -107,6 +107,10 @@ impl<D: DiskOverlay> Disk for D {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         self.below().free_bytes(dir)
     }
+
+    fn memory_file(&self) -> io::Result<Arc<dyn File>> {
+        self.below().memory_file()
+    }
 }
 
 impl<F: FileOverlay> File for F {

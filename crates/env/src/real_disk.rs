@@ -92,6 +92,11 @@ impl Disk for RealDisk {
         let magic = u64::try_from(rustix::fs::statfs(dir)?.f_type).unwrap_or(0);
         Ok(COPY_ON_WRITE.into_iter().find(|(known, _)| *known == magic).map(|(_, name)| name))
     }
+
+    fn memory_file(&self) -> io::Result<Arc<dyn File>> {
+        let file = rustix::fs::memfd_create("thalweg", rustix::fs::MemfdFlags::CLOEXEC)?;
+        Ok(Arc::new(RealFile(file.into())))
+    }
 }
 
 /// File systems that write changed blocks to new places, by the magic numbers of statfs(2).

@@ -11,6 +11,8 @@ use crate::open_error::{OpenError, at};
 use crate::rebuild::{Rebuilt, RebuiltWal};
 use crate::shard::{DrainedWal, ShardLog};
 use crate::store::Store;
+use crate::wal::recent::RecentRing;
+use crate::wal::recent_runs::RecentRuns;
 use crate::wal::room::{WalRoom, is_no_room};
 use crate::wal::scan::LiveBatch;
 use crate::wal::segment::{SegmentFile, SegmentTable, WalSegment, create_segment, wal_dir};
@@ -70,8 +72,13 @@ fn shorten_last_segment(store: &Store, wal: &mut RebuiltWal) {
 }
 
 fn make_shard(store: &Store, wals: &[RebuiltWal], number: u16, epoch: u64) -> ShardLog {
-    let recent_bytes_max = store.options.recent_bytes_of_shard(store.shard_count);
-    let mut slots = SegmentTable::new(Arc::clone(&store.is_closing), recent_bytes_max);
+    let recent = store.options.recent_bytes_of_shard(store.shard_count);
+    let runs = RecentRuns::new(
+        Arc::clone(&store.disk),
+        (store.options.recent_run_bytes_min, recent.runs as u64),
+    );
+    let ring = RecentRing::new(recent.ring);
+    let mut slots = SegmentTable::new(Arc::clone(&store.is_closing), ring, runs);
     let (mut drained, mut foreign) = (Vec::new(), Vec::new());
     let mut start = WalStart { segment_next: 1, batch_next: 1, ..WalStart::default() };
     for wal in wals {

@@ -2,9 +2,11 @@
 
 use crate::hot::{HotAppend, check_on_disk, first_span};
 use crate::options::{COPY_BYTES, READ_GAP_BYTES_MAX};
-use crate::read::{ReadError, ReadMode};
+use crate::read::{ReadError, ReadMode, Slice};
+use crate::wal::recent_runs::RUN_BYTES_MAX;
 use crate::wal::segment::{SegmentFile, SegmentTable};
 use bytes::{Bytes, BytesMut};
+use model::StreamKey;
 use model::limits::READ_WINDOW_BYTES_MAX;
 use std::cell::Cell;
 use std::io;
@@ -104,6 +106,41 @@ fn put(out: &mut BytesMut, (bytes, start): (&[u8], u64), from: u64, max_bytes: u
     let skip = from.saturating_sub(start) as usize;
     let take = (bytes.len() - skip).min(max_bytes - out.len());
     out.extend_from_slice(&bytes[skip..skip + take]);
+}
+
+/// At most so many bytes of a long read from `from` in one piece. A run has them, or one is made of what is in memory.
+/// `appends` begin with the one that holds byte `from`.
+pub(crate) fn read_run(
+    appends: &[HotAppend],
+    (stream, from, bytes_max): (StreamKey, u64, usize),
+    slots: &SegmentTable,
+) -> Option<Slice> {
+    let mut runs = slots.runs();
+    let end = appends.last()?.end();
+    if !runs.is_long((end - from).min(bytes_max as u64)) {
+        return None;
+    }
+    if let Some(slice) = runs.find(stream, from, bytes_max) {
+        return Some(slice);
+    }
+    if !runs.is_asked_again(stream, from) {
+        return None;
+    }
+    let (mut pieces, mut bytes, mut next) = (Vec::new(), 0, from);
+    let wanted = bytes_max.min(RUN_BYTES_MAX);
+    for append in appends {
+        // A hole is where a chunk has the bytes.
+        let is_next = append.fields().start <= next;
+        let recent = if is_next && bytes < wanted { Segments::recent(slots, append) } else { None };
+        let Some(piece) = recent else { break };
+        let skipped = usize::try_from(next - append.fields().start).expect("inside an append");
+        let piece = &piece[skipped..];
+        let piece = &piece[..piece.len().min(wanted - bytes)];
+        bytes += piece.len();
+        next += piece.len() as u64;
+        pieces.push(piece);
+    }
+    if runs.is_long(bytes as u64) { runs.put(stream, from, &pieces) } else { None }
 }
 
 /// The appends at the front that follow each other without a hole, up to about `max_bytes`.

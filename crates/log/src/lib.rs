@@ -70,7 +70,7 @@ pub use id_map::IdMap;
 pub use newer::NewerVersion;
 pub use open_error::OpenError;
 pub use options::{ALL_SEGMENTS_MAX, LogOptions, WAL_BYTES_MAX, WAL_SEGMENTS_MAX};
-pub use read::{ReadError, ReadMode, Slice};
+pub use read::{ReadError, ReadLimit, ReadMode, Slice};
 pub use recovery::{Opened, open};
 pub use replay::Replay;
 pub use report::{RecoveryReport, TornTail};

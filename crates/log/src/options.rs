@@ -27,6 +27,9 @@ pub(crate) const RECENT_DATA_PART: u64 = 8;
 /// the file for what is copied, and a copy of it would take the loop's time.
 pub(crate) const RECENT_MEAN_BYTES_MAX: u64 = 16 << 10;
 
+/// The part of the memory for recent bytes that long reads may take to put them together.
+pub(crate) const RECENT_RUNS_PART: usize = 4;
+
 /// Bytes between two appends that one read takes along instead of reading twice.
 pub(crate) const READ_GAP_BYTES_MAX: u64 = 16 << 10;
 
@@ -85,12 +88,23 @@ pub struct LogOptions {
     pub chunk_bytes_max: u64,
     /// Recently committed bytes that stay in memory, for all shards together; 0 keeps none.
     pub recent_bytes_max: u64,
+    /// Shortest read of them that puts them together, in one piece, for readers after it.
+    pub recent_run_bytes_min: usize,
     /// Chunk files that are open at once, for all shards together.
     pub chunk_files_max: u64,
     /// Memory for pages of chunks (rows and index), for all shards together.
     pub chunk_pages_bytes_max: u64,
     /// Groups of a new data directory; must equal that of an existing one.
     pub group_count: u16,
+}
+
+/// What a shard's bound of recent bytes is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RecentBytes {
+    /// Batches, as they were committed.
+    pub(crate) ring: usize,
+    /// What of them long reads have put together.
+    pub(crate) runs: usize,
 }
 
 impl Default for LogOptions {
@@ -102,7 +116,8 @@ impl Default for LogOptions {
             batch_bytes_max: 4 << 20,
             checkpoint_bytes: 32 << 20,
             chunk_bytes_max: 256 << 20,
-            recent_bytes_max: 64 << 20,
+            recent_bytes_max: 128 << 20,
+            recent_run_bytes_min: 32 << 10,
             chunk_files_max: 512,
             chunk_pages_bytes_max: 32 << 20,
             group_count: 64,
@@ -112,9 +127,11 @@ impl Default for LogOptions {
 
 impl LogOptions {
     /// Recently committed bytes that one of `shard_count` shards keeps in memory.
-    pub(crate) fn recent_bytes_of_shard(&self, shard_count: u16) -> usize {
+    pub(crate) fn recent_bytes_of_shard(&self, shard_count: u16) -> RecentBytes {
         let bytes = self.recent_bytes_max / u64::from(shard_count);
-        usize::try_from(bytes).expect("the bound of memory fits memory")
+        let bytes = usize::try_from(bytes).expect("the bound of memory fits memory");
+        let runs = bytes / RECENT_RUNS_PART;
+        RecentBytes { ring: bytes - runs, runs }
     }
 
     /// Refuses settings that no log can keep.

@@ -58,6 +58,23 @@ impl Slice {
     }
 }
 
+/// How much a read takes at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ReadLimit {
+    /// If they are copied into memory.
+    pub bytes: usize,
+    /// If they are a range of a file.
+    pub file_bytes: usize,
+}
+
+impl ReadLimit {
+    /// As many, wherever they are.
+    #[must_use]
+    pub fn anywhere(bytes: usize) -> Self {
+        Self { bytes, file_bytes: bytes }
+    }
+}
+
 /// How a read gets at bytes of files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ReadMode {

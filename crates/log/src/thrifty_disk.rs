@@ -70,4 +70,8 @@ impl Disk for ThriftyDisk {
     fn copy_on_write(&self, dir: &Path) -> io::Result<Option<&'static str>> {
         self.below.copy_on_write(dir)
     }
+
+    fn memory_file(&self) -> io::Result<Arc<dyn File>> {
+        self.below.memory_file()
+    }
 }

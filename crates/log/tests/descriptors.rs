@@ -97,6 +97,10 @@ impl Disk for Few {
     fn copy_on_write(&self, dir: &Path) -> io::Result<Option<&'static str>> {
         self.below.copy_on_write(dir)
     }
+
+    fn memory_file(&self) -> io::Result<Arc<dyn File>> {
+        self.below.memory_file()
+    }
 }
 
 /// Many small chunks, all of which may stay open.

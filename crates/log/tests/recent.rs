@@ -6,7 +6,7 @@ use env::{MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey};
 use std::collections::BTreeMap;
 use support::{APPEND, DELETE, Node, file, files, key, small, spoil, wal};
-use thalweg_log::{LogOptions, ReadError, RecentStats};
+use thalweg_log::{LogOptions, ReadError, RecentStats, Slice};
 
 fn open(disk: &MemoryDisk, recent_bytes_max: u64) -> Node {
     Node::open_with(disk, 1, LogOptions { recent_bytes_max, ..small() }).unwrap()
@@ -45,16 +45,66 @@ fn what_was_just_written_needs_no_file() {
     assert_eq!(read(&mut node, key(0, 1), 250).unwrap(), expected[250..]);
     let part = node.shard(key(0, 1).group).read(key(0, 1), ByteOffset::new(130), 20).unwrap();
     assert_eq!(part.to_bytes().unwrap(), expected[130..150], "a part of one append");
-    assert_eq!(stats(&node), RecentStats { held_bytes: 800, hits: 4 + 2 + 1, misses: 0 });
+    assert_eq!(
+        stats(&node),
+        RecentStats { held_bytes: 800, hits: 4 + 2 + 1, ..RecentStats::default() }
+    );
+}
+
+#[test]
+fn a_long_history_that_is_read_again_is_in_one_piece() {
+    let disk = MemoryDisk::new();
+    let mut node = open(&disk, 1 << 20);
+    let mut expected = Vec::new();
+    for number in 0..10 {
+        node.append(key(0, 1), &[number; 100]).unwrap();
+        node.append(key(0, 2), &[99; 100]).unwrap();
+        expected.extend_from_slice(&[number; 100]);
+    }
+    node.commit().unwrap();
+    let mut read_from = |from: u64| {
+        let slice = node.shard(key(0, 1).group).read(key(0, 1), ByteOffset::new(from), 600);
+        let (slice, from) = (slice.unwrap(), from as usize);
+        let bytes = slice.to_bytes().unwrap();
+        assert_eq!(bytes, expected[from..from + bytes.len()], "from {from}");
+        (matches!(slice, Slice::File { .. }), bytes.len())
+    };
+    assert_eq!(read_from(50), (false, 550), "most are read once, and end with an append");
+    assert_eq!(read_from(50), (true, 600), "made now");
+    spoil(&disk, &file(&disk, "wal"), wal::batch(0) + wal::payload(20) + 310);
+    assert_eq!(read_from(50), (true, 600));
+    assert_eq!(read_from(120), (true, 530), "a part of it");
+    assert_eq!(read_from(800), (false, 200), "a short one is copied");
+    assert_eq!(stats(&node).run_hits, 2);
+}
+
+#[test]
+fn a_run_ends_where_memory_does_and_never_outlives_its_stream() {
+    let disk = MemoryDisk::new();
+    let mut node = open(&disk, 1 << 20);
+    commit(&mut node, key(0, 1), &[1; 400]);
+    (0..2).for_each(|_| assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), [1; 400]));
+    // Its next append is too long to be kept.
+    commit(&mut node, key(0, 1), &[2; 40_000]);
+    commit(&mut node, key(0, 1), &[3; 400]);
+    let whole = node.read_all(key(0, 1), 1 << 20).unwrap();
+    assert_eq!(whole, [vec![1; 400], vec![2; 40_000], vec![3; 400]].concat());
+    node.trim(key(0, 1), 100).unwrap();
+    node.commit().unwrap();
+    assert!(matches!(read(&mut node, key(0, 1), 0), Err(ReadError::Trimmed { .. })));
+    assert_eq!(read(&mut node, key(0, 1), 100).unwrap()[..300], [1; 300]);
+    node.write(key(0, 1), DELETE, &[], &[]).unwrap();
+    node.commit().unwrap();
+    assert!(matches!(read(&mut node, key(0, 1), 100), Err(ReadError::NotFound)));
 }
 
 #[test]
 fn the_oldest_bytes_leave_first_and_are_read_from_the_log() {
     let disk = MemoryDisk::new();
-    let mut node = open(&disk, 350);
+    let mut node = open(&disk, 466);
     for number in 0..5 {
         commit(&mut node, key(0, 1), &[number; 100]);
-        assert!(stats(&node).held_bytes <= 350);
+        assert!(stats(&node).held_bytes <= 350, "a quarter is for runs");
     }
     // The ring's end is left free, and the fourth append has replaced the first one. The fifth has replaced the second.
     damage(&disk, 2);
@@ -71,7 +121,7 @@ fn no_memory_is_used_if_there_shall_be_none() {
     let mut node = open(&MemoryDisk::new(), 0);
     commit(&mut node, key(0, 1), &[1; 100]);
     assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), [1; 100]);
-    assert_eq!(stats(&node), RecentStats { held_bytes: 0, hits: 0, misses: 1 });
+    assert_eq!(stats(&node), RecentStats { misses: 1, ..RecentStats::default() });
 }
 
 #[test]
@@ -121,7 +171,7 @@ fn deleted_and_trimmed_bytes_are_gone_from_memory_too() {
 
 #[test]
 fn the_bound_is_for_all_shards_together() {
-    let options = LogOptions { recent_bytes_max: 3000, ..small() };
+    let options = LogOptions { recent_bytes_max: 4000, ..small() };
     let mut node = Node::open_with(&MemoryDisk::new(), 3, options).unwrap();
     for number in 0..300 {
         commit(&mut node, key(number % 3, 1), &[1; 100]);
@@ -159,7 +209,8 @@ fn places_of_segments_that_are_used_again_name_their_new_bytes() {
             assert!(stats(&node).held_bytes <= bound, "seed {seed}");
         }
         assert!(names.len() > 8, "segments were used again: {}", names.len());
-        let RecentStats { hits, misses, .. } = stats(&node);
+        let RecentStats { hits, misses, run_hits, .. } = stats(&node);
+        assert!(run_hits > 0 || bound < 1 << 20, "seed {seed}: no run was read");
         assert!(hits > 100 && (misses > 100 || bound > 2_000), "{hits} hits, {misses} misses");
     }
 }
@@ -174,5 +225,5 @@ fn a_start_begins_without_memory() {
     commit(&mut node, key(0, 1), &[2; 100]);
     let found = read(&mut node, key(0, 1), 0).unwrap();
     assert_eq!((&found[..100], &found[100..]), (&[1; 100][..], &[2; 100][..]));
-    assert_eq!(stats(&node), RecentStats { held_bytes: 100, hits: 1, misses: 1 });
+    assert_eq!(stats(&node), RecentStats { held_bytes: 100, hits: 1, misses: 1, run_hits: 0 });
 }

@@ -43,6 +43,10 @@ pub const ANSWER_BOUNDARY_BYTES: u64 = 4 << 20;
 /// Bytes of one body window: what one reader's answer holds in memory at a time.
 pub const READ_WINDOW_BYTES_MAX: usize = 64 << 10;
 
+/// The same of a range of a file, which is sent without a copy.
+pub const FILE_WINDOW_BYTES_MAX: usize = 128 << 10;
+
+const _: () = assert!(READ_WINDOW_BYTES_MAX <= FILE_WINDOW_BYTES_MAX);
 const _: () = assert!(APPEND_BYTES_DEFAULT <= APPEND_BYTES_MAX);
 const _: () = assert!(PRODUCERS_PER_STREAM_DEFAULT <= PRODUCERS_PER_STREAM_MAX);
 const _: () = assert!(READ_WINDOW_BYTES_MAX as u64 <= ANSWER_BOUNDARY_BYTES);

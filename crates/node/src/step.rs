@@ -13,7 +13,7 @@ use crate::{
     Failure, Reply, ShardCall, Stamp, Ticket, damage::DamageBook, group::Groups, releases::Releases,
 };
 use env::SeededRandom;
-use log::{Read, ReadError, ShardLog, Slice};
+use log::{Read, ReadError, ReadLimit, ShardLog, Slice};
 use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, limits};
 use stream::{Command, GroupState, Refusal};
 
@@ -75,7 +75,7 @@ impl View<'_> {
         from: ByteOffset,
         to: ByteOffset,
     ) -> Result<Read<Slice>, Failure> {
-        match self.log.try_read(key, from, window_bytes(from, to)) {
+        match self.log.try_read(key, from, window_limit(from, to)) {
             Ok(Read::Ready(slice)) if slice.is_empty() => Err(self.missing(key, from)),
             Ok(read) => Ok(read),
             Err(error) => Err(self.failure_of(key, from, error)),
@@ -97,6 +97,13 @@ impl View<'_> {
             error => error.into(),
         }
     }
+}
+
+/// How many bytes one window takes of what is wanted, copied or as a range of a file.
+fn window_limit(from: ByteOffset, to: ByteOffset) -> ReadLimit {
+    let wanted = usize::try_from(to.since(from)).unwrap_or(usize::MAX);
+    let file_bytes = wanted.min(limits::FILE_WINDOW_BYTES_MAX);
+    ReadLimit { bytes: window_bytes(from, to), file_bytes }
 }
 
 /// How many bytes one window takes of what is wanted.

@@ -78,6 +78,8 @@ pub struct ShardMetrics {
     pub recent_hits: Counter,
     /// Appends that they did not find there.
     pub recent_misses: Counter,
+    /// Long reads that found their bytes in one piece in memory.
+    pub recent_run_hits: Counter,
     /// Looks for the open file of a chunk that found it. This and the next four are of all shards together.
     pub chunk_file_hits: Counter,
     /// Looks that found it closed.
@@ -157,6 +159,7 @@ impl Default for ShardMetrics {
             batch_entries: Counter::default(),
             recent_hits: Counter::default(),
             recent_misses: Counter::default(),
+            recent_run_hits: Counter::default(),
             chunk_file_hits: Counter::default(),
             chunk_file_misses: Counter::default(),
             chunk_page_hits: Counter::default(),

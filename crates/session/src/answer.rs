@@ -1,7 +1,7 @@
 //! From replies of the node to answers on the wire, and the end of an exchange.
 
 use crate::{
-    connection::{Connection, Pending, Poll, State},
+    connection::{Connection, Pending, Piece, Poll, State},
     receive::NO_DATA,
     sessions::Step,
     slab::ConnId,
@@ -254,6 +254,30 @@ impl<T: Transport> Step<'_, T> {
             return None;
         }
         Some(written)
+    }
+
+    /// As [`Self::send_head`], but the head waits for what follows at once: it goes with the first bytes of the body.
+    pub(crate) fn queue_head<R>(
+        &mut self,
+        id: ConnId,
+        write: impl FnOnce(&mut dyn HeadSink) -> R,
+    ) -> Option<R> {
+        let connection = self.state.connections.get_mut(id)?;
+        let mut out = Vec::with_capacity(512);
+        let is_followed = !connection.ahead.is_empty();
+        let date = &self.state.date;
+        let (written, status) = connection.meta.write_head(&mut out, date, is_followed, write);
+        self.state.counts.count_answer(status);
+        connection.push(Piece::Bytes(out.into()), self.state.now.monotonic);
+        Some(written)
+    }
+
+    /// Sends what is queued, as much as is taken; the rest goes when there is room.
+    pub(crate) fn send_queued(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        if connection.flush(self.io, self.state.now.monotonic).is_err() {
+            self.drop_connection(id);
+        }
     }
 
     /// The answer is complete: the connection waits for the next request, or ends.

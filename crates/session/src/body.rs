@@ -65,13 +65,20 @@ impl<T: Transport> Step<'_, T> {
             gzip,
         };
         let mut whole = false;
-        let plan = self.send_head(id, |head| {
+        let write = |head: &mut dyn HeadSink| {
             let plan = response::read(head, &answer);
             whole = !gzip && put_whole(head, &plan, reply.first.as_ref());
             plan
-        });
+        };
+        let is_file = matches!(reply.first, Some(Slice::File { .. }));
+        let plan = if is_file && !gzip && self.io.takes_files(id) {
+            self.queue_head(id, write)
+        } else {
+            self.send_head(id, write)
+        };
         let Some(plan) = plan else { return };
         let BodyPlan::Range { start, end, frame, framing } = plan else {
+            self.send_queued(id);
             return self.end_exchange(id);
         };
         self.state.counts.read_bytes += end.since(start);

@@ -157,6 +157,19 @@ pub(crate) enum Piece {
     File { file: Arc<dyn File>, position: u64, left_bytes: u64 },
 }
 
+impl Piece {
+    fn offered(&self) -> transport::Piece<'_> {
+        match self {
+            Self::Bytes(bytes) => transport::Piece::Bytes(bytes),
+            Self::File { file, position, left_bytes } => transport::Piece::File {
+                file: file.as_ref(),
+                position: *position,
+                bytes: *left_bytes,
+            },
+        }
+    }
+}
+
 impl Connection {
     pub(crate) fn new(id: ConnId, now: Monotonic) -> Self {
         Self {
@@ -316,15 +329,8 @@ impl Connection {
     ) -> Result<bool, Broken> {
         while let Some(first) = self.queue.front() {
             let (sent, offered) = match first {
-                Piece::Bytes(bytes) if self.queue.len() == 1 => {
-                    (io.write(self.id, &[transport::Piece::Bytes(bytes)]), bytes.len() as u64)
-                }
-                Piece::Bytes(_) => self.offer_several(io),
-                Piece::File { file, position, left_bytes } => {
-                    let (file, position, bytes) = (file.as_ref(), *position, *left_bytes);
-                    let piece = transport::Piece::File { file, position, bytes };
-                    (io.write(self.id, &[piece]), bytes)
-                }
+                Piece::Bytes(_) if self.queue.len() > 1 => self.offer_several(io),
+                one => (io.write(self.id, &[one.offered()]), one.offered().bytes()),
             };
             let Sent::Bytes(sent) = sent else { return Err(Broken) };
             if sent > 0 {
@@ -338,12 +344,14 @@ impl Connection {
         Ok(true)
     }
 
-    /// Offers the pieces of bytes at the front of the queue; how long they are together, too.
+    /// Offers the pieces at the front of the queue, up to the first that is in a file; how long they are together, too.
     fn offer_several(&self, io: &mut impl Transport) -> (Sent, u64) {
         let mut pieces = Vec::with_capacity(PIECES_MAX);
         for piece in self.queue.iter().take(PIECES_MAX) {
-            let Piece::Bytes(bytes) = piece else { break };
-            pieces.push(transport::Piece::Bytes(bytes));
+            pieces.push(piece.offered());
+            if matches!(piece, Piece::File { .. }) {
+                break;
+            }
         }
         let offered = pieces.iter().map(transport::Piece::bytes).sum();
         (io.write(self.id, &pieces), offered)

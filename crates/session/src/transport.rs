@@ -57,7 +57,7 @@ pub enum Sent {
 pub enum Piece<'a> {
     /// Bytes in memory.
     Bytes(&'a [u8]),
-    /// A range of a file. It comes alone, and only where the transport takes files.
+    /// A range of a file. It is the last piece, and comes only where the transport takes files.
     File {
         /// The file.
         file: &'a dyn File,

@@ -224,6 +224,10 @@ impl Disk for SickDisk {
         self.below.copy_on_write(dir)
     }
 
+    fn memory_file(&self) -> io::Result<Arc<dyn File>> {
+        self.below.memory_file()
+    }
+
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         if self.mutant == Mutant::NoReserve {
             return Ok(u64::MAX);

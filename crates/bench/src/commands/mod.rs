@@ -3,6 +3,7 @@
 mod appends;
 mod bare;
 mod bare_hyper;
+mod bare_readers;
 mod commits;
 mod creates;
 mod fanout;
@@ -34,7 +35,11 @@ use std::path::{Path, PathBuf};
 /// Runs what was asked; whether all checks passed.
 pub(crate) fn run(cli: Cli) -> Outcome<bool> {
     if let Command::Bare(asked) = cli.command {
-        let serve = if asked.hyper { bare_hyper::serve } else { bare::serve };
+        let serve = match (asked.hyper, asked.readers) {
+            (true, _) => bare_hyper::serve,
+            (_, true) => bare_readers::serve,
+            _ => bare::serve,
+        };
         return serve(asked.listen).map(|()| true);
     }
     let bench = Bench { place: cli.place, keeper: Keeper::watch()? };

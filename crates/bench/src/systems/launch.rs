@@ -87,6 +87,9 @@ impl System {
             Self::BareHyper => {
                 launch.flags(["bare".to_owned(), listen.to_string(), "--hyper".to_owned()])
             }
+            Self::BareReaders => {
+                launch.flags(["bare".to_owned(), listen.to_string(), "--readers".to_owned()])
+            }
             Self::DurableStreams => launch.durable_streams(&data, "wal"),
             Self::DurableStreamsMemory => launch.durable_streams(&data, "memory"),
             Self::DurableStreamsNode => launch.node(places, &data),

@@ -23,6 +23,8 @@ pub(crate) enum System {
     Bare,
     /// The same on hyper, the HTTP library of most servers in Rust
     BareHyper,
+    /// The same for readers: their sockets, heads and frames, and a file that is sent
+    BareReaders,
     /// Durable Streams' server in Rust, with its write-ahead log
     DurableStreams,
     /// The same without the log
@@ -71,6 +73,7 @@ impl System {
             Self::Thalweg => "Thalweg",
             Self::Bare => "bare responder",
             Self::BareHyper => "bare responder on hyper",
+            Self::BareReaders => "bare responder for readers",
             Self::DurableStreams => "Durable Streams (Rust)",
             Self::DurableStreamsMemory => "Durable Streams (Rust), memory",
             Self::DurableStreamsNode => "Durable Streams (Node)",
@@ -88,7 +91,7 @@ impl System {
     /// The release that is measured; none for what is built here.
     pub(crate) fn version(self) -> Option<&'static str> {
         match self {
-            Self::Thalweg | Self::Bare | Self::BareHyper => None,
+            Self::Thalweg | Self::Bare | Self::BareHyper | Self::BareReaders => None,
             Self::DurableStreams | Self::DurableStreamsMemory => Some("0.1.5"),
             Self::DurableStreamsNode => Some("0.3.7"),
             Self::DurableStreamsAxum => Some("0.3.0"),
@@ -104,6 +107,7 @@ impl System {
         match self {
             Self::Thalweg => "fdatasync before every acknowledgement, one node",
             Self::Bare | Self::BareHyper => "stores nothing",
+            Self::BareReaders => "keeps it in memory",
             Self::DurableStreams => {
                 "fdatasync of its log before an append is acknowledged, one node"
             }
@@ -141,7 +145,7 @@ impl System {
 
     /// Whether it stores what it acknowledges, so that it can be read back.
     pub(crate) fn stores(self) -> bool {
-        !matches!(self, Self::Bare | Self::BareHyper)
+        !matches!(self, Self::Bare | Self::BareHyper | Self::BareReaders)
     }
 
     /// The file that must be there to start it.
@@ -149,7 +153,7 @@ impl System {
         let below = |path: &str| places.peers.join(path);
         Ok(match self {
             Self::Thalweg => places.thalweg.clone(),
-            Self::Bare | Self::BareHyper => std::env::current_exe()?,
+            Self::Bare | Self::BareHyper | Self::BareReaders => std::env::current_exe()?,
             Self::DurableStreams | Self::DurableStreamsMemory => {
                 below("durable-streams/bin/durable-streams-server")
             }

@@ -15,7 +15,7 @@ use clap::Parser;
 use env::{Clock, Disk, DiskOverlay, File, FileOverlay, Random, RealClock, RealDisk, SeededRandom};
 use log::{
     CheckpointRow, CheckpointRows, Damage, DataDir, Entry, LogOptions, NewEntry, NewerVersion,
-    Owner, Read, ReadMode, Replay, ShardLog,
+    Owner, Read, ReadLimit, ReadMode, Replay, ShardLog,
 };
 use model::{
     ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
@@ -220,7 +220,11 @@ fn look_up(log: &ShardLog, chunks: u64, clock: &RealClock) -> (Vec<u64>, Vec<u64
         let group = GroupId::new((random.next_u64() % u64::from(GROUPS)) as u16);
         let Placement { stream, start, .. } = placement(EntryIndex::new(run + 1));
         let began = clock.thread_cpu_ns();
-        let read = log.try_read(StreamKey { group, stream }, start, RUN_BYTES as usize);
+        let read = log.try_read(
+            StreamKey { group, stream },
+            start,
+            ReadLimit::anywhere(RUN_BYTES as usize),
+        );
         inline_ns.push(clock.thread_cpu_ns() - began);
         let slice = match read.expect("a run that was made") {
             Read::Ready(slice) => slice,

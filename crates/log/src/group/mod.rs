@@ -235,7 +235,7 @@ mod tests {
         let dir = std::path::Path::new("/w");
         env::Disk::create_dir_all(&disk, dir).unwrap();
         let segment = crate::wal::segment::create_segment(&disk, dir, 1, 8192).unwrap();
-        let mut slots = SegmentTable::new(Arc::default(), 0);
+        let mut slots = SegmentTable::forgetful(Arc::default());
         let slot = slots.insert(Arc::new(segment));
         let mut group = Group::new(GroupId::new(0), EntryIndex::new(5), ChunkSet::default());
         group.next = 9;

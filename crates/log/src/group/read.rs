@@ -10,11 +10,11 @@ use crate::entry::AppendBounds;
 use crate::extent::{Extent, Read};
 use crate::group::Group;
 use crate::hot::HotStream;
-use crate::hot_read::{following, read_hot};
-use crate::read::{ReadError, ReadMode, Slice};
+use crate::hot_read::{following, read_hot, read_run};
+use crate::read::{ReadError, ReadLimit, ReadMode, Slice};
 use crate::wal::segment::SegmentTable;
 use bytes::Bytes;
-use model::{ByteOffset, StreamId};
+use model::{ByteOffset, StreamId, StreamKey};
 use std::io;
 use std::sync::Arc;
 
@@ -92,24 +92,28 @@ impl Group {
         }
     }
 
-    /// Bytes from `from`, at most `max_bytes`, at least one unless `from` is the tail.
+    /// Bytes from `from`, at most `limit`, at least one unless `from` is the tail.
     pub(crate) fn read(
         &self,
         stream: StreamId,
         from: u64,
-        max_bytes: usize,
+        limit: ReadLimit,
         (slots, mode): (&SegmentTable, ReadMode),
     ) -> Result<Slice, ReadError> {
         match self.locate(stream, from, (slots, mode))? {
             Place::Tail => Ok(Slice::Bytes(Bytes::new())),
-            Place::Hot { stream, index } => {
-                let appends = &stream.appends()[index..];
-                let (bytes, far_bytes) = read_hot(appends, from, max_bytes, (slots, mode))?;
+            Place::Hot { stream: hot, index } => {
+                let appends = &hot.appends()[index..];
+                let key = StreamKey { group: self.id, stream };
+                if let Some(slice) = read_run(appends, (key, from, limit.file_bytes), slots) {
+                    return Ok(slice);
+                }
+                let (bytes, far_bytes) = read_hot(appends, from, limit.bytes, (slots, mode))?;
                 self.note_far_read(far_bytes);
                 Ok(Slice::Bytes(bytes))
             }
             Place::Chunk { chunk, row } => {
-                let (position, length) = row.part(from, max_bytes);
+                let (position, length) = row.part(from, limit.file_bytes);
                 chunk.verify(&row, (position, length), mode)?;
                 let file = chunk.file(mode)?;
                 if mode == ReadMode::Inline && !file.are_ends_cached(position, length) {

@@ -34,7 +34,7 @@ use crate::extent::{Extent, Read};
 use crate::group::Group;
 use crate::hot::HotFields;
 use crate::paths::checkpoint_dir;
-use crate::read::{ReadError, ReadMode, Slice};
+use crate::read::{ReadError, ReadLimit, ReadMode, Slice};
 use crate::store::Store;
 use crate::wal::recent::RecentStats;
 use crate::wal::room::Purpose;
@@ -286,18 +286,18 @@ impl ShardLog {
         from: ByteOffset,
         max_bytes: usize,
     ) -> Result<Slice, ReadError> {
-        self.read_in_mode(key, from, max_bytes, ReadMode::Blocking)
+        self.read_in_mode(key, from, ReadLimit::anywhere(max_bytes), ReadMode::Blocking)
     }
 
     fn read_in_mode(
         &self,
         key: StreamKey,
         from: ByteOffset,
-        max_bytes: usize,
+        limit: ReadLimit,
         mode: ReadMode,
     ) -> Result<Slice, ReadError> {
         let slots = (&self.slots, mode);
-        let slice = self.group(key.group).read(key.stream, from.get(), max_bytes, slots)?;
+        let slice = self.group(key.group).read(key.stream, from.get(), limit, slots)?;
         self.note_seal(key.group);
         Ok(slice)
     }
@@ -310,11 +310,11 @@ impl ShardLog {
         &self,
         key: StreamKey,
         from: ByteOffset,
-        max_bytes: usize,
+        limit: ReadLimit,
     ) -> Result<Read<Slice>, ReadError> {
-        match self.read_in_mode(key, from, max_bytes, ReadMode::Inline) {
+        match self.read_in_mode(key, from, limit, ReadMode::Inline) {
             Err(error) if error.would_block() => {
-                let extent = self.extent(key, from, max_bytes)?;
+                let extent = self.extent(key, from, limit.bytes)?;
                 Ok(Read::Job(extent.expect("a read at the tail does not wait")))
             }
             result => result.map(Read::Ready),

@@ -17,6 +17,7 @@ mod group_commit;
 pub(crate) mod last_batch;
 pub(crate) mod layout;
 pub(crate) mod recent;
+pub(crate) mod recent_runs;
 pub(crate) mod room;
 pub(crate) mod scan;
 pub(crate) mod segment;

@@ -66,6 +66,8 @@ pub struct RecentStats {
     pub hits: u64,
     /// Appends of the WAL that reads did not find in memory, since the open.
     pub misses: u64,
+    /// Long reads that found their bytes in one piece, since the open.
+    pub run_hits: u64,
 }
 
 /// The payloads of the batches that were kept last.
@@ -149,7 +151,8 @@ impl RecentRing {
 
     pub(crate) fn stats(&self) -> RecentStats {
         let held_bytes = (self.end - PLACE_MIN).min(self.bytes.len() as u64);
-        RecentStats { held_bytes, hits: self.hits.get(), misses: self.misses.get() }
+        let (hits, misses) = (self.hits.get(), self.misses.get());
+        RecentStats { held_bytes, hits, misses, run_hits: 0 }
     }
 
     /// Asserts what always holds.

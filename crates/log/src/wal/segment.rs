@@ -15,7 +15,9 @@ use crate::paced::Pace;
 use crate::paths::remove_if_there;
 use crate::wal::batch::DurableBatch;
 use crate::wal::recent::{KeptBlocks, RecentRing, RecentStats};
+use crate::wal::recent_runs::RecentRuns;
 use env::{Disk, File};
+use std::cell::{RefCell, RefMut};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -125,6 +127,7 @@ pub(crate) struct SegmentTable {
     /// Files that have no name any more.
     unlinked: Vec<Arc<SegmentFile>>,
     recent: RecentRing,
+    runs: RefCell<RecentRuns>,
     /// Shared by all shards of a log: some shard has released its files because it is closed, not
     /// because it needs them no more.
     is_closing: Arc<AtomicBool>,
@@ -138,10 +141,10 @@ impl Drop for SegmentTable {
 }
 
 impl SegmentTable {
-    /// A table without files that keeps up to `recent_bytes_max` bytes of batches in memory.
-    pub(crate) fn new(is_closing: Arc<AtomicBool>, recent_bytes_max: usize) -> Self {
+    /// A table without files. It keeps recent bytes in `recent` and `runs`.
+    pub(crate) fn new(is_closing: Arc<AtomicBool>, recent: RecentRing, runs: RecentRuns) -> Self {
         let (files, unlinked) = (Vec::new(), Vec::new());
-        Self { files, unlinked, recent: RecentRing::new(recent_bytes_max), is_closing }
+        Self { files, unlinked, recent, runs: RefCell::new(runs), is_closing }
     }
 
     /// Keeps `file` open under the returned number.
@@ -177,6 +180,11 @@ impl SegmentTable {
         Some(bytes)
     }
 
+    /// Runs of recent bytes.
+    pub(crate) fn runs(&self) -> RefMut<'_, RecentRuns> {
+        self.runs.borrow_mut()
+    }
+
     /// Counts appends that are read from a file.
     pub(crate) fn note_recent_misses(&self, count: usize) {
         self.recent.note_misses(count as u64);
@@ -184,12 +192,16 @@ impl SegmentTable {
 
     /// What is in memory, and how often it was found.
     pub(crate) fn recent_stats(&self) -> RecentStats {
-        self.recent.stats()
+        let (mut stats, runs) = (self.recent.stats(), self.runs.borrow());
+        stats.held_bytes += runs.held_bytes();
+        stats.run_hits = runs.hits();
+        stats
     }
 
     /// Asserts that no segment file is open under two numbers.
     pub(crate) fn check(&self) {
         self.recent.check();
+        self.runs.borrow().check();
         let files = self.files.iter().flatten();
         let mut paths: Vec<&PathBuf> = files.map(|open| &open.file.path).collect();
         let count = paths.len();
@@ -226,6 +238,15 @@ impl SegmentTable {
         let is_alone = Arc::strong_count(self.get(slot)) == 1;
         fence(Ordering::Acquire);
         is_alone && !self.is_closing.load(Ordering::Acquire)
+    }
+}
+
+#[cfg(test)]
+impl SegmentTable {
+    /// A table that keeps no recent bytes.
+    pub(crate) fn forgetful(is_closing: Arc<AtomicBool>) -> Self {
+        let runs = RecentRuns::new(Arc::new(env::MemoryDisk::new()), (0, 0));
+        Self::new(is_closing, RecentRing::new(0), runs)
     }
 }
 
@@ -269,8 +290,8 @@ mod tests {
         disk.create_dir_all(&dir).unwrap();
         let segment = Arc::new(create_segment(&disk, &dir, 1, 8192).unwrap());
         let is_closing = Arc::default();
-        let mut mine = SegmentTable::new(Arc::clone(&is_closing), 0);
-        let mut theirs = SegmentTable::new(is_closing, 0);
+        let mut mine = SegmentTable::forgetful(Arc::clone(&is_closing));
+        let mut theirs = SegmentTable::forgetful(is_closing);
         let slot = mine.insert(Arc::clone(&segment));
         let their_slot = theirs.insert(segment);
         assert!(!mine.is_unshared(slot));

@@ -33,6 +33,7 @@ pub fn small() -> LogOptions {
         checkpoint_bytes: 16 << 10,
         chunk_bytes_max: 256 << 10,
         recent_bytes_max: 0,
+        recent_run_bytes_min: 300,
         chunk_files_max: 3,
         chunk_pages_bytes_max: 8 << 10,
         group_count: 3,

@@ -29,7 +29,7 @@ type ReadHistogram = fn(&ShardMetrics) -> &Histogram;
 type ReadFlag = fn(&ShardMetrics) -> bool;
 
 /// Name (the format appends `_total`), meaning and field of each counter.
-const COUNTERS: [(&str, &str, ReadCounter); 22] = [
+const COUNTERS: [(&str, &str, ReadCounter); 23] = [
     ("appends", "Appends acknowledged, without duplicates", |s| &s.appends),
     ("append_bytes", "Payload bytes of appends acknowledged", |s| &s.append_bytes),
     ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
@@ -45,6 +45,9 @@ const COUNTERS: [(&str, &str, ReadCounter); 22] = [
     ("batch_entries", "Entries in group commits", |s| &s.batch_entries),
     ("recent_hits", "Appends of the log that reads found in memory", |s| &s.recent_hits),
     ("recent_misses", "Appends of the log that reads had to fetch", |s| &s.recent_misses),
+    ("recent_run_hits", "Long reads that found their bytes in one piece in memory", |s| {
+        &s.recent_run_hits
+    }),
     ("chunk_file_hits", "Reads that found their chunk file open", |s| &s.chunk_file_hits),
     ("chunk_file_misses", "Looks for an open chunk file that found none", |s| &s.chunk_file_misses),
     ("chunk_page_hits", "Pages of chunks that were found in memory", |s| &s.chunk_page_hits),

@@ -16,6 +16,7 @@ impl Shard {
         self.metrics.recent_bytes.set(log.recent.held_bytes);
         self.metrics.recent_hits.add(log.recent.hits - self.metrics.recent_hits.get());
         self.metrics.recent_misses.add(log.recent.misses - self.metrics.recent_misses.get());
+        self.metrics.recent_run_hits.add(log.recent.run_hits - self.metrics.recent_run_hits.get());
         self.metrics.batch_bytes.add(log.batch_bytes - self.metrics.batch_bytes.get());
         self.metrics.batch_entries.add(log.entries - self.metrics.batch_entries.get());
         self.metrics.chunks.set(log.chunks);

@@ -3,6 +3,7 @@
 use env::Clock;
 use mio::{Interest, Registry, Token, net::TcpStream};
 use model::{Monotonic, ShardId};
+use rustix::net::SendFlags;
 use session::{Close, ConnId, Piece, Read, Sent, Transport};
 use std::io::{self, IoSlice, Read as _, Write as _};
 use std::net::Shutdown;
@@ -84,22 +85,15 @@ impl Transport for Sockets {
             [Piece::File { file, position, bytes }] => write_all_it_takes(*bytes, |sent| {
                 send_file(socket, *file, position + sent, bytes - sent)
             }),
-            several => {
-                let mut slices = Vec::with_capacity(several.len());
-                slices.extend(several.iter().filter_map(|piece| match piece {
-                    Piece::Bytes(bytes) => Some(IoSlice::new(bytes)),
-                    Piece::File { .. } => None,
-                }));
-                let total = several.iter().map(Piece::bytes).sum();
-                let mut left = slices.as_mut_slice();
-                let mut gone = 0;
-                write_all_it_takes(total, |sent| {
-                    let step = usize::try_from(sent - gone).expect("pieces fit memory");
-                    IoSlice::advance_slices(&mut left, step);
-                    gone = sent;
-                    socket.write_vectored(left)
+            [Piece::Bytes(head), Piece::File { file, position, bytes }] => {
+                let head_bytes = head.len() as u64;
+                write_all_it_takes(head_bytes + bytes, |sent| match sent.checked_sub(head_bytes) {
+                    // The client is not woken for a head alone.
+                    None => send_more(socket, &head[sent as usize..]),
+                    Some(sent) => send_file(socket, *file, position + sent, bytes - sent),
                 })
             }
+            several => write_several(socket, several),
         }
     }
 
@@ -126,6 +120,35 @@ impl Transport for Sockets {
     fn turn_ns(&self) -> u64 {
         self.clock.now_monotonic().get() - self.turn_began.get()
     }
+}
+
+/// Writes pieces of memory, and perhaps a last one in a file, with as few calls as can be.
+fn write_several(socket: &mut TcpStream, pieces: &[Piece<'_>]) -> Sent {
+    let mut slices = Vec::with_capacity(pieces.len());
+    slices.extend(pieces.iter().filter_map(|piece| match piece {
+        Piece::Bytes(bytes) => Some(IoSlice::new(bytes)),
+        Piece::File { .. } => None,
+    }));
+    let memory_bytes: u64 = slices.iter().map(|slice| slice.len() as u64).sum();
+    let total = pieces.iter().map(Piece::bytes).sum();
+    let mut left = slices.as_mut_slice();
+    let mut gone = 0;
+    write_all_it_takes(total, |sent| {
+        if let (Some(sent), Some(Piece::File { file, position, bytes })) =
+            (sent.checked_sub(memory_bytes), pieces.last())
+        {
+            return send_file(socket, *file, position + sent, bytes - sent);
+        }
+        let step = usize::try_from(sent - gone).expect("pieces fit memory");
+        IoSlice::advance_slices(&mut left, step);
+        gone = sent;
+        socket.write_vectored(left)
+    })
+}
+
+/// Sends bytes that others follow at once.
+fn send_more(socket: &TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(socket, bytes, SendFlags::MORE | SendFlags::NOSIGNAL)?)
 }
 
 /// Calls `write` with what was sent so far until `total` is, or no more is taken.

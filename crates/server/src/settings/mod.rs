@@ -201,7 +201,7 @@ settings! {
     chunk_bytes_max: u64 = "256MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
 
     /// Memory for what was committed last, over all shards: clients that read it need no file. 0 keeps nothing.
-    recent_bytes_max: u64 = "64MiB" as Bytes::<u64> { min: 0, max: 1 << 36 };
+    recent_bytes_max: u64 = "128MiB" as Bytes::<u64> { min: 0, max: 1 << 36 };
 
     /// Memory for pages of chunk files, over all shards: what finds older data without a look at the disk.
     chunk_pages_bytes_max: u64 = "32MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 36 };
