@@ -119,6 +119,8 @@ pub struct ReadRequest {
     /// The answer ends at the next multiple of this offset at the latest. For JSON it ends with the
     /// append that holds that multiple.
     pub boundary_bytes: u64,
+    /// A longer answer comes without its first bytes. Its reader is to wait for its turn, and would drop them.
+    pub first_bytes_max: u64,
 }
 
 impl Request {

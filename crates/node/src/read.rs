@@ -50,6 +50,8 @@ struct Ends {
     end: Position,
     /// Up to here the owners of the bytes have no doubt: from `start`, once it is known.
     intact: ByteOffset,
+    /// A longer answer gets no first bytes.
+    first_bytes_max: u64,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,7 +111,9 @@ impl ReadSteps {
             return Step::Reply(self.ticket, Reply::Read(Box::new(nothing)));
         }
         let (start, end) = plan(view, (key, &info), start, read.boundary_bytes);
-        self.advance(view, Ends { key, info, start, end, intact: ByteOffset::ZERO })
+        let first_bytes_max = read.first_bytes_max;
+        let intact = ByteOffset::ZERO;
+        self.advance(view, Ends { key, info, start, end, intact, first_bytes_max })
     }
 
     /// Asks what is not known yet, or answers.
@@ -246,7 +250,8 @@ impl Ends {
         end: ByteOffset,
     ) -> Result<Option<Slice>, Failure> {
         let (owner, limit) = self.owner_of(start);
-        if start == end || !view.groups.is_here(owner.group) {
+        let is_left_out = end.since(start) > self.first_bytes_max;
+        if start == end || is_left_out || !view.groups.is_here(owner.group) {
             return Ok(None);
         }
         match view.window(owner, start, end.min(limit)) {

@@ -382,7 +382,12 @@ impl Process {
     /// If it fails.
     pub fn read(&mut self, path: &StreamPath, from: u64, boundary_bytes: u64) -> Box<ReadReply> {
         let from = ReadFrom::At(ByteOffset::new(from));
-        match self.ask(Request::Read(ReadRequest { path: path.clone(), from, boundary_bytes })) {
+        match self.ask(Request::Read(ReadRequest {
+            path: path.clone(),
+            from,
+            boundary_bytes,
+            first_bytes_max: u64::MAX,
+        })) {
             Reply::Read(reply) => reply,
             other => panic!("a read was answered by {other:?}"),
         }

@@ -92,7 +92,12 @@ fn a_fork_of_a_stream_whose_creation_was_lost_is_damaged_and_not_missing() {
     in_lives(&disk, 2, |process| {
         assert_eq!(process.refusal(&source), Some(Refusal::Damaged));
         let (path, from) = (fork.clone(), ReadFrom::Begin);
-        let reply = process.ask(Request::Read(ReadRequest { path, from, boundary_bytes: 8 }));
+        let reply = process.ask(Request::Read(ReadRequest {
+            path,
+            from,
+            boundary_bytes: 8,
+            first_bytes_max: u64::MAX,
+        }));
         assert!(matches!(reply, Reply::Failed(Failure::Damaged { .. })), "{reply:?}");
         assert_eq!(process.ends(&fork, 3, 8), (3, 6), "its own bytes are there");
     });
@@ -171,7 +176,12 @@ fn a_lost_row_of_a_checkpoint_costs_one_stream() {
 
 fn is_damaged(process: &mut Process, path: &StreamPath, from: u64) -> bool {
     let from = ReadFrom::At(ByteOffset::new(from));
-    let read = ReadRequest { path: path.clone(), from, boundary_bytes: 1 << 40 };
+    let read = ReadRequest {
+        path: path.clone(),
+        from,
+        boundary_bytes: 1 << 40,
+        first_bytes_max: u64::MAX,
+    };
     match process.ask(Request::Read(read)) {
         Reply::Failed(Failure::Damaged { .. }) => true,
         Reply::Read(_) => false,

@@ -108,8 +108,12 @@ fn an_answer_ends_before_damage_that_another_shard_stores() {
     assert_eq!(process.ends(&fork, 0, 1 << 20), (0, 6));
     assert_eq!(process.ends(&fork, 13, 1 << 20), (13, 16));
     let from = ReadFrom::At(from);
-    let damaged =
-        process.ask(Request::Read(ReadRequest { path: fork, from, boundary_bytes: 1 << 20 }));
+    let damaged = process.ask(Request::Read(ReadRequest {
+        path: fork,
+        from,
+        boundary_bytes: 1 << 20,
+        first_bytes_max: u64::MAX,
+    }));
     assert!(matches!(damaged, Reply::Failed(Failure::Damaged { .. })), "{damaged:?}");
 }
 
@@ -187,7 +191,12 @@ fn a_read_that_is_not_in_memory_is_answered_by_a_job() {
     let (mut process, path, length) = cold_messages();
     process.held.reads = Some(vec![]);
     let from = ReadFrom::At(ByteOffset::new(length - 1));
-    let read = ReadRequest { path: path.clone(), from, boundary_bytes: 1 << 30 };
+    let read = ReadRequest {
+        path: path.clone(),
+        from,
+        boundary_bytes: 1 << 30,
+        first_bytes_max: u64::MAX,
+    };
     process.offer(Request::Read(read));
     let mut jobs = 0;
     loop {
@@ -285,7 +294,12 @@ fn a_read_at_the_tail_of_a_stream_that_is_all_in_chunks_looks_into_none() {
     let before = looks(&process);
     for (path, _) in &paths {
         assert_eq!(process.ends(path, 5, 1 << 22), (5, 5));
-        let at_tail = ReadRequest { path: path.clone(), from: ReadFrom::Now, boundary_bytes: 9 };
+        let at_tail = ReadRequest {
+            path: path.clone(),
+            from: ReadFrom::Now,
+            boundary_bytes: 9,
+            first_bytes_max: u64::MAX,
+        };
         assert!(matches!(process.ask(Request::Read(at_tail)), Reply::Read(_)));
         assert!(matches!(process.head(path), (_, info) if info.tail == ByteOffset::new(5)));
     }

@@ -98,7 +98,12 @@ fn narrow_with_mortal() -> (Process, StreamPath) {
 
 fn offer_read(process: &mut Process, path: &StreamPath) {
     let (path, from) = (path.clone(), ReadFrom::Begin);
-    process.offer(Request::Read(ReadRequest { path, from, boundary_bytes: 1 << 20 }));
+    process.offer(Request::Read(ReadRequest {
+        path,
+        from,
+        boundary_bytes: 1 << 20,
+        first_bytes_max: u64::MAX,
+    }));
 }
 
 fn reads(process: &Process) -> usize {

@@ -50,6 +50,8 @@ pub(crate) struct FairQueue {
     asked: HashSet<ExchangeId>,
     /// Windows that this turn may still ask for.
     left_count: usize,
+    /// Long answers of this turn that may still bring their first window at once.
+    ahead_count: usize,
     /// The reader whose turn in the line has come.
     called: Option<ConnId>,
     /// Live readers with frames that wait for a turn.
@@ -61,6 +63,7 @@ pub(crate) struct FairQueue {
 impl FairQueue {
     pub(crate) fn begin_turn(&mut self) {
         self.left_count = WINDOWS_PER_TURN_MAX;
+        self.ahead_count = WINDOWS_PER_TURN_MAX;
         self.left_frame_bytes = FRAME_BYTES_PER_TURN_MAX;
     }
 
@@ -127,6 +130,14 @@ impl FairQueue {
         }
         self.left_count -= 1;
         true
+    }
+
+    /// Whether a reader that asks now may be served at once if its answer is long. Otherwise what is read for it would be
+    /// dropped and read again in its turn.
+    pub(crate) fn may_read_ahead(&mut self) -> bool {
+        let has_turn = self.waiting.is_empty() && self.has_room() && self.ahead_count > 0;
+        self.ahead_count -= usize::from(has_turn);
+        has_turn
     }
 
     /// `id` has asked for a window. A read is none: on a stream with a lifetime it may wait for a sync.

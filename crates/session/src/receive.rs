@@ -324,6 +324,9 @@ impl<T: Transport> Step<'_, T> {
 
     /// What the node is asked for a read.
     pub(crate) fn read_of(&mut self, read: &ReadRequest) -> node::Request {
+        let may_read_ahead = self.state.fair.may_read_ahead();
+        let short_bytes_max = self.state.options.short_answer_bytes_max;
+        let first_bytes_max = if may_read_ahead { u64::MAX } else { short_bytes_max };
         self.state.counts.reads += 1;
         node::Request::Read(node::ReadRequest {
             path: read.path.clone(),
@@ -332,6 +335,7 @@ impl<T: Transport> Step<'_, T> {
                 Live::Sse => self.state.options.event_boundary_bytes,
                 Live::CatchUp | Live::LongPoll => self.state.options.answer_boundary_bytes,
             },
+            first_bytes_max,
         })
     }
 

@@ -304,7 +304,7 @@ impl<T: Transport> Step<'_, T> {
         let path = reader.request.path.clone();
         let from = ReadFrom::At(at);
         let boundary_bytes = self.state.options.event_boundary_bytes;
-        let read = node::ReadRequest { path, from, boundary_bytes };
+        let read = node::ReadRequest { path, from, boundary_bytes, first_bytes_max: u64::MAX };
         self.ask(id, Request::Read(read), NO_DATA);
     }
 
@@ -389,7 +389,12 @@ impl<T: Transport> Step<'_, T> {
         let path = request.path.clone();
         self.wait_for(id, crate::connection::Pending::Read(Box::new(request)));
         let boundary_bytes = self.state.options.answer_boundary_bytes;
-        let read = node::ReadRequest { path, from: ReadFrom::At(at), boundary_bytes };
+        let read = node::ReadRequest {
+            path,
+            from: ReadFrom::At(at),
+            boundary_bytes,
+            first_bytes_max: u64::MAX,
+        };
         self.ask(id, Request::Read(read), NO_DATA);
     }
 }
