@@ -120,7 +120,7 @@ impl Needs {
 }
 
 /// Gives the space of a copy that failed back at once; its own error is the one to tell.
-fn cleaned(
+pub(crate) fn cleaned(
     disk: &dyn Disk,
     name: &ChunkName,
     result: io::Result<CopyDone>,

@@ -47,6 +47,7 @@ mod read;
 mod reads;
 mod recovery;
 mod releases;
+mod repair;
 mod requests;
 mod shard;
 #[cfg(test)]
@@ -65,5 +66,6 @@ pub use api::{
 pub use background::DiskTrouble;
 pub use lookup::{ReadDone, ReadJob};
 pub use recovery::{Opened, open};
+pub use repair::{Losses, StreamLoss};
 pub use shard::{ShardCore, ShardStats};
 pub use slices::SliceLimits;

@@ -1,12 +1,14 @@
 //! The command line: what the user typed becomes settings and one call.
 //!
-//! Exit codes: 0 done, 1 the server failed, 2 the command line or a setting is wrong.
+//! Exit codes: 0 done, 1 the server or a command failed, 2 the command line or a setting is wrong, 3 `repair` has found
+//! damage and changed nothing.
 
 #![expect(
     clippy::disallowed_methods,
     reason = "the command line is where environment and settings file enter the process"
 )]
 
+use crate::repair::{self, Outcome};
 use crate::settings::{self, Effective, Environment, Flags};
 use crate::{logging, serve};
 use clap::{Parser, Subcommand};
@@ -42,6 +44,11 @@ A flag wins over an environment variable, a variable over the file, the file ove
 Durations are in milliseconds; sizes are bytes or take a suffix, as in 64MiB.
 `thalweg config` takes the same flags and prints what would be in force, and why.";
 
+const REPAIR_HELP: &str = "\
+Give it the settings with which the server is started: it opens the data directory in the same way.
+It reads all chunk files, says which of them are damaged and which streams lack which bytes, and ends
+with code 3 if there are any. Without --accept-loss it changes nothing that a start does not change.";
+
 /// `thalweg` and what follows it.
 #[derive(Parser)]
 #[command(name = "thalweg", version, about = ABOUT, after_help = EXAMPLES)]
@@ -59,6 +66,15 @@ enum Command {
     /// Print the effective settings and where each comes from, as a settings file
     #[command(after_help = SETTINGS_HELP)]
     Config(Flags),
+    /// Show what damaged files have lost, and accept it; the server must not run
+    #[command(after_help = REPAIR_HELP)]
+    Repair {
+        /// Copy what is intact of the damaged files, and let the rest go
+        #[arg(long)]
+        accept_loss: bool,
+        #[command(flatten)]
+        flags: Flags,
+    },
     /// Measure this server, and others beside it; `thalweg bench --help` says how
     #[command(disable_help_flag = true)]
     Bench {
@@ -81,6 +97,9 @@ pub fn main() -> ExitCode {
             }
             print(&settings::render(effective))
         }),
+        Command::Repair { accept_loss, flags } => {
+            with_settings(&flags, |effective| repair(effective, accept_loss))
+        }
         Command::Bench { arguments } => bench(&arguments),
         Command::Version => print(concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n")),
     }
@@ -111,6 +130,21 @@ fn serve(effective: &Effective) -> ExitCode {
     });
     log.wait_until_written();
     code
+}
+
+fn repair(effective: &Effective, accepts_loss: bool) -> ExitCode {
+    let settings = &effective.settings;
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let shard_count = settings.shard_count(cores);
+    let mut say = |text: &str| _ = print(text);
+    match repair::repair(settings, shard_count, accepts_loss, &mut say) {
+        Ok(Outcome::Whole) => ExitCode::SUCCESS,
+        Ok(Outcome::Damaged) => ExitCode::from(3),
+        Err(error) => {
+            complain(&format!("error: {error}"));
+            ExitCode::FAILURE
+        }
+    }
 }
 
 /// Becomes the program beside this one that measures, as git becomes its commands: the server does

@@ -12,5 +12,6 @@ pub mod meters;
 pub mod metrics;
 pub mod plane;
 pub mod preflight;
+pub mod repair;
 pub mod serve;
 pub mod settings;

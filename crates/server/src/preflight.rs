@@ -93,10 +93,7 @@ impl std::error::Error for Refusal {}
 /// [`Refusal`]: each says what to do.
 pub fn check(disk: &dyn Disk, settings: &Settings, shard_count: u16) -> Result<(), Refusal> {
     let dir = &settings.data_dir;
-    let segment_count = u64::from(shard_count) * (settings.wal_bytes_max / settings.segment_bytes);
-    if segment_count > ALL_SEGMENTS_MAX {
-        return Err(Refusal::ManySegments { segment_count });
-    }
+    check_segments(settings, shard_count)?;
     let exists = DataDir::find(disk, dir).map_err(Refusal::DataDir)?;
     if !settings.allow_copy_on_write
         && let Some(file_system) = nearest(dir, |dir| disk.copy_on_write(dir))?
@@ -112,6 +109,18 @@ pub fn check(disk: &dyn Disk, settings: &Settings, shard_count: u16) -> Result<(
     let free_bytes = nearest(dir, |dir| disk.free_bytes(dir))?;
     if free_bytes < needed_bytes {
         return Err(Refusal::NoSpace { dir: dir.clone(), needed_bytes, free_bytes });
+    }
+    Ok(())
+}
+
+/// Refuses more segments than can be opened.
+///
+/// # Errors
+/// [`Refusal::ManySegments`].
+pub fn check_segments(settings: &Settings, shard_count: u16) -> Result<(), Refusal> {
+    let segment_count = u64::from(shard_count) * (settings.wal_bytes_max / settings.segment_bytes);
+    if segment_count > ALL_SEGMENTS_MAX {
+        return Err(Refusal::ManySegments { segment_count });
     }
     Ok(())
 }

@@ -4,7 +4,7 @@ mod harness;
 
 use harness::client::offset;
 use harness::{
-    BINARY, Client, SMALL_LOG, Server, Start, TEXT, find, flip, new_dir, read_file, until,
+    BINARY, Client, SMALL_LOG, Server, Start, TEXT, find, flip, is_there, new_dir, read_file, until,
 };
 use std::path::Path;
 
@@ -187,4 +187,75 @@ fn a_flipped_bit_in_a_checkpoint_costs_one_stream() {
     let errors = errors(&server);
     assert_eq!(errors.len(), places.len(), "{errors:#?}");
     assert!(errors[0].contains("/checkpoints/"), "{errors:#?}");
+}
+
+/// Exit code of `thalweg repair`, and all that it says.
+fn repair(dir: &Path, flags: &[&str]) -> (i32, String) {
+    let output = std::process::Command::new(env!("CARGO_BIN_EXE_thalweg"))
+        .args(["repair", "--shards", "1", "--data-dir"])
+        .arg(dir)
+        .args(SMALL_LOG)
+        .args(flags)
+        .output()
+        .expect("the binary runs");
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code().expect("it ends by itself"), String::from_utf8(said).unwrap())
+}
+
+#[test]
+fn an_operator_sees_what_is_lost_and_accepts_it() {
+    let dir = new_dir();
+    fill_until_sealed(dir.path());
+    let (code, said) = repair(dir.path(), &[]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("12 streams") && said.contains("no chunk file is damaged"), "{said}");
+
+    let places = find(dir.path(), "/chunks/", MARK);
+    places.iter().for_each(|(file, at)| flip(file, *at + 3));
+    let (file, _) = places.last().expect("the mark is in a chunk");
+    let server = small().serve(dir.path());
+    let (code, said) = repair(dir.path(), &["--accept-loss"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("is locked by process"), "{said}");
+    server.stop();
+
+    for _ in 0..2 {
+        let (code, said) = repair(dir.path(), &[]);
+        assert_eq!(code, 3, "{said}");
+        let damaged = format!("damaged: {}", file.display());
+        // The run is short, so all of it counts by one checksum.
+        let end = "before,".len() + MARK.len() + ",after".len();
+        let lost = format!("lost: {end} bytes of the stream hit, whose tail is {end}");
+        for part in [&damaged, &lost, &format!("bytes 0 to {end}\n"), "nothing was changed"] {
+            assert!(said.contains(part), "{part} is not in {said}");
+        }
+        assert!(!said.contains("whole/"), "{said}");
+        assert!(is_there(file));
+    }
+
+    let (code, said) = repair(dir.path(), &["--accept-loss"]);
+    assert_eq!(code, 0, "{said}");
+    assert!(said.contains("accepted: ") && said.contains("no chunk file is damaged now"), "{said}");
+    assert!(!is_there(file));
+    let (code, said) = repair(dir.path(), &[]);
+    assert_eq!(code, 0, "{said}");
+    let server = small().serve(dir.path());
+    let mut client = server.connect();
+    client.get("/hit").fails(500, "stream-damaged");
+    assert_whole(&mut client);
+    assert!(!client.read_all("/ballast").is_empty());
+    client.delete("/hit").is(204);
+    client.put("/hit", TEXT).is(201);
+    client.post("/hit", TEXT, b"anew").is(204);
+    assert_eq!(client.read_all("/hit"), b"anew");
+}
+
+#[test]
+fn a_repair_of_what_is_not_there_makes_nothing() {
+    let dir = new_dir();
+    let nowhere = dir.path().join("nowhere");
+    let (code, said) = repair(&nowhere, &["--accept-loss"]);
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("there is no data directory"), "{said}");
+    assert!(!is_there(&nowhere));
 }

@@ -62,4 +62,5 @@ pub use group::{Applied, Effect, GroupState, LoggedCommand, Visible};
 pub use layout::Layout;
 pub use lifetime::Lifetime;
 pub use outcome::{Accepted, ConfigField, Outcome, Refusal};
+pub use query::Stored;
 pub use record::{ContentType, StreamInfo};

@@ -10,6 +10,19 @@ use crate::{
 };
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
 
+/// The bytes that a stream stores itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored<'a> {
+    /// The stream.
+    pub stream: StreamId,
+    /// Its path.
+    pub path: &'a StreamPath,
+    /// Offset of the first byte that it retains and does not inherit.
+    pub head: ByteOffset,
+    /// Its tail.
+    pub tail: ByteOffset,
+}
+
 impl GroupState {
     /// The stream with this id, unless it is deleted.
     #[must_use]
@@ -120,6 +133,17 @@ impl GroupState {
             })
         }
         self.streams.sorted().into_iter().flat_map(pins).collect()
+    }
+
+    /// What each stream of the group stores itself, by id; deleted ones that forks read, too. Streams of which damage
+    /// has taken a part of the state are left out: nobody knows where they end.
+    pub fn stored(&self) -> impl Iterator<Item = Stored<'_>> {
+        let intact = |record: &&StreamRecord| !self.losses.is_lost(record.id);
+        self.streams.sorted().into_iter().filter(intact).map(|record| {
+            let inherited = record.fork().map_or(ByteOffset::ZERO, |fork| fork.at);
+            let (head, tail) = (record.head.max(inherited), record.tail);
+            Stored { stream: record.id, path: &record.path, head, tail }
+        })
     }
 
     /// Whether a fork at `path` of this group, or its pending unpin, holds `token`. Also `true` if the

@@ -12,8 +12,9 @@ use crate::chunk::cache::ChunkCache;
 use crate::chunk::file::ChunkFile;
 use crate::chunk::floors::{FloorsThen, GONE, floor_then};
 use crate::chunk::merge_rows::{MergeRows, NextRow};
-use crate::chunk::pieces::{Piece, PieceTable};
+use crate::chunk::pieces::Piece;
 use crate::chunk::row::Row;
+use crate::chunk::run_pieces::RunPieces;
 use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
@@ -54,6 +55,8 @@ pub(crate) struct MergeTask {
     pub(crate) live_bytes: u64,
     /// Bytes of the disk that it leaves free.
     pub(crate) spare_bytes: u64,
+    /// Whether an operator has accepted what is lost. Otherwise a merge that meets damage is given up.
+    pub(crate) leaves_damage_out: bool,
 }
 
 /// A new chunk, if anything was alive, and what could not be copied.
@@ -163,7 +166,7 @@ impl MergeTask {
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
         let mut done = CopyDone::default();
         self.copy_rows(&mut writer, &mut done)?;
-        if !done.damages.is_empty() {
+        if self.is_given_up(&done) {
             // The sources are all that is left of what they hold: they stay as they are.
             remove_half_written(disk, &self.name.dir)?;
             return Ok(CopyDone { damages: done.damages, ..CopyDone::default() });
@@ -179,6 +182,10 @@ impl MergeTask {
         }
         disk.sync_dir(&self.name.dir)?;
         Ok(done)
+    }
+
+    fn is_given_up(&self, done: &CopyDone) -> bool {
+        !self.leaves_damage_out && !done.damages.is_empty()
     }
 
     /// A merge must not take what appends need.
@@ -205,7 +212,10 @@ impl MergeTask {
                     let place = Damage::at(DamageKind::ChunkRow, &source.path, position);
                     let group = Some(GroupId::new(self.name.identity.group));
                     done.damages.push(Damage { group, ..place });
-                    return Ok(());
+                    if self.is_given_up(done) {
+                        return Ok(());
+                    }
+                    continue;
                 }
             };
             let floor = floor_then(&self.floors, row.stream);
@@ -216,7 +226,7 @@ impl MergeTask {
                 continue;
             }
             self.copy_row((source, &row, floor), writer, done)?;
-            if !done.damages.is_empty() {
+            if self.is_given_up(done) {
                 return Ok(());
             }
         }
@@ -230,17 +240,17 @@ impl MergeTask {
         done: &mut CopyDone,
     ) -> io::Result<()> {
         let stream = StreamId::new(row.stream);
-        let table = match source.table(row, ReadMode::Blocking) {
-            Ok(table) => table,
-            Err(error) => {
-                let lost = (damage_position(error)?, u64::from(row.length));
-                done.damages.push(self.name.damage(stream, &source.path, lost));
+        let run = RunPieces::of(source, row)?;
+        if run.as_ref().is_none_or(|run| run.is_one) {
+            let lost = (row.table_position(), u64::from(row.length));
+            done.damages.push(self.name.damage(stream, &source.path, lost));
+            if self.is_given_up(done) {
                 return Ok(());
             }
-        };
+        }
         let file = source.file(ReadMode::Blocking)?;
         let mut window = Window::default();
-        for append in row_pieces(row, &table) {
+        for append in run.into_iter().flat_map(|run| run.pieces) {
             let bounds = append.piece.bounds;
             let (start, length) = (bounds.start.get(), bounds.end.since(bounds.start));
             if start < row.start || bounds.end.get() > row.end() {
@@ -254,7 +264,10 @@ impl MergeTask {
             if let Err(error) = source.verify(row, (position, length), ReadMode::Blocking) {
                 let lost = (damage_position(error)?, length);
                 done.damages.push(self.name.damage(stream, &source.path, lost));
-                return Ok(());
+                if self.is_given_up(done) {
+                    return Ok(());
+                }
+                continue;
             }
             done.dead_bytes += floor.saturating_sub(start);
             writer.begin_append(&append);
@@ -262,20 +275,6 @@ impl MergeTask {
         }
         Ok(())
     }
-}
-
-/// The appends of a run with the numbers of their records.
-fn row_pieces<'a>(row: &Row, table: &'a [u8]) -> impl Iterator<Item = StreamPiece> + 'a {
-    let table = row.columns().and_then(|columns| PieceTable::new(table, columns));
-    let (stream, body) = (row.stream, row.body);
-    let mut first_record = body.map_or(0, |body| body.first_record);
-    let mut mark_before = body.and_then(|body| body.marks).map(|marks| marks.before);
-    table.into_iter().flat_map(PieceTable::iter).map(move |piece| {
-        let append = StreamPiece { stream, first_record, mark_before, piece };
-        first_record += u64::from(piece.bounds.records);
-        mark_before = piece.mark;
-        append
-    })
 }
 
 fn note_left_out(left_out: &mut Vec<(u64, u32)>, stream: u64) {

@@ -12,6 +12,7 @@
 use crate::chunk::file::ChunkFile;
 use crate::id_map::IdMap;
 use std::ops::Range;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The damaged chunks of a group.
@@ -20,7 +21,7 @@ pub(crate) struct HeldChunks {
     /// By number.
     held: IdMap<u64, Held>,
     /// Files whose headers cannot be read: their ranges are not known.
-    pub(crate) unreadable_files: u64,
+    pub(crate) unreadable: Vec<PathBuf>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -34,7 +35,7 @@ enum Held {
 impl HeldChunks {
     /// How many chunks are held, unreadable files included.
     pub(crate) fn count(&self) -> u64 {
-        self.held.len() as u64 + self.unreadable_files
+        (self.held.len() + self.unreadable.len()) as u64
     }
 
     /// Holds a chunk whose rows are lost.
@@ -70,7 +71,7 @@ impl HeldChunks {
         let (mut found, mut start, mut covered) = (Vec::new(), 0, 0);
         for (index, file) in files.iter().enumerate() {
             let is_held = self.held.contains_key(&file.seq);
-            let is_gap = self.unreadable_files > 0 && file.header.from > covered;
+            let is_gap = !self.unreadable.is_empty() && file.header.from > covered;
             if is_held || is_gap {
                 found.push(start..index);
                 start = index + usize::from(is_held);
@@ -100,7 +101,7 @@ mod tests {
         assert_eq!(held.neighbourhoods(&files), vec![0..5]);
         held.hold_rows(40);
         assert_eq!(held.neighbourhoods(&files), vec![0..3]);
-        held.unreadable_files = 1;
+        held.unreadable = vec!["lost.chunk".into()];
         assert_eq!(held.neighbourhoods(&files), vec![0..2]);
         held.forget(40);
         assert_eq!(held.neighbourhoods(&files), vec![0..2, 2..5]);

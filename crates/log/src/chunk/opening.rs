@@ -73,7 +73,7 @@ pub(crate) fn open_chunks(store: &Store, group: GroupId) -> Result<FoundChunks, 
     let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1));
     // A chunk that cannot be read stays in its file, and no merge goes across it.
     let unreadable = damages.iter().filter(|damage| damage.kind == DamageKind::ChunkHeader);
-    set.held.unreadable_files = unreadable.count() as u64;
+    set.held.unreadable = unreadable.map(|damage| damage.file.clone()).collect();
     kept.into_iter().for_each(|kept| set.add(Arc::new(kept.chunk), 0));
     Ok(FoundChunks { set, damages })
 }

@@ -16,6 +16,7 @@ use crate::options::LogOptions;
 use model::GroupId;
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The chunks of one group.
@@ -243,6 +244,12 @@ impl ChunkSet {
             let merge = Neighbours { files: &files[of.clone()], options }.merge()?;
             Some(of.start + merge.start..of.start + merge.end)
         })
+    }
+
+    /// The copy of one chunk, whatever is dead or damaged in it.
+    pub(crate) fn plan_copy(&mut self, file: &Path) -> Option<MergePlan> {
+        let place = self.list.files().iter().position(|chunk| chunk.path == file)?;
+        Some(self.plan(place..place + 1))
     }
 
     fn plan(&mut self, range: Range<usize>) -> MergePlan {

@@ -3,12 +3,14 @@
 use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
 use crate::chunk::pages::ChunkIdentity;
 use crate::chunk::room::chunk_bytes_max;
+use crate::chunk::set::MergePlan;
 use crate::chunk::writer::{ChunkAuthor, ChunkName};
 use crate::group::Group;
 use crate::hot_index::Sealable;
 use crate::paths::chunk_dir;
 use crate::store::Store;
 use crate::wal::segment::SegmentTable;
+use std::path::Path;
 use std::sync::Arc;
 
 impl Group {
@@ -74,22 +76,46 @@ impl Group {
         // True again with whatever changes from here on.
         self.merge_may_help = false;
         let plan = self.chunks.plan_merge(&store.options)?;
-        Some(MergeTask {
+        let spare_bytes = if plan.saves { 0 } else { spare_bytes };
+        Some(self.merge_task(store, epoch, (plan, spare_bytes)))
+    }
+
+    fn merge_task(
+        &mut self,
+        store: &Store,
+        epoch: u64,
+        (plan, spare_bytes): (MergePlan, u64),
+    ) -> MergeTask {
+        MergeTask {
             name: self.name(store, epoch, (plan.from, plan.to)),
             cache: Arc::clone(&store.chunk_cache),
             sources: plan.sources,
             floors: plan.floors,
             live_bytes: plan.live_bytes,
-            spare_bytes: if plan.saves { 0 } else { spare_bytes },
-        })
+            spare_bytes,
+            leaves_damage_out: false,
+        }
+    }
+
+    /// The copy of what is intact in a chunk of this group, whose loss an operator has accepted.
+    pub(crate) fn start_rescue(
+        &mut self,
+        store: &Store,
+        epoch: u64,
+        file: &Path,
+    ) -> Option<MergeTask> {
+        let plan = self.chunks.plan_copy(file)?;
+        let task = self.merge_task(store, epoch, (plan, 0));
+        Some(MergeTask { leaves_damage_out: true, ..task })
     }
 
     /// Takes a merged chunk in place of its sources.
     pub(crate) fn finish_merge(&mut self, task: MergeTask, done: CopyDone) {
         let seqs: Vec<u64> = task.sources.iter().map(|source| source.seq).collect();
+        let is_given_up = !task.leaves_damage_out && !done.damages.is_empty();
         drop(task);
         self.chunks.settle();
-        if !done.damages.is_empty() {
+        if is_given_up {
             self.chunks.hold(&done.damages);
             // Others can be merged all the same.
             self.merge_may_help = true;

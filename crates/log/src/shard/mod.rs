@@ -139,11 +139,11 @@ impl ShardLog {
         usize::from(group.get() / self.store.shard_count)
     }
 
-    fn group(&self, group: GroupId) -> &Group {
+    pub(crate) fn group(&self, group: GroupId) -> &Group {
         &self.groups[self.group_index(group)]
     }
 
-    fn group_mut(&mut self, group: GroupId) -> &mut Group {
+    pub(crate) fn group_mut(&mut self, group: GroupId) -> &mut Group {
         let index = self.group_index(group);
         &mut self.groups[index]
     }

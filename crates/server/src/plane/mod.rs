@@ -108,9 +108,17 @@ pub struct Ended {
 /// [`StartError`] if the directory cannot be used, the settings do not fit each other, or somebody else
 /// listens on the address: before anything is opened or made.
 pub fn recover(settings: &Settings, shard_count: u16) -> Result<Opened, StartError> {
-    let options = log_options(settings)?;
     let listen = settings.listen;
     listen::check(listen).map_err(|error| StartError::Listen { listen, error })?;
+    open(settings, shard_count)
+}
+
+/// Opens the data directory of `settings` without a look at addresses.
+///
+/// # Errors
+/// [`StartError`] if the directory cannot be used, or the settings do not fit each other.
+pub fn open(settings: &Settings, shard_count: u16) -> Result<Opened, StartError> {
+    let options = log_options(settings)?;
     let disk = Arc::new(RealDisk);
     let mut opened = node::open(disk, &mut RealRandom, &settings.data_dir, options, shard_count)
         .map_err(StartError::Open)?;

@@ -261,6 +261,10 @@ pub(crate) fn new_dir() -> TempDir {
     tempfile::tempdir().expect("a directory for the test")
 }
 
+pub(crate) fn is_there(path: &Path) -> bool {
+    path.exists()
+}
+
 /// Asks again and again until the answer is yes.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;
