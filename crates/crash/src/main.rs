@@ -62,19 +62,23 @@ enum Scenario {
     DiskFull,
     Fill,
     BitFlip,
+    Unreadable,
+    Chunks,
     Clock,
     All,
 }
 
 type Run = fn(&Options, &Report) -> Outcome<Verdict>;
 
-const SCENARIOS: [(Scenario, Run); 7] = [
+const SCENARIOS: [(Scenario, Run); 9] = [
     (Scenario::Kill, scenario::kill::run),
     (Scenario::Power, scenario::power::run),
     (Scenario::SyncFailure, scenario::sync_failure::run),
     (Scenario::DiskFull, scenario::disk_full::run),
     (Scenario::Fill, scenario::fill::run),
     (Scenario::BitFlip, scenario::bit_flip::run),
+    (Scenario::Unreadable, scenario::unreadable::run),
+    (Scenario::Chunks, scenario::chunks::run),
     (Scenario::Clock, scenario::clock::run),
 ];
 

@@ -137,6 +137,28 @@ impl Server {
         None
     }
 
+    /// Descriptors that are open.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub(crate) fn descriptors(&self) -> Result<usize, String> {
+        let dir = format!("/proc/{}/fd", self.child.id());
+        fs::read_dir(&dir).map(Iterator::count).map_err(|error| format!("{dir}: {error}"))
+    }
+
+    /// Memory that is in use, in MiB.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub(crate) fn resident_mib(&self) -> Result<u64, String> {
+        let path = format!("/proc/{}/status", self.child.id());
+        let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        let kib =
+            text.lines().find_map(|line| line.strip_prefix("VmRSS:")?.split_whitespace().next());
+        let kib = kib.and_then(|kib| kib.parse::<u64>().ok());
+        kib.map(|kib| kib / 1024).ok_or_else(|| format!("{path} does not say how much is in use"))
+    }
+
     /// `/readyz`: status and text.
     pub(crate) fn readiness(&self) -> Result<(u16, String), String> {
         http::admin(self.admin, "/readyz").map_err(|error| format!("/readyz: {error}"))

@@ -42,7 +42,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
 }
 
 /// Makes a directory whose contents are all known.
-fn fill(trial: &mut Trial<'_>) -> Outcome<()> {
+pub(super) fn fill(trial: &mut Trial<'_>) -> Outcome<()> {
     let server = serve(trial)?;
     let round = trial.round(&server);
     let killed = round.run(|| {
@@ -56,7 +56,7 @@ fn fill(trial: &mut Trial<'_>) -> Outcome<()> {
     if trial.numbers.chance(50) { server.stop() } else { server.kill() }
 }
 
-fn serve(trial: &mut Trial<'_>) -> Outcome<Server> {
+pub(super) fn serve(trial: &mut Trial<'_>) -> Outcome<Server> {
     let shards = format!("--shards={}", trial.numbers.within(1, 5));
     trial.start.flags = SMALL.iter().map(|flag| (*flag).to_owned()).chain([shards]).collect();
     trial.start.serve()
@@ -95,7 +95,7 @@ fn flip_one(trial: &mut Trial<'_>, place: &str) -> Outcome<()> {
 }
 
 /// A file of that kind and a place in it; one that holds something, if that is found soon.
-fn choose(data: &Path, place: &str, numbers: &mut Numbers) -> Option<(PathBuf, usize)> {
+pub(super) fn choose(data: &Path, place: &str, numbers: &mut Numbers) -> Option<(PathBuf, usize)> {
     let of_kind = |file: &PathBuf| {
         let inside = file.strip_prefix(data).is_ok_and(|inside| inside.starts_with(place));
         inside && file.extension().is_none_or(|extension| extension != "tmp")
@@ -121,7 +121,7 @@ fn flip(file: &Path, at: usize, bit: u8) -> std::io::Result<()> {
     fs::write(file, bytes)
 }
 
-fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
+pub(super) fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to)?;
     for file in files(from) {

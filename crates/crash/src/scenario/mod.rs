@@ -1,9 +1,11 @@
 //! The kinds of crashes.
 
 pub(crate) mod bit_flip;
+pub(crate) mod chunks;
 pub(crate) mod clock;
 pub(crate) mod disk_full;
 pub(crate) mod fill;
 pub(crate) mod kill;
 pub(crate) mod power;
 pub(crate) mod sync_failure;
+pub(crate) mod unreadable;

@@ -1,0 +1,89 @@
+//! Reads of one file fail while the server starts and serves, as on a disk that has lost blocks. The server starts all
+//! the same. Streams that are hit say so; all others are intact, and writes are taken.
+//!
+//! `strace` makes the reads fail: those of one file, from one of them on. Each trial has a copy of the same directory.
+
+use crate::http::{Connection, request};
+use crate::report::{Report, add};
+use crate::scenario::bit_flip::{choose, copy_dir, fill, serve};
+use crate::server::{Server, quiet};
+use crate::trial::{Options, Outcome, Trial, Verdict};
+use crate::verify::Allowed;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+/// Where reads fail. A segment of the log is hit as often as a chunk.
+const PLACES: [&str; 6] = ["chunks", "wal", "checkpoints", "chunks", "wal", "FORMAT"];
+const TRIALS_PER_BASE: u64 = 6;
+
+pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
+    if !quiet(Command::new("strace").arg("-V")) {
+        return Ok(Verdict::Skipped("strace is not installed".to_owned()));
+    }
+    let cycles = options.cycles(3, 30);
+    let copy = options.dir.join("unreadable-copy");
+    let mut done = 0;
+    while done < cycles {
+        let base = options.dir.join(format!("unreadable-base-{done}"));
+        let mut options = options.clone();
+        options.seed = options.seed.wrapping_add(done);
+        let mut trial = Trial::new(&options, report, "unreadable", &base)?;
+        fill(&mut trial)?;
+        for _ in 0..TRIALS_PER_BASE.min(cycles - done) {
+            copy_dir(&base, &copy).map_err(|error| format!("cannot copy: {error}"))?;
+            trial.start.data.clone_from(&copy);
+            one(&mut trial, PLACES[usize::try_from(done).unwrap_or(0) % PLACES.len()])?;
+            done += 1;
+            trial.count_cycle(cycles);
+        }
+        fs::remove_dir_all(&base).map_err(|error| error.to_string())?;
+    }
+    Ok(Verdict::Done)
+}
+
+fn one(trial: &mut Trial<'_>, place: &str) -> Outcome<()> {
+    let Some((file, _)) = choose(&trial.start.data, place, &mut trial.numbers) else {
+        return Ok(());
+    };
+    let first = trial.numbers.within(1, 20);
+    let what = format!("reads of {} fail from number {first} on", file.display());
+    trial.start.under = failing_reads(&file, first);
+    let server = serve(trial);
+    trial.start.under.clear();
+    let server = server.map_err(|error| format!("{what}: {error}"))?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let allowed = Allowed { damaged_file: Some(name), read_only: true, ..Allowed::default() };
+    let damaged = trial.verify(&server, allowed).map_err(|error| format!("{what}: {error}"))?;
+    if place == "FORMAT" && !damaged.is_empty() {
+        return Err(format!("{what}, and {} streams are damaged", damaged.len()));
+    }
+    add(&trial.report.flips_felt, u64::from(!damaged.is_empty()));
+    takes_writes(&server).map_err(|error| format!("{what}: {error}"))?;
+    server.kill()
+}
+
+/// Words before the server's: all reads of a file fail from one of them on.
+fn failing_reads(file: &Path, first: u64) -> Vec<String> {
+    let calls = "pread64,preadv2,sendfile";
+    let words = ["strace", "-D", "-f", "-qq", "-o", "/dev/null", "-P"].map(str::to_owned);
+    let file = file.display().to_string();
+    let trace = format!("trace={calls}");
+    let inject = format!("inject={calls}:error=EIO:when={first}+");
+    let rest = [file, "-e".to_owned(), trace, "-e".to_owned(), inject];
+    words.into_iter().chain(rest).collect()
+}
+
+/// A new stream can be made, written, read and deleted.
+fn takes_writes(server: &Server) -> Outcome<()> {
+    let mut connection = Connection::open(server.address).map_err(|error| error.to_string())?;
+    let text = [("Content-Type", "text/plain")];
+    for (method, body) in [("PUT", &b""[..]), ("POST", b"taken"), ("GET", b""), ("DELETE", b"")] {
+        let request = request(method, "/beside-unreadable-blocks", &text, body);
+        let answer = connection.call(&request).map_err(|error| error.to_string())?;
+        if !answer.is_success() {
+            return Err(format!("{method} is answered {}", answer.shown()));
+        }
+    }
+    Ok(())
+}
