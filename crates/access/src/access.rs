@@ -14,7 +14,7 @@ use crate::{
     jwt::{Issuer, Presented, Verdict},
     limits::{REMEMBERED_BYTES_MAX, TOKEN_BYTES_MAX},
     meter::{Limits, Meter, MeterTable},
-    principal::{Credential, KeptCredential, Peer, Principal, PrincipalKind, SubjectName},
+    principal::{Client, Credential, KeptCredential, Principal, PrincipalKind},
     signed_url::SignedUrl,
     token::{SecretHash, StaticToken, sha256},
     verified::Verified,
@@ -300,14 +300,12 @@ impl Access {
         verified: &mut Verified,
         remembered: &mut Option<Arc<Principal>>,
         credential: &Credential<'_>,
-        peer: &Peer,
+        client: Client<'_>,
         now: Timestamp,
     ) -> Result<Who, Refused> {
         match credential {
-            Credential::None => match &peer.names {
-                None => Ok(Who::Anonymous),
-                Some(names) => Ok(self.by_certificate(remembered, names)),
-            },
+            Credential::None if client.names.is_empty() => Ok(Who::Anonymous),
+            Credential::None => Ok(self.by_certificate(remembered, client.names)),
             Credential::Unknown => Err(Invalid::Scheme.into()),
             Credential::Signed(url) => Ok(Who::Known(Arc::new(self.by_url(url, now)?))),
             Credential::Bearer(text) => {
@@ -390,18 +388,14 @@ impl Access {
     }
 
     /// A certificate comes with a connection, unasked. One without a rule shows nothing that counts.
-    fn by_certificate(
-        &self,
-        remembered: &mut Option<Arc<Principal>>,
-        names: &[SubjectName],
-    ) -> Who {
+    fn by_certificate(&self, remembered: &mut Option<Arc<Principal>>, names: &[String]) -> Who {
         if let Some(known) = remembered
             && known.generation == self.generation
             && known.kind == PrincipalKind::Certificate
         {
             return Who::Known(Arc::clone(known));
         }
-        let found = names.iter().find_map(|name| self.known.certificates.get(&name.0));
+        let found = names.iter().find_map(|name| self.known.certificates.get(name.as_str()));
         let Some(found) = found else { return Who::Anonymous };
         let known = Arc::new(Principal {
             name: Arc::clone(&found.name),

@@ -8,8 +8,8 @@ use crate::{
     access::{Access, Refused, Who},
     denied::Denied,
     grant::Operation,
-    meter::{Cost, Meter, Seat},
-    principal::{Peer, Principal},
+    meter::{Cost, Seat},
+    principal::{Client, Credential, Principal},
     verified::Verified,
 };
 use model::{Monotonic, Timestamp};
@@ -57,7 +57,6 @@ pub struct Permit {
     who: Option<Arc<Principal>>,
     /// A live reader is counted until this is dropped.
     _seat: Option<Box<Seat>>,
-    generation: u64,
 }
 
 impl Access {
@@ -68,7 +67,7 @@ impl Access {
     pub fn decide<R: Named>(
         &self,
         who: Who,
-        peer: &Peer,
+        client: Client<'_>,
         request: R,
         now: Now,
     ) -> Result<Authorized<R>, Denied> {
@@ -77,13 +76,12 @@ impl Access {
         }
         self.check_needs(&who, request.needs())?;
         let is_for_everybody = request.needs()[0].is_none();
-        let meter = if is_for_everybody { None } else { self.meter(&who, peer.address) };
+        let meter = if is_for_everybody { None } else { self.meter(&who, client.address) };
         let seat = match meter {
             None => None,
             Some(meter) => meter.take(request.cost(), now.monotonic).map_err(Denied::Limited)?,
         };
-        let permit =
-            Permit { who: known(who), _seat: seat.map(Box::new), generation: self.generation() };
+        let permit = Permit { who: known(who), _seat: seat.map(Box::new) };
         Ok(Authorized { request, permit })
     }
 
@@ -94,46 +92,45 @@ impl Access {
     #[inline]
     pub fn decide_open<R>(&self, request: R) -> Authorized<R> {
         assert!(self.is_open(), "only open rules let everybody do everything");
-        Authorized {
-            request,
-            permit: Permit { who: None, _seat: None, generation: self.generation() },
-        }
+        Authorized { request, permit: Permit { who: None, _seat: None } }
     }
 
-    /// Judges again what was decided under other rules. It lasts, so new rules count for it, too.
+    /// Judges again what was decided under other rules. It lasts, so new rules count for it, too. `need` is what it
+    /// needs while it lasts.
     ///
     /// # Errors
     /// [`Refused`] if these rules do not allow it.
-    pub fn decide_again<R: Named>(
+    pub fn decide_again<R>(
         &self,
         authorized: &mut Authorized<R>,
+        need: for<'r> fn(&'r R) -> Need<'r>,
         verified: &mut Verified,
-        peer: &Peer,
+        client: Client<'_>,
         now: Timestamp,
     ) -> Result<(), Refused> {
-        if authorized.permit.generation == self.generation() {
+        if self.is_open() {
+            authorized.permit = Permit { who: None, _seat: None };
             return Ok(());
         }
-        let who = match authorized.permit.who.as_deref() {
-            _ if self.is_open() => Who::Anonymous,
-            None => self.authenticate(verified, &mut None, &crate::Credential::None, peer, now)?,
-            Some(known) => {
-                let credential = known.credential.as_credential();
-                self.authenticate(verified, &mut None, &credential, peer, now)?
-            }
+        if authorized.permit.is_of(self) {
+            return Ok(());
+        }
+        let credential = match authorized.permit.who.as_deref() {
+            None => Credential::None,
+            Some(known) => known.credential.as_credential(),
         };
-        self.check_needs(&who, authorized.request.needs())?;
-        let is_live = authorized.request.cost().is_live;
-        let meter = self.meter(&who, peer.address).filter(|_| is_live);
-        let seat = meter.and_then(|meter: Meter| meter.keep_seat()).map(Box::new);
-        authorized.permit = Permit { who: known(who), _seat: seat, generation: self.generation() };
+        let who = self.authenticate(verified, &mut None, &credential, client, now)?;
+        self.check_needs(&who, [Some(need(&authorized.request)), None])?;
+        let meter = self.meter(&who, client.address);
+        let seat = meter.and_then(|meter| meter.keep_seat()).map(Box::new);
+        authorized.permit = Permit { who: known(who), _seat: seat };
         Ok(())
     }
 
     /// Charges bytes of a body whose length was not known when its request was decided.
-    pub fn charge_bytes(&self, permit: &Permit, peer: &Peer, bytes: u64, now: Now) {
+    pub fn charge_bytes(&self, permit: &Permit, client: Client<'_>, bytes: u64, now: Now) {
         let who = permit.who.clone().map_or(Who::Anonymous, Who::Known);
-        if let Some(meter) = self.meter(&who, peer.address) {
+        if let Some(meter) = self.meter(&who, client.address) {
             meter.charge_bytes(bytes, now.monotonic);
         }
     }
@@ -192,11 +189,7 @@ impl<R> Authorized<R> {
     /// A part of what this request asks, asked while the request itself lasts.
     #[inline]
     pub fn part<S>(&self, make: impl FnOnce(&R) -> S) -> Authorized<S> {
-        let permit = Permit {
-            who: self.permit.who.clone(),
-            _seat: None,
-            generation: self.permit.generation,
-        };
+        let permit = Permit { who: self.permit.who.clone(), _seat: None };
         Authorized { request: make(&self.request), permit }
     }
 
@@ -236,9 +229,8 @@ impl Permit {
         self.who.as_ref().is_some_and(|who| who.is_over(now))
     }
 
-    /// Which rules gave it.
-    #[must_use]
-    pub fn generation(&self) -> u64 {
-        self.generation
+    /// Whether these rules gave it, as far as it shows: that of a client that is not known is always judged again.
+    fn is_of(&self, access: &Access) -> bool {
+        self.who.as_ref().is_some_and(|who| who.generation == access.generation())
     }
 }

@@ -31,7 +31,7 @@ pub use decide::{Authorized, Named, Need, Now, Permit};
 pub use denied::{Denied, Invalid};
 pub use grant::{Grant, GrantError, GrantTemplate, Operation, Operations};
 pub use meter::{Cost, Exceeded, Limit, Limits, Meter, MeterTable, Seat};
-pub use principal::{Credential, Peer, Principal, PrincipalKind, SubjectName};
+pub use principal::{Client, Credential, Principal, PrincipalKind};
 pub use signed_url::{SignedUrl, sign};
 pub use token::{Secret, SecretHash, StaticToken, is_id};
 pub use verified::Verified;

@@ -22,17 +22,13 @@ pub enum Credential<'a> {
     Signed(SignedUrl<'a>),
 }
 
-/// A name in a client's certificate.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct SubjectName(pub Box<str>);
-
-/// The other end of a connection, as far as the connection itself shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Peer {
+/// What a connection shows of the client at its other end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Client<'a> {
     /// Its address. That of a trusted proxy's client, if it comes through one.
     pub address: IpAddr,
-    /// The names in its verified certificate, in the order in which they are looked up.
-    pub names: Option<Arc<[SubjectName]>>,
+    /// The names in its verified certificate, in the order in which they are looked up; none without one.
+    pub names: &'a [String],
 }
 
 /// A client that is known, with what it may do. Its debug form shows no token.

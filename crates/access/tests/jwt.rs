@@ -5,7 +5,7 @@ mod support;
 use jsonwebtoken::{Algorithm, EncodingKey, Header, encode};
 use model::Timestamp;
 use serde_json::{Value, json};
-use support::{Ask, IssuerKey, NOW_S, access, ask, at_s, jwks, may, now, peer};
+use support::{Ask, IssuerKey, NOW_S, access, ask, at_s, client, jwks, may, now};
 use thalweg_access::{Access, Credential, Denied, Invalid, Operation, Refused, Verified, Who};
 
 const FILE: &str = r#"
@@ -99,7 +99,7 @@ fn a_verified_token_ends_in_time_although_it_is_remembered() {
     let (token, mut verified, mut memory) = (key.sign(&claims()), Verified::default(), None);
     let credential = Credential::Bearer(&token);
     let mut at = |memory: &mut _, seconds: u64| {
-        access.authenticate(&mut verified, memory, &credential, &peer(), at_s(seconds).wall)
+        access.authenticate(&mut verified, memory, &credential, client(), at_s(seconds).wall)
     };
     assert!(matches!(at(&mut memory, NOW_S), Ok(Who::Known(_))));
     let expired = Refused::Denied(Denied::Expired { at: Timestamp::new((NOW_S + 600) * 1000) });
@@ -186,7 +186,7 @@ fn new_keys_count_at_once_and_old_ones_no_more() {
                 &mut verified,
                 &mut memory,
                 &Credential::Bearer(token),
-                &peer(),
+                client(),
                 now().wall,
             )
             .is_ok()
@@ -206,7 +206,7 @@ fn a_turn_verifies_a_few_signatures_and_known_tokens_never_wait() {
         (0..10).map(|id| key.sign(&with(|claims| claims["sub"] = json!(id.to_string())))).collect();
     let mut verified = Verified::default();
     let by = |verified: &mut Verified, token: &String| {
-        access.authenticate(verified, &mut None, &Credential::Bearer(token), &peer(), now().wall)
+        access.authenticate(verified, &mut None, &Credential::Bearer(token), client(), now().wall)
     };
     let first: Vec<_> = tokens.iter().map(|token| by(&mut verified, token).map(drop)).collect();
     assert_eq!(first.iter().filter(|result| result.is_ok()).count(), 8);

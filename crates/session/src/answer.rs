@@ -2,14 +2,14 @@
 
 use crate::{
     connection::{Connection, Pending, Piece, Poll, State},
-    receive::NO_DATA,
     sessions::Step,
     slab::ConnId,
     transport::{Close, Transport},
     wire::ExchangeId,
 };
+use access::Authorized;
 use log::Slice;
-use model::Monotonic;
+use model::{Monotonic, Timestamp};
 use node::{Failure, ReadReply, Reply, Ticket};
 use protocol::{
     HeadSink, cursor,
@@ -112,7 +112,7 @@ impl<T: Transport> Step<'_, T> {
 
     /// A long answer takes its place in the line: readers may come by the thousand, and each would put its
     /// first window into the same turn.
-    fn begin_read(&mut self, id: ConnId, request: ReadRequest, mut reply: ReadReply) {
+    fn begin_read(&mut self, id: ConnId, request: Authorized<ReadRequest>, mut reply: ReadReply) {
         if !self.is_long(&reply) || self.may_move(id) {
             return self.give_read(id, request, reply);
         }
@@ -137,7 +137,7 @@ impl<T: Transport> Step<'_, T> {
         self.resume_input(id);
     }
 
-    fn give_read(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {
+    fn give_read(&mut self, id: ConnId, request: Authorized<ReadRequest>, reply: ReadReply) {
         if reply.first.is_none() && reply.start < reply.end {
             return self.fetch_first(id, request, reply);
         }
@@ -151,7 +151,7 @@ impl<T: Transport> Step<'_, T> {
 
     /// Gets the first bytes of an answer before its head is sent: if they cannot be read, the
     /// status can still say so.
-    fn fetch_first(&mut self, id: ConnId, request: ReadRequest, mut reply: ReadReply) {
+    fn fetch_first(&mut self, id: ConnId, request: Authorized<ReadRequest>, mut reply: ReadReply) {
         let (key, to) = reply.owner_of(reply.start);
         if let Some(bytes) = self.state.windows.get(key, reply.start, to.min(reply.end)) {
             reply.first = Some(Slice::Bytes(bytes));
@@ -161,15 +161,20 @@ impl<T: Transport> Step<'_, T> {
         if self.is_long(&reply) {
             self.note_window(id);
         }
-        self.ask_for(id, Pending::First(Box::new((request, reply))), window, NO_DATA);
+        self.wait_for(id, Pending::First(Box::new((request, reply))));
+        self.ask_on_key(id, window);
     }
 
-    fn begin_poll(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {
+    fn begin_poll(&mut self, id: ConnId, mut request: Authorized<ReadRequest>, reply: ReadReply) {
+        if !self.may_last(id, &mut request) {
+            return;
+        }
         let due = self.state.now.monotonic.plus_ms(self.state.options.long_poll_timeout_ms);
         let key = reply.key;
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         let number = self.state.live.add_poll(key, id, reply.end);
-        let poll = Poll { request, key, offset: reply.end, info: reply.info, due, number };
+        let (is_revoked, offset, info) = (false, reply.end, reply.info);
+        let poll = Poll { request, is_revoked, key, offset, info, due, number };
         connection.state = State::LongPoll(Box::new(poll));
         self.state.counts.live_readers += 1;
         self.state.deadlines.add(due, id);
@@ -370,6 +375,11 @@ impl<T: Transport> Step<'_, T> {
 }
 
 impl Poll {
+    /// Whether its credential allows it no more.
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.is_revoked || self.request.permit().is_over(now)
+    }
+
     pub(crate) fn is_due(&self, now: Monotonic) -> bool {
         self.due <= now
     }

@@ -6,7 +6,6 @@
 use crate::{
     connection::{Piece, State},
     due_answers::SharedAnswer,
-    receive::NO_DATA,
     sessions::Step,
     slab::ConnId,
     transport::Transport,
@@ -203,7 +202,7 @@ impl<T: Transport> Step<'_, T> {
         let Some(sending) = self.sending(id) else { return };
         sending.asked = true;
         self.note_window(id);
-        self.ask(id, Request::Window { key, from, to }, NO_DATA);
+        self.ask_on_key(id, Request::Window { key, from, to });
     }
 
     /// Keeps a window for readers of the same bytes that come next.

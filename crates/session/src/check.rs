@@ -16,6 +16,7 @@ use crate::{
     slab::ConnId,
     transport::Transport,
 };
+use access::Authorized;
 use protocol::{problem::Problem, request::Request};
 use std::borrow::Cow;
 
@@ -23,7 +24,7 @@ use std::borrow::Cow;
 #[derive(Debug)]
 pub struct CheckJob {
     id: ConnId,
-    request: Request,
+    request: Authorized<Request>,
     body: Vec<u8>,
 }
 
@@ -47,7 +48,12 @@ impl CheckJob {
 
 impl<T: Transport> Step<'_, T> {
     /// A request is complete, and its body was collected.
-    pub(crate) fn finish_collected(&mut self, id: ConnId, request: Request, body: Vec<u8>) {
+    pub(crate) fn finish_collected(
+        &mut self,
+        id: ConnId,
+        request: Authorized<Request>,
+        body: Vec<u8>,
+    ) {
         let is_long =
             body.len() > self.state.options.check_on_loop_bytes_max && request.takes_json();
         if !is_long || self.state.stopping.is_some() {

@@ -8,9 +8,10 @@ use crate::{
     live::SseReader,
     pipeline::{Ahead, Touch},
     slab::ConnId,
-    transport::{self, Read, Sent, Transport},
+    transport::{self, Peer, Read, Sent, Transport},
     wire::{BodyReader, Meta, Wire},
 };
+use access::{Authorized, Principal};
 use bytes::Bytes;
 use env::File;
 use model::{ByteOffset, Monotonic, StreamKey};
@@ -36,6 +37,11 @@ pub(crate) const REQUEST_BUDGET_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub(crate) struct Connection {
     id: ConnId,
+    pub peer: Peer,
+    /// What its client was known by last.
+    pub known: Option<Arc<Principal>>,
+    /// Credentials in a row that were not valid.
+    pub bad_credentials: u8,
     pub state: State,
     /// What was received and not used yet: the start of a head, or pipelined requests.
     pub input: Vec<u8>,
@@ -95,7 +101,7 @@ pub(crate) enum State {
     /// The node has the request.
     Waiting(Pending),
     /// The answer is long, and waits for its turn to move stored bytes.
-    Queued(Box<(ReadRequest, ReadReply)>),
+    Queued(Box<(Authorized<ReadRequest>, ReadReply)>),
     /// At the tail, until something comes.
     LongPoll(Box<Poll>),
     /// An answer with stored bytes is on its way.
@@ -110,7 +116,7 @@ pub(crate) enum State {
 
 #[derive(Debug)]
 pub(crate) struct Receiving {
-    pub request: Request,
+    pub request: Authorized<Request>,
     pub body: Vec<u8>,
     pub left: BodyReader,
     pub since: Monotonic,
@@ -131,9 +137,9 @@ pub(crate) enum Pending {
     Head,
     /// Whether the client shall send the body of an append.
     Announced(Box<Receiving>),
-    Read(Box<ReadRequest>),
+    Read(Box<Authorized<ReadRequest>>),
     /// The first bytes of an answer whose ends are known; another shard stores them.
-    First(Box<(ReadRequest, ReadReply)>),
+    First(Box<(Authorized<ReadRequest>, ReadReply)>),
     /// A body that is being checked; the node comes after that.
     Check,
 }
@@ -141,7 +147,9 @@ pub(crate) enum Pending {
 /// A long-poll at the tail.
 #[derive(Debug)]
 pub(crate) struct Poll {
-    pub request: ReadRequest,
+    pub request: Authorized<ReadRequest>,
+    /// The rules allow it no more.
+    pub is_revoked: bool,
     pub key: StreamKey,
     pub offset: ByteOffset,
     /// The stream as it stood when the poll began.
@@ -171,9 +179,12 @@ impl Piece {
 }
 
 impl Connection {
-    pub(crate) fn new(id: ConnId, now: Monotonic) -> Self {
+    pub(crate) fn new(id: ConnId, peer: Peer, now: Monotonic) -> Self {
         Self {
             id,
+            peer,
+            known: None,
+            bad_credentials: 0,
             state: State::Head,
             input: Vec::new(),
             wire: Wire::new(),

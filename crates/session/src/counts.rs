@@ -21,6 +21,8 @@ pub struct Counts {
     pub read_bytes: u64,
     /// Requests refused because a limit was reached (429, 503).
     pub rejected: u64,
+    /// Requests refused because of who asked (401, 403).
+    pub denied: u64,
     /// Connections taken.
     pub connections_accepted: u64,
     /// Answers by class of status: `[0]` counts 1xx, `[4]` counts 5xx.

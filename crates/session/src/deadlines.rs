@@ -15,6 +15,8 @@ pub(crate) struct Deadlines {
     pub sweep_slot: Option<usize>,
     /// The connection that is looked at next because the server stops.
     pub stop_slot: Option<usize>,
+    /// The connection that new rules judge next.
+    pub judge_slot: Option<usize>,
     /// A turn had no room for all that was due.
     pub is_behind: bool,
 }

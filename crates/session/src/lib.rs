@@ -8,6 +8,7 @@
 //! # Code map
 //! - [`Sessions`]: takes inputs and gives asks. Its module says in which order to call it.
 //! - `connection`: one connection and its unsent bytes; `wire`: how requests and answers look on it.
+//! - `admit`: which requests are carried out; `gate`: the rules for that.
 //! - `receive`: requests from bytes; `check`: requests from large bodies.
 //! - `pipeline`: requests behind the present one, asked early and answered in order.
 //! - `answer`: answers from replies; `body`: answers from stored bytes.
@@ -20,6 +21,7 @@
 //! - All answers go through [`Transport`]; all requests of streams through an [`AskSink`].
 //! - Whatever waits for a client is bounded: by [`Options`], or by a constant beside the code.
 
+mod admit;
 mod answer;
 mod body;
 mod check;
@@ -28,6 +30,7 @@ mod counts;
 mod deadlines;
 mod due_answers;
 mod fair_queue;
+mod gate;
 mod live;
 mod members;
 mod options;
@@ -52,4 +55,4 @@ pub use protocol::HttpDate;
 pub use options::{Admission, Options};
 pub use sessions::{Ask, AskSink, Input, Sessions};
 pub use slab::ConnId;
-pub use transport::{Close, Piece, Read, Sent, Transport};
+pub use transport::{Close, Peer, Piece, Read, Sent, Transport};

@@ -15,7 +15,6 @@ use crate::{
     connection::{Piece, Poll, State},
     due_answers::{self, News, Shape, SharedAnswer},
     members::Members,
-    receive::NO_DATA,
     sessions::Step,
     slab::ConnId,
     transport::Transport,
@@ -28,6 +27,7 @@ use node::{Change, ReadReply, Request};
 use protocol::{
     BodyFraming, cursor,
     events::{Control, Mode, SseEncoder, put_with_cursor},
+    problem::{Code, Problem},
     response::ReadAnswer,
 };
 use std::collections::HashMap;
@@ -198,7 +198,7 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn ensure_watch(&mut self, id: ConnId, key: StreamKey) {
         let stream = self.state.live.streams.entry(key).or_default();
         if !std::mem::replace(&mut stream.watched, true) {
-            self.ask(id, Request::Watch { key }, NO_DATA);
+            self.ask_on_key(id, Request::Watch { key });
         }
     }
 
@@ -242,7 +242,7 @@ impl<T: Transport> Step<'_, T> {
 
     fn unwatch_unused(&mut self, key: StreamKey) {
         if self.state.live.forget_unused(key) {
-            self.ask(NOBODY, Request::Unwatch { key }, NO_DATA);
+            self.ask_on_key(NOBODY, Request::Unwatch { key });
         }
     }
 
@@ -290,6 +290,11 @@ impl<T: Transport> Step<'_, T> {
         let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return false };
         let State::Sse(reader) = &connection.state else { return false };
+        if reader.is_expired(self.state.now.wall) {
+            // It ends where it reads on.
+            self.fall_behind(id, frame.before);
+            return false;
+        }
         let queued_bytes = connection.queued_bytes + frame.framed.len();
         if queued_bytes > self.state.options.live_queue_bytes_max && !connection.is_drained() {
             self.fall_behind(id, frame.before);
@@ -351,6 +356,10 @@ impl<T: Transport> Step<'_, T> {
 
     /// Answers a long-poll with what a change has brought.
     fn answer_poll(&mut self, id: ConnId, poll: Poll, news: &mut News) {
+        if poll.is_expired(self.state.now.wall) {
+            self.answer_problem(id, &Problem::new(Code::TokenExpired));
+            return self.resume_input(id);
+        }
         let change = &news.change;
         let data = change.data.as_ref().filter(|_| change.data_start() == Some(poll.offset));
         let Some(data) = data.filter(|_| !change.gone) else {

@@ -19,15 +19,17 @@
 
 use crate::{
     connection::{Connection, Pending, REQUEST_BUDGET_BYTES, State},
+    gate::Judged,
     receive::{NO_DATA, Write, join},
     sessions::Step,
     slab::ConnId,
     transport::Transport,
     wire::{BodyLength, ExchangeId, Limits, Meta},
 };
+use access::Authorized;
 use model::PathHash;
 use node::Reply;
-use protocol::request::{Live, Request};
+use protocol::request::{Live, Request, Shown};
 use std::borrow::Cow;
 
 /// Requests of one connection that the node has besides the present one.
@@ -67,16 +69,17 @@ pub(crate) struct Ahead {
 }
 
 /// A whole request at the front of the input.
-struct Whole {
+struct Whole<'b> {
     request: Request,
+    shown: Option<Box<Shown<'b>>>,
     meta: Meta,
     touch: Touch,
     body: std::ops::Range<usize>,
 }
 
 /// What is at the front of the input.
-enum Front {
-    Whole(Box<Whole>),
+enum Front<'b> {
+    Whole(Box<Whole<'b>>),
     /// Less than a head.
     Partial,
     /// Something for its own turn.
@@ -190,7 +193,7 @@ impl Connection {
     }
 
     /// What is at the front of `bytes`.
-    fn front(&mut self, bytes: &[u8], limits: &Limits) -> Front {
+    fn front<'b>(&mut self, bytes: &'b [u8], limits: &Limits) -> Front<'b> {
         let arrived = match self.wire.next_request(bytes, limits) {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return Front::Partial,
@@ -206,10 +209,22 @@ impl Connection {
             Ok(request) if is_whole && arrived.meta.may_be_followed() => {
                 let touch = Touch::of(&request);
                 let body = arrived.head_bytes..arrived.head_bytes + body_bytes as usize;
-                Front::Whole(Box::new(Whole { request, meta: arrived.meta, touch, body }))
+                let (meta, shown) = (arrived.meta, arrived.shown);
+                Front::Whole(Box::new(Whole { request, shown, meta, touch, body }))
             }
             _ => Front::Other,
         }
+    }
+}
+
+/// Whether a request is not asked early: its body is checked beside the loop, or it is answered here.
+fn has_own_turn(whole: &Whole<'_>, check_on_loop_bytes_max: usize) -> bool {
+    match &whole.request {
+        Request::Create(_) | Request::Append(_) => {
+            whole.body.len() > check_on_loop_bytes_max && whole.request.takes_json()
+        }
+        Request::Preflight => true,
+        Request::Read(_) | Request::Head(_) | Request::Delete(_) => false,
     }
 }
 
@@ -228,16 +243,29 @@ impl<T: Transport> Step<'_, T> {
             return None;
         }
         let whole = match connection.front(bytes, &self.state.limits) {
-            Front::Whole(whole) if connection.may_go(whole.touch) => *whole,
+            Front::Whole(whole)
+                if connection.may_go(whole.touch)
+                    && !has_own_turn(&whole, self.state.options.check_on_loop_bytes_max) =>
+            {
+                *whole
+            }
             Front::Partial => return None,
             Front::Whole(_) | Front::Other => {
                 connection.is_blocked = true;
                 return None;
             }
         };
-        let Whole { request, meta, touch, body } = whole;
+        let Whole { request, shown, meta, touch, body } = whole;
         let used = body.end;
-        let Some(write) = self.prepare(request, &bytes[body]) else {
+        let judged =
+            self.judge_request(id, request, shown.as_deref(), BodyLength::Known(body.len() as u64));
+        let write = match judged {
+            Judged::Authorized(request) => self.prepare(request, &bytes[body]),
+            // It is judged again in its turn, which has the answer. So is one whose body is refused, and it counts
+            // twice against a limit.
+            Judged::Denied(_) | Judged::Later => None,
+        };
+        let Some(write) = write else {
             let connection = self.state.connections.get_mut(id)?;
             connection.is_blocked = true;
             return None;
@@ -252,26 +280,28 @@ impl<T: Transport> Step<'_, T> {
         Some(used)
     }
 
-    /// What to ask for a plain request; `None` if it has its own turn.
-    fn prepare<'a>(&mut self, request: Request, body: &'a [u8]) -> Option<Write<'a>> {
-        let is_long = body.len() > self.state.options.check_on_loop_bytes_max;
+    /// What to ask for a plain request; `None` if its body is refused.
+    fn prepare<'a>(&mut self, request: Authorized<Request>, body: &'a [u8]) -> Option<Write<'a>> {
+        if matches!(request.get(), Request::Create(_) | Request::Append(_)) {
+            return join(request, Cow::Borrowed(body)).ok();
+        }
+        let (request, permit) = request.take_apart();
         match request {
-            Request::Create(_) | Request::Append(_) if is_long && request.takes_json() => None,
-            Request::Create(_) | Request::Append(_) => join(request, Cow::Borrowed(body)).ok(),
             Request::Read(read) => {
+                let read = permit.apply(read);
                 let request = self.read_of(&read);
                 let pending = Pending::Read(Box::new(read));
                 Some(Write { pending, request, data: NO_DATA })
             }
             Request::Head(path) => {
-                let request = node::Request::Head { path };
+                let request = permit.apply(node::Request::Head { path });
                 Some(Write { pending: Pending::Head, request, data: NO_DATA })
             }
             Request::Delete(path) => {
-                let request = node::Request::Delete { path };
+                let request = permit.apply(node::Request::Delete { path });
                 Some(Write { pending: Pending::Write { data_bytes: 0 }, request, data: NO_DATA })
             }
-            Request::Preflight => None,
+            Request::Create(_) | Request::Append(_) | Request::Preflight => None,
         }
     }
 

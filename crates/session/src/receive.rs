@@ -6,12 +6,14 @@
 
 use crate::{
     connection::{Connection, Pending, REQUEST_BUDGET_BYTES, State},
+    gate::Judged,
     pipeline::Touch,
     sessions::Step,
     slab::ConnId,
     transport::{Read, Transport},
     wire::{Arrived, BodyLength, ExchangeId, Meta},
 };
+use access::Authorized;
 use protocol::{
     problem::{Code, Problem},
     request::{Live, ReadRequest, ReadyAppend, ReadyCreate, Request},
@@ -193,8 +195,13 @@ impl<T: Transport> Step<'_, T> {
                 connection.meta = arrived.meta;
                 connection.meta.keep_alive &= self.state.stopping.is_none();
                 let head_bytes = arrived.head_bytes;
-                let (count, next) = self.begin(id, arrived, &bytes[head_bytes..]);
-                (head_bytes + count, next)
+                match self.begin(id, arrived, &bytes[head_bytes..]) {
+                    Some((count, next)) => (head_bytes + count, next),
+                    None => {
+                        self.begin_later(id);
+                        (0, Next::Stop)
+                    }
+                }
             }
             Err(error) => {
                 connection.meta = Meta::CLOSE;
@@ -204,16 +211,26 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
-    /// Begins a request whose head is complete; `bytes` is what follows it.
-    fn begin(&mut self, id: ConnId, arrived: Arrived, bytes: &[u8]) -> (usize, Next) {
-        let Arrived { request, body, expects_invitation, .. } = arrived;
-        let request = match request {
-            Ok(request) => request,
+    /// Begins a request whose head is complete; `bytes` is what follows it. `None` if it cannot be judged in this turn.
+    fn begin(&mut self, id: ConnId, arrived: Arrived<'_>, bytes: &[u8]) -> Option<(usize, Next)> {
+        let Arrived { request, shown, body, expects_invitation, .. } = arrived;
+        let judged = match request {
+            Ok(request) => self.judge_request(id, request, shown.as_deref(), body),
             Err(problem) => {
-                return (0, self.refuse_early(id, &problem, body, expects_invitation));
+                let problem = problem.with_trace(shown.and_then(|shown| shown.trace));
+                return Some((0, self.refuse_early(id, &problem, body, expects_invitation)));
             }
         };
-        match body {
+        let request = match judged {
+            Judged::Authorized(request) => request,
+            Judged::Later => return None,
+            Judged::Denied(denied) => {
+                let problem = self.refuse(id, &denied, shown.as_deref());
+                let problem = problem.with_trace(shown.and_then(|shown| shown.trace));
+                return Some((0, self.refuse_early(id, &problem, body, expects_invitation)));
+            }
+        };
+        Some(match body {
             BodyLength::Known(length) if length <= bytes.len() as u64 => {
                 let length = usize::try_from(length).expect("no longer than a buffer");
                 self.finish(id, request, Cow::Borrowed(&bytes[..length]));
@@ -223,7 +240,15 @@ impl<T: Transport> Step<'_, T> {
                 let reader = body.reader(&self.state.limits);
                 (0, self.receive(id, request, reader, expects_invitation))
             }
+        })
+    }
+
+    /// A head is read again in the next turn.
+    fn begin_later(&mut self, id: ConnId) {
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.wire.restart();
         }
+        self.yield_input(id);
     }
 
     /// Answers before the body has come: it is read past if that is cheap.
@@ -257,22 +282,28 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// A request is complete, and it is its turn.
-    pub(crate) fn finish(&mut self, id: ConnId, request: Request, body: Cow<'_, [u8]>) {
+    pub(crate) fn finish(&mut self, id: ConnId, request: Authorized<Request>, body: Cow<'_, [u8]>) {
         if self.state.stopping.is_some() {
             return self.answer_problem(id, &Problem::new(Code::ShuttingDown));
         }
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.begin_exchange(Touch::of(&request));
         }
+        if matches!(request.get(), Request::Create(_) | Request::Append(_)) {
+            return self.ask_write(id, join(request, body));
+        }
+        let (request, permit) = request.take_apart();
         match request {
-            Request::Create(_) | Request::Append(_) => self.ask_write(id, join(request, body)),
-            Request::Read(read) => self.finish_read(id, read),
+            Request::Create(_) | Request::Append(_) => unreachable!("joined with its body"),
+            Request::Read(read) => self.finish_read(id, permit.apply(read)),
             Request::Head(path) => {
-                self.ask_for(id, Pending::Head, node::Request::Head { path }, NO_DATA);
+                let request = permit.apply(node::Request::Head { path });
+                self.ask_for(id, Pending::Head, request, NO_DATA);
             }
             Request::Delete(path) => {
                 let pending = Pending::Write { data_bytes: 0 };
-                self.ask_for(id, pending, node::Request::Delete { path }, NO_DATA);
+                let request = permit.apply(node::Request::Delete { path });
+                self.ask_for(id, pending, request, NO_DATA);
             }
             Request::Preflight => self.answer_preflight(id),
         }
@@ -317,25 +348,24 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
-    fn finish_read(&mut self, id: ConnId, read: ReadRequest) {
+    fn finish_read(&mut self, id: ConnId, read: Authorized<ReadRequest>) {
         let request = self.read_of(&read);
         self.ask_for(id, Pending::Read(Box::new(read)), request, NO_DATA);
     }
 
     /// What the node is asked for a read.
-    pub(crate) fn read_of(&mut self, read: &ReadRequest) -> node::Request {
+    pub(crate) fn read_of(&mut self, read: &Authorized<ReadRequest>) -> Authorized<node::Request> {
         let may_read_ahead = self.state.fair.may_read_ahead();
         let short_bytes_max = self.state.options.short_answer_bytes_max;
         let first_bytes_max = if may_read_ahead { u64::MAX } else { short_bytes_max };
         self.state.counts.reads += 1;
-        node::Request::Read(node::ReadRequest {
-            path: read.path.clone(),
-            from: read.offset,
-            boundary_bytes: match read.live {
-                Live::Sse => self.state.options.event_boundary_bytes,
-                Live::CatchUp | Live::LongPoll => self.state.options.answer_boundary_bytes,
-            },
-            first_bytes_max,
+        let boundary_bytes = match read.live {
+            Live::Sse => self.state.options.event_boundary_bytes,
+            Live::CatchUp | Live::LongPoll => self.state.options.answer_boundary_bytes,
+        };
+        read.part(|read| {
+            let (path, from) = (read.path.clone(), read.offset);
+            node::Request::Read(node::ReadRequest { path, from, boundary_bytes, first_bytes_max })
         })
     }
 
@@ -344,7 +374,7 @@ impl<T: Transport> Step<'_, T> {
         &mut self,
         id: ConnId,
         pending: Pending,
-        request: node::Request,
+        request: Authorized<node::Request>,
         data: Cow<'_, [u8]>,
     ) {
         self.wait_for(id, pending);
@@ -364,7 +394,7 @@ impl<T: Transport> Step<'_, T> {
 #[derive(Debug)]
 pub(crate) struct Write<'a> {
     pub pending: Pending,
-    pub request: node::Request,
+    pub request: Authorized<node::Request>,
     pub data: Cow<'a, [u8]>,
 }
 
@@ -372,19 +402,23 @@ pub(crate) struct Write<'a> {
 ///
 /// # Errors
 /// The [`Problem`] to answer if the body is not what the write says.
-pub(crate) fn join(request: Request, body: Cow<'_, [u8]>) -> Result<Write<'_>, Problem> {
+pub(crate) fn join(
+    request: Authorized<Request>,
+    body: Cow<'_, [u8]>,
+) -> Result<Write<'_>, Problem> {
+    let (request, permit) = request.take_apart();
     match request {
         Request::Create(create) => {
             let ReadyCreate { asked, location, data } = create.finish(&body)?;
             let stored = stored(data, &body);
             let data = stored.map_or(body, Cow::Owned);
-            let request = node::Request::Create(asked);
+            let request = permit.apply(node::Request::Create(asked));
             Ok(Write { pending: Pending::Create { location }, request, data })
         }
         Request::Append(append) => {
             let ReadyAppend { path, append, data } = append.finish(&body)?;
             let stored = stored(data, &body);
-            let request = node::Request::Append { path, append };
+            let request = permit.apply(node::Request::Append { path, append });
             let data = stored.map_or(body, Cow::Owned);
             let pending = Pending::Write { data_bytes: data.len() as u64 };
             Ok(Write { pending, request, data })

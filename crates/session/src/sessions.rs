@@ -19,13 +19,15 @@ use crate::{
     deadlines::Deadlines,
     due_answers::DueAnswers,
     fair_queue::FairQueue,
+    gate::Gate,
     live::LiveStreams,
     options::{Admission, Options},
     slab::{ConnId, Slab},
-    transport::Transport,
+    transport::{Peer, Transport},
     window_cache::WindowCache,
     wire::{ExchangeId, Limits},
 };
+use access::{Access, Authorized};
 use env::{Random, SeededRandom};
 use model::{GroupId, Monotonic, ShardId};
 use node::{Change, Reply, Request, Stamp, Ticket};
@@ -65,6 +67,8 @@ pub enum Input {
     Checked(CheckDone),
     /// Time has passed: deadlines, and now and then the coarser limits.
     Tick,
+    /// New rules for what clients may do.
+    Access(Arc<Access>),
     /// The server stops: nobody new, live readers are sent on, everybody else may finish.
     Stop,
 }
@@ -86,6 +90,7 @@ pub struct Sessions {
     pub(crate) shard: ShardId,
     pub(crate) options: Options,
     pub(crate) admission: Arc<Admission>,
+    pub(crate) gate: Gate,
     pub(crate) counts: Counts,
     pub(crate) connections: Slab<Connection>,
     pub(crate) live: LiveStreams,
@@ -135,6 +140,7 @@ impl Sessions {
             shard,
             options,
             admission,
+            gate: Gate::new(Arc::new(Access::open(None))),
             counts: Counts::default(),
             connections: Slab::new(),
             live: LiveStreams::default(),
@@ -156,6 +162,14 @@ impl Sessions {
         }
     }
 
+    /// This session with other rules than those that let everybody do everything.
+    #[must_use]
+    pub fn with_access(mut self, access: Arc<Access>) -> Self {
+        self.limits.reads_shown = !access.is_open();
+        self.gate = Gate::new(access);
+        self
+    }
+
     /// A turn begins: connections that had their budget of the last one continue.
     pub fn begin_turn(&mut self, now: Stamp, io: &mut impl Transport, asks: &mut AskSink<'_>) {
         self.set_now(now);
@@ -164,9 +178,9 @@ impl Sessions {
     }
 
     /// Makes room for a connection.
-    pub fn open(&mut self) -> ConnId {
+    pub fn open(&mut self, peer: Peer) -> ConnId {
         let now = self.now.monotonic;
-        self.connections.insert(|id| Connection::new(id, now))
+        self.connections.insert(|id| Connection::new(id, peer, now))
     }
 
     /// Takes one input in.
@@ -188,6 +202,7 @@ impl Sessions {
             Input::Changed(change) => step.handle_change(change),
             Input::Checked(done) => step.handle_checked(done),
             Input::Tick => step.handle_tick(),
+            Input::Access(access) => step.take_access(access),
             Input::Stop => step.begin_stop(),
         }
     }
@@ -328,6 +343,7 @@ impl Sessions {
 
 impl<T: Transport> Step<'_, T> {
     fn run_turn(&mut self) {
+        self.state.gate.verified.begin_turn();
         self.state.fair.begin_turn();
         self.state.due.begin_turn(self.state.options.due_answers_per_turn_max);
         for _ in 0..self.state.runnable.len() {
@@ -368,12 +384,20 @@ impl<T: Transport> Step<'_, T> {
         self.sweep();
         self.state.deadlines.is_behind = !is_all || self.state.deadlines.sweep_slot.is_some();
         self.stop_some();
+        self.judge_some();
     }
 
     /// Asks for something whose reply comes to `id`.
-    pub(crate) fn ask(&mut self, id: ConnId, request: Request, data: Cow<'_, [u8]>) {
+    pub(crate) fn ask(&mut self, id: ConnId, request: Authorized<Request>, data: Cow<'_, [u8]>) {
         let exchange = self.exchange_of(id);
         self.ask_as(exchange, request, data);
+    }
+
+    /// Asks on about a stream that a reply to an authorized request has named. Nothing else knows its key.
+    pub(crate) fn ask_on_key(&mut self, id: ConnId, request: Request) {
+        debug_assert!(request.path().is_none(), "a path is asked for by an authorized request");
+        let ticket = Ticket { shard: self.state.shard, exchange: self.exchange_of(id).into() };
+        (self.asks)(Ask { ticket, request, data: Cow::Borrowed(&[]) });
     }
 
     /// The present exchange of a connection.
@@ -385,9 +409,14 @@ impl<T: Transport> Step<'_, T> {
 
     /// Asks for something whose reply comes to `exchange`.
     #[inline]
-    pub(crate) fn ask_as(&mut self, exchange: ExchangeId, request: Request, data: Cow<'_, [u8]>) {
+    pub(crate) fn ask_as(
+        &mut self,
+        exchange: ExchangeId,
+        request: Authorized<Request>,
+        data: Cow<'_, [u8]>,
+    ) {
         let ticket = Ticket { shard: self.state.shard, exchange: exchange.into() };
-        (self.asks)(Ask { ticket, request, data });
+        (self.asks)(Ask { ticket, request: request.into_inner(), data });
     }
 }
 

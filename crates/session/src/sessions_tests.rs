@@ -13,7 +13,7 @@ fn sessions() -> (Sessions, ConnId) {
     let now = Stamp { wall: Timestamp::new(1_000), monotonic: Monotonic::new(1) };
     let (shard, admission) = (ShardId::new(0), Arc::new(Admission::default()));
     let mut sessions = Sessions::new(shard, Options::default(), admission, (now, 1));
-    let id = sessions.open();
+    let id = sessions.open(crate::transport::Peer::default());
     sessions.check();
     (sessions, id)
 }

@@ -8,7 +8,8 @@ use crate::{
     connection::State, live::Encoding, receive::NO_DATA, sessions::Step, slab::ConnId,
     transport::Transport, wire,
 };
-use model::{ByteOffset, Monotonic, ReadFrom, StreamKey};
+use access::Authorized;
+use model::{ByteOffset, Monotonic, ReadFrom, StreamKey, Timestamp};
 use node::{ReadReply, Reply, Request};
 use protocol::{
     cursor,
@@ -21,7 +22,9 @@ use protocol::{
 #[derive(Debug)]
 pub(crate) struct SseReader {
     pub key: StreamKey,
-    request: ReadRequest,
+    pub request: Authorized<ReadRequest>,
+    /// The rules allow it no more.
+    pub is_revoked: bool,
     encoding: Encoding,
     phase: Phase,
     /// The reader's position while it is not live.
@@ -61,7 +64,7 @@ impl SseReader {
     }
 
     /// Between two events, so that something else may be sent or the answer may end.
-    fn is_between_events(&self) -> bool {
+    pub(crate) fn is_between_events(&self) -> bool {
         matches!(self.phase, Phase::Live(_) | Phase::Behind)
     }
 
@@ -87,13 +90,27 @@ impl SseReader {
         self.is_live() && self.told_up_to_date
     }
 
+    /// Whether its credential allows it no more.
+    #[inline]
+    pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
+        self.is_revoked || self.request.permit().is_over(now)
+    }
+
     pub(crate) fn is_over(&self, now: Monotonic, duration_ms_max: u64) -> bool {
         self.is_between_events() && now.ms_since(self.since) >= duration_ms_max
     }
 }
 
 impl<T: Transport> Step<'_, T> {
-    pub(crate) fn begin_sse(&mut self, id: ConnId, request: ReadRequest, reply: ReadReply) {
+    pub(crate) fn begin_sse(
+        &mut self,
+        id: ConnId,
+        mut request: Authorized<ReadRequest>,
+        reply: ReadReply,
+    ) {
+        if !self.may_last(id, &mut request) {
+            return;
+        }
         let mode = Mode::of(reply.info.layout, &reply.info.content_type, request.base64);
         let framing = self.send_head(id, |head| response::sse(head, mode));
         let Some(framing) = framing else { return };
@@ -105,6 +122,7 @@ impl<T: Transport> Step<'_, T> {
         let reader = SseReader {
             key: reply.key,
             request,
+            is_revoked: false,
             encoding: Encoding { mode, framing },
             phase: Phase::Behind,
             position: reply.start,
@@ -217,7 +235,7 @@ impl<T: Transport> Step<'_, T> {
                 let (key, to) = event.reply.owner_of(event.next);
                 let request = Request::Window { key, from: event.next, to };
                 self.note_window(id);
-                self.ask(id, request, NO_DATA);
+                self.ask_on_key(id, request);
             }
         }
     }
@@ -299,13 +317,15 @@ impl<T: Transport> Step<'_, T> {
         if self.state.stopping.is_some() {
             return self.end_sse(id);
         }
-        let Some(reader) = self.reader(id) else { return };
-        reader.phase = Phase::Asked(encoder);
-        let path = reader.request.path.clone();
-        let from = ReadFrom::At(at);
+        let now = self.state.now.wall;
         let boundary_bytes = self.state.options.event_boundary_bytes;
-        let read = node::ReadRequest { path, from, boundary_bytes, first_bytes_max: u64::MAX };
-        self.ask(id, Request::Read(read), NO_DATA);
+        let Some(reader) = self.reader(id) else { return };
+        if reader.is_expired(now) {
+            return self.end_sse_with_control(id);
+        }
+        reader.phase = Phase::Asked(encoder);
+        let read = reader.request.part(|request| read_at(request, at, boundary_bytes));
+        self.ask(id, read, NO_DATA);
     }
 
     fn put_phase(&mut self, id: ConnId, phase: Phase) {
@@ -385,16 +405,16 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// Asks again for the state of a stream, for a long-poll whose change carried no data.
-    pub(crate) fn reread(&mut self, id: ConnId, request: ReadRequest, at: ByteOffset) {
-        let path = request.path.clone();
-        self.wait_for(id, crate::connection::Pending::Read(Box::new(request)));
+    pub(crate) fn reread(&mut self, id: ConnId, request: Authorized<ReadRequest>, at: ByteOffset) {
         let boundary_bytes = self.state.options.answer_boundary_bytes;
-        let read = node::ReadRequest {
-            path,
-            from: ReadFrom::At(at),
-            boundary_bytes,
-            first_bytes_max: u64::MAX,
-        };
-        self.ask(id, Request::Read(read), NO_DATA);
+        let read = request.part(|request| read_at(request, at, boundary_bytes));
+        self.wait_for(id, crate::connection::Pending::Read(Box::new(request)));
+        self.ask(id, read, NO_DATA);
     }
+}
+
+/// A read of what a live reader lacks: it has its turn, so the first bytes come with it.
+fn read_at(request: &ReadRequest, at: ByteOffset, boundary_bytes: u64) -> Request {
+    let (path, from) = (request.path.clone(), ReadFrom::At(at));
+    Request::Read(node::ReadRequest { path, from, boundary_bytes, first_bytes_max: u64::MAX })
 }

@@ -25,6 +25,7 @@ enum Verdict {
     Refuse,
     Heartbeat,
     EndSse,
+    EndLasting,
 }
 
 impl<T: Transport> Step<'_, T> {
@@ -68,7 +69,7 @@ impl<T: Transport> Step<'_, T> {
 
     /// Looks at as many connections from `slot` on as one turn has room for; where to continue, `None` after the last. `each` says
     /// whether it has done something.
-    fn look_at_some(
+    pub(crate) fn look_at_some(
         &mut self,
         mut slot: usize,
         each: impl Fn(&mut Self, ConnId) -> bool,
@@ -102,12 +103,13 @@ impl<T: Transport> Step<'_, T> {
             }
             Verdict::Heartbeat => self.send_heartbeat(id),
             Verdict::EndSse => self.end_sse_with_control(id),
+            Verdict::EndLasting => return self.end_lasting(id),
         }
         true
     }
 
     fn judge(&mut self, id: ConnId) -> Verdict {
-        let now = self.state.now.monotonic;
+        let (now, wall) = (self.state.now.monotonic, self.state.now.wall);
         let settings = &self.state.options;
         let linger_ms = if self.state.stopping.is_some() { LINGER_STOPPING_MS } else { LINGER_MS };
         let Some(connection) = self.state.connections.get_mut(id) else { return Verdict::Keep };
@@ -147,6 +149,8 @@ impl<T: Transport> Step<'_, T> {
             State::Sse(reader) if reader.is_over(now, settings.sse_max_duration_ms) => {
                 Verdict::EndSse
             }
+            State::Sse(reader) if reader.is_expired(wall) => Verdict::EndLasting,
+            State::LongPoll(poll) if poll.is_expired(wall) => Verdict::EndLasting,
             State::Sse(reader) if reader.is_live() && quiet_ms >= settings.sse_heartbeat_ms => {
                 Verdict::Heartbeat
             }

@@ -6,6 +6,8 @@
 use crate::slab::ConnId;
 use env::File;
 use node::Failure;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
 
 /// The connections of one shard, as their session sees them.
 pub trait Transport {
@@ -25,6 +27,24 @@ pub trait Transport {
     /// How long the present turn of the loop has taken, in nanoseconds. A session compares it with its limits
     /// and decides nothing else by it.
     fn turn_ns(&self) -> u64;
+}
+
+/// The other end of a connection, as far as its transport knows it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Peer {
+    /// Its address; that of the nearest proxy, if there is one.
+    pub address: IpAddr,
+    /// Whether bytes are encrypted on their way.
+    pub is_tls: bool,
+    /// The names in its certificate, which was verified; empty without one.
+    pub names: Arc<[String]>,
+}
+
+impl Default for Peer {
+    /// Somebody on this machine, in plain.
+    fn default() -> Self {
+        Self { address: Ipv4Addr::LOCALHOST.into(), is_tls: false, names: [].into() }
+    }
 }
 
 /// What one read brought.

@@ -14,6 +14,7 @@ use crate::{
     transport::Transport,
     wire::{BodyReader, Taken, Wire},
 };
+use access::Authorized;
 use model::StreamPath;
 use protocol::{problem::Problem, request::Request};
 use stream::Append;
@@ -22,7 +23,7 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn receive(
         &mut self,
         id: ConnId,
-        request: Request,
+        request: Authorized<Request>,
         left: BodyReader,
         expects_invitation: bool,
     ) -> Next {
@@ -42,6 +43,7 @@ impl<T: Transport> Step<'_, T> {
                 connection.begin_exchange(Touch::ALONE);
             }
             let announce = node::Request::Announce { path, append };
+            let announce = receiving.request.part(|_| announce);
             self.ask_for(id, Pending::Announced(receiving), announce, NO_DATA);
             return Next::Stop;
         }
@@ -88,6 +90,9 @@ impl<T: Transport> Step<'_, T> {
             return (used, Next::Stop);
         }
         let Some(receiving) = self.abandon_body(id) else { return (used, Next::Stop) };
+        if !receiving.left.is_length_known() {
+            self.charge_late(id, &receiving.request, receiving.body.len());
+        }
         self.finish_collected(id, receiving.request, receiving.body);
         (used, Next::Again)
     }
@@ -108,7 +113,7 @@ impl<T: Transport> Step<'_, T> {
 /// What the node can judge of an append before its data is there. A body in chunks may turn out
 /// empty, and a close without data is judged otherwise than one with data.
 fn announced(receiving: &Receiving) -> Option<(StreamPath, Append)> {
-    let Request::Append(request) = &receiving.request else { return None };
+    let Request::Append(request) = receiving.request.get() else { return None };
     let append = request.announced();
     let has_data = receiving.left.is_length_known();
     (has_data || !append.close).then(|| (request.path.clone(), append))

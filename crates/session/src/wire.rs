@@ -18,7 +18,7 @@ use protocol::{
         HeadWriter, HeaderSlots, LAST_CHUNK, Version, put_chunk,
     },
     problem::Problem,
-    request::{self, Request, Scheme},
+    request::{self, Request, Scheme, Shown},
 };
 use std::hash::{Hash, Hasher};
 
@@ -41,14 +41,18 @@ pub(crate) enum Wire {
 pub(crate) struct Limits {
     head: HeadLimits,
     field_count_max: usize,
+    /// Whether it matters what a head shows of its sender.
+    pub reads_shown: bool,
 }
 
 /// A request whose head is complete.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct Arrived<'b> {
     /// What is asked, or why it is refused.
     pub request: Result<Request, Problem>,
     pub meta: Meta,
+    /// What the head shows of its sender, where that matters.
+    pub shown: Option<Box<Shown<'b>>>,
     pub body: BodyLength,
     /// The client sends the body when it is invited.
     pub expects_invitation: bool,
@@ -112,7 +116,7 @@ impl Limits {
             head_bytes_max: options.head_bytes_max,
             body_bytes_max: options.append_bytes_max as u64,
         };
-        Self { head, field_count_max: options.head_count_max }
+        Self { head, field_count_max: options.head_count_max, reads_shown: false }
     }
 }
 
@@ -127,11 +131,11 @@ impl Wire {
     /// # Errors
     /// The answer to bytes that are no request. The connection cannot be used afterwards.
     #[inline]
-    pub(crate) fn next_request(
+    pub(crate) fn next_request<'b>(
         &mut self,
-        bytes: &[u8],
+        bytes: &'b [u8],
         limits: &Limits,
-    ) -> Result<Option<Arrived>, HeadError> {
+    ) -> Result<Option<Arrived<'b>>, HeadError> {
         let Self::Http1(reader) = self;
         let mut slots = HeaderSlots::new();
         let Some(head) = reader.read(bytes, &mut slots, &limits.head)? else { return Ok(None) };
@@ -143,6 +147,7 @@ impl Wire {
         Ok(Some(Arrived {
             request,
             meta: Meta::of(&head),
+            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request))),
             body: match head.framing {
                 Framing::None => BodyLength::Known(0),
                 Framing::Length(bytes) => BodyLength::Known(bytes),

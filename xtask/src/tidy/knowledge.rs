@@ -1,7 +1,7 @@
-//! Which crate, or which file of it, may name what: headers and statuses, a wire, sockets, `unsafe`.
+//! Which crate, or which file of it, may name what: headers and statuses, a wire, sockets, decisions, `unsafe`.
 
 use super::arrows::{NETWORKED, TOOLS};
-use super::source::{RustFile, Token};
+use super::source::{Kind, RustFile, Token};
 use super::{Finding, Sources};
 
 /// Header names that no ordinary word equals. Only `protocol` may have them.
@@ -62,6 +62,33 @@ fn check_file(file: &RustFile) -> Vec<Finding> {
             findings.extend(http_in_log(file, token));
             findings.extend(socket_in_core(file, token));
             findings.extend(wire_in_session(file, token));
+        }
+    }
+    findings.extend(decisions_elsewhere(file));
+    findings
+}
+
+/// What may be made in one file only, so that a request reaches the node when it was decided and not otherwise.
+const DECISIONS: &[(&str, &str, &str)] = &[
+    ("Authorized", "access", "/decide.rs"),
+    ("Permit", "access", "/decide.rs"),
+    ("Ask", "session", "/sessions.rs"),
+];
+
+fn decisions_elsewhere(file: &RustFile) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for pair in file.tokens.windows(2) {
+        let (Some(name), Kind::Open('{')) = (pair[0].ident(), &pair[1].kind) else { continue };
+        let is_elsewhere = |(made, owner, place): &&(&str, &str, &str)| {
+            *made == name && *owner == file.crate_name() && !file.path.ends_with(place)
+        };
+        if let Some((_, _, place)) = DECISIONS.iter().find(is_elsewhere)
+            && file.path.contains("/src/")
+            && !pair[0].in_test
+        {
+            let what = format!("`{name}` is made outside of {place}");
+            let advice = "only what was decided reaches the node: take one that was made there";
+            findings.push(Finding::new(&file.path, pair[0].line, what, advice));
         }
     }
     findings
@@ -192,6 +219,21 @@ mod tests {
         assert_eq!(of("crates/session/src/live.rs", text), [finding]);
         assert!(of("crates/session/src/wire.rs", text).is_empty());
         assert!(of("crates/server/src/a.rs", text).is_empty());
+    }
+
+    #[test]
+    fn decisions_are_made_in_one_place() {
+        let text = "fn a() { let b = Authorized { request, permit }; }";
+        let finding = "`Authorized` is made outside of /decide.rs";
+        assert_eq!(of("crates/access/src/access.rs", text), [finding]);
+        assert!(of("crates/access/src/decide.rs", text).is_empty());
+        let text = "fn a() { (self.asks)(Ask { ticket, request, data }); }";
+        assert_eq!(
+            of("crates/session/src/live.rs", text),
+            ["`Ask` is made outside of /sessions.rs"]
+        );
+        assert!(of("crates/session/src/sessions.rs", text).is_empty());
+        assert!(of("crates/server/src/plane/shard.rs", "fn a() { let Ask { b } = c; }").is_empty());
     }
 
     #[test]

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::OnceLock;
 use thalweg_access::{
-    Access, Authorized, Cost, Credential, Denied, Named, Need, Now, Operation, Peer, Refused,
+    Access, Authorized, Client, Cost, Credential, Denied, Named, Need, Now, Operation, Refused,
     Rules, Secret, StaticToken, Verified, file,
 };
 
@@ -27,8 +27,8 @@ pub fn at_s(seconds: u64) -> Now {
     Now { wall: Timestamp::new(seconds * 1000), monotonic: Monotonic::new(seconds * 1_000_000_000) }
 }
 
-pub fn peer() -> Peer {
-    Peer { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), names: None }
+pub fn client() -> Client<'static> {
+    Client { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), names: &[] }
 }
 
 /// A request of one operation.
@@ -151,12 +151,12 @@ pub fn ask(
     now: Now,
 ) -> Result<Authorized<Ask>, Denied> {
     let who =
-        access.authenticate(&mut Verified::default(), &mut None, credential, &peer(), now.wall);
+        access.authenticate(&mut Verified::default(), &mut None, credential, client(), now.wall);
     let who = who.map_err(|refused| match refused {
         Refused::Denied(denied) => denied,
         Refused::Later => panic!("a fresh turn has verifications left"),
     })?;
-    access.decide(who, &peer(), request, now)
+    access.decide(who, client(), request, now)
 }
 
 pub fn may(access: &Access, token: &str, operation: Operation, path: &str) -> bool {

@@ -28,8 +28,9 @@ use log::SyncDone;
 use mio::{Events, Interest, Poll, Token, net::TcpListener, net::TcpStream};
 use model::{Monotonic, ShardId};
 use node::{Event, Output, ShardCore, Stamp};
-use session::{Admission, Ask, Input, Options, Sessions};
+use session::{Admission, Ask, Input, Options, Peer, Sessions};
 use std::io;
+use std::net::IpAddr;
 use std::sync::{Arc, mpsc::TrySendError};
 use std::time::Duration;
 
@@ -306,7 +307,7 @@ impl Shard {
         for _ in 0..ACCEPTS_PER_TURN_MAX {
             let Some(listener) = &self.listener else { return Ok(()) };
             match listener.accept() {
-                Ok((socket, _)) => self.open(socket),
+                Ok((socket, address)) => self.open(socket, address.ip()),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.accept_pending = false;
                     return Ok(());
@@ -323,8 +324,8 @@ impl Shard {
         Ok(())
     }
 
-    fn open(&mut self, socket: TcpStream) {
-        let conn = self.sessions.open();
+    fn open(&mut self, socket: TcpStream, address: IpAddr) {
+        let conn = self.sessions.open(Peer { address, ..Peer::default() });
         let added = self.sockets.add(conn, socket);
         self.handle(Input::Opened(conn));
         if added.is_err() {

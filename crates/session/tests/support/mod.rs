@@ -9,7 +9,7 @@ use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
 use std::collections::BTreeMap;
 use std::{path::Path, sync::Arc};
 use thalweg_session::{
-    Admission, Ask, Close, ConnId, Input, Options, Piece, Read, Sent, Sessions, Transport,
+    Admission, Ask, Close, ConnId, Input, Options, Peer, Piece, Read, Sent, Sessions, Transport,
 };
 
 const GROUPS: u16 = 4;
@@ -146,7 +146,7 @@ impl Shard {
 
     /// A client that takes so many bytes for now.
     pub fn connect_with_room(&mut self, room: usize) -> ConnId {
-        let conn = self.sessions.open();
+        let conn = self.sessions.open(Peer::default());
         self.wires.0.insert(conn, Wire { room, ..Wire::default() });
         self.handle(Input::Opened(conn));
         conn

@@ -5,7 +5,7 @@ use crate::{dice::Dice, mutant::Mutant};
 use log::Slice;
 use model::ShardId;
 use node::{Event, Output, Reply, Request, ShardCore, Stamp, Ticket};
-use session::{Admission, Ask, Input, Sessions};
+use session::{Admission, Ask, Input, Peer, Sessions};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -87,7 +87,7 @@ impl Shard {
     fn take(&mut self, mail: Mail) {
         match mail {
             Mail::Open { wire } => {
-                let conn = self.sessions.open();
+                let conn = self.sessions.open(Peer::default());
                 self.wires.add(conn, wire);
                 self.handle(Input::Opened(conn));
             }
