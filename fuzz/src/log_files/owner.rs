@@ -32,6 +32,7 @@ fn options() -> LogOptions {
         checkpoint_bytes: 8 << 10,
         chunk_bytes_max: 64 << 10,
         recent_bytes_max: 4 << 10,
+        recent_run_bytes_min: 200,
         chunk_files_max: 3,
         chunk_pages_bytes_max: 8 << 10,
         group_count: GROUPS,
