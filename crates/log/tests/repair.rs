@@ -232,7 +232,7 @@ fn a_loss_whose_copy_finds_no_room_or_no_disk_is_not_accepted() {
     disk.set_capacity(None);
     disk.fail(DiskOperation::Rename, 0, Some(1));
     assert!(node.shards[0].accept_loss(loss.group, &loss.file).is_err());
-    assert_eq!(files(&disk, "chunk"), [chunk.clone()]);
+    assert_eq!(files(&disk, "chunk"), std::slice::from_ref(&chunk));
     drop(node);
     assert_eq!(after_acceptance(&disk, &chunk), all_but(|stream, _| stream == 1));
 }
