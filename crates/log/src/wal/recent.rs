@@ -103,6 +103,9 @@ impl RecentRing {
         }
         if self.bytes.len() - self.index(self.end) < payload.len() {
             self.begin_lap();
+            if self.bytes.is_empty() {
+                return;
+            }
         }
         let position = batch.place.position;
         let lacking = self.end - (position + batch.headers.len() as u64);
@@ -117,9 +120,15 @@ impl RecentRing {
     }
 
     /// Writes the ring over from its beginning. The rest of it is given up, with what it holds of the lap before.
+    /// If the machine has no room for the ring, nothing is kept from then on.
     #[cold]
     fn begin_lap(&mut self) {
         if self.bytes.is_empty() {
+            // An allocation that cannot fail in words would end the process.
+            let mut room = Vec::<u8>::new();
+            let is_there = room.try_reserve_exact(self.bytes_max).is_ok();
+            drop(std::hint::black_box(room));
+            self.bytes_max = if is_there { self.bytes_max } else { 0 };
             self.bytes = vec![0; self.bytes_max];
         } else {
             self.lap += self.bytes_max as u64;
