@@ -71,6 +71,14 @@ fn fill_until_sealed(dir: &Path) {
     server.kill();
 }
 
+/// The path of the damaged stream can be freed and used again.
+fn assert_reusable(client: &mut Client) {
+    client.delete("/hit").is(204);
+    client.put("/hit", TEXT).is(201);
+    client.post("/hit", TEXT, b"anew").is(204);
+    assert_eq!(client.read_all("/hit"), b"anew");
+}
+
 #[test]
 fn a_flipped_bit_in_the_wal_costs_one_stream() {
     let dir = new_dir();
@@ -93,11 +101,7 @@ fn a_flipped_bit_in_the_wal_costs_one_stream() {
     assert_eq!(errors.len(), 1, "{errors:#?}");
     assert!(errors[0].contains(name), "{errors:#?}");
     assert_eq!(read_file(file).len(), length, "nothing is cut off");
-    // The path can be freed and used again.
-    client.delete("/hit").is(204);
-    client.put("/hit", TEXT).is(201);
-    client.post("/hit", TEXT, b"anew").is(204);
-    assert_eq!(client.read_all("/hit"), b"anew");
+    assert_reusable(&mut client);
 }
 
 #[test]
@@ -244,10 +248,7 @@ fn an_operator_sees_what_is_lost_and_accepts_it() {
     client.get("/hit").fails(500, "stream-damaged");
     assert_whole(&mut client);
     assert!(!client.read_all("/ballast").is_empty());
-    client.delete("/hit").is(204);
-    client.put("/hit", TEXT).is(201);
-    client.post("/hit", TEXT, b"anew").is(204);
-    assert_eq!(client.read_all("/hit"), b"anew");
+    assert_reusable(&mut client);
 }
 
 #[test]

@@ -19,8 +19,7 @@ use crate::{
     wire::BodyLength,
 };
 use access::{
-    Access, Authorized, Client, Cost, Credential, Denied, Named, Need, Now, Operation, Refused,
-    SignedUrl,
+    Access, Authorized, Cost, Credential, Denied, Named, Need, Now, Operation, Refused, SignedUrl,
 };
 use model::StreamPath;
 use node::Stamp;
@@ -102,7 +101,7 @@ impl<T: Transport> Step<'_, T> {
         let now = now(self.state.now);
         let Gate { access, verified, .. } = &mut self.state.gate;
         let Some(connection) = self.state.connections.get_mut(id) else { return Judged::Later };
-        let client = Client { address: connection.peer.address, names: &connection.peer.names };
+        let client = connection.peer.client();
         let who = match &claim.request {
             // A browser asks it without any credential.
             Request::Preflight => Ok(access::Who::Anonymous),
@@ -155,7 +154,7 @@ impl<T: Transport> Step<'_, T> {
             return;
         }
         let Some(connection) = self.state.connections.get_mut(id) else { return };
-        let client = Client { address: connection.peer.address, names: &connection.peer.names };
+        let client = connection.peer.client();
         access.charge_bytes(request.permit(), client, bytes as u64, now(self.state.now));
     }
 
@@ -189,7 +188,7 @@ impl<T: Transport> Step<'_, T> {
         let now = self.state.now.wall;
         let Gate { access, verified, .. } = &mut self.state.gate;
         let Some(connection) = self.state.connections.get_mut(id) else { return Ok(()) };
-        let client = Client { address: connection.peer.address, names: &connection.peer.names };
+        let client = connection.peer.client();
         access.decide_again(
             request,
             |read| need(Operation::Read, &read.path),

@@ -4,6 +4,7 @@
 //! by the id that [`crate::Sessions::open`] gave it.
 
 use crate::slab::ConnId;
+use access::Client;
 use env::File;
 use node::Failure;
 use std::net::{IpAddr, Ipv4Addr};
@@ -38,6 +39,13 @@ pub struct Peer {
     pub is_tls: bool,
     /// The names in its certificate, which was verified; empty without one.
     pub names: Arc<[String]>,
+}
+
+impl Peer {
+    /// What the rules are asked about.
+    pub(crate) fn client(&self) -> Client<'_> {
+        Client { address: self.address, names: &self.names }
+    }
 }
 
 impl Default for Peer {

@@ -64,19 +64,28 @@ async fn answer_all(mut socket: TcpStream) -> std::io::Result<()> {
 fn request(input: &[u8]) -> Option<(usize, &'static [u8])> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(head_bytes) = request.parse(input).ok()? else { return None };
-    let mut length = head_bytes;
-    for header in request.headers.iter() {
-        if header.name.eq_ignore_ascii_case("content-length") {
-            length += std::str::from_utf8(header.value).ok()?.parse::<usize>().ok()?;
-        }
-    }
+    let (_, length) = lengths(&mut request, input)?;
     let answer = match request.method {
         Some("PUT") => CREATED,
         Some("GET") => NOTHING,
         _ => APPENDED,
     };
-    (input.len() >= length).then_some((length, answer))
+    Some((length, answer))
+}
+
+/// Parses the request at the start of `input`: the lengths of its head and of all of it; `None` until it is whole.
+pub(super) fn lengths<'b>(
+    request: &mut httparse::Request<'_, 'b>,
+    input: &'b [u8],
+) -> Option<(usize, usize)> {
+    let httparse::Status::Complete(head) = request.parse(input).ok()? else { return None };
+    let mut length = head;
+    for header in request.headers.iter() {
+        if header.name.eq_ignore_ascii_case("content-length") {
+            length += std::str::from_utf8(header.value).ok()?.parse::<usize>().ok()?;
+        }
+    }
+    (input.len() >= length).then_some((head, length))
 }
 
 #[cfg(test)]

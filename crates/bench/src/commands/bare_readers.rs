@@ -4,6 +4,7 @@
 //! long-poll a write when the next append comes, and an append one write to each reader of events. No server here can do
 //! the same with less, unless by other means.
 
+use super::bare::lengths;
 use crate::failure::Outcome;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -287,13 +288,7 @@ fn read_head(length: usize, tail: u64) -> Vec<u8> {
 fn request(input: &[u8]) -> Option<(Asked, String, usize, usize)> {
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];
     let mut request = httparse::Request::new(&mut headers);
-    let httparse::Status::Complete(head) = request.parse(input).ok()? else { return None };
-    let mut length = head;
-    for header in request.headers.iter() {
-        if header.name.eq_ignore_ascii_case("content-length") {
-            length += std::str::from_utf8(header.value).ok()?.parse::<usize>().ok()?;
-        }
-    }
+    let (head, length) = lengths(&mut request, input)?;
     let (path, query) = request.path?.split_once('?').unwrap_or((request.path?, ""));
     let asked = match request.method {
         Some("PUT") => Asked::Create,
@@ -302,7 +297,7 @@ fn request(input: &[u8]) -> Option<(Asked, String, usize, usize)> {
         Some("GET") => Asked::Read(position(query)),
         _ => Asked::Append,
     };
-    (input.len() >= length).then(|| (asked, path.to_owned(), head, length))
+    Some((asked, path.to_owned(), head, length))
 }
 
 /// The position that a query's offset names; 0 if it is the beginning.

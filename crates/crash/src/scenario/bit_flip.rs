@@ -20,19 +20,31 @@ const LOAD: Duration = Duration::from_millis(2500);
 
 pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     let cycles = options.cycles(5, 60);
-    let copy = options.dir.join("flip-copy");
+    on_copies((options, report), "bit-flip", (cycles, FLIPS_PER_BASE), |trial, done| {
+        flip_one(trial, PLACES[done % PLACES.len()])
+    })
+}
+
+/// Runs `one` so many times, each on its own copy of a directory, with how many were done before. A directory serves
+/// `per_base` of them.
+pub(super) fn on_copies(
+    (options, report): (&Options, &Report),
+    scenario: &'static str,
+    (cycles, per_base): (u64, u64),
+    one: impl Fn(&mut Trial<'_>, usize) -> Outcome<()>,
+) -> Outcome<Verdict> {
+    let copy = options.dir.join(format!("{scenario}-copy"));
     let mut done = 0;
     while done < cycles {
-        let base = options.dir.join(format!("flip-base-{done}"));
+        let base = options.dir.join(format!("{scenario}-base-{done}"));
         let mut options = options.clone();
         options.seed = options.seed.wrapping_add(done);
-        let mut trial = Trial::new(&options, report, "bit-flip", &base)?;
+        let mut trial = Trial::new(&options, report, scenario, &base)?;
         fill(&mut trial)?;
-        for _ in 0..FLIPS_PER_BASE.min(cycles - done) {
+        for _ in 0..per_base.min(cycles - done) {
             copy_dir(&base, &copy).map_err(|error| format!("cannot copy: {error}"))?;
             trial.start.data.clone_from(&copy);
-            let place = PLACES[usize::try_from(done).unwrap_or(0) % PLACES.len()];
-            flip_one(&mut trial, place)?;
+            one(&mut trial, usize::try_from(done).unwrap_or(0))?;
             done += 1;
             trial.count_cycle(cycles);
         }
@@ -42,7 +54,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
 }
 
 /// Makes a directory whose contents are all known.
-pub(super) fn fill(trial: &mut Trial<'_>) -> Outcome<()> {
+fn fill(trial: &mut Trial<'_>) -> Outcome<()> {
     let server = serve(trial)?;
     let round = trial.round(&server);
     let killed = round.run(|| {
@@ -121,7 +133,7 @@ fn flip(file: &Path, at: usize, bit: u8) -> std::io::Result<()> {
     fs::write(file, bytes)
 }
 
-pub(super) fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
+fn copy_dir(from: &Path, to: &Path) -> std::io::Result<()> {
     let _ = fs::remove_dir_all(to);
     fs::create_dir_all(to)?;
     for file in files(from) {

@@ -6,6 +6,7 @@
 
 use crate::http::{Answer, Connection, admin, offset, request};
 use crate::report::{Report, add};
+use crate::scenario::fill::{BINARY, call, connect};
 use crate::server::{Server, Start, quiet};
 use crate::trial::{Options, Outcome, Verdict, wait_until};
 use std::net::SocketAddr;
@@ -31,8 +32,6 @@ const DELETE_MAX: Duration = Duration::from_secs(1);
 const MEMORY_MIB_MAX: u64 = 400;
 const EMPTY_WITHIN: Duration = Duration::from_secs(300);
 const RETRY_PAUSE: Duration = Duration::from_millis(20);
-
-const BINARY: (&str, &str) = ("Content-Type", "application/octet-stream");
 
 pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     if !quiet(Command::new("prlimit").arg("--version")) {
@@ -95,14 +94,6 @@ fn path(stream: usize) -> String {
 fn body(stream: usize, number: u64) -> Vec<u8> {
     let seed = stream as u64 * 7 + number * 13;
     (0..APPEND_BYTES as u64).map(|at| ((seed + at) % 251) as u8).collect()
-}
-
-fn call(connection: &mut Connection, request: &[u8]) -> Outcome<Answer> {
-    connection.call(request).map_err(|error| format!("a request got no answer: {error}"))
-}
-
-fn connect(address: SocketAddr) -> Outcome<Connection> {
-    Connection::open(address).map_err(|error| format!("cannot connect: {error}"))
 }
 
 /// Sends a request until the server has room for it; any other refusal is a broken promise.

@@ -97,15 +97,15 @@ fn body() -> Vec<u8> {
     (0..APPEND_BYTES).map(|at| (at % 251) as u8).collect()
 }
 
-fn call(connection: &mut Connection, request: &[u8]) -> Outcome<Answer> {
+pub(super) fn call(connection: &mut Connection, request: &[u8]) -> Outcome<Answer> {
     connection.call(request).map_err(|error| format!("a request got no answer: {error}"))
 }
 
-fn connect(address: SocketAddr) -> Outcome<Connection> {
+pub(super) fn connect(address: SocketAddr) -> Outcome<Connection> {
     Connection::open(address).map_err(|error| format!("cannot connect: {error}"))
 }
 
-const BINARY: (&str, &str) = ("Content-Type", "application/octet-stream");
+pub(super) const BINARY: (&str, &str) = ("Content-Type", "application/octet-stream");
 
 /// Writes to all streams until the disk is full; how many appends were acknowledged.
 fn fill(address: SocketAddr, report: &Report) -> Outcome<u64> {

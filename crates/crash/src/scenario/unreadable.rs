@@ -5,11 +5,10 @@
 
 use crate::http::{Connection, request};
 use crate::report::{Report, add};
-use crate::scenario::bit_flip::{choose, copy_dir, fill, serve};
+use crate::scenario::bit_flip::{choose, on_copies, serve};
 use crate::server::{Server, quiet};
 use crate::trial::{Options, Outcome, Trial, Verdict};
 use crate::verify::Allowed;
-use std::fs;
 use std::path::Path;
 use std::process::Command;
 
@@ -22,24 +21,9 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
         return Ok(Verdict::Skipped("strace is not installed".to_owned()));
     }
     let cycles = options.cycles(3, 30);
-    let copy = options.dir.join("unreadable-copy");
-    let mut done = 0;
-    while done < cycles {
-        let base = options.dir.join(format!("unreadable-base-{done}"));
-        let mut options = options.clone();
-        options.seed = options.seed.wrapping_add(done);
-        let mut trial = Trial::new(&options, report, "unreadable", &base)?;
-        fill(&mut trial)?;
-        for _ in 0..TRIALS_PER_BASE.min(cycles - done) {
-            copy_dir(&base, &copy).map_err(|error| format!("cannot copy: {error}"))?;
-            trial.start.data.clone_from(&copy);
-            one(&mut trial, PLACES[usize::try_from(done).unwrap_or(0) % PLACES.len()])?;
-            done += 1;
-            trial.count_cycle(cycles);
-        }
-        fs::remove_dir_all(&base).map_err(|error| error.to_string())?;
-    }
-    Ok(Verdict::Done)
+    on_copies((options, report), "unreadable", (cycles, TRIALS_PER_BASE), |trial, done| {
+        one(trial, PLACES[done % PLACES.len()])
+    })
 }
 
 fn one(trial: &mut Trial<'_>, place: &str) -> Outcome<()> {
