@@ -17,6 +17,8 @@
 mod clock;
 mod disk;
 mod memory;
+mod operator_dirs;
+mod operator_files;
 mod overlay;
 mod random;
 mod real_disk;
@@ -25,6 +27,8 @@ mod stack;
 pub use clock::{Clock, RealClock};
 pub use disk::{DirLock, Disk, File, LockError, is_out_of_descriptors, is_unreadable};
 pub use memory::{DiskOperation, MemoryDisk};
+pub use operator_dirs::{FileStamp, list_operator_files, make_operator_dir};
+pub use operator_files::{OperatorFile, read_operator_file, replace_operator_file};
 pub use overlay::{DiskOverlay, FileOverlay};
 pub use random::{Random, RealRandom, SeededRandom};
 pub use real_disk::RealDisk;
