@@ -182,7 +182,7 @@ fn start_driver(dir: &Path) -> Driver {
     let environment = settings::Environment::default();
     let effective = settings::load(&flags, &environment, &|_| Err(ErrorKind::NotFound.into()));
     let mut settings = effective.expect("the defaults fit each other").settings;
-    settings.listen = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+    settings.listen_on((std::net::Ipv4Addr::LOCALHOST, 0).into());
     let mut random = SeededRandom::new(1);
     let options = LogOptions::default();
     let opened = node::open(Arc::new(RealDisk), &mut random, dir, options, 1);

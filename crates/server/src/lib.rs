@@ -12,6 +12,8 @@ pub mod meters;
 pub mod metrics;
 pub mod plane;
 pub mod preflight;
+pub mod reload;
 pub mod repair;
 pub mod serve;
 pub mod settings;
+pub mod tls;

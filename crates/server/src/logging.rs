@@ -18,6 +18,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::Duration;
 use tracing::level_filters::LevelFilter;
+use tracing_subscriber::{layer::SubscriberExt, util::SubscriberInitExt};
 
 /// Lines that wait for the writing thread at most. A start logs about ten, a failing disk a few per shard.
 const LINES_MAX: usize = 1024;
@@ -48,14 +49,16 @@ enum Job {
 pub fn start(format: LogFormat, level: LogLevel) -> Log {
     let log = Log::start(io::stderr());
     let writer = log.clone();
+    // Other crates' events are about clients, who must not fill the log.
+    let ours = tracing_subscriber::filter::filter_fn(|event| event.target().starts_with("thalweg"));
     let builder = tracing_subscriber::fmt()
         .with_writer(move || writer.clone())
         .log_internal_errors(false)
         .with_max_level(filter(level))
         .with_target(false);
     let started = match format {
-        LogFormat::Text => builder.try_init(),
-        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+        LogFormat::Text => builder.finish().with(ours).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).finish().with(ours).try_init(),
     };
     started.expect("the log is started once");
     log

@@ -64,6 +64,10 @@ pub struct ShardMetrics {
     pub read_bytes: Counter,
     /// Requests refused because a limit was reached (429, 503).
     pub rejected: Counter,
+    /// TLS handshakes, by how they ended: done, failed, timed out, given up for others, no TLS at all.
+    pub handshakes: [Counter; 5],
+    /// TLS handshakes in progress.
+    pub handshakes_open: Gauge,
     /// Connections taken since the start.
     pub connections_accepted: Counter,
     /// Answers by class of status: `[0]` counts 1xx, `[4]` counts 5xx.
@@ -152,6 +156,8 @@ impl Default for ShardMetrics {
             reads: Counter::default(),
             read_bytes: Counter::default(),
             rejected: Counter::default(),
+            handshakes: Default::default(),
+            handshakes_open: Gauge::default(),
             connections_accepted: Counter::default(),
             answers: Default::default(),
             batches: Counter::default(),
@@ -309,6 +315,12 @@ pub struct NodeMetrics {
     shards: Box<[Arc<ShardMetrics>]>,
     shutting_down: AtomicBool,
     clock: Arc<dyn Clock>,
+    /// Reloads of certificates that brought new ones. The main thread alone writes this and the next two.
+    pub reloads: Counter,
+    /// Reloads that failed: what was in force stayed.
+    pub reloads_failed: Counter,
+    /// When the first of the certificates expires, in seconds since 1970; 0 without any.
+    pub certificate_expires_s: Gauge,
 }
 
 /// A shard whose loop has not run for too long.
@@ -327,7 +339,14 @@ impl NodeMetrics {
     #[must_use]
     pub fn new(shard_count: u16, clock: Arc<dyn Clock>) -> Arc<Self> {
         let shards = (0..shard_count).map(|_| Arc::default()).collect();
-        Arc::new(Self { shards, shutting_down: AtomicBool::new(false), clock })
+        Arc::new(Self {
+            shards,
+            shutting_down: AtomicBool::new(false),
+            clock,
+            reloads: Counter::default(),
+            reloads_failed: Counter::default(),
+            certificate_expires_s: Gauge::default(),
+        })
     }
 
     /// An operator says that the wall clock is right: shards that do not believe it learn so.

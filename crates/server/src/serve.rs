@@ -5,7 +5,9 @@ use crate::descriptors;
 use crate::metrics::NodeMetrics;
 use crate::plane::{self, Ended, Plane, StartError};
 use crate::preflight::{self, Refusal};
+use crate::reload::{Ask, Asker, Reloads};
 use crate::settings::Settings;
+use crate::tls::TlsProblem;
 use env::{Clock, RealClock, RealDisk};
 use log::OpenError;
 use node::Opened;
@@ -16,15 +18,24 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 /// How often the threads are looked at. Until it is noticed that one has ended, its clients wait.
 const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// How often files are looked at, among these looks: once in a second.
+const LOOKS_PER_FILE_LOOK: u32 = 4;
+
+/// Reloads that the admin server may have asked for and that have not begun.
+const RELOADS_WAITING_MAX: usize = 4;
 
 /// Why the server could not start, or ended.
 #[derive(Debug)]
 pub enum ServeError {
     /// The data directory cannot be used.
     Refused(Refusal),
+    /// Files of TLS that are wrong, at least one.
+    Tls(Vec<TlsProblem>),
     /// The admin server could not listen.
     Admin {
         /// The address of the setting.
@@ -67,6 +78,10 @@ impl ServeError {
     fn write_cause(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Refused(refusal) => write!(f, "{refusal}"),
+            Self::Tls(problems) => {
+                let problems: Vec<String> = problems.iter().map(TlsProblem::to_string).collect();
+                write!(f, "TLS: {}", problems.join("; "))
+            }
             Self::Admin { listen, error } => {
                 write!(f, "cannot listen on {listen} (setting admin_listen): {error}")
             }
@@ -100,18 +115,27 @@ impl std::error::Error for ServeError {}
 /// # Errors
 /// [`ServeError`] if the server could not start, or one of its threads ended by itself.
 pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
-    descriptors::make_room(settings.connections_max);
+    descriptors::make_room(settings.connections_max + settings.tls_handshakes_max);
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let shard_count = settings.shard_count(cores);
     preflight::check(&RealDisk, settings, shard_count).map_err(ServeError::Refused)?;
     let metrics = NodeMetrics::new(shard_count, Arc::new(RealClock::new()));
-    let signals = Signals::new().map_err(|error| ServeError::Signals { error })?;
-    let admin = start_admin(settings, &metrics)?;
+    let (asker, asks) = mpsc::channel(RELOADS_WAITING_MAX);
+    let mut signals = Signals::new(asks).map_err(|error| ServeError::Signals { error })?;
+    let admin = start_admin(settings, &metrics, asker)?;
+    let begin = || Reloads::begin(settings, &metrics).map_err(ServeError::Tls);
+    // A wrong file is found before the data is read. A certificate of our own needs the data directory.
+    let early = if settings.tls_self_signed { None } else { Some(begin()?) };
     let nodes = recover(settings, shard_count, &metrics)?;
-    let mut plane = Plane::start(settings, nodes, &metrics).map_err(ServeError::Start)?;
+    let mut reloads = early.map_or_else(begin, Ok)?;
+    let tls = reloads.tls().cloned();
+    let mut plane = Plane::start(settings, nodes, &metrics, tls).map_err(ServeError::Start)?;
     metrics.set_recovered();
-    tracing::info!(address = %plane.address(), shards = shard_count, "listening");
-    if let Some(ended) = signals.wait_or_find(|| plane.find_ended()) {
+    for (address, is_tls) in plane.addresses() {
+        let scheme = if *is_tls { "https" } else { "http" };
+        tracing::info!(%address, url = format!("{scheme}://{address}"), shards = shard_count, "listening");
+    }
+    if let Some(ended) = signals.wait(&mut plane, &mut reloads)? {
         return Err(ServeError::Thread(ended));
     }
     tracing::info!("stopping");
@@ -155,44 +179,86 @@ fn recover(
     Ok(nodes)
 }
 
-fn start_admin(settings: &Settings, node: &Arc<NodeMetrics>) -> Result<Option<Admin>, ServeError> {
+fn start_admin(
+    settings: &Settings,
+    node: &Arc<NodeMetrics>,
+    reload: Asker,
+) -> Result<Option<Admin>, ServeError> {
     let Some(listen) = settings.admin_listen else { return Ok(None) };
-    let admin = admin::start(listen, Arc::clone(node))
+    let admin = admin::start(listen, Arc::clone(node), reload)
         .map_err(|error| ServeError::Admin { listen, error })?;
     tracing::info!(address = %admin.address(), "admin server listens");
     Ok(Some(admin))
 }
 
-/// The signals that end the process, received from before anything was opened.
+/// The signals that end the process or reload it, received from before anything was opened, and the admin server's asks.
 struct Signals {
     runtime: tokio::runtime::Runtime,
     terminate: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
+    hangup: tokio::signal::unix::Signal,
+    asks: mpsc::Receiver<Ask>,
+}
+
+/// What the main thread has woken for.
+enum Woken {
+    Stop,
+    /// Somebody wants a reload, and may wait for its result.
+    Reload(Option<Ask>),
+    Look,
 }
 
 impl Signals {
-    fn new() -> io::Result<Self> {
+    fn new(asks: mpsc::Receiver<Ask>) -> io::Result<Self> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (terminate, interrupt) = runtime.block_on(async {
-            let signals = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-            Ok::<_, io::Error>(signals)
-        })?;
-        Ok(Self { runtime, terminate, interrupt })
+        let kinds = [SignalKind::terminate(), SignalKind::interrupt(), SignalKind::hangup()];
+        let [terminate, interrupt, hangup] =
+            runtime.block_on(async { Ok::<_, io::Error>(kinds.map(signal)) })?;
+        let (terminate, interrupt, hangup) = (terminate?, interrupt?, hangup?);
+        Ok(Self { runtime, terminate, interrupt, hangup, asks })
     }
 
-    /// Waits for a signal (`None`) or until `find` finds something.
-    fn wait_or_find<T>(mut self, mut find: impl FnMut() -> Option<T>) -> Option<T> {
+    /// Waits for a signal to end (`None`), or until a thread has ended; reloads meanwhile.
+    fn wait(
+        &mut self,
+        plane: &mut Plane,
+        reloads: &mut Reloads,
+    ) -> Result<Option<Ended>, ServeError> {
+        let mut looks = 0_u32;
+        loop {
+            let ask = match self.next() {
+                Woken::Stop => return Ok(None),
+                Woken::Reload(ask) => ask,
+                Woken::Look => {
+                    if let Some(ended) = plane.find_ended() {
+                        return Ok(Some(ended));
+                    }
+                    looks = looks.wrapping_add(1);
+                    if !looks.is_multiple_of(LOOKS_PER_FILE_LOOK) || !reloads.look() {
+                        continue;
+                    }
+                    None
+                }
+            };
+            let reloaded = reloads.reload();
+            if let Ok(Some(tls)) = &reloaded {
+                plane.set_tls(tls).map_err(|error| ServeError::Loop { error })?;
+            }
+            if let Some(ask) = ask {
+                // The caller may have gone.
+                let _ = ask.send(reloaded.map(drop));
+            }
+        }
+    }
+
+    fn next(&mut self) -> Woken {
         self.runtime.block_on(async {
-            let mut looks = tokio::time::interval(LOOK_INTERVAL);
-            loop {
-                tokio::select! {
-                    _ = self.terminate.recv() => return None,
-                    _ = self.interrupt.recv() => return None,
-                    _ = looks.tick() => {}
-                }
-                if let Some(found) = find() {
-                    return Some(found);
-                }
+            tokio::select! {
+                _ = self.terminate.recv() => Woken::Stop,
+                _ = self.interrupt.recv() => Woken::Stop,
+                _ = self.hangup.recv() => Woken::Reload(None),
+                Some(ask) = self.asks.recv() => Woken::Reload(Some(ask)),
+                () = tokio::time::sleep(LOOK_INTERVAL) => Woken::Look,
             }
         })
     }

@@ -56,3 +56,4 @@ pub use options::{Admission, Options};
 pub use sessions::{Ask, AskSink, Input, Sessions};
 pub use slab::ConnId;
 pub use transport::{Close, Peer, Piece, Read, Sent, Transport};
+pub use wire::plain_on_tls;

@@ -194,7 +194,7 @@ impl Connection {
 
     /// What is at the front of `bytes`.
     fn front<'b>(&mut self, bytes: &'b [u8], limits: &Limits) -> Front<'b> {
-        let arrived = match self.wire.next_request(bytes, limits) {
+        let arrived = match self.wire.next_request(bytes, limits, self.peer.scheme()) {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return Front::Partial,
             Err(_) => {

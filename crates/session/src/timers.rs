@@ -111,7 +111,8 @@ impl<T: Transport> Step<'_, T> {
     fn judge(&mut self, id: ConnId) -> Verdict {
         let (now, wall) = (self.state.now.monotonic, self.state.now.wall);
         let settings = &self.state.options;
-        let linger_ms = if self.state.stopping.is_some() { LINGER_STOPPING_MS } else { LINGER_MS };
+        let is_stopping = self.state.stopping.is_some();
+        let linger_ms = if is_stopping { LINGER_STOPPING_MS } else { LINGER_MS };
         let Some(connection) = self.state.connections.get_mut(id) else { return Verdict::Keep };
         let quiet_ms = now.ms_since(connection.progress);
         if !connection.is_drained() && quiet_ms >= settings.write_stall_timeout_ms {
@@ -145,7 +146,11 @@ impl<T: Transport> Step<'_, T> {
                 }
             }
             State::Discard { .. } if quiet_ms >= settings.head_timeout_ms => Verdict::Drop,
-            State::Lingering if quiet_ms >= linger_ms => Verdict::Drop,
+            State::Lingering if quiet_ms >= linger_ms => {
+                let is_taking = !is_stopping && self.io.has_unsent(id);
+                let is_over = !is_taking || quiet_ms >= settings.write_stall_timeout_ms;
+                if is_over { Verdict::Drop } else { Verdict::Keep }
+            }
             State::Sse(reader) if reader.is_over(now, settings.sse_max_duration_ms) => {
                 Verdict::EndSse
             }

@@ -7,6 +7,7 @@ use crate::slab::ConnId;
 use access::Client;
 use env::File;
 use node::Failure;
+use protocol::request::Scheme;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -24,6 +25,9 @@ pub trait Transport {
 
     /// Closes a connection, or its writing half.
     fn close(&mut self, conn: ConnId, how: Close);
+
+    /// Whether bytes that were written still wait here for the client to take them.
+    fn has_unsent(&self, conn: ConnId) -> bool;
 
     /// How long the present turn of the loop has taken, in nanoseconds. A session compares it with its limits
     /// and decides nothing else by it.
@@ -45,6 +49,12 @@ impl Peer {
     /// What the rules are asked about.
     pub(crate) fn client(&self) -> Client<'_> {
         Client { address: self.address, names: &self.names }
+    }
+
+    /// By which scheme it reaches the server.
+    #[inline]
+    pub(crate) fn scheme(&self) -> Scheme {
+        if self.is_tls { Scheme::Https } else { Scheme::Http }
     }
 }
 

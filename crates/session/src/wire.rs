@@ -11,6 +11,7 @@
 //!   [`Wire::restart`].
 
 use crate::{options::Options, slab::ConnId};
+use model::Timestamp;
 use protocol::{
     BodyFraming, HeadSink, HttpDate, Method,
     http1::{
@@ -126,7 +127,7 @@ impl Wire {
         Self::Http1(HeadReader::default())
     }
 
-    /// The request at the front of `bytes`; `None` if its head is not complete.
+    /// The request at the front of `bytes`, which came by `scheme`; `None` if its head is not complete.
     ///
     /// # Errors
     /// The answer to bytes that are no request. The connection cannot be used afterwards.
@@ -135,6 +136,7 @@ impl Wire {
         &mut self,
         bytes: &'b [u8],
         limits: &Limits,
+        scheme: Scheme,
     ) -> Result<Option<Arrived<'b>>, HeadError> {
         let Self::Http1(reader) = self;
         let mut slots = HeaderSlots::new();
@@ -142,7 +144,7 @@ impl Wire {
         let request = if head.request.fields.len() > limits.field_count_max {
             Err(Problem::from(HeadError::TooManyFields))
         } else {
-            request::parse(&head.request, Scheme::Http)
+            request::parse(&head.request, scheme)
         };
         Ok(Some(Arrived {
             request,
@@ -243,6 +245,15 @@ impl BodyReader {
     pub(crate) fn is_length_known(&self) -> bool {
         matches!(self, Self::Length(_))
     }
+}
+
+/// The answer to a client that speaks plain HTTP where TLS is spoken.
+#[must_use]
+pub fn plain_on_tls(now: Timestamp) -> Vec<u8> {
+    let (mut out, date) = (Vec::new(), HttpDate::new(now));
+    let problem = Problem::from(HeadError::PlainOnTls);
+    Meta::CLOSE.write_head(&mut out, &date, false, |head| problem.render(head));
+    out
 }
 
 /// Appends bytes of an answer's body to `out` as its head has promised.

@@ -93,7 +93,7 @@ impl Loop {
         let environment = settings::Environment::default();
         let effective = settings::load(&flags, &environment, &|_| Err(ErrorKind::NotFound.into()));
         let mut settings = effective.expect("the defaults fit each other").settings;
-        settings.listen = (std::net::Ipv4Addr::LOCALHOST, 0).into();
+        settings.listen_on((std::net::Ipv4Addr::LOCALHOST, 0).into());
         let is_one_group = matches!(crowd, Crowd::Checkpoint | Crowd::Seal);
         let defaults = LogOptions::default();
         let group_count = if is_one_group { 1 } else { defaults.group_count };

@@ -8,6 +8,8 @@ use crate::limits::TARGET_BYTES_MAX;
 pub enum HeadError {
     /// The bytes are not the beginning of an HTTP/1 request (TLS on a plain port, for example).
     NotHttp,
+    /// The client speaks plain HTTP on a port of TLS.
+    PlainOnTls,
     /// The client begins with the HTTP/2 connection preface.
     Http2Preface,
     /// The version is neither 1.0 nor 1.1.

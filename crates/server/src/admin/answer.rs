@@ -46,16 +46,35 @@ impl Answer {
         Self { status: StatusCode::OK, content_type: "text/plain", body }
     }
 
+    /// What was read again is in force.
+    pub(super) fn reloaded() -> Self {
+        let body = "reloaded\n".to_owned();
+        Self { status: StatusCode::OK, content_type: "text/plain", body }
+    }
+
+    /// What was read again is wrong; the old one is in force.
+    pub(super) fn not_reloaded(why: String) -> Self {
+        let body = format!("nothing has changed: {why}\n");
+        Self { status: StatusCode::UNPROCESSABLE_ENTITY, content_type: "text/plain", body }
+    }
+
+    /// Nobody can do it now.
+    pub(super) fn busy() -> Self {
+        let body = "not now: the server starts, stops or is at it already\n".to_owned();
+        Self { status: StatusCode::SERVICE_UNAVAILABLE, content_type: "text/plain", body }
+    }
+
     /// The path is none of ours.
     pub(super) fn unknown() -> Self {
-        let detail = "The admin server has /healthz, /readyz, /metrics and /clock/confirm.";
+        let detail =
+            "The admin server has /healthz, /readyz, /metrics, /clock/confirm and /reload.";
         Self::problem(StatusCode::NOT_FOUND, "Not found", Some(detail), Vec::new())
     }
 
     /// The method is none of ours.
     pub(super) fn read_only() -> Self {
         let status = StatusCode::METHOD_NOT_ALLOWED;
-        let detail = "One path alone changes something, by PUT: /clock/confirm. For all others use GET or HEAD.";
+        let detail = "Two paths change something, by PUT: /clock/confirm and /reload. For all others use GET or HEAD.";
         Self::problem(status, "Method not allowed", Some(detail), Vec::new())
     }
 

@@ -2,12 +2,13 @@
 //!
 //! It has a thread, an event loop and a port of its own. So it answers while every shard is busy, and
 //! its port can stay off public networks. It uses a web framework and not our own parser, since speed
-//! does not matter here. It changes nothing.
+//! does not matter here. It changes nothing but by the two calls below.
 //!
 //! - `/healthz` is 200 while every shard runs its loop, or 503 with the shard that does not, since when.
 //! - `/readyz` is 200, or 503 with a reason for each shard that is not ready. A panic is none of them: the
 //!   process ends with it.
 //! - `/metrics` is all counters in the OpenMetrics text format.
+//! - `PUT /clock/confirm` believes the clock, and `PUT /reload` reads certificates again: 422 with what is wrong.
 //! - Everything else is 404 and says what there is.
 //!
 //! Bounded: [`CONNECTIONS_MAX`] connections at a time, each at most [`CONNECTION_SECONDS_MAX`] old.
@@ -22,6 +23,7 @@ mod process;
 mod render;
 
 use crate::metrics::NodeMetrics;
+use crate::reload::Asker;
 use answer::Answer;
 use axum::Router;
 use axum::extract::State;
@@ -72,19 +74,20 @@ impl Admin {
 struct Shared {
     node: Arc<NodeMetrics>,
     started: Instant,
+    reload: Asker,
 }
 
 /// Starts the admin server on `listen`. It answers from then on, also while shards recover.
 ///
 /// # Errors
 /// What the system says if the address cannot be listened on or the thread cannot be started.
-pub fn start(listen: SocketAddr, node: Arc<NodeMetrics>) -> io::Result<Admin> {
+pub fn start(listen: SocketAddr, node: Arc<NodeMetrics>, reload: Asker) -> io::Result<Admin> {
     let listener = std::net::TcpListener::bind(listen)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
-    let routes = routes(Arc::new(Shared { node, started: Instant::now() }));
+    let routes = routes(Arc::new(Shared { node, started: Instant::now(), reload }));
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         runtime.block_on(async move {
             tokio::select! {
@@ -112,6 +115,7 @@ fn routes(shared: Arc<Shared>) -> Router {
         )
         .route("/metrics", get(metrics))
         .route("/clock/confirm", put(confirm_clock))
+        .route("/reload", put(reload))
         .method_not_allowed_fallback(async || Answer::read_only())
         .fallback(async || Answer::unknown())
         .with_state(shared)
@@ -122,6 +126,19 @@ async fn confirm_clock(State(shared): State<Arc<Shared>>) -> Answer {
     shared.node.confirm_clock();
     tracing::warn!("the clock is being confirmed by the admin server");
     Answer::confirmed()
+}
+
+/// Certificates are read again; the answer says what came of it. A `PUT`, as above.
+async fn reload(State(shared): State<Arc<Shared>>) -> Answer {
+    let (ask, answer) = oneshot::channel();
+    if shared.reload.try_send(ask).is_err() {
+        return Answer::busy();
+    }
+    match answer.await {
+        Ok(Ok(())) => Answer::reloaded(),
+        Ok(Err(why)) => Answer::not_reloaded(why),
+        Err(_) => Answer::busy(),
+    }
 }
 
 async fn metrics(State(shared): State<Arc<Shared>>) -> Answer {

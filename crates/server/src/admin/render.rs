@@ -62,7 +62,8 @@ const COUNTERS: [(&str, &str, ReadCounter); 23] = [
 ];
 
 /// Name, meaning and field of each gauge.
-const GAUGES: [(&str, &str, ReadGauge); 15] = [
+const GAUGES: [(&str, &str, ReadGauge); 16] = [
+    ("tls_handshakes_open", "TLS handshakes in progress", |s| &s.handshakes_open),
     ("connections", "Connections open", |s| &s.connections),
     ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
     ("streams", "Streams that exist", |s| &s.streams),
@@ -118,6 +119,20 @@ const HISTOGRAMS: [(&str, &str, ReadHistogram); 2] = [
 
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
+/// How TLS handshakes end.
+const HANDSHAKES: [&str; 5] = ["done", "failed", "timed_out", "evicted", "plain"];
+
+type ReadCounters = fn(&ShardMetrics) -> &[Counter];
+
+/// Name, meaning, label, its values and field of each counter with a label.
+type Labelled = (&'static str, &'static str, &'static str, &'static [&'static str], ReadCounters);
+const LABELLED: [Labelled; 2] = [
+    ("answers", "Answers by class of status", "class", &CLASSES, |s| &s.answers),
+    ("tls_handshakes", "TLS handshakes by how they ended", "result", &HANDSHAKES, |s| {
+        &s.handshakes
+    }),
+];
+
 #[derive(Debug)]
 struct Snapshot {
     node: Arc<NodeMetrics>,
@@ -129,7 +144,8 @@ impl Collector for Snapshot {
         self.encode_counters(&mut encoder)?;
         self.encode_gauges(&mut encoder)?;
         self.encode_silences(&mut encoder)?;
-        self.encode_answers(&mut encoder)?;
+        self.encode_labelled(&mut encoder)?;
+        self.encode_certificates(&mut encoder)?;
         self.encode_histograms(&mut encoder)?;
         self.encode_process(&mut encoder)
     }
@@ -178,17 +194,37 @@ impl Snapshot {
         Ok(())
     }
 
-    fn encode_answers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Answers by class of status";
-        let mut metric = encoder.encode_descriptor("answers", help, None, MetricType::Counter)?;
-        for (labels, shard) in self.shards() {
-            let [of_shard] = labels;
-            for (class, counter) in CLASSES.iter().zip(&shard.answers) {
-                let labels = [of_shard.clone(), ("class", (*class).to_owned())];
-                ConstCounter::new(counter.get()).encode(metric.encode_family(&labels)?)?;
+    fn encode_labelled(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        for (name, help, label, values, read) in LABELLED {
+            let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (labels, shard) in self.shards() {
+                let [of_shard] = labels;
+                for (value, counter) in values.iter().zip(read(shard)) {
+                    let labels = [of_shard.clone(), (label, (*value).to_owned())];
+                    ConstCounter::new(counter.get()).encode(metric.encode_family(&labels)?)?;
+                }
             }
         }
         Ok(())
+    }
+
+    fn encode_certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let reloads = [
+            ("reloads", "Reloads that were taken up", &self.node.reloads),
+            ("reloads_failed", "Reloads that were refused", &self.node.reloads_failed),
+        ];
+        for (name, help, counter) in reloads {
+            let counter = ConstCounter::new(counter.get());
+            counter.encode(encoder.encode_descriptor(
+                name,
+                help,
+                None,
+                counter.metric_type(),
+            )?)?;
+        }
+        let (name, help) = ("certificate_expires_seconds", "When the first certificate expires");
+        let expires_s = gauge(self.node.certificate_expires_s.get());
+        expires_s.encode(encoder.encode_descriptor(name, help, None, MetricType::Gauge)?)
     }
 
     fn encode_histograms(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -9,7 +9,9 @@
 //! Connect to [`Driver::address`], write requests, call [`Driver::turn`] until the answers have come.
 
 use super::{
-    StartError, listen,
+    StartError,
+    doors::Listener,
+    listen,
     mailbox::{Mail, Mailbox},
     shard::{Shard, ShardParts, Shared, WAKE},
     workers::{ShardJob, Workers},
@@ -56,16 +58,18 @@ impl Driver {
         core: ShardCore,
         clock: Arc<dyn Clock>,
     ) -> Result<Self, StartError> {
-        let listen_error = |error| StartError::Listen { listen: settings.listen, error };
-        let mut listeners = listen::all(settings.listen, 1).map_err(listen_error)?;
-        let listener = listeners.pop().expect("one listener for one shard");
-        let address = listener.local_addr()?;
+        let listen = settings.listen[0].address;
+        let listen_error = |error| StartError::Listen { listen, error };
+        let mut listeners = listen::all(listen, 1).map_err(listen_error)?;
+        let socket = listeners.pop().expect("one listener for one shard");
+        let address = socket.local_addr()?;
+        let listeners = vec![Listener { socket, is_tls: false }];
         let poll = mio::Poll::new()?;
         let mailbox = Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?);
-        let shared = Shared::new(settings, clock, vec![Arc::clone(&mailbox)]);
+        let shared = Shared::new(settings, clock, vec![Arc::clone(&mailbox)], None);
         let (workers, jobs) = workers_and_jobs();
         let metrics = Arc::new(ShardMetrics::default());
-        let parts = ShardParts { core, poll, listener, shared, metrics, workers, seed: 1 };
+        let parts = ShardParts { core, poll, listeners, shared, metrics, workers, seed: 1 };
         let mut shard = Shard::new(parts)?;
         shard.listen()?;
         Ok(Self { shard, events: Shard::events(), address, mailbox, jobs })

@@ -3,6 +3,7 @@
 //! A sender collects its messages for another loop during its own turn and passes them on at the end, all
 //! at once. That is one lock and at most one wake for each pair of loops and turn.
 
+use crate::tls::Tls;
 use log::{SyncDone, WorkDone};
 use node::{Change, ReadDone, Reply, Request, ShardMessage, Ticket};
 use session::CheckDone;
@@ -28,6 +29,8 @@ pub(crate) enum Mail {
     ReadDone(Box<ReadDone>),
     /// A body was checked.
     Checked(Box<CheckDone>),
+    /// What new connections with TLS are made with.
+    Tls(Box<Tls>),
     /// Stop: no new connections, end what is live, finish what is under way.
     Stop,
 }

@@ -8,6 +8,7 @@
 //! # Code map
 //! - [`shard`]: the loop; [`driver`]: one loop without threads.
 //! - [`sockets`]: what its session reads and writes; [`listen`]: sockets for one address.
+//! - [`doors`]: what is accepted from them; [`handshakes`]: TLS before there is a session.
 //! - [`batch_delay`] and [`sync_place`]: when and where commits run.
 //! - [`mailbox`]: messages between loops; [`workers`]: threads that may block.
 //! - [`report`]: what a shard shows to the metrics and the log.
@@ -18,7 +19,9 @@
 )]
 
 mod batch_delay;
+mod doors;
 mod driver;
+mod handshakes;
 mod listen;
 mod mailbox;
 mod report;
@@ -30,7 +33,8 @@ mod workers;
 
 pub use driver::Driver;
 
-use crate::{metrics::NodeMetrics, settings::Settings};
+use crate::{metrics::NodeMetrics, settings::Settings, tls::Tls};
+use doors::Listener;
 use env::{Clock, Random, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
 use mailbox::{Mail, Mailbox};
@@ -84,10 +88,13 @@ impl From<io::Error> for StartError {
     }
 }
 
+/// Addresses, and whether TLS is spoken there.
+type Addresses = Vec<(SocketAddr, bool)>;
+
 /// A running data plane.
 #[derive(Debug)]
 pub struct Plane {
-    address: SocketAddr,
+    addresses: Addresses,
     mailboxes: Vec<Arc<Mailbox>>,
     loops: Vec<JoinHandle<io::Result<()>>>,
     workers: Vec<JoinHandle<()>>,
@@ -108,8 +115,9 @@ pub struct Ended {
 /// [`StartError`] if the directory cannot be used, the settings do not fit each other, or somebody else
 /// listens on the address: before anything is opened or made.
 pub fn recover(settings: &Settings, shard_count: u16) -> Result<Opened, StartError> {
-    let listen = settings.listen;
-    listen::check(listen).map_err(|error| StartError::Listen { listen, error })?;
+    for listen in settings.listen.iter().map(|listen| listen.address) {
+        listen::check(listen).map_err(|error| StartError::Listen { listen, error })?;
+    }
     open(settings, shard_count)
 }
 
@@ -163,10 +171,9 @@ impl Plane {
         settings: &Settings,
         nodes: Vec<ShardCore>,
         metrics: &NodeMetrics,
+        tls: Option<Tls>,
     ) -> Result<Self, StartError> {
-        let listen_error = |error| StartError::Listen { listen: settings.listen, error };
-        let listeners = listen::all(settings.listen, nodes.len()).map_err(listen_error)?;
-        let address = listeners[0].local_addr()?;
+        let (listeners, addresses) = listen_at(settings, nodes.len())?;
         let mut polls = Vec::new();
         let mut mailboxes = Vec::new();
         for _ in &nodes {
@@ -174,12 +181,12 @@ impl Plane {
             mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
             polls.push(poll);
         }
-        let shared = Shared::new(settings, Arc::clone(metrics.clock()), mailboxes.clone());
+        let shared = Shared::new(settings, Arc::clone(metrics.clock()), mailboxes.clone(), tls);
         let (segments, segments_thread) = workers::start_work("segments", mailboxes.clone())?;
         let (copies, copies_thread) = workers::start_work("copies", mailboxes.clone())?;
         let mut worker_threads = vec![segments_thread, copies_thread];
         let mut loops = Vec::new();
-        for (place, ((core, poll), listener)) in
+        for (place, ((core, poll), listeners)) in
             nodes.into_iter().zip(polls).zip(listeners).enumerate()
         {
             let id = ShardId::new(u16::try_from(place).expect("shards are counted in u16"));
@@ -192,7 +199,7 @@ impl Plane {
             let parts = ShardParts {
                 core,
                 poll,
-                listener,
+                listeners,
                 shared: Arc::clone(&shared),
                 metrics: Arc::clone(&metrics.shards()[place]),
                 workers: Workers {
@@ -208,7 +215,7 @@ impl Plane {
             let builder = std::thread::Builder::new().name(format!("shard-{id}"));
             loops.push(builder.spawn(move || shard.run())?);
         }
-        Ok(Self { address, mailboxes, loops, workers: worker_threads })
+        Ok(Self { addresses, mailboxes, loops, workers: worker_threads })
     }
 
     /// A thread that has ended although nobody called [`Self::stop`], if there is one.
@@ -220,10 +227,19 @@ impl Plane {
         })
     }
 
-    /// The address that is listened on.
+    /// The addresses that are listened on, in the order of the setting, and whether TLS is spoken there.
     #[must_use]
-    pub fn address(&self) -> SocketAddr {
-        self.address
+    pub fn addresses(&self) -> &[(SocketAddr, bool)] {
+        &self.addresses
+    }
+
+    /// Gives all loops what new connections with TLS are made with.
+    ///
+    /// # Errors
+    /// If a loop cannot be woken.
+    pub fn set_tls(&self, tls: &Tls) -> io::Result<()> {
+        let put = |mailbox: &Arc<Mailbox>| mailbox.put_one(Mail::Tls(Box::new(tls.clone())));
+        self.mailboxes.iter().try_for_each(put)
     }
 
     /// Stops all loops and waits until they have stopped.
@@ -239,6 +255,26 @@ impl Plane {
         }
         Ok(())
     }
+}
+
+/// The listeners of each shard, and their addresses.
+fn listen_at(
+    settings: &Settings,
+    shard_count: usize,
+) -> Result<(Vec<Vec<Listener>>, Addresses), StartError> {
+    let mut listeners: Vec<Vec<Listener>> = (0..shard_count).map(|_| Vec::new()).collect();
+    let mut addresses = Vec::new();
+    for listen in &settings.listen {
+        let is_tls = settings.speaks_tls(listen);
+        let listen = listen.address;
+        let sockets = listen::all(listen, shard_count)
+            .map_err(|error| StartError::Listen { listen, error })?;
+        addresses.push((sockets[0].local_addr()?, is_tls));
+        for (of_shard, socket) in listeners.iter_mut().zip(sockets) {
+            of_shard.push(Listener { socket, is_tls });
+        }
+    }
+    Ok((listeners, addresses))
 }
 
 /// Takes the first of `threads` that has ended: its name and what it returned, unless it panicked.

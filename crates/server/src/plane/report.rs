@@ -1,6 +1,6 @@
 //! What a shard shows of itself to the metrics and the log.
 
-use super::shard::Shard;
+use super::{handshakes::HandshakeCounts, shard::Shard};
 use crate::metrics::DiskRefusal;
 use log::ChunkStats;
 use node::DiskTrouble;
@@ -52,9 +52,21 @@ impl Shard {
                 "no room to merge chunks: dead data keeps its space until there is"
             );
         }
+        self.report_doors();
         self.report_disk();
         self.report_clock();
         self.report_poison();
+    }
+
+    fn report_doors(&self) {
+        let handshakes = &self.doors.handshakes;
+        self.metrics.handshakes_open.set(handshakes.count() as u64);
+        let HandshakeCounts { done, failed, timed_out, evicted, plain } = handshakes.counts;
+        for (shown, count) in
+            self.metrics.handshakes.iter().zip([done, failed, timed_out, evicted, plain])
+        {
+            shown.set(count);
+        }
     }
 
     /// Shows that a write or sync has failed, and logs it once.

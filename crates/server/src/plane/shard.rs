@@ -16,26 +16,26 @@
 
 use super::{
     batch_delay::BatchDelay,
+    doors::{Doors, Guest, Listener},
+    handshakes::{Handshakes, Limits},
     mailbox::{Mail, Mailbox},
     sockets::Sockets,
     sync_place::SyncPlace,
     turn_length::TurnLength,
     workers::Workers,
 };
-use crate::{metrics::ShardMetrics, settings::Settings};
+use crate::{metrics::ShardMetrics, settings::Settings, tls::Tls};
 use env::Clock;
 use log::SyncDone;
-use mio::{Events, Interest, Poll, Token, net::TcpListener, net::TcpStream};
+use mio::{Events, Poll, Token};
 use model::{Monotonic, ShardId};
 use node::{Event, Output, ShardCore, Stamp};
-use session::{Admission, Ask, Input, Options, Peer, Sessions};
+use session::{Admission, Ask, Input, Options, Sessions};
 use std::io;
-use std::net::IpAddr;
-use std::sync::{Arc, mpsc::TrySendError};
+use std::sync::{Arc, atomic::AtomicUsize, mpsc::TrySendError};
 use std::time::Duration;
 
 pub(crate) const WAKE: Token = Token(usize::MAX);
-const LISTEN: Token = Token(usize::MAX - 1);
 
 /// The core's clockwork (expiry, checkpoints, sweeps) runs this often.
 const TICK_MS: u64 = 100;
@@ -44,9 +44,6 @@ const TICK_MS: u64 = 100;
 /// to end.
 const EVENTS_MAX: usize = 64;
 
-/// Connections accepted in one turn at most, so that a flood of them does not starve the others.
-const ACCEPTS_PER_TURN_MAX: usize = 16;
-
 /// What all shards of the process share.
 #[derive(Debug)]
 pub(crate) struct Shared {
@@ -54,6 +51,10 @@ pub(crate) struct Shared {
     pub clock: Arc<dyn Clock>,
     pub mailboxes: Vec<Arc<Mailbox>>,
     pub admission: Arc<Admission>,
+    /// TLS handshakes in progress, over all shards.
+    pub handshakes: Arc<AtomicUsize>,
+    /// What connections with TLS are made with when the server starts.
+    pub tls: Option<Tls>,
 }
 
 pub(crate) struct Shard {
@@ -62,9 +63,7 @@ pub(crate) struct Shard {
     pub(super) core: ShardCore,
     pub(super) metrics: Arc<ShardMetrics>,
     poll: Poll,
-    listener: Option<TcpListener>,
-    /// The listener may have more connections than were accepted.
-    accept_pending: bool,
+    pub(super) doors: Doors,
     sessions: Sessions,
     sockets: Sockets,
     pub(super) now: Stamp,
@@ -77,7 +76,6 @@ pub(crate) struct Shard {
     batch_delay: BatchDelay,
     turn_length: TurnLength,
     next_tick: Monotonic,
-    accept_again: Monotonic,
 }
 
 /// The owners of all groups: the core of this shard, and other loops behind their outgoing mail.
@@ -93,7 +91,7 @@ struct Owners<'a> {
 pub(crate) struct ShardParts {
     pub core: ShardCore,
     pub poll: Poll,
-    pub listener: TcpListener,
+    pub listeners: Vec<Listener>,
     pub shared: Arc<Shared>,
     pub metrics: Arc<ShardMetrics>,
     pub workers: Workers,
@@ -105,9 +103,10 @@ impl Shared {
         settings: &Settings,
         clock: Arc<dyn Clock>,
         mailboxes: Vec<Arc<Mailbox>>,
+        tls: Option<Tls>,
     ) -> Arc<Self> {
-        let admission = Arc::default();
-        Arc::new(Self { settings: settings.clone(), clock, mailboxes, admission })
+        let (admission, handshakes) = Default::default();
+        Arc::new(Self { settings: settings.clone(), clock, mailboxes, admission, handshakes, tls })
     }
 }
 
@@ -115,13 +114,19 @@ impl Shard {
     /// # Errors
     /// If the readiness interface cannot be shared with the sockets.
     pub(crate) fn new(parts: ShardParts) -> io::Result<Self> {
-        let ShardParts { mut core, poll, listener, shared, metrics, workers, seed } = parts;
+        let ShardParts { mut core, poll, listeners, shared, metrics, workers, seed } = parts;
         let clock = Arc::clone(&shared.clock);
         let now = Stamp { wall: clock.now_wall(), monotonic: clock.now_monotonic() };
         core.begin_clock(now);
         let id = core.shard();
         let options = session_options(&shared.settings);
         let admission = Arc::clone(&shared.admission);
+        let limits = Limits {
+            count_max: shared.settings.tls_handshakes_max,
+            timeout_ms: shared.settings.tls_handshake_timeout_ms,
+        };
+        let handshakes = Handshakes::new(Arc::clone(&shared.handshakes), limits);
+        let doors = Doors::new(listeners, handshakes, shared.tls.clone(), now.monotonic);
         Ok(Self {
             id,
             core,
@@ -129,8 +134,7 @@ impl Shard {
             sockets: Sockets::new(id, poll.registry(), clock)?,
             sessions: Sessions::new(id, options, admission, (now, seed)),
             poll,
-            listener: Some(listener),
-            accept_pending: false,
+            doors,
             now,
             outgoing: shared.mailboxes.iter().map(|_| Vec::new()).collect(),
             incoming: Vec::new(),
@@ -140,7 +144,6 @@ impl Shard {
             batch_delay: BatchDelay::default(),
             turn_length: TurnLength::default(),
             next_tick: now.monotonic,
-            accept_again: now.monotonic,
             shared,
         })
     }
@@ -164,8 +167,7 @@ impl Shard {
 
     /// Listens; comes before the first turn.
     pub(super) fn listen(&mut self) -> io::Result<()> {
-        let Some(listener) = &mut self.listener else { return Ok(()) };
-        self.poll.registry().register(listener, LISTEN, Interest::READABLE)
+        self.doors.listen(self.poll.registry())
     }
 
     /// Room for the events of one turn.
@@ -188,10 +190,9 @@ impl Shard {
         self.start_checks();
         self.handle_events(events);
         self.delay_batch(events)?;
-        if self.accept_pending {
-            self.accept()?;
-        }
         self.take_mail();
+        // Behind the mail: a client that comes after a reload gets what was reloaded.
+        self.let_in();
         if self.core.is_behind() {
             self.core.handle(self.now, Event::Continue);
         }
@@ -205,7 +206,7 @@ impl Shard {
         for event in events {
             match event.token() {
                 WAKE => {}
-                LISTEN => self.accept_pending = true,
+                token if self.doors.note_event(token) => {}
                 Token(slot) => self.handle_socket(slot, event),
             }
         }
@@ -214,7 +215,7 @@ impl Shard {
     /// Lets writes that are about to come into the commit of this turn.
     fn delay_batch(&mut self, events: &mut Events) -> io::Result<()> {
         while self.sync_place.is_loop()
-            && !self.accept_pending
+            && !self.doors.is_pending(self.now.monotonic)
             && !self.is_behind()
             && self.batch_delay.waits(self.shared.clock.now_monotonic())
         {
@@ -239,10 +240,9 @@ impl Shard {
             // busy neighbour each yield loses a time slice.
             std::thread::yield_now();
         }
-        let next = self.sessions.next_deadline().min(self.next_tick);
-        let accepts = self.accept_pending && now >= self.accept_again;
-        let wait_ns =
-            if accepts || self.is_behind() { 0 } else { next.get().saturating_sub(now.get()) };
+        let mut next = self.sessions.next_deadline().min(self.next_tick);
+        next = self.doors.next_accept().map_or(next, |accept| next.min(accept));
+        let wait_ns = if self.is_behind() { 0 } else { next.get().saturating_sub(now.get()) };
         self.poll_events(events, Duration::from_nanos(wait_ns))
     }
 
@@ -255,7 +255,7 @@ impl Shard {
 
     /// Whether there is work left over from the last turn.
     fn is_behind(&self) -> bool {
-        self.sessions.is_behind() || self.core.is_behind()
+        self.sessions.is_behind() || self.core.is_behind() || self.doors.is_behind()
     }
 
     fn read_clock(&mut self) {
@@ -269,7 +269,7 @@ impl Shard {
         if event.is_error() || (event.is_read_closed() && event.is_write_closed()) {
             return self.handle(Input::Broken(conn));
         }
-        if event.is_writable() && self.sessions.has_unsent(conn) {
+        if event.is_writable() && self.sockets.flush(conn) && self.sessions.has_unsent(conn) {
             self.handle(Input::Writable(conn));
         }
         if event.is_readable() || event.is_read_closed() {
@@ -300,36 +300,29 @@ impl Shard {
         }
     }
 
-    fn accept(&mut self) -> io::Result<()> {
-        if self.now.monotonic < self.accept_again {
-            return Ok(());
+    /// Accepts connections, and opens those that can be served.
+    fn let_in(&mut self) {
+        if !self.doors.is_pending(self.now.monotonic) && !self.doors.is_behind() {
+            return;
         }
-        for _ in 0..ACCEPTS_PER_TURN_MAX {
-            let Some(listener) = &self.listener else { return Ok(()) };
-            match listener.accept() {
-                Ok((socket, address)) => self.open(socket, address.ip()),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    self.accept_pending = false;
-                    return Ok(());
-                }
-                Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
-                Err(error) => {
-                    // Out of descriptors or memory: existing connections are still served.
-                    tracing::warn!(%error, "cannot accept connections, trying again in 100 ms");
-                    self.accept_again = self.now.monotonic.plus_ms(TICK_MS);
-                    return Ok(());
-                }
-            }
+        let mut guests = Vec::new();
+        self.doors.run(&mut self.sockets, self.now, &mut guests);
+        for guest in guests {
+            self.open(guest);
         }
-        Ok(())
     }
 
-    fn open(&mut self, socket: TcpStream, address: IpAddr) {
-        let conn = self.sessions.open(Peer { address, ..Peer::default() });
-        let added = self.sockets.add(conn, socket);
+    fn open(&mut self, guest: Guest) {
+        let Guest { socket, tls, peer } = guest;
+        let conn = self.sessions.open(peer);
+        let has_tls = tls.is_some();
+        let added = self.sockets.add(conn, socket, tls);
         self.handle(Input::Opened(conn));
         if added.is_err() {
             self.handle(Input::Broken(conn));
+        } else if has_tls {
+            // The first request may have come with the end of the handshake: no event tells of it.
+            self.handle(Input::Readable { conn, ended: false });
         }
     }
 
@@ -352,6 +345,7 @@ impl Shard {
                 Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
                 Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(*done)),
                 Mail::Checked(done) => self.handle(Input::Checked(*done)),
+                Mail::Tls(tls) => self.doors.tls = Some(*tls),
                 Mail::Stop => self.begin_stop(),
             }
         }
@@ -367,6 +361,7 @@ impl Shard {
         }
         self.next_tick = self.now.monotonic.plus_ms(TICK_MS);
         self.core.handle(self.now, Event::Tick);
+        self.doors.tick(self.poll.registry(), self.now.monotonic);
         self.report();
     }
 
@@ -427,9 +422,7 @@ impl Shard {
 
     /// Stops: nobody new, and the session sends everybody on.
     fn begin_stop(&mut self) {
-        if let Some(mut listener) = self.listener.take() {
-            let _ = self.poll.registry().deregister(&mut listener);
-        }
+        self.doors.close(self.poll.registry());
         self.handle(Input::Stop);
     }
 

@@ -1,5 +1,6 @@
 //! The sockets of one shard, as its session sees them.
 
+use crate::tls::TlsStream;
 use env::Clock;
 use mio::{Interest, Registry, Token, net::TcpStream};
 use model::{Monotonic, ShardId};
@@ -12,14 +13,25 @@ use std::sync::Arc;
 /// What a file without a descriptor is copied by.
 const COPY_BYTES: usize = 64 << 10;
 
+/// What one read of a socket with TLS takes at most.
+const RECORDS_BYTES: usize = 64 << 10;
+
 /// Sockets by the slot of their connection.
 #[derive(Debug)]
 pub(super) struct Sockets {
     shard: ShardId,
     registry: Registry,
-    sockets: Vec<Option<TcpStream>>,
+    sockets: Vec<Option<Socket>>,
+    /// Records as they come from a socket; empty until the first connection with TLS.
+    records: Vec<u8>,
     clock: Arc<dyn Clock>,
     turn_began: Monotonic,
+}
+
+#[derive(Debug)]
+struct Socket {
+    tcp: TcpStream,
+    tls: Option<Box<TlsStream>>,
 }
 
 impl Sockets {
@@ -30,7 +42,7 @@ impl Sockets {
     ) -> io::Result<Self> {
         let turn_began = clock.now_monotonic();
         let (registry, sockets) = (registry.try_clone()?, Vec::new());
-        Ok(Self { shard, registry, sockets, clock, turn_began })
+        Ok(Self { shard, registry, sockets, records: Vec::new(), clock, turn_began })
     }
 
     /// A turn began at `now`.
@@ -42,28 +54,60 @@ impl Sockets {
     ///
     /// # Errors
     /// If the readiness interface refuses it.
-    pub(super) fn add(&mut self, conn: ConnId, mut socket: TcpStream) -> io::Result<()> {
+    pub(super) fn add(
+        &mut self,
+        conn: ConnId,
+        mut tcp: TcpStream,
+        tls: Option<TlsStream>,
+    ) -> io::Result<()> {
         let slot = conn.slot as usize;
         if self.sockets.len() <= slot {
             self.sockets.resize_with(slot + 1, || None);
         }
-        let _ = socket.set_nodelay(true);
+        let _ = tcp.set_nodelay(true);
         let interest = Interest::READABLE | Interest::WRITABLE;
-        let registered = self.registry.register(&mut socket, Token(slot), interest);
-        self.sockets[slot] = Some(socket);
+        let registered = self.registry.register(&mut tcp, Token(slot), interest);
+        self.sockets[slot] = Some(Socket { tcp, tls: tls.map(Box::new) });
         registered
     }
 
-    fn of(&mut self, conn: ConnId) -> Option<&mut TcpStream> {
+    /// Room for records of handshakes; and the readiness interface.
+    pub(super) fn for_handshakes(&mut self) -> (&mut [u8], &Registry) {
+        if self.records.is_empty() {
+            self.records = vec![0; RECORDS_BYTES];
+        }
+        (&mut self.records, &self.registry)
+    }
+
+    /// The readiness interface.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// A socket takes bytes again: records that wait go first. Whether the session may send more.
+    pub(super) fn flush(&mut self, conn: ConnId) -> bool {
+        match self.of(conn) {
+            Some(Socket { tcp, tls: Some(tls) }) => tls.flush(tcp),
+            _ => true,
+        }
+    }
+
+    #[inline]
+    fn of(&mut self, conn: ConnId) -> Option<&mut Socket> {
         self.sockets.get_mut(conn.slot as usize)?.as_mut()
     }
 }
 
 impl Transport for Sockets {
     fn read(&mut self, conn: ConnId, buffer: &mut [u8]) -> Read {
-        let Some(socket) = self.of(conn) else { return Read::Broken };
+        let Some(socket) = self.sockets.get_mut(conn.slot as usize).and_then(Option::as_mut) else {
+            return Read::Broken;
+        };
+        if let Some(tls) = &mut socket.tls {
+            return tls.read(&mut socket.tcp, &mut self.records, buffer);
+        }
         loop {
-            match socket.read(buffer) {
+            match socket.tcp.read(buffer) {
                 Ok(0) => return Read::End,
                 // A read that does not fill its buffer has emptied the socket. What comes then is a new event.
                 Ok(count) if count < buffer.len() => return Read::Last(count),
@@ -76,7 +120,10 @@ impl Transport for Sockets {
     }
 
     fn write(&mut self, conn: ConnId, pieces: &[Piece<'_>]) -> Sent {
-        let Some(socket) = self.of(conn) else { return Sent::Broken };
+        let Some(Socket { tcp: socket, tls }) = self.of(conn) else { return Sent::Broken };
+        if let Some(tls) = tls {
+            return tls.write(socket, pieces);
+        }
         match pieces {
             // A frame of a live reader: `send` costs the kernel less than `writev`.
             [Piece::Bytes(bytes)] => {
@@ -97,23 +144,35 @@ impl Transport for Sockets {
         }
     }
 
-    fn takes_files(&self, _: ConnId) -> bool {
-        true
+    fn takes_files(&self, conn: ConnId) -> bool {
+        let socket = self.sockets.get(conn.slot as usize).and_then(Option::as_ref);
+        socket.is_some_and(|socket| socket.tls.is_none())
+    }
+
+    fn has_unsent(&self, conn: ConnId) -> bool {
+        let socket = self.sockets.get(conn.slot as usize).and_then(Option::as_ref);
+        socket.and_then(|socket| socket.tls.as_ref()).is_some_and(|tls| tls.has_unsent())
     }
 
     fn close(&mut self, conn: ConnId, how: Close) {
         if how == Close::Writes {
-            if let Some(socket) = self.of(conn) {
-                let _ = socket.shutdown(Shutdown::Write);
+            match self.of(conn) {
+                Some(Socket { tcp, tls: Some(tls) }) => tls.close_writes(tcp),
+                Some(Socket { tcp, tls: None }) => drop(tcp.shutdown(Shutdown::Write)),
+                None => {}
             }
             return;
         }
-        if let Close::Cut(failure) = how {
+        if let Close::Cut(failure) = &how {
             tracing::warn!(shard = self.shard.get(), ?failure, "an answer was cut short");
         }
         let socket = self.sockets.get_mut(conn.slot as usize).and_then(Option::take);
         if let Some(mut socket) = socket {
-            let _ = self.registry.deregister(&mut socket);
+            // An answer that is cut short must not end as if it were whole.
+            if let (Some(tls), Close::Whole) = (&mut socket.tls, &how) {
+                tls.close_writes(&mut socket.tcp);
+            }
+            let _ = self.registry.deregister(&mut socket.tcp);
         }
     }
 

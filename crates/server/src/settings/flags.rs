@@ -1,6 +1,6 @@
 //! The settings as flags of the command line, made from the table.
 
-use super::{Setting, TABLE};
+use super::{Setting, TABLE, kind::Switch};
 use clap::{Arg, ArgMatches, Command};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -50,11 +50,17 @@ impl clap::Args for Flags {
 }
 
 fn flag(setting: &'static Setting) -> Arg {
-    Arg::new(setting.key)
+    let arg = Arg::new(setting.key)
         .long(setting.flag())
         .value_name(setting.placeholder)
         .help(short_help(setting))
-        .long_help(long_help(setting))
+        .long_help(long_help(setting));
+    // A switch that is named is on.
+    if setting.placeholder == Switch.placeholder() {
+        arg.num_args(0..=1).default_missing_value("on")
+    } else {
+        arg
+    }
 }
 
 fn short_help(setting: &Setting) -> String {

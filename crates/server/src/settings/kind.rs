@@ -44,20 +44,39 @@ impl Kind for Directory {
     }
 }
 
-/// An address with a port.
-pub(super) struct Address;
+/// A file, or `none`.
+pub(super) struct OptionalFile;
 
-impl Address {
+impl OptionalFile {
     pub(super) const fn placeholder(&self) -> &'static str {
-        "IP:PORT"
+        "FILE"
     }
 }
+
+impl Kind for OptionalFile {
+    type Value = Option<PathBuf>;
+
+    fn parse(&self, text: &str) -> Option<Option<PathBuf>> {
+        if text == "none" { Some(None) } else { Directory.parse(text).map(Some) }
+    }
+
+    fn to_toml(&self, value: &Option<PathBuf>) -> String {
+        value.as_ref().map_or_else(|| quoted("none"), |path| Directory.to_toml(path))
+    }
+
+    fn allowed(&self) -> String {
+        "`none`, or the path of a file".to_owned()
+    }
+}
+
+/// An address with a port.
+struct Address;
 
 impl Kind for Address {
     type Value = SocketAddr;
 
     fn parse(&self, text: &str) -> Option<SocketAddr> {
-        text.parse().ok()
+        super::address::parse_address(text)
     }
 
     fn to_toml(&self, value: &SocketAddr) -> String {
@@ -65,8 +84,7 @@ impl Kind for Address {
     }
 
     fn allowed(&self) -> String {
-        "an IP address and a port, such as `127.0.0.1:4437`, `0.0.0.0:4437` or `[::]:4437`"
-            .to_owned()
+        "an address and a port, such as `127.0.0.1:4440`, `[::]:4440`, `:4440` or `4440`".to_owned()
     }
 }
 
@@ -322,7 +340,7 @@ impl LogLevel {
 }
 
 /// The text as a TOML string.
-fn quoted(text: &str) -> String {
+pub(super) fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
@@ -374,6 +392,6 @@ mod tests {
     #[test]
     fn an_admin_address_may_be_off() {
         assert_eq!(OptionalAddress.parse("off"), Some(None));
-        assert_eq!(OptionalAddress.parse("localhost:1"), None);
+        assert_eq!(OptionalAddress.parse("elsewhere:1"), None);
     }
 }

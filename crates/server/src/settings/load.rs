@@ -28,6 +28,10 @@ impl Environment {
 
     fn text(&self, variable: &str) -> Result<Option<String>, SettingsError> {
         let Some(value) = self.0.get(variable) else { return Ok(None) };
+        // Set to nothing is not set: compose files cannot leave a variable out.
+        if value.is_empty() {
+            return Ok(None);
+        }
         let text = value.to_str().map(str::to_owned);
         text.map(Some).ok_or_else(|| SettingsError::NotText { variable: variable.to_owned() })
     }
@@ -121,8 +125,7 @@ fn file_values(
 ) -> BTreeMap<&'static str, Chosen> {
     let named = match (&flags.config, environment.text(CONFIG_VARIABLE)) {
         (Some(path), _) => Some(path.clone()),
-        // Set to nothing is not set: compose files cannot leave a variable out.
-        (None, Ok(text)) => text.filter(|text| !text.is_empty()).map(PathBuf::from),
+        (None, Ok(text)) => text.map(PathBuf::from),
         (None, Err(problem)) => {
             problems.push(problem);
             None
@@ -192,17 +195,27 @@ fn value_text(value: &DeValue<'_>) -> String {
         DeValue::Float(number) => number.as_str().to_owned(),
         DeValue::Boolean(switch) => switch.to_string(),
         DeValue::Datetime(time) => time.to_string(),
-        DeValue::Array(_) => "an array".to_owned(),
+        DeValue::Array(values) => {
+            let texts: Vec<String> =
+                values.iter().map(|value| value_text(value.get_ref())).collect();
+            texts.join(",")
+        }
         DeValue::Table(_) => "a table".to_owned(),
     }
 }
 
+/// Whether a rule holds, the keys of its two settings, and what it says.
+type Rule = (bool, &'static str, &'static str, &'static str);
+
 /// Rules between two settings; a rule within one is its range in the table.
 fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<SettingsError>) {
     let s = settings;
-    let same_port = s.listen.port() != 0 && Some(s.listen) == s.admin_listen;
+    let is_admin = |listen: &super::Listen| {
+        listen.address.port() != 0 && Some(listen.address) == s.admin_listen
+    };
+    let same_port = s.listen.iter().any(is_admin);
     let segment_count = u64::from(s.shards.max(1)) * (s.wal_bytes_max / s.segment_bytes);
-    let rules: [(bool, &str, &str, &'static str); 6] = [
+    let rules: [Rule; 6] = [
         (!same_port, "listen", "admin_listen", "streams and admin need two addresses"),
         (
             s.body_bytes_in_flight_max >= s.append_bytes_max,
@@ -237,7 +250,7 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
             "a group must be sealed before it fills a quarter of the write-ahead log",
         ),
     ];
-    for (holds, left, right, rule) in rules {
+    for (holds, left, right, rule) in rules.into_iter().chain(tls_rules(s)) {
         if !holds {
             let of = |key| {
                 let found = chosen.iter().find(|chosen| chosen.setting.key == key);
@@ -246,4 +259,34 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
             problems.push(SettingsError::Conflict { left: of(left), right: of(right), rule });
         }
     }
+}
+
+fn tls_rules(s: &Settings) -> [Rule; 4] {
+    let wants_tls = s.listen.iter().any(|listen| s.speaks_tls(listen));
+    [
+        (
+            !wants_tls || s.has_certificate(),
+            "listen",
+            "tls_cert",
+            "an https:// address needs a certificate: tls_cert with tls_key, tls_dir or tls_self_signed",
+        ),
+        (
+            s.tls_cert.is_some() == s.tls_key.is_some(),
+            "tls_cert",
+            "tls_key",
+            "a certificate needs its key, and a key its certificate",
+        ),
+        (
+            !(s.tls_self_signed && (s.tls_cert.is_some() || s.tls_dir.is_some())),
+            "tls_self_signed",
+            "tls_cert",
+            "a server with a certificate makes none for itself",
+        ),
+        (
+            (s.tls_client_auth == super::ClientAuth::Off) == s.tls_client_ca.is_none(),
+            "tls_client_auth",
+            "tls_client_ca",
+            "certificates of clients need both: tls_client_auth other than off, and tls_client_ca",
+        ),
+    ]
 }

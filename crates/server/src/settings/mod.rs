@@ -13,6 +13,7 @@
 //! afterwards, nor name the file and line of a bad value. Layers of partial structs were refused, too:
 //! each layer would repeat the list.
 
+mod address;
 mod error;
 mod flags;
 mod kind;
@@ -21,6 +22,7 @@ mod render;
 mod source;
 #[cfg(test)]
 mod tests;
+mod wire_kind;
 
 pub use error::SettingsError;
 pub use flags::Flags;
@@ -28,12 +30,14 @@ pub use kind::{LogFormat, LogLevel};
 pub use load::{Effective, Environment, load};
 pub use render::render;
 pub use source::{Chosen, Source};
+pub use wire_kind::{ClientAuth, Listen, TlsVersion};
 
-use kind::{Address, Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, Switch};
+use kind::{Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, OptionalFile, Switch};
 use log::WAL_BYTES_MAX;
 use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, PRODUCERS_PER_STREAM_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use wire_kind::Listens;
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -115,8 +119,38 @@ settings! {
     /// no writes until a restart.
     allow_copy_on_write: bool = "off" as Switch;
 
-    /// Address and port that serve streams. Port 0 takes a free one and logs it.
-    listen: SocketAddr = "127.0.0.1:4437" as Address;
+    /// Addresses and ports that serve streams, with `http://` or `https://` before each. Without that it is
+    /// `https` if there is a certificate. Port 0 takes a free one and logs it.
+    listen: Vec<Listen> = "127.0.0.1:4437" as Listens;
+
+    /// Certificate chain for TLS, as PEM. It may be replaced while the server runs.
+    tls_cert: Option<PathBuf> = "none" as OptionalFile;
+
+    /// Private key of `tls_cert`, as PEM. Others must not be able to read it.
+    tls_key: Option<PathBuf> = "none" as OptionalFile;
+
+    /// Directory of further certificates: pairs `X.crt` or `X.pem` and `X.key`, and subdirectories with
+    /// `fullchain.pem` and `privkey.pem` or `tls.crt` and `tls.key`. Clients get the one for the name they ask for.
+    tls_dir: Option<PathBuf> = "none" as OptionalFile;
+
+    /// Whether the server makes a certificate for itself, in `tls` below `data_dir`. For a laptop: no browser
+    /// trusts it unasked.
+    tls_self_signed: bool = "off" as Switch;
+
+    /// Oldest version of TLS that is spoken.
+    tls_version_min: TlsVersion = "1.2" as Choice(&TlsVersion::NAMES);
+
+    /// Certificates, as PEM, that sign those of clients.
+    tls_client_ca: Option<PathBuf> = "none" as OptionalFile;
+
+    /// Whether clients are asked for a certificate: `off`, `optional` or `required`.
+    tls_client_auth: ClientAuth = "off" as Choice(&ClientAuth::NAMES);
+
+    /// TLS handshakes in progress at a time, over all shards. Further clients wait.
+    tls_handshakes_max: usize = "512" as Number::<usize> { min: 1, max: 100_000 };
+
+    /// How long a TLS handshake may take.
+    tls_handshake_timeout_ms: u64 = "10000" as Number::<u64> { min: 1, max: DAY_MS };
 
     /// Address and port of /healthz, /readyz and /metrics; `off` serves none of them. It has no
     /// access control: keep it off public networks. /healthz fails when an event loop has not run for
@@ -220,6 +254,23 @@ settings! {
 }
 
 impl Settings {
+    /// Whether a certificate is named or made.
+    #[must_use]
+    pub fn has_certificate(&self) -> bool {
+        self.tls_cert.is_some() || self.tls_dir.is_some() || self.tls_self_signed
+    }
+
+    /// Whether TLS is spoken at an address of `listen`.
+    #[must_use]
+    pub fn speaks_tls(&self, listen: &Listen) -> bool {
+        listen.tls.unwrap_or_else(|| self.has_certificate())
+    }
+
+    /// Serves one address without TLS, as tools do.
+    pub fn listen_on(&mut self, address: SocketAddr) {
+        self.listen = vec![Listen { tls: Some(false), address }];
+    }
+
     /// Event loops to start on a machine with `cores` cores.
     #[must_use]
     pub fn shard_count(&self, cores: usize) -> u16 {

@@ -66,7 +66,7 @@ fn source_of(effective: &Effective, key: &str) -> String {
 #[test]
 fn every_default_is_in_its_own_range() {
     let effective = load_plain(&flags(&[]), &environment(&[])).unwrap();
-    assert_eq!(effective.settings.listen.port(), 4437);
+    assert_eq!(effective.settings.listen[0].address.port(), 4437);
     assert_eq!(effective.settings.append_bytes_max, model::limits::APPEND_BYTES_DEFAULT);
     assert!(effective.chosen.iter().all(|chosen| chosen.source == Source::Default));
     assert!(effective.warnings.is_empty());
@@ -134,14 +134,18 @@ fn a_bad_value_says_what_where_from_and_what_is_allowed() {
 }
 
 #[test]
-fn an_array_is_no_value() {
-    let problem = only_problem(load_with_file(flags(&[]), &environment(&[]), "shards = [1]"));
-    assert!(problem.starts_with("shards = `an array` (thalweg.toml:1)"), "{problem}");
+fn an_array_is_a_list_and_no_value_where_one_is_wanted() {
+    let file = |text| load_with_file(flags(&[]), &environment(&[]), text);
+    let listen =
+        file("listen = [\"127.0.0.1:1\", \"https://127.0.0.1:2\"]\ntls_self_signed = true");
+    assert_eq!(listen.unwrap().settings.listen.len(), 2);
+    let problem = only_problem(file("shards = [1, 2]"));
+    assert!(problem.starts_with("shards = `1,2` (thalweg.toml:1)"), "{problem}");
 }
 
 #[test]
 fn all_mistakes_are_reported_at_once() {
-    let wrong = flags(&[("groups", "0"), ("gzip", "maybe"), ("listen", "4437")]);
+    let wrong = flags(&[("groups", "0"), ("gzip", "maybe"), ("listen", "nowhere")]);
     let problems = load_plain(&wrong, &environment(&[])).unwrap_err();
     assert_eq!(problems.len(), 3, "{problems:?}");
 }

@@ -241,6 +241,11 @@ impl Client {
         std::mem::take(&mut self.input)
     }
 
+    /// Waits for the next bytes, or the end.
+    pub(crate) fn wait_for_bytes(&mut self) {
+        self.fill();
+    }
+
     #[track_caller]
     fn fill(&mut self) -> usize {
         let mut buffer = [0; 64 << 10];

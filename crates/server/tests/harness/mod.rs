@@ -13,6 +13,7 @@
 pub(crate) mod client;
 pub(crate) mod events;
 pub(crate) mod siege;
+pub(crate) mod tls;
 pub(crate) mod vectors;
 
 pub(crate) use client::{Answer, Client};
@@ -77,13 +78,11 @@ impl Start {
         let mut words = self.under.clone();
         words.push(env!("CARGO_BIN_EXE_thalweg").to_owned());
         let mut command = Command::new(&words[0]);
-        command
-            .args(&words[1..])
-            .args(["serve", "--listen", &listen.to_string(), "--data-dir"])
-            .arg(dir)
-            .args(&self.flags)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null());
+        command.args(&words[1..]).args(["serve", "--data-dir"]).arg(dir).args(&self.flags);
+        if !self.flags.iter().any(|flag| flag == "--listen") {
+            command.args(["--listen", &listen.to_string()]);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null());
         command
     }
 
@@ -167,6 +166,16 @@ impl Server {
 
     pub(crate) fn admin_address(&self) -> SocketAddr {
         self.admin.expect("started with an admin port")
+    }
+
+    /// Where TLS is spoken, for a server that was told to speak it at one of several addresses.
+    pub(crate) fn secure_address(&self) -> SocketAddr {
+        let mut address = None;
+        until("the server listens with TLS", || {
+            address = field(&self.log, "url=\"https://", "address");
+            address.is_some()
+        });
+        address.unwrap()
     }
 
     pub(crate) fn pid(&self) -> u32 {

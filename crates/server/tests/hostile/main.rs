@@ -7,6 +7,7 @@
 mod harness;
 
 mod connections;
+mod handshakes;
 mod requests;
 
 use harness::siege::{Attack, Scale, withstands};
@@ -82,8 +83,18 @@ fn deep_json_holds_nobody_up() {
     withstands(&requests::DEEP_JSON, &SHORT);
 }
 
+#[test]
+fn handshakes_that_do_not_begin_hold_nobody_up() {
+    withstands(&handshakes::SILENT_HANDSHAKES, &SHORT);
+}
+
+#[test]
+fn floods_of_handshakes_hold_nobody_up() {
+    withstands(&handshakes::HANDSHAKE_FLOOD, &SHORT);
+}
+
 /// All attacks, one after the other.
-const ALL: [Attack; 10] = [
+const ALL: [Attack; 12] = [
     connections::SLOW_HEADS,
     connections::SLOW_BODIES,
     connections::STALLED_READERS,
@@ -94,6 +105,8 @@ const ALL: [Attack; 10] = [
     requests::SMUGGLING,
     requests::HEAD_BOMBS,
     requests::DEEP_JSON,
+    handshakes::SILENT_HANDSHAKES,
+    handshakes::HANDSHAKE_FLOOD,
 ];
 
 #[test]

@@ -68,6 +68,10 @@ impl Transport for Wires {
         false
     }
 
+    fn has_unsent(&self, _: ConnId) -> bool {
+        false
+    }
+
     fn close(&mut self, conn: ConnId, how: Close) {
         self.0.get_mut(&conn).expect("a connection that is open").closed = Some(how);
     }

@@ -118,6 +118,10 @@ impl Transport for Wires {
         self.takes_files
     }
 
+    fn has_unsent(&self, _: ConnId) -> bool {
+        false
+    }
+
     fn close(&mut self, conn: ConnId, how: Close) {
         let by_damage = matches!(how, Close::Cut(Failure::Damaged { .. }));
         let Some(wire) = self.wires.get(&conn) else { return };

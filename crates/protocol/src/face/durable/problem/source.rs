@@ -116,6 +116,9 @@ impl From<HeadError> for Problem {
                 Code::MalformedRequest,
                 "The connection does not begin with an HTTP request (TLS on a plain port?).",
             ),
+            HeadError::PlainOnTls => {
+                (Code::MalformedRequest, "This port speaks TLS; use https:// instead of http://.")
+            }
             HeadError::Http2Preface => (
                 Code::HttpVersion,
                 "HTTP/2 with prior knowledge is not offered on this port; use HTTP/1.1.",
