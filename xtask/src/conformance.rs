@@ -6,6 +6,7 @@ use crate::node::{self, Run};
 use crate::run::{Counts, Failure};
 use crate::server::{LONG_POLL_TIMEOUT_MS, Server};
 use crate::workspace::Workspace;
+use std::path::Path;
 
 /// Core tests in the pinned version of the suite, without those of subscriptions.
 const CORE_TESTS: u64 = 332;
@@ -23,12 +24,12 @@ const DURABILITIES: [Durability; 1] =
 /// Runs the suite: against `url` if given, or else once per durability.
 pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Failure> {
     if let Some(url) = url {
-        return suite(workspace, url, "the given server");
+        return suite(workspace, url, None, "the given server");
     }
     let mut counts = Counts::default();
     for durability in &DURABILITIES {
         let server = Server::start(workspace, "conformance", durability.flags)?;
-        let result = suite(workspace, &server.url(), durability.name);
+        let result = suite(workspace, &server.url(), None, durability.name);
         // First what the tests say: it is more telling than how the server ended.
         counts = counts.and(result.map_err(|failure| server.explain(failure))?);
         server.stop()?;
@@ -36,11 +37,19 @@ pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Fa
     Ok(counts)
 }
 
-fn suite(workspace: &Workspace, url: &str, name: &str) -> Result<Counts, Failure> {
+/// Runs the suite against a server. With TLS, the certificate in a file is trusted.
+pub(crate) fn suite(
+    workspace: &Workspace,
+    url: &str,
+    certificate: Option<&Path>,
+    name: &str,
+) -> Result<Counts, Failure> {
     println!("conformance suite, {name}, {url}");
     let timeout = LONG_POLL_TIMEOUT_MS.to_string();
-    let variables =
-        [("THALWEG_TEST_URL", url), ("THALWEG_TEST_LONG_POLL_TIMEOUT_MS", timeout.as_str())];
+    let mut variables =
+        vec![("THALWEG_TEST_URL", url), ("THALWEG_TEST_LONG_POLL_TIMEOUT_MS", timeout.as_str())];
+    let certificate = certificate.map(Path::to_string_lossy);
+    variables.extend(certificate.iter().map(|file| ("NODE_EXTRA_CA_CERTS", file.as_ref())));
     let run = node::vitest(workspace, "conformance", &variables)?;
     let counts = judge(&run)?;
     println!("conformance suite, {name}: all {CORE_TESTS} core tests passed");

@@ -7,6 +7,7 @@ mod client_test;
 mod conformance;
 mod counts;
 mod crash;
+mod door;
 mod fuzz;
 mod hostile;
 mod node;
@@ -64,6 +65,8 @@ enum Command {
         #[arg(long, value_name = "URL")]
         url: Option<String>,
     },
+    /// Run the suite, curl and openssl over TLS against the release binary (build it first)
+    Door,
     /// Run a whole node from seeds, with faults, and check what it promises
     Sim(sim::Simulation),
     /// Kill, cut the power, fail the disk under real servers, and verify what they kept
@@ -109,6 +112,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
         Command::Turns(options) => turns::run(workspace, options),
         Command::Peers(asked) => peers::run(workspace, asked),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
+        Command::Door => report(door::run(workspace)),
         Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),
     }
 }

@@ -83,6 +83,11 @@ impl Server {
         format!("http://{}", self.listen)
     }
 
+    /// Where the certificate is that it makes for itself when told to.
+    pub(crate) fn certificate(&self) -> PathBuf {
+        self.scratch.join("data/tls/self-signed.crt")
+    }
+
     /// Says with a failure of the tests where the server's log and data are.
     pub(crate) fn explain(&self, failure: Failure) -> Failure {
         let place = self.scratch.display();
