@@ -15,11 +15,36 @@
 //! storage: after a sync, and for what recovery finds. The [`Commit`] that it returns turns the
 //! entries that it covers into committed ones.
 //!
+//! # Several voters
+//! These parts are whole and tested, and no server is wired to them yet:
+//! - `replica` ([`Replica`]): one group's copy on a node, around the consensus library. `rules` has what that needs, `terms`
+//!   what it may know of the log, `library` the way between its values and ours.
+//! - `configuration`: who votes.
+//!
 //! # Invariants
 //! - `committed` never falls.
 //! - A group with one voter runs no consensus code: its role is two numbers.
 //! - Groups commit independently: nothing orders the entries of two groups.
 
+mod codec;
+mod configuration;
+mod entry_bytes;
+mod identity;
+mod library;
+mod message;
+mod replica;
 mod role;
+mod rules;
+mod terms;
 
+pub use codec::DecodeError;
+pub use configuration::{Change, Configuration, Part, REPLICAS_MAX};
+pub use entry_bytes::{ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE, KIND_NOOP, entry_of_command};
+pub use identity::{NodeNumber, ReplicaId};
+pub use message::{Body, EntryBytes, GroupMessage, LogPosition, SentEntry, SnapshotPoint};
+pub use replica::{
+    ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Replica, Start, StepRefused,
+    ToAppend,
+};
 pub use role::{Commit, Committed, LogEntry, Role, Solo};
+pub use terms::Terms;

@@ -1,0 +1,246 @@
+//! What comes out: what to append, sync, send and apply.
+
+use super::held::Held;
+use super::{PROPOSED, Replica};
+use crate::identity::ReplicaId;
+use crate::library;
+use crate::message::{Body, GroupMessage, LogPosition, SnapshotPoint};
+use crate::rules::Rules;
+use bytes::Bytes;
+use model::{EntryIndex, Term};
+use raft::eraftpb::{Entry, EntryType};
+use raft::{Ready, StateRole};
+
+/// What a replica must not forget over a restart, beside its entries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Note {
+    /// The last term that it has seen.
+    pub term: Term,
+    /// To whom it gave its vote in that term.
+    pub vote: Option<ReplicaId>,
+    /// The last entry that it knows as committed. May be older than true.
+    pub commit: EntryIndex,
+}
+
+/// An entry to append behind the last one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ToAppend {
+    /// Its index and term.
+    pub at: LogPosition,
+    /// Its bytes as they were sent; `None` for the entry with which a leader begins its term.
+    pub bytes: Option<Bytes>,
+}
+
+/// What a replica wants of its owner. In this order: truncate, append, note; send; apply.
+#[derive(Debug, Default)]
+pub struct GroupReady {
+    /// The log ends before this entry now.
+    pub truncate_from: Option<EntryIndex>,
+    /// Entries to append.
+    pub append: Vec<ToAppend>,
+    /// What to note, if it has changed.
+    pub note: Option<Note>,
+    /// Whether anything waits for the batch: if not, the note may go with any later one.
+    pub is_urgent: bool,
+    /// A snapshot takes the place of the log. Its contents are here.
+    pub install: Option<SnapshotPoint>,
+    /// Messages to send before the sync.
+    pub messages: Vec<GroupMessage>,
+    /// All entries up to this one are committed and durable here.
+    pub committed: Option<LogPosition>,
+    /// Reads that are confirmed, each with the index that must be applied first.
+    pub reads: Vec<(u64, EntryIndex)>,
+    /// Reads that were not, and will not be.
+    pub lost_reads: Vec<u64>,
+}
+
+impl<R: Rules> Replica<R> {
+    /// What must happen now; `batch` is the number of the batch that is open. `None`: nothing.
+    pub fn take_ready(&mut self, batch: u64) -> Option<GroupReady> {
+        assert!(batch > 0, "batches are counted from 1");
+        self.flush();
+        if !self.raw.has_ready() {
+            return None;
+        }
+        let mut ready = self.raw.ready();
+        let mut out = GroupReady { is_urgent: ready.must_sync(), ..GroupReady::default() };
+        self.take_snapshot(&ready, &mut out);
+        self.take_entries(ready.take_entries(), &mut out);
+        out.note = ready.hs().map(|hard| Note {
+            term: Term::new(hard.term),
+            vote: ReplicaId::from_bits(hard.vote),
+            commit: EntryIndex::new(hard.commit),
+        });
+        let mut messages = ready.take_messages();
+        messages.append(&mut ready.take_persisted_messages());
+        let committed = ready.take_committed_entries();
+        self.take_reads(&mut ready, &mut out);
+        self.hold_or_send(&ready, batch, messages, &mut out);
+        self.raw.advance_append_async(ready);
+        self.persist_idle();
+        self.take_committed(&committed, &mut out);
+        Some(out)
+    }
+
+    fn take_snapshot(&mut self, ready: &Ready, out: &mut GroupReady) {
+        if ready.snapshot().is_empty() {
+            return;
+        }
+        let point = library::snapshot_point(ready.snapshot());
+        let store = self.raw.mut_store();
+        *store = crate::terms::Terms::new(point.last);
+        self.owner_last = point.last.index.get();
+        self.changes.clear();
+        self.configuration = point.configuration.clone();
+        self.is_installing = true;
+        out.install = Some(point);
+    }
+
+    /// Sorts entries into those that the owner has and those that it must append.
+    fn take_entries(&mut self, entries: Vec<Entry>, out: &mut GroupReady) {
+        let last = self.raw.store().last().index.get();
+        if let Some(first) = entries.first().filter(|entry| entry.index <= last) {
+            self.raw.mut_store().truncate(EntryIndex::new(first.index));
+        }
+        for entry in entries {
+            let at = LogPosition::new(entry.index, entry.term);
+            let is_change = entry.get_entry_type() == EntryType::EntryConfChangeV2;
+            let bytes = u32::try_from(entry.data.len()).expect("entries are below 4 GiB");
+            self.raw.mut_store().push(at, bytes, is_change);
+            if entry.context == PROPOSED {
+                assert!(entry.index <= self.owner_last, "the owner has what it proposed");
+                continue;
+            }
+            if entry.index <= self.owner_last {
+                self.owner_last = entry.index - 1;
+                out.truncate_from = Some(EntryIndex::new(entry.index));
+            }
+            assert!(entry.index == self.owner_last + 1, "entries follow each other");
+            self.owner_last = entry.index;
+            let bytes = (!entry.data.is_empty()).then_some(entry.data);
+            out.append.push(ToAppend { at, bytes });
+        }
+        if out.truncate_from.is_some() {
+            let terms = self.raw.store();
+            self.changes.retain(|index, _| terms.is_change(*index));
+        }
+    }
+
+    fn take_reads(&mut self, ready: &mut Ready, out: &mut GroupReady) {
+        for state in ready.take_read_states() {
+            let read = library::read(&state.request_ctx);
+            if self.reads.remove(&read) {
+                out.reads.push((read, EntryIndex::new(state.index)));
+            }
+        }
+        if self.raw.raft.state != StateRole::Leader {
+            // The library has forgotten them; nobody answers any more.
+            out.lost_reads.extend(std::mem::take(&mut self.reads));
+            self.raw.mut_store().withdraw_all();
+            self.snapshots.clear();
+        }
+    }
+
+    /// Sends what may go, and holds the rest until the batch is durable.
+    fn hold_or_send(
+        &mut self,
+        ready: &Ready,
+        batch: u64,
+        messages: Vec<raft::eraftpb::Message>,
+        out: &mut GroupReady,
+    ) {
+        let messages = messages.into_iter().map(library::from_library);
+        let waits = ready.must_sync() || !self.held.is_empty();
+        let durable_term = self.durable_term;
+        let may_go = |message: &GroupMessage| !waits || R::may_go(message, durable_term);
+        let (now, later): (Vec<_>, Vec<_>) = messages.partition(may_go);
+        self.note_snapshots(&now);
+        out.messages = now;
+        let snapshot =
+            (!ready.snapshot().is_empty()).then(|| ready.snapshot().get_metadata().index);
+        let batch = if snapshot.is_some() {
+            None
+        } else if ready.must_sync() {
+            Some(batch)
+        } else {
+            // Nothing of its own to wait for: it goes with what is before it.
+            self.held.back().map_or(Some(0), |held| held.batch)
+        };
+        let term = self.raw.raft.term;
+        self.held.push_back(Held {
+            number: ready.number(),
+            batch,
+            term,
+            snapshot,
+            messages: later,
+        });
+    }
+
+    /// Remembers which snapshots are under way.
+    fn note_snapshots(&mut self, messages: &[GroupMessage]) {
+        for message in messages {
+            if matches!(message.body, Body::Snapshot(_)) {
+                self.raw.mut_store().withdraw(message.to);
+                self.snapshots.insert(message.to, 0);
+            }
+        }
+    }
+
+    /// Tells the library of what had nothing to wait for.
+    fn persist_idle(&mut self) {
+        if self.held.front().is_some_and(|held| held.batch == Some(0)) {
+            let released = self.release(0);
+            assert!(released.is_empty(), "what waits for nothing has been sent");
+        }
+    }
+
+    fn take_committed(&mut self, entries: &[Entry], out: &mut GroupReady) {
+        let Some(last) = entries.last() else { return };
+        out.committed = Some(LogPosition::new(last.index, last.term));
+        for entry in entries {
+            if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
+                let change = self.changes.remove(&entry.index);
+                self.apply_change(&change.expect("each change in the log is known"));
+            }
+        }
+        // Those that are committed are handed out.
+        self.handed_out = last.index;
+    }
+
+    /// The batch and all before it are durable here. Returns the messages that may go now; more may be
+    /// committed: [`Replica::take_ready`] says.
+    #[must_use]
+    pub fn persisted(&mut self, batch: u64) -> Vec<GroupMessage> {
+        let released = self.release(batch);
+        self.note_snapshots(&released);
+        released
+    }
+
+    fn release(&mut self, batch: u64) -> Vec<GroupMessage> {
+        let mut released = Vec::new();
+        while self.held.front().is_some_and(|held| held.batch.is_some_and(|of| of <= batch)) {
+            let held = self.held.pop_front().expect("it was there");
+            self.raw.on_persist_ready(held.number);
+            self.durable_term = self.durable_term.max(held.term);
+            if let Some(index) = held.snapshot {
+                // Rule 5: else entries that are in the snapshot are looked for in the log.
+                self.raw.advance_apply_to(index);
+                self.is_installing = false;
+            }
+            released.extend(held.messages);
+        }
+        released
+    }
+
+    /// The snapshot of [`GroupReady::install`] is in its place, and the record that says so is in `batch`.
+    ///
+    /// # Panics
+    /// If no snapshot is being installed.
+    pub fn installed(&mut self, batch: u64) {
+        let snapshot = self.held.iter().find_map(|held| held.snapshot);
+        self.handed_out = snapshot.expect("a snapshot is being installed");
+        for held in self.held.iter_mut().filter(|held| held.batch.is_none()) {
+            held.batch = Some(batch);
+        }
+    }
+}
