@@ -20,6 +20,7 @@
 //! - `replica` ([`Replica`]): one group's copy on a node, around the consensus library. `rules` has what that needs, `terms`
 //!   what it may know of the log, `library` the way between its values and ours.
 //! - `configuration`: who votes.
+//! - `link`, `frame`: how nodes make sure of each other, and what they send then.
 //!
 //! # Invariants
 //! - `committed` never falls.
@@ -29,8 +30,10 @@
 mod codec;
 mod configuration;
 mod entry_bytes;
+mod frame;
 mod identity;
 mod library;
+mod link;
 mod message;
 mod replica;
 mod role;
@@ -40,7 +43,15 @@ mod terms;
 pub use codec::DecodeError;
 pub use configuration::{Change, Configuration, Part, REPLICAS_MAX};
 pub use entry_bytes::{ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE, KIND_NOOP, entry_of_command};
+pub use frame::{
+    Confirmation, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, Frame, FrameError, Outbox, Parts,
+    SECTION_BYTES_MAX, Section,
+};
 pub use identity::{NodeNumber, ReplicaId};
+pub use link::{
+    Acceptor, Class, Dialler, HELLO_BYTES, Hello, Progress, Refusal, Secret, Step, VERSION_MAX,
+    VERSION_MIN,
+};
 pub use message::{Body, EntryBytes, GroupMessage, LogPosition, SentEntry, SnapshotPoint};
 pub use replica::{
     ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Replica, Start, StepRefused,

@@ -1,0 +1,428 @@
+//! One section of a frame.
+//!
+//! # Format
+//! A header of 64 bytes and a payload; `docs/format/cluster.md` says which field means what in which kind.
+
+use super::FrameError;
+use crate::codec::Reader;
+use crate::configuration::Configuration;
+use crate::entry_bytes::{ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE};
+use crate::identity::ReplicaId;
+use crate::message::{Body, EntryBytes, GroupMessage, LogPosition, SentEntry, SnapshotPoint};
+use bytes::Bytes;
+use model::{EntryIndex, GroupId, Term};
+
+pub(super) const SECTION_HEADER_BYTES: usize = 64;
+
+/// Something that one node says to another.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Section {
+    /// A message of one replica to another.
+    Message {
+        /// Their group.
+        group: GroupId,
+        /// What it says.
+        message: GroupMessage,
+    },
+    /// A request for the leader of the group.
+    Forward {
+        /// The group.
+        group: GroupId,
+        /// The sender's number of it.
+        request: u64,
+        /// All of the sender's requests with lower numbers are settled.
+        settled_below: u64,
+        /// What the sender's shard encoded; opaque here.
+        payload: Bytes,
+    },
+    /// The answer to [`Section::Forward`].
+    Answer {
+        /// The number of the request.
+        request: u64,
+        /// Opaque here.
+        payload: Bytes,
+    },
+    /// Asks the leader up to where its group must be applied before a read.
+    Barrier {
+        /// The group.
+        group: GroupId,
+        /// The sender's number of it.
+        number: u64,
+    },
+    /// The answer to [`Section::Barrier`].
+    Confirmed {
+        /// The group.
+        group: GroupId,
+        /// The number of the barrier.
+        number: u64,
+        /// What the receiver of the barrier knows.
+        confirmation: Confirmation,
+    },
+    /// The receiver could not use the snapshot that the sender's group leader sent.
+    SnapshotFailed {
+        /// The group.
+        group: GroupId,
+        /// Whose snapshot it was.
+        replica: ReplicaId,
+    },
+    /// One part of a section that does not fit into a frame.
+    Part {
+        /// Which of the sender's large sections it is a part of.
+        number: u64,
+        /// Where in that section it begins.
+        position: u64,
+        /// Bytes of that section.
+        total: u64,
+        /// The bytes.
+        bytes: Bytes,
+    },
+}
+
+/// The answer to a barrier.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Confirmation {
+    /// Applied up to there, a read is not stale.
+    At(EntryIndex),
+    /// Somebody else leads, or nobody: ask again.
+    NotLeader,
+}
+
+const PRE_ASK: u8 = 1;
+const ASK: u8 = 2;
+const PRE_VOTE: u8 = 3;
+const VOTE: u8 = 4;
+const APPEND: u8 = 5;
+const APPENDED: u8 = 6;
+const REJECTED: u8 = 7;
+const HEARTBEAT: u8 = 8;
+const ALIVE: u8 = 9;
+const SNAPSHOT: u8 = 10;
+const CAMPAIGN: u8 = 11;
+const FORWARD: u8 = 32;
+const ANSWER: u8 = 33;
+const BARRIER: u8 = 34;
+const CONFIRMED: u8 = 35;
+const SNAPSHOT_FAILED: u8 = 36;
+const PART: u8 = 48;
+
+/// The fields of a header, by place. What a kind does not use is 0.
+#[derive(Debug, Clone, Copy, Default)]
+struct Fields {
+    group: u16,
+    kind: u8,
+    /// One bit: a vote is granted, an election was asked for, a barrier found no leader.
+    flag: bool,
+    payload_bytes: u32,
+    from: u64,
+    to: u64,
+    term: u64,
+    index: u64,
+    log_term: u64,
+    commit: u64,
+    number: u64,
+}
+
+impl Fields {
+    fn encode(&self) -> [u8; SECTION_HEADER_BYTES] {
+        let mut out = [0; SECTION_HEADER_BYTES];
+        out[..2].copy_from_slice(&self.group.to_le_bytes());
+        out[2] = self.kind;
+        out[3] = u8::from(self.flag);
+        out[4..8].copy_from_slice(&self.payload_bytes.to_le_bytes());
+        let longs =
+            [self.from, self.to, self.term, self.index, self.log_term, self.commit, self.number];
+        for (at, long) in longs.iter().enumerate() {
+            out[8 + at * 8..16 + at * 8].copy_from_slice(&long.to_le_bytes());
+        }
+        out
+    }
+
+    fn decode(bytes: &[u8]) -> Self {
+        let long = |at: usize| {
+            let range = 8 + at * 8..16 + at * 8;
+            u64::from_le_bytes(bytes[range].try_into().expect("eight bytes"))
+        };
+        Self {
+            group: u16::from_le_bytes([bytes[0], bytes[1]]),
+            kind: bytes[2],
+            flag: bytes[3] > 0,
+            payload_bytes: u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes")),
+            from: long(0),
+            to: long(1),
+            term: long(2),
+            index: long(3),
+            log_term: long(4),
+            commit: long(5),
+            number: long(6),
+        }
+    }
+
+    fn position(&self) -> LogPosition {
+        LogPosition::new(self.index, self.log_term)
+    }
+}
+
+/// Where a section is in its frame.
+pub(super) struct Piece {
+    start: usize,
+    kind: u8,
+    pub(super) end: usize,
+}
+
+/// The section at `position`: its place alone.
+pub(super) fn piece(frame: &[u8], position: usize) -> Result<Piece, FrameError> {
+    let wrong = |what| FrameError::Content { position, what };
+    let header = frame.get(position..position + SECTION_HEADER_BYTES);
+    let header = header.ok_or(wrong("a section ends behind its frame"))?;
+    let fields = Fields::decode(header);
+    let end = position + SECTION_HEADER_BYTES + fields.payload_bytes as usize;
+    if end > frame.len() {
+        return Err(wrong("a section ends behind its frame"));
+    }
+    Ok(Piece { start: position, kind: fields.kind, end })
+}
+
+impl Piece {
+    /// Adds what the frame's checksum covers of the section.
+    pub(super) fn checksum(&self, crc: u32, frame: &[u8]) -> u32 {
+        let payload = self.start + SECTION_HEADER_BYTES;
+        let mut crc = crc32c::crc32c_append(crc, &frame[self.start..payload]);
+        if self.kind != APPEND {
+            return crc32c::crc32c_append(crc, &frame[payload..self.end]);
+        }
+        let mut position = payload;
+        while let Some(head) = frame[..self.end].get(position..position + ENTRY_HEAD_BYTES) {
+            crc = crc32c::crc32c_append(crc, head);
+            position = position.saturating_add(entry_bytes(head));
+        }
+        // Less than a header is no entry: it is refused later, with a checksum that is right.
+        crc32c::crc32c_append(crc, &frame[position.min(self.end)..self.end])
+    }
+}
+
+/// Bytes of the entry with this header.
+fn entry_bytes(head: &[u8]) -> usize {
+    let word = |position: usize| {
+        u32::from_le_bytes(head[position..position + 4].try_into().expect("four bytes")) as usize
+    };
+    ENTRY_HEAD_BYTES + word(32) + word(36)
+}
+
+impl Section {
+    /// Appends the section.
+    ///
+    /// # Panics
+    /// If entries are without their bytes, or the payload has 4 GiB.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + SECTION_HEADER_BYTES, 0);
+        let mut fields = self.fields(out);
+        let payload = out.len() - start - SECTION_HEADER_BYTES;
+        fields.payload_bytes = u32::try_from(payload).expect("sections are below 4 GiB");
+        out[start..start + SECTION_HEADER_BYTES].copy_from_slice(&fields.encode());
+    }
+
+    /// Bytes of the section.
+    #[must_use]
+    pub fn encoded_bytes(&self) -> usize {
+        let payload = match self {
+            Self::Forward { payload, .. } | Self::Answer { payload, .. } => payload.len(),
+            Self::Part { bytes, .. } => 8 + bytes.len(),
+            Self::Message { message, .. } => match &message.body {
+                Body::Append { entries, .. } => entries.iter().map(|entry| entry.bytes.len()).sum(),
+                Body::Snapshot(point) => {
+                    let mut out = Vec::new();
+                    point.configuration.encode(&mut out);
+                    out.len()
+                }
+                _ => 0,
+            },
+            _ => 0,
+        };
+        SECTION_HEADER_BYTES + payload
+    }
+
+    /// The header's fields; the payload is appended.
+    fn fields(&self, out: &mut Vec<u8>) -> Fields {
+        let of = |group: GroupId, kind| Fields { group: group.get(), kind, ..Fields::default() };
+        match self {
+            Self::Message { group, message } => Fields {
+                group: group.get(),
+                from: message.from.bits(),
+                to: message.to.bits(),
+                term: message.term.get(),
+                ..message_fields(&message.body, out)
+            },
+            Self::Forward { group, request, settled_below, payload } => {
+                out.extend_from_slice(payload);
+                Fields { number: *request, index: *settled_below, ..of(*group, FORWARD) }
+            }
+            Self::Answer { request, payload } => {
+                out.extend_from_slice(payload);
+                Fields { number: *request, ..of(GroupId::new(0), ANSWER) }
+            }
+            Self::Barrier { group, number } => Fields { number: *number, ..of(*group, BARRIER) },
+            Self::Confirmed { group, number, confirmation } => {
+                let (index, flag) = match confirmation {
+                    Confirmation::At(index) => (index.get(), false),
+                    Confirmation::NotLeader => (0, true),
+                };
+                Fields { number: *number, index, flag, ..of(*group, CONFIRMED) }
+            }
+            Self::SnapshotFailed { group, replica } => {
+                Fields { from: replica.bits(), ..of(*group, SNAPSHOT_FAILED) }
+            }
+            Self::Part { number, position, total, bytes } => {
+                out.extend_from_slice(bytes);
+                let fields = of(GroupId::new(0), PART);
+                Fields { number: *number, index: *position, commit: *total, ..fields }
+            }
+        }
+    }
+
+    pub(super) fn decode(frame: &Bytes, piece: &Piece) -> Result<Self, FrameError> {
+        let payload_start = piece.start + SECTION_HEADER_BYTES;
+        let fields = Fields::decode(&frame[piece.start..payload_start]);
+        let payload = frame.slice(payload_start..piece.end);
+        let wrong = |what| FrameError::Content { position: piece.start, what };
+        if frame[piece.start + 3] > 1 {
+            return Err(wrong("a section is of a newer version"));
+        }
+        let group = GroupId::new(fields.group);
+        let section = match fields.kind {
+            FORWARD => {
+                let (request, settled_below) = (fields.number, fields.index);
+                Self::Forward { group, request, settled_below, payload }
+            }
+            ANSWER => Self::Answer { request: fields.number, payload },
+            BARRIER => Self::Barrier { group, number: fields.number },
+            CONFIRMED => {
+                let confirmation = match fields.flag {
+                    true => Confirmation::NotLeader,
+                    false => Confirmation::At(EntryIndex::new(fields.index)),
+                };
+                Self::Confirmed { group, number: fields.number, confirmation }
+            }
+            SNAPSHOT_FAILED => {
+                let replica = ReplicaId::from_bits(fields.from).ok_or(wrong("no replica's id"))?;
+                Self::SnapshotFailed { group, replica }
+            }
+            PART => Self::Part {
+                number: fields.number,
+                position: fields.index,
+                total: fields.commit,
+                bytes: payload,
+            },
+            _ => Self::Message { group, message: message(&fields, &payload).map_err(wrong)? },
+        };
+        Ok(section)
+    }
+}
+
+fn message_fields(body: &Body, out: &mut Vec<u8>) -> Fields {
+    let of = |kind| Fields { kind, ..Fields::default() };
+    let at = |position: &LogPosition, fields: Fields| Fields {
+        index: position.index.get(),
+        log_term: position.term.get(),
+        ..fields
+    };
+    match body {
+        Body::Ask { is_pre, is_transfer, last, commit } => {
+            let fields = at(last, of(if *is_pre { PRE_ASK } else { ASK }));
+            let (commit, number) = (commit.index.get(), commit.term.get());
+            Fields { flag: *is_transfer, commit, number, ..fields }
+        }
+        Body::Vote { is_pre, is_granted, commit } => {
+            let fields = of(if *is_pre { PRE_VOTE } else { VOTE });
+            let (commit, number) = (commit.index.get(), commit.term.get());
+            Fields { flag: *is_granted, commit, number, ..fields }
+        }
+        Body::Append { previous, commit, entries } => {
+            for entry in entries {
+                let EntryBytes::Sent(bytes) = &entry.bytes else {
+                    panic!("entry {} is sent without its bytes", entry.at.index)
+                };
+                out.extend_from_slice(bytes);
+            }
+            Fields { commit: commit.get(), ..at(previous, of(APPEND)) }
+        }
+        Body::Appended { index, commit } => {
+            Fields { index: index.get(), commit: commit.get(), ..of(APPENDED) }
+        }
+        Body::Rejected { index, hint, commit } => {
+            let fields = at(hint, of(REJECTED));
+            Fields { number: index.get(), commit: commit.get(), ..fields }
+        }
+        Body::Heartbeat { commit, read } => {
+            Fields { commit: commit.get(), number: *read, ..of(HEARTBEAT) }
+        }
+        Body::Alive { commit, read } => Fields { commit: commit.get(), number: *read, ..of(ALIVE) },
+        Body::Snapshot(point) => {
+            point.configuration.encode(out);
+            at(&point.last, of(SNAPSHOT))
+        }
+        Body::Campaign => of(CAMPAIGN),
+    }
+}
+
+fn message(fields: &Fields, payload: &Bytes) -> Result<GroupMessage, &'static str> {
+    let replica = |bits| ReplicaId::from_bits(bits).ok_or("no replica's id");
+    let commit = EntryIndex::new(fields.commit);
+    let committed = LogPosition::new(fields.commit, fields.number);
+    let body = match fields.kind {
+        PRE_ASK | ASK => Body::Ask {
+            is_pre: fields.kind == PRE_ASK,
+            is_transfer: fields.flag,
+            last: fields.position(),
+            commit: committed,
+        },
+        PRE_VOTE | VOTE => Body::Vote {
+            is_pre: fields.kind == PRE_VOTE,
+            is_granted: fields.flag,
+            commit: committed,
+        },
+        APPEND => Body::Append { previous: fields.position(), commit, entries: entries(payload)? },
+        APPENDED => Body::Appended { index: EntryIndex::new(fields.index), commit },
+        REJECTED => Body::Rejected {
+            index: EntryIndex::new(fields.number),
+            hint: fields.position(),
+            commit,
+        },
+        HEARTBEAT => Body::Heartbeat { commit, read: fields.number },
+        ALIVE => Body::Alive { commit, read: fields.number },
+        SNAPSHOT => {
+            let configuration = configuration(payload)?;
+            Body::Snapshot(SnapshotPoint { last: fields.position(), configuration })
+        }
+        CAMPAIGN => Body::Campaign,
+        _ => return Err("a section of an unknown kind"),
+    };
+    let (from, to) = (replica(fields.from)?, replica(fields.to)?);
+    Ok(GroupMessage { from, to, term: Term::new(fields.term), body })
+}
+
+fn configuration(payload: &[u8]) -> Result<Configuration, &'static str> {
+    let mut reader = Reader::new(payload);
+    let configuration = Configuration::read(&mut reader);
+    let configuration = configuration.map_err(|_| "a configuration makes no sense")?;
+    reader.end().map_err(|_| "bytes behind a configuration")?;
+    Ok(configuration)
+}
+
+fn entries(payload: &Bytes) -> Result<Vec<SentEntry>, &'static str> {
+    let mut entries = Vec::new();
+    let mut position = 0;
+    while position < payload.len() {
+        let head = payload.get(position..position + ENTRY_HEAD_BYTES);
+        let end = position + entry_bytes(head.ok_or("an entry ends behind its section")?);
+        if end > payload.len() {
+            return Err("an entry ends behind its section");
+        }
+        let bytes = payload.slice(position..end);
+        let head = EntryHead::decode(&bytes).map_err(|_| "an entry's header makes no sense")?;
+        let is_change = head.kind == KIND_CHANGE;
+        entries.push(SentEntry { at: head.at, is_change, bytes: EntryBytes::Sent(bytes) });
+        position = end;
+    }
+    Ok(entries)
+}

@@ -1,0 +1,74 @@
+//! The side that dials.
+
+use super::hello::{HELLO_BYTES, Hello, PROOF_BYTES, Secret, Side};
+use super::refusal::{self, Refusal};
+use super::{Progress, Step};
+
+/// What an acceptor says when all is well.
+pub(super) const WELCOME: &[u8; 4] = b"ThOk";
+
+#[derive(Debug)]
+enum State {
+    /// Waits for the acceptor's hello and proof.
+    Greeted,
+    /// Has proved itself, and waits for the welcome.
+    Proved(Box<Hello>),
+}
+
+/// The side that dials a link, and sends on it.
+#[derive(Debug)]
+pub struct Dialler {
+    hello: Hello,
+    secret: Secret,
+    state: State,
+}
+
+impl Dialler {
+    /// Begins, with the bytes to send first.
+    #[must_use]
+    pub fn new(hello: Hello, secret: Secret) -> (Self, Vec<u8>) {
+        let bytes = hello.encode().to_vec();
+        (Self { hello, secret, state: State::Greeted }, bytes)
+    }
+
+    /// Takes all bytes that have arrived and were not used.
+    pub fn handle(&mut self, bytes: &[u8]) -> Step {
+        if bytes.starts_with(refusal::MAGIC) {
+            let Some(bytes) = bytes.first_chunk() else { return Step::more() };
+            let refusal = Refusal::decode(bytes).unwrap_or(Refusal::NotANode);
+            return Step::refused(refusal::BYTES, Vec::new(), refusal);
+        }
+        match &self.state {
+            State::Greeted => self.handle_hello(bytes),
+            State::Proved(acceptor) => match bytes.first_chunk() {
+                None => Step::more(),
+                Some(WELCOME) => {
+                    let progress = Progress::Up(acceptor.clone());
+                    Step { used: WELCOME.len(), send: Vec::new(), progress }
+                }
+                Some(_) => Step::refused(0, Vec::new(), Refusal::NotANode),
+            },
+        }
+    }
+
+    fn handle_hello(&mut self, bytes: &[u8]) -> Step {
+        let Some(bytes) = bytes.first_chunk::<{ HELLO_BYTES + PROOF_BYTES }>() else {
+            return Step::more();
+        };
+        let (hello, proof) = bytes.split_first_chunk().expect("the lengths add up");
+        let proof = proof.try_into().expect("the lengths add up");
+        let Some(acceptor) = Hello::decode(hello) else {
+            return Step::refused(0, Vec::new(), Refusal::NotANode);
+        };
+        if acceptor.cluster != self.hello.cluster {
+            let (theirs, ours) = (acceptor.cluster, self.hello.cluster);
+            return Step::refused(0, Vec::new(), Refusal::OtherCluster { theirs, ours });
+        }
+        if !self.secret.verify(Side::Acceptor, (&self.hello, &acceptor), proof) {
+            return Step::refused(0, Vec::new(), Refusal::Secret);
+        }
+        let send = self.secret.prove(Side::Dialler, &self.hello, &acceptor).to_vec();
+        self.state = State::Proved(Box::new(acceptor));
+        Step { used: bytes.len(), send, progress: Progress::More }
+    }
+}
