@@ -19,30 +19,37 @@
 //! These parts are whole and tested, and no server is wired to them yet:
 //! - `replica` ([`Replica`]): one group's copy on a node, around the consensus library. `rules` has what that needs, `terms`
 //!   what it may know of the log, `library` the way between its values and ours.
-//! - `configuration`: who votes.
+//! - `configuration`, `placement`: who votes, and the next step to who shall. `meta`: members and targets.
 //! - `link`, `frame`: how nodes make sure of each other, and what they send then.
+//! - `barrier`, `forward`: reads that wait for the leader's word, and requests that wait for their answer.
 //!
 //! # Invariants
 //! - `committed` never falls.
 //! - A group with one voter runs no consensus code: its role is two numbers.
 //! - Groups commit independently: nothing orders the entries of two groups.
 
+mod barrier;
 mod codec;
 mod configuration;
 mod entry_bytes;
+mod forward;
 mod frame;
 mod identity;
 mod library;
 mod link;
 mod message;
+mod meta;
+mod placement;
 mod replica;
 mod role;
 mod rules;
 mod terms;
 
+pub use barrier::Barriers;
 pub use codec::DecodeError;
 pub use configuration::{Change, Configuration, Part, REPLICAS_MAX};
 pub use entry_bytes::{ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE, KIND_NOOP, entry_of_command};
+pub use forward::{Arrival, Forwards, Proposals, Sending, Served, Settled, Verdict};
 pub use frame::{
     Confirmation, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, Frame, FrameError, Outbox, Parts,
     SECTION_BYTES_MAX, Section,
@@ -53,6 +60,13 @@ pub use link::{
     VERSION_MIN,
 };
 pub use message::{Body, EntryBytes, GroupMessage, LogPosition, SentEntry, SnapshotPoint};
+pub use meta::{
+    ADDRESS_BYTES_MAX, MEMBERS_MAX, Member, MemberState, Meta, MetaCommand, MetaOutcome,
+    MetaRefusal, REPLICATION_DEFAULT,
+};
+pub use placement::{
+    CAUGHT_UP_ENTRIES, GroupView, PlacementStep, groups_lost_without, next_move, next_step, targets,
+};
 pub use replica::{
     ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Replica, Start, StepRefused,
     ToAppend,

@@ -1,0 +1,197 @@
+//! Changes of what the cluster knows of itself.
+
+use super::{ADDRESS_BYTES_MAX, MEMBERS_MAX, Member, MemberState, Meta};
+use crate::identity::{NodeNumber, ReplicaId};
+use model::GroupId;
+use std::fmt;
+
+/// A change: the command of an entry of the meta group.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum MetaCommand {
+    /// A node joins. Repeated, it gets the number that it has.
+    Join(Member),
+    /// A member was started: where it is now, what it can, how often it was opened.
+    Announce {
+        /// Which.
+        number: NodeNumber,
+        /// What is true of it now; its state is not looked at.
+        member: Member,
+    },
+    /// A member becomes something else.
+    SetState {
+        /// Which.
+        number: NodeNumber,
+        /// What.
+        state: MemberState,
+    },
+    /// A group shall be on these nodes.
+    Place {
+        /// Which group.
+        group: GroupId,
+        /// Where, without doubles.
+        nodes: Vec<NodeNumber>,
+    },
+    /// A replica has lost what it had synced: the next one on its node has another id.
+    Renew {
+        /// The id that is not used any more. If it is not the present one, nothing changes.
+        group: GroupId,
+        /// See `group`.
+        replica: ReplicaId,
+    },
+    /// Groups shall have so many voters.
+    SetReplication(u16),
+}
+
+/// What came of a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaOutcome {
+    /// The node has this number.
+    Joined(NodeNumber),
+    /// The replica has this id.
+    Renewed(ReplicaId),
+    /// It is so.
+    Done,
+    /// Nothing has changed.
+    Refused(MetaRefusal),
+}
+
+/// Why nothing has changed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MetaRefusal {
+    /// There is no such member, or it was removed.
+    NoMember(NodeNumber),
+    /// The data directory was removed from the cluster.
+    WasRemoved(NodeNumber),
+    /// The number belongs to another data directory.
+    OtherStore(NodeNumber),
+    /// The data directory was opened more often than this.
+    OldDisk,
+    /// There are too many members.
+    Full,
+    /// The command makes no sense.
+    Impossible,
+}
+
+impl fmt::Display for MetaRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoMember(number) => write!(f, "there is no node {number}"),
+            Self::WasRemoved(number) => {
+                write!(f, "the data directory was node {number}, which was removed")
+            }
+            Self::OtherStore(number) => write!(f, "node {number} is another data directory"),
+            Self::OldDisk => f.write_str("the data directory is an old copy"),
+            Self::Full => write!(f, "the cluster has had {MEMBERS_MAX} members"),
+            Self::Impossible => f.write_str("the command makes no sense"),
+        }
+    }
+}
+
+impl std::error::Error for MetaRefusal {}
+
+impl Meta {
+    /// Applies a committed command.
+    pub fn apply(&mut self, command: &MetaCommand) -> MetaOutcome {
+        let outcome = match command {
+            MetaCommand::Join(member) => self.join(member).map(MetaOutcome::Joined),
+            MetaCommand::Announce { number, member } => self.announce(*number, member),
+            MetaCommand::SetState { number, state } => self.set_state(*number, *state),
+            MetaCommand::Place { group, nodes } => self.place(*group, nodes),
+            MetaCommand::Renew { group, replica } => self.renew(*group, *replica),
+            MetaCommand::SetReplication(voters) => self.set_replication(*voters),
+        };
+        outcome.unwrap_or_else(MetaOutcome::Refused)
+    }
+
+    fn join(&mut self, member: &Member) -> Result<NodeNumber, MetaRefusal> {
+        check_addresses(member)?;
+        if let Some(number) = self.number_of(member.store) {
+            return match self.is_removed(number) {
+                true => Err(MetaRefusal::WasRemoved(number)),
+                false => Ok(number),
+            };
+        }
+        let last = self.members.keys().next_back().map_or(0, |number| number.get());
+        if last >= MEMBERS_MAX {
+            return Err(MetaRefusal::Full);
+        }
+        let number = NodeNumber::new(last + 1);
+        self.members.insert(number, Member { state: MemberState::Active, ..member.clone() });
+        Ok(number)
+    }
+
+    fn present(&mut self, number: NodeNumber) -> Result<&mut Member, MetaRefusal> {
+        let member = self.members.get_mut(&number);
+        let present = member.filter(|member| member.state != MemberState::Removed);
+        present.ok_or(MetaRefusal::NoMember(number))
+    }
+
+    fn announce(
+        &mut self,
+        number: NodeNumber,
+        member: &Member,
+    ) -> Result<MetaOutcome, MetaRefusal> {
+        check_addresses(member)?;
+        let known = self.present(number)?;
+        if known.store != member.store {
+            return Err(MetaRefusal::OtherStore(number));
+        }
+        if member.epoch < known.epoch {
+            return Err(MetaRefusal::OldDisk);
+        }
+        *known = Member { state: known.state, ..member.clone() };
+        Ok(MetaOutcome::Done)
+    }
+
+    fn set_state(
+        &mut self,
+        number: NodeNumber,
+        state: MemberState,
+    ) -> Result<MetaOutcome, MetaRefusal> {
+        self.present(number)?.state = state;
+        Ok(MetaOutcome::Done)
+    }
+
+    fn place(&mut self, group: GroupId, nodes: &[NodeNumber]) -> Result<MetaOutcome, MetaRefusal> {
+        let mut sorted = nodes.to_vec();
+        sorted.sort_unstable();
+        sorted.dedup();
+        // The meta group itself has the number behind the others.
+        if group.get() > self.group_count || nodes.is_empty() || sorted.len() != nodes.len() {
+            return Err(MetaRefusal::Impossible);
+        }
+        if let Some(gone) = nodes.iter().find(|node| self.is_removed(**node)) {
+            return Err(MetaRefusal::NoMember(*gone));
+        }
+        self.targets.insert(group, sorted);
+        Ok(MetaOutcome::Done)
+    }
+
+    fn renew(&mut self, group: GroupId, replica: ReplicaId) -> Result<MetaOutcome, MetaRefusal> {
+        self.present(replica.node())?;
+        if self.replica(group, replica.node()) == replica {
+            let next = replica.successor();
+            self.incarnations.insert((group, next.node()), next.incarnation());
+        }
+        Ok(MetaOutcome::Renewed(self.replica(group, replica.node())))
+    }
+
+    fn set_replication(&mut self, voters: u16) -> Result<MetaOutcome, MetaRefusal> {
+        let is_odd = voters % 2 == 1;
+        if !is_odd || voters > 7 {
+            return Err(MetaRefusal::Impossible);
+        }
+        self.replication = voters;
+        Ok(MetaOutcome::Done)
+    }
+}
+
+fn check_addresses(member: &Member) -> Result<(), MetaRefusal> {
+    let fits = |address: &str| address.len() <= ADDRESS_BYTES_MAX;
+    let has_peer_address = !member.peer_address.is_empty();
+    if has_peer_address && fits(&member.peer_address) && fits(&member.client_address) {
+        Ok(())
+    } else {
+        Err(MetaRefusal::Impossible)
+    }
+}

@@ -1,0 +1,177 @@
+//! What the cluster knows of itself: its members and where each group shall be.
+//!
+//! # What
+//! The state machine of the meta group, a group of its own beside those of the streams. Commands in, outcomes
+//! out, as everywhere: no clock, no IO. A node's liveness is not in here: it changes without anybody's
+//! command, and each leader sees it for itself.
+//!
+//! # Invariants
+//! - A number is given once. A removed member keeps its entry, so that a refusal can say why.
+//! - A store id has one number.
+//! - `epoch` of a member never falls: a lower one is an old copy of its disk.
+//! - The incarnation of a replica never falls, so no replica id comes twice.
+//!
+//! # Format
+//! `docs/format/cluster.md`.
+
+mod codec;
+mod command;
+#[cfg(test)]
+mod tests;
+
+pub use command::{MetaCommand, MetaOutcome, MetaRefusal};
+
+use crate::identity::{NodeNumber, ReplicaId};
+use crate::link::{Hello, Refusal};
+use model::GroupId;
+use std::collections::BTreeMap;
+
+/// Most members, removed ones included: the tables of the cluster are small.
+pub const MEMBERS_MAX: u16 = 1024;
+
+/// Longest address of a member: a host name and a port.
+pub const ADDRESS_BYTES_MAX: usize = 300;
+
+/// Voters of a group once enough nodes are there.
+pub const REPLICATION_DEFAULT: u16 = 3;
+
+/// What a member is to the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MemberState {
+    /// It may hold replicas and lead groups.
+    Active,
+    /// It keeps its replicas and leads nothing, for maintenance.
+    Draining,
+    /// Its replicas move away; then it is removed.
+    Leaving,
+    /// It is none any more.
+    Removed,
+}
+
+/// One node of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member {
+    /// Its data directory's id.
+    pub store: u64,
+    /// Where its peers reach it.
+    pub peer_address: String,
+    /// Where clients reach it; empty if it does not say.
+    pub client_address: String,
+    /// What it is to the cluster.
+    pub state: MemberState,
+    /// The newest version of commands that its program knows.
+    pub version: u16,
+    /// How often its data directory was opened, as far as the cluster has seen.
+    pub epoch: u64,
+}
+
+/// What the cluster knows of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Meta {
+    cluster: u64,
+    group_count: u16,
+    replication: u16,
+    members: BTreeMap<NodeNumber, Member>,
+    /// Where each group shall be; a group that is not here stays where it began.
+    targets: BTreeMap<GroupId, Vec<NodeNumber>>,
+    /// The present incarnation of each replica that was ever given one.
+    incarnations: BTreeMap<(GroupId, NodeNumber), u64>,
+}
+
+impl Meta {
+    /// A cluster without members.
+    #[must_use]
+    pub fn new(cluster: u64, group_count: u16) -> Self {
+        Self {
+            cluster,
+            group_count,
+            replication: REPLICATION_DEFAULT,
+            members: BTreeMap::new(),
+            targets: BTreeMap::new(),
+            incarnations: BTreeMap::new(),
+        }
+    }
+
+    /// Its id.
+    #[must_use]
+    pub fn cluster(&self) -> u64 {
+        self.cluster
+    }
+
+    /// Its number of groups, the meta group not counted. The meta group has this number.
+    #[must_use]
+    pub fn group_count(&self) -> u16 {
+        self.group_count
+    }
+
+    /// Voters that each group shall have.
+    #[must_use]
+    pub fn replication(&self) -> u16 {
+        self.replication
+    }
+
+    /// All members, removed ones too, by number.
+    pub fn members(&self) -> impl Iterator<Item = (NodeNumber, &Member)> {
+        self.members.iter().map(|(number, member)| (*number, member))
+    }
+
+    /// One of them.
+    #[must_use]
+    pub fn member(&self, number: NodeNumber) -> Option<&Member> {
+        self.members.get(&number)
+    }
+
+    /// Where a group shall be.
+    #[must_use]
+    pub fn target(&self, group: GroupId) -> &[NodeNumber] {
+        self.targets.get(&group).map_or(&[], Vec::as_slice)
+    }
+
+    /// The id of a group's replica on a node.
+    #[must_use]
+    pub fn replica(&self, group: GroupId, node: NodeNumber) -> ReplicaId {
+        let incarnation = self.incarnations.get(&(group, node)).copied().unwrap_or(1);
+        ReplicaId::new(node, incarnation)
+    }
+
+    /// The newest version of commands that every member knows.
+    #[must_use]
+    pub fn version(&self) -> u16 {
+        let present = self.members.values().filter(|member| member.state != MemberState::Removed);
+        present.map(|member| member.version).min().unwrap_or(0)
+    }
+
+    /// Whether a node that has proved that it knows the secret may talk to this cluster.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
+        let Some(number) = hello.number else {
+            return match self.number_of(hello.store) {
+                Some(number) if self.is_removed(number) => Err(Refusal::Removed { number }),
+                _ => Ok(()),
+            };
+        };
+        let Some(member) = self.members.get(&number) else {
+            return Err(Refusal::OtherStore { number });
+        };
+        if member.store != hello.store {
+            return Err(Refusal::OtherStore { number });
+        }
+        if member.state == MemberState::Removed {
+            return Err(Refusal::Removed { number });
+        }
+        if hello.epoch < member.epoch {
+            return Err(Refusal::OldDisk { theirs: hello.epoch, known: member.epoch });
+        }
+        Ok(())
+    }
+
+    fn number_of(&self, store: u64) -> Option<NodeNumber> {
+        self.members().find(|(_, member)| member.store == store).map(|(number, _)| number)
+    }
+
+    fn is_removed(&self, number: NodeNumber) -> bool {
+        self.members.get(&number).is_none_or(|member| member.state == MemberState::Removed)
+    }
+}

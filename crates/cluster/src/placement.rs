@@ -1,0 +1,193 @@
+//! Where replicas shall be, and the next step towards it. Pure: facts in, steps out.
+//!
+//! # How
+//! [`targets`] says on which nodes each group shall be. The leader of the meta group asks it, and
+//! writes what it says as [`crate::MetaCommand::Place`]. [`next_step`] is asked by each group's leader, again and again: it
+//! compares what is with what shall be. So a new leader continues where the old one stopped, and
+//! nothing remembers a plan.
+//!
+//! # Invariants
+//! - A group has one voter until enough nodes for all of its voters are there: two voters would only add a way to stop.
+//! - A group's voters change when those that come have caught up, and in one joint change.
+//! - A leader is never unseated by its own step: it hands over first (rule 1).
+//! - Without a change of members nothing moves: the order is by a hash of group and node.
+
+use crate::configuration::{Change, Configuration, Part};
+use crate::identity::{NodeNumber, ReplicaId};
+use crate::replica::Follower;
+use model::{EntryIndex, GroupId};
+use std::collections::BTreeMap;
+
+/// Entries that a learner may lack and become a voter all the same.
+pub const CAUGHT_UP_ENTRIES: u64 = 1_000;
+
+/// What a group's leader does next.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum PlacementStep {
+    /// Propose this.
+    Change(Change),
+    /// Hand the leadership over to one of these, best first.
+    HandOver(Vec<ReplicaId>),
+}
+
+/// What a leader knows of its group.
+#[derive(Debug, Clone, Copy)]
+pub struct GroupView<'a> {
+    /// The leader itself.
+    pub leader: ReplicaId,
+    /// Its last entry.
+    pub last: EntryIndex,
+    /// The configuration.
+    pub configuration: &'a Configuration,
+    /// The other replicas.
+    pub followers: &'a [Follower],
+    /// Which replicas there shall be.
+    pub target: &'a [ReplicaId],
+}
+
+/// The nodes that each group shall be on, if `nodes` are all that may hold replicas.
+///
+/// As long as there are fewer nodes than a group shall have voters, it is on all of them, and
+/// [`next_step`] lets one of them vote.
+#[must_use]
+pub fn targets(
+    group_count: u16,
+    nodes: &[NodeNumber],
+    replication: u16,
+) -> BTreeMap<GroupId, Vec<NodeNumber>> {
+    let of = |group: GroupId| {
+        let mut ranked: Vec<(u64, NodeNumber)> =
+            nodes.iter().map(|node| (weight(group, *node), *node)).collect();
+        ranked.sort_unstable_by(|a, b| b.cmp(a));
+        let mut chosen: Vec<NodeNumber> =
+            ranked.into_iter().take(replication.into()).map(|(_, node)| node).collect();
+        chosen.sort_unstable();
+        chosen
+    };
+    // The meta group's number is behind the others.
+    (0..=group_count).map(GroupId::new).map(|group| (group, of(group))).collect()
+}
+
+/// Thaler and Ravishankar's rendezvous hashing: a node's claim to a group.
+fn weight(group: GroupId, node: NodeNumber) -> u64 {
+    let mut mixed = (u64::from(group.get()) << 16 | u64::from(node.get())).wrapping_add(1);
+    for factor in [0xbf58_476d_1ce4_e5b9, 0x94d0_49bb_1331_11eb] {
+        mixed = (mixed ^ (mixed >> 31)).wrapping_mul(factor);
+    }
+    mixed ^ (mixed >> 29)
+}
+
+/// What the leader of a group does next, if anything. `replication` voters are wanted.
+#[must_use]
+pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep> {
+    let GroupView { configuration, target, .. } = view;
+    if configuration.is_joint() {
+        return Some(PlacementStep::Change(Change::Leave));
+    }
+    if target.is_empty() {
+        return None;
+    }
+    let known = configuration.replicas();
+    let missing = target.iter().filter(|id| !known.contains(id));
+    let learners: Vec<_> = missing.map(|id| (*id, Part::Learner)).collect();
+    if !learners.is_empty() {
+        return Some(PlacementStep::Change(Change::Enter(learners)));
+    }
+    let voters = voters_wanted(view, replication);
+    let coming = voters.iter().filter(|id| !configuration.voters.contains(id));
+    if !coming.clone().all(|id| has_caught_up(view, *id)) {
+        return None;
+    }
+    if !voters.contains(&view.leader) {
+        return Some(PlacementStep::HandOver(by_progress(view, &voters)));
+    }
+    let mut parts: Vec<_> = coming.map(|id| (*id, Part::Voter)).collect();
+    for id in known.iter().filter(|id| !voters.contains(id)) {
+        let part = if target.contains(id) { Part::Learner } else { Part::Gone };
+        let is_so = part == Part::Learner && configuration.learners.contains(id);
+        if !is_so {
+            parts.push((*id, part));
+        }
+    }
+    (!parts.is_empty()).then_some(PlacementStep::Change(Change::Enter(parts)))
+}
+
+/// The replicas that shall vote: all of the target, or one as long as these are too few.
+fn voters_wanted(view: &GroupView<'_>, replication: u16) -> Vec<ReplicaId> {
+    if view.target.len() >= usize::from(replication) {
+        return view.target.to_vec();
+    }
+    let is_target = |id: &ReplicaId| view.target.contains(id);
+    if view.configuration.voters.len() > 1 {
+        // Nodes were removed: the voters that are left stay, and none is added.
+        let left = view.configuration.voters.iter().copied().filter(is_target);
+        let left: Vec<_> = left.collect();
+        return if left.is_empty() { view.configuration.voters.clone() } else { left };
+    }
+    if is_target(&view.leader) { vec![view.leader] } else { best_learner(view) }
+}
+
+fn best_learner(view: &GroupView<'_>) -> Vec<ReplicaId> {
+    by_progress(view, view.target).into_iter().take(1).collect()
+}
+
+fn follower<'a>(view: &GroupView<'a>, id: ReplicaId) -> Option<&'a Follower> {
+    view.followers.iter().find(|follower| follower.id == id)
+}
+
+fn has_caught_up(view: &GroupView<'_>, id: ReplicaId) -> bool {
+    let is_near = |follower: &Follower| {
+        let lacks = view.last.get().saturating_sub(follower.matched.get());
+        follower.is_heard && !follower.is_installing && lacks <= CAUGHT_UP_ENTRIES
+    };
+    id == view.leader || follower(view, id).is_some_and(is_near)
+}
+
+/// Those of `ids` that may lead, the one that lacks least first.
+fn by_progress(view: &GroupView<'_>, ids: &[ReplicaId]) -> Vec<ReplicaId> {
+    let others = ids.iter().copied().filter(|id| *id != view.leader);
+    let mut heard: Vec<&Follower> = others.filter_map(|id| follower(view, id)).collect();
+    heard.retain(|follower| follower.is_heard);
+    heard.sort_by_key(|follower| std::cmp::Reverse(follower.matched));
+    heard.into_iter().map(|follower| follower.id).collect()
+}
+
+/// Groups that would have no majority without `node`, if of the others only `alive` are there.
+#[must_use]
+pub fn groups_lost_without<'a>(
+    node: NodeNumber,
+    groups: impl Iterator<Item = (GroupId, &'a Configuration)>,
+    alive: impl Fn(NodeNumber) -> bool,
+) -> Vec<GroupId> {
+    let is_lost = |configuration: &Configuration| {
+        let is_concerned = configuration.replicas().iter().any(|id| id.node() == node);
+        let is_left = |id: ReplicaId| id.node() != node && alive(id.node());
+        is_concerned && !configuration.is_quorum(is_left)
+    };
+    groups.filter(|(_, configuration)| is_lost(configuration)).map(|(group, _)| group).collect()
+}
+
+/// The next leadership to move so that they spread evenly: a group, and who shall lead it.
+///
+/// `leaders` has each group with its leader and the other nodes that could lead it. A move is worth it if
+/// the leader's node leads at least two more groups than the other one.
+#[must_use]
+pub fn next_move(
+    leaders: &BTreeMap<GroupId, (NodeNumber, Vec<NodeNumber>)>,
+) -> Option<(GroupId, NodeNumber)> {
+    let mut counts: BTreeMap<NodeNumber, u32> = BTreeMap::new();
+    for (leader, others) in leaders.values() {
+        *counts.entry(*leader).or_default() += 1;
+        others.iter().for_each(|node| _ = counts.entry(*node).or_default());
+    }
+    let gain = |(group, (leader, others)): (&GroupId, &(NodeNumber, Vec<NodeNumber>))| {
+        let least = others.iter().min_by_key(|node| (counts[node], **node))?;
+        let gain = counts[leader].saturating_sub(counts[least]);
+        (gain >= 2).then_some((gain, *group, *least))
+    };
+    let best = leaders.iter().filter_map(gain).max_by_key(|(gain, group, _)| (*gain, *group));
+    best.map(|(_, group, node)| (group, node))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,202 @@
+use super::*;
+
+fn node(number: u16) -> NodeNumber {
+    NodeNumber::new(number)
+}
+
+fn id(number: u16) -> ReplicaId {
+    ReplicaId::new(node(number), 1)
+}
+
+fn ids(numbers: &[u16]) -> Vec<ReplicaId> {
+    numbers.iter().map(|number| id(*number)).collect()
+}
+
+/// Applies a change as the library does.
+fn changed(configuration: &Configuration, change: &Change) -> Configuration {
+    let mut next = configuration.clone();
+    match change {
+        Change::Leave => {
+            next.learners.append(&mut next.learners_next);
+            next.learners.sort_unstable();
+            next.outgoing.clear();
+        }
+        Change::Enter(parts) => {
+            next.outgoing = configuration.voters.clone();
+            for (id, part) in parts {
+                let was_voter = configuration.voters.contains(id);
+                next.voters.retain(|voter| voter != id);
+                next.learners.retain(|learner| learner != id);
+                match part {
+                    Part::Voter => next.voters.push(*id),
+                    Part::Learner if was_voter => next.learners_next.push(*id),
+                    Part::Learner => next.learners.push(*id),
+                    Part::Gone => {}
+                }
+            }
+            next.voters.sort_unstable();
+            next.learners.sort_unstable();
+        }
+    }
+    let mut bytes = Vec::new();
+    next.encode(&mut bytes);
+    assert_eq!(
+        Configuration::decode(&bytes).as_ref(),
+        Ok(&next),
+        "{change:?} of {configuration:?}"
+    );
+    next
+}
+
+/// Lets the leader take steps until there is none, with followers that are heard and have caught up.
+fn settle(from: &Configuration, leader: u16, target: &[u16]) -> (Configuration, u16, usize) {
+    let (mut configuration, mut leader) = (from.clone(), id(leader));
+    let target = ids(target);
+    for steps in 0..20 {
+        let followers: Vec<Follower> =
+            configuration.replicas().into_iter().filter(|id| *id != leader).map(up).collect();
+        let last = EntryIndex::new(100);
+        let view = GroupView {
+            leader,
+            last,
+            configuration: &configuration,
+            followers: &followers,
+            target: &target,
+        };
+        match next_step(&view, 3) {
+            None => return (configuration, leader.node().get(), steps),
+            Some(PlacementStep::HandOver(to)) => leader = to[0],
+            Some(PlacementStep::Change(change)) => {
+                assert!(!change.unseats(leader), "the leader unseats itself");
+                configuration = changed(&configuration, &change);
+            }
+        }
+    }
+    panic!("the group never settles: {configuration:?}");
+}
+
+fn up(id: ReplicaId) -> Follower {
+    Follower { id, matched: EntryIndex::new(100), is_heard: true, is_installing: false }
+}
+
+#[test]
+fn one_voter_grows_to_three_in_one_joint_change() {
+    let one = Configuration::of(&ids(&[1]));
+    let (two, ..) = settle(&one, 1, &[1, 2]);
+    assert_eq!((&two.voters, &two.learners), (&ids(&[1]), &ids(&[2])));
+    let (three, _, steps) = settle(&two, 1, &[1, 2, 3]);
+    assert_eq!(three, Configuration::of(&ids(&[1, 2, 3])));
+    assert_eq!(steps, 4);
+}
+
+#[test]
+fn a_replica_is_exchanged_for_another_even_if_it_leads() {
+    let three = Configuration::of(&ids(&[1, 2, 3]));
+    let (moved, leader, _) = settle(&three, 1, &[2, 3, 4]);
+    assert_eq!(moved, Configuration::of(&ids(&[2, 3, 4])));
+    assert_ne!(leader, 1);
+}
+
+#[test]
+fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
+    let three = Configuration::of(&ids(&[1, 2, 3]));
+    let new = id(3).successor();
+    let target = [id(1), id(2), new];
+    let followers = [up(id(2)), up(new)];
+    let last = EntryIndex::new(100);
+    let view = |configuration, followers| {
+        let view = GroupView { leader: id(1), last, configuration, followers, target: &target };
+        next_step(&view, 3)
+    };
+    let learns = Change::Enter(vec![(new, Part::Learner)]);
+    assert_eq!(view(&three, &followers), Some(PlacementStep::Change(learns.clone())));
+    let learning = changed(&changed(&three, &learns), &Change::Leave);
+    let exchange = Change::Enter(vec![(new, Part::Voter), (id(3), Part::Gone)]);
+    assert_eq!(view(&learning, &followers), Some(PlacementStep::Change(exchange)));
+}
+
+#[test]
+fn voters_wait_until_the_coming_ones_have_caught_up() {
+    let mut learning = Configuration::of(&ids(&[1]));
+    learning.learners = ids(&[2, 3]);
+    let target = ids(&[1, 2, 3]);
+    let step = |follower: Follower| {
+        let last = EntryIndex::new(5_000);
+        let followers = [Follower { matched: last, ..up(id(2)) }, follower];
+        let configuration = &learning;
+        next_step(
+            &GroupView {
+                leader: id(1),
+                last,
+                configuration,
+                followers: &followers,
+                target: &target,
+            },
+            3,
+        )
+    };
+    let near = Follower { matched: EntryIndex::new(4_000), ..up(id(3)) };
+    assert!(step(near).is_some());
+    assert_eq!(step(Follower { matched: EntryIndex::new(3_999), ..near }), None);
+    assert_eq!(step(Follower { is_heard: false, ..near }), None);
+    assert_eq!(step(Follower { is_installing: true, ..near }), None);
+}
+
+#[test]
+fn a_joint_configuration_is_left_first() {
+    let joint = Configuration { outgoing: ids(&[1, 2, 3]), ..Configuration::of(&ids(&[2, 3, 4])) };
+    let last = EntryIndex::new(1);
+    let view =
+        GroupView { leader: id(2), last, configuration: &joint, followers: &[], target: &[] };
+    assert_eq!(next_step(&view, 3), Some(PlacementStep::Change(Change::Leave)));
+}
+
+#[test]
+fn nothing_moves_without_a_change_of_members_and_a_new_node_takes_its_share() {
+    let of = |nodes: &[u16]| {
+        let nodes: Vec<NodeNumber> = nodes.iter().map(|number| node(*number)).collect();
+        targets(64, &nodes, 3)
+    };
+    let (three, four) = (of(&[1, 2, 3]), of(&[1, 2, 3, 4]));
+    assert_eq!(three.len(), 65);
+    assert!(three.values().all(|nodes| *nodes == [node(1), node(2), node(3)]));
+    let moved: Vec<_> = four.values().filter(|nodes| nodes.contains(&node(4))).collect();
+    assert!(
+        (33..=64).contains(&moved.len()),
+        "{} of 65 groups have a replica on the fourth",
+        moved.len()
+    );
+    for (group, nodes) in &four {
+        let kept = nodes.iter().filter(|node| three[group].contains(node)).count();
+        assert!(kept >= 2, "a group moves more than one replica");
+    }
+    assert_eq!(of(&[1, 2]).values().next().unwrap().len(), 2);
+}
+
+#[test]
+fn groups_that_a_removal_would_stop_are_named() {
+    let three = Configuration::of(&ids(&[1, 2, 3]));
+    let one = Configuration::of(&ids(&[2]));
+    let groups = [(GroupId::new(5), &three), (GroupId::new(6), &one)];
+    let lost = |node_number: u16, dead: u16| {
+        groups_lost_without(node(node_number), groups.into_iter(), |other| other != node(dead))
+    };
+    assert_eq!(lost(1, 9), []);
+    assert_eq!(lost(2, 9), [GroupId::new(6)]);
+    assert_eq!(lost(1, 3), [GroupId::new(5)]);
+}
+
+#[test]
+fn leaderships_move_until_they_are_even() {
+    let others = |leader: u16| (1..=3).filter(|number| *number != leader).map(node).collect();
+    let mut leaders: BTreeMap<GroupId, (NodeNumber, Vec<NodeNumber>)> =
+        (0..10).map(|group| (GroupId::new(group), (node(1), others(1)))).collect();
+    let mut moves = 0;
+    while let Some((group, to)) = next_move(&leaders) {
+        leaders.insert(group, (to, others(to.get())));
+        moves += 1;
+        assert!(moves <= 10, "leaderships never settle");
+    }
+    let count = |of: u16| leaders.values().filter(|(leader, _)| *leader == node(of)).count();
+    assert_eq!((count(1), count(2), count(3)), (4, 3, 3));
+}
