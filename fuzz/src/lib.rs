@@ -15,6 +15,7 @@
 //! each, made from real encodings; `cargo xtask fuzz --write-corpus` writes them to `corpus`.
 
 pub mod client;
+pub mod cluster;
 pub mod fields;
 pub mod http1;
 pub mod input;
@@ -38,6 +39,10 @@ pub struct Target {
 /// All targets.
 pub const TARGETS: &[Target] = &[
     Target { name: "client", run: client::run, seeds: client::seeds },
+    Target { name: "cluster_link", run: cluster::link, seeds: cluster::link_seeds },
+    Target { name: "cluster_section", run: cluster::section, seeds: cluster::section_seeds },
+    Target { name: "cluster_state", run: cluster::state, seeds: cluster::state_seeds },
+    Target { name: "cluster_step", run: cluster::step, seeds: cluster::step_seeds },
     Target { name: "fields", run: fields::run, seeds: fields::seeds },
     Target { name: "http1_chunked", run: http1::chunked, seeds: http1::chunked_seeds },
     Target { name: "http1_head", run: http1::head, seeds: http1::head_seeds },
