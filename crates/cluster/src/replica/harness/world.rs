@@ -130,7 +130,9 @@ impl<R: Rules> World<R> {
 
     fn settle(&mut self, node: usize, turn: Turn) {
         let Some(replica) = &self.nodes[node].replica else { return };
-        if replica.is_leader() {
+        // Before that it has said nothing to anybody (rule 11), and a crash takes its election back.
+        let durable_term = self.nodes[node].durable.as_ref().map(|disk| disk.note.term);
+        if replica.is_leader() && durable_term >= Some(replica.term()) {
             let known = self.leaders.insert(replica.term().get(), replica.id());
             self.counts.elections += u64::from(known.is_none());
             assert!(known.is_none_or(|known| known == replica.id()), "two leaders in a term");
