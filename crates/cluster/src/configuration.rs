@@ -133,7 +133,7 @@ impl Configuration {
     }
 
     /// Whether the invariants hold.
-    fn is_possible(&self) -> bool {
+    pub(crate) fn is_possible(&self) -> bool {
         let is_sorted = self.lists().iter().all(|list| list.is_sorted_by(|a, b| a < b));
         let is_voter = |id: &ReplicaId| self.voters.contains(id);
         let learns_and_votes =

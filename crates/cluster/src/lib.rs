@@ -68,8 +68,8 @@ pub use placement::{
     CAUGHT_UP_ENTRIES, GroupView, PlacementStep, groups_lost_without, next_move, next_step, targets,
 };
 pub use replica::{
-    ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Replica, Start, StepRefused,
-    ToAppend,
+    ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Refusals, Replica, Start,
+    StepRefused, ToAppend,
 };
 pub use role::{Commit, Committed, LogEntry, Role, Solo};
 pub use terms::Terms;

@@ -9,6 +9,7 @@
 //! # Invariants
 //! - A group has one voter until enough nodes for all of its voters are there: two voters would only add a way to stop.
 //! - A group's voters change when those that come have caught up, and in one joint change.
+//! - A change is settled before the next one begins, and before anybody counts on its voters (rule 12).
 //! - A leader is never unseated by its own step: it hands over first (rule 1).
 //! - Without a change of members nothing moves: the order is by a hash of group and node.
 
@@ -28,6 +29,8 @@ pub enum PlacementStep {
     Change(Change),
     /// Hand the leadership over to one of these, best first.
     HandOver(Vec<ReplicaId>),
+    /// Propose an entry without effect: the last change is not settled (rule 12).
+    Settle,
 }
 
 /// What a leader knows of its group.
@@ -39,6 +42,8 @@ pub struct GroupView<'a> {
     pub last: EntryIndex,
     /// The configuration.
     pub configuration: &'a Configuration,
+    /// [`crate::Replica::is_configuration_settled`].
+    pub is_settled: bool,
     /// The other replicas.
     pub followers: &'a [Follower],
     /// Which replicas there shall be.
@@ -83,6 +88,9 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
     let GroupView { configuration, target, .. } = view;
     if configuration.is_joint() {
         return Some(PlacementStep::Change(Change::Leave));
+    }
+    if !view.is_settled {
+        return Some(PlacementStep::Settle);
     }
     if target.is_empty() {
         return None;

@@ -7,7 +7,7 @@
 //! | rule | without it |
 //! |---|---|
 //! | 1 a leader that a change removed steps down at once | the library panics at its next acknowledgement |
-//! | 2 a replica starts with a configuration | it panics at the first change |
+//! | 2 a replica starts with a configuration | no change is ever possible |
 //! | 3 a snapshot is offered only to who is in its configuration | the receiver ignores it for ever |
 //! | 4 each snapshot that was sent is reported, a silent one as failed | the follower stays paused for ever |
 //! | 5 a replica that installs a snapshot hears nothing | it panics: unapplied entries are gone |
@@ -17,6 +17,8 @@
 //! | 9 changes are joint, and are left by whoever planned them | two changes may overlap |
 //! | 10 entries weigh what they weigh | a follower has an unbounded number of bytes under way |
 //! | 11 what a message promises is durable before it goes | a vote or an entry is forgotten that others count on |
+//! | 12 a change is done when an entry behind it is committed | a disk is lost, nobody remembers that the change was committed, and the old voters are asked for ever |
+//! | 13 entries that were replaced on their way to the disk are not reported as durable | if a later leader brings the first ones back, they count as durable while the disk has those in between |
 
 use crate::configuration::Configuration;
 use crate::identity::ReplicaId;
@@ -121,6 +123,17 @@ pub trait Rules {
                 | Body::Campaign
         );
         promises_only_its_term && message.term.get() <= durable_term
+    }
+
+    /// Rule 12: whether an entry at `committed` shows that a change is known that was applied when the log
+    /// ended at `change`.
+    fn settles(committed: u64, change: u64) -> bool {
+        committed > change
+    }
+
+    /// Rule 13: whether entries are reported as durable, if others that replace some of them are on their way.
+    fn may_tell(is_replaced: bool) -> bool {
+        !is_replaced
     }
 }
 

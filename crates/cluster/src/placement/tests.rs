@@ -51,7 +51,7 @@ fn changed(configuration: &Configuration, change: &Change) -> Configuration {
 /// Lets the leader take steps until there is none, with followers that are heard and have caught up.
 fn settle(from: &Configuration, leader: u16, target: &[u16]) -> (Configuration, u16, usize) {
     let (mut configuration, mut leader) = (from.clone(), id(leader));
-    let target = ids(target);
+    let (target, mut is_settled) = (ids(target), true);
     for steps in 0..20 {
         let followers: Vec<Follower> =
             configuration.replicas().into_iter().filter(|id| *id != leader).map(up).collect();
@@ -60,13 +60,17 @@ fn settle(from: &Configuration, leader: u16, target: &[u16]) -> (Configuration, 
             leader,
             last,
             configuration: &configuration,
+            is_settled,
             followers: &followers,
             target: &target,
         };
         match next_step(&view, 3) {
             None => return (configuration, leader.node().get(), steps),
             Some(PlacementStep::HandOver(to)) => leader = to[0],
+            Some(PlacementStep::Settle) => is_settled = true,
             Some(PlacementStep::Change(change)) => {
+                assert!(is_settled || change == Change::Leave, "the change before is not settled");
+                is_settled = false;
                 assert!(!change.unseats(leader), "the leader unseats itself");
                 configuration = changed(&configuration, &change);
             }
@@ -86,7 +90,8 @@ fn one_voter_grows_to_three_in_one_joint_change() {
     assert_eq!((&two.voters, &two.learners), (&ids(&[1]), &ids(&[2])));
     let (three, _, steps) = settle(&two, 1, &[1, 2, 3]);
     assert_eq!(three, Configuration::of(&ids(&[1, 2, 3])));
-    assert_eq!(steps, 4);
+    // Learner, left, settled; voters, left, settled.
+    assert_eq!(steps, 6);
 }
 
 #[test]
@@ -105,7 +110,9 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
     let followers = [up(id(2)), up(new)];
     let last = EntryIndex::new(100);
     let view = |configuration, followers| {
-        let view = GroupView { leader: id(1), last, configuration, followers, target: &target };
+        let (leader, is_settled) = (id(1), true);
+        let view =
+            GroupView { leader, last, configuration, is_settled, followers, target: &target };
         next_step(&view, 3)
     };
     let learns = Change::Enter(vec![(new, Part::Learner)]);
@@ -129,6 +136,7 @@ fn voters_wait_until_the_coming_ones_have_caught_up() {
                 leader: id(1),
                 last,
                 configuration,
+                is_settled: true,
                 followers: &followers,
                 target: &target,
             },
@@ -146,9 +154,17 @@ fn voters_wait_until_the_coming_ones_have_caught_up() {
 fn a_joint_configuration_is_left_first() {
     let joint = Configuration { outgoing: ids(&[1, 2, 3]), ..Configuration::of(&ids(&[2, 3, 4])) };
     let last = EntryIndex::new(1);
-    let view =
-        GroupView { leader: id(2), last, configuration: &joint, followers: &[], target: &[] };
-    assert_eq!(next_step(&view, 3), Some(PlacementStep::Change(Change::Leave)));
+    let view = |configuration, is_settled| {
+        let (followers, target) = (&[][..], &[][..]);
+        GroupView { leader: id(2), last, configuration, is_settled, followers, target }
+    };
+    let leave = Some(PlacementStep::Change(Change::Leave));
+    assert_eq!(next_step(&view(&joint, false), 3), leave);
+    assert_eq!(next_step(&view(&joint, true), 3), leave);
+    // And then it is settled.
+    let left = Configuration::of(&ids(&[2, 3, 4]));
+    assert_eq!(next_step(&view(&left, false), 3), Some(PlacementStep::Settle));
+    assert_eq!(next_step(&view(&left, true), 3), None);
 }
 
 #[test]

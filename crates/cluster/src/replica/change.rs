@@ -8,6 +8,9 @@ use crate::message::LogPosition;
 use crate::rules::Rules;
 use raft::Changer;
 
+/// More bytes than any change has where the library counts them.
+const CHANGE_BYTES: u32 = 1 << 10;
+
 /// Why a change was not taken. Nothing has changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ChangeRefused {
@@ -27,7 +30,7 @@ impl<R: Rules> Replica<R> {
     /// # Errors
     /// [`ChangeRefused`].
     pub fn propose_change(&mut self, change: Change) -> Result<LogPosition, ChangeRefused> {
-        self.check_propose(0).map_err(ChangeRefused::NotProposed)?;
+        self.check_propose(CHANGE_BYTES).map_err(ChangeRefused::NotProposed)?;
         self.flush();
         if self.raw.raft.has_pending_conf() {
             return Err(ChangeRefused::Busy);
@@ -59,17 +62,22 @@ impl<R: Rules> Replica<R> {
             }
             _ => return None,
         };
-        Some(library::configuration(&after.to_conf_state()))
+        let after = library::configuration(&after.to_conf_state());
+        after.is_possible().then_some(after)
     }
 
     /// Applies a committed change.
     ///
-    /// # Panics
-    /// If the library refuses it: each replica applies the same changes to the same configuration.
+    /// An impossible one changes nothing, on no replica: all have the same configuration at the same index. No
+    /// correct leader proposes one, so it is counted.
     pub(super) fn apply_change(&mut self, change: &Change) {
+        if self.after(change).is_none() {
+            self.refusals.impossible_changes += 1;
+            return;
+        }
         let conf_change = library::conf_change(change, R::transition());
         let state = self.raw.apply_conf_change(&conf_change);
-        let state = state.expect("a committed change was possible when it was proposed");
+        let state = state.expect("the library finds the change possible");
         self.configuration = library::configuration(&state);
         R::after_change(&mut self.raw);
     }

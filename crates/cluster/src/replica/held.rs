@@ -13,4 +13,13 @@ pub(super) struct Held {
     /// The index of the snapshot that it installs.
     pub(super) snapshot: Option<u64>,
     pub(super) messages: Vec<GroupMessage>,
+    /// The first and the last entry that it appends.
+    pub(super) entries: Option<(u64, u64)>,
+}
+
+impl Held {
+    /// Whether it replaces the entry at `index`.
+    pub(super) fn replaces(&self, index: u64) -> bool {
+        self.entries.is_some_and(|(first, _)| first <= index)
+    }
 }

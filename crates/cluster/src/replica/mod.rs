@@ -20,6 +20,7 @@
 //! - What is handed out as committed stays so: no other entry ever has its index.
 
 mod change;
+mod check;
 #[cfg(test)]
 mod harness;
 mod held;
@@ -27,8 +28,8 @@ mod ready;
 mod step;
 
 pub use change::ChangeRefused;
+pub use check::{Refusals, StepRefused};
 pub use ready::{GroupReady, Note, ToAppend};
-pub use step::StepRefused;
 
 use self::held::Held;
 use crate::configuration::{Change, Configuration};
@@ -123,11 +124,13 @@ pub struct Replica<R: Rules = Enforced> {
     /// Sizes of proposals that the library has not seen.
     proposals: Vec<u32>,
     proposal_bytes: u64,
-    /// The last entry that the owner has appended or was told to append.
+    /// The last entry that the owner has appended or has in a [`GroupReady`].
     owner_last: u64,
     /// The last entry that was handed out as committed.
     handed_out: u64,
     held: VecDeque<Held>,
+    /// The last durable entry that is not reported to the library: it is being replaced.
+    untold: Option<u64>,
     durable_term: u64,
     is_installing: bool,
     /// Reads that wait for a quorum.
@@ -135,6 +138,9 @@ pub struct Replica<R: Rules = Enforced> {
     last_read: u64,
     /// Ticks since each snapshot was sent.
     snapshots: BTreeMap<ReplicaId, u32>,
+    refusals: Refusals,
+    /// The last entry that was in the log when the configuration changed.
+    settles_behind: u64,
     _rules: PhantomData<fn() -> R>,
 }
 
@@ -155,13 +161,14 @@ impl<R: Rules> Replica<R> {
     /// A replica that continues where its log ends.
     ///
     /// # Panics
-    /// If nobody votes (rule 2), or the parts of `start` contradict each other.
+    /// If nobody votes (rule 2), the note has no term, or the parts of `start` contradict each other.
     #[must_use]
     pub fn new(start: Start) -> Self {
         let Start { id, seed, configuration, note, mut terms, applied, changes } = start;
         R::check_start(&configuration);
         let last = terms.last();
         assert!(terms.base().index <= applied && applied <= last.index, "applied is in the log");
+        assert!(note.term.get() > 0, "a replica has a term");
         assert!(last.term <= note.term, "an entry is of no later term than the note");
         let commit = note.commit.max(applied).min(last.index);
         let mut hard = HardState::default();
@@ -181,11 +188,14 @@ impl<R: Rules> Replica<R> {
             owner_last: last.index.get(),
             handed_out: applied.get(),
             held: VecDeque::new(),
+            untold: None,
             durable_term: note.term.get(),
             is_installing: false,
             reads: BTreeSet::new(),
             last_read: 0,
             snapshots: BTreeMap::new(),
+            refusals: Refusals::default(),
+            settles_behind: 0,
             _rules: PhantomData,
         }
     }
@@ -200,6 +210,12 @@ impl<R: Rules> Replica<R> {
     #[must_use]
     pub fn term(&self) -> Term {
         Term::new(self.raw.raft.term)
+    }
+
+    /// What it has refused.
+    #[must_use]
+    pub fn refusals(&self) -> Refusals {
+        self.refusals
     }
 
     /// Whether it leads.
@@ -242,6 +258,18 @@ impl<R: Rules> Replica<R> {
     #[must_use]
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
+    }
+
+    /// Whether a majority of the configuration knows durably that it is committed (rule 12). Until then a lost
+    /// disk counts against the configuration before it, too. An entry of any kind settles it.
+    ///
+    /// Known here is that an entry was proposed by this leader behind the change, and is committed. A replica that
+    /// has it got the commit of the change with it or before, and noted that in the same batch.
+    #[must_use]
+    pub fn is_configuration_settled(&self) -> bool {
+        let last = EntryIndex::new(self.handed_out);
+        let is_own = self.is_leader() && self.term_of(last) == Some(self.term());
+        is_own && R::settles(self.handed_out, self.settles_behind)
     }
 
     /// Whether a snapshot is being installed: the replica hears nothing until it is durable.
@@ -367,7 +395,10 @@ impl<R: Rules> Replica<R> {
     /// Hands the leadership over. Proposals are refused until it is done or an election timeout is over.
     pub fn hand_over(&mut self, to: ReplicaId) {
         self.flush();
-        self.raw.transfer_leader(to.bits());
+        if self.is_leader() {
+            // A follower's library would pass this on, and nobody listens to that.
+            self.raw.transfer_leader(to.bits());
+        }
     }
 
     /// All links with a node are lost: its replicas are asked again where they are (rule 4).

@@ -65,6 +65,8 @@ impl<R: Rules> Replica<R> {
         let mut ready = self.raw.ready();
         let mut out = GroupReady { is_urgent: ready.must_sync(), ..GroupReady::default() };
         self.take_snapshot(&ready, &mut out);
+        let ends = ready.entries().first().zip(ready.entries().last());
+        let span = ends.map(|(first, last)| (first.index, last.index));
         self.take_entries(ready.take_entries(), &mut out);
         out.note = ready.hs().map(|hard| Note {
             term: Term::new(hard.term),
@@ -75,7 +77,7 @@ impl<R: Rules> Replica<R> {
         messages.append(&mut ready.take_persisted_messages());
         let committed = ready.take_committed_entries();
         self.take_reads(&mut ready, &mut out);
-        self.hold_or_send(&ready, batch, messages, &mut out);
+        self.hold_or_send((&ready, span), batch, messages, &mut out);
         self.raw.advance_append_async(ready);
         self.persist_idle();
         self.take_committed(&committed, &mut out);
@@ -144,12 +146,13 @@ impl<R: Rules> Replica<R> {
     /// Sends what may go, and holds the rest until the batch is durable.
     fn hold_or_send(
         &mut self,
-        ready: &Ready,
+        (ready, entries): (&Ready, Option<(u64, u64)>),
         batch: u64,
         messages: Vec<raft::eraftpb::Message>,
         out: &mut GroupReady,
     ) {
         let messages = messages.into_iter().map(library::from_library);
+        let messages = messages.filter(|message| self.can_be_filled(message));
         let waits = ready.must_sync() || !self.held.is_empty();
         let durable_term = self.durable_term;
         let may_go = |message: &GroupMessage| !waits || R::may_go(message, durable_term);
@@ -173,7 +176,13 @@ impl<R: Rules> Replica<R> {
             term,
             snapshot,
             messages: later,
+            entries,
         });
+    }
+
+    /// Whether the entries of a message are in the log. A leader that lost its term may have lost them in the same turn.
+    fn can_be_filled(&self, message: &GroupMessage) -> bool {
+        !matches!(message.body, Body::Append { .. }) || message.term == self.term()
     }
 
     /// Remembers which snapshots are under way.
@@ -201,6 +210,7 @@ impl<R: Rules> Replica<R> {
             if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
                 let change = self.changes.remove(&entry.index);
                 self.apply_change(&change.expect("each change in the log is known"));
+                self.settles_behind = self.owner_last;
             }
         }
         // Those that are committed are handed out.
@@ -220,7 +230,7 @@ impl<R: Rules> Replica<R> {
         let mut released = Vec::new();
         while self.held.front().is_some_and(|held| held.batch.is_some_and(|of| of <= batch)) {
             let held = self.held.pop_front().expect("it was there");
-            self.raw.on_persist_ready(held.number);
+            self.tell(&held);
             self.durable_term = self.durable_term.max(held.term);
             if let Some(index) = held.snapshot {
                 // Rule 5: else entries that are in the snapshot are looked for in the log.
@@ -229,7 +239,21 @@ impl<R: Rules> Replica<R> {
             }
             released.extend(held.messages);
         }
+        released.retain(|message| self.can_be_filled(message));
         released
+    }
+
+    /// Reports what is durable, unless entries of it are replaced by what is on its way (rule 13). Then the later one
+    /// reports all before it.
+    fn tell(&mut self, held: &Held) {
+        let last = held.entries.map(|(_, last)| last).or(self.untold);
+        let is_replaced =
+            last.is_some_and(|last| self.held.iter().any(|later| later.replaces(last)));
+        let may_tell = R::may_tell(is_replaced);
+        self.untold = last.filter(|_| !may_tell);
+        if may_tell {
+            self.raw.on_persist_ready(held.number);
+        }
     }
 
     /// The snapshot of [`GroupReady::install`] is in its place, and the record that says so is in `batch`.

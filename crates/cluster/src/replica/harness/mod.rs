@@ -8,8 +8,10 @@
 //! applied is durable here and on a majority. In the end everything is healed, and the group continues.
 
 mod disk;
+mod hostile;
 mod mutants;
 mod node;
+mod refused;
 mod world;
 
 use world::{Counts, Habits, World};

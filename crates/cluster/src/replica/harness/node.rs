@@ -184,7 +184,7 @@ impl<R: Rules> Node<R> {
             self.durable = Some(batch.disk);
             let replica = self.replica.as_mut().expect("only a running node writes");
             let released = replica.persisted(batch.number);
-            turn.messages.extend(released);
+            turn.messages.extend(released.into_iter().map(|message| self.filled(message)));
             turn.installed |= batch.installs;
         }
         if self.replica.is_some() {

@@ -44,17 +44,25 @@ pub(super) struct Counts {
     pub(super) reads: u64,
 }
 
-struct Dice(u64);
+/// Whether only a leader says such a thing.
+fn is_leaders(message: &GroupMessage) -> bool {
+    matches!(
+        message.body,
+        Body::Append { .. } | Body::Heartbeat { .. } | Body::Snapshot(_) | Body::Campaign
+    )
+}
+
+pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
-    fn below(&mut self, bound: u64) -> u64 {
+    pub(super) fn below(&mut self, bound: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         (mixed ^ (mixed >> 31)) % bound
     }
 
-    fn percent(&mut self, chance: u64) -> bool {
+    pub(super) fn percent(&mut self, chance: u64) -> bool {
         self.below(100) < chance
     }
 }
@@ -128,15 +136,33 @@ impl<R: Rules> World<R> {
         }
     }
 
+    /// One leader of a term is heard.
+    ///
+    /// The only voter of a group elects itself without asking. Until that term is durable it sends nothing,
+    /// answers nothing and commits nothing (rule 11), and a crash takes its election back. If the group's
+    /// other voters are back in the configuration that it restarts with, the term may then get
+    /// another leader. So a leader counts once its term is durable, and whatever it says counts in any case.
+    fn note_leader(&mut self, term: u64, id: ReplicaId) {
+        let known = self.leaders.insert(term, id);
+        self.counts.elections += u64::from(known.is_none());
+        assert!(known.is_none_or(|known| known == id), "two leaders in a term");
+    }
+
     fn settle(&mut self, node: usize, turn: Turn) {
         let Some(replica) = &self.nodes[node].replica else { return };
-        // Before that it has said nothing to anybody (rule 11), and a crash takes its election back.
+        let (id, term) = (replica.id(), replica.term());
+        let leads = replica.is_leader();
         let durable_term = self.nodes[node].durable.as_ref().map(|disk| disk.note.term);
-        if replica.is_leader() && durable_term >= Some(replica.term()) {
-            let known = self.leaders.insert(replica.term().get(), replica.id());
-            self.counts.elections += u64::from(known.is_none());
-            assert!(known.is_none_or(|known| known == replica.id()), "two leaders in a term");
+        let is_heard = leads && durable_term >= Some(term);
+        let answers = turn.applied.iter().any(|(_, of, ..)| *of == term.get());
+        assert!(is_heard || !leads || !answers && turn.reads.is_empty(), "too early an answer");
+        if is_heard {
+            self.note_leader(term.get(), id);
         }
+        for message in turn.messages.iter().filter(|message| is_leaders(message)) {
+            self.note_leader(message.term.get(), message.from);
+        }
+        let Some(replica) = &self.nodes[node].replica else { return };
         let is_leader = replica.is_settled_leader();
         let own_term = is_leader.then(|| replica.term().get());
         self.counts.installs += u64::from(turn.installed);
@@ -367,7 +393,11 @@ impl<R: Rules> World<R> {
             let node = &self.nodes[usize::from(id.node().get()) - 1];
             node.id == *id && node.durable.is_some()
         });
-        let is_safe = configuration.voters.len() >= 3 && !configuration.is_joint() && all_are_there;
+        let is_settled = replica.is_configuration_settled();
+        let is_safe = configuration.voters.len() >= 3
+            && !configuration.is_joint()
+            && is_settled
+            && all_are_there;
         if node == leader || self.nodes[node].durable.is_none() || !is_safe {
             return;
         }
