@@ -37,6 +37,21 @@ pub struct Rules {
     pub(crate) signing_keys: Vec<SigningKeyRule>,
 }
 
+impl std::fmt::Display for Rules {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { anonymous, tokens, issuers, certificates, signing_keys } = self;
+        write!(
+            f,
+            "{} tokens, {} issuers, {} certificates, {} signing keys; {} grants for anonymous clients",
+            tokens.len(),
+            issuers.len(),
+            certificates.len(),
+            signing_keys.len(),
+            anonymous.grants.len()
+        )
+    }
+}
+
 /// What clients that show nothing may do.
 #[derive(Debug, Clone, Default)]
 pub struct AnonymousRule {
@@ -265,6 +280,29 @@ impl Access {
     /// What clients that show nothing may do, in the words of the access file.
     pub fn anonymous_grants(&self) -> impl Iterator<Item = String> {
         self.anonymous.grants.iter().map(ToString::to_string)
+    }
+
+    /// What a static token may do at `now`, for people.
+    ///
+    /// # Errors
+    /// Why it may do nothing.
+    pub fn explain(&self, token: &str, now: Timestamp) -> Result<String, String> {
+        let credential = Credential::Bearer(token);
+        let client = Client { address: IpAddr::from([127, 0, 0, 1]), names: &[] };
+        let who = self.authenticate(&mut Verified::default(), &mut None, &credential, client, now);
+        match who {
+            Ok(who) => {
+                let principal = self.principal(&who);
+                let grants: Vec<String> =
+                    principal.grants.iter().map(ToString::to_string).collect();
+                Ok(format!("{}\t{}", principal.name, grants.join("; ")))
+            }
+            Err(Refused::Denied(Denied::Invalid(why))) => Err(why.sentence().to_owned()),
+            Err(Refused::Denied(Denied::Expired { .. })) => {
+                Err("The token has expired.".to_owned())
+            }
+            Err(other) => Err(format!("{other:?}")),
+        }
     }
 
     pub(crate) fn principal<'a>(&'a self, who: &'a Who) -> &'a Principal {

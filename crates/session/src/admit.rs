@@ -147,6 +147,12 @@ impl<T: Transport> Step<'_, T> {
         problem
     }
 
+    /// Whether a client that shows nothing gets the same answer to a read, so that shared caches may keep it.
+    #[inline]
+    pub(crate) fn is_public(&self, read: &ReadRequest) -> bool {
+        self.state.gate.access.may_anyone_read(read.path.as_str())
+    }
+
     /// Charges a body whose head did not say how long it is.
     pub(crate) fn charge_late(&mut self, id: ConnId, request: &Authorized<Request>, bytes: usize) {
         let access = &self.state.gate.access;

@@ -62,6 +62,7 @@ impl<T: Transport> Step<'_, T> {
             is_stable: reply.end < reply.info.tail,
             cursor,
             gzip,
+            is_public: self.is_public(request),
         };
         let mut whole = false;
         let write = |head: &mut dyn HeadSink| {

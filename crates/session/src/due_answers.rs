@@ -55,6 +55,7 @@ pub(crate) struct Shape {
     pub gzip: bool,
     /// The second of the answer's date.
     pub second: u64,
+    pub is_public: bool,
 }
 
 /// A whole answer as it goes out.

@@ -382,6 +382,7 @@ impl<T: Transport> Step<'_, T> {
             cursor: self.next_cursor(poll.request.cursor),
             gzip: self.may_gzip(&poll.request, &reply),
             second: self.state.now.wall.get() / 1000,
+            is_public: self.is_public(&poll.request),
         };
         let known = news.last.take().filter(|(last, _)| *last == shape);
         let (_, shared) = news.last.insert(known.unwrap_or_else(|| {
@@ -394,6 +395,7 @@ impl<T: Transport> Step<'_, T> {
                 is_stable: false,
                 cursor: Some(shape.cursor),
                 gzip: shape.gzip,
+                is_public: shape.is_public,
             };
             (shape, whole_answer(&meta, &self.state.date, &answer, data))
         }));

@@ -2,32 +2,11 @@
 
 mod support;
 
-use access::{Access, Secret, StaticToken, file};
+use access::Access;
 use std::sync::Arc;
+use support::rules::{bearer, reload, rules, table, token};
 use support::{Shard, TEXT, get, post, put, request};
-use thalweg_session::{Close, ConnId, Input};
-
-/// A token for each id, the same in all tests.
-fn token(id: &str) -> String {
-    StaticToken { id, secret: secret(id) }.render()
-}
-
-fn secret(id: &str) -> Secret {
-    Secret::new([id.as_bytes()[0]; 32])
-}
-
-fn table(id: &str, grants: &str, more: &str) -> String {
-    format!(
-        "[[token]]\nid = \"{id}\"\nsha256 = \"{}\"\ngrants = {grants}\n{more}\n",
-        secret(id).hash().render()
-    )
-}
-
-/// The rules of a file, after those of `before`.
-fn rules(text: &str, before: Option<&Access>) -> Arc<Access> {
-    let rules = file::parse(text, &|_, _| Err("is not there".to_owned())).unwrap();
-    Arc::new(Access::new(rules, 7, before))
-}
+use thalweg_session::{Close, ConnId};
 
 /// A shard with the streams `a/1` and `b/1`, under the rules of a file.
 fn shard(text: &str) -> (Shard, Arc<Access>) {
@@ -39,15 +18,6 @@ fn shard(text: &str) -> (Shard, Arc<Access>) {
     reload(&mut shard, &access);
     shard.log.clear();
     (shard, access)
-}
-
-fn reload(shard: &mut Shard, access: &Arc<Access>) {
-    shard.handle(Input::Access(Arc::clone(access)));
-    shard.run();
-}
-
-fn bearer(id: &str) -> String {
-    format!("Authorization: Bearer {}\r\n", token(id))
 }
 
 fn read(path: &str, id: &str) -> Vec<u8> {
@@ -326,5 +296,52 @@ fn bodies_are_charged_whether_their_length_is_known_or_not() {
         let answer = shard.once(&append);
         assert!(answer.contains("Retry-After: 2\r\n"), "{answer}");
         shard.pass_ms(4_000);
+    }
+}
+
+/// What caches learn of an answer.
+fn cache_control(answer: &str) -> &str {
+    answer
+        .lines()
+        .find_map(|line| line.strip_prefix("Cache-Control: "))
+        .expect("a field for caches")
+}
+
+#[test]
+fn only_what_everybody_may_read_is_kept_by_shared_caches() {
+    let file = table("x", r#"["read **"]"#, "") + "[anonymous]\ngrants = [\"read a/\"]\n";
+    let (mut shard, before) = shard(&file);
+    for fields in [String::new(), bearer("x")] {
+        let answer = shard.once(&request("GET", "a/1", &fields, b""));
+        assert_eq!(cache_control(&answer), "public, max-age=60, stale-while-revalidate=300");
+    }
+    let answer = shard.once(&read("b/1", "x"));
+    assert_eq!(cache_control(&answer), "private, max-age=60, stale-while-revalidate=300");
+    let tag = answer.lines().find_map(|line| line.strip_prefix("ETag: ")).unwrap();
+    let fields = format!("{}If-None-Match: {tag}\r\n", bearer("x"));
+    let answer = shard.once(&request("GET", "b/1", &fields, b""));
+    assert!(answer.starts_with("HTTP/1.1 304 "), "{answer}");
+    assert_eq!(cache_control(&answer), "private, max-age=60, stale-while-revalidate=300");
+    // New rules count for the next answer.
+    let after = rules(&table("x", r#"["read **"]"#, ""), Some(&before));
+    reload(&mut shard, &after);
+    let answer = shard.once(&read("a/1", "x"));
+    assert_eq!(cache_control(&answer), "private, max-age=60, stale-while-revalidate=300");
+}
+
+#[test]
+fn what_a_long_poll_brings_is_not_for_everybody_either() {
+    let (mut shard, _) = shard(&table("w", ALL, ""));
+    let target = "a/1?offset=0000000000000005_0000000000000000&live=long-poll";
+    let polls = [(); 3].map(|()| {
+        let conn = shard.connect();
+        shard.send(conn, &read(target, "w"));
+        conn
+    });
+    shard.once(&request("POST", "a/1", &(bearer("w") + TEXT), b"more"));
+    for poll in polls {
+        let answer = shard.got(poll);
+        assert!(answer.ends_with("more"), "{answer}");
+        assert_eq!(cache_control(&answer), "private, max-age=60, stale-while-revalidate=300");
     }
 }

@@ -12,7 +12,10 @@ use jsonwebtoken::{
 };
 
 /// A secret of 32 bytes: as they are, or as a line of base64 or hexadecimal digits.
-pub(super) fn secret(bytes: &[u8]) -> Result<Vec<u8>, String> {
+///
+/// # Errors
+/// A sentence without its beginning, which is the name of the file.
+pub fn secret(bytes: &[u8]) -> Result<Vec<u8>, String> {
     if bytes.len() == SECRET_BYTES_MIN {
         return Ok(bytes.to_vec());
     }

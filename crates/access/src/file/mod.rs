@@ -37,6 +37,7 @@ mod keys;
 mod rules;
 mod table;
 
+pub use keys::secret;
 pub use rules::parse;
 
 use std::fmt;

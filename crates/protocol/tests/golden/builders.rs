@@ -64,5 +64,6 @@ pub(crate) fn answer<'a>(
         is_stable: false,
         cursor: None,
         gzip: false,
+        is_public: true,
     }
 }

@@ -57,6 +57,10 @@ fn ranges(page: &mut Page) {
     let zipped = |end| ReadAnswer { gzip: true, ..answer(&begin, &forever, 0, end) };
     add(page, "all, compressed", &zipped(900));
     add(page, "a part, compressed", &zipped(400));
+    let private = |answer| ReadAnswer { is_public: false, ..answer };
+    add(page, "a stable part, not for everybody", &private(stable(&forever)));
+    add(page, "all, not for everybody", &private(answer(&begin, &forever, 0, 900)));
+    add(page, "a stable part with a lifetime, not for everybody", &private(stable(&ttl)));
 }
 
 /// Reads with `If-None-Match`.

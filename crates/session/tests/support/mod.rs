@@ -2,6 +2,8 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
+pub mod rules;
+
 use env::{MemoryDisk, SeededRandom};
 use log::LogOptions;
 use model::{Monotonic, ShardId, Timestamp};

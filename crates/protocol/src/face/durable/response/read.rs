@@ -34,6 +34,8 @@ pub struct ReadAnswer<'a> {
     pub cursor: Option<u64>,
     /// The body will be compressed; only if the request accepts it.
     pub gzip: bool,
+    /// A client that shows no credential gets the same: a shared cache may give it to everybody.
+    pub is_public: bool,
 }
 
 /// What must be sent after the head.
@@ -95,6 +97,23 @@ pub fn read<S: HeadSink + ?Sized>(head: &mut S, read: &ReadAnswer<'_>) -> BodyPl
     BodyPlan::Range { start: read.start, end, frame, framing }
 }
 
+/// What caches learn of an answer that they must ask about, that never changes, and that ends at the tail.
+type CacheRules = [&'static str; 3];
+
+const PUBLIC: CacheRules = [
+    "no-cache",
+    "public, max-age=31536000, immutable",
+    "public, max-age=60, stale-while-revalidate=300",
+];
+
+/// The same for the cache of one client alone. A signed URL is its own credential, so a cache does not see that the
+/// answer is not for everybody.
+const PRIVATE: CacheRules = [
+    "private, no-cache",
+    "private, max-age=31536000, immutable",
+    "private, max-age=60, stale-while-revalidate=300",
+];
+
 impl ReadAnswer<'_> {
     fn is_up_to_date(&self) -> bool {
         self.end == self.info.tail
@@ -136,19 +155,20 @@ impl ReadAnswer<'_> {
             // PROTOCOL §8: "SHOULD return Cache-Control: no-store"
             return "no-store";
         }
+        // PROTOCOL §10.1: `private` where the answer is not for everybody (docs/adr/0079).
+        let [asks, immutable, recent] = if self.is_public { PUBLIC } else { PRIVATE };
         if self.info.lifetime != Lifetime::Forever {
             // A cache that answers by itself neither slides the lifetime nor knows its end.
-            return "no-cache";
+            return asks;
         }
         if self.is_stable && !self.is_up_to_date() {
-            return "public, max-age=31536000, immutable";
+            return immutable;
         }
         if self.start == self.end && !self.info.closed {
             // "Nothing new" is true only now; the tag makes asking again cheap.
-            return "no-cache";
+            return asks;
         }
-        // PROTOCOL §10.1
-        "public, max-age=60, stale-while-revalidate=300"
+        recent
     }
 }
 
