@@ -3,6 +3,7 @@
 //! The clock is still, and jobs run in place on real files, so two runs do the same. The clients cost a
 //! few dozen instructions for each request: one `write`, one `read`, and a look at the status.
 
+use access::Access;
 use env::{Clock, RealDisk, SeededRandom};
 use log::{LogOptions, LogStats};
 use model::{Monotonic, Timestamp};
@@ -53,10 +54,10 @@ struct Client {
 }
 
 impl Plane {
-    /// Opens an empty directory, and connects `client_count` clients.
-    pub(crate) fn open(dir: &Path, client_count: usize) -> Self {
+    /// Opens an empty directory under the rules of `access`, and connects `client_count` clients.
+    pub(crate) fn open(dir: &Path, client_count: usize, access: Access) -> Self {
         descriptors::make_room(4 * client_count + 4096);
-        let driver = start_driver(dir);
+        let driver = start_driver(dir, Arc::new(access));
         let mut plane = Self {
             driver,
             clients: Vec::new(),
@@ -177,7 +178,7 @@ impl Plane {
     }
 }
 
-fn start_driver(dir: &Path) -> Driver {
+fn start_driver(dir: &Path, access: Arc<Access>) -> Driver {
     let flags = settings::Flags::default();
     let environment = settings::Environment::default();
     let effective = settings::load(&flags, &environment, &|_| Err(ErrorKind::NotFound.into()));
@@ -188,7 +189,7 @@ fn start_driver(dir: &Path) -> Driver {
     let opened = node::open(Arc::new(RealDisk), &mut random, dir, options, 1);
     let mut opened = opened.expect("an empty directory opens");
     let core = opened.shards.pop().expect("one shard has one core");
-    Driver::start(&settings, core, Arc::new(StillClock)).expect("a loop on a free port")
+    Driver::start(&settings, core, Arc::new(StillClock), access).expect("a loop on a free port")
 }
 
 #[inline]

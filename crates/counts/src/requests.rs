@@ -57,6 +57,15 @@ impl Template {
         Self::new(|out, target| put_append(out, target, media_type, None, &payload))
     }
 
+    /// The same request with a token.
+    #[must_use]
+    pub fn with_token(mut self, token: &str) -> Self {
+        let end = self.bytes.windows(4).position(|four| four == b"\r\n\r\n").expect("a head ends");
+        let field = format!("\r\nAuthorization: Bearer {token}");
+        self.bytes.splice(end..end, field.into_bytes());
+        self
+    }
+
     /// Everything that a stream holds.
     #[must_use]
     pub fn read() -> Self {

@@ -1,6 +1,7 @@
 //! What is done, how often.
 
 use crate::plane::Plane;
+use access::{Access, Secret, StaticToken};
 use clap::ValueEnum;
 use std::path::Path;
 use thalweg_counts::requests::Template;
@@ -24,6 +25,9 @@ pub(crate) enum Workload {
     /// Appends, 32 to a commit
     #[value(name = "append-32")]
     Append32,
+    /// The same, each with a token that is looked at
+    #[value(name = "append-32-token")]
+    Append32Token,
     /// Appends to streams with live readers, 32 to a commit, and one frame of each
     #[value(name = "live-32")]
     Live32,
@@ -50,16 +54,25 @@ impl Workload {
     pub(crate) fn run(self, operations: u64, dir: &Path) -> Totals {
         let is_live = self == Self::Live32;
         let media_type = if is_live { "text/plain" } else { "application/octet-stream" };
-        let mut plane = Plane::open(dir, BUSY_TURN as usize);
-        let mut creates = Template::create(media_type);
-        let mut appends = Template::append(media_type);
+        let (token, rules) = one_token();
+        let (access, shown) = match self {
+            Self::Append32Token => (rules, Some(token)),
+            _ => (Access::open(None), None),
+        };
+        let mut plane = Plane::open(dir, BUSY_TURN as usize, access);
+        let shows = |template: Template| match &shown {
+            Some(token) => template.with_token(token),
+            None => template,
+        };
+        let mut creates = shows(Template::create(media_type));
+        let mut appends = shows(Template::append(media_type));
         turns(&mut plane, 0..STREAM_COUNT, BUSY_TURN, |plane, slot, at| {
             plane.send(slot, creates.of(at));
         });
         turns(&mut plane, 0..PREPARED_APPENDS * STREAM_COUNT, BUSY_TURN, |plane, slot, at| {
             plane.send(slot, appends.of(at % STREAM_COUNT));
         });
-        let mut reads = Template::read();
+        let mut reads = shows(Template::read());
         plane.check_answer(reads.of(0));
         if is_live {
             plane.follow(STREAM_COUNT);
@@ -69,7 +82,7 @@ impl Workload {
         while next < operations {
             let end = operations.min(next + self.turn_count());
             turns(&mut plane, next..end, self.turn_count(), |plane, slot, at| match self {
-                Self::Append1 | Self::Append32 | Self::Live32 => {
+                Self::Append1 | Self::Append32 | Self::Append32Token | Self::Live32 => {
                     plane.send(slot, appends.of(at % STREAM_COUNT));
                 }
                 Self::Create32 => plane.send(slot, creates.of(STREAM_COUNT + at)),
@@ -88,9 +101,18 @@ impl Workload {
     const fn turn_count(self) -> u64 {
         match self {
             Self::Append1 | Self::Read => 1,
-            Self::Append32 | Self::Live32 | Self::Create32 => BUSY_TURN,
+            Self::Append32 | Self::Append32Token | Self::Live32 | Self::Create32 => BUSY_TURN,
         }
     }
+}
+
+/// A token that may do what the workloads do, and rules that know it.
+fn one_token() -> (String, Access) {
+    let (id, secret) = ("counts", Secret::new([7; 32]));
+    let hash = secret.hash().render();
+    let text = format!("[[token]]\nid = \"{id}\"\nsha256 = \"{hash}\"\ngrants = [\"* counts/\"]\n");
+    let rules = access::file::parse(&text, &|_, _| Err("is not there".to_owned()));
+    (StaticToken { id, secret }.render(), Access::new(rules.expect("an access file"), 1, None))
 }
 
 /// Gives requests `numbers` to the plane, so many to a turn.

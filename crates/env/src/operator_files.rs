@@ -17,6 +17,14 @@ pub struct OperatorFile {
     pub mode: u32,
 }
 
+impl OperatorFile {
+    /// Whether users that are neither its owner nor in its group can read, change or run it: no place for a secret.
+    #[must_use]
+    pub fn is_open_to_others(&self) -> bool {
+        self.mode & 0o007 != 0
+    }
+}
+
 /// Reads a file of at most `bytes_max`.
 ///
 /// # Errors

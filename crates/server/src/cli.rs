@@ -10,7 +10,7 @@
 
 use crate::repair::{self, Outcome};
 use crate::settings::{self, Effective, Environment, Flags};
-use crate::{logging, serve};
+use crate::{logging, serve, token};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
@@ -75,6 +75,9 @@ enum Command {
         #[command(flatten)]
         flags: Flags,
     },
+    /// Make, list and remove tokens of an access file; check it; sign URLs
+    #[command(subcommand)]
+    Token(token::Command),
     /// Measure this server, and others beside it; `thalweg bench --help` says how
     #[command(disable_help_flag = true)]
     Bench {
@@ -100,6 +103,13 @@ pub fn main() -> ExitCode {
         Command::Repair { accept_loss, flags } => {
             with_settings(&flags, |effective| repair(effective, accept_loss))
         }
+        Command::Token(command) => match token::run(&command) {
+            Ok(text) => print(&text),
+            Err(error) => {
+                complain(&format!("error: {error}"));
+                ExitCode::from(2)
+            }
+        },
         Command::Bench { arguments } => bench(&arguments),
         Command::Version => print(concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n")),
     }

@@ -4,6 +4,7 @@
 //! event loop per shard. The admin server has a thread of its own. `session`, `protocol`, `stream` and
 //! `node` decide what a request means.
 
+pub mod access;
 pub mod admin;
 pub mod cli;
 pub mod descriptors;
@@ -17,3 +18,4 @@ pub mod repair;
 pub mod serve;
 pub mod settings;
 pub mod tls;
+pub mod token;

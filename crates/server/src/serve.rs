@@ -1,5 +1,6 @@
 //! `thalweg serve`: recovers, starts everything, waits for the signal to end, stops everything.
 
+use crate::access::{self, AccessProblem};
 use crate::admin::{self, Admin};
 use crate::descriptors;
 use crate::metrics::NodeMetrics;
@@ -36,6 +37,8 @@ pub enum ServeError {
     Refused(Refusal),
     /// Files of TLS that are wrong, at least one.
     Tls(Vec<TlsProblem>),
+    /// There are no rules for access, for at least one reason.
+    Access(Vec<AccessProblem>),
     /// The admin server could not listen.
     Admin {
         /// The address of the setting.
@@ -82,6 +85,10 @@ impl ServeError {
                 let problems: Vec<String> = problems.iter().map(TlsProblem::to_string).collect();
                 write!(f, "TLS: {}", problems.join("; "))
             }
+            Self::Access(problems) => {
+                let problems: Vec<String> = problems.iter().map(ToString::to_string).collect();
+                f.write_str(&problems.join("\n  "))
+            }
             Self::Admin { listen, error } => {
                 write!(f, "cannot listen on {listen} (setting admin_listen): {error}")
             }
@@ -119,6 +126,7 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let shard_count = settings.shard_count(cores);
     preflight::check(&RealDisk, settings, shard_count).map_err(ServeError::Refused)?;
+    let access = Arc::new(access::load(settings, None).map_err(ServeError::Access)?);
     let metrics = NodeMetrics::new(shard_count, Arc::new(RealClock::new()));
     let (asker, asks) = mpsc::channel(RELOADS_WAITING_MAX);
     let mut signals = Signals::new(asks).map_err(|error| ServeError::Signals { error })?;
@@ -129,12 +137,14 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let nodes = recover(settings, shard_count, &metrics)?;
     let mut reloads = early.map_or_else(begin, Ok)?;
     let tls = reloads.tls().cloned();
-    let mut plane = Plane::start(settings, nodes, &metrics, tls).map_err(ServeError::Start)?;
+    let mut plane = Plane::start(settings, nodes, &metrics, tls, Arc::clone(&access))
+        .map_err(ServeError::Start)?;
     metrics.set_recovered();
     for (address, is_tls) in plane.addresses() {
         let scheme = if *is_tls { "https" } else { "http" };
         tracing::info!(%address, url = format!("{scheme}://{address}"), shards = shard_count, "listening");
     }
+    access::log(&access, settings);
     if let Some(ended) = signals.wait(&mut plane, &mut reloads)? {
         return Err(ServeError::Thread(ended));
     }

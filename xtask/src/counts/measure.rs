@@ -28,9 +28,10 @@ pub(super) struct Span {
 }
 
 /// The workloads of one shard's loop. Where each operation waits for a sync they are fewer.
-const SHARD: [(&str, Span); 5] = [
+const SHARD: [(&str, Span); 6] = [
     ("append-1", Span { few: 512, many: 1536 }),
     ("append-32", Span { few: 512, many: 2560 }),
+    ("append-32-token", Span { few: 512, many: 2560 }),
     ("live-32", Span { few: 512, many: 2560 }),
     ("create-32", Span { few: 512, many: 2560 }),
     ("read", Span { few: 512, many: 2560 }),

@@ -8,6 +8,7 @@
 //! One thread holds the loop and its clients. A crowd is prepared, then the clock is put forward or an append is sent,
 //! and the loop turns until nothing is left. Only those turns are counted, without the jobs that threads run.
 
+use access::Access;
 use clap::ValueEnum;
 use env::{Clock, RealClock, RealDisk, SeededRandom};
 use log::LogOptions;
@@ -103,7 +104,8 @@ impl Loop {
         let core = opened.expect("an empty directory opens").shards.pop().expect("one shard");
         let clock = Arc::new(ShiftedClock { real: RealClock::new(), ahead_ms: AtomicU64::new(0) });
         let shared: Arc<dyn Clock> = Arc::<ShiftedClock>::clone(&clock);
-        let driver = Driver::start(&settings, core, shared).expect("a loop on a free port");
+        let driver = Driver::start(&settings, core, shared, Arc::new(Access::open(None)))
+            .expect("a loop on a free port");
         Self { driver, clock, buffer: vec![0; 1 << 20], turns_ns: Vec::new() }
     }
 

@@ -17,6 +17,7 @@ use super::{
     workers::{ShardJob, Workers},
 };
 use crate::{metrics::ShardMetrics, settings::Settings};
+use access::Access;
 use env::Clock;
 use log::{LogStats, SyncJob};
 use mio::Events;
@@ -49,7 +50,7 @@ struct Jobs {
 }
 
 impl Driver {
-    /// A loop for `core`, the only shard of its data directory, with the time from `clock`.
+    /// A loop for `core`, the only shard of its data directory, with the time from `clock` and the rules of `access`.
     ///
     /// # Errors
     /// [`StartError`] if the address of `settings` cannot be listened on.
@@ -57,6 +58,7 @@ impl Driver {
         settings: &Settings,
         core: ShardCore,
         clock: Arc<dyn Clock>,
+        access: Arc<Access>,
     ) -> Result<Self, StartError> {
         let listen = settings.listen[0].address;
         let listen_error = |error| StartError::Listen { listen, error };
@@ -66,7 +68,8 @@ impl Driver {
         let listeners = vec![Listener { socket, is_tls: false }];
         let poll = mio::Poll::new()?;
         let mailbox = Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?);
-        let shared = Shared::new(settings, clock, vec![Arc::clone(&mailbox)], None);
+        let mailboxes = vec![Arc::clone(&mailbox)];
+        let shared = Shared::new(settings, clock, mailboxes, None, access);
         let (workers, jobs) = workers_and_jobs();
         let metrics = Arc::new(ShardMetrics::default());
         let parts = ShardParts { core, poll, listeners, shared, metrics, workers, seed: 1 };

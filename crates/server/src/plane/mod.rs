@@ -34,6 +34,7 @@ mod workers;
 pub use driver::Driver;
 
 use crate::{metrics::NodeMetrics, settings::Settings, tls::Tls};
+use access::Access;
 use doors::Listener;
 use env::{Clock, Random, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
@@ -172,6 +173,7 @@ impl Plane {
         nodes: Vec<ShardCore>,
         metrics: &NodeMetrics,
         tls: Option<Tls>,
+        access: Arc<Access>,
     ) -> Result<Self, StartError> {
         let (listeners, addresses) = listen_at(settings, nodes.len())?;
         let mut polls = Vec::new();
@@ -181,7 +183,8 @@ impl Plane {
             mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
             polls.push(poll);
         }
-        let shared = Shared::new(settings, Arc::clone(metrics.clock()), mailboxes.clone(), tls);
+        let clock = Arc::clone(metrics.clock());
+        let shared = Shared::new(settings, clock, mailboxes.clone(), tls, access);
         let (segments, segments_thread) = workers::start_work("segments", mailboxes.clone())?;
         let (copies, copies_thread) = workers::start_work("copies", mailboxes.clone())?;
         let mut worker_threads = vec![segments_thread, copies_thread];

@@ -25,6 +25,7 @@ use super::{
     workers::Workers,
 };
 use crate::{metrics::ShardMetrics, settings::Settings, tls::Tls};
+use access::Access;
 use env::Clock;
 use log::SyncDone;
 use mio::{Events, Poll, Token};
@@ -55,6 +56,8 @@ pub(crate) struct Shared {
     pub handshakes: Arc<AtomicUsize>,
     /// What connections with TLS are made with when the server starts.
     pub tls: Option<Tls>,
+    /// What clients may do.
+    pub access: Arc<Access>,
 }
 
 pub(crate) struct Shard {
@@ -104,9 +107,11 @@ impl Shared {
         clock: Arc<dyn Clock>,
         mailboxes: Vec<Arc<Mailbox>>,
         tls: Option<Tls>,
+        access: Arc<Access>,
     ) -> Arc<Self> {
         let (admission, handshakes) = Default::default();
-        Arc::new(Self { settings: settings.clone(), clock, mailboxes, admission, handshakes, tls })
+        let settings = settings.clone();
+        Arc::new(Self { settings, clock, mailboxes, admission, handshakes, tls, access })
     }
 }
 
@@ -132,7 +137,8 @@ impl Shard {
             core,
             metrics,
             sockets: Sockets::new(id, poll.registry(), clock)?,
-            sessions: Sessions::new(id, options, admission, (now, seed)),
+            sessions: Sessions::new(id, options, admission, (now, seed))
+                .with_access(Arc::clone(&shared.access)),
             poll,
             doors,
             now,

@@ -300,6 +300,22 @@ impl<T: Copy + PartialEq> Kind for Choice<T> {
     }
 }
 
+/// What clients may do that show nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Anonymous {
+    /// With an access file what that says; without one everything, on loopback.
+    Auto,
+    /// Everything.
+    All,
+    /// Nothing.
+    None,
+}
+
+impl Anonymous {
+    pub(super) const NAMES: [(&'static str, Self); 3] =
+        [("auto", Self::Auto), ("all", Self::All), ("none", Self::None)];
+}
+
 /// Form of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFormat {

@@ -26,7 +26,7 @@ mod wire_kind;
 
 pub use error::SettingsError;
 pub use flags::Flags;
-pub use kind::{LogFormat, LogLevel};
+pub use kind::{Anonymous, LogFormat, LogLevel};
 pub use load::{Effective, Environment, load};
 pub use render::render;
 pub use source::{Chosen, Source};
@@ -156,6 +156,14 @@ settings! {
     /// access control: keep it off public networks. /healthz fails when an event loop has not run for
     /// a minute, /readyz when a shard refuses writes.
     admin_listen: Option<SocketAddr> = "127.0.0.1:4440" as OptionalAddress;
+
+    /// File with tokens, issuers and grants: who may do what. `thalweg token add` writes it. A change holds from the
+    /// next start on.
+    access_file: Option<PathBuf> = "none" as OptionalFile;
+
+    /// What clients may do that show no credential. `auto`: what the access file says, or everything if there is none
+    /// and the server listens on loopback alone. `all`: everything. `none`: nothing.
+    anonymous: Anonymous = "auto" as Choice(&Anonymous::NAMES);
 
     /// Event loops; each has its own connections, groups and write-ahead log. 0 takes one for
     /// every two cores, since the log's syncs have a thread, too. It may differ from one start to

@@ -85,15 +85,16 @@ pub(super) fn read_chain(file: &Path) -> Result<Vec<CertificateDer<'static>>, Tl
 }
 
 fn read_key(file: &Path) -> Result<PrivateKeyDer<'static>, TlsProblem> {
-    let OperatorFile { bytes, mode } = read_file(file)?;
-    if mode & 0o007 != 0 {
+    let read = read_file(file)?;
+    if read.is_open_to_others() {
         let what = format!(
-            "others can read this key (mode {mode:04o}); take that away: chmod o= {}",
+            "others can read this key (mode {:04o}); take that away: chmod o= {}",
+            read.mode,
             file.display()
         );
         return Err(TlsProblem::new(file, what));
     }
-    PrivateKeyDer::from_pem_slice(&bytes)
+    PrivateKeyDer::from_pem_slice(&read.bytes)
         .map_err(|error| TlsProblem::new(file, format!("there is no private key in it: {error}")))
 }
 

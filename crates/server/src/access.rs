@@ -1,0 +1,198 @@
+//! The access file and who may reach the server without one.
+//!
+//! # Rules
+//! - Without an access file, a server that listens on loopback addresses alone is open to everybody on the machine. Any
+//!   other refuses to start, unless the setting `anonymous` says that everybody may do everything.
+//! - With an access file, clients that show nothing may do what its `[anonymous]` says and nothing else. That holds on
+//!   loopback, too: a proxy on the same machine makes every client a local one.
+//!
+//! [`load`] is called at the start. It gives the rules whole, or every problem.
+
+use crate::settings::{Anonymous, Settings};
+use access::{
+    Access, AnonymousRule, Grant, Rules,
+    file::{self, Secrecy},
+};
+use env::{Random, RealRandom, read_operator_file};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Largest file that is read: an access file, keys or a secret.
+const FILE_BYTES_MAX: u64 = 64 << 20;
+
+/// Why there are no rules.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AccessProblem {
+    /// Others than this machine can reach the server, and nobody has said what they may do.
+    Unprotected {
+        /// An address that others can reach.
+        listen: SocketAddr,
+    },
+    /// Nobody could do anything.
+    Nobody,
+    /// The access file is wrong.
+    File {
+        /// The file.
+        path: PathBuf,
+        /// Line of the mistake, counted from 1; 0 if it is none of its lines.
+        line: usize,
+        /// What is wrong, and what to do.
+        message: String,
+    },
+}
+
+impl fmt::Display for AccessProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unprotected { listen } => write!(
+                f,
+                "others than this machine can reach {listen}, and nobody has said what they may do: name an \
+                 access file (setting access_file; `thalweg token add` writes one), or let everybody do \
+                 everything (setting anonymous = \"all\")"
+            ),
+            Self::Nobody => f.write_str(
+                "anonymous = \"none\" without an access file lets nobody do anything: name one (setting access_file)",
+            ),
+            Self::File { path, line: 0, message } => write!(f, "{}: {message}", path.display()),
+            Self::File { path, line, message } => write!(f, "{}:{line}: {message}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for AccessProblem {}
+
+/// Reads the rules that `settings` name. `previous` are those in force, whose meters continue.
+///
+/// # Errors
+/// Every [`AccessProblem`] there is.
+pub fn load(settings: &Settings, previous: Option<&Access>) -> Result<Access, Vec<AccessProblem>> {
+    let Some(path) = &settings.access_file else {
+        return without_file(settings, previous).map_err(|problem| vec![problem]);
+    };
+    let mut rules = read_rules(path)?;
+    match settings.anonymous {
+        Anonymous::Auto => {}
+        Anonymous::All => {
+            rules.anonymous = AnonymousRule { grants: vec![Grant::ALL], ..rules.anonymous };
+        }
+        Anonymous::None => rules.anonymous = AnonymousRule::default(),
+    }
+    Ok(Access::new(rules, RealRandom.next_u64(), previous))
+}
+
+fn without_file(settings: &Settings, previous: Option<&Access>) -> Result<Access, AccessProblem> {
+    let reachable = addresses(settings).find(|listen| !listen.ip().to_canonical().is_loopback());
+    match (settings.anonymous, reachable) {
+        (Anonymous::All, _) | (Anonymous::Auto, None) => Ok(Access::open(previous)),
+        (Anonymous::Auto, Some(listen)) => Err(AccessProblem::Unprotected { listen }),
+        (Anonymous::None, _) => Err(AccessProblem::Nobody),
+    }
+}
+
+/// Where the server listens for streams.
+fn addresses(settings: &Settings) -> impl Iterator<Item = SocketAddr> {
+    settings.listen.iter().map(|listen| listen.address)
+}
+
+/// Reads an access file and what it names, and does nothing with it.
+///
+/// # Errors
+/// Every [`AccessProblem`] there is.
+pub fn read_rules(path: &Path) -> Result<Rules, Vec<AccessProblem>> {
+    let problem = |message| AccessProblem::File { path: path.to_owned(), line: 0, message };
+    // It has hashes of secrets of 256 bits, which others may know.
+    let bytes = read(path, Secrecy::Public).map_err(|why| vec![problem(why)])?;
+    let text = String::from_utf8(bytes).map_err(|_| vec![problem("is not UTF-8".to_owned())])?;
+    read_rules_from(path, &text)
+}
+
+/// As [`read_rules`], with the text that the file has or will have.
+///
+/// # Errors
+/// Every [`AccessProblem`] there is.
+pub fn read_rules_from(path: &Path, text: &str) -> Result<Rules, Vec<AccessProblem>> {
+    let problem = |line, message| AccessProblem::File { path: path.to_owned(), line, message };
+    let beside = |name: &str, secrecy| {
+        let dir = path.parent().unwrap_or(Path::new("."));
+        read(&dir.join(name), secrecy)
+    };
+    let parsed = file::parse(text, &beside);
+    parsed.map_err(|found| {
+        found.into_iter().map(|file::Problem { line, message }| problem(line, message)).collect()
+    })
+}
+
+/// Reads the secret of a signing key; the error is the end of a sentence that begins with the file's name.
+///
+/// # Errors
+/// If it cannot be read, or is none, or others can read it.
+pub fn read_secret(path: &Path) -> Result<Vec<u8>, String> {
+    read(path, Secrecy::Secret).and_then(|bytes| file::secret(&bytes))
+}
+
+/// Reads a file; the error is the end of a sentence that begins with its name.
+fn read(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, String> {
+    let file = read_operator_file(path, FILE_BYTES_MAX);
+    let file = file.map_err(|error| format!("cannot be read: {error}"))?;
+    if secrecy == Secrecy::Secret && file.is_open_to_others() {
+        return Err(format!(
+            "can be read or changed by others (mode {:04o}); take that away: chmod o= {}",
+            file.mode,
+            path.display()
+        ));
+    }
+    Ok(file.bytes)
+}
+
+/// Logs what is open to whom.
+pub fn log(access: &Access, settings: &Settings) {
+    let anonymous: Vec<String> = access.anonymous_grants().collect();
+    match (&settings.access_file, access.is_open()) {
+        (_, true) => {
+            tracing::info!(
+                "everybody who can reach this server may do everything; `thalweg token add` begins to change that"
+            );
+        }
+        (Some(file), false) => {
+            let anonymous =
+                if anonymous.is_empty() { "nothing".to_owned() } else { anonymous.join("; ") };
+            tracing::info!(file = %file.display(), anonymous, "access is by the grants of a file");
+        }
+        (None, false) => unreachable!("rules that are not open come from a file"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::{self, Environment, Flags};
+
+    fn settings(flags: &[(&'static str, &str)]) -> Settings {
+        let values = flags.iter().map(|(key, value)| (*key, (*value).to_owned())).collect();
+        let flags = Flags { config: None, values };
+        settings::load(&flags, &Environment::default(), &|_| unreachable!()).unwrap().settings
+    }
+
+    fn problems(flags: &[(&'static str, &str)]) -> Vec<String> {
+        let problems = load(&settings(flags), None).unwrap_err();
+        problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn loopback_is_open_and_anything_else_is_refused_with_both_ways_out() {
+        for listen in ["127.0.0.1:1", "[::1]:1", "127.9.9.9:1", "[::ffff:127.0.0.1]:1"] {
+            assert!(load(&settings(&[("listen", listen)]), None).unwrap().is_open(), "{listen}");
+        }
+        for listen in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "10.0.0.1:1"] {
+            let [problem] = &problems(&[("listen", listen)])[..] else { panic!() };
+            assert!(
+                problem.contains("access_file") && problem.contains("anonymous = \"all\""),
+                "{problem}"
+            );
+            let all = settings(&[("listen", listen), ("anonymous", "all")]);
+            assert!(load(&all, None).unwrap().is_open());
+        }
+        assert!(problems(&[("anonymous", "none")])[0].contains("access_file"));
+    }
+}
