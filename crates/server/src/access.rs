@@ -6,14 +6,15 @@
 //! - With an access file, clients that show nothing may do what its `[anonymous]` says and nothing else. That holds on
 //!   loopback, too: a proxy on the same machine makes every client a local one.
 //!
-//! [`load`] is called at the start. It gives the rules whole, or every problem.
+//! [`load`] is called at the start and at every reload. It gives new rules whole, or every problem.
 
 use crate::settings::{Anonymous, Settings};
 use access::{
     Access, AnonymousRule, Grant, Rules,
     file::{self, Secrecy},
 };
-use env::{Random, RealRandom, read_operator_file};
+use env::{FileStamp, Random, RealRandom, read_operator_file};
+use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -62,23 +63,34 @@ impl fmt::Display for AccessProblem {
 
 impl std::error::Error for AccessProblem {}
 
+/// What came of reading the rules.
+#[derive(Debug)]
+pub struct Loaded {
+    /// The rules, or every problem there is.
+    pub access: Result<Access, Vec<AccessProblem>>,
+    /// The files that were read or are missing, as they were just before.
+    pub files: Vec<FileStamp>,
+}
+
 /// Reads the rules that `settings` name. `previous` are those in force, whose meters continue.
-///
-/// # Errors
-/// Every [`AccessProblem`] there is.
-pub fn load(settings: &Settings, previous: Option<&Access>) -> Result<Access, Vec<AccessProblem>> {
+#[must_use]
+pub fn load(settings: &Settings, previous: Option<&Access>) -> Loaded {
     let Some(path) = &settings.access_file else {
-        return without_file(settings, previous).map_err(|problem| vec![problem]);
+        let access = without_file(settings, previous).map_err(|problem| vec![problem]);
+        return Loaded { access, files: Vec::new() };
     };
-    let mut rules = read_rules(path)?;
-    match settings.anonymous {
-        Anonymous::Auto => {}
-        Anonymous::All => {
-            rules.anonymous = AnonymousRule { grants: vec![Grant::ALL], ..rules.anonymous };
+    let reader = Reader { files: RefCell::new(vec![FileStamp::of(path)]) };
+    let access = reader.rules(path).map(|mut rules| {
+        match settings.anonymous {
+            Anonymous::Auto => {}
+            Anonymous::All => {
+                rules.anonymous = AnonymousRule { grants: vec![Grant::ALL], ..rules.anonymous };
+            }
+            Anonymous::None => rules.anonymous = AnonymousRule::default(),
         }
-        Anonymous::None => rules.anonymous = AnonymousRule::default(),
-    }
-    Ok(Access::new(rules, RealRandom.next_u64(), previous))
+        Access::new(rules, RealRandom.next_u64(), previous)
+    });
+    Loaded { access, files: reader.files.into_inner() }
 }
 
 fn without_file(settings: &Settings, previous: Option<&Access>) -> Result<Access, AccessProblem> {
@@ -100,11 +112,7 @@ fn addresses(settings: &Settings) -> impl Iterator<Item = SocketAddr> {
 /// # Errors
 /// Every [`AccessProblem`] there is.
 pub fn read_rules(path: &Path) -> Result<Rules, Vec<AccessProblem>> {
-    let problem = |message| AccessProblem::File { path: path.to_owned(), line: 0, message };
-    // It has hashes of secrets of 256 bits, which others may know.
-    let bytes = read(path, Secrecy::Public).map_err(|why| vec![problem(why)])?;
-    let text = String::from_utf8(bytes).map_err(|_| vec![problem("is not UTF-8".to_owned())])?;
-    read_rules_from(path, &text)
+    Reader::default().rules(path)
 }
 
 /// As [`read_rules`], with the text that the file has or will have.
@@ -112,15 +120,40 @@ pub fn read_rules(path: &Path) -> Result<Rules, Vec<AccessProblem>> {
 /// # Errors
 /// Every [`AccessProblem`] there is.
 pub fn read_rules_from(path: &Path, text: &str) -> Result<Rules, Vec<AccessProblem>> {
-    let problem = |line, message| AccessProblem::File { path: path.to_owned(), line, message };
-    let beside = |name: &str, secrecy| {
-        let dir = path.parent().unwrap_or(Path::new("."));
-        read(&dir.join(name), secrecy)
-    };
-    let parsed = file::parse(text, &beside);
-    parsed.map_err(|found| {
-        found.into_iter().map(|file::Problem { line, message }| problem(line, message)).collect()
-    })
+    Reader::default().rules_from(path, text)
+}
+
+/// Reads files, and remembers which.
+#[derive(Default)]
+struct Reader {
+    files: RefCell<Vec<FileStamp>>,
+}
+
+impl Reader {
+    fn rules(&self, path: &Path) -> Result<Rules, Vec<AccessProblem>> {
+        let problem = |message| AccessProblem::File { path: path.to_owned(), line: 0, message };
+        // It has hashes of secrets of 256 bits, which others may know.
+        let bytes = read(path, Secrecy::Public).map_err(|why| vec![problem(why)])?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| vec![problem("is not UTF-8".to_owned())])?;
+        self.rules_from(path, &text)
+    }
+
+    fn rules_from(&self, path: &Path, text: &str) -> Result<Rules, Vec<AccessProblem>> {
+        let problem = |line, message| AccessProblem::File { path: path.to_owned(), line, message };
+        let beside = |name: &str, secrecy| {
+            let path = path.parent().unwrap_or(Path::new(".")).join(name);
+            self.files.borrow_mut().push(FileStamp::of(&path));
+            read(&path, secrecy)
+        };
+        let parsed = file::parse(text, &beside);
+        parsed.map_err(|found| {
+            found
+                .into_iter()
+                .map(|file::Problem { line, message }| problem(line, message))
+                .collect()
+        })
+    }
 }
 
 /// Reads the secret of a signing key; the error is the end of a sentence that begins with the file's name.
@@ -175,14 +208,17 @@ mod tests {
     }
 
     fn problems(flags: &[(&'static str, &str)]) -> Vec<String> {
-        let problems = load(&settings(flags), None).unwrap_err();
+        let problems = load(&settings(flags), None).access.unwrap_err();
         problems.iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn loopback_is_open_and_anything_else_is_refused_with_both_ways_out() {
         for listen in ["127.0.0.1:1", "[::1]:1", "127.9.9.9:1", "[::ffff:127.0.0.1]:1"] {
-            assert!(load(&settings(&[("listen", listen)]), None).unwrap().is_open(), "{listen}");
+            assert!(
+                load(&settings(&[("listen", listen)]), None).access.unwrap().is_open(),
+                "{listen}"
+            );
         }
         for listen in ["0.0.0.0:1", "[::]:1", "192.0.2.1:1", "10.0.0.1:1"] {
             let [problem] = &problems(&[("listen", listen)])[..] else { panic!() };
@@ -191,7 +227,7 @@ mod tests {
                 "{problem}"
             );
             let all = settings(&[("listen", listen), ("anonymous", "all")]);
-            assert!(load(&all, None).unwrap().is_open());
+            assert!(load(&all, None).access.unwrap().is_open());
         }
         assert!(problems(&[("anonymous", "none")])[0].contains("access_file"));
     }

@@ -64,6 +64,8 @@ pub struct ShardMetrics {
     pub read_bytes: Counter,
     /// Requests refused because a limit was reached (429, 503).
     pub rejected: Counter,
+    /// Requests that their sender's credentials do not allow (401, 403).
+    pub denied: Counter,
     /// TLS handshakes, by how they ended: done, failed, timed out, given up for others, no TLS at all.
     pub handshakes: [Counter; 5],
     /// TLS handshakes in progress.
@@ -156,6 +158,7 @@ impl Default for ShardMetrics {
             reads: Counter::default(),
             read_bytes: Counter::default(),
             rejected: Counter::default(),
+            denied: Counter::default(),
             handshakes: Default::default(),
             handshakes_open: Gauge::default(),
             connections_accepted: Counter::default(),
@@ -256,6 +259,7 @@ impl ShardMetrics {
         self.reads.set(counts.reads);
         self.read_bytes.set(counts.read_bytes);
         self.rejected.set(counts.rejected);
+        self.denied.set(counts.denied);
         self.connections_accepted.set(counts.connections_accepted);
         for (shown, count) in self.answers.iter().zip(counts.answers) {
             shown.set(count);

@@ -1,16 +1,18 @@
-//! What changes while the server runs: certificates, their keys, and the certificates that sign those of clients.
+//! What changes while the server runs: certificates, their keys, the certificates that sign those of clients, and access.
 //!
 //! A reload is asked for by SIGHUP, by the admin server, or by a file that has changed. Everything is read and checked
-//! as a whole. Either new connections get it, or the old one stays and the log says why. Connections keep what they
-//! began with.
+//! as a whole. Either all of it counts from then on, or nothing changes and the log says why. Connections keep the
+//! certificate that they began with. New rules for access count for the next request, and for what lasts.
 //!
 //! # Manner
 //! [`Reloads::look`] is called every second. A file that has changed is taken up when it has been the same for two
 //! looks. So a certificate whose key is still being written is no mistake.
 
+use crate::access::{self, AccessProblem};
 use crate::metrics::NodeMetrics;
 use crate::settings::Settings;
 use crate::tls::{self, FILES_MAX, Tls, TlsProblem};
+use ::access::Access;
 use env::{FileStamp, list_operator_files};
 use std::sync::Arc;
 use tokio::sync::{mpsc, oneshot};
@@ -21,31 +23,47 @@ pub type Ask = oneshot::Sender<Result<(), String>>;
 /// Where the admin server asks for a reload.
 pub type Asker = mpsc::Sender<Ask>;
 
+/// What changes together.
+#[derive(Debug, Clone)]
+pub struct InForce {
+    /// What connections with TLS are made with.
+    pub tls: Option<Tls>,
+    /// What clients may do.
+    pub access: Arc<Access>,
+}
+
 /// What is in force, and what its files were then.
 #[derive(Debug)]
 pub struct Reloads {
     settings: Settings,
     metrics: Arc<NodeMetrics>,
-    tls: Option<Tls>,
+    in_force: InForce,
     loaded: Vec<FileStamp>,
+    /// Files that the rules for access were read from, among those that were loaded.
+    access_files: Vec<FileStamp>,
     /// What the last look has found, if that is not what was loaded.
     changed: Option<Vec<FileStamp>>,
 }
 
 impl Reloads {
-    /// Reads what the settings name.
+    /// Reads the certificates that the settings name; `access` was read before.
     ///
     /// # Errors
     /// All problems there are.
-    pub fn begin(settings: &Settings, metrics: &Arc<NodeMetrics>) -> Result<Self, Vec<TlsProblem>> {
+    pub fn begin(
+        settings: &Settings,
+        metrics: &Arc<NodeMetrics>,
+        (access, access_files): (Arc<Access>, Vec<FileStamp>),
+    ) -> Result<Self, Vec<TlsProblem>> {
         let now_s = now_s(metrics);
         let loaded = stamps(settings);
         let tls = tls::load(settings, None, now_s)?;
         let reloads = Self {
             settings: settings.clone(),
             metrics: Arc::clone(metrics),
-            tls,
-            loaded,
+            in_force: InForce { tls, access },
+            loaded: [loaded, access_files.clone()].concat(),
+            access_files,
             changed: None,
         };
         reloads.show(now_s);
@@ -54,13 +72,14 @@ impl Reloads {
 
     /// What is in force.
     #[must_use]
-    pub fn tls(&self) -> Option<&Tls> {
-        self.tls.as_ref()
+    pub fn in_force(&self) -> &InForce {
+        &self.in_force
     }
 
     /// Whether files have changed since they were read, and are complete as far as one can see.
     pub fn look(&mut self) -> bool {
-        let found = stamps(&self.settings);
+        let mut found = stamps(&self.settings);
+        found.extend(self.access_files.iter().map(|file| FileStamp::of(&file.path)));
         if found == self.loaded {
             self.changed = None;
             return false;
@@ -74,31 +93,39 @@ impl Reloads {
     ///
     /// # Errors
     /// What is wrong, in words. The old value stays in force.
-    pub fn reload(&mut self) -> Result<Option<Tls>, String> {
+    pub fn reload(&mut self) -> Result<InForce, String> {
         let now_s = now_s(&self.metrics);
         self.loaded = stamps(&self.settings);
         self.changed = None;
-        match tls::load(&self.settings, self.tls.as_ref(), now_s) {
-            Ok(tls) => {
-                self.tls = tls;
+        let tls = tls::load(&self.settings, self.in_force.tls.as_ref(), now_s);
+        let access = access::load(&self.settings, Some(&self.in_force.access));
+        self.loaded.extend(access.files.iter().cloned());
+        self.access_files = access.files;
+        match (tls, access.access) {
+            (Ok(tls), Ok(access)) => {
+                self.in_force = InForce { tls, access: Arc::new(access) };
                 self.metrics.reloads.add(1);
                 self.show(now_s);
-                Ok(self.tls.clone())
+                Ok(self.in_force.clone())
             }
-            Err(problems) => {
+            (tls, access) => {
+                let tls = tls.err().into_iter().flatten();
+                let access = access.err().into_iter().flatten();
+                let problems: Vec<String> = tls
+                    .map(|problem: TlsProblem| problem.to_string())
+                    .chain(access.map(|problem: AccessProblem| problem.to_string()))
+                    .collect();
                 self.metrics.reloads_failed.add(1);
                 for problem in &problems {
-                    let file = problem.file.display();
-                    tracing::error!(%file, what = problem.what, "a reload failed: what was in force stays");
+                    tracing::error!(problem, "a reload failed: what was in force stays");
                 }
-                let problems: Vec<String> = problems.iter().map(TlsProblem::to_string).collect();
                 Err(problems.join("; "))
             }
         }
     }
 
     fn show(&self, now_s: i64) {
-        let certificates = self.tls.as_ref().map(|tls| tls.certificates.iter());
+        let certificates = self.in_force.tls.as_ref().map(|tls| tls.certificates.iter());
         let certificates = certificates.into_iter().flatten();
         let expiries = certificates.inspect(|one| one.log(now_s)).map(|one| one.expires_s);
         let first_s = expiries.min().and_then(|s| u64::try_from(s).ok()).unwrap_or(0);

@@ -126,25 +126,26 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     let shard_count = settings.shard_count(cores);
     preflight::check(&RealDisk, settings, shard_count).map_err(ServeError::Refused)?;
-    let access = Arc::new(access::load(settings, None).map_err(ServeError::Access)?);
+    let access::Loaded { access, files } = access::load(settings, None);
+    let access = Arc::new(access.map_err(ServeError::Access)?);
     let metrics = NodeMetrics::new(shard_count, Arc::new(RealClock::new()));
     let (asker, asks) = mpsc::channel(RELOADS_WAITING_MAX);
     let mut signals = Signals::new(asks).map_err(|error| ServeError::Signals { error })?;
     let admin = start_admin(settings, &metrics, asker)?;
-    let begin = || Reloads::begin(settings, &metrics).map_err(ServeError::Tls);
+    let access = || (Arc::clone(&access), files.clone());
+    let begin = || Reloads::begin(settings, &metrics, access()).map_err(ServeError::Tls);
     // A wrong file is found before the data is read. A certificate of our own needs the data directory.
     let early = if settings.tls_self_signed { None } else { Some(begin()?) };
     let nodes = recover(settings, shard_count, &metrics)?;
     let mut reloads = early.map_or_else(begin, Ok)?;
-    let tls = reloads.tls().cloned();
-    let mut plane = Plane::start(settings, nodes, &metrics, tls, Arc::clone(&access))
-        .map_err(ServeError::Start)?;
+    let in_force = reloads.in_force().clone();
+    let mut plane = Plane::start(settings, nodes, &metrics, in_force).map_err(ServeError::Start)?;
     metrics.set_recovered();
     for (address, is_tls) in plane.addresses() {
         let scheme = if *is_tls { "https" } else { "http" };
         tracing::info!(%address, url = format!("{scheme}://{address}"), shards = shard_count, "listening");
     }
-    access::log(&access, settings);
+    access::log(&reloads.in_force().access, settings);
     if let Some(ended) = signals.wait(&mut plane, &mut reloads)? {
         return Err(ServeError::Thread(ended));
     }
@@ -251,8 +252,8 @@ impl Signals {
                 }
             };
             let reloaded = reloads.reload();
-            if let Ok(Some(tls)) = &reloaded {
-                plane.set_tls(tls).map_err(|error| ServeError::Loop { error })?;
+            if let Ok(in_force) = &reloaded {
+                plane.put_in_force(in_force).map_err(|error| ServeError::Loop { error })?;
             }
             if let Some(ask) = ask {
                 // The caller may have gone.

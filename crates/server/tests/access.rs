@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::{Client, Server, Start, TEXT, new_dir, read_file, write_file};
+use harness::{Answer, Client, Server, Start, TEXT, new_dir, read_file, until, write_file};
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -158,4 +158,56 @@ fn a_wrong_access_file_is_refused_with_every_line() {
     assert!(said.contains("access.toml:2") && said.contains("access.toml:3"), "{said}");
     let checked = refused(token(dir.path(), "check", &[]));
     assert!(checked.contains("access.toml:2") && checked.contains("access.toml:3"), "{checked}");
+}
+
+fn get(client: &mut Client, path: &str, who: &str) -> u16 {
+    client.call("GET", path, &[("Authorization", who)], b"").status
+}
+
+#[test]
+fn a_changed_file_counts_on_open_connections_and_ends_live_readers() {
+    let dir = new_dir();
+    let all = add(dir.path(), "all", "* **", &[]);
+    let ci = add(dir.path(), "ci", "read **", &[]);
+    let server = serve(dir.path(), &["--admin-listen", "127.0.0.1:0"]);
+    let mut client = server.connect();
+    assert_eq!(create(&mut client, "/s", &all), 201);
+    let mut live = server.connect();
+    live.ask("GET", "/s?offset=-1&live=sse", &[("Authorization", &ci)], b"");
+    assert_eq!(live.answer_to_head().status, 200);
+    assert_eq!(get(&mut client, "/s", &ci), 200);
+    printed(token(dir.path(), "rm", &["ci"]));
+    until("the file is noticed", || get(&mut client, "/s", &ci) == 401);
+    let mut last = Vec::new();
+    while let Some(chunk) = live.chunk() {
+        last = chunk;
+    }
+    let last = String::from_utf8(last).unwrap();
+    assert!(last.contains("event: control") && last.contains("streamNextOffset"), "{last}");
+    // On the connection that the reader had.
+    assert_eq!(get(&mut live, "/s", &ci), 401);
+    assert_eq!(get(&mut live, "/s", &all), 200);
+    assert!(server.metric("thalweg_denied_total") >= 2);
+    // The admin port does it at once. What is wrong changes nothing, and is reported.
+    let late = add(dir.path(), "late", "read **", &[]);
+    assert_eq!(reload(&server).status, 200);
+    assert_eq!(get(&mut client, "/s", &late), 200);
+    write_file(&dir.path().join("access.toml"), b"[[tokn]]\n");
+    let answer = reload(&server);
+    assert_eq!(answer.status, 422);
+    assert!(answer.text().contains("access.toml:1"), "{}", answer.text());
+    assert_eq!(get(&mut client, "/s", &all), 200);
+    assert!(!server.logged("a reload failed").is_empty());
+    write_file(&dir.path().join("access.toml"), b"[anonymous]\ngrants = [\"read s\"]\n");
+    let pid = server.pid().to_string();
+    assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());
+    until("the signal is followed", || get(&mut client, "/s", &all) == 401);
+    client.get("/s").is(200);
+    server.stop();
+}
+
+fn reload(server: &Server) -> Answer {
+    let mut client = server.connect_admin();
+    client.send(b"PUT /reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    client.answer()
 }

@@ -29,7 +29,7 @@ type ReadHistogram = fn(&ShardMetrics) -> &Histogram;
 type ReadFlag = fn(&ShardMetrics) -> bool;
 
 /// Name (the format appends `_total`), meaning and field of each counter.
-const COUNTERS: [(&str, &str, ReadCounter); 23] = [
+const COUNTERS: [(&str, &str, ReadCounter); 24] = [
     ("appends", "Appends acknowledged, without duplicates", |s| &s.appends),
     ("append_bytes", "Payload bytes of appends acknowledged", |s| &s.append_bytes),
     ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
@@ -39,6 +39,7 @@ const COUNTERS: [(&str, &str, ReadCounter); 23] = [
     ("reads", "Answers to reads", |s| &s.reads),
     ("read_bytes", "Payload bytes of answers to reads", |s| &s.read_bytes),
     ("rejected", "Requests refused because a limit was reached", |s| &s.rejected),
+    ("denied", "Requests that their sender's credentials do not allow", |s| &s.denied),
     ("connections_accepted", "Connections taken", |s| &s.connections_accepted),
     ("batches", "Group commits", |s| &s.batches),
     ("batch_bytes", "Bytes written by group commits", |s| &s.batch_bytes),

@@ -16,7 +16,7 @@ use super::{
     shard::{Shard, ShardParts, Shared, WAKE},
     workers::{ShardJob, Workers},
 };
-use crate::{metrics::ShardMetrics, settings::Settings};
+use crate::{metrics::ShardMetrics, reload::InForce, settings::Settings};
 use access::Access;
 use env::Clock;
 use log::{LogStats, SyncJob};
@@ -69,7 +69,7 @@ impl Driver {
         let poll = mio::Poll::new()?;
         let mailbox = Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?);
         let mailboxes = vec![Arc::clone(&mailbox)];
-        let shared = Shared::new(settings, clock, mailboxes, None, access);
+        let shared = Shared::new(settings, clock, mailboxes, InForce { tls: None, access });
         let (workers, jobs) = workers_and_jobs();
         let metrics = Arc::new(ShardMetrics::default());
         let parts = ShardParts { core, poll, listeners, shared, metrics, workers, seed: 1 };

@@ -3,7 +3,7 @@
 //! A sender collects its messages for another loop during its own turn and passes them on at the end, all
 //! at once. That is one lock and at most one wake for each pair of loops and turn.
 
-use crate::tls::Tls;
+use crate::reload::InForce;
 use log::{SyncDone, WorkDone};
 use node::{Change, ReadDone, Reply, Request, ShardMessage, Ticket};
 use session::CheckDone;
@@ -29,8 +29,8 @@ pub(crate) enum Mail {
     ReadDone(Box<ReadDone>),
     /// A body was checked.
     Checked(Box<CheckDone>),
-    /// What new connections with TLS are made with.
-    Tls(Box<Tls>),
+    /// What is in force from now on.
+    InForce(Box<InForce>),
     /// Stop: no new connections, end what is live, finish what is under way.
     Stop,
 }

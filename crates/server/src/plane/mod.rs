@@ -33,8 +33,7 @@ mod workers;
 
 pub use driver::Driver;
 
-use crate::{metrics::NodeMetrics, settings::Settings, tls::Tls};
-use access::Access;
+use crate::{metrics::NodeMetrics, reload::InForce, settings::Settings};
 use doors::Listener;
 use env::{Clock, Random, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
@@ -172,8 +171,7 @@ impl Plane {
         settings: &Settings,
         nodes: Vec<ShardCore>,
         metrics: &NodeMetrics,
-        tls: Option<Tls>,
-        access: Arc<Access>,
+        in_force: InForce,
     ) -> Result<Self, StartError> {
         let (listeners, addresses) = listen_at(settings, nodes.len())?;
         let mut polls = Vec::new();
@@ -184,7 +182,7 @@ impl Plane {
             polls.push(poll);
         }
         let clock = Arc::clone(metrics.clock());
-        let shared = Shared::new(settings, clock, mailboxes.clone(), tls, access);
+        let shared = Shared::new(settings, clock, mailboxes.clone(), in_force);
         let (segments, segments_thread) = workers::start_work("segments", mailboxes.clone())?;
         let (copies, copies_thread) = workers::start_work("copies", mailboxes.clone())?;
         let mut worker_threads = vec![segments_thread, copies_thread];
@@ -236,12 +234,13 @@ impl Plane {
         &self.addresses
     }
 
-    /// Gives all loops what new connections with TLS are made with.
+    /// Gives all loops what is in force from now on.
     ///
     /// # Errors
     /// If a loop cannot be woken.
-    pub fn set_tls(&self, tls: &Tls) -> io::Result<()> {
-        let put = |mailbox: &Arc<Mailbox>| mailbox.put_one(Mail::Tls(Box::new(tls.clone())));
+    pub fn put_in_force(&self, in_force: &InForce) -> io::Result<()> {
+        let put =
+            |mailbox: &Arc<Mailbox>| mailbox.put_one(Mail::InForce(Box::new(in_force.clone())));
         self.mailboxes.iter().try_for_each(put)
     }
 

@@ -24,7 +24,7 @@ use super::{
     turn_length::TurnLength,
     workers::Workers,
 };
-use crate::{metrics::ShardMetrics, settings::Settings, tls::Tls};
+use crate::{metrics::ShardMetrics, reload::InForce, settings::Settings, tls::Tls};
 use access::Access;
 use env::Clock;
 use log::SyncDone;
@@ -106,11 +106,10 @@ impl Shared {
         settings: &Settings,
         clock: Arc<dyn Clock>,
         mailboxes: Vec<Arc<Mailbox>>,
-        tls: Option<Tls>,
-        access: Arc<Access>,
+        in_force: InForce,
     ) -> Arc<Self> {
         let (admission, handshakes) = Default::default();
-        let settings = settings.clone();
+        let (settings, InForce { tls, access }) = (settings.clone(), in_force);
         Arc::new(Self { settings, clock, mailboxes, admission, handshakes, tls, access })
     }
 }
@@ -351,7 +350,10 @@ impl Shard {
                 Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
                 Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(*done)),
                 Mail::Checked(done) => self.handle(Input::Checked(*done)),
-                Mail::Tls(tls) => self.doors.tls = Some(*tls),
+                Mail::InForce(in_force) => {
+                    self.doors.tls = in_force.tls;
+                    self.handle(Input::Access(in_force.access));
+                }
                 Mail::Stop => self.begin_stop(),
             }
         }

@@ -157,8 +157,8 @@ settings! {
     /// a minute, /readyz when a shard refuses writes.
     admin_listen: Option<SocketAddr> = "127.0.0.1:4440" as OptionalAddress;
 
-    /// File with tokens, issuers and grants: who may do what. `thalweg token add` writes it. A change holds from the
-    /// next start on.
+    /// File with tokens, issuers and grants: who may do what. `thalweg token add` writes it. It may be replaced while the server
+    /// runs.
     access_file: Option<PathBuf> = "none" as OptionalFile;
 
     /// What clients may do that show no credential. `auto`: what the access file says, or everything if there is none

@@ -32,7 +32,7 @@ A grant is operations, one blank, and a path:
   write,read **         everything; `write` is append and create, `*` all operations
 Operations: read, list, append, create, delete, subscribe.
 
-A server takes the changed file at its next start.";
+A server that runs takes the changed file within seconds.";
 
 /// What follows `thalweg token`.
 #[derive(Debug, Subcommand)]
@@ -59,7 +59,7 @@ pub enum Command {
         #[command(flatten)]
         file: FileArgument,
     },
-    /// Remove tokens; a server refuses them from its next start on
+    /// Remove tokens; a server that runs refuses them within seconds, and ends their live readers
     Rm {
         /// The access file
         #[command(flatten)]
