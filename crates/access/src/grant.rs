@@ -28,7 +28,7 @@ pub enum Operation {
     Append,
     /// Create a stream.
     Create,
-    /// Delete a stream.
+    /// Delete a stream, trim it, or change how long it keeps its data.
     Delete,
     /// Subscribe to streams.
     Subscribe,

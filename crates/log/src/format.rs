@@ -32,7 +32,7 @@ pub(crate) const WRITING_NAME: &str = "FORMAT.tmp";
 
 const FORMAT_BYTES: usize = 64;
 const MAGIC: [u8; 8] = *b"THALWEG\n";
-const VERSION: u16 = 4;
+const VERSION: u16 = 5;
 /// Bytes that are zero.
 const SPARE: [Range<usize>; 2] = [22..24, 56..60];
 /// Version 1 had 32 bytes and one file.

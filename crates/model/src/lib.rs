@@ -50,6 +50,41 @@ pub enum ReadFrom {
     Now,
     /// At this byte; inside a JSON message its start is meant.
     At(ByteOffset),
+    /// At the record with this number.
+    Record(u64),
+    /// So many records before the tail of that moment, or at the first retained one.
+    TailRecords(u64),
+    /// At the first append whose record time, or else arrival, is not before this: milliseconds since 1970.
+    Time(u64),
+}
+
+/// Bounds of an answer besides its stable boundary.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Bounds {
+    /// Records, at least 1.
+    pub records_max: Option<u64>,
+    /// Bytes, at least 1. A JSON message that is longer comes whole.
+    pub bytes_max: Option<u64>,
+    /// Before the first append that is at or after this time.
+    pub until: Option<u64>,
+}
+
+/// What a read wants of records besides its start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadRecords {
+    /// Where the answer ends.
+    pub bounds: Bounds,
+    /// A record behind the tail means the tail.
+    pub clamp: bool,
+}
+
+/// Where a stream is to be trimmed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TrimBefore {
+    /// Before the append that holds this byte.
+    Offset(ByteOffset),
+    /// Before the append that holds this record.
+    Record(u64),
 }
 
 number!(

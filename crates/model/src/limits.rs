@@ -36,6 +36,10 @@ pub const FORK_DEPTH_MAX: usize = 256;
 /// Largest producer epoch and sequence number, 2^53 - 1. Source: PROTOCOL §5.2.1.
 pub const PRODUCER_NUMBER_MAX: u64 = (1 << 53) - 1;
 
+/// Largest position of a byte and number of a record, 2^53. No disk holds as much. A million of the largest appends
+/// behind it still have offsets that can be rendered.
+pub const POSITION_MAX: u64 = 1 << 53;
+
 /// A catch-up answer ends at the next multiple of this stream offset. JSON answers end with the append
 /// that holds it. So every reader gets the same cacheable pieces.
 pub const ANSWER_BOUNDARY_BYTES: u64 = 4 << 20;

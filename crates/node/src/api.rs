@@ -1,9 +1,12 @@
 //! What goes into a shard and what comes out.
 
-use crate::{ReadDone, ReadJob};
+use crate::{FoundRecord, ReadDone, ReadJob, Search};
 use bytes::Bytes;
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
-use model::{ByteOffset, GroupId, Monotonic, ReadFrom, ShardId, StreamKey, StreamPath, Timestamp};
+use model::{
+    ByteOffset, GroupId, Monotonic, ReadFrom, ReadRecords, ShardId, StreamKey, StreamPath,
+    Timestamp, TrimBefore,
+};
 use stream::{
     Append, Command, ContentType, CreateRequest, Outcome, Refusal, StreamInfo, messages::JsonError,
 };
@@ -86,6 +89,22 @@ pub enum Request {
         /// The append; it will bring data.
         append: Append,
     },
+    /// Change a stream's settings.
+    Change {
+        /// Its path.
+        path: StreamPath,
+        /// What changes.
+        change: stream::Change,
+    },
+    /// Drop the beginning of a stream.
+    Trim {
+        /// Its path.
+        path: StreamPath,
+        /// What it keeps.
+        before: TrimBefore,
+    },
+    /// Say where a read would begin. Does not count as use.
+    Resolve(ReadRequest),
     /// Begin a read: resolve where it starts and ends.
     Read(ReadRequest),
     /// Fetch stored bytes that a [`ReadReply`] promised.
@@ -121,6 +140,8 @@ pub struct ReadRequest {
     pub boundary_bytes: u64,
     /// A longer answer comes without its first bytes. Its reader is to wait for its turn, and would drop them.
     pub first_bytes_max: u64,
+    /// What is wanted of records, if anything.
+    pub records: Option<ReadRecords>,
 }
 
 impl Request {
@@ -131,7 +152,8 @@ impl Request {
             Self::Create(create) => Some(&create.path),
             Self::Append { path, .. } | Self::Announce { path, .. } => Some(path),
             Self::Delete { path } | Self::Head { path } => Some(path),
-            Self::Read(read) => Some(&read.path),
+            Self::Read(read) | Self::Resolve(read) => Some(&read.path),
+            Self::Change { path, .. } | Self::Trim { path, .. } => Some(path),
             Self::Window { .. } | Self::Watch { .. } | Self::Unwatch { .. } => None,
         }
     }
@@ -151,7 +173,7 @@ impl Request {
         const COMMAND_BYTES_MAX: u64 = 64 << 10;
         match self {
             Self::Create(_) | Self::Append { .. } => Some(COMMAND_BYTES_MAX),
-            Self::Delete { .. } => Some(UPKEEP_COMMAND_BYTES_MAX),
+            Self::Delete { .. } | Self::Change { .. } => Some(UPKEEP_COMMAND_BYTES_MAX),
             _ => None,
         }
     }
@@ -167,6 +189,8 @@ pub enum Reply {
     Head(StreamKey, StreamInfo),
     /// To `Read`.
     Read(Box<ReadReply>),
+    /// To `Resolve`.
+    Resolved(Box<Resolved>),
     /// To `Window`: at least one byte.
     Window(Slice),
     /// The body of a fork is not what its inherited content type asks for.
@@ -188,6 +212,23 @@ pub struct ReadReply {
     pub end: ByteOffset,
     /// The first bytes of the answer, if they were at hand.
     pub first: Option<Slice>,
+    /// Numbers of the record at the start and of the one at the end, if they were asked for.
+    pub records: Option<(u64, u64)>,
+}
+
+/// Where a read would begin.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The stream.
+    pub key: StreamKey,
+    /// What it is.
+    pub info: StreamInfo,
+    /// Its first byte.
+    pub at: ByteOffset,
+    /// Number of the record there.
+    pub record: u64,
+    /// The time of that record, unless it is still to come.
+    pub time: Option<u64>,
 }
 
 /// Why a request could not be carried out.
@@ -214,6 +255,13 @@ pub enum Failure {
     Trimmed {
         /// First retained byte.
         head: ByteOffset,
+    },
+    /// The stream has no such record or byte yet.
+    Beyond {
+        /// After its last byte.
+        tail: ByteOffset,
+        /// Number of the record that comes next.
+        next_record: u64,
     },
     /// The stream went away while it was read.
     NotFound,
@@ -295,6 +343,8 @@ pub struct Change {
     pub key: StreamKey,
     /// Its tail.
     pub tail: ByteOffset,
+    /// Number of the record that comes next.
+    pub next_record: u64,
     /// It is closed.
     pub closed: bool,
     /// It is deleted or expired; this is the last change.
@@ -329,6 +379,8 @@ pub enum ShardMessage {
 pub enum ShardCall {
     /// Resolve a position in stored bytes.
     Locate(StreamKey, Locate),
+    /// Look for a record in stored bytes.
+    Find(StreamKey, Search),
     /// Check the source of a fork.
     ForkSource {
         /// Path of the source.
@@ -346,7 +398,7 @@ impl ShardCall {
     /// The group that it is about, of `group_count` groups.
     pub(crate) fn group(&self, group_count: u16) -> GroupId {
         match self {
-            Self::Locate(key, _) | Self::Propose(key, _) => key.group,
+            Self::Locate(key, _) | Self::Find(key, _) | Self::Propose(key, _) => key.group,
             Self::ForkSource { path, .. } => path.group(group_count),
         }
     }
@@ -388,6 +440,8 @@ pub enum Locate {
 pub enum ShardAnswer {
     /// To `Locate`.
     Located(Result<ByteOffset, LocateError>),
+    /// To `Find`: `None` if nothing is at or after the time.
+    Found(Result<Option<FoundRecord>, Failure>),
     /// To `ForkSource`: the source, and its key.
     ForkSource(Result<(StreamKey, StreamInfo), Refusal>),
     /// To `Propose`.

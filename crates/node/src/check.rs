@@ -18,6 +18,7 @@ impl ShardCore {
         self.reads.check();
         self.log.check();
         self.releases.check();
+        self.retention.check();
         self.watchers.check();
         self.write_queue.check();
         self.damage.check();

@@ -58,6 +58,9 @@ impl ShardCore {
             self.log.place(entry, placement);
         }
         self.log.applied(entry.group, entry.index);
+        if self.retention.is_on || applied.outcome.brings_bounds() {
+            self.note_retention(now, entry.group, &applied);
+        }
         self.follow_up(now, entry, &applied);
         self.deliver(now, reply_to, applied.outcome);
     }
@@ -88,6 +91,7 @@ impl ShardCore {
             let change = Change {
                 key,
                 tail: visible.tail,
+                next_record: visible.next_record,
                 closed: visible.closed,
                 gone: visible.gone,
                 data: shared.then(|| entry.data.clone()),

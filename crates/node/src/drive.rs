@@ -34,6 +34,7 @@ impl ShardCore {
             log: &self.log,
             damage: &mut self.damage,
             releases: &mut self.releases,
+            retention: &mut self.retention,
             nonces: &mut self.nonces,
         }
     }
@@ -75,12 +76,21 @@ impl ShardCore {
                         Err(refusal) => return self.refuse(ticket, refusal),
                     }
                 }
-                Step::End => return,
+                Step::End => return self.note_end(&operation),
             };
             match answer {
                 Some(answer) => step = operation.step(&mut self.view(now), answer),
                 None => return self.operations.insert(number, operation),
             }
+        }
+    }
+
+    /// An operation that nobody outside waits for has ended.
+    fn note_end(&mut self, operation: &Operation) {
+        if let Operation::Trim(trim) = operation
+            && trim.is_retention()
+        {
+            self.retention.in_flight_count -= 1;
         }
     }
 
@@ -113,6 +123,7 @@ impl ShardCore {
     fn answer(&mut self, now: Stamp, call: ShardCall, reply_to: ReplyTo) -> Option<ShardAnswer> {
         match call {
             ShardCall::Locate(key, what) => self.locate(now, key, Lookup::new(what), reply_to),
+            ShardCall::Find(key, search) => self.search(now, key, search, reply_to),
             ShardCall::ForkSource { path, offset, content_type } => {
                 let view = self.view(now);
                 let source = fork_source(&view, &path, offset, content_type.as_ref());
@@ -192,6 +203,11 @@ impl ShardCore {
             }
             (Asker::Position { lookup, reply_to }, found) => {
                 if let Some(answer) = self.position_found(now, key, (lookup, reply_to), found) {
+                    self.give(now, reply_to, answer);
+                }
+            }
+            (Asker::Record { search, reply_to }, found) => {
+                if let Some(answer) = self.record_found(now, key, (search, reply_to), found) {
                     self.give(now, reply_to, answer);
                 }
             }

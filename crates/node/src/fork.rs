@@ -2,11 +2,13 @@
 //! steps and what a crash between them leaves behind.
 
 use crate::{
-    Failure, Locate, LocateError, Reply, ShardAnswer, ShardCall, Ticket,
+    Failure, FoundRecord, Locate, LocateError, Reply, ShardAnswer, ShardCall, Ticket,
+    finder::{Finder, Learned},
     read::owner_of,
     step::{Step, Target, View},
 };
 use env::Random;
+use log::Aim;
 use model::{ByteOffset, StreamKey, StreamPath, limits};
 use stream::{
     Command, ContentType, Create, CreateRequest, ForkPoint, ForkRequest, Lifetime, Lineage,
@@ -31,6 +33,13 @@ enum Stage {
     SubOffset {
         source: StreamKey,
         info: StreamInfo,
+    },
+    /// Asking which record the fork begins with.
+    Record {
+        source: StreamKey,
+        info: StreamInfo,
+        at: ByteOffset,
+        finder: Finder,
     },
     /// Taking the reference.
     Pin(Box<ForkPoint>, ContentType, Lifetime),
@@ -66,7 +75,7 @@ impl ForkSteps {
             }
             (Stage::Source, ShardAnswer::ForkSource(Err(refusal))) => self.refuse(refusal),
             (Stage::SubOffset { source, info }, ShardAnswer::Located(located)) => match located {
-                Ok(at) => self.pin(view, (source, info), at),
+                Ok(at) => self.count(view, (source, info), at),
                 Err(LocateError::Beyond { available }) => {
                     self.refuse(Refusal::ForkSubOffset { available })
                 }
@@ -76,7 +85,27 @@ impl ForkSteps {
                 }
                 Err(LocateError::Failed(failure)) => self.reply(Reply::Failed(failure)),
             },
-            (Stage::Pin(point, content_type, lifetime), ShardAnswer::Outcome(Outcome::Pinned)) => {
+            (Stage::Record { source, info, at, mut finder }, ShardAnswer::Found(found)) => {
+                match found.and_then(|found| finder.learn(source, &info, found)) {
+                    Ok(Learned::Found(found)) => self.branch(view, (source, info), at, found),
+                    Ok(Learned::AskNext) => unreachable!("a byte has one owner"),
+                    Err(failure) => self.reply(Reply::Failed(failure)),
+                }
+            }
+            (
+                Stage::Pin(mut point, content_type, lifetime),
+                ShardAnswer::Outcome(Outcome::Pinned { head, first_record }),
+            ) => {
+                // The source may have been trimmed since it was looked at.
+                if head > point.at {
+                    view.releases.add(point.source, point.token);
+                    return self.refuse(Refusal::ForkTrimmed { head });
+                }
+                if head > point.head {
+                    let is_all = head == point.at;
+                    point.head = head;
+                    point.head_record = if is_all { point.records } else { first_record };
+                }
                 self.create(point, content_type, lifetime)
             }
             (Stage::Pin(..), ShardAnswer::Outcome(outcome)) => self.reply(Reply::Outcome(outcome)),
@@ -115,7 +144,7 @@ impl ForkSteps {
         let anchor = self.request().offset.unwrap_or(info.tail);
         let count = self.request().sub_offset;
         if count == 0 {
-            return self.pin(view, (source, info), anchor);
+            return self.count(view, (source, info), anchor);
         }
         if anchor == info.tail {
             return self.refuse(Refusal::ForkSubOffset { available: 0 });
@@ -127,13 +156,36 @@ impl ForkSteps {
         Step::Ask(ShardCall::Locate(owner, what))
     }
 
-    /// Takes a reference on the source, which the fork leaves at `at`.
-    fn pin(
+    /// Looks for the number of the first record that the fork does not share: it leaves the source at `at`.
+    fn count(
         &mut self,
         view: &mut View<'_>,
         (source, info): (StreamKey, StreamInfo),
         at: ByteOffset,
     ) -> Step {
+        if at == info.tail || at == info.head {
+            return self.branch(view, (source, info), at, None);
+        }
+        // Of what it shares, the last record: it may share that in part.
+        let finder = Finder::new(&info, Aim::Byte(ByteOffset::new(at.get() - 1)));
+        let (owner, search) = finder.question(source, &info);
+        self.stage = Stage::Record { source, info, at, finder };
+        Step::Ask(ShardCall::Find(owner, search))
+    }
+
+    /// Takes a reference on the source, which the fork leaves at `at`, behind `last`.
+    fn branch(
+        &mut self,
+        view: &mut View<'_>,
+        (source, info): (StreamKey, StreamInfo),
+        at: ByteOffset,
+        last: Option<FoundRecord>,
+    ) -> Step {
+        let (records, mark) = match last {
+            Some(last) => (last.number + 1, last.append.mark),
+            None if at == info.tail => (info.next_record, info.mark),
+            None => (info.first_record, info.mark.map(|_| 0)),
+        };
         let inherits = self.asked.content_type.is_none();
         if inherits && !self.data.is_empty() && info.layout.is_json() {
             match messages::flatten(&self.data) {
@@ -153,8 +205,11 @@ impl ForkSteps {
             token,
             at,
             head: info.head.min(at),
+            head_record: if info.head >= at { records } else { info.first_record },
+            records,
+            mark,
             lifetime: self.asked.lifetime,
-            lineage: Lineage::of_fork(&info.lineage, source, at),
+            lineage: Lineage::of_fork(&info.lineage, source, (at, records)),
         };
         let from = point.head;
         let pin = Command::Pin(Pin { token, from, fork_path: self.asked.path.clone() });
@@ -179,6 +234,8 @@ impl ForkSteps {
             lifetime,
             close: self.asked.close,
             record_count: self.asked.record_count,
+            retention: self.asked.retention,
+            record_time: self.asked.record_time,
             fork: Some(point),
         };
         let to = Target { group: token.fork_group, stream: None };

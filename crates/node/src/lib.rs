@@ -34,7 +34,9 @@ mod deferred;
 mod drive;
 mod durable_mark;
 mod expiry;
+mod finder;
 mod fork;
+mod found;
 mod group;
 mod group_time;
 mod live;
@@ -45,10 +47,14 @@ mod operation;
 mod owner_header;
 mod read;
 mod reads;
+mod records;
 mod recovery;
 mod releases;
 mod repair;
 mod requests;
+mod resolve;
+mod retention;
+mod search;
 mod shard;
 #[cfg(test)]
 mod shard_tests;
@@ -56,14 +62,16 @@ mod slices;
 mod step;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod trim;
 mod unpin;
 mod write_queue;
 
 pub use api::{
     Change, Event, Failure, Locate, LocateError, Output, ReadDamage, ReadReply, ReadRequest, Reply,
-    Request, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
+    Request, Resolved, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
 };
 pub use background::DiskTrouble;
+pub use found::{FoundRecord, Search};
 pub use lookup::{ReadDone, ReadJob};
 pub use recovery::{Opened, open};
 pub use repair::{Losses, StreamLoss};

@@ -126,7 +126,7 @@ pub(crate) fn position_of(found: Found) -> Result<ByteOffset, LocateError> {
     match found {
         Found::Position(position) => Ok(position),
         Found::Beyond { available } => Err(LocateError::Beyond { available }),
-        Found::Slice(_) => unreachable!("a window was asked for no position"),
+        found => unreachable!("no position was asked for: {found:?}"),
     }
 }
 

@@ -10,7 +10,8 @@
 //! - A question is about bytes of one extent.
 //! - Asked again after it came back unfinished, it continues where it was.
 
-use log::{Extent, ReadError, ReadMode, Slice};
+use crate::{FoundRecord, Search};
+use log::{Aim, Extent, PlacedAppend, ReadError, ReadMode, Slice};
 use model::{ByteOffset, limits};
 use std::io;
 use stream::messages::MessageScanner;
@@ -30,6 +31,15 @@ pub(crate) enum Question {
     AppendEnd(ByteOffset),
     /// Start of the message that holds `at`; the last one found so far is `start`.
     MessageStart { at: ByteOffset, start: ByteOffset, scan: Option<Scan> },
+    /// The append that an extent looks for.
+    Append,
+    /// A record inside an append; the last one that began at or before it so far.
+    Record {
+        search: Search,
+        append: PlacedAppend,
+        scan: Option<Scan>,
+        last: Option<(ByteOffset, u64)>,
+    },
     /// See [`crate::Locate::SubOffset`].
     SubOffset { from: ByteOffset, count: u64, json: bool, limit: ByteOffset, scan: Option<Scan> },
 }
@@ -49,6 +59,8 @@ pub(crate) struct Scan {
 pub(crate) enum Found {
     Slice(Slice),
     Position(ByteOffset),
+    Append(Option<PlacedAppend>),
+    Record(FoundRecord),
     /// A sub-offset beyond what the append holds.
     Beyond {
         available: u64,
@@ -135,7 +147,33 @@ impl Question {
                 Ok(is_done.then_some(Found::Position(*start)))
             }
             Self::SubOffset { .. } => Ok(self.ask_sub_offset(extent, mode)?),
+            Self::Append => Ok(Some(Found::Append(extent.found(mode)?))),
+            Self::Record { .. } => Ok(self.ask_record(extent, mode)?),
         }
+    }
+
+    /// Counts the messages of an append up to the one that holds a byte or has a number.
+    fn ask_record(&mut self, extent: &Extent, mode: ReadMode) -> Result<Option<Found>, ReadError> {
+        let Self::Record { search, append, scan, last } = self else {
+            unreachable!("asked by kind")
+        };
+        let (append, bounds) = (*append, append.bounds);
+        let scan = scan.get_or_insert_with(|| Scan::new(bounds.start, bounds.end));
+        let is_behind = |end: ByteOffset, number: u64| match search.aim {
+            Aim::Byte(at) => end > at,
+            Aim::Record(wanted) => number > wanted,
+            Aim::Time(_) => true,
+        };
+        let is_done = scan.run(extent, mode, |end, found| {
+            let next = (end, append.first_record + found);
+            let is_behind = is_behind(end, next.1);
+            if !is_behind {
+                *last = Some(next);
+            }
+            !is_behind
+        })?;
+        let (at, number) = last.unwrap_or((bounds.start, append.first_record));
+        Ok(is_done.then_some(Found::Record(FoundRecord { at, number, append })))
     }
 
     fn ask_sub_offset(

@@ -3,15 +3,17 @@
 use crate::{
     DiskTrouble, ReadDamage, ShardCore, Stamp,
     group::{Group, ReplyTo},
+    operation::Operation,
     owner_header::OwnerHeader,
     shard::Proposal,
     slices::{CheckpointSlices, SliceLimits},
     step::Target,
+    trim::TrimSteps,
 };
 use log::{CheckpointRows, WorkDone, WorkJob};
-use model::{GroupId, Monotonic, StreamKey};
+use model::{GroupId, Monotonic, StreamKey, Timestamp};
 use std::io;
-use stream::{Command, PinToken};
+use stream::{Applied, Command, Outcome, PinToken, Retention};
 
 impl ShardCore {
     pub(crate) fn handle_tick(&mut self, now: Stamp) {
@@ -22,6 +24,7 @@ impl ShardCore {
             return;
         }
         self.expiries.tick();
+        self.retention.is_due = true;
         self.do_slice(now);
         self.log_producers_max();
         if self.durable_mark.is_time_due(now.monotonic) {
@@ -183,7 +186,9 @@ impl ShardCore {
     /// Whether there is work for [`crate::Event::Continue`] now.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        (self.expiries.is_ready() || self.checkpoint.is_some()) && !self.log.is_poisoned()
+        let has_slice =
+            self.expiries.is_ready() || self.retention.is_ready() || self.checkpoint.is_some();
+        has_slice && !self.log.is_poisoned()
     }
 
     /// Does one slice of what there is to do.
@@ -193,6 +198,9 @@ impl ShardCore {
         }
         if self.expiries.is_ready() {
             self.expire_some(now);
+        }
+        if self.retention.is_ready() {
+            self.trim_some(now);
         }
         self.copy_rows();
     }
@@ -249,5 +257,73 @@ impl ShardCore {
         }
         self.expiries.is_due = false;
         expired
+    }
+}
+
+/// What streams need not keep.
+impl ShardCore {
+    /// Sets what a stream keeps that does not say so itself. It holds for data that is there, too.
+    pub fn set_retention(&mut self, defaults: Retention) {
+        self.retention.defaults = defaults;
+        self.put_down_all();
+    }
+
+    /// Puts down all streams that have bounds.
+    pub(crate) fn put_down_all(&mut self) {
+        self.retention.is_on |= self.retention.defaults.is_bounded();
+        for group in self.groups.iter() {
+            let id = group.state.group();
+            for info in group.state.infos() {
+                self.retention.is_on |= info.retention.is_bounded();
+                // At the start no time is known: what is larger than its bounds is due at once.
+                if let Some(due) = self.retention.due_of(&info, Timestamp::new(0)) {
+                    self.retention.put_down(StreamKey { group: id, stream: info.stream }, due);
+                }
+            }
+        }
+    }
+
+    /// An entry was applied: its stream may have bounds.
+    #[cold]
+    pub(crate) fn note_retention(&mut self, now: Stamp, group: GroupId, applied: &Applied) {
+        let stream = match &applied.outcome {
+            Outcome::Created(info) | Outcome::Changed(info) => info.stream,
+            Outcome::Appended(accepted) => accepted.stream,
+            _ => match applied.visible {
+                Some(visible) => visible.stream,
+                None => return,
+            },
+        };
+        let key = StreamKey { group, stream };
+        let Some(info) = self.groups.get(group).state.info(stream) else {
+            return self.retention.forget(key);
+        };
+        self.retention.is_on |= info.retention.is_bounded();
+        if let Some(due) = self.retention.due_of(&info, now.wall) {
+            self.retention.put_down(key, due);
+        }
+    }
+
+    /// Looks at some streams that may have more than they need to keep.
+    fn trim_some(&mut self, now: Stamp) {
+        for _ in 0..self.slice_limits.trims_max {
+            let Some(key) = self.retention.take_due(now.wall) else {
+                self.retention.is_due = false;
+                return;
+            };
+            let state = &self.groups.get(key.group).state;
+            let Some(info) = state.info(key.stream) else { continue };
+            let kept = info.retention.or(self.retention.defaults);
+            let mut trim = TrimSteps::for_retention(key, info, kept, now.wall);
+            self.retention.in_flight_count += 1;
+            let step = trim.begin();
+            self.drive(now, Operation::Trim(Box::new(trim)), step);
+        }
+    }
+
+    /// Trims that were logged because a stream need not keep more.
+    #[must_use]
+    pub fn retention_trims(&self) -> u64 {
+        self.retention.trims
     }
 }

@@ -5,7 +5,9 @@ use crate::{
     expiry::ExpirySteps,
     fork::ForkSteps,
     read::ReadSteps,
+    resolve::ResolveSteps,
     step::{Step, View},
+    trim::TrimSteps,
     unpin::UnpinSteps,
 };
 use std::collections::{HashMap, HashSet};
@@ -20,6 +22,8 @@ pub(crate) enum Operation {
     Expiry(ExpirySteps),
     Fork(Box<ForkSteps>),
     Unpin(UnpinSteps),
+    Trim(Box<TrimSteps>),
+    Resolve(Box<ResolveSteps>),
 }
 
 impl Operation {
@@ -32,6 +36,8 @@ impl Operation {
             Self::Expiry(expiry) => expiry.step(view, answer),
             Self::Fork(fork) => fork.step(view, answer),
             Self::Unpin(unpin) => unpin.step(view, &answer),
+            Self::Trim(trim) => trim.step(view, answer),
+            Self::Resolve(resolve) => resolve.step(answer),
         }
     }
 }

@@ -19,10 +19,13 @@
 //! there. The next read starts at the damage and gets an error.
 
 use crate::{
-    Failure, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer, ShardCall, Ticket,
+    Failure, FoundRecord, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer,
+    ShardCall, Ticket,
+    finder::{Finder, Learned},
+    records::{RecordSteps, Start},
     step::{Step, View},
 };
-use log::{Read, Slice};
+use log::{Aim, Read, Slice};
 use model::{ByteOffset, ReadFrom, StreamKey};
 use stream::StreamInfo;
 
@@ -37,8 +40,21 @@ pub(crate) struct ReadSteps {
 enum Stage {
     /// Its use of the stream is being logged.
     Asked(ReadRequest),
+    /// What is asked of records is being looked for.
+    Finding(Box<RecordSteps>, Sizes),
     Resolving(Ends),
+    /// The ends are known, and the number of the record at the end is being looked for.
+    Numbering(Box<Numbering>),
     Ended,
+}
+
+/// An answer that lacks the number of the record at its end.
+#[derive(Debug)]
+struct Numbering {
+    ends: Ends,
+    /// Its start and its end.
+    known: (ByteOffset, ByteOffset),
+    finder: Finder,
 }
 
 /// The ends of an answer, as far as they are known.
@@ -52,6 +68,30 @@ struct Ends {
     intact: ByteOffset,
     /// A longer answer gets no first bytes.
     first_bytes_max: u64,
+    numbers: Option<Numbers>,
+    /// The answer ends here at most.
+    cap: Option<ByteOffset>,
+}
+
+/// Numbers of records at the ends of an answer.
+#[derive(Debug, Clone, Copy)]
+struct Numbers {
+    start: u64,
+    /// That of a byte at which the answer may end.
+    cap: Option<(ByteOffset, u64)>,
+}
+
+/// What a read says of the size of its answer.
+#[derive(Debug, Clone, Copy)]
+struct Sizes {
+    boundary_bytes: u64,
+    first_bytes_max: u64,
+}
+
+impl Sizes {
+    fn of(read: &ReadRequest) -> Self {
+        Self { boundary_bytes: read.boundary_bytes, first_bytes_max: read.first_bytes_max }
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -79,6 +119,10 @@ impl ReadSteps {
             // A use that could not be logged (the disk is full, or has failed) is answered too, as
             // is one that waited in vain (`write_queue`).
             Stage::Asked(read) => return self.begin(view, &read),
+            Stage::Finding(records, sizes) => {
+                return self.learn_record(view, (records, sizes), answer);
+            }
+            Stage::Numbering(numbering) => return self.learn_number(view, *numbering, answer),
             Stage::Resolving(ends) => ends,
             Stage::Ended => unreachable!("a read that has ended got {answer:?}"),
         };
@@ -96,24 +140,104 @@ impl ReadSteps {
             Ok(info) => info,
             Err(refusal) => return Step::Refuse(self.ticket, read.path.clone(), refusal),
         };
+        let key = StreamKey { group: state.group(), stream: info.stream };
+        if read.wants_records() {
+            return self.begin_records(view, (key, info), read);
+        }
         let start = match read.from {
             ReadFrom::Begin => info.head,
-            ReadFrom::Now => info.tail,
             ReadFrom::At(offset) => offset,
+            _ => info.tail,
         };
         if start < info.head {
             let failure = Failure::Trimmed { head: info.head };
             return Step::Reply(self.ticket, Reply::Failed(failure));
         }
-        let key = StreamKey { group: state.group(), stream: info.stream };
         if start > info.tail {
-            let nothing = ReadReply { key, info, start, end: start, first: None };
+            let nothing = ReadReply { key, info, start, end: start, first: None, records: None };
             return Step::Reply(self.ticket, Reply::Read(Box::new(nothing)));
         }
         let (start, end) = plan(view, (key, &info), start, read.boundary_bytes);
-        let first_bytes_max = read.first_bytes_max;
-        let intact = ByteOffset::ZERO;
-        self.advance(view, Ends { key, info, start, end, intact, first_bytes_max })
+        let (intact, first_bytes_max) = (ByteOffset::ZERO, read.first_bytes_max);
+        let (numbers, cap) = (None, None);
+        self.advance(view, Ends { key, info, start, end, intact, first_bytes_max, numbers, cap })
+    }
+
+    /// Looks for the records that a read is about.
+    fn begin_records(
+        &mut self,
+        view: &mut View<'_>,
+        (key, info): (StreamKey, StreamInfo),
+        read: &ReadRequest,
+    ) -> Step {
+        let wanted = read.records.unwrap_or_default();
+        let start = match Start::of(&info, read.from, wanted.clamp) {
+            Ok(start) => start,
+            Err(failure) => return Step::Reply(self.ticket, Reply::Failed(failure)),
+        };
+        let records = Box::new(RecordSteps::new(key, info, start, wanted.bounds));
+        self.find_records(view, records, Sizes::of(read))
+    }
+
+    fn find_records(
+        &mut self,
+        view: &mut View<'_>,
+        records: Box<RecordSteps>,
+        sizes: Sizes,
+    ) -> Step {
+        if let Some((owner, search)) = records.question() {
+            self.stage = Stage::Finding(records, sizes);
+            return Step::Ask(ShardCall::Find(owner, search));
+        }
+        let RecordSteps { key, info, start: (start, number), cap, .. } = *records;
+        if start > info.tail {
+            let records = Some((number, number));
+            let nothing = ReadReply { key, info, start, end: start, first: None, records };
+            return Step::Reply(self.ticket, Reply::Read(Box::new(nothing)));
+        }
+        let (_, mut end) = plan(view, (key, &info), start, sizes.boundary_bytes);
+        let stable = match end {
+            Position::Known(end) | Position::Near(end) => end,
+        };
+        let known = cap.and_then(|(end, number)| Some((end, number?)));
+        let numbers = Some(Numbers { start: number, cap: known });
+        if let Some((cap, _)) = cap.filter(|(cap, _)| *cap <= stable) {
+            end = Position::Known(cap);
+        }
+        let (start, intact) = (Position::Known(start), ByteOffset::ZERO);
+        let first_bytes_max = sizes.first_bytes_max;
+        let cap = cap.map(|(end, _)| end);
+        self.advance(view, Ends { key, info, start, end, intact, first_bytes_max, numbers, cap })
+    }
+
+    fn learn_record(
+        &mut self,
+        view: &mut View<'_>,
+        (mut records, sizes): (Box<RecordSteps>, Sizes),
+        answer: ShardAnswer,
+    ) -> Step {
+        match found(answer).and_then(|found| records.learn(found)) {
+            Ok(()) => self.find_records(view, records, sizes),
+            Err(failure) => Step::Reply(self.ticket, Reply::Failed(failure)),
+        }
+    }
+
+    fn learn_number(
+        &mut self,
+        view: &mut View<'_>,
+        numbering: Numbering,
+        answer: ShardAnswer,
+    ) -> Step {
+        let Numbering { ends, known, mut finder } = numbering;
+        let learned = found(answer).and_then(|found| finder.learn(ends.key, &ends.info, found));
+        match learned {
+            Ok(Learned::Found(found)) => {
+                let number = found.map_or(ends.info.next_record, |found| found.number);
+                self.answer(view, ends, known, Some(number))
+            }
+            Ok(Learned::AskNext) => unreachable!("a byte has one owner"),
+            Err(failure) => Step::Reply(self.ticket, Reply::Failed(failure)),
+        }
     }
 
     /// Asks what is not known yet, or answers.
@@ -125,14 +249,59 @@ impl ReadSteps {
             }
             Err(known) => known,
         };
+        let end_number = match ends.numbers {
+            None => None,
+            Some(Numbers { start: number, .. }) if start == end => Some(number),
+            Some(_) if end == ends.info.tail => Some(ends.info.next_record),
+            Some(Numbers { cap: Some((cap, number)), .. }) if cap == end => Some(number),
+            Some(_) => {
+                let finder = Finder::new(&ends.info, Aim::Byte(end));
+                let (owner, search) = finder.question(ends.key, &ends.info);
+                let known = (start, end);
+                self.stage = Stage::Numbering(Box::new(Numbering { ends, known, finder }));
+                return Step::Ask(ShardCall::Find(owner, search));
+            }
+        };
+        self.answer(view, ends, (start, end), end_number)
+    }
+
+    /// Answers; `number` is that of the record at the end, if it was asked for.
+    fn answer(
+        &mut self,
+        view: &mut View<'_>,
+        ends: Ends,
+        (start, end): (ByteOffset, ByteOffset),
+        number: Option<u64>,
+    ) -> Step {
         let reply = match ends.first_window(view, start, end) {
             Ok(first) => {
-                let Ends { key, info, .. } = ends;
-                Reply::Read(Box::new(ReadReply { key, info, start, end, first }))
+                let Ends { key, info, numbers, .. } = ends;
+                let records = numbers.map(|numbers| numbers.start).zip(number);
+                Reply::Read(Box::new(ReadReply { key, info, start, end, first, records }))
             }
             Err(failure) => Reply::Failed(failure),
         };
         Step::Reply(self.ticket, reply)
+    }
+}
+
+impl ReadRequest {
+    /// Whether it is about records and not bytes alone.
+    fn wants_records(&self) -> bool {
+        self.records.is_some()
+            || matches!(
+                self.from,
+                ReadFrom::Record(_) | ReadFrom::TailRecords(_) | ReadFrom::Time(_)
+            )
+    }
+}
+
+/// The record that another shard has found.
+pub(crate) fn found(answer: ShardAnswer) -> Result<Option<FoundRecord>, Failure> {
+    match answer {
+        ShardAnswer::Found(found) => found,
+        ShardAnswer::Failed(failure) => Err(failure),
+        other => unreachable!("a record was asked for, and the answer is {other:?}"),
     }
 }
 
@@ -220,7 +389,9 @@ impl Ends {
             (Position::Near(_), _, Ok(at)) => self.start = Position::Known(at),
             (_, Position::Near(near), Ok(at)) => {
                 let (_, limit) = self.owner_before(near);
-                self.end = Position::Known(at.min(limit));
+                // The append that holds the boundary may reach beyond the bounds of the answer.
+                let end = at.min(limit);
+                self.end = Position::Known(self.cap.map_or(end, |cap| cap.min(end)));
             }
             (_, Position::Known(end), Ok(at)) => {
                 let (_, limit) = self.owner_of(self.intact);
@@ -293,7 +464,7 @@ pub(crate) fn owner_of(
     offset: ByteOffset,
 ) -> (StreamKey, ByteOffset) {
     match info.lineage.span_at(offset) {
-        Some((end, owner)) => (owner, end),
+        Some(span) => (span.owner, span.end),
         None => (key, info.tail),
     }
 }

@@ -4,7 +4,7 @@
 //! - Each asker gets one answer.
 //! - At most [`READS_OUT_MAX`] jobs are out; the others wait in the order in which they came.
 
-use crate::{Locate, ReadJob, Ticket, group::ReplyTo, lookup::Question};
+use crate::{Locate, ReadJob, Search, Ticket, group::ReplyTo, lookup::Question};
 use log::Extent;
 use model::{ByteOffset, StreamKey};
 use std::collections::{HashMap, VecDeque};
@@ -34,6 +34,8 @@ pub(crate) enum Asker {
     Window(Ticket),
     /// A position.
     Position { lookup: Lookup, reply_to: ReplyTo },
+    /// A record.
+    Record { search: Search, reply_to: ReplyTo },
 }
 
 /// A position that is looked for.
@@ -85,7 +87,7 @@ impl Reads {
     /// The receivers of the positions that are looked for.
     pub(crate) fn receivers(&self) -> impl Iterator<Item = ReplyTo> {
         self.waiting.values().filter_map(|pending| match pending.asker {
-            Asker::Position { reply_to, .. } => Some(reply_to),
+            Asker::Position { reply_to, .. } | Asker::Record { reply_to, .. } => Some(reply_to),
             Asker::Window(_) => None,
         })
     }

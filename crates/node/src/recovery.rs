@@ -101,6 +101,7 @@ impl ShardsToBe {
         let seed = SeededRandom::new(seed).next_u64();
         let mut core = ShardCore::new(groups, log, seed, self.last);
         core.resume_releases(orphans);
+        core.put_down_all();
         core
     }
 }
@@ -318,6 +319,6 @@ impl Replay for StateReplay {
     }
 
     fn head(&mut self, key: StreamKey) -> Option<ByteOffset> {
-        self.state(key.group).head_or_lost(key.stream)
+        self.state(key.group).floor_or_lost(key.stream)
     }
 }

@@ -8,11 +8,13 @@ use crate::{
     operation::Operation,
     read::ReadSteps,
     reads::{Asker, PendingRead},
+    resolve::ResolveSteps,
     shard::Proposal,
     step::{Step, Target},
+    trim::TrimSteps,
 };
 use log::Read;
-use model::{ByteOffset, StreamKey, StreamPath};
+use model::{ByteOffset, StreamKey, StreamPath, TrimBefore};
 use stream::{Append, Command, Create, CreateRequest, Refusal};
 
 impl ShardCore {
@@ -34,11 +36,21 @@ impl ShardCore {
             return self.drive(now, Operation::Fork(Box::new(fork)), step);
         }
         let CreateRequest { path, content_type, lifetime, close, record_count, .. } = asked;
+        let CreateRequest { retention, record_time, .. } = asked;
         let content_type = content_type.expect("only a fork may leave its content type open");
         self.expire_holder(now, &path);
         let layout = content_type.layout();
-        let create =
-            Create { path, content_type, layout, lifetime, close, record_count, fork: None };
+        let create = Create {
+            path,
+            content_type,
+            layout,
+            lifetime,
+            close,
+            record_count,
+            retention,
+            record_time,
+            fork: None,
+        };
         let command = Command::Create(Box::new(create));
         self.propose_for(ticket, Proposal { to, command, data });
     }
@@ -96,6 +108,59 @@ impl ShardCore {
         match closed.and_then(|info| state.check_append(info.stream, append, 1)) {
             Some(outcome) => self.reply(ticket, Reply::Outcome(outcome)),
             None => self.handle_head(now, ticket, path),
+        }
+    }
+
+    pub(crate) fn handle_change(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        path: &StreamPath,
+        change: stream::Change,
+    ) {
+        let state = &self.groups.of_path(path).state;
+        match state.resolve_id(path, now.wall) {
+            Ok(stream) => {
+                let key = StreamKey { group: state.group(), stream };
+                let command = Command::Change(change);
+                self.propose_for(ticket, Proposal { to: key.into(), command, data: &[] });
+            }
+            Err(refusal) => self.refuse_path(now, ticket, path, refusal),
+        }
+    }
+
+    pub(crate) fn handle_trim(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        path: &StreamPath,
+        before: TrimBefore,
+    ) {
+        match TrimSteps::for_client(&self.view(now), ticket, path, before) {
+            Ok(mut trim) => {
+                let step = trim.begin();
+                self.drive(now, Operation::Trim(Box::new(trim)), step);
+            }
+            Err(step) => self.answer_at_once(now, *step),
+        }
+    }
+
+    pub(crate) fn handle_resolve(&mut self, now: Stamp, ticket: Ticket, read: &ReadRequest) {
+        match ResolveSteps::begin(&self.view(now), ticket, read) {
+            Ok(mut resolve) => {
+                let step = resolve.advance();
+                self.drive(now, Operation::Resolve(Box::new(resolve)), step);
+            }
+            Err(step) => self.answer_at_once(now, *step),
+        }
+    }
+
+    /// Carries out a step that ends what has not begun.
+    fn answer_at_once(&mut self, now: Stamp, step: Step) {
+        match step {
+            Step::Reply(ticket, reply) => self.reply(ticket, reply),
+            Step::Refuse(ticket, path, refusal) => self.refuse_path(now, ticket, &path, refusal),
+            other => unreachable!("an answer is a reply or a refusal, and not {other:?}"),
         }
     }
 
@@ -168,6 +233,7 @@ impl ShardCore {
         let change = Change {
             key,
             tail: info.as_ref().map_or(ByteOffset::ZERO, |info| info.tail),
+            next_record: info.as_ref().map_or(0, |info| info.next_record),
             closed: info.as_ref().is_some_and(|info| info.closed),
             gone: info.is_none(),
             data: None,

@@ -15,6 +15,7 @@ use crate::{
     operation::{Operation, Operations},
     reads::Reads,
     releases::Releases,
+    retention::RetentionBook,
     slices::{CheckpointSlices, ExpirySlices, SliceLimits},
     step::{Step, Target},
 };
@@ -42,6 +43,7 @@ pub struct ShardCore {
     pub(crate) background: Background,
     pub(crate) write_queue: WriteQueue,
     pub(crate) expiries: ExpirySlices,
+    pub(crate) retention: RetentionBook,
     pub(crate) checkpoint: Option<CheckpointSlices>,
     pub(crate) slice_limits: SliceLimits,
     pub(crate) poison: Option<(DiskTrouble, String)>,
@@ -88,6 +90,7 @@ impl ShardCore {
             background: Background::default(),
             write_queue: WriteQueue::default(),
             expiries: ExpirySlices::default(),
+            retention: RetentionBook::default(),
             checkpoint: None,
             slice_limits: SliceLimits::default(),
             poison: None,
@@ -217,6 +220,9 @@ impl ShardCore {
             Request::Announce { path, append } => {
                 self.handle_announced(now, ticket, &path, &append);
             }
+            Request::Change { path, change } => self.handle_change(now, ticket, &path, change),
+            Request::Trim { path, before } => self.handle_trim(now, ticket, &path, before),
+            Request::Resolve(read) => self.handle_resolve(now, ticket, &read),
             Request::Read(read) => self.handle_read(now, ticket, read),
             Request::Window { key, from, to } => self.handle_window(now, ticket, key, (from, to)),
             Request::Watch { key } => self.handle_watch(ticket, key),
@@ -271,7 +277,8 @@ impl ShardCore {
         proposal: Proposal<'_>,
         reply_to: ReplyTo,
     ) -> Result<(), Failure> {
-        let Proposal { to: Target { group, stream }, command, data } = proposal;
+        let Proposal { to: Target { group, stream }, mut command, data } = proposal;
+        command.settle_times(self.time.now());
         self.encoded.clear();
         command.encode(&mut self.encoded);
         let subject = command.subject(stream);

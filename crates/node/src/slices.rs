@@ -22,13 +22,15 @@ pub struct SliceLimits {
     /// Streams that are looked at because they may have expired. One that has takes up to 4 µs until its end is
     /// applied.
     pub expiries_max: usize,
+    /// Streams that are looked at because they may keep more than they need to.
+    pub trims_max: usize,
     /// Rows of a checkpoint. One takes half a microsecond.
     pub rows_max: usize,
 }
 
 impl Default for SliceLimits {
     fn default() -> Self {
-        Self { expiries_max: 256, rows_max: 1024 }
+        Self { expiries_max: 256, trims_max: 64, rows_max: 1024 }
     }
 }
 

@@ -10,7 +10,8 @@
 //! step before. After [`Step::Reply`], [`Step::Refuse`] or [`Step::End`] it gets no other.
 
 use crate::{
-    Failure, Reply, ShardCall, Stamp, Ticket, damage::DamageBook, group::Groups, releases::Releases,
+    Failure, Reply, ShardCall, Stamp, Ticket, damage::DamageBook, group::Groups,
+    releases::Releases, retention::RetentionBook,
 };
 use env::SeededRandom;
 use log::{Read, ReadError, ReadLimit, ShardLog, Slice};
@@ -53,6 +54,7 @@ pub(crate) struct View<'a> {
     pub log: &'a ShardLog,
     pub damage: &'a mut DamageBook,
     pub releases: &'a mut Releases,
+    pub retention: &'a mut RetentionBook,
     pub nonces: &'a mut SeededRandom,
 }
 
@@ -85,7 +87,7 @@ impl View<'_> {
     /// Why the log has no byte at `from`, which is below a tail that was seen. The stream is gone by
     /// now, or damage took its last bytes.
     pub(crate) fn missing(&self, key: StreamKey, from: ByteOffset) -> Failure {
-        if self.groups.get(key.group).state.head_or_lost(key.stream).is_none() {
+        if self.groups.get(key.group).state.floor_or_lost(key.stream).is_none() {
             return Failure::NotFound;
         }
         Failure::lost(key, from)

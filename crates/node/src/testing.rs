@@ -19,6 +19,7 @@ use model::{ByteOffset, GroupId, Monotonic, ReadFrom, ShardId, StreamKey, Stream
 use std::{path::Path, sync::Arc};
 use stream::{
     Append, AppendType, ContentType, CreateRequest, ForkRequest, Lifetime, Outcome, Refusal,
+    Retention,
 };
 
 /// Groups of the directories of [`options`].
@@ -137,6 +138,8 @@ pub fn create<'a>(
         lifetime: Lifetime::Forever,
         close: false,
         fork,
+        retention: Retention::default(),
+        record_time: None,
         record_count: u32::from(!data.is_empty()),
     });
     Ask { request, data }
@@ -387,6 +390,7 @@ impl Process {
             from,
             boundary_bytes,
             first_bytes_max: u64::MAX,
+            records: None,
         })) {
             Reply::Read(reply) => reply,
             other => panic!("a read was answered by {other:?}"),

@@ -97,6 +97,7 @@ fn a_fork_of_a_stream_whose_creation_was_lost_is_damaged_and_not_missing() {
             from,
             boundary_bytes: 8,
             first_bytes_max: u64::MAX,
+            records: None,
         }));
         assert!(matches!(reply, Reply::Failed(Failure::Damaged { .. })), "{reply:?}");
         assert_eq!(process.ends(&fork, 3, 8), (3, 6), "its own bytes are there");
@@ -181,6 +182,7 @@ fn is_damaged(process: &mut Process, path: &StreamPath, from: u64) -> bool {
         from,
         boundary_bytes: 1 << 40,
         first_bytes_max: u64::MAX,
+        records: None,
     };
     match process.ask(Request::Read(read)) {
         Reply::Failed(Failure::Damaged { .. }) => true,

@@ -124,7 +124,7 @@ fn directories_of_before_the_first_release_are_refused_whole() {
         let before = dump(&disk).replace("/data/LOCK 0\n", "");
         let refused = try_open(&disk, 1).unwrap_err();
         let is_told =
-            matches!(refused, OpenError::Version { found, known: 4, .. } if found == version);
+            matches!(refused, OpenError::Version { found, known: 5, .. } if found == version);
         assert!(is_told, "{refused}");
         let after = dump(&disk).replace("/data/LOCK 0\n", "");
         assert_eq!(after, before, "nothing was written");

@@ -3,8 +3,7 @@
 use env::{Clock, RealClock};
 use model::{ByteOffset, GroupId, StreamId, StreamPath, Term, Timestamp};
 use stream::{
-    Command, ContentType, Create, GroupState, Layout, Lifetime, LoggedCommand, Outcome, Pin,
-    PinToken,
+    Command, ContentType, Create, GroupState, Lifetime, LoggedCommand, Outcome, Pin, PinToken,
 };
 
 const SOURCE: StreamId = StreamId::new(1);
@@ -36,7 +35,8 @@ fn pin(state: &mut GroupState, number: u64) {
         from: ByteOffset::ZERO,
         fork_path: StreamPath::new("fork").unwrap(),
     };
-    assert_eq!(apply(state, Command::Pin(pin)), Outcome::Pinned);
+    let pinned = apply(state, Command::Pin(pin));
+    assert!(matches!(pinned, Outcome::Pinned { .. }), "{pinned:?}");
 }
 
 fn source() -> GroupState {
@@ -44,10 +44,12 @@ fn source() -> GroupState {
     let create = Create {
         path: StreamPath::new("source").unwrap(),
         content_type: ContentType::new("text/plain"),
-        layout: Layout::Bytes,
+        layout: stream::Layout::Bytes,
         lifetime: Lifetime::Forever,
         close: false,
         record_count: 0,
+        retention: stream::Retention::default(),
+        record_time: None,
         fork: None,
     };
     apply(&mut state, Command::Create(Box::new(create)));

@@ -113,6 +113,7 @@ fn an_answer_ends_before_damage_that_another_shard_stores() {
         from,
         boundary_bytes: 1 << 20,
         first_bytes_max: u64::MAX,
+        records: None,
     }));
     assert!(matches!(damaged, Reply::Failed(Failure::Damaged { .. })), "{damaged:?}");
 }
@@ -196,6 +197,7 @@ fn a_read_that_is_not_in_memory_is_answered_by_a_job() {
         from,
         boundary_bytes: 1 << 30,
         first_bytes_max: u64::MAX,
+        records: None,
     };
     process.offer(Request::Read(read));
     let mut jobs = 0;
@@ -299,6 +301,7 @@ fn a_read_at_the_tail_of_a_stream_that_is_all_in_chunks_looks_into_none() {
             from: ReadFrom::Now,
             boundary_bytes: 9,
             first_bytes_max: u64::MAX,
+            records: None,
         };
         assert!(matches!(process.ask(Request::Read(at_tail)), Reply::Read(_)));
         assert!(matches!(process.head(path), (_, info) if info.tail == ByteOffset::new(5)));

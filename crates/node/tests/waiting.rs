@@ -103,6 +103,7 @@ fn offer_read(process: &mut Process, path: &StreamPath) {
         from,
         boundary_bytes: 1 << 20,
         first_bytes_max: u64::MAX,
+        records: None,
     }));
 }
 

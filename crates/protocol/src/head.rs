@@ -26,6 +26,8 @@ pub enum Method {
     Put,
     /// `POST`
     Post,
+    /// `PATCH`
+    Patch,
     /// `DELETE`
     Delete,
     /// `OPTIONS`

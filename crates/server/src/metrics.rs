@@ -58,6 +58,8 @@ pub struct ShardMetrics {
     pub closes: Counter,
     /// Streams deleted on request.
     pub deletes: Counter,
+    /// Beginnings of streams that were dropped because they need not be kept.
+    pub retention_trims: Counter,
     /// Answers to reads, catch-up and live.
     pub reads: Counter,
     /// Payload bytes of those answers.
@@ -155,6 +157,7 @@ impl Default for ShardMetrics {
             creates: Counter::default(),
             closes: Counter::default(),
             deletes: Counter::default(),
+            retention_trims: Counter::default(),
             reads: Counter::default(),
             read_bytes: Counter::default(),
             rejected: Counter::default(),

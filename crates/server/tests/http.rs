@@ -330,7 +330,7 @@ fn what_is_no_stream_says_so() {
     let mut client = server.connect();
     client.put("/__ds/subscriptions", TEXT).fails(501, "reserved-path");
     client.get("/__ds").fails(501, "reserved-path");
-    client.call("PATCH", "/s", &[], b"").fails(405, "method-not-allowed");
+    client.call("TRACE", "/s", &[], b"").fails(405, "method-not-allowed");
     client.send(b"GET /elsewhere HTTP/1.1\r\nHost: x\r\n\r\n");
     let answer = client.answer().fails(404, "unknown-route");
     assert_eq!(answer.field("X-Content-Type-Options"), Some("nosniff"));
@@ -361,7 +361,7 @@ fn a_client_that_vanishes_inside_a_body_leaves_nothing() {
 
 // PROTOCOL §10.1 gives tags to reads; RFC 9110 §13.1.1 lets a writer ask for one.
 #[test]
-fn a_write_that_names_a_tag_is_refused_and_does_nothing() {
+fn a_creation_or_deletion_that_names_a_tag_is_refused_and_does_nothing() {
     let (server, _dir) = Server::start(&[]);
     let mut client = server.connect();
     client.put("/s", TEXT).is(201);
@@ -370,7 +370,7 @@ fn a_write_that_names_a_tag_is_refused_and_does_nothing() {
     for wanted in [tag.as_str(), "\"other\"", "*", "", "W/\"x\", \"y\""] {
         let fields = [("Content-Type", TEXT), ("If-Match", wanted)];
         for (method, path) in
-            [("POST", "/s"), ("PUT", "/s"), ("PUT", "/new"), ("DELETE", "/s"), ("DELETE", "/new")]
+            [("PATCH", "/s"), ("PUT", "/s"), ("PUT", "/new"), ("DELETE", "/s"), ("DELETE", "/new")]
         {
             let body: &[u8] = if method == "DELETE" { b"" } else { b"lost" };
             let answer = client.call(method, path, &fields, body);

@@ -51,6 +51,11 @@ impl Named for Claim {
             Request::Append(append) => one(Operation::Append, &append.path),
             Request::Read(read) => one(Operation::Read, &read.path),
             Request::Head(path) => one(Operation::Read, path),
+            Request::Resolve { path, .. } => one(Operation::Read, path),
+            // A change of the retention may drop data, as a trim does.
+            Request::Change { path, .. } | Request::Trim { path, .. } => {
+                one(Operation::Delete, path)
+            }
             Request::Delete(path) => one(Operation::Delete, path),
             Request::Preflight => [None, None],
         }
@@ -76,6 +81,8 @@ fn path_of(request: &Request) -> &str {
         Request::Append(append) => append.path.as_str(),
         Request::Read(read) => read.path.as_str(),
         Request::Head(path) | Request::Delete(path) => path.as_str(),
+        Request::Resolve { path, .. } | Request::Change { path, .. } => path.as_str(),
+        Request::Trim { path, .. } => path.as_str(),
         Request::Preflight => "",
     }
 }

@@ -10,7 +10,7 @@ use crate::{
 use access::Authorized;
 use log::Slice;
 use model::{Monotonic, Timestamp};
-use node::{Failure, ReadReply, Reply, Ticket};
+use node::{Failure, ReadReply, Reply, Resolved, Ticket};
 use protocol::{
     HeadSink, cursor,
     problem::{Code, Problem},
@@ -54,7 +54,7 @@ impl<T: Transport> Step<'_, T> {
                 if let Some(connection) = self.state.connections.get_mut(id) {
                     connection.meta.keep_alive = false;
                 }
-                self.answer_pending(id, Pending::Write { data_bytes: 0 }, reply);
+                self.answer_pending(id, Pending::Write, reply);
             }
             (_, Reply::Failed(failure)) => self.answer_problem(id, &problem_of(failure)),
             (_, Reply::InvalidJson(error)) => {
@@ -64,13 +64,24 @@ impl<T: Transport> Step<'_, T> {
                 self.count(&outcome, 0);
                 self.answer_outcome(id, &outcome, &location);
             }
-            (Pending::Write { data_bytes }, Reply::Outcome(outcome)) => {
+            (Pending::Append { data_bytes, shows_records }, Reply::Outcome(mut outcome)) => {
                 self.count(&outcome, data_bytes);
+                if let (false, Outcome::Appended(accepted)) = (shows_records, &mut outcome) {
+                    accepted.records = None;
+                }
+                self.answer_outcome(id, &outcome, "");
+            }
+            (Pending::Write, Reply::Outcome(outcome)) => {
+                self.count(&outcome, 0);
                 self.answer_outcome(id, &outcome, "");
             }
             (_, Reply::Outcome(outcome)) => self.answer_outcome(id, &outcome, ""),
-            (_, Reply::Head(_, info)) => {
-                self.answer(id, |head| response::metadata(head, &info));
+            (_, Reply::Head(key, info)) => {
+                self.answer(id, |head| response::metadata(head, key.group, &info));
+            }
+            (_, Reply::Resolved(found)) => {
+                let Resolved { info, at, record, time, .. } = *found;
+                self.answer(id, |head| response::resolved(head, &info, (at, record), time));
             }
             (Pending::Read(request), Reply::Read(reply)) => self.begin_read(id, *request, *reply),
             (Pending::First(read), Reply::Window(slice)) => {
@@ -198,7 +209,8 @@ impl<T: Transport> Step<'_, T> {
     /// Answers a long-poll whose offset the stream has not reached: it keeps its offset.
     fn answer_beyond(&mut self, id: ConnId, poll: Poll) {
         let Poll { request, key, offset, info, .. } = poll;
-        let nothing = ReadReply { key, info, start: offset, end: offset, first: None };
+        let nothing =
+            ReadReply { key, info, start: offset, end: offset, first: None, records: None };
         self.answer_read(id, &request, nothing);
     }
 
@@ -394,6 +406,7 @@ pub(crate) fn problem_of(failure: Failure) -> Problem {
         Failure::Overloaded => Problem::overloaded(1),
         Failure::Damaged { file, position } => Problem::damaged(&file, position, position),
         Failure::Trimmed { head } => Problem::trimmed(head),
+        Failure::Beyond { tail, next_record } => Problem::beyond_tail(tail, next_record),
         Failure::NotFound => Problem::from(&Refusal::NotFound),
         Failure::Io { error } => Problem::with_detail(Code::Internal, error),
     }

@@ -61,6 +61,7 @@ impl<T: Transport> Step<'_, T> {
             end: reply.end,
             is_stable: reply.end < reply.info.tail,
             cursor,
+            records: reply.records,
             gzip,
             is_public: self.is_public(request),
         };

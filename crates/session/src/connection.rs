@@ -130,10 +130,13 @@ pub(crate) enum Pending {
     Create {
         location: Box<str>,
     },
-    /// An append or a delete.
-    Write {
+    Append {
         data_bytes: u64,
+        /// The answer says which numbers the records got.
+        shows_records: bool,
     },
+    /// A delete, a trim, or a change of settings.
+    Write,
     Head,
     /// Whether the client shall send the body of an append.
     Announced(Box<Receiving>),

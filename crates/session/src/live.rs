@@ -362,14 +362,23 @@ impl<T: Transport> Step<'_, T> {
         }
         let change = &news.change;
         let data = change.data.as_ref().filter(|_| change.data_start() == Some(poll.offset));
-        let Some(data) = data.filter(|_| !change.gone) else {
+        // One that wants bounds, or numbers of records, asks for them.
+        let is_plain = !change.gone && poll.request.records.is_none();
+        let Some(data) = data.filter(|_| is_plain) else {
             // Too large to be shared, deleted, or closed without data: ask for the present state.
             return self.reread(id, poll.request, poll.offset);
         };
         let mut info = poll.info;
         (info.tail, info.closed) = (change.tail, change.closed);
         let first = Some(Slice::Bytes(data.clone()));
-        let reply = ReadReply { key: poll.key, info, start: poll.offset, end: change.tail, first };
+        let reply = ReadReply {
+            key: poll.key,
+            info,
+            start: poll.offset,
+            end: change.tail,
+            first,
+            records: None,
+        };
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         let meta = connection.meta;
         if !meta.may_be_followed() || !connection.ahead.is_empty() {
@@ -394,6 +403,7 @@ impl<T: Transport> Step<'_, T> {
                 end: reply.end,
                 is_stable: false,
                 cursor: Some(shape.cursor),
+                records: None,
                 gzip: shape.gzip,
                 is_public: shape.is_public,
             };

@@ -98,7 +98,8 @@ impl Touch {
             Request::Read(read) if read.live != Live::CatchUp => return Self::ALONE,
             Request::Read(read) => (&read.path, Kind::Read),
             Request::Head(path) => (path, Kind::Read),
-            Request::Preflight => return Self::ALONE,
+            Request::Resolve { .. } | Request::Change { .. } => return Self::ALONE,
+            Request::Trim { .. } | Request::Preflight => return Self::ALONE,
         };
         Self { path: Some(path.hash()), kind }
     }
@@ -223,6 +224,7 @@ fn has_own_turn(whole: &Whole<'_>, check_on_loop_bytes_max: usize) -> bool {
         Request::Create(_) | Request::Append(_) => {
             whole.body.len() > check_on_loop_bytes_max && whole.request.takes_json()
         }
+        Request::Resolve { .. } | Request::Change { .. } | Request::Trim { .. } => true,
         Request::Preflight => true,
         Request::Read(_) | Request::Head(_) | Request::Delete(_) => false,
     }
@@ -299,8 +301,9 @@ impl<T: Transport> Step<'_, T> {
             }
             Request::Delete(path) => {
                 let request = permit.apply(node::Request::Delete { path });
-                Some(Write { pending: Pending::Write { data_bytes: 0 }, request, data: NO_DATA })
+                Some(Write { pending: Pending::Write, request, data: NO_DATA })
             }
+            Request::Resolve { .. } | Request::Change { .. } | Request::Trim { .. } => None,
             Request::Create(_) | Request::Append(_) | Request::Preflight => None,
         }
     }
@@ -335,7 +338,7 @@ impl<T: Transport> Step<'_, T> {
 impl Connection {
     pub(crate) fn ask_ahead(&mut self, stream: u32) {
         let (meta, touch) = (self.meta, Touch { path: None, kind: Kind::Append });
-        let pending = Pending::Write { data_bytes: 0 };
+        let pending = Pending::Write;
         self.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None });
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     wire::{Arrived, BodyLength, ExchangeId, Meta},
 };
 use access::Authorized;
+use model::ReadRecords;
 use protocol::{
     problem::{Code, Problem},
     request::{Live, ReadRequest, ReadyAppend, ReadyCreate, Request},
@@ -301,8 +302,26 @@ impl<T: Transport> Step<'_, T> {
                 let request = permit.apply(node::Request::Head { path });
                 self.ask_for(id, Pending::Head, request, NO_DATA);
             }
+            Request::Resolve { path, from, clamp } => {
+                let records = Some(ReadRecords { clamp, ..ReadRecords::default() });
+                let (boundary_bytes, first_bytes_max) = (1, 0);
+                let read =
+                    node::ReadRequest { path, from, boundary_bytes, first_bytes_max, records };
+                let request = permit.apply(node::Request::Resolve(read));
+                self.ask_for(id, Pending::Head, request, NO_DATA);
+            }
+            Request::Change { path, change } => {
+                let pending = Pending::Write;
+                let request = permit.apply(node::Request::Change { path, change });
+                self.ask_for(id, pending, request, NO_DATA);
+            }
+            Request::Trim { path, before } => {
+                let pending = Pending::Write;
+                let request = permit.apply(node::Request::Trim { path, before });
+                self.ask_for(id, pending, request, NO_DATA);
+            }
             Request::Delete(path) => {
-                let pending = Pending::Write { data_bytes: 0 };
+                let pending = Pending::Write;
                 let request = permit.apply(node::Request::Delete { path });
                 self.ask_for(id, pending, request, NO_DATA);
             }
@@ -365,8 +384,14 @@ impl<T: Transport> Step<'_, T> {
             Live::CatchUp | Live::LongPoll => self.state.options.answer_boundary_bytes,
         };
         read.part(|read| {
-            let (path, from) = (read.path.clone(), read.offset);
-            node::Request::Read(node::ReadRequest { path, from, boundary_bytes, first_bytes_max })
+            let (path, from, records) = (read.path.clone(), read.offset, read.records);
+            node::Request::Read(node::ReadRequest {
+                path,
+                from,
+                boundary_bytes,
+                first_bytes_max,
+                records,
+            })
         })
     }
 
@@ -417,11 +442,11 @@ pub(crate) fn join(
             Ok(Write { pending: Pending::Create { location }, request, data })
         }
         Request::Append(append) => {
-            let ReadyAppend { path, append, data } = append.finish(&body)?;
+            let ReadyAppend { path, append, data, shows_records } = append.finish(&body)?;
             let stored = stored(data, &body);
             let request = permit.apply(node::Request::Append { path, append });
             let data = stored.map_or(body, Cow::Owned);
-            let pending = Pending::Write { data_bytes: data.len() as u64 };
+            let pending = Pending::Append { data_bytes: data.len() as u64, shows_records };
             Ok(Write { pending, request, data })
         }
         other => unreachable!("{other:?} has no body"),

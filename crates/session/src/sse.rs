@@ -9,8 +9,8 @@ use crate::{
     transport::Transport, wire,
 };
 use access::Authorized;
-use model::{ByteOffset, Monotonic, ReadFrom, StreamKey, Timestamp};
-use node::{ReadReply, Reply, Request};
+use model::{ByteOffset, Monotonic, ReadFrom, ReadRecords, StreamKey, Timestamp};
+use node::{Failure, ReadReply, Reply, Request};
 use protocol::{
     cursor,
     events::{Control, Mode, SseEncoder, put_control},
@@ -148,6 +148,10 @@ impl<T: Transport> Step<'_, T> {
                 event.asked = false;
                 self.take_event_bytes(id, event, &slice);
             }
+            // The stream begins behind the reader now. What it has got is whole: it learns so when it asks again.
+            (Phase::Asked(_), Reply::Failed(Failure::Trimmed { .. })) => {
+                self.end_sse_with_control(id);
+            }
             (_, Reply::Failed(failure)) => {
                 self.cut(id, failure);
             }
@@ -190,7 +194,7 @@ impl<T: Transport> Step<'_, T> {
         let bytes = match slice.to_bytes() {
             Ok(bytes) => bytes,
             Err(error) => {
-                return self.cut(id, node::Failure::Io { error: error.to_string() });
+                return self.cut(id, Failure::Io { error: error.to_string() });
             }
         };
         let wanted = usize::try_from(event.reply.end.since(event.next)).unwrap_or(usize::MAX);
@@ -324,7 +328,7 @@ impl<T: Transport> Step<'_, T> {
             return self.end_sse_with_control(id);
         }
         reader.phase = Phase::Asked(encoder);
-        let read = reader.request.part(|request| read_at(request, at, boundary_bytes));
+        let read = reader.request.part(|request| read_at(request, at, boundary_bytes, None));
         self.ask(id, read, NO_DATA);
     }
 
@@ -407,14 +411,19 @@ impl<T: Transport> Step<'_, T> {
     /// Asks again for the state of a stream, for a long-poll whose change carried no data.
     pub(crate) fn reread(&mut self, id: ConnId, request: Authorized<ReadRequest>, at: ByteOffset) {
         let boundary_bytes = self.state.options.answer_boundary_bytes;
-        let read = request.part(|request| read_at(request, at, boundary_bytes));
+        let read = request.part(|request| read_at(request, at, boundary_bytes, request.records));
         self.wait_for(id, crate::connection::Pending::Read(Box::new(request)));
         self.ask(id, read, NO_DATA);
     }
 }
 
 /// A read of what a live reader lacks: it has its turn, so the first bytes come with it.
-fn read_at(request: &ReadRequest, at: ByteOffset, boundary_bytes: u64) -> Request {
-    let (path, from) = (request.path.clone(), ReadFrom::At(at));
-    Request::Read(node::ReadRequest { path, from, boundary_bytes, first_bytes_max: u64::MAX })
+fn read_at(
+    request: &ReadRequest,
+    at: ByteOffset,
+    boundary_bytes: u64,
+    records: Option<ReadRecords>,
+) -> Request {
+    let (path, from, first_bytes_max) = (request.path.clone(), ReadFrom::At(at), u64::MAX);
+    Request::Read(node::ReadRequest { path, from, boundary_bytes, first_bytes_max, records })
 }

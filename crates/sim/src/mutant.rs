@@ -2,7 +2,7 @@
 
 use crate::oracle::Rule;
 use log::Slice;
-use model::ByteOffset;
+use model::{ByteOffset, TrimBefore};
 use node::{ReadReply, Reply, Request, Stamp};
 use stream::Outcome;
 
@@ -73,6 +73,14 @@ pub enum Mutant {
     ZeroedReads,
     /// A file that cannot be opened or removed is an error like any other.
     BrittleNames,
+    /// What appends want of the state of their stream is lost on the way.
+    Unconditional,
+    /// Trims take the append too that they should keep.
+    GreedyTrim,
+    /// New bounds of streams are answered and not set.
+    DeafToBounds,
+    /// Reads say the number of the record before.
+    MiscountedRecords,
     /// What a batch of the log says of the one before never reaches the disk.
     LostLists,
 }
@@ -114,6 +122,10 @@ impl Mutant {
         ),
         (Self::ZeroedReads, &[Rule::Unseen, Rule::Garbled, Rule::ForkPrefix]),
         (Self::BrittleNames, &[Rule::Refused]),
+        (Self::Unconditional, &[Rule::Contended, Rule::Kept]),
+        (Self::GreedyTrim, &[Rule::Kept]),
+        (Self::DeafToBounds, &[Rule::Kept]),
+        (Self::MiscountedRecords, &[Rule::Kept]),
         (Self::LostLists, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten]),
         (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
     ];
@@ -150,6 +162,16 @@ impl Mutant {
             (Self::LostClose, Request::Append { path, mut append }) if !data.is_empty() => {
                 append.close = false;
                 Request::Append { path, append }
+            }
+            (Self::Unconditional, Request::Append { path, mut append }) => {
+                append.condition = None;
+                Request::Append { path, append }
+            }
+            (Self::GreedyTrim, Request::Trim { path, before: TrimBefore::Record(number) }) => {
+                Request::Trim { path, before: TrimBefore::Record(number + 1) }
+            }
+            (Self::DeafToBounds, Request::Change { path, .. }) => {
+                Request::Change { path, change: stream::Change::default() }
             }
             (Self::LostDelete, Request::Delete { path }) => Request::Head { path },
             (_, request) => request,
@@ -191,6 +213,9 @@ impl Mutant {
                 if accepted.tail.get() % 5 == 0 =>
             {
                 *reply = Reply::Failed(node::Failure::Overloaded);
+            }
+            (Self::MiscountedRecords, Reply::Read(read)) => {
+                read.records = read.records.map(|(start, next)| (start.saturating_sub(1), next));
             }
             (Self::WrongRepeat, Reply::Outcome(Outcome::Appended(accepted)))
                 if accepted.duplicate && !accepted.closed && accepted.tail.get() > 0 =>

@@ -1,7 +1,10 @@
 //! One run: clients and faults for a while, then healing, then the audit.
 
 use crate::{
-    clients::{Auditor, Forker, Hoarder, Manner, Mortal, Owner, Pipeliner, Reader, Writer},
+    clients::{
+        Auditor, Contender, Forker, Hoarder, Keeper, Manner, Mortal, Owner, Pipeliner, Reader,
+        Writer,
+    },
     dice::Dice,
     fault::{End, FaultKind},
     oracle::{Rule, Shape, Violation},
@@ -109,6 +112,7 @@ fn execute(world: &mut World) {
     }
     populate(world, &mut dice);
     populate_small_disk(world);
+    populate_kept(world);
     world.at(0, Act::Start);
     world.begin_faults();
     let until = world.clock.now_us + world.plan.seconds * 1_000_000;
@@ -180,6 +184,23 @@ fn populate(world: &mut World, dice: &mut Dice) {
         let shape = *dice.pick(&shapes);
         let packets = dice.between(5, 80);
         world.add_client(Box::new(Pipeliner::new(format!("pipe/{number}"), shape, packets)));
+    }
+}
+
+/// Streams whose beginning goes away, and streams whose writers wait for a state.
+fn populate_kept(world: &mut World) {
+    let mut dice = world.later_dice.split();
+    let shapes = [Shape::Text, Shape::Binary, Shape::Json];
+    for number in 0..dice.between(0, 2) {
+        let (shape, left) = (*dice.pick(&shapes), dice.between(20, 300));
+        world.add_client(Box::new(Keeper::new(format!("keep/{number}"), shape, left)));
+    }
+    for number in 0..dice.below(2) {
+        let stream = world.oracle.add_stream(&format!("contended/{number}"), *dice.pick(&shapes));
+        for place in 0..dice.between(2, 6) {
+            let left = dice.between(5, 60);
+            world.add_client(Box::new(Contender::new(stream, place == 0, left)));
+        }
     }
 }
 

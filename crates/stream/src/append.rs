@@ -2,12 +2,12 @@
 //! applied. PROTOCOL §5.2.
 
 use crate::{
-    Accepted, Append, Applied, GroupState, Outcome, Producer, Refusal,
+    Accepted, Append, Applied, Condition, EndState, GroupState, Outcome, Producer, Refusal,
     group::{Mark, visible},
     producer::{Numbering, Receipt, Repeat},
     record::{Extra, NO_EXTRA, StreamRecord},
 };
-use model::{Placement, StreamId};
+use model::{GroupId, Placement, StreamId, StreamKey};
 
 impl GroupState {
     /// The answer to an append that would change nothing, else `None`.
@@ -21,7 +21,7 @@ impl GroupState {
         let Some(record) = self.streams.get(stream) else {
             return Some(Outcome::Refused(Refusal::NotFound));
         };
-        match judge(record, append, data_bytes) {
+        match judge((self.group, record), append, data_bytes) {
             Verdict::Accept => None,
             Verdict::Answer(outcome) => Some(outcome),
         }
@@ -37,16 +37,21 @@ impl GroupState {
         if self.losses.is_lost(stream) {
             return Applied::refuse(Refusal::Damaged);
         }
-        let producers_max = self.producers_max;
+        let (group, producers_max) = (self.group, self.producers_max);
         let Some(record) = self.streams.get_mut(stream) else {
             return Applied::refuse(Refusal::NotFound);
         };
-        if let Verdict::Answer(outcome) = judge(record, append, data_bytes) {
+        if let Verdict::Answer(outcome) = judge((group, record), append, data_bytes) {
             return Applied::answer(outcome);
         }
-        let (start, first_record) = (record.tail, record.record_count);
+        let (start, first_record) = (record.tail, record.next_record);
+        let record_count = append.record_count;
+        let marks = match data_bytes {
+            0 => None,
+            _ => record.mark_times(append.record_time, mark.at),
+        };
         record.tail = start.advance(data_bytes);
-        record.record_count += u64::from(append.record_count);
+        record.next_record += u64::from(record_count);
         record.closed |= append.close;
         record.written_at = record.written_at.max(mark.at);
         if let Some(seq) = &append.stream_seq {
@@ -54,19 +59,14 @@ impl GroupState {
         }
         if let Some(producer) = &append.producer {
             let bytes = u32::try_from(data_bytes).expect("an append is below 4 GiB");
-            let receipt = Receipt { start, first_record, bytes, records: append.record_count };
+            let receipt = Receipt { start, first_record, bytes, records: record_count };
             record.extra_mut().producers.accept(producer, (mark.index, receipt), producers_max);
         }
-        let placement = Placement {
-            stream,
-            start,
-            first_record,
-            record_count: append.record_count,
-            marks: None,
-        };
+        let placement = Placement { stream, start, first_record, record_count, marks };
         let accepted = Accepted {
             stream,
             tail: record.tail,
+            records: Some((first_record, record.next_record)),
             closed: record.closed,
             producer: append.producer.as_ref().map(|producer| (producer.epoch, producer.seq)),
             duplicate: false,
@@ -98,8 +98,9 @@ impl From<Refusal> for Verdict {
 /// Judges `append` with `data_bytes` bytes against the stream as it is.
 ///
 /// The order of the checks is the protocol's: a fenced producer learns of it first, then repeats
-/// are recognised, then closed, content type, producer numbers, `Stream-Seq`.
-fn judge(record: &StreamRecord, append: &Append, data_bytes: u64) -> Verdict {
+/// are recognised, then closed, content type, producer numbers, `Stream-Seq`. What the append wants of the stream
+/// besides comes last: a repeat is one although the stream has grown since.
+fn judge((group, record): (GroupId, &StreamRecord), append: &Append, data_bytes: u64) -> Verdict {
     if record.deleted {
         return Refusal::Gone.into();
     }
@@ -127,9 +128,13 @@ fn judge(record: &StreamRecord, append: &Append, data_bytes: u64) -> Verdict {
     match (&append.stream_seq, &extra.stream_seq) {
         // PROTOCOL §5.2: bytewise lexicographic, strictly increasing. Our scope is the stream.
         (Some(seq), Some(last)) if seq.as_bytes() <= last.as_bytes() => {
-            Refusal::StreamSeq { last: last.clone() }.into()
+            return Refusal::StreamSeq { last: last.clone() }.into();
         }
-        _ => Verdict::Accept,
+        _ => {}
+    }
+    match append.condition.as_ref().map(|condition| judge_condition(condition, group, record)) {
+        Some(Err(refusal)) => refusal.into(),
+        Some(Ok(())) | None => Verdict::Accept,
     }
 }
 
@@ -166,10 +171,28 @@ fn duplicate(
     Verdict::Answer(Outcome::Appended(Accepted {
         stream: record.id,
         tail,
+        records: receipt.map(|receipt| receipt.record_range()),
         // With the end of the stream alone: a client takes the two together.
         closed: record.closed && tail == record.tail,
         producer: repeat.map(|(producer, repeat)| (producer.epoch, repeat.last_seq)),
         duplicate: true,
         close_only: data_bytes == 0,
     }))
+}
+
+/// Why what an append wants of its stream does not hold, if so.
+fn judge_condition(
+    condition: &Condition,
+    group: GroupId,
+    record: &StreamRecord,
+) -> Result<(), Refusal> {
+    let StreamRecord { id, next_record, tail, closed, .. } = *record;
+    if condition.next_record.is_some_and(|wanted| wanted != next_record) {
+        return Err(Refusal::RecordMatch { next_record, tail });
+    }
+    let is_there = EndState { stream: StreamKey { group, stream: id }, tail, closed };
+    if !condition.states.is_empty() && !condition.states.contains(&is_there) {
+        return Err(Refusal::Precondition { tail });
+    }
+    Ok(())
 }

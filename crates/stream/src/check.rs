@@ -30,6 +30,10 @@ impl GroupState {
         let id = record.id;
         assert!((1..=self.applied.get()).contains(&id.get()), "no applied entry made stream {id}");
         assert!(record.head <= record.tail, "stream {id} retains what it does not hold");
+        let (floor, first) = (record.floor(), record.first_record());
+        assert!(record.deleted || floor <= record.head, "stream {id} drops what it retains");
+        assert!(first <= record.next_record, "stream {id} retains records that it does not hold");
+        record.extra.iter().for_each(|extra| extra.pins.check());
         assert!(
             record.created_at <= record.written_at,
             "stream {id} was written before it was made"
@@ -80,6 +84,8 @@ mod tests {
             lifetime: Lifetime::Ttl { seconds: 60 },
             close: false,
             record_count: 1,
+            retention: crate::Retention::default(),
+            record_time: None,
             fork: None,
         };
         let token = PinToken { fork_group: GroupId::new(1), term: Term::new(1), nonce: 7 };

@@ -12,8 +12,9 @@ use crate::{
     DecodeError, GroupState, Pin,
     codec::{POSITION_MAX, Reader, Tag, Writer},
     expiries::Noted,
+    pins::Pinned,
     producer::{ProducerState, Receipt},
-    record::{Extra, Pinned, StreamRecord},
+    record::{Extra, StreamRecord},
     register::{group_tag, row_tag},
 };
 use model::{EntryIndex, PathHash, StreamId, limits};
@@ -139,7 +140,7 @@ pub(crate) fn encode_row(record: &StreamRecord) -> StreamRow {
     writer.lifetime(record.lifetime.get());
     writer.number(record.head.get());
     writer.number(record.tail.since(record.head));
-    writer.number(record.record_count);
+    writer.number(record.next_record);
     writer.number(record.created_at.get());
     writer.number(record.written_at.get() - record.created_at.get());
     if let Some(extra) = &record.extra {
@@ -147,10 +148,22 @@ pub(crate) fn encode_row(record: &StreamRecord) -> StreamRow {
     }
     let logged_use = (record.logged_used_at() > record.written_at).then(|| record.logged_used_at());
     writer.tag_if(row_tag::LOGGED_USE, logged_use, |w, at| w.number(at.get()));
+    if let Some(extra) = &record.extra {
+        encode_later_extra(&mut writer, extra);
+    }
     StreamRow { stream: record.id, path_hash: record.path.hash(), bytes }
 }
 
-/// The tags of what few streams have, but for their last use.
+/// The tags of what few streams have that come behind their last use.
+fn encode_later_extra(writer: &mut Writer<'_>, extra: &Extra) {
+    let retention = (!extra.retention.is_default()).then_some(extra.retention);
+    writer.tag_if(row_tag::RETENTION, retention, |w, kept| w.retention(kept.into()));
+    writer.tag_if(row_tag::RECORD_TIMES, extra.mark, |w, mark| w.number(mark));
+    let head_record = (extra.head_record > 0).then_some(extra.head_record);
+    writer.tag_if(row_tag::HEAD_RECORD, head_record, |w, number| w.number(number));
+}
+
+/// The tags of what few streams have, up to their last use.
 fn encode_extra(writer: &mut Writer<'_>, extra: &Extra) {
     writer.tag_if(row_tag::STREAM_SEQ, extra.stream_seq.as_deref(), |w, seq| w.text(seq));
     if extra.producers.iter().len() > 0 {
@@ -165,7 +178,7 @@ fn encode_extra(writer: &mut Writer<'_>, extra: &Extra) {
     if !extra.pins.is_empty() {
         writer.tag(row_tag::PINS, |writer| {
             writer.number(extra.pins.len() as u64);
-            for (token, Pinned { from, fork_path }) in &extra.pins {
+            for (token, Pinned { from, fork_path }) in extra.pins.iter() {
                 writer.pin(*token, *from, fork_path);
             }
         });
@@ -211,7 +224,7 @@ fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
     if length > POSITION_MAX - head.get() {
         return reader.error();
     }
-    let record_count = reader.position()?.get();
+    let next_record = reader.count()?;
     let created_at = reader.time()?;
     let written_at = created_at.plus_ms(reader.number()?);
     let mut record = StreamRecord {
@@ -222,7 +235,7 @@ fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
         lifetime,
         head,
         tail: head.advance(length),
-        record_count,
+        next_record,
         created_at,
         written_at,
         closed: flags & ROW_CLOSED != 0,
@@ -232,7 +245,8 @@ fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
         extra: None,
     };
     reader.tags(|number, field| decode_tag(&mut record, number, field))?;
-    Ok(record)
+    let is_possible = record.first_record() <= record.next_record;
+    if is_possible { Ok(record) } else { Err(DecodeError { position: bytes.len(), newer: None }) }
 }
 
 fn decode_tag(
@@ -252,10 +266,13 @@ fn decode_tag(
         row_tag::PINS => {
             for _ in 0..field.number()? {
                 let Pin { token, from, fork_path } = field.pin()?;
-                record.extra_mut().pins.insert(token, Pinned { from, fork_path });
+                record.extra_mut().pins.add(token, Pinned { from, fork_path });
             }
         }
         row_tag::LOGGED_USE => record.note_logged_use(field.time()?),
+        row_tag::RETENTION => record.extra_mut().retention = field.retention()?,
+        row_tag::RECORD_TIMES => record.extra_mut().mark = Some(field.number()?),
+        row_tag::HEAD_RECORD => record.extra_mut().head_record = field.count()?,
         _ => return Ok(Tag::Unknown),
     }
     Ok(Tag::Read)
@@ -285,6 +302,8 @@ mod tests {
             lifetime: Lifetime::Ttl { seconds: 300 },
             close: false,
             record_count: 0,
+            retention: crate::Retention::default(),
+            record_time: None,
             fork: None,
         }
     }
@@ -304,7 +323,12 @@ mod tests {
         let content_type = AppendType::StreamsOwn;
         let append = Append { content_type, close: true, record_count: 2, ..append };
         apply(&mut state, 1, Command::Append(append), 300);
-        apply(&mut state, 1, Command::Trim(ByteOffset::new(5)), 0);
+        apply(
+            &mut state,
+            1,
+            Command::Trim(crate::Trim { to: ByteOffset::new(5), first_record: 1 }),
+            0,
+        );
         let token = PinToken { fork_group: GroupId::new(1), term: Term::new(9), nonce: 7 };
         let pin = Pin { token, from: ByteOffset::new(5), fork_path: StreamPath::new("f").unwrap() };
         apply(&mut state, 1, Command::Pin(pin), 0);
@@ -329,8 +353,9 @@ mod tests {
     const GOLDEN_ROWS: [(u64, &str); 2] = [
         (
             1,
-            "01030001610201ac0205b10202e8070001020173020c010170010005010aac020002031c0373726301090103\
-             ac02020908070605040302010a0000010a03ac02040e0101090700000000000000050166",
+            "01030001610201ac0205b10206e8070001020173020c010170010005010aac0204020321037372630109\
+             0103ac02020908070605040302010a000004014600010a0403ac02040e01010907000000000000000501\
+             660702e807080101",
         ),
         (3, "01000005706c61696e0201ac02000000e80700"),
     ];
@@ -373,8 +398,11 @@ mod tests {
         let source = StreamKey { group: GroupId::new(3), stream: StreamId::new(300) };
         assert_eq!(restored.pending_unpins().collect::<Vec<_>>(), [(fork_point().token, source)]);
         assert_eq!(restored.pins(), state().pins());
-        assert_eq!(restored.head(StreamId::new(1)), Some(ByteOffset::new(5)));
-        assert_eq!(restored.head_or_lost(StreamId::new(9)), Some(ByteOffset::ZERO));
+        assert_eq!(
+            restored.streams.get(StreamId::new(1)).map(|record| record.head),
+            Some(ByteOffset::new(5))
+        );
+        assert_eq!(restored.floor_or_lost(StreamId::new(9)), Some(ByteOffset::ZERO));
     }
 
     #[test]

@@ -8,15 +8,12 @@
 //! # Invariants
 //! - What is of a newer version is refused, never passed over: replicas must not differ.
 
-use crate::{
-    ContentType, ForkPoint, ForkRequest, Layout, Lifetime, Lineage, Pin, PinToken, Producer,
-};
-use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Term, Timestamp, limits};
+use crate::{Layout, Lifetime};
+use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Timestamp, limits};
 use std::fmt;
 
-/// Largest position of a byte, and number of records, that decodes. No disk holds as much. A million of
-/// the largest appends behind it still have offsets that can be rendered.
-pub(crate) const POSITION_MAX: u64 = 1 << 53;
+/// Largest position of a byte, and number of records, that decodes.
+pub(crate) use model::limits::POSITION_MAX;
 
 /// Bytes that are not what they should be: damaged past the checksum, or written by a newer version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -53,9 +50,6 @@ impl fmt::Display for Newer {
         }
     }
 }
-
-/// The number of a content type that is written out.
-const OTHER_TYPE: u8 = 255;
 
 /// Whether a reader of tags knows the one that it was given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -107,22 +101,6 @@ impl Writer<'_> {
         self.number(key.stream.get());
     }
 
-    pub(crate) fn token(&mut self, token: PinToken) {
-        self.number(token.fork_group.get().into());
-        self.number(token.term.get());
-        self.0.extend_from_slice(&token.nonce.to_le_bytes());
-    }
-
-    pub(crate) fn content_type(&mut self, content_type: &ContentType) {
-        match content_type.known_number() {
-            Some(number) => self.byte(number),
-            None => {
-                self.byte(OTHER_TYPE);
-                self.text(content_type.as_str());
-            }
-        }
-    }
-
     pub(crate) fn layout(&mut self, layout: Layout) {
         self.byte(layout as u8);
     }
@@ -162,34 +140,6 @@ impl Writer<'_> {
             }
         }
     }
-
-    pub(crate) fn pin(&mut self, token: PinToken, from: ByteOffset, fork_path: &StreamPath) {
-        self.token(token);
-        self.number(from.get());
-        self.text(fork_path.as_str());
-    }
-
-    pub(crate) fn fork(&mut self, fork: &ForkPoint) {
-        self.text(fork.request.source.as_str());
-        self.option(fork.request.offset, |w, offset| w.number(offset.get()));
-        self.number(fork.request.sub_offset);
-        self.key(fork.source);
-        self.token(fork.token);
-        self.number(fork.at.get());
-        self.number(fork.head.get());
-        self.lifetime(fork.lifetime);
-        self.number(fork.lineage.spans().len() as u64);
-        for (end, owner) in fork.lineage.spans() {
-            self.number(end.get());
-            self.key(*owner);
-        }
-    }
-
-    pub(crate) fn producer(&mut self, producer: &Producer) {
-        self.text(&producer.id);
-        self.number(producer.epoch);
-        self.number(producer.seq);
-    }
 }
 
 impl<'a> Reader<'a> {
@@ -197,7 +147,7 @@ impl<'a> Reader<'a> {
         Self { bytes, position: 0 }
     }
 
-    fn failure(&self) -> DecodeError {
+    pub(crate) fn failure(&self) -> DecodeError {
         DecodeError { position: self.position, newer: None }
     }
 
@@ -253,13 +203,6 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
-    }
-
-    pub(crate) fn content_type(&mut self) -> Result<ContentType, DecodeError> {
-        match self.byte()? {
-            OTHER_TYPE => self.text().map(ContentType::new),
-            number => ContentType::of_known_number(number).ok_or_else(|| self.failure()),
-        }
     }
 
     pub(crate) fn layout(&mut self) -> Result<Layout, DecodeError> {
@@ -339,6 +282,11 @@ impl<'a> Reader<'a> {
         self.bounded(POSITION_MAX).map(ByteOffset::new)
     }
 
+    /// A count of records, or the number of one.
+    pub(crate) fn count(&mut self) -> Result<u64, DecodeError> {
+        self.bounded(POSITION_MAX)
+    }
+
     /// A producer's epoch or sequence.
     pub(crate) fn producer_number(&mut self) -> Result<u64, DecodeError> {
         self.bounded(limits::PRODUCER_NUMBER_MAX)
@@ -353,19 +301,13 @@ impl<'a> Reader<'a> {
         self.number().map(Timestamp::new)
     }
 
-    fn group(&mut self) -> Result<GroupId, DecodeError> {
+    pub(crate) fn group(&mut self) -> Result<GroupId, DecodeError> {
         let number = self.number()?;
         u16::try_from(number).map(GroupId::new).or_else(|_| self.error())
     }
 
     pub(crate) fn key(&mut self) -> Result<StreamKey, DecodeError> {
         Ok(StreamKey { group: self.group()?, stream: StreamId::new(self.number()?) })
-    }
-
-    pub(crate) fn token(&mut self) -> Result<PinToken, DecodeError> {
-        let (fork_group, term) = (self.group()?, Term::new(self.number()?));
-        let bytes = self.take(8)?.try_into().expect("eight bytes were taken");
-        Ok(PinToken { fork_group, term, nonce: u64::from_le_bytes(bytes) })
     }
 
     pub(crate) fn lifetime(&mut self) -> Result<Lifetime, DecodeError> {
@@ -375,46 +317,6 @@ impl<'a> Reader<'a> {
             2 => Ok(Lifetime::ExpiresAt(self.time()?)),
             _ => self.error(),
         }
-    }
-
-    pub(crate) fn pin(&mut self) -> Result<Pin, DecodeError> {
-        Ok(Pin { token: self.token()?, from: self.position()?, fork_path: self.path()? })
-    }
-
-    pub(crate) fn fork(&mut self) -> Result<ForkPoint, DecodeError> {
-        let request = ForkRequest {
-            source: self.path()?,
-            offset: self.option(Self::offset)?,
-            sub_offset: self.number()?,
-        };
-        let fork = ForkPoint {
-            request,
-            source: self.key()?,
-            token: self.token()?,
-            at: self.position()?,
-            head: self.position()?,
-            lifetime: self.lifetime()?,
-            lineage: self.lineage()?,
-        };
-        if fork.head <= fork.at { Ok(fork) } else { self.error() }
-    }
-
-    fn lineage(&mut self) -> Result<Lineage, DecodeError> {
-        let count = self.number()?;
-        let mut spans: Vec<(ByteOffset, StreamKey)> = Vec::new();
-        for _ in 0..count {
-            let span = (self.position()?, self.key()?);
-            if spans.last().is_some_and(|last| last.0 >= span.0) {
-                return self.error();
-            }
-            spans.push(span);
-        }
-        Ok(Lineage::from_spans(spans))
-    }
-
-    pub(crate) fn producer(&mut self) -> Result<Producer, DecodeError> {
-        let id = self.text()?.into();
-        Ok(Producer { id, epoch: self.producer_number()?, seq: self.producer_number()? })
     }
 
     /// A limit of producers per stream.

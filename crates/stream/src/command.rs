@@ -1,7 +1,10 @@
 //! What can be asked of a stream. A command becomes one entry of its group's log; the bytes of an
 //! append travel beside it as the entry's data, so they are copied once.
 
-use crate::{ForkPoint, Layout, Lifetime, Pin, PinToken, record::ContentType};
+use crate::{
+    Condition, ForkPoint, Layout, Lifetime, Pin, PinToken, RecordTime, Retention, RetentionChange,
+    record::ContentType,
+};
 use model::{ByteOffset, EntrySubject, PathHash, StreamId, StreamPath, Timestamp};
 use std::hash::{Hash, Hasher};
 
@@ -60,8 +63,10 @@ pub enum Command {
     /// Sliding lifetime: the stream was last used at this time. Logged rarely and in the
     /// background, so that a crash cannot make a stream expire much too early.
     Touch(Timestamp),
-    /// Drop the bytes before this offset.
-    Trim(ByteOffset),
+    /// Drop the bytes before an offset.
+    Trim(Trim),
+    /// Change the settings of the stream.
+    Change(Change),
     /// Take a reference on the stream for a fork that is being made.
     Pin(Pin),
     /// Give back the reference that [`Command::Pin`] with this token took.
@@ -96,6 +101,8 @@ pub enum CommandKind {
     Unpin = 8,
     /// [`Command::UnpinDone`]
     UnpinDone = 9,
+    /// [`Command::Change`]
+    Change = 12,
     /// [`Command::KeepProducers`]
     KeepProducers = 19,
 }
@@ -115,8 +122,19 @@ pub struct Create {
     pub close: bool,
     /// Records in the entry's data: JSON messages, or 1 if there is data, else 0.
     pub record_count: u32,
+    /// What is kept of it.
+    pub retention: Retention,
+    /// The largest record time of its first records, if one was given.
+    pub record_time: Option<RecordTime>,
     /// Where it branches off, if it is a fork.
     pub fork: Option<Box<ForkPoint>>,
+}
+
+/// A change of a stream's settings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Change {
+    /// What is kept of it. It holds for what is there, too.
+    pub retention: RetentionChange,
 }
 
 /// Bytes to add, a close, or both, with everything that makes it exactly-once.
@@ -132,6 +150,10 @@ pub struct Append {
     pub close: bool,
     /// Records in the entry's data; 0 exactly if there is no data.
     pub record_count: u32,
+    /// The largest record time of these, if one was given.
+    pub record_time: Option<RecordTime>,
+    /// What must hold of the stream.
+    pub condition: Option<Box<Condition>>,
 }
 
 /// The content type of an append.
@@ -176,6 +198,17 @@ pub struct Producer {
 }
 
 impl Command {
+    /// Learns when it is logged.
+    #[inline]
+    pub fn settle_times(&mut self, at: Timestamp) {
+        let time = match self {
+            Self::Append(append) => &mut append.record_time,
+            Self::Create(create) => &mut create.record_time,
+            _ => return,
+        };
+        time.iter_mut().for_each(|time| time.settle(at));
+    }
+
     /// What the command is about if it is sent to `stream`.
     #[must_use]
     pub fn subject(&self, stream: Option<StreamId>) -> Subject {
@@ -195,6 +228,7 @@ impl Command {
             | Self::Expire
             | Self::Touch(_)
             | Self::Trim(_)
+            | Self::Change(_)
             | Self::Unpin(_)
             | Self::UnpinDone(_)
             | Self::KeepProducers(_) => true,
@@ -211,10 +245,20 @@ impl Command {
             Self::Expire => CommandKind::Expire,
             Self::Touch(_) => CommandKind::Touch,
             Self::Trim(_) => CommandKind::Trim,
+            Self::Change(_) => CommandKind::Change,
             Self::Pin(_) => CommandKind::Pin,
             Self::Unpin(_) => CommandKind::Unpin,
             Self::UnpinDone(_) => CommandKind::UnpinDone,
             Self::KeepProducers(_) => CommandKind::KeepProducers,
         }
     }
+}
+
+/// Where a stream begins from now on. Its proposer has looked for a record there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Trim {
+    /// First retained byte.
+    pub to: ByteOffset,
+    /// Number of the record that holds it.
+    pub first_record: u64,
 }

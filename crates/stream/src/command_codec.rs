@@ -4,9 +4,10 @@
 //! The kind is in the entry header. `docs/format/commands.md` has the tables; golden bytes are in the tests below.
 
 use crate::{
-    Append, AppendType, Command, CommandKind, ContentType, Create, DecodeError, Newer,
+    Append, AppendType, Change, Command, CommandKind, Condition, ContentType, Create, DecodeError,
+    Newer, Retention, Trim,
     codec::{Reader, Tag, Writer},
-    register::row_tag,
+    register::{append_tag, row_tag},
 };
 
 /// Of the form of a creation: the stream is made closed.
@@ -31,7 +32,11 @@ impl Command {
             Self::Append(append) => encode_append(&mut writer, append),
             Self::Delete | Self::Expire => {}
             Self::Touch(at) => writer.number(at.get()),
-            Self::Trim(to) => writer.number(to.get()),
+            Self::Trim(trim) => {
+                writer.number(trim.to.get());
+                writer.number(trim.first_record);
+            }
+            Self::Change(change) => encode_change(&mut writer, change),
             Self::Pin(pin) => writer.pin(pin.token, pin.from, &pin.fork_path),
             Self::Unpin(token) | Self::UnpinDone(token) => writer.token(*token),
             Self::KeepProducers(count) => writer.number(u64::from(*count)),
@@ -53,7 +58,10 @@ impl Command {
             CommandKind::Delete => Self::Delete,
             CommandKind::Expire => Self::Expire,
             CommandKind::Touch => Self::Touch(reader.time()?),
-            CommandKind::Trim => Self::Trim(reader.offset()?),
+            CommandKind::Trim => {
+                Self::Trim(Trim { to: reader.offset()?, first_record: reader.count()? })
+            }
+            CommandKind::Change => return decode_change(reader),
             CommandKind::Pin => Self::Pin(reader.pin()?),
             CommandKind::Unpin => Self::Unpin(reader.token()?),
             CommandKind::UnpinDone => Self::UnpinDone(reader.token()?),
@@ -73,6 +81,7 @@ impl CommandKind {
             K::Expire,
             K::Touch,
             K::Trim,
+            K::Change,
             K::Pin,
             K::Unpin,
             K::UnpinDone,
@@ -90,6 +99,9 @@ fn encode_create(writer: &mut Writer<'_>, create: &Create) {
     writer.byte(if create.close { CREATE_CLOSED } else { 0 });
     writer.number(create.record_count.into());
     writer.tag_if(row_tag::FORK, create.fork.as_ref(), |w, fork| w.fork(fork));
+    let retention = (!create.retention.is_default()).then_some(create.retention);
+    writer.tag_if(row_tag::RETENTION, retention, |w, kept| w.retention(kept.into()));
+    writer.tag_if(row_tag::RECORD_TIMES, create.record_time, |w, time| w.record_time(time));
 }
 
 fn decode_create(mut reader: Reader<'_>) -> Result<Command, DecodeError> {
@@ -100,16 +112,37 @@ fn decode_create(mut reader: Reader<'_>) -> Result<Command, DecodeError> {
         lifetime: reader.lifetime()?,
         close: reader.flags(CREATE_CLOSED)? != 0,
         record_count: reader.small()?,
+        retention: Retention::DEFAULT,
+        record_time: None,
         fork: None,
     };
+    reader.tags(|number, field| {
+        match number {
+            row_tag::FORK => create.fork = Some(Box::new(field.fork()?)),
+            row_tag::RETENTION => create.retention = field.retention()?,
+            row_tag::RECORD_TIMES => create.record_time = Some(field.record_time()?),
+            _ => return Ok(Tag::Unknown),
+        }
+        Ok(Tag::Read)
+    })?;
+    Ok(Command::Create(Box::new(create)))
+}
+
+fn encode_change(writer: &mut Writer<'_>, change: &Change) {
+    let retention = (!change.retention.is_empty()).then_some(change.retention);
+    writer.tag_if(row_tag::RETENTION, retention, |w, change| w.retention(change));
+}
+
+fn decode_change(reader: Reader<'_>) -> Result<Command, DecodeError> {
+    let mut change = Change::default();
     reader.tags(|number, field| match number {
-        row_tag::FORK => {
-            create.fork = Some(Box::new(field.fork()?));
+        row_tag::RETENTION => {
+            change.retention = field.retention_change()?;
             Ok(Tag::Read)
         }
         _ => Ok(Tag::Unknown),
     })?;
-    Ok(Command::Create(Box::new(create)))
+    Ok(Command::Change(change))
 }
 
 fn encode_append(writer: &mut Writer<'_>, append: &Append) {
@@ -129,6 +162,12 @@ fn encode_append(writer: &mut Writer<'_>, append: &Append) {
     content_type.iter().for_each(|content_type| writer.text(content_type.as_str()));
     append.stream_seq.iter().for_each(|seq| writer.text(seq));
     append.producer.iter().for_each(|producer| writer.producer(producer));
+    let condition = append.condition.as_deref();
+    let next_record = condition.and_then(|condition| condition.next_record);
+    writer.tag_if(append_tag::MATCH_RECORD, next_record, |w, number| w.number(number));
+    writer.tag_if(append_tag::RECORD_TIME, append.record_time, |w, time| w.record_time(time));
+    let states = condition.map(|condition| &condition.states[..]).filter(|list| !list.is_empty());
+    writer.tag_if(append_tag::MATCH_STATES, states, |w, states| w.end_states(states));
 }
 
 fn decode_append(mut reader: Reader<'_>) -> Result<Command, DecodeError> {
@@ -143,8 +182,26 @@ fn decode_append(mut reader: Reader<'_>) -> Result<Command, DecodeError> {
     let stream_seq = if form & APPEND_HAS_SEQ != 0 { Some(reader.text()?.into()) } else { None };
     let producer = if form & APPEND_HAS_PRODUCER != 0 { Some(reader.producer()?) } else { None };
     let close = form & APPEND_CLOSES != 0;
-    reader.tags(|_, _| Ok(Tag::Unknown))?;
-    Ok(Command::Append(Append { content_type, stream_seq, producer, close, record_count }))
+    let (mut condition, mut record_time) = (Condition::default(), None);
+    reader.tags(|number, field| {
+        match number {
+            append_tag::MATCH_RECORD => condition.next_record = Some(field.count()?),
+            append_tag::RECORD_TIME => record_time = Some(field.record_time()?),
+            append_tag::MATCH_STATES => condition.states = field.end_states()?,
+            _ => return Ok(Tag::Unknown),
+        }
+        Ok(Tag::Read)
+    })?;
+    let condition = (!condition.is_empty()).then(|| Box::new(condition));
+    Ok(Command::Append(Append {
+        content_type,
+        stream_seq,
+        producer,
+        close,
+        record_count,
+        record_time,
+        condition,
+    }))
 }
 
 #[cfg(test)]
@@ -173,49 +230,80 @@ pub(crate) mod tests {
             },
             at: ByteOffset::new(10),
             head: ByteOffset::ZERO,
+            head_record: 0,
+            records: 4,
+            mark: Some(70),
             lifetime: Lifetime::Forever,
-            lineage: Lineage::of_fork(&Lineage::default(), source, ByteOffset::new(10)),
+            lineage: Lineage::of_fork(&Lineage::default(), source, (ByteOffset::new(10), 4)),
         }
+    }
+
+    fn creations() -> [Command; 3] {
+        let plain = Create {
+            path: StreamPath::new("a/b").unwrap(),
+            content_type: ContentType::new("text/plain"),
+            layout: Layout::Bytes,
+            lifetime: Lifetime::Forever,
+            close: false,
+            record_count: 1,
+            retention: Retention::DEFAULT,
+            record_time: None,
+            fork: None,
+        };
+        let fork = Create {
+            lifetime: Lifetime::Ttl { seconds: 300 },
+            close: true,
+            fork: Some(Box::new(fork_point())),
+            ..plain.clone()
+        };
+        let kept = Create {
+            retention: Retention { bytes: crate::Keep::AtLeast(300), ..Retention::DEFAULT },
+            record_time: Some(crate::RecordTime::SinceArrival(0)),
+            ..plain.clone()
+        };
+        let json = Create {
+            content_type: ContentType::new("application/x"),
+            layout: Layout::Json,
+            record_count: 0,
+            ..plain
+        };
+        [fork, kept, json].map(|create| Command::Create(Box::new(create)))
+    }
+
+    fn appends() -> [Command; 4] {
+        let own =
+            Append { content_type: AppendType::StreamsOwn, record_count: 1, ..Append::default() };
+        let numbered = Append {
+            content_type: AppendType::Named(ContentType::new("text/plain")),
+            stream_seq: Some("s1".into()),
+            producer: Some(Producer { id: "p".into(), epoch: 1, seq: 128 }),
+            record_count: 2,
+            ..Append::default()
+        };
+        let (stream, tail) = (fork_point().source, ByteOffset::new(5));
+        let states = vec![crate::EndState { stream, tail, closed: true }];
+        let conditional = Append {
+            record_time: Some(crate::RecordTime::SinceArrival(-3)),
+            condition: Some(Box::new(Condition { next_record: Some(300), states })),
+            ..own.clone()
+        };
+        let close = Append { close: true, ..Append::default() };
+        [numbered, conditional, own, close].map(Command::Append)
     }
 
     fn all_commands() -> Vec<Command> {
         let token = PinToken { fork_group: GroupId::new(1), term: Term::new(9), nonce: 7 };
-        vec![
-            Command::Create(Box::new(Create {
-                path: StreamPath::new("a/b").unwrap(),
-                content_type: ContentType::new("text/plain"),
-                layout: Layout::Bytes,
-                lifetime: Lifetime::Ttl { seconds: 300 },
-                close: true,
-                record_count: 1,
-                fork: Some(Box::new(fork_point())),
-            })),
-            Command::Append(Append {
-                content_type: AppendType::Named(ContentType::new("text/plain")),
-                stream_seq: Some("s1".into()),
-                producer: Some(Producer { id: "p".into(), epoch: 1, seq: 128 }),
-                close: false,
-                record_count: 2,
-            }),
-            Command::Create(Box::new(Create {
-                path: StreamPath::new("a/b").unwrap(),
-                content_type: ContentType::new("application/x"),
-                layout: Layout::Json,
-                lifetime: Lifetime::Forever,
-                close: false,
-                record_count: 0,
-                fork: None,
-            })),
-            Command::Append(Append {
-                content_type: AppendType::StreamsOwn,
-                record_count: 1,
-                ..Append::default()
-            }),
-            Command::Append(Append { close: true, ..Append::default() }),
+        let retention = crate::RetentionChange {
+            age_seconds: Some(crate::Keep::AtLeast(60)),
+            records: Some(crate::Keep::All),
+            ..crate::RetentionChange::default()
+        };
+        let others = [
+            Command::Change(Change { retention }),
             Command::Delete,
             Command::Expire,
             Command::Touch(Timestamp::new(1000)),
-            Command::Trim(ByteOffset::new(5)),
+            Command::Trim(crate::Trim { to: ByteOffset::new(5), first_record: 1 }),
             Command::Pin(Pin {
                 token,
                 from: ByteOffset::new(3),
@@ -224,20 +312,24 @@ pub(crate) mod tests {
             Command::Unpin(token),
             Command::UnpinDone(token),
             Command::KeepProducers(300),
-        ]
+        ];
+        creations().into_iter().chain(appends()).chain(others).collect()
     }
 
     /// The bytes of every kind of command as the first version wrote them. They never change.
-    const GOLDEN: [&str; 13] = [
-        "03612f62020001ac020101031c0373726301090103ac02020908070605040302010a0000010a03ac02",
-        "1a020a746578742f706c61696e0273310170018001",
+    const GOLDEN: [&str; 16] = [
+        "03612f62020001ac02010103210373726301090103ac02020908070605040302010a000004014600010a0403ac02",
+        "03612f620200000001 060308ac02 070100",
         "03612f62ff0d6170706c69636174696f6e2f7801000000",
+        "1a020a746578742f706c61696e0273310170018001",
+        "0101 0102ac02 050105 0a050103ac020b",
         "0101",
         "0400",
+        "0602 1e3c",
         "",
         "",
         "e807",
-        "05",
+        "0501",
         "0109070000000000000003 0166",
         "01090700000000000000",
         "01090700000000000000",
@@ -287,8 +379,8 @@ pub(crate) mod tests {
         assert_eq!(newer(CommandKind::Append as u8, &[3, 1]), Some(Newer::Flags(3)));
         let create = [1, b'a', 0, 2, 0, 0, 0];
         assert_eq!(newer(CommandKind::Create as u8, &create), Some(Newer::Layout(2)));
-        let tagged = [1, b'a', 0, 1, 0, 0, 0, 6, 0];
-        assert_eq!(newer(CommandKind::Create as u8, &tagged), Some(Newer::Tag(6)));
+        let tagged = [1, b'a', 0, 1, 0, 0, 0, 16, 0];
+        assert_eq!(newer(CommandKind::Create as u8, &tagged), Some(Newer::Tag(16)));
         // What comes before it is not the newer version's.
         assert_eq!(newer(CommandKind::Append as u8, &[1]), None);
     }

@@ -1,7 +1,8 @@
 //! Judges a creation against a stream that has the path already.
 
 use crate::{
-    ConfigField, ContentType, Create, ForkRequest, Lifetime, Outcome, Refusal, record::StreamRecord,
+    ConfigField, ContentType, Create, ForkRequest, Lifetime, Outcome, RecordTime, Refusal,
+    Retention, record::StreamRecord,
 };
 use model::StreamPath;
 
@@ -19,6 +20,10 @@ pub struct CreateRequest {
     pub close: bool,
     /// Where it branches off.
     pub fork: Option<ForkRequest>,
+    /// What is kept of it. A repeated creation may ask for something else.
+    pub retention: Retention,
+    /// The largest record time of the data, if one was given.
+    pub record_time: Option<RecordTime>,
     /// Records in the data. A fork without content type learns it with its source's.
     pub record_count: u32,
 }

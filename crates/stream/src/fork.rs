@@ -66,53 +66,79 @@ pub struct ForkPoint {
     pub at: ByteOffset,
     /// First byte that the source still retains.
     pub head: ByteOffset,
+    /// Number of the record at `head`.
+    pub head_record: u64,
+    /// Number of the first record that the fork does not share. One that it shares in part counts as shared.
+    pub records: u64,
+    /// The largest record time up to `at`, if the source has record times.
+    pub mark: Option<u64>,
     /// The lifetime that the request named, before the source's was inherited.
     pub lifetime: Lifetime,
     /// Where the shared bytes are.
     pub lineage: Lineage,
 }
 
+/// A part of a fork's inherited bytes that one stream stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Span {
+    /// After its last byte.
+    pub end: ByteOffset,
+    /// Number of the first record behind it.
+    pub next_record: u64,
+    /// The stream that stores it.
+    pub owner: StreamKey,
+}
+
 /// Which stream stores which part of a fork's inherited bytes, in order, without gaps from 0.
 ///
 /// Shared between a fork's state and the reads under way.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Lineage(Arc<[(ByteOffset, StreamKey)]>);
+pub struct Lineage(Arc<[Span]>);
 
 impl Lineage {
-    /// The lineage of a fork of `source`, which has `own` lineage itself, at `at`.
+    /// The lineage of a fork of `source`, which has `own` lineage itself, at `at`; the number of the first record behind
+    /// that is `next_record`.
     #[must_use]
-    pub fn of_fork(own: &Self, source: StreamKey, at: ByteOffset) -> Self {
-        let mut spans: Vec<(ByteOffset, StreamKey)> =
-            own.0.iter().copied().take_while(|(end, _)| *end <= at).collect();
-        let inherited = spans.last().map_or(ByteOffset::ZERO, |(end, _)| *end);
+    pub fn of_fork(own: &Self, source: StreamKey, (at, next_record): (ByteOffset, u64)) -> Self {
+        let mut spans: Vec<Span> =
+            own.0.iter().copied().take_while(|span| span.end <= at).collect();
+        let inherited = spans.last().map_or(ByteOffset::ZERO, |span| span.end);
         if inherited < at {
-            let owner = own.span_at(inherited).map_or(source, |(_, key)| key);
-            spans.push((at, owner));
+            let owner = own.span_at(inherited).map_or(source, |span| span.owner);
+            spans.push(Span { end: at, next_record, owner });
         }
         Self::from_spans(spans)
     }
 
-    /// Makes a lineage of `(end, owner)` spans in rising order.
+    /// Makes a lineage of spans in rising order.
     ///
     /// # Panics
-    /// If the ends do not rise.
+    /// If their ends do not rise, or their records fall.
     #[must_use]
-    pub fn from_spans(spans: Vec<(ByteOffset, StreamKey)>) -> Self {
-        assert!(spans.windows(2).all(|pair| pair[0].0 < pair[1].0), "lineage spans must rise");
+    pub fn from_spans(spans: Vec<Span>) -> Self {
+        let rises =
+            |pair: &[Span]| pair[0].end < pair[1].end && pair[0].next_record <= pair[1].next_record;
+        assert!(spans.windows(2).all(rises), "lineage spans must rise");
         Self(spans.into())
     }
 
-    /// The `(end, owner)` spans in rising order.
+    /// The spans in rising order.
     #[must_use]
-    pub fn spans(&self) -> &[(ByteOffset, StreamKey)] {
+    pub fn spans(&self) -> &[Span] {
         &self.0
     }
 
-    /// End and owner of the inherited span that holds the byte at `offset`; `None` if that byte is
-    /// the stream's own.
+    /// The inherited span that holds the byte at `offset`; `None` if that byte is the stream's own.
     #[must_use]
-    pub fn span_at(&self, offset: ByteOffset) -> Option<(ByteOffset, StreamKey)> {
-        let position = self.0.partition_point(|(end, _)| *end <= offset);
+    pub fn span_at(&self, offset: ByteOffset) -> Option<Span> {
+        let position = self.0.partition_point(|span| span.end <= offset);
+        self.0.get(position).copied()
+    }
+
+    /// The inherited span that holds the record with this number; `None` if it is the stream's own.
+    #[must_use]
+    pub fn span_of_record(&self, number: u64) -> Option<Span> {
+        let position = self.0.partition_point(|span| span.next_record <= number);
         self.0.get(position).copied()
     }
 
@@ -136,25 +162,30 @@ mod tests {
         ByteOffset::new(bytes)
     }
 
+    fn span(end: u64, next_record: u64, stream: u64) -> Span {
+        Span { end: at(end), next_record, owner: key(stream) }
+    }
+
     #[test]
-    fn a_fork_of_a_fork_goes_straight_to_the_owner_of_each_byte() {
-        let first = Lineage::of_fork(&Lineage::default(), key(1), at(10));
-        let second = Lineage::of_fork(&first, key(2), at(15));
-        assert_eq!(second.spans(), &[(at(10), key(1)), (at(15), key(2))]);
-        assert_eq!(second.span_at(at(9)), Some((at(10), key(1))));
-        assert_eq!(second.span_at(at(10)), Some((at(15), key(2))));
-        assert_eq!(second.span_at(at(15)), None);
+    fn a_fork_of_a_fork_goes_straight_to_the_owner_of_each_byte_and_record() {
+        let first = Lineage::of_fork(&Lineage::default(), key(1), (at(10), 2));
+        let second = Lineage::of_fork(&first, key(2), (at(15), 7));
+        assert_eq!(second.spans(), &[span(10, 2, 1), span(15, 7, 2)]);
+        let owners = [9, 10, 15].map(|byte| second.span_at(at(byte)).map(|span| span.owner));
+        assert_eq!(owners, [Some(key(1)), Some(key(2)), None]);
+        let owners = [1, 2, 6, 7].map(|n| second.span_of_record(n).map(|span| span.owner));
+        assert_eq!(owners, [Some(key(1)), Some(key(2)), Some(key(2)), None]);
     }
 
     #[test]
     fn a_fork_inside_the_inherited_part_skips_the_middle_stream() {
-        let first = Lineage::of_fork(&Lineage::default(), key(1), at(10));
-        let second = Lineage::of_fork(&first, key(2), at(4));
-        assert_eq!(second.spans(), &[(at(4), key(1))]);
+        let first = Lineage::of_fork(&Lineage::default(), key(1), (at(10), 5));
+        let second = Lineage::of_fork(&first, key(2), (at(4), 2));
+        assert_eq!(second.spans(), &[span(4, 2, 1)]);
     }
 
     #[test]
     fn a_fork_at_zero_inherits_nothing() {
-        assert_eq!(Lineage::of_fork(&Lineage::default(), key(1), at(0)).depth(), 0);
+        assert_eq!(Lineage::of_fork(&Lineage::default(), key(1), (at(0), 0)).depth(), 0);
     }
 }

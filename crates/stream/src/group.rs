@@ -1,11 +1,11 @@
 //! The state machine of one group.
 
 use crate::{
-    Append, Command, ContentType, Create, Outcome, Pin, PinToken, Refusal, StreamInfo, Subject,
+    Append, Change, Command, ContentType, Create, Outcome, PinToken, Refusal, StreamInfo, Subject,
     create::Wanted,
     expiries::{Expiries, Noted},
     losses::Losses,
-    record::{Extra, Pinned, StreamRecord},
+    record::{Extra, StreamRecord},
     table::StreamTable,
 };
 use model::{
@@ -55,6 +55,8 @@ pub struct Visible {
     pub stream: StreamId,
     /// Its tail.
     pub tail: ByteOffset,
+    /// Number of the record that comes next.
+    pub next_record: u64,
     /// No more bytes will come.
     pub closed: bool,
     /// The stream is deleted or expired.
@@ -196,7 +198,8 @@ impl GroupState {
             (Command::Delete, Stream(stream)) => self.apply_delete(stream, Outcome::Deleted),
             (Command::Expire, Stream(stream)) => self.apply_delete(stream, Outcome::Done),
             (Command::Touch(used_at), Stream(stream)) => self.apply_touch(stream, used_at),
-            (Command::Trim(to), Stream(stream)) => self.apply_trim(stream, to),
+            (Command::Trim(trim), Stream(stream)) => self.apply_trim(stream, trim),
+            (Command::Change(change), Stream(stream)) => self.apply_change(stream, change),
             (Command::Pin(pin), Stream(stream)) => self.apply_pin(stream, pin),
             (Command::Unpin(token), Stream(stream)) => self.apply_unpin(stream, token),
             (Command::UnpinDone(token), _) => {
@@ -235,25 +238,33 @@ impl GroupState {
             self.losses.note_made_way(holder);
         }
         self.losses.note_path_taken(create.path.hash());
-        let record = self.new_record(mark, create, data_bytes);
-        let start = record.fork().map_or(ByteOffset::ZERO, |fork| fork.at);
-        let placement = (data_bytes > 0).then(|| Placement {
-            stream: record.id,
-            start,
-            first_record: 0,
-            record_count: u32::try_from(record.record_count).expect("one entry's records"),
-            marks: None,
+        let (given, record_count) = (create.record_time, create.record_count);
+        let mut record = self.new_record(mark, create);
+        let (stream, (start, first_record)) = (record.id, record.begin());
+        let placement = (data_bytes > 0).then(|| {
+            let marks = record.mark_times(given, mark.at);
+            record.tail = start.advance(data_bytes);
+            record.next_record = first_record + u64::from(record_count);
+            Placement { stream, start, first_record, record_count, marks }
         });
         let info = record.info();
         self.add_record(record);
         Applied { placement, ..Applied::answer(Outcome::Created(info)) }
     }
 
-    fn new_record(&mut self, mark: Mark, create: Create, data_bytes: u64) -> StreamRecord {
-        let start = create.fork.as_ref().map_or(ByteOffset::ZERO, |fork| fork.at);
-        let head = create.fork.as_ref().map_or(ByteOffset::ZERO, |fork| fork.head);
-        let extra =
-            create.fork.map(|fork| Box::new(Extra { fork: Some(fork), ..Extra::default() }));
+    /// The stream without the bytes that it is made with.
+    fn new_record(&mut self, mark: Mark, create: Create) -> StreamRecord {
+        let fork = create.fork.as_deref();
+        let (tail, next_record) =
+            fork.map_or((ByteOffset::ZERO, 0), |fork| (fork.at, fork.records));
+        let (head, head_record) =
+            fork.map_or((ByteOffset::ZERO, 0), |fork| (fork.head, fork.head_record));
+        let times = fork.and_then(|fork| fork.mark);
+        let has_extra = fork.is_some() || !create.retention.is_default();
+        let extra = has_extra.then(|| {
+            let (fork, retention) = (create.fork, create.retention);
+            Box::new(Extra { fork, retention, head_record, mark: times, ..Extra::default() })
+        });
         StreamRecord {
             id: StreamId::new(mark.index.get()),
             path: create.path,
@@ -261,8 +272,8 @@ impl GroupState {
             layout: create.layout,
             lifetime: create.lifetime.into(),
             head,
-            tail: start.advance(data_bytes),
-            record_count: u64::from(create.record_count),
+            tail,
+            next_record,
             created_at: mark.at,
             written_at: mark.at,
             closed: create.close,
@@ -309,16 +320,19 @@ impl GroupState {
             return Applied::refuse(Refusal::Gone);
         }
         // PROTOCOL §4.2: while forks read its bytes it stays behind, invisible.
+        let floor = record.floor();
         record.deleted = true;
         self.expiries.forget(std::mem::replace(&mut record.noted, Noted::NEVER), stream);
         let gone = Visible { gone: true, ..visible(record) };
-        let effect = if record.is_pinned() { None } else { self.purge(stream) };
+        // What forks do not need of it is free.
+        let rise = record.rise_from(floor);
+        let effect = if record.is_pinned() { rise } else { self.purge(stream) };
         Applied { visible: Some(gone), effect, ..Applied::answer(done) }
     }
 
     /// Removes a stream for good; a fork's unpin becomes pending. If an entry of the stream was
     /// lost, it may have been a reference: then its bytes stay, and its own reference does.
-    fn purge(&mut self, stream: StreamId) -> Option<Effect> {
+    pub(crate) fn purge(&mut self, stream: StreamId) -> Option<Effect> {
         let record = self.remove_record(stream)?;
         if self.losses.is_lost(stream) {
             return None;
@@ -335,40 +349,20 @@ impl GroupState {
         Applied::answer(Outcome::Done)
     }
 
-    fn apply_trim(&mut self, stream: StreamId, to: ByteOffset) -> Applied {
+    fn apply_change(&mut self, stream: StreamId, change: Change) -> Applied {
+        if self.losses.is_lost(stream) {
+            return Applied::refuse(Refusal::Damaged);
+        }
         let Some(record) = self.streams.get_mut(stream) else {
             return Applied::refuse(Refusal::NotFound);
         };
-        let to = to.min(record.tail);
-        if to <= record.head {
-            return Applied::answer(Outcome::Done);
-        }
-        record.head = to;
-        Applied { effect: Some(Effect::Trim(stream, to)), ..Applied::answer(Outcome::Done) }
-    }
-
-    fn apply_pin(&mut self, stream: StreamId, pin: Pin) -> Applied {
-        let Some(record) = self.streams.get_mut(stream) else {
-            return Applied::refuse(Refusal::ForkSourceNotFound);
-        };
         if record.deleted {
-            return Applied::refuse(Refusal::ForkSourceGone);
+            return Applied::refuse(Refusal::Gone);
         }
-        let Pin { token, from, fork_path } = pin;
-        record.extra_mut().pins.entry(token).or_insert(Pinned { from, fork_path });
-        Applied::answer(Outcome::Pinned)
-    }
-
-    fn apply_unpin(&mut self, stream: StreamId, token: PinToken) -> Applied {
-        let Some(record) = self.streams.get_mut(stream) else {
-            return Applied::answer(Outcome::Done);
-        };
-        if let Some(extra) = &mut record.extra {
-            extra.pins.remove(&token);
+        if !change.retention.is_empty() {
+            record.extra_mut().retention.change(change.retention);
         }
-        let unused = record.deleted && !record.is_pinned();
-        let effect = if unused { self.purge(stream) } else { None };
-        Applied { effect, ..Applied::answer(Outcome::Done) }
+        Applied::answer(Outcome::Changed(record.info()))
     }
 }
 
@@ -391,5 +385,7 @@ pub(crate) struct Mark {
 }
 
 pub(crate) fn visible(record: &StreamRecord) -> Visible {
-    Visible { stream: record.id, tail: record.tail, closed: record.closed, gone: false }
+    let next_record = record.next_record;
+    let StreamRecord { id: stream, tail, closed, .. } = *record;
+    Visible { stream, tail, next_record, closed, gone: false }
 }

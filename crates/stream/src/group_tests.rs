@@ -39,6 +39,8 @@ fn create(name: &str) -> Create {
         lifetime: Lifetime::Forever,
         close: false,
         record_count: 0,
+        retention: crate::Retention::default(),
+        record_time: None,
         fork: None,
     }
 }
@@ -51,6 +53,8 @@ fn asked(create: &Create) -> CreateRequest {
         lifetime: create.fork.as_ref().map_or(create.lifetime, |fork| fork.lifetime),
         close: create.close,
         fork: create.fork.as_ref().map(|fork| fork.request.clone()),
+        retention: create.retention,
+        record_time: create.record_time,
         record_count: create.record_count,
     }
 }
@@ -98,7 +102,8 @@ impl Machine {
     fn fork(&mut self, name: &str, source: StreamId, nonce: u64) -> StreamId {
         let token = PinToken { fork_group: GroupId::new(0), term: Term::new(1), nonce };
         let pin = Pin { token, from: ByteOffset::ZERO, fork_path: path(name) };
-        assert_eq!(self.apply(source, Command::Pin(pin), 0).outcome, Outcome::Pinned);
+        let pinned = self.apply(source, Command::Pin(pin), 0).outcome;
+        assert!(matches!(pinned, Outcome::Pinned { .. }), "{pinned:?}");
         let fork = ForkPoint { token, ..crate::command_codec::tests::fork_point() };
         let fork = ForkPoint { source: self.key(source), ..fork };
         self.create(Create { fork: Some(Box::new(fork)), ..create(name) })
@@ -364,13 +369,13 @@ fn the_bytes_of_a_damaged_stream_outlive_it_because_forks_may_need_them() {
     let hit = machine.create(create("hit"));
     machine.state.lose(hit);
     assert_eq!(machine.apply(hit, Command::Delete, 0).effect, None);
-    assert_eq!(machine.state.head_or_lost(hit), Some(ByteOffset::ZERO));
+    assert_eq!(machine.state.floor_or_lost(hit), Some(ByteOffset::ZERO));
 
     let without_record = StreamId::new(99);
     machine.state.mark_damaged(without_record, path("gone").hash());
     assert_eq!(machine.apply(without_record, Command::Delete, 0).effect, None);
     assert_eq!(machine.resolve("gone"), Err(Refusal::NotFound));
-    assert_eq!(machine.state.head_or_lost(without_record), Some(ByteOffset::ZERO));
+    assert_eq!(machine.state.floor_or_lost(without_record), Some(ByteOffset::ZERO));
 }
 
 #[test]
@@ -380,7 +385,7 @@ fn where_an_unknown_stream_was_lost_nothing_unknown_is_taken_for_missing() {
     machine.state.lose_one();
     assert_eq!(machine.resolve("known"), Ok(known));
     assert_eq!(machine.resolve("never"), Err(Refusal::Damaged));
-    assert_eq!(machine.state.head_or_lost(StreamId::new(7)), Some(ByteOffset::ZERO));
+    assert_eq!(machine.state.floor_or_lost(StreamId::new(7)), Some(ByteOffset::ZERO));
     let new = machine.create(create("new"));
     assert_eq!(machine.resolve("new"), Ok(new));
 }
@@ -412,7 +417,7 @@ fn a_deleted_stream_that_lost_an_entry_makes_way_for_the_one_made_at_its_path() 
     machine.state.lose(old);
     let new = machine.create(create("path"));
     assert_eq!(machine.resolve("path"), Ok(new));
-    assert_eq!(machine.state.head_or_lost(old), Some(ByteOffset::ZERO), "its bytes stay");
+    assert_eq!(machine.state.floor_or_lost(old), Some(ByteOffset::ZERO), "its bytes stay");
 }
 
 #[test]
@@ -423,8 +428,8 @@ fn where_entries_that_nobody_can_name_were_lost_a_later_stream_gets_its_path() {
     machine.state.lose_up_to(machine.state.applied());
     let new = machine.create(create("path"));
     assert_eq!(machine.resolve("path"), Ok(new));
-    assert_eq!(machine.state.head_or_lost(old), Some(ByteOffset::ZERO));
-    assert_eq!(machine.state.head_or_lost(StreamId::new(9)), None, "later ones are known");
+    assert_eq!(machine.state.floor_or_lost(old), Some(ByteOffset::ZERO));
+    assert_eq!(machine.state.floor_or_lost(StreamId::new(9)), None, "later ones are known");
 }
 
 #[test]
@@ -437,7 +442,7 @@ fn a_lost_creation_at_the_path_of_another_stream_was_refused() {
     assert!(machine.state.lose_creation(StreamId::new(8), path("other").hash()));
     assert!(!machine.state.lose_creation(StreamId::new(9), path("other").hash()));
     assert_eq!(machine.state.damaged_stream(&path("other")), Some(StreamId::new(8)));
-    assert_eq!(machine.state.head_or_lost(StreamId::new(9)), Some(ByteOffset::ZERO));
+    assert_eq!(machine.state.floor_or_lost(StreamId::new(9)), Some(ByteOffset::ZERO));
 }
 
 #[test]
@@ -470,7 +475,7 @@ fn a_creation_at_the_path_of_a_stream_that_lost_an_entry_gets_the_damage() {
 fn streams_that_were_lost_at_one_path_are_all_remembered() {
     let (first, second, hash) = (StreamId::new(3), StreamId::new(5), path("hit").hash());
     let is_kept = |state: &GroupState| {
-        [first, second].map(|stream| state.head_or_lost(stream)) == [Some(ByteOffset::ZERO); 2]
+        [first, second].map(|stream| state.floor_or_lost(stream)) == [Some(ByteOffset::ZERO); 2]
     };
     let mut state = GroupState::new(GroupId::new(0));
     state.mark_damaged(first, hash);
@@ -489,10 +494,10 @@ fn streams_that_were_lost_at_one_path_are_all_remembered() {
 fn a_refused_creation_may_have_been_carried_out_where_something_was_lost() {
     let mut state = GroupState::new(GroupId::new(0));
     state.note_refused_creation(EntryIndex::new(4));
-    assert_eq!(state.head_or_lost(StreamId::new(4)), None);
+    assert_eq!(state.floor_or_lost(StreamId::new(4)), None);
     state.mark_damaged(StreamId::new(1), PathHash::new(1));
     state.note_refused_creation(EntryIndex::new(4));
-    assert_eq!(state.head_or_lost(StreamId::new(4)), Some(ByteOffset::ZERO));
+    assert_eq!(state.floor_or_lost(StreamId::new(4)), Some(ByteOffset::ZERO));
 }
 
 #[test]

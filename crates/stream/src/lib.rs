@@ -35,9 +35,11 @@ mod checkpoint;
 mod codec;
 mod command;
 mod command_codec;
+mod condition;
 mod create;
 mod expiries;
 mod fork;
+mod fork_codec;
 mod group;
 #[cfg(test)]
 mod group_tests;
@@ -46,21 +48,30 @@ mod lifetime;
 mod losses;
 pub mod messages;
 mod outcome;
+mod pins;
 mod producer;
 mod query;
 mod record;
 mod register;
+mod retention;
 mod row_copy;
 mod table;
+mod times;
+mod trim;
 
 pub use checkpoint::{CheckpointError, StreamRow};
 pub use codec::{DecodeError, Newer};
-pub use command::{Append, AppendType, Command, CommandKind, Create, Producer, Subject};
+pub use command::{
+    Append, AppendType, Change, Command, CommandKind, Create, Producer, Subject, Trim,
+};
+pub use condition::{CONDITION_STATES_MAX, Condition, EndState};
 pub use create::CreateRequest;
-pub use fork::{ForkPoint, ForkRequest, Lineage, Pin, PinToken};
+pub use fork::{ForkPoint, ForkRequest, Lineage, Pin, PinToken, Span};
 pub use group::{Applied, Effect, GroupState, LoggedCommand, Visible};
 pub use layout::Layout;
 pub use lifetime::Lifetime;
 pub use outcome::{Accepted, ConfigField, Outcome, Refusal};
 pub use query::Stored;
 pub use record::{ContentType, StreamInfo};
+pub use retention::{Keep, Retention, RetentionChange};
+pub use times::RecordTime;

@@ -227,14 +227,14 @@ impl GroupState {
         self.damaged_at(path.hash()).or_else(|| record().map(|record| record.id))
     }
 
-    /// The first retained byte of a stream, or 0 if it may be needed though its state is lost.
+    /// The first byte of a stream that is needed, or 0 if it may be needed though its state is lost.
     #[must_use]
-    pub fn head_or_lost(&self, stream: StreamId) -> Option<ByteOffset> {
+    pub fn floor_or_lost(&self, stream: StreamId) -> Option<ByteOffset> {
         let losses = &self.losses;
         let lost = losses.is_lost(stream)
             || losses.unnamed_creation
             || losses.damaged.values().any(|damaged| *damaged == stream);
-        self.head(stream).or(lost.then_some(ByteOffset::ZERO))
+        self.floor(stream).or(lost.then_some(ByteOffset::ZERO))
     }
 
     /// Whether bytes of a stream that forks read, or that was named, may be gone: entries of it were lost, or all that

@@ -15,11 +15,36 @@ pub enum Outcome {
     /// The stream is gone for its clients.
     Deleted,
     /// A reference was taken for a fork.
-    Pinned,
+    Pinned {
+        /// First retained byte of the source.
+        head: ByteOffset,
+        /// Number of the record there.
+        first_record: u64,
+    },
+    /// Where the stream begins now, if it was to be trimmed.
+    Trimmed {
+        /// First retained byte.
+        head: ByteOffset,
+        /// Number of the record there.
+        first_record: u64,
+    },
+    /// The settings of a stream are changed.
+    Changed(StreamInfo),
     /// A command that nobody outside waits for was done.
     Done,
     /// Nothing was changed.
     Refused(Refusal),
+}
+
+impl Outcome {
+    /// Whether a stream may have bounds from now on that had none.
+    #[must_use]
+    pub fn brings_bounds(&self) -> bool {
+        match self {
+            Self::Created(info) | Self::Changed(info) => info.retention.is_bounded(),
+            _ => false,
+        }
+    }
 }
 
 /// An accepted append.
@@ -30,6 +55,8 @@ pub struct Accepted {
     /// Offset after the last byte of this append. For a repetition of an older one than the producer's last it is the
     /// tail: of older ones it is not remembered.
     pub tail: ByteOffset,
+    /// Numbers of its first record and of the one behind it; `None` if they are not remembered, or if it has none.
+    pub records: Option<(u64, u64)>,
     /// The stream is closed.
     pub closed: bool,
     /// The producer's epoch and the highest sequence accepted from it.
@@ -63,6 +90,18 @@ pub enum Refusal {
     StreamSeq {
         /// The last accepted one.
         last: Box<str>,
+    },
+    /// The next record has another number than the append wants.
+    RecordMatch {
+        /// Its number.
+        next_record: u64,
+        /// The stream's tail.
+        tail: ByteOffset,
+    },
+    /// The stream is in none of the states that the append wants.
+    Precondition {
+        /// The stream's tail.
+        tail: ByteOffset,
     },
     /// A newer epoch of this producer is known.
     StaleEpoch {

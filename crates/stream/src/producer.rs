@@ -28,6 +28,11 @@ pub(crate) struct Receipt {
 }
 
 impl Receipt {
+    /// Number of its first record, and of the one behind it.
+    pub(crate) fn record_range(&self) -> (u64, u64) {
+        (self.first_record, self.first_record + u64::from(self.records))
+    }
+
     /// Where the append ends.
     pub(crate) fn end(&self) -> ByteOffset {
         self.start.advance(self.bytes.into())

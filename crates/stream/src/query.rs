@@ -3,10 +3,8 @@
 //! Nothing in here is logged: `touch` and the polls only change what will be logged later.
 
 use crate::{
-    CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo,
-    expiries::Noted,
-    group::GroupState,
-    record::{Pinned, StreamRecord},
+    CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo, expiries::Noted,
+    group::GroupState, pins::Pinned, record::StreamRecord,
 };
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
 
@@ -30,10 +28,16 @@ impl GroupState {
         self.streams.get(stream).filter(|record| !record.deleted).map(StreamRecord::info)
     }
 
-    /// First retained byte of a stream whose bytes are still needed, by itself or by forks.
+    /// All streams that are not deleted, in order.
+    pub fn infos(&self) -> impl Iterator<Item = StreamInfo> {
+        let records = self.streams.sorted().into_iter();
+        records.filter(|record| !record.deleted).map(StreamRecord::info)
+    }
+
+    /// First byte of a stream that is needed, by itself or by forks.
     #[must_use]
-    pub fn head(&self, stream: StreamId) -> Option<ByteOffset> {
-        self.streams.get(stream).map(|record| record.head)
+    pub fn floor(&self, stream: StreamId) -> Option<ByteOffset> {
+        self.streams.get(stream).map(StreamRecord::floor)
     }
 
     /// The stream that holds `path` but whose lifetime has run out, so that it must be expired
@@ -127,7 +131,7 @@ impl GroupState {
     pub fn pins(&self) -> Vec<(StreamId, Pin)> {
         fn pins(record: &StreamRecord) -> impl Iterator<Item = (StreamId, Pin)> + '_ {
             let id = record.id;
-            let pins = record.extra.iter().flat_map(|extra| &extra.pins);
+            let pins = record.extra.iter().flat_map(|extra| extra.pins.iter());
             pins.map(move |(&token, Pinned { from, fork_path })| {
                 (id, Pin { token, from: *from, fork_path: fork_path.clone() })
             })

@@ -1,11 +1,11 @@
 //! One stream: its configuration and its state.
 
 use crate::{
-    ForkPoint, Layout, Lifetime, Lineage, PinToken, expiries::Noted, lifetime::CompactLifetime,
-    producer::Producers,
+    ForkPoint, Layout, Lifetime, Lineage, RecordTime, Retention, expiries::Noted,
+    lifetime::CompactLifetime, pins::Pins, producer::Producers,
 };
-use model::{ByteOffset, StreamId, StreamPath, Timestamp};
-use std::{collections::BTreeMap, sync::Arc};
+use model::{ByteOffset, StreamId, StreamPath, TimeMarks, Timestamp};
+use std::sync::Arc;
 
 /// What most streams hold. A content type that is written like this is neither allocated nor parsed
 /// with each append. Its place is its number on disk, and never changes.
@@ -139,6 +139,14 @@ pub struct StreamInfo {
     pub head: ByteOffset,
     /// After the last byte.
     pub tail: ByteOffset,
+    /// Number of the record at the head.
+    pub first_record: u64,
+    /// Number of the record that comes next.
+    pub next_record: u64,
+    /// The largest record time so far, if the stream has record times.
+    pub mark: Option<u64>,
+    /// What is kept of it, as far as it says so itself.
+    pub retention: Retention,
     /// No more bytes will come.
     pub closed: bool,
     /// When the entry that made it was logged.
@@ -159,8 +167,8 @@ pub(crate) struct StreamRecord {
     pub lifetime: CompactLifetime,
     pub head: ByteOffset,
     pub tail: ByteOffset,
-    /// Records accepted over the stream's own life (inherited ones are not counted).
-    pub record_count: u64,
+    /// Number of the record that comes next. Those of a fork continue where it branches off.
+    pub next_record: u64,
     /// When the entry that made it was logged.
     pub created_at: Timestamp,
     /// When the last append to it was logged, or the entry that made it.
@@ -181,18 +189,16 @@ pub(crate) struct Extra {
     pub stream_seq: Option<Box<str>>,
     pub producers: Producers,
     pub fork: Option<Box<ForkPoint>>,
-    /// The forks that hold a reference. A stream may have very many: one is found by its token.
-    pub pins: BTreeMap<PinToken, Pinned>,
+    /// The forks that hold a reference.
+    pub pins: Pins,
     /// Uses of a stream with a sliding lifetime that are no appends.
     pub uses: Uses,
-}
-
-/// A fork that holds a reference.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Pinned {
-    /// The first byte that it needs.
-    pub from: ByteOffset,
-    pub fork_path: StreamPath,
+    /// How much is kept, where it is not left to the server.
+    pub retention: Retention,
+    /// Number of the record at the head.
+    pub head_record: u64,
+    /// The largest record time so far, if the stream has record times.
+    pub mark: Option<u64>,
 }
 
 /// When a stream with a sliding lifetime was last used; 0 if it was not, but by appends.
@@ -209,8 +215,11 @@ pub(crate) static NO_EXTRA: Extra = Extra {
     stream_seq: None,
     producers: Producers::new(),
     fork: None,
-    pins: BTreeMap::new(),
+    pins: Pins::new(),
     uses: Uses { used_at: Timestamp::new(0), logged_at: Timestamp::new(0) },
+    retention: Retention::DEFAULT,
+    head_record: 0,
+    mark: None,
 };
 
 impl StreamRecord {
@@ -222,11 +231,55 @@ impl StreamRecord {
             lifetime: self.lifetime.get(),
             head: self.head,
             tail: self.tail,
+            first_record: self.first_record(),
+            next_record: self.next_record,
+            mark: self.mark(),
+            retention: self.retention(),
             closed: self.closed,
             created_at: self.created_at,
             written_at: self.written_at,
             lineage: self.lineage(),
         }
+    }
+
+    /// The largest record time so far, if the stream has record times.
+    pub(crate) fn mark(&self) -> Option<u64> {
+        self.extra.as_ref().and_then(|extra| extra.mark)
+    }
+
+    pub(crate) fn retention(&self) -> Retention {
+        self.extra.as_ref().map_or(Retention::DEFAULT, |extra| extra.retention)
+    }
+
+    /// Where the stream's own bytes begin, and the number of the first record in them.
+    pub(crate) fn begin(&self) -> (ByteOffset, u64) {
+        self.fork().map_or((ByteOffset::ZERO, 0), |fork| (fork.at, fork.records))
+    }
+
+    /// What an append that arrives at `at` does to the record times: to be called before its bytes are added. A record
+    /// without a time has that of its arrival.
+    #[inline]
+    pub(crate) fn mark_times(
+        &mut self,
+        given: Option<RecordTime>,
+        at: Timestamp,
+    ) -> Option<TimeMarks> {
+        if given.is_none() && self.mark().is_none() {
+            return None;
+        }
+        Some(self.raise_mark(given, at))
+    }
+
+    #[cold]
+    fn raise_mark(&mut self, given: Option<RecordTime>, at: Timestamp) -> TimeMarks {
+        // Until now the records had the times of their arrivals.
+        let has_records = self.tail > ByteOffset::ZERO;
+        let arrivals = if has_records { self.written_at.get() } else { 0 };
+        let before = self.mark().unwrap_or(arrivals);
+        let time = given.map_or(at.get(), |given| given.at(at));
+        let upto = before.max(time);
+        self.extra_mut().mark = Some(upto);
+        TimeMarks { before, upto }
     }
 
     pub(crate) fn extra_mut(&mut self) -> &mut Extra {

@@ -11,6 +11,16 @@ pub(crate) mod row_tag {
     pub(crate) const FORK: u64 = 3;
     pub(crate) const PINS: u64 = 4;
     pub(crate) const LOGGED_USE: u64 = 5;
+    pub(crate) const RETENTION: u64 = 6;
+    pub(crate) const RECORD_TIMES: u64 = 7;
+    pub(crate) const HEAD_RECORD: u64 = 8;
+}
+
+/// Tags of an append.
+pub(crate) mod append_tag {
+    pub(crate) const MATCH_RECORD: u64 = 1;
+    pub(crate) const RECORD_TIME: u64 = 5;
+    pub(crate) const MATCH_STATES: u64 = 10;
 }
 
 /// Tags of the header of a group's state.
@@ -23,7 +33,7 @@ pub(crate) mod group_tag {
 
 #[cfg(test)]
 mod tests {
-    use super::{group_tag, row_tag};
+    use super::{append_tag, group_tag, row_tag};
     use crate::CommandKind;
     use std::collections::BTreeMap;
 
@@ -70,6 +80,7 @@ mod tests {
             (K::Expire, "expire"),
             (K::Touch, "touch"),
             (K::Trim, "trim"),
+            (K::Change, "change"),
             (K::Pin, "pin"),
             (K::Unpin, "unpin"),
             (K::UnpinDone, "unpin done"),
@@ -82,6 +93,9 @@ mod tests {
             (row_tag::FORK, "fork"),
             (row_tag::PINS, "pins"),
             (row_tag::LOGGED_USE, "logged use"),
+            (row_tag::RETENTION, "retention"),
+            (row_tag::RECORD_TIMES, "record times"),
+            (row_tag::HEAD_RECORD, "record at the head"),
         ];
         is_registered("Tags of stream rows", &rows);
         let groups = [
@@ -91,7 +105,12 @@ mod tests {
             (group_tag::LOSSES, "losses"),
         ];
         is_registered("Tags of a group's state", &groups);
-        register("Tags of appends");
+        let appends = [
+            (append_tag::MATCH_RECORD, "match record"),
+            (append_tag::RECORD_TIME, "record time"),
+            (append_tag::MATCH_STATES, "match states"),
+        ];
+        is_registered("Tags of appends", &appends);
         register("Parts of a checkpoint's header");
         register("Layouts of streams");
     }

@@ -106,6 +106,8 @@ mod tests {
             lifetime: Lifetime::Forever,
             close: false,
             record_count: 1,
+            retention: crate::Retention::default(),
+            record_time: None,
             fork: None,
         };
         apply(state, 0, Command::Create(Box::new(create)));

@@ -198,7 +198,7 @@ mod tests {
             lifetime: Lifetime::Forever.into(),
             head: ByteOffset::ZERO,
             tail: ByteOffset::ZERO,
-            record_count: 0,
+            next_record: 0,
             created_at: Timestamp::new(0),
             written_at: Timestamp::new(0),
             closed: false,

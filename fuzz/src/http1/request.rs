@@ -52,6 +52,7 @@ fn check(head: &Head<'_, '_>, body: &[u8]) {
             };
             let _ = read.if_none_match.is_some_and(|list| tag.matches(&list));
         }
+        Request::Resolve { .. } | Request::Change { .. } | Request::Trim { .. } => {}
         Request::Head(_) | Request::Delete(_) | Request::Preflight => {}
     }
 }
@@ -76,6 +77,10 @@ fn check_create(create: CreateRequest, body: &[u8]) {
         written_at: Timestamp::new(0),
         lifetime: ready.asked.lifetime,
         head: ByteOffset::ZERO,
+        first_record: 0,
+        next_record: u64::from(ready.asked.record_count),
+        mark: None,
+        retention: ready.asked.retention,
         tail: ByteOffset::new(body.len() as u64),
         closed: ready.asked.close,
         lineage: Lineage::default(),
@@ -139,6 +144,18 @@ pub fn seeds() -> Vec<Vec<u8>> {
         "HEAD /v1/stream/../a HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
         "DELETE /v1/stream/%2e%2E HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
         "PATCH /v1/stream/a HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
+        "PATCH /v1/stream/a HTTP/1.1\r\nHost: h\r\nStream-Retention-Age: 60\r\n\
+         Stream-Retention-Bytes: none\r\nStream-Retention-Records: default\r\n\r\n"
+            .to_owned(),
+        "PATCH /v1/stream/a HTTP/1.1\r\nHost: h\r\nStream-Trim-Before-Record: 7\r\n\r\n".to_owned(),
+        format!(
+            "{post}{json}If-Match: \"3-7:0:9:c\", W/\"x\"\r\nStream-Record-Match: 7\r\n\
+             Stream-Record-Numbers: true\r\nStream-Record-Time: 2026-01-01T00:00:00Z\r\n\r\n[1]"
+        ),
+        "GET /v1/stream/a?time=1700000000000&max_records=2&max_bytes=9&until=2026-01-01T00:00:00Z \
+         HTTP/1.1\r\nHost: h\r\n\r\n"
+            .to_owned(),
+        "HEAD /v1/stream/a?tail_records=3&clamp=true HTTP/1.1\r\nHost: h\r\n\r\n".to_owned(),
         "GET /elsewhere/`\\\" HTTP/1.0\r\n\r\n".to_owned(),
     ];
     requests.into_iter().map(String::into_bytes).collect()

@@ -3,7 +3,7 @@
 use super::command::examples;
 use crate::input::Input;
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, Timestamp};
-use stream::{Append, AppendType, Command, ContentType, GroupState, LoggedCommand, Producer};
+use stream::{Append, AppendType, Command, ContentType, GroupState, LoggedCommand, Producer, Trim};
 
 const GROUP: GroupId = GroupId::new(3);
 const APPLIED: EntryIndex = EntryIndex::new(200);
@@ -52,7 +52,7 @@ fn use_stream(state: &mut GroupState, stream: StreamId) {
         info.content_type
     });
     let content_type = content_type.unwrap_or_else(|| ContentType::new("a/b"));
-    let _ = (state.head(stream), state.is_due(stream, now));
+    let _ = (state.floor(stream), state.is_due(stream, now));
     state.touch(stream, now);
     let content_type = AppendType::Named(content_type);
     let append = Append { content_type, record_count: 1, ..Append::default() };
@@ -62,7 +62,7 @@ fn use_stream(state: &mut GroupState, stream: StreamId) {
         Command::Append(append),
         Command::Append(with_producer),
         Command::Touch(now),
-        Command::Trim(ByteOffset::new(u64::MAX)),
+        Command::Trim(Trim { to: ByteOffset::new(u64::MAX), first_record: u64::MAX }),
         Command::Create(Box::new(create())),
         Command::Delete,
     ];

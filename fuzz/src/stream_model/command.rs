@@ -3,8 +3,9 @@
 use crate::input::Input;
 use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, Term, Timestamp};
 use stream::{
-    Append, AppendType, Command, ContentType, Create, ForkPoint, ForkRequest, Layout, Lifetime,
-    Lineage, Pin, PinToken, Producer,
+    Append, AppendType, Change, Command, Condition, ContentType, Create, EndState, ForkPoint,
+    ForkRequest, Keep, Layout, Lifetime, Lineage, Pin, PinToken, Producer, RecordTime, Retention,
+    RetentionChange, Trim,
 };
 
 /// Input: kind (1), the command's bytes.
@@ -40,6 +41,8 @@ pub(super) fn examples() -> Vec<Command> {
         lifetime: Lifetime::Ttl { seconds: 60 },
         close: false,
         record_count: 2,
+        retention: Retention::DEFAULT,
+        record_time: None,
         fork: None,
     };
     let fork = ForkPoint {
@@ -48,8 +51,11 @@ pub(super) fn examples() -> Vec<Command> {
         token,
         at,
         head: ByteOffset::ZERO,
+        head_record: 0,
+        records: 4,
+        mark: Some(70),
         lifetime: Lifetime::Forever,
-        lineage: Lineage::of_fork(&Lineage::default(), key, at),
+        lineage: Lineage::of_fork(&Lineage::default(), key, (at, 4)),
     };
     let append = Append {
         content_type: AppendType::Named(ContentType::new("application/json")),
@@ -64,15 +70,34 @@ pub(super) fn examples() -> Vec<Command> {
         Command::Append(Append { content_type: AppendType::StreamsOwn, ..append.clone() }),
         Command::Append(Append { close: true, ..Append::default() }),
         Command::Append(Append { stream_seq: Some("7".into()), ..append.clone() }),
-        Command::Append(Append { producer: Some(producer), close: true, ..append }),
+        Command::Append(Append { producer: Some(producer), close: true, ..append.clone() }),
         Command::Touch(Timestamp::new(1_700_000_000_000)),
-        Command::Trim(ByteOffset::new(5)),
+        Command::Trim(Trim { to: ByteOffset::new(5), first_record: 1 }),
         Command::Pin(Pin { token, from: at, fork_path: path("b/c") }),
         Command::Delete,
         Command::Unpin(token),
         Command::UnpinDone(token),
         Command::KeepProducers(300),
         Command::Expire,
+        Command::Create(Box::new(Create {
+            retention: Retention { bytes: Keep::AtLeast(300), ..Retention::DEFAULT },
+            record_time: Some(RecordTime::SinceArrival(-5)),
+            ..create("d")
+        })),
+        Command::Append(Append {
+            record_time: Some(RecordTime::SinceArrival(-3)),
+            condition: Some(Box::new(Condition {
+                next_record: Some(300),
+                states: vec![EndState { stream: key, tail: at, closed: true }],
+            })),
+            ..append
+        }),
+        Command::Change(Change {
+            retention: RetentionChange {
+                age_seconds: Some(Keep::All),
+                ..RetentionChange::default()
+            },
+        }),
     ]
 }
 

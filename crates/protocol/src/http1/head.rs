@@ -206,6 +206,7 @@ fn method_of(text: &str) -> Method {
         "PUT" => Method::Put,
         "HEAD" => Method::Head,
         "DELETE" => Method::Delete,
+        "PATCH" => Method::Patch,
         "OPTIONS" => Method::Options,
         _ => Method::Other,
     }

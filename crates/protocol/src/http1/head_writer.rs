@@ -158,6 +158,7 @@ fn status_line(status: u16) -> &'static str {
         413 => "HTTP/1.1 413 Content Too Large\r\n",
         414 => "HTTP/1.1 414 URI Too Long\r\n",
         415 => "HTTP/1.1 415 Unsupported Media Type\r\n",
+        416 => "HTTP/1.1 416 Range Not Satisfiable\r\n",
         417 => "HTTP/1.1 417 Expectation Failed\r\n",
         429 => "HTTP/1.1 429 Too Many Requests\r\n",
         431 => "HTTP/1.1 431 Request Header Fields Too Large\r\n",

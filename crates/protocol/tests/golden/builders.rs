@@ -1,7 +1,7 @@
 //! What the pages show: a stream, an append, a read.
 
 use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamPath, Timestamp};
-use stream::{Accepted, ContentType, Lifetime, Lineage, StreamInfo};
+use stream::{Accepted, ContentType, Lifetime, Lineage, Retention, StreamInfo};
 use thalweg_protocol::{
     request::{Live, ReadRequest},
     response::ReadAnswer,
@@ -17,7 +17,11 @@ pub(crate) fn info(content_type: &str, tail: u64) -> StreamInfo {
         written_at: Timestamp::new(0),
         lifetime: Lifetime::Forever,
         head: ByteOffset::ZERO,
+        first_record: 0,
         tail: ByteOffset::new(tail),
+        next_record: 3,
+        mark: None,
+        retention: Retention::default(),
         closed: false,
         lineage: Lineage::default(),
     }
@@ -28,6 +32,7 @@ pub(crate) fn accepted(tail: u64) -> Accepted {
     Accepted {
         stream: StreamId::new(42),
         tail: ByteOffset::new(tail),
+        records: Some((2, 3)),
         closed: false,
         producer: None,
         duplicate: false,
@@ -40,6 +45,7 @@ pub(crate) fn request(offset: ReadFrom, live: Live) -> ReadRequest {
     ReadRequest {
         path: StreamPath::new("a").expect("a path"),
         offset,
+        records: None,
         live,
         cursor: None,
         if_none_match: None,
@@ -63,6 +69,7 @@ pub(crate) fn answer<'a>(
         end: ByteOffset::new(end),
         is_stable: false,
         cursor: None,
+        records: None,
         gzip: false,
         is_public: true,
     }

@@ -65,6 +65,8 @@ fn refusals() -> Vec<Refusal> {
         Refusal::Closed { tail: offset },
         Refusal::ContentType { expected: expected.clone() },
         Refusal::StreamSeq { last: "a\u{e9}`".into() },
+        Refusal::RecordMatch { next_record: 8, tail: offset },
+        Refusal::Precondition { tail: offset },
         Refusal::StaleEpoch { current: 3 },
         Refusal::EpochStart { received: 4 },
         Refusal::SeqGap { expected: 3, received: 5 },

@@ -14,6 +14,7 @@ const REFUSED: &[(&str, &[&str], &str)] = &[
     ("GET /v1/stream/%zz", &[], ""),
     ("GET /v1/stream/a%00b", &[], ""),
     ("GET /v1/stream/a/%2E%2E/b", &[], ""),
+    ("TRACE /v1/stream/a", &[], ""),
     ("PATCH /v1/stream/a", &[], ""),
     ("GET /v1/stream/a?live=poll", &[], ""),
     ("GET /v1/stream/a?live=sse", &[], ""),

@@ -4,8 +4,8 @@ use crate::{
     builders::{accepted, info},
     page::Page,
 };
-use model::{ByteOffset, Timestamp};
-use stream::{Accepted, Lifetime, Outcome, StreamInfo};
+use model::{ByteOffset, GroupId, Timestamp};
+use stream::{Accepted, Keep, Lifetime, Outcome, Retention, StreamInfo};
 use thalweg_protocol::response;
 
 pub(crate) fn page() -> String {
@@ -13,6 +13,7 @@ pub(crate) fn page() -> String {
     appends(&mut page);
     creates(&mut page);
     metadata(&mut page);
+    places(&mut page);
     page.answer("delete", |head| {
         response::deleted(head);
         String::new()
@@ -60,12 +61,37 @@ fn creates(page: &mut Page) {
         ("create again", Outcome::Existed(open)),
         ("create closed again", Outcome::Existed(closed)),
         ("delete by outcome", Outcome::Deleted),
-        ("pin", Outcome::Pinned),
+        ("pin", Outcome::Pinned { head: ByteOffset::ZERO, first_record: 0 }),
+        ("trim", Outcome::Trimmed { head: ByteOffset::new(700), first_record: 7 }),
+        ("change", Outcome::Changed(kept())),
         ("done", Outcome::Done),
     ];
     for (title, outcome) in cases {
         page.answer(title, |head| {
             response::outcome(head, &outcome, "http://example.com:4437/v1/stream/a%20b");
+            String::new()
+        });
+    }
+}
+
+/// A stream whose beginning is gone.
+fn kept() -> StreamInfo {
+    let retention =
+        Retention { age_seconds: Keep::AtLeast(604_800), bytes: Keep::All, records: Keep::Default };
+    let head = ByteOffset::new(700);
+    StreamInfo { head, first_record: 7, next_record: 13, retention, ..info("text/plain", 1234) }
+}
+
+fn places(page: &mut Page) {
+    page.answer("metadata of a trimmed stream", |head| {
+        response::metadata(head, GroupId::new(7), &kept());
+        String::new()
+    });
+    for (title, at, time) in
+        [("a place", (900, 9), Some(1_700_000_000_123)), ("the tail", (1234, 13), None)]
+    {
+        page.answer(title, |head| {
+            response::resolved(head, &kept(), (ByteOffset::new(at.0), at.1), time);
             String::new()
         });
     }
@@ -82,7 +108,7 @@ fn metadata(page: &mut Page) {
             let info = StreamInfo { lifetime, closed, ..info("application/octet-stream", 1234) };
             let title = format!("metadata with {name}{}", if closed { ", closed" } else { "" });
             page.answer(&title, |head| {
-                response::metadata(head, &info);
+                response::metadata(head, GroupId::new(7), &info);
                 String::new()
             });
         }

@@ -36,6 +36,9 @@ const COUNTERS: [(&str, &str, ReadCounter); 24] = [
     ("creates", "Streams created", |s| &s.creates),
     ("closes", "Streams closed", |s| &s.closes),
     ("deletes", "Streams deleted on request", |s| &s.deletes),
+    ("retention_trims", "Beginnings of streams dropped because they need not be kept", |s| {
+        &s.retention_trims
+    }),
     ("reads", "Answers to reads", |s| &s.reads),
     ("read_bytes", "Payload bytes of answers to reads", |s| &s.read_bytes),
     ("rejected", "Requests refused because a limit was reached", |s| &s.rejected),

@@ -46,6 +46,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use stream::{Keep, Retention};
 use workers::Workers;
 pub(crate) use workers::spawn;
 
@@ -133,8 +134,19 @@ pub fn open(settings: &Settings, shard_count: u16) -> Result<Opened, StartError>
     for shard in &mut opened.shards {
         shard.set_producers_max(settings.producers_per_stream_max);
         shard.set_clock_jump_ms_max(settings.clock_jump_ms_max);
+        shard.set_retention(retention(settings));
     }
     Ok(opened)
+}
+
+/// What streams keep that do not say so themselves.
+fn retention(settings: &Settings) -> Retention {
+    let keep = |amount: u64| if amount == 0 { Keep::All } else { Keep::AtLeast(amount) };
+    Retention {
+        age_seconds: keep(settings.retention_age_seconds),
+        bytes: keep(settings.retention_bytes),
+        records: keep(settings.retention_records),
+    }
 }
 
 fn log_options(settings: &Settings) -> Result<LogOptions, StartError> {

@@ -13,6 +13,8 @@ impl Shard {
         self.metrics.streams.set(stats.stream_count);
         let log = self.core.log().stats();
         self.metrics.wal_bytes.set(log.wal_bytes);
+        let trims = self.core.retention_trims();
+        self.metrics.retention_trims.add(trims - self.metrics.retention_trims.get());
         self.metrics.recent_bytes.set(log.recent.held_bytes);
         self.metrics.recent_hits.add(log.recent.hits - self.metrics.recent_hits.get());
         self.metrics.recent_misses.add(log.recent.misses - self.metrics.recent_misses.get());

@@ -34,7 +34,7 @@ pub use wire_kind::{ClientAuth, Listen, TlsVersion};
 
 use kind::{Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, OptionalFile, Switch};
 use log::WAL_BYTES_MAX;
-use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, PRODUCERS_PER_STREAM_MAX};
+use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, POSITION_MAX, PRODUCERS_PER_STREAM_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use wire_kind::Listens;
@@ -224,6 +224,16 @@ settings! {
     /// says that. A clock that is further ahead is not believed. Nothing expires until it is right again or an
     /// operator confirms it, by a PUT of /clock/confirm at `admin_listen`. 0 believes every clock.
     clock_jump_ms_max: u64 = "3600000" as Number::<u64> { min: 0, max: DAY_MS };
+
+    /// Seconds for which a stream keeps what was appended, unless it says so itself. 0 is forever. Here and below at
+    /// least as much is kept; what goes, goes by whole appends.
+    retention_age_seconds: u64 = "0" as Number::<u64> { min: 0, max: POSITION_MAX };
+
+    /// Bytes that a stream keeps, unless it says so itself. 0 keeps all.
+    retention_bytes: u64 = "0" as Bytes::<u64> { min: 0, max: POSITION_MAX };
+
+    /// Records that a stream keeps, unless it says so itself. 0 keeps all.
+    retention_records: u64 = "0" as Number::<u64> { min: 0, max: POSITION_MAX };
 
     /// How long requests in progress may take to end after SIGTERM or SIGINT.
     shutdown_timeout_ms: u64 = "2000" as Number::<u64> { min: 0, max: DAY_MS };

@@ -2,8 +2,10 @@
 //! answer. It passes every answer to the oracle.
 
 mod auditor;
+mod contender;
 mod forker;
 mod hoarder;
+mod keeper;
 mod mortal;
 mod owner;
 mod pipeliner;
@@ -12,8 +14,10 @@ mod reading;
 mod writer;
 
 pub(crate) use auditor::Auditor;
+pub(crate) use contender::Contender;
 pub(crate) use forker::Forker;
 pub(crate) use hoarder::Hoarder;
+pub(crate) use keeper::Keeper;
 pub(crate) use mortal::Mortal;
 pub(crate) use owner::Owner;
 pub(crate) use pipeliner::Pipeliner;

@@ -49,6 +49,10 @@ pub enum Rule {
     Undeleted,
     /// A lifetime ended before it was over, or not when it was.
     Lifetime,
+    /// A trimmed stream lacks what is kept, keeps what is not, or shows a record in the wrong place.
+    Kept,
+    /// An append was accepted in another state than the one that it is for.
+    Contended,
     /// A fork does not begin as its source does.
     ForkPrefix,
     /// `Stream-Up-To-Date` where more was there before the request came.

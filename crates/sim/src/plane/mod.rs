@@ -105,7 +105,8 @@ pub(crate) struct PlaneOptions {
 pub(crate) fn slice_limits(dice: &mut Dice, sessions: &mut Options) -> SliceLimits {
     let expiries_max = *dice.pick(&[1, 1, 3, 256]);
     sessions.due_answers_per_turn_max = *dice.pick(&[1, 256, 256, 256]);
-    SliceLimits { expiries_max, rows_max: *dice.pick(&[1, 1, 2, 1024]) }
+    let trims_max = *dice.pick(&[1, 2, 64]);
+    SliceLimits { expiries_max, trims_max, rows_max: *dice.pick(&[1, 1, 2, 1024]) }
 }
 
 /// Settings that make little data and little time reach every limit.

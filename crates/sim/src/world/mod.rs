@@ -57,7 +57,7 @@ pub(crate) enum Act {
     Deliver {
         life: u64,
         shard: usize,
-        mail: Mail,
+        mail: Box<Mail>,
     },
     Turn {
         life: u64,
@@ -272,7 +272,7 @@ impl World {
             Act::GiveUp { call } => self.give_up(call),
             Act::Refused { call } => self.finish(call, false, false),
             Act::Hear { wire, bytes, ends, damage } => self.hear(wire, bytes, ends, damage),
-            Act::Deliver { life, shard, mail } => self.deliver(life, shard, mail),
+            Act::Deliver { life, shard, mail } => self.deliver(life, shard, *mail),
             Act::Turn { life, shard } => self.turn(life, shard),
             Act::Run { life, job } => self.run_job(life, job),
             Act::Tick { life } => self.tick(life),
@@ -444,6 +444,7 @@ impl World {
         let arrival = process.arrivals.entry(pair).or_default();
         *arrival = (*arrival).max(self.clock.now_us + delay);
         let at = *arrival;
+        let mail = Box::new(mail);
         self.at(at, Act::Deliver { life, shard: usize::from(to.get()), mail });
     }
 
@@ -477,7 +478,7 @@ impl World {
         let made = self.disk.change_count() - changes;
         self.job_changes_max = self.job_changes_max.max(made);
         let wait = self.dice.delay_us(60);
-        self.after(wait, Act::Deliver { life, shard, mail });
+        self.after(wait, Act::Deliver { life, shard, mail: Box::new(mail) });
     }
 
     fn tick(&mut self, life: u64) {

@@ -68,7 +68,7 @@ impl World {
         let Some(end) = self.wires.get_mut(&wire) else { return };
         end.sends_at = end.sends_at.max(self.clock.now_us + delay);
         let (at, life, shard) = (end.sends_at, end.life, end.shard);
-        self.at(at, Act::Deliver { life, shard, mail });
+        self.at(at, Act::Deliver { life, shard, mail: Box::new(mail) });
     }
 
     /// Sends requests, perhaps in pieces, perhaps as the last ones.
@@ -105,7 +105,7 @@ impl World {
         };
         let Some(end) = self.wires.get(&wire) else { return };
         let (life, shard) = (end.life, end.shard);
-        self.after(wait, Act::Deliver { life, shard, mail: Mail::Writable { wire } });
+        self.after(wait, Act::Deliver { life, shard, mail: Box::new(Mail::Writable { wire }) });
     }
 
     /// A connection without requests may be kept, or closed by its client.

@@ -15,14 +15,23 @@ pub(crate) enum Bug {
     DeletesUnderForks,
     /// A checkpoint leaves out the last `Stream-Seq`.
     RestartsForgetSeqs,
+    /// A trim takes bytes that forks need.
+    TrimsBelowPins,
+    /// What a fork gave back stays.
+    KeepsWhatWasPinned,
+    /// An append is taken whatever number its record gets.
+    IgnoresRecords,
 }
 
 /// All of them.
-pub(crate) const ALL: [Bug; 6] = [
+pub(crate) const ALL: [Bug; 9] = [
     Bug::ForgetsProducers,
     Bug::WritesBehindTheEnd,
     Bug::WritesAreNoUse,
     Bug::ReadsAreNoUse,
     Bug::DeletesUnderForks,
     Bug::RestartsForgetSeqs,
+    Bug::TrimsBelowPins,
+    Bug::KeepsWhatWasPinned,
+    Bug::IgnoresRecords,
 ];

@@ -53,7 +53,7 @@ impl Pair {
         prop_assert_eq!(Some(info.content_type.as_str()), written);
         for at in info.head.get()..info.tail.get() {
             let owner = info.lineage.span_at(ByteOffset::new(at));
-            let owner = owner.map_or(info.stream, |(_, key)| key.stream);
+            let owner = owner.map_or(info.stream, |span| span.owner.stream);
             let byte = self.stored.get(&(owner, at)).copied();
             let expected = Some(stream.bytes[at as usize]);
             prop_assert_eq!(byte, expected, "{} of {}, in {}", at, info.stream, owner);
@@ -65,9 +65,9 @@ impl Pair {
         let expected = self.reference.get(stream);
         let alive = expected.filter(|stream| !stream.deleted);
         prop_assert_eq!(self.real.info(stream), alive.map(|stream| stream.info()));
-        let head = expected.map(|stream| ByteOffset::new(stream.head as u64));
-        prop_assert_eq!(self.real.head(stream), head);
-        prop_assert_eq!(self.real.head_or_lost(stream), head);
+        let floor = expected.map(|stream| ByteOffset::new(stream.floor(None) as u64));
+        prop_assert_eq!(self.real.floor(stream), floor);
+        prop_assert_eq!(self.real.floor_or_lost(stream), floor);
         let is_due = alive.is_some_and(|stream| stream.is_expired(self.now));
         prop_assert_eq!(self.real.is_due(stream, self.now), is_due);
         Ok(())

@@ -6,15 +6,16 @@ use crate::{
     reference::{GROUP, Reference},
     steps::{
         AppendStep, CONTENT_TYPES, CreateStep, LifetimeStep, Numbers, PATHS, SEQS, Step, Target,
+        Wanted,
     },
 };
 use model::{ByteOffset, EntryIndex, StreamId, StreamKey, StreamPath, Term, Timestamp};
 use proptest::{prelude::*, test_runner::TestCaseError};
 use std::collections::BTreeMap;
 use thalweg_stream::{
-    Append, AppendType, Applied, Command, ContentType, Create, CreateRequest, Effect, ForkPoint,
-    ForkRequest, GroupState, Lifetime, Lineage, LoggedCommand, Outcome, Pin, PinToken, Producer,
-    StreamInfo,
+    Append, AppendType, Applied, Change, Command, Condition, ContentType, Create, CreateRequest,
+    Effect, EndState, ForkPoint, ForkRequest, GroupState, Lifetime, Lineage, LoggedCommand,
+    Outcome, Pin, PinToken, Producer, RecordTime, StreamInfo, Trim,
 };
 
 /// No entry makes a stream with this id.
@@ -71,7 +72,10 @@ impl Pair {
             },
             Step::Delete(target) => self.command(*target, Command::Delete),
             Step::Expire(target) => self.command(*target, Command::Expire),
-            Step::Trim(target, to) => self.command(*target, Command::Trim(ByteOffset::new(*to))),
+            Step::Trim(target, to) => self.trim(*target, *to),
+            Step::Change(target, retention) => {
+                self.command(*target, Command::Change(Change { retention: *retention }))
+            }
             Step::Touch(target) => self.touch(*target),
             Step::Pin(target) => self.orphan(*target),
             Step::Unpin(number) => self.unpin(*number),
@@ -118,11 +122,23 @@ impl Pair {
             let bytes = offsets.zip(data).map(|(at, byte)| ((placement.stream, at), *byte));
             self.stored.extend(bytes);
         }
-        // Trimmed bytes stay: forks made before may read them.
-        if let Some(Effect::Forget(gone) | Effect::ForgetFork { stream: gone, .. }) = applied.effect
-        {
-            self.stored.retain(|(stream, _), _| *stream != gone);
+        match applied.effect {
+            Some(Effect::Forget(gone) | Effect::ForgetFork { stream: gone, .. }) => {
+                self.stored.retain(|(stream, _), _| *stream != gone);
+            }
+            Some(Effect::Trim(trimmed, to)) => {
+                self.stored.retain(|(stream, at), _| *stream != trimmed || *at >= to.get());
+            }
+            None => {}
         }
+    }
+
+    fn trim(&mut self, target: Target, to: u64) -> Checked {
+        let stream = self.stream(target);
+        let known = self.reference.get(stream);
+        let first_record = known.map_or(0, |stream| stream.record_at(to as usize));
+        let trim = Command::Trim(Trim { to: ByteOffset::new(to), first_record });
+        self.apply(stream, &trim, b"").map(|_| ())
     }
 
     fn command(&mut self, target: Target, command: Command) -> Checked {
@@ -141,6 +157,8 @@ impl Pair {
             lifetime: inherit.map_or(asked, |source| asked.or_inherit(source.lifetime)),
             close: step.close,
             record_count: step.records.len() as u32,
+            retention: step.retention,
+            record_time: step.record_time.map(RecordTime::SinceArrival),
             fork: fork.map(Box::new),
         };
         let beforehand = self.real.check_create(&request_for(&create), self.now);
@@ -196,14 +214,20 @@ impl Pair {
         let source = StreamKey { group: GROUP, stream: info.stream };
         let at = info.head.advance(at as u64 % (info.tail.since(info.head) + 1));
         let offset = (at != info.tail).then_some(at);
+        let known = self.reference.get(info.stream).unwrap();
+        let records = known.record_from(at.get() as usize);
+        let mark = known.mark_at(at.get() as usize);
         ForkPoint {
             request: ForkRequest { source: source_path, offset, sub_offset: 0 },
             source,
             token: self.token(),
             at,
             head: info.head,
+            head_record: if info.head == at { records } else { info.first_record },
+            records,
+            mark,
             lifetime: self.lifetime(lifetime),
-            lineage: Lineage::of_fork(&info.lineage, source, at),
+            lineage: Lineage::of_fork(&info.lineage, source, (at, records)),
         }
     }
 
@@ -217,8 +241,28 @@ impl Pair {
             producer: step.producer.map(|producer| self.producer(stream, producer)),
             close: step.close,
             record_count: step.records.len() as u32,
+            record_time: step.record_time.map(RecordTime::SinceArrival),
+            condition: step.wanted.and_then(|wanted| self.condition(stream, wanted)),
         };
         self.send(stream, append, step.records.concat())
+    }
+
+    /// The condition that a stream is as it was so many records, or bytes, ago.
+    fn condition(&self, stream: StreamId, wanted: Wanted) -> Option<Box<Condition>> {
+        let info = self.reference.get(stream)?.info();
+        let condition = match wanted {
+            Wanted::Record { back } => {
+                let next_record = Some(info.next_record.saturating_sub(back));
+                Condition { next_record, states: vec![] }
+            }
+            Wanted::State { back, closed, other } => {
+                let stream = StreamId::new(stream.get() + u64::from(other));
+                let stream = StreamKey { group: GROUP, stream };
+                let tail = ByteOffset::new(info.tail.get().saturating_sub(back));
+                Condition { next_record: None, states: vec![EndState { stream, tail, closed }] }
+            }
+        };
+        Some(Box::new(condition))
     }
 
     fn producer(&self, stream: StreamId, (id, numbers): (usize, Numbers)) -> Producer {
@@ -329,6 +373,8 @@ fn request_for(create: &Create) -> CreateRequest {
         lifetime: create.fork.as_ref().map_or(create.lifetime, |fork| fork.lifetime),
         close: create.close,
         fork: create.fork.as_ref().map(|fork| fork.request.clone()),
+        retention: create.retention,
+        record_time: create.record_time,
         record_count: create.record_count,
     }
 }

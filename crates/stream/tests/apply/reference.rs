@@ -4,11 +4,14 @@
 //! append that was accepted from it. Nothing is shared, indexed or forgotten early, so there is
 //! little here that can be wrong in the same way as the state machine.
 
-use model::{ByteOffset, GroupId, Placement, StreamId, StreamKey, StreamPath, Timestamp};
+use model::{
+    ByteOffset, GroupId, Placement, StreamId, StreamKey, StreamPath, TimeMarks, Timestamp,
+};
 use std::collections::{BTreeMap, BTreeSet};
 use thalweg_stream::{
-    Accepted, Append, AppendType, Applied, Command, ConfigField, ContentType, Create, Effect,
-    ForkPoint, Layout, Lifetime, Outcome, Pin, PinToken, Producer, Refusal, StreamInfo, Visible,
+    Accepted, Append, AppendType, Applied, Change, Command, Condition, ConfigField, ContentType,
+    Create, Effect, EndState, ForkPoint, Layout, Lifetime, Outcome, Pin, PinToken, Producer,
+    RecordTime, Refusal, Retention, RetentionChange, StreamInfo, Visible,
 };
 
 use crate::bug::Bug;
@@ -28,7 +31,11 @@ pub(crate) struct Stream {
     pub written_at: Timestamp,
     pub head: usize,
     pub bytes: Vec<u8>,
-    records: u64,
+    /// Where each record ends, inherited ones included.
+    record_ends: Vec<usize>,
+    /// For each append, inherited ones included: where it ends, and the largest record time so far.
+    marks: Vec<(usize, Option<u64>)>,
+    pub retention: Retention,
     pub closed: bool,
     pub deleted: bool,
     pub used_at: Timestamp,
@@ -36,11 +43,14 @@ pub(crate) struct Stream {
     pub logged_at: Timestamp,
     /// Every `Stream-Seq` that was accepted.
     pub seqs: Vec<String>,
-    /// Where every append ends that was accepted, by producer, epoch and sequence.
-    pub produced: BTreeMap<String, BTreeMap<(u64, u64), usize>>,
+    /// The place of every append that was accepted, by producer, epoch and sequence.
+    pub produced: BTreeMap<String, BTreeMap<(u64, u64), Place>>,
     pub fork: Option<ForkPoint>,
     pub pins: Vec<Pin>,
 }
+
+/// Where an append ends, and its records.
+pub(crate) type Place = (usize, (u64, u64));
 
 /// All streams of a group, deleted ones that forks need included.
 #[derive(Debug, Default)]
@@ -81,11 +91,78 @@ impl Stream {
             lifetime: self.lifetime,
             head: offset(self.head),
             tail: offset(self.bytes.len()),
+            first_record: self.record_at(self.head),
+            next_record: self.next_record(),
+            mark: self.mark_at(self.bytes.len()),
+            retention: self.retention,
             closed: self.closed,
             created_at: self.created_at,
             written_at: self.written_at,
             lineage: self.fork.as_ref().map(|fork| fork.lineage.clone()).unwrap_or_default(),
         }
+    }
+
+    fn next_record(&self) -> u64 {
+        self.record_ends.len() as u64
+    }
+
+    /// The number of the record that holds a byte; of the next one at the tail.
+    pub(crate) fn record_at(&self, byte: usize) -> u64 {
+        self.record_ends.iter().filter(|end| **end <= byte).count() as u64
+    }
+
+    /// The number of the first record that begins at a byte or behind it.
+    pub(crate) fn record_from(&self, byte: usize) -> u64 {
+        let starts = [0].into_iter().chain(self.record_ends.iter().copied());
+        starts.take(self.record_ends.len()).filter(|start| *start < byte).count() as u64
+    }
+
+    /// The largest record time of what begins before a byte.
+    pub(crate) fn mark_at(&self, byte: usize) -> Option<u64> {
+        let starts = [0].into_iter().chain(self.marks.iter().map(|(end, _)| *end));
+        let before = starts.zip(&self.marks).filter(|(start, _)| *start < byte);
+        before.last().and_then(|(_, (_, mark))| *mark)
+    }
+
+    /// What is needed of it begins here.
+    pub(crate) fn floor(&self, bug: Option<Bug>) -> usize {
+        let own = if self.deleted { self.bytes.len() } else { self.head };
+        let pins = self.pins.iter().map(|pin| pin.from.get() as usize);
+        if bug == Some(Bug::TrimsBelowPins) { own } else { pins.chain([own]).min().unwrap() }
+    }
+
+    fn rise(&self, before: usize, bug: Option<Bug>) -> Option<Effect> {
+        let floor = self.floor(bug);
+        (floor > before).then_some(Effect::Trim(self.id, offset(floor)))
+    }
+
+    /// Adds records, and what their times are.
+    fn add(
+        &mut self,
+        data: &[u8],
+        count: u32,
+        (at, given): (Timestamp, Option<RecordTime>),
+    ) -> Option<TimeMarks> {
+        if data.is_empty() {
+            return None;
+        }
+        let start = self.bytes.len();
+        self.bytes.extend_from_slice(data);
+        // Their bytes do not matter here, but for the last one.
+        let ends = (1..=count as usize).map(|number| start + data.len() * number / count as usize);
+        self.record_ends.extend(ends);
+        let last = self.marks.last().and_then(|(_, mark)| *mark);
+        let arrived = if start > 0 { self.written_at.get() } else { 0 };
+        let since = match given {
+            Some(RecordTime::SinceArrival(since)) => Some(since),
+            _ => last.map(|_| 0),
+        };
+        let marks = since.map(|since| {
+            let before = last.unwrap_or(arrived);
+            TimeMarks { before, upto: before.max(at.get().saturating_add_signed(since)) }
+        });
+        self.marks.push((self.bytes.len(), marks.map(|marks| marks.upto)));
+        marks
     }
 
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
@@ -104,13 +181,15 @@ impl Stream {
 
     fn visible(&self) -> Option<Visible> {
         let tail = offset(self.bytes.len());
-        Some(Visible { stream: self.id, tail, closed: self.closed, gone: self.deleted })
+        let (next_record, closed) = (self.next_record(), self.closed);
+        Some(Visible { stream: self.id, tail, next_record, closed, gone: self.deleted })
     }
 
     fn accepted(&self, producer: Option<(u64, u64)>, is_empty: bool, duplicate: bool) -> Outcome {
         Outcome::Appended(Accepted {
             stream: self.id,
             tail: offset(self.bytes.len()),
+            records: None,
             closed: self.closed,
             producer,
             duplicate,
@@ -125,8 +204,8 @@ impl Stream {
             unreachable!("an append")
         };
         if producer.seq == last {
-            let end = self.produced[&*producer.id][&numbers];
-            answer.tail = offset(end);
+            let (end, records) = self.produced[&*producer.id][&numbers];
+            (answer.tail, answer.records) = (offset(end), Some(records));
             answer.closed &= end == self.bytes.len();
         }
         Outcome::Appended(answer)
@@ -173,9 +252,24 @@ impl Stream {
             Some(Err(refusal)) => return refused(refusal),
             _ => {}
         }
-        let last = self.seqs.iter().max_by_key(|seq| seq.as_bytes())?;
-        let rises = append.stream_seq.as_ref().is_none_or(|seq| seq.as_bytes() > last.as_bytes());
-        (!rises).then(|| Outcome::Refused(Refusal::StreamSeq { last: last.as_str().into() }))
+        let last = self.seqs.iter().max_by_key(|seq| seq.as_bytes());
+        let rises = |last: &String| {
+            append.stream_seq.as_ref().is_none_or(|seq| seq.as_bytes() > last.as_bytes())
+        };
+        if let Some(last) = last.filter(|last| !rises(last)) {
+            return refused(Refusal::StreamSeq { last: last.as_str().into() });
+        }
+        let Condition { next_record: number, states } = append.condition.as_deref()?;
+        let (next_record, tail) = (self.next_record(), offset(self.bytes.len()));
+        if number.is_some_and(|number| number != next_record) && bug != Some(Bug::IgnoresRecords) {
+            return refused(Refusal::RecordMatch { next_record, tail });
+        }
+        let own = StreamKey { group: GROUP, stream: self.id };
+        let is_there = |state: &EndState| {
+            state.stream == own && state.tail == tail && state.closed == self.closed
+        };
+        let fits = states.is_empty() || states.iter().any(is_there);
+        (!fits).then_some(Outcome::Refused(Refusal::Precondition { tail }))
     }
 
     /// The last sequence if this append was accepted before, `None` if it is the next one.
@@ -202,7 +296,8 @@ impl Stream {
 
     fn take(&mut self, at: Timestamp, append: &Append, data: &[u8], bug: Option<Bug>) -> Applied {
         let start = offset(self.bytes.len());
-        self.bytes.extend_from_slice(data);
+        let (first_record, record_count) = (self.next_record(), append.record_count);
+        let marks = self.add(data, record_count, (at, append.record_time));
         self.closed |= append.close;
         self.written_at = self.written_at.max(at);
         if bug != Some(Bug::WritesAreNoUse) {
@@ -213,17 +308,18 @@ impl Stream {
         let numbers = append.producer.as_ref().map(|producer| (producer.epoch, producer.seq));
         if let (Some(producer), true) = (&append.producer, bug != Some(Bug::ForgetsProducers)) {
             let id = producer.id.to_string();
-            let end = self.bytes.len();
-            self.produced.entry(id).or_default().insert((producer.epoch, producer.seq), end);
+            let place = (self.bytes.len(), (first_record, self.next_record()));
+            self.produced.entry(id).or_default().insert((producer.epoch, producer.seq), place);
         }
-        let (first_record, record_count) = (self.records, append.record_count);
-        self.records += u64::from(record_count);
-        let placement =
-            Placement { stream: self.id, start, first_record, record_count, marks: None };
+        let placement = Placement { stream: self.id, start, first_record, record_count, marks };
+        let mut outcome = self.accepted(numbers, data.is_empty(), false);
+        if let Outcome::Appended(accepted) = &mut outcome {
+            accepted.records = Some((first_record, self.next_record()));
+        }
         Applied {
             placement: (!data.is_empty()).then_some(placement),
             visible: self.visible(),
-            ..answer(self.accepted(numbers, data.is_empty(), false))
+            ..answer(outcome)
         }
     }
 
@@ -323,7 +419,8 @@ impl Reference {
             Command::Delete => self.delete(id, Outcome::Deleted),
             Command::Expire => self.delete(id, Outcome::Done),
             Command::Touch(used_at) => self.touched(id, *used_at),
-            Command::Trim(to) => self.trim(id, *to),
+            Command::Trim(trim) => self.trim(id, trim.to),
+            Command::Change(change) => self.change(id, change),
             Command::Pin(pin) => self.pin(id, pin),
             Command::Unpin(token) => self.unpin(id, *token),
             // It never forgets a producer.
@@ -340,19 +437,28 @@ impl Reference {
             return answer(stream.judge_create(create));
         }
         // PROTOCOL §4.2: a fork begins with its source's bytes.
-        let inherited = create.fork.as_ref().map_or(vec![], |fork| {
+        let inherited = create.fork.as_ref().map(|fork| {
             let source = self.get(fork.source.stream).expect("a fork's source is pinned");
-            source.bytes[..fork.at.get() as usize].to_vec()
+            let at = fork.at.get() as usize;
+            let count = source.record_from(at) as usize;
+            let ends = source.record_ends[..count].iter().map(|end| (*end).min(at)).collect();
+            let starts = [0].into_iter().chain(source.marks.iter().map(|(end, _)| *end));
+            let before = starts.zip(&source.marks).filter(|(start, _)| *start < at);
+            let marks = before.map(|(_, (end, mark))| ((*end).min(at), *mark)).collect();
+            (source.bytes[..at].to_vec(), ends, marks)
         });
-        let stream = Stream {
+        let (bytes, record_ends, marks) = inherited.unwrap_or_default();
+        let mut stream = Stream {
             id: StreamId::new(self.applied),
             path: create.path.clone(),
             content_type: create.content_type.clone(),
             layout: create.layout,
             lifetime: create.lifetime,
             head: create.fork.as_ref().map_or(0, |fork| fork.head.get() as usize),
-            bytes: [&inherited, data].concat(),
-            records: u64::from(create.record_count),
+            bytes,
+            record_ends,
+            marks,
+            retention: create.retention,
             closed: create.close,
             deleted: false,
             created_at: at,
@@ -364,10 +470,10 @@ impl Reference {
             fork: create.fork.as_deref().cloned(),
             pins: vec![],
         };
-        let start = offset(inherited.len());
-        let (first_record, record_count) = (0, create.record_count);
-        let placement =
-            Placement { stream: stream.id, start, first_record, record_count, marks: None };
+        let start = offset(stream.bytes.len());
+        let (first_record, record_count) = (stream.next_record(), create.record_count);
+        let marks = stream.add(data, record_count, (at, create.record_time));
+        let placement = Placement { stream: stream.id, start, first_record, record_count, marks };
         let placement = (!data.is_empty()).then_some(placement);
         let applied = Applied { placement, ..answer(Outcome::Created(stream.info())) };
         self.streams.push(stream);
@@ -380,11 +486,13 @@ impl Reference {
         if stream.deleted {
             return refuse(Refusal::Gone);
         }
+        let floor = stream.floor(bug);
         stream.deleted = true;
         let visible = stream.visible();
+        let rise = stream.rise(floor, bug);
         // PROTOCOL §4.2: it stays behind, invisible, while forks read its bytes.
         let is_needed = !stream.pins.is_empty() && bug != Some(Bug::DeletesUnderForks);
-        let effect = if is_needed { None } else { self.purge(id) };
+        let effect = if is_needed { rise } else { self.purge(id) };
         Applied { visible, effect, ..answer(done) }
     }
 
@@ -406,30 +514,53 @@ impl Reference {
     }
 
     fn trim(&mut self, id: StreamId, to: ByteOffset) -> Applied {
+        let bug = self.bug;
         let Some(stream) = self.get_mut(id) else { return refuse(Refusal::NotFound) };
-        let to = (to.get() as usize).min(stream.bytes.len());
-        let rises = to > stream.head;
-        stream.head = stream.head.max(to);
-        let effect = rises.then_some(Effect::Trim(id, offset(to)));
-        Applied { effect, ..answer(Outcome::Done) }
+        if stream.deleted {
+            return refuse(Refusal::Gone);
+        }
+        let floor = stream.floor(bug);
+        stream.head = stream.head.max((to.get() as usize).min(stream.bytes.len()));
+        let (head, first_record) = (offset(stream.head), stream.record_at(stream.head));
+        let effect = stream.rise(floor, bug);
+        Applied { effect, ..answer(Outcome::Trimmed { head, first_record }) }
+    }
+
+    fn change(&mut self, id: StreamId, change: &Change) -> Applied {
+        let Some(stream) = self.get_mut(id) else { return refuse(Refusal::NotFound) };
+        if stream.deleted {
+            return refuse(Refusal::Gone);
+        }
+        let RetentionChange { age_seconds, bytes, records } = change.retention;
+        let kept = &mut stream.retention;
+        kept.age_seconds = age_seconds.unwrap_or(kept.age_seconds);
+        kept.bytes = bytes.unwrap_or(kept.bytes);
+        kept.records = records.unwrap_or(kept.records);
+        answer(Outcome::Changed(stream.info()))
     }
 
     fn pin(&mut self, id: StreamId, pin: &Pin) -> Applied {
+        let bug = self.bug;
         let Some(stream) = self.get_mut(id) else { return refuse(Refusal::ForkSourceNotFound) };
         if stream.deleted {
             return refuse(Refusal::ForkSourceGone);
         }
         if !stream.pins.iter().any(|known| known.token == pin.token) {
-            stream.pins.push(pin.clone());
+            let from = pin.from.max(offset(stream.floor(bug)));
+            stream.pins.push(Pin { from, ..pin.clone() });
         }
-        answer(Outcome::Pinned)
+        let (head, first_record) = (offset(stream.head), stream.record_at(stream.head));
+        answer(Outcome::Pinned { head, first_record })
     }
 
     fn unpin(&mut self, id: StreamId, token: PinToken) -> Applied {
+        let bug = self.bug;
         let Some(stream) = self.get_mut(id) else { return answer(Outcome::Done) };
+        let floor = stream.floor(bug);
         stream.pins.retain(|pin| pin.token != token);
+        let rise = stream.rise(floor, bug).filter(|_| bug != Some(Bug::KeepsWhatWasPinned));
         let is_unused = stream.deleted && stream.pins.is_empty();
-        let effect = if is_unused { self.purge(id) } else { None };
+        let effect = if is_unused { self.purge(id) } else { rise };
         Applied { effect, ..answer(Outcome::Done) }
     }
 

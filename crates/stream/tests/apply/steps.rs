@@ -4,6 +4,7 @@
 //! it stays sensible when the steps before it are taken away.
 
 use proptest::prelude::*;
+use thalweg_stream::{Keep, Retention, RetentionChange};
 
 /// Few paths, so that they are taken, deleted and taken again.
 pub(crate) const PATHS: [&str; 4] = ["a", "b", "a/b", "ü"];
@@ -49,6 +50,15 @@ pub(crate) struct CreateStep {
     pub lifetime: LifetimeStep,
     pub close: bool,
     pub records: Vec<Vec<u8>>,
+    pub retention: Retention,
+    pub record_time: Option<i64>,
+}
+
+/// What an append wants of its stream, as it relates to how that is.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Wanted {
+    Record { back: u64 },
+    State { back: u64, closed: bool, other: bool },
 }
 
 #[derive(Debug, Clone)]
@@ -59,6 +69,9 @@ pub(crate) struct AppendStep {
     pub producer: Option<(usize, Numbers)>,
     pub close: bool,
     pub records: Vec<Vec<u8>>,
+    /// Milliseconds after its arrival.
+    pub record_time: Option<i64>,
+    pub wanted: Option<Wanted>,
 }
 
 #[derive(Debug, Clone)]
@@ -77,6 +90,7 @@ pub(crate) enum Step {
     Expire(Target),
     Touch(Target),
     Trim(Target, u64),
+    Change(Target, RetentionChange),
     /// A pin whose fork is never created.
     Pin(Target),
     /// Gives such a pin back, or one that nobody holds.
@@ -131,14 +145,43 @@ fn numbers() -> impl Strategy<Value = Numbers> {
 
 fn create() -> impl Strategy<Value = CreateStep> {
     let close = prop::bool::weighted(0.1);
+    let kept = prop::option::weighted(0.2, change());
     let fields = (0..PATHS.len(), 0..CONTENT_TYPES.len(), lifetime(), close, records());
-    fields.prop_map(|(path, content_type, lifetime, close, records)| CreateStep {
-        path,
-        content_type,
-        lifetime,
-        close,
-        records,
+    let fields = (fields, kept, record_time());
+    fields.prop_map(|((path, content_type, lifetime, close, records), kept, record_time)| {
+        let kept = kept.unwrap_or_default();
+        let retention = Retention {
+            age_seconds: kept.age_seconds.unwrap_or_default(),
+            bytes: kept.bytes.unwrap_or_default(),
+            records: kept.records.unwrap_or_default(),
+        };
+        CreateStep { path, content_type, lifetime, close, records, retention, record_time }
     })
+}
+
+fn change() -> impl Strategy<Value = RetentionChange> {
+    let keep = || {
+        prop_oneof![
+            Just(None),
+            Just(Some(Keep::Default)),
+            Just(Some(Keep::All)),
+            (0..300_u64).prop_map(|amount| Some(Keep::AtLeast(amount))),
+        ]
+    };
+    let fields = (keep(), keep(), keep());
+    fields.prop_map(|(age_seconds, bytes, records)| RetentionChange { age_seconds, bytes, records })
+}
+
+fn record_time() -> impl Strategy<Value = Option<i64>> {
+    prop::option::weighted(0.2, -3000..1000_i64)
+}
+
+fn wanted() -> impl Strategy<Value = Wanted> {
+    prop_oneof![
+        (0..3_u64).prop_map(|back| Wanted::Record { back }),
+        (0..3_u64, any::<bool>(), prop::bool::weighted(0.2))
+            .prop_map(|(back, closed, other)| Wanted::State { back, closed, other }),
+    ]
 }
 
 fn append() -> impl Strategy<Value = AppendStep> {
@@ -146,15 +189,14 @@ fn append() -> impl Strategy<Value = AppendStep> {
     let seq = prop::option::weighted(0.3, 0..SEQS.len());
     let producer = prop::option::weighted(0.5, (0..2_usize, numbers()));
     let close = prop::bool::weighted(0.1);
+    let wanted = prop::option::weighted(0.2, wanted());
     let fields = (target(), content_type, seq, producer, close, records());
-    fields.prop_map(|(target, content_type, seq, producer, close, records)| AppendStep {
-        target,
-        content_type,
-        seq,
-        producer,
+    let fields = (fields, record_time(), wanted);
+    fields.prop_map(|(fields, record_time, wanted)| {
+        let (target, content_type, seq, producer, close, records) = fields;
         // Without data there is nothing else to do than to close.
-        close: close || records.is_empty(),
-        records,
+        let close = close || records.is_empty();
+        AppendStep { target, content_type, seq, producer, close, records, record_time, wanted }
     })
 }
 
@@ -169,7 +211,8 @@ pub(crate) fn step() -> impl Strategy<Value = Step> {
         3 => target().prop_map(Step::Delete),
         1 => target().prop_map(Step::Expire),
         3 => target().prop_map(Step::Touch),
-        1 => (target(), 0..20_u64).prop_map(|(target, to)| Step::Trim(target, to)),
+        2 => (target(), 0..20_u64).prop_map(|(target, to)| Step::Trim(target, to)),
+        1 => (target(), change()).prop_map(|(target, change)| Step::Change(target, change)),
         1 => target().prop_map(Step::Pin),
         1 => any::<usize>().prop_map(Step::Unpin),
         2 => any::<usize>().prop_map(Step::Release),

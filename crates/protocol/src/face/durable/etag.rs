@@ -5,7 +5,7 @@
 //! the tail keeps its tag when the stream is closed later: its bytes and its meaning stay.
 
 use crate::decimal::Decimal;
-use model::{ByteOffset, StreamKey};
+use model::{ByteOffset, GroupId, StreamId, StreamKey, limits::POSITION_MAX};
 
 /// A strong entity tag of a range.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,9 +79,46 @@ impl ETag {
     }
 }
 
+impl ETag {
+    /// The strong tags of an `If-Match` list that a server of this kind gives. Source: RFC 9110 §13.1.1.
+    pub(crate) fn strong_tags(list: &str) -> impl Iterator<Item = Self> + '_ {
+        let mut rest = list.trim_start_matches(SEPARATORS);
+        std::iter::from_fn(move || {
+            let is_weak = rest.starts_with("W/");
+            let (tag, after) = next_tag(rest)?;
+            rest = after.trim_start_matches(SEPARATORS);
+            Some(if is_weak { None } else { Self::parse(tag) })
+        })
+        .flatten()
+    }
+
+    /// Reads what [`Self::render`] writes.
+    fn parse(tag: &str) -> Option<Self> {
+        let text = tag.strip_prefix('"')?.strip_suffix('"')?;
+        let mut parts = text.split(':');
+        let (group, stream) = parts.next()?.split_once('-')?;
+        let number = |text: &str| text.parse::<u64>().ok();
+        let group = GroupId::new(u16::try_from(number(group)?).ok()?);
+        let stream = StreamKey { group, stream: StreamId::new(number(stream)?) };
+        let start = ByteOffset::new(number(parts.next()?)?);
+        let end = ByteOffset::new(number(parts.next()?).filter(|end| *end <= POSITION_MAX)?);
+        let closed = match (parts.next(), parts.next()) {
+            (None, _) => false,
+            (Some("c"), None) => true,
+            _ => return None,
+        };
+        let parsed = Self { stream, start, end, closed };
+        // What is written otherwise, with a sign or zeroes, is no tag of ours.
+        (parsed.render(false).as_bytes() == tag.as_bytes()).then_some(parsed)
+    }
+}
+
+/// What is between the tags of a list.
+const SEPARATORS: [char; 3] = [' ', '\t', ','];
+
 /// The next quoted tag of a list, quotation marks included, and what follows it.
 fn next_tag(list: &str) -> Option<(&str, &str)> {
-    let list = list.trim_start_matches([' ', '\t', ',']);
+    let list = list.trim_start_matches(SEPARATORS);
     let tag = list.strip_prefix("W/").unwrap_or(list);
     let length = tag.strip_prefix('"')?.find('"')? + 2;
     Some(tag.split_at(length))

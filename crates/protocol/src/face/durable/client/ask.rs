@@ -72,12 +72,7 @@ pub fn put_read(
     cursor: Option<u64>,
 ) {
     let mut query = Vec::with_capacity(96);
-    query.extend_from_slice(b"?offset=");
-    match from {
-        ReadFrom::Begin => query.extend_from_slice(b"-1"),
-        ReadFrom::Now => query.extend_from_slice(b"now"),
-        ReadFrom::At(position) => offset::put(&mut query, position),
-    }
+    put_start(&mut query, from);
     query.extend_from_slice(match live {
         Live::CatchUp => b"",
         Live::LongPoll => b"&live=long-poll",
@@ -90,6 +85,25 @@ pub fn put_read(
     let query = std::str::from_utf8(&query).expect("a query is written in ASCII");
     start(out, "GET", target, query);
     out.extend_from_slice(b"\r\n");
+}
+
+fn put_start(query: &mut Vec<u8>, from: ReadFrom) {
+    let mut count = |key: &str, number| {
+        query.extend_from_slice(key.as_bytes());
+        decimal::put(query, number);
+    };
+    match from {
+        ReadFrom::Record(number) => return count("?record=", number),
+        ReadFrom::TailRecords(number) => return count("?tail_records=", number),
+        ReadFrom::Time(ms) => return count("?time=", ms),
+        ReadFrom::Begin | ReadFrom::Now | ReadFrom::At(_) => {}
+    }
+    query.extend_from_slice(b"?offset=");
+    match from {
+        ReadFrom::At(position) => offset::put(query, position),
+        ReadFrom::Now => query.extend_from_slice(b"now"),
+        _ => query.extend_from_slice(b"-1"),
+    }
 }
 
 /// Writes a question for a stream's state.

@@ -18,7 +18,7 @@ pub use table::{Applied, Code, Meaning};
 use crate::{
     face::durable::{
         offset,
-        response::{EVERY_ANSWER, METHODS},
+        response::{EVERY_ANSWER, EXPOSED_NUMBERS, EXPOSED_PLACES, METHODS},
     },
     field::Field,
     head::{HeadSink, Length},
@@ -40,6 +40,8 @@ pub struct Problem {
 enum Facts {
     None,
     Closed { tail: ByteOffset },
+    Trimmed { head: ByteOffset },
+    Tail { tail: ByteOffset, next_record: Option<u64> },
     StaleEpoch { current: u64 },
     SeqGap { expected: u64, received: u64 },
     RetryAfter { seconds: u32 },
@@ -124,6 +126,17 @@ impl Problem {
                 // PROTOCOL §5.2, "409 Conflict due to closed stream"
                 head.field(Field::StreamClosed, "true");
                 head.ascii(Field::StreamNextOffset, &offset::render(*tail));
+            }
+            Facts::Trimmed { head: first } => {
+                head.field(Field::AccessControlExposeHeaders, EXPOSED_PLACES);
+                head.ascii(Field::StreamHead, &offset::render(*first));
+            }
+            Facts::Tail { tail, next_record } => {
+                head.ascii(Field::StreamNextOffset, &offset::render(*tail));
+                if let Some(next_record) = next_record {
+                    head.field(Field::AccessControlExposeHeaders, EXPOSED_NUMBERS);
+                    head.number(Field::StreamRecordNext, *next_record);
+                }
             }
             // PROTOCOL §5.2.1, "Response Headers"
             Facts::StaleEpoch { current } => head.number(Field::ProducerEpoch, *current),

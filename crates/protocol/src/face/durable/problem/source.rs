@@ -27,6 +27,8 @@ fn code_of(refusal: &Refusal) -> Code {
         Refusal::Closed { .. } => Code::Closed,
         Refusal::ContentType { .. } | Refusal::ForkContentType { .. } => Code::ContentTypeMismatch,
         Refusal::StreamSeq { .. } => Code::StreamSeqConflict,
+        Refusal::Precondition { .. } => Code::PreconditionFailed,
+        Refusal::RecordMatch { .. } => Code::RecordMismatch,
         Refusal::StaleEpoch { .. } => Code::StaleEpoch,
         Refusal::EpochStart { .. } => Code::EpochStart,
         Refusal::SeqGap { .. } => Code::SeqGap,
@@ -44,6 +46,10 @@ fn code_of(refusal: &Refusal) -> Code {
 fn facts_of(refusal: &Refusal) -> Facts {
     match *refusal {
         Refusal::Closed { tail } => Facts::Closed { tail },
+        Refusal::Precondition { tail } => Facts::Tail { tail, next_record: None },
+        Refusal::RecordMatch { next_record, tail } => {
+            Facts::Tail { tail, next_record: Some(next_record) }
+        }
         Refusal::StaleEpoch { current } => Facts::StaleEpoch { current },
         Refusal::SeqGap { expected, received } => Facts::SeqGap { expected, received },
         _ => Facts::None,
@@ -209,7 +215,14 @@ impl Problem {
     #[must_use]
     pub fn trimmed(head: ByteOffset) -> Self {
         let detail = format!("The first retained byte of the stream is at offset {head}.");
-        Self::with_detail(Code::OffsetTrimmed, detail)
+        Self { facts: Facts::Trimmed { head }, ..Self::with_detail(Code::OffsetTrimmed, detail) }
+    }
+
+    /// A read or a trim at a record, or a trim at a byte, that the stream does not have yet.
+    #[must_use]
+    pub fn beyond_tail(tail: ByteOffset, next_record: u64) -> Self {
+        let facts = Facts::Tail { tail, next_record: Some(next_record) };
+        Self { facts, ..Self::new(Code::BeyondTail) }
     }
 
     /// A body that grew beyond the limit while it came.

@@ -41,11 +41,19 @@ pub enum Code {
     OffsetMissing,
     /// `invalid-header`: A header field that the protocol defines has a bad value or comes twice.
     InvalidHeader,
-    /// `precondition-unsupported`: A write with `If-Match`, which no write can be judged by yet.
+    /// `precondition-unsupported`: A creation, a deletion or a change with `If-Match`, which only appends are judged by.
     ///
     /// The status is 412 and not 501. Clients of the protocol repeat every 5xx forever. For every other
     /// client, 412 says the truth: the write was not applied (docs/adr/0021).
     PreconditionUnsupported,
+    /// `precondition-failed`: The stream is not as `If-Match` says.
+    PreconditionFailed,
+    /// `record-mismatch`: The next record has another number than `Stream-Record-Match`.
+    RecordMismatch,
+    /// `empty-change`: A `PATCH` that changes nothing, or two things.
+    EmptyChange,
+    /// `beyond-tail`: The stream has no such record or byte yet.
+    BeyondTail,
     /// `invalid-content-type`: Data without a content type, or with one that is no media type.
     InvalidContentType,
     /// `content-encoding`: The body is compressed.
@@ -197,6 +205,10 @@ impl Code {
         Self::OffsetMissing,
         Self::InvalidHeader,
         Self::PreconditionUnsupported,
+        Self::PreconditionFailed,
+        Self::RecordMismatch,
+        Self::EmptyChange,
+        Self::BeyondTail,
         Self::InvalidContentType,
         Self::ContentEncoding,
         Self::InvalidLifetime,
@@ -257,7 +269,11 @@ impl Code {
             Code::InvalidOffset => row("invalid-offset", 400, "The offset is invalid", "Use -1, now, or a value of Stream-Next-Offset as it came."),
             Code::OffsetMissing => row("offset-missing", 400, "Live reads need an offset", "Add offset=-1, offset=now, or a value of Stream-Next-Offset."),
             Code::InvalidHeader => row("invalid-header", 400, "A header field is invalid", "See the detail."),
-            Code::PreconditionUnsupported => row("precondition-unsupported", 412, "Conditional writes are not offered yet", "Nothing was applied; send the write without If-Match. A later version will judge it in the order of the stream's log."),
+            Code::PreconditionUnsupported => row("precondition-unsupported", 412, "Only appends are judged by If-Match", "Nothing was applied; send the request without If-Match."),
+            Code::PreconditionFailed => row("precondition-failed", 412, "The stream is not in the state that If-Match names", "Nothing was applied; read on from your offset, or ask with HEAD for the present tag, and decide again."),
+            Code::RecordMismatch => row("record-mismatch", 412, "The next record has another number", "Nothing was applied; Stream-Record-Next is its number. Read what came meanwhile and decide again."),
+            Code::EmptyChange => row("empty-change", 400, "There is nothing to change", "Send Stream-Retention-Age, -Bytes or -Records, or else Stream-Trim-Before or Stream-Trim-Before-Record."),
+            Code::BeyondTail => row("beyond-tail", 416, "The stream does not reach so far", "Stream-Next-Offset is its tail and Stream-Record-Next the record that comes next; add clamp=true to read from there."),
             Code::InvalidContentType => row("invalid-content-type", 400, "The content type is missing or invalid", "Send the Content-Type that the stream was created with."),
             Code::ContentEncoding => row("content-encoding", 415, "The content encoding is not supported", "Send the body as it is, without Content-Encoding."),
             Code::InvalidLifetime => row("invalid-lifetime", 400, "The lifetime is invalid", "Send either Stream-TTL in whole seconds or Stream-Expires-At as an RFC 3339 time."),

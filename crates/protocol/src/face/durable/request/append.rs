@@ -1,10 +1,14 @@
 //! `POST`, and the bodies of writes. PROTOCOL §5.2 and §5.2.1.
 
-use super::fields::{Fields, is_true, parse_number};
+use super::{
+    condition::condition,
+    fields::{Fields, is_true, parse_number},
+    settings::record_time,
+};
 use crate::face::durable::problem::{Code, Problem, detail::quote};
 use model::{StreamPath, limits};
 use std::borrow::Cow;
-use stream::{Append, AppendType, ContentType, Producer, messages};
+use stream::{Append, AppendType, Condition, ContentType, Producer, RecordTime, messages};
 
 /// An append whose body has not come yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -14,6 +18,9 @@ pub struct AppendRequest {
     stream_seq: Option<Box<str>>,
     producer: Option<Producer>,
     close: bool,
+    record_time: Option<RecordTime>,
+    condition: Option<Box<Condition>>,
+    shows_records: bool,
     content_type: ContentTypeField,
 }
 
@@ -26,6 +33,8 @@ pub struct ReadyAppend<'b> {
     pub append: Append,
     /// The bytes to store: the body itself, or its messages in stored form.
     pub data: Cow<'b, [u8]>,
+    /// The answer says which numbers its records got.
+    pub shows_records: bool,
 }
 
 impl AppendRequest {
@@ -36,6 +45,9 @@ impl AppendRequest {
             stream_seq: stream_seq(fields)?,
             producer: producer(fields)?,
             close: is_true(fields.stream_closed),
+            record_time: record_time(fields)?,
+            condition: condition(fields)?,
+            shows_records: is_true(fields.record_numbers) || fields.record_match.is_some(),
             content_type: ContentTypeField::new(fields.content_type),
         })
     }
@@ -57,6 +69,8 @@ impl AppendRequest {
             producer: self.producer.clone(),
             close: self.close,
             record_count: 1,
+            record_time: self.record_time,
+            condition: self.condition.clone(),
         }
     }
 
@@ -66,15 +80,26 @@ impl AppendRequest {
     /// The [`Problem`] to answer: an empty body that does not close, a missing or malformed content
     /// type, or JSON that is none.
     pub fn finish(self, body: &[u8]) -> Result<ReadyAppend<'_>, Problem> {
-        let Self { path, stream_seq, producer, close, content_type } = self;
+        let Self { path, stream_seq, producer, close, record_time, condition, .. } = self;
+        let Self { shows_records, content_type, .. } = self;
         if body.is_empty() {
             // PROTOCOL §5.2: an empty body is valid only to close, and its content type is ignored.
             if !close {
                 return Err(Problem::new(Code::EmptyAppend));
             }
             let content_type = AppendType::Unnamed;
-            let append = Append { content_type, stream_seq, producer, close, record_count: 0 };
-            return Ok(ReadyAppend { path, append, data: Cow::Borrowed(body) });
+            let (record_time, record_count) = (None, 0);
+            let append = Append {
+                content_type,
+                stream_seq,
+                producer,
+                close,
+                record_count,
+                record_time,
+                condition,
+            };
+            let data = Cow::Borrowed(body);
+            return Ok(ReadyAppend { path, append, data, shows_records });
         }
         let content_type = content_type.require()?;
         let Prepared { data, record_count } = prepare(&content_type, body)?;
@@ -84,8 +109,16 @@ impl AppendRequest {
             return Err(Problem::with_detail(Code::InvalidJson, detail));
         }
         let content_type = AppendType::Named(content_type);
-        let append = Append { content_type, stream_seq, producer, close, record_count };
-        Ok(ReadyAppend { path, append, data })
+        let append = Append {
+            content_type,
+            stream_seq,
+            producer,
+            close,
+            record_count,
+            record_time,
+            condition,
+        };
+        Ok(ReadyAppend { path, append, data, shows_records })
     }
 }
 

@@ -2,16 +2,16 @@
 
 use super::{
     append::{ContentTypeField, check_encoding, prepare},
-    fields::{Fields, MOUNT, is_true, parse_number, stream_path},
+    fields::{Fields, MOUNT, is_true, parse_number, parse_time, stream_path},
+    settings::{record_time, retention},
 };
 use crate::face::durable::{
     offset::{self, OffsetError},
     problem::{Code, Problem, detail::quote},
 };
-use model::{StreamPath, Timestamp};
+use model::StreamPath;
 use std::borrow::Cow;
 use stream::{ContentType, ForkRequest, Lifetime};
-use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// What a stream holds if its creator does not say. PROTOCOL §5.1.
 const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
@@ -54,6 +54,8 @@ impl CreateRequest {
             lifetime: lifetime(fields)?,
             close: is_true(fields.stream_closed),
             fork,
+            retention: retention(fields)?,
+            record_time: record_time(fields)?,
             record_count: 0,
         };
         Ok(Self { asked, location })
@@ -103,13 +105,6 @@ fn lifetime(fields: &Fields<'_>) -> Result<Lifetime, Problem> {
             ))),
         },
     }
-}
-
-/// A time before 1970 is as good as its beginning: long over.
-fn parse_time(text: &str) -> Option<Timestamp> {
-    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
-    let ms = at.unix_timestamp_nanos().div_euclid(1_000_000).max(0);
-    u64::try_from(ms).ok().map(Timestamp::new)
 }
 
 fn fork(fields: &Fields<'_>) -> Result<Option<ForkRequest>, Problem> {

@@ -5,13 +5,16 @@ use crate::{
     field::{
         ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, PRODUCER_EPOCH,
         PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET,
-        STREAM_FORK_SUB_OFFSET, STREAM_FORKED_FROM, STREAM_SEQ, STREAM_SSE_DATA_ENCODING,
+        STREAM_FORK_SUB_OFFSET, STREAM_FORKED_FROM, STREAM_RECORD_MATCH, STREAM_RECORD_NUMBERS,
+        STREAM_RECORD_TIME, STREAM_RETENTION_AGE, STREAM_RETENTION_BYTES, STREAM_RETENTION_RECORDS,
+        STREAM_SEQ, STREAM_SSE_DATA_ENCODING, STREAM_TRIM_BEFORE, STREAM_TRIM_BEFORE_RECORD,
         STREAM_TTL,
     },
 };
 use memchr::memchr;
-use model::{PathError, StreamPath};
+use model::{PathError, StreamPath, Timestamp};
 use std::borrow::Cow;
+use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// Where streams are mounted.
 pub(crate) const MOUNT: &str = "/v1/stream/";
@@ -88,6 +91,13 @@ fn hex(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).map(|value| value as u8)
 }
 
+/// A time before 1970 is as good as its beginning: long over.
+pub(super) fn parse_time(text: &str) -> Option<Timestamp> {
+    let at = OffsetDateTime::parse(text, &Rfc3339).ok()?;
+    let ms = at.unix_timestamp_nanos().div_euclid(1_000_000).max(0);
+    u64::try_from(ms).ok().map(Timestamp::new)
+}
+
 /// The fields of a request, found in one pass.
 #[derive(Debug, Default)]
 pub(crate) struct Fields<'b> {
@@ -104,12 +114,20 @@ pub(crate) struct Fields<'b> {
     pub(crate) producer_epoch: Option<&'b str>,
     pub(crate) producer_seq: Option<&'b str>,
     pub(crate) sse_data_encoding: Option<&'b str>,
+    pub(crate) record_match: Option<&'b str>,
+    pub(crate) record_numbers: Option<&'b str>,
+    pub(crate) record_time: Option<&'b str>,
+    pub(crate) retention_age: Option<&'b str>,
+    pub(crate) retention_bytes: Option<&'b str>,
+    pub(crate) retention_records: Option<&'b str>,
+    pub(crate) trim_before: Option<&'b str>,
+    pub(crate) trim_before_record: Option<&'b str>,
     /// Lists, which may lawfully come in several lines: a second line makes them unusable, and
     /// that is the same as absent.
     pub(crate) if_none_match: Listed<'b>,
     pub(crate) accept_encoding: Listed<'b>,
-    /// `If-Match` is there, whatever it says.
-    pub(crate) has_if_match: bool,
+    /// As it is only where several lines are refused: it must never be taken as absent.
+    pub(crate) if_match: Listed<'b>,
 }
 
 /// A list field.
@@ -134,6 +152,12 @@ impl<'b> Listed<'b> {
             (Self::Absent, Ok(text)) => Self::Once(text),
             _ => Self::Unusable,
         };
+    }
+}
+
+impl Listed<'_> {
+    pub(crate) fn is_absent(self) -> bool {
+        matches!(self, Self::Absent)
     }
 }
 
@@ -169,7 +193,7 @@ impl<'b> Fields<'b> {
         } else if item.name.eq_ignore_ascii_case(ACCEPT_ENCODING) {
             self.accept_encoding.take(item.value);
         } else if item.name.eq_ignore_ascii_case(IF_MATCH) {
-            self.has_if_match = true;
+            self.if_match.take(item.value);
         }
     }
 
@@ -187,8 +211,20 @@ impl<'b> Fields<'b> {
             16 if is(CONTENT_ENCODING) => (CONTENT_ENCODING, &mut self.content_encoding),
             17 if is(STREAM_EXPIRES_AT) => (STREAM_EXPIRES_AT, &mut self.stream_expires_at),
             18 if is(STREAM_FORKED_FROM) => (STREAM_FORKED_FROM, &mut self.forked_from),
+            18 if is(STREAM_TRIM_BEFORE) => (STREAM_TRIM_BEFORE, &mut self.trim_before),
+            18 if is(STREAM_RECORD_TIME) => (STREAM_RECORD_TIME, &mut self.record_time),
+            19 if is(STREAM_RECORD_MATCH) => (STREAM_RECORD_MATCH, &mut self.record_match),
+            21 if is(STREAM_RECORD_NUMBERS) => (STREAM_RECORD_NUMBERS, &mut self.record_numbers),
+            20 if is(STREAM_RETENTION_AGE) => (STREAM_RETENTION_AGE, &mut self.retention_age),
             18 if is(STREAM_FORK_OFFSET) => (STREAM_FORK_OFFSET, &mut self.fork_offset),
             22 if is(STREAM_FORK_SUB_OFFSET) => (STREAM_FORK_SUB_OFFSET, &mut self.fork_sub_offset),
+            22 if is(STREAM_RETENTION_BYTES) => (STREAM_RETENTION_BYTES, &mut self.retention_bytes),
+            24 if is(STREAM_RETENTION_RECORDS) => {
+                (STREAM_RETENTION_RECORDS, &mut self.retention_records)
+            }
+            25 if is(STREAM_TRIM_BEFORE_RECORD) => {
+                (STREAM_TRIM_BEFORE_RECORD, &mut self.trim_before_record)
+            }
             24 if is(STREAM_SSE_DATA_ENCODING) => {
                 (STREAM_SSE_DATA_ENCODING, &mut self.sse_data_encoding)
             }
@@ -197,11 +233,8 @@ impl<'b> Fields<'b> {
     }
 }
 
-/// Refuses a write that is to take place only if the stream has a certain tag.
-///
-/// The tag of a stream is known only at the write's place in the log. A tag compared before that could
-/// belong to an older state. A write with `If-Match` must never be applied to another state than its
-/// own (RFC 9110 §13.1.1).
+/// Refuses a creation or a deletion that is to take place only if the stream has a certain tag: only appends are
+/// judged by it. One with `If-Match` must never be applied to another state than its own (RFC 9110 §13.1.1).
 pub(super) fn refuse_precondition(has_if_match: bool) -> Result<(), Problem> {
     if has_if_match { Err(Problem::new(Code::PreconditionUnsupported)) } else { Ok(()) }
 }

@@ -10,15 +10,18 @@
 //! as `stream::Refusal`.
 
 mod append;
+mod condition;
 mod create;
 mod fields;
 mod read;
+mod settings;
 mod shown;
 
 pub use append::{AppendRequest, ReadyAppend};
 pub use create::{CreateRequest, ReadyCreate};
 pub(crate) use fields::MOUNT;
 use fields::{Fields, refuse_precondition, stream_path};
+use model::{ReadFrom, TrimBefore};
 pub use read::{Live, ReadRequest};
 pub use shown::{Proof, Shown, SignedQuery, loggable_target};
 
@@ -41,6 +44,29 @@ pub enum Request {
     Read(ReadRequest),
     /// `HEAD`: the stream's configuration and its tail. PROTOCOL §5.5.
     Head(StreamPath),
+    /// `HEAD` with a record or a time: where a read of it would begin.
+    Resolve {
+        /// The stream.
+        path: StreamPath,
+        /// The record, or the time.
+        from: ReadFrom,
+        /// A record behind the tail means the tail.
+        clamp: bool,
+    },
+    /// `PATCH`: change what is kept of a stream.
+    Change {
+        /// The stream.
+        path: StreamPath,
+        /// What changes.
+        change: stream::Change,
+    },
+    /// `PATCH`: drop the beginning of a stream.
+    Trim {
+        /// The stream.
+        path: StreamPath,
+        /// What it keeps.
+        before: TrimBefore,
+    },
     /// `DELETE`. PROTOCOL §5.4.
     Delete(StreamPath),
     /// `OPTIONS`: a browser asks what it may send.
@@ -84,7 +110,6 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
     match head.method {
         Method::Post => {
             let fields = Fields::find(head.fields)?;
-            refuse_precondition(fields.has_if_match)?;
             AppendRequest::parse(path, &fields).map(Request::Append)
         }
         Method::Get => {
@@ -93,12 +118,17 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
         }
         Method::Put => {
             let fields = Fields::find(head.fields)?;
-            refuse_precondition(fields.has_if_match)?;
+            refuse_precondition(!fields.if_match.is_absent())?;
             let location = location(head, scheme);
             CreateRequest::parse(path, location, &fields)
                 .map(|create| Request::Create(Box::new(create)))
         }
-        Method::Head => Ok(Request::Head(path)),
+        Method::Head => read::head(path, head.query.unwrap_or_default()),
+        Method::Patch => {
+            let fields = Fields::find(head.fields)?;
+            refuse_precondition(!fields.if_match.is_absent())?;
+            settings::parse(path, &fields)
+        }
         Method::Delete => {
             refuse_precondition(field::is_named(head.fields, field::IF_MATCH))?;
             Ok(Request::Delete(path))

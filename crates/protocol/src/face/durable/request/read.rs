@@ -1,6 +1,9 @@
 //! `GET`. PROTOCOL §5.6–5.8 and §8.
 
-use super::fields::{Fields, percent_decode};
+use super::{
+    Request,
+    fields::{Fields, parse_number, parse_time, percent_decode},
+};
 use crate::{
     encoding,
     face::durable::{
@@ -10,7 +13,7 @@ use crate::{
     },
     limits::IF_NONE_MATCH_BYTES_MAX,
 };
-use model::{ReadFrom, StreamPath};
+use model::{Bounds, ReadFrom, ReadRecords, StreamPath, limits};
 use std::borrow::Cow;
 
 /// A read.
@@ -20,6 +23,8 @@ pub struct ReadRequest {
     pub path: StreamPath,
     /// Where to begin: `offset`, which is `-1` (or left out) for the head, and `now` for the tail.
     pub offset: ReadFrom,
+    /// What is asked of records and times, if anything.
+    pub records: Option<ReadRecords>,
     /// How to continue at the tail.
     pub live: Live,
     /// The cursor that the client echoes.
@@ -57,7 +62,8 @@ impl ReadRequest {
             |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("base64"));
         Ok(Self {
             path,
-            offset: read_offset(query.offset.as_deref(), live)?,
+            offset: query.start(live)?,
+            records: query.records(live)?,
             live,
             cursor: query.cursor.as_deref().and_then(cursor::parse),
             if_none_match: if_none_match
@@ -112,6 +118,13 @@ struct Query<'q> {
     live: Option<Cow<'q, str>>,
     cursor: Option<Cow<'q, str>>,
     encoding: Option<Cow<'q, str>>,
+    record: Option<Cow<'q, str>>,
+    tail_records: Option<Cow<'q, str>>,
+    time: Option<Cow<'q, str>>,
+    clamp: Option<Cow<'q, str>>,
+    max_records: Option<Cow<'q, str>>,
+    max_bytes: Option<Cow<'q, str>>,
+    until: Option<Cow<'q, str>>,
 }
 
 impl<'q> Query<'q> {
@@ -124,6 +137,13 @@ impl<'q> Query<'q> {
                 "live" => &mut found.live,
                 "cursor" => &mut found.cursor,
                 "encoding" => &mut found.encoding,
+                "record" => &mut found.record,
+                "tail_records" => &mut found.tail_records,
+                "time" => &mut found.time,
+                "clamp" => &mut found.clamp,
+                "max_records" => &mut found.max_records,
+                "max_bytes" => &mut found.max_bytes,
+                "until" => &mut found.until,
                 _ => continue,
             };
             let code = if key == "offset" { Code::InvalidOffset } else { Code::InvalidQuery };
@@ -136,4 +156,96 @@ impl<'q> Query<'q> {
         }
         Ok(found)
     }
+}
+
+/// Records and times.
+impl Query<'_> {
+    /// Where to begin: at most one of `offset`, `record`, `tail_records` and `time`.
+    fn start(&self, live: Live) -> Result<ReadFrom, Problem> {
+        let by_record = self.record_start()?;
+        match (by_record, self.offset.as_deref()) {
+            (None, offset) => read_offset(offset, live),
+            (Some(from), None) => Ok(from),
+            (Some(_), Some(_)) => Err(one_start()),
+        }
+    }
+
+    fn record_start(&self) -> Result<Option<ReadFrom>, Problem> {
+        let record = match self.record.as_deref() {
+            Some("now") => Some(ReadFrom::Now),
+            _ => count("record", &self.record)?.map(ReadFrom::Record),
+        };
+        let tail = count("tail_records", &self.tail_records)?.map(ReadFrom::TailRecords);
+        let time = time("time", &self.time)?.map(ReadFrom::Time);
+        let mut starts = [record, tail, time].into_iter().flatten();
+        match (starts.next(), starts.next()) {
+            (start, None) => Ok(start),
+            (_, Some(_)) => Err(one_start()),
+        }
+    }
+
+    /// What is asked of records besides the start; `None` if the read is about bytes alone.
+    fn records(&self, live: Live) -> Result<Option<ReadRecords>, Problem> {
+        let bounds = Bounds {
+            records_max: positive("max_records", &self.max_records)?,
+            bytes_max: positive("max_bytes", &self.max_bytes)?,
+            until: time("until", &self.until)?,
+        };
+        if live == Live::Sse && bounds != Bounds::default() {
+            let detail =
+                "max_records, max_bytes and until bound one answer; a stream of events has no end.";
+            return Err(Problem::with_detail(Code::InvalidQuery, detail));
+        }
+        let has_start =
+            [&self.record, &self.tail_records, &self.time].into_iter().any(Option::is_some);
+        let is_wanted = has_start || bounds != Bounds::default();
+        Ok(is_wanted.then_some(ReadRecords { bounds, clamp: self.clamps()? }))
+    }
+
+    fn clamps(&self) -> Result<bool, Problem> {
+        match self.clamp.as_deref() {
+            None | Some("false") => Ok(false),
+            Some("true") => Ok(true),
+            Some(other) => Err(invalid("clamp", other, "true or false")),
+        }
+    }
+}
+
+/// `HEAD`: of a stream, or of a place in it.
+pub(super) fn head(path: StreamPath, query: &str) -> Result<Request, Problem> {
+    let query = Query::parse(query)?;
+    match query.record_start()? {
+        None => Ok(Request::Head(path)),
+        Some(from) => Ok(Request::Resolve { path, from, clamp: query.clamps()? }),
+    }
+}
+
+fn one_start() -> Problem {
+    let detail = "A read begins at one of offset, record, tail_records and time.";
+    Problem::with_detail(Code::InvalidQuery, detail)
+}
+
+fn invalid(key: &str, value: &str, wanted: &str) -> Problem {
+    let detail = format!("{key} is {}, not {wanted}.", quote(value.as_bytes()));
+    Problem::with_detail(Code::InvalidQuery, detail)
+}
+
+fn count(key: &str, value: &Option<Cow<'_, str>>) -> Result<Option<u64>, Problem> {
+    let Some(value) = value.as_deref() else { return Ok(None) };
+    let number = parse_number(value, limits::POSITION_MAX);
+    number.map(Some).ok_or_else(|| invalid(key, value, "a whole number without leading zeros"))
+}
+
+fn positive(key: &str, value: &Option<Cow<'_, str>>) -> Result<Option<u64>, Problem> {
+    match count(key, value)? {
+        Some(0) => Err(invalid(key, "0", "at least 1")),
+        number => Ok(number),
+    }
+}
+
+/// Milliseconds since 1970, or an RFC 3339 time.
+fn time(key: &str, value: &Option<Cow<'_, str>>) -> Result<Option<u64>, Problem> {
+    let Some(value) = value.as_deref() else { return Ok(None) };
+    let ms = parse_number(value, u64::MAX).or_else(|| Some(parse_time(value)?.get()));
+    ms.map(Some).ok_or_else(|| invalid(key, value, "an RFC 3339 time or milliseconds since 1970"))
 }

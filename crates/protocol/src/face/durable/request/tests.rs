@@ -96,7 +96,7 @@ fn routes_that_are_no_streams_say_so() {
     for path in ["__registry__", "__presence__/x", "_a", "a/__b"] {
         assert!(request(&format!("HEAD /v1/stream/{path}"), &[]).is_ok(), "{path}");
     }
-    assert_eq!(refused("PATCH /v1/stream/a", &[]), Code::MethodNotAllowed);
+    assert_eq!(refused("TRACE /v1/stream/a", &[]), Code::MethodNotAllowed);
     assert_eq!(request("OPTIONS *", &[]), Ok(Request::Preflight));
 }
 
@@ -381,9 +381,9 @@ fn the_second_part_of_an_offset_is_ignored_or_reserved() {
 
 // RFC 9110 §13.1.1: never applied to another state than the one that was named.
 #[test]
-fn a_write_with_a_precondition_is_refused_and_a_read_is_not() {
+fn a_precondition_is_for_appends() {
     for field in [("If-Match", "\"7-42:0:9\""), ("if-match", ""), ("IF-MATCH", "*")] {
-        for method in ["PUT", "POST", "DELETE"] {
+        for method in ["PUT", "PATCH", "DELETE"] {
             let line = format!("{method} /v1/stream/a");
             assert_eq!(refused(&line, &[TEXT, field]), Code::PreconditionUnsupported);
             assert_eq!(refused(&line, &[field, field]), Code::PreconditionUnsupported);
@@ -392,6 +392,126 @@ fn a_write_with_a_precondition_is_refused_and_a_read_is_not() {
             assert!(request(&format!("{method} /v1/stream/a"), &[field]).is_ok(), "{method}");
         }
     }
+}
+
+fn condition(fields: &[(&str, &str)]) -> Option<Box<stream::Condition>> {
+    match request("POST /v1/stream/a", fields).unwrap() {
+        Request::Append(append) => append.announced().condition,
+        other => panic!("{other:?} is no append"),
+    }
+}
+
+// RFC 9110 §13.1.1: strong comparison; a list names several states.
+#[test]
+fn an_append_names_the_states_that_it_is_for() {
+    let state = |group, stream, tail, closed| stream::EndState {
+        stream: model::StreamKey {
+            group: model::GroupId::new(group),
+            stream: model::StreamId::new(stream),
+        },
+        tail: ByteOffset::new(tail),
+        closed,
+    };
+    let listed =
+        condition(&[("If-Match", "\"7-42:0:9\", W/\"7-42:0:8\" ,\"x\",\"1-2:3:4:c\"")]).unwrap();
+    assert_eq!(listed.states, [state(7, 42, 9, false), state(1, 2, 4, true)]);
+    assert_eq!(condition(&[("If-Match", " * ")]).unwrap().states, []);
+    assert_eq!(condition(&[]), None);
+    let numbered = condition(&[("Stream-Record-Match", "12")]).unwrap();
+    assert_eq!((numbered.next_record, &numbered.states[..]), (Some(12), &[][..]));
+    for none in ["", "W/\"7-42:0:9\"", "\"07-42:0:9\"", "\"7-42:0:9:d\"", "\"7-42:0:9", "7-42:0:9"]
+    {
+        assert_eq!(
+            refused("POST /v1/stream/a", &[("If-Match", none)]),
+            Code::PreconditionFailed,
+            "{none}"
+        );
+    }
+    let twice = [("If-Match", "*"), ("If-Match", "*")];
+    assert_eq!(refused("POST /v1/stream/a", &twice), Code::InvalidHeader, "never as if absent");
+    let many = vec!["\"7-42:0:9\""; 17].join(",");
+    assert_eq!(refused("POST /v1/stream/a", &[("If-Match", &many)]), Code::InvalidHeader);
+    assert_eq!(refused("POST /v1/stream/a", &[("Stream-Record-Match", "-1")]), Code::InvalidHeader);
+}
+
+#[test]
+fn a_read_begins_at_one_place_and_has_bounds() {
+    let begins = |query: &str| read(query, &[]).offset;
+    assert_eq!(begins("?record=7"), ReadFrom::Record(7));
+    assert_eq!(begins("?record=now"), ReadFrom::Now);
+    assert_eq!(begins("?tail_records=0"), ReadFrom::TailRecords(0));
+    assert_eq!(begins("?time=1500"), ReadFrom::Time(1500));
+    assert_eq!(begins("?time=1970-01-01T00:00:01.5Z"), ReadFrom::Time(1500));
+    assert_eq!(begins("?live=sse&record=7"), ReadFrom::Record(7));
+    assert_eq!(read("?offset=-1", &[]).records, None, "nothing is asked of records");
+    let bounded = read("?max_records=2&max_bytes=30&until=9&clamp=true", &[]).records.unwrap();
+    let bounds = model::Bounds { records_max: Some(2), bytes_max: Some(30), until: Some(9) };
+    assert_eq!(bounded, model::ReadRecords { bounds, clamp: true });
+    for query in [
+        "record=1&offset=-1",
+        "record=1&time=1",
+        "tail_records=1&time=1",
+        "record=01",
+        "record=-1",
+        "record=",
+        "time=yesterday",
+        "until=-1",
+        "max_records=0",
+        "max_bytes=0",
+        "clamp=yes&record=1",
+        "record=1&live=sse&max_records=1",
+        "record=1&record=1",
+        "record=9007199254740993",
+    ] {
+        assert_eq!(
+            refused(&format!("GET /v1/stream/a?{query}"), &[]),
+            Code::InvalidQuery,
+            "{query}"
+        );
+    }
+    let path = StreamPath::new("a").unwrap();
+    let place = Request::Resolve { path: path.clone(), from: ReadFrom::Record(5), clamp: false };
+    assert_eq!(request("HEAD /v1/stream/a?record=5", &[]), Ok(place));
+    assert_eq!(request("HEAD /v1/stream/a?offset=junk", &[]), Ok(Request::Head(path)));
+}
+
+#[test]
+fn a_patch_does_one_thing() {
+    use stream::{Keep, RetentionChange};
+    let patch = |fields: &[(&str, &str)]| request("PATCH /v1/stream/a", fields);
+    let path = StreamPath::new("a").unwrap();
+    let retention = RetentionChange {
+        age_seconds: Some(Keep::AtLeast(60)),
+        bytes: Some(Keep::All),
+        records: Some(Keep::Default),
+    };
+    let all = [
+        ("Stream-Retention-Age", "60"),
+        ("Stream-Retention-Bytes", "none"),
+        ("Stream-Retention-Records", "default"),
+    ];
+    let change = stream::Change { retention };
+    assert_eq!(patch(&all), Ok(Request::Change { path: path.clone(), change }));
+    let before = model::TrimBefore::Record(9);
+    assert_eq!(patch(&[("Stream-Trim-Before-Record", "9")]), Ok(Request::Trim { path, before }));
+    let refused = |fields: &[(&str, &str)]| patch(fields).unwrap_err().code();
+    assert_eq!(refused(&[]), Code::EmptyChange);
+    assert_eq!(refused(&[all[0], ("Stream-Trim-Before-Record", "9")]), Code::EmptyChange);
+    let both = [
+        ("Stream-Trim-Before-Record", "9"),
+        ("Stream-Trim-Before", "0000000000000009_0000000000000000"),
+    ];
+    assert_eq!(refused(&both), Code::InvalidHeader);
+    for (name, value) in [
+        ("Stream-Trim-Before", "9"),
+        ("Stream-Retention-Age", "1.5"),
+        ("Stream-Retention-Bytes", ""),
+    ] {
+        assert_eq!(refused(&[(name, value)]), Code::InvalidHeader, "{name}: {value}");
+    }
+    let created = asked(&[TEXT, all[0], ("Stream-Record-Time", "5")]);
+    assert_eq!(created.retention.age_seconds, Keep::AtLeast(60));
+    assert_eq!(created.record_time, Some(stream::RecordTime::Given(5)));
 }
 
 proptest! {
@@ -403,8 +523,9 @@ proptest! {
     #[test]
     fn no_field_panics(value in "[ -~]{0,60}") {
         for name in ["Content-Type", "Stream-TTL", "Stream-Expires-At", "Stream-Forked-From", "Stream-Fork-Offset",
-            "If-None-Match", "Accept-Encoding", "Producer-Epoch", "Stream-Closed"] {
-            for line in ["PUT /v1/stream/a", "POST /v1/stream/a", "GET /v1/stream/a"] {
+            "If-None-Match", "Accept-Encoding", "Producer-Epoch", "Stream-Closed",
+            "If-Match", "Stream-Record-Match", "Stream-Record-Numbers", "Stream-Record-Time", "Stream-Retention-Age", "Stream-Trim-Before"] {
+            for line in ["PUT /v1/stream/a", "POST /v1/stream/a", "PATCH /v1/stream/a", "GET /v1/stream/a"] {
                 if let Ok(Request::Append(append)) = request(line, &[(name, &value)]) {
                     let _ = append.finish(value.as_bytes());
                 }

@@ -7,7 +7,9 @@ mod read;
 mod write;
 
 pub use read::{BodyPlan, Frame, ReadAnswer, long_poll_timeout, read, sse};
-pub use write::{appended, created, deleted, metadata, outcome, preflight};
+pub use write::{
+    appended, changed, created, deleted, metadata, outcome, preflight, resolved, trimmed,
+};
 
 use crate::head::{CommonFields, common_fields};
 
@@ -33,5 +35,12 @@ pub(crate) const EVERY_APPEND: CommonFields = common_fields! {
         "Producer-Epoch, Producer-Seq, Stream-Closed, Stream-Next-Offset",
 };
 
+/// What scripts may see besides of an answer with numbers of records. Most answers have none.
+pub(crate) const EXPOSED_NUMBERS: &str = "Stream-Record-Next, Stream-Record-Start";
+
+/// What scripts may see besides of an answer about where a stream begins, or about a place in it.
+pub(crate) const EXPOSED_PLACES: &str = "Stream-Head, Stream-Offset, Stream-Record-First, Stream-Record-Next, \
+    Stream-Record-Start, Stream-Retention-Age, Stream-Retention-Bytes, Stream-Retention-Records, Stream-Time";
+
 /// The methods of a stream.
-pub(crate) const METHODS: &str = "GET, HEAD, PUT, POST, DELETE, OPTIONS";
+pub(crate) const METHODS: &str = "GET, HEAD, PUT, POST, PATCH, DELETE, OPTIONS";

@@ -1,6 +1,6 @@
 //! Answers to reads. PROTOCOL §5.6–5.8, §8, §10.
 
-use super::EVERY_ANSWER;
+use super::{EVERY_ANSWER, EXPOSED_NUMBERS};
 use crate::{
     face::durable::{
         etag::ETag,
@@ -32,6 +32,8 @@ pub struct ReadAnswer<'a> {
     pub is_stable: bool,
     /// For a long-poll: what [`crate::cursor::next`] gave.
     pub cursor: Option<u64>,
+    /// Numbers of the records at both ends, if they were asked for.
+    pub records: Option<(u64, u64)>,
     /// The body will be compressed; only if the request accepts it.
     pub gzip: bool,
     /// A client that shows no credential gets the same: a shared cache may give it to everybody.
@@ -132,6 +134,11 @@ impl ReadAnswer<'_> {
     /// The fields that a 200 and its 304 share.
     fn describe<S: HeadSink + ?Sized>(&self, head: &mut S, tag: &ETag) {
         head.ascii(Field::StreamNextOffset, &offset::render(self.end));
+        if let Some((start, next)) = self.records {
+            head.field(Field::AccessControlExposeHeaders, EXPOSED_NUMBERS);
+            head.number(Field::StreamRecordStart, start);
+            head.number(Field::StreamRecordNext, next);
+        }
         if self.is_up_to_date() {
             // PROTOCOL §5.6: only when nothing follows
             head.field(Field::StreamUpToDate, "true");
@@ -149,6 +156,11 @@ impl ReadAnswer<'_> {
         head.field(Field::Vary, field::ACCEPT_ENCODING);
     }
 
+    /// Whether the beginning of the stream has been dropped, or will be by itself.
+    fn has_moving_head(&self) -> bool {
+        self.info.head > ByteOffset::ZERO || self.info.retention.is_bounded()
+    }
+
     /// How long caches may keep the answer (docs/adr/0012).
     fn cache_control(&self) -> &'static str {
         if self.request.offset == ReadFrom::Now {
@@ -161,7 +173,12 @@ impl ReadAnswer<'_> {
             // A cache that answers by itself neither slides the lifetime nor knows its end.
             return asks;
         }
-        if self.is_stable && !self.is_up_to_date() {
+        let begins_at_head = self.request.offset == ReadFrom::Begin;
+        if self.request.records.is_some() || (begins_at_head && self.has_moving_head()) {
+            return asks;
+        }
+        // The first piece may be trimmed one day. A reader that learns so begins again, and must not get it once more.
+        if self.is_stable && !self.is_up_to_date() && !begins_at_head {
             return immutable;
         }
         if self.start == self.end && !self.info.closed {

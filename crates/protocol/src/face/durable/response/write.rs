@@ -1,19 +1,22 @@
 //! Answers to writes, `HEAD` and `OPTIONS`.
 
-use super::{EVERY_ANSWER, EVERY_APPEND, METHODS};
+use super::{EVERY_ANSWER, EVERY_APPEND, EXPOSED_NUMBERS, EXPOSED_PLACES, METHODS};
 use crate::{
     date,
-    face::durable::{offset, problem::Problem},
+    face::durable::{etag::ETag, offset, problem::Problem},
     field::Field,
     head::{HeadSink, Length},
 };
-use stream::{Accepted, Lifetime, Outcome, StreamInfo};
+use model::{ByteOffset, GroupId, StreamKey};
+use stream::{Accepted, Keep, Lifetime, Outcome, Retention, StreamInfo};
 use time::format_description::well_known::Rfc3339;
 
 /// Fields that a browser may send: all that the protocol defines, and those of authentication.
 const REQUEST_FIELDS: &str = "Accept, Accept-Encoding, Authorization, Cache-Control, Content-Type, If-Match, If-None-Match, \
     Last-Event-ID, Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, Stream-Expires-At, Stream-Fork-Offset, \
-    Stream-Fork-Sub-Offset, Stream-Forked-From, Stream-Seq, Stream-SSE-Data-Encoding, Stream-TTL";
+    Stream-Fork-Sub-Offset, Stream-Forked-From, Stream-Record-Match, Stream-Record-Numbers, Stream-Record-Time, \
+    Stream-Retention-Age, Stream-Retention-Bytes, Stream-Retention-Records, Stream-Seq, Stream-SSE-Data-Encoding, \
+    Stream-TTL, Stream-Trim-Before, Stream-Trim-Before-Record";
 
 /// How long a browser may remember what [`preflight`] said, in seconds.
 const PREFLIGHT_MAX_AGE_SECONDS: u64 = 86_400;
@@ -25,7 +28,9 @@ pub fn outcome<S: HeadSink + ?Sized>(head: &mut S, outcome: &Outcome, location: 
         Outcome::Appended(accepted) => appended(head, accepted),
         Outcome::Created(info) => created(head, info, Some(location)),
         Outcome::Existed(info) => created(head, info, None),
-        Outcome::Deleted | Outcome::Pinned | Outcome::Done => deleted(head),
+        Outcome::Trimmed { head: at, first_record } => trimmed(head, *at, *first_record),
+        Outcome::Changed(info) => changed(head, info),
+        Outcome::Deleted | Outcome::Pinned { .. } | Outcome::Done => deleted(head),
         Outcome::Refused(refusal) => Problem::from(refusal).render(head),
     }
 }
@@ -38,6 +43,11 @@ pub fn appended<S: HeadSink + ?Sized>(head: &mut S, accepted: &Accepted) {
     head.ascii(Field::StreamNextOffset, &offset::render(accepted.tail));
     if accepted.closed {
         head.field(Field::StreamClosed, "true");
+    }
+    if let Some((start, next)) = accepted.records {
+        head.field(Field::AccessControlExposeHeaders, EXPOSED_NUMBERS);
+        head.number(Field::StreamRecordStart, start);
+        head.number(Field::StreamRecordNext, next);
     }
     if let Some((epoch, seq)) = accepted.producer {
         head.number(Field::ProducerEpoch, epoch);
@@ -65,9 +75,17 @@ pub fn deleted<S: HeadSink + ?Sized>(head: &mut S) {
 }
 
 /// Answers `HEAD`. PROTOCOL §5.5.
-pub fn metadata<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo) {
+pub fn metadata<S: HeadSink + ?Sized>(head: &mut S, group: GroupId, info: &StreamInfo) {
     head.start(200, &EVERY_ANSWER);
     describe(head, info);
+    head.field(Field::AccessControlExposeHeaders, EXPOSED_PLACES);
+    head.number(Field::StreamRecordNext, info.next_record);
+    put_head(head, info.head, info.first_record);
+    put_retention(head, info.retention);
+    // For `If-Match`: that of all bytes.
+    let stream = StreamKey { group, stream: info.stream };
+    let tag = ETag { stream, start: info.head, end: info.tail, closed: info.closed };
+    head.ascii(Field::ETag, tag.render(false).as_bytes());
     match info.lifetime {
         Lifetime::Forever => {}
         Lifetime::Ttl { seconds } => head.number(Field::StreamTtl, seconds),
@@ -79,6 +97,69 @@ pub fn metadata<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo) {
     // PROTOCOL §5.5, "Caching Guidance"
     head.field(Field::CacheControl, "no-store");
     head.end(Length::None);
+}
+
+/// Answers `HEAD` of a place: the offset and the number of its record, and its time unless it is still to come.
+pub fn resolved<S: HeadSink + ?Sized>(
+    head: &mut S,
+    info: &StreamInfo,
+    (at, record): (ByteOffset, u64),
+    time: Option<u64>,
+) {
+    head.start(200, &EVERY_ANSWER);
+    describe(head, info);
+    head.field(Field::AccessControlExposeHeaders, EXPOSED_PLACES);
+    put_head(head, info.head, info.first_record);
+    head.ascii(Field::StreamOffset, &offset::render(at));
+    head.number(Field::StreamRecordStart, record);
+    head.number(Field::StreamRecordNext, info.next_record);
+    if let Some(time) = time {
+        head.number(Field::StreamTime, time);
+    }
+    head.field(Field::CacheControl, "no-store");
+    head.end(Length::None);
+}
+
+/// Answers a trim with where the stream begins.
+pub fn trimmed<S: HeadSink + ?Sized>(head: &mut S, at: ByteOffset, first_record: u64) {
+    head.start(204, &EVERY_ANSWER);
+    head.field(Field::AccessControlExposeHeaders, EXPOSED_PLACES);
+    head.ascii(Field::StreamHead, &offset::render(at));
+    head.number(Field::StreamRecordFirst, first_record);
+    head.end(Length::Known(0));
+}
+
+/// Answers a change of settings with what they are now.
+pub fn changed<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo) {
+    head.start(204, &EVERY_ANSWER);
+    head.field(Field::AccessControlExposeHeaders, EXPOSED_PLACES);
+    put_head(head, info.head, info.first_record);
+    put_retention(head, info.retention);
+    head.end(Length::Known(0));
+}
+
+/// Where the stream begins, unless nothing of it is gone.
+fn put_head<S: HeadSink + ?Sized>(head: &mut S, at: ByteOffset, first_record: u64) {
+    if at > ByteOffset::ZERO {
+        head.ascii(Field::StreamHead, &offset::render(at));
+        head.number(Field::StreamRecordFirst, first_record);
+    }
+}
+
+/// What is kept, as far as the stream says so itself.
+fn put_retention<S: HeadSink + ?Sized>(head: &mut S, kept: Retention) {
+    let bounds = [
+        (Field::StreamRetentionAge, kept.age_seconds),
+        (Field::StreamRetentionBytes, kept.bytes),
+        (Field::StreamRetentionRecords, kept.records),
+    ];
+    for (field, keep) in bounds {
+        match keep {
+            Keep::Default => {}
+            Keep::All => head.field(field, "none"),
+            Keep::AtLeast(amount) => head.number(field, amount),
+        }
+    }
 }
 
 /// Answers `OPTIONS`.

@@ -1,0 +1,200 @@
+//! Dropping the beginning of a stream: what a client asks for, or what its bounds do not keep.
+//!
+//! A trim ends where an append begins, so at least what is asked for is kept. Where it begins is looked up in stored
+//! bytes, by jobs if need be. The trim that is logged names the byte and its record: every replica does the same.
+
+use crate::{
+    Failure, Reply, ShardAnswer, ShardCall, Ticket,
+    finder::{Finder, Learned},
+    read::found,
+    retention::age_ms,
+    step::{Step, View},
+};
+use log::{Aim, TimeAim};
+use model::{ByteOffset, StreamKey, StreamPath, Timestamp, TrimBefore};
+use stream::{Command, Outcome, Retention, StreamInfo, Trim};
+
+/// A trim on its way.
+#[derive(Debug)]
+pub(crate) struct TrimSteps {
+    /// The client that waits; none for retention.
+    ticket: Option<Ticket>,
+    key: StreamKey,
+    info: StreamInfo,
+    /// What is still to be looked for.
+    goals: Vec<Goal>,
+    /// What is being looked for.
+    asked: Option<(Goal, Finder)>,
+    /// The furthest trim so far.
+    best: Option<Trim>,
+    is_proposed: bool,
+}
+
+/// The first append to keep.
+#[derive(Debug, Clone, Copy)]
+struct Goal {
+    aim: Aim,
+    /// How old an append may be, if that is what it is about: the one that is found is due then.
+    age_ms: Option<u64>,
+}
+
+/// Milliseconds after which a trim is tried again that the log had no room for.
+const RETRY_MS: u64 = 1000;
+
+impl TrimSteps {
+    /// Begins a trim for a client.
+    ///
+    /// # Errors
+    /// The answer, if there is nothing to look for.
+    pub(crate) fn for_client(
+        view: &View<'_>,
+        ticket: Ticket,
+        path: &StreamPath,
+        before: TrimBefore,
+    ) -> Result<Self, Box<Step>> {
+        let state = view.state_of(path);
+        let info = state.resolve(path, view.now.wall);
+        let info = info.map_err(|refusal| Box::new(Step::Refuse(ticket, path.clone(), refusal)))?;
+        let key = StreamKey { group: state.group(), stream: info.stream };
+        let all = Trim { to: info.tail, first_record: info.next_record };
+        let (is_beyond, is_all, is_done, aim) = match before {
+            TrimBefore::Offset(at) => {
+                (at > info.tail, at == info.tail, at <= info.head, Aim::Byte(at))
+            }
+            TrimBefore::Record(number) => (
+                number > info.next_record,
+                number == info.next_record,
+                number <= info.first_record,
+                Aim::Record(number),
+            ),
+        };
+        if is_beyond {
+            let (tail, next_record) = (info.tail, info.next_record);
+            let failure = Failure::Beyond { tail, next_record };
+            return Err(Box::new(Step::Reply(ticket, Reply::Failed(failure))));
+        }
+        let (best, goals) = match (is_all, is_done) {
+            (true, _) => (Some(all), Vec::new()),
+            (_, true) => (None, Vec::new()),
+            _ => (None, vec![Goal { aim, age_ms: None }]),
+        };
+        let (ticket, asked, is_proposed) = (Some(ticket), None, false);
+        Ok(Self { ticket, key, info, goals, asked, best, is_proposed })
+    }
+
+    /// Begins a look at what a stream need not keep at `now`.
+    pub(crate) fn for_retention(
+        key: StreamKey,
+        info: StreamInfo,
+        kept: Retention,
+        now: Timestamp,
+    ) -> Self {
+        let mut goals = Vec::new();
+        let mut best = None;
+        let all = Trim { to: info.tail, first_record: info.next_record };
+        let bytes = info.tail.since(info.head);
+        if let Some(bound) = kept.bytes.at_least().filter(|bound| bytes > *bound) {
+            match ByteOffset::new(info.tail.get() - bound) {
+                at if at == info.tail => best = Some(all),
+                at => goals.push(Goal { aim: Aim::Byte(at), age_ms: None }),
+            }
+        }
+        let records = info.next_record - info.first_record;
+        if let Some(bound) = kept.records.at_least().filter(|bound| records > *bound) {
+            match info.next_record - bound {
+                number if number == info.next_record => best = Some(all),
+                number => goals.push(Goal { aim: Aim::Record(number), age_ms: None }),
+            }
+        }
+        if let Some(seconds) = kept.age_seconds.at_least().filter(|_| bytes > 0) {
+            let age_ms = age_ms(seconds);
+            let first = Timestamp::new(now.get().saturating_sub(age_ms));
+            goals.push(Goal { aim: Aim::Time(TimeAim::Arrival(first)), age_ms: Some(age_ms) });
+        }
+        let (asked, is_proposed) = (None, false);
+        Self { ticket: None, key, info, goals, asked, best, is_proposed }
+    }
+
+    /// The first step.
+    pub(crate) fn begin(&mut self) -> Step {
+        self.advance()
+    }
+
+    pub(crate) fn step(&mut self, view: &mut View<'_>, answer: ShardAnswer) -> Step {
+        if self.is_proposed {
+            return self.end(view, answer);
+        }
+        let (goal, mut finder) = self.asked.take().expect("an answer belongs to a question");
+        match found(answer).and_then(|found| finder.learn(self.key, &self.info, found)) {
+            Ok(Learned::AskNext) => self.ask(goal, finder),
+            Ok(Learned::Found(found)) => {
+                let all = Trim { to: self.info.tail, first_record: self.info.next_record };
+                let trim = found.map_or(all, |found| Trim {
+                    to: found.append.bounds.start,
+                    first_record: found.append.first_record,
+                });
+                if trim.to > self.info.head && self.best.is_none_or(|best| best.to < trim.to) {
+                    self.best = Some(trim);
+                }
+                if let (Some(age_ms), Some(found)) = (goal.age_ms, found) {
+                    let due = found.append.bounds.at.plus_ms(age_ms.saturating_add(1));
+                    view.retention.put_down(self.key, due);
+                }
+                self.advance()
+            }
+            Err(failure) => self.fail(view, failure),
+        }
+    }
+
+    fn ask(&mut self, goal: Goal, finder: Finder) -> Step {
+        let (owner, search) = finder.question(self.key, &self.info);
+        self.asked = Some((goal, finder));
+        Step::Ask(ShardCall::Find(owner, search))
+    }
+
+    fn advance(&mut self) -> Step {
+        if let Some(goal) = self.goals.pop() {
+            return self.ask(goal, Finder::new(&self.info, goal.aim));
+        }
+        if let Some(trim) = self.best {
+            self.is_proposed = true;
+            return Step::Propose(self.key.into(), Command::Trim(trim), Vec::new());
+        }
+        match self.ticket {
+            Some(ticket) => {
+                let (head, first_record) = (self.info.head, self.info.first_record);
+                Step::Reply(ticket, Reply::Outcome(Outcome::Trimmed { head, first_record }))
+            }
+            None => Step::End,
+        }
+    }
+
+    fn end(&mut self, view: &mut View<'_>, answer: ShardAnswer) -> Step {
+        match (answer, self.ticket) {
+            (ShardAnswer::Failed(failure), _) => self.fail(view, failure),
+            (ShardAnswer::Outcome(outcome), Some(ticket)) => {
+                Step::Reply(ticket, Reply::Outcome(outcome))
+            }
+            (ShardAnswer::Outcome(_), None) => {
+                view.retention.trims += 1;
+                Step::End
+            }
+            (other, _) => unreachable!("a trim was logged, and the answer is {other:?}"),
+        }
+    }
+
+    fn fail(&mut self, view: &mut View<'_>, failure: Failure) -> Step {
+        match self.ticket {
+            Some(ticket) => Step::Reply(ticket, Reply::Failed(failure)),
+            None => {
+                view.retention.put_down(self.key, view.now.wall.plus_ms(RETRY_MS));
+                Step::End
+            }
+        }
+    }
+
+    /// Whether nobody waits for it but the bounds of its stream.
+    pub(crate) fn is_retention(&self) -> bool {
+        self.ticket.is_none()
+    }
+}
