@@ -173,21 +173,38 @@ impl CheckpointTask {
     /// Makes the checkpoint durable, then removes older ones.
     ///
     /// # Errors
-    /// Any error of the underlying disk; the older checkpoint is still there then.
+    /// Any error of the underlying disk; the newest durable checkpoint is still there then. What was written is gone if
+    /// it is not durable: a full disk has no room for it beside the next try.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<()> {
-        let writing = self.dir.join(WRITING_NAME);
-        remove_if_there(disk, &writing)?;
-        let file = disk.create(&writing)?;
-        Pace::default().write(&*file, &encode(self), 0)?;
-        file.sync_all()?;
-        disk.rename(&writing, &self.dir.join(format!("{:016x}.ckpt", self.index.get())))?;
-        disk.sync_dir(&self.dir)?;
+        let named = self.dir.join(format!("{:016x}.ckpt", self.index.get()));
+        // An earlier try may have made it durable, and older ones may be gone.
+        let before = list_checkpoints(disk, &self.dir)?;
+        let is_there = before.iter().any(|(index, _)| *index == self.index.get());
+        if let Err(error) = self.publish(disk, &named) {
+            // Its own error is the one to report.
+            let _ = remove_if_there(disk, &self.dir.join(WRITING_NAME));
+            if !is_there {
+                let _ = remove_if_there(disk, &named);
+            }
+            return Err(error);
+        }
         for (index, path) in list_checkpoints(disk, &self.dir)? {
             if index < self.index.get() {
                 disk.remove(&path)?;
             }
         }
         Ok(())
+    }
+
+    /// Makes the checkpoint durable under its name.
+    fn publish(&self, disk: &dyn Disk, named: &Path) -> io::Result<()> {
+        let writing = self.dir.join(WRITING_NAME);
+        remove_if_there(disk, &writing)?;
+        let file = disk.create(&writing)?;
+        Pace::default().write(&*file, &encode(self), 0)?;
+        file.sync_all()?;
+        disk.rename(&writing, named)?;
+        disk.sync_dir(&self.dir)
     }
 }
 
@@ -377,7 +394,7 @@ fn decode_ends(bytes: &[u8], store: u64) -> Option<(Header, Option<usize>, Vec<u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use env::MemoryDisk;
+    use env::{DiskOperation, MemoryDisk};
 
     fn task() -> CheckpointTask {
         let mut rows = CheckpointRows::new();
@@ -420,6 +437,38 @@ mod tests {
         assert_eq!(loaded.header, b"owner");
         let rows: Vec<_> = loaded.rows().map(|row| (row.stream.get(), row.bytes)).collect();
         assert_eq!(rows, [(3, &b"three"[..]), (9, b"nine")]);
+    }
+
+    #[test]
+    fn a_checkpoint_that_fails_leaves_nothing_and_the_older_one() {
+        let fail: [fn(&MemoryDisk); 3] = [
+            |disk| disk.fail_next_sync(1),
+            |disk| disk.fail(DiskOperation::Rename, 0, Some(1)),
+            |disk| disk.fail(DiskOperation::SyncDir, 0, Some(1)),
+        ];
+        for fail in fail {
+            let disk = written();
+            let before = (disk.paths(), disk.used_bytes());
+            fail(&disk);
+            let newer = CheckpointTask { index: EntryIndex::new(13), ..task() };
+            assert!(newer.run(&disk).is_err());
+            assert_eq!((disk.paths(), disk.used_bytes()), before);
+            newer.run(&disk).unwrap();
+            assert_eq!(load(&disk).loaded.unwrap().index, EntryIndex::new(13));
+        }
+    }
+
+    /// A checkpoint that is durable stays, whatever happens to older ones and to later tries.
+    #[test]
+    fn an_older_checkpoint_that_cannot_be_removed_costs_nothing() {
+        let disk = written();
+        let newer = CheckpointTask { index: EntryIndex::new(13), ..task() };
+        disk.fail(DiskOperation::Remove, 1, Some(1));
+        assert!(newer.run(&disk).is_err());
+        disk.fail(DiskOperation::SyncDir, 0, Some(1));
+        assert!(newer.run(&disk).is_err());
+        disk.remove(&task().dir.join("000000000000000c.ckpt")).unwrap();
+        assert_eq!(load(&disk).loaded.unwrap().index, EntryIndex::new(13));
     }
 
     #[test]
