@@ -184,6 +184,11 @@ impl HotIndex {
         self.taken.as_ref().map_or_else(HotTotals::default, |taken| taken.left)
     }
 
+    /// The last entry that may be in what a seal has taken.
+    pub(crate) fn taken_upto(&self) -> Option<u64> {
+        self.taken.as_ref().map(|taken| taken.upto)
+    }
+
     /// Adds an append, which has a byte at least.
     pub(crate) fn place(&mut self, placement: &Placement, append: HotAppend) {
         self.open.place(placement, append);

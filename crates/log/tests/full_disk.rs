@@ -3,7 +3,7 @@
 mod support;
 
 use env::{Disk, MemoryDisk};
-use model::StreamKey;
+use model::{GroupId, StreamKey};
 use std::path::Path;
 use support::{APPEND, DELETE, Node, key, small};
 use thalweg_log::{AppendError, LogOptions};
@@ -113,4 +113,80 @@ fn a_full_disk_takes_deletes_after_many_starts() {
         let _ = node.work();
     }
     delete(&mut node, 0..STREAM_COUNT);
+}
+
+/// Runs jobs until there are none.
+fn run_jobs(node: &mut Node) {
+    while let Some(job) = node.shards[0].poll_work() {
+        assert!(node.shards[0].handle_work(job.run()).error.is_none());
+    }
+}
+
+/// To seal the little by which a group keeps a segment takes the room of upkeep, for the segment gives more back. If a
+/// checkpoint of the group waits for that seal alone, what comes meanwhile does not matter: it is in later segments.
+#[test]
+fn a_small_seal_that_frees_a_segment_needs_no_room_for_data_to_come() {
+    const UPKEEP_BYTES: u64 = 2 * (4 << 10);
+    let disk = MemoryDisk::new();
+    let options = LogOptions { segment_bytes: 64 << 10, ..options() };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    run_jobs(&mut node);
+    node.append(key(1, 1), &[1; 100]).unwrap();
+    // One block more than a segment: all else of the second one is empty.
+    for bytes in [7000; 8].into_iter().chain([10]) {
+        node.append(key(0, 1), &vec![7; bytes]).unwrap();
+        node.commit().unwrap();
+        run_jobs(&mut node);
+    }
+    node.checkpoint(GroupId::new(0));
+    run_jobs(&mut node);
+    let wal_bytes = node.shards[0].stats().wal_bytes;
+    // Less is free than the room of upkeep and a chunk take together.
+    disk.set_capacity(disk.used_bytes() + UPKEEP_BYTES + (2 << 10));
+    node.checkpoint(GroupId::new(1));
+    for _ in 0..3 {
+        let _ = node.work();
+    }
+    assert!(node.shards[0].stats().wal_bytes < wal_bytes, "the first segment is still there");
+}
+
+/// A checkpoint that failed on a full disk is what makes room: it does not wait for all that may be counted and merged.
+#[test]
+fn a_checkpoint_that_failed_on_a_full_disk_is_tried_again_soon() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions { segment_bytes: 64 << 10, seal_bytes: 1 << 20, ..options() };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    run_jobs(&mut node);
+    for number in 1..10 {
+        (0..3).for_each(|group| node.append(key(group, number), &[1; APPEND_BYTES]).unwrap());
+        node.commit().unwrap();
+        run_jobs(&mut node);
+    }
+    (0..3).for_each(|group| node.checkpoint(GroupId::new(group)));
+    run_jobs(&mut node);
+    // What is hot of group 0 cannot be sealed any more, and in each group there is something to count.
+    (0..12).for_each(|_| node.append(key(0, 99), &[1; APPEND_BYTES]).unwrap());
+    (0..3).for_each(|group| node.write(key(group, 1), DELETE, &[], &[]).unwrap());
+    node.commit().unwrap();
+    disk.set_capacity(disk.used_bytes() + (14 << 10));
+    node.checkpoint(GroupId::new(0));
+    node.checkpoint(GroupId::new(2));
+    let mut after_failure = None;
+    for _ in 0..40 {
+        let job = node.shards[0].poll_work().expect("the checkpoint waits");
+        let is_checkpoint = format!("{job:?}").contains("Checkpoint(");
+        if is_checkpoint && after_failure.is_none() {
+            disk.fail_next_sync(1);
+            assert!(node.shards[0].handle_work(job.run()).error.is_some());
+            after_failure = Some(0);
+            continue;
+        }
+        let _ = node.shards[0].handle_work(job.run());
+        if is_checkpoint {
+            assert!(after_failure <= Some(1), "{after_failure:?} jobs came before it");
+            return;
+        }
+        after_failure = after_failure.map(|jobs| jobs + 1);
+    }
+    panic!("the checkpoint is not tried again");
 }

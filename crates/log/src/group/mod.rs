@@ -5,11 +5,10 @@
 //! - No append of an entry up to `sealed` is hot.
 
 mod read;
-mod seal;
+pub(crate) mod seal;
 
 use crate::checkpoint::CheckpointTask;
 use crate::chunk::floors::GONE;
-use crate::chunk::room::chunk_bytes_max;
 use crate::chunk::set::ChunkSet;
 use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
@@ -98,13 +97,6 @@ impl Group {
 
     pub(crate) fn hot_totals(&self) -> HotTotals {
         self.hot.totals()
-    }
-
-    /// What chunks of all that is hot take, at most.
-    pub(crate) fn chunk_bytes_max(&self) -> u64 {
-        let bytes = |hot: HotTotals| chunk_bytes_max(&hot, self.hot.has_times());
-        let both = [self.hot.left(), self.hot.open.totals].into_iter();
-        both.filter(|totals| totals.appends > 0).map(bytes).sum()
     }
 
     /// Whether it is time to seal: because there is enough, or because reads have fetched as much, piece by piece, as
@@ -213,6 +205,11 @@ impl Group {
     /// Whether a checkpoint now would unpin `segment`.
     pub(crate) fn could_unpin(&self, segment: &WalSegment) -> bool {
         self.pins(segment) && segment.last[usize::from(self.id.get())] <= self.applied
+    }
+
+    /// Whether a checkpoint waits, and for nothing more: all that it covers is sealed.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.pending.as_ref().is_some_and(|pending| pending.index.get() <= self.sealed())
     }
 
     /// Records that a checkpoint at `index` is durable.

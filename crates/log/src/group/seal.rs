@@ -9,11 +9,60 @@ use crate::group::Group;
 use crate::hot_index::Sealable;
 use crate::paths::chunk_dir;
 use crate::store::Store;
-use crate::wal::segment::SegmentTable;
+use crate::wal::segment::{SegmentTable, WalSegment};
 use std::path::Path;
 use std::sync::Arc;
 
+/// What has to be sealed before a checkpoint can let a segment go.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct SealsBefore {
+    /// Bytes of its chunks, at most, if nothing is appended meanwhile.
+    pub(crate) bytes: u64,
+    /// Whether appends that come meanwhile have to be sealed, too.
+    pub(crate) may_grow: bool,
+}
+
+impl SealsBefore {
+    pub(crate) fn plus(self, other: Self) -> Self {
+        Self { bytes: self.bytes + other.bytes, may_grow: self.may_grow || other.may_grow }
+    }
+}
+
 impl Group {
+    /// What this group has to seal before a checkpoint of it lets `segment` go. `begins_now`: it takes what is hot before
+    /// anything is appended.
+    pub(crate) fn seals_before(&self, segment: &WalSegment, begins_now: bool) -> SealsBefore {
+        let [taken, open] = self.seal_bytes_max();
+        let last = segment.last[usize::from(self.id.get())];
+        // A checkpoint that is still to be made covers what is applied then.
+        let Some(index) =
+            self.pending.as_ref().map(|task| task.index.get()).filter(|at| *at >= last)
+        else {
+            return SealsBefore { bytes: taken + open, may_grow: true };
+        };
+        if index <= self.sealed() {
+            return SealsBefore::default();
+        }
+        match self.hot.taken_upto() {
+            Some(upto) if index <= upto => SealsBefore { bytes: taken, may_grow: false },
+            Some(_) => SealsBefore { bytes: taken + open, may_grow: true },
+            None => SealsBefore { bytes: open, may_grow: !begins_now },
+        }
+    }
+
+    /// The length of the chunk that the next seal writes, at most.
+    pub(crate) fn next_seal_bytes_max(&self) -> u64 {
+        let [taken, open] = self.seal_bytes_max();
+        if self.hot.taken_upto().is_some() { taken } else { open }
+    }
+
+    /// The lengths of the chunks of what a seal has taken and of what has come since, at most.
+    fn seal_bytes_max(&self) -> [u64; 2] {
+        [self.hot.left(), self.hot.open.totals].map(|hot| {
+            if hot.appends == 0 { 0 } else { chunk_bytes_max(&hot, self.hot.has_times()) }
+        })
+    }
+
     /// A chunk number and name for entries `from < index <= to`.
     fn name(&mut self, store: &Store, epoch: u64, (from, to): (u64, u64)) -> ChunkName {
         let author = ChunkAuthor { lineage: store.lineage, store: store.id, epoch };

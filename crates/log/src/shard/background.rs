@@ -1,7 +1,8 @@
 //! Which background work a shard has, and what its results change.
 
+use crate::checkpoint::CheckpointTask;
 use crate::chunk::copy::CopyDone;
-use crate::group::Group;
+use crate::group::{Group, seal::SealsBefore};
 use crate::options::{MANY_SEGMENTS, MERGE_CHUNKS_MIN};
 use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
@@ -23,6 +24,9 @@ const CHEAP_PART: u64 = 4;
 
 /// Jobs of other groups that go before one whose last job failed.
 const JOBS_AFTER_FAILURE: u8 = 8;
+
+/// The same where there is no room: what failed may be what makes some.
+const JOBS_WITHOUT_ROOM: u8 = 1;
 
 /// What `look` finds among the groups whose last job did not fail, or else among the others.
 fn in_turn<T>(mut look: impl FnMut(&dyn Fn(&Group) -> bool) -> Option<T>) -> Option<T> {
@@ -148,23 +152,35 @@ impl ShardLog {
         if self.is_busy {
             return None;
         }
-        // What is dead in chunks gives its room back without taking any.
+        // A checkpoint that nothing holds up takes least for what it gives. Then what is dead in chunks gives its room back
+        // without taking any.
+        let ready = if self.is_out_of_room { self.ready_checkpoint() } else { None };
         let is_merge_due = self.seals_since_merge >= MERGE_CHUNKS_MIN || self.is_out_of_room;
-        let merge = if is_merge_due { self.count_or_merge() } else { None };
-        let (index, task) =
-            merge.or_else(|| self.checkpoint_or_seal()).or_else(|| self.count_or_merge())?;
+        let merge = || if is_merge_due { self.count_or_merge() } else { None };
+        let (index, task) = ready
+            .or_else(merge)
+            .or_else(|| self.checkpoint_or_seal())
+            .or_else(|| self.count_or_merge())?;
         self.is_busy = true;
         self.groups[index].begin_job();
         Some(task)
+    }
+
+    /// The smallest checkpoint that waits for nothing more, of a group whose last job did not fail.
+    fn ready_checkpoint(&mut self) -> Option<(usize, Task)> {
+        let groups = self.groups.iter_mut().enumerate();
+        let in_turn = groups.filter(|(_, group)| group.jobs_to_wait == 0 && group.is_ready());
+        let bytes = |group: &Group| group.pending.as_ref().map(CheckpointTask::bytes);
+        let (index, group) = in_turn.min_by_key(|(_, group)| bytes(group))?;
+        Some((index, Task::Checkpoint(group.pending.take()?)))
     }
 
     fn checkpoint_or_seal(&mut self) -> Option<(usize, Task)> {
         let index =
             if self.is_out_of_room { self.least_to_write()? } else { self.next_to_write()? };
         let group = &mut self.groups[index];
-        let sealed = group.sealed();
-        if let Some(checkpoint) = group.pending.take_if(|pending| pending.index.get() <= sealed) {
-            return Some((index, Task::Checkpoint(checkpoint)));
+        if group.is_ready() {
+            return group.pending.take().map(|checkpoint| (index, Task::Checkpoint(checkpoint)));
         }
         let kept_free_bytes = self.kept_by_seal(index);
         let group = &mut self.groups[index];
@@ -187,37 +203,40 @@ impl ShardLog {
     }
 
     /// What the seal of a group leaves free. Seals of groups that keep the oldest segment may take the room of upkeep, if
-    /// all of them fit into less than what the segment gives back. What the log may still take meanwhile counts, too.
-    /// Each seal leaves the room of the others.
+    /// all of them fit into less than what the segment gives back. What the log may still take meanwhile counts, too, if
+    /// one of them has to seal it. Each seal leaves the room of the others.
     fn kept_by_seal(&self, index: usize) -> u64 {
         let (room, sealed) = (self.wal.room(), &self.groups[index]);
         let Some(oldest) = self.wal.oldest().filter(|oldest| sealed.pins(oldest)) else {
             return room.kept_by_seals();
         };
-        let pinning = self.groups.iter().filter(|group| group.pins(oldest));
-        let all_bytes: u64 = pinning.map(Group::chunk_bytes_max).sum();
-        let needed_bytes = all_bytes.saturating_add(self.wal.data_room());
+        let others = self.groups.iter().filter(|group| group.id != sealed.id && group.pins(oldest));
+        let others = others.map(|group| group.seals_before(oldest, false));
+        let seals = others.fold(sealed.seals_before(oldest, true), SealsBefore::plus);
+        let more_bytes = if seals.may_grow { self.wal.data_room() } else { 0 };
+        let needed_bytes = seals.bytes.saturating_add(more_bytes);
         let kept_bytes = room.kept_by_upkeep();
         let has_room = needed_bytes.saturating_add(kept_bytes) <= room.free_bytes();
         if has_room && needed_bytes <= oldest.capacity {
-            kept_bytes + all_bytes - sealed.chunk_bytes_max()
+            kept_bytes + seals.bytes - sealed.next_seal_bytes_max()
         } else {
             room.kept_by_seals()
         }
     }
 
-    /// The group whose next seal or checkpoint needs the least room. A checkpoint comes first: it lets a segment go.
+    /// The group whose next seal or checkpoint needs the least room. A checkpoint comes first: it lets a segment go. One
+    /// that failed is tried again before any seal.
     fn least_to_write(&self) -> Option<usize> {
         let seal_bytes = self.store.options.seal_bytes;
         let due = self.groups.iter().enumerate().filter_map(|(index, group)| {
-            let hot_bytes = group.hot_totals().bytes;
+            let (hot_bytes, waits) = (group.hot_totals().bytes, group.jobs_to_wait);
             match &group.pending {
-                Some(task) if task.index.get() <= group.sealed() => Some((0, task.bytes(), index)),
-                Some(_) => Some((1, hot_bytes, index)),
-                None => group.wants_seal(seal_bytes).then_some((1, hot_bytes, index)),
+                Some(task) if group.is_ready() => Some((0, waits, task.bytes(), index)),
+                Some(_) => Some((1, waits, hot_bytes, index)),
+                None => group.wants_seal(seal_bytes).then_some((1, waits, hot_bytes, index)),
             }
         });
-        due.min().map(|(_, _, index)| index)
+        due.min().map(|(_, _, _, index)| index)
     }
 
     /// What died is counted before a merge is planned. Where more dies all the time, they take turns.
@@ -324,7 +343,8 @@ impl ShardLog {
 
     /// Learns how a seal or checkpoint ended. Where nothing can leave the WAL, it has no room for data either.
     fn note_group_job(&mut self, error: Option<&io::Error>) {
-        self.is_out_of_room = error.is_some_and(is_no_room);
+        // Any other error does not say how much room there is.
+        self.is_out_of_room = error.is_some_and(|error| is_no_room(error) || self.is_out_of_room);
         if self.is_out_of_room && self.wal.is_waiting() {
             self.wal.set_disk_full();
         }
@@ -333,15 +353,15 @@ impl ShardLog {
     fn end_group_job(&mut self, group: GroupId, error: Option<&io::Error>) -> &mut Group {
         assert!(self.is_busy, "a job ended that was never started");
         self.is_busy = false;
-        if error.is_none() {
-            for other in &mut self.groups {
-                other.jobs_to_wait = other.jobs_to_wait.saturating_sub(1);
-            }
-        }
-        let group = self.group_mut(group);
         // A disk that is full is full for all.
         let has_failed = error.is_some_and(|error| !is_no_room(error));
-        group.jobs_to_wait = if has_failed { JOBS_AFTER_FAILURE } else { 0 };
+        for other in &mut self.groups {
+            other.jobs_to_wait = other.jobs_to_wait.saturating_sub(1);
+        }
+        let is_short = self.is_out_of_room || self.wal.is_disk_full();
+        let waits = if is_short { JOBS_WITHOUT_ROOM } else { JOBS_AFTER_FAILURE };
+        let group = self.group_mut(group);
+        group.jobs_to_wait = if has_failed { waits } else { 0 };
         group
     }
 
