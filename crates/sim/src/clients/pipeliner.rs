@@ -231,6 +231,8 @@ impl Client for Pipeliner {
         let is_undecided = matches!(verdict, Verdict::Unknown) && heard.answer.is_some();
         self.is_haunted |= heard.gave_up || is_undecided;
         match verdict {
+            // Requests of the same packet are answered after one that said so: nobody knows what they met.
+            _ if self.is_damaged => {}
             Verdict::Done(_) | Verdict::Refused(..) if self.is_haunted => self.widen(&deed),
             Verdict::Done(answer) | Verdict::Refused(_, answer) => {
                 self.narrow(ctx, &deed, &answer);
