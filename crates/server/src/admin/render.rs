@@ -29,7 +29,7 @@ type ReadHistogram = fn(&ShardMetrics) -> &Histogram;
 type ReadFlag = fn(&ShardMetrics) -> bool;
 
 /// Name (the format appends `_total`), meaning and field of each counter.
-const COUNTERS: [(&str, &str, ReadCounter); 24] = [
+const COUNTERS: [(&str, &str, ReadCounter); 25] = [
     ("appends", "Appends acknowledged, without duplicates", |s| &s.appends),
     ("append_bytes", "Payload bytes of appends acknowledged", |s| &s.append_bytes),
     ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
