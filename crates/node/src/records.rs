@@ -124,7 +124,7 @@ impl RecordSteps {
             (Stage::Start, found) => self.set_start(found),
             (Stage::BytesMax, Some(found)) if found.at <= self.start.0 => {
                 self.stage = Stage::FirstRecord;
-                self.advance_from(Stage::FirstRecord);
+                self.advance();
                 return Ok(());
             }
             (Stage::Until, Some(found)) => {
@@ -164,12 +164,8 @@ impl RecordSteps {
 
     /// Goes to the next stage that has something to ask.
     fn advance(&mut self) {
-        self.advance_from(self.stage);
-    }
-
-    fn advance_from(&mut self, mut stage: Stage) {
         loop {
-            let (aim, next) = match stage {
+            let (aim, next) = match self.stage {
                 Stage::Start => return,
                 Stage::RecordsMax => (self.records_aim(), Stage::BytesMax),
                 Stage::BytesMax => (self.bytes_aim(), Stage::Until),
@@ -180,14 +176,13 @@ impl RecordSteps {
                 }
                 Stage::Done => (None, Stage::Done),
             };
-            self.stage = stage;
             match aim {
                 Some(aim) => {
                     self.finder = Finder::new(&self.info, aim);
                     return;
                 }
-                None if stage == Stage::Done => return,
-                None => stage = next,
+                None if self.stage == Stage::Done => return,
+                None => self.stage = next,
             }
         }
     }

@@ -6,7 +6,7 @@ use crate::{
     records::{RecordSteps, Start},
     step::{Step, View},
 };
-use model::{Bounds, StreamKey};
+use model::Bounds;
 
 /// A question for a place on its way.
 #[derive(Debug)]
@@ -25,11 +25,7 @@ impl ResolveSteps {
         ticket: Ticket,
         read: &ReadRequest,
     ) -> Result<Self, Box<Step>> {
-        let state = view.state_of(&read.path);
-        let info = state.resolve(&read.path, view.now.wall);
-        let info =
-            info.map_err(|refusal| Box::new(Step::Refuse(ticket, read.path.clone(), refusal)))?;
-        let key = StreamKey { group: state.group(), stream: info.stream };
+        let (key, info) = view.stream_at(ticket, &read.path)?;
         let clamp = read.records.unwrap_or_default().clamp;
         let start = Start::of(&info, read.from, clamp);
         let start =

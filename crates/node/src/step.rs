@@ -16,7 +16,7 @@ use crate::{
 use env::SeededRandom;
 use log::{Read, ReadError, ReadLimit, ShardLog, Slice};
 use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, limits};
-use stream::{Command, GroupState, Refusal};
+use stream::{Command, GroupState, Refusal, StreamInfo};
 
 /// The receiver of a command: a group, and a stream of it unless the command names none.
 #[derive(Debug, Clone, Copy)]
@@ -63,6 +63,23 @@ impl View<'_> {
     #[inline]
     pub(crate) fn state_of(&self, path: &StreamPath) -> &GroupState {
         &self.groups.of_path(path).state
+    }
+
+    /// The stream that a client asks for, as it is now.
+    ///
+    /// # Errors
+    /// The step that refuses the request.
+    #[inline]
+    pub(crate) fn stream_at(
+        &self,
+        ticket: Ticket,
+        path: &StreamPath,
+    ) -> Result<(StreamKey, StreamInfo), Box<Step>> {
+        let state = self.state_of(path);
+        match state.resolve(path, self.now.wall) {
+            Ok(info) => Ok((StreamKey { group: state.group(), stream: info.stream }, info)),
+            Err(refusal) => Err(Box::new(Step::Refuse(ticket, path.clone(), refusal))),
+        }
     }
 
     /// Whether damage of a stream of this shard is known, from what was met or from the state of its group.

@@ -52,10 +52,7 @@ impl TrimSteps {
         path: &StreamPath,
         before: TrimBefore,
     ) -> Result<Self, Box<Step>> {
-        let state = view.state_of(path);
-        let info = state.resolve(path, view.now.wall);
-        let info = info.map_err(|refusal| Box::new(Step::Refuse(ticket, path.clone(), refusal)))?;
-        let key = StreamKey { group: state.group(), stream: info.stream };
+        let (key, info) = view.stream_at(ticket, path)?;
         let all = Trim { to: info.tail, first_record: info.next_record };
         let (is_beyond, is_all, is_done, aim) = match before {
             TrimBefore::Offset(at) => {
@@ -78,8 +75,7 @@ impl TrimSteps {
             (_, true) => (None, Vec::new()),
             _ => (None, vec![Goal { aim, age_ms: None }]),
         };
-        let (ticket, asked, is_proposed) = (Some(ticket), None, false);
-        Ok(Self { ticket, key, info, goals, asked, best, is_proposed })
+        Ok(Self::new(Some(ticket), (key, info), goals, best))
     }
 
     /// Begins a look at what a stream need not keep at `now`.
@@ -111,8 +107,16 @@ impl TrimSteps {
             let first = Timestamp::new(now.get().saturating_sub(age_ms));
             goals.push(Goal { aim: Aim::Time(TimeAim::Arrival(first)), age_ms: Some(age_ms) });
         }
-        let (asked, is_proposed) = (None, false);
-        Self { ticket: None, key, info, goals, asked, best, is_proposed }
+        Self::new(None, (key, info), goals, best)
+    }
+
+    fn new(
+        ticket: Option<Ticket>,
+        (key, info): (StreamKey, StreamInfo),
+        goals: Vec<Goal>,
+        best: Option<Trim>,
+    ) -> Self {
+        Self { ticket, key, info, goals, asked: None, best, is_proposed: false }
     }
 
     /// The first step.

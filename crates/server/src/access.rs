@@ -20,7 +20,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 /// Largest file that is read: an access file, keys or a secret.
-const FILE_BYTES_MAX: u64 = 64 << 20;
+pub(crate) const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Why there are no rules.
 #[derive(Debug, Clone, PartialEq, Eq)]

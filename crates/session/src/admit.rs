@@ -173,8 +173,7 @@ impl<T: Transport> Step<'_, T> {
 
     /// New rules: they count from the next request on, and for all that lasts.
     pub(crate) fn take_access(&mut self, access: Arc<Access>) {
-        self.state.limits.reads_shown = !access.is_open();
-        self.state.gate.access = access;
+        self.state.put_access(access);
         self.state.deadlines.judge_slot = Some(0);
         self.state.deadlines.is_behind = true;
     }

@@ -295,38 +295,27 @@ impl<T: Transport> Step<'_, T> {
             return self.ask_write(id, join(request, body));
         }
         let (request, permit) = request.take_apart();
-        match request {
+        let (pending, request) = match request {
             Request::Create(_) | Request::Append(_) => unreachable!("joined with its body"),
-            Request::Read(read) => self.finish_read(id, permit.apply(read)),
-            Request::Head(path) => {
-                let request = permit.apply(node::Request::Head { path });
-                self.ask_for(id, Pending::Head, request, NO_DATA);
-            }
+            Request::Read(read) => return self.finish_read(id, permit.apply(read)),
+            Request::Preflight => return self.answer_preflight(id),
+            Request::Head(path) => (Pending::Head, node::Request::Head { path }),
             Request::Resolve { path, from, clamp } => {
                 let records = Some(ReadRecords { clamp, ..ReadRecords::default() });
                 let (boundary_bytes, first_bytes_max) = (1, 0);
                 let read =
                     node::ReadRequest { path, from, boundary_bytes, first_bytes_max, records };
-                let request = permit.apply(node::Request::Resolve(read));
-                self.ask_for(id, Pending::Head, request, NO_DATA);
+                (Pending::Head, node::Request::Resolve(read))
             }
             Request::Change { path, change } => {
-                let pending = Pending::Write;
-                let request = permit.apply(node::Request::Change { path, change });
-                self.ask_for(id, pending, request, NO_DATA);
+                (Pending::Write, node::Request::Change { path, change })
             }
             Request::Trim { path, before } => {
-                let pending = Pending::Write;
-                let request = permit.apply(node::Request::Trim { path, before });
-                self.ask_for(id, pending, request, NO_DATA);
+                (Pending::Write, node::Request::Trim { path, before })
             }
-            Request::Delete(path) => {
-                let pending = Pending::Write;
-                let request = permit.apply(node::Request::Delete { path });
-                self.ask_for(id, pending, request, NO_DATA);
-            }
-            Request::Preflight => self.answer_preflight(id),
-        }
+            Request::Delete(path) => (Pending::Write, node::Request::Delete { path }),
+        };
+        self.ask_for(id, pending, permit.apply(request), NO_DATA);
     }
 
     /// Asks for a write, or says why its body is refused.

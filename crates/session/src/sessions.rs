@@ -165,9 +165,14 @@ impl Sessions {
     /// This session with other rules than those that let everybody do everything.
     #[must_use]
     pub fn with_access(mut self, access: Arc<Access>) -> Self {
-        self.limits.reads_shown = !access.is_open();
-        self.gate = Gate::new(access);
+        self.put_access(access);
         self
+    }
+
+    /// These rules count from now on.
+    pub(crate) fn put_access(&mut self, access: Arc<Access>) {
+        self.limits.reads_shown = !access.is_open();
+        self.gate.access = access;
     }
 
     /// A turn begins: connections that had their budget of the last one continue.

@@ -349,16 +349,26 @@ impl GroupState {
         Applied::answer(Outcome::Done)
     }
 
-    fn apply_change(&mut self, stream: StreamId, change: Change) -> Applied {
+    /// A stream whose beginning or settings are to change.
+    pub(crate) fn record_to_change(
+        &mut self,
+        stream: StreamId,
+    ) -> Result<&mut StreamRecord, Refusal> {
         if self.losses.is_lost(stream) {
-            return Applied::refuse(Refusal::Damaged);
+            return Err(Refusal::Damaged);
         }
-        let Some(record) = self.streams.get_mut(stream) else {
-            return Applied::refuse(Refusal::NotFound);
+        match self.streams.get_mut(stream) {
+            None => Err(Refusal::NotFound),
+            Some(record) if record.deleted => Err(Refusal::Gone),
+            Some(record) => Ok(record),
+        }
+    }
+
+    fn apply_change(&mut self, stream: StreamId, change: Change) -> Applied {
+        let record = match self.record_to_change(stream) {
+            Ok(record) => record,
+            Err(refusal) => return Applied::refuse(refusal),
         };
-        if record.deleted {
-            return Applied::refuse(Refusal::Gone);
-        }
         if !change.retention.is_empty() {
             record.extra_mut().retention.change(change.retention);
         }

@@ -39,15 +39,10 @@ impl StreamRecord {
 
 impl GroupState {
     pub(crate) fn apply_trim(&mut self, stream: StreamId, trim: Trim) -> Applied {
-        if self.losses.is_lost(stream) {
-            return Applied::refuse(Refusal::Damaged);
-        }
-        let Some(record) = self.streams.get_mut(stream) else {
-            return Applied::refuse(Refusal::NotFound);
+        let record = match self.record_to_change(stream) {
+            Ok(record) => record,
+            Err(refusal) => return Applied::refuse(refusal),
         };
-        if record.deleted {
-            return Applied::refuse(Refusal::Gone);
-        }
         let before = record.floor();
         if trim.to > record.head {
             let is_all = trim.to >= record.tail;

@@ -29,7 +29,7 @@ type ReadHistogram = fn(&ShardMetrics) -> &Histogram;
 type ReadFlag = fn(&ShardMetrics) -> bool;
 
 /// Name (the format appends `_total`), meaning and field of each counter.
-const COUNTERS: [(&str, &str, ReadCounter); 25] = [
+const COUNTERS: &[(&str, &str, ReadCounter)] = &[
     ("appends", "Appends acknowledged, without duplicates", |s| &s.appends),
     ("append_bytes", "Payload bytes of appends acknowledged", |s| &s.append_bytes),
     ("duplicates", "Appends that had been acknowledged before", |s| &s.duplicates),
@@ -66,7 +66,7 @@ const COUNTERS: [(&str, &str, ReadCounter); 25] = [
 ];
 
 /// Name, meaning and field of each gauge.
-const GAUGES: [(&str, &str, ReadGauge); 16] = [
+const GAUGES: &[(&str, &str, ReadGauge)] = &[
     ("tls_handshakes_open", "TLS handshakes in progress", |s| &s.handshakes_open),
     ("connections", "Connections open", |s| &s.connections),
     ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
@@ -92,7 +92,7 @@ const GAUGES: [(&str, &str, ReadGauge); 16] = [
 ];
 
 /// Name, meaning and getter of each state, 1 if it holds.
-const FLAGS: [(&str, &str, ReadFlag); 8] = [
+const FLAGS: &[(&str, &str, ReadFlag)] = &[
     ("recovering", "1 while the shard recovers", ShardMetrics::is_recovering),
     ("poisoned", "1 once a write or sync failed", ShardMetrics::is_poisoned),
     ("poisoned_by_full_disk", "1 once a write of the log found no space", |s| {
@@ -114,7 +114,7 @@ const FLAGS: [(&str, &str, ReadFlag); 8] = [
 ];
 
 /// Name, meaning and field of each histogram of durations.
-const HISTOGRAMS: [(&str, &str, ReadHistogram); 2] = [
+const HISTOGRAMS: &[(&str, &str, ReadHistogram)] = &[
     ("sync_seconds", "Duration of each sync of the write-ahead log", |s| &s.sync_ns),
     ("turn_seconds", "Length of each turn of the loop, in which it serves nobody else", |s| {
         &s.turn_ns
@@ -130,7 +130,7 @@ type ReadCounters = fn(&ShardMetrics) -> &[Counter];
 
 /// Name, meaning, label, its values and field of each counter with a label.
 type Labelled = (&'static str, &'static str, &'static str, &'static [&'static str], ReadCounters);
-const LABELLED: [Labelled; 2] = [
+const LABELLED: &[Labelled] = &[
     ("answers", "Answers by class of status", "class", &CLASSES, |s| &s.answers),
     ("tls_handshakes", "TLS handshakes by how they ended", "result", &HANDSHAKES, |s| {
         &s.handshakes

@@ -1,7 +1,7 @@
 //! An access file in the hands of an editor: comments, order and everything else stay as they were.
 
 use super::error::TokenError;
-use crate::access::read_rules_from;
+use crate::access::{FILE_BYTES_MAX, read_rules_from};
 use env::{OperatorFile, read_operator_file, replace_operator_file};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,6 @@ pub(super) struct AccessFile {
     document: DocumentMut,
     mode: u32,
 }
-
-/// Largest file that is read.
-const FILE_BYTES_MAX: u64 = 64 << 20;
 
 /// Reads a text, and the mode of its file.
 fn read_with_mode(path: &Path) -> Result<(String, u32), TokenError> {

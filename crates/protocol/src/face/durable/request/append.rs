@@ -82,33 +82,23 @@ impl AppendRequest {
     pub fn finish(self, body: &[u8]) -> Result<ReadyAppend<'_>, Problem> {
         let Self { path, stream_seq, producer, close, record_time, condition, .. } = self;
         let Self { shows_records, content_type, .. } = self;
-        if body.is_empty() {
+        let (content_type, Prepared { data, record_count }, record_time) = if body.is_empty() {
             // PROTOCOL §5.2: an empty body is valid only to close, and its content type is ignored.
             if !close {
                 return Err(Problem::new(Code::EmptyAppend));
             }
-            let content_type = AppendType::Unnamed;
-            let (record_time, record_count) = (None, 0);
-            let append = Append {
-                content_type,
-                stream_seq,
-                producer,
-                close,
-                record_count,
-                record_time,
-                condition,
-            };
-            let data = Cow::Borrowed(body);
-            return Ok(ReadyAppend { path, append, data, shows_records });
-        }
-        let content_type = content_type.require()?;
-        let Prepared { data, record_count } = prepare(&content_type, body)?;
-        if record_count == 0 {
-            // PROTOCOL §9.1.3
-            let detail = "An empty array appends nothing; send at least one message.";
-            return Err(Problem::with_detail(Code::InvalidJson, detail));
-        }
-        let content_type = AppendType::Named(content_type);
+            let nothing = Prepared { data: Cow::Borrowed(body), record_count: 0 };
+            (AppendType::Unnamed, nothing, None)
+        } else {
+            let content_type = content_type.require()?;
+            let prepared = prepare(&content_type, body)?;
+            if prepared.record_count == 0 {
+                // PROTOCOL §9.1.3
+                let detail = "An empty array appends nothing; send at least one message.";
+                return Err(Problem::with_detail(Code::InvalidJson, detail));
+            }
+            (AppendType::Named(content_type), prepared, record_time)
+        };
         let append = Append {
             content_type,
             stream_seq,

@@ -147,17 +147,15 @@ impl<'b> Listed<'b> {
         }
     }
 
+    pub(crate) fn is_absent(self) -> bool {
+        matches!(self, Self::Absent)
+    }
+
     fn take(&mut self, value: &'b [u8]) {
         *self = match (&self, std::str::from_utf8(value)) {
             (Self::Absent, Ok(text)) => Self::Once(text),
             _ => Self::Unusable,
         };
-    }
-}
-
-impl Listed<'_> {
-    pub(crate) fn is_absent(self) -> bool {
-        matches!(self, Self::Absent)
     }
 }
 
