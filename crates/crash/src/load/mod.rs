@@ -29,6 +29,8 @@ pub(crate) struct Round<'a> {
     pub(crate) number: u64,
     /// Refusals that the scenario brings about.
     expected: &'static [&'static str],
+    /// Its disk goes before the server does.
+    loses_disk: bool,
     stop: AtomicBool,
     dying: AtomicBool,
 }
@@ -41,12 +43,18 @@ impl<'a> Round<'a> {
         number: u64,
     ) -> Self {
         let (stop, dying) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { ledger, report, address, number, expected: &[], stop, dying }
+        let (expected, loses_disk) = (&[][..], false);
+        Self { ledger, report, address, number, expected, loses_disk, stop, dying }
     }
 
     /// The scenario causes answers of these codes.
     pub(crate) fn expecting(self, codes: &'static [&'static str]) -> Self {
         Self { expected: codes, ..self }
+    }
+
+    /// The disk is gone when [`Self::expect_death`] was called, and the server may still answer.
+    pub(crate) fn losing_its_disk(self) -> Self {
+        Self { loses_disk: true, ..self }
     }
 
     /// From now on connections may break.
@@ -65,6 +73,11 @@ impl<'a> Round<'a> {
 
     fn is_dying(&self) -> bool {
         self.dying.load(Ordering::SeqCst)
+    }
+
+    /// Whether each block that is read now may be unreadable.
+    fn has_lost_disk(&self) -> bool {
+        self.loses_disk && self.is_dying()
     }
 
     /// Runs the load while `during` runs.

@@ -317,6 +317,13 @@ impl<'a> Worker<'a> {
             }
             // The path of a deleted stream that forks still read.
             409 if answer.code() == "path-blocked" => drop_replacement(self.round, &mut s),
+            // A fork's creation reads from its source. What is there after the restart must be intact.
+            500 if answer.code() == "stream-damaged"
+                && s.fork.is_some()
+                && self.round.has_lost_disk() =>
+            {
+                self.note_refused();
+            }
             _ => self.refusal(&mut s, &answer, "a create"),
         }
         Ok(())
@@ -373,12 +380,15 @@ impl<'a> Worker<'a> {
     /// A create, close or delete was not done: it will be repeated.
     fn refusal(&self, stream: &mut Stream, answer: &Answer, what: &str) {
         if self.round.is_refusal(answer) {
-            add(&self.round.report.refused, 1);
-            std::thread::sleep(REFUSAL_PAUSE);
-            return;
+            return self.note_refused();
         }
         let what = format!("{}: {what} was answered {}", stream.path, answer.shown());
         self.round.report.violation(what);
+    }
+
+    fn note_refused(&self) {
+        add(&self.round.report.refused, 1);
+        std::thread::sleep(REFUSAL_PAUSE);
     }
 
     fn call(&mut self, bytes: &[u8]) -> io::Result<Answer> {

@@ -24,7 +24,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     for _ in 0..cycles {
         let pause = Duration::from_millis(trial.numbers.within(10, 1500));
         let linger = Duration::from_millis(trial.numbers.within(0, 60));
-        let round = trial.round(&server).expecting(AFTER_THE_CUT);
+        let round = trial.round(&server).expecting(AFTER_THE_CUT).losing_its_disk();
         let cut = round.run(|| {
             std::thread::sleep(pause);
             round.expect_death();
