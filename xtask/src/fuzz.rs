@@ -135,14 +135,20 @@ fn cargo_fuzz(workspace: &Workspace) -> Command {
 fn write_corpus(workspace: &Workspace) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["run", "--quiet", "--example", "write_corpus"]);
-    check(command.current_dir(workspace.root.join("fuzz")), "the corpus was not written")
+    check(in_fuzz(&mut command, workspace), "the corpus was not written")
 }
 
 /// Every committed input passes, and the first ones are those of today's formats. That needs no nightly.
 fn check_corpus(workspace: &Workspace) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "--quiet", "--test", "corpus"]);
-    check(command.current_dir(workspace.root.join("fuzz")), "the committed corpus does not pass")
+    check(in_fuzz(&mut command, workspace), "the committed corpus does not pass")
+}
+
+/// The workspace of the targets, with the build directory of the other one: what both build alike (the
+/// cryptography in C, above all) is built and stored once.
+fn in_fuzz<'a>(command: &'a mut Command, workspace: &Workspace) -> &'a mut Command {
+    command.current_dir(workspace.root.join("fuzz")).env("CARGO_TARGET_DIR", &workspace.target)
 }
 
 fn made_dir(path: &Path) -> Result<PathBuf, String> {
