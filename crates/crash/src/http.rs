@@ -181,7 +181,7 @@ impl Connection {
 
 /// The bytes of a request for a stream.
 pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!("{method} {ROOT}{path} HTTP/1.1\r\nHost: crash\r\n");
+    let mut head = format!("{method} {ROOT}{path} HTTP/1.1\r\nHost: localhost\r\n");
     for (name, value) in fields {
         head.push_str(&format!("{name}: {value}\r\n"));
     }
@@ -205,7 +205,7 @@ pub(crate) fn reference(path: &str) -> String {
 /// What the admin server answers to a GET: status and body.
 pub(crate) fn admin(address: SocketAddr, path: &str) -> io::Result<(u16, String)> {
     let mut connection = Connection::open(address)?;
-    let request = format!("GET {path} HTTP/1.1\r\nHost: crash\r\n\r\n");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let answer = connection.call(request.as_bytes())?;
     Ok((answer.status, String::from_utf8_lossy(&answer.body).into_owned()))
 }

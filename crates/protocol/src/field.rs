@@ -8,6 +8,7 @@ pub(crate) const CONTENT_LENGTH: &str = "Content-Length";
 pub(crate) const CONTENT_TYPE: &str = Field::ContentType.name();
 pub(crate) const EXPECT: &str = "Expect";
 pub(crate) const HOST: &str = "Host";
+pub(crate) const ORIGIN: &str = "Origin";
 pub(crate) const IF_MATCH: &str = "If-Match";
 pub(crate) const IF_NONE_MATCH: &str = "If-None-Match";
 pub(crate) const PRODUCER_EPOCH: &str = Field::ProducerEpoch.name();

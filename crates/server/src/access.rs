@@ -8,12 +8,13 @@
 //!
 //! [`load`] is called at the start and at every reload. It gives new rules whole, or every problem.
 
-use crate::settings::{Anonymous, Settings};
+use crate::settings::{Anonymous, LetIn, Settings};
 use access::{
     Access, AnonymousRule, Grant, Rules,
     file::{self, Secrecy},
 };
 use env::{FileStamp, Random, RealRandom, read_operator_file};
+use session::{Names, Pages};
 use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
@@ -100,6 +101,21 @@ fn without_file(settings: &Settings, previous: Option<&Access>) -> Result<Access
         (Anonymous::Auto, Some(listen)) => Err(AccessProblem::Unprotected { listen }),
         (Anonymous::None, _) => Err(AccessProblem::Nobody),
     }
+}
+
+/// Which names the server has, and which web pages may change something. Where everybody on this machine may do
+/// everything, a page that a browser shows must not count as everybody.
+pub(crate) fn pages(settings: &Settings) -> Pages {
+    let is_open = settings.access_file.is_none() || settings.anonymous == Anonymous::All;
+    let is_local = addresses(settings).all(|listen| listen.ip().to_canonical().is_loopback());
+    let names = |setting: &LetIn| match setting {
+        LetIn::Auto if is_open && is_local => Names::Local([].into()),
+        LetIn::Auto | LetIn::Any => Names::Any,
+        LetIn::Listed(names) => {
+            Names::Local(names.iter().map(|name| name.as_str().into()).collect())
+        }
+    };
+    Pages { hosts: names(&settings.allowed_hosts), origins: names(&settings.cors_origins) }
 }
 
 /// Where the server listens for streams.
@@ -210,6 +226,19 @@ mod tests {
     fn problems(flags: &[(&'static str, &str)]) -> Vec<String> {
         let problems = load(&settings(flags), None).access.unwrap_err();
         problems.iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn foreign_pages_are_kept_out_where_everybody_is_let_in() {
+        let is_guarded = |flags| !pages(&settings(flags)).is_open();
+        assert!(is_guarded(&[]) && is_guarded(&[("listen", "[::1]:1,127.0.0.1:2")]));
+        assert!(!is_guarded(&[("listen", "127.0.0.1:1,0.0.0.0:2"), ("anonymous", "all")]));
+        assert!(!is_guarded(&[("access_file", "a")]));
+        assert!(is_guarded(&[("access_file", "a"), ("anonymous", "all")]));
+        assert!(!is_guarded(&[("allowed_hosts", "*"), ("cors_origins", "*")]));
+        let listed = pages(&settings(&[("access_file", "a"), ("allowed_hosts", "a.example")]));
+        assert_eq!(listed.hosts, Names::Local(["a.example".into()].into()));
+        assert_eq!(listed.origins, Names::Any);
     }
 
     #[test]

@@ -209,6 +209,33 @@ fn a_changed_file_counts_on_open_connections_and_ends_live_readers() {
 
 fn reload(server: &Server) -> Answer {
     let mut client = server.connect_admin();
-    client.send(b"PUT /reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    client.send(b"PUT /reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     client.answer()
+}
+
+#[test]
+fn a_page_of_another_origin_or_of_a_rebound_name_changes_nothing() {
+    let dir = new_dir();
+    let server = Start::with(&[]).serve(dir.path());
+    let mut client = server.connect();
+    client.put("/s", TEXT).is(201);
+    let page = ("Origin", "https://evil.example");
+    let answer = client.call("DELETE", "/s", &[page], b"").fails(403, "foreign-origin");
+    assert_eq!(answer.field("Access-Control-Allow-Origin"), None);
+    client.call("POST", "/s", &[page, ("Content-Type", TEXT)], b"x").fails(403, "foreign-origin");
+    client.call("GET", "/s", &[page], b"").is(200);
+    client
+        .call("POST", "/s", &[("Origin", "http://localhost:3000"), ("Content-Type", TEXT)], b"y")
+        .is(204);
+    client.send(b"GET /v1/stream/s HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    client.answer().fails(421, "foreign-host");
+    assert_eq!(client.read_all("/s"), b"y");
+    server.stop();
+    let flags = ["--allowed-hosts", "evil.example", "--cors-origins", "https://evil.example"];
+    let server = Start::with(&flags).serve(dir.path());
+    let mut client = server.connect();
+    client.send(b"GET /v1/stream/s HTTP/1.1\r\nHost: evil.example\r\n\r\n");
+    client.answer().is(200);
+    client.call("DELETE", "/s", &[page], b"").is(204);
+    server.stop();
 }

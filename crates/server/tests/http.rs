@@ -83,7 +83,7 @@ fn chunked_bodies_may_be_cut_anywhere() {
     let mut numbers = Numbers::new(11);
     let mut expected = Vec::new();
     for _ in 0..40 {
-        let mut bytes = b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
+        let mut bytes = b"POST /v1/stream/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n".to_vec();
         for _ in 0..=numbers.below(6) {
             let length = 1 + numbers.below(3000);
             let chunk = numbers.bytes(length);
@@ -123,7 +123,7 @@ fn expect_100_continue_is_answered_before_the_body_comes() {
     client.put("/s", TEXT).is(201);
     let head = |length: usize| {
         format!(
-            "POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
+            "POST /v1/stream/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nExpect: 100-continue\r\nContent-Length: {length}\r\n\r\n"
         )
     };
     client.send(head(5).as_bytes());
@@ -144,7 +144,7 @@ fn the_body_of_an_append_that_must_fail_is_not_invited() {
     let expecting = |path: &str, fields: &str| {
         let mut client = server.connect();
         let head = format!(
-            "POST /v1/stream{path} HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n{fields}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
+            "POST /v1/stream{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n{fields}Expect: 100-continue\r\nContent-Length: 5\r\n\r\n"
         );
         client.send(head.as_bytes());
         client
@@ -276,20 +276,21 @@ fn requests_that_could_be_smuggled_are_refused_and_the_connection_ends() {
 fn heads_without_measure_are_refused() {
     let (server, _dir) = Server::start(&[]);
     let mut endless = server.connect();
-    endless.send(b"GET /v1/stream/s HTTP/1.1\r\nHost: x\r\n");
+    endless.send(b"GET /v1/stream/s HTTP/1.1\r\nHost: localhost\r\n");
     for _ in 0..40 {
         endless.try_send(&[b"X-Filler: ".as_slice(), &[b'a'; 1000], b"\r\n"].concat());
     }
     endless.answer().fails(431, "head-too-long");
     assert!(endless.is_over());
     let mut many = server.connect();
-    many.send(b"GET /v1/stream/s HTTP/1.1\r\nHost: x\r\n");
+    many.send(b"GET /v1/stream/s HTTP/1.1\r\nHost: localhost\r\n");
     many.try_send(&b"X: 1\r\n".repeat(1000));
     many.try_send(b"\r\n");
     many.answer().fails(431, "head-too-long");
     let mut long = server.connect();
     long.send(
-        format!("GET /v1/stream/{} HTTP/1.1\r\nHost: x\r\n\r\n", "a".repeat(9000)).as_bytes(),
+        format!("GET /v1/stream/{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "a".repeat(9000))
+            .as_bytes(),
     );
     long.answer().fails(414, "target-too-long");
     let mut noise = server.connect();
@@ -331,7 +332,7 @@ fn what_is_no_stream_says_so() {
     client.put("/__ds/subscriptions", TEXT).fails(501, "reserved-path");
     client.get("/__ds").fails(501, "reserved-path");
     client.call("TRACE", "/s", &[], b"").fails(405, "method-not-allowed");
-    client.send(b"GET /elsewhere HTTP/1.1\r\nHost: x\r\n\r\n");
+    client.send(b"GET /elsewhere HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let answer = client.answer().fails(404, "unknown-route");
     assert_eq!(answer.field("X-Content-Type-Options"), Some("nosniff"));
 }
@@ -341,7 +342,7 @@ fn what_the_admin_server_has_not_says_what_it_has() {
     let (server, _dir) = Server::start(&["--admin-listen", "127.0.0.1:0"]);
     assert!(server.admin("/health").is(404).text().contains("/healthz"));
     let mut client = server.connect_admin();
-    client.send(b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    client.send(b"POST /metrics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     assert!(client.answer().is(405).text().contains("use GET"));
 }
 

@@ -114,7 +114,7 @@ fn a_body_that_trickles_is_refused_in_time() {
     let (server, _dir) = Server::start(&flags);
     let mut client = server.connect();
     client.put("/s", TEXT).is(201);
-    client.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 9000\r\n\r\nabc");
+    client.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 9000\r\n\r\nabc");
     client.answer().fails(408, "request-timeout");
     assert!(client.is_over());
     assert_eq!(server.connect().get("/s").is(200).body, b"", "nothing of it is stored");
@@ -148,11 +148,11 @@ fn a_body_over_the_limit_is_413_however_it_comes() {
     client.put("/s", BINARY).is(201);
     client.post("/s", BINARY, &vec![1; MIB]).is(204);
     let mut announced = server.connect();
-    announced.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nContent-Length: 1048577\r\n\r\n");
+    announced.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\nContent-Length: 1048577\r\n\r\n");
     let answer = announced.answer().fails(413, "body-too-large");
     assert!(answer.closes());
     let mut chunked = server.connect();
-    chunked.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
+    chunked.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/octet-stream\r\nTransfer-Encoding: chunked\r\n\r\n");
     let chunk = [b"10000\r\n".as_slice(), &[2; 0x10000], b"\r\n"].concat();
     for _ in 0..17 {
         chunked.try_send(&chunk);
@@ -180,14 +180,14 @@ fn an_announced_length_allocates_nothing() {
     let mut waiting = Vec::new();
     for _ in 0..50 {
         let mut client = server.connect();
-        client.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 1073741824\r\n\r\nabc");
+        client.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 1073741824\r\n\r\nabc");
         waiting.push(client);
     }
     server.connect().get("/s").is(404);
     let grown = server.resident_bytes().saturating_sub(before);
     assert!(grown < 16 << 20, "{} MiB for bodies that have not come", grown >> 20);
     let mut absurd = server.connect();
-    absurd.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\nContent-Length: 18446744073709551615\r\n\r\n");
+    absurd.send(b"POST /v1/stream/s HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 18446744073709551615\r\n\r\n");
     absurd.answer().fails(413, "body-too-large");
 }
 

@@ -22,7 +22,7 @@ fn serve(pair: &Pair, flags: &[&str]) -> (Server, TempDir) {
 
 fn reload(server: &Server) -> Answer {
     let mut client = server.connect_admin();
-    client.send(b"PUT /reload HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n");
+    client.send(b"PUT /reload HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
     client.answer()
 }
 
@@ -40,7 +40,7 @@ fn a_server_on_a_laptop_makes_its_certificate_and_keeps_it() {
     let mut secure = connect_trusting(&file, server.address(), &[]);
     let (head, _) = secure.ask(&put("/a"));
     assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
-    assert!(head.contains("https://test/v1/stream/a"), "{head}");
+    assert!(head.contains("https://localhost/v1/stream/a"), "{head}");
     let first = secure.certificate();
     assert_eq!(server.logged("sha256:").len(), 1, "its fingerprint is in the log");
     server.stop();
@@ -144,7 +144,7 @@ fn who_speaks_plain_http_to_tls_or_tls_to_plain_http_is_told() {
     let authority = Authority::new();
     let (server, _dir) = serve(&authority.sign(&["localhost"]), &[]);
     let mut plain = server.connect();
-    plain.send(b"GET / HTTP/1.1\r\nHost: x\r\n\r\n");
+    plain.send(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n");
     let answer = plain.answer();
     assert_eq!(answer.status, 400);
     assert!(answer.text().contains("use https://"), "{}", answer.text());

@@ -25,7 +25,7 @@ use model::StreamPath;
 use node::Stamp;
 use protocol::{
     problem::{Code, Problem},
-    request::{Live, Proof, ReadRequest, Request, Shown},
+    request::{Live, Page, Proof, ReadRequest, Request, Shown},
 };
 use std::sync::Arc;
 
@@ -94,9 +94,14 @@ impl<T: Transport> Step<'_, T> {
         &mut self,
         id: ConnId,
         request: Request,
-        shown: Option<&Shown<'_>>,
+        (shown, page): (Option<&Shown<'_>>, Option<&Page<'_>>),
         body: BodyLength,
     ) -> Judged<Request> {
+        if let Some(page) = page
+            && let Err(problem) = self.state.options.pages.admit(page, &request)
+        {
+            return Judged::Foreign(Box::new(problem));
+        }
         let access = &self.state.gate.access;
         if access.is_open() {
             return Judged::Authorized(access.decide_open(request));

@@ -1,6 +1,7 @@
 //! What decisions need of a shard, and what comes of one.
 
 use access::{Access, Authorized, Denied, Verified};
+use protocol::problem::Problem;
 use std::sync::Arc;
 
 /// The rules, and what one shard remembers of credentials that it has verified.
@@ -16,6 +17,8 @@ pub(crate) struct Gate {
 pub(crate) enum Judged<R> {
     Authorized(Authorized<R>),
     Denied(Denied),
+    /// A web page sent it that may not.
+    Foreign(Box<Problem>),
     /// In a later turn.
     Later,
 }

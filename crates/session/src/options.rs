@@ -1,6 +1,10 @@
 //! The limits of a session, and what all sessions of a process are charged together.
 
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use protocol::request::Pages;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering::Relaxed},
+};
 
 /// The settings that connections, exchanges and live readers keep to.
 #[derive(Debug, Clone)]
@@ -47,6 +51,8 @@ pub struct Options {
     pub due_answers_per_turn_max: usize,
     /// Events of a reader that catches up end at multiples of this offset, likewise.
     pub event_boundary_bytes: u64,
+    /// Which names the server has and which web pages may change something.
+    pub pages: Arc<Pages>,
 }
 
 impl Default for Options {
@@ -74,6 +80,7 @@ impl Default for Options {
             check_on_loop_bytes_max: 128 << 10,
             due_answers_per_turn_max: 48,
             event_boundary_bytes: 64 << 10,
+            pages: Arc::default(),
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::{
 use access::Authorized;
 use model::PathHash;
 use node::Reply;
-use protocol::request::{Live, Request, Shown};
+use protocol::request::{Live, Page, Request, Shown};
 use std::borrow::Cow;
 
 /// Requests of one connection that the node has besides the present one.
@@ -72,6 +72,7 @@ pub(crate) struct Ahead {
 struct Whole<'b> {
     request: Request,
     shown: Option<Box<Shown<'b>>>,
+    page: Option<Page<'b>>,
     meta: Meta,
     touch: Touch,
     body: std::ops::Range<usize>,
@@ -210,8 +211,8 @@ impl Connection {
             Ok(request) if is_whole && arrived.meta.may_be_followed() => {
                 let touch = Touch::of(&request);
                 let body = arrived.head_bytes..arrived.head_bytes + body_bytes as usize;
-                let (meta, shown) = (arrived.meta, arrived.shown);
-                Front::Whole(Box::new(Whole { request, shown, meta, touch, body }))
+                let (meta, shown, page) = (arrived.meta, arrived.shown, arrived.page);
+                Front::Whole(Box::new(Whole { request, shown, page, meta, touch, body }))
             }
             _ => Front::Other,
         }
@@ -257,15 +258,16 @@ impl<T: Transport> Step<'_, T> {
                 return None;
             }
         };
-        let Whole { request, shown, meta, touch, body } = whole;
+        let Whole { request, shown, page, meta, touch, body } = whole;
         let used = body.end;
-        let judged =
-            self.judge_request(id, request, shown.as_deref(), BodyLength::Known(body.len() as u64));
+        let length = BodyLength::Known(body.len() as u64);
+        let from = (shown.as_deref(), page.as_ref());
+        let judged = self.judge_request(id, request, from, length);
         let write = match judged {
             Judged::Authorized(request) => self.prepare(request, &bytes[body]),
             // It is judged again in its turn, which has the answer. So is one whose body is refused, and it counts
             // twice against a limit.
-            Judged::Denied(_) | Judged::Later => None,
+            Judged::Denied(_) | Judged::Foreign(_) | Judged::Later => None,
         };
         let Some(write) = write else {
             let connection = self.state.connections.get_mut(id)?;

@@ -215,9 +215,9 @@ impl<T: Transport> Step<'_, T> {
 
     /// Begins a request whose head is complete; `bytes` is what follows it. `None` if it cannot be judged in this turn.
     fn begin(&mut self, id: ConnId, arrived: Arrived<'_>, bytes: &[u8]) -> Option<(usize, Next)> {
-        let Arrived { request, shown, body, expects_invitation, .. } = arrived;
+        let Arrived { request, shown, page, body, expects_invitation, .. } = arrived;
         let judged = match request {
-            Ok(request) => self.judge_request(id, request, shown.as_deref(), body),
+            Ok(request) => self.judge_request(id, request, (shown.as_deref(), page.as_ref()), body),
             Err(problem) => {
                 let problem = problem.with_trace(shown.and_then(|shown| shown.trace));
                 return Some((0, self.refuse_early(id, &problem, body, expects_invitation)));
@@ -226,6 +226,10 @@ impl<T: Transport> Step<'_, T> {
         let request = match judged {
             Judged::Authorized(request) => request,
             Judged::Later => return None,
+            Judged::Foreign(problem) => {
+                self.state.counts.denied += 1;
+                return Some((0, self.refuse_early(id, &problem, body, expects_invitation)));
+            }
             Judged::Denied(denied) => {
                 let problem = self.refuse(id, &denied, shown.as_deref());
                 let problem = problem.with_trace(shown.and_then(|shown| shown.trace));

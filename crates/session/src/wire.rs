@@ -19,7 +19,7 @@ use protocol::{
         HeadWriter, HeaderSlots, LAST_CHUNK, Version, put_chunk,
     },
     problem::Problem,
-    request::{self, Request, Scheme, Shown},
+    request::{self, Page, Request, Scheme, Shown},
 };
 use std::hash::{Hash, Hasher};
 
@@ -44,6 +44,8 @@ pub(crate) struct Limits {
     field_count_max: usize,
     /// Whether it matters what a head shows of its sender.
     pub reads_shown: bool,
+    /// Whether it matters which web page sends it.
+    reads_page: bool,
 }
 
 /// A request whose head is complete.
@@ -54,6 +56,8 @@ pub(crate) struct Arrived<'b> {
     pub meta: Meta,
     /// What the head shows of its sender, where that matters.
     pub shown: Option<Box<Shown<'b>>>,
+    /// Which page sends it, where that matters.
+    pub page: Option<Page<'b>>,
     pub body: BodyLength,
     /// The client sends the body when it is invited.
     pub expects_invitation: bool,
@@ -117,7 +121,8 @@ impl Limits {
             head_bytes_max: options.head_bytes_max,
             body_bytes_max: options.append_bytes_max as u64,
         };
-        Self { head, field_count_max: options.head_count_max, reads_shown: false }
+        let reads_page = !options.pages.is_open();
+        Self { head, field_count_max: options.head_count_max, reads_shown: false, reads_page }
     }
 }
 
@@ -150,6 +155,9 @@ impl Wire {
             request,
             meta: Meta::of(&head),
             shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request))),
+            page: limits
+                .reads_page
+                .then_some(Page { host: head.request.authority, origin: head.origin }),
             body: match head.framing {
                 Framing::None => BodyLength::Known(0),
                 Framing::Length(bytes) => BodyLength::Known(bytes),

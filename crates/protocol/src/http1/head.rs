@@ -74,6 +74,8 @@ pub struct Head<'h, 'b> {
     pub keep_alive: bool,
     /// The client waits for [`super::CONTINUE`] before it sends the body.
     pub expect_continue: bool,
+    /// The origin of the web page that sends it, as it says. One that comes twice is `null`, which no list has.
+    pub origin: Option<&'b [u8]>,
     /// Length of the head: the body begins after this many bytes.
     pub head_bytes: usize,
 }
@@ -195,6 +197,7 @@ fn head_of<'h, 'b>(
         framing: connection.framing,
         keep_alive: connection.keep_alive,
         expect_continue: connection.expect_continue,
+        origin: connection.origin,
         head_bytes,
     })
 }
@@ -268,11 +271,13 @@ struct Connection<'b> {
     keep_alive: bool,
     expect_continue: bool,
     host: Option<&'b str>,
+    origin: Option<&'b [u8]>,
 }
 
 #[derive(Default)]
 struct Seen<'b> {
     host: Option<&'b [u8]>,
+    origin: Option<&'b [u8]>,
     length: Option<&'b [u8]>,
     encoding: Option<&'b [u8]>,
     expects: bool,
@@ -300,6 +305,7 @@ fn decide<'b>(
         // RFC 9110 §10.1.1: an expectation in an HTTP/1.0 request is ignored.
         expect_continue: seen.expects && version == Version::Http11,
         host: seen.host(version)?,
+        origin: seen.origin,
     })
 }
 
@@ -312,6 +318,13 @@ impl<'b> Seen<'b> {
             6 if item.name.eq_ignore_ascii_case(field::EXPECT) => {
                 self.expects = item.value.eq_ignore_ascii_case(b"100-continue");
                 if self.expects { Ok(()) } else { Err(HeadError::Expect) }
+            }
+            6 if item.name.eq_ignore_ascii_case(field::ORIGIN) => {
+                let is_second = self.origin.replace(item.value).is_some();
+                if is_second {
+                    self.origin = Some(b"null");
+                }
+                Ok(())
             }
             10 if item.name.eq_ignore_ascii_case(field::CONNECTION) => {
                 self.take_options(item.value);

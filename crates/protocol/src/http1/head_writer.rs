@@ -160,6 +160,7 @@ fn status_line(status: u16) -> &'static str {
         415 => "HTTP/1.1 415 Unsupported Media Type\r\n",
         416 => "HTTP/1.1 416 Range Not Satisfiable\r\n",
         417 => "HTTP/1.1 417 Expectation Failed\r\n",
+        421 => "HTTP/1.1 421 Misdirected Request\r\n",
         429 => "HTTP/1.1 429 Too Many Requests\r\n",
         431 => "HTTP/1.1 431 Request Header Fields Too Large\r\n",
         500 => "HTTP/1.1 500 Internal Server Error\r\n",

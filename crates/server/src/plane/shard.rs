@@ -486,6 +486,7 @@ fn session_options(settings: &Settings) -> Options {
         sse_max_duration_ms: settings.sse_max_duration_ms,
         shutdown_timeout_ms: settings.shutdown_timeout_ms,
         gzip: settings.gzip,
+        pages: Arc::new(crate::access::pages(settings)),
         ..Options::default()
     }
 }

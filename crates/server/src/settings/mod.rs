@@ -30,14 +30,14 @@ pub use kind::{Anonymous, LogFormat, LogLevel};
 pub use load::{Effective, Environment, load};
 pub use render::render;
 pub use source::{Chosen, Source};
-pub use wire_kind::{ClientAuth, Listen, TlsVersion};
+pub use wire_kind::{ClientAuth, LetIn, Listen, TlsVersion};
 
 use kind::{Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, OptionalFile, Switch};
 use log::WAL_BYTES_MAX;
 use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, POSITION_MAX, PRODUCERS_PER_STREAM_MAX};
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use wire_kind::Listens;
+use wire_kind::{LetInNames, Listens};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -164,6 +164,15 @@ settings! {
     /// What clients may do that show no credential. `auto`: what the access file says, or everything if there is none
     /// and the server listens on loopback alone. `all`: everything. `none`: nothing.
     anonymous: Anonymous = "auto" as Choice(&Anonymous::NAMES);
+
+    /// Names that `Host` may have besides addresses, `localhost` and what ends with `.localhost`; `*` is all. `auto` is
+    /// none of them where everybody on this machine may do everything, and all elsewhere. Web pages can bind their own
+    /// names to this machine.
+    allowed_hosts: LetIn = "auto" as LetInNames { example: "streams.example.com", has_scheme: false };
+
+    /// Origins of web pages that may change streams, besides those of this machine; `*` is all. `auto` is none of them
+    /// where everybody on this machine may do everything, and all elsewhere.
+    cors_origins: LetIn = "auto" as LetInNames { example: "https://app.example.com", has_scheme: true };
 
     /// Event loops; each has its own connections, groups and write-ahead log. 0 takes one for
     /// every two cores, since the log's syncs have a thread, too. It may differ from one start to

@@ -105,6 +105,72 @@ impl ClientAuth {
         [("off", Self::Off), ("optional", Self::Optional), ("required", Self::Required)];
 }
 
+/// Names that are let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LetIn {
+    /// As safe as possible for what is open to whom.
+    Auto,
+    /// All.
+    Any,
+    /// Those of this machine, and these.
+    Listed(Vec<String>),
+}
+
+/// Names, separated by commas, or a word for some.
+pub(super) struct LetInNames {
+    /// A name as an example.
+    pub(super) example: &'static str,
+    /// Whether a name begins with a scheme.
+    pub(super) has_scheme: bool,
+}
+
+impl LetInNames {
+    pub(super) const fn placeholder(&self) -> &'static str {
+        "NAME,…"
+    }
+
+    /// Whether it is a name: without a path, and for a host without a port.
+    fn takes(&self, name: &str) -> bool {
+        let host = match (name.split_once("://"), self.has_scheme) {
+            (Some(("http" | "https", host)), true) => host,
+            (None, false) => name,
+            _ => return false,
+        };
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._[]".contains(c);
+        let is_host =
+            |c: char| is_plain(c) || (c == ':' && (self.has_scheme || host.starts_with('[')));
+        !host.is_empty() && host.chars().all(is_host)
+    }
+}
+
+impl Kind for LetInNames {
+    type Value = LetIn;
+
+    fn parse(&self, text: &str) -> Option<LetIn> {
+        match text {
+            "auto" => Some(LetIn::Auto),
+            "*" => Some(LetIn::Any),
+            _ => {
+                let names: Vec<String> =
+                    text.split(',').map(|name| name.trim().to_ascii_lowercase()).collect();
+                names.iter().all(|name| self.takes(name)).then_some(LetIn::Listed(names))
+            }
+        }
+    }
+
+    fn to_toml(&self, value: &LetIn) -> String {
+        match value {
+            LetIn::Auto => quoted("auto"),
+            LetIn::Any => quoted("*"),
+            LetIn::Listed(names) => quoted(&names.join(",")),
+        }
+    }
+
+    fn allowed(&self) -> String {
+        format!("`auto`, `*`, or names separated by commas, such as `{}`", self.example)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +184,25 @@ mod tests {
         assert_eq!(one("https://[::]:443").as_deref(), Some("https://[::]:443"));
         for wrong in ["", "host:1", "ftp://127.0.0.1:1", "127.0.0.1", "1.2.3.4:99999", "1,1"] {
             assert_eq!(one(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn names_of_hosts_and_origins_are_told_apart() {
+        let hosts = LetInNames { example: "", has_scheme: false };
+        let origins = LetInNames { example: "", has_scheme: true };
+        let listed = |names: &[&str]| {
+            Some(LetIn::Listed(names.iter().map(|name| (*name).to_owned()).collect()))
+        };
+        assert_eq!(hosts.parse("A.example, [::1]"), listed(&["a.example", "[::1]"]));
+        let two = "https://a.example,http://b.example:8080";
+        assert_eq!(origins.to_toml(&origins.parse(two).unwrap()), format!("\"{two}\""));
+        assert_eq!((hosts.parse("auto"), hosts.parse("*")), (Some(LetIn::Auto), Some(LetIn::Any)));
+        for wrong in ["", "a,", "a.example:80", "https://a.example", "a/b", "a b", "*.example"] {
+            assert_eq!(hosts.parse(wrong), None, "{wrong}");
+        }
+        for wrong in ["", "a.example", "ftp://a", "https://", "https://a/", "null", "https://a,"] {
+            assert_eq!(origins.parse(wrong), None, "{wrong}");
         }
     }
 

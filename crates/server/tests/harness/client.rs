@@ -322,7 +322,7 @@ pub(crate) fn offset(position: u64) -> String {
 
 /// The bytes of a request for a stream.
 pub(crate) fn request(method: &str, path: &str, fields: &[(&str, &str)], body: &[u8]) -> Vec<u8> {
-    let mut head = format!("{method} {ROOT}{path} HTTP/1.1\r\nHost: test\r\n");
+    let mut head = format!("{method} {ROOT}{path} HTTP/1.1\r\nHost: localhost\r\n");
     for (name, value) in fields {
         head.push_str(&format!("{name}: {value}\r\n"));
     }

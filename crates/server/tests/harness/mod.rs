@@ -193,7 +193,7 @@ impl Server {
     /// Asks the admin port.
     pub(crate) fn admin(&self, path: &str) -> Answer {
         let mut client = self.connect_admin();
-        client.send(format!("GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").as_bytes());
+        client.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes());
         client.answer()
     }
 

@@ -7,7 +7,7 @@ use super::client::request;
 
 /// The text before the fields of a vector.
 pub(crate) const POST: &str =
-    "POST /v1/stream/victim HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n";
+    "POST /v1/stream/victim HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
 
 /// Name, and what follows [`POST`]. Each must be refused and must end its connection.
 pub(crate) const FIELDS: [(&str, &[u8]); 31] = [

@@ -17,7 +17,11 @@ pub(crate) const SLOW_HEADS: Attack = Attack {
     name: "slow heads",
     prepare: |_| {},
     run: |siege| {
-        trickle(siege, &|_| b"GET /v1/stream/x HTTP/1.1\r\nHost: x\r\nX: ".to_vec(), &|_| b"x");
+        trickle(
+            siege,
+            &|_| b"GET /v1/stream/x HTTP/1.1\r\nHost: localhost\r\nX: ".to_vec(),
+            &|_| b"x",
+        );
     },
     flags: &[],
     under: &[],
@@ -42,7 +46,8 @@ fn slow_body_head(number: usize) -> Vec<u8> {
     } else {
         "Transfer-Encoding: chunked"
     };
-    let head = "POST /v1/stream/healthy/0 HTTP/1.1\r\nHost: x\r\nContent-Type: text/plain\r\n";
+    let head =
+        "POST /v1/stream/healthy/0 HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\n";
     format!("{head}{framing}\r\n\r\n").into_bytes()
 }
 
@@ -162,9 +167,9 @@ fn half(siege: &Siege<'_>, number: usize) -> Client {
     match number % 4 {
         0 => {}
         1 => client.send(b"GET /v1/stream/big HT"),
-        2 => {
-            client.send(b"POST /v1/stream/live HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\n\r\nab")
-        }
+        2 => client.send(
+            b"POST /v1/stream/live HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\nab",
+        ),
         _ => client.ask("GET", "/big", &[], b""),
     }
     client.end_sending();

@@ -95,7 +95,7 @@ pub(crate) const HEAD_BOMBS: Attack = Attack {
     name: "head bombs",
     prepare: |_| {},
     run: |siege| {
-        let begin = b"GET /v1/stream/x HTTP/1.1\r\nHost: x\r\n".as_slice();
+        let begin = b"GET /v1/stream/x HTTP/1.1\r\nHost: localhost\r\n".as_slice();
         let bombs = [
             [begin, &b"X: y\r\n".repeat(10_000), b"\r\n"].concat(),
             [begin, &b"X: y\r\n".repeat(200), b"\r\n"].concat(),

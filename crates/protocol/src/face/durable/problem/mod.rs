@@ -18,7 +18,7 @@ pub use table::{Applied, Code, Meaning};
 use crate::{
     face::durable::{
         offset,
-        response::{EVERY_ANSWER, EXPOSED_NUMBERS, EXPOSED_PLACES, METHODS},
+        response::{EVERY_ANSWER, EXPOSED_NUMBERS, EXPOSED_PLACES, METHODS, NO_SCRIPT},
     },
     field::Field,
     head::{HeadSink, Length},
@@ -109,7 +109,10 @@ impl Problem {
     pub fn render<S: HeadSink + ?Sized>(&self, head: &mut S) {
         let meaning = self.code.meaning();
         let body = self.body(&meaning);
-        head.start(meaning.status, &EVERY_ANSWER);
+        // A page that is refused learns nothing, and its client sees an error of the network, which no library takes for
+        // a newer producer's epoch.
+        let is_foreign = matches!(self.code, Code::ForeignHost | Code::ForeignOrigin);
+        head.start(meaning.status, if is_foreign { &NO_SCRIPT } else { &EVERY_ANSWER });
         head.field(Field::ContentType, "application/problem+json");
         head.field(Field::CacheControl, "no-store");
         self.render_facts(head, &meaning);

@@ -79,6 +79,10 @@ pub enum Code {
     /// `producer-denied`: The same for a producer. Official producers take every 403 for a newer epoch and repeat the
     /// request without end.
     ProducerDenied,
+    /// `foreign-host`: The request names a host that is not this server's, as a page does that was bound to it by DNS.
+    ForeignHost,
+    /// `foreign-origin`: A web page of another origin wants to change something.
+    ForeignOrigin,
     /// `stream-not-found`: No stream has this path.
     NotFound,
     /// `stream-gone`: The stream is deleted and only kept for its forks.
@@ -221,6 +225,8 @@ impl Code {
         Self::TokenExpired,
         Self::AccessDenied,
         Self::ProducerDenied,
+        Self::ForeignHost,
+        Self::ForeignOrigin,
         Self::NotFound,
         Self::Gone,
         Self::OffsetTrimmed,
@@ -286,6 +292,8 @@ impl Code {
             Code::TokenExpired => row("token-expired", 401, "The credentials have expired", "Get a new token, or a new signed URL."),
             Code::AccessDenied => row("access-denied", 403, "The credentials do not allow this", "Use a token whose grants name this operation and path."),
             Code::ProducerDenied => row("producer-denied", 401, "The credentials do not allow this producer to append", "Use a token whose grants name this operation and path."),
+            Code::ForeignHost => row("foreign-host", 421, "This server is not known by the name in Host", "Use its address or localhost, or name the host in the setting allowed_hosts."),
+            Code::ForeignOrigin => row("foreign-origin", 403, "Web pages of this origin may not change streams", "Name the origin in the setting cors_origins if its pages may write and delete here."),
             Code::NotFound => row("stream-not-found", 404, "There is no such stream", "Create it with PUT; a stream with a lifetime may have expired."),
             Code::Gone => row("stream-gone", 410, "The stream is deleted", "Forks still read its bytes, but it is gone for its own clients."),
             Code::OffsetTrimmed => row("offset-trimmed", 410, "The offset is no longer retained", "Read from offset=-1 to begin at the first retained byte."),

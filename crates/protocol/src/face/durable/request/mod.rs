@@ -13,6 +13,7 @@ mod append;
 mod condition;
 mod create;
 mod fields;
+mod page;
 mod read;
 mod settings;
 mod shown;
@@ -22,6 +23,7 @@ pub use create::{CreateRequest, ReadyCreate};
 pub(crate) use fields::MOUNT;
 use fields::{Fields, refuse_precondition, stream_path};
 use model::{ReadFrom, TrimBefore};
+pub use page::{Names, Page, Pages};
 pub use read::{Live, ReadRequest};
 pub use shown::{Proof, Shown, SignedQuery, loggable_target};
 
@@ -74,6 +76,16 @@ pub enum Request {
 }
 
 impl Request {
+    /// Whether it may change a stream.
+    #[must_use]
+    pub fn is_write(&self) -> bool {
+        match self {
+            Self::Create(_) | Self::Append(_) | Self::Delete(_) => true,
+            Self::Change { .. } | Self::Trim { .. } => true,
+            Self::Read(_) | Self::Head(_) | Self::Resolve { .. } | Self::Preflight => false,
+        }
+    }
+
     /// Whether a body of it is checked as JSON, which takes longer than all the rest of a request.
     #[must_use]
     pub fn takes_json(&self) -> bool {

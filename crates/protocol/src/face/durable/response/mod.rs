@@ -26,6 +26,12 @@ pub(crate) const EVERY_ANSWER: CommonFields = common_fields! {
          Stream-Up-To-Date",
 };
 
+/// For pages that may not see the answer.
+pub(crate) const NO_SCRIPT: CommonFields = common_fields! {
+    "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+    "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
+};
+
 /// [`EVERY_ANSWER`] for accepted appends, which are many and carry few fields: 250 bytes less.
 pub(crate) const EVERY_APPEND: CommonFields = common_fields! {
     "X-Content-Type-Options" / "x-content-type-options": "nosniff",

@@ -1,0 +1,239 @@
+//! Which web pages may use a server that asks nobody for a credential.
+//!
+//! # Why
+//! A browser lets every page send requests to programs of its own machine. CORS only hides the answers: a stream that a
+//! page deletes is gone. And a page can bind its own name to `127.0.0.1` (DNS rebinding), after which the browser takes
+//! both for one origin. Other programs of the machine send no `Origin` and name the server as they like.
+//!
+//! # What is compared
+//! `Host`, which a rebound page cannot choose, and `Origin`, which no page can leave out of a request that changes
+//! something. Source: RFC 6454 and the Fetch Standard, "HTTP extensions".
+
+use super::Request;
+use crate::face::durable::problem::{Code, Problem, detail::quote};
+use std::net::IpAddr;
+
+/// What a head says of the page that sends it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Page<'b> {
+    /// `Host`, or the authority of the target, with its port.
+    pub host: Option<&'b str>,
+    /// `Origin`. No page can leave it out of a request that changes something.
+    pub origin: Option<&'b [u8]>,
+}
+
+/// The names and origins that are let in.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Pages {
+    /// Names in `Host`, without ports.
+    pub hosts: Names,
+    /// Origins of pages that may change something.
+    pub origins: Names,
+}
+
+/// A set of names.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Names {
+    /// All.
+    Any,
+    /// Those of this machine, and these.
+    Local(Box<[Box<str>]>),
+}
+
+impl Default for Pages {
+    /// Everybody.
+    fn default() -> Self {
+        Self { hosts: Names::Any, origins: Names::Any }
+    }
+}
+
+impl Pages {
+    /// Whether everybody is let in, so that nobody has to look at a [`Page`].
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.hosts == Names::Any && self.origins == Names::Any
+    }
+
+    /// Decides whether a request is carried out that `page` sends.
+    ///
+    /// # Errors
+    /// The [`Problem`] to answer.
+    pub fn admit(&self, page: &Page<'_>, request: &Request) -> Result<(), Problem> {
+        if let Some(host) = page.host
+            && !self.hosts.has_host(host)
+        {
+            let detail = format!(
+                "Host is {}; use an address or localhost, or name it in the setting allowed_hosts.",
+                quote(host.as_bytes())
+            );
+            return Err(Problem::with_detail(Code::ForeignHost, detail));
+        }
+        match page.origin {
+            Some(origin) if request.is_write() && !self.has_origin(origin, page.host) => {
+                let detail = format!(
+                    "Pages of {} may not change streams; the setting cors_origins can allow them.",
+                    quote(origin)
+                );
+                Err(Problem::with_detail(Code::ForeignOrigin, detail))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn has_origin(&self, origin: &[u8], host: Option<&str>) -> bool {
+        let Names::Local(listed) = &self.origins else { return true };
+        let Ok(origin) = std::str::from_utf8(origin) else { return false };
+        if listed.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
+            return true;
+        }
+        let Some((scheme, authority)) = origin.split_once("://") else { return false };
+        let is_web = scheme == "http" || scheme == "https";
+        // The page came from here: a proxy may serve it beside the streams.
+        let is_own = host.is_some_and(|host| host.eq_ignore_ascii_case(authority));
+        is_web && (is_own || is_of_machine(without_port(authority)))
+    }
+}
+
+impl Names {
+    fn has_host(&self, host: &str) -> bool {
+        let Self::Local(listed) = self else { return true };
+        let name = without_port(host);
+        // An address cannot be bound to anything else.
+        is_name_of_machine(name)
+            || address(name).is_some()
+            || listed.iter().any(|known| known.eq_ignore_ascii_case(name))
+    }
+}
+
+/// A host without its port.
+fn without_port(authority: &str) -> &str {
+    match authority.rsplit_once(':') {
+        Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
+        _ => authority,
+    }
+}
+
+fn address(host: &str) -> Option<IpAddr> {
+    let inner = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    match inner {
+        Some(inner) => inner.parse().ok().filter(IpAddr::is_ipv6),
+        None => host.parse().ok().filter(IpAddr::is_ipv4),
+    }
+}
+
+/// Browsers ask no resolver for these names.
+fn is_name_of_machine(host: &str) -> bool {
+    let localhost = "localhost";
+    let Some(at) = host.len().checked_sub(localhost.len()) else { return false };
+    let is_below = at == 0 || host.as_bytes()[at - 1] == b'.';
+    is_below && host.is_char_boundary(at) && host[at..].eq_ignore_ascii_case(localhost)
+}
+
+fn is_of_machine(host: &str) -> bool {
+    is_name_of_machine(host) || address(host).is_some_and(|ip| ip.to_canonical().is_loopback())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use model::StreamPath;
+
+    fn local(hosts: &[&str], origins: &[&str]) -> Pages {
+        let names = |all: &[&str]| Names::Local(all.iter().map(|name| (*name).into()).collect());
+        Pages { hosts: names(hosts), origins: names(origins) }
+    }
+
+    fn delete() -> Request {
+        Request::Delete(StreamPath::new("a").unwrap())
+    }
+
+    fn status(pages: &Pages, host: &str, origin: Option<&str>, request: &Request) -> u16 {
+        let page = Page { host: Some(host), origin: origin.map(str::as_bytes) };
+        pages.admit(&page, request).map_or_else(|problem| problem.status(), |()| 200)
+    }
+
+    #[test]
+    fn names_that_dns_cannot_bind_are_let_in() {
+        let pages = local(&["streams.example"], &[]);
+        let ours = [
+            "localhost",
+            "LOCALHOST:4437",
+            "app.localhost:1",
+            "127.0.0.1",
+            "127.0.0.1:4437",
+            "[::1]:4437",
+            "192.0.2.7:80",
+            "streams.example",
+            "Streams.Example:443",
+        ];
+        for host in ours {
+            assert_eq!(status(&pages, host, None, &delete()), 200, "{host}");
+        }
+        let foreign = [
+            "evil.example",
+            "evil.example:4437",
+            "127.0.0.1.evil.example",
+            "notlocalhost",
+            "localhost.evil.example",
+            "::1",
+            "[127.0.0.1]",
+            "[::1",
+            "x",
+            "",
+            "streams.example.",
+            "é.localhosT.x",
+        ];
+        for host in foreign {
+            assert_eq!(status(&pages, host, None, &delete()), 421, "{host}");
+        }
+        let head = Request::Head(StreamPath::new("a").unwrap());
+        assert_eq!(status(&pages, "evil.example", None, &head), 421, "reads, too");
+        assert_eq!(status(&Pages::default(), "evil.example", None, &delete()), 200);
+    }
+
+    #[test]
+    fn pages_of_other_origins_change_nothing() {
+        let pages = local(&["streams.example"], &["https://app.example"]);
+        let ours = [
+            "http://localhost:3000",
+            "https://localhost",
+            "http://127.0.0.1:1",
+            "http://[::1]:5",
+            "http://a.localhost",
+            "https://app.example",
+            "HTTPS://APP.EXAMPLE",
+            "https://streams.example",
+        ];
+        for origin in ours {
+            assert_eq!(status(&pages, "streams.example", Some(origin), &delete()), 200, "{origin}");
+        }
+        let foreign = [
+            "null",
+            "",
+            "https://evil.example",
+            "http://localhost.evil.example",
+            "https://app.example:8443",
+            "http://192.0.2.7",
+            "file://localhost",
+            "http://streams.example:80",
+            "http://127.0.0.1.evil.example",
+        ];
+        for origin in foreign {
+            assert_eq!(status(&pages, "streams.example", Some(origin), &delete()), 403, "{origin}");
+        }
+        let head = Request::Head(StreamPath::new("a").unwrap());
+        assert_eq!(status(&pages, "localhost", Some("https://evil.example"), &head), 200, "a read");
+        assert_eq!(
+            status(&pages, "localhost", Some("https://evil.example"), &Request::Preflight),
+            200
+        );
+        let open = Pages { origins: Names::Any, ..pages };
+        assert_eq!(status(&open, "localhost", Some("https://evil.example"), &delete()), 200);
+    }
+
+    #[test]
+    fn a_client_that_names_no_host_is_no_browser() {
+        let page = Page { host: None, origin: None };
+        assert!(local(&[], &[]).admit(&page, &delete()).is_ok());
+    }
+}
