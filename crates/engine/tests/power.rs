@@ -73,6 +73,8 @@ fn run_changing(seed: u64) {
     for _life in 0..4 {
         let durability = pick(&mut random, &modes);
         let engine = reopen(&disk, &mut random, durability);
+        assert!(model.matches(&engine), "seed {seed}: an opening changed something");
+        assert_eq!(engine.damages(), [], "seed {seed}: nor was it damage");
         let states = live(&engine, &mut random, model, 40, &disk);
         drop(engine);
         disk.crash(&mut random);

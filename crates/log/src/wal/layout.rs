@@ -8,7 +8,8 @@
 //! # Invariants
 //! - Header checksums are seeded with the store id and the place (segment, batch): bytes of another
 //!   store or of a segment's former life never pass, whatever they say of themselves.
-//! - `durable < seq`: a batch claims only batches before itself.
+//! - `durable < seq`: a batch claims only batches before itself. Within an opening it is the very one before; the first
+//!   batch of an opening leaves out a number.
 //! - The headers of a batch that fits into one block, or that has no room for their copy, are named by the list in the
 //!   batch behind it.
 
@@ -119,6 +120,11 @@ impl BatchHeader {
         let is_known = is_spare(bytes, BATCH_SPARE);
         let is_possible = header.durable < header.seq && header.seq.max(header.epoch) <= NUMBER_MAX;
         (is_ours && is_here && is_known && is_possible).then_some(header)
+    }
+
+    /// Whether it is the first batch that its opening wrote into this WAL: what it names as durable is older, then.
+    pub(crate) fn begins_opening(&self) -> bool {
+        self.durable + 1 < self.seq
     }
 
     /// Bytes from the start of the batch to the start of the next one.

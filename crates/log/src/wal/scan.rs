@@ -399,9 +399,12 @@ impl Gap<'_> {
     }
 
     /// Whether the batch with the lost header may have been the first of a later opening that cut
-    /// `batch`: it leaves out a number.
+    /// `batch`: it leaves out a number. It is of an opening before that of `after` if `after` is the first one of its
+    /// own. So what an opening has taken in spite of the gap, the next ones take, too.
     fn may_cut(&self, batch: &FoundBatch) -> bool {
-        self.after.header.epoch > batch.header.epoch && self.claimed() > batch.header.seq + 1
+        let after = &self.after.header;
+        let first_epoch = batch.header.epoch + 1 + u64::from(after.begins_opening());
+        after.epoch >= first_epoch && self.claimed() > batch.header.seq + 1
     }
 
     /// Takes the batches, the last one first, that are listed or of which the second copy of the headers is there.
