@@ -63,7 +63,7 @@ impl Disk for RealDisk {
 
     fn lock_dir(&self, path: &Path) -> Result<DirLock, LockError> {
         let io_error = |error| LockError::Io { path: path.to_owned(), error };
-        let mut file = fs::OpenOptions::new()
+        let file = fs::OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
@@ -78,9 +78,10 @@ impl Disk for RealDisk {
             }
             Err(fs::TryLockError::Error(error)) => return Err(io_error(error)),
         }
-        file.set_len(0).map_err(io_error)?;
-        writeln!(file, "{}", std::process::id()).map_err(io_error)?;
-        Ok(DirLock::new(file))
+        let mut held = HeldLock(file);
+        held.0.set_len(0).map_err(io_error)?;
+        writeln!(held.0, "{}", std::process::id()).map_err(io_error)?;
+        Ok(DirLock::new(held))
     }
 
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
@@ -96,6 +97,18 @@ impl Disk for RealDisk {
     fn memory_file(&self) -> io::Result<Arc<dyn File>> {
         let file = rustix::fs::memfd_create("thalweg", rustix::fs::MemfdFlags::CLOEXEC)?;
         Ok(Arc::new(RealFile(file.into())))
+    }
+}
+
+/// A locked file. It is unlocked when dropped, and not only closed. A child of this process has a copy of every
+/// descriptor between its fork and its `exec`, and a lock lasts as long as one of them.
+#[derive(Debug)]
+struct HeldLock(fs::File);
+
+impl Drop for HeldLock {
+    fn drop(&mut self) {
+        // A lock that cannot be given back goes with the last descriptor.
+        let _ = self.0.unlock();
     }
 }
 
@@ -331,6 +344,19 @@ mod tests {
         }
         drop(held);
         RealDisk.lock_dir(&dir.join("LOCK")).unwrap();
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn a_lock_is_free_although_a_child_has_a_copy_of_its_descriptor() {
+        let dir = scratch("child");
+        let file = fs::File::create(dir.join("LOCK")).unwrap();
+        file.try_lock().unwrap();
+        // What fork gives to a child: another descriptor of the same open file.
+        let of_child = file.try_clone().unwrap();
+        drop(HeldLock(file));
+        RealDisk.lock_dir(&dir.join("LOCK")).unwrap();
+        drop(of_child);
         fs::remove_dir_all(&dir).unwrap();
     }
 }
