@@ -31,6 +31,8 @@ pub(crate) struct Report {
     pub(crate) unnamed: AtomicU64,
     /// Answers that met damage on their way.
     pub(crate) broken_off: AtomicU64,
+    /// Answers that were broken off because their stream was deleted.
+    pub(crate) cut_by_delete: AtomicU64,
     /// Flipped bits that some stream noticed.
     pub(crate) flips_felt: AtomicU64,
     violations: Mutex<Vec<String>>,
@@ -75,7 +77,7 @@ impl fmt::Display for Report {
             f,
             "{} cycles; load: {} appends acknowledged, {} requests unknown, {} repeats recognised, \
              {} refused, {} creates/closes/deletes; verified: {} stream reads, {} appends, {} MiB, \
-             {} ranges of readers, {} unknown settled",
+             {} ranges of readers, {} unknown settled, {} answers cut by a delete",
             get(&self.cycles),
             get(&self.acknowledged),
             get(&self.unknown),
@@ -87,6 +89,7 @@ impl fmt::Display for Report {
             get(&self.bytes_verified) >> 20,
             get(&self.ranges_verified),
             get(&self.settled),
+            get(&self.cut_by_delete),
         )?;
         match get(&self.damaged) {
             0 => Ok(()),

@@ -5,8 +5,9 @@ use crate::http::{Connection, offset, request};
 use crate::ledger::{Fate, Stream, lock};
 use crate::numbers::Numbers;
 use crate::record::Kind;
+use crate::report::add;
 use base64::prelude::{BASE64_STANDARD, Engine};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -29,8 +30,41 @@ pub(super) fn run(round: &Round<'_>, index: u32) {
             if round.is_dying() {
                 return;
             }
-            round.report.violation(format!("a reader: {error}"));
+            match why_broken_off(round, stream, &error) {
+                Ok(()) => add(&round.report.cut_by_delete, 1),
+                Err(_) if round.is_dying() => return,
+                Err(what) => round.report.violation(format!("a reader: {what}")),
+            }
         }
+    }
+}
+
+/// An answer that has begun can only be broken off when its stream is deleted, for it has a length. The next request
+/// says so. Anything else that breaks is a contradiction.
+fn why_broken_off(
+    round: &Round<'_>,
+    stream: &Arc<Mutex<Stream>>,
+    error: &io::Error,
+) -> Result<(), String> {
+    let (path, is_deleted, is_replaced) = {
+        let stream = lock(stream);
+        (stream.path.clone(), stream.deleted != Fate::No, stream.is_replaced)
+    };
+    let is_cut = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
+    if !is_cut || !is_deleted {
+        return Err(format!("{path}: {error}"));
+    }
+    if is_replaced {
+        return Ok(());
+    }
+    let next = Connection::open(round.address)
+        .and_then(|mut connection| connection.call(&request("HEAD", &path, &[], b"")));
+    match next {
+        Ok(answer) if matches!(answer.status, 404 | 410) => Ok(()),
+        // Another stream may have the path by now.
+        Ok(_) if lock(stream).is_replaced => Ok(()),
+        Ok(answer) => Err(format!("{path}: {error}, and then {}", answer.shown())),
+        Err(next) => Err(format!("{path}: {error}, and then {next}")),
     }
 }
 
@@ -177,6 +211,49 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::{Ledger, Style};
+    use crate::report::Report;
+    use std::io::{Read, Write};
+    use std::net::{SocketAddr, TcpListener};
+
+    /// A server that answers the requests of one connection each with these bytes, and closes.
+    fn serving(answers: &'static [&'static str]) -> SocketAddr {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        std::thread::spawn(move || {
+            for answer in answers {
+                let (mut socket, _) = listener.accept().unwrap();
+                assert!(socket.read(&mut [0; 4096]).unwrap() > 0);
+                socket.write_all(answer.as_bytes()).unwrap();
+            }
+        });
+        address
+    }
+
+    const CUT: &str = "HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\na part";
+    const GONE: &str = "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n";
+    const THERE: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+
+    /// What a reader says whose answer is cut by a server with these answers.
+    fn judged(deleted: Fate, answers: &'static [&'static str]) -> Result<(), String> {
+        let (ledger, report) = (Ledger::new(1), Report::default());
+        let address = serving(answers);
+        let round = Round::new(&ledger, &report, address, 0);
+        let make = |id| Stream::new(id, "/a".to_owned(), Kind::Text, Style::Plain);
+        let stream = ledger.add(make);
+        lock(&stream).deleted = deleted;
+        let mut connection = Connection::open(address).unwrap();
+        let error = connection.call(&request("GET", "/a", &[], b"")).err().expect("it is cut");
+        why_broken_off(&round, &stream, &error)
+    }
+
+    #[test]
+    fn an_answer_may_be_broken_off_if_its_stream_is_deleted_and_the_next_one_says_so() {
+        assert_eq!(judged(Fate::Done, &[CUT, GONE]), Ok(()));
+        assert_eq!(judged(Fate::Unknown, &[CUT, GONE]), Ok(()));
+        assert!(judged(Fate::Unknown, &[CUT, THERE]).unwrap_err().contains("and then 200"));
+        assert!(judged(Fate::No, &[CUT]).is_err());
+    }
 
     #[test]
     fn base64_is_decoded_with_and_without_padding() {
