@@ -243,7 +243,7 @@ mod tests {
         let stream = ledger.add(make);
         lock(&stream).deleted = deleted;
         let mut connection = Connection::open(address).unwrap();
-        let error = connection.call(&request("GET", "/a", &[], b"")).err().expect("it is cut");
+        let error = connection.call(&request("GET", "/a", &[], b"")).expect_err("it is cut");
         why_broken_off(&round, &stream, &error)
     }
 
