@@ -11,6 +11,7 @@ pub(crate) const HOST: &str = "Host";
 pub(crate) const ORIGIN: &str = "Origin";
 pub(crate) const IF_MATCH: &str = "If-Match";
 pub(crate) const IF_NONE_MATCH: &str = "If-None-Match";
+pub(crate) const LAST_EVENT_ID: &str = "Last-Event-ID";
 pub(crate) const PRODUCER_EPOCH: &str = Field::ProducerEpoch.name();
 pub(crate) const PRODUCER_ID: &str = "Producer-Id";
 pub(crate) const PRODUCER_SEQ: &str = Field::ProducerSeq.name();

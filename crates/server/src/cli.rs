@@ -37,6 +37,9 @@ What next:
   thalweg serve --help                     every setting, its range, default and variable";
 
 /// What `thalweg bench` becomes.
+/// The version, and the commit where it is known.
+const VERSION: &str = env!("THALWEG_VERSION");
+
 const BENCH_PROGRAM: &str = "thalweg-bench";
 
 const SETTINGS_HELP: &str = "\
@@ -51,7 +54,7 @@ with code 3 if there are any. Without --accept-loss it changes nothing that a st
 
 /// `thalweg` and what follows it.
 #[derive(Parser)]
-#[command(name = "thalweg", version, about = ABOUT, after_help = EXAMPLES)]
+#[command(name = "thalweg", version = VERSION, about = ABOUT, after_help = EXAMPLES)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
@@ -111,7 +114,7 @@ pub fn main() -> ExitCode {
             }
         },
         Command::Bench { arguments } => bench(&arguments),
-        Command::Version => print(concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n")),
+        Command::Version => print(&format!("thalweg {VERSION}\n")),
     }
 }
 

@@ -57,7 +57,7 @@ fn without_a_command_the_help_teaches() {
 #[test]
 fn the_version_is_printed() {
     let output = thalweg(&["version"], &[]);
-    assert_eq!(text(&output.stdout), concat!("thalweg ", env!("CARGO_PKG_VERSION"), "\n"));
+    assert_eq!(text(&output.stdout), concat!("thalweg ", env!("THALWEG_VERSION"), "\n"));
 }
 
 /// Runs a line of shell in `dir`, with the server's binary as `$0`.

@@ -153,7 +153,12 @@ impl<T: Transport> Step<'_, T> {
             return self.fetch_first(id, request, reply);
         }
         let at_tail = reply.start == reply.end && !reply.info.closed;
+        let has_all = reply.info.closed && reply.start == reply.info.tail;
         match request.live {
+            // A browser comes back after every end, until a 204 says that there is no more (WHATWG HTML §9.2.3).
+            Live::Sse if has_all && request.resumes_events => {
+                self.answer(id, |head| response::long_poll_timeout(head, &reply.info, 0));
+            }
             Live::Sse => self.begin_sse(id, request, reply),
             Live::LongPoll if at_tail => self.begin_poll(id, request, reply),
             Live::LongPoll | Live::CatchUp => self.answer_read(id, &request, reply),

@@ -16,7 +16,7 @@ use protocol::{
     events::{Control, Mode, SseEncoder, put_control},
     request::ReadRequest,
     response,
-    sse::HEARTBEAT,
+    sse::{HEARTBEAT, RETRY},
 };
 
 #[derive(Debug)]
@@ -134,6 +134,9 @@ impl<T: Transport> Step<'_, T> {
         connection.meta.note_framing(framing);
         connection.state = State::Sse(Box::new(reader));
         self.state.counts.live_readers += 1;
+        if !self.send_events(id, RETRY) {
+            return;
+        }
         let encoder = SseEncoder::new(mode, reply.start);
         self.begin_event(id, encoder, reply);
     }

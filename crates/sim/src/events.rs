@@ -7,6 +7,8 @@ use base64::prelude::{BASE64_STANDARD, Engine};
 pub(crate) struct Event {
     pub(crate) kind: String,
     pub(crate) data: String,
+    /// Where a reader that got it continues.
+    pub(crate) id: String,
 }
 
 /// Takes complete events off the front of `input`. Lines here end with LF alone: a CR would be a
@@ -26,6 +28,7 @@ pub(crate) fn take_events(input: &mut Vec<u8>) -> Result<Vec<Event>, String> {
 fn parse(block: &str) -> Result<Option<Event>, String> {
     let mut kind = String::new();
     let mut data: Vec<&str> = Vec::new();
+    let mut id = String::new();
     for line in block.trim_end_matches('\n').split('\n') {
         if line.contains('\r') {
             return Err("an event line with a CR".into());
@@ -35,11 +38,12 @@ fn parse(block: &str) -> Result<Option<Event>, String> {
         match field {
             "event" => kind = value.to_owned(),
             "data" => data.push(value),
-            "" => {}
+            "id" => id = value.to_owned(),
+            "" | "retry" => {}
             other => return Err(format!("an event line that begins with {other:?}")),
         }
     }
-    Ok((!kind.is_empty()).then(|| Event { kind, data: data.join("\n") }))
+    Ok((!kind.is_empty()).then(|| Event { kind, data: data.join("\n"), id }))
 }
 
 /// Decodes base64, padded; `None` if it is none.
@@ -53,9 +57,9 @@ mod tests {
 
     #[test]
     fn events_are_taken_when_they_are_complete() {
-        let mut input = b"event: data\ndata:  a\ndata:b\n\nevent: control\nda".to_vec();
+        let mut input = b"event: data\ndata:  a\ndata:b\nid:7\n\nevent: control\nda".to_vec();
         let events = take_events(&mut input).unwrap();
-        assert_eq!(events, [Event { kind: "data".into(), data: " a\nb".into() }]);
+        assert_eq!(events, [Event { kind: "data".into(), data: " a\nb".into(), id: "7".into() }]);
         assert_eq!(input, b"event: control\nda");
     }
 

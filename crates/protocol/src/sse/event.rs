@@ -26,12 +26,24 @@ impl EventName {
         &self.opening[..self.opening.len() - DATA.len()]
     }
 
-    /// Writes an event of one line, which `write` writes without any line end.
-    pub(crate) fn put_line(self, out: &mut Vec<u8>, write: impl FnOnce(&mut Vec<u8>)) {
+    /// Writes an event of one line, which `text` writes without any line end; `id` writes its id.
+    pub(crate) fn put_line(
+        self,
+        out: &mut Vec<u8>,
+        text: impl FnOnce(&mut Vec<u8>),
+        id: impl FnOnce(&mut Vec<u8>),
+    ) {
         out.extend_from_slice(self.opening.as_bytes());
-        write(out);
-        out.extend_from_slice(b"\n\n");
+        text(out);
+        put_end(out, id);
     }
+}
+
+/// Ends the last line of an event's text, and the event.
+fn put_end(out: &mut Vec<u8>, id: impl FnOnce(&mut Vec<u8>)) {
+    out.extend_from_slice(b"\nid:");
+    id(out);
+    out.extend_from_slice(b"\n\n");
 }
 
 /// Writes text as lines of an event, piece by piece.
@@ -76,10 +88,10 @@ impl EventWriter {
         saw_cr
     }
 
-    /// Ends the event if it was begun.
-    pub(crate) fn close(&mut self, out: &mut Vec<u8>) {
+    /// Ends the event if it was begun, with the id that `id` writes.
+    pub(crate) fn close(&mut self, out: &mut Vec<u8>, id: impl FnOnce(&mut Vec<u8>)) {
         if self.is_open {
-            out.extend_from_slice(b"\n\n");
+            put_end(out, id);
         }
         *self = Self::new(self.name);
     }

@@ -5,6 +5,8 @@
 pub(crate) struct Event {
     pub(crate) kind: String,
     pub(crate) data: String,
+    /// The last id that came, with this event or before it.
+    pub(crate) id: String,
 }
 
 /// Parses a whole stream.
@@ -12,7 +14,7 @@ pub(crate) fn parse(stream: &[u8]) -> Vec<Event> {
     let text = String::from_utf8_lossy(stream);
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut events = vec![];
-    let (mut kind, mut data) = (String::new(), String::new());
+    let (mut kind, mut data, mut id) = (String::new(), String::new(), String::new());
     for line in lines(text) {
         if line.is_empty() {
             if !data.is_empty() {
@@ -20,6 +22,7 @@ pub(crate) fn parse(stream: &[u8]) -> Vec<Event> {
                 events.push(Event {
                     kind: std::mem::take(&mut kind),
                     data: std::mem::take(&mut data),
+                    id: id.clone(),
                 });
             }
             (kind, data) = (String::new(), String::new());
@@ -29,6 +32,7 @@ pub(crate) fn parse(stream: &[u8]) -> Vec<Event> {
         let value = value.strip_prefix(' ').unwrap_or(value);
         match field {
             "event" => kind = value.to_owned(),
+            "id" => id = value.to_owned(),
             "data" => {
                 data.push_str(value);
                 data.push('\n');

@@ -51,6 +51,7 @@ pub(crate) fn request(offset: ReadFrom, live: Live) -> ReadRequest {
         if_none_match: None,
         accepts_gzip: false,
         base64: false,
+        resumes_events: false,
     }
 }
 

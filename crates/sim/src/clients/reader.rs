@@ -73,7 +73,14 @@ impl Reader {
                 let events = EventReading::begin(ctx, self.stream, self.from(), base64);
                 self.under_way = Under::Events(events);
                 let encoding = if base64 { "&encoding=base64" } else { "" };
+                // As a browser does: the query stays that of its first connection.
+                let comes_back = self.position.is_some() && ctx.dice.percent(50);
+                let (offset, last) =
+                    if comes_back { ("-1", Some(offset)) } else { (&*offset, None) };
                 let mut ask = ask.query(format!("offset={offset}&live=sse{encoding}"));
+                if let Some(last) = last {
+                    ask = ask.field("Last-Event-ID", last);
+                }
                 ask.live = true;
                 ask
             }
@@ -110,6 +117,13 @@ impl Client for Reader {
                 if let Some(reached) = reached.filter(|_| is_own) {
                     self.position = Some(reached.next);
                     self.at_end = reached.closed;
+                }
+            }
+            // Only a browser that comes back after the end of a stream gets this.
+            (Verdict::Done(answer), Under::Events(events)) if answer.status == 204 => {
+                self.at_end = answer.is("stream-closed") && answer.next_offset() == events.position;
+                if !self.at_end {
+                    ctx.oracle.broken(Rule::Protocol, "204 to a reader of events before the end");
                 }
             }
             (Verdict::Done(answer), Under::Head(floor, was_closed)) => {

@@ -126,7 +126,7 @@ pub(crate) struct EventReading {
     pub(crate) position: Option<u64>,
     base64: bool,
     floor: u64,
-    data: Option<String>,
+    data: Option<Event>,
     stream: StreamNo,
     pub(crate) is_closed: bool,
     called: Moment,
@@ -155,11 +155,11 @@ impl EventReading {
 
     pub(crate) fn take(&mut self, ctx: &mut Ctx<'_>, event: &Event) {
         let result = match event.kind.as_str() {
-            "data" => match self.data.replace(event.data.clone()) {
+            "data" => match self.data.replace(event.clone()) {
                 None => Ok(()),
                 Some(_) => Err("two data events without control".to_owned()),
             },
-            "control" => self.control(ctx, &event.data),
+            "control" => self.control(ctx, event),
             other => Err(format!("an event of kind {other:?}")),
         };
         if let Err(what) = result {
@@ -169,7 +169,8 @@ impl EventReading {
         }
     }
 
-    fn control(&mut self, ctx: &mut Ctx<'_>, text: &str) -> Result<(), String> {
+    fn control(&mut self, ctx: &mut Ctx<'_>, event: &Event) -> Result<(), String> {
+        let text = &event.data;
         let control: serde_json::Value =
             serde_json::from_str(text).map_err(|_| format!("control {text:?}"))?;
         let next = control.get("streamNextOffset").and_then(|value| value.as_str());
@@ -177,7 +178,12 @@ impl EventReading {
         let is = |name: &str| control.get(name).and_then(serde_json::Value::as_bool) == Some(true);
         let exact = control.get("streamDataBase64").and_then(|value| value.as_str());
         let data = self.data.take();
-        let bytes = self.bytes(ctx, data.as_deref(), exact)?;
+        for event in data.iter().chain([event]) {
+            if parse_offset(&event.id) != Some(next) {
+                return Err(format!("an event before {next} has the id {:?}", event.id));
+            }
+        }
+        let bytes = self.bytes(ctx, data.as_ref().map(|event| &*event.data), exact)?;
         let start = next.checked_sub(bytes.len() as u64).ok_or("more bytes than the offset")?;
         if self.position.is_some_and(|position| position != start) {
             return Err(format!("the next event covers {start}..{next}"));

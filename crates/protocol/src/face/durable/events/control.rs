@@ -32,7 +32,11 @@ pub fn put_control(next: ByteOffset, control: Control, out: &mut Vec<u8>) {
 /// Writes a control event, with the exact bytes of the data event before it if its text could not
 /// carry them.
 pub(super) fn put(next: ByteOffset, control: Control, exact: Option<&[u8]>, out: &mut Vec<u8>) {
-    CONTROL.put_line(out, |out| put_fields(next, control, exact, out));
+    CONTROL.put_line(
+        out,
+        |out| put_fields(next, control, exact, out),
+        |out| offset::put(out, next),
+    );
 }
 
 fn put_fields(next: ByteOffset, control: Control, exact: Option<&[u8]>, out: &mut Vec<u8>) {

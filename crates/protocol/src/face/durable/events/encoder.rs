@@ -3,6 +3,7 @@
 use super::{Control, Mode, control};
 use crate::{
     base64,
+    face::durable::offset,
     limits::TEXT_EVENT_BYTES_MAX,
     sse::{EventName, EventWriter, event_name},
 };
@@ -17,7 +18,7 @@ const REPLACEMENT: &[u8] = "\u{fffd}".as_bytes();
 const KEPT_BYTES_MAX: usize = 4 << 10;
 
 /// What a frame of one event has besides its bytes, at most while the stream is open.
-const FRAME_BYTES: usize = 160;
+const FRAME_BYTES: usize = 240;
 
 /// Encodes a stream's stored bytes into events.
 ///
@@ -147,7 +148,8 @@ impl SseEncoder {
     }
 
     fn finish(&mut self, control: Control, out: &mut Vec<u8>) {
-        self.lines.close(out);
+        let position = self.position;
+        self.lines.close(out, |out| offset::put(out, position));
         let exact = self.is_lossy.then_some(self.source.as_slice());
         control::put(self.position, control, exact, out);
         self.is_lossy = false;

@@ -5,12 +5,16 @@
 //! event: data
 //! data:first line
 //! data:  a line that begins with one blank
+//! id:0000000000000042_0000000000000000
 //!
 //! event: control
-//! data:{"streamNextOffset":"…","streamCursor":"…","upToDate":true}
+//! data:{"streamNextOffset":"0000000000000042_0000000000000000","streamCursor":"…","upToDate":true}
+//! id:0000000000000042_0000000000000000
 //!
 //! ```
-//! Every data event is followed by its own control event. The lines are [`crate::sse`]'s.
+//! Every data event is followed by its own control event. The lines are [`crate::sse`]'s. The id of
+//! both is the offset after the data: a browser's `EventSource` sends it back as `Last-Event-ID` when
+//! it connects again, and gets what follows.
 //!
 //! # Byte exactness
 //! Parsers take CR LF, CR and LF for the same line end and bytes that are not UTF-8 for U+FFFD. So

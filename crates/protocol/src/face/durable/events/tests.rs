@@ -45,8 +45,14 @@ fn decode(mode: Mode, frame: &[u8]) -> Vec<u8> {
         }
         assert_eq!(event.kind, "control");
         let control: serde_json::Value = serde_json::from_str(&event.data).unwrap();
+        assert_eq!(control["streamNextOffset"], event.id.as_str());
         let exact = control.get("streamDataBase64").map(|text| decoded(text.as_str().unwrap()));
         if let Some(event) = data.take() {
+            assert_eq!(
+                control["streamNextOffset"],
+                event.id.as_str(),
+                "the id is the offset after it"
+            );
             bytes.extend(exact.unwrap_or_else(|| payload(mode, &event.data)));
         }
         let next = crate::offset::parse(control["streamNextOffset"].as_str().unwrap().as_bytes());
@@ -163,12 +169,12 @@ fn message() -> impl Strategy<Value = String> {
 fn a_frame_reads_like_this() {
     assert_eq!(
         one(Mode::Text, b"one\n two"),
-        "event: data\ndata:one\ndata:  two\n\n\
-         event: control\ndata:{\"streamNextOffset\":\"0000000000000008_0000000000000000\",\"streamCursor\":\"7\",\"upToDate\":true}\n\n\
-         event: control\ndata:{\"streamNextOffset\":\"0000000000000008_0000000000000000\",\"upToDate\":true,\"streamClosed\":true}\n\n"
+        "event: data\ndata:one\ndata:  two\nid:0000000000000008_0000000000000000\n\n\
+         event: control\ndata:{\"streamNextOffset\":\"0000000000000008_0000000000000000\",\"streamCursor\":\"7\",\"upToDate\":true}\nid:0000000000000008_0000000000000000\n\n\
+         event: control\ndata:{\"streamNextOffset\":\"0000000000000008_0000000000000000\",\"upToDate\":true,\"streamClosed\":true}\nid:0000000000000008_0000000000000000\n\n"
     );
-    assert!(one(Mode::Json, b"{\"a\":1},2,").starts_with("event: data\ndata:[{\"a\":1},2]\n\n"));
-    assert!(one(Mode::Base64, b"\x01\x02\x03\x04").starts_with("event: data\ndata:AQIDBA==\n\n"));
+    assert!(one(Mode::Json, b"{\"a\":1},2,").starts_with("event: data\ndata:[{\"a\":1},2]\nid:"));
+    assert!(one(Mode::Base64, b"\x01\x02\x03\x04").starts_with("event: data\ndata:AQIDBA==\nid:"));
 }
 
 // PROTOCOL §12.3

@@ -3,12 +3,12 @@
 use crate::{
     face::durable::problem::{Code, Problem, detail::quote},
     field::{
-        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, PRODUCER_EPOCH,
-        PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_EXPIRES_AT, STREAM_FORK_OFFSET,
-        STREAM_FORK_SUB_OFFSET, STREAM_FORKED_FROM, STREAM_RECORD_MATCH, STREAM_RECORD_NUMBERS,
-        STREAM_RECORD_TIME, STREAM_RETENTION_AGE, STREAM_RETENTION_BYTES, STREAM_RETENTION_RECORDS,
-        STREAM_SEQ, STREAM_SSE_DATA_ENCODING, STREAM_TRIM_BEFORE, STREAM_TRIM_BEFORE_RECORD,
-        STREAM_TTL,
+        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LAST_EVENT_ID,
+        PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_EXPIRES_AT,
+        STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET, STREAM_FORKED_FROM, STREAM_RECORD_MATCH,
+        STREAM_RECORD_NUMBERS, STREAM_RECORD_TIME, STREAM_RETENTION_AGE, STREAM_RETENTION_BYTES,
+        STREAM_RETENTION_RECORDS, STREAM_SEQ, STREAM_SSE_DATA_ENCODING, STREAM_TRIM_BEFORE,
+        STREAM_TRIM_BEFORE_RECORD, STREAM_TTL,
     },
 };
 use memchr::memchr;
@@ -114,6 +114,7 @@ pub(crate) struct Fields<'b> {
     pub(crate) producer_epoch: Option<&'b str>,
     pub(crate) producer_seq: Option<&'b str>,
     pub(crate) sse_data_encoding: Option<&'b str>,
+    pub(crate) last_event_id: Option<&'b str>,
     pub(crate) record_match: Option<&'b str>,
     pub(crate) record_numbers: Option<&'b str>,
     pub(crate) record_time: Option<&'b str>,
@@ -204,6 +205,7 @@ impl<'b> Fields<'b> {
             11 if is(PRODUCER_ID) => (PRODUCER_ID, &mut self.producer_id),
             12 if is(CONTENT_TYPE) => (CONTENT_TYPE, &mut self.content_type),
             12 if is(PRODUCER_SEQ) => (PRODUCER_SEQ, &mut self.producer_seq),
+            13 if is(LAST_EVENT_ID) => (LAST_EVENT_ID, &mut self.last_event_id),
             13 if is(STREAM_CLOSED) => (STREAM_CLOSED, &mut self.stream_closed),
             14 if is(PRODUCER_EPOCH) => (PRODUCER_EPOCH, &mut self.producer_epoch),
             16 if is(CONTENT_ENCODING) => (CONTENT_ENCODING, &mut self.content_encoding),

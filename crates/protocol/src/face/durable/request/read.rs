@@ -36,6 +36,8 @@ pub struct ReadRequest {
     /// The client wants all SSE data in base64: `encoding=base64`, or the request field
     /// `Stream-SSE-Data-Encoding: base64`.
     pub base64: bool,
+    /// A browser's `EventSource` comes back: [`Self::offset`] is the id of the last event that it got.
+    pub resumes_events: bool,
 }
 
 /// How a read continues at the tail.
@@ -60,9 +62,14 @@ impl ReadRequest {
         let if_none_match = fields.if_none_match.text();
         let asks_base64 =
             |value: Option<&str>| value.is_some_and(|value| value.eq_ignore_ascii_case("base64"));
+        let last_event = fields.last_event_id.filter(|_| live == Live::Sse);
+        let offset = match last_event {
+            Some(id) => resumed(id)?,
+            None => query.start(live)?,
+        };
         Ok(Self {
             path,
-            offset: query.start(live)?,
+            offset,
             records: query.records(live)?,
             live,
             cursor: query.cursor.as_deref().and_then(cursor::parse),
@@ -71,6 +78,7 @@ impl ReadRequest {
                 .map(Into::into),
             accepts_gzip: fields.accept_encoding.text().is_some_and(encoding::accepts_gzip),
             base64: asks_base64(query.encoding.as_deref()) || asks_base64(fields.sse_data_encoding),
+            resumes_events: last_event.is_some(),
         })
     }
 }
@@ -98,6 +106,15 @@ fn read_offset(value: Option<&str>, live: Live) -> Result<ReadFrom, Problem> {
             Problem::with_detail(Code::InvalidOffset, no_offset(&quoted, error))
         }),
     }
+}
+
+/// Where to continue after the event with this id. It wins over the query, which is that of the first connection.
+fn resumed(id: &str) -> Result<ReadFrom, Problem> {
+    offset::parse(id.as_bytes()).map(ReadFrom::At).map_err(|_| {
+        let quoted = quote(id.as_bytes());
+        let detail = format!("Last-Event-ID is {quoted}, which is the id of no event of a stream.");
+        Problem::with_detail(Code::InvalidOffset, detail)
+    })
 }
 
 fn no_offset(quoted: &str, error: OffsetError) -> String {

@@ -315,6 +315,26 @@ fn a_read_begins_at_an_offset() {
     assert_eq!(at.offset, ReadFrom::At(ByteOffset::new(9)));
 }
 
+// WHATWG HTML §9.2.4: the header of a connection that continues after an event.
+#[test]
+fn the_last_event_of_a_reader_of_events_wins_over_the_query() {
+    let id = [("Last-Event-ID", "0000000000000009_0000000000000000")];
+    let nine = ReadFrom::At(ByteOffset::new(9));
+    for start in ["offset=-1", "offset=now", "record=3", "tail_records=2", "time=5"] {
+        let back = read(&format!("?live=sse&{start}"), &id);
+        assert_eq!((back.offset, back.resumes_events), (nine, true), "{start}");
+        let first = read(&format!("?live=sse&{start}"), &[]);
+        assert!(first.offset != nine && !first.resumes_events, "{start}");
+    }
+    for other in ["?offset=-1", "?offset=-1&live=long-poll"] {
+        assert_eq!(read(other, &id).offset, ReadFrom::Begin, "only readers of events have one");
+    }
+    for id in ["", "-1", "now", "9,1", "17", "0000000000000009_9000000000000000"] {
+        let refused = refused("GET /v1/stream/a?offset=-1&live=sse", &[("Last-Event-ID", id)]);
+        assert_eq!(refused, Code::InvalidOffset, "{id}");
+    }
+}
+
 #[test]
 fn malformed_reads_are_refused() {
     for query in [
