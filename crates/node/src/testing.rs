@@ -403,12 +403,20 @@ impl Process {
         (reply.start.get(), reply.end.get())
     }
 
-    /// All bytes of an answer, from the streams that store them.
+    /// All bytes of a stream, from the streams that store them.
     ///
     /// # Panics
     /// If some cannot be read.
     pub fn bytes(&mut self, path: &StreamPath) -> Vec<u8> {
         let reply = self.read(path, 0, 1 << 40);
+        self.bytes_of(&reply)
+    }
+
+    /// All bytes of an answer.
+    ///
+    /// # Panics
+    /// If some cannot be read.
+    pub fn bytes_of(&mut self, reply: &ReadReply) -> Vec<u8> {
         let (mut at, mut bytes) = (reply.start, vec![]);
         while at < reply.end {
             let (key, to) = reply.owner_of(at);
