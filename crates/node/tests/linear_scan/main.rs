@@ -191,10 +191,11 @@ impl World {
             Process::open_with(&MemoryDisk::new(), 1, self.options.clone()),
         )
         .kill();
-        self.process = Process::open_with(&disk, shards, self.options.clone());
+        self.restarts += 1;
+        let (seed, options) = (1 + self.restarts, self.options.clone());
+        self.process = Process::try_open_from(seed, &disk, shards, options).unwrap();
         self.process.now = now;
         assert_eq!(self.process.damages, []);
-        self.restarts += 1;
     }
 
     /// One step; most are appends.
