@@ -7,7 +7,7 @@
 //! arguments.
 //!
 //! # Layers
-//! - Wires: [`http1`] reads heads and bodies and writes heads as text; [`sse`] is the form of events.
+//! - Wires: [`http1`] reads heads and bodies and writes heads as text; [`http2`] reads heads that come in fields; [`sse`] is the form of events.
 //! - Faces: [`face::durable`] decides what a request asks and what an answer says. A face sees a
 //!   wire as [`RequestHead`], as [`HeadSink`], and as errors that it has to answer. A wire sees no
 //!   face, which `cargo xtask tidy` checks.
@@ -38,6 +38,7 @@ pub mod face;
 mod field;
 mod head;
 pub mod http1;
+pub mod http2;
 pub mod limits;
 pub mod sse;
 mod trace;

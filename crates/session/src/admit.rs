@@ -129,7 +129,10 @@ impl<T: Transport> Step<'_, T> {
         };
         match decided {
             Ok(authorized) => {
-                connection.bad_credentials = 0;
+                let line = connection.parent.unwrap_or(id);
+                if let Some(connection) = self.state.connections.get_mut(line) {
+                    connection.bad_credentials = 0;
+                }
                 Judged::Authorized(authorized.map(|claim| claim.request))
             }
             Err(denied) => Judged::Denied(denied),
@@ -149,12 +152,16 @@ impl<T: Transport> Step<'_, T> {
         self.state.counts.denied += u64::from(!is_limited);
         let is_bad =
             matches!(denied, Denied::Invalid(_) | Denied::Expired { .. } | Denied::NotYet { .. });
-        let Some(connection) = self.state.connections.get_mut(id).filter(|_| is_bad) else {
+        let line = self.line_of(id);
+        let Some(connection) = self.state.connections.get_mut(line).filter(|_| is_bad) else {
             return problem;
         };
         connection.bad_credentials += 1;
         if connection.bad_credentials >= BAD_CREDENTIALS_MAX {
             connection.meta.keep_alive = false;
+            if let State::Streams(streams) = &mut connection.state {
+                streams.line.shut_down();
+            }
         }
         problem
     }

@@ -27,6 +27,9 @@ impl<T: Transport> Step<'_, T> {
         self.state.fair.note_answered(exchange);
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         connection.is_blocked = false;
+        if connection.is_abandoned {
+            return self.drop_connection(id);
+        }
         if connection.stream != exchange.stream {
             if connection.keep_reply(exchange.stream, reply) {
                 self.resume_input(id);
@@ -157,8 +160,7 @@ impl<T: Transport> Step<'_, T> {
         match request.live {
             // A browser comes back after every end, until a 204 says that there is no more (WHATWG HTML §9.2.3).
             Live::Sse if has_all && request.resumes_events => {
-                let numbers = request.records.is_some();
-                self.answer(id, |head| response::long_poll_timeout(head, &reply.info, 0, numbers));
+                self.answer(id, |head| response::long_poll_timeout(head, &reply.info, 0));
             }
             Live::Sse => self.begin_sse(id, request, reply),
             Live::LongPoll if at_tail => self.begin_poll(id, request, reply),
@@ -208,16 +210,15 @@ impl<T: Transport> Step<'_, T> {
             return self.resume_input(id);
         }
         let cursor = self.next_cursor(poll.request.cursor);
-        let numbers = poll.request.records.is_some();
-        self.answer(id, |head| response::long_poll_timeout(head, &poll.info, cursor, numbers));
+        self.answer(id, |head| response::long_poll_timeout(head, &poll.info, cursor));
         self.resume_input(id);
     }
 
     /// Answers a long-poll whose offset the stream has not reached: it keeps its offset.
     fn answer_beyond(&mut self, id: ConnId, poll: Poll) {
         let Poll { request, key, offset, info, .. } = poll;
-        let records = request.records.map(|_| (info.next_record, info.next_record));
-        let nothing = ReadReply { key, info, start: offset, end: offset, first: None, records };
+        let nothing =
+            ReadReply { key, info, start: offset, end: offset, first: None, records: None };
         self.answer_read(id, &request, nothing);
     }
 
@@ -265,6 +266,9 @@ impl<T: Transport> Step<'_, T> {
         write: impl FnOnce(&mut dyn HeadSink) -> R,
     ) -> Option<R> {
         let connection = self.state.connections.get_mut(id)?;
+        if connection.is_stream() {
+            return self.send_stream_head(id, write);
+        }
         let mut out = std::mem::take(&mut self.state.head);
         out.clear();
         let is_followed = !connection.ahead.is_empty();
@@ -323,6 +327,9 @@ impl<T: Transport> Step<'_, T> {
     /// throw away what the client has not read yet.
     pub(crate) fn begin_linger(&mut self, id: ConnId) {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
+        if connection.is_stream() {
+            return self.finish_stream(id);
+        }
         connection.state = State::Lingering;
         connection.input = Vec::new();
         self.io.close(id, Close::Writes);
@@ -351,6 +358,7 @@ impl<T: Transport> Step<'_, T> {
             State::Queued(_) => self.leave_queue(id),
             State::Closing => self.begin_linger(id),
             State::Head => self.resume_input(id),
+            State::Streams(_) => self.resume_input(id),
             _ => {}
         }
     }
@@ -368,14 +376,24 @@ impl<T: Transport> Step<'_, T> {
 
     fn close(&mut self, id: ConnId, how: Close) {
         self.abandon_body(id);
-        let Some(connection) = self.state.connections.remove(id) else { return };
+        let Some(mut connection) = self.state.connections.remove(id) else { return };
+        if let Some(parent) = connection.parent {
+            if let Some(stream) = connection.wire.stream() {
+                stream.reset(matches!(how, Close::Cut(_)));
+            }
+            self.leave_streams(parent, &connection);
+            return self.forget_state(&connection);
+        }
         self.io.close(id, how);
         self.state.admission.remove_connection();
         self.state.counts.connections -= 1;
         self.forget_state(&connection);
+        if let State::Streams(streams) = connection.state {
+            self.drop_streams(*streams);
+        }
     }
 
-    fn forget_state(&mut self, connection: &Connection) {
+    pub(crate) fn forget_state(&mut self, connection: &Connection) {
         match &connection.state {
             State::LongPoll(poll) => {
                 self.state.counts.live_readers -= 1;

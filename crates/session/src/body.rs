@@ -4,7 +4,7 @@
 //! not hold a range of a chunk file, which is sent by `sendfile`.
 
 use crate::{
-    connection::{Piece, State},
+    connection::{Connection, Piece, State},
     due_answers::SharedAnswer,
     sessions::Step,
     slab::ConnId,
@@ -72,7 +72,7 @@ impl<T: Transport> Step<'_, T> {
             plan
         };
         let is_file = matches!(reply.first, Some(Slice::File { .. }));
-        let plan = if is_file && !gzip && self.io.takes_files(id) {
+        let plan = if is_file && !gzip && self.takes_files(id) {
             self.queue_head(id, write)
         } else {
             self.send_head(id, write)
@@ -139,6 +139,12 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
+    /// Whether file ranges may be sent.
+    fn takes_files(&self, id: ConnId) -> bool {
+        let is_stream = self.state.connections.get(id).is_some_and(Connection::is_stream);
+        !is_stream && self.io.takes_files(id)
+    }
+
     fn sending(&mut self, id: ConnId) -> Option<&mut Sending> {
         match &mut self.state.connections.get_mut(id)?.state {
             State::Sending(sending) => Some(sending),
@@ -150,8 +156,8 @@ impl<T: Transport> Step<'_, T> {
         let Some(sending) = self.sending(id) else { return };
         let length = slice.len().min(sending.end.since(sending.next));
         sending.next = sending.next.advance(length);
-        let plain =
-            sending.gzip.is_none() && wire::is_unframed(sending.framing) && self.io.takes_files(id);
+        let is_plain = sending.gzip.is_none() && wire::is_unframed(sending.framing);
+        let plain = is_plain && self.takes_files(id);
         match slice {
             Slice::File { file, position, .. } if plain => {
                 let now = self.state.now.monotonic;
@@ -185,7 +191,7 @@ impl<T: Transport> Step<'_, T> {
             return;
         }
         if sending.next < sending.end {
-            if !self.may_move(id) {
+            if !connection.has_room() || !self.may_move(id) {
                 return;
             }
             return self.ask_window(id);

@@ -5,6 +5,7 @@
 
 use crate::{
     body::Sending,
+    carried::Streams,
     live::SseReader,
     pipeline::{Ahead, Touch},
     slab::ConnId,
@@ -37,6 +38,10 @@ pub(crate) const REQUEST_BUDGET_BYTES: usize = 128 << 10;
 #[derive(Debug)]
 pub(crate) struct Connection {
     id: ConnId,
+    /// The connection whose stream it is; `None` if it has a transport of its own.
+    pub parent: Option<ConnId>,
+    /// The client of a stream has gone; the node still has its request.
+    pub is_abandoned: bool,
     pub peer: Peer,
     /// What its client was known by last.
     pub known: Option<Arc<Principal>>,
@@ -108,6 +113,8 @@ pub(crate) enum State {
     Sending(Box<Sending>),
     /// Following a stream.
     Sse(Box<SseReader>),
+    /// Carrying many exchanges at once, each a connection of its own in here.
+    Streams(Box<Streams>),
     /// The last answer is in the queue; when it is sent, the connection ends.
     Closing,
     /// Everything is sent and the end was announced; waits for the client to close.
@@ -185,6 +192,8 @@ impl Connection {
     pub(crate) fn new(id: ConnId, peer: Peer, now: Monotonic) -> Self {
         Self {
             id,
+            parent: None,
+            is_abandoned: false,
             peer,
             known: None,
             bad_credentials: 0,
@@ -207,6 +216,44 @@ impl Connection {
             is_advancing: false,
             is_half_closed: false,
             has_ended: false,
+        }
+    }
+
+    /// A stream of a connection.
+    pub(crate) fn of_stream(id: ConnId, parent: &Self, wire: Wire, now: Monotonic) -> Self {
+        Self {
+            parent: Some(parent.id),
+            known: parent.known.clone(),
+            wire,
+            ..Self::new(id, parent.peer.clone(), now)
+        }
+    }
+
+    /// This connection under its own name.
+    pub(crate) fn named(self, id: ConnId) -> Self {
+        Self { id, ..self }
+    }
+
+    pub(crate) fn id(&self) -> ConnId {
+        self.id
+    }
+
+    /// Whether it is a stream of another connection.
+    #[inline]
+    pub(crate) fn is_stream(&self) -> bool {
+        self.parent.is_some()
+    }
+
+    /// Whether the client takes any more bytes now. If not, a stream is looked at when it does.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.wire.stream().is_none_or(|stream| stream.room(1) > 0)
+    }
+
+    /// Invites the body of a request that waits for that.
+    pub(crate) fn invite(&mut self, io: &mut impl Transport, now: Monotonic) -> Result<(), Broken> {
+        match self.wire.stream() {
+            Some(stream) => stream.invite().map_err(|_| Broken),
+            None => self.send(io, Wire::INVITATION, now),
         }
     }
 
@@ -301,6 +348,10 @@ impl Connection {
         bytes: &Bytes,
         now: Monotonic,
     ) -> Result<(), Broken> {
+        if self.is_stream() {
+            self.push(Piece::Bytes(bytes.clone()), now);
+            return self.flush(io, now).map(|_| ());
+        }
         let sent = if self.is_drained() { self.send_now(io, bytes, now)? } else { 0 };
         if sent < bytes.len() {
             self.push(Piece::Bytes(bytes.slice(sent..)), now);
@@ -315,6 +366,14 @@ impl Connection {
         now: Monotonic,
     ) -> Result<usize, Broken> {
         self.progress = now;
+        if let Some(stream) = self.wire.stream() {
+            let room = stream.room(bytes.len());
+            if room > 0 {
+                let given = Bytes::copy_from_slice(&bytes[..room]);
+                stream.send(given, room == bytes.len()).map_err(|_| Broken)?;
+            }
+            return Ok(room);
+        }
         match io.write(self.id, &[transport::Piece::Bytes(bytes)]) {
             Sent::Bytes(sent) => Ok(usize::try_from(sent).expect("no more than there was")),
             Sent::Broken => Err(Broken),
@@ -341,6 +400,9 @@ impl Connection {
         io: &mut impl Transport,
         now: Monotonic,
     ) -> Result<bool, Broken> {
+        if self.is_stream() {
+            return self.flush_stream(now);
+        }
         while let Some(first) = self.queue.front() {
             let (sent, offered) = match first {
                 Piece::Bytes(_) if self.queue.len() > 1 => self.offer_several(io),
@@ -355,6 +417,28 @@ impl Connection {
                 return Ok(false);
             }
         }
+        Ok(true)
+    }
+
+    fn flush_stream(&mut self, now: Monotonic) -> Result<bool, Broken> {
+        let Self { wire: Wire::Stream(stream), queue, queued_bytes, progress, .. } = self else {
+            return Ok(true);
+        };
+        while let Some(Piece::Bytes(bytes)) = queue.front_mut() {
+            let room = stream.room(bytes.len());
+            if room == 0 && !bytes.is_empty() {
+                return Ok(false);
+            }
+            let given = bytes.split_to(room);
+            *queued_bytes -= given.len();
+            *progress = now;
+            let is_taken = bytes.is_empty();
+            if is_taken {
+                queue.pop_front();
+            }
+            stream.send(given, queue.is_empty()).map_err(|_| Broken)?;
+        }
+        assert!(queue.is_empty(), "a stream takes no files");
         Ok(true)
     }
 

@@ -11,6 +11,7 @@
 //! - `admit`: which requests are carried out; `gate`: the rules for that.
 //! - `receive`: requests from bytes; `check`: requests from large bodies.
 //! - `pipeline`: requests behind the present one, asked early and answered in order.
+//! - `streams`: connections that carry many exchanges at once, each a connection in here; `carried`: those of one.
 //! - `answer`: answers from replies; `body`: answers from stored bytes.
 //! - `live` and `sse`: live readers; `members`: those of one stream; `due_answers`: answers that many are due at once.
 //! - `fair_queue`: the next reader of stored bytes; `window_cache`: the bytes that were read last.
@@ -24,6 +25,7 @@
 mod admit;
 mod answer;
 mod body;
+mod carried;
 mod check;
 mod connection;
 mod counts;
@@ -41,6 +43,7 @@ mod sessions;
 mod sessions_tests;
 mod slab;
 mod sse;
+mod streams;
 mod timers;
 mod transport;
 mod upload;

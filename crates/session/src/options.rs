@@ -51,6 +51,10 @@ pub struct Options {
     pub due_answers_per_turn_max: usize,
     /// Events of a reader that catches up end at multiples of this offset, likewise.
     pub event_boundary_bytes: u64,
+    /// Whether HTTP/2 is spoken.
+    pub http2: bool,
+    /// Streams of HTTP/2 that one connection may have at a time.
+    pub http2_streams_max: u32,
     /// Which names the server has and which web pages may change something.
     pub pages: Arc<Pages>,
 }
@@ -80,6 +84,8 @@ impl Default for Options {
             check_on_loop_bytes_max: 128 << 10,
             due_answers_per_turn_max: 48,
             event_boundary_bytes: 64 << 10,
+            http2: true,
+            http2_streams_max: 256,
             pages: Arc::default(),
         }
     }

@@ -11,7 +11,7 @@ use crate::{
     sessions::Step,
     slab::ConnId,
     transport::{Read, Transport},
-    wire::{Arrived, BodyLength, ExchangeId, Meta},
+    wire::{self, Arrived, BodyLength, ExchangeId, Meta},
 };
 use access::Authorized;
 use model::ReadRecords;
@@ -50,6 +50,9 @@ impl<T: Transport> Step<'_, T> {
     }
 
     pub(crate) fn handle_readable(&mut self, id: ConnId, is_closed: bool) {
+        if self.state.connections.get(id).is_some_and(Connection::is_stream) {
+            return self.read_stream(id);
+        }
         let mut scratch = std::mem::take(&mut self.state.scratch);
         while let Some(connection) = self.state.connections.get_mut(id) {
             if !connection.takes_input() {
@@ -74,6 +77,10 @@ impl<T: Transport> Step<'_, T> {
                 }
                 Read::End if matches!(connection.state, State::Waiting(_)) => {
                     connection.has_ended = true;
+                    break;
+                }
+                Read::End if matches!(connection.state, State::Streams(_)) => {
+                    self.end_frames(id);
                     break;
                 }
                 Read::End if connection.outlives_input() => {
@@ -113,6 +120,9 @@ impl<T: Transport> Step<'_, T> {
         if connection.yielded {
             return;
         }
+        if let State::Streams(streams) = &connection.state {
+            streams.line.knock();
+        }
         if !connection.input.is_empty() {
             self.feed(id, &[]);
         }
@@ -146,7 +156,7 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// Uses `bytes` as far as they go; returns how many were used.
-    fn consume(&mut self, id: ConnId, bytes: &[u8]) -> usize {
+    pub(crate) fn consume(&mut self, id: ConnId, bytes: &[u8]) -> usize {
         let mut used = 0;
         while let Some(connection) = self.state.connections.get_mut(id) {
             let rest = &bytes[used..];
@@ -167,6 +177,10 @@ impl<T: Transport> Step<'_, T> {
                     Some(used) => (used, Next::Again),
                     None => (0, Next::Stop),
                 },
+                State::Streams(streams) => {
+                    streams.line.receive(rest);
+                    (rest.len(), Next::Stop)
+                }
                 State::Lingering => (rest.len(), Next::Stop),
                 _ => (0, Next::Stop),
             };
@@ -205,6 +219,10 @@ impl<T: Transport> Step<'_, T> {
                     }
                 }
             }
+            Err(error) if wire::begins_line(error, bytes, &self.state.limits) => {
+                self.begin_streams(id, bytes);
+                (bytes.len(), Next::Stop)
+            }
             Err(error) => {
                 connection.meta = Meta::CLOSE;
                 self.answer_problem(id, &Problem::from(error));
@@ -214,7 +232,12 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// Begins a request whose head is complete; `bytes` is what follows it. `None` if it cannot be judged in this turn.
-    fn begin(&mut self, id: ConnId, arrived: Arrived<'_>, bytes: &[u8]) -> Option<(usize, Next)> {
+    pub(crate) fn begin(
+        &mut self,
+        id: ConnId,
+        arrived: Arrived<'_>,
+        bytes: &[u8],
+    ) -> Option<(usize, Next)> {
         let Arrived { request, shown, page, body, expects_invitation, .. } = arrived;
         let judged = match request {
             Ok(request) => self.judge_request(id, request, (shown.as_deref(), page.as_ref()), body),
@@ -243,7 +266,8 @@ impl<T: Transport> Step<'_, T> {
                 (length, Next::Again)
             }
             BodyLength::Known(_) | BodyLength::Unknown => {
-                let reader = body.reader(&self.state.limits);
+                let is_stream = self.state.connections.get(id).is_some_and(Connection::is_stream);
+                let reader = body.reader(&self.state.limits, is_stream);
                 (0, self.receive(id, request, reader, expects_invitation))
             }
         })
@@ -463,6 +487,7 @@ impl Connection {
     fn takes_input(&self) -> bool {
         match self.state {
             State::Head => !self.is_clogged() && self.ahead.is_empty(),
+            State::Streams(ref streams) => self.is_drained() && streams.line.input_bytes() == 0,
             State::Body(_) | State::Discard { .. } | State::Lingering => true,
             State::Waiting(_) => self.looks_ahead(),
             _ => false,
@@ -474,6 +499,7 @@ impl Connection {
         match self.state {
             State::Head => !self.is_drained(),
             State::Waiting(_) | State::Queued(_) | State::Sending(_) | State::Closing => true,
+            State::Streams(_) => true,
             _ => false,
         }
     }

@@ -25,7 +25,7 @@ use crate::{
     slab::{ConnId, Slab},
     transport::{Peer, Transport},
     window_cache::WindowCache,
-    wire::{ExchangeId, Limits},
+    wire::{ExchangeId, Limits, Ready},
 };
 use access::{Access, Authorized};
 use env::{Random, SeededRandom};
@@ -114,6 +114,8 @@ pub struct Sessions {
     /// What admission is charged for bodies of forks that the node has.
     pub(crate) fork_bytes: HashMap<ExchangeId, usize>,
     pub(crate) checks: VecDeque<CheckJob>,
+    /// Connections that carry many exchanges, and their streams, that something has happened to.
+    pub(crate) ready: Arc<Ready>,
 }
 
 /// Takes what a session asks, at once; the data is borrowed where it lies.
@@ -159,6 +161,7 @@ impl Sessions {
             stopping: None,
             fork_bytes: HashMap::new(),
             checks: VecDeque::new(),
+            ready: Arc::default(),
         }
     }
 
@@ -179,7 +182,9 @@ impl Sessions {
     pub fn begin_turn(&mut self, now: Stamp, io: &mut impl Transport, asks: &mut AskSink<'_>) {
         self.set_now(now);
         self.turn += 1;
-        Step { state: self, io, asks }.run_turn();
+        let mut step = Step { state: self, io, asks };
+        step.run_turn();
+        step.run_ready();
     }
 
     /// Makes room for a connection.
@@ -210,6 +215,7 @@ impl Sessions {
             Input::Access(access) => step.take_access(access),
             Input::Stop => step.begin_stop(),
         }
+        step.run_ready();
     }
 
     /// The next body to check beside the loop; its result comes back as [`Input::Checked`].
@@ -231,6 +237,7 @@ impl Sessions {
             || self.fair.is_ready()
             || self.due.is_any()
             || self.deadlines.is_behind
+            || self.ready.is_any()
     }
 
     /// Whether clients that send much wait for the next turn.
@@ -276,10 +283,11 @@ impl Sessions {
         &self.counts
     }
 
-    /// The connection that uses a slot now.
+    /// The connection that uses a slot now; `None` if that is a stream of another one, which has no transport.
     #[must_use]
     pub fn conn_in(&self, slot: usize) -> Option<ConnId> {
-        self.connections.id_of(slot)
+        let id = self.connections.id_of(slot)?;
+        self.connections.get(id).filter(|connection| !connection.is_stream()).map(|_| id)
     }
 
     /// Asserts the invariants of what is kept here; for the simulator, after each turn.
@@ -300,6 +308,7 @@ impl Sessions {
             assert_eq!(yielded, self.runnable.contains(id), "{id:?} continues in a later turn");
         }
         assert_eq!(gzip_count, self.gzip_count, "compressors at work are counted");
+        self.check_streams();
         self.fair.check();
         self.live.check();
         self.check_waiting();
@@ -321,8 +330,9 @@ impl Sessions {
                     assert!(is_waiting != is_woken, "{id:?} waits at its stream or for its turn");
                 }
                 State::Sse(reader) => {
-                    let place = reader.live_number().map(|n| self.live.place_of(reader.key, n));
-                    assert_ne!(place, Some(None), "{id:?} is live with nobody");
+                    let position =
+                        reader.live_number().map(|n| self.live.position_of(reader.key, n));
+                    assert_ne!(position, Some(None), "{id:?} is live with nobody");
                     let is_ending = reader.is_ending();
                     assert_eq!(is_ending, ending.contains(&id), "{id:?} ends in its turn");
                 }

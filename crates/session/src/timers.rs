@@ -26,6 +26,7 @@ enum Verdict {
     Heartbeat,
     EndSse,
     EndLasting,
+    EndStreams,
 }
 
 impl<T: Transport> Step<'_, T> {
@@ -104,6 +105,7 @@ impl<T: Transport> Step<'_, T> {
             Verdict::Heartbeat => self.send_heartbeat(id),
             Verdict::EndSse => self.end_sse_with_control(id),
             Verdict::EndLasting => return self.end_lasting(id),
+            Verdict::EndStreams => self.shut_streams_down(id),
         }
         true
     }
@@ -144,6 +146,23 @@ impl<T: Transport> Step<'_, T> {
                 } else {
                     Verdict::Keep
                 }
+            }
+            State::Streams(streams) if streams.is_idle() => {
+                if streams.line.is_ending() && quiet_ms >= linger_ms {
+                    Verdict::Drop
+                } else if !streams.line.is_ending() && quiet_ms >= settings.idle_timeout_ms {
+                    Verdict::EndStreams
+                } else {
+                    Verdict::Keep
+                }
+            }
+            // It has no window of its own to wait for: its client lets it send nothing.
+            State::Sending(_)
+                if connection.is_stream()
+                    && !connection.is_queued
+                    && quiet_ms >= settings.write_stall_timeout_ms =>
+            {
+                Verdict::Drop
             }
             State::Discard { .. } if quiet_ms >= settings.head_timeout_ms => Verdict::Drop,
             State::Lingering if quiet_ms >= linger_ms => {
@@ -189,6 +208,7 @@ impl<T: Transport> Step<'_, T> {
                 self.drop_connection(id);
             }
             State::Lingering => self.drop_connection(id),
+            State::Streams(_) => self.shut_streams_down(id),
             State::LongPoll(poll) => {
                 let number = poll.number;
                 self.time_out_poll(id, number);

@@ -12,7 +12,7 @@ use crate::{
     sessions::Step,
     slab::ConnId,
     transport::Transport,
-    wire::{BodyReader, Taken, Wire},
+    wire::{BodyReader, Taken},
 };
 use access::Authorized;
 use model::StreamPath;
@@ -58,7 +58,7 @@ impl<T: Transport> Step<'_, T> {
         receiving.since = now;
         connection.progress = now;
         connection.state = State::Body(receiving);
-        if connection.send(self.io, Wire::INVITATION, now).is_err() {
+        if connection.invite(self.io, now).is_err() {
             self.drop_connection(id);
         }
     }
@@ -89,12 +89,17 @@ impl<T: Transport> Step<'_, T> {
         if !done {
             return (used, Next::Stop);
         }
-        let Some(receiving) = self.abandon_body(id) else { return (used, Next::Stop) };
+        self.finish_body(id);
+        (used, Next::Again)
+    }
+
+    /// All of a body has come.
+    pub(crate) fn finish_body(&mut self, id: ConnId) {
+        let Some(receiving) = self.abandon_body(id) else { return };
         if !receiving.left.is_length_known() {
             self.charge_late(id, &receiving.request, receiving.body.len());
         }
         self.finish_collected(id, receiving.request, receiving.body);
-        (used, Next::Again)
     }
 
     /// Takes the body that a connection was receiving out of it, and its charge back.

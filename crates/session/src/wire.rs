@@ -11,7 +11,9 @@
 //!   [`Wire::restart`].
 
 use crate::{options::Options, slab::ConnId};
-use model::Timestamp;
+use bytes::Bytes;
+use http2::{Answer, AnswerWriter, Gone, Why};
+use model::{Monotonic, Timestamp};
 use protocol::{
     BodyFraming, HeadSink, HttpDate, Method,
     http1::{
@@ -31,17 +33,50 @@ pub(crate) struct ExchangeId {
     pub stream: u32,
 }
 
-/// What one connection speaks.
+/// What one connection speaks, or one stream of it.
 #[derive(Debug)]
 pub(crate) enum Wire {
     Http1(HeadReader),
+    /// One exchange of a [`Line`].
+    Stream(StreamWire),
 }
+
+/// One exchange of a connection that carries many at once.
+#[derive(Debug)]
+pub(crate) struct StreamWire {
+    stream: Box<http2::Stream>,
+    /// What was not looked at yet.
+    head: Option<StreamHead>,
+    /// All of the answer was given, or is queued.
+    is_whole: bool,
+}
+
+/// The head of such an exchange.
+#[derive(Debug)]
+pub(crate) struct StreamHead(Box<http2::Head>);
+
+/// A connection that carries many exchanges at once: its frames.
+#[derive(Debug)]
+pub(crate) struct Line(Box<http2::Connection>);
+
+/// What a line has brought.
+pub(crate) enum Brought {
+    Exchange(StreamWire),
+    /// Nothing for now.
+    Nothing,
+    /// The line is over.
+    End,
+}
+
+pub(crate) use http2::{Data, Ready};
 
 /// What a request may have.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Limits {
     head: HeadLimits,
     field_count_max: usize,
+    /// What a connection that carries many exchanges may have; none carries many if that is `None`.
+    line: Option<http2::Options>,
     /// Whether it matters what a head shows of its sender.
     pub reads_shown: bool,
     /// Whether it matters which web page sends it.
@@ -86,6 +121,11 @@ pub(crate) enum BodyLength {
 pub(crate) enum BodyReader {
     Length(u64),
     Chunks(ChunkedDecoder),
+    /// Until the stream ends.
+    Stream {
+        left_bytes: u64,
+        limit_bytes: u64,
+    },
 }
 
 /// What a [`BodyReader`] took.
@@ -122,7 +162,12 @@ impl Limits {
             body_bytes_max: options.append_bytes_max as u64,
         };
         let reads_page = !options.pages.is_open();
-        Self { head, field_count_max: options.head_count_max, reads_shown: false, reads_page }
+        let line = options.http2.then_some(http2::Options {
+            streams_max: options.http2_streams_max,
+            head_bytes_max: u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX),
+        });
+        let field_count_max = options.head_count_max;
+        Self { head, field_count_max, line, reads_shown: false, reads_page }
     }
 }
 
@@ -143,7 +188,7 @@ impl Wire {
         limits: &Limits,
         scheme: Scheme,
     ) -> Result<Option<Arrived<'b>>, HeadError> {
-        let Self::Http1(reader) = self;
+        let Self::Http1(reader) = self else { return Ok(None) };
         let mut slots = HeaderSlots::new();
         let Some(head) = reader.read(bytes, &mut slots, &limits.head)? else { return Ok(None) };
         let request = if head.request.fields.len() > limits.field_count_max {
@@ -170,11 +215,203 @@ impl Wire {
 
     /// The next request is read from its first byte again.
     pub(crate) fn restart(&mut self) {
-        *self = Self::new();
+        if let Self::Http1(reader) = self {
+            *reader = HeadReader::default();
+        }
+    }
+
+    #[inline]
+    pub(crate) fn stream(&mut self) -> Option<&mut StreamWire> {
+        match self {
+            Self::Http1(_) => None,
+            Self::Stream(stream) => Some(stream),
+        }
     }
 
     /// Invites the body of a request that waits for that.
     pub(crate) const INVITATION: &[u8] = CONTINUE;
+}
+
+/// Whether an error says that the client speaks another version, which is spoken here.
+pub(crate) fn begins_line(error: HeadError, bytes: &[u8], limits: &Limits) -> bool {
+    let is_other = error == HeadError::Http2Preface && limits.line.is_some();
+    is_other && bytes.starts_with(http2::PREFACE)
+}
+
+impl Line {
+    /// A line that writes `key` down when it wants to be polled.
+    ///
+    /// # Panics
+    /// If none is spoken.
+    pub(crate) fn new(limits: &Limits, key: u64, ready: &std::sync::Arc<Ready>) -> Self {
+        let options = limits.line.as_ref().expect("it is spoken here");
+        Self(Box::new(http2::Connection::new(options, key, ready)))
+    }
+
+    pub(crate) fn receive(&mut self, bytes: &[u8]) {
+        self.0.receive(bytes);
+        self.0.knock();
+    }
+
+    pub(crate) fn end_input(&mut self) {
+        self.0.end_input();
+        self.0.knock();
+    }
+
+    pub(crate) fn input_bytes(&self) -> usize {
+        self.0.input_bytes()
+    }
+
+    pub(crate) fn take_read_bytes(&self) -> usize {
+        self.0.take_read_bytes()
+    }
+
+    pub(crate) fn allow_input(&mut self) {
+        self.0.allow_input();
+    }
+
+    pub(crate) fn poll(&mut self, may_accept: bool) -> Brought {
+        match self.0.poll(may_accept) {
+            http2::Polled::Request(head, stream) => Brought::Exchange(StreamWire {
+                stream,
+                head: Some(StreamHead(head)),
+                is_whole: false,
+            }),
+            http2::Polled::Waits => Brought::Nothing,
+            http2::Polled::Over => Brought::End,
+        }
+    }
+
+    pub(crate) fn take_output(&mut self) -> Bytes {
+        self.0.take_output()
+    }
+
+    /// It is looked at now.
+    pub(crate) fn look(&self) {
+        self.0.look();
+    }
+
+    pub(crate) fn knock(&self) {
+        self.0.knock();
+    }
+
+    pub(crate) fn shut_down(&mut self) {
+        self.0.shut_down();
+    }
+
+    pub(crate) fn is_ending(&self) -> bool {
+        self.0.is_ending()
+    }
+
+    /// A client has reset an exchange; `false` if that ends the line.
+    pub(crate) fn note_reset(&mut self, now: Monotonic) -> bool {
+        self.0.note_reset(now.ms_since(Monotonic::new(0)))
+    }
+}
+
+impl StreamWire {
+    pub(crate) fn name(&mut self, key: u64, ready: &std::sync::Arc<Ready>) {
+        self.stream.name(key, ready);
+    }
+
+    pub(crate) fn take_head(&mut self) -> Option<StreamHead> {
+        self.head.take()
+    }
+
+    /// Keeps a head for a later turn.
+    pub(crate) fn put_head(&mut self, head: StreamHead) {
+        self.head = Some(head);
+    }
+
+    pub(crate) fn look(&mut self) -> Result<(), Gone> {
+        self.stream.look()
+    }
+
+    pub(crate) fn read(&mut self) -> Data {
+        self.stream.read()
+    }
+
+    pub(crate) fn release(&mut self, bytes: usize) {
+        self.stream.release(bytes);
+    }
+
+    pub(crate) fn invite(&mut self) -> Result<(), Gone> {
+        self.stream.invite()
+    }
+
+    /// Sends a head; returns what was written, the status, and the body that was put behind the head.
+    ///
+    /// # Errors
+    /// [`Gone`] if nobody waits.
+    pub(crate) fn answer<R>(
+        &mut self,
+        meta: &Meta,
+        date: &HttpDate,
+        write: impl FnOnce(&mut dyn HeadSink) -> R,
+    ) -> Result<(R, u16, Vec<u8>), Gone> {
+        let mut writer = AnswerWriter::new(date, meta.is_head);
+        let written = write(&mut writer);
+        let mut answer: Answer = writer.finish();
+        let (status, body) = (answer.status(), std::mem::take(&mut answer.body));
+        self.is_whole = answer.is_whole;
+        let is_end = self.is_whole && body.is_empty();
+        self.stream.answer(answer, is_end)?;
+        Ok((written, status, body))
+    }
+
+    #[inline]
+    pub(crate) fn room(&mut self, wanted: usize) -> usize {
+        self.stream.room(wanted)
+    }
+
+    /// Sends bytes that there is room for; `is_last` if nothing is queued behind them.
+    pub(crate) fn send(&mut self, bytes: Bytes, is_last: bool) -> Result<(), Gone> {
+        self.stream.send(bytes, is_last && self.is_whole)
+    }
+
+    pub(crate) fn end(&mut self) {
+        self.stream.end();
+    }
+
+    /// Resets it; `is_cut` if the answer cannot be whole.
+    pub(crate) fn reset(&mut self, is_cut: bool) {
+        self.stream.reset(if is_cut { Why::Failed } else { Why::Cancelled });
+    }
+}
+
+impl StreamHead {
+    /// What of it shapes the answer.
+    pub(crate) fn meta(&self) -> Meta {
+        // Nothing else follows on a stream.
+        Meta { version: Version::Http11, keep_alive: false, is_head: self.0.is_head() }
+    }
+
+    /// Gives `take` the request.
+    pub(crate) fn read<R>(
+        &self,
+        limits: &Limits,
+        scheme: Scheme,
+        take: impl FnOnce(Result<Arrived<'_>, HeadError>) -> R,
+    ) -> R {
+        let fields = self.0.fields();
+        let head = match self.0.read(&fields, &limits.head) {
+            Ok(_) if fields.len() > limits.field_count_max => {
+                return take(Err(HeadError::TooManyFields));
+            }
+            Ok(head) => head,
+            Err(error) => return take(Err(error)),
+        };
+        let page = Page { host: head.request.authority, origin: head.origin };
+        take(Ok(Arrived {
+            request: request::parse(&head.request, scheme),
+            meta: self.meta(),
+            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request))),
+            page: limits.reads_page.then_some(page),
+            body: head.body_bytes.map_or(BodyLength::Unknown, BodyLength::Known),
+            expects_invitation: head.expect_continue,
+            head_bytes: 0,
+        }))
+    }
 }
 
 impl Meta {
@@ -220,9 +457,13 @@ impl Meta {
 }
 
 impl BodyLength {
-    pub(crate) fn reader(self, limits: &Limits) -> BodyReader {
+    pub(crate) fn reader(self, limits: &Limits, is_stream: bool) -> BodyReader {
+        let limit_bytes = limits.head.body_bytes_max;
         match self {
             Self::Known(bytes) => BodyReader::Length(bytes),
+            Self::Unknown if is_stream => {
+                BodyReader::Stream { left_bytes: limit_bytes, limit_bytes }
+            }
             Self::Unknown => BodyReader::Chunks(ChunkedDecoder::new(limits.head.body_bytes_max)),
         }
     }
@@ -241,6 +482,14 @@ impl BodyReader {
                 let count = count as usize;
                 body.extend_from_slice(&bytes[..count]);
                 Ok(Taken { bytes: count, is_done: *left == 0 })
+            }
+            Self::Stream { left_bytes, limit_bytes } => {
+                let Some(left) = left_bytes.checked_sub(bytes.len() as u64) else {
+                    return Err(Problem::body_too_large(*limit_bytes));
+                };
+                *left_bytes = left;
+                body.extend_from_slice(bytes);
+                Ok(Taken { bytes: bytes.len(), is_done: false })
             }
             Self::Chunks(decoder) => {
                 let step = decoder.decode(bytes, body)?;

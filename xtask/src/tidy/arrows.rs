@@ -11,11 +11,12 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("engine", &["model", "env", "log"]),
     ("stream", &["model"]),
     ("protocol", &["model", "stream"]),
+    ("http2", &["model", "protocol"]),
     ("tier", &["model", "env", "log"]),
     ("cluster", &["model", "log", "stream"]),
     ("node", &["model", "env", "log", "stream", "tier", "cluster"]),
     ("access", &["model"]),
-    ("session", &["model", "env", "log", "stream", "node", "protocol", "access"]),
+    ("session", &["model", "env", "log", "stream", "node", "protocol", "http2", "access"]),
     ("server", &["model", "env", "log", "stream", "tier", "cluster", "node", "session", "access"]),
     ("client", &["model", "stream", "protocol"]),
     ("cli", &["model", "stream", "protocol", "client"]),
@@ -26,6 +27,10 @@ pub(super) const TOOLS: &[&str] = &["sim", "fuzz", "xtask", "bench", "crash", "c
 
 /// Crates that may open sockets and run an async runtime.
 pub(super) const NETWORKED: &[&str] = &["server", "client", "cli"];
+
+/// What a crate below the server may name all the same: the library's frames, and the traits of its transport, which
+/// need no runtime.
+const EXCEPTIONS: &[(&str, &[&str])] = &[("http2", &["h2", "tokio"])];
 
 /// Crates of the field that are sockets, HTTP or an async runtime.
 const NETWORK: &[&str] = &[
@@ -77,7 +82,12 @@ fn check_package(package: &Package, all: &[Package]) -> Vec<Finding> {
                           or pass it as an argument";
             findings.push(finding(&other.directory, advice));
         }
-        if NETWORK.contains(&dependency.as_str()) && !NETWORKED.contains(&name) {
+        let dependency = dependency.as_str();
+        let is_exception =
+            EXCEPTIONS.iter().any(|(from, may)| *from == name && may.contains(&dependency));
+        let is_alone = dependency == "h2" && name != "http2";
+        let may_network = NETWORKED.contains(&name) && !is_alone;
+        if NETWORK.contains(&dependency) && !may_network && !is_exception {
             let advice = "sockets and async runtimes live in server and client; a core is driven \
                           by `handle_*` and `poll_*`";
             findings.push(finding(dependency, advice));
@@ -134,6 +144,9 @@ mod tests {
     fn a_runtime_below_the_server_is_refused() {
         assert_eq!(of("node", &["tokio"])[0].what, "`node` must not import `tokio`");
         assert_eq!(of("server", &["tokio", "thalweg-node", "thalweg-session"]), []);
+        assert_eq!(of("http2", &["tokio", "h2", "thalweg-protocol"]), []);
+        assert_eq!(of("http2", &["mio"])[0].what, "`http2` must not import `mio`");
+        assert_eq!(of("session", &["h2"])[0].what, "`session` must not import `h2`");
     }
 
     #[test]

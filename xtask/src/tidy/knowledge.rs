@@ -148,15 +148,11 @@ fn socket_in_core(file: &RustFile, token: &Token) -> Option<Finding> {
 
 fn wire_in_session(file: &RustFile, token: &Token) -> Option<Finding> {
     let is_elsewhere = file.crate_name() == "session" && !file.path.ends_with("/wire.rs");
-    (is_elsewhere && token.ident() == Some("http1")).then(|| {
-        let advice = "exchanges do not know the version of HTTP; let `Wire` say what they need";
-        Finding::new(
-            &file.path,
-            token.line,
-            "`http1` outside of crates/session/src/wire.rs",
-            advice,
-        )
-    })
+    let name = token.ident().filter(|name| ["http1", "http2"].contains(name));
+    let name = name.filter(|_| is_elsewhere && !file.path.ends_with("/options.rs"))?;
+    let advice = "exchanges do not know the version of HTTP; let `Wire` say what they need";
+    let what = format!("`{name}` outside of crates/session/src/wire.rs");
+    Some(Finding::new(&file.path, token.line, what, advice))
 }
 
 #[cfg(test)]

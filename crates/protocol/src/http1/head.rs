@@ -202,7 +202,7 @@ fn head_of<'h, 'b>(
     })
 }
 
-fn method_of(text: &str) -> Method {
+pub(crate) fn method_of(text: &str) -> Method {
     match text {
         "POST" => Method::Post,
         "GET" => Method::Get,
@@ -215,14 +215,14 @@ fn method_of(text: &str) -> Method {
     }
 }
 
-struct Target<'b> {
-    path: &'b str,
-    query: Option<&'b str>,
+pub(crate) struct Target<'b> {
+    pub(crate) path: &'b str,
+    pub(crate) query: Option<&'b str>,
     authority: Option<&'b str>,
 }
 
 impl<'b> Target<'b> {
-    fn parse(text: &'b str, method: Method) -> Result<Self, HeadError> {
+    pub(crate) fn parse(text: &'b str, method: Method) -> Result<Self, HeadError> {
         if text.len() > TARGET_BYTES_MAX {
             return Err(HeadError::TargetTooLong);
         }
@@ -379,7 +379,7 @@ fn once<'b>(
     if slot.replace(value).is_some() { Err(error) } else { Ok(()) }
 }
 
-fn length_of(value: &[u8], limit_bytes: u64) -> Result<Framing, HeadError> {
+pub(crate) fn length_of(value: &[u8], limit_bytes: u64) -> Result<Framing, HeadError> {
     if value.is_empty() || !value.iter().all(u8::is_ascii_digit) {
         return Err(HeadError::ContentLength);
     }
@@ -397,7 +397,7 @@ fn length_of(value: &[u8], limit_bytes: u64) -> Result<Framing, HeadError> {
 
 /// Whether the authority of a URL may have every byte (RFC 3986 §3.2), so that it can be
 /// written back into one. User names are refused: no `Host` has them.
-fn is_authority(value: &[u8]) -> bool {
+pub(crate) fn is_authority(value: &[u8]) -> bool {
     value.iter().all(|byte| IN_AUTHORITY[usize::from(*byte)])
 }
 

@@ -486,6 +486,8 @@ fn session_options(settings: &Settings) -> Options {
         sse_max_duration_ms: settings.sse_max_duration_ms,
         shutdown_timeout_ms: settings.shutdown_timeout_ms,
         gzip: settings.gzip,
+        http2: settings.http2,
+        http2_streams_max: settings.http2_streams_max,
         pages: Arc::new(crate::access::pages(settings)),
         ..Options::default()
     }

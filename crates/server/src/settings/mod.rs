@@ -165,6 +165,12 @@ settings! {
     /// and the server listens on loopback alone. `all`: everything. `none`: nothing.
     anonymous: Anonymous = "auto" as Choice(&Anonymous::NAMES);
 
+    /// Whether HTTP/2 is spoken: over TLS with clients that ask for it, and in plain with those that begin with it.
+    http2: bool = "on" as Switch;
+
+    /// Requests that one connection of HTTP/2 may have under way, live readers included. Each may hold a window of 64 KiB.
+    http2_streams_max: u32 = "256" as Number::<u32> { min: 1, max: 10_000 };
+
     /// Names that `Host` may have besides addresses, `localhost` and what ends with `.localhost`; `*` is all. `auto` is
     /// none of them where everybody on this machine may do everything, and all elsewhere. Web pages can bind their own
     /// names to this machine.

@@ -107,7 +107,11 @@ fn make(
         }
     };
     let mut config = builder.with_cert_resolver(Arc::new(ByName::new(&certificates)));
-    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    // Which one a client has chosen shows in its first bytes.
+    config.alpn_protocols = match settings.http2 {
+        true => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+        false => vec![b"http/1.1".to_vec()],
+    };
     config.ticketer = Arc::clone(&tickets);
     config.send_tls13_tickets = TICKETS;
     config.max_early_data_size = 0;

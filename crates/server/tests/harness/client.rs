@@ -241,6 +241,11 @@ impl Client {
         std::mem::take(&mut self.input)
     }
 
+    /// What has come and was not used.
+    pub(crate) fn received(&self) -> &[u8] {
+        &self.input
+    }
+
     /// Waits for the next bytes, or the end.
     pub(crate) fn wait_for_bytes(&mut self) {
         self.fill();

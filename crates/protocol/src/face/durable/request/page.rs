@@ -97,12 +97,24 @@ impl Pages {
 impl Names {
     fn has_host(&self, host: &str) -> bool {
         let Self::Local(listed) = self else { return true };
+        if is_number(host) {
+            return true;
+        }
         let name = without_port(host);
         // An address cannot be bound to anything else.
         is_name_of_machine(name)
             || address(name).is_some()
             || listed.iter().any(|known| known.eq_ignore_ascii_case(name))
     }
+}
+
+/// Whether a host is of digits and points, with a port or without: an address, or what a browser takes for one. No name
+/// is, since no top-level domain is a number. Most clients in tests and scripts name such a host, so it is found first.
+#[inline]
+fn is_number(host: &str) -> bool {
+    let is_part = |byte: u8| byte.is_ascii_digit() | (byte == b'.');
+    let length = host.bytes().take_while(|byte| is_part(*byte)).count();
+    length > 0 && host.as_bytes().get(length).is_none_or(|byte| *byte == b':')
 }
 
 /// A host without its port.

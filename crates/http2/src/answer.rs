@@ -1,0 +1,119 @@
+//! The head of an answer, in fields.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response};
+use protocol::{BodyFraming, CommonFields, Field, HeadSink, HttpDate, Length, http2::names};
+
+/// Fields that most answers have.
+const FIELDS: usize = 16;
+
+/// A head, and what of a small body was put behind it.
+#[derive(Debug)]
+pub struct Answer {
+    status: u16,
+    fields: HeaderMap,
+    /// The body.
+    pub body: Vec<u8>,
+    /// Nothing follows behind `body`.
+    pub is_whole: bool,
+}
+
+impl Answer {
+    /// Its status code.
+    #[must_use]
+    pub fn status(&self) -> u16 {
+        self.status
+    }
+
+    pub(crate) fn into_head(self) -> Response<()> {
+        let head = Response::builder().status(self.status).body(());
+        let mut head = head.expect("a status of the table");
+        *head.headers_mut() = self.fields;
+        head
+    }
+}
+
+/// Writes an [`Answer`].
+#[derive(Debug)]
+pub struct AnswerWriter<'a> {
+    answer: Answer,
+    date: &'a HttpDate,
+    is_head: bool,
+    length: Option<u64>,
+}
+
+impl<'a> AnswerWriter<'a> {
+    /// Writes the answer of `date` to a request, which is `HEAD` or not.
+    #[must_use]
+    pub fn new(date: &'a HttpDate, is_head: bool) -> Self {
+        let fields = HeaderMap::with_capacity(FIELDS);
+        let answer = Answer { status: 0, fields, body: Vec::new(), is_whole: false };
+        Self { answer, date, is_head, length: None }
+    }
+
+    /// What was written.
+    #[must_use]
+    pub fn finish(mut self) -> Answer {
+        self.answer.is_whole = self.is_head || self.length == Some(self.answer.body.len() as u64);
+        self.answer
+    }
+
+    fn put(&mut self, name: &'static str, value: HeaderValue) {
+        self.answer.fields.append(HeaderName::from_static(name), value);
+    }
+
+    fn put_number(&mut self, name: &'static str, value: u64) {
+        self.put(name, HeaderValue::from(value));
+    }
+}
+
+impl HeadSink for AnswerWriter<'_> {
+    fn start(&mut self, status: u16, common: &CommonFields) {
+        self.answer.status = status;
+        for (name, value) in common.fields {
+            self.put(name, HeaderValue::from_static(value));
+        }
+        let date = HeaderValue::from_bytes(self.date.as_bytes()).expect("a date is plain");
+        self.put(names::DATE, date);
+    }
+
+    fn field(&mut self, name: Field, value: &str) {
+        let is_plain = |byte: u8| byte >= 0x20 && byte != 0x7f;
+        let value = if value.bytes().all(is_plain) {
+            HeaderValue::from_bytes(value.as_bytes())
+        } else {
+            let plain = |byte| if is_plain(byte) { byte } else { b' ' };
+            HeaderValue::from_bytes(&value.bytes().map(plain).collect::<Vec<u8>>())
+        };
+        self.put(name.lower_name(), value.expect("control characters are blanks"));
+    }
+
+    fn ascii(&mut self, name: Field, value: &[u8]) {
+        let value = HeaderValue::from_bytes(value).expect("printable characters");
+        self.put(name.lower_name(), value);
+    }
+
+    fn number(&mut self, name: Field, value: u64) {
+        self.put_number(name.lower_name(), value);
+    }
+
+    /// Other streams of the connection continue.
+    fn close(&mut self) {}
+
+    fn end(&mut self, length: Length) -> BodyFraming {
+        self.length = match length {
+            Length::None => Some(0),
+            Length::Known(bytes) => {
+                self.put_number(names::CONTENT_LENGTH, bytes);
+                Some(bytes)
+            }
+            Length::Unknown => None,
+        };
+        BodyFraming::Plain
+    }
+
+    fn body(&mut self, bytes: &[u8]) {
+        if !self.is_head {
+            self.answer.body.extend_from_slice(bytes);
+        }
+    }
+}
