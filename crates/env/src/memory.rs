@@ -322,10 +322,11 @@ impl Disk for MemoryDisk {
     fn remove(&self, path: &Path) -> io::Result<()> {
         let mut state = self.state();
         state.count_change()?;
-        state.faults.check(DiskOperation::Remove)?;
+        // To find that there is nothing takes no change of the disk.
         if !state.live.files.contains_key(path) {
             return Err(io::ErrorKind::NotFound.into());
         }
+        state.faults.check(DiskOperation::Remove)?;
         state.rename(NameChange::Unlink { path: path.to_owned() });
         Ok(())
     }

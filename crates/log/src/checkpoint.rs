@@ -463,7 +463,7 @@ mod tests {
     fn an_older_checkpoint_that_cannot_be_removed_costs_nothing() {
         let disk = written();
         let newer = CheckpointTask { index: EntryIndex::new(13), ..task() };
-        disk.fail(DiskOperation::Remove, 1, Some(1));
+        disk.fail(DiskOperation::Remove, 0, Some(1));
         assert!(newer.run(&disk).is_err());
         disk.fail(DiskOperation::SyncDir, 0, Some(1));
         assert!(newer.run(&disk).is_err());

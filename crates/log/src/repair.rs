@@ -53,8 +53,12 @@ impl ShardLog {
     /// Accepts what is lost of a chunk: what is intact is copied, and the file goes.
     ///
     /// # Errors
-    /// Any error of the underlying disk, and `StorageFull` if there is no room for the copy. The file is there then.
+    /// Any error of the underlying disk, and `StorageFull` if there is no room for the copy. The file is there then. If it could
+    /// not be removed, its copy is there, too, and takes its place with the next start.
     pub fn accept_loss(&mut self, group: GroupId, file: &Path) -> io::Result<()> {
+        if self.is_poisoned() {
+            return Err(io::Error::other("the log takes no writes"));
+        }
         let (store, epoch) = (self.store.clone(), self.wal.epoch());
         let group = self.group_mut(group);
         let held = &mut group.chunks.held.unreadable;
@@ -65,9 +69,10 @@ impl ShardLog {
             return Ok(());
         }
         let Some(task) = group.start_rescue(&store, epoch, file) else { return Ok(()) };
-        let done = cleaned(&*store.disk, &task.name, task.run(&*store.disk))?;
+        let mut done = cleaned(&*store.disk, &task.name, task.run(&*store.disk))?;
+        let removed = done.removal.error.take().map_or(Ok(()), Err);
         group.finish_merge(task, done);
-        Ok(())
+        removed
     }
 }
 

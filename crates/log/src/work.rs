@@ -4,6 +4,7 @@ use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
 use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
 use crate::chunk::count::{CountDone, CountTask};
+use crate::chunk::leftovers::{RemovalDone, RemovalTask};
 use crate::chunk::writer::{ChunkName, remove_half_written};
 use crate::damage::Damage;
 use crate::store::Store;
@@ -37,6 +38,8 @@ pub(crate) enum Task {
     Free(Spent),
     /// A look at what has died in chunks.
     Count(CountTask),
+    /// Of files that merges have left.
+    Remove(RemovalTask),
     Checkpoint(CheckpointTask),
 }
 
@@ -54,6 +57,7 @@ impl WorkJob {
             Task::Seal(task, _) => Some(GroupId::new(task.name.identity.group)),
             Task::Merge(task) => Some(GroupId::new(task.name.identity.group)),
             Task::Count(task) => Some(task.group),
+            Task::Remove(task) => Some(task.group),
             Task::Checkpoint(task) => Some(task.group),
         }
     }
@@ -82,6 +86,10 @@ impl WorkJob {
             Task::Count(task) => {
                 let result = task.run();
                 TaskDone::Count(task, result)
+            }
+            Task::Remove(task) => {
+                let done = task.run(disk);
+                TaskDone::Remove(task, done)
             }
             Task::Checkpoint(mut task) => {
                 let (what, bytes) = ("a checkpoint", task.bytes());
@@ -147,6 +155,7 @@ pub(crate) enum TaskDone {
     Merge(MergeTask, io::Result<CopyDone>),
     Free,
     Count(CountTask, io::Result<CountDone>),
+    Remove(RemovalTask, RemovalDone),
     Checkpoint(CheckpointTask, io::Result<()>),
 }
 

@@ -327,6 +327,66 @@ fn a_merge_that_was_put_off_is_made_when_it_is_offered_again() {
     assert!(node.shards[0].stats().chunks < chunks);
 }
 
+/// Runs background work until there is none, or for so many jobs; the errors of these.
+fn work_with_errors(node: &mut Node, jobs_max: usize) -> usize {
+    let mut errors = 0;
+    for _ in 0..jobs_max {
+        let Some(job) = node.shards[0].poll_work() else { break };
+        errors += usize::from(node.shards[0].handle_work(job.run()).error.is_some());
+    }
+    errors
+}
+
+#[test]
+fn a_merge_whose_sources_cannot_be_removed_writes_its_chunk_once() {
+    let (disk, mut node) = refused();
+    let before = files(&disk, "chunk");
+    disk.set_capacity(None);
+    node.shards[0].retry_merges();
+    disk.fail(DiskOperation::Remove, 0, None);
+    assert!(work_with_errors(&mut node, 50) >= 40, "each try is reported");
+    let stats = node.shards[0].stats();
+    assert!((stats.chunks as usize) < before.len(), "what was merged is served from one chunk");
+    let merged: Vec<_> =
+        files(&disk, "chunk").into_iter().filter(|path| !before.contains(path)).collect();
+    assert_eq!(merged.len() as u64, stats.chunks, "no try has written another one");
+    let length = node.read_all(key(0, 1), 4096).unwrap().len();
+    assert_eq!(length, 32 * 800);
+    // What is left goes as soon as it can be removed.
+    disk.fail_nothing();
+    assert_eq!(work_with_errors(&mut node, 50), 0);
+    assert_eq!(files(&disk, "chunk"), merged);
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), length);
+}
+
+#[test]
+fn what_a_merge_could_not_remove_goes_with_the_next_start() {
+    let (disk, mut node) = refused();
+    disk.set_capacity(None);
+    node.shards[0].retry_merges();
+    disk.fail(DiskOperation::Remove, 0, None);
+    work_with_errors(&mut node, 10);
+    drop(node);
+    disk.kill_process();
+    disk.fail_nothing();
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(files(&disk, "chunk").len() as u64, node.shards[0].stats().chunks);
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), 32 * 800);
+}
+
+#[test]
+fn a_removal_that_cannot_be_synced_writes_no_chunk_again() {
+    let (disk, mut node) = refused();
+    disk.set_capacity(None);
+    node.shards[0].retry_merges();
+    // The chunk's own name is synced, and nothing after it.
+    disk.fail(DiskOperation::SyncDir, 1, None);
+    work_with_errors(&mut node, 30);
+    disk.fail_nothing();
+    assert_eq!(work_with_errors(&mut node, 50), 0);
+    assert_eq!(files(&disk, "chunk").len() as u64, node.shards[0].stats().chunks);
+}
+
 #[test]
 fn a_merge_leaves_the_room_that_segments_need() {
     let (disk, mut node) = refused();
@@ -646,6 +706,31 @@ fn segments_grow_to_their_usual_size_before_they_are_needed() {
         files(&disk, "wal").iter().map(|path| disk.open(path).unwrap().len().unwrap()).collect();
     sizes.sort_unstable();
     assert_eq!(sizes, [MIB, 4 * MIB, 16 * MIB, 32 * MIB]);
+}
+
+/// The last segment that a WAL of little more than two makes, where a large append has taken most of it.
+#[test]
+fn the_bound_of_the_wal_is_passed_by_one_small_segment_at_most() {
+    const MIB: u64 = 1 << 20;
+    let disk = MemoryDisk::new();
+    let options = LogOptions {
+        segment_bytes: 16 * MIB,
+        wal_bytes_max: 32 * MIB,
+        batch_bytes_max: MIB,
+        seal_bytes: 64 * MIB,
+        checkpoint_bytes: 64 * MIB,
+        ..small()
+    };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    let mut most = 0;
+    for append in [20 << 20, 60_000, 60_000, 12 << 20, 60_000, 60_000] {
+        node.append(key(0, 1), &vec![7; append]).unwrap();
+        node.commit().unwrap();
+        most = most.max(node.shards[0].stats().wal_bytes);
+        node.work().unwrap();
+        most = most.max(node.shards[0].stats().wal_bytes);
+    }
+    assert!(most <= 34 * MIB, "{} MiB of a WAL of 32", most >> 20);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use crate::chunk::builder::StreamPiece;
 use crate::chunk::cache::ChunkCache;
 use crate::chunk::file::ChunkFile;
 use crate::chunk::floors::{FloorsThen, GONE, floor_then};
+use crate::chunk::leftovers::RemovalDone;
 use crate::chunk::merge_rows::{MergeRows, NextRow};
 use crate::chunk::pieces::Piece;
 use crate::chunk::row::Row;
@@ -68,6 +69,8 @@ pub(crate) struct CopyDone {
     pub(crate) dead_bytes: u64,
     /// Rows of streams that are gone, which were left out.
     pub(crate) left_out: Vec<(u64, u32)>,
+    /// Sources that could not be removed.
+    pub(crate) removal: RemovalDone,
 }
 
 impl SealTask {
@@ -154,11 +157,12 @@ fn for_pieces(length: u32, mut each: impl FnMut(u64, usize) -> io::Result<()>) -
 }
 
 impl MergeTask {
-    /// Writes the merged chunk, then removes the sources; does neither if it meets damage.
+    /// Writes the merged chunk, then removes the sources as far as that can be; does neither if it meets damage.
     ///
     /// # Errors
     /// `StorageFull` before anything is written if there is not enough room. Otherwise any error of the
-    /// underlying disk: at worst the new chunk is beside its sources, which it replaces.
+    /// underlying disk before the new chunk is durable. After that nothing is an error: it replaces its sources, whether
+    /// they can be removed or not.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         // What was intact when it was read last need not be so now.
         self.sources.iter().for_each(|source| source.check_again());
@@ -172,16 +176,20 @@ impl MergeTask {
             return Ok(CopyDone { damages: done.damages, ..CopyDone::default() });
         }
         done.chunk = opened(writer.finish(disk)?, &self.cache);
-        for source in &self.sources {
-            match source.retire() {
-                // Gone, perhaps, since an earlier try, which failed after it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                retired => retired?,
-            }
-            remove_if_there(disk, &source.path)?;
-        }
-        disk.sync_dir(&self.name.dir)?;
+        done.removal = self.remove_sources(disk);
         Ok(done)
+    }
+
+    /// Removes what the new chunk has replaced, as far as it can be removed.
+    fn remove_sources(&self, disk: &dyn Disk) -> RemovalDone {
+        let mut done = RemovalDone::default();
+        for source in &self.sources {
+            // Jobs that still read it need the open file.
+            if let Err(error) = source.retire().and_then(|()| remove_if_there(disk, &source.path)) {
+                done.keep(source.path.clone(), error);
+            }
+        }
+        done.sync(disk, &self.name.dir)
     }
 
     fn is_given_up(&self, done: &CopyDone) -> bool {

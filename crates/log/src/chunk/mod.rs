@@ -12,7 +12,8 @@
 //! - `list`: the chunks of a group, and which has a byte. `cold`: the same question on any thread. `search`: which has
 //!   a record, or a time.
 //! - `floors`: what is dead. `count`: how much of each chunk. `set`: which chunks to merge.
-//! - `copy` (with `merge_rows`): seals and merges into a chunk. `room`: how long it can be.
+//! - `copy` (with `merge_rows`): seals and merges into a chunk. `room`: how long it can be. `leftovers`: what a merge could
+//!   not remove.
 //!
 //! # Invariants
 //! - A chunk's name appears only after its bytes are synced; it never changes afterwards.
@@ -35,6 +36,7 @@ pub(crate) mod floors;
 pub(crate) mod header;
 pub(crate) mod held;
 pub(crate) mod image;
+pub(crate) mod leftovers;
 pub(crate) mod list;
 pub(crate) mod lookup;
 pub(crate) mod loss;

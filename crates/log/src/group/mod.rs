@@ -9,6 +9,7 @@ pub(crate) mod seal;
 
 use crate::checkpoint::CheckpointTask;
 use crate::chunk::floors::GONE;
+use crate::chunk::leftovers::Leftovers;
 use crate::chunk::set::ChunkSet;
 use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
@@ -31,6 +32,8 @@ pub(crate) struct Group {
     /// Bytes that reads have fetched from places that are far from each other, since the last seal.
     far_read_bytes: Cell<u64>,
     pub(crate) chunks: ChunkSet,
+    /// Files of replaced chunks that are still to be removed.
+    pub(crate) leftovers: Leftovers,
     /// Log bytes since the last checkpoint was asked for.
     pub(crate) bytes_since_checkpoint: u64,
     pub(crate) pending: Option<CheckpointTask>,
@@ -57,6 +60,7 @@ impl Group {
             hot: HotIndex::default(),
             far_read_bytes: Cell::new(0),
             chunks,
+            leftovers: Leftovers::default(),
             bytes_since_checkpoint: 0,
             pending: None,
             checkpoint_bytes: 0,

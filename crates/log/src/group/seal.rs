@@ -1,6 +1,8 @@
 //! Moving a group's data from the WAL into chunks, and from chunks into better ones.
 
 use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
+use crate::chunk::file::ChunkFile;
+use crate::chunk::leftovers::RemovalTask;
 use crate::chunk::pages::ChunkIdentity;
 use crate::chunk::room::chunk_bytes_max;
 use crate::chunk::set::MergePlan;
@@ -99,7 +101,7 @@ impl Group {
     pub(crate) fn finish_seal(&mut self, task: SealTask, done: CopyDone) {
         self.hot.finish_seal();
         self.sealed = self.sealed.max(task.name.identity.to);
-        self.add_copy(done);
+        self.add_chunk(done.chunk, done.dead_bytes);
     }
 
     /// The seal has failed: what it has taken is still hot.
@@ -108,9 +110,9 @@ impl Group {
         self.hot.fail_seal();
     }
 
-    fn add_copy(&mut self, done: CopyDone) {
-        if let Some(chunk) = done.chunk {
-            self.chunks.add(chunk, done.dead_bytes);
+    fn add_chunk(&mut self, chunk: Option<Arc<ChunkFile>>, dead_bytes: u64) {
+        if let Some(chunk) = chunk {
+            self.chunks.add(chunk, dead_bytes);
         }
         self.merge_may_help = true;
     }
@@ -122,6 +124,9 @@ impl Group {
         epoch: u64,
         spare_bytes: u64,
     ) -> Option<MergeTask> {
+        if self.leftovers.are_many() {
+            return None;
+        }
         // True again with whatever changes from here on.
         self.merge_may_help = false;
         let plan = self.chunks.plan_merge(&store.options)?;
@@ -171,7 +176,13 @@ impl Group {
             return;
         }
         self.chunks.replace(&seqs, &done.left_out);
-        self.add_copy(done);
+        self.leftovers.add(done.removal.left);
+        self.add_chunk(done.chunk, done.dead_bytes);
+    }
+
+    /// The removal of files that merges have replaced and could not remove, if there are any.
+    pub(crate) fn start_removal(&mut self, store: &Store) -> Option<RemovalTask> {
+        self.leftovers.take(self.id, chunk_dir(&store.root, self.id.get()))
     }
 
     /// A job of this group was handed out.

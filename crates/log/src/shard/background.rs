@@ -243,7 +243,17 @@ impl ShardLog {
     fn count_or_merge(&mut self) -> Option<(usize, Task)> {
         let count = if self.has_just_counted { None } else { self.count() };
         self.has_just_counted = count.is_some();
-        count.or_else(|| self.merge()).or_else(|| self.count())
+        count.or_else(|| self.merge()).or_else(|| self.count()).or_else(|| self.remove())
+    }
+
+    fn remove(&mut self) -> Option<(usize, Task)> {
+        let store = &self.store;
+        in_turn(|is_turn| {
+            let groups = self.groups.iter_mut().enumerate();
+            let mut groups = groups.filter(|(_, group)| is_turn(group));
+            groups
+                .find_map(|(index, group)| Some((index, Task::Remove(group.start_removal(store)?))))
+        })
     }
 
     fn count(&mut self) -> Option<(usize, Task)> {
@@ -300,10 +310,16 @@ impl ShardLog {
                 group.end_job();
             }
             TaskDone::Merge(task, result) => {
-                let group = self
-                    .end_group_job(GroupId::new(task.name.identity.group), result.as_ref().err());
+                let failed = match &result {
+                    Ok(done) => done.removal.error.as_ref(),
+                    Err(error) => Some(error),
+                };
+                let group = self.end_group_job(GroupId::new(task.name.identity.group), failed);
                 match take_copy(&mut report, result) {
-                    Some(done) => group.finish_merge(task, done),
+                    Some(mut done) => {
+                        report.error = done.removal.error.take();
+                        group.finish_merge(task, done);
+                    }
                     None => {
                         report.merge_refusal = report.error.take_if(|error| is_no_room(error));
                         group.merge_may_help |= report.error.is_some();
@@ -319,6 +335,13 @@ impl ShardLog {
                 let counted = result.map_err(|error| report.error = Some(error)).ok();
                 group.chunks.finish_count(task, counted);
                 group.end_job();
+            }
+            TaskDone::Remove(task, done) => {
+                let group = self.end_group_job(task.group, done.error.as_ref());
+                group.merge_may_help = true;
+                group.leftovers.add(done.left);
+                group.end_job();
+                report.error = done.error;
             }
             TaskDone::Checkpoint(task, result) => {
                 self.note_group_job(result.as_ref().err());

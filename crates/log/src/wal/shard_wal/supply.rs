@@ -80,9 +80,13 @@ impl ShardWal {
         if size.usual_bytes > left_bytes && self.room.wal_bytes_max < self.options.wal_bytes_max {
             size.usual_bytes = size.least_bytes;
         }
-        // A single append larger than the bound may pass it when nothing else is left to wait for.
+        if size.usual_bytes <= left_bytes {
+            return Some(size);
+        }
+        // When nothing else is left to wait for, the bound is passed by what one append needs, and by no more.
+        size.usual_bytes = size.least_bytes;
         let is_last = self.retired.is_empty() && (self.is_waiting() || !self.has_room(BLOCK_BYTES));
-        (size.usual_bytes <= left_bytes || is_last).then_some(size)
+        is_last.then_some(size)
     }
 
     /// Size of the next segment. A process begins with a small one, and the zeroes of one of the usual size take longer
