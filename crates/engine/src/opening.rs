@@ -99,6 +99,9 @@ pub(crate) fn open_shared(
     }
     let mut recovery = Recovery::new(recorded);
     let mut opened = log::open(data_dir, 1, &mut recovery)?;
+    if let Some(error) = opened.unsynced {
+        return Err(failed(error));
+    }
     let shard = opened.shards.pop().expect("one shard was asked for");
     let is_cut = recovery.cut.is_some();
     let (streams, synced, damages) = recovery.finish(shard.next_index(GROUP).get() - 1);

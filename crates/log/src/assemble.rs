@@ -24,13 +24,15 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Makes the shards and writes each WAL's first mark.
+/// Makes the shards and writes each WAL's first mark. Where names are not durable, the shards are poisoned instead.
 ///
 /// # Errors
 /// Any error of the underlying disk. A full disk is no error: the log can be read, and appends report it.
 pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>, OpenError> {
     let Rebuilt { groups, mut wals, .. } = rebuilt;
-    wals.iter_mut().for_each(|wal| shorten_last_segment(store, wal));
+    if store.has_synced_names {
+        wals.iter_mut().for_each(|wal| shorten_last_segment(store, wal));
+    }
     let epoch = 1 + wals.iter().map(|wal| wal.scanned.epoch_max).max().unwrap_or(0);
     let mut shards: Vec<ShardLog> =
         (0..store.shard_count).map(|number| make_shard(store, &wals, number, epoch)).collect();
@@ -44,6 +46,10 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
         shard.release_foreign();
         let dir = shard.wal.dir().to_owned();
         shard.look_at_room(store.disk.free_bytes(&store.root).ok());
+        if !store.has_synced_names {
+            shard.wal.poison();
+            continue;
+        }
         first_segment(shard).map_err(at(&dir))?;
         write_mark(shard).map_err(at(&dir))?;
     }

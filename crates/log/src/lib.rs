@@ -40,6 +40,7 @@ mod hot;
 mod hot_index;
 mod hot_read;
 mod id_map;
+mod names;
 mod newer;
 mod open_error;
 mod options;

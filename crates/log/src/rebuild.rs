@@ -7,7 +7,7 @@
 //! in index order.
 //!
 //! # Invariants
-//! - Nothing is written but directories, and nothing removed but half-written and replaced files.
+//! - Nothing is written, and nothing removed but half-written and replaced files.
 //! - An entry is applied once, in index order, and never after a later one of its group.
 
 use crate::checkpoint::load_checkpoint;
@@ -16,9 +16,10 @@ use crate::chunk::opening::{FoundChunks, chunk_damage, open_chunks};
 use crate::damage::{Damage, DamageKind};
 use crate::group::Group;
 use crate::hot::HotFields;
+use crate::names::wal_numbers;
 use crate::newer::NewerVersion;
 use crate::open_error::{OpenError, at};
-use crate::paths::{checkpoint_dir, chunk_dir, make_dir, remove_unneeded, sync_names};
+use crate::paths::{checkpoint_dir, chunk_dir, remove_unneeded};
 use crate::replay::Replay;
 use crate::report::{RecoveryReport, TornTail};
 use crate::store::Store;
@@ -35,7 +36,7 @@ use crate::wal::scan::{
 use crate::wal::segment::{FILL_NAME, SegmentFile, parse_segment_name, segment_path, wal_dir};
 use model::{EntryIndex, EntrySubject, GroupId, StreamId, StreamKey};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
-use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -104,41 +105,6 @@ impl<'a> Rebuild<'a> {
         self.replay.damaged(damage);
     }
 
-    /// Makes what directories are missing, and syncs names that an earlier process may not have.
-    pub(crate) fn make_dirs(&self) -> Result<(), OpenError> {
-        let (disk, root) = (&*self.store.disk, &self.store.root);
-        for group in 0..self.store.options.group_count {
-            make_dir(disk, &chunk_dir(root, group))?;
-            make_dir(disk, &checkpoint_dir(root, group))?;
-            sync_names(disk, &chunk_dir(root, group))?;
-            sync_names(disk, &checkpoint_dir(root, group))?;
-        }
-        for wal in 0..self.store.shard_count {
-            make_dir(disk, &wal_dir(root, wal))?;
-        }
-        for wal in self.wal_numbers()? {
-            sync_names(disk, &wal_dir(root, wal))?;
-        }
-        for dir in ["chunks", "checkpoints", "wal"] {
-            sync_names(disk, &root.join(dir))?;
-        }
-        sync_names(disk, root)?;
-        match root.parent().map(|parent| disk.sync_dir(parent)) {
-            // The parent's owner may not let us open it; then the name is the owner's care. A
-            // relative name has an empty parent, the working directory, which exists.
-            Some(Err(error)) if !matches!(error.kind(), PermissionDenied | NotFound) => {
-                Err(at(root)(error))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn wal_numbers(&self) -> Result<Vec<u16>, OpenError> {
-        let dir = self.store.root.join("wal");
-        let names = self.store.disk.list(&dir).map_err(at(&dir))?;
-        Ok(names.iter().filter_map(|name| name.parse().ok()).collect())
-    }
-
     /// Opens chunks and hands checkpoints to the state machines.
     pub(crate) fn restore_groups(&mut self) -> Result<(), OpenError> {
         for number in 0..self.store.options.group_count {
@@ -169,7 +135,7 @@ impl<'a> Rebuild<'a> {
     /// Reads the batch headers of every WAL.
     pub(crate) fn scan_wals(&mut self) -> Result<(), OpenError> {
         let mut wals = Vec::new();
-        for wal in self.wal_numbers()? {
+        for wal in wal_numbers(self.store)? {
             let dir = wal_dir(&self.store.root, wal);
             let files = self.open_segments(wal).map_err(at(&dir))?;
             let name = WalName { store: self.store.id, wal };

@@ -21,6 +21,8 @@ pub(crate) struct Store {
     pub(crate) options: LogOptions,
     pub(crate) shard_count: u16,
     pub(crate) is_closing: Arc<AtomicBool>,
+    /// Whether all names were made durable. Otherwise nothing is written or removed.
+    pub(crate) has_synced_names: bool,
     _lock: Arc<DirLock>,
 }
 
@@ -39,6 +41,7 @@ impl Store {
             options,
             shard_count,
             is_closing: Arc::default(),
+            has_synced_names: true,
             _lock: Arc::new(lock),
         }
     }

@@ -7,7 +7,7 @@ use model::{ByteOffset, EntryIndex, StreamKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use support::{Node, file, files, key};
-use thalweg_log::{DamageKind, LogOptions, ReadError, Slice};
+use thalweg_log::{AppendError, DamageKind, LogOptions, ReadError, Slice};
 
 const APPEND_BYTES: usize = 3000;
 
@@ -173,6 +173,36 @@ fn a_start_needs_no_removal_and_tries_to_open_each_file_twice() {
             node.commit().unwrap();
             node.work().unwrap();
         }
+    }
+}
+
+/// Any of the directories, or all from one on.
+#[test]
+fn a_start_that_cannot_sync_its_directories_serves_reads_and_changes_nothing() {
+    for (skip, count) in (0..12).flat_map(|skip| [(skip, Some(1)), (skip, None)]) {
+        let (disk, mut written) = filled();
+        leave_half_written(&disk);
+        let before = (disk.paths(), disk.used_bytes());
+        disk.fail(DiskOperation::SyncDir, skip, count);
+        let mut node = Node::open(&disk, 1).unwrap();
+        assert_eq!(node.machine.damages, [], "{skip} {count:?}");
+        assert_eq!(missing(&mut node, &written), 0, "{skip} {count:?}");
+        assert!(node.shards[0].is_poisoned(), "{skip} {count:?}");
+        let refused = node.offer(key(1, 9), support::APPEND, &[], b"refused");
+        assert_eq!(refused, Err(AppendError::Poisoned));
+        let is_idle = node.shards[0].poll_work().is_none() && node.shards[0].poll_sync().is_none();
+        assert!(is_idle, "{skip} {count:?}");
+        drop(node);
+        let tmp = |path: &PathBuf| path.extension().is_some_and(|extension| extension == "tmp");
+        let kept = |paths: Vec<PathBuf>| paths.into_iter().filter(|path| !tmp(path)).collect();
+        let (paths, after): (Vec<_>, Vec<_>) = (kept(before.0), kept(disk.paths()));
+        assert_eq!((after, disk.used_bytes()), (paths, before.1), "{skip} {count:?}");
+        disk.fail_nothing();
+        let mut node = Node::open(&disk, 1).unwrap();
+        append(&mut node, &mut written, key(1, 9), 1);
+        node.commit().unwrap();
+        node.work().unwrap();
+        assert_eq!(missing(&mut node, &written), 0, "{skip} {count:?}");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Opening a data directory: state machines are rebuilt from checkpoints and the log.
 
 use crate::{
-    ShardCore,
+    DiskTrouble, ShardCore,
     group::{Group, Groups},
     owner_header::OwnerHeader,
 };
@@ -59,10 +59,12 @@ pub fn open(
     let last = last_uses.max().unwrap_or_default().max(replay.last);
     let groups = replay.groups;
     let mut parts = ShardsToBe { orphans, groups, group_count: opened.group_count, last };
+    let poison = opened.unsynced.as_ref().map(|error| (DiskTrouble::of(error), error.to_string()));
     let mut shards = Vec::new();
     for (shard, log) in (0..).zip(opened.shards) {
         let mut core = parts.core(ShardId::new(shard), shard_count, log, random.next_u64());
         core.damage.note_reported(&replay.damages);
+        core.poison.clone_from(&poison);
         shards.push(core);
     }
     let report = opened.report;

@@ -61,7 +61,9 @@ impl Kept {
 pub(crate) fn open_chunks(store: &Store, group: GroupId) -> Result<FoundChunks, OpenError> {
     let dir = chunk_dir(&store.root, group.get());
     let disk = &*store.disk;
-    remove_half_written(disk, &dir).map_err(at(&dir))?;
+    if store.has_synced_names {
+        remove_half_written(disk, &dir).map_err(at(&dir))?;
+    }
     let names = disk.list(&dir).map_err(at(&dir))?;
     let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_chunk_name(name)).collect();
     seqs.sort_unstable();
@@ -90,7 +92,9 @@ fn open_next(
     };
     for newer in kept.iter() {
         if newer.replaces(&chunk)? {
-            return remove_unneeded(&*store.disk, path);
+            // The name of the newer one may be gone after a power loss.
+            let is_unneeded = store.has_synced_names;
+            return if is_unneeded { remove_unneeded(&*store.disk, path) } else { Ok(()) };
         }
     }
     let mut found = chunk.check_index()?;

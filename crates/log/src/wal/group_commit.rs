@@ -88,6 +88,15 @@ impl GroupCommit {
         self.state == State::Poisoned
     }
 
+    /// Hands nothing out any more.
+    ///
+    /// # Panics
+    /// If a batch is in flight.
+    pub(crate) fn poison(&mut self) {
+        assert!(!matches!(self.state, State::Syncing { .. }), "nobody waits for a batch");
+        self.state = State::Poisoned;
+    }
+
     /// Asserts what always holds, given the number of the next batch.
     pub(crate) fn check(&self, batch_next: u64) {
         assert!(self.durable < batch_next, "batch {} is durable before it is made", self.durable);

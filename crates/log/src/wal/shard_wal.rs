@@ -165,6 +165,11 @@ impl ShardWal {
         self.commit.is_poisoned()
     }
 
+    /// Takes nothing any more.
+    pub(crate) fn poison(&mut self) {
+        self.commit.poison();
+    }
+
     /// Bytes of all segments, spare ones included.
     pub(crate) fn wal_bytes(&self) -> u64 {
         self.segments().map(|segment| segment.capacity).sum()
