@@ -65,6 +65,9 @@ struct State {
     shears: bool,
     changes_until_off: Option<u64>,
     change_count: u64,
+    /// Handles of this life that are open.
+    open_count: u64,
+    reads: ReadCounts,
     cold: Option<ColdReads>,
     faults: Faults,
 }
@@ -74,6 +77,15 @@ struct State {
 struct ColdReads {
     percent: u64,
     random: SeededRandom,
+}
+
+/// How often a disk was read.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Reads that may wait for the device.
+    pub waiting: u64,
+    /// Reads that take what is in memory, or nothing.
+    pub cached: u64,
 }
 
 impl ColdReads {
@@ -97,6 +109,15 @@ impl State {
             *left -= 1;
         }
         Ok(())
+    }
+
+    /// Handles and locks die.
+    fn end_life(&mut self) {
+        self.locks.clear();
+        self.life += 1;
+        self.open_count = 0;
+        self.syncs_until_failure = None;
+        self.changes_until_off = None;
     }
 
     fn rename(&mut self, change: NameChange) {
@@ -157,19 +178,12 @@ impl MemoryDisk {
         for inode in state.inodes.values_mut() {
             inode.crash(mode, state.shears, random);
         }
-        state.locks.clear();
-        state.life += 1;
-        state.syncs_until_failure = None;
-        state.changes_until_off = None;
+        state.end_life();
     }
 
     /// Ends the process but not the power: everything written stays, handles and locks die.
     pub fn kill_process(&self) {
-        let mut state = self.state();
-        state.locks.clear();
-        state.life += 1;
-        state.syncs_until_failure = None;
-        state.changes_until_off = None;
+        self.state().end_life();
     }
 
     /// After `changes` more writes, syncs and name changes every operation fails; `None`: the power stays on.
@@ -187,6 +201,18 @@ impl MemoryDisk {
     #[must_use]
     pub fn change_count(&self) -> u64 {
         self.state().change_count
+    }
+
+    /// Files that are open: handles that were not dropped since the last crash or end of a process.
+    #[must_use]
+    pub fn open_count(&self) -> u64 {
+        self.state().open_count
+    }
+
+    /// Reads made so far.
+    #[must_use]
+    pub fn read_counts(&self) -> ReadCounts {
+        self.state().reads
     }
 
     /// Inverts one bit of a file, in the cache and on stable storage.
@@ -277,8 +303,9 @@ impl MemoryDisk {
         self.state().faults.clear();
     }
 
-    fn handle(&self, inode: InodeId, life: u64) -> Arc<dyn File> {
-        Arc::new(MemoryFile { disk: self.clone(), inode, life })
+    fn handle(&self, inode: InodeId, state: &mut State) -> Arc<dyn File> {
+        state.open_count += 1;
+        Arc::new(MemoryFile { disk: self.clone(), inode, life: state.life })
     }
 }
 
@@ -288,7 +315,7 @@ impl Disk for MemoryDisk {
         state.check_power()?;
         state.faults.check(DiskOperation::Open)?;
         let inode = *state.live.files.get(path).ok_or(io::ErrorKind::NotFound)?;
-        Ok(self.handle(inode, state.life))
+        Ok(self.handle(inode, &mut state))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -305,7 +332,7 @@ impl Disk for MemoryDisk {
         state.inode_next += 1;
         state.inodes.insert(inode, Inode::default());
         state.rename(NameChange::Link { path: path.to_owned(), inode });
-        Ok(self.handle(inode, state.life))
+        Ok(self.handle(inode, &mut state))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -436,6 +463,15 @@ struct MemoryFile {
     life: u64,
 }
 
+impl Drop for MemoryFile {
+    fn drop(&mut self) {
+        let mut state = self.disk.state();
+        if state.life == self.life {
+            state.open_count -= 1;
+        }
+    }
+}
+
 impl MemoryFile {
     fn state(&self) -> io::Result<MutexGuard<'_, State>> {
         let state = self.disk.state();
@@ -461,12 +497,14 @@ impl MemoryFile {
 impl File for MemoryFile {
     fn read_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut state = self.state()?;
+        state.reads.waiting += 1;
         state.faults.check(DiskOperation::Read)?;
         state.inode(self.inode)?.read(buffer, position).ok_or_else(input_output_error)
     }
 
     fn read_stored_exact_at(&self, buffer: &mut [u8], position: u64) -> io::Result<()> {
         let mut state = self.state()?;
+        state.reads.waiting += 1;
         state.faults.check(DiskOperation::Read)?;
         let read = state.inode(self.inode)?.read_stored(buffer, position);
         let is_whole = read.ok_or_else(input_output_error)? == buffer.len();
@@ -475,6 +513,7 @@ impl File for MemoryFile {
 
     fn read_cached_at(&self, buffer: &mut [u8], position: u64) -> io::Result<usize> {
         let mut state = self.state()?;
+        state.reads.cached += 1;
         let is_cold = state.cold.as_mut().is_some_and(ColdReads::next);
         let inode = state.inode(self.inode)?;
         // What cannot be read is not in memory.

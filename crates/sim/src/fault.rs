@@ -47,10 +47,14 @@ pub enum FaultKind {
     EvictedPages,
     /// A block of a chunk that is in use cannot be read any more.
     LostChunkBlock,
-    /// Removals or one open fail in a start.
+    /// Removals, renames, syncs of directories or one open fail in a start.
     FailedStart,
     /// A block of the last batch with entries of a WAL is lost after the process was down, once a mark claims it durable.
     LostLastBatch,
+    /// Files cannot be opened: once, or for a while where damage is possible.
+    FailedOpens,
+    /// What a shard does takes time, and a turn that takes long holds everybody up.
+    CostlyWork,
 }
 
 impl FaultKind {
@@ -67,6 +71,8 @@ impl FaultKind {
         Self::LostChunkBlock,
         Self::FailedStart,
         Self::LostLastBatch,
+        Self::FailedOpens,
+        Self::CostlyWork,
     ];
 
     /// The kinds that each seed has drawn from since the first.
@@ -129,6 +135,8 @@ impl FaultKind {
             Self::LostChunkBlock => "lost-chunk-block",
             Self::FailedStart => "failed-start",
             Self::LostLastBatch => "lost-last-batch",
+            Self::FailedOpens => "failed-opens",
+            Self::CostlyWork => "costly-work",
         }
     }
 }
@@ -189,6 +197,7 @@ impl World {
                 self.disk.fail(DiskOperation::Read, skip, 1);
             }
             FaultKind::FailedNames => self.fail_names(),
+            FaultKind::FailedOpens => self.fail_opens(),
             FaultKind::TornSector => self.tears_commit = true,
             FaultKind::UnreadableBlock if self.fault_dice.percent(50) => {
                 let part = *self.fault_dice.pick(&["/wal/", "/checkpoints/"]);
@@ -249,6 +258,21 @@ impl World {
         self.at(until, crate::world::Act::DiskWorks);
     }
 
+    /// A file that cannot be opened twice in a row is damaged as a whole for who looks for it then.
+    fn fail_opens(&mut self) {
+        let skip = self.later_dice.below(10);
+        let is_once =
+            !self.plan.faults.iter().any(|fault| fault.is_damage()) || self.later_dice.percent(50);
+        self.disk.fail(DiskOperation::Open, skip, is_once.then_some(1));
+        if !is_once {
+            self.oracle.damage_possible = true;
+            self.oracle.hit_groups.insert(None);
+            let until = self.clock.now_us + self.later_dice.between(1, 10) * 1_000_000;
+            self.sick_until_us = until + AFTER_SICKNESS_US;
+            self.at(until, crate::world::Act::DiskWorks);
+        }
+    }
+
     /// Ends the process in the middle of whatever its threads are doing.
     pub(crate) fn end_process(&mut self, end: End) {
         let Some(process) = self.process.take() else { return };
@@ -303,15 +327,20 @@ impl World {
         }
     }
 
-    /// A start in which files that nobody needs cannot be removed, or one cannot be opened at first.
+    /// A start in which files that nobody needs cannot be removed, names cannot be changed or made durable, or a file cannot
+    /// be opened at first.
     pub(crate) fn perhaps_fail_start(&mut self) {
         // A directory that was never opened may be refused.
         let is_known = self.start_changes > 0;
         if is_known && self.has_fault(FaultKind::FailedStart) && self.later_dice.percent(60) {
             let skip = self.later_dice.below(40);
-            match self.later_dice.percent(50) {
-                true => self.disk.fail(DiskOperation::Open, skip, 1),
-                false => self.disk.fail(DiskOperation::Remove, skip / 10, None),
+            match self.later_dice.below(4) {
+                0 => self.disk.fail(DiskOperation::Open, skip, 1),
+                1 => self.disk.fail(DiskOperation::Remove, skip / 10, None),
+                2 => self.disk.fail(DiskOperation::Rename, skip / 10, None),
+                // The shards are poisoned then, and somebody starts the process again.
+                _ if self.is_ending => {}
+                _ => self.disk.fail(DiskOperation::SyncDir, skip / 2, None),
             }
         }
     }
@@ -520,7 +549,8 @@ impl World {
 fn is_struck(kind: &FaultKind) -> bool {
     let is_of_starts = matches!(kind, FaultKind::DieInRecovery | FaultKind::FailedStart);
     let is_manner = is_of_starts || matches!(kind, FaultKind::Reshard);
-    !is_manner && !matches!(kind, FaultKind::Vanish | FaultKind::SmallDisk)
+    let is_of_world = matches!(kind, FaultKind::SmallDisk | FaultKind::CostlyWork);
+    !is_manner && !is_of_world && !matches!(kind, FaultKind::Vanish)
 }
 
 /// How long a thread takes for a job.

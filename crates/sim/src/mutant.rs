@@ -83,6 +83,22 @@ pub enum Mutant {
     MiscountedRecords,
     /// What a batch of the log says of the one before never reaches the disk.
     LostLists,
+    /// Shards do not hear that nobody wants their changes any more.
+    DeafToUnwatch,
+    /// Chunks, checkpoints and segments are written on the loop.
+    WorkOnLoop,
+    /// Each file that was opened stays open.
+    KeptFiles,
+    /// Recent bytes are kept beyond the bound of memory.
+    EndlessMemory,
+    /// There is never room for a merge.
+    NoMerges,
+    /// Files of chunks are not removed.
+    KeptChunks,
+    /// A name that cannot be given or made durable is an error like any other.
+    BrittleSyncs,
+    /// A file that could not be opened once is taken for lost.
+    StickyOpens,
 }
 
 impl Mutant {
@@ -127,6 +143,14 @@ impl Mutant {
         (Self::DeafToBounds, &[Rule::Kept]),
         (Self::MiscountedRecords, &[Rule::Kept]),
         (Self::LostLists, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten]),
+        (Self::DeafToUnwatch, &[Rule::Hoarded]),
+        (Self::WorkOnLoop, &[Rule::LongTurn]),
+        (Self::KeptFiles, &[Rule::Hoarded]),
+        (Self::EndlessMemory, &[Rule::Hoarded]),
+        (Self::NoMerges, &[Rule::Hoarded]),
+        (Self::KeptChunks, &[Rule::Hoarded]),
+        (Self::BrittleSyncs, &[Rule::Refused]),
+        (Self::StickyOpens, &[Rule::Damage]),
         (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
     ];
 
@@ -135,7 +159,12 @@ impl Mutant {
         let reads = matches!(self, Self::BrittleReads | Self::StickyReads | Self::ZeroedReads);
         let names = matches!(self, Self::SwallowedErrors | Self::LateRename | Self::BrittleNames);
         let writes = matches!(self, Self::RewrittenBlocks | Self::RetriedSync | Self::LostLists);
-        reads || names || writes || self == Self::NoReserve
+        let files = matches!(self, Self::KeptFiles | Self::StickyOpens | Self::BrittleSyncs);
+        reads
+            || names
+            || writes
+            || files
+            || matches!(self, Self::NoReserve | Self::NoMerges | Self::KeptChunks)
     }
 
     /// Whether it mixes up pipelined requests.

@@ -24,6 +24,9 @@ pub(crate) struct Process {
     pub(crate) is_stopping: bool,
     pub(crate) inboxes: Vec<Vec<Mail>>,
     pub(crate) turn_is_due: Vec<bool>,
+    /// Until when each shard's last turn lasts.
+    pub(crate) busy_until_us: Vec<u64>,
+    pub(crate) admission: Arc<Admission>,
     /// When the last message of each pair of shards arrives: the next does not overtake it.
     pub(crate) arrivals: BTreeMap<(u16, u16), u64>,
     /// Jobs that threads have taken and not finished.
@@ -53,6 +56,10 @@ impl Process {
             Some(mutant) => Arc::new(SickDisk::new(below, mutant)),
             None => Arc::new(below),
         };
+        let options = match plane.mutant {
+            Some(Mutant::EndlessMemory) => LogOptions { recent_bytes_max: 8 << 20, ..options },
+            _ => options,
+        };
         let opened = node::open(disk, dice, Path::new(DIR), options, plane.shard_count)?;
         let admission = Arc::new(Admission::default());
         let start = |core| {
@@ -64,6 +71,8 @@ impl Process {
             life,
             inboxes: shards.iter().map(|_| Vec::new()).collect(),
             turn_is_due: vec![false; shards.len()],
+            busy_until_us: vec![0; shards.len()],
+            admission,
             shards,
             is_stopping: false,
             arrivals: BTreeMap::new(),

@@ -125,6 +125,7 @@ fn execute(world: &mut World) {
     check_rest(world, "the audit");
     world.oracle.audit();
     world.ordered_count = world.oracle.check_histories();
+    world.check_hoarded();
 }
 
 fn check_rest(world: &mut World, who: &str) {

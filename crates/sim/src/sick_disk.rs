@@ -36,6 +36,14 @@ pub(crate) struct SickDisk {
     mutant: Mutant,
     failed: Failed,
     late: Late,
+    /// What stays open, or could not be opened.
+    files: Mutex<SickFiles>,
+}
+
+#[derive(Debug, Default)]
+struct SickFiles {
+    open: Vec<Arc<dyn File>>,
+    unopened: BTreeSet<PathBuf>,
 }
 
 #[derive(Debug)]
@@ -50,13 +58,41 @@ struct SickFile {
 
 impl SickDisk {
     pub(crate) fn new(below: MemoryDisk, mutant: Mutant) -> Self {
-        Self { below, mutant, failed: Failed::default(), late: Late::default() }
+        let (failed, late, files) = (Failed::default(), Late::default(), Mutex::default());
+        Self { below, mutant, failed, late, files }
     }
 
     fn wrap(&self, path: &Path, below: Arc<dyn File>) -> Arc<dyn File> {
         let (path, failed) = (path.to_owned(), Arc::clone(&self.failed));
         let (disk, late) = (self.below.clone(), Arc::clone(&self.late));
         Arc::new(SickFile { disk, late, below, path, mutant: self.mutant, failed })
+    }
+
+    fn open_below(&self, path: &Path) -> io::Result<Arc<dyn File>> {
+        let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
+        if files.unopened.contains(path) {
+            const EIO: i32 = 5;
+            return Err(io::Error::from_raw_os_error(EIO));
+        }
+        let opened = self.below.open(path);
+        match (&opened, self.mutant) {
+            (Err(error), Mutant::StickyOpens) if is_unreadable(error) => {
+                files.unopened.insert(path.to_owned());
+            }
+            (Ok(file), Mutant::KeptFiles) => files.open.push(Arc::clone(file)),
+            _ => {}
+        }
+        opened
+    }
+
+    /// What the log hears of a name that could not be given or made durable.
+    fn brittle_name(&self, result: io::Result<()>) -> io::Result<()> {
+        match result {
+            Err(error) if is_unreadable(&error) && self.mutant == Mutant::BrittleSyncs => {
+                Err(any_error())
+            }
+            result => result,
+        }
     }
 
     fn brittle<T>(&self, result: io::Result<T>) -> io::Result<T> {
@@ -164,7 +200,7 @@ impl FileOverlay for SickFile {
 impl Disk for SickDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         catch_up(&self.below, &self.late)?;
-        Ok(self.wrap(path, self.brittle(self.below.open(path))?))
+        Ok(self.wrap(path, self.brittle(self.open_below(path))?))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
@@ -180,10 +216,14 @@ impl Disk for SickDisk {
             let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
             *late = Rename { names, ..Rename::default() };
         }
-        self.answer(self.below.rename(from, to))
+        self.answer(self.brittle_name(self.below.rename(from, to)))
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
+        let is_chunk = path.extension().is_some_and(|extension| extension == "chunk");
+        if is_chunk && self.mutant == Mutant::KeptChunks {
+            return Ok(());
+        }
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         late.removals += 1;
         if late.removals == UNDONE_AT
@@ -213,7 +253,7 @@ impl Disk for SickDisk {
         if is_undone {
             catch_up(&self.below, &self.late)?;
         }
-        self.answer(self.below.sync_dir(dir))
+        self.answer(self.brittle_name(self.below.sync_dir(dir)))
     }
 
     fn lock_dir(&self, path: &Path) -> Result<DirLock, LockError> {
@@ -231,6 +271,9 @@ impl Disk for SickDisk {
     fn free_bytes(&self, dir: &Path) -> io::Result<u64> {
         if self.mutant == Mutant::NoReserve {
             return Ok(u64::MAX);
+        }
+        if self.mutant == Mutant::NoMerges && dir.starts_with("/data/chunks") {
+            return Ok(0);
         }
         self.below.free_bytes(dir)
     }

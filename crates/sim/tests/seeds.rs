@@ -128,6 +128,9 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
             Mutant::LostLists => vec![FaultKind::LostLastBatch],
             Mutant::RetriedSync => vec![FaultKind::EvictedPages, FaultKind::Kill],
             Mutant::StickyReads => vec![FaultKind::FailedRead],
+            Mutant::WorkOnLoop => vec![FaultKind::CostlyWork],
+            Mutant::BrittleSyncs => vec![FaultKind::FailedStart, FaultKind::Kill],
+            Mutant::StickyOpens => vec![FaultKind::FailedOpens],
             Mutant::SwallowedErrors => vec![FaultKind::FailedNames, FaultKind::PowerLoss],
             Mutant::NoProducer | Mutant::NoSequence | Mutant::WrongRepeat => {
                 vec![FaultKind::Vanish, FaultKind::Kill]
@@ -228,4 +231,42 @@ fn only_a_chunk_that_loses_a_block_in_use_finds_zeroes_in_its_place() {
 fn only_a_start_that_cannot_open_or_remove_finds_errors_that_refuse_it() {
     let without = [FaultKind::FailedNames, FaultKind::Kill, FaultKind::FailedRead];
     is_found_only_by(Mutant::BrittleNames, &without, &[Rule::Refused]);
+}
+
+#[test]
+fn only_costly_work_finds_background_work_on_the_loop() {
+    let without = [FaultKind::SlowJobs, FaultKind::Kill];
+    is_found_only_by(Mutant::WorkOnLoop, &without, &[Rule::LongTurn]);
+}
+
+#[test]
+fn only_a_start_whose_names_cannot_be_synced_finds_syncs_that_refuse_it() {
+    let without = [FaultKind::FailedNames, FaultKind::Kill, FaultKind::FailedRead];
+    is_found_only_by(Mutant::BrittleSyncs, &without, &[Rule::Refused]);
+}
+
+#[test]
+fn only_opens_that_fail_in_use_find_a_file_that_is_given_up() {
+    let without = [FaultKind::FailedNames, FaultKind::Kill, FaultKind::FailedRead];
+    is_found_only_by(Mutant::StickyOpens, &without, &[Rule::Damage]);
+}
+
+/// What is kept for nobody harms no client of a run.
+#[test]
+fn only_bounds_find_what_is_kept_for_nobody() {
+    let hoarders = [
+        Mutant::DeafToUnwatch,
+        Mutant::KeptFiles,
+        Mutant::EndlessMemory,
+        Mutant::NoMerges,
+        Mutant::KeptChunks,
+    ];
+    for mutant in hoarders {
+        let plan = |seed| Plan { faults: vec![], mutant: Some(mutant), ..Plan::of_seed(seed) };
+        let found: Vec<_> = (0..20).filter_map(|seed| run(&plan(seed)).err()).collect();
+        assert!(found.len() > 2, "{mutant:?} is found out by {} of 20 seeds", found.len());
+        for failure in found {
+            assert_eq!(failure.violation.rule, Rule::Hoarded, "{failure}");
+        }
+    }
 }

@@ -224,14 +224,17 @@ impl ChunkSet {
         self.dead_bytes(file) * 2 > file.header.data_bytes
     }
 
+    /// The chunks that are mostly dead and may be copied, with their places.
+    pub(crate) fn wasteful(&self) -> impl Iterator<Item = (usize, &Arc<ChunkFile>)> {
+        let may_copy = |file: &ChunkFile| self.held.may_copy(file.seq, self.live_bytes(file));
+        let files = self.list.files().iter().enumerate();
+        files.filter(move |(_, file)| self.is_wasteful(file) && may_copy(file))
+    }
+
     /// Chunks that are better copied: one that is mostly dead, or small neighbours.
     pub(crate) fn plan_merge(&mut self, options: &LogOptions) -> Option<MergePlan> {
-        let files = self.list.files().iter().enumerate();
-        let may_copy = |file: &ChunkFile| self.held.may_copy(file.seq, self.live_bytes(file));
         // The cheapest first: on a full disk it makes room for the next.
-        let wasteful = files
-            .filter(|(_, file)| self.is_wasteful(file) && may_copy(file))
-            .min_by_key(|(_, file)| self.live_bytes(file));
+        let wasteful = self.wasteful().min_by_key(|(_, file)| self.live_bytes(file));
         let range = wasteful.map(|(index, _)| index..index + 1);
         let range = range.or_else(|| self.neighbours(options))?;
         Some(self.plan(range))

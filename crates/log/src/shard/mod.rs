@@ -417,6 +417,13 @@ impl ShardLog {
         Ok(found?.map(|append| append.end))
     }
 
+    /// Number of chunks of which more than half is dead, as far as that was counted. A merge gives their room back, so a log that
+    /// is idle has none. Looks at each chunk.
+    #[must_use]
+    pub fn wasteful_chunks(&self) -> usize {
+        self.groups.iter().map(|group| group.chunks.wasteful().count()).sum()
+    }
+
     /// Offset after the last byte that the log holds of a stream; `None` if it holds none.
     #[must_use]
     pub fn tail(&self, key: StreamKey) -> Option<ByteOffset> {

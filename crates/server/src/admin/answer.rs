@@ -173,8 +173,8 @@ impl Reason {
 const RECOVERING: &str =
     "The shard reads its checkpoints and its write-ahead log. It takes requests when it is done.";
 
-const POISONED: &str = "A write or sync of the write-ahead log failed, so the shard cannot know what is durable. \
-    It serves reads and refuses writes until the server is restarted. Look at the disk first.";
+const POISONED: &str = "A write or sync of the write-ahead log failed, or a start could not sync its directories. So the shard \
+    cannot know what is durable. It serves reads and refuses writes until the server is restarted. Look at the disk first.";
 
 const POISONED_BY_FULL_DISK: &str = "A write of the write-ahead log found no space, although its room is reserved. So the \
     shard cannot know what is durable. It serves reads and refuses writes until the server is restarted. A thin volume or \

@@ -69,6 +69,10 @@ pub enum Rule {
     Unordered,
     /// Something grows without bound or never ends.
     Bounds,
+    /// What nobody needs any more is kept: watchers, dead bytes, open files, memory.
+    Hoarded,
+    /// A turn of a shard takes long.
+    LongTurn,
     /// A full disk refuses a deletion, or takes nothing although what filled it was deleted.
     FullDisk,
     /// The program panicked.

@@ -153,6 +153,10 @@ impl Shard {
     /// Gives what the session asked to the shards that own the groups.
     fn give_asks(&mut self, asks: Vec<Ask<'static>>) {
         for ask in asks {
+            let is_unwatch = matches!(ask.request, Request::Unwatch { .. });
+            if is_unwatch && self.options.mutant == Some(Mutant::DeafToUnwatch) {
+                continue;
+            }
             let group = ask.group(self.core.group_count());
             let owner = group.shard(self.options.shard_count);
             let Ask { ticket, request, data } = ask;
@@ -211,6 +215,9 @@ impl Shard {
                 Output::Sync(job) => {
                     self.syncs_in_flight += 1;
                     self.out.jobs.push(Job::Sync(job));
+                }
+                Output::Work(job) if self.options.mutant == Some(Mutant::WorkOnLoop) => {
+                    self.core.handle(self.now, Event::Worked(job.run()));
                 }
                 Output::Work(job) => self.out.jobs.push(Job::Work(job)),
                 Output::Read(job) => self.out.jobs.push(Job::Read(job)),

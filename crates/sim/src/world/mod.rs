@@ -1,9 +1,11 @@
 //! The scheduler: one queue of everything that will happen, and the hands that do it.
 
+mod bounds;
 mod calls;
 mod disk;
 mod formats;
 mod stop;
+mod turn_cost;
 mod wires;
 
 use crate::{
@@ -25,6 +27,7 @@ use formats::FlippedFormats;
 use log::{LogOptions, OpenError};
 use model::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
+use turn_cost::{TurnBegun, TurnWork};
 use wires::WireEnd;
 
 /// How often a shard's clockwork runs.
@@ -157,10 +160,10 @@ impl World {
         let mut sessions = session_options(&mut dice);
         // Of its own, so that it moves no other choice of a seed.
         let slices = slice_limits(&mut Dice::new(plan.seed ^ SLICES), &mut sessions);
-        let plane = PlaneOptions { shard_count, sessions, slices, mutant: plan.mutant };
         let trace = Trace::new(plan.verbose);
         let mut later_dice = Dice::new(plan.seed ^ 0x726f_6f6d);
         let (disk, room_bytes) = disk::new(plan.seed, is_small, &mut later_dice);
+        let plane = PlaneOptions { shard_count, sessions, slices, mutant: plan.mutant };
         if plan.faults.contains(&FaultKind::TornSector) {
             disk.shear_sectors();
         }
@@ -250,9 +253,18 @@ impl World {
         clients.chain(shards).collect()
     }
 
-    /// Does everything up to `until_us`, or until a promise is broken.
+    /// Does everything up to `until_us`, or until a promise is broken or all clients are done.
     pub(crate) fn run_until(&mut self, until_us: u64) {
-        while self.oracle.violation().is_none() && !self.all_done() {
+        self.run_while(until_us, |world| !world.all_done());
+    }
+
+    /// Does everything up to `until_us`, or until a promise is broken.
+    fn pass_until(&mut self, until_us: u64) {
+        self.run_while(until_us, |_| true);
+    }
+
+    fn run_while(&mut self, until_us: u64, is_running: impl Fn(&Self) -> bool) {
+        while self.oracle.violation().is_none() && is_running(self) {
             let Some(entry) = self.queue.first_entry() else { break };
             let (at_us, _) = *entry.key();
             if at_us > until_us {
@@ -384,8 +396,9 @@ impl World {
         };
         process.inboxes[shard].push(mail);
         if !std::mem::replace(&mut process.turn_is_due[shard], true) {
+            let busy_until_us = process.busy_until_us[shard];
             let wait = self.dice.delay_us(30);
-            self.after(wait, Act::Turn { life, shard });
+            self.at((self.clock.now_us + wait).max(busy_until_us), Act::Turn { life, shard });
         }
     }
 
@@ -398,9 +411,13 @@ impl World {
         let mail = std::mem::take(&mut process.inboxes[shard]);
         // What comes for a closed shard is read by nobody.
         let Some(open) = &mut process.shards[shard] else { return };
+        let begun = TurnBegun { mails: mail.len(), work: TurnWork::so_far(&self.disk, open) };
         let out = open.turn(now, mail);
         let stats = open.core.stats();
+        let work = TurnWork::so_far(&self.disk, open);
+        let cost_us = begun.cost_us(&work, &out);
         let (wires, open_wires) = (open.wire_count(), self.open_wires(shard));
+        self.spend_turn(shard, cost_us, begun.mails);
         self.send_out(life, shard, out);
         // Clients that have gone may linger for a moment.
         if wires > open_wires + 2 * self.seats.len() {
@@ -501,19 +518,6 @@ impl World {
             let power = self.fault_dice.percent(50) && self.has_fault(FaultKind::PowerLoss);
             let end = if power { crate::fault::End::PowerLoss } else { crate::fault::End::Kill };
             self.end_process(end);
-        }
-    }
-
-    fn check_bounds(&mut self) {
-        let Some(process) = &self.process else { return };
-        let mut wal_bytes = 0;
-        for shard in process.open_shards() {
-            wal_bytes += shard.core.log().stats().wal_bytes;
-        }
-        // The WAL of every shard, WALs of other shard counts, and what a large append may add.
-        let bound = 10 * self.options.wal_bytes_max + (2 << 20);
-        if wal_bytes > bound {
-            self.oracle.broken(Rule::Bounds, format!("{wal_bytes} bytes of WAL"));
         }
     }
 
