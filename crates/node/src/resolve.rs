@@ -1,18 +1,22 @@
 //! Where a read would begin: the offset and the number of a record, or of the first one at a time.
 
 use crate::{
-    ReadRequest, Reply, Resolved, ShardAnswer, ShardCall, Ticket,
+    FoundRecord, ReadRequest, Reply, Resolved, Search, ShardAnswer, ShardCall, Ticket,
+    finder::{Finder, Learned},
     read::found,
     records::{RecordSteps, Start},
     step::{Step, View},
 };
-use model::Bounds;
+use log::Aim;
+use model::{Bounds, StreamKey};
 
 /// A question for a place on its way.
 #[derive(Debug)]
 pub(crate) struct ResolveSteps {
     ticket: Ticket,
     records: RecordSteps,
+    /// Looks for the time of the record, where its place was found without it.
+    time_finder: Option<Finder>,
 }
 
 impl ResolveSteps {
@@ -31,24 +35,46 @@ impl ResolveSteps {
         let start =
             start.map_err(|failure| Box::new(Step::Reply(ticket, Reply::Failed(failure))))?;
         let records = RecordSteps::new(key, info, start, Bounds::default());
-        Ok(Self { ticket, records })
+        Ok(Self { ticket, records, time_finder: None })
     }
 
     /// Asks, or answers.
     pub(crate) fn advance(&mut self) -> Step {
-        if let Some((owner, search)) = self.records.question() {
-            return Step::Ask(ShardCall::Find(owner, search));
+        let question = self.records.question().or_else(|| self.time_question());
+        match question {
+            Some((owner, search)) => Step::Ask(ShardCall::Find(owner, search)),
+            None => self.answer(self.records.found),
         }
-        let RecordSteps { key, start: (at, record), found, .. } = self.records;
-        let info = self.records.info.clone();
-        let time = found.map(|found| found.time());
-        let resolved = Resolved { key, info, at, record, time };
+    }
+
+    /// What has to be asked for the time of the record, and of whom. By time, an append may have been found that lies
+    /// before the head.
+    fn time_question(&mut self) -> Option<(StreamKey, Search)> {
+        let RecordSteps { key, ref info, start: (at, _), found, .. } = self.records;
+        let is_known = found.is_some_and(|found| found.append.bounds.end > at);
+        if is_known || at >= info.tail {
+            return None;
+        }
+        let finder = self.time_finder.insert(Finder::new(info, Aim::Byte(at)));
+        Some(finder.question(key, info))
+    }
+
+    fn answer(&self, found: Option<FoundRecord>) -> Step {
+        let RecordSteps { key, start: (at, record), ref info, .. } = self.records;
+        let time = found.filter(|_| at < info.tail).map(|found| found.time());
+        let resolved = Resolved { key, info: info.clone(), at, record, time };
         Step::Reply(self.ticket, Reply::Resolved(Box::new(resolved)))
     }
 
     pub(crate) fn step(&mut self, answer: ShardAnswer) -> Step {
-        match found(answer).and_then(|found| self.records.learn(found)) {
-            Ok(()) => self.advance(),
+        let learned = match (found(answer), &mut self.time_finder) {
+            (Ok(found), Some(finder)) => finder.learn(self.records.key, &self.records.info, found),
+            (Ok(found), None) => self.records.learn(found).map(|()| Learned::AskNext),
+            (Err(failure), _) => Err(failure),
+        };
+        match learned {
+            Ok(Learned::Found(found)) => self.answer(found),
+            Ok(Learned::AskNext) => self.advance(),
             Err(failure) => Step::Reply(self.ticket, Reply::Failed(failure)),
         }
     }

@@ -183,7 +183,21 @@ impl Process {
         shard_count: u16,
         options: LogOptions,
     ) -> Result<Self, OpenError> {
-        let (port, random) = (Arc::new(disk.clone()), &mut SeededRandom::new(1));
+        Self::try_open_from(1, disk, shard_count, options)
+    }
+
+    /// Opens a directory, with this seed of its randomness. Where forks are made before and after a restart, each start
+    /// needs its own: references that forks hold are told apart by random numbers.
+    ///
+    /// # Errors
+    /// As [`crate::open`].
+    pub fn try_open_from(
+        seed: u64,
+        disk: &MemoryDisk,
+        shard_count: u16,
+        options: LogOptions,
+    ) -> Result<Self, OpenError> {
+        let (port, random) = (Arc::new(disk.clone()), &mut SeededRandom::new(seed));
         let opened = crate::open(port, random, Path::new("/data"), options, shard_count)?;
         Ok(Self {
             disk: disk.clone(),
@@ -403,12 +417,20 @@ impl Process {
         (reply.start.get(), reply.end.get())
     }
 
-    /// All bytes of an answer, from the streams that store them.
+    /// All bytes of a stream, from the streams that store them.
     ///
     /// # Panics
     /// If some cannot be read.
     pub fn bytes(&mut self, path: &StreamPath) -> Vec<u8> {
         let reply = self.read(path, 0, 1 << 40);
+        self.bytes_of(&reply)
+    }
+
+    /// All bytes of an answer.
+    ///
+    /// # Panics
+    /// If some cannot be read.
+    pub fn bytes_of(&mut self, reply: &ReadReply) -> Vec<u8> {
         let (mut at, mut bytes) = (reply.start, vec![]);
         while at < reply.end {
             let (key, to) = reply.owner_of(at);

@@ -160,7 +160,8 @@ impl<T: Transport> Step<'_, T> {
         match request.live {
             // A browser comes back after every end, until a 204 says that there is no more (WHATWG HTML §9.2.3).
             Live::Sse if has_all && request.resumes_events => {
-                self.answer(id, |head| response::long_poll_timeout(head, &reply.info, 0));
+                let numbers = request.records.is_some();
+                self.answer(id, |head| response::long_poll_timeout(head, &reply.info, 0, numbers));
             }
             Live::Sse => self.begin_sse(id, request, reply),
             Live::LongPoll if at_tail => self.begin_poll(id, request, reply),
@@ -210,15 +211,16 @@ impl<T: Transport> Step<'_, T> {
             return self.resume_input(id);
         }
         let cursor = self.next_cursor(poll.request.cursor);
-        self.answer(id, |head| response::long_poll_timeout(head, &poll.info, cursor));
+        let numbers = poll.request.records.is_some();
+        self.answer(id, |head| response::long_poll_timeout(head, &poll.info, cursor, numbers));
         self.resume_input(id);
     }
 
     /// Answers a long-poll whose offset the stream has not reached: it keeps its offset.
     fn answer_beyond(&mut self, id: ConnId, poll: Poll) {
         let Poll { request, key, offset, info, .. } = poll;
-        let nothing =
-            ReadReply { key, info, start: offset, end: offset, first: None, records: None };
+        let records = request.records.map(|_| (info.next_record, info.next_record));
+        let nothing = ReadReply { key, info, start: offset, end: offset, first: None, records };
         self.answer_read(id, &request, nothing);
     }
 

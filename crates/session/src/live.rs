@@ -64,12 +64,21 @@ struct WaitingPoll {
     at: ByteOffset,
 }
 
+/// What an encoder was given.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Fed {
+    /// After its last byte.
+    pub end: ByteOffset,
+    /// Number of the record there, for readers who want numbers.
+    pub next_record: Option<u64>,
+}
+
 #[derive(Debug)]
 struct Cohort {
     encoding: Encoding,
     encoder: SseEncoder,
-    /// End of the bytes that the encoder was given.
-    fed: ByteOffset,
+    /// What the encoder was given.
+    fed: Fed,
     readers: Members<ConnId>,
 }
 
@@ -78,6 +87,8 @@ struct Cohort {
 pub(crate) struct Encoding {
     pub mode: Mode,
     pub framing: BodyFraming,
+    /// Control events have the numbers of records.
+    pub numbers: bool,
 }
 
 /// A frame for all readers of a cohort.
@@ -161,11 +172,16 @@ impl LiveStreams {
         is_unused && self.streams.remove(&key).is_some_and(|stream| stream.watched)
     }
 
-    /// The position of the encoder of the reader's cohort.
-    pub(crate) fn position_of(&self, key: StreamKey, number: u64) -> Option<ByteOffset> {
+    /// The position of the encoder of the reader's cohort, and the number of the record there if it is known.
+    pub(crate) fn place_of(
+        &self,
+        key: StreamKey,
+        number: u64,
+    ) -> Option<(ByteOffset, Option<u64>)> {
         let stream = self.streams.get(&key)?;
         let cohort = stream.cohorts.iter().find(|cohort| cohort.readers.has(number))?;
-        Some(cohort.encoder.position())
+        let position = cohort.encoder.position();
+        Some((position, cohort.fed.number_at(position)))
     }
 
     /// Makes a reader live that has got everything up to `fed`, under the number that is returned; `None` if more has
@@ -175,17 +191,18 @@ impl LiveStreams {
         key: StreamKey,
         id: ConnId,
         encoding: Encoding,
-        (encoder, fed): (SseEncoder, ByteOffset),
+        (encoder, fed): (SseEncoder, Fed),
     ) -> Option<u64> {
         let number = self.take_number();
         let stream = self.streams.entry(key).or_default();
-        if stream.watched && stream.tail > fed {
+        if stream.watched && stream.tail > fed.end {
             return None;
         }
         stream.cohorts.retain(|cohort| !cohort.readers.is_empty());
-        let same = |cohort: &Cohort| cohort.encoding == encoding && cohort.fed == fed;
+        let same = |cohort: &Cohort| cohort.encoding == encoding && cohort.fed.end == fed.end;
         let place = stream.cohorts.iter().position(same).unwrap_or_else(|| {
-            stream.cohorts.push(Cohort { encoding, encoder, fed, readers: Members::default() });
+            let readers = Members::default();
+            stream.cohorts.push(Cohort { encoding, encoder, fed, readers });
             stream.cohorts.len() - 1
         });
         stream.cohorts[place].readers.push(number, id);
@@ -251,9 +268,9 @@ impl<T: Transport> Step<'_, T> {
             cohort.readers.iter().for_each(|id| self.end_sse_in_turn(*id));
             return;
         }
-        let data = change.data.as_ref().filter(|_| change.data_start() == Some(cohort.fed));
-        let is_reached = change.tail == cohort.fed && !self.is_up_to_date(&cohort);
-        if data.is_none() && (change.tail > cohort.fed || is_reached) {
+        let data = change.data.as_ref().filter(|_| change.data_start() == Some(cohort.fed.end));
+        let is_reached = change.tail == cohort.fed.end && !self.is_up_to_date(&cohort);
+        if data.is_none() && (change.tail > cohort.fed.end || is_reached) {
             // Something is missing in between, or too large to be shared: each reads for itself. So do readers
             // who were beyond the tail until now.
             let position = cohort.encoder.position();
@@ -437,12 +454,22 @@ impl Cohort {
             self.encoder.push(data, &mut plain);
         }
         // Readers beyond the tail learn of its end alone.
-        let up_to_date = change.tail >= self.fed;
-        let control = Control { cursor, up_to_date, closed: change.closed };
+        let up_to_date = change.tail >= self.fed.end;
+        let next_record = self.encoding.numbers.then_some(change.next_record);
+        let closed = change.closed;
+        let control = Control { cursor, up_to_date, closed, next_record };
         self.encoder.end_event(control, &mut plain);
-        self.fed = change.tail;
+        self.fed = Fed { end: change.tail, next_record };
         let framed = self.encoding.frame(&plain).into();
         Frame { plain, framed, cursor, before, closes: change.closed }
+    }
+}
+
+impl Fed {
+    /// Number of the record at a reader's position, if that is where it has got to: the first bytes of a character keep it
+    /// behind.
+    pub(crate) fn number_at(self, position: ByteOffset) -> Option<u64> {
+        self.next_record.filter(|_| position == self.end)
     }
 }
 

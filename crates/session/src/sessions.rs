@@ -330,9 +330,8 @@ impl Sessions {
                     assert!(is_waiting != is_woken, "{id:?} waits at its stream or for its turn");
                 }
                 State::Sse(reader) => {
-                    let position =
-                        reader.live_number().map(|n| self.live.position_of(reader.key, n));
-                    assert_ne!(position, Some(None), "{id:?} is live with nobody");
+                    let place = reader.live_number().map(|n| self.live.place_of(reader.key, n));
+                    assert_ne!(place, Some(None), "{id:?} is live with nobody");
                     let is_ending = reader.is_ending();
                     assert_eq!(is_ending, ending.contains(&id), "{id:?} ends in its turn");
                 }

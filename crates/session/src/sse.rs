@@ -5,8 +5,13 @@
 //! them. At the tail it joins the others of its form (see [`crate::live`]).
 
 use crate::{
-    connection::State, live::Encoding, receive::NO_DATA, sessions::Step, slab::ConnId,
-    transport::Transport, wire,
+    connection::State,
+    live::{Encoding, Fed},
+    receive::NO_DATA,
+    sessions::Step,
+    slab::ConnId,
+    transport::Transport,
+    wire,
 };
 use access::Authorized;
 use model::{ByteOffset, Monotonic, ReadFrom, ReadRecords, StreamKey, Timestamp};
@@ -27,8 +32,9 @@ pub(crate) struct SseReader {
     pub is_revoked: bool,
     encoding: Encoding,
     phase: Phase,
-    /// The reader's position while it is not live.
+    /// The reader's position while it is not live, and the number of the record there if it is wanted and known.
     position: ByteOffset,
+    next_record: Option<u64>,
     since: Monotonic,
     /// Cursors of this reader are at least this: it came with one ahead of the interval.
     cursor_min: u64,
@@ -90,6 +96,12 @@ impl SseReader {
         self.is_live() && self.told_up_to_date
     }
 
+    /// It has got all before `position`.
+    fn stand_at(&mut self, position: ByteOffset, fed: Fed) {
+        self.position = position;
+        self.next_record = fed.number_at(position);
+    }
+
     /// Whether its credential allows it no more.
     #[inline]
     pub(crate) fn is_expired(&self, now: Timestamp) -> bool {
@@ -119,13 +131,15 @@ impl<T: Transport> Step<'_, T> {
             Some(client) if client >= current => self.next_cursor(Some(client)),
             _ => 0,
         };
+        let numbers = request.records.is_some();
         let reader = SseReader {
             key: reply.key,
             request,
             is_revoked: false,
-            encoding: Encoding { mode, framing },
+            encoding: Encoding { mode, framing, numbers },
             phase: Phase::Behind,
             position: reply.start,
+            next_record: None,
             since: self.state.now.monotonic,
             cursor_min,
             told_up_to_date: false,
@@ -257,9 +271,11 @@ impl<T: Transport> Step<'_, T> {
         let at_tail = reply.end == reply.info.tail;
         let closed = at_tail && reply.info.closed;
         let mut out = Vec::new();
-        encoder.end_event(Control { cursor, up_to_date: at_tail, closed }, &mut out);
+        let next_record = reply.records.map(|(_, next)| next);
+        encoder.end_event(Control { cursor, up_to_date: at_tail, closed, next_record }, &mut out);
         reader.told_up_to_date = at_tail;
-        reader.position = encoder.position();
+        let fed = Fed { end: reply.end, next_record };
+        reader.stand_at(encoder.position(), fed);
         if !self.send_events(id, &out) {
             return;
         }
@@ -267,7 +283,7 @@ impl<T: Transport> Step<'_, T> {
             return self.end_sse(id);
         }
         if at_tail {
-            return self.go_live(id, encoder, reply.end);
+            return self.go_live(id, encoder, fed);
         }
         // A reader that must wait is behind, and begins from its position when it is called.
         if self.may_move(id) {
@@ -279,12 +295,13 @@ impl<T: Transport> Step<'_, T> {
     fn arrive(&mut self, id: ConnId, encoder: SseEncoder, reply: &ReadReply) {
         let cursor = self.cursor_for(id);
         let (closed, up_to_date) = (reply.info.closed, reply.end <= reply.info.tail);
+        let fed = Fed { end: reply.end, next_record: reply.records.map(|(_, next)| next) };
         let Some(reader) = self.reader(id) else { return };
-        reader.position = encoder.position();
+        reader.stand_at(encoder.position(), fed);
         if closed || !reader.told_up_to_date {
             reader.told_up_to_date = up_to_date;
             let mut out = Vec::new();
-            let control = Control { cursor, up_to_date, closed };
+            let control = Control { cursor, up_to_date, closed, next_record: reader.next_record };
             put_control(encoder.position(), control, &mut out);
             if !self.send_events(id, &out) {
                 return;
@@ -293,10 +310,10 @@ impl<T: Transport> Step<'_, T> {
         if closed {
             return self.end_sse(id);
         }
-        self.go_live(id, encoder, reply.end);
+        self.go_live(id, encoder, fed);
     }
 
-    fn go_live(&mut self, id: ConnId, encoder: SseEncoder, fed: ByteOffset) {
+    fn go_live(&mut self, id: ConnId, encoder: SseEncoder, fed: Fed) {
         if self.state.stopping.is_some() {
             return self.end_sse(id);
         }
@@ -316,6 +333,7 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn fall_behind(&mut self, id: ConnId, position: ByteOffset) {
         let Some(reader) = self.reader(id) else { return };
         reader.position = position;
+        reader.next_record = None;
         reader.phase = Phase::Behind;
         self.continue_sse(id);
     }
@@ -331,7 +349,8 @@ impl<T: Transport> Step<'_, T> {
             return self.end_sse_with_control(id);
         }
         reader.phase = Phase::Asked(encoder);
-        let read = reader.request.part(|request| read_at(request, at, boundary_bytes, None));
+        let read =
+            reader.request.part(|request| read_at(request, at, boundary_bytes, request.records));
         self.ask(id, read, NO_DATA);
     }
 
@@ -366,12 +385,14 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn end_sse_with_control(&mut self, id: ConnId) {
         let cursor = self.cursor_for(id);
         let Some(reader) = self.reader(id) else { return };
-        let (key, number, own) = (reader.key, reader.live_number(), reader.position);
+        let (key, number) = (reader.key, reader.live_number());
+        let own = (reader.position, reader.next_record);
         let up_to_date = reader.is_up_to_date();
-        let position = number.and_then(|number| self.state.live.position_of(key, number));
+        let place = number.and_then(|number| self.state.live.place_of(key, number));
+        let (position, next_record) = place.unwrap_or(own);
         let mut out = Vec::new();
-        let control = Control { cursor, up_to_date, closed: false };
-        put_control(position.unwrap_or(own), control, &mut out);
+        let control = Control { cursor, up_to_date, closed: false, next_record };
+        put_control(position, control, &mut out);
         if !self.send_events(id, &out) {
             return;
         }

@@ -91,3 +91,23 @@ fn a_reader_that_a_frame_finds_gone_takes_the_watch_of_no_other() {
     }
     assert_eq!((shard.asked("Watch"), shard.asked("Unwatch")), (1, 0));
 }
+
+/// A long-poll whose news is read by itself: it is too large to be shared. The stream is trimmed before that read.
+#[test]
+fn a_long_poll_that_falls_behind_the_head_learns_where_that_is() {
+    for query in ["offset=now", "record=now", "tail_records=0&max_records=1"] {
+        let mut shard = Shard::open();
+        shard.once(&put("one", b"x"));
+        let poll = shard.connect();
+        shard.send(poll, &get(&format!("one?{query}&live=long-poll")));
+        shard.holds = |request| matches!(request, Request::Read(_));
+        shard.once(&support::post("one", &vec![b'y'; 100_000]));
+        shard.once(&support::post("one", b"z"));
+        let trimmed = shard.once(&request("PATCH", "one", "Stream-Trim-Before-Record: 2\r\n", b""));
+        assert!(trimmed.starts_with("HTTP/1.1 204"), "{trimmed}");
+        shard.release();
+        let got = shard.got(poll);
+        assert!(got.starts_with("HTTP/1.1 410"), "{query}: {got}");
+        assert!(got.contains("Stream-Head: 0000000000100001_0000000000000000"), "{query}: {got}");
+    }
+}

@@ -46,7 +46,7 @@ fn cut(byte: u8) -> Cut {
 }
 
 fn control(closed: bool) -> Control {
-    Control { cursor: CURSOR, up_to_date: true, closed }
+    Control { cursor: CURSOR, up_to_date: true, closed, next_record: None }
 }
 
 /// The frames of `stored`, and what the encoder holds back.

@@ -124,7 +124,7 @@ fn live_reads() -> Vec<Titled> {
     };
     vec![
         ("long-poll with data", shown_read(&with_data)),
-        ("long-poll in vain", shown(|sink| long_poll_timeout(sink, &open, 7))),
+        ("long-poll in vain", shown(|sink| long_poll_timeout(sink, &open, 7, false))),
         ("long-poll at the end", shown_read(&at_end)),
         ("events", events(Mode::Text)),
         ("events in base64", events(Mode::Base64)),

@@ -100,7 +100,7 @@ fn live(page: &mut Page) {
             add(page, &format!("long-poll with {what}, {state}"), &answer);
         }
         page.answer(&format!("long-poll in vain, {state}"), |head| {
-            response::long_poll_timeout(head, &info, 77);
+            response::long_poll_timeout(head, &info, 77, false);
             String::new()
         });
     }

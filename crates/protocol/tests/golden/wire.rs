@@ -34,13 +34,17 @@ fn chunks(page: &mut Page) {
 fn controls(page: &mut Page) {
     for (up_to_date, closed) in [(false, false), (true, false), (true, true), (false, true)] {
         let mut out = vec![];
-        let control = Control { cursor: 77, up_to_date, closed };
+        let control = Control { cursor: 77, up_to_date, closed, next_record: None };
         put_control(ByteOffset::new(1234), control, &mut out);
         page.bytes(&format!("control, up to date {up_to_date}, closed {closed}"), &out);
         let mut other = vec![];
         put_with_cursor(&out, 1_000_000, &mut other);
         page.bytes("the same with another cursor", &other);
     }
+    let numbered = Control { cursor: 77, up_to_date: true, closed: false, next_record: Some(12) };
+    let mut out = vec![];
+    put_control(ByteOffset::new(1234), numbered, &mut out);
+    page.bytes("control with a number", &out);
 }
 
 fn events(page: &mut Page) {
@@ -58,7 +62,7 @@ fn events(page: &mut Page) {
             let mut encoder = SseEncoder::new(mode, ByteOffset::new(1000));
             encoder.begin_event(77);
             encoder.push(bytes, &mut out);
-            let control = Control { cursor: 77, up_to_date: true, closed };
+            let control = Control { cursor: 77, up_to_date: true, closed, next_record: None };
             encoder.end_event(control, &mut out);
             page.bytes(&format!("{mode:?} {}, closed {closed}", bytes.escape_ascii()), &out);
         }

@@ -274,6 +274,20 @@ pub(crate) fn is_there(path: &Path) -> bool {
     path.exists()
 }
 
+/// Bytes that files below a directory take on the disk, but for those in directories of this name.
+pub(crate) fn disk_bytes(dir: &Path, but: &str) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    let size = |entry: fs::DirEntry| match entry.metadata() {
+        // It was removed since the directory was read.
+        Err(_) => 0,
+        Ok(found) if !found.is_dir() => found.blocks() * 512,
+        Ok(_) if entry.file_name() == but => 0,
+        Ok(_) => disk_bytes(&entry.path(), but),
+    };
+    let entries = fs::read_dir(dir).into_iter().flatten();
+    entries.filter_map(Result::ok).map(size).sum()
+}
+
 /// Asks again and again until the answer is yes.
 pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let deadline = Instant::now() + PATIENCE;

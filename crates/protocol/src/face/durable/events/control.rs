@@ -17,6 +17,8 @@ pub struct Control {
     pub up_to_date: bool,
     /// Nothing will ever follow.
     pub closed: bool,
+    /// Number of the record at the offset, for a reader who asked by record or by time.
+    pub next_record: Option<u64>,
 }
 
 const CONTROL: EventName = event_name!("control");
@@ -55,6 +57,10 @@ fn put_fields(next: ByteOffset, control: Control, exact: Option<&[u8]>, out: &mu
     }
     if control.closed {
         out.extend_from_slice(b",\"streamClosed\":true");
+    }
+    if let Some(number) = control.next_record {
+        out.extend_from_slice(b",\"streamNextRecord\":");
+        decimal::put(out, number);
     }
     if let Some(exact) = exact {
         out.extend_from_slice(b",\"streamDataBase64\":\"");

@@ -123,7 +123,8 @@ impl SseEncoder {
     }
 
     /// Ends the event: writes what is left of it and its control event. Without bytes there is only
-    /// the control event. Returns the offset in it, which is [`Self::position`].
+    /// the control event. Returns the offset in it, which is [`Self::position`]. `control` has the number of the record
+    /// behind what was pushed.
     pub fn end_event(&mut self, control: Control, out: &mut Vec<u8>) -> ByteOffset {
         match self.mode {
             // The rest of a character will never come.
@@ -150,6 +151,9 @@ impl SseEncoder {
     fn finish(&mut self, control: Control, out: &mut Vec<u8>) {
         let position = self.position;
         self.lines.close(out, |out| offset::put(out, position));
+        // The offset lies before what is held, in a record that may be another one.
+        let next_record = control.next_record.filter(|_| self.held.count == 0);
+        let control = Control { next_record, ..control };
         let exact = self.is_lossy.then_some(self.source.as_slice());
         control::put(self.position, control, exact, out);
         self.is_lossy = false;
@@ -287,7 +291,8 @@ impl SseEncoder {
     /// Ends the event under way if it could not take another character.
     fn make_room(&mut self, out: &mut Vec<u8>) {
         if self.source.len() + 4 > TEXT_EVENT_BYTES_MAX {
-            let control = Control { cursor: self.cursor, up_to_date: false, closed: false };
+            let (up_to_date, closed, next_record) = (false, false, None);
+            let control = Control { cursor: self.cursor, up_to_date, closed, next_record };
             self.finish(control, out);
         }
     }

@@ -7,8 +7,8 @@ use ::base64::prelude::{BASE64_STANDARD, Engine};
 use model::ByteOffset;
 use proptest::prelude::*;
 
-const OPEN: Control = Control { cursor: 7, up_to_date: true, closed: false };
-const CLOSED: Control = Control { cursor: 7, up_to_date: true, closed: true };
+const OPEN: Control = Control { cursor: 7, up_to_date: true, closed: false, next_record: None };
+const CLOSED: Control = Control { cursor: 7, up_to_date: true, closed: true, next_record: None };
 
 /// Encodes appends, each given in pieces, and closes the stream after the last.
 fn encode(mode: Mode, appends: &[Vec<Vec<u8>>]) -> Vec<u8> {

@@ -72,7 +72,8 @@ pub fn read<S: HeadSink + ?Sized>(head: &mut S, read: &ReadAnswer<'_>) -> BodyPl
     // PROTOCOL §5.7: a 204 names the tail and says that the client is up to date.
     let is_at_tail = range_bytes == 0 && read.is_up_to_date();
     if is_at_tail && read.request.live == Live::LongPoll {
-        long_poll_timeout(head, read.info, read.cursor.unwrap_or_default());
+        let numbers = read.records.is_some();
+        long_poll_timeout(head, read.info, read.cursor.unwrap_or_default(), numbers);
         return BodyPlan::Nothing;
     }
     let is_now = read.request.offset == ReadFrom::Now;
@@ -135,9 +136,7 @@ impl ReadAnswer<'_> {
     fn describe<S: HeadSink + ?Sized>(&self, head: &mut S, tag: &ETag) {
         head.ascii(Field::StreamNextOffset, &offset::render(self.end));
         if let Some((start, next)) = self.records {
-            head.field(Field::AccessControlExposeHeaders, EXPOSED_NUMBERS);
-            head.number(Field::StreamRecordStart, start);
-            head.number(Field::StreamRecordNext, next);
+            put_numbers(head, start, next);
         }
         if self.is_up_to_date() {
             // PROTOCOL §5.6: only when nothing follows
@@ -189,11 +188,20 @@ impl ReadAnswer<'_> {
     }
 }
 
-/// Answers a long-poll that waited in vain, or that is at the end of a closed stream.
+/// Answers a long-poll that waited in vain, or that is at the end of a closed stream; with the number of the record that
+/// comes next, if numbers are wanted.
 // PROTOCOL §5.7, "Response Headers (on 204)"
-pub fn long_poll_timeout<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo, cursor: u64) {
+pub fn long_poll_timeout<S: HeadSink + ?Sized>(
+    head: &mut S,
+    info: &StreamInfo,
+    cursor: u64,
+    numbers: bool,
+) {
     head.start(204, &EVERY_ANSWER);
     head.ascii(Field::StreamNextOffset, &offset::render(info.tail));
+    if numbers {
+        put_numbers(head, info.next_record, info.next_record);
+    }
     head.field(Field::StreamUpToDate, "true");
     if info.closed {
         head.field(Field::StreamClosed, "true");
@@ -202,6 +210,13 @@ pub fn long_poll_timeout<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo, 
     }
     head.field(Field::CacheControl, "no-store");
     head.end(Length::None);
+}
+
+/// Numbers of the first record of an answer and of the one behind it.
+fn put_numbers<S: HeadSink + ?Sized>(head: &mut S, start: u64, next: u64) {
+    head.field(Field::AccessControlExposeHeaders, EXPOSED_NUMBERS);
+    head.number(Field::StreamRecordStart, start);
+    head.number(Field::StreamRecordNext, next);
 }
 
 /// Begins an answer of server-sent events. PROTOCOL §5.8.
