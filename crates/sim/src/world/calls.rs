@@ -36,7 +36,10 @@ impl World {
         seat: usize,
         act: impl FnOnce(&mut dyn Client, &mut Ctx<'_>) -> T,
     ) -> T {
+        // A start that cannot sync its directories answers reads and logs no use.
+        let is_poisoned_at_starts = self.has_fault(FaultKind::FailedStart);
         let may_forget_uses = self.has_fault(FaultKind::FullDisk) || self.may_fail_syncs();
+        let may_forget_uses = may_forget_uses || is_poisoned_at_starts;
         let is_small = self.has_fault(FaultKind::SmallDisk);
         let mut ctx = Ctx {
             may_forget_uses: may_forget_uses || is_small,
