@@ -123,6 +123,8 @@ fn make_shard(store: &Store, wals: &[RebuiltWal], number: u16, epoch: u64) -> Sh
         batches: 0,
         batch_bytes: 0,
         entries: 0,
+        note_slot: 0,
+        are_notes_due: false,
     }
 }
 

@@ -29,7 +29,7 @@ const ROW_BYTES: usize = 40;
 const MAGIC: u32 = u32::from_le_bytes(*b"ThCp");
 const VERSION: u16 = 1;
 /// Bytes of a header that are zero.
-const HEADER_SPARE: Range<usize> = 40..60;
+const HEADER_SPARE: Range<usize> = 48..60;
 /// Bytes of a row that are zero.
 const ROW_SPARE: Range<usize> = 32..36;
 const WRITING_NAME: &str = "writing.tmp";
@@ -59,6 +59,8 @@ pub(crate) struct CheckpointTask {
     pub(crate) dir: PathBuf,
     pub(crate) group: GroupId,
     pub(crate) index: EntryIndex,
+    /// The term of that entry in a replicated group; else 0.
+    pub(crate) term: u64,
     pub(crate) header: Vec<u8>,
     pub(crate) rows: CheckpointRows,
 }
@@ -71,6 +73,7 @@ struct Header {
     payload_bytes: u64,
     owner_bytes: u32,
     owner_crc: u32,
+    term: u64,
 }
 
 impl Header {
@@ -84,6 +87,7 @@ impl Header {
         put(&mut out, 24, &self.payload_bytes.to_le_bytes());
         put(&mut out, 32, &self.owner_bytes.to_le_bytes());
         put(&mut out, 36, &self.owner_crc.to_le_bytes());
+        put(&mut out, 40, &self.term.to_le_bytes());
         seal_header(&mut out, &store.to_le_bytes());
         out
     }
@@ -102,6 +106,7 @@ impl Header {
             payload_bytes: u64_at(bytes, 24),
             owner_bytes: u32_at(bytes, 32),
             owner_crc: u32_at(bytes, 36),
+            term: u64_at(bytes, 40),
         })
     }
 
@@ -134,6 +139,7 @@ fn encode(task: &CheckpointTask) -> Vec<u8> {
         payload_bytes: task.rows.bytes(),
         owner_bytes: u32::try_from(task.header.len()).expect("an owner's header is small"),
         owner_crc: crc32c::crc32c(&task.header),
+        term: task.term,
     };
     let encoded = header.encode(task.store);
     let mut out = Vec::with_capacity(usize::try_from(task.bytes()).expect("it fits memory"));
@@ -223,6 +229,8 @@ fn list_checkpoints(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, PathBuf
 pub(crate) struct LoadedCheckpoint {
     pub(crate) path: PathBuf,
     pub(crate) index: EntryIndex,
+    /// The term of that entry, if the group was replicated; else 0.
+    pub(crate) term: u64,
     pub(crate) header: Vec<u8>,
     bytes: Vec<u8>,
     rows: Vec<(StreamId, PathHash, std::ops::Range<usize>)>,
@@ -331,7 +339,8 @@ fn decode(
         }
     }
     let (path, index) = (path.to_owned(), EntryIndex::new(header.index));
-    Ok(Some(LoadedCheckpoint { path, index, header: owner, bytes, rows }))
+    let term = header.term;
+    Ok(Some(LoadedCheckpoint { path, index, term, header: owner, bytes, rows }))
 }
 
 /// One row of the table, read back.
@@ -405,6 +414,7 @@ mod tests {
             dir: PathBuf::from("/c"),
             group: GroupId::new(2),
             index: EntryIndex::new(12),
+            term: 0,
             header: b"owner".to_vec(),
             rows,
         }
@@ -424,6 +434,15 @@ mod tests {
     #[test]
     fn the_bytes_of_a_checkpoint_never_change() {
         assert_eq!(encode(&task()), include_bytes!("../testdata/checkpoint.golden"));
+    }
+
+    #[test]
+    fn the_bytes_of_a_replicated_groups_checkpoint_never_change() {
+        let task = CheckpointTask { term: 0x0102_0304_0506_0708, ..task() };
+        assert_eq!(encode(&task), include_bytes!("../testdata/checkpoint-term.golden"));
+        let disk = written();
+        CheckpointTask { index: EntryIndex::new(13), ..task }.run(&disk).unwrap();
+        assert_eq!(load(&disk).loaded.unwrap().term, 0x0102_0304_0506_0708);
     }
 
     #[test]

@@ -86,6 +86,11 @@ pub enum DamageKind {
     CheckpointRow,
     /// Payload of one checkpoint row: that stream is lost.
     CheckpointPayload,
+    /// Command or data of an entry of a replicated group that is not known as committed: it was not applied, and keeps its
+    /// index and term.
+    UncommittedEntry,
+    /// The note of a replicated group is nowhere: what its replica has promised is not known.
+    NoteMissing,
 }
 
 impl DamageKind {
@@ -97,6 +102,7 @@ impl DamageKind {
             Self::SegmentMissing | Self::EntriesMissing => true,
             Self::CheckpointHeader | Self::CheckpointRow | Self::CheckpointPayload => true,
             Self::FormatCopy | Self::UnreadableBlock | Self::HeaderRepaired => false,
+            Self::NoteMissing | Self::UncommittedEntry => false,
             Self::EntryData | Self::StreamData | Self::ChunkHeader | Self::ChunkRow => false,
         }
     }

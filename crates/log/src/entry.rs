@@ -50,6 +50,18 @@ pub struct Entry<B> {
 /// An entry that a sync has made durable. What it carries shares its batch's memory.
 pub type DurableEntry = Entry<Bytes>;
 
+/// What a replica must not forget over a restart, beside its entries. The log keeps the last one of each replicated
+/// group; what it means is the owner's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Note {
+    /// The last term that the replica has seen.
+    pub term: Term,
+    /// For whom it voted in that term; 0 for nobody.
+    pub vote: u64,
+    /// The last entry that it knows as committed.
+    pub commit: EntryIndex,
+}
+
 /// The place of an entry's data in the WAL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DataPlace {

@@ -5,7 +5,10 @@
 //! accepted entries belongs to streams and is read by stream and byte offset, first from the WAL,
 //! later from immutable chunks. A checkpoint per group bounds recovery.
 //!
-//! It knows bytes, groups and positions; not what a stream's rules are, no HTTP, no Raft, no async
+//! A *replicated* group gets index and term of its entries from its owner, who also says what is committed. Its last entries
+//! may be superseded, and a note says what its replica must not forget.
+//!
+//! It knows bytes, groups and positions; not what a stream's rules are, no HTTP, no elections, no async
 //! runtime, no thread, no clock. IO that may block for long is a *job*: a value from a `poll_*`
 //! method, run by the caller on any thread, its result handed back to a `handle_*` method.
 //!
@@ -13,10 +16,11 @@
 //! - `data_dir` ([`DataDir`]) and `format`: whose directory it is, and the lock on it.
 //! - `recovery` ([`open`]): `rebuild`, `assemble`.
 //! - `shard` ([`ShardLog`]): one owner's log. `group`: one group's part of it.
+//! - `directory`, `stored`: entries of replicated groups by index. `survey`: which of them are alive at a start.
 //! - `wal`, `chunk`, `checkpoint`: the three kinds of files.
 //!
 //! # Invariants
-//! - `checkpointed <= sealed <= applied < next` for each group.
+//! - `checkpointed <= sealed <= applied < next` for each group; `applied <= committed < next` for a replicated one.
 //! - What was acknowledged is on stable storage; after a failed sync nothing is acknowledged.
 //! - Bytes from disk never panic: they are checked, and damage is reported and confined.
 //!
@@ -32,6 +36,7 @@ mod codec;
 mod damage;
 mod data_dir;
 mod descriptors;
+mod directory;
 mod entry;
 mod extent;
 mod format;
@@ -54,6 +59,8 @@ mod replay;
 mod report;
 mod shard;
 mod store;
+mod stored;
+mod survey;
 mod thrifty_disk;
 mod unreadable;
 mod wal;
@@ -66,7 +73,7 @@ pub use chunk::image::{ChunkCheck, check_chunk};
 pub use chunk::loss::{ChunkLoss, LostPart};
 pub use damage::{Damage, DamageKind};
 pub use data_dir::DataDir;
-pub use entry::{AppendBounds, DurableEntry, Entry, NewEntry};
+pub use entry::{AppendBounds, DurableEntry, Entry, NewEntry, Note};
 pub use extent::{Extent, Read};
 pub use format::Owner;
 pub use id_map::IdMap;
@@ -78,7 +85,8 @@ pub use recovery::{Opened, open};
 pub use repair::LostRange;
 pub use replay::Replay;
 pub use report::{RecoveryReport, TornTail};
-pub use shard::{LogStats, ShardLog};
+pub use shard::{LogStats, ReplicaError, ShardLog};
+pub use stored::{EntryError, EntryRead, StoredEntry};
 pub use wal::{
     AppendError, Durable, DurableBatch, NoRoom, Purpose, RecentStats, SyncDone, SyncFailed,
     SyncJob, is_no_room,

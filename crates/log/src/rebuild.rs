@@ -9,11 +9,15 @@
 //! # Invariants
 //! - Nothing is written, and nothing removed but half-written and replaced files.
 //! - An entry is applied once, in index order, and never after a later one of its group.
+//! - Of a replicated group only what is committed is applied: `replicated`, and the first pass in `survey`.
+
+mod replicated;
 
 use crate::checkpoint::load_checkpoint;
 use crate::chunk::floors::GONE;
 use crate::chunk::opening::{FoundChunks, chunk_damage, open_chunks};
 use crate::damage::{Damage, DamageKind};
+use crate::directory::EntryPlace;
 use crate::group::Group;
 use crate::hot::HotFields;
 use crate::names::wal_numbers;
@@ -23,6 +27,7 @@ use crate::paths::{checkpoint_dir, chunk_dir, remove_unneeded};
 use crate::replay::Replay;
 use crate::report::{RecoveryReport, TornTail};
 use crate::store::Store;
+use crate::survey::Survey;
 use crate::unreadable::{cannot_open, open_around};
 use crate::wal::last_batch::{list_last, settle_last};
 use crate::wal::layout::{
@@ -35,7 +40,7 @@ use crate::wal::scan::{
 };
 use crate::wal::segment::{FILL_NAME, SegmentFile, parse_segment_name, segment_path, wal_dir};
 use model::{EntryIndex, EntrySubject, GroupId, StreamId, StreamKey};
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
@@ -72,6 +77,10 @@ pub(crate) struct Rebuild<'a> {
     lost: HashSet<(u16, u64)>,
     /// What checkpoints that cannot be read covered, by group.
     lost_checkpoints: BTreeMap<u16, u64>,
+    /// The term at each group's checkpoint; 0 if the group had one voter.
+    checkpoint_terms: Vec<u64>,
+    /// What the first pass found of replicated groups.
+    survey: Survey,
     /// Groups in which something is lost: none of their streams is taken for deleted, for the lost
     /// entry may be the one that made it.
     uncertain: HashSet<GroupId>,
@@ -89,6 +98,8 @@ impl<'a> Rebuild<'a> {
             wals: Vec::new(),
             lost: HashSet::new(),
             lost_checkpoints: BTreeMap::new(),
+            checkpoint_terms: Vec::new(),
+            survey: Survey::default(),
             uncertain: HashSet::new(),
             is_all_uncertain: false,
             report: RecoveryReport::default(),
@@ -128,6 +139,7 @@ impl<'a> Rebuild<'a> {
             let mut group = Group::new(id, index, chunks);
             group.checkpoint_bytes = found.loaded.as_ref().map_or(0, |loaded| loaded.file_bytes());
             self.groups.push(group);
+            self.checkpoint_terms.push(found.loaded.as_ref().map_or(0, |loaded| loaded.term));
         }
         Ok(())
     }
@@ -194,24 +206,30 @@ impl<'a> Rebuild<'a> {
         seqs.into_iter().map(open).collect()
     }
 
-    /// Applies every live entry, epoch by epoch.
+    /// Applies every live entry of groups with one voter, and those of the others that are alive and committed.
     pub(crate) fn replay_wals(&mut self) -> Result<(), OpenError> {
-        let live = |wal: &RebuiltWal| wal.scanned.live.clone();
-        let live: Vec<Vec<LiveBatch>> = self.wals.iter().map(live).collect();
-        let epochs: BTreeSet<u64> = live.iter().flatten().map(LiveBatch::epoch).collect();
-        let mut next = vec![0; live.len()];
-        for epoch in epochs {
-            for (wal, batches) in live.iter().enumerate() {
-                while let Some(batch) = batches.get(next[wal])
-                    && batch.epoch() <= epoch
-                {
-                    let path = self.wals[wal].files[batch.segment()].path.clone();
-                    self.replay_batch((wal, next[wal]), batch).map_err(at(&path))?;
-                    next[wal] += 1;
-                }
-            }
+        let order = self.batches();
+        self.survey(&order)?;
+        for (wal, number) in order {
+            let batch = self.wals[wal].scanned.live[number];
+            let path = self.wals[wal].files[batch.segment()].path.clone();
+            self.replay_batch((wal, number), &batch).map_err(at(&path))?;
         }
         Ok(())
+    }
+
+    /// The live batches, as WAL and number, epoch by epoch.
+    fn batches(&self) -> Vec<(usize, usize)> {
+        let mut all = Vec::new();
+        for (wal, rebuilt) in self.wals.iter().enumerate() {
+            let mut epoch = 0;
+            for (number, batch) in rebuilt.scanned.live.iter().enumerate() {
+                epoch = batch.epoch().max(epoch);
+                all.push((epoch, wal, number));
+            }
+        }
+        all.sort_unstable();
+        all.into_iter().map(|(_, wal, number)| (wal, number)).collect()
     }
 
     fn replay_batch(
@@ -266,9 +284,13 @@ impl<'a> Rebuild<'a> {
             if header.group >= self.store.options.group_count {
                 continue;
             }
+            let slot = self.wals[wal].first_slot + segment as u16;
+            let written = EntryPlace::on_disk(WritePlace { slot, position }, number);
+            if header.is_note() || self.is_left_out(&file, position, (&header, written), &bytes) {
+                continue;
+            }
             let last = &mut self.wals[wal].last[segment][usize::from(header.group)];
             *last = header.index.max(*last);
-            let slot = self.wals[wal].first_slot + segment as u16;
             match header.payload(&bytes) {
                 Some(payload) => self.replay_entry((slot, position), &file, &header, payload)?,
                 None => self.lose_entry(&file, position, &header),
@@ -300,6 +322,11 @@ impl<'a> Rebuild<'a> {
     }
 
     fn lose_entry(&mut self, file: &SegmentFile, position: u64, header: &EntryHeader) {
+        if self.is_uncommitted(header) {
+            let place = place_damage(DamageKind::UncommittedEntry, file, position);
+            self.damaged(&entry_damage(header, place));
+            return;
+        }
         let group = &self.groups[usize::from(header.group)];
         // What a checkpoint covers is not needed from the WAL.
         if header.index < group.next || !self.lost.insert((header.group, header.index)) {

@@ -52,6 +52,7 @@ pub fn open(
     rebuild.scan_wals()?;
     rebuild.replay_wals()?;
     rebuild.pass_over_lost_ends();
+    rebuild.finish_replicated();
     rebuild.ask_heads()?;
     let rebuilt = rebuild.finish();
     let report = rebuilt.report.clone();

@@ -10,7 +10,7 @@ use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamKey};
 ///
 /// Calls come in this order:
 /// 1. for each group in turn `restore`, if it has a checkpoint;
-/// 2. `apply` for every later entry, per group in index order;
+/// 2. `apply` for every later entry, per group in index order; in a replicated group for those that are known as committed;
 /// 3. `head` for streams that hold data.
 pub trait Replay {
     /// The newest checkpoint of a group, rows in stream order. `applied` is its index.

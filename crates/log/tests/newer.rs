@@ -9,7 +9,8 @@ use support::{Node, files, key, wal};
 use thalweg_log::OpenError;
 
 /// Spare bytes: docs/format/wal.md.
-const BATCH_SPARE: Range<u64> = 52..60;
+const BATCH_SPARE: Range<u64> = 56..60;
+/// The first one says what a record is; none that has a command or data is a note.
 const ENTRY_SPARE: Range<u64> = 55..60;
 
 /// A directory with three batches of one append each.

@@ -152,6 +152,8 @@ impl Loss {
             K::FormatCopy | K::UnreadableBlock => Self::Bytes,
             // Entries that are not in the log either are reported as missing.
             K::CheckpointHeader => Self::Bytes,
+            // Nothing that was applied is lost.
+            K::UncommittedEntry | K::NoteMissing => Self::Bytes,
             K::EntryPayload | K::EntriesMissing => Self::State,
             K::CheckpointRow | K::CheckpointPayload => Self::State,
         }

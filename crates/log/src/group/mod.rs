@@ -5,12 +5,14 @@
 //! - No append of an entry up to `sealed` is hot.
 
 mod read;
+pub(crate) mod replicated;
 pub(crate) mod seal;
 
 use crate::checkpoint::CheckpointTask;
 use crate::chunk::floors::GONE;
 use crate::chunk::leftovers::Leftovers;
 use crate::chunk::set::ChunkSet;
+use crate::group::replicated::Replicated;
 use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
 use crate::options::READ_SEAL_PART;
@@ -45,6 +47,8 @@ pub(crate) struct Group {
     pub(crate) is_busy: bool,
     /// How many jobs of other groups go first, since the last one of this group failed.
     pub(crate) jobs_to_wait: u8,
+    /// What a group with more than one replica has besides.
+    pub(crate) replicated: Option<Box<Replicated>>,
 }
 
 impl Group {
@@ -67,6 +71,7 @@ impl Group {
             merge_may_help: true,
             is_busy: false,
             jobs_to_wait: 0,
+            replicated: None,
         }
     }
 
@@ -84,6 +89,9 @@ impl Group {
         assert!(pending <= applied, "group {}: a checkpoint at {pending} of {applied}", self.id);
         self.hot.check_totals();
         self.chunks.check();
+        if let Some(replicated) = &self.replicated {
+            replicated.check(applied, next);
+        }
     }
 
     /// Asserts that the index of hot appends is in order, inside its segments, and adds up.
@@ -204,6 +212,19 @@ impl Group {
     /// Whether `segment` has entries that no checkpoint covers.
     pub(crate) fn pins(&self, segment: &WalSegment) -> bool {
         segment.last[usize::from(self.id.get())] > self.checkpointed
+    }
+
+    /// Whether the newest durable note of the group is in `segment`.
+    pub(crate) fn holds_note(&self, segment: &WalSegment) -> bool {
+        self.replicated.as_ref().is_some_and(|it| it.note_slot == Some(segment.slot))
+    }
+
+    /// Forgets entries of a segment that is given up; a checkpoint covers them.
+    pub(crate) fn give_up(&mut self, segment: &WalSegment) {
+        let last = segment.last[usize::from(self.id.get())];
+        if let Some(replicated) = &mut self.replicated {
+            replicated.directory.compact(last);
+        }
     }
 
     /// Whether a checkpoint now would unpin `segment`.

@@ -34,7 +34,7 @@ fn in_turn<T>(mut look: impl FnMut(&dyn Fn(&Group) -> bool) -> Option<T>) -> Opt
 }
 
 fn is_free(groups: &[Group], segment: &WalSegment) -> bool {
-    !groups.iter().any(|group| group.pins(segment))
+    !groups.iter().any(|group| group.pins(segment) || group.holds_note(segment))
 }
 
 impl ShardLog {
@@ -126,8 +126,12 @@ impl ShardLog {
 
     fn poll_fill(&mut self) -> Option<Task> {
         let groups = &self.groups;
-        let work = self.wal.poll_fill(&self.slots, |segment| is_free(groups, segment));
-        work.map(Task::Fill)
+        let work = self.wal.poll_fill(&self.slots, |segment| is_free(groups, segment))?;
+        if let FillWork::Recycle { segment, .. } | FillWork::Remove { segment, .. } = &work {
+            self.groups.iter_mut().for_each(|group| group.give_up(segment));
+            self.wal.forget_indexed(segment.slot);
+        }
+        Some(Task::Fill(work))
     }
 
     /// Removes the oldest segment of a drained WAL when no shard needs it.
@@ -141,6 +145,7 @@ impl ShardLog {
             oldest.is_some_and(|oldest| is_free(groups, oldest) && slots.is_unshared(oldest.slot))
         })?;
         let segment = wal.segments.pop_front().expect("it was just looked at");
+        self.groups.iter_mut().for_each(|group| group.give_up(&segment));
         self.is_draining = true;
         let old = Arc::clone(self.slots.get(segment.slot));
         Some(Task::Drain(FillWork::Remove { dir: wal.dir.clone(), old, segment }))
@@ -361,6 +366,9 @@ impl ShardLog {
             }
         }
         self.look_at_room(done.free_bytes);
+        if self.are_notes_due {
+            self.renew_notes(self.note_slot);
+        }
         report
     }
 
@@ -409,10 +417,11 @@ impl ShardLog {
 
     /// Releases segments of other WALs that our groups do not need any more.
     pub(crate) fn release_foreign(&mut self) {
-        let (groups, slots) = (&self.groups, &mut self.slots);
+        let (groups, slots) = (&mut self.groups, &mut self.slots);
         self.foreign.retain(|segment| {
             let is_needed = !is_free(groups, segment);
             if !is_needed {
+                groups.iter_mut().for_each(|group| group.give_up(segment));
                 slots.remove(segment.slot);
             }
             is_needed

@@ -24,6 +24,9 @@
 mod background;
 #[cfg(test)]
 mod check_tests;
+mod replicas;
+
+pub use self::replicas::ReplicaError;
 
 use crate::aim::{Aim, PlacedAppend};
 use crate::checkpoint::CheckpointTask;
@@ -112,6 +115,10 @@ pub struct ShardLog {
     pub(crate) batches: u64,
     pub(crate) batch_bytes: u64,
     pub(crate) entries: u64,
+    /// The segment of the last batch: notes of replicated groups that are in older ones are written again.
+    pub(crate) note_slot: u16,
+    /// Some of them could not be.
+    pub(crate) are_notes_due: bool,
 }
 
 // A shard's log moves to the thread of its loop once.
@@ -213,6 +220,7 @@ impl ShardLog {
 
     /// The next write and sync, if there is something to write and none is in flight.
     pub fn poll_sync(&mut self) -> Option<SyncJob> {
+        self.finish_notes();
         let job = self.wal.poll_sync(&self.slots)?;
         // The first batch of a segment has retired the one before.
         self.note_work(job.place.position == 0 || self.wal.is_short_of_room());
@@ -244,11 +252,18 @@ impl ShardLog {
     /// # Errors
     /// [`SyncFailed`]: the shard is poisoned, nothing is acknowledged any more.
     pub fn handle_synced(&mut self, done: SyncDone) -> Result<DurableBatch, SyncFailed> {
-        let batch = self.wal.handle_synced(done)?;
+        let (batch, indexed) = self.wal.handle_synced(done)?;
         self.batches += 1;
         self.batch_bytes += batch.disk_bytes();
         self.entries += batch.len() as u64;
         self.slots.keep(&batch);
+        if let Some(indexed) = indexed {
+            self.settle_indexed(&batch, &indexed);
+        }
+        if batch.place.position == 0 || self.are_notes_due {
+            self.note_slot = batch.place.slot;
+            self.renew_notes(self.note_slot);
+        }
         Ok(batch)
     }
 
@@ -458,13 +473,14 @@ impl ShardLog {
     ) {
         let dir = checkpoint_dir(&self.store.root, group.get());
         let store = self.store.id;
+        let term = self.checkpoint_term(group, index);
         let state = self.group_mut(group);
         assert!(index.get() <= state.applied(), "a checkpoint shows applied entries only");
         if index.get() <= state.checkpointed() {
             return;
         }
         state.bytes_since_checkpoint = 0;
-        let task = CheckpointTask { store, dir, group, index, header, rows };
+        let task = CheckpointTask { store, dir, group, index, term, header, rows };
         state.checkpoint_bytes = task.bytes();
         state.pending = Some(task);
         self.is_work_due.set(true);

@@ -14,6 +14,7 @@
 use crate::entry::{DurableEntry, NewEntry};
 use crate::options::{BLOCK_BYTES, POOLED_BUFFERS_MAX};
 use crate::wal::group_commit::Durable;
+use crate::wal::indexed::{FoundEntry, IndexedPart};
 use crate::wal::layout::{
     BATCH_HEADER_BYTES, BatchHeader, ENTRY_HEADER_BYTES, EntryHeader, Seeds, WritePlace,
     batch_bytes, begin_list, copy_position, entry_header_position, push_listed, seal_entry_header,
@@ -41,6 +42,8 @@ pub(crate) struct ClosedBatch {
     pub(crate) list: Vec<u8>,
     /// How much of the payload is data.
     pub(crate) data_bytes: u64,
+    /// What replicated groups have in it.
+    pub(crate) indexed: Option<Box<IndexedPart>>,
 }
 
 /// Entries that wait for the next commit.
@@ -57,6 +60,8 @@ pub(crate) struct OpenBatch {
     list: Vec<u8>,
     /// A list that was written.
     old_list: Vec<u8>,
+    /// What replicated groups have in it.
+    indexed: Option<Box<IndexedPart>>,
 }
 
 impl OpenBatch {
@@ -73,6 +78,7 @@ impl OpenBatch {
             seeds,
             list,
             old_list: Vec::new(),
+            indexed: None,
         }
     }
 
@@ -85,12 +91,42 @@ impl OpenBatch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.entry_count == 0
+        self.entry_count == 0 && self.notes().is_empty()
     }
 
     /// Bytes on disk if `more` entries with `payload_bytes` joined.
     pub(crate) fn bytes_with(&self, more: u64, payload_bytes: u64) -> u64 {
-        batch_bytes(u64::from(self.entry_count) + more, self.payload.len() as u64 + payload_bytes)
+        let count = u64::from(self.entry_count) + self.notes().len() as u64 + more;
+        batch_bytes(count, self.payload.len() as u64 + payload_bytes)
+    }
+
+    /// The notes that go with it.
+    pub(crate) fn notes(&self) -> &[EntryHeader] {
+        self.indexed.as_ref().map_or(&[], |indexed| &indexed.notes)
+    }
+
+    /// What replicated groups have in it, to add to.
+    pub(crate) fn indexed(&mut self) -> &mut IndexedPart {
+        self.indexed.get_or_insert_default()
+    }
+
+    /// Number that the next entry gets, and where its command begins in the payload.
+    pub(crate) fn next_entry(&self) -> (u32, u32) {
+        let position = u32::try_from(self.payload.len()).expect("batches are below 4 GiB");
+        (self.entry_count, position)
+    }
+
+    /// An entry of a replicated group, copied.
+    pub(crate) fn entry(&self, number: u32) -> Option<FoundEntry> {
+        let entries = &self.indexed.as_ref()?.entries;
+        let at = entries.binary_search_by_key(&number, |entry| entry.number).ok()?;
+        let header = self.headers.get(entry_header_position(number)..)?.first_chunk()?;
+        let header = EntryHeader::decode(header);
+        let command = entries[at].payload_position as usize;
+        let data = command + header.command_bytes as usize;
+        let end = data + header.data_bytes as usize;
+        let copy = |range| Bytes::copy_from_slice(&self.payload[range]);
+        Some((header, copy(command..data), copy(data..end)))
     }
 
     /// Bytes on disk with the list of the batch before.
@@ -120,6 +156,7 @@ impl OpenBatch {
             data_crc: crc32c::crc32c(entry.data),
             group: entry.group.get(),
             kind: entry.kind,
+            ..EntryHeader::default()
         };
         self.headers.extend_from_slice(&header.encode());
         self.payload.extend_from_slice(entry.command);
@@ -138,7 +175,10 @@ impl OpenBatch {
     ) -> ClosedBatch {
         let list = std::mem::replace(&mut self.list, std::mem::take(&mut self.old_list));
         header.list_bytes = u32::try_from(list.len()).expect("batches are below 4 GiB");
-        header.entry_count = self.entry_count;
+        let indexed = self.indexed.take();
+        let notes = indexed.as_ref().map_or(&[][..], |indexed| &indexed.notes);
+        header.note_count = notes.len() as u32;
+        header.entry_count = self.entry_count + header.note_count;
         header.payload_bytes = u32::try_from(self.payload.len()).expect("batches are below 4 GiB");
         self.headers.resize(entry_header_position(self.entry_count), 0);
         self.headers[..BATCH_HEADER_BYTES].copy_from_slice(&header.encode(&self.seeds));
@@ -147,17 +187,26 @@ impl OpenBatch {
         if is_listed {
             begin_list(&mut self.list, &header, at);
         }
+        notes.iter().for_each(|note| self.headers.extend_from_slice(&note.encode()));
         let mut position = u32::try_from(self.headers.len()).expect("batches are below 4 GiB");
+        let supersedes = indexed.as_ref().is_some_and(|indexed| !indexed.superseded.is_empty());
         let (headers, _) = self.headers[BATCH_HEADER_BYTES..].as_chunks_mut();
+        let (headers, notes) = headers.split_at_mut(self.entry_count as usize);
         for (number, bytes) in (0..).zip(headers) {
             seal_entry_header(bytes, sealed, number, position);
             let entry = EntryHeader::decode(bytes);
             let group_last = &mut last[usize::from(entry.group)];
-            assert!(*group_last < entry.index, "indexes of a group rise");
+            assert!(*group_last < entry.index || supersedes, "indexes of a group rise");
             *group_last = entry.index;
             position = u32::try_from(entry.end()).expect("batches are below 4 GiB");
             if is_listed {
                 push_listed(&mut self.list, &entry);
+            }
+        }
+        for (number, bytes) in (self.entry_count..).zip(notes) {
+            seal_entry_header(bytes, sealed, number, position);
+            if is_listed {
+                push_listed(&mut self.list, &EntryHeader::decode(bytes));
             }
         }
         if is_listed {
@@ -166,7 +215,8 @@ impl OpenBatch {
         self.entry_count = 0;
         let headers = std::mem::replace(&mut self.headers, self.header_buffers.take()).freeze();
         let payload = std::mem::replace(&mut self.payload, self.payload_buffers.take()).freeze();
-        ClosedBatch { headers, payload, list, data_bytes: std::mem::take(&mut self.data_bytes) }
+        let data_bytes = std::mem::take(&mut self.data_bytes);
+        ClosedBatch { headers, payload, list, data_bytes, indexed }
     }
 
     /// Takes written buffers back; they are filled again when nobody reads them any more.
@@ -279,6 +329,8 @@ pub struct DurableBatch {
     pub(crate) list_bytes: usize,
     /// How much of the payload is data.
     pub(crate) data_bytes: u64,
+    /// Notes behind its entries.
+    pub(crate) note_count: usize,
 }
 
 impl DurableBatch {
@@ -287,13 +339,13 @@ impl DurableBatch {
         &self.durable
     }
 
-    /// Number of entries; 0 for a durable mark.
+    /// Number of entries; 0 for a durable mark, and if there are only notes.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.headers.len() / ENTRY_HEADER_BYTES - 1
+        self.headers.len() / ENTRY_HEADER_BYTES - 1 - self.note_count
     }
 
-    /// Whether the batch is a durable mark.
+    /// Whether the batch has no entries: a durable mark, or notes alone.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

@@ -14,9 +14,10 @@
 //!   batch behind it.
 
 use crate::codec::{
-    NUMBER_MAX, Unsealed, put, put_varint, take_varint, u16_at, u32_at, u64_at, unseal,
+    NUMBER_MAX, Unsealed, header_is_sealed, put, put_varint, take_varint, u16_at, u32_at, u64_at,
+    unseal,
 };
-use crate::entry::{DataPlace, Entry};
+use crate::entry::{DataPlace, Entry, Note};
 use crate::newer::{NewerVersion, is_spare, newer_in};
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX};
 use model::{EntryIndex, EntrySubject, GroupId, Term, Timestamp};
@@ -27,9 +28,11 @@ pub(crate) const ENTRY_HEADER_BYTES: usize = 64;
 const MAGIC: u32 = u32::from_le_bytes(*b"ThBa");
 const VERSION: u16 = 1;
 /// Bytes of a batch header that are zero.
-const BATCH_SPARE: Range<usize> = 52..60;
+const BATCH_SPARE: Range<usize> = 56..60;
 /// Bytes of an entry header that are zero.
-const ENTRY_SPARE: Range<usize> = 55..60;
+const ENTRY_SPARE: Range<usize> = 56..60;
+/// What an entry header is if it is no entry of the owner: a note of a replicated group.
+const RECORD_NOTE: u8 = 1;
 
 /// Where a batch is written.
 #[derive(Debug, Clone, Copy)]
@@ -53,6 +56,8 @@ pub(crate) struct BatchHeader {
     pub(crate) entry_count: u32,
     /// Bytes of the list of the batch before; 0 if it has none.
     pub(crate) list_bytes: u32,
+    /// How many of its entries, the last ones, are notes. Found by a list alone it is the number of all: any may be one.
+    pub(crate) note_count: u32,
 }
 
 impl BatchHeader {
@@ -70,6 +75,7 @@ impl BatchHeader {
         put(out, 40, &self.payload_bytes.to_le_bytes());
         put(out, 44, &self.entry_count.to_le_bytes());
         put(out, 48, &self.list_bytes.to_le_bytes());
+        put(out, 52, &self.note_count.to_le_bytes());
         let crc = crc32c::crc32c_append(seeds.store, &out[..60]);
         put(out, 60, &crc.to_le_bytes());
         aligned.0
@@ -114,11 +120,14 @@ impl BatchHeader {
             payload_bytes: u32_at(bytes, 40),
             entry_count: u32_at(bytes, 44),
             list_bytes: u32_at(bytes, 48),
+            note_count: u32_at(bytes, 52),
         };
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
         let is_here = header.wal == wal && header.segment == segment;
         let is_known = is_spare(bytes, BATCH_SPARE);
-        let is_possible = header.durable < header.seq && header.seq.max(header.epoch) <= NUMBER_MAX;
+        let is_possible = header.durable < header.seq
+            && header.seq.max(header.epoch) <= NUMBER_MAX
+            && header.note_count <= header.entry_count;
         (is_ours && is_here && is_known && is_possible).then_some(header)
     }
 
@@ -185,11 +194,11 @@ pub(crate) fn begin_list(list: &mut Vec<u8>, header: &BatchHeader, position: u64
     list.extend_from_slice(&front);
 }
 
-/// Adds an entry to a list; index 0 is one of which nothing is known.
+/// Adds an entry to a list; index 0 is one of which nothing is known, or a note.
 #[inline]
 pub(crate) fn push_listed(list: &mut Vec<u8>, entry: &EntryHeader) {
     list.extend_from_slice(&entry.subject.to_le_bytes());
-    put_varint(list, entry.index);
+    put_varint(list, if entry.is_note() { 0 } else { entry.index });
     put_varint(list, u64::from(entry.group));
     list.push(entry.kind);
     put_varint(list, u64::from(entry.data_bytes));
@@ -223,6 +232,7 @@ impl BatchList {
             payload_bytes: u32_at(front, 36),
             list_bytes: u32_at(front, 40),
             entry_count: u32_at(front, 44),
+            note_count: u32_at(front, 44),
         };
         let position = u64::from(u32_at(front, 32));
         let found = crc32c::crc32c_append(Seeds::new(store, wal).list, list);
@@ -313,9 +323,35 @@ pub(crate) struct EntryHeader {
     pub(crate) data_crc: u32,
     pub(crate) group: u16,
     pub(crate) kind: u8,
+    /// 0 for an entry; [`EntryHeader::note`] makes the others.
+    pub(crate) record: u8,
 }
 
 impl EntryHeader {
+    /// The record of a note, when the group's last entry is `last`.
+    pub(crate) fn note(group: GroupId, note: &Note, last: u64) -> Self {
+        Self {
+            index: note.commit.get(),
+            term: note.term.get(),
+            subject: note.vote,
+            at: last,
+            group: group.get(),
+            record: RECORD_NOTE,
+            ..Self::default()
+        }
+    }
+
+    /// Whether this is a note and no entry.
+    pub(crate) fn is_note(&self) -> bool {
+        self.record == RECORD_NOTE
+    }
+
+    /// What a note says, and the last entry of its group when it was written.
+    pub(crate) fn as_note(&self) -> Option<(Note, u64)> {
+        let (term, commit) = (Term::new(self.term), EntryIndex::new(self.index));
+        self.is_note().then_some((Note { term, vote: self.subject, commit }, self.at))
+    }
+
     /// Writes all but the position and the checksum, which [`seal_entry_header`] adds.
     pub(crate) fn encode(&self) -> [u8; ENTRY_HEADER_BYTES] {
         let mut out = [0; ENTRY_HEADER_BYTES];
@@ -330,6 +366,7 @@ impl EntryHeader {
         put(&mut out, 48, &self.data_crc.to_le_bytes());
         put(&mut out, 52, &self.group.to_le_bytes());
         put(&mut out, 54, &[self.kind]);
+        put(&mut out, 55, &[self.record]);
         out
     }
 
@@ -347,12 +384,24 @@ impl EntryHeader {
             data_crc: u32_at(bytes, 48),
             group: u16_at(bytes, 52),
             kind: bytes[54],
+            record: bytes[55],
         }
     }
 
     /// What a newer version wrote into entry header `number` of a batch, if `bytes` are one.
     pub(crate) fn newer_in(bytes: &[u8], place: BatchPlace, number: u32) -> Option<NewerVersion> {
-        newer_in(&bytes[..ENTRY_HEADER_BYTES], &place.seed(number), (None, ENTRY_SPARE))
+        let (bytes, seed) = (bytes.first_chunk::<ENTRY_HEADER_BYTES>()?, place.seed(number));
+        let header = Self::decode(bytes);
+        if !header.is_known() && header_is_sealed(bytes, &seed) {
+            return Some(NewerVersion::new(format_args!("a record {}", header.record)));
+        }
+        newer_in(bytes, &seed, (None, ENTRY_SPARE))
+    }
+
+    /// Whether this version knows what it is: a note has nothing behind its header.
+    fn is_known(&self) -> bool {
+        let is_bare = self.command_bytes == 0 && self.data_bytes == 0;
+        self.record == 0 || (self.is_note() && is_bare)
     }
 
     /// The header if it is the one written as `number` of the batch at `place`.
@@ -367,6 +416,8 @@ impl EntryHeader {
                 && header.data_bytes as usize <= ENTRY_DATA_BYTES_MAX
                 && header.position as usize >= entry_header_position(number + 1)
                 && header.index <= NUMBER_MAX
+                && (!header.is_note() || header.at <= NUMBER_MAX)
+                && header.is_known()
                 && is_spare(bytes, ENTRY_SPARE);
             is_in_bounds.then_some(header)
         })

@@ -359,7 +359,7 @@ impl Chain<'_> {
 }
 
 /// The header of a batch, if `block` is its last one and ends with the copy of its headers.
-fn copy_in(name: WalName, block: &[u8], segment: u64) -> Option<BatchHeader> {
+pub(crate) fn copy_in(name: WalName, block: &[u8], segment: u64) -> Option<BatchHeader> {
     let WalName { store, wal } = name;
     let ends = (1..).map(|count| count * BATCH_HEADER_BYTES as u64);
     let mut units = block.chunks_exact(BATCH_HEADER_BYTES).rev().zip(ends);
@@ -542,10 +542,11 @@ impl<'a> Entries<'a> {
         })
     }
 
-    /// Whether one of them is known to have been applied: what is wrong in the batch is damage, then.
+    /// Whether one of them is known to have been applied: what is wrong in the batch is damage, then. A note tells of
+    /// older entries, and proves nothing.
     fn were_applied(&self, applied: &Applied<'_>) -> bool {
-        self.header.epoch == applied.epoch
-            && self.headers().flatten().any(|header| (applied.covers)(&header))
+        let mut entries = self.headers().flatten().filter(|header| !header.is_note());
+        self.header.epoch == applied.epoch && entries.any(|header| (applied.covers)(&header))
     }
 }
 

@@ -35,6 +35,13 @@ pub(crate) struct SegmentFile {
     pub(crate) capacity: u64,
 }
 
+impl SegmentFile {
+    /// The number of its WAL, if its directory has one.
+    pub(crate) fn wal(&self) -> Option<u16> {
+        self.path.parent()?.file_name()?.to_str()?.parse().ok()
+    }
+}
+
 /// A segment of a WAL with the last index of each group in it.
 #[derive(Debug, Clone)]
 pub(crate) struct WalSegment {
@@ -42,6 +49,14 @@ pub(crate) struct WalSegment {
     pub(crate) capacity: u64,
     /// By group; 0 where the group has no entry.
     pub(crate) last: Box<[u64]>,
+}
+
+impl WalSegment {
+    /// The entries of a group from `from` on are dead here: later segments have others in their place.
+    pub(crate) fn supersede(&mut self, group: u16, from: u64) {
+        let last = &mut self.last[usize::from(group)];
+        *last = (*last).min(from - 1);
+    }
 }
 
 /// The directory of a WAL.

@@ -11,12 +11,14 @@
 //! - Segments leave the WAL oldest first, so that what remains is one unbroken chain of batches.
 //! - `retired < active < spares` by segment number, and every batch lies behind the one before.
 
+mod by_index;
 mod supply;
 
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
 use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
+use crate::wal::indexed::{IndexedBatches, IndexedPart};
 use crate::wal::layout::{BatchHeader, Seeds, WritePlace, batch_bytes};
 use crate::wal::room::{Purpose, WalRoom};
 use crate::wal::segment::{SegmentTable, WalSegment};
@@ -107,6 +109,8 @@ pub(crate) struct ShardWal {
     mark_wanted: bool,
     /// Whether the last batch holds no entries, so that all entries are claimed durable.
     is_marked: bool,
+    /// Batches with entries of replicated groups, in memory.
+    indexed: IndexedBatches,
 }
 
 impl ShardWal {
@@ -137,6 +141,7 @@ impl ShardWal {
             is_filling: false,
             mark_wanted: false,
             is_marked: start.durable == 0,
+            indexed: IndexedBatches::default(),
         }
     }
 
@@ -360,9 +365,14 @@ impl ShardWal {
             payload_bytes: 0,
             entry_count: 0,
             list_bytes: 0,
+            note_count: 0,
         };
         let batch = self.batch.close((header, active.position), &mut active.segment.last);
         let place = WritePlace { slot: active.segment.slot, position: active.position };
+        if batch.indexed.is_some() {
+            let (headers, payload) = (batch.headers.clone(), batch.payload.clone());
+            self.indexed.start(self.batch_next, place, headers, payload);
+        }
         active.position += bytes;
         assert!(active.position <= active.segment.capacity, "a batch never extends a segment");
         self.commit.start(self.batch_next);
@@ -383,12 +393,22 @@ impl ShardWal {
     ///
     /// # Errors
     /// [`SyncFailed`]: the WAL is poisoned.
-    pub(crate) fn handle_synced(&mut self, done: SyncDone) -> Result<DurableBatch, SyncFailed> {
+    pub(crate) fn handle_synced(
+        &mut self,
+        done: SyncDone,
+    ) -> Result<(DurableBatch, Option<Box<IndexedPart>>), SyncFailed> {
         let durable = self.commit.handle_synced(done.result)?;
-        let ClosedBatch { headers, payload, list, data_bytes } = done.batch;
+        let ClosedBatch { headers, payload, list, data_bytes, indexed } = done.batch;
         let (place, list_bytes) = (done.place, list.len());
         self.batch.reuse(headers.clone(), payload.clone(), list);
-        Ok(DurableBatch { durable, place, headers, payload, list_bytes, data_bytes })
+        let mut note_count = 0;
+        if let Some(indexed) = &indexed {
+            note_count = indexed.notes.len();
+            self.indexed.finish();
+        }
+        let batch =
+            DurableBatch { durable, place, headers, payload, list_bytes, data_bytes, note_count };
+        Ok((batch, indexed))
     }
 
     /// Which opening of the store writes it.

@@ -2,6 +2,7 @@
 
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
+pub mod replicas;
 pub mod wal;
 
 use env::{Disk, MemoryDisk, SeededRandom};
@@ -191,7 +192,7 @@ impl Machine {
         self.damages.iter().map(|damage| damage.kind).collect()
     }
 
-    fn rows(&self, group: GroupId) -> CheckpointRows {
+    pub fn rows(&self, group: GroupId) -> CheckpointRows {
         let mut rows = CheckpointRows::new();
         for (key, ends) in self.streams.iter().filter(|(key, _)| key.group == group) {
             let mut row = Vec::new();

@@ -11,6 +11,7 @@ fn batch_header() -> BatchHeader {
         payload_bytes: 100,
         entry_count: 1,
         list_bytes: 0,
+        note_count: 0,
     }
 }
 
@@ -27,6 +28,7 @@ fn entry_header() -> EntryHeader {
         data_crc: crc32c::crc32c(b"dd"),
         group: 6,
         kind: 2,
+        record: 0,
     }
 }
 
@@ -123,7 +125,8 @@ fn a_list_says_what_the_headers_of_a_batch_said_and_no_changed_byte_passes() {
     push_listed(&mut list, &EntryHeader::default());
     seal_list(&mut list, &seeds());
     let found = BatchList::decode(&list, 77, 3).unwrap();
-    assert_eq!((found.header, found.position), (header, 8192));
+    // A list does not say which are notes.
+    assert_eq!((found.header, found.position), (BatchHeader { note_count: 2, ..header }, 8192));
     let EntryHeader { index, subject, group, kind, data_bytes, .. } = entry_header();
     let known = EntryHeader { index, subject, group, kind, data_bytes, ..EntryHeader::default() };
     assert_eq!(found.entry(0), Some(&known));
@@ -147,4 +150,55 @@ fn a_batch_is_listed_if_one_block_may_hold_its_headers_and_their_copy() {
     assert!(!needs(1, 5000), "the copy is in the second one");
     assert!(needs(1, 4096 - 128) && needs(1, 8192 - 200), "there is no room for a copy");
     assert!(needs(63, 5000) && needs(200, 0), "never");
+}
+
+fn note() -> (Note, u64) {
+    (Note { term: Term::new(5), vote: 0x0001_0000_0000_0002, commit: EntryIndex::new(7) }, 9)
+}
+
+/// A batch with an entry and a note.
+fn noted_batch() -> Vec<u8> {
+    let header = BatchHeader { entry_count: 2, note_count: 1, payload_bytes: 3, ..batch_header() };
+    let mut bytes = header.encode(&seeds()).to_vec();
+    for (number, entry, position) in [
+        (0, entry_header(), 192),
+        (1, EntryHeader::note(GroupId::new(6), &note().0, note().1), 195),
+    ] {
+        let mut entry = entry.encode();
+        seal_entry_header(&mut entry, (&seeds(), &header), number, position);
+        bytes.extend(entry);
+    }
+    bytes.extend(b"cdd");
+    bytes
+}
+
+#[test]
+fn the_bytes_of_a_note_never_change() {
+    let bytes = noted_batch();
+    assert_eq!(bytes, include_bytes!("../../../testdata/batch-note.golden"));
+    let found = EntryHeader::decode_sealed(&bytes[128..], PLACE, 1).unwrap().value;
+    assert_eq!((found.as_note(), found.group), (Some(note()), 6));
+    let entry = EntryHeader::decode_sealed(&bytes[64..], PLACE, 0).unwrap().value;
+    assert_eq!((entry.as_note(), entry.is_note()), (None, false));
+}
+
+#[test]
+fn records_that_are_not_known_are_a_newer_versions() {
+    let seed = PLACE.seed(1);
+    for (at, value) in [(55, 2), (55, 255), (36, 1), (40, 1), (56, 1)] {
+        let mut bytes = *noted_batch()[128..].first_chunk::<64>().unwrap();
+        bytes[at] = value;
+        assert_eq!(EntryHeader::newer_in(&bytes, PLACE, 1), None, "an unsealed one is damaged");
+        seal_header(&mut bytes, &seed);
+        assert!(EntryHeader::newer_in(&bytes, PLACE, 1).is_some(), "byte {at}");
+        assert_eq!(EntryHeader::decode_sealed(&bytes, PLACE, 1), None, "byte {at}");
+    }
+    let intact = *noted_batch()[128..].first_chunk::<64>().unwrap();
+    assert_eq!(EntryHeader::newer_in(&intact, PLACE, 1), None);
+}
+
+#[test]
+fn a_batch_has_no_more_notes_than_entries() {
+    let bytes = BatchHeader { note_count: 2, ..batch_header() }.encode(&seeds());
+    assert_eq!(BatchHeader::decode(&bytes, 77, 3, 5), None);
 }
