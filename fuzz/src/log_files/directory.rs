@@ -12,7 +12,7 @@ pub(super) const DIR: &str = "/data";
 /// The store id: seeds every checksum of a header.
 pub(super) const STORE: u64 = 7;
 
-const BASES: usize = 3;
+const BASES: usize = 4;
 
 /// The files of a closed log, and what was appended to it.
 #[derive(Debug)]
@@ -58,19 +58,28 @@ pub(super) fn disk_of(files: impl Iterator<Item = (PathBuf, Vec<u8>)>) -> Memory
 }
 
 /// The first base is all WAL. The second also has chunks and checkpoints, the third merged chunks and
-/// the WALs of two shards.
+/// the WALs of two shards. In the fourth one group is replicated.
 fn write(number: u64) -> Base {
     let disk = MemoryDisk::new();
     let mut random = SeededRandom::new(number);
     let mut appends: BTreeMap<StreamKey, Vec<Vec<u8>>> = BTreeMap::new();
     let mut owner = Owner::open(&disk, 1 + (number / 2) as u16).expect("an empty disk");
-    for step in 0..30 + 60 * number {
+    let is_replicated = number == 3;
+    if is_replicated {
+        owner.write(key(1, 1), APPEND, &[], b"of one voter");
+        appends.entry(key(1, 1)).or_default().push(b"of one voter".to_vec());
+        owner.replicate(key(1, 1).group);
+    }
+    for step in 0..30 + 60 * (number % 3) {
         let key = key(random.below(2) as u16, 1 + random.below(3));
         let mut data = vec![0; 1 + random.below(250) as usize];
         random.fill(&mut data);
         let command: &[u8] = if step % 3 == 0 { b"command" } else { &[] };
         owner.write(key, APPEND, command, &data);
         appends.entry(key).or_default().push(data);
+        if is_replicated && step % 10 == 8 {
+            owner.lose_two(self::key(1, 1));
+        }
         if step % 5 == 4 {
             owner.commit();
         }

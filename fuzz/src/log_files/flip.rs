@@ -135,5 +135,8 @@ pub fn seeds() -> Vec<Vec<u8>> {
             );
         }
     }
+    for (file, position) in (0..12).flat_map(|file| [70u32, 130, 300].map(|at| (file, at))) {
+        seeds.push([&[3, file], &position.to_le_bytes()[..], &[3, file & 1]].concat());
+    }
     seeds
 }

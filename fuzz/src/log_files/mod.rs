@@ -125,6 +125,15 @@ pub fn edit_seeds() -> Vec<Vec<u8>> {
             seeds.push(vec![1, edits::FORGE, 0, header, 0, field, 4, 1, 0, 0, 0]);
         }
     }
+    // Of the directory with a replicated group.
+    seeds.extend([vec![3], vec![0x43]]);
+    for op in 0..edits::OPS {
+        seeds.push([&[3, op, 0, 60, 0, 0, 8], &[0xff; 8][..]].concat());
+    }
+    for (header, field) in (0..4).flat_map(|header| (0..60).step_by(8).map(move |at| (header, at)))
+    {
+        seeds.push(vec![3, edits::FORGE, 0, header * 2, 0, field, 4, 1, 0, 0, 0]);
+    }
     seeds
 }
 

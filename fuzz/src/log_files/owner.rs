@@ -4,7 +4,8 @@ use super::directory::{DIR, STORE};
 use env::{Disk, MemoryDisk, Random};
 use log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, DurableEntry, Entry,
-    LogOptions, NewEntry, NewerVersion, OpenError, Owner as DirOwner, Replay, ShardLog, open,
+    LogOptions, NewEntry, NewerVersion, Note, OpenError, Owner as DirOwner, Purpose, Replay,
+    ReplicaError, ShardLog, open,
 };
 use model::{
     ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
@@ -131,6 +132,16 @@ impl Random for Always {
     }
 }
 
+fn append_at(shard: &mut ShardLog, at: EntryIndex, entry: NewEntry<'_>) -> Result<(), AppendError> {
+    // The terms of a damaged log may be any.
+    let before = EntryIndex::new(at.get() - 1);
+    let term = shard.term_of(entry.group, before).unwrap_or(entry.term).max(entry.term);
+    match shard.append_entry(Purpose::Data, at, NewEntry { term, ..entry }) {
+        Err(ReplicaError::Refused(error)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
 /// An open log.
 pub(super) struct Owner {
     pub(super) shards: Vec<ShardLog>,
@@ -158,7 +169,14 @@ impl Owner {
         let subject = EntrySubject::new(key.stream.get());
         for _ in 0..20 {
             let entry = NewEntry { group, term, subject, at, kind, command, data };
-            match self.shard(group).append(entry) {
+            let shard = self.shard(group);
+            let appended = if shard.is_replicated(group) {
+                let next = EntryIndex::new(shard.last_index(group).get() + 1);
+                append_at(shard, next, entry)
+            } else {
+                shard.append(entry).map(|_| ())
+            };
+            match appended {
                 Err(AppendError::Backpressure) => {
                     self.commit();
                     self.work();
@@ -168,12 +186,89 @@ impl Owner {
         }
     }
 
+    /// Makes a group replicated, whose entries so far are applied.
+    pub(super) fn replicate(&mut self, group: GroupId) {
+        self.commit();
+        let note = Note { term: Term::new(2), vote: 7, commit: EntryIndex::new(0) };
+        let _ = self.shard(group).replicate(group, note, Term::new(1));
+        self.commit();
+    }
+
+    /// Appends two entries that a later leader supersedes before they are committed.
+    pub(super) fn lose_two(&mut self, key: StreamKey) {
+        self.commit();
+        let (group, command) = (key.group, &[][..]);
+        let (at, subject) = (Timestamp::new(1), EntrySubject::new(key.stream.get()));
+        let last = self.shard(group).last_index(group).get();
+        let term = self.shard(group).last_note(group).map_or(Term::new(2), |note| note.term);
+        for next in [last + 1, last + 2] {
+            let data = b"superseded";
+            let entry = NewEntry { group, term, subject, at, kind: APPEND, command, data };
+            self.retry(group, |shard| append_at(shard, EntryIndex::new(next), entry));
+        }
+        self.sync();
+        let term = Term::new(term.get() + 1);
+        let note = Note { term, vote: 8, commit: EntryIndex::new(last) };
+        self.retry(group, |shard| shard.note(group, note).map_err(|_| AppendError::Backpressure));
+        let entry = NewEntry { group, term, subject, at, kind: TRIM, command, data: &[] };
+        self.retry(group, |shard| append_at(shard, EntryIndex::new(last + 1), entry));
+        self.commit();
+    }
+
+    /// Tries while the log pushes back, and commits nothing.
+    fn retry(
+        &mut self,
+        group: GroupId,
+        mut call: impl FnMut(&mut ShardLog) -> Result<(), AppendError>,
+    ) {
+        for _ in 0..20 {
+            if call(self.shard(group)) != Err(AppendError::Backpressure) {
+                return;
+            }
+            self.sync();
+            self.work();
+        }
+    }
+
     /// Commits and applies everything that was appended.
     pub(super) fn commit(&mut self) {
+        self.sync();
+        for group in (0..GROUPS).map(GroupId::new) {
+            self.commit_replicated(group);
+        }
+    }
+
+    /// Takes all of a replicated group for committed, and applies it as far as it can be read.
+    fn commit_replicated(&mut self, group: GroupId) {
+        let count = self.shards.len();
+        let index = usize::from(group.get()) % count;
+        let shard = &mut self.shards[index];
+        let last = shard.last_index(group);
+        if shard.is_poisoned() || !shard.is_replicated(group) || shard.commit(group, last).is_err()
+        {
+            return;
+        }
+        while self.shards[index].applied_index(group) < last {
+            let from = EntryIndex::new(self.shards[index].applied_index(group).get() + 1);
+            let Ok(read) = self.shards[index].entries(group, from, 1000) else { return };
+            let Ok(entries) = read.run() else { return };
+            for entry in entries {
+                let Some(entry) = entry.durable() else { return };
+                self.apply(index, entry);
+            }
+        }
+    }
+
+    /// Makes everything durable that was appended, and applies what has one voter.
+    fn sync(&mut self) {
         for index in 0..self.shards.len() {
             while let Some(job) = self.shards[index].poll_sync() {
                 let Ok(batch) = self.shards[index].handle_synced(job.run()) else { break };
-                batch.entries().for_each(|entry| self.apply(index, &entry));
+                for entry in batch.entries() {
+                    if !self.shards[index].is_replicated(entry.group) {
+                        self.apply(index, &entry);
+                    }
+                }
             }
         }
     }
@@ -217,6 +312,8 @@ impl Owner {
 
     /// Appends to every stream; what was appended is there.
     pub(super) fn write_on(&mut self) {
+        // What was not known as committed comes first.
+        self.commit();
         let keys: Vec<StreamKey> = self.machine.streams.keys().copied().take(16).collect();
         for key in keys {
             let before = self.machine.streams[&key].tail;
@@ -231,8 +328,27 @@ impl Owner {
         }
     }
 
+    /// Reads every entry of replicated groups.
+    fn read_entries(&mut self) {
+        for group in (0..GROUPS).map(GroupId::new) {
+            let shard = self.shard(group);
+            let (first, last) = (shard.first_index(group), shard.last_index(group).get());
+            for index in first.map_or(last, EntryIndex::get)..=last {
+                let index = EntryIndex::new(index);
+                let Ok(read) = shard.entries(group, index, 100) else { continue };
+                for stored in read.run().unwrap_or_default() {
+                    let entry = stored.entry();
+                    let crcs = [&entry.command, &entry.data].map(|bytes| crc32c::crc32c(bytes));
+                    assert_eq!(crcs, [stored.command_crc, stored.data_crc], "it is checked");
+                    assert_eq!(shard.term_of(group, entry.index), Some(entry.term), "and known");
+                }
+            }
+        }
+    }
+
     /// Reads every stream from its head, past whatever cannot be read, and asks for its appends.
     pub(super) fn read_everything(&mut self) {
+        self.read_entries();
         let streams: Vec<_> =
             self.machine.streams.iter().map(|(key, ends)| (*key, *ends)).collect();
         for (key, ends) in streams {
@@ -253,8 +369,21 @@ impl Owner {
         }
     }
 
+    /// Notes what is committed.
+    fn note_commits(&mut self) {
+        for group in (0..GROUPS).map(GroupId::new) {
+            let shard = self.shard(group);
+            if let Some(note) = shard.last_note(group) {
+                let commit = shard.committed_index(group);
+                let _ = shard.note(group, Note { commit, ..note });
+            }
+        }
+    }
+
     /// Marks everything durable and closes the log.
     pub(super) fn close(mut self) {
+        self.commit();
+        self.note_commits();
         self.commit();
         // The mark may need a segment that is not filled yet.
         self.work();

@@ -366,9 +366,7 @@ impl ShardLog {
             }
         }
         self.look_at_room(done.free_bytes);
-        if self.are_notes_due {
-            self.renew_notes(self.note_slot);
-        }
+        self.renew_due_notes();
         report
     }
 

@@ -373,6 +373,13 @@ impl ShardLog {
         }
     }
 
+    /// As [`ShardLog::renew_notes`], if some of them found no room before.
+    pub(super) fn renew_due_notes(&mut self) {
+        if self.are_notes_due {
+            self.renew_notes(self.note_slot);
+        }
+    }
+
     /// Notes again what an earlier opening has noted: behind it, no entry of this one is without a note.
     fn renew_note(&mut self, group: GroupId) -> Result<(), AppendError> {
         match self.group(group).replicated.as_deref() {
