@@ -98,9 +98,12 @@ impl<T: Transport> Step<'_, T> {
         body: BodyLength,
     ) -> Judged<Request> {
         if let Some(page) = page
-            && let Err(problem) = self.state.options.pages.admit(page, &request)
+            && !self.state.gate.known_host.is(page)
         {
-            return Judged::Foreign(Box::new(problem));
+            if let Err(problem) = self.state.options.pages.admit(page, &request) {
+                return Judged::Foreign(Box::new(problem));
+            }
+            self.state.gate.known_host.note(page);
         }
         let access = &self.state.gate.access;
         if access.is_open() {

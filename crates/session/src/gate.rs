@@ -1,7 +1,7 @@
 //! What decisions need of a shard, and what comes of one.
 
 use access::{Access, Authorized, Denied, Verified};
-use protocol::problem::Problem;
+use protocol::{problem::Problem, request::Page};
 use std::sync::Arc;
 
 /// The rules, and what one shard remembers of credentials that it has verified.
@@ -9,6 +9,7 @@ use std::sync::Arc;
 pub(crate) struct Gate {
     pub access: Arc<Access>,
     pub verified: Verified,
+    pub known_host: KnownHost,
     /// A reader could not be judged in its turn.
     pub is_judging_late: bool,
 }
@@ -25,6 +26,49 @@ pub(crate) enum Judged<R> {
 
 impl Gate {
     pub(crate) fn new(access: Arc<Access>) -> Self {
-        Self { access, verified: Verified::default(), is_judging_late: false }
+        Self {
+            access,
+            verified: Verified::default(),
+            known_host: KnownHost::default(),
+            is_judging_late: false,
+        }
+    }
+}
+
+/// The `Host` of the last request that was let in. Clients of one server name it alike, so that it is rarely looked at
+/// twice. Rules for pages are those of the start, and so it stays true.
+#[derive(Debug, Default)]
+pub(crate) struct KnownHost(Option<Box<str>>);
+
+impl KnownHost {
+    /// Whether the request is let in without another look: it names this host, and no web page sends it.
+    #[inline]
+    pub(crate) fn is(&self, page: &Page<'_>) -> bool {
+        page.origin.is_none() && page.host.is_some() && page.host == self.0.as_deref()
+    }
+
+    pub(crate) fn note(&mut self, page: &Page<'_>) {
+        if page.host != self.0.as_deref() {
+            self.0 = page.host.map(Into::into);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_host_that_was_let_in_last_is_known_and_no_web_page_is() {
+        let of = |host| Page { host, origin: None };
+        let mut known = KnownHost::default();
+        assert!(!known.is(&of(None)) && !known.is(&of(Some(""))), "nobody was let in yet");
+        known.note(&of(Some("localhost:4437")));
+        assert!(known.is(&of(Some("localhost:4437"))));
+        assert!(!known.is(&of(Some("evil.example"))) && !known.is(&of(None)));
+        let page = Page { host: Some("localhost:4437"), origin: Some(b"https://evil.example") };
+        assert!(!known.is(&page));
+        known.note(&of(None));
+        assert!(!known.is(&of(None)) && !known.is(&of(Some("localhost:4437"))));
     }
 }

@@ -50,6 +50,7 @@ pub struct SignedQuery<'b> {
     pub signature: Cow<'b, str>,
 }
 
+const BEARER: &[u8] = b"bearer ";
 const SIGNATURE: &str = "signature";
 
 impl<'b> Shown<'b> {
@@ -81,11 +82,11 @@ impl<'b> Shown<'b> {
 }
 
 fn bearer(value: &[u8]) -> Proof<'_> {
-    let text = std::str::from_utf8(value).ok().and_then(|value| {
-        let (scheme, token) = value.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+    let token = value.split_at_checked(BEARER.len()).and_then(|(scheme, token)| {
+        let is_bearer = scheme.eq_ignore_ascii_case(BEARER);
+        std::str::from_utf8(token.trim_ascii()).ok().filter(|_| is_bearer)
     });
-    text.map_or(Proof::Unknown, Proof::Bearer)
+    token.map_or(Proof::Unknown, Proof::Bearer)
 }
 
 fn signed(query: &str) -> Proof<'_> {
