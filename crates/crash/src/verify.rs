@@ -104,19 +104,7 @@ impl Verification<'_> {
         stream: &mut Stream,
         numbers: &mut Numbers,
     ) -> Result<bool, String> {
-        let mut read = read_whole(connection, &stream.path, stream.kind);
-        if read.is_err() && self.allowed.damaged_file.is_some() {
-            // An answer that meets damage on its way can only be broken off; the next one says why.
-            add(&self.report.broken_off, 1);
-            *connection = Connection::open(self.address).map_err(|error| error.to_string())?;
-            read = read_whole(connection, &stream.path, stream.kind);
-            read = read.map_err(|error| {
-                io::Error::other(format!(
-                    "damage breaks off every answer and none says why: {error}"
-                ))
-            });
-        }
-        let whole = match read.map_err(|error| error.to_string())? {
+        let whole = match self.read(connection, stream)? {
             Ok(whole) => whole,
             Err((at, answer)) => return self.check_refusal(stream, at, &answer),
         };
@@ -129,13 +117,43 @@ impl Verification<'_> {
         stream.created = Fate::Done;
         self.report.checked(checked);
         if numbers.chance(20) {
-            check_parts(connection, stream, &whole.content, numbers)?;
+            if let Err(what) = check_parts(connection, stream, &whole.content, numbers) {
+                // What could be read a moment ago may be damaged by now; then the next answer says so.
+                *connection = Connection::open(self.address).map_err(|error| error.to_string())?;
+                return match self.read(connection, stream)? {
+                    Err((at, answer)) if self.allowed.damaged_file.is_some() => {
+                        self.check_refusal(stream, at, &answer)
+                    }
+                    _ => Err(what),
+                };
+            }
             if !self.allowed.read_only {
                 self.probe(connection, stream, numbers)?;
                 check_tail(connection, stream, &whole)?;
             }
         }
         Ok(true)
+    }
+
+    /// Reads a whole stream, or what refuses that.
+    fn read(
+        &self,
+        connection: &mut Connection,
+        stream: &Stream,
+    ) -> Result<Result<Whole, (u64, Answer)>, String> {
+        let mut read = read_whole(connection, &stream.path, stream.kind);
+        if read.is_err() && self.allowed.damaged_file.is_some() {
+            // An answer that meets damage on its way can only be broken off; the next one says why.
+            add(&self.report.broken_off, 1);
+            *connection = Connection::open(self.address).map_err(|error| error.to_string())?;
+            read = read_whole(connection, &stream.path, stream.kind);
+            read = read.map_err(|error| {
+                io::Error::other(format!(
+                    "damage breaks off every answer and none says why: {error}"
+                ))
+            });
+        }
+        read.map_err(|error| error.to_string())
     }
 
     fn check_refusal(&self, stream: &mut Stream, at: u64, answer: &Answer) -> Result<bool, String> {

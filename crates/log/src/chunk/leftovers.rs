@@ -48,9 +48,16 @@ impl Leftovers {
     }
 
     /// Takes all files, to be removed; `None` if there are none.
-    pub(crate) fn take(&mut self, group: GroupId, dir: PathBuf) -> Option<RemovalTask> {
+    pub(crate) fn take(
+        &mut self,
+        group: GroupId,
+        dir: impl FnOnce() -> PathBuf,
+    ) -> Option<RemovalTask> {
+        if self.0.is_empty() {
+            return None;
+        }
         let files = std::mem::take(&mut self.0);
-        (!files.is_empty()).then_some(RemovalTask { group, dir, files })
+        Some(RemovalTask { group, dir: dir(), files })
     }
 }
 

@@ -182,7 +182,7 @@ impl Group {
 
     /// The removal of files that merges have replaced and could not remove, if there are any.
     pub(crate) fn start_removal(&mut self, store: &Store) -> Option<RemovalTask> {
-        self.leftovers.take(self.id, chunk_dir(&store.root, self.id.get()))
+        self.leftovers.take(self.id, || chunk_dir(&store.root, self.id.get()))
     }
 
     /// A job of this group was handed out.
