@@ -12,6 +12,9 @@ use std::path::PathBuf;
 const TURN_US_MAX: u64 = 5_000;
 const MAIL_US_MAX: u64 = 500;
 
+/// A merge holds the chunks that it joins.
+const FILES_PER_JOB: u64 = 16;
+
 /// Beyond the open chunks and segments: one file for each job under way, and those that merges have replaced under readers.
 const FILES_BESIDE: u64 = 24;
 
@@ -54,7 +57,8 @@ impl World {
         let wal_max = 10 * self.options.wal_bytes_max + (2 << 20);
         let segments =
             self.disk.paths().iter().filter(|path| path.starts_with("/data/wal")).count();
-        let files_max = self.options.chunk_files_max + segments as u64 + jobs + FILES_BESIDE;
+        let files_max =
+            self.options.chunk_files_max + segments as u64 + FILES_PER_JOB * jobs + FILES_BESIDE;
         let bodies_max = self.plane.sessions.body_bytes_in_flight_max;
         let checks = [
             (Rule::Bounds, "bytes of WAL", wal_bytes, wal_max),
