@@ -6,9 +6,10 @@
 //! Source: RFC 9113 §8.
 
 use crate::{
-    field,
     head::{Method, RequestHead},
-    http1::{Framing, HeadError, HeadLimits, Target, is_authority, length_of, method_of},
+    http1::{
+        CommonFields, Framing, HeadError, HeadLimits, Target, is_authority, length_of, method_of,
+    },
     limits::TARGET_BYTES_MAX,
 };
 
@@ -51,51 +52,23 @@ pub struct Head<'h, 'b> {
     pub origin: Option<&'b [u8]>,
 }
 
-#[derive(Default)]
-struct Seen<'b> {
+/// RFC 9113 §8.3.1: `Host` stands for `:authority`, and never names another one.
+fn authority_of<'b>(
+    authority: Option<&'b str>,
     host: Option<&'b [u8]>,
-    length: Option<&'b [u8]>,
-    origin: Option<&'b [u8]>,
-    expects: bool,
-}
-
-impl<'b> Seen<'b> {
-    fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), HeadError> {
-        let once = |slot: &mut Option<&'b [u8]>, error| {
-            if slot.replace(item.value).is_some() { Err(error) } else { Ok(()) }
-        };
-        let is = |name: &str| item.name.eq_ignore_ascii_case(name);
-        match item.name.len() {
-            4 if is(field::HOST) => once(&mut self.host, HeadError::HostInvalid),
-            6 if is(field::EXPECT) => {
-                self.expects = item.value.eq_ignore_ascii_case(b"100-continue");
-                if self.expects { Ok(()) } else { Err(HeadError::Expect) }
-            }
-            6 if is(field::ORIGIN) => {
-                let is_second = self.origin.is_some();
-                self.origin = Some(if is_second { b"null" } else { item.value });
-                Ok(())
-            }
-            14 if is(field::CONTENT_LENGTH) => once(&mut self.length, HeadError::ContentLength),
-            _ => Ok(()),
-        }
-    }
-
-    /// RFC 9113 §8.3.1: `Host` stands for `:authority`, and never names another one.
-    fn authority(&self, authority: Option<&'b str>) -> Result<Option<&'b str>, HeadError> {
-        let host = self.host.map(|host| std::str::from_utf8(host).unwrap_or("\0"));
-        let named = match (authority, host) {
-            (Some(one), Some(other)) if !one.eq_ignore_ascii_case(other) => {
-                return Err(HeadError::HostInvalid);
-            }
-            (Some(name), _) | (None, Some(name)) => name,
-            (None, None) => return Err(HeadError::HostMissing),
-        };
-        if !is_authority(named.as_bytes()) {
+) -> Result<Option<&'b str>, HeadError> {
+    let host = host.map(|host| std::str::from_utf8(host).unwrap_or("\0"));
+    let named = match (authority, host) {
+        (Some(one), Some(other)) if !one.eq_ignore_ascii_case(other) => {
             return Err(HeadError::HostInvalid);
         }
-        Ok(Some(named).filter(|name| !name.is_empty()))
+        (Some(name), _) | (None, Some(name)) => name,
+        (None, None) => return Err(HeadError::HostMissing),
+    };
+    if !is_authority(named.as_bytes()) {
+        return Err(HeadError::HostInvalid);
     }
+    Ok(Some(named).filter(|name| !name.is_empty()))
 }
 
 /// Reads a head.
@@ -115,7 +88,7 @@ pub fn read<'h, 'b>(parts: &Parts<'h, 'b>, limits: &HeadLimits) -> Result<Head<'
         return Err(HeadError::Target);
     }
     let target = Target::parse(parts.target, method)?;
-    let mut seen = Seen::default();
+    let mut seen = CommonFields::default();
     for item in parts.fields {
         seen.take(item)?;
     }
@@ -132,7 +105,7 @@ pub fn read<'h, 'b>(parts: &Parts<'h, 'b>, limits: &HeadLimits) -> Result<Head<'
         method_text: parts.method,
         path: target.path,
         query: target.query,
-        authority: seen.authority(parts.authority)?,
+        authority: authority_of(parts.authority, seen.host)?,
         fields: parts.fields,
     };
     Ok(Head { request, body_bytes, expect_continue: seen.expects, origin: seen.origin })

@@ -274,13 +274,20 @@ struct Connection<'b> {
     origin: Option<&'b [u8]>,
 }
 
+/// The fields of a request that mean the same in each version of HTTP.
+#[derive(Default)]
+pub(crate) struct CommonFields<'b> {
+    pub(crate) host: Option<&'b [u8]>,
+    /// `null` if it comes twice.
+    pub(crate) origin: Option<&'b [u8]>,
+    pub(crate) length: Option<&'b [u8]>,
+    pub(crate) expects: bool,
+}
+
 #[derive(Default)]
 struct Seen<'b> {
-    host: Option<&'b [u8]>,
-    origin: Option<&'b [u8]>,
-    length: Option<&'b [u8]>,
+    common: CommonFields<'b>,
     encoding: Option<&'b [u8]>,
-    expects: bool,
     wants_close: bool,
     wants_keep_alive: bool,
 }
@@ -303,14 +310,15 @@ fn decide<'b>(
         framing: seen.framing(version, limits)?,
         keep_alive,
         // RFC 9110 §10.1.1: an expectation in an HTTP/1.0 request is ignored.
-        expect_continue: seen.expects && version == Version::Http11,
+        expect_continue: seen.common.expects && version == Version::Http11,
         host: seen.host(version)?,
-        origin: seen.origin,
+        origin: seen.common.origin,
     })
 }
 
-impl<'b> Seen<'b> {
-    fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), HeadError> {
+impl<'b> CommonFields<'b> {
+    #[inline]
+    pub(crate) fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), HeadError> {
         match item.name.len() {
             4 if item.name.eq_ignore_ascii_case(field::HOST) => {
                 once(&mut self.host, item.value, HeadError::HostInvalid)
@@ -320,23 +328,29 @@ impl<'b> Seen<'b> {
                 if self.expects { Ok(()) } else { Err(HeadError::Expect) }
             }
             6 if item.name.eq_ignore_ascii_case(field::ORIGIN) => {
-                let is_second = self.origin.replace(item.value).is_some();
-                if is_second {
-                    self.origin = Some(b"null");
-                }
-                Ok(())
-            }
-            10 if item.name.eq_ignore_ascii_case(field::CONNECTION) => {
-                self.take_options(item.value);
+                let is_second = self.origin.is_some();
+                self.origin = Some(if is_second { b"null" } else { item.value });
                 Ok(())
             }
             14 if item.name.eq_ignore_ascii_case(field::CONTENT_LENGTH) => {
                 once(&mut self.length, item.value, HeadError::ContentLength)
             }
+            _ => Ok(()),
+        }
+    }
+}
+
+impl<'b> Seen<'b> {
+    fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), HeadError> {
+        match item.name.len() {
+            10 if item.name.eq_ignore_ascii_case(field::CONNECTION) => {
+                self.take_options(item.value);
+                Ok(())
+            }
             17 if item.name.eq_ignore_ascii_case(field::TRANSFER_ENCODING) => {
                 once(&mut self.encoding, item.value, HeadError::TransferEncoding)
             }
-            _ => Ok(()),
+            _ => self.common.take(item),
         }
     }
 
@@ -349,7 +363,7 @@ impl<'b> Seen<'b> {
     }
 
     fn framing(&self, version: Version, limits: &HeadLimits) -> Result<Framing, HeadError> {
-        match (self.length, self.encoding) {
+        match (self.common.length, self.encoding) {
             (Some(_), Some(_)) => Err(HeadError::LengthAndEncoding),
             (None, None) => Ok(Framing::None),
             (Some(length), None) => length_of(length, limits.body_bytes_max),
@@ -362,7 +376,7 @@ impl<'b> Seen<'b> {
     }
 
     fn host(&self, version: Version) -> Result<Option<&'b str>, HeadError> {
-        match self.host {
+        match self.common.host {
             None if version == Version::Http11 => Err(HeadError::HostMissing),
             None | Some([]) => Ok(None),
             Some(value) if is_authority(value) => Ok(std::str::from_utf8(value).ok()),
