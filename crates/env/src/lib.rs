@@ -26,7 +26,7 @@ mod stack;
 
 pub use clock::{Clock, RealClock};
 pub use disk::{DirLock, Disk, File, LockError, is_out_of_descriptors, is_unreadable};
-pub use memory::{DiskOperation, MemoryDisk, ReadCounts};
+pub use memory::{DiskOperation, MemoryDisk, OpenFiles, ReadCounts};
 pub use operator_dirs::{FileStamp, list_operator_files, make_operator_dir};
 pub use operator_files::{OperatorFile, read_operator_file, replace_operator_file};
 pub use overlay::{DiskOverlay, FileOverlay};

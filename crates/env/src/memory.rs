@@ -34,7 +34,7 @@ use faults::{Faults, input_output_error};
 use heap_file::HeapFile;
 use inode::{CrashMode, Inode, SECTOR_BYTES};
 use names::{InodeId, NameChange, Names};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, btree_map};
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
@@ -65,8 +65,9 @@ struct State {
     shears: bool,
     changes_until_off: Option<u64>,
     change_count: u64,
-    /// Handles of this life that are open.
-    open_count: u64,
+    /// Handles of this life that are open, by file.
+    open: BTreeMap<InodeId, u64>,
+    removed_count: u64,
     reads: ReadCounts,
     cold: Option<ColdReads>,
     faults: Faults,
@@ -77,6 +78,15 @@ struct State {
 struct ColdReads {
     percent: u64,
     random: SeededRandom,
+}
+
+/// Handles that are open.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// Of files that have a name.
+    pub named: u64,
+    /// Of files that were removed or replaced, whose room comes back with the last handle.
+    pub removed: u64,
 }
 
 /// How often a disk was read.
@@ -95,6 +105,15 @@ impl ColdReads {
 }
 
 impl State {
+    fn close(&mut self, inode: InodeId) {
+        if let btree_map::Entry::Occupied(mut count) = self.open.entry(inode) {
+            *count.get_mut() -= 1;
+            if *count.get() == 0 {
+                count.remove();
+            }
+        }
+    }
+
     fn check_power(&self) -> io::Result<()> {
         if self.changes_until_off == Some(0) {
             return Err(io::Error::other("the simulated disk is off"));
@@ -115,7 +134,7 @@ impl State {
     fn end_life(&mut self) {
         self.locks.clear();
         self.life += 1;
-        self.open_count = 0;
+        self.open.clear();
         self.syncs_until_failure = None;
         self.changes_until_off = None;
     }
@@ -203,10 +222,23 @@ impl MemoryDisk {
         self.state().change_count
     }
 
-    /// Files that are open: handles that were not dropped since the last crash or end of a process.
+    /// Handles that were not dropped since the last crash or end of a process.
     #[must_use]
-    pub fn open_count(&self) -> u64 {
-        self.state().open_count
+    pub fn open_files(&self) -> OpenFiles {
+        let state = self.state();
+        let live: BTreeSet<InodeId> = state.live.files.values().copied().collect();
+        let mut open = OpenFiles::default();
+        for (inode, count) in &state.open {
+            let of = if live.contains(inode) { &mut open.named } else { &mut open.removed };
+            *of += count;
+        }
+        open
+    }
+
+    /// Files that were removed so far.
+    #[must_use]
+    pub fn removed_count(&self) -> u64 {
+        self.state().removed_count
     }
 
     /// Reads made so far.
@@ -304,7 +336,7 @@ impl MemoryDisk {
     }
 
     fn handle(&self, inode: InodeId, state: &mut State) -> Arc<dyn File> {
-        state.open_count += 1;
+        *state.open.entry(inode).or_default() += 1;
         Arc::new(MemoryFile { disk: self.clone(), inode, life: state.life })
     }
 }
@@ -354,6 +386,7 @@ impl Disk for MemoryDisk {
             return Err(io::ErrorKind::NotFound.into());
         }
         state.faults.check(DiskOperation::Remove)?;
+        state.removed_count += 1;
         state.rename(NameChange::Unlink { path: path.to_owned() });
         Ok(())
     }
@@ -467,7 +500,7 @@ impl Drop for MemoryFile {
     fn drop(&mut self) {
         let mut state = self.disk.state();
         if state.life == self.life {
-            state.open_count -= 1;
+            state.close(self.inode);
         }
     }
 }

@@ -15,7 +15,7 @@ const MAIL_US_MAX: u64 = 500;
 /// A merge holds the chunks that it joins.
 const FILES_PER_JOB: u64 = 16;
 
-/// Beyond the open chunks and segments: one file for each job under way, and those that merges have replaced under readers.
+/// Beyond the open chunks and segments: what a store always has open, and files that are being written.
 const FILES_BESIDE: u64 = 24;
 
 /// How long nobody asks for anything before it is looked at what is kept: longer than each timeout of a session.
@@ -51,7 +51,14 @@ impl World {
             recent_bytes += stats.recent.held_bytes;
             page_bytes = stats.chunk_cache.page_bytes;
         }
-        let (jobs, open_files) = (process.jobs.len() as u64, self.disk.open_count());
+        let (jobs, open_files) = (process.jobs.len() as u64, self.disk.open_files());
+        let wires: u64 = process.open_shards().map(|shard| shard.wire_count() as u64).sum();
+        let removed = self.disk.removed_count();
+        // A reader that has begun keeps the chunks that are replaced meanwhile.
+        if jobs == 0 {
+            self.removed_before_jobs = removed;
+        }
+        let replaced_max = removed - self.removed_before_jobs + wires + FILES_BESIDE;
         let body_bytes = process.admission.body_bytes();
         // The WAL of every shard, WALs of other shard counts, and what a large append may add.
         let wal_max = 10 * self.options.wal_bytes_max + (2 << 20);
@@ -64,7 +71,8 @@ impl World {
             (Rule::Bounds, "bytes of WAL", wal_bytes, wal_max),
             (Rule::Hoarded, "recent bytes", recent_bytes, self.options.recent_bytes_max),
             (Rule::Hoarded, "bytes of pages", page_bytes, self.options.chunk_pages_bytes_max),
-            (Rule::Hoarded, "open files", open_files, files_max),
+            (Rule::Hoarded, "open files", open_files.named, files_max),
+            (Rule::Hoarded, "open files that are removed", open_files.removed, replaced_max),
             (Rule::Hoarded, "bytes of bodies", body_bytes as u64, bodies_max as u64),
         ];
         for (rule, what, found, most) in checks {

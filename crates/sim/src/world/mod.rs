@@ -143,6 +143,8 @@ pub(crate) struct World {
     /// No client begins anything before this.
     quiet_until_us: u64,
     poisoned_since_us: Option<u64>,
+    /// Files removed so far when no job was under way, last.
+    removed_before_jobs: u64,
     trace: Trace,
 }
 
@@ -204,6 +206,7 @@ impl World {
             job_next: 0,
             quiet_until_us: 0,
             poisoned_since_us: None,
+            removed_before_jobs: 0,
             trace,
             plan,
         }
