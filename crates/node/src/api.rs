@@ -1,6 +1,6 @@
 //! What goes into a shard and what comes out.
 
-use crate::{FoundRecord, ReadDone, ReadJob, Search};
+use crate::{FetchDone, FetchJob, FoundRecord, PeerEvent, ReadDone, ReadJob, Search, ToPeer};
 use bytes::Bytes;
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
 use model::{
@@ -53,6 +53,10 @@ pub enum Event<'a> {
     Worked(WorkDone),
     /// A read job is done.
     ReadDone(ReadDone),
+    /// Something of another node, or the time of replicas: see [`PeerEvent`]. A node alone has none.
+    Peer(Box<PeerEvent>),
+    /// A fetch job is done.
+    Fetched(Box<FetchDone>),
     /// Some time has passed.
     Tick,
     /// A turn has begun, and there is work left of an earlier one.
@@ -334,6 +338,10 @@ pub enum Output {
     Work(WorkJob),
     /// Run on a thread that may wait for the disk, then give the result back. Clients wait for it.
     Read(ReadJob),
+    /// Say this to another node, before the syncs that come later. A node alone says nothing.
+    Peer(Box<ToPeer>),
+    /// Run on a thread that may wait for the disk, then give the result back. Peers wait for it.
+    Fetch(Box<FetchJob>),
 }
 
 /// A durable change of a watched stream.

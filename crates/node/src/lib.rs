@@ -34,6 +34,7 @@ mod deferred;
 mod drive;
 mod durable_mark;
 mod expiry;
+mod fetch;
 mod finder;
 mod fork;
 mod found;
@@ -45,6 +46,7 @@ mod lookup;
 mod maintenance;
 mod operation;
 mod owner_header;
+mod peers;
 mod read;
 mod reads;
 mod records;
@@ -71,8 +73,10 @@ pub use api::{
     Request, Resolved, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
 };
 pub use background::DiskTrouble;
+pub use fetch::{FetchDone, FetchJob};
 pub use found::{FoundRecord, Search};
 pub use lookup::{ReadDone, ReadJob};
+pub use peers::{Membership, PEER_TICK_MS, PeerEvent, ToPeer, shard_of};
 pub use recovery::{Opened, open};
 pub use repair::{Losses, StreamLoss};
 pub use shard::{ShardCore, ShardStats};

@@ -171,6 +171,8 @@ impl ShardCore {
             Event::Synced(done) => self.handle_synced(now, done),
             Event::Worked(done) => self.handle_worked(now, done),
             Event::ReadDone(done) => self.handle_read_done(now, done),
+            // A node alone has no replicas.
+            Event::Peer(_) | Event::Fetched(_) => {}
             Event::Tick => self.handle_tick(now),
             Event::Continue => self.do_slice(now),
         }

@@ -277,6 +277,7 @@ impl Process {
                 Some(held) => held.push((shard, job)),
                 None => self.handle(shard, Event::Worked(job.run())),
             },
+            Output::Peer(_) | Output::Fetch(_) => unreachable!("a node alone has no peers"),
             Output::Shard { to, message } => {
                 self.handle(usize::from(to.get()), Event::Shard(message));
             }

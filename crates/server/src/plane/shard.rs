@@ -404,6 +404,7 @@ impl Shard {
                 Output::Read(job) => {
                     self.workers.reads.send(job).expect("the reading thread outlives its loop");
                 }
+                Output::Peer(_) | Output::Fetch(_) => unreachable!("a node alone has no peers"),
             }
         }
     }

@@ -221,6 +221,7 @@ impl Shard {
                 }
                 Output::Work(job) => self.out.jobs.push(Job::Work(job)),
                 Output::Read(job) => self.out.jobs.push(Job::Read(job)),
+                Output::Peer(_) | Output::Fetch(_) => unreachable!("a node alone has no peers"),
             }
         }
     }

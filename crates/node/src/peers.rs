@@ -1,0 +1,137 @@
+//! Between a shard and its peers, the same node's shards on other machines: the seam of replication and links.
+//!
+//! # What
+//! A shard says [`cluster::Section`]s, and hears them. It knows no socket, no frame and no part of a section: those belong to
+//! the owner of the links, a server or a simulator. A group is at one shard of each node, and nodes may have different
+//! numbers of shards.
+//!
+//! # Driving it
+//! - For [`crate::Output::Peer`], put the section into the [`cluster::Outbox`] of the link to that node. If there is no link
+//!   the section is dropped: replicas repeat what matters.
+//! - At the end of a turn, and *before* a [`crate::Output::Sync`] is run in the same thread, make frames of the outboxes
+//!   and send what the sockets take. A leader's entries are on their way while its own disk works. Votes and
+//!   acknowledgements come out only after the sync that they promise.
+//! - Give each section of a frame that arrives to the shard that [`shard_of`] names, as [`PeerEvent::Section`]. Sections of
+//!   one link stay in order. Parts go through [`cluster::Parts`] first.
+//! - [`PeerEvent::Up`] when frames can be sent to a node, [`PeerEvent::Down`] when all links to it are lost: for each shard.
+//! - [`PeerEvent::Tick`] every [`PEER_TICK_MS`], at most once in a turn. What the loop itself has lost is not made up for.
+//! - [`crate::Output::Fetch`] like [`crate::Output::Read`]: on a thread that may wait for the disk, and the result
+//!   comes back as [`crate::Event::Fetched`].
+//!
+//! # Bounds
+//! To one follower at most 16 MiB of entries of a group are under way. A link that takes nothing is closed by its owner
+//! when its outbox holds more than it may, and that is [`PeerEvent::Down`].
+//!
+//! # Invariants
+//! - What a shard tells a peer is true on this node's disk, or promises nothing.
+//! - A section may be lost, repeated or late. None is changed: frames have checksums, and entries have their own.
+
+use cluster::{NodeNumber, ReplicaId, Section};
+use model::ShardId;
+
+/// Time between two [`PeerEvent::Tick`]s.
+pub const PEER_TICK_MS: u64 = 50;
+
+/// Bits of a request's number that name the shard that has sent it.
+const SHARD_BITS: u32 = 16;
+
+/// What a shard hears of other nodes.
+#[derive(Debug)]
+pub enum PeerEvent {
+    /// Frames can be sent to a node.
+    Up {
+        /// The node.
+        node: NodeNumber,
+        /// Its opening: another number after each start.
+        opening: u64,
+    },
+    /// All links with a node are lost, and what was under way on them may be.
+    Down {
+        /// The node.
+        node: NodeNumber,
+    },
+    /// A node has said something.
+    Section {
+        /// The node, as its link has proven.
+        from: NodeNumber,
+        /// What it has said.
+        section: Section,
+    },
+    /// [`PEER_TICK_MS`] have passed.
+    Tick,
+}
+
+/// What a shard says to another node.
+#[derive(Debug)]
+pub struct ToPeer {
+    /// The node.
+    pub to: NodeNumber,
+    /// What it says.
+    pub section: Section,
+}
+
+/// The nodes that have copies of the groups, and which of them this one is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Membership {
+    /// This node.
+    pub node: NodeNumber,
+    /// The voters of each group, one on each node, this one among them.
+    pub voters: Vec<ReplicaId>,
+    /// Decides election timeouts, with the node's number and the term.
+    pub seed: u64,
+}
+
+impl Membership {
+    /// This node's copy of each group.
+    ///
+    /// # Panics
+    /// If there is none among the voters.
+    #[must_use]
+    pub fn replica(&self) -> ReplicaId {
+        let own = self.voters.iter().find(|id| id.node() == self.node);
+        *own.expect("a member has a copy of each group")
+    }
+}
+
+/// The shard of this node that is to hear a section, of `shard_count`. `None` for a part: only the whole has a group.
+#[must_use]
+pub fn shard_of(section: &Section, shard_count: u16) -> Option<ShardId> {
+    match section {
+        Section::Message { group, .. }
+        | Section::Forward { group, .. }
+        | Section::Barrier { group, .. }
+        | Section::Confirmed { group, .. }
+        | Section::SnapshotFailed { group, .. } => Some(group.shard(shard_count)),
+        Section::Answer { request, .. } => {
+            let shard = request & ((1 << SHARD_BITS) - 1);
+            Some(ShardId::new(u16::try_from(shard).expect("16 bits")))
+        }
+        Section::Part { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use model::GroupId;
+
+    #[test]
+    fn a_section_is_for_the_shard_of_its_group_and_an_answer_for_its_asker() {
+        let barrier = Section::Barrier { group: GroupId::new(7), number: 1 };
+        assert_eq!(shard_of(&barrier, 4), Some(ShardId::new(3)));
+        assert_eq!(shard_of(&barrier, 1), Some(ShardId::new(0)));
+        let answer = Section::Answer { request: 9 << SHARD_BITS | 2, payload: Bytes::new() };
+        assert_eq!(shard_of(&answer, 4), Some(ShardId::new(2)));
+        let part = Section::Part { number: 1, position: 0, total: 1, bytes: Bytes::new() };
+        assert_eq!(shard_of(&part, 4), None);
+    }
+
+    #[test]
+    fn a_member_knows_its_own_copies() {
+        let id = |node| ReplicaId::new(NodeNumber::new(node), 1);
+        let voters = vec![id(1), id(2), id(3)];
+        let membership = Membership { node: NodeNumber::new(2), voters, seed: 0 };
+        assert_eq!(membership.replica(), id(2));
+    }
+}
