@@ -3,6 +3,7 @@
 //! CI calls the same commands as a person does; no logic lives in CI's own files. The help of
 //! a command says what it checks, and a command that fails says what to do.
 
+mod browser;
 mod client_test;
 mod conformance;
 mod counts;
@@ -67,6 +68,8 @@ enum Command {
     },
     /// Run the suite, curl and openssl over TLS against the release binary (build it first)
     Door,
+    /// Run web pages in Chromium against the release binary: many live readers, restarts, foreign pages (build it first)
+    Browser,
     /// Run a whole node from seeds, with faults, and check what it promises
     Sim(sim::Simulation),
     /// Kill, cut the power, fail the disk under real servers, and verify what they kept
@@ -113,6 +116,7 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
         Command::Peers(asked) => peers::run(workspace, asked),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
         Command::Door => report(door::run(workspace)),
+        Command::Browser => report(browser::run(workspace)),
         Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),
     }
 }

@@ -1,0 +1,117 @@
+// A server of the release binary that a test starts, stops, kills and starts again on the same address and directory.
+
+import { type ChildProcess, execFileSync, spawn } from "node:child_process"
+import { once } from "node:events"
+import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import * as http from "node:http"
+import * as https from "node:https"
+import { type AddressInfo, createServer } from "node:net"
+import { tmpdir } from "node:os"
+import { join } from "node:path"
+
+const binary = process.env.THALWEG_TEST_BINARY ?? "../../target/release/thalweg"
+
+const START_MS_MAX = 20_000
+
+export interface Answer {
+  status: number
+  headers: http.IncomingHttpHeaders
+  body: string
+}
+
+/** What another command of the binary prints. */
+export function run(...words: string[]): string {
+  return execFileSync(binary, words, { encoding: "utf8" }).trim()
+}
+
+async function freePort(): Promise<number> {
+  const socket = createServer().listen(0, "127.0.0.1")
+  await once(socket, "listening")
+  const { port } = socket.address() as AddressInfo
+  await new Promise((closed) => socket.close(closed))
+  return port
+}
+
+function ask(url: string, options: https.RequestOptions, body = ""): Promise<Answer> {
+  const { request } = url.startsWith("https:") ? https : http
+  return new Promise((resolve, reject) => {
+    const sent = request(url, options, async (answer) => {
+      let text = ""
+      for await (const piece of answer.setEncoding("utf8")) text += piece
+      resolve({ status: answer.statusCode ?? 0, headers: answer.headers, body: text })
+    })
+    sent.on("error", reject).end(body)
+  })
+}
+
+export class Server {
+  private child?: ChildProcess
+
+  private constructor(
+    private readonly scratch: string,
+    private readonly scheme: string,
+    readonly port: number,
+    private readonly adminPort: number,
+    private readonly flags: string[],
+  ) {}
+
+  /** Starts one, over TLS with a certificate of its own. */
+  static overTls(flags: string[] = []): Promise<Server> {
+    return Server.start("https", ["--tls-self-signed", ...flags])
+  }
+
+  static inPlain(): Promise<Server> {
+    return Server.start("http", [])
+  }
+
+  private static async start(scheme: string, flags: string[]): Promise<Server> {
+    const scratch = mkdtempSync(join(tmpdir(), "thalweg-browser-"))
+    const server = new Server(scratch, scheme, await freePort(), await freePort(), flags)
+    await server.startAgain()
+    return server
+  }
+
+  get origin(): string {
+    return `${this.scheme}://localhost:${this.port}`
+  }
+
+  url(stream: string): string {
+    return `${this.origin}/v1/stream/${stream}`
+  }
+
+  async startAgain(): Promise<void> {
+    const addresses = ["--listen", `127.0.0.1:${this.port}`, "--admin-listen", `127.0.0.1:${this.adminPort}`]
+    const words = ["serve", ...addresses, "--data-dir", join(this.scratch, "data"), ...this.flags]
+    this.child = spawn(binary, words, { stdio: ["ignore", "ignore", "pipe"] })
+    let said = ""
+    this.child.stderr?.on("data", (piece) => (said += piece))
+    const until = Date.now() + START_MS_MAX
+    for (;;) {
+      const ready = await ask(`http://127.0.0.1:${this.adminPort}/readyz`, {}).catch(() => undefined)
+      if (ready?.status === 200) return
+      if (this.child.exitCode !== null || Date.now() > until) throw new Error(`the server does not start: ${said}`)
+      await new Promise((later) => setTimeout(later, 20))
+    }
+  }
+
+  /** Ends the process and waits until it is gone. */
+  async end(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
+    const { child } = this
+    if (!child || child.exitCode !== null || child.signalCode !== null) return
+    const gone = once(child, "exit")
+    child.kill(signal)
+    await gone
+  }
+
+  async remove(): Promise<void> {
+    await this.end("SIGTERM")
+    rmSync(this.scratch, { recursive: true, force: true })
+  }
+
+  /** One request by the machine's own client, which is no web page. */
+  ask(method: string, stream: string, headers: http.OutgoingHttpHeaders = {}, body = ""): Promise<Answer> {
+    const isTls = this.scheme === "https"
+    const ca = isTls ? readFileSync(join(this.scratch, "data/tls/self-signed.crt")) : undefined
+    return ask(this.url(stream), { method, headers, ca }, body)
+  }
+}
