@@ -1,15 +1,12 @@
 // Live readers of one origin in Chromium over TLS; pages of other machines; a page whose reader has a signed URL.
 
 import { randomBytes } from "node:crypto"
-import { mkdtempSync, rmSync, writeFileSync } from "node:fs"
 import type { Server as PageServer } from "node:http"
-import { tmpdir } from "node:os"
-import { join } from "node:path"
 import { type Browser, chromium, type Page } from "playwright-core"
 import { afterAll, beforeAll, describe, expect, test } from "vitest"
 import { cutOnce } from "./cutter"
 import { attack, follow, type Received, servePage } from "./page"
-import { run, Server } from "./server"
+import { run, Server } from "../common/server"
 
 const READERS = 30
 const FOREIGN = "evil.example"
@@ -196,24 +193,22 @@ describe("a server on loopback that lets everybody in", () => {
 
 describe("a server with an access file", () => {
   test("lets an EventSource read by a signed URL, and by no other", async () => {
-    const scratch = mkdtempSync(join(tmpdir(), "thalweg-access-"))
-    const access = join(scratch, "access.toml")
-    const key = join(scratch, "web.key")
-    writeFileSync(key, randomBytes(32).toString("hex"), { mode: 0o600 })
-    writeFileSync(access, '[[signing_key]]\nid = "web"\nsecret_file = "web.key"\ngrants = ["read page/"]\n')
+    const rules = '[[signing_key]]\nid = "web"\nsecret_file = "web.key"\ngrants = ["read page/"]\n'
+    const files = { "access.toml": rules, "web.key": randomBytes(32).toString("hex") }
+    const server = await Server.overTls(["--access-file", "access.toml"], files)
+    const access = server.path("access.toml")
     const token = run("token", "add", "--access-file", access, "--id", "writer", "--grant", "* **")
-    const server = await Server.overTls(["--access-file", access])
+    expect((await server.reload()).status).toBe(200)
     const authorized = { Authorization: `Bearer ${token}`, ...JSON_TYPE }
     expect((await server.ask("PUT", "page/secret", authorized)).status).toBe(201)
     expect((await server.ask("POST", "page/secret", authorized, '{"n":7}')).status).toBe(204)
-    const signed = server.origin + run("token", "sign", "page/secret", "--key-file", key, "--key", "web")
+    const signed = server.origin + run("token", "sign", "page/secret", "--key-file", server.path("web.key"), "--key", "web")
     const plain = server.url("page/secret")
     const page = await openPage("localhost")
     await page.evaluate(follow, { events: [signed, plain], polls: [plain] })
     await expect.poll(() => receivedBy(page), DELIVERY).toMatchObject({ [signed]: [7] })
     expect(await receivedBy(page)).toEqual({ [signed]: [7], [plain]: [] })
     await page.context().close()
-    rmSync(scratch, { recursive: true })
     await server.remove()
   })
 })

@@ -1,4 +1,4 @@
-//! The official TypeScript client against the release binary: what users will do first.
+//! The official TypeScript client against the release binary: what users will do first. And tokens that Node has signed.
 
 use crate::node;
 use crate::run::{Counts, Failure};
@@ -9,6 +9,7 @@ use std::process::Command;
 
 const URL: &str = "THALWEG_TEST_URL";
 const READ_TOKEN: &str = "THALWEG_TEST_READ_TOKEN";
+const BINARY: &str = "THALWEG_TEST_BINARY";
 
 /// Runs the tests: against `url` if given, or else against a server of their own. That one has an access file, with a
 /// token that may only read; clients without a token may do everything.
@@ -23,7 +24,8 @@ pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Fa
     let file = file.to_string_lossy();
     let flags = ["--access-file", &file, "--anonymous", "all"];
     let server = Server::start(workspace, "client-test", &flags)?;
-    let variables = [(URL, server.url()), (READ_TOKEN, token)];
+    let binary = workspace.server_binary().to_string_lossy().into_owned();
+    let variables = [(URL, server.url()), (READ_TOKEN, token), (BINARY, binary)];
     let variables = variables.each_ref().map(|(name, value)| (*name, value.as_str()));
     let run = tests(workspace, &variables).map_err(|failure| server.explain(failure))?;
     if run.skipped > 0 {

@@ -2,12 +2,12 @@
 
 import { type ChildProcess, execFileSync, spawn } from "node:child_process"
 import { once } from "node:events"
-import { mkdtempSync, readFileSync, rmSync } from "node:fs"
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs"
 import * as http from "node:http"
 import * as https from "node:https"
 import { type AddressInfo, createServer } from "node:net"
 import { tmpdir } from "node:os"
-import { join } from "node:path"
+import { join, resolve } from "node:path"
 
 const binary = process.env.THALWEG_TEST_BINARY ?? "../../target/release/thalweg"
 
@@ -55,18 +55,24 @@ export class Server {
     private readonly flags: string[],
   ) {}
 
-  /** Starts one, over TLS with a certificate of its own. */
-  static overTls(flags: string[] = []): Promise<Server> {
-    return Server.start("https", ["--tls-self-signed", ...flags])
+  /** Starts one, over TLS with a certificate of its own and with `files` where it runs. */
+  static overTls(flags: string[] = [], files: Record<string, string> = {}): Promise<Server> {
+    return Server.start("https", ["--tls-self-signed", ...flags], files)
   }
 
   static inPlain(): Promise<Server> {
     return Server.start("http", [])
   }
 
-  private static async start(scheme: string, flags: string[]): Promise<Server> {
-    const scratch = mkdtempSync(join(tmpdir(), "thalweg-browser-"))
+  /** Starts one whose access file is `rules`, with `files` beside it. */
+  static withAccess(rules: string, files: Record<string, string>): Promise<Server> {
+    return Server.start("http", ["--access-file", "access.toml"], { "access.toml": rules, ...files })
+  }
+
+  private static async start(scheme: string, flags: string[], files: Record<string, string> = {}): Promise<Server> {
+    const scratch = mkdtempSync(join(tmpdir(), "thalweg-test-"))
     const server = new Server(scratch, scheme, await freePort(), await freePort(), flags)
+    for (const [name, text] of Object.entries(files)) server.write(name, text)
     await server.startAgain()
     return server
   }
@@ -75,14 +81,19 @@ export class Server {
     return `${this.scheme}://localhost:${this.port}`
   }
 
+  /** A file where the server runs. */
+  path(name: string): string {
+    return join(this.scratch, name)
+  }
+
   url(stream: string): string {
     return `${this.origin}/v1/stream/${stream}`
   }
 
   async startAgain(): Promise<void> {
     const addresses = ["--listen", `127.0.0.1:${this.port}`, "--admin-listen", `127.0.0.1:${this.adminPort}`]
-    const words = ["serve", ...addresses, "--data-dir", join(this.scratch, "data"), ...this.flags]
-    this.child = spawn(binary, words, { stdio: ["ignore", "ignore", "pipe"] })
+    const words = ["serve", ...addresses, "--data-dir", this.path("data"), ...this.flags]
+    this.child = spawn(resolve(binary), words, { cwd: this.scratch, stdio: ["ignore", "ignore", "pipe"] })
     let said = ""
     this.child.stderr?.on("data", (piece) => (said += piece))
     const until = Date.now() + START_MS_MAX
@@ -92,6 +103,16 @@ export class Server {
       if (this.child.exitCode !== null || Date.now() > until) throw new Error(`the server does not start: ${said}`)
       await new Promise((later) => setTimeout(later, 20))
     }
+  }
+
+  /** Writes a file that only its owner may read, where the server runs. */
+  write(name: string, text: string): void {
+    writeFileSync(this.path(name), text, { mode: 0o600 })
+  }
+
+  /** Asks the server to take its access file again; what it says to that. */
+  reload(): Promise<Answer> {
+    return ask(`http://127.0.0.1:${this.adminPort}/reload`, { method: "PUT" })
   }
 
   /** Ends the process and waits until it is gone. */
@@ -111,7 +132,7 @@ export class Server {
   /** One request by the machine's own client, which is no web page. */
   ask(method: string, stream: string, headers: http.OutgoingHttpHeaders = {}, body = ""): Promise<Answer> {
     const isTls = this.scheme === "https"
-    const ca = isTls ? readFileSync(join(this.scratch, "data/tls/self-signed.crt")) : undefined
+    const ca = isTls ? readFileSync(this.path("data/tls/self-signed.crt")) : undefined
     return ask(this.url(stream), { method, headers, ca }, body)
   }
 }
