@@ -1,6 +1,8 @@
-//! The official TypeScript client against the release binary: what users will do first. And tokens that Node has signed.
+//! The official clients in TypeScript and Python against the release binary: what users will do first. And tokens that
+//! Node has signed.
 
 use crate::node;
+use crate::python;
 use crate::run::{Counts, Failure};
 use crate::server::Server;
 use crate::workspace::Workspace;
@@ -16,7 +18,8 @@ const BINARY: &str = "THALWEG_TEST_BINARY";
 pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Failure> {
     if let Some(url) = url {
         // What needs the token is skipped.
-        return Ok(tests(workspace, &[(URL, url)])?.counts);
+        let run = tests(workspace, &[(URL, url)])?;
+        return Ok(run.counts.and(python::run(workspace, &[(URL, url)])?));
     }
     let scratch = workspace.scratch("client-test-access")?;
     let file = scratch.join("access.toml");
@@ -32,9 +35,10 @@ pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Fa
         let message = format!("{} client tests were skipped", run.skipped);
         return Err(server.explain(Failure { message, counts: run.counts }));
     }
+    let python = python::run(workspace, &variables).map_err(|failure| server.explain(failure))?;
     server.stop()?;
     let _ = std::fs::remove_dir_all(&scratch);
-    Ok(run.counts)
+    Ok(run.counts.and(python))
 }
 
 /// A token that may only read, made as users make one.

@@ -13,6 +13,7 @@ mod fuzz;
 mod hostile;
 mod node;
 mod peers;
+mod python;
 mod run;
 mod server;
 mod sim;
@@ -33,7 +34,7 @@ While you work:
 
 Before you push, and what CI runs:
   cargo xtask test            all of that, then the release binary against the protocol's
-                              conformance suite, the official TypeScript client and a short
+                              conformance suite, the official clients and a short
                               crash loop; fresh seeds in the simulator; every fuzz target; the
                               counts of what an operation costs
 
@@ -84,7 +85,7 @@ enum Command {
     Fuzz(fuzz::Options),
     /// Install the systems that `thalweg bench compare` compares with, into one directory
     Peers(peers::Peers),
-    /// Run the official TypeScript client against the release binary (build it first)
+    /// Run the official clients against the release binary (build it first)
     ClientTest {
         /// Test this running server instead of starting one
         #[arg(long, value_name = "URL")]
