@@ -27,6 +27,9 @@ pub(crate) struct Simulation {
     /// Faults, separated by commas (or `none`), instead of what the seed draws
     #[arg(long)]
     faults: Option<String>,
+    /// Requests of 100 that go over HTTP/2, instead of what the seed draws
+    #[arg(long)]
+    http2_percent: Option<u64>,
     /// Look for a smaller run that fails in the same way
     #[arg(long)]
     shrink: bool,
@@ -68,6 +71,7 @@ impl Simulation {
             ("--start", self.start),
             ("--minutes", self.minutes),
             ("--seconds", self.seconds),
+            ("--http2-percent", self.http2_percent),
         ];
         for (flag, number) in numbers {
             arguments.extend(number.into_iter().flat_map(|n| [flag.to_owned(), n.to_string()]));
@@ -106,6 +110,7 @@ mod tests {
             start: None,
             minutes: None,
             seconds: None,
+            http2_percent: None,
             faults: Some("kill".into()),
             shrink: true,
             quiet: false,

@@ -45,6 +45,8 @@ pub struct Exchange {
     pub is_complete: bool,
     /// The server, or the end of the connection, has ended it before.
     pub is_broken: bool,
+    /// The server has reset it as what it cannot complete.
+    pub is_cut: bool,
 }
 
 impl std::fmt::Debug for Client {
@@ -162,6 +164,8 @@ impl Client {
                 exchange.poll(requests, &mut context);
             }
         }
+        // What was taken just now gives windows back.
+        self.is_over |= Pin::new(&mut *connection).poll(&mut context).is_ready();
         if self.is_over {
             self.exchanges.iter_mut().for_each(Exchange::lose);
         }
@@ -171,6 +175,11 @@ impl Client {
 impl Exchange {
     fn lose(&mut self) {
         self.is_broken |= !self.is_complete;
+    }
+
+    fn fail(&mut self, error: &h2::Error) {
+        self.is_cut = error.is_remote() && error.reason() == Some(Reason::INTERNAL_ERROR);
+        self.lose();
     }
 
     fn poll(&mut self, requests: &mut client::SendRequest<Bytes>, context: &mut Context<'_>) {
@@ -218,7 +227,7 @@ impl Exchange {
         let Some(answer) = &mut self.answer else { return };
         match Pin::new(answer).poll(context) {
             Poll::Pending => {}
-            Poll::Ready(Err(_)) => self.lose(),
+            Poll::Ready(Err(error)) => self.fail(&error),
             Poll::Ready(Ok(answer)) => {
                 self.answer = None;
                 let (parts, receiver) = answer.into_parts();
@@ -242,7 +251,7 @@ impl Exchange {
                     self.is_complete = true;
                     return;
                 }
-                Poll::Ready(Some(Err(_))) => return self.lose(),
+                Poll::Ready(Some(Err(error))) => return self.fail(&error),
                 Poll::Ready(Some(Ok(bytes))) => {
                     self.received.extend_from_slice(&bytes);
                     let _ = receiver.flow_control().release_capacity(bytes.len());

@@ -14,7 +14,7 @@
 //! # Map
 //! - `world`: the scheduler; `fault`: what goes wrong and when.
 //! - `plane`: drives the sessions as the server's loop does; `mutant`: deliberate defects.
-//! - `clients`: the clients; `wire`, `events`: their side of HTTP.
+//! - `clients`: the clients; `wire`, `events`, `frames`: their side of HTTP.
 //! - `sick_disk`: errors of a disk that do not reach the log.
 //! - `oracle`: what must hold; `history`: whether some order explains all answers of a stream.
 //! - `engine`: a world of its own for the embedded engine ([`run_engine`]).
@@ -30,6 +30,7 @@ mod dice;
 mod engine;
 mod events;
 mod fault;
+mod frames;
 mod history;
 mod mutant;
 mod oracle;

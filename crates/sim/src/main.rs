@@ -39,6 +39,9 @@ struct Cli {
     /// Faults, separated by commas (or `none`), instead of what the seed draws
     #[arg(long, value_delimiter = ',')]
     faults: Option<Vec<String>>,
+    /// Requests of 100 that go over HTTP/2, instead of what the seed draws
+    #[arg(long)]
+    http2_percent: Option<u64>,
     /// Do not print the steps of a single seed
     #[arg(long)]
     quiet: bool,
@@ -147,6 +150,7 @@ fn seeds(cli: &Cli) -> Range<u64> {
 fn plan(cli: &Cli, seed: u64) -> Result<Plan, String> {
     let mut plan = Plan::of_seed(seed);
     plan.seconds = cli.seconds.unwrap_or(plan.seconds);
+    plan.http2_percent = cli.http2_percent.unwrap_or(plan.http2_percent);
     plan.verbose = cli.seed.is_some() && !cli.quiet && !cli.shrink;
     if let Some(names) = &cli.faults {
         let names = names.iter().filter(|name| *name != "none");

@@ -99,6 +99,10 @@ pub enum Mutant {
     BrittleSyncs,
     /// A file that could not be opened once is taken for lost.
     StickyOpens,
+    /// Parts of one answer of HTTP/2 are sent as parts of another.
+    CrossedBodies,
+    /// Windows that clients of HTTP/2 give back are not seen.
+    DeafToWindows,
 }
 
 impl Mutant {
@@ -151,6 +155,8 @@ impl Mutant {
         (Self::KeptChunks, &[Rule::Hoarded]),
         (Self::BrittleSyncs, &[Rule::Refused]),
         (Self::StickyOpens, &[Rule::Damage]),
+        (Self::CrossedBodies, &[Rule::Garbled, Rule::Unseen, Rule::Bounds]),
+        (Self::DeafToWindows, &[Rule::Bounds]),
         (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
     ];
 
@@ -165,6 +171,11 @@ impl Mutant {
             || writes
             || files
             || matches!(self, Self::NoReserve | Self::NoMerges | Self::KeptChunks)
+    }
+
+    /// Whether it changes frames of HTTP/2.
+    pub(crate) fn is_of_frames(self) -> bool {
+        matches!(self, Self::CrossedBodies | Self::DeafToWindows)
     }
 
     /// Whether it mixes up pipelined requests.

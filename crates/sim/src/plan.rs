@@ -12,11 +12,16 @@ pub struct Plan {
     pub seconds: u64,
     /// Faults that may happen; [`Plan::of_seed`] draws them.
     pub faults: Vec<FaultKind>,
+    /// Requests of 100 that go over HTTP/2, of those that may: none are pipelined there.
+    pub http2_percent: u64,
     /// A deliberate defect.
     pub mutant: Option<Mutant>,
     /// Print every step.
     pub verbose: bool,
 }
+
+/// Parts the choices of HTTP/2 from the others of a seed.
+pub(crate) const FRAMES: u64 = 0x6672_616d;
 
 impl Plan {
     /// The plan that belongs to a seed: half of them have later faults, too.
@@ -32,6 +37,7 @@ impl Plan {
         if plan.faults.contains(&FaultKind::SmallDisk) {
             plan.faults.retain(|fault| !fault.is_damage() && *fault != FaultKind::FullDisk);
         }
+        plan.http2_percent = *Dice::new(seed ^ FRAMES).pick(&[0, 0, 30, 100]);
         plan
     }
 
@@ -47,7 +53,7 @@ impl Plan {
         if !dice.percent(25) {
             faults.retain(|fault| !fault.is_damage());
         }
-        Self { seed, seconds, faults, mutant: None, verbose: false }
+        Self { seed, seconds, faults, http2_percent: 0, mutant: None, verbose: false }
     }
 }
 

@@ -66,6 +66,9 @@ impl fmt::Display for Failure {
         if drawn.seconds != self.plan.seconds {
             write!(f, " --seconds {}", self.plan.seconds)?;
         }
+        if drawn.http2_percent != self.plan.http2_percent {
+            write!(f, " --http2-percent {}", self.plan.http2_percent)?;
+        }
         if drawn.faults != self.plan.faults {
             let names = if names.is_empty() { "none".into() } else { names.join(",") };
             write!(f, " --faults {names}")?;

@@ -16,6 +16,7 @@ pub fn shrink(failure: Failure) -> Failure {
     let mut search = Search { rule: failure.violation.rule, best: failure, left: RUNS_MAX };
     // What happens after the failure is not needed: this makes every later run shorter.
     search.try_seconds(search.best.at_us / 1_000_000 + 1);
+    search.leave_out_http2();
     while search.leave_out_faults() {}
     search.leave_out_time();
     search.best
@@ -46,6 +47,13 @@ impl Search {
     fn try_seconds(&mut self, seconds: u64) -> bool {
         let plan = Plan { seconds, ..self.best.plan.clone() };
         seconds < self.best.plan.seconds && self.attempt(&plan)
+    }
+
+    fn leave_out_http2(&mut self) {
+        if self.best.plan.http2_percent > 0 {
+            let plan = Plan { http2_percent: 0, ..self.best.plan.clone() };
+            self.attempt(&plan);
+        }
     }
 
     /// Tries each fault once; returns whether one could be left out.

@@ -42,6 +42,18 @@ impl Ask {
         self
     }
 
+    /// What HTTP/2 is asked: fields, some with those that its client may leave out.
+    pub(crate) fn fields_of_frames(&self, dice: &mut Dice) -> Vec<(&'static str, String)> {
+        let mut fields = self.fields.clone();
+        if self.method == "GET" && dice.percent(20) {
+            fields.push(("accept-encoding", "gzip".into()));
+        }
+        if !self.body.is_empty() && dice.percent(85) {
+            fields.push(("content-length", self.body.len().to_string()));
+        }
+        fields
+    }
+
     /// The bytes on the wire; some bodies go in chunks.
     pub(crate) fn render(&self, dice: &mut Dice) -> Vec<u8> {
         let mut head = format!("{} /v1/stream/{}", self.method, self.path);
@@ -185,6 +197,34 @@ impl AnswerReader {
         }
     }
 
+    /// Takes a head that came in frames.
+    pub(crate) fn take_head(
+        &mut self,
+        status: u16,
+        fields: Vec<(String, String)>,
+    ) -> Result<(), String> {
+        (self.answer.status, self.answer.fields) = (status, fields);
+        self.check_head()
+    }
+
+    /// Takes part of a body that came in frames.
+    pub(crate) fn take_body(&mut self, bytes: &[u8]) {
+        self.answer.body.extend_from_slice(bytes);
+    }
+
+    /// All frames of an answer have come.
+    pub(crate) fn end(&mut self) -> Result<(), String> {
+        self.rest = Rest::Done;
+        self.unpack()
+    }
+
+    fn check_head(&self) -> Result<(), String> {
+        if self.answer.field("x-content-type-options") != Some("nosniff") {
+            return Err("an answer without nosniff".into());
+        }
+        Ok(())
+    }
+
     /// Undoes the compression of a whole answer.
     fn unpack(&mut self) -> Result<(), String> {
         if self.answer.field("content-encoding") != Some("gzip") {
@@ -211,9 +251,7 @@ impl AnswerReader {
             let (name, value) = line.split_once(": ").ok_or(format!("field {line:?}"))?;
             self.answer.fields.push((name.to_ascii_lowercase(), value.to_owned()));
         }
-        if self.answer.field("x-content-type-options") != Some("nosniff") {
-            return Err("an answer without nosniff".into());
-        }
+        self.check_head()?;
         self.rest = self.body_rest()?;
         Ok(())
     }

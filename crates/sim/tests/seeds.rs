@@ -137,7 +137,9 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
             }
             _ => vec![],
         };
-        let plan = Plan { faults, mutant: Some(mutant), ..Plan::of_seed(seed) };
+        let is_of_frames = matches!(mutant, Mutant::CrossedBodies | Mutant::DeafToWindows);
+        let http2_percent = if is_of_frames { 100 } else { 0 };
+        let plan = Plan { faults, mutant: Some(mutant), http2_percent, ..Plan::of_seed(seed) };
         if let Err(failure) = run(&plan) {
             if rules.contains(&failure.violation.rule) {
                 return None;
@@ -249,6 +251,23 @@ fn only_a_start_whose_names_cannot_be_synced_finds_syncs_that_refuse_it() {
 fn only_opens_that_fail_in_use_find_a_file_that_is_given_up() {
     let without = [FaultKind::FailedNames, FaultKind::Kill, FaultKind::FailedRead];
     is_found_only_by(Mutant::StickyOpens, &without, &[Rule::Damage]);
+}
+
+#[test]
+fn only_http2_finds_what_is_wrong_with_its_frames() {
+    for mutant in [Mutant::CrossedBodies, Mutant::DeafToWindows] {
+        let plan = |seed, http2_percent| Plan {
+            faults: vec![],
+            mutant: Some(mutant),
+            http2_percent,
+            ..Plan::of_seed(seed)
+        };
+        for seed in 0..6 {
+            assert!(run(&plan(seed, 0)).is_ok(), "{mutant:?} is found without HTTP/2");
+        }
+        let found = (0..20).filter(|seed| run(&plan(*seed, 100)).is_err()).count();
+        assert!(found > 2, "{mutant:?} is found out by {found} of 20 seeds");
+    }
 }
 
 /// What is kept for nobody harms no client of a run.

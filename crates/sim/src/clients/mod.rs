@@ -88,10 +88,20 @@ pub(crate) struct Heard {
     pub(crate) since_us: u64,
     /// `None` if the connection ended before the answer did.
     pub(crate) answer: Option<Answer>,
-    /// The connection was cut because stored bytes are damaged.
-    pub(crate) cut_by_damage: bool,
+    /// Whether the server has cut it short.
+    pub(crate) cut: Cut,
     /// The client gave up: the request may still be under way.
     pub(crate) gave_up: bool,
+}
+
+/// Whether a server has cut an answer short.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cut {
+    No,
+    /// Stored bytes are damaged.
+    ByDamage,
+    /// HTTP/2 does not say why.
+    Unexplained,
 }
 
 pub(crate) trait Client: fmt::Debug {
@@ -120,7 +130,8 @@ pub(crate) enum Verdict {
 
 pub(crate) fn judge(ctx: &mut Ctx<'_>, stream: StreamNo, heard: &Heard) -> Verdict {
     let Some(answer) = &heard.answer else {
-        if heard.cut_by_damage {
+        let may_be_damage = heard.cut == Cut::Unexplained && ctx.oracle.may_be_damaged(stream);
+        if heard.cut == Cut::ByDamage || may_be_damage {
             ctx.oracle.damage_seen(stream);
             return Verdict::Damaged;
         }

@@ -4,6 +4,7 @@
 //! [`wires`], which cuts reads and writes short as the seed says, and a job takes as long as the seed says.
 
 mod disorder;
+mod frame_mutants;
 mod shard;
 mod wires;
 

@@ -1,6 +1,6 @@
 //! Connections without sockets: reads and writes that are cut short as the seed says.
 
-use super::Piece;
+use super::{Piece, frame_mutants::FrameMutant};
 use crate::{dice::Dice, mutant::Mutant};
 use node::Failure;
 use session::{Close, ConnId, Read, Sent, Transport};
@@ -15,6 +15,7 @@ struct Wire {
     is_half_closed: bool,
     /// The client takes nothing for now.
     is_stalled: bool,
+    frame_mutant: Option<FrameMutant>,
 }
 
 /// The connections of one shard.
@@ -43,7 +44,13 @@ impl Wires {
     }
 
     pub(super) fn add(&mut self, conn: ConnId, number: u32) {
-        let wire = Wire { number, input: Vec::new(), is_half_closed: false, is_stalled: false };
+        let wire = Wire {
+            number,
+            input: Vec::new(),
+            is_half_closed: false,
+            is_stalled: false,
+            frame_mutant: FrameMutant::new(self.mutant),
+        };
         self.wires.insert(conn, wire);
         self.conns.insert(number, conn);
     }
@@ -60,7 +67,10 @@ impl Wires {
     /// Bytes of a client have come.
     pub(super) fn arrive(&mut self, conn: ConnId, bytes: &[u8]) {
         if let Some(wire) = self.wires.get_mut(&conn) {
-            wire.input.extend_from_slice(bytes);
+            match &mut wire.frame_mutant {
+                Some(mutant) => wire.input.extend(mutant.arrive(bytes)),
+                None => wire.input.extend_from_slice(bytes),
+            }
         }
     }
 
@@ -106,6 +116,9 @@ impl Transport for Wires {
             if self.mutant == Some(Mutant::LostBytes) {
                 bytes.pop();
             }
+        }
+        if let Some(mutant) = &mut wire.frame_mutant {
+            bytes = mutant.leave(bytes);
         }
         if !bytes.is_empty() {
             let wire = wire.number;

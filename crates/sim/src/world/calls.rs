@@ -2,7 +2,7 @@
 
 use super::{Act, World};
 use crate::{
-    clients::{Client, Ctx, Heard, Move},
+    clients::{Client, Ctx, Cut, Heard, Move},
     events::take_events,
     fault::FaultKind,
     oracle::Rule,
@@ -15,8 +15,8 @@ pub(super) struct Call {
     client: usize,
     since_us: u64,
     /// Its connection; `None` if nobody listened.
-    wire: Option<u32>,
-    reader: AnswerReader,
+    pub(super) wire: Option<u32>,
+    pub(super) reader: AnswerReader,
     pub(super) is_live: bool,
     events: Vec<u8>,
 }
@@ -56,6 +56,7 @@ impl World {
 
     fn follow(&mut self, seat: usize, next: Move) {
         match next {
+            Move::Ask(ask) if self.speaks_frames() => self.ask_in_frames(seat, &ask),
             Move::Ask(ask) => self.ask(seat, &[ask]),
             Move::AskAll(asks) => self.ask(seat, &asks),
             Move::Listen => {}
@@ -72,26 +73,15 @@ impl World {
         let first = self.call_next + 1;
         let mut packet = Vec::new();
         for ask in asks {
-            self.call_next += 1;
-            let number = self.call_next;
             let bytes = ask.render(&mut self.dice);
-            self.note(format_args!("{number} {} {} {:?}", ask.method, ask.path, ask.query));
+            self.new_call(ask);
             self.trace.bytes(&bytes);
-            self.oracle.asked(number, ask);
             packet.extend(bytes);
         }
         let is_live = asks.iter().any(|ask| ask.live);
         let wire = self.wire_for(is_live);
         for (number, ask) in (first..).zip(asks) {
-            let call = Call {
-                client,
-                since_us: self.clock.now_us,
-                wire,
-                reader: AnswerReader::new(ask.method == "HEAD"),
-                is_live: ask.live,
-                events: Vec::new(),
-            };
-            self.calls.insert(number, call);
+            self.begin_call(number, client, wire, ask);
         }
         let numbers = first..=self.call_next;
         match wire {
@@ -106,9 +96,30 @@ impl World {
         numbers.for_each(|call| self.after(patience, Act::GiveUp { call }));
     }
 
+    /// A request on its way to a connection.
+    pub(super) fn new_call(&mut self, ask: &Ask) -> u32 {
+        self.call_next += 1;
+        let number = self.call_next;
+        self.note(format_args!("{number} {} {} {:?}", ask.method, ask.path, ask.query));
+        self.oracle.asked(number, ask);
+        number
+    }
+
+    pub(super) fn begin_call(&mut self, number: u32, client: usize, wire: Option<u32>, ask: &Ask) {
+        let call = Call {
+            client,
+            since_us: self.clock.now_us,
+            wire,
+            reader: AnswerReader::new(ask.method == "HEAD"),
+            is_live: ask.live,
+            events: Vec::new(),
+        };
+        self.calls.insert(number, call);
+    }
+
     /// How long a client waits: readers of events leave by themselves, others when they vanish or
     /// when nothing comes for far too long.
-    fn patience_us(&mut self, is_live: bool) -> u64 {
+    pub(super) fn patience_us(&mut self, is_live: bool) -> u64 {
         if is_live {
             return self.dice.between(100_000, 12_000_000);
         }
@@ -126,6 +137,9 @@ impl World {
             return self.oracle.broken(Rule::Bounds, detail);
         }
         self.note(format_args!("{number} given up"));
+        if self.reset_in_frames(number) {
+            return;
+        }
         if let Some(wire) = wire {
             self.hang_up(wire);
         }
@@ -133,6 +147,9 @@ impl World {
 
     pub(super) fn hear(&mut self, wire: u32, bytes: Vec<u8>, ends: bool, damage: bool) {
         self.trace.bytes(&bytes);
+        if self.wires.get(&wire).is_some_and(|end| end.frames.is_some()) {
+            return self.hear_frames(wire, &bytes, ends.then_some(damage));
+        }
         let mut rest = bytes;
         while !rest.is_empty() {
             let Some(end) = self.wires.get(&wire) else { return };
@@ -152,7 +169,7 @@ impl World {
                 if let Some(end) = self.wires.get_mut(&wire) {
                     end.calls.pop_front();
                 }
-                self.finish(front, damage, false);
+                self.finish(front, if damage { Cut::ByDamage } else { Cut::No }, false);
             }
         }
         if ends {
@@ -172,6 +189,13 @@ impl World {
             end.is_closing = true;
             end.is_over = true;
         }
+        self.hear_events(number)?;
+        Ok(rest)
+    }
+
+    /// Gives a client the events that are whole.
+    pub(super) fn hear_events(&mut self, number: u32) -> Result<(), (Rule, String)> {
+        let call = self.calls.get_mut(&number).expect("a request that waits");
         let seat = call.client;
         if call.is_live && call.reader.answer.status == 200 {
             let body = std::mem::take(&mut call.reader.answer.body);
@@ -181,11 +205,11 @@ impl World {
                 self.with_client(seat, |client, ctx| client.event(ctx, &event));
             }
         }
-        Ok(rest)
+        Ok(())
     }
 
     /// A request is over: its client hears what came.
-    pub(super) fn finish(&mut self, number: u32, cut_by_damage: bool, gave_up: bool) {
+    pub(super) fn finish(&mut self, number: u32, cut: Cut, gave_up: bool) {
         let Some(call) = self.calls.remove(&number) else { return };
         let is_done = call.reader.is_done();
         let answer: Option<Answer> = is_done.then_some(call.reader.answer);
@@ -195,7 +219,7 @@ impl World {
         let line = format!("{number} heard {status} {next} {tag}");
         self.note(format_args!("{line}"));
         self.oracle.history.heard(number, answer.as_ref());
-        let heard = Heard { since_us: call.since_us, answer, cut_by_damage, gave_up };
+        let heard = Heard { since_us: call.since_us, answer, cut, gave_up };
         let next = self.with_client(call.client, |client, ctx| client.heard(ctx, heard));
         self.follow(call.client, next);
     }

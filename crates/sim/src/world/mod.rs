@@ -4,18 +4,19 @@ mod bounds;
 mod calls;
 mod disk;
 mod formats;
+mod frames;
 mod stop;
 mod turn_cost;
 mod wires;
 
 use crate::{
-    clients::Client,
+    clients::{Client, Cut},
     clock::SimClock,
     dice::Dice,
     fault::{EVICTED_TICKS_PERCENT, FaultKind, job_delay_us},
     mutant::Mutant,
     oracle::{Oracle, Rule},
-    plan::{Plan, log_options, recent_bytes_max},
+    plan::{FRAMES, Plan, log_options, recent_bytes_max},
     plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options, slice_limits},
     process::Process,
     trace::Trace,
@@ -48,6 +49,10 @@ pub(crate) enum Act {
     /// Nobody listened.
     Refused {
         call: u32,
+    },
+    /// A client of HTTP/2 takes answers again that it has left.
+    TakeFrames {
+        wire: u32,
     },
     /// Bytes reach a client.
     Hear {
@@ -128,6 +133,8 @@ pub(crate) struct World {
     pub(crate) steps: u64,
     pub(crate) ordered_count: usize,
     dice: Dice,
+    /// Choices of HTTP/2.
+    frames_dice: Dice,
     client_dice: Dice,
     options: LogOptions,
     plane: PlaneOptions,
@@ -165,7 +172,9 @@ impl World {
         let trace = Trace::new(plan.verbose);
         let mut later_dice = Dice::new(plan.seed ^ 0x726f_6f6d);
         let (disk, room_bytes) = disk::new(plan.seed, is_small, &mut later_dice);
-        let plane = PlaneOptions { shard_count, sessions, slices, mutant: plan.mutant };
+        let mut plane = PlaneOptions { shard_count, sessions, slices, mutant: plan.mutant };
+        let mut frames_dice = Dice::new(plan.seed ^ FRAMES).split();
+        plane.sessions.http2_streams_max = *frames_dice.pick(&[1, 3, 256, 256]);
         if plan.faults.contains(&FaultKind::TornSector) {
             disk.shear_sectors();
         }
@@ -193,6 +202,7 @@ impl World {
             steps: 0,
             ordered_count: 0,
             dice,
+            frames_dice,
             options,
             plane,
             queue: BTreeMap::new(),
@@ -285,7 +295,8 @@ impl World {
         match act {
             Act::Wake(seat) => self.wake(seat),
             Act::GiveUp { call } => self.give_up(call),
-            Act::Refused { call } => self.finish(call, false, false),
+            Act::Refused { call } => self.finish(call, Cut::No, false),
+            Act::TakeFrames { wire } => self.take_frames(wire),
             Act::Hear { wire, bytes, ends, damage } => self.hear(wire, bytes, ends, damage),
             Act::Deliver { life, shard, mail } => self.deliver(life, shard, *mail),
             Act::Turn { life, shard } => self.turn(life, shard),

@@ -4,7 +4,7 @@
 //! for answers, in pieces, and sometimes closes its half. Which of these, the seed decides.
 
 use super::{Act, World};
-use crate::plane::Mail;
+use crate::{clients::Cut, frames::Frames, plane::Mail};
 use std::{collections::VecDeque, ops::RangeInclusive};
 
 /// Requests that clients send behind each other on one connection.
@@ -25,6 +25,8 @@ pub(super) struct WireEnd {
     pub(super) hears_at: u64,
     /// When the last bytes of its client arrive.
     sends_at: u64,
+    /// It speaks HTTP/2.
+    pub(super) frames: Option<Box<Frames>>,
 }
 
 impl World {
@@ -34,6 +36,7 @@ impl World {
         let (life, shard_count) = (process.life, process.shards.len());
         let is_free = |end: &WireEnd, calls: &Self| {
             end.life == life
+                && end.frames.is_none()
                 && !end.is_closing
                 && end.calls.len() < PIPELINED_MAX
                 && (!is_live || end.calls.is_empty())
@@ -44,6 +47,16 @@ impl World {
         if !free.is_empty() && self.dice.percent(60) {
             return Some(*self.dice.pick(&free));
         }
+        Some(self.new_wire(life, shard_count, None))
+    }
+
+    /// Opens a connection.
+    pub(super) fn new_wire(
+        &mut self,
+        life: u64,
+        shard_count: usize,
+        frames: Option<Box<Frames>>,
+    ) -> u32 {
         let shard = usize::try_from(self.dice.below(shard_count as u64)).expect("an index");
         self.wire_next += 1;
         let wire = self.wire_next;
@@ -56,10 +69,11 @@ impl World {
             is_over: false,
             hears_at: now,
             sends_at: now,
+            frames,
         };
         self.wires.insert(wire, end);
         self.send(wire, Mail::Open { wire });
-        Some(wire)
+        wire
     }
 
     /// Sends something to the shard of a connection, behind what was sent before.
@@ -72,15 +86,21 @@ impl World {
     }
 
     /// Sends requests, perhaps in pieces, perhaps as the last ones.
-    pub(super) fn send_requests(
-        &mut self,
-        wire: u32,
-        calls: RangeInclusive<u32>,
-        mut bytes: Vec<u8>,
-    ) {
+    pub(super) fn send_requests(&mut self, wire: u32, calls: RangeInclusive<u32>, bytes: Vec<u8>) {
         if let Some(end) = self.wires.get_mut(&wire) {
             end.calls.extend(calls);
         }
+        self.send_bytes(wire, bytes);
+        if self.dice.percent(4) {
+            self.send(wire, Mail::HalfClosed { wire });
+            if let Some(end) = self.wires.get_mut(&wire) {
+                end.is_closing = true;
+            }
+        }
+    }
+
+    /// Sends bytes, perhaps in pieces.
+    pub(super) fn send_bytes(&mut self, wire: u32, mut bytes: Vec<u8>) {
         while bytes.len() > 1 && self.dice.percent(15) {
             let count = self.dice.between(1, bytes.len() as u64 - 1);
             let rest = bytes.split_off(usize::try_from(count).expect("an index"));
@@ -88,12 +108,6 @@ impl World {
             self.send(wire, Mail::Bytes { wire, bytes: piece });
         }
         self.send(wire, Mail::Bytes { wire, bytes });
-        if self.dice.percent(4) {
-            self.send(wire, Mail::HalfClosed { wire });
-            if let Some(end) = self.wires.get_mut(&wire) {
-                end.is_closing = true;
-            }
-        }
     }
 
     /// A client takes no more of its answer for a while.
@@ -121,7 +135,7 @@ impl World {
         self.send(wire, Mail::Gone { wire });
         let Some(end) = self.wires.remove(&wire) else { return };
         for call in end.calls {
-            self.finish(call, false, true);
+            self.finish(call, Cut::No, true);
         }
     }
 
@@ -132,7 +146,8 @@ impl World {
         let lives = self.process.as_ref().is_some_and(|process| process.life == end.life);
         for (place, call) in end.calls.into_iter().enumerate() {
             // Requests behind the first one may still be under way.
-            self.finish(call, by_damage && place == 0, lives);
+            let cut = if by_damage && place == 0 { Cut::ByDamage } else { Cut::No };
+            self.finish(call, cut, lives);
         }
     }
 
