@@ -24,12 +24,12 @@ const DURABILITIES: [Durability; 1] =
 /// Runs the suite: against `url` if given, or else once per durability.
 pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Failure> {
     if let Some(url) = url {
-        return suite(workspace, url, None, "the given server");
+        return suite(workspace, url, &Way::plain("the given server"));
     }
     let mut counts = Counts::default();
     for durability in &DURABILITIES {
         let server = Server::start(workspace, "conformance", durability.flags)?;
-        let result = suite(workspace, &server.url(), None, durability.name);
+        let result = suite(workspace, &server.url(), &Way::plain(durability.name));
         // First what the tests say: it is more telling than how the server ended.
         counts = counts.and(result.map_err(|failure| server.explain(failure))?);
         server.stop()?;
@@ -37,18 +37,31 @@ pub(crate) fn run(workspace: &Workspace, url: Option<&str>) -> Result<Counts, Fa
     Ok(counts)
 }
 
-/// Runs the suite against a server. With TLS, the certificate in a file is trusted.
-pub(crate) fn suite(
-    workspace: &Workspace,
-    url: &str,
-    certificate: Option<&Path>,
-    name: &str,
-) -> Result<Counts, Failure> {
+/// How the suite reaches a server.
+pub(crate) struct Way<'a> {
+    pub(crate) name: &'a str,
+    /// With TLS, the file of the certificate that is trusted.
+    pub(crate) certificate: Option<&'a Path>,
+    /// With HTTP/2, how the client comes to speak it: `alpn` or `prior-knowledge`. The run fails if it speaks anything else.
+    pub(crate) http2: Option<&'static str>,
+}
+
+impl<'a> Way<'a> {
+    /// HTTP/1.1 without TLS.
+    const fn plain(name: &'a str) -> Self {
+        Self { name, certificate: None, http2: None }
+    }
+}
+
+/// Runs the suite against a server.
+pub(crate) fn suite(workspace: &Workspace, url: &str, way: &Way<'_>) -> Result<Counts, Failure> {
+    let name = way.name;
     println!("conformance suite, {name}, {url}");
     let timeout = LONG_POLL_TIMEOUT_MS.to_string();
     let mut variables =
         vec![("THALWEG_TEST_URL", url), ("THALWEG_TEST_LONG_POLL_TIMEOUT_MS", timeout.as_str())];
-    let certificate = certificate.map(Path::to_string_lossy);
+    variables.extend(way.http2.map(|how| ("THALWEG_TEST_HTTP2", how)));
+    let certificate = way.certificate.map(Path::to_string_lossy);
     variables.extend(certificate.iter().map(|file| ("NODE_EXTRA_CA_CERTS", file.as_ref())));
     let run = node::vitest(workspace, "conformance", &variables)?;
     let counts = judge(&run)?;

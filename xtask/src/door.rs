@@ -1,6 +1,6 @@
-//! TLS of the release binary, as the public suite and the tools that people have see it.
+//! TLS and HTTP/2 of the release binary, as the public suite and the tools that people have see them.
 
-use crate::conformance;
+use crate::conformance::{Way, suite};
 use crate::run::{Counts, Failure};
 use crate::server::Server;
 use crate::workspace::Workspace;
@@ -10,18 +10,26 @@ use std::process::{Command, Stdio};
 /// Bytes of an append that takes many records.
 const BODY_BYTES: usize = 300_000;
 
-/// Runs the suite over TLS, then curl and openssl where they are installed.
+/// Runs the suite over HTTP/2, over TLS and over both, then curl and openssl where they are installed.
 pub(crate) fn run(workspace: &Workspace) -> Result<Counts, Failure> {
+    let plain = Server::start(workspace, "door-plain", &[])?;
+    let http2 = Way { name: "over HTTP/2", certificate: None, http2: Some("prior-knowledge") };
+    let result = suite(workspace, &plain.url(), &http2);
+    let plain_counts = result.map_err(|failure| plain.explain(failure))?;
+    plain.stop()?;
     let server = Server::start(workspace, "door", &["--tls-self-signed"])?;
     let counts = checks(workspace, &server).map_err(|failure| server.explain(failure))?;
     server.stop()?;
-    Ok(counts)
+    Ok(plain_counts.and(counts))
 }
 
 fn checks(workspace: &Workspace, server: &Server) -> Result<Counts, Failure> {
     let certificate = server.certificate();
     let url = format!("https://localhost:{}", server.address().port());
-    let mut counts = conformance::suite(workspace, &url, Some(&certificate), "over TLS")?;
+    let tls = Way { name: "over TLS", certificate: Some(&certificate), http2: None };
+    let both = Way { name: "over TLS and HTTP/2", http2: Some("alpn"), ..tls };
+    let mut counts = suite(workspace, &url, &tls)?;
+    counts = counts.and(suite(workspace, &url, &both)?);
     for version in ["1.2", "1.3"] {
         counts = counts.and(curl(&url, &certificate, version)?);
         counts = counts.and(openssl(server, &certificate, version)?);
