@@ -1,6 +1,7 @@
 //! TLS and HTTP/2 of the release binary, as the public suite and the tools that people have see them.
 
 use crate::conformance::{Way, suite};
+use crate::h2spec;
 use crate::run::{Counts, Failure};
 use crate::server::Server;
 use crate::workspace::Workspace;
@@ -10,11 +11,12 @@ use std::process::{Command, Stdio};
 /// Bytes of an append that takes many records.
 const BODY_BYTES: usize = 300_000;
 
-/// Runs the suite over HTTP/2, over TLS and over both, then curl and openssl where they are installed.
+/// Runs the suite over HTTP/2, over TLS and over both, then h2spec, curl and openssl where they are installed.
 pub(crate) fn run(workspace: &Workspace) -> Result<Counts, Failure> {
     let plain = Server::start(workspace, "door-plain", &[])?;
     let http2 = Way { name: "over HTTP/2", certificate: None, http2: Some("prior-knowledge") };
-    let result = suite(workspace, &plain.url(), &http2);
+    let result = suite(workspace, &plain.url(), &http2)
+        .and_then(|counts| Ok(counts.and(h2spec::run(workspace, plain.address(), false)?)));
     let plain_counts = result.map_err(|failure| plain.explain(failure))?;
     plain.stop()?;
     let server = Server::start(workspace, "door", &["--tls-self-signed"])?;
@@ -30,6 +32,7 @@ fn checks(workspace: &Workspace, server: &Server) -> Result<Counts, Failure> {
     let both = Way { name: "over TLS and HTTP/2", http2: Some("alpn"), ..tls };
     let mut counts = suite(workspace, &url, &tls)?;
     counts = counts.and(suite(workspace, &url, &both)?);
+    counts = counts.and(h2spec::run(workspace, server.address(), true)?);
     for version in ["1.2", "1.3"] {
         counts = counts.and(curl(&url, &certificate, version)?);
         counts = counts.and(openssl(server, &certificate, version)?);

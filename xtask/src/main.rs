@@ -10,6 +10,7 @@ mod counts;
 mod crash;
 mod door;
 mod fuzz;
+mod h2spec;
 mod hostile;
 mod node;
 mod peers;
