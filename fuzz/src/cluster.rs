@@ -4,7 +4,7 @@
 use crate::input::Input;
 use ::cluster::{
     Acceptor, Body, Change, Class, Configuration, Dialler, EntryBytes, Frame, GroupMessage, Hello,
-    LogPosition, Member, MemberState, Meta, MetaCommand, NodeNumber, Note, Outbox, Part, Parts,
+    LogPosition, Member, MemberState, Membership, Meta, MetaCommand, NodeNumber, Note, Outbox, Part, Parts,
     Progress, Replica, ReplicaId, Secret, Section, SentEntry, SnapshotPoint, Start, Terms,
     VERSION_MAX, VERSION_MIN, entry_of_command,
 };
@@ -207,7 +207,7 @@ pub fn link_seeds() -> Vec<Vec<u8>> {
 pub fn state(data: &[u8]) {
     let Some((kind, bytes)) = data.split_first() else { return };
     let mut out = Vec::new();
-    match kind % 4 {
+    match kind % 5 {
         0 => match Configuration::decode(bytes) {
             Ok(configuration) => configuration.encode(&mut out),
             Err(_) => return,
@@ -225,12 +225,26 @@ pub fn state(data: &[u8]) {
             }
             Err(_) => return,
         },
-        _ => match Meta::decode(bytes) {
+        3 => match Meta::decode(bytes) {
             Ok(meta) => meta.encode(&mut out),
+            Err(_) => return,
+        },
+        _ => match Membership::decode(&sealed(bytes)) {
+            Ok(membership) => return assert_eq!(membership.encode(), sealed(bytes)),
             Err(_) => return,
         },
     }
     assert_eq!(out, bytes);
+}
+
+/// The bytes with the checksums of a `CLUSTER`, so that its fields may lie.
+fn sealed(bytes: &[u8]) -> Vec<u8> {
+    let mut bytes = bytes.to_vec();
+    let Some((header, members)) = bytes.split_at_mut_checked(80) else { return bytes };
+    header[64..68].copy_from_slice(&crc32c::crc32c(members).to_le_bytes());
+    let crc = crc32c::crc32c(&header[..76]);
+    header[76..].copy_from_slice(&crc.to_le_bytes());
+    bytes
 }
 
 /// One of each.
@@ -248,11 +262,12 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
     Configuration::of(&[id(1), id(2)]).encode(&mut configuration);
     let parts = vec![(id(3), Part::Voter), (id(1), Part::Gone)];
     let change = [vec![1], Change::Enter(parts).encode()].concat();
+    let membership = [vec![4], Membership::first(7, 64, member.clone()).encode()].concat();
     let join = MetaCommand::Join(member);
     let command = [vec![2], join.encode()].concat();
     let mut meta = Meta::new(5, 64);
     meta.apply(&join);
     let mut state = vec![3];
     meta.encode(&mut state);
-    vec![configuration, change, command, state]
+    vec![configuration, change, command, state, membership]
 }

@@ -61,8 +61,8 @@ pub use link::{
 };
 pub use message::{Body, EntryBytes, GroupMessage, LogPosition, SentEntry, SnapshotPoint};
 pub use meta::{
-    ADDRESS_BYTES_MAX, MEMBERS_MAX, Member, MemberState, Meta, MetaCommand, MetaOutcome,
-    MetaRefusal, REPLICATION_DEFAULT,
+    ADDRESS_BYTES_MAX, MEMBERS_MAX, MEMBERSHIP_BYTES_MAX, Member, MemberState, Membership,
+    MembershipError, Meta, MetaCommand, MetaOutcome, MetaRefusal, REPLICATION_DEFAULT,
 };
 pub use placement::{
     CAUGHT_UP_ENTRIES, GroupView, PlacementStep, groups_lost_without, next_move, next_step, targets,

@@ -24,11 +24,11 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
-/// Makes the shards and writes each WAL's first mark. Where names are not durable, the shards are poisoned instead.
+/// Makes the shards of this opening, whose epoch is returned, and writes each WAL's first mark. Where names are not durable, the shards are poisoned instead.
 ///
 /// # Errors
 /// Any error of the underlying disk. A full disk is no error: the log can be read, and appends report it.
-pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>, OpenError> {
+pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<(Vec<ShardLog>, u64), OpenError> {
     let Rebuilt { groups, mut wals, .. } = rebuilt;
     if store.has_synced_names {
         wals.iter_mut().for_each(|wal| shorten_last_segment(store, wal));
@@ -53,7 +53,7 @@ pub(crate) fn assemble(store: &Store, rebuilt: Rebuilt) -> Result<Vec<ShardLog>,
         first_segment(shard).map_err(at(&dir))?;
         write_mark(shard).map_err(at(&dir))?;
     }
-    Ok(shards)
+    Ok((shards, epoch))
 }
 
 /// On a disk with little room, gives back what the last opening kept ready in the segment that it wrote: each start takes a

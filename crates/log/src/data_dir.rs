@@ -72,7 +72,8 @@ impl DataDir {
         let lock = disk.lock_dir(&dir.join(LOCK_NAME)).map_err(OpenError::Locked)?;
         let is_new = is_begun;
         let (format, damage) = if is_new {
-            let format = Format::new(owner, options.group_count, random.next_u64());
+            let format =
+                Format::new(owner, options.group_count, random.next_u64(), options.lineage);
             format::create(&*disk, dir, format)?;
             (format, None)
         } else {
@@ -82,6 +83,9 @@ impl DataDir {
         let asked = options.group_count;
         if format.group_count != asked {
             return Err(OpenError::GroupCount { found: format.group_count, asked });
+        }
+        if let Some(asked) = options.lineage.filter(|asked| *asked != format.lineage) {
+            return Err(OpenError::Lineage { dir: dir.to_owned(), found: format.lineage, asked });
         }
         let root = dir.to_owned();
         Ok(Self { disk, root, options, format, lock, is_new, damage })

@@ -81,17 +81,18 @@ pub(crate) struct Format {
 }
 
 impl Format {
-    /// The format of a directory that continues no other one.
+    /// The format of a directory that continues `lineage`, or no other one.
     ///
     /// # Panics
     /// If the owner's name is not ASCII or too long.
-    pub(crate) fn new(owner: Owner, group_count: u16, store: u64) -> Self {
+    pub(crate) fn new(owner: Owner, group_count: u16, store: u64, lineage: Option<u64>) -> Self {
         let name = owner.application.as_bytes();
         assert!(name.is_ascii() && name.len() <= APPLICATION_BYTES, "a short ASCII name");
         let mut application = [0; APPLICATION_BYTES];
         put(&mut application, 0, name);
         let Owner { kind, placement, .. } = owner;
-        Self { group_count, store, placement, kind, lineage: store, application }
+        let lineage = lineage.unwrap_or(store);
+        Self { group_count, store, placement, kind, lineage, application }
     }
 
     /// Name of the program, as far as it can be printed.
@@ -240,8 +241,8 @@ mod tests {
 
     #[test]
     fn the_bytes_of_a_format_file_never_change() {
-        let format = Format::new(Owner::SERVER, 64, 77);
-        let format = Format { lineage: 78, placement: 3, ..format };
+        let format = Format::new(Owner::SERVER, 64, 77, Some(78));
+        let format = Format { placement: 3, ..format };
         assert_eq!(format.encode(), *include_bytes!("../testdata/format.golden"));
         assert_eq!(Format::decode(&format.encode()), format);
     }

@@ -60,6 +60,15 @@ pub enum OpenError {
         /// Groups asked for.
         asked: u16,
     },
+    /// It continues another history than it was asked for.
+    Lineage {
+        /// The directory.
+        dir: PathBuf,
+        /// The history of the directory.
+        found: u64,
+        /// The one that was asked for.
+        asked: u64,
+    },
     /// A newer version wrote something that this program does not know.
     Newer {
         /// The file.
@@ -144,6 +153,12 @@ impl fmt::Display for OpenError {
                 f,
                 "the data directory was made with {found} groups, asked for {asked}; the number \
                  is fixed, ask for {found}"
+            ),
+            Self::Lineage { dir, found, asked } => write!(
+                f,
+                "{} belongs to the cluster {found:016x}, not to {asked:016x}; choose an empty \
+                 directory",
+                dir.display()
             ),
             Self::Newer { file, position, what } => write!(
                 f,

@@ -96,6 +96,8 @@ pub struct LogOptions {
     pub chunk_pages_bytes_max: u64,
     /// Groups of a new data directory; must equal that of an existing one.
     pub group_count: u16,
+    /// The history that a new data directory continues, one of its own if `None`; else it must equal that of an existing one.
+    pub lineage: Option<u64>,
 }
 
 /// What a shard's bound of recent bytes is for.
@@ -121,6 +123,7 @@ impl Default for LogOptions {
             chunk_files_max: 512,
             chunk_pages_bytes_max: 32 << 20,
             group_count: 64,
+            lineage: None,
         }
     }
 }

@@ -57,7 +57,8 @@ pub fn open(
     let rebuilt = rebuild.finish();
     let report = rebuilt.report.clone();
     let group_count = store.options.group_count;
-    let shards = assemble(&store, rebuilt)?;
+    let (shards, epoch) = assemble(&store, rebuilt)?;
+    let report = RecoveryReport { store: store.id, lineage: store.lineage, epoch, ..report };
     store.chunk_cache.hold_descriptors();
     Ok(Opened { shards, group_count, report, unsynced })
 }

@@ -7,6 +7,12 @@ use std::path::PathBuf;
 pub struct RecoveryReport {
     /// The data directory was made by this open.
     pub created: bool,
+    /// Its random id.
+    pub store: u64,
+    /// The id of the directory whose history it continues: its own if it continues none.
+    pub lineage: u64,
+    /// How often it was opened, this time included.
+    pub epoch: u64,
     /// Groups restored from a checkpoint.
     pub checkpoints_restored: u32,
     /// Entries replayed from the WAL.

@@ -44,6 +44,7 @@ mod live;
 mod locate;
 mod lookup;
 mod maintenance;
+mod membership_file;
 mod operation;
 mod owner_header;
 mod peers;
@@ -76,6 +77,9 @@ pub use background::DiskTrouble;
 pub use fetch::{FetchDone, FetchJob};
 pub use found::{FoundRecord, Search};
 pub use lookup::{ReadDone, ReadJob};
+pub use membership_file::{
+    FoundMembership, MembershipFileError, read_membership, replace_membership,
+};
 pub use peers::{Membership, PEER_TICK_MS, PeerEvent, ToPeer, shard_of};
 pub use recovery::{Opened, open};
 pub use repair::{Losses, StreamLoss};

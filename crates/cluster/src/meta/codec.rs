@@ -137,7 +137,7 @@ impl Meta {
 }
 
 /// A list in rising order.
-fn read_map<K: Ord, V>(
+pub(super) fn read_map<K: Ord, V>(
     reader: &mut Reader<'_>,
     max: u64,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<(K, V), DecodeError>,
@@ -153,7 +153,7 @@ fn read_map<K: Ord, V>(
     Ok(map)
 }
 
-fn write_member(writer: &mut Writer<'_>, member: &Member) {
+pub(super) fn write_member(writer: &mut Writer<'_>, member: &Member) {
     writer.number(member.store);
     writer.text(&member.peer_address);
     writer.text(&member.client_address);
@@ -162,7 +162,7 @@ fn write_member(writer: &mut Writer<'_>, member: &Member) {
     writer.number(member.epoch);
 }
 
-fn read_member(reader: &mut Reader<'_>) -> Result<Member, DecodeError> {
+pub(super) fn read_member(reader: &mut Reader<'_>) -> Result<Member, DecodeError> {
     Ok(Member {
         store: reader.number()?,
         peer_address: reader.text(ADDRESS_BYTES_MAX)?,
@@ -202,7 +202,7 @@ fn read_nodes(reader: &mut Reader<'_>) -> Result<Vec<NodeNumber>, DecodeError> {
     (0..count).map(|_| read_number(reader)).collect()
 }
 
-fn read_number(reader: &mut Reader<'_>) -> Result<NodeNumber, DecodeError> {
+pub(super) fn read_number(reader: &mut Reader<'_>) -> Result<NodeNumber, DecodeError> {
     match reader.short()? {
         0 => reader.error(),
         number => Ok(NodeNumber::new(number)),

@@ -16,10 +16,12 @@
 
 mod codec;
 mod command;
+mod membership;
 #[cfg(test)]
 mod tests;
 
 pub use command::{MetaCommand, MetaOutcome, MetaRefusal};
+pub use membership::{MEMBERSHIP_BYTES_MAX, Membership, MembershipError};
 
 use crate::identity::{NodeNumber, ReplicaId};
 use crate::link::{Hello, Refusal};

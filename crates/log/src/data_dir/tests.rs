@@ -119,6 +119,24 @@ fn each_program_refuses_the_directories_of_the_others_and_says_whose_they_are() 
 }
 
 #[test]
+fn a_new_directory_may_continue_another_one_and_an_old_one_may_not() {
+    let open_of = |disk: &MemoryDisk, lineage| {
+        let options = LogOptions { group_count: 8, lineage, ..LogOptions::default() };
+        let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+        let random = &mut SeededRandom::new(1);
+        DataDir::open(disk, Path::new(DIR), options, Owner::SERVER, random)
+    };
+    let disk = MemoryDisk::new();
+    let format = open_of(&disk, Some(5)).unwrap().format;
+    assert_eq!((format.lineage, format.store == 5), (5, false));
+    for lineage in [None, Some(5)] {
+        assert_eq!(open_of(&disk, lineage).unwrap().format, format);
+    }
+    let refused = open_of(&disk, Some(6)).unwrap_err();
+    assert!(matches!(refused, OpenError::Lineage { found: 5, asked: 6, .. }), "{refused}");
+}
+
+#[test]
 fn a_directory_of_an_older_or_newer_version_is_refused() {
     let disk = made();
     disk.remove(&path(COPY_NAME)).unwrap();

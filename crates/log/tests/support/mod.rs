@@ -38,6 +38,7 @@ pub fn small() -> LogOptions {
         chunk_files_max: 3,
         chunk_pages_bytes_max: 8 << 10,
         group_count: 3,
+        lineage: None,
     }
 }
 
