@@ -56,8 +56,8 @@ pub use frame::{
 };
 pub use identity::{NodeNumber, ReplicaId};
 pub use link::{
-    Acceptor, Class, Dialler, HELLO_BYTES, Hello, Progress, Refusal, Secret, Step, VERSION_MAX,
-    VERSION_MIN,
+    Acceptor, Class, Dialler, HELLO_BYTES, Heard, Hello, Inbound, LinkError, OUTBOX_BYTES_MAX,
+    Outbound, Progress, Refusal, Secret, Step, VERSION_MAX, VERSION_MIN,
 };
 pub use message::{Body, EntryBytes, GroupMessage, LogPosition, SentEntry, SnapshotPoint};
 pub use meta::{

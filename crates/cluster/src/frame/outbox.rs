@@ -95,6 +95,13 @@ impl Outbox {
         true
     }
 
+    /// Appends a frame without a section: it says that the sender is there.
+    pub fn empty_frame(at: Timestamp, out: &mut Vec<u8>) {
+        let start = out.len();
+        out.resize(start + FRAME_HEADER_BYTES, 0);
+        seal(&mut out[start..], at, 0);
+    }
+
     fn next_part(&mut self) -> Option<Section> {
         if self.sending.is_none() {
             let section = self.behind.pop_front()?;

@@ -13,9 +13,10 @@
 //! `docs/format/cluster.md`.
 
 use super::codec::{read_map, read_member, read_number, write_member};
-use super::{MEMBERS_MAX, Member};
+use super::{MEMBERS_MAX, Member, check_hello};
 use crate::codec::{Reader, Writer};
 use crate::identity::NodeNumber;
+use crate::link::{Hello, Refusal};
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -175,6 +176,27 @@ impl Membership {
         self.members.get(&self.number).expect("a node is among its members")
     }
 
+    /// Whether a node that has proved that it knows the secret may talk to this one.
+    ///
+    /// # Errors
+    /// [`Refusal`].
+    pub fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
+        check_hello(&self.members, hello)
+    }
+
+    /// A member has said hello. Returns whether its epoch is higher than any before: from now on a lower one is an old copy
+    /// of its disk.
+    pub fn note_hello(&mut self, hello: &Hello) -> bool {
+        let Some(member) = hello.number.and_then(|number| self.members.get_mut(&number)) else {
+            return false;
+        };
+        let is_higher = member.store == hello.store && hello.epoch > member.epoch;
+        if is_higher {
+            member.epoch = hello.epoch;
+        }
+        is_higher
+    }
+
     fn is_consistent(&self) -> bool {
         let own = self.members.get(&self.number);
         let is_counted = (1..1 << 48).contains(&self.incarnation) && self.group_count > 0;
@@ -274,6 +296,31 @@ mod tests {
             let read = Membership::decode(&sealed(bytes));
             assert_eq!(read, Err(MembershipError::Damaged), "{position}");
         }
+    }
+
+    #[test]
+    fn a_member_whose_epoch_falls_is_an_old_copy_of_its_disk() {
+        let mut membership = membership();
+        let number = NodeNumber::new(3);
+        let hello = |epoch| Hello {
+            versions: (1, 1),
+            cluster: 0xc1,
+            store: 9,
+            number: Some(number),
+            shard: (0, 1),
+            group_count: 64,
+            epoch,
+            features: 0,
+            nonce: [0; 16],
+            class: crate::link::Class::Raft,
+        };
+        assert_eq!(membership.check_hello(&hello(4)), Ok(()));
+        assert!(membership.note_hello(&hello(4)) && !membership.note_hello(&hello(4)));
+        let refused = Err(Refusal::OldDisk { theirs: 3, known: 4 });
+        assert_eq!(membership.check_hello(&hello(3)), refused);
+        let other = Hello { store: 8, ..hello(9) };
+        assert_eq!(membership.check_hello(&other), Err(Refusal::OtherStore { number }));
+        assert!(!membership.note_hello(&other));
     }
 
     #[test]

@@ -148,25 +148,7 @@ impl Meta {
     /// # Errors
     /// [`Refusal`].
     pub fn check_hello(&self, hello: &Hello) -> Result<(), Refusal> {
-        let Some(number) = hello.number else {
-            return match self.number_of(hello.store) {
-                Some(number) if self.is_removed(number) => Err(Refusal::Removed { number }),
-                _ => Ok(()),
-            };
-        };
-        let Some(member) = self.members.get(&number) else {
-            return Err(Refusal::OtherStore { number });
-        };
-        if member.store != hello.store {
-            return Err(Refusal::OtherStore { number });
-        }
-        if member.state == MemberState::Removed {
-            return Err(Refusal::Removed { number });
-        }
-        if hello.epoch < member.epoch {
-            return Err(Refusal::OldDisk { theirs: hello.epoch, known: member.epoch });
-        }
-        Ok(())
+        check_hello(&self.members, hello)
     }
 
     fn number_of(&self, store: u64) -> Option<NodeNumber> {
@@ -176,4 +158,30 @@ impl Meta {
     fn is_removed(&self, number: NodeNumber) -> bool {
         self.members.get(&number).is_none_or(|member| member.state == MemberState::Removed)
     }
+}
+
+/// Whether a cluster with these members talks to a node that has proved that it knows the secret.
+fn check_hello(members: &BTreeMap<NodeNumber, Member>, hello: &Hello) -> Result<(), Refusal> {
+    let Some(number) = hello.number else {
+        let mut known = members.iter().filter(|(_, member)| member.store == hello.store);
+        return match known.next() {
+            Some((number, member)) if member.state == MemberState::Removed => {
+                Err(Refusal::Removed { number: *number })
+            }
+            _ => Ok(()),
+        };
+    };
+    let Some(member) = members.get(&number) else {
+        return Err(Refusal::OtherStore { number });
+    };
+    if member.store != hello.store {
+        return Err(Refusal::OtherStore { number });
+    }
+    if member.state == MemberState::Removed {
+        return Err(Refusal::Removed { number });
+    }
+    if hello.epoch < member.epoch {
+        return Err(Refusal::OldDisk { theirs: hello.epoch, known: member.epoch });
+    }
+    Ok(())
 }
