@@ -14,10 +14,12 @@
 //! they come first, one byte each, see [`input::Input`]. [`TARGETS`] has the first inputs of
 //! each, made from real encodings; `cargo xtask fuzz --write-corpus` writes them to `corpus`.
 
+pub mod access;
 pub mod client;
 pub mod cluster;
 pub mod fields;
 pub mod http1;
+pub mod http2;
 pub mod input;
 pub mod json;
 pub mod log_files;
@@ -38,6 +40,8 @@ pub struct Target {
 
 /// All targets.
 pub const TARGETS: &[Target] = &[
+    Target { name: "access_credential", run: access::credential, seeds: access::credential_seeds },
+    Target { name: "access_rules", run: access::rules, seeds: access::rules_seeds },
     Target { name: "client", run: client::run, seeds: client::seeds },
     Target { name: "cluster_link", run: cluster::link, seeds: cluster::link_seeds },
     Target { name: "cluster_section", run: cluster::section, seeds: cluster::section_seeds },
@@ -47,6 +51,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "http1_chunked", run: http1::chunked, seeds: http1::chunked_seeds },
     Target { name: "http1_head", run: http1::head, seeds: http1::head_seeds },
     Target { name: "http1_request", run: http1::request, seeds: http1::request_seeds },
+    Target { name: "http2_session", run: http2::run, seeds: http2::seeds },
     Target { name: "json", run: json::run, seeds: json::seeds },
     Target { name: "log_checkpoint", run: log_files::checkpoint, seeds: log_files::edit_seeds },
     Target { name: "log_chunk", run: log_files::chunk, seeds: log_files::edit_seeds },
