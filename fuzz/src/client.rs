@@ -5,7 +5,7 @@ use model::{ByteOffset, ReadFrom};
 use protocol::client::{Target, parse_answer, put_append, put_create, put_read};
 use protocol::http1::{Framing, HeadLimits, HeadReader, HeaderSlots};
 use protocol::offset::RENDERED_MAX;
-use protocol::request::{self, Live, Request, Scheme};
+use protocol::request::{self, Live, Request, Way};
 use stream::Producer;
 
 /// Input: path, producer id and media type (a length byte each), numbers (12), an answer.
@@ -41,7 +41,7 @@ fn understood(bytes: &[u8], body_bytes: usize) -> Option<Request> {
     let framed = if let Framing::Length(bytes) = head.framing { bytes } else { 0 };
     assert_eq!(framed, body_bytes as u64);
     assert_eq!(bytes.len(), head.head_bytes + body_bytes, "exactly one request was written");
-    request::parse(&head.request, Scheme::Http).ok()
+    request::parse(&head.request, &Way::LOCAL).ok()
 }
 
 fn target(path: &str) -> Target<'_> {

@@ -60,7 +60,7 @@ describe.runIf(process.env.THALWEG_TEST_BINARY)("tokens of an identity provider"
   let server: Server
 
   beforeAll(async () => {
-    server = await Server.withAccess(RULES, { "jwks.json": keySet(keys) })
+    server = await Server.inPlain(["--access-file", "access.toml"], { "access.toml": RULES, "jwks.json": keySet(keys) })
   })
   afterAll(() => server?.remove())
 

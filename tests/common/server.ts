@@ -24,7 +24,7 @@ export function run(...words: string[]): string {
   return execFileSync(binary, words, { encoding: "utf8" }).trim()
 }
 
-async function freePort(): Promise<number> {
+export async function freePort(): Promise<number> {
   const socket = createServer().listen(0, "127.0.0.1")
   await once(socket, "listening")
   const { port } = socket.address() as AddressInfo
@@ -32,7 +32,8 @@ async function freePort(): Promise<number> {
   return port
 }
 
-function ask(url: string, options: https.RequestOptions, body = ""): Promise<Answer> {
+/** One request by the machine's own client. */
+export function ask(url: string, options: https.RequestOptions, body = ""): Promise<Answer> {
   const { request } = url.startsWith("https:") ? https : http
   return new Promise((resolve, reject) => {
     const sent = request(url, options, async (answer) => {
@@ -60,13 +61,9 @@ export class Server {
     return Server.start("https", ["--tls-self-signed", ...flags], files)
   }
 
-  static inPlain(): Promise<Server> {
-    return Server.start("http", [])
-  }
-
-  /** Starts one whose access file is `rules`, with `files` beside it. */
-  static withAccess(rules: string, files: Record<string, string>): Promise<Server> {
-    return Server.start("http", ["--access-file", "access.toml"], { "access.toml": rules, ...files })
+  /** Starts one in plain, with `files` where it runs. */
+  static inPlain(flags: string[] = [], files: Record<string, string> = {}): Promise<Server> {
+    return Server.start("http", flags, files)
   }
 
   private static async start(scheme: string, flags: string[], files: Record<string, string> = {}): Promise<Server> {

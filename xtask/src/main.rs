@@ -3,7 +3,6 @@
 //! CI calls the same commands as a person does; no logic lives in CI's own files. The help of
 //! a command says what it checks, and a command that fails says what to do.
 
-mod browser;
 mod client_test;
 mod conformance;
 mod counts;
@@ -12,6 +11,7 @@ mod door;
 mod fuzz;
 mod h2spec;
 mod hostile;
+mod neighbours;
 mod node;
 mod peers;
 mod python;
@@ -72,6 +72,8 @@ enum Command {
     Door,
     /// Run web pages in Chromium against the release binary: many live readers, restarts, foreign pages (build it first)
     Browser,
+    /// Run the recipes of docs/proxies.md, by nginx and Caddy, against the release binary (build it first)
+    Proxies,
     /// Run a whole node from seeds, with faults, and check what it promises
     Sim(sim::Simulation),
     /// Kill, cut the power, fail the disk under real servers, and verify what they kept
@@ -118,7 +120,8 @@ fn dispatch(command: &Command, workspace: &Workspace) -> Result<(), String> {
         Command::Peers(asked) => peers::run(workspace, asked),
         Command::Conformance { url } => report(conformance::run(workspace, url.as_deref())),
         Command::Door => report(door::run(workspace)),
-        Command::Browser => report(browser::run(workspace)),
+        Command::Browser => report(neighbours::browser(workspace)),
+        Command::Proxies => report(neighbours::proxies(workspace)),
         Command::ClientTest { url } => report(client_test::run(workspace, url.as_deref())),
     }
 }

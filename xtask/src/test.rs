@@ -2,7 +2,7 @@
 
 use crate::run::{Counts, Failure, cargo_test, check};
 use crate::workspace::Workspace;
-use crate::{browser, client_test, conformance, counts, crash, door, fuzz, sim, tidy};
+use crate::{client_test, conformance, counts, crash, door, fuzz, neighbours, sim, tidy};
 use std::process::Command;
 use std::time::Instant;
 
@@ -23,7 +23,7 @@ const BAR_LENGTH: f64 = 40.0;
 /// How long fresh seeds are simulated, after the fixed ones among the tests.
 const FRESH_SEEDS_MINUTES: u64 = 2;
 
-const STAGES: [Stage; 14] = [
+const STAGES: [Stage; 15] = [
     Stage { name: "format", run: format, slow: false },
     Stage { name: "tidy", run: tidy_stage, slow: false },
     Stage { name: "lints", run: lints, slow: false },
@@ -32,7 +32,8 @@ const STAGES: [Stage; 14] = [
     Stage { name: BUILD, run: release_build, slow: true },
     Stage { name: "conformance", run: |ws| conformance::run(ws, None), slow: true },
     Stage { name: "door", run: door::run, slow: true },
-    Stage { name: "browser", run: browser::run, slow: true },
+    Stage { name: "browser", run: neighbours::browser, slow: true },
+    Stage { name: "proxies", run: neighbours::proxies, slow: true },
     Stage { name: "client", run: |ws| client_test::run(ws, None), slow: true },
     Stage { name: "counts", run: counts_stage, slow: true },
     Stage { name: "crashes", run: crashes, slow: true },

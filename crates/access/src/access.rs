@@ -288,7 +288,8 @@ impl Access {
     /// Why it may do nothing.
     pub fn explain(&self, token: &str, now: Timestamp) -> Result<String, String> {
         let credential = Credential::Bearer(token);
-        let client = Client { address: IpAddr::from([127, 0, 0, 1]), names: &[] };
+        let client =
+            Client { address: IpAddr::from([127, 0, 0, 1]), is_forwarded: false, names: &[] };
         let who = self.authenticate(&mut Verified::default(), &mut None, &credential, client, now);
         match who {
             Ok(who) => {

@@ -13,6 +13,7 @@ use crate::{
     verified::Verified,
 };
 use model::{Monotonic, Timestamp};
+use std::net::IpAddr;
 use std::ops::Deref;
 use std::sync::Arc;
 
@@ -57,6 +58,17 @@ pub struct Permit {
     who: Option<Arc<Principal>>,
     /// A live reader is counted until this is dropped.
     _seat: Option<Box<Seat>>,
+    /// Its address, if a proxy has said it.
+    forwarded: Option<Box<IpAddr>>,
+}
+
+impl Permit {
+    const NOBODY: Self = Self { who: None, _seat: None, forwarded: None };
+
+    /// The address that is charged. `client` is who the connection is of.
+    fn address(&self, client: Client<'_>) -> IpAddr {
+        self.forwarded.as_deref().copied().unwrap_or(client.address)
+    }
 }
 
 impl Access {
@@ -81,7 +93,8 @@ impl Access {
             None => None,
             Some(meter) => meter.take(request.cost(), now.monotonic).map_err(Denied::Limited)?,
         };
-        let permit = Permit { who: known(who), _seat: seat.map(Box::new) };
+        let forwarded = client.is_forwarded.then(|| Box::new(client.address));
+        let permit = Permit { who: known(who), _seat: seat.map(Box::new), forwarded };
         Ok(Authorized { request, permit })
     }
 
@@ -92,7 +105,7 @@ impl Access {
     #[inline]
     pub fn decide_open<R>(&self, request: R) -> Authorized<R> {
         assert!(self.is_open(), "only open rules let everybody do everything");
-        Authorized { request, permit: Permit { who: None, _seat: None } }
+        Authorized { request, permit: Permit::NOBODY }
     }
 
     /// Judges again what was decided under other rules. It lasts, so new rules count for it, too. `need` is what it
@@ -109,7 +122,7 @@ impl Access {
         now: Timestamp,
     ) -> Result<(), Refused> {
         if self.is_open() {
-            authorized.permit = Permit { who: None, _seat: None };
+            authorized.permit = Permit::NOBODY;
             return Ok(());
         }
         if authorized.permit.is_of(self) {
@@ -121,16 +134,17 @@ impl Access {
         };
         let who = self.authenticate(verified, &mut None, &credential, client, now)?;
         self.check_needs(&who, [Some(need(&authorized.request)), None])?;
-        let meter = self.meter(&who, client.address);
+        let meter = self.meter(&who, authorized.permit.address(client));
         let seat = meter.and_then(|meter| meter.keep_seat()).map(Box::new);
-        authorized.permit = Permit { who: known(who), _seat: seat };
+        let forwarded = authorized.permit.forwarded.take();
+        authorized.permit = Permit { who: known(who), _seat: seat, forwarded };
         Ok(())
     }
 
     /// Charges bytes of a body whose length was not known when its request was decided.
     pub fn charge_bytes(&self, permit: &Permit, client: Client<'_>, bytes: u64, now: Now) {
         let who = permit.who.clone().map_or(Who::Anonymous, Who::Known);
-        if let Some(meter) = self.meter(&who, client.address) {
+        if let Some(meter) = self.meter(&who, permit.address(client)) {
             meter.charge_bytes(bytes, now.monotonic);
         }
     }
@@ -189,7 +203,7 @@ impl<R> Authorized<R> {
     /// A part of what this request asks, asked while the request itself lasts.
     #[inline]
     pub fn part<S>(&self, make: impl FnOnce(&R) -> S) -> Authorized<S> {
-        let permit = Permit { who: self.permit.who.clone(), _seat: None };
+        let permit = Permit { who: self.permit.who.clone(), _seat: None, forwarded: None };
         Authorized { request: make(&self.request), permit }
     }
 

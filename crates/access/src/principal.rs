@@ -27,6 +27,8 @@ pub enum Credential<'a> {
 pub struct Client<'a> {
     /// Its address. That of a trusted proxy's client, if it comes through one.
     pub address: IpAddr,
+    /// Whether a proxy says so: other requests of its connection may have other addresses.
+    pub is_forwarded: bool,
     /// The names in its verified certificate, in the order in which they are looked up; none without one.
     pub names: &'a [String],
 }

@@ -175,7 +175,7 @@ fn limits_are_of_each_principal_and_outlive_a_reload() {
 fn anonymous_limits_are_of_each_address() {
     let access = access("[anonymous]\ngrants = [\"* **\"]\nlimits = { requests_per_s = 1 }\n", "");
     let from = |address: &str| {
-        let client = Client { address: address.parse().unwrap(), names: &[] };
+        let client = Client { address: address.parse().unwrap(), is_forwarded: false, names: &[] };
         access
             .decide(thalweg_access::Who::Anonymous, client, Ask::new(Operation::Read, "a"), now())
             .is_ok()

@@ -108,8 +108,9 @@ fn without_file(settings: &Settings, previous: Option<&Access>) -> Result<Access
 pub(crate) fn pages(settings: &Settings) -> Pages {
     let is_open = settings.access_file.is_none() || settings.anonymous == Anonymous::All;
     let is_local = addresses(settings).all(|listen| listen.ip().to_canonical().is_loopback());
+    let public_host = settings.public_url.iter().map(|url| url.host().into());
     let names = |setting: &LetIn| match setting {
-        LetIn::Auto if is_open && is_local => Names::Local([].into()),
+        LetIn::Auto if is_open && is_local => Names::Local(public_host.clone().collect()),
         LetIn::Auto | LetIn::Any => Names::Any,
         LetIn::Listed(names) => {
             Names::Local(names.iter().map(|name| name.as_str().into()).collect())

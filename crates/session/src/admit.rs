@@ -109,14 +109,18 @@ impl<T: Transport> Step<'_, T> {
         if access.is_open() {
             return Judged::Authorized(access.decide_open(request));
         }
-        self.decide(id, Claim { request, body }, shown.map_or(&Proof::None, |shown| &shown.proof))
+        self.decide(id, Claim { request, body }, shown)
     }
 
-    fn decide(&mut self, id: ConnId, claim: Claim, proof: &Proof<'_>) -> Judged<Request> {
+    fn decide(&mut self, id: ConnId, claim: Claim, shown: Option<&Shown<'_>>) -> Judged<Request> {
+        let proof = shown.map_or(&Proof::None, |shown| &shown.proof);
         let now = now(self.state.now);
         let Gate { access, verified, .. } = &mut self.state.gate;
         let Some(connection) = self.state.connections.get_mut(id) else { return Judged::Later };
-        let client = connection.peer.client();
+        let mut client = connection.peer.client();
+        if let Some(address) = shown.and_then(|shown| shown.client) {
+            (client.address, client.is_forwarded) = (address, true);
+        }
         let who = match &claim.request {
             // A browser asks it without any credential.
             Request::Preflight => Ok(access::Who::Anonymous),

@@ -54,8 +54,8 @@ pub use check::{CheckDone, CheckJob};
 pub use counts::Counts;
 /// A time as people and HTTP read it; who serves without knowing the protocol needs it, too.
 pub use protocol::HttpDate;
-/// Which web pages are let in; who reads the settings needs it.
-pub use protocol::request::{Names, Pages};
+/// Which web pages are let in, and under which URL clients come; who reads the settings needs it.
+pub use protocol::request::{Names, Pages, PublicUrl, Site};
 
 pub use options::{Admission, Options};
 pub use sessions::{Ask, AskSink, Input, Sessions};

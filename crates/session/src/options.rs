@@ -1,6 +1,6 @@
 //! The limits of a session, and what all sessions of a process are charged together.
 
-use protocol::request::Pages;
+use protocol::request::{Pages, Site};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
@@ -57,6 +57,8 @@ pub struct Options {
     pub http2_streams_max: u32,
     /// Which names the server has and which web pages may change something.
     pub pages: Arc<Pages>,
+    /// Under which URLs clients reach the server.
+    pub site: Arc<Site>,
 }
 
 impl Default for Options {
@@ -87,6 +89,7 @@ impl Default for Options {
             http2: true,
             http2_streams_max: 256,
             pages: Arc::default(),
+            site: Arc::new(Site::UNKNOWN),
         }
     }
 }

@@ -29,7 +29,7 @@ use crate::{
 use access::Authorized;
 use model::PathHash;
 use node::Reply;
-use protocol::request::{Live, Page, Request, Shown};
+use protocol::request::{Live, Page, Request, Shown, Site};
 use std::borrow::Cow;
 
 /// Requests of one connection that the node has besides the present one.
@@ -195,8 +195,8 @@ impl Connection {
     }
 
     /// What is at the front of `bytes`.
-    fn front<'b>(&mut self, bytes: &'b [u8], limits: &Limits) -> Front<'b> {
-        let arrived = match self.wire.next_request(bytes, limits, self.peer.scheme()) {
+    fn front<'b>(&mut self, bytes: &'b [u8], limits: &Limits, site: &Site) -> Front<'b> {
+        let arrived = match self.wire.next_request(bytes, limits, &self.peer.way(site)) {
             Ok(Some(arrived)) => arrived,
             Ok(None) => return Front::Partial,
             Err(_) => {
@@ -245,7 +245,8 @@ impl<T: Transport> Step<'_, T> {
             self.yield_input(id);
             return None;
         }
-        let whole = match connection.front(bytes, &self.state.limits) {
+        let site = &self.state.options.site;
+        let whole = match connection.front(bytes, &self.state.limits, site) {
             Front::Whole(whole)
                 if connection.may_go(whole.touch)
                     && !has_own_turn(&whole, self.state.options.check_on_loop_bytes_max) =>

@@ -203,8 +203,8 @@ impl<T: Transport> Step<'_, T> {
             return (0, Next::Stop);
         }
         let Some(connection) = self.state.connections.get_mut(id) else { return (0, Next::Stop) };
-        let scheme = connection.peer.scheme();
-        match connection.wire.next_request(bytes, &self.state.limits, scheme) {
+        let way = connection.peer.way(&self.state.options.site);
+        match connection.wire.next_request(bytes, &self.state.limits, &way) {
             Ok(None) => (0, Next::Stop),
             Ok(Some(arrived)) => {
                 connection.spend(self.state.turn, REQUEST_BUDGET_BYTES);

@@ -23,6 +23,7 @@ use crate::{
     wire::{Brought, Data, Line, Meta, StreamWire, Wire},
 };
 use protocol::{HeadSink, problem::Problem};
+use std::sync::Arc;
 
 /// The part of a turn's budget that a request takes. Some are under way together, so they share what a flight costs.
 const REQUEST_BUDGET_BYTES: usize = 16 << 10;
@@ -237,9 +238,10 @@ impl<T: Transport> Step<'_, T> {
                 State::Head => {
                     let Some(head) = stream.take_head() else { return };
                     connection.meta = head.meta();
-                    let scheme = connection.peer.scheme();
+                    let site = Arc::clone(&self.state.options.site);
+                    let way = connection.peer.way(&site);
                     let limits = self.state.limits;
-                    let begun = head.read(&limits, scheme, |arrived| match arrived {
+                    let begun = head.read(&limits, &way, |arrived| match arrived {
                         Ok(arrived) => self.begin(id, arrived, &[]).is_some(),
                         Err(error) => {
                             self.answer_problem(id, &Problem::from(error));

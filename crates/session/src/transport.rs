@@ -7,7 +7,7 @@ use crate::slab::ConnId;
 use access::Client;
 use env::File;
 use node::Failure;
-use protocol::request::Scheme;
+use protocol::request::{Scheme, Site, Way};
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -48,13 +48,14 @@ pub struct Peer {
 impl Peer {
     /// What the rules are asked about.
     pub(crate) fn client(&self) -> Client<'_> {
-        Client { address: self.address, names: &self.names }
+        Client { address: self.address, is_forwarded: false, names: &self.names }
     }
 
-    /// By which scheme it reaches the server.
+    /// How its requests come to the server.
     #[inline]
-    pub(crate) fn scheme(&self) -> Scheme {
-        if self.is_tls { Scheme::Https } else { Scheme::Http }
+    pub(crate) fn way<'s>(&self, site: &'s Site) -> Way<'s> {
+        let scheme = if self.is_tls { Scheme::Https } else { Scheme::Http };
+        Way { scheme, address: self.address, site }
     }
 }
 

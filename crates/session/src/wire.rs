@@ -21,7 +21,7 @@ use protocol::{
         HeadWriter, HeaderSlots, LAST_CHUNK, Version, put_chunk,
     },
     problem::Problem,
-    request::{self, Page, Request, Scheme, Shown},
+    request::{self, Page, Request, Shown, Way},
 };
 use std::hash::{Hash, Hasher};
 
@@ -177,7 +177,7 @@ impl Wire {
         Self::Http1(HeadReader::default())
     }
 
-    /// The request at the front of `bytes`, which came by `scheme`; `None` if its head is not complete.
+    /// The request at the front of `bytes`, which came by `way`; `None` if its head is not complete.
     ///
     /// # Errors
     /// The answer to bytes that are no request. The connection cannot be used afterwards.
@@ -186,7 +186,7 @@ impl Wire {
         &mut self,
         bytes: &'b [u8],
         limits: &Limits,
-        scheme: Scheme,
+        way: &Way<'_>,
     ) -> Result<Option<Arrived<'b>>, HeadError> {
         let Self::Http1(reader) = self else { return Ok(None) };
         let mut slots = HeaderSlots::new();
@@ -194,12 +194,12 @@ impl Wire {
         let request = if head.request.fields.len() > limits.field_count_max {
             Err(Problem::from(HeadError::TooManyFields))
         } else {
-            request::parse(&head.request, scheme)
+            request::parse(&head.request, way)
         };
         Ok(Some(Arrived {
             request,
             meta: Meta::of(&head),
-            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request))),
+            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request, way))),
             page: limits
                 .reads_page
                 .then_some(Page { host: head.request.authority, origin: head.origin }),
@@ -390,7 +390,7 @@ impl StreamHead {
     pub(crate) fn read<R>(
         &self,
         limits: &Limits,
-        scheme: Scheme,
+        way: &Way<'_>,
         take: impl FnOnce(Result<Arrived<'_>, HeadError>) -> R,
     ) -> R {
         let fields = self.0.fields();
@@ -403,9 +403,9 @@ impl StreamHead {
         };
         let page = Page { host: head.request.authority, origin: head.origin };
         take(Ok(Arrived {
-            request: request::parse(&head.request, scheme),
+            request: request::parse(&head.request, way),
             meta: self.meta(),
-            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request))),
+            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request, way))),
             page: limits.reads_page.then_some(page),
             body: head.body_bytes.map_or(BodyLength::Unknown, BodyLength::Known),
             expects_invitation: head.expect_continue,

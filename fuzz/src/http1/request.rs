@@ -6,7 +6,7 @@ use protocol::client::parse_answer;
 use protocol::etag::ETag;
 use protocol::http1::{Exchange, Head, HeadLimits, HeadReader, HeadWriter, HeaderSlots, Version};
 use protocol::problem::Problem;
-use protocol::request::{self, CreateRequest, Request, Scheme};
+use protocol::request::{self, CreateRequest, Request, Way};
 use protocol::response;
 use serde_json::Value;
 use stream::{ContentType, Lifetime, Lineage, Outcome, StreamInfo};
@@ -22,7 +22,7 @@ pub fn run(data: &[u8]) {
 }
 
 fn check(head: &Head<'_, '_>, body: &[u8]) {
-    let request = match request::parse(&head.request, Scheme::Https) {
+    let request = match request::parse(&head.request, &Way::LOCAL) {
         Ok(request) => request,
         Err(problem) => return check_problem(&problem),
     };

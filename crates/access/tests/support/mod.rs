@@ -28,7 +28,7 @@ pub fn at_s(seconds: u64) -> Now {
 }
 
 pub fn client() -> Client<'static> {
-    Client { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), names: &[] }
+    Client { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), is_forwarded: false, names: &[] }
 }
 
 /// A request of one operation.

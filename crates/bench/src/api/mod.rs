@@ -371,8 +371,8 @@ mod tests {
             let mut reader = protocol::http1::HeadReader::default();
             let limits = protocol::http1::HeadLimits::default();
             let head = reader.read(request.as_bytes(), &mut slots, &limits).unwrap().unwrap();
-            let scheme = protocol::request::Scheme::Http;
-            let parsed = format!("{:?}", protocol::request::parse(&head.request, scheme).unwrap());
+            let way = &protocol::request::Way::LOCAL;
+            let parsed = format!("{:?}", protocol::request::parse(&head.request, way).unwrap());
             assert!(parsed.contains(wanted), "{parsed}");
         }
     }

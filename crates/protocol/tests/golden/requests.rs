@@ -4,7 +4,7 @@ use crate::page::Page;
 use thalweg_protocol::{
     http1::{HeadLimits, HeadReader, HeaderSlots},
     problem::Problem,
-    request::{self, Request, Scheme},
+    request::{self, Request, Way},
 };
 
 /// Request line, fields and body.
@@ -79,7 +79,7 @@ fn refused(line: &str, fields: &[&str], body: &str) -> Problem {
         .read(text.as_bytes(), &mut slots, &HeadLimits::default())
         .expect("the head is well-formed")
         .expect("the head is complete");
-    let outcome = match request::parse(&head.request, Scheme::Http) {
+    let outcome = match request::parse(&head.request, &Way::LOCAL) {
         Ok(Request::Create(create)) => create.finish(body.as_bytes()).map(|_| ()),
         Ok(Request::Append(append)) => append.finish(body.as_bytes()).map(|_| ()),
         Ok(_) => Ok(()),

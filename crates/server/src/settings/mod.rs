@@ -32,12 +32,14 @@ pub use render::render;
 pub use source::{Chosen, Source};
 pub use wire_kind::{ClientAuth, LetIn, Listen, TlsVersion};
 
+use ipnet::IpNet;
 use kind::{Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, OptionalFile, Switch};
 use log::WAL_BYTES_MAX;
 use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, POSITION_MAX, PRODUCERS_PER_STREAM_MAX};
+use session::PublicUrl;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use wire_kind::{LetInNames, Listens};
+use wire_kind::{LetInNames, Listens, Networks, OptionalUrl};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -179,6 +181,14 @@ settings! {
     /// Origins of web pages that may change streams, besides those of this machine; `*` is all. `auto` is none of them
     /// where everybody on this machine may do everything, and all elsewhere.
     cors_origins: LetIn = "auto" as LetInNames { example: "https://app.example.com", has_scheme: true };
+
+    /// The URL under which clients know the server if a proxy is in front of it. `Location` begins with it. Its path may be there
+    /// or not in what the proxy forwards, and in `Stream-Forked-From`.
+    public_url: Option<PublicUrl> = "none" as OptionalUrl;
+
+    /// Proxies whose `X-Forwarded-For` says who a client is, for limits by address, and whose `X-Forwarded-Proto` and
+    /// `X-Forwarded-Host` say what it has reached. From all others these fields count for nothing.
+    trusted_proxies: Vec<IpNet> = "none" as Networks;
 
     /// Event loops; each has its own connections, groups and write-ahead log. 0 takes one for
     /// every two cores, since the log's syncs have a thread, too. It may differ from one start to

@@ -2,8 +2,10 @@
 
 use super::address::parse_address;
 use super::kind::{Kind, quoted};
+use ipnet::IpNet;
+use session::PublicUrl;
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// Addresses that one server may listen on.
 const LISTENS_MAX: usize = 8;
@@ -171,6 +173,67 @@ impl Kind for LetInNames {
     }
 }
 
+/// The URL under which clients know the server, or `none`.
+pub(super) struct OptionalUrl;
+
+impl OptionalUrl {
+    pub(super) const fn placeholder(&self) -> &'static str {
+        "URL"
+    }
+}
+
+impl Kind for OptionalUrl {
+    type Value = Option<PublicUrl>;
+
+    fn parse(&self, text: &str) -> Option<Option<PublicUrl>> {
+        if text == "none" { Some(None) } else { text.parse().ok().map(Some) }
+    }
+
+    fn to_toml(&self, value: &Option<PublicUrl>) -> String {
+        value.as_ref().map_or_else(|| quoted("none"), |url| quoted(&url.to_string()))
+    }
+
+    fn allowed(&self) -> String {
+        "`none`, or `http://` or `https://` with a host and perhaps a path, such as \
+         `https://example.com/streams`"
+            .to_owned()
+    }
+}
+
+/// Networks, separated by commas, or `none`.
+pub(super) struct Networks;
+
+impl Networks {
+    pub(super) const fn placeholder(&self) -> &'static str {
+        "NETWORK,…"
+    }
+}
+
+impl Kind for Networks {
+    type Value = Vec<IpNet>;
+
+    fn parse(&self, text: &str) -> Option<Vec<IpNet>> {
+        if text == "none" {
+            return Some(Vec::new());
+        }
+        let one = |text: &str| {
+            let address = || text.parse::<IpAddr>().map(IpNet::from);
+            text.parse::<IpNet>().or_else(|_| address()).ok().map(|network| network.trunc())
+        };
+        text.split(',').map(|text| one(text.trim())).collect()
+    }
+
+    fn to_toml(&self, value: &Vec<IpNet>) -> String {
+        let all: Vec<String> = value.iter().map(IpNet::to_string).collect();
+        if all.is_empty() { quoted("none") } else { quoted(&all.join(",")) }
+    }
+
+    fn allowed(&self) -> String {
+        "`none`, or addresses and networks separated by commas, such as `127.0.0.1,10.0.0.0/8,fd00::/8`"
+            .to_owned()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,5 +276,22 @@ mod tests {
         assert_eq!(Listens.to_toml(&listens), format!("\"{text}\""));
         assert_eq!(Listens.parse("0,0").map(|all| all.len()), Some(2), "two free ports");
         assert_eq!(Listens.parse("1,2,3,4,5,6,7,8,9"), None);
+    }
+
+    #[test]
+    fn proxies_are_addresses_and_networks() {
+        let parse = |text: &str| Networks.parse(text).map(|all| Networks.to_toml(&all));
+        assert_eq!(parse("none").as_deref(), Some("\"none\""));
+        assert_eq!(
+            parse("127.0.0.1, 10.1.2.3/8,fd00::/8").as_deref(),
+            Some("\"127.0.0.1/32,10.0.0.0/8,fd00::/8\"")
+        );
+        for wrong in ["", "10.0.0.0/33", "example.com", "127.0.0.1,"] {
+            assert_eq!(parse(wrong), None, "{wrong}");
+        }
+        let url = |text: &str| OptionalUrl.parse(text).map(|url| OptionalUrl.to_toml(&url));
+        assert_eq!(url("none").as_deref(), Some("\"none\""));
+        assert_eq!(url("https://a.example/s/").as_deref(), Some("\"https://a.example/s\""));
+        assert_eq!(url("a.example"), None);
     }
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::face::durable::request::{self, Live, Request, Scheme};
+use crate::face::durable::request::{self, Live, Request, Way};
 use crate::http1::{Framing, HeadLimits, HeadReader, HeaderSlots};
 use model::{ByteOffset, ReadFrom};
 use stream::Producer;
@@ -18,7 +18,7 @@ fn understood(bytes: &[u8]) -> (Request, u64) {
         _ => 0,
     };
     assert_eq!(bytes.len() as u64, head.head_bytes as u64 + body_bytes, "one whole request");
-    (request::parse(&head.request, Scheme::Http).unwrap(), body_bytes)
+    (request::parse(&head.request, &Way::LOCAL).unwrap(), body_bytes)
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! `PUT`. PROTOCOL §5.1, forks §4.2.
 
 use super::{
+    Way,
     append::{ContentTypeField, check_encoding, prepare},
-    fields::{Fields, MOUNT, is_true, parse_number, parse_time, stream_path},
+    fields::{Fields, MOUNT, is_true, parse_number, parse_time},
     settings::{record_time, retention},
+    stream_path_by,
 };
 use crate::face::durable::{
     offset::{self, OffsetError},
@@ -41,9 +43,10 @@ impl CreateRequest {
         path: StreamPath,
         location: Box<str>,
         fields: &Fields<'_>,
+        way: &Way<'_>,
     ) -> Result<Self, Problem> {
         check_encoding(fields.content_encoding)?;
-        let fork = fork(fields)?;
+        let fork = fork(fields, way)?;
         let mut content_type = ContentTypeField::new(fields.content_type).optional()?;
         if fork.is_none() {
             content_type = content_type.or_else(|| Some(ContentType::new(CONTENT_TYPE_DEFAULT)));
@@ -107,7 +110,7 @@ fn lifetime(fields: &Fields<'_>) -> Result<Lifetime, Problem> {
     }
 }
 
-fn fork(fields: &Fields<'_>) -> Result<Option<ForkRequest>, Problem> {
+fn fork(fields: &Fields<'_>, way: &Way<'_>) -> Result<Option<ForkRequest>, Problem> {
     let invalid = |detail: String| Problem::with_detail(Code::InvalidFork, detail);
     let Some(source) = fields.forked_from else {
         // PROTOCOL §5.1: both fields require `Stream-Forked-From`.
@@ -128,7 +131,7 @@ fn fork(fields: &Fields<'_>) -> Result<Option<ForkRequest>, Problem> {
     if source.contains(['?', '#']) {
         return Err(not_a_path());
     }
-    let source = stream_path(source)
+    let source = stream_path_by(way, source)
         .ok_or_else(not_a_path)?
         .map_err(|problem| invalid(format!("Stream-Forked-From: {}", problem.detail())))?;
     let offset = match fields.fork_offset {

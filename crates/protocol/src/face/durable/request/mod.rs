@@ -17,6 +17,7 @@ mod page;
 mod read;
 mod settings;
 mod shown;
+mod site;
 
 pub use append::{AppendRequest, ReadyAppend};
 pub use create::{CreateRequest, ReadyCreate};
@@ -26,6 +27,7 @@ use model::{ReadFrom, TrimBefore};
 pub use page::{Names, Page, Pages};
 pub use read::{Live, ReadRequest};
 pub use shown::{Proof, Shown, SignedQuery, loggable_target};
+pub use site::{PublicUrl, Site, Way};
 
 use crate::{
     face::durable::problem::{Code, Problem, detail::quote},
@@ -114,11 +116,11 @@ pub enum Scheme {
 /// The [`Problem`] to answer. The body, if there is one, must still be read past, unless the
 /// connection is closed.
 #[inline]
-pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Problem> {
+pub fn parse(head: &RequestHead<'_, '_>, way: &Way<'_>) -> Result<Request, Problem> {
     if head.method == Method::Options {
         return Ok(Request::Preflight);
     }
-    let path = stream_path(head.path).ok_or_else(|| unknown_route(head.path))??;
+    let path = stream_path_by(way, head.path).ok_or_else(|| unknown_route(head.path))??;
     match head.method {
         Method::Post => {
             let fields = Fields::find(head.fields)?;
@@ -131,8 +133,9 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
         Method::Put => {
             let fields = Fields::find(head.fields)?;
             refuse_precondition(!fields.if_match.is_absent())?;
-            let location = location(head, scheme);
-            CreateRequest::parse(path, location, &fields)
+            let below = way.site.below(head.path).unwrap_or(head.path);
+            let location = way.location(head, below);
+            CreateRequest::parse(path, location, &fields, way)
                 .map(|create| Request::Create(Box::new(create)))
         }
         Method::Head => read::head(path, head.query.unwrap_or_default()),
@@ -149,15 +152,9 @@ pub fn parse(head: &RequestHead<'_, '_>, scheme: Scheme) -> Result<Request, Prob
     }
 }
 
-/// The URL under which the client reached the stream; a path alone if it named no host.
-// PROTOCOL §5.1: "a `Location` header equal to `{stream-url}`"
-fn location(head: &RequestHead<'_, '_>, scheme: Scheme) -> Box<str> {
-    let Some(authority) = head.authority else { return head.path.into() };
-    let scheme = match scheme {
-        Scheme::Http => "http://",
-        Scheme::Https => "https://",
-    };
-    [scheme, authority, head.path].concat().into()
+/// The stream that a path names, which may have the public URL's path before it.
+fn stream_path_by(way: &Way<'_>, path: &str) -> Option<Result<StreamPath, Problem>> {
+    stream_path(path).or_else(|| stream_path(way.site.below(path)?))
 }
 
 fn unknown_route(path: &str) -> Problem {

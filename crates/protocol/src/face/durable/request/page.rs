@@ -118,7 +118,7 @@ fn is_number(host: &str) -> bool {
 }
 
 /// A host without its port.
-fn without_port(authority: &str) -> &str {
+pub(super) fn without_port(authority: &str) -> &str {
     match authority.rsplit_once(':') {
         Some((host, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => host,
         _ => authority,

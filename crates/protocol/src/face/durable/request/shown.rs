@@ -4,13 +4,14 @@
 //! It is read before a request is decided, and only where somebody asks: a server that is open to everybody does not
 //! look for credentials.
 
-use super::fields::percent_decode;
+use super::{Way, fields::percent_decode};
 use crate::{
     field::{AUTHORIZATION, PRODUCER_ID, TRACEPARENT},
     head::RequestHead,
     trace::TraceId,
 };
 use std::borrow::Cow;
+use std::net::IpAddr;
 
 /// What a head shows besides what it asks.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -21,6 +22,8 @@ pub struct Shown<'b> {
     pub is_producer: bool,
     /// The trace of which it is a part.
     pub trace: Option<TraceId>,
+    /// Whose address it is, if trusted proxies say another one than the connection has.
+    pub client: Option<IpAddr>,
 }
 
 /// How a sender proves itself.
@@ -56,8 +59,10 @@ const SIGNATURE: &str = "signature";
 impl<'b> Shown<'b> {
     /// Looks for all of it in a head.
     #[must_use]
-    pub fn find(head: &RequestHead<'_, 'b>) -> Self {
-        let mut shown = Self::default();
+    pub fn find(head: &RequestHead<'_, 'b>, way: &Way<'_>) -> Self {
+        let client = way.client(head);
+        let client = (client != way.address).then_some(client);
+        let mut shown = Self { client, ..Self::default() };
         let mut authorization_count = 0;
         for item in head.fields {
             let is = |name: &str| item.name.eq_ignore_ascii_case(name);
@@ -146,14 +151,9 @@ mod tests {
             .map(|(name, value)| httparse::Header { name, value: value.as_bytes() })
             .collect();
         let (method, method_text, path) = (Method::Get, "GET", "/v1/stream/a");
-        Shown::find(&RequestHead {
-            method,
-            method_text,
-            path,
-            query,
-            authority: None,
-            fields: &fields,
-        })
+        let head =
+            RequestHead { method, method_text, path, query, authority: None, fields: &fields };
+        Shown::find(&head, &Way::LOCAL)
     }
 
     #[test]

@@ -14,7 +14,7 @@ fn request(line: &str, fields: &[(&str, &str)]) -> Result<Request, Problem> {
     text.extend_from_slice(b"\r\n");
     let mut slots = HeaderSlots::new();
     let head = HeadReader::default().read(&text, &mut slots, &HeadLimits::default());
-    parse(&head.unwrap().unwrap().request, Scheme::Http)
+    parse(&head.unwrap().unwrap().request, &Way::LOCAL)
 }
 
 fn refused(line: &str, fields: &[(&str, &str)]) -> Code {
