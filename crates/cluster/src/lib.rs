@@ -11,12 +11,12 @@
 //! the second voter joins.
 //!
 //! # Driving it
-//! Each group has a [`Role`]. Call [`Role::durable`] when entries of the group are on stable
-//! storage: after a sync, and for what recovery finds. The [`Commit`] that it returns turns the
-//! entries that it covers into committed ones.
+//! A group with one voter has a [`Solo`]. Call [`Solo::durable`] when entries of the group are on stable
+//! storage: after a sync, and for what recovery finds. A group with several voters has a [`Replica`], which says in
+//! [`GroupReady::committed`] what is committed. The [`Commit`] of either turns the entries that it covers into committed ones.
 //!
 //! # Several voters
-//! These parts are whole and tested, and no server is wired to them yet:
+//! These parts are whole and tested. `node` drives the replicas; no server has links yet:
 //! - `replica` ([`Replica`]): one group's copy on a node, around the consensus library. `rules` has what that needs, `terms`
 //!   what it may know of the log, `library` the way between its values and ours.
 //! - `configuration`, `placement`: who votes, and the next step to who shall. `meta`: members and targets.
@@ -71,5 +71,5 @@ pub use replica::{
     ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Refusals, Replica, Start,
     StepRefused, ToAppend,
 };
-pub use role::{Commit, Committed, LogEntry, Role, Solo};
+pub use role::{Commit, Committed, LogEntry, Solo};
 pub use terms::Terms;

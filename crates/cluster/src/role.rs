@@ -1,17 +1,10 @@
-//! The role of this node in a group, and the proofs that it gives.
+//! What proves that an entry is committed: the only voter's disk, or what [`crate::Replica`] hands out.
 
 use log::{DurableEntry, Entry};
 use model::{EntryIndex, Term, Timestamp};
 
 /// Term of a group that has had only one voter.
 const FIRST_TERM: Term = Term::new(1);
-
-/// What this node is to a group.
-#[derive(Debug)]
-pub enum Role {
-    /// Its only voter.
-    Solo(Solo),
-}
 
 /// The only voter of a group: what is durable here is committed.
 #[derive(Debug)]
@@ -20,27 +13,23 @@ pub struct Solo {
     committed: EntryIndex,
 }
 
-impl Role {
+impl Solo {
     /// The only voter of a group whose log is empty.
     #[must_use]
-    pub fn solo() -> Self {
-        Self::Solo(Solo { term: FIRST_TERM, committed: EntryIndex::new(0) })
+    pub fn first() -> Self {
+        Self { term: FIRST_TERM, committed: EntryIndex::new(0) }
     }
 
     /// The term under which new entries are written.
     #[must_use]
     pub fn term(&self) -> Term {
-        match self {
-            Self::Solo(solo) => solo.term,
-        }
+        self.term
     }
 
     /// The last committed entry.
     #[must_use]
     pub fn committed(&self) -> EntryIndex {
-        match self {
-            Self::Solo(solo) => solo.committed,
-        }
+        self.committed
     }
 
     /// Learns that the group's log is durable here up to `upto`, and says what is committed now.
@@ -48,17 +37,13 @@ impl Role {
     /// # Panics
     /// If `upto` was durable before: a sync was counted twice, or came out of order.
     pub fn durable(&mut self, upto: EntryIndex) -> Commit {
-        match self {
-            Self::Solo(solo) => {
-                assert!(upto > solo.committed, "entry {upto} becomes durable a second time");
-                solo.committed = upto;
-                Commit { upto }
-            }
-        }
+        assert!(upto > self.committed, "entry {upto} becomes durable a second time");
+        self.committed = upto;
+        Commit { upto }
     }
 }
 
-/// Every entry of one group up to an index is committed. Only a [`Role`] makes one.
+/// Every entry of one group up to an index is committed. Only [`Solo`] and [`crate::Replica`] make one.
 #[derive(Debug)]
 #[must_use = "a commit that nobody applies has stalled its group"]
 pub struct Commit {
@@ -66,6 +51,17 @@ pub struct Commit {
 }
 
 impl Commit {
+    /// What the consensus library says of a group with several voters.
+    pub(crate) fn of_replica(upto: EntryIndex) -> Self {
+        Self { upto }
+    }
+
+    /// The last committed entry.
+    #[must_use]
+    pub fn upto(&self) -> EntryIndex {
+        self.upto
+    }
+
     /// The proof for one entry of the group.
     ///
     /// # Panics
@@ -138,7 +134,7 @@ mod tests {
 
     #[test]
     fn the_only_voter_commits_what_is_durable() {
-        let mut role = Role::solo();
+        let mut role = Solo::first();
         let commit = role.durable(EntryIndex::new(2));
         for index in 1..=2 {
             assert_eq!(commit.entry(Logged(index)).get().index(), EntryIndex::new(index));
@@ -149,14 +145,14 @@ mod tests {
     #[test]
     #[should_panic(expected = "not committed")]
     fn what_is_beyond_the_commit_has_no_proof() {
-        let commit = Role::solo().durable(EntryIndex::new(2));
+        let commit = Solo::first().durable(EntryIndex::new(2));
         let _ = commit.entry(Logged(3));
     }
 
     #[test]
     #[should_panic(expected = "a second time")]
     fn nothing_becomes_durable_twice() {
-        let mut role = Role::solo();
+        let mut role = Solo::first();
         let _ = role.durable(EntryIndex::new(2));
         let _ = role.durable(EntryIndex::new(2));
     }

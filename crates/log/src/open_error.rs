@@ -78,6 +78,13 @@ pub enum OpenError {
         /// What it is.
         what: String,
     },
+    /// Its groups have replicas on other nodes, and it was opened alone; or the other way round.
+    Replicas {
+        /// The directory.
+        dir: PathBuf,
+        /// Whether there are replicas.
+        found: bool,
+    },
     /// The disk failed.
     Io {
         /// File or directory.
@@ -164,6 +171,14 @@ impl fmt::Display for OpenError {
                 f,
                 "{} has {what} at byte {position}, which a newer version wrote; use the newer program",
                 file.display()
+            ),
+            Self::Replicas { dir, found: true } => {
+                write!(f, "{} is a member's of a cluster; start it with its peers", dir.display())
+            }
+            Self::Replicas { dir, found: false } => write!(
+                f,
+                "{} has streams of a node alone; a member begins with an empty directory",
+                dir.display()
             ),
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
         }

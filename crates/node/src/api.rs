@@ -248,6 +248,10 @@ pub enum Failure {
     },
     /// Too much is waiting for the disk. Not applied.
     Overloaded,
+    /// The group has no leader, or another node leads it. Not applied, and never will be.
+    NoLeader,
+    /// Its entry was not seen committed in time. It may or may not be applied.
+    Unknown,
     /// Stored bytes are damaged.
     Damaged {
         /// The file.

@@ -3,10 +3,7 @@
 //! Each part asserts what is its own; here is what two of them must agree on. [`ShardCore::poll_output`]
 //! checks at the end of each turn in a debug build, and so does the simulator.
 
-use crate::{
-    ShardCore,
-    group::{Group, ReplyTo},
-};
+use crate::{ShardCore, group::Group, proposed::ReplyTo};
 
 impl ShardCore {
     /// Asserts what holds between two turns. Call it when [`Self::poll_output`] has answered `None`.

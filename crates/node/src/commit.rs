@@ -2,7 +2,9 @@
 
 use crate::{
     Change, DiskTrouble, Failure, Reply, ShardAnswer, ShardCore, Stamp,
-    group::{Group, Proposed, ReplyTo},
+    group::Group,
+    proposed::{Proposed, ReplyTo},
+    role::Role,
 };
 use cluster::Committed;
 use log::{DurableEntry, SyncDone};
@@ -20,7 +22,10 @@ impl ShardCore {
                     self.durable_mark.note_sync(now.monotonic);
                 }
                 for entry in batch.entries() {
-                    self.commit(now, entry);
+                    self.note_durable(now, entry);
+                }
+                if self.replication.is_some() {
+                    self.note_persisted(batch.durable().batch());
                 }
                 if !self.write_queue.is_empty() {
                     self.execute_deferred(now);
@@ -40,18 +45,32 @@ impl ShardCore {
         for proposed in proposed {
             self.fail(now, proposed.reply_to, Failure::Poisoned { applied_unknown: true });
         }
+        self.fail_held(now);
     }
 
-    /// Learns that an entry is durable here, and applies what is committed by that.
-    fn commit(&mut self, now: Stamp, entry: DurableEntry) {
-        let commit = self.groups.get_mut(entry.group).role.durable(entry.index);
-        self.apply(now, &commit.entry(entry));
+    /// Learns that an entry is durable here. With one voter it is committed by that, and applied.
+    fn note_durable(&mut self, now: Stamp, entry: DurableEntry) {
+        let group = self.groups.get_mut(entry.group);
+        match &mut group.role {
+            Role::Solo(solo) => {
+                let committed = solo.durable(entry.index).entry(entry);
+                let proposed = group.take_proposed(committed.get().index);
+                self.apply_entry(now, &committed, proposed);
+            }
+            Role::Replicated(copy) => copy.note_durable(entry),
+        }
     }
 
-    fn apply(&mut self, now: Stamp, committed: &Committed<DurableEntry>) {
+    /// Applies the next entry of a group: the command `proposed`.
+    pub(crate) fn apply_entry(
+        &mut self,
+        now: Stamp,
+        committed: &Committed<DurableEntry>,
+        proposed: Proposed,
+    ) {
         let entry = committed.get();
         let group = self.groups.get_mut(entry.group);
-        let Proposed { subject, command, reply_to, .. } = group.take_proposed(entry.index);
+        let Proposed { subject, command, reply_to, .. } = proposed;
         let logged = LoggedCommand { subject, command, data_bytes: entry.data.len() as u64 };
         let applied = group.apply(committed, logged);
         if let Some(placement) = applied.placement {
@@ -79,8 +98,11 @@ impl ShardCore {
             Some(Effect::Trim(stream, to)) => self.log.trim(key(stream), to),
             Some(Effect::ForgetFork { stream, source, token }) => {
                 self.log.forget(key(stream));
-                self.releases.add(source, token);
-                self.release_due(now);
+                // It is pending in the state: who takes charge of the group finds it.
+                if self.groups.get(entry.group).role.is_in_charge() {
+                    self.releases.add(source, token);
+                    self.release_due(now);
+                }
             }
         }
     }
@@ -113,7 +135,7 @@ impl ShardCore {
     }
 
     /// Answers the sender of a command whose fate nobody knows.
-    fn fail(&mut self, now: Stamp, reply_to: ReplyTo, failure: Failure) {
+    pub(crate) fn fail(&mut self, now: Stamp, reply_to: ReplyTo, failure: Failure) {
         match reply_to {
             ReplyTo::Client(ticket) => self.reply(ticket, Reply::Failed(failure)),
             _ => self.give(now, reply_to, ShardAnswer::Failed(failure)),

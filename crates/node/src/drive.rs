@@ -13,11 +13,12 @@ use crate::{
     Ticket,
     expiry::ExpirySteps,
     fork::fork_source,
-    group::ReplyTo,
     locate::{Asked, intact_before, position_of},
     lookup::{Found, NotFound},
     operation::Operation,
+    proposed::ReplyTo,
     reads::{Asker, Lookup, PendingRead},
+    replicated::Gate,
     shard::Proposal,
     step::{Step, View},
     unpin::UnpinSteps,
@@ -121,6 +122,23 @@ impl ShardCore {
 
     /// Answers a call for a group of this shard; `None` if the answer comes later, to `reply_to`.
     fn answer(&mut self, now: Stamp, call: ShardCall, reply_to: ReplyTo) -> Option<ShardAnswer> {
+        if self.replication.is_none() {
+            return self.answer_open(now, call, reply_to);
+        }
+        match self.let_call_in(now, call, reply_to) {
+            Gate::Open(call) => self.answer_open(now, call, reply_to),
+            Gate::Held => None,
+            Gate::Closed(failure) => Some(ShardAnswer::Failed(failure)),
+        }
+    }
+
+    /// As [`Self::answer`], for a call that may be answered now.
+    fn answer_open(
+        &mut self,
+        now: Stamp,
+        call: ShardCall,
+        reply_to: ReplyTo,
+    ) -> Option<ShardAnswer> {
         match call {
             ShardCall::Locate(key, what) => self.locate(now, key, Lookup::new(what), reply_to),
             ShardCall::Find(key, search) => self.search(now, key, search, reply_to),
@@ -138,6 +156,13 @@ impl ShardCore {
 
     pub(crate) fn handle_call(&mut self, now: Stamp, reply_to: ReplyTo, call: ShardCall) {
         if let Some(answer) = self.answer(now, call, reply_to) {
+            self.give(now, reply_to, answer);
+        }
+    }
+
+    /// Answers a call that has waited for the word of a majority.
+    pub(crate) fn handle_open_call(&mut self, now: Stamp, reply_to: ReplyTo, call: ShardCall) {
+        if let Some(answer) = self.answer_open(now, call, reply_to) {
             self.give(now, reply_to, answer);
         }
     }

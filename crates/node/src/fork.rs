@@ -130,7 +130,8 @@ impl ForkSteps {
     /// A step failed. If the creation's fate is unknown, so is the reference's: it stays, and the
     /// next start of the node compares the two.
     fn abandon(&self, view: &mut View<'_>, stage: &Stage, failure: Failure) -> Step {
-        let unknown = failure == Failure::Poisoned { applied_unknown: true };
+        let unknown =
+            matches!(failure, Failure::Poisoned { applied_unknown: true } | Failure::Unknown);
         if let Stage::Create { source, token } = *stage
             && !unknown
         {

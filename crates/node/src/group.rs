@@ -1,13 +1,17 @@
 //! One group of this shard: its state machine, its role, and what is on its way through its log.
 //!
 //! # Invariants
-//! - `applied = committed` at the end of each turn; `proposed` continues behind it without a gap.
+//! - With one voter `applied = committed` at the end of each turn; `proposed` continues behind it without a gap.
 //! - `in_flight` counts the elements of `proposed` per stream (creations: per path).
 //! - Nothing orders the entries of two groups: each group commits at its own pace.
 //! - A shard has the groups `g` with `g % shard_count == shard`, each at `g / shard_count`.
 
-use crate::Ticket;
-use cluster::{Committed, LogEntry, Role};
+use crate::role::Role;
+use crate::{
+    proposed::{Proposed, ReplyTo},
+    replicated::GroupCopy,
+};
+use cluster::{Committed, LogEntry, Solo};
 use log::IdMap;
 use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath};
 use std::collections::VecDeque;
@@ -18,33 +22,9 @@ use stream::{Applied, Command, GroupState, LoggedCommand, Subject};
 pub(crate) struct Group {
     pub state: GroupState,
     pub role: Role,
-    /// Commands that were appended to the log and are not applied yet, in the order of their indexes.
+    /// Commands that were appended to the log of a group with one voter and are not applied yet, in the order of their indexes.
     proposed: VecDeque<Proposed>,
     in_flight: IdMap<Subject, u32>,
-}
-
-/// A command on its way through the log.
-#[derive(Debug)]
-pub(crate) struct Proposed {
-    pub index: EntryIndex,
-    pub subject: Subject,
-    pub command: Command,
-    pub reply_to: ReplyTo,
-}
-
-/// The receiver of a command's outcome.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum ReplyTo {
-    Client(Ticket),
-    Shard {
-        shard: ShardId,
-        operation: u64,
-    },
-    /// An operation of this shard that waits.
-    Operation(u64),
-    /// The slices of expiries.
-    Expiries,
-    Nobody,
 }
 
 /// The groups of a shard.
@@ -145,7 +125,7 @@ impl Group {
     pub(crate) fn new(id: GroupId) -> Self {
         Self {
             state: GroupState::new(id),
-            role: Role::solo(),
+            role: Role::Solo(Solo::first()),
             proposed: VecDeque::new(),
             in_flight: IdMap::default(),
         }
@@ -159,7 +139,7 @@ impl Group {
         (subject, command): (Subject, Command),
         reply_to: ReplyTo,
     ) {
-        *self.in_flight.entry(subject).or_insert(0) += 1;
+        self.begin_in_flight(subject);
         self.proposed.push_back(Proposed { index, subject, command, reply_to });
     }
 
@@ -168,24 +148,30 @@ impl Group {
     pub(crate) fn take_proposed(&mut self, index: EntryIndex) -> Proposed {
         let proposed = self.proposed.pop_front().expect("each entry of a batch was proposed here");
         assert_eq!(proposed.index, index, "a group's entries commit in order");
-        self.finish_in_flight(&proposed);
+        self.finish_in_flight(proposed.subject);
         proposed
     }
 
     #[inline]
-    fn finish_in_flight(&mut self, proposed: &Proposed) {
-        let count =
-            self.in_flight.get_mut(&proposed.subject).expect("what was proposed is counted");
+    pub(crate) fn begin_in_flight(&mut self, subject: Subject) {
+        *self.in_flight.entry(subject).or_insert(0) += 1;
+    }
+
+    #[inline]
+    pub(crate) fn finish_in_flight(&mut self, subject: Subject) {
+        let count = self.in_flight.get_mut(&subject).expect("what was proposed is counted");
         *count -= 1;
         if *count == 0 {
-            self.in_flight.remove(&proposed.subject);
+            self.in_flight.remove(&subject);
         }
     }
 
     /// Takes all commands on their way: nobody knows what becomes of them.
     pub(crate) fn abandon_proposed(&mut self) -> VecDeque<Proposed> {
         self.in_flight.clear();
-        std::mem::take(&mut self.proposed)
+        let mut all = std::mem::take(&mut self.proposed);
+        all.extend(self.role.copy_mut().into_iter().flat_map(GroupCopy::abandon_proposed));
+        all
     }
 
     /// Applies the next entry.
@@ -200,17 +186,33 @@ impl Group {
 
     /// Passes over entries up to `index` that damage has made unreadable.
     pub(crate) fn skip_to(&mut self, index: EntryIndex) {
-        let _ = self.role.durable(index);
+        let _ = self.solo().durable(index);
         self.state.skip_to(index);
+    }
+
+    /// The only voter. Recovery takes each group for one: what the log hands out is committed.
+    ///
+    /// # Panics
+    /// If it is replicated.
+    pub(crate) fn solo(&mut self) -> &mut Solo {
+        match &mut self.role {
+            Role::Solo(solo) => solo,
+            Role::Replicated(_) => unreachable!("a group with one voter"),
+        }
     }
 
     /// The receivers of the outcomes of what is on its way.
     pub(crate) fn receivers(&self) -> impl Iterator<Item = ReplyTo> {
-        self.proposed.iter().map(|proposed| proposed.reply_to)
+        self.all_proposed().map(|proposed| proposed.reply_to)
     }
 
     pub(crate) fn proposed_count(&self) -> usize {
-        self.proposed.len()
+        self.proposed.len() + self.role.copy().map_or(0, GroupCopy::proposed_count)
+    }
+
+    fn all_proposed(&self) -> impl Iterator<Item = &Proposed> {
+        let of_copy = self.role.copy().into_iter().flat_map(GroupCopy::proposed);
+        self.proposed.iter().chain(of_copy)
     }
 
     pub(crate) fn is_in_flight(&self, stream: StreamId) -> bool {
@@ -220,6 +222,11 @@ impl Group {
     /// Whether a command about the group alone is on its way.
     pub(crate) fn is_group_in_flight(&self) -> bool {
         self.in_flight.contains_key(&Subject::Group)
+    }
+
+    /// Whether the group may get a command that nobody has asked for.
+    pub(crate) fn may_log_for_itself(&self) -> bool {
+        !self.is_group_in_flight() && self.role.is_in_charge()
     }
 
     pub(crate) fn is_path_in_flight(&self, path: &StreamPath) -> bool {
@@ -234,10 +241,21 @@ impl Group {
         self.state.check();
         let group = self.state.group();
         let applied = self.state.applied();
-        assert_eq!(applied, self.role.committed(), "group {group} lags behind what is committed");
+        match &self.role {
+            Role::Replicated(copy) => copy.check(applied),
+            Role::Solo(solo) => {
+                assert_eq!(
+                    applied,
+                    solo.committed(),
+                    "group {group} lags behind what is committed"
+                );
+            }
+        }
         let mut counts: IdMap<Subject, u32> = IdMap::default();
         for (index, proposed) in (applied.get() + 1..).zip(&self.proposed) {
             assert_eq!(proposed.index.get(), index, "group {group} has a gap in what it proposed");
+        }
+        for proposed in self.all_proposed() {
             *counts.entry(proposed.subject).or_insert(0) += 1;
         }
         assert_eq!(counts, self.in_flight, "group {group} miscounts what is in flight");
@@ -290,7 +308,7 @@ mod tests {
     #[should_panic(expected = "lags behind")]
     fn what_is_committed_and_not_applied_is_found() {
         let mut group = busy();
-        let _ = group.role.durable(EntryIndex::new(1));
+        let _ = group.solo().durable(EntryIndex::new(1));
         group.check();
     }
 

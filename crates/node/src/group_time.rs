@@ -104,6 +104,11 @@ impl GroupTime {
         self.look(clocks);
     }
 
+    /// An entry of another node has this time: none of this node's comes before it.
+    pub(crate) fn follow(&mut self, at: Timestamp) {
+        self.now = self.now.max(at);
+    }
+
     /// What the next entry is stamped with.
     #[inline]
     pub(crate) fn now(&self) -> Timestamp {

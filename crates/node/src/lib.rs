@@ -48,15 +48,18 @@ mod membership_file;
 mod operation;
 mod owner_header;
 mod peers;
+mod proposed;
 mod read;
 mod reads;
 mod records;
 mod recovery;
 mod releases;
 mod repair;
+mod replicated;
 mod requests;
 mod resolve;
 mod retention;
+mod role;
 mod search;
 mod shard;
 #[cfg(test)]
@@ -81,7 +84,8 @@ pub use membership_file::{
     FoundMembership, MembershipFileError, read_membership, replace_membership,
 };
 pub use peers::{Membership, PEER_TICK_MS, PeerEvent, ToPeer, shard_of};
-pub use recovery::{Opened, open};
+pub use recovery::{Opened, open, open_member};
 pub use repair::{Losses, StreamLoss};
+pub use replicated::{CopyState, CopyStatus};
 pub use shard::{ShardCore, ShardStats};
 pub use slices::SliceLimits;

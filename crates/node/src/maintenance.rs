@@ -2,9 +2,10 @@
 
 use crate::{
     DiskTrouble, ReadDamage, ShardCore, Stamp,
-    group::{Group, ReplyTo},
+    group::Group,
     operation::Operation,
-    owner_header::OwnerHeader,
+    owner_header::{OwnerHeader, configuration_part},
+    proposed::ReplyTo,
     shard::Proposal,
     slices::{CheckpointSlices, SliceLimits},
     step::Target,
@@ -40,7 +41,7 @@ impl ShardCore {
     fn log_producers_max(&mut self) {
         let count = self.producers_max;
         let differs =
-            |group: &&Group| group.state.producers_max() != count && !group.is_group_in_flight();
+            |group: &&Group| group.state.producers_max() != count && group.may_log_for_itself();
         let differing = self.groups.iter().filter(differs);
         let groups: Vec<GroupId> = differing.map(|group| group.state.group()).collect();
         for group in groups {
@@ -58,7 +59,7 @@ impl ShardCore {
     /// Logs an entry that changes nothing and has a time. Without streams nobody asks for it.
     fn log_time(&mut self) {
         let has_streams = |group: &&Group| group.state.stream_count() > 0;
-        let is_free = |group: &&Group| !group.is_group_in_flight();
+        let is_free = |group: &&Group| group.may_log_for_itself();
         let group = self.groups.iter().find(has_streams).filter(is_free);
         if let Some(group) = group.map(|group| group.state.group()) {
             self.propose_producers_max(group);
@@ -207,9 +208,11 @@ impl ShardCore {
 
     /// Begins a checkpoint of a group as it is now.
     pub(crate) fn begin_checkpoint(&mut self, group: GroupId) {
-        let state = &mut self.groups.get_mut(group).state;
+        let Group { state, role, .. } = self.groups.get_mut(group);
         let (index, rows) = (state.applied(), CheckpointRows::new());
-        let header = OwnerHeader { streams: &state.encode_header() }.encode();
+        let cluster = role.copy().map(|copy| configuration_part(copy.replica.configuration()));
+        let header = OwnerHeader { streams: &state.encode_header(), cluster: cluster.as_deref() };
+        let header = header.encode();
         state.begin_rows();
         self.checkpoint = Some(CheckpointSlices { group, index, header, rows });
         self.copy_rows();
@@ -245,7 +248,10 @@ impl ShardCore {
         let first = self.expiries.next_group;
         let count = self.groups.iter().count();
         for place in (first..first + count).map(|place| place % count) {
-            let state = &mut self.groups.at_mut(place).state;
+            let Group { state, role, .. } = self.groups.at_mut(place);
+            if !role.is_in_charge() {
+                continue;
+            }
             let group = state.group();
             while let Some(stream) = state.poll_expired(now.wall, &mut looks_left) {
                 expired.push(StreamKey { group, stream });
@@ -311,7 +317,11 @@ impl ShardCore {
                 self.retention.is_due = false;
                 return;
             };
-            let state = &self.groups.get(key.group).state;
+            let Group { state, role, .. } = self.groups.get(key.group);
+            if !role.is_in_charge() {
+                // The node that takes charge of the group puts all its streams down.
+                continue;
+            }
             let Some(info) = state.info(key.stream) else { continue };
             let kept = info.retention.or(self.retention.defaults);
             let mut trim = TrimSteps::for_retention(key, info, kept, now.wall);

@@ -4,16 +4,43 @@
 //! Parts with rising numbers: one byte, the number; four bytes, the length, little-endian; and the content. Each
 //! content begins with a version of its own. `docs/format/commands.md` has the register.
 
+use cluster::Configuration;
 use log::NewerVersion;
 
 /// The number of the part of the streams.
 const STREAMS: u8 = 1;
+
+/// The number of the part of the cluster: only a replicated group has it.
+const CLUSTER: u8 = 2;
+
+/// Version of the part of the cluster.
+const CLUSTER_VERSION: u8 = 1;
 
 /// What a group's owners keep in the header of its checkpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct OwnerHeader<'a> {
     /// As [`stream::GroupState::encode_header`] writes it.
     pub streams: &'a [u8],
+    /// As [`configuration_part`] writes it.
+    pub cluster: Option<&'a [u8]>,
+}
+
+/// The part of the cluster: the voters and learners at the checkpoint's index.
+pub(crate) fn configuration_part(configuration: &Configuration) -> Vec<u8> {
+    let mut bytes = vec![CLUSTER_VERSION];
+    configuration.encode(&mut bytes);
+    bytes
+}
+
+/// Reads it back.
+///
+/// # Errors
+/// [`NewerVersion`] if a newer version wrote it.
+pub(crate) fn decode_configuration(part: &[u8]) -> Result<Configuration, NewerVersion> {
+    let version = part.first().copied().unwrap_or(0);
+    let newer = || NewerVersion::new(format_args!("version {version} of a checkpoint's voters"));
+    let content = part.get(1..).filter(|_| version == CLUSTER_VERSION).ok_or_else(newer)?;
+    Configuration::decode(content).map_err(|_| newer())
 }
 
 impl<'a> OwnerHeader<'a> {
@@ -23,10 +50,14 @@ impl<'a> OwnerHeader<'a> {
     /// If a part is not below 4 GiB.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.streams.len() + 5);
-        bytes.push(STREAMS);
-        let length = u32::try_from(self.streams.len()).expect("a header is below 4 GiB");
-        bytes.extend_from_slice(&length.to_le_bytes());
-        bytes.extend_from_slice(self.streams);
+        let parts = [(STREAMS, Some(self.streams)), (CLUSTER, self.cluster)];
+        for (number, content) in parts {
+            let Some(content) = content else { continue };
+            bytes.push(number);
+            let length = u32::try_from(content.len()).expect("a header is below 4 GiB");
+            bytes.extend_from_slice(&length.to_le_bytes());
+            bytes.extend_from_slice(content);
+        }
         bytes
     }
 
@@ -38,13 +69,14 @@ impl<'a> OwnerHeader<'a> {
     /// # Panics
     /// If the bytes are no parts: a defect of ours.
     pub(crate) fn decode(mut bytes: &'a [u8]) -> Result<Self, NewerVersion> {
-        let mut streams = None;
+        let (mut streams, mut cluster) = (None, None);
         while let Some((&number, rest)) = bytes.split_first() {
             let (length, rest) = rest.split_first_chunk().expect("a part has a length");
             let length = u32::from_le_bytes(*length) as usize;
             let (content, rest) = rest.split_at_checked(length).expect("a part is whole");
             match number {
                 STREAMS => streams = Some(content),
+                CLUSTER => cluster = Some(content),
                 _ => {
                     let what = format_args!("part {number} of a checkpoint's header");
                     return Err(NewerVersion::new(what));
@@ -52,20 +84,38 @@ impl<'a> OwnerHeader<'a> {
             }
             bytes = rest;
         }
-        Ok(Self { streams: streams.expect("a checkpoint has the part of the streams") })
+        Ok(Self { streams: streams.expect("a checkpoint has the part of the streams"), cluster })
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cluster::{NodeNumber, ReplicaId};
 
     #[test]
     fn parts_keep_their_bytes_for_ever() {
-        let header = OwnerHeader { streams: b"\x01\x02" };
+        let header = OwnerHeader { streams: b"\x01\x02", cluster: None };
         let bytes = header.encode();
         assert_eq!(bytes, b"\x01\x02\0\0\0\x01\x02");
         assert_eq!(OwnerHeader::decode(&bytes), Ok(header));
+    }
+
+    #[test]
+    fn the_voters_of_a_group_keep_their_bytes_for_ever() {
+        let voters = [1, 2].map(|node| ReplicaId::new(NodeNumber::new(node), 1));
+        let configuration = Configuration::of(&voters);
+        let part = configuration_part(&configuration);
+        let header = OwnerHeader { streams: b"\x01", cluster: Some(&part) };
+        let bytes = header.encode();
+        let golden = [
+            1, 1, 0, 0, 0, 1, 2, 20, 0, 0, 0, 1, 2, 129, 128, 128, 128, 128, 128, 64, 129, 128,
+            128, 128, 128, 128, 128, 1, 0, 0, 0,
+        ];
+        assert_eq!(bytes, golden);
+        let decoded = OwnerHeader::decode(&bytes).unwrap();
+        assert_eq!(decode_configuration(decoded.cluster.unwrap()), Ok(configuration));
+        assert!(decode_configuration(&[2]).is_err());
     }
 
     #[test]

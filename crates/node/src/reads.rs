@@ -4,7 +4,7 @@
 //! - Each asker gets one answer.
 //! - At most [`READS_OUT_MAX`] jobs are out; the others wait in the order in which they came.
 
-use crate::{Locate, ReadJob, Search, Ticket, group::ReplyTo, lookup::Question};
+use crate::{Locate, ReadJob, Search, Ticket, lookup::Question, proposed::ReplyTo};
 use log::Extent;
 use model::{ByteOffset, StreamKey};
 use std::collections::{HashMap, VecDeque};

@@ -1,14 +1,17 @@
 //! Opening a data directory: state machines are rebuilt from checkpoints and the log.
 
 use crate::{
-    DiskTrouble, ShardCore,
+    DiskTrouble, Membership, ShardCore,
     group::{Group, Groups},
-    owner_header::OwnerHeader,
+    owner_header::{OwnerHeader, decode_configuration},
+    replicated::{Replication, to_copy},
+    role::Role,
 };
+use cluster::{Configuration, KIND_CHANGE, KIND_NOOP};
 use env::{Disk, Random, SeededRandom};
 use log::{
     CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, NewerVersion, OpenError, Owner,
-    RecoveryReport, Replay,
+    RecoveryReport, Replay, ShardLog,
 };
 use model::{
     ByteOffset, EntryIndex, GroupId, PathHash, Placement, ShardId, StreamId, StreamKey, Timestamp,
@@ -42,18 +45,53 @@ pub fn open(
     options: LogOptions,
     shard_count: u16,
 ) -> Result<Opened, OpenError> {
+    open_dir((disk, random), dir, (options, shard_count), None)
+}
+
+/// Opens or makes the data directory `dir` of a member of a cluster, whose groups have replicas on other nodes. See
+/// [`crate::PeerEvent`] for how its shards are driven.
+///
+/// # Errors
+/// As [`open`]; [`OpenError::Replicas`] if the directory has what a node alone wrote.
+///
+/// # Panics
+/// If the member is not among the voters.
+pub fn open_member(
+    (disk, random): (Arc<dyn Disk>, &mut dyn Random),
+    dir: &Path,
+    (options, shard_count): (LogOptions, u16),
+    membership: &Membership,
+) -> Result<Opened, OpenError> {
+    open_dir((disk, random), dir, (options, shard_count), Some(membership))
+}
+
+fn open_dir(
+    (disk, random): (Arc<dyn Disk>, &mut dyn Random),
+    dir: &Path,
+    (options, shard_count): (LogOptions, u16),
+    membership: Option<&Membership>,
+) -> Result<Opened, OpenError> {
     let mut replay = StateReplay::default();
     let data_dir = DataDir::open(disk, dir, options, Owner::SERVER, random)?;
     let opened = log::open(data_dir, shard_count, &mut replay)?;
     for group in (0..opened.group_count).map(GroupId::new) {
         let log = opened.shards.iter().find(|log| log.owns(group));
-        let group_state = replay.group(group);
-        if let Some(log) = log {
-            pass_over_lost_end(group_state, log.applied_index(group));
+        let Some(log) = log else { continue };
+        let found = log.is_replicated(group);
+        match membership {
+            Some(membership) if found || log.last_index(group).get() == 0 => {
+                replay.begin_copy(log, group, membership);
+            }
+            None if !found => {
+                let group_state = replay.group(group);
+                pass_over_lost_end(group_state, log.applied_index(group));
+                group_state.state.forgive_lost_touches();
+            }
+            _ => return Err(OpenError::Replicas { dir: dir.to_owned(), found }),
         }
-        group_state.state.forgive_lost_touches();
     }
-    let orphans = orphaned_pins(&replay.groups);
+    // Forks of groups that other nodes lead are not known here.
+    let orphans = if membership.is_none() { orphaned_pins(&replay.groups) } else { Vec::new() };
     let stream_count = replay.groups.iter().map(|group| group.state.stream_count() as u64).sum();
     let last_uses = replay.groups.iter().map(|group| group.state.last_logged_use());
     let last = last_uses.max().unwrap_or_default().max(replay.last);
@@ -65,6 +103,7 @@ pub fn open(
         let mut core = parts.core(ShardId::new(shard), shard_count, log, random.next_u64());
         core.damage.note_reported(&replay.damages);
         core.poison.clone_from(&poison);
+        core.replication = membership.map(|_| Box::new(Replication::new()));
         shards.push(core);
     }
     let report = opened.report;
@@ -102,7 +141,9 @@ impl ShardsToBe {
         let groups = Groups::new((shard, shard_count), self.group_count, groups);
         let seed = SeededRandom::new(seed).next_u64();
         let mut core = ShardCore::new(groups, log, seed, self.last);
-        core.resume_releases(orphans);
+        if core.groups.iter().all(|group| group.role.is_in_charge()) {
+            core.resume_releases(orphans);
+        }
         core.put_down_all();
         core
     }
@@ -132,6 +173,8 @@ struct StateReplay {
     last: Timestamp,
     /// Streams whose creation was lost, by group and hash of the path.
     unmade: HashMap<(GroupId, PathHash), StreamId>,
+    /// The voters that checkpoints of replicated groups name.
+    configurations: HashMap<GroupId, Configuration>,
 }
 
 /// What a damage takes away.
@@ -172,6 +215,14 @@ impl StateReplay {
             self.groups.push(Group::new(GroupId::new(next)));
         }
         &mut self.groups[place]
+    }
+
+    /// The group has replicas elsewhere: its state is what was applied so far.
+    fn begin_copy(&mut self, log: &ShardLog, id: GroupId, membership: &Membership) {
+        let configuration = self.configurations.remove(&id);
+        let applied = self.group(id).state.applied();
+        let copy = to_copy(log, (id, applied), configuration, (membership, &self.damages));
+        self.group(id).role = Role::Replicated(Box::new(copy));
     }
 
     /// Records that the state of `damage` is lost.
@@ -264,13 +315,16 @@ impl Replay for StateReplay {
         header: &[u8],
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
     ) -> Result<(), NewerVersion> {
+        let OwnerHeader { streams, cluster } = OwnerHeader::decode(header)?;
+        if let Some(part) = cluster {
+            self.configurations.insert(group, decode_configuration(part)?);
+        }
         let group = self.group(group);
-        let OwnerHeader { streams } = OwnerHeader::decode(header)?;
         if let Err(error) = group.state.restore_header(applied, streams) {
             // Checksums have vouched for the bytes: what else does not decode is a defect of ours.
             return Err(newer(error).expect("an intact checkpoint header decodes"));
         }
-        let _ = group.role.durable(applied);
+        let _ = group.solo().durable(applied);
         for row in rows {
             if let Err(error) = group.state.restore_row(row.stream, row.bytes) {
                 newer(error).map_or(Ok(()), Err)?;
@@ -286,6 +340,10 @@ impl Replay for StateReplay {
         let group = self.group(entry.group);
         if group.state.applied().next() < entry.index {
             group.skip_to(EntryIndex::new(entry.index.get() - 1));
+        }
+        if matches!(entry.kind, KIND_NOOP | KIND_CHANGE) {
+            group.skip_to(entry.index);
+            return Ok(None);
         }
         let command = match Command::decode(entry.kind, entry.command) {
             Ok(command) => command,
@@ -306,7 +364,7 @@ impl Replay for StateReplay {
         let data_bytes = entry.data.len() as u64;
         let logged = LoggedCommand { subject, command, data_bytes };
         // What recovery finds is durable; the role says how much of it is committed.
-        let committed = group.role.durable(entry.index).entry(entry);
+        let committed = group.solo().durable(entry.index).entry(entry);
         let applied = group.apply(&committed, logged);
         if is_creation(entry.kind) && !matches!(applied.outcome, Outcome::Created(_)) {
             group.state.note_refused_creation(entry.index);

@@ -3,9 +3,9 @@
 use crate::{
     Change, Failure, ReadRequest, Reply, Request, ShardCore, Stamp, Ticket,
     fork::ForkSteps,
-    group::ReplyTo,
     locate::window_question,
     operation::Operation,
+    proposed::ReplyTo,
     read::ReadSteps,
     reads::{Asker, PendingRead},
     resolve::ResolveSteps,

@@ -6,8 +6,8 @@
 
 use crate::{
     Search, ShardAnswer, ShardCore, Stamp,
-    group::ReplyTo,
     lookup::{Found, NotFound, Question},
+    proposed::ReplyTo,
     reads::{Asker, PendingRead},
 };
 use log::{Aim, Extent, PlacedAppend, Read, ReadError, ReadMode};

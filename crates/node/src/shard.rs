@@ -9,13 +9,16 @@ use crate::{
     damage::DamageBook,
     deferred::WriteQueue,
     durable_mark::DurableMark,
-    group::{Group, Groups, ReplyTo},
+    group::{Group, Groups},
     group_time::GroupTime,
     live::Watchers,
     operation::{Operation, Operations},
+    proposed::ReplyTo,
     reads::Reads,
     releases::Releases,
+    replicated::Replication,
     retention::RetentionBook,
+    role::Role,
     slices::{CheckpointSlices, ExpirySlices, SliceLimits},
     step::{Step, Target},
 };
@@ -49,7 +52,9 @@ pub struct ShardCore {
     pub(crate) poison: Option<(DiskTrouble, String)>,
     /// Producers that each stream is to remember.
     pub(crate) producers_max: u32,
-    encoded: Vec<u8>,
+    pub(crate) encoded: Vec<u8>,
+    /// `None` for a node alone.
+    pub(crate) replication: Option<Box<Replication>>,
 }
 
 /// A command and where it goes.
@@ -96,6 +101,7 @@ impl ShardCore {
             poison: None,
             producers_max: limits::PRODUCERS_PER_STREAM_DEFAULT,
             encoded: Vec::new(),
+            replication: None,
         }
     }
 
@@ -156,6 +162,9 @@ impl ShardCore {
     #[inline]
     pub fn handle(&mut self, now: Stamp, event: Event<'_>) {
         let now = Stamp { wall: self.time.read(now), ..now };
+        if let Some(replication) = &mut self.replication {
+            replication.note_time(now);
+        }
         match event {
             Event::Request { ticket, request, data } => {
                 self.handle_request(now, ticket, (request, data));
@@ -171,8 +180,8 @@ impl ShardCore {
             Event::Synced(done) => self.handle_synced(now, done),
             Event::Worked(done) => self.handle_worked(now, done),
             Event::ReadDone(done) => self.handle_read_done(now, done),
-            // A node alone has no replicas.
-            Event::Peer(_) | Event::Fetched(_) => {}
+            Event::Peer(event) => self.handle_peer(now, *event),
+            Event::Fetched(done) => self.handle_fetched(*done),
             Event::Tick => self.handle_tick(now),
             Event::Continue => self.do_slice(now),
         }
@@ -182,6 +191,13 @@ impl ShardCore {
     pub fn poll_output(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
+        }
+        if self.replication.is_some() {
+            // What goes to peers comes before the sync.
+            self.drive_groups();
+            if let Some(output) = self.outputs.pop_front() {
+                return Some(output);
+            }
         }
         if let Some(job) = self.log.poll_sync() {
             return Some(Output::Sync(job));
@@ -198,6 +214,15 @@ impl ShardCore {
 
     #[inline]
     fn handle_request(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
+        if self.replication.is_some() {
+            return self.route(now, ticket, (request, data));
+        }
+        self.admit(now, ticket, (request, data));
+    }
+
+    /// Carries a request out, now or when the log has room for it.
+    #[inline]
+    pub(crate) fn admit(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
         if let Some(command_bytes) = request.command_bytes()
             && self.must_defer(&request, command_bytes + data.len() as u64)
         {
@@ -285,9 +310,13 @@ impl ShardCore {
         command.encode(&mut self.encoded);
         let subject = command.subject(stream);
         let place = self.groups.get_mut(group);
+        let Role::Solo(solo) = &place.role else {
+            let proposal = Proposal { to: Target { group, stream }, command, data };
+            return self.propose_replicated(proposal, (subject, reply_to));
+        };
         let entry = NewEntry {
             group,
-            term: place.role.term(),
+            term: solo.term(),
             subject: subject.number(),
             at: self.time.now(),
             kind: command.kind() as u8,
@@ -295,7 +324,7 @@ impl ShardCore {
             data,
         };
         let purpose = if command.is_upkeep() { Purpose::Upkeep } else { Purpose::Data };
-        let index = self.log.append_for(purpose, entry).map_err(append_failure)?;
+        let index = self.log.append_for(purpose, entry)?;
         place.note_proposed(index, (subject, command), reply_to);
         Ok(())
     }
@@ -317,10 +346,12 @@ impl ShardCore {
     }
 }
 
-fn append_failure(error: AppendError) -> Failure {
-    match error {
-        AppendError::DiskFull => Failure::DiskFull,
-        AppendError::Poisoned => Failure::Poisoned { applied_unknown: false },
-        AppendError::Backpressure => Failure::Overloaded,
+impl From<AppendError> for Failure {
+    fn from(error: AppendError) -> Self {
+        match error {
+            AppendError::DiskFull => Self::DiskFull,
+            AppendError::Poisoned => Self::Poisoned { applied_unknown: false },
+            AppendError::Backpressure => Self::Overloaded,
+        }
     }
 }

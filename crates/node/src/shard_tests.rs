@@ -1,7 +1,7 @@
 //! Each test breaks one invariant of a shard, and the check names it.
 
 use crate::testing::{Process, append, create, fork_of, path_in};
-use crate::{Request, ShardCore, Ticket, deferred::Deferred, group::ReplyTo, shard::Proposal};
+use crate::{Request, ShardCore, Ticket, deferred::Deferred, proposed::ReplyTo, shard::Proposal};
 use env::MemoryDisk;
 use model::{EntryIndex, GroupId, Monotonic, ShardId, StreamId, StreamKey, StreamPath, Term};
 use stream::{Append, Command, PinToken, Subject};
@@ -84,7 +84,7 @@ fn a_gap_in_what_was_proposed_is_found() {
 #[should_panic(expected = "group 1 lags behind what is committed")]
 fn an_entry_that_is_committed_and_not_applied_is_found() {
     let mut core = core();
-    let _ = core.groups.get_mut(GroupId::new(1)).role.durable(EntryIndex::new(1));
+    let _ = core.groups.get_mut(GroupId::new(1)).solo().durable(EntryIndex::new(1));
     core.check();
 }
 

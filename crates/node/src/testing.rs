@@ -10,8 +10,8 @@
 //! test holds them back to look at what lies between: see [`Held`].
 
 use crate::{
-    Change, Event, Failure, Output, ReadJob, ReadReply, ReadRequest, Reply, Request, ShardCore,
-    Stamp, Ticket,
+    Change, Event, Failure, Membership, Opened, Output, ReadJob, ReadReply, ReadRequest, Reply,
+    Request, ShardCore, Stamp, Ticket, ToPeer,
 };
 use env::{MemoryDisk, SeededRandom};
 use log::{Damage, LogOptions, OpenError, SyncJob, WorkJob};
@@ -43,6 +43,8 @@ pub struct Process {
     pub replies: Vec<(u32, Reply)>,
     /// Changes of watched streams, each with the shard that watches.
     pub changes: Vec<(ShardId, Change)>,
+    /// What was said to peers.
+    pub said: Vec<ToPeer>,
     /// Jobs that wait for the test.
     pub held: Held,
     last_request: u32,
@@ -199,16 +201,36 @@ impl Process {
     ) -> Result<Self, OpenError> {
         let (port, random) = (Arc::new(disk.clone()), &mut SeededRandom::new(seed));
         let opened = crate::open(port, random, Path::new("/data"), options, shard_count)?;
-        Ok(Self {
+        Ok(Self::of(disk, opened))
+    }
+
+    /// Opens the directory of a member of a cluster, with [`options`].
+    ///
+    /// # Errors
+    /// As [`crate::open_member`].
+    pub fn open_member(
+        disk: &MemoryDisk,
+        shard_count: u16,
+        membership: &Membership,
+    ) -> Result<Self, OpenError> {
+        let random = &mut SeededRandom::new(u64::from(membership.node.get()));
+        let (port, dir) = (Arc::new(disk.clone()), Path::new("/data"));
+        let with = (options(), shard_count);
+        Ok(Self::of(disk, crate::open_member((port, random), dir, with, membership)?))
+    }
+
+    fn of(disk: &MemoryDisk, opened: Opened) -> Self {
+        Self {
             disk: disk.clone(),
             shards: opened.shards,
             damages: opened.damages,
             now: START,
             replies: Vec::new(),
             changes: Vec::new(),
+            said: Vec::new(),
             held: Held::default(),
             last_request: 0,
-        })
+        }
     }
 
     /// Kills the process but not the power: everything written stays.
@@ -277,7 +299,8 @@ impl Process {
                 Some(held) => held.push((shard, job)),
                 None => self.handle(shard, Event::Worked(job.run())),
             },
-            Output::Peer(_) | Output::Fetch(_) => unreachable!("a node alone has no peers"),
+            Output::Peer(said) => self.said.push(*said),
+            Output::Fetch(job) => self.handle(shard, Event::Fetched(Box::new(job.run()))),
             Output::Shard { to, message } => {
                 self.handle(usize::from(to.get()), Event::Shard(message));
             }

@@ -70,7 +70,12 @@ impl ShardCore {
             if self.is_worth_waiting(request, request_bytes + data.len() as u64) {
                 return self.write_queue.put_back(deferred);
             }
-            self.execute(now, deferred.ticket, (deferred.request, &deferred.data));
+            let Deferred { ticket, request, data, .. } = deferred;
+            if self.replication.is_none() {
+                self.execute(now, ticket, (request, &data));
+            } else if let Some(request) = self.let_in(now, ticket, (request, &data)) {
+                self.execute(now, ticket, (request, &data));
+            }
         }
     }
 
@@ -87,7 +92,10 @@ impl ShardCore {
 
     fn give_up(&mut self, now: Stamp, ticket: Ticket, request: Request, failure: Failure) {
         match request {
-            Request::Read(read) => self.begin_read(now, ticket, &read),
+            // A member's reads wait for the word of a majority. It was given too long ago by now.
+            Request::Read(read) if self.replication.is_none() => {
+                self.begin_read(now, ticket, &read);
+            }
             _ => self.reply(ticket, Reply::Failed(failure)),
         }
     }

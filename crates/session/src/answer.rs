@@ -431,6 +431,8 @@ pub(crate) fn problem_of(failure: Failure) -> Problem {
         Failure::Poisoned { applied_unknown: true } => Problem::new(Code::WriteUnknown),
         Failure::Poisoned { applied_unknown: false } => Problem::new(Code::StorageFailed),
         Failure::Overloaded => Problem::overloaded(1),
+        Failure::NoLeader => Problem::new(Code::NotLeader),
+        Failure::Unknown => Problem::new(Code::WriteUnknown),
         Failure::Damaged { file, position } => Problem::damaged(&file, position, position),
         Failure::Trimmed { head } => Problem::trimmed(head),
         Failure::Beyond { tail, next_record } => Problem::beyond_tail(tail, next_record),

@@ -52,6 +52,16 @@ impl<T> Proposals<T> {
         self.count == 0
     }
 
+    /// All that wait, in order of their places.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.waiting.values().flatten().map(|(_, proposal)| proposal)
+    }
+
+    /// As [`Proposals::iter`], to be changed.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.waiting.values_mut().flatten().map(|(_, proposal)| proposal)
+    }
+
     /// The committed entry at `at` is applied. Entries come in order.
     ///
     /// # Panics

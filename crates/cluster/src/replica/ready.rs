@@ -5,6 +5,7 @@ use super::{PROPOSED, Replica};
 use crate::identity::ReplicaId;
 use crate::library;
 use crate::message::{Body, GroupMessage, LogPosition, SnapshotPoint};
+use crate::role::Commit;
 use crate::rules::Rules;
 use bytes::Bytes;
 use model::{EntryIndex, Term};
@@ -47,7 +48,7 @@ pub struct GroupReady {
     /// Messages to send before the sync.
     pub messages: Vec<GroupMessage>,
     /// All entries up to this one are committed and durable here.
-    pub committed: Option<LogPosition>,
+    pub committed: Option<Commit>,
     /// Reads that are confirmed, each with the index that must be applied first.
     pub reads: Vec<(u64, EntryIndex)>,
     /// Reads that were not, and will not be.
@@ -205,7 +206,7 @@ impl<R: Rules> Replica<R> {
 
     fn take_committed(&mut self, entries: &[Entry], out: &mut GroupReady) {
         let Some(last) = entries.last() else { return };
-        out.committed = Some(LogPosition::new(last.index, last.term));
+        out.committed = Some(Commit::of_replica(EntryIndex::new(last.index)));
         for entry in entries {
             if entry.get_entry_type() == EntryType::EntryConfChangeV2 {
                 let change = self.changes.remove(&entry.index);
@@ -215,6 +216,16 @@ impl<R: Rules> Replica<R> {
         }
         // Those that are committed are handed out.
         self.handed_out = last.index;
+    }
+
+    /// What the last [`Replica::take_ready`] wants is in `batch`, a later one than the owner has said: the log had no room for all of it.
+    /// Until the owner knows which one it is, that is [`u64::MAX`]. Nothing else is taken meanwhile.
+    ///
+    /// # Panics
+    /// If nothing waits for a batch.
+    pub fn moved_to(&mut self, batch: u64) {
+        let held = self.held.back_mut().filter(|held| held.batch > Some(0));
+        held.expect("what was taken last waits for its batch").batch = Some(batch);
     }
 
     /// The batch and all before it are durable here. Returns the messages that may go now; more may be

@@ -289,16 +289,16 @@ fn bytes_in_flight<R: Rules>() -> u64 {
                     sent.extend(entries.iter().map(|entry| (entry.at.index, ENTRY_BYTES)));
                 }
             }
-            if let Some(upto) = ready.committed {
-                leader.applied(upto.index);
-                last = last.max(upto.index);
+            if let Some(commit) = ready.committed {
+                leader.applied(commit.upto());
+                last = last.max(commit.upto());
             }
         }
         let _ = leader.persisted(batch);
         answer(&mut leader, id(2), Body::Appended { index: last, commit: EntryIndex::new(0) });
         while let Some(ready) = leader.take_ready(batch + 1) {
-            if let Some(upto) = ready.committed {
-                leader.applied(upto.index);
+            if let Some(commit) = ready.committed {
+                leader.applied(commit.upto());
             }
         }
         let _ = leader.persisted(batch + 1);
@@ -331,8 +331,8 @@ pub(super) fn elect<R: Rules>(replica: &mut Replica<R>) {
         }
     }
     while let Some(ready) = replica.take_ready(7) {
-        if let Some(upto) = ready.committed {
-            replica.applied(upto.index);
+        if let Some(commit) = ready.committed {
+            replica.applied(commit.upto());
         }
     }
     let _ = replica.persisted(7);

@@ -139,8 +139,8 @@ impl<R: Rules> Node<R> {
         for read in ready.lost_reads {
             self.reads.remove(&read);
         }
-        if let Some(upto) = ready.committed {
-            self.apply(upto.index.get(), &configuration, turn);
+        if let Some(commit) = ready.committed {
+            self.apply(commit.upto().get(), &configuration, turn);
         }
     }
 

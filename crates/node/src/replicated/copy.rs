@@ -1,0 +1,218 @@
+//! This node's copy of one group: its replica, and what waits for it.
+
+use crate::{Request, ShardCall, Ticket, proposed::Proposed, proposed::ReplyTo};
+use cluster::{Barriers, Commit, GroupMessage, Note, Proposals, Replica, ToAppend};
+use log::DurableEntry;
+use model::{EntryIndex, Monotonic, Term};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Requests that may wait in one group.
+const HELD_COUNT_MAX: usize = 4 << 10;
+
+/// Bytes of their data.
+const HELD_BYTES_MAX: usize = 16 << 20;
+
+/// This node's copy of one group.
+#[derive(Debug)]
+pub(crate) struct GroupCopy {
+    pub(crate) replica: Replica,
+    /// Commands of this node, until the entry at their index is applied.
+    pub(super) proposals: Proposals<OwnProposal>,
+    /// Entries that are durable here and not applied.
+    pub(super) durable: BTreeMap<EntryIndex, DurableEntry>,
+    /// What may be applied.
+    pub(super) commit: Option<Commit>,
+    /// What the log has not taken yet.
+    pub(super) pending: Option<Pending>,
+    /// The last note, if it has not gone to the log.
+    pub(super) unwritten: Option<Note>,
+    /// Reads of entries that are under way, by number.
+    pub(super) fetches: BTreeMap<u64, Fetch>,
+    /// Requests that wait until this node leads.
+    pub(super) parked: VecDeque<Held>,
+    /// Requests that wait for the word that it still does.
+    pub(super) barriers: Barriers<Held>,
+    /// Of each of these questions the number in `barriers`.
+    pub(super) questions: BTreeMap<u64, u64>,
+    held_bytes: usize,
+    /// The last term in which this node has taken charge.
+    pub(super) serving: Option<Term>,
+    pub(super) halt: Option<Halt>,
+    pub(super) is_touched: bool,
+    /// The last entry that was applied before the replica started.
+    restored: EntryIndex,
+}
+
+/// A command of this node on its way through the log.
+#[derive(Debug)]
+pub(crate) struct OwnProposal {
+    pub(crate) proposed: Proposed,
+    pub(super) since: Monotonic,
+}
+
+/// What a replica wants to be written, and the log has no room for now.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    /// The group becomes a replicated one first.
+    pub(super) is_new: bool,
+    pub(super) append: VecDeque<ToAppend>,
+    pub(super) note: Option<Note>,
+    /// Messages that may speak of these entries.
+    pub(super) messages: Vec<GroupMessage>,
+    /// The replica has said so, and holds back what depends on it.
+    pub(super) is_taken: bool,
+    /// It waits for the number of the batch.
+    pub(super) is_awaited: bool,
+}
+
+/// Why entries are read.
+#[derive(Debug)]
+pub(super) enum Fetch {
+    /// To go with a message.
+    Send(GroupMessage),
+    /// To be applied.
+    Apply,
+}
+
+/// A request that waits.
+#[derive(Debug)]
+pub(super) struct Held {
+    pub(super) since: Monotonic,
+    pub(super) what: HeldRequest,
+}
+
+#[derive(Debug)]
+pub(super) enum HeldRequest {
+    Client { ticket: Ticket, request: Request, data: Vec<u8> },
+    Call { reply_to: ReplyTo, call: ShardCall },
+}
+
+/// Why a copy takes part in nothing any more, until it gets a new id and a snapshot.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Halt {
+    /// Something that it had synced is damaged or lost: what it has promised may be, too.
+    Damage,
+    /// An entry was committed that a newer version wrote.
+    Newer,
+}
+
+impl GroupCopy {
+    pub(super) fn new(replica: Replica, restored: EntryIndex, pending: Pending) -> Self {
+        Self {
+            replica,
+            proposals: Proposals::default(),
+            durable: BTreeMap::new(),
+            commit: None,
+            pending: Some(pending),
+            unwritten: None,
+            fetches: BTreeMap::new(),
+            parked: VecDeque::new(),
+            barriers: Barriers::default(),
+            questions: BTreeMap::new(),
+            held_bytes: 0,
+            serving: None,
+            halt: None,
+            is_touched: false,
+            restored,
+        }
+    }
+
+    /// Whether it leads, and has applied all that was acknowledged before.
+    pub(crate) fn is_serving(&self) -> bool {
+        self.replica.is_leader() && self.serving == Some(self.replica.term()) && self.halt.is_none()
+    }
+
+    /// Whether it is driven: nothing is lost, and the log takes what it wants.
+    pub(super) fn is_running(&self) -> bool {
+        self.halt.is_none() && self.pending.is_none()
+    }
+
+    /// The last entry that may be applied.
+    pub(crate) fn committed(&self) -> EntryIndex {
+        self.commit.as_ref().map_or(self.restored, Commit::upto)
+    }
+
+    pub(crate) fn proposed(&self) -> impl Iterator<Item = &Proposed> {
+        self.proposals.iter().map(|own| &own.proposed)
+    }
+
+    pub(crate) fn proposed_count(&self) -> usize {
+        self.proposals.len()
+    }
+
+    /// Takes all commands on their way: nobody knows what becomes of them.
+    pub(crate) fn abandon_proposed(&mut self) -> Vec<Proposed> {
+        let all = self.proposals.take_all().into_iter();
+        all.map(|settled| settled_proposal(settled).proposed).collect()
+    }
+
+    /// An entry is durable here. Those that it has superseded are gone.
+    pub(crate) fn note_durable(&mut self, entry: DurableEntry) {
+        self.durable.split_off(&entry.index);
+        self.durable.insert(entry.index, entry);
+    }
+
+    /// Whether one more request may wait.
+    pub(super) fn has_room_for(&self, data_bytes: usize) -> bool {
+        let count = self.parked.len() + self.barriers.len();
+        count < HELD_COUNT_MAX && (count == 0 || self.held_bytes + data_bytes <= HELD_BYTES_MAX)
+    }
+
+    pub(super) fn park(&mut self, held: Held) {
+        self.held_bytes += held.bytes();
+        self.parked.push_back(held);
+    }
+
+    pub(super) fn ask_before(&mut self, held: Held) {
+        self.held_bytes += held.bytes();
+        self.barriers.add(held);
+    }
+
+    /// Requests that wait no more: for those of `barriers` and `parked` that were taken.
+    pub(super) fn note_released(&mut self, held: &[Held]) {
+        self.held_bytes -= held.iter().map(Held::bytes).sum::<usize>();
+    }
+
+    /// Takes the requests that wait and of which this is true.
+    pub(super) fn take_held(&mut self, mut is_it: impl FnMut(&Held) -> bool) -> Vec<Held> {
+        let mut taken = self.barriers.remove(&mut is_it);
+        let parked = std::mem::take(&mut self.parked);
+        let (more, rest): (Vec<_>, Vec<_>) = parked.into_iter().partition(|held| is_it(held));
+        self.parked = rest.into();
+        taken.extend(more);
+        self.note_released(&taken);
+        taken
+    }
+
+    /// Asserts what holds between two turns.
+    ///
+    /// # Panics
+    /// If it is broken.
+    pub(crate) fn check(&self, applied: EntryIndex) {
+        let first = self.durable.first_key_value();
+        assert!(first.is_none_or(|(index, _)| *index > applied), "an applied entry is kept");
+        assert!(applied <= self.committed(), "entry {applied} is applied and not committed");
+        let is_lost = self.halt.is_none() && self.is_touched;
+        assert!(!is_lost, "a group was touched and not driven");
+        if self.parked.is_empty() && self.barriers.is_empty() {
+            assert_eq!(self.held_bytes, 0, "bytes of requests that wait are miscounted");
+        }
+    }
+}
+
+/// The proposal, whatever became of it.
+pub(super) fn settled_proposal(settled: cluster::Settled<OwnProposal>) -> OwnProposal {
+    use cluster::Settled::{Applied, NotApplied, Unknown};
+    match settled {
+        Applied(own) | NotApplied(own) | Unknown(own) => own,
+    }
+}
+
+impl Held {
+    fn bytes(&self) -> usize {
+        match &self.what {
+            HeldRequest::Client { data, .. } => data.len(),
+            HeldRequest::Call { .. } => 0,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! Which requests may be carried out now: those of groups that are led here, and behind the word of a majority.
+//!
+//! # Why not all need that word
+//! What goes through the log is judged when it is applied, behind all that was acknowledged before. What is
+//! answered from the state (a read, a refusal) may be stale: another leader may have been elected meanwhile, and have
+//! acknowledged more. So a request that would be answered at once waits until a majority has confirmed this leader,
+//! and is judged then.
+//!
+//! Windows are ranges below a tail that was committed: no leader is needed for them. A watcher hears what is applied here.
+
+use super::copy::{Held, HeldRequest};
+use super::{Halt, WAIT_MS_MAX};
+use crate::{
+    Failure, Reply, Request, ShardAnswer, ShardCall, ShardCore, Stamp, Ticket, proposed::ReplyTo,
+};
+use cluster::NotRead;
+use model::{EntryIndex, GroupId};
+
+/// What becomes of a call between shards.
+pub(crate) enum Gate {
+    /// It may be answered now.
+    Open(ShardCall),
+    /// Its answer comes later.
+    Held,
+    /// Not here, or not now.
+    Closed(Failure),
+}
+
+impl ShardCore {
+    /// Carries out a request of a member, now or later.
+    #[cold]
+    pub(crate) fn route(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
+        if let Some(request) = self.let_in(now, ticket, (request, data)) {
+            self.admit(now, ticket, (request, data));
+        }
+    }
+
+    /// Lets a request through that may be carried out now. Any other waits, or has its answer.
+    pub(crate) fn let_in(
+        &mut self,
+        now: Stamp,
+        ticket: Ticket,
+        (request, data): (Request, &[u8]),
+    ) -> Option<Request> {
+        let Some(path) = request.path() else { return Some(request) };
+        let group = self.groups.of_path(path);
+        let id = group.state.group();
+        let Some(copy) = group.role.copy() else { return Some(request) };
+        let failure = if self.log.is_poisoned() {
+            Failure::Poisoned { applied_unknown: false }
+        } else if copy.halt.is_some() || !copy.replica.is_leader() {
+            Failure::NoLeader
+        } else if copy.is_serving() && !self.is_answered_at_once(now, &request, data.len()) {
+            return Some(request);
+        } else if !copy.has_room_for(data.len()) {
+            Failure::Overloaded
+        } else {
+            let what = HeldRequest::Client { ticket, request, data: data.to_vec() };
+            self.hold(id, Held { since: now.monotonic, what });
+            return None;
+        };
+        self.reply(ticket, Reply::Failed(failure));
+        None
+    }
+
+    /// Whether the state answers a request, and not the log.
+    fn is_answered_at_once(&self, now: Stamp, request: &Request, data_bytes: usize) -> bool {
+        match request {
+            Request::Append { path, append } => {
+                let group = self.groups.of_path(path);
+                let mut append = append.clone();
+                let Ok(stream) = group.state.resolve_for(&mut append, path, now.wall) else {
+                    return true;
+                };
+                let outcome =
+                    || group.state.check_append(stream, &append, data_bytes as u64).is_some();
+                !group.is_in_flight(stream) && outcome()
+            }
+            Request::Create(asked) if asked.fork.is_none() => {
+                let group = self.groups.of_path(&asked.path);
+                let outcome = || group.state.check_create(asked, now.wall).is_some();
+                !group.is_path_in_flight(&asked.path) && outcome()
+            }
+            _ => true,
+        }
+    }
+
+    fn hold(&mut self, id: GroupId, held: Held) {
+        let copy = self.copy_mut(id);
+        if copy.is_serving() {
+            copy.ask_before(held);
+        } else {
+            copy.park(held);
+        }
+        self.touch_group(id);
+    }
+
+    /// Lets a call of another shard, or of an operation, through.
+    pub(crate) fn let_call_in(&mut self, now: Stamp, call: ShardCall, reply_to: ReplyTo) -> Gate {
+        let ShardCall::ForkSource { path, .. } = &call else { return Gate::Open(call) };
+        let group = self.groups.of_path(path);
+        let id = group.state.group();
+        let Some(copy) = group.role.copy() else { return Gate::Open(call) };
+        if !copy.is_serving() || self.log.is_poisoned() {
+            return Gate::Closed(Failure::NoLeader);
+        }
+        if !copy.has_room_for(0) {
+            return Gate::Closed(Failure::Overloaded);
+        }
+        let what = HeldRequest::Call { reply_to, call };
+        self.hold(id, Held { since: now.monotonic, what });
+        Gate::Held
+    }
+
+    /// Asks a majority, once for all requests of the turn.
+    pub(super) fn ask_for_reads(&mut self, id: GroupId) {
+        let copy = self.copy_mut(id);
+        if !copy.is_running() || !copy.is_serving() {
+            return;
+        }
+        let Some(question) = copy.barriers.ask() else { return };
+        match copy.replica.confirm_read() {
+            Ok(read) => {
+                copy.questions.insert(read, question);
+            }
+            Err(NotRead::NotLeader | NotRead::TooEarly) => copy.barriers.lost(question),
+        }
+        // The question is a message.
+        self.touch_group(id);
+    }
+
+    /// A majority has answered: what is applied up to `index` is not stale.
+    pub(super) fn confirm_read(&mut self, id: GroupId, read: u64, index: EntryIndex) {
+        let group = self.groups.get_mut(id);
+        let applied = group.state.applied();
+        let copy = group.role.copy_mut().expect("the group is replicated");
+        let question = copy.questions.remove(&read).expect("each read was asked for");
+        let held = copy.barriers.confirmed(question, index, applied);
+        copy.note_released(&held);
+        held.into_iter().for_each(|held| self.execute_held(held));
+    }
+
+    /// Carries out what has waited for the word of a majority.
+    pub(super) fn execute_held(&mut self, held: Held) {
+        let now = self.members().now;
+        match held.what {
+            HeldRequest::Client { ticket, request, data } => {
+                self.admit(now, ticket, (request, &data));
+            }
+            HeldRequest::Call { reply_to, call } => self.handle_open_call(now, reply_to, call),
+        }
+    }
+
+    /// Gives requests that wait their answer.
+    pub(super) fn turn_away(&mut self, now: Stamp, held: Vec<Held>, failure: &Failure) {
+        for Held { what, .. } in held {
+            let failure = failure.clone();
+            match what {
+                HeldRequest::Client { ticket, .. } => self.reply(ticket, Reply::Failed(failure)),
+                HeldRequest::Call { reply_to, .. } => {
+                    self.give(now, reply_to, ShardAnswer::Failed(failure));
+                }
+            }
+        }
+    }
+
+    /// Requests that have waited too long were not applied, for certain.
+    pub(super) fn give_up_held(&mut self, now: Stamp, id: GroupId) {
+        let is_late = |held: &Held| now.monotonic.ms_since(held.since) >= WAIT_MS_MAX;
+        let late = self.copy_mut(id).take_held(is_late);
+        self.turn_away(now, late, &Failure::NoLeader);
+    }
+
+    /// The log has failed: nothing waits any more.
+    pub(crate) fn fail_held(&mut self, now: Stamp) {
+        for id in self.replicated_groups() {
+            let held = self.copy_mut(id).take_held(|_| true);
+            self.turn_away(now, held, &Failure::Poisoned { applied_unknown: false });
+        }
+    }
+
+    /// The copy takes part in nothing any more.
+    pub(super) fn halt(&mut self, id: GroupId, why: Halt) {
+        let now = self.members().now;
+        let copy = self.copy_mut(id);
+        copy.halt = Some(why);
+        let held = copy.take_held(|_| true);
+        self.turn_away(now, held, &Failure::NoLeader);
+    }
+}

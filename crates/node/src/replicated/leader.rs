@@ -1,0 +1,47 @@
+//! What changes when this node takes charge of a group, and when it loses it.
+
+use crate::{Failure, ShardCore};
+use model::{GroupId, StreamKey, Timestamp};
+
+impl ShardCore {
+    /// Takes charge of a group that is led here since this turn, or turns away those that wait for it.
+    pub(super) fn settle_leadership(&mut self, id: GroupId) {
+        let copy = self.copy_mut(id);
+        if copy.replica.is_settled_leader() {
+            if !copy.is_serving() && copy.halt.is_none() {
+                copy.serving = Some(copy.replica.term());
+                self.take_charge(id);
+            }
+        } else if !copy.replica.is_leader() {
+            copy.serving = None;
+            let (now, held) = (self.members().now, self.copy_mut(id).take_held(|_| true));
+            self.turn_away(now, held, &Failure::NoLeader);
+        }
+    }
+
+    /// All that was ever acknowledged is applied here. Uses that the leader before has not logged are made up for, and
+    /// the duties of one node are this one's from now on.
+    fn take_charge(&mut self, id: GroupId) {
+        let now = self.members().now;
+        let state = &mut self.groups.get_mut(id).state;
+        state.forgive_lost_touches();
+        let pending: Vec<_> = state.pending_unpins().collect();
+        for (token, source) in pending {
+            self.releases.retry(source, token);
+        }
+        for info in self.groups.get(id).state.infos() {
+            let key = StreamKey { group: id, stream: info.stream };
+            self.retention.is_on |= info.retention.is_bounded();
+            if let Some(due) = self.retention.due_of(&info, Timestamp::new(0)) {
+                self.retention.put_down(key, due);
+            }
+        }
+        let parked = std::mem::take(&mut self.copy_mut(id).parked);
+        let parked: Vec<_> = parked.into();
+        self.copy_mut(id).note_released(&parked);
+        for held in parked {
+            // It was held before this leader was confirmed: it is judged like one that comes now.
+            self.hold_again(now, held);
+        }
+    }
+}

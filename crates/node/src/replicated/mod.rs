@@ -1,0 +1,75 @@
+//! Groups with replicas on other nodes: one step of the consensus library per group and turn.
+//!
+//! # What
+//! Messages of peers and ticks come in ([`crate::PeerEvent`]), and requests as everywhere. At the end of a turn each group that
+//! something happened to is driven once: its replica says what to append, note, send and apply. All groups of a shard
+//! share one batch and one sync.
+//!
+//! # The order of a turn
+//! 1. `hear`: messages of peers, ticks, lost links. `gate`: requests.
+//! 2. `turn`: entries and notes into the open batch, messages that need no sync to the peers. This comes before the
+//!    batch is given out, so a leader's entries leave before its own sync.
+//! 3. When the batch is durable: votes and acknowledgements to the peers, and what is committed by that.
+//! 4. `apply`: committed entries, in order. The answer of a proposal goes to its sender if its own entry was committed: same
+//!    index and same term. Another term there means that it never will be.
+//!
+//! # Who answers
+//! Only a leader that has applied an entry of its term ([`GroupCopy::is_serving`]). It answers from its state when a majority
+//! has confirmed that it still leads ([`cluster::Barriers`]). What goes through the log needs no such question. Followers
+//! answer nothing, and nothing expires by their clocks.
+//!
+//! # Invariants
+//! - `applied <= committed handed out <= durable here`.
+//! - An entry is applied only with its [`cluster::Commit`], and only if index and term are those of the log.
+//! - A message whose promise is not durable is held in the replica, not here.
+//! - A copy that lost something it had synced takes part in nothing: see [`Halt`].
+
+mod apply;
+mod copy;
+mod gate;
+mod hear;
+mod leader;
+mod send;
+mod start;
+mod status;
+mod turn;
+
+pub(crate) use copy::{GroupCopy, Halt};
+pub(crate) use gate::Gate;
+pub(crate) use start::to_copy;
+pub use status::{CopyState, CopyStatus};
+
+use crate::Stamp;
+use model::{GroupId, Monotonic, Timestamp};
+use std::collections::VecDeque;
+
+/// How long a request may wait: for a leader, for its confirmation, or for its entry to be committed. Clients begin to
+/// give up soon after.
+const WAIT_MS_MAX: u64 = 5_000;
+
+/// What a shard has beside the copies of its groups.
+#[derive(Debug)]
+pub(crate) struct Replication {
+    /// Groups that something happened to in this turn.
+    touched: VecDeque<GroupId>,
+    /// The time of the last event.
+    now: Stamp,
+    last_fetch: u64,
+}
+
+impl Replication {
+    pub(crate) fn new() -> Self {
+        let now = Stamp { wall: Timestamp::new(0), monotonic: Monotonic::new(0) };
+        Self { touched: VecDeque::new(), now, last_fetch: 0 }
+    }
+
+    /// Time has passed.
+    pub(crate) fn note_time(&mut self, now: Stamp) {
+        self.now = now;
+    }
+
+    fn next_fetch(&mut self) -> u64 {
+        self.last_fetch += 1;
+        self.last_fetch
+    }
+}

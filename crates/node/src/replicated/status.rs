@@ -1,0 +1,89 @@
+//! What a member can say of its copies.
+
+use crate::ShardCore;
+use cluster::{Follower, NodeNumber, ReplicaId};
+use model::{EntryIndex, GroupId, Term};
+
+/// Rows that are copied at once.
+const ROWS_MAX: usize = 1 << 10;
+
+/// What a copy does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CopyState {
+    /// It follows, or looks for a leader.
+    Follows,
+    /// It leads, and its state does not hold yet all that was acknowledged before.
+    Begins,
+    /// It leads and answers.
+    Serves,
+    /// It takes part in nothing: something that it had synced is lost or unknown.
+    Halted,
+}
+
+/// One group's copy on this node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CopyStatus {
+    /// The group.
+    pub group: GroupId,
+    /// The copy's id.
+    pub id: ReplicaId,
+    /// What it does.
+    pub state: CopyState,
+    /// The leader's node, as far as is known here.
+    pub leader: Option<NodeNumber>,
+    /// The present term.
+    pub term: Term,
+    /// The last entry of the log here.
+    pub last: EntryIndex,
+    /// The last entry that is applied here.
+    pub applied: EntryIndex,
+    /// The last entry that is known here as committed.
+    pub committed: EntryIndex,
+    /// The other copies, as their leader sees them.
+    pub followers: Vec<Follower>,
+}
+
+impl ShardCore {
+    /// The copies of replicated groups of this shard.
+    #[must_use]
+    pub fn copies(&self) -> Vec<CopyStatus> {
+        let status = |group: &crate::group::Group| {
+            let copy = group.role.copy()?;
+            let replica = &copy.replica;
+            let state = match (copy.halt.is_some(), copy.is_serving(), replica.is_leader()) {
+                (true, ..) => CopyState::Halted,
+                (_, true, _) => CopyState::Serves,
+                (_, _, true) => CopyState::Begins,
+                _ => CopyState::Follows,
+            };
+            Some(CopyStatus {
+                group: group.state.group(),
+                id: replica.id(),
+                state,
+                leader: replica.leader().map(ReplicaId::node),
+                term: replica.term(),
+                last: replica.last_index(),
+                applied: group.state.applied(),
+                committed: replica.committed(),
+                followers: replica.followers(),
+            })
+        };
+        self.groups.iter().filter_map(status).collect()
+    }
+
+    /// The state of a group as a checkpoint of it would hold it: header and rows. Copies at the same index have the same.
+    /// `None` while a checkpoint is under way.
+    pub fn checkpoint_bytes(&mut self, group: GroupId) -> Option<Vec<u8>> {
+        if self.checkpoint.is_some() {
+            return None;
+        }
+        let state = &mut self.groups.get_mut(group).state;
+        let mut bytes = state.encode_header();
+        state.begin_rows();
+        while !state.copy_rows(ROWS_MAX, |row| {
+            bytes.extend_from_slice(&row.stream.get().to_le_bytes());
+            bytes.extend_from_slice(&row.bytes);
+        }) {}
+        Some(bytes)
+    }
+}

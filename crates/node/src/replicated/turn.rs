@@ -1,0 +1,158 @@
+//! One step of the library for each group that something happened to: what it wants goes into the log and to the peers.
+
+use super::copy::{GroupCopy, Pending};
+use crate::ShardCore;
+use cluster::{EntryHead, GroupReady, KIND_NOOP, LogPosition, Note, ToAppend};
+use log::{AppendError, NewEntry, Purpose, ReplicaError};
+use model::{EntrySubject, GroupId, Term};
+
+impl ShardCore {
+    /// This node's copy of a group.
+    ///
+    /// # Panics
+    /// If the group has one voter.
+    pub(super) fn copy_mut(&mut self, id: GroupId) -> &mut GroupCopy {
+        self.groups.get_mut(id).role.copy_mut().expect("the group is replicated")
+    }
+
+    /// Groups of this shard that are replicated.
+    pub(super) fn replicated_groups(&self) -> Vec<GroupId> {
+        let replicated = self.groups.iter().filter(|group| group.role.copy().is_some());
+        replicated.map(|group| group.state.group()).collect()
+    }
+
+    /// Has the group driven at the end of the turn.
+    pub(crate) fn touch_group(&mut self, id: GroupId) {
+        if !std::mem::replace(&mut self.copy_mut(id).is_touched, true) {
+            self.members().touched.push_back(id);
+        }
+    }
+
+    pub(super) fn members(&mut self) -> &mut super::Replication {
+        self.replication.as_mut().expect("a replicated group has members")
+    }
+
+    /// Drives the groups that something happened to.
+    pub(crate) fn drive_groups(&mut self) {
+        while let Some(id) = self.replication.as_mut().and_then(|it| it.touched.pop_front()) {
+            self.copy_mut(id).is_touched = false;
+            if !self.log.is_poisoned() {
+                self.drive_group(id);
+            }
+        }
+    }
+
+    fn drive_group(&mut self, id: GroupId) {
+        if self.copy_mut(id).halt.is_some() {
+            return;
+        }
+        self.write_pending(id);
+        while self.copy_mut(id).is_running() {
+            let batch = self.log.open_batch();
+            let Some(ready) = self.copy_mut(id).replica.take_ready(batch) else { break };
+            self.take_ready(id, ready);
+            self.apply_committed(id);
+        }
+        self.apply_committed(id);
+        self.settle_leadership(id);
+        self.ask_for_reads(id);
+    }
+
+    fn take_ready(&mut self, id: GroupId, ready: GroupReady) {
+        let GroupReady { append, note, is_urgent, messages, committed, .. } = ready;
+        assert!(ready.install.is_none(), "a snapshot was not let in");
+        let copy = self.copy_mut(id);
+        copy.commit = committed.or(copy.commit.take());
+        copy.unwritten = note.or(copy.unwritten.take());
+        for read in ready.lost_reads {
+            let question = copy.questions.remove(&read).expect("each read was asked for");
+            copy.barriers.lost(question);
+        }
+        // A commit alone is worth no sync: it goes with the next entry.
+        let note = if is_urgent { copy.unwritten.take() } else { None };
+        let append = append.into();
+        copy.pending =
+            Some(Pending { append, note, messages, is_taken: true, ..Pending::default() });
+        self.write_pending(id);
+        for (read, index) in ready.reads {
+            self.confirm_read(id, read, index);
+        }
+    }
+
+    /// Writes what the replica wants, as far as the log has room for it.
+    fn write_pending(&mut self, id: GroupId) {
+        let Some(mut pending) = self.copy_mut(id).pending.take() else { return };
+        if let Err(error) = self.write(id, &mut pending) {
+            let ReplicaError::Refused(refused) = error else {
+                panic!("group {id} and its log differ: {error}");
+            };
+            let copy = self.copy_mut(id);
+            if pending.is_taken && !std::mem::replace(&mut pending.is_awaited, true) {
+                copy.replica.moved_to(u64::MAX);
+            }
+            copy.pending = Some(pending);
+            // A poisoned log takes nothing any more, and the failed sync says so.
+            assert!(refused != AppendError::Poisoned || self.log.is_poisoned());
+            return;
+        }
+        if pending.is_awaited {
+            let batch = self.log.open_batch();
+            self.copy_mut(id).replica.moved_to(batch);
+        }
+        for message in pending.messages {
+            self.say(id, message);
+        }
+    }
+
+    fn write(&mut self, id: GroupId, pending: &mut Pending) -> Result<(), ReplicaError> {
+        if let Some(note) = pending.note.filter(|_| pending.is_new) {
+            self.log.replicate(id, log_note(note), Term::new(0))?;
+            (pending.is_new, pending.note) = (false, None);
+        }
+        while let Some(entry) = pending.append.front() {
+            self.append_entry(id, entry)?;
+            pending.append.pop_front();
+        }
+        if let Some(note) = pending.note {
+            self.log.note(id, log_note(note))?;
+            pending.note = None;
+        }
+        Ok(())
+    }
+
+    fn append_entry(&mut self, id: GroupId, entry: &ToAppend) -> Result<(), ReplicaError> {
+        let LogPosition { index, term } = entry.at;
+        let Some(bytes) = &entry.bytes else {
+            let (subject, at) = (EntrySubject::new(0), self.time.now());
+            let (command, data, kind) = (&[][..], &[][..], KIND_NOOP);
+            let noop = NewEntry { group: id, term, subject, at, kind, command, data };
+            return self.log.append_entry(Purpose::Upkeep, index, noop);
+        };
+        let head = EntryHead::decode(bytes).expect("what was heard was looked at");
+        let (command, data) = (head.command(bytes), head.data(bytes));
+        let purpose = if data.is_empty() { Purpose::Upkeep } else { Purpose::Data };
+        let EntryHead { subject, time: at, kind, .. } = head;
+        let entry = NewEntry { group: id, term, subject, at, kind, command, data };
+        self.log.append_entry(purpose, index, entry)
+    }
+
+    /// A batch is durable: what waited for it may go, and more may be committed.
+    pub(crate) fn note_persisted(&mut self, batch: u64) {
+        for id in self.replicated_groups() {
+            let copy = self.copy_mut(id);
+            if copy.halt.is_some() {
+                continue;
+            }
+            for message in copy.replica.persisted(batch) {
+                self.say(id, message);
+            }
+            self.touch_group(id);
+        }
+    }
+}
+
+/// A note as the log has it.
+fn log_note(note: Note) -> log::Note {
+    let vote = note.vote.map_or(0, cluster::ReplicaId::bits);
+    log::Note { term: note.term, vote, commit: note.commit }
+}
