@@ -58,6 +58,17 @@ pub enum ReadFrom {
     Time(u64),
 }
 
+impl ReadFrom {
+    /// Whether the read begins at the head where its place would lie before it. Else its place is named, and may be gone.
+    #[must_use]
+    pub fn follows_head(self) -> bool {
+        match self {
+            Self::Begin | Self::TailRecords(_) | Self::Time(_) => true,
+            Self::At(_) | Self::Record(_) | Self::Now => false,
+        }
+    }
+}
+
 /// Bounds of an answer besides its stable boundary.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Bounds {

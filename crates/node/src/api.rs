@@ -133,7 +133,7 @@ pub enum Request {
 }
 
 /// A read of a stream.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct ReadRequest {
     /// The stream's path.
     pub path: StreamPath,

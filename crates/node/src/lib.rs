@@ -25,6 +25,7 @@
 //!   flight.
 //! - After a failed commit nothing is accepted and nothing is applied any more.
 
+mod again;
 mod api;
 mod background;
 mod check;

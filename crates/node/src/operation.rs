@@ -37,7 +37,7 @@ impl Operation {
             Self::Fork(fork) => fork.step(view, answer),
             Self::Unpin(unpin) => unpin.step(view, &answer),
             Self::Trim(trim) => trim.step(view, answer),
-            Self::Resolve(resolve) => resolve.step(answer),
+            Self::Resolve(resolve) => resolve.step(view, answer),
         }
     }
 }

@@ -21,6 +21,7 @@
 use crate::{
     Failure, FoundRecord, Locate, LocateError, ReadReply, ReadRequest, Reply, ShardAnswer,
     ShardCall, Ticket,
+    again::Again,
     finder::{Finder, Learned},
     records::{RecordSteps, Start},
     step::{Step, View},
@@ -34,6 +35,7 @@ use stream::StreamInfo;
 pub(crate) struct ReadSteps {
     ticket: Ticket,
     stage: Stage,
+    again: Option<Box<Again>>,
 }
 
 #[derive(Debug)]
@@ -104,21 +106,29 @@ enum Position {
 impl ReadSteps {
     /// A read that waits until its use of the stream is logged.
     pub(crate) fn after_use(ticket: Ticket, read: ReadRequest) -> Self {
-        Self { ticket, stage: Stage::Asked(read) }
+        Self { ticket, stage: Stage::Asked(read), again: None }
     }
 
     /// A read whose use need not be logged. Most are answered at once.
     pub(crate) fn new(view: &mut View<'_>, ticket: Ticket, read: &ReadRequest) -> (Self, Step) {
-        let mut steps = Self { ticket, stage: Stage::Ended };
-        let step = steps.begin(view, read);
+        let mut steps = Self { ticket, stage: Stage::Ended, again: None };
+        let step = steps.begin_first(view, read);
         (steps, step)
     }
 
     pub(crate) fn step(&mut self, view: &mut View<'_>, answer: ShardAnswer) -> Step {
+        let step = self.next_step(view, answer);
+        let Some(mut again) = self.again.take() else { return step };
+        let step = again.instead_of(&step).map(|read| self.begin(view, read)).unwrap_or(step);
+        self.again = Some(again);
+        step
+    }
+
+    fn next_step(&mut self, view: &mut View<'_>, answer: ShardAnswer) -> Step {
         let mut ends = match std::mem::replace(&mut self.stage, Stage::Ended) {
             // A use that could not be logged (the disk is full, or has failed) is answered too, as
             // is one that waited in vain (`write_queue`).
-            Stage::Asked(read) => return self.begin(view, &read),
+            Stage::Asked(read) => return self.begin_first(view, &read),
             Stage::Finding(records, sizes) => {
                 return self.learn_record(view, (records, sizes), answer);
             }
@@ -131,6 +141,15 @@ impl ReadSteps {
             return Step::Reply(self.ticket, Reply::Failed(failure));
         }
         self.advance(view, ends)
+    }
+
+    /// Begins, and keeps what begins it again if that does not answer yet.
+    fn begin_first(&mut self, view: &mut View<'_>, read: &ReadRequest) -> Step {
+        let step = self.begin(view, read);
+        if !matches!(self.stage, Stage::Ended) {
+            self.again = Again::of(read);
+        }
+        step
     }
 
     /// Resolves what can be resolved at once.

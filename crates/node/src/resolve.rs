@@ -2,6 +2,7 @@
 
 use crate::{
     FoundRecord, ReadRequest, Reply, Resolved, Search, ShardAnswer, ShardCall, Ticket,
+    again::Again,
     finder::{Finder, Learned},
     read::found,
     records::{RecordSteps, Start},
@@ -17,6 +18,7 @@ pub(crate) struct ResolveSteps {
     records: RecordSteps,
     /// Looks for the time of the record, where its place was found without it.
     time_finder: Option<Finder>,
+    again: Option<Box<Again>>,
 }
 
 impl ResolveSteps {
@@ -29,13 +31,8 @@ impl ResolveSteps {
         ticket: Ticket,
         read: &ReadRequest,
     ) -> Result<Self, Box<Step>> {
-        let (key, info) = view.stream_at(ticket, &read.path)?;
-        let clamp = read.records.unwrap_or_default().clamp;
-        let start = Start::of(&info, read.from, clamp);
-        let start =
-            start.map_err(|failure| Box::new(Step::Reply(ticket, Reply::Failed(failure))))?;
-        let records = RecordSteps::new(key, info, start, Bounds::default());
-        Ok(Self { ticket, records, time_finder: None })
+        let records = begin(view, ticket, read)?;
+        Ok(Self { ticket, records, time_finder: None, again: Again::of(read) })
     }
 
     /// Asks, or answers.
@@ -66,7 +63,20 @@ impl ResolveSteps {
         Step::Reply(self.ticket, Reply::Resolved(Box::new(resolved)))
     }
 
-    pub(crate) fn step(&mut self, answer: ShardAnswer) -> Step {
+    pub(crate) fn step(&mut self, view: &View<'_>, answer: ShardAnswer) -> Step {
+        let step = self.next_step(answer);
+        let again = self.again.as_mut().and_then(|again| again.instead_of(&step));
+        match again.map(|read| begin(view, self.ticket, read)) {
+            None => step,
+            Some(Ok(records)) => {
+                (self.records, self.time_finder) = (records, None);
+                self.advance()
+            }
+            Some(Err(step)) => *step,
+        }
+    }
+
+    fn next_step(&mut self, answer: ShardAnswer) -> Step {
         let learned = match (found(answer), &mut self.time_finder) {
             (Ok(found), Some(finder)) => finder.learn(self.records.key, &self.records.info, found),
             (Ok(found), None) => self.records.learn(found).map(|()| Learned::AskNext),
@@ -78,4 +88,16 @@ impl ResolveSteps {
             Err(failure) => Step::Reply(self.ticket, Reply::Failed(failure)),
         }
     }
+}
+
+/// What is to be looked for.
+///
+/// # Errors
+/// The answer, if there is nothing to look for.
+fn begin(view: &View<'_>, ticket: Ticket, read: &ReadRequest) -> Result<RecordSteps, Box<Step>> {
+    let (key, info) = view.stream_at(ticket, &read.path)?;
+    let clamp = read.records.unwrap_or_default().clamp;
+    let start = Start::of(&info, read.from, clamp);
+    let start = start.map_err(|failure| Box::new(Step::Reply(ticket, Reply::Failed(failure))))?;
+    Ok(RecordSteps::new(key, info, start, Bounds::default()))
 }

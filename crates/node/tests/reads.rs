@@ -2,7 +2,7 @@
 
 use env::MemoryDisk;
 use log::LogOptions;
-use model::{ByteOffset, ReadFrom, ShardId, StreamPath, limits};
+use model::{ByteOffset, ReadFrom, ReadRecords, ShardId, StreamPath, TrimBefore, limits};
 use stream::{Append, ContentType, Outcome, Refusal};
 use thalweg_node::testing::{Process, create, fork_of, options, path_in, text};
 use thalweg_node::{Change, Event, Failure, ReadRequest, Reply, Request};
@@ -309,4 +309,42 @@ fn a_read_at_the_tail_of_a_stream_that_is_all_in_chunks_looks_into_none() {
     assert_eq!(looks(&process), before, "the state knows the tail");
     assert_eq!(process.bytes(&paths[0].0), b"1,22,");
     assert!(looks(&process) > before);
+}
+
+/// Asks where nothing is in memory, and lets the stream be trimmed while a job looks.
+fn read_beside_a_trim(from: ReadFrom) -> Reply {
+    let (mut process, path, _) = cold_messages();
+    process.append(&path, json(), b"4,5,");
+    let read = ReadRequest {
+        path: path.clone(),
+        from,
+        boundary_bytes: 1 << 30,
+        first_bytes_max: u64::MAX,
+        records: Some(ReadRecords::default()),
+    };
+    process.held.reads = Some(vec![]);
+    process.offer(Request::Read(read));
+    process.settle();
+    let held = process.held.reads.take().unwrap();
+    assert!(!held.is_empty() && process.replies.is_empty(), "a job looks for the place");
+    process.offer(Request::Trim { path, before: TrimBefore::Record(3) });
+    process.settle();
+    assert!(matches!(process.replies.pop(), Some((_, Reply::Outcome(Outcome::Trimmed { .. })))));
+    for (shard, job) in held {
+        process.shards[shard].handle(process.now, Event::ReadDone(job.run()));
+    }
+    process.settle();
+    process.replies.pop().expect("an answer").1
+}
+
+#[test]
+fn a_read_of_the_last_records_that_a_trim_overtakes_begins_at_the_head() {
+    match read_beside_a_trim(ReadFrom::TailRecords(4)) {
+        Reply::Read(reply) => {
+            assert_eq!((reply.start, reply.records), (reply.info.head, Some((3, 5))));
+        }
+        other => panic!("a read was answered by {other:?}"),
+    }
+    let named = read_beside_a_trim(ReadFrom::Record(1));
+    assert!(matches!(named, Reply::Failed(Failure::Trimmed { .. })), "{named:?}");
 }

@@ -59,6 +59,12 @@ impl<T: Transport> Step<'_, T> {
                 }
                 self.answer_pending(id, Pending::Write, reply);
             }
+            // A trim has overtaken a read that has named no place.
+            (Pending::First(read), Reply::Failed(Failure::Trimmed { head }))
+                if read.0.offset.follows_head() && head > read.1.info.head =>
+            {
+                self.finish_read(id, read.0);
+            }
             (_, Reply::Failed(failure)) => self.answer_problem(id, &problem_of(failure)),
             (_, Reply::InvalidJson(error)) => {
                 self.answer_problem(id, &Problem::from(&error));

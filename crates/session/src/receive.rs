@@ -385,7 +385,7 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
-    fn finish_read(&mut self, id: ConnId, read: Authorized<ReadRequest>) {
+    pub(crate) fn finish_read(&mut self, id: ConnId, read: Authorized<ReadRequest>) {
         let request = self.read_of(&read);
         self.ask_for(id, Pending::Read(Box::new(read)), request, NO_DATA);
     }

@@ -158,8 +158,6 @@ impl Keeper {
                 Ok(())
             }
             Step::ReadFork if self.fork.as_ref().is_some_and(|fork| !fork.is_made) => Ok(()),
-            // A trim may overtake a read whose place was looked up before it.
-            Step::ReadTail { .. } if answer.status == 410 => Ok(()),
             step => Err(format!("{step:?} is refused: {} {problem}", answer.status)),
         };
         self.report(ctx, checked);
