@@ -21,9 +21,17 @@ pub(crate) fn remove_if_there(disk: &dyn Disk, path: &Path) -> io::Result<()> {
 /// # Errors
 /// Any other error of the underlying disk.
 pub(crate) fn remove_unneeded(disk: &dyn Disk, path: &Path) -> io::Result<()> {
+    has_removed_unneeded(disk, path).map(drop)
+}
+
+/// As [`remove_unneeded`], and whether the file is gone.
+///
+/// # Errors
+/// Any other error of the underlying disk.
+pub(crate) fn has_removed_unneeded(disk: &dyn Disk, path: &Path) -> io::Result<bool> {
     match remove_if_there(disk, path) {
-        Err(error) if is_unreadable(&error) => Ok(()),
-        removed => removed,
+        Err(error) if is_unreadable(&error) => Ok(false),
+        removed => removed.map(|()| true),
     }
 }
 

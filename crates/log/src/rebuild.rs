@@ -120,7 +120,7 @@ impl<'a> Rebuild<'a> {
     pub(crate) fn restore_groups(&mut self) -> Result<(), OpenError> {
         for number in 0..self.store.options.group_count {
             let id = GroupId::new(number);
-            let FoundChunks { set: chunks, damages } = open_chunks(self.store, id)?;
+            let FoundChunks { set: chunks, damages, left } = open_chunks(self.store, id)?;
             damages.iter().for_each(|damage| self.damaged(damage));
             let dir = checkpoint_dir(&self.store.root, number);
             let found = load_checkpoint(&*self.store.disk, &dir, self.store.id, id);
@@ -137,6 +137,7 @@ impl<'a> Rebuild<'a> {
                 self.report.checkpoints_restored += 1;
             }
             let mut group = Group::new(id, index, chunks);
+            group.leftovers.add(left);
             group.checkpoint_bytes = found.loaded.as_ref().map_or(0, |loaded| loaded.file_bytes());
             self.groups.push(group);
             self.checkpoint_terms.push(found.loaded.as_ref().map_or(0, |loaded| loaded.term));

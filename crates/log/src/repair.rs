@@ -16,7 +16,7 @@ use crate::group::Group;
 use crate::paths::chunk_dir;
 use crate::read::{ReadError, ReadMode};
 use crate::shard::ShardLog;
-use crate::work::cleaned;
+use crate::work::CopyEnd;
 use model::{ByteOffset, GroupId, StreamKey};
 use std::io;
 use std::path::Path;
@@ -69,7 +69,7 @@ impl ShardLog {
             return Ok(());
         }
         let Some(task) = group.start_rescue(&store, epoch, file) else { return Ok(()) };
-        let mut done = cleaned(&*store.disk, &task.name, task.run(&*store.disk))?;
+        let mut done = CopyEnd::clean(&*store.disk, &task.name, task.run(&*store.disk)).result?;
         let removed = done.removal.error.take().map_or(Ok(()), Err);
         group.finish_merge(task, done);
         removed

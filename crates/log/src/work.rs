@@ -5,8 +5,9 @@ use crate::checkpoint_rows::CheckpointRows;
 use crate::chunk::copy::{CopyDone, MergeTask, SealTask};
 use crate::chunk::count::{CountDone, CountTask};
 use crate::chunk::leftovers::{RemovalDone, RemovalTask};
-use crate::chunk::writer::{ChunkName, remove_half_written};
+use crate::chunk::writer::{ChunkName, WRITING_NAME};
 use crate::damage::Damage;
+use crate::paths::remove_if_there;
 use crate::store::Store;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::NoRoom;
@@ -14,7 +15,7 @@ use env::Disk;
 use model::GroupId;
 use std::any::Any;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A piece of background work: run it on any thread and hand the result to `handle_work`.
 #[derive(Debug)]
@@ -72,12 +73,12 @@ impl WorkJob {
             Task::Seal(task, kept_free_bytes) => {
                 let needs = Needs { what: "a chunk", bytes: task.bytes_max, kept_free_bytes };
                 let result = needs.check(disk, &root).and_then(|()| task.run(disk));
-                let result = cleaned(disk, &task.name, result);
-                TaskDone::Seal(task, result)
+                let end = CopyEnd::clean(disk, &task.name, result);
+                TaskDone::Seal(task, end)
             }
             Task::Merge(task) => {
-                let result = cleaned(disk, &task.name, task.run(disk));
-                TaskDone::Merge(task, result)
+                let end = CopyEnd::clean(disk, &task.name, task.run(disk));
+                TaskDone::Merge(task, end)
             }
             Task::Free(spent) => {
                 drop(spent);
@@ -127,16 +128,25 @@ impl Needs {
     }
 }
 
-/// Gives the space of a copy that failed back at once; its own error is the one to tell.
-pub(crate) fn cleaned(
-    disk: &dyn Disk,
-    name: &ChunkName,
-    result: io::Result<CopyDone>,
-) -> io::Result<CopyDone> {
-    if result.is_err() {
-        let _ = remove_half_written(disk, &name.dir);
+/// How a copy into a new chunk ended.
+#[derive(Debug)]
+pub(crate) struct CopyEnd {
+    pub(crate) result: io::Result<CopyDone>,
+    /// What a copy that failed has written and could not remove.
+    pub(crate) left: Vec<PathBuf>,
+}
+
+impl CopyEnd {
+    /// Gives the space of a copy that failed back at once; its own error is the one to tell.
+    pub(crate) fn clean(disk: &dyn Disk, name: &ChunkName, result: io::Result<CopyDone>) -> Self {
+        let mut left = Vec::new();
+        if result.is_err() {
+            // Its name may have been given and not be durable: the next try has another one.
+            left.extend([name.dir.join(WRITING_NAME), name.path()]);
+            left.retain(|file| remove_if_there(disk, file).is_err());
+        }
+        Self { result, left }
     }
-    result
 }
 
 /// Result of a [`WorkJob`].
@@ -151,8 +161,8 @@ pub struct WorkDone {
 pub(crate) enum TaskDone {
     Fill(FillDone),
     Drain(FillDone),
-    Seal(SealTask, io::Result<CopyDone>),
-    Merge(MergeTask, io::Result<CopyDone>),
+    Seal(SealTask, CopyEnd),
+    Merge(MergeTask, CopyEnd),
     Free,
     Count(CountTask, io::Result<CountDone>),
     Remove(RemovalTask, RemovalDone),

@@ -375,6 +375,52 @@ fn what_a_merge_could_not_remove_goes_with_the_next_start() {
 }
 
 #[test]
+fn what_a_start_could_not_remove_goes_as_soon_as_it_can_be_removed() {
+    let (disk, mut node) = refused();
+    disk.set_capacity(None);
+    node.shards[0].retry_merges();
+    disk.fail(DiskOperation::Remove, 0, None);
+    work_with_errors(&mut node, 10);
+    drop(node);
+    disk.kill_process();
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert!(files(&disk, "chunk").len() as u64 > node.shards[0].stats().chunks);
+    disk.fail_nothing();
+    assert_eq!(work_with_errors(&mut node, 50), 0);
+    assert_eq!(files(&disk, "chunk").len() as u64, node.shards[0].stats().chunks);
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), 32 * 800);
+}
+
+#[test]
+fn a_copy_that_fails_leaves_no_file_once_that_can_be_removed() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for number in 0..64 {
+        node.append(key(0, 1), &[number; 800]).unwrap();
+        node.commit().unwrap();
+    }
+    let copy = loop {
+        let job = node.shards[0].poll_work().expect("there is enough to seal");
+        if job.group().is_some() {
+            break job;
+        }
+        node.shards[0].handle_work(job.run());
+    };
+    // The chunk gets its name, and neither keeps nor loses it.
+    disk.fail(DiskOperation::SyncDir, 0, None);
+    disk.fail(DiskOperation::Remove, 0, None);
+    assert!(node.shards[0].handle_work(copy.run()).error.is_some());
+    let stats = node.shards[0].stats();
+    assert!(files(&disk, "chunk").len() as u64 > stats.chunks, "a file that nobody knows");
+    disk.fail_nothing();
+    assert_eq!(work_with_errors(&mut node, 50), 0);
+    let stats = node.shards[0].stats();
+    assert_eq!((files(&disk, "chunk").len() as u64, files(&disk, "tmp")), (stats.chunks, vec![]));
+    assert!(stats.chunks > 0);
+    assert_eq!(node.read_all(key(0, 1), 4096).unwrap().len(), 64 * 800);
+}
+
+#[test]
 fn a_removal_that_cannot_be_synced_writes_no_chunk_again() {
     let (disk, mut node) = refused();
     disk.set_capacity(None);

@@ -1,11 +1,13 @@
-//! Chunk files that a merge has replaced, and that could not be removed.
+//! Files of chunks that nobody needs, and that could not be removed.
 //!
 //! # Why
 //! The merged chunk is durable when its sources go. If one of them cannot be removed, the merge has succeeded all the same:
-//! to make it again would write its bytes again with each try. What is left is removed later, or by the next start.
+//! to make it again would write its bytes again with each try. A copy that fails may leave its own file. What is left is
+//! removed later, or by the next start.
 //!
 //! # Invariants
-//! - Every file here is replaced by a chunk of the group, or all of it was dead.
+//! - Every file here is replaced by a chunk of the group, or all of it was dead, or it was never taken.
+//! - It goes only after the names of the directory are durable: that of what replaces it is one of them.
 //! - Merges of a group wait while it has too many of these: they would only take more room.
 
 use crate::paths::remove_if_there;
@@ -39,7 +41,9 @@ pub(crate) struct RemovalDone {
 impl Leftovers {
     /// Adds files that could not be removed.
     pub(crate) fn add(&mut self, files: Vec<PathBuf>) {
-        self.0.extend(files);
+        let is_new = |file: &PathBuf| !self.0.contains(file);
+        let new: Vec<PathBuf> = files.into_iter().filter(is_new).collect();
+        self.0.extend(new);
     }
 
     /// Whether there are so many that no merge should make more.
@@ -64,6 +68,9 @@ impl Leftovers {
 impl RemovalTask {
     pub(crate) fn run(&self, disk: &dyn Disk) -> RemovalDone {
         let mut done = RemovalDone::default();
+        if let Err(error) = disk.sync_dir(&self.dir) {
+            return RemovalDone { left: self.files.clone(), error: Some(error) };
+        }
         for file in &self.files {
             if let Err(error) = remove_if_there(disk, file) {
                 done.keep(file.clone(), error);

@@ -12,12 +12,12 @@ use crate::chunk::set::ChunkSet;
 use crate::chunk::writer::{chunk_path, parse_chunk_name, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::open_error::{OpenError, at};
-use crate::paths::{chunk_dir, remove_unneeded};
+use crate::paths::{chunk_dir, has_removed_unneeded};
 use crate::store::Store;
 use model::GroupId;
 use std::cell::OnceCell;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// The chunks of a group, and what is damaged of them apart from rows.
@@ -25,6 +25,16 @@ use std::sync::Arc;
 pub(crate) struct FoundChunks {
     pub(crate) set: ChunkSet,
     pub(crate) damages: Vec<Damage>,
+    /// Files that a newer chunk replaces, and that could not be removed.
+    pub(crate) left: Vec<PathBuf>,
+}
+
+/// What was found so far.
+#[derive(Debug, Default)]
+struct Looked {
+    kept: Vec<Kept>,
+    damages: Vec<Damage>,
+    left: Vec<PathBuf>,
 }
 
 /// A chunk that stays.
@@ -67,40 +77,43 @@ pub(crate) fn open_chunks(store: &Store, group: GroupId) -> Result<FoundChunks, 
     let names = disk.list(&dir).map_err(at(&dir))?;
     let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_chunk_name(name)).collect();
     seqs.sort_unstable();
-    let (mut kept, mut damages): (Vec<Kept>, Vec<Damage>) = Default::default();
+    let mut found = Looked::default();
     for &seq in seqs.iter().rev() {
         let path = chunk_path(&dir, seq);
-        open_next((store, group), (&path, seq), (&mut kept, &mut damages)).map_err(at(&path))?;
+        open_next((store, group), (&path, seq), &mut found).map_err(at(&path))?;
     }
+    let Looked { kept, damages, left } = found;
     let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1));
     // A chunk that cannot be read stays in its file, and no merge goes across it.
     let unreadable = damages.iter().filter(|damage| damage.kind == DamageKind::ChunkHeader);
     set.held.unreadable = unreadable.map(|damage| damage.file.clone()).collect();
     kept.into_iter().for_each(|kept| set.add(Arc::new(kept.chunk), 0));
-    Ok(FoundChunks { set, damages })
+    Ok(FoundChunks { set, damages, left })
 }
 
 fn open_next(
     (store, group): (&Store, GroupId),
     (path, seq): (&Path, u64),
-    (kept, damages): (&mut Vec<Kept>, &mut Vec<Damage>),
+    looked: &mut Looked,
 ) -> io::Result<()> {
     let opened = ChunkFile::open(&store.chunk_cache, (path, seq), store.lineage)?;
     let OpenedChunk::Chunk { chunk, repaired } = opened else {
-        damages.push(chunk_damage(group, path, (DamageKind::ChunkHeader, 0)));
+        looked.damages.push(chunk_damage(group, path, (DamageKind::ChunkHeader, 0)));
         return Ok(());
     };
-    for newer in kept.iter() {
+    for newer in &looked.kept {
         if newer.replaces(&chunk)? {
             // The name of the newer one may be gone after a power loss.
-            let is_unneeded = store.has_synced_names;
-            return if is_unneeded { remove_unneeded(&*store.disk, path) } else { Ok(()) };
+            if !store.has_synced_names || !has_removed_unneeded(&*store.disk, path)? {
+                looked.left.push(path.to_owned());
+            }
+            return Ok(());
         }
     }
     let mut found = chunk.check_index()?;
     found.extend(repaired.map(|at| (DamageKind::HeaderRepaired, at)));
-    damages.extend(found.into_iter().map(|damage| chunk_damage(group, path, damage)));
-    kept.push(Kept { chunk: *chunk, is_whole: OnceCell::new() });
+    looked.damages.extend(found.into_iter().map(|damage| chunk_damage(group, path, damage)));
+    looked.kept.push(Kept { chunk: *chunk, is_whole: OnceCell::new() });
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use crate::shard::ShardLog;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::is_no_room;
 use crate::wal::segment::WalSegment;
-use crate::work::{Task, TaskDone, WorkDone, WorkReport};
+use crate::work::{CopyEnd, Task, TaskDone, WorkDone, WorkReport};
 use model::GroupId;
 use std::io;
 use std::sync::Arc;
@@ -304,22 +304,21 @@ impl ShardLog {
         match *done.done {
             TaskDone::Fill(done) => report.error = self.wal.handle_fill(&mut self.slots, done),
             TaskDone::Drain(done) => report.error = self.handle_drain(done),
-            TaskDone::Seal(task, result) => {
+            TaskDone::Seal(task, CopyEnd { result, left }) => {
                 self.note_group_job(result.as_ref().err());
                 let group = self
                     .end_group_job(GroupId::new(task.name.identity.group), result.as_ref().err());
+                group.leftovers.add(left);
                 match take_copy(&mut report, result) {
                     Some(done) => group.finish_seal(task, done),
                     None => group.fail_seal(task),
                 }
                 group.end_job();
             }
-            TaskDone::Merge(task, result) => {
-                let failed = match &result {
-                    Ok(done) => done.removal.error.as_ref(),
-                    Err(error) => Some(error),
-                };
+            TaskDone::Merge(task, CopyEnd { result, left }) => {
+                let failed = result.as_ref().map_or_else(Some, |done| done.removal.error.as_ref());
                 let group = self.end_group_job(GroupId::new(task.name.identity.group), failed);
+                group.leftovers.add(left);
                 match take_copy(&mut report, result) {
                     Some(mut done) => {
                         report.error = done.removal.error.take();

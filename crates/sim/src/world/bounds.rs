@@ -125,8 +125,7 @@ impl World {
         if is_intact && !self.has_fault(FaultKind::SmallDisk) {
             note("chunks of which most is dead", wasteful);
         }
-        // A chunk that fails and cannot be removed either is there until the next start.
-        if is_intact && !self.has_fault(FaultKind::FailedNames) {
+        if is_intact {
             note("files of chunks that nobody knows", files.saturating_sub(chunks));
         }
         kept
