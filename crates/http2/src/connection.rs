@@ -2,7 +2,7 @@
 
 use crate::{Head, Ready, Stream, limits, pipe::Io, ready::Knock, stream::Unsent};
 use bytes::Bytes;
-use h2::{Reason, server};
+use h2::{Ping, PingPong, Reason, server};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
@@ -27,6 +27,8 @@ pub struct Connection {
     unsent: Arc<Unsent>,
     resets: Resets,
     is_ending: bool,
+    /// There since the handshake.
+    pings: Option<PingPong>,
 }
 
 enum Link {
@@ -89,6 +91,7 @@ impl Connection {
             unsent: Arc::default(),
             resets: Resets { left: limits::RESETS_MAX, at_ms: 0 },
             is_ending: false,
+            pings: None,
         }
     }
 
@@ -122,7 +125,10 @@ impl Connection {
         if let Link::Handshake(handshake) = &mut self.link {
             match Pin::new(&mut **handshake).poll(&mut context) {
                 Poll::Pending => return Polled::Waits,
-                Poll::Ready(Ok(open)) => self.link = Link::Open(Box::new(open)),
+                Poll::Ready(Ok(mut open)) => {
+                    self.pings = open.ping_pong();
+                    self.link = Link::Open(Box::new(open));
+                }
                 Poll::Ready(Err(_)) => return self.end(),
             }
             if self.is_ending {
@@ -181,6 +187,16 @@ impl Connection {
     /// Wants to be polled.
     pub fn knock(&self) {
         self.waker.wake_by_ref();
+    }
+
+    /// Asks the client for a sign of life, unless it was asked and has given none.
+    pub fn ask_for_life(&mut self) {
+        let Some(pings) = &mut self.pings else { return };
+        // The sign that it gave last time makes room for another question.
+        let _ = pings.poll_pong(&mut Context::from_waker(Waker::noop()));
+        // An error says that it has not answered yet, or that the connection is over.
+        let _ = pings.send_ping(Ping::opaque());
+        self.knock();
     }
 
     /// Tells the client to begin nothing more. Streams that are there may end.

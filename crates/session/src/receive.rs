@@ -178,7 +178,7 @@ impl<T: Transport> Step<'_, T> {
                     None => (0, Next::Stop),
                 },
                 State::Streams(streams) => {
-                    streams.line.receive(rest);
+                    streams.receive(rest, self.state.now.monotonic);
                     (rest.len(), Next::Stop)
                 }
                 State::Lingering => (rest.len(), Next::Stop),

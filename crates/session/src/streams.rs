@@ -94,13 +94,14 @@ impl<T: Transport> Step<'_, T> {
 
     /// A connection turns out to carry many exchanges; `bytes` is what its client has sent.
     pub(crate) fn begin_streams(&mut self, id: ConnId, bytes: &[u8]) {
+        let now = self.state.now.monotonic;
         let mut line = Line::new(&self.state.limits, key_of(id), &self.state.ready);
         line.receive(bytes);
         if self.state.stopping.is_some() {
             line.shut_down();
         }
         let Some(connection) = self.state.connections.get_mut(id) else { return };
-        connection.state = State::Streams(Box::new(Streams::new(line)));
+        connection.state = State::Streams(Box::new(Streams::new(line, now)));
     }
 
     /// The client sends no more frames.
@@ -348,6 +349,15 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn drop_streams(&mut self, streams: Streams) {
         for child in streams.open {
             self.drop_connection(child);
+        }
+    }
+
+    /// Asks the client of a line for a sign of life.
+    pub(crate) fn ask_for_life(&mut self, id: ConnId) {
+        if let Some(connection) = self.state.connections.get_mut(id)
+            && let State::Streams(streams) = &mut connection.state
+        {
+            streams.ask_for_life();
         }
     }
 

@@ -1,6 +1,15 @@
 //! Time: deadlines of long-polls, and sweeps over all connections for the coarser limits.
 
-use crate::{connection::State, due_answers, sessions::Step, slab::ConnId, transport::Transport};
+use crate::{
+    carried::{Silence, Streams},
+    connection::State,
+    due_answers,
+    options::Options,
+    sessions::Step,
+    slab::ConnId,
+    transport::Transport,
+};
+use model::Monotonic;
 use protocol::problem::{Code, Problem};
 
 /// Limits of connections are looked at this often.
@@ -27,6 +36,7 @@ enum Verdict {
     EndSse,
     EndLasting,
     EndStreams,
+    AskForLife,
 }
 
 impl<T: Transport> Step<'_, T> {
@@ -106,6 +116,7 @@ impl<T: Transport> Step<'_, T> {
             Verdict::EndSse => self.end_sse_with_control(id),
             Verdict::EndLasting => return self.end_lasting(id),
             Verdict::EndStreams => self.shut_streams_down(id),
+            Verdict::AskForLife => self.ask_for_life(id),
         }
         true
     }
@@ -147,15 +158,7 @@ impl<T: Transport> Step<'_, T> {
                     Verdict::Keep
                 }
             }
-            State::Streams(streams) if streams.is_idle() => {
-                if streams.line.is_ending() && quiet_ms >= linger_ms {
-                    Verdict::Drop
-                } else if !streams.line.is_ending() && quiet_ms >= settings.idle_timeout_ms {
-                    Verdict::EndStreams
-                } else {
-                    Verdict::Keep
-                }
-            }
+            State::Streams(streams) => judge_line(streams, (now, quiet_ms), linger_ms, settings),
             // It has no window of its own to wait for: its client lets it send nothing.
             State::Sending(_)
                 if connection.is_stream()
@@ -217,5 +220,26 @@ impl<T: Transport> Step<'_, T> {
             _ => return false,
         }
         true
+    }
+}
+
+/// What a connection is due that carries many exchanges; `quiet_ms` ago the last of them was over, if there is none.
+fn judge_line(
+    streams: &Streams,
+    (now, quiet_ms): (Monotonic, u64),
+    linger_ms: u64,
+    settings: &Options,
+) -> Verdict {
+    if streams.is_idle() {
+        return match streams.line.is_ending() {
+            true if quiet_ms >= linger_ms => Verdict::Drop,
+            false if quiet_ms >= settings.idle_timeout_ms => Verdict::EndStreams,
+            _ => Verdict::Keep,
+        };
+    }
+    match streams.silence(now, settings.write_stall_timeout_ms) {
+        Silence::Bearable => Verdict::Keep,
+        Silence::Ask => Verdict::AskForLife,
+        Silence::Over => Verdict::Drop,
     }
 }

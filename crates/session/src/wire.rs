@@ -299,6 +299,10 @@ impl Line {
         self.0.shut_down();
     }
 
+    pub(crate) fn ask_for_life(&mut self) {
+        self.0.ask_for_life();
+    }
+
     pub(crate) fn is_ending(&self) -> bool {
         self.0.is_ending()
     }

@@ -350,3 +350,27 @@ fn it_is_refused_where_it_is_not_spoken() {
     shard.send(conn, b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n");
     assert_eq!(shard.statuses(conn), [505]);
 }
+
+/// A client that is silently gone, behind a network that says nothing, would keep its readers for as long as the kernel does.
+#[test]
+fn a_silent_client_is_asked_for_a_sign_of_life() {
+    let mut line = Line::with(Options { sse_max_duration_ms: 1 << 40, ..Options::default() });
+    line.once("PUT", "a", b"");
+    let reader = line.ask("GET", "a?offset=now&live=sse", b"");
+    line.run();
+    for _ in 0..10 {
+        line.shard.pass_ms(5_000);
+        line.run();
+    }
+    assert!(!line.client.exchanges[reader].is_broken, "it has answered");
+    // From here on it says nothing, and takes what comes.
+    line.shard.pass_ms(35_000);
+    let conn = line.conn;
+    assert!(line.shard.wires.0[&conn].closed.is_none(), "it has time to answer");
+    let ping = [0, 0, 8, 6, 0, 0, 0, 0, 0];
+    let output = &line.shard.wires.0[&conn].output;
+    assert_eq!(output.windows(9).filter(|head| *head == ping).count(), 1, "it is asked once");
+    line.shard.pass_ms(31_000);
+    assert!(line.shard.wires.0[&conn].closed.is_some());
+    assert_eq!(line.shard.sessions.connection_count(), 0, "its readers are gone, too");
+}

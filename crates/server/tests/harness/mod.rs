@@ -12,6 +12,7 @@
 
 pub(crate) mod client;
 pub(crate) mod events;
+pub(crate) mod frames;
 pub(crate) mod siege;
 pub(crate) mod tls;
 pub(crate) mod vectors;

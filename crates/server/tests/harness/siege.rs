@@ -70,6 +70,8 @@ pub(crate) struct Attack {
 #[derive(Debug)]
 pub(crate) struct Siege<'a> {
     pub server: &'a Server,
+    /// Its data directory.
+    pub dir: &'a Path,
     pub crowd: usize,
     is_ready: AtomicBool,
     is_over: AtomicBool,
@@ -83,6 +85,20 @@ impl Siege<'_> {
 
     pub(crate) fn is_running(&self) -> bool {
         !self.is_over.load(Relaxed)
+    }
+
+    /// Does `work` with each of `parts` again and again, all at once, until it is over.
+    pub(crate) fn repeat_all<T: Copy + Send>(&self, parts: &[T], work: impl Fn(T) + Sync) {
+        let work = &work;
+        thread::scope(|scope| {
+            for part in parts.iter().copied() {
+                scope.spawn(move || {
+                    while self.is_running() {
+                        work(part);
+                    }
+                });
+            }
+        });
     }
 }
 
@@ -155,6 +171,7 @@ fn attempt(attack: &Attack, scale: &Scale) -> Figures {
     let calm_bytes = server.resident_bytes();
     let siege = Siege {
         server: &server,
+        dir: dir.path(),
         crowd: scale.crowd,
         is_ready: AtomicBool::new(false),
         is_over: AtomicBool::new(false),

@@ -12,6 +12,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
+
+/// How long [`Secure::try_send`] waits for a server that takes nothing.
+const MOMENT: Duration = Duration::from_millis(200);
 
 /// A signer of the certificates of a test.
 pub(crate) struct Authority {
@@ -158,6 +162,12 @@ impl Secure {
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.stream.write_all(bytes).unwrap();
         self.stream.flush().unwrap();
+    }
+
+    /// Sends all of `bytes`, unless the server takes nothing for a moment or has ended the connection.
+    pub(crate) fn try_send(&mut self, bytes: &[u8]) -> bool {
+        let _ = self.stream.sock.set_write_timeout(Some(MOMENT));
+        self.stream.write_all(bytes).and_then(|()| self.stream.flush()).is_ok()
     }
 
     /// As much as one read brings; 0 at the end.

@@ -10,7 +10,7 @@ const MIB: u64 = 1 << 20;
 const HALF_HELLO: &[u8] = b"\x16\x03\x01\x02\x00\x01";
 
 /// A server with both kinds of ports.
-const FLAGS: &[&str] =
+pub(crate) const FLAGS: &[&str] =
     &["--listen", "http://127.0.0.1:0,https://127.0.0.1:0", "--tls-self-signed", "on"];
 
 /// Connections of a flood before it waits for answers.

@@ -7,6 +7,7 @@
 mod harness;
 
 mod connections;
+mod frames;
 mod handshakes;
 mod requests;
 
@@ -93,8 +94,23 @@ fn floods_of_handshakes_hold_nobody_up() {
     withstands(&handshakes::HANDSHAKE_FLOOD, &SHORT);
 }
 
+#[test]
+fn floods_of_frames_hold_nobody_up() {
+    withstands(&frames::FRAME_FLOODS, &SHORT);
+}
+
+#[test]
+fn floods_of_frames_over_tls_hold_nobody_up() {
+    withstands(&frames::SECURE_FRAME_FLOODS, &SHORT);
+}
+
+#[test]
+fn streams_that_stall_hold_nobody_up_and_are_bounded() {
+    withstands(&frames::STALLED_STREAMS, &SHORT);
+}
+
 /// All attacks, one after the other.
-const ALL: [Attack; 12] = [
+const ALL: [Attack; 15] = [
     connections::SLOW_HEADS,
     connections::SLOW_BODIES,
     connections::STALLED_READERS,
@@ -107,6 +123,9 @@ const ALL: [Attack; 12] = [
     requests::DEEP_JSON,
     handshakes::SILENT_HANDSHAKES,
     handshakes::HANDSHAKE_FLOOD,
+    frames::FRAME_FLOODS,
+    frames::SECURE_FRAME_FLOODS,
+    frames::STALLED_STREAMS,
 ];
 
 #[test]
