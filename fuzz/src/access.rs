@@ -3,7 +3,7 @@
 use ::access::{Access, Client, Credential, Grant, Secret, StaticToken, Verified, Who, file, sign};
 use model::Timestamp;
 use protocol::http1::{HeadLimits, HeadReader, HeaderSlots};
-use protocol::request::{Proof, Shown};
+use protocol::request::{self, Proof, Shown, Site, Way};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// When everything happens.
@@ -44,7 +44,7 @@ fn read_file(name: &str, _: file::Secrecy) -> Result<Vec<u8>, String> {
 }
 
 fn client() -> Client<'static> {
-    Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), names: &[] }
+    Client { address: IpAddr::V4(Ipv4Addr::LOCALHOST), is_forwarded: false, names: &[] }
 }
 
 /// Whether somebody is known by a credential.
@@ -64,7 +64,12 @@ pub fn credential(data: &[u8]) {
     let mut slots = HeaderSlots::new();
     let head = HeadReader::default().read(data, &mut slots, &HeadLimits::default());
     let Ok(Some(head)) = head else { return };
-    match Shown::find(&head.request).proof {
+    let public_url = "https://a.example/base".parse().expect("a URL");
+    let proxies = vec!["127.0.0.0/8".parse().expect("a network")];
+    let site = Site { public_url: Some(public_url), proxies };
+    let way = Way { site: &site, ..Way::LOCAL };
+    let _ = request::parse(&head.request, &way);
+    match Shown::find(&head.request, &way).proof {
         Proof::None | Proof::Unknown => {}
         Proof::Bearer(text) => check_token(&access, text),
         Proof::Signed(query) => {

@@ -138,7 +138,7 @@ pub fn step(data: &[u8]) {
                 replica.installed(batch);
             }
             if let Some(upto) = ready.committed {
-                replica.applied(upto.index);
+                replica.applied(upto.upto());
             }
         }
         let _ = replica.persisted(batch - 1);
