@@ -133,18 +133,7 @@ impl fmt::Display for OpenError {
                  copied in",
                 dir.display()
             ),
-            Self::Version { dir, found, known } if found > known => write!(
-                f,
-                "{} has format version {found}, this program knows {known}; use the newer program",
-                dir.display()
-            ),
-            Self::Version { dir, found, known } => write!(
-                f,
-                "{} has format version {found}, from before the first release; this program reads \
-                 version {known} only; open it with the program that made it, or choose an empty \
-                 directory",
-                dir.display()
-            ),
+            Self::Version { dir, found, known } => write_version(f, dir, *found, *known),
             Self::Owner { dir, application, advice, asked } => write!(
                 f,
                 "{} belongs to {application}, not to {asked}; {advice}, or choose another \
@@ -186,3 +175,18 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+fn write_version(f: &mut fmt::Formatter<'_>, dir: &Path, found: u16, known: u16) -> fmt::Result {
+    let dir = dir.display();
+    if found > known {
+        return write!(
+            f,
+            "{dir} has format version {found}, this program knows {known}; use the newer program"
+        );
+    }
+    write!(
+        f,
+        "{dir} has format version {found}, from before the first release; this program reads version {known} only; \
+         open it with the program that made it, or choose an empty directory"
+    )
+}
