@@ -36,8 +36,8 @@ pub enum Proof<'b> {
     Unknown,
     /// With a token. RFC 6750 §2.1.
     Bearer(&'b str),
-    /// With a signature in the query.
-    Signed(SignedQuery<'b>),
+    /// With a signature in the query. It is long and rare.
+    Signed(Box<SignedQuery<'b>>),
 }
 
 /// The parameters of a signed URL, decoded. What is missing is empty.
@@ -121,7 +121,7 @@ fn signed(query: &str) -> Proof<'_> {
             _ => (found.signature, is_signed) = (value, true),
         }
     }
-    if is_signed { Proof::Signed(found) } else { Proof::None }
+    if is_signed { Proof::Signed(Box::new(found)) } else { Proof::None }
 }
 
 /// A target as logs may show it: without the value of a signature.
