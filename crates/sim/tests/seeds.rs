@@ -69,6 +69,14 @@ fn seeds_that_once_refused_deletions_hold() {
     }
 }
 
+/// A chunk of which most was dead stayed: that was counted after the last merge, and nobody looked again.
+#[test]
+fn a_seed_that_counted_what_was_dead_after_the_last_merge_holds() {
+    if let Err(failure) = run(&Plan::of_seed(1_065_466_834_250)) {
+        panic!("{failure}");
+    }
+}
+
 /// A group that kept no old segment was sealed into the room that those which do needed.
 #[test]
 fn a_seed_whose_seals_took_the_room_of_deletions_holds() {

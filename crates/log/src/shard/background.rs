@@ -338,6 +338,8 @@ impl ShardLog {
                 report.is_count = true;
                 let counted = result.map_err(|error| report.error = Some(error)).ok();
                 group.chunks.finish_count(task, counted);
+                // What was counted may be most of a chunk.
+                group.merge_may_help = true;
                 group.end_job();
             }
             TaskDone::Remove(task, done) => {
