@@ -179,23 +179,26 @@ impl ChunkSet {
         Some(CountTask { group, chunks, rises })
     }
 
-    /// Takes what was counted; `None` if it could not be.
-    pub(crate) fn finish_count(&mut self, task: CountTask, done: Option<CountDone>) {
+    /// Takes what was counted; `None` if it could not be. True if a chunk is now mostly dead.
+    pub(crate) fn finish_count(&mut self, task: CountTask, done: Option<CountDone>) -> bool {
         let Some(done) = done else {
             self.floors.give_back(task.rises);
-            return;
+            return false;
         };
+        let mut is_wasteful = false;
         // No chunk has come or gone since: both are in the same order.
         let mut counted = done.dead.into_iter().peekable();
         for file in Arc::clone(&self.list).files() {
             if let Some((_, bytes)) = counted.next_if(|(seq, _)| *seq == file.seq) {
                 // A merge that came before the count has seen the floor, too.
                 self.note_dead(file, bytes.min(self.live_bytes(file)));
+                is_wasteful |= self.is_wasteful(file);
             }
         }
         for (stream, rows) in done.gone_rows {
             self.floors.note_gone_rows(stream, rows);
         }
+        is_wasteful
     }
 
     /// No merge has the floors any more.

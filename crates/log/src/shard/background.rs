@@ -337,9 +337,7 @@ impl ShardLog {
                 let group = self.end_group_job(task.group, result.as_ref().err());
                 report.is_count = true;
                 let counted = result.map_err(|error| report.error = Some(error)).ok();
-                group.chunks.finish_count(task, counted);
-                // What was counted may be most of a chunk.
-                group.merge_may_help = true;
+                group.merge_may_help |= group.chunks.finish_count(task, counted);
                 group.end_job();
             }
             TaskDone::Remove(task, done) => {
