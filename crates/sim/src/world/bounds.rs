@@ -121,8 +121,7 @@ impl World {
         note("bytes of bodies", process.admission.body_bytes() as u64);
         let is_chunk = |path: &&PathBuf| path.extension().is_some_and(|name| name == "chunk");
         let files = self.disk.paths().iter().filter(is_chunk).count() as u64;
-        // Where there is no room, a merge that saves some is put off.
-        if is_intact && !self.has_fault(FaultKind::SmallDisk) {
+        if is_intact {
             note("chunks of which most is dead", wasteful);
         }
         if is_intact {
