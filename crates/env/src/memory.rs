@@ -324,6 +324,17 @@ impl MemoryDisk {
         inode.unreadable.insert(usize::try_from(block).expect("a block of a file in memory"));
     }
 
+    /// A file can, or cannot, be opened from now on. What has it open keeps it.
+    ///
+    /// # Panics
+    /// If there is no such file.
+    pub fn set_openable(&self, path: &Path, is_openable: bool) {
+        let mut state = self.state();
+        let id = state.live.files[path];
+        let inode = state.inodes.get_mut(&id).expect("a named inode exists");
+        inode.is_unopenable = !is_openable;
+    }
+
     /// `count` operations of a kind fail, after the next `skip` of them; `None`: all of them, until
     /// [`MemoryDisk::fail_nothing`]. An operation that fails changes nothing.
     pub fn fail(&self, operation: DiskOperation, skip: u64, count: impl Into<Option<u64>>) {
@@ -347,6 +358,9 @@ impl Disk for MemoryDisk {
         state.check_power()?;
         state.faults.check(DiskOperation::Open)?;
         let inode = *state.live.files.get(path).ok_or(io::ErrorKind::NotFound)?;
+        if state.inodes[&inode].is_unopenable {
+            return Err(input_output_error());
+        }
         Ok(self.handle(inode, &mut state))
     }
 

@@ -142,7 +142,7 @@ fn wal_start(wal: &RebuiltWal, mut segments: VecDeque<WalSegment>) -> WalStart {
     WalStart {
         retired: segments,
         spares,
-        segment_next: wal.files.last().map_or(1, |file| file.seq + 1),
+        segment_next: wal.segment_next,
         // One number is left out: a torn batch whose header is lost may have had the next.
         batch_next: wal.scanned.seq_max + 2,
         durable: wal.scanned.durable,

@@ -70,7 +70,7 @@ pub enum DamageKind {
     /// One flipped bit of a header or row was found and put right, or one of two copies is damaged: nothing is
     /// lost.
     HeaderRepaired,
-    /// A WAL segment between others is not there.
+    /// A WAL segment between others is not there, or a segment cannot be opened.
     SegmentMissing,
     /// Indexes that no WAL holds although later ones exist.
     EntriesMissing,

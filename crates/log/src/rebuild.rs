@@ -28,17 +28,20 @@ use crate::replay::Replay;
 use crate::report::{RecoveryReport, TornTail};
 use crate::store::Store;
 use crate::survey::Survey;
-use crate::unreadable::{cannot_open, open_around};
+use crate::unreadable::open_around;
 use crate::wal::last_batch::{list_last, settle_last};
 use crate::wal::layout::{
     BatchList, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader, Payload, WritePlace,
     entry_header_position,
 };
 use crate::wal::scan::{
-    Applied, FoundBatch, LiveBatch, ScannedWal, WalHeaders, WalName, entry_header, place_damage,
-    read_batch, read_headless, read_list, scan_wal,
+    Applied, FoundBatch, FoundSegments, LiveBatch, ScannedWal, WalHeaders, WalName, entry_header,
+    place_damage, read_batch, read_headless, read_list, scan_wal,
 };
-use crate::wal::segment::{FILL_NAME, SegmentFile, parse_segment_name, segment_path, wal_dir};
+use crate::wal::segment::{
+    FILL_NAME, SegmentFile, give_up_segment, is_lost_name_alone, lost_name, parse_segment_name,
+    segment_path, wal_dir,
+};
 use model::{EntryIndex, EntrySubject, GroupId, StreamId, StreamKey};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -57,6 +60,8 @@ pub(crate) struct RebuiltWal {
     pub(crate) first_slot: u16,
     /// The last batch, as the next one has to list it.
     pub(crate) list: Vec<u8>,
+    /// The number of the next segment.
+    pub(crate) segment_next: u64,
 }
 
 /// Everything that recovery has found.
@@ -150,15 +155,16 @@ impl<'a> Rebuild<'a> {
         let mut wals = Vec::new();
         for wal in wal_numbers(self.store)? {
             let dir = wal_dir(&self.store.root, wal);
-            let files = self.open_segments(wal).map_err(at(&dir))?;
+            let segments = self.open_segments(wal).map_err(at(&dir))?;
             let name = WalName { store: self.store.id, wal };
-            let headers = WalHeaders::read(name, &files).map_err(at(&dir))?;
-            wals.push((wal, dir, files, headers));
+            let headers = WalHeaders::read(name, &segments.files).map_err(at(&dir))?;
+            segments.damages().for_each(|damage| self.damaged(&damage));
+            wals.push((wal, dir, segments, headers));
         }
         let epochs = wals.iter().map(|(_, _, _, headers)| headers.epoch_max());
         let epoch = epochs.max().unwrap_or(0);
         let mut slot = 0;
-        for (wal, dir, files, headers) in wals {
+        for (wal, dir, FoundSegments { files, seq_max, .. }, headers) in wals {
             let applied = Applied { epoch, covers: &|header| self.was_applied(header) };
             let scanned = scan_wal(&headers, &files, &applied).map_err(at(&dir))?;
             // What a killed process wrote may still be in the page cache only: it is about to be
@@ -175,7 +181,9 @@ impl<'a> Rebuild<'a> {
             let groups = usize::from(self.store.options.group_count);
             let last = files.iter().map(|_| vec![0; groups].into_boxed_slice()).collect();
             let count = u16::try_from(files.len()).expect("bounded by the WAL bound");
-            self.wals.push(RebuiltWal { wal, scanned, files, last, first_slot: slot, list });
+            let (first_slot, segment_next) = (slot, seq_max + 1);
+            let rebuilt = RebuiltWal { wal, scanned, files, last, first_slot, list, segment_next };
+            self.wals.push(rebuilt);
             slot += count;
         }
         Ok(())
@@ -189,22 +197,34 @@ impl<'a> Rebuild<'a> {
         header.index <= known.max(unreadable)
     }
 
-    fn open_segments(&self, wal: u16) -> io::Result<Vec<Arc<SegmentFile>>> {
-        let dir = wal_dir(&self.store.root, wal);
-        let names = self.store.disk.list(&dir)?;
+    fn open_segments(&self, wal: u16) -> io::Result<FoundSegments> {
+        let (disk, dir) = (&*self.store.disk, wal_dir(&self.store.root, wal));
+        let names = disk.list(&dir)?;
         if names.iter().any(|name| name == FILL_NAME) {
-            remove_unneeded(&*self.store.disk, &dir.join(FILL_NAME))?;
+            remove_unneeded(disk, &dir.join(FILL_NAME))?;
         }
         let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
         seqs.sort_unstable();
-        let open = |seq| -> io::Result<Arc<SegmentFile>> {
+        for name in names.iter().filter(|name| is_lost_name_alone(name, &seqs)) {
+            remove_unneeded(disk, &dir.join(name))?;
+        }
+        let seq_max = seqs.last().copied().unwrap_or(0);
+        let mut found = FoundSegments { seq_max, ..FoundSegments::default() };
+        for seq in seqs {
             let path = segment_path(&dir, seq);
-            // Its number and its place among the others would be lost with it: without it there is no start.
-            let file = open_around(&*self.store.disk, &path)?.ok_or_else(|| cannot_open(&path))?;
+            let was_lost = names.iter().any(|name| *name == lost_name(seq));
+            let opened = if was_lost { None } else { open_around(disk, &path)? };
+            let Some(file) = opened else {
+                if !was_lost && self.store.has_synced_names {
+                    give_up_segment(disk, &dir, seq)?;
+                }
+                found.lost.push(path);
+                continue;
+            };
             let capacity = file.len()?;
-            Ok(Arc::new(SegmentFile { seq, path, file, capacity }))
-        };
-        seqs.into_iter().map(open).collect()
+            found.files.push(Arc::new(SegmentFile { seq, path, file, capacity }));
+        }
+        Ok(found)
     }
 
     /// Applies every live entry of groups with one voter, and those of the others that are alive and committed.

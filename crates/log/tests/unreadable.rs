@@ -16,6 +16,11 @@ type Written = BTreeMap<StreamKey, Vec<u8>>;
 
 /// Batches of three blocks for nine streams of three groups, in the WAL, in chunks and covered by checkpoints.
 fn filled() -> (MemoryDisk, Written) {
+    filled_with(18)
+}
+
+/// As `filled`, with background work after the first `worked` batches.
+fn filled_with(worked: u8) -> (MemoryDisk, Written) {
     let disk = MemoryDisk::new();
     let mut node = Node::open(&disk, 1).unwrap();
     let mut written = Written::new();
@@ -24,7 +29,7 @@ fn filled() -> (MemoryDisk, Written) {
             append(&mut node, &mut written, key(group, u64::from(number % 3) + 1), number);
         }
         node.commit().unwrap();
-        if number < 18 {
+        if number < worked {
             node.work().unwrap();
         }
     }
@@ -127,6 +132,49 @@ fn any_block_may_be_lost_and_costs_what_it_held() {
         let appends_max = if block.0.starts_with("/data/chunks") { 24 } else { 2 };
         survive(&[block], appends_max);
     }
+}
+
+/// It can be opened again at the next start or at a later one.
+#[test]
+fn any_segment_may_be_unopenable_and_what_was_written_since_stays() {
+    for worked in [18, 3] {
+        let segments = files(&filled_with(worked).0, "wal");
+        assert!(segments.len() >= 2, "{segments:?}");
+        for (healed, segment) in (0..3).flat_map(|start| segments.iter().map(move |of| (start, of)))
+        {
+            lose_segment(worked, segment, healed);
+        }
+    }
+}
+
+fn lose_segment(worked: u8, segment: &Path, healed: u64) {
+    let (disk, written) = filled_with(worked);
+    disk.set_openable(segment, false);
+    let mut node = Node::open(&disk, 1).unwrap();
+    let kinds = node.machine.kinds();
+    assert!(kinds.contains(&DamageKind::SegmentMissing), "{segment:?}: {kinds:?}");
+    assert!(missing(&mut node, &written) < 30, "{segment:?}");
+    let mut since = Written::new();
+    for start in 0..4 {
+        for number in 0..4 {
+            append(&mut node, &mut since, key((start % 3) as u16, 9), 100 + number);
+            node.commit().unwrap();
+            node.work().unwrap();
+        }
+        node.stop();
+        disk.kill_process();
+        disk.set_openable(segment, start >= healed);
+        node = Node::open(&disk, 1).unwrap();
+        assert_eq!(missing(&mut node, &since), 0, "{segment:?}, start {start}");
+    }
+    // An operator accepts the loss by removing the file.
+    disk.remove(segment).unwrap();
+    node.stop();
+    disk.kill_process();
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(missing(&mut node, &since), 0, "{segment:?}");
+    assert!(!node.machine.kinds().contains(&DamageKind::SegmentMissing), "{segment:?}");
+    assert_eq!(files(&disk, "lost"), Vec::<PathBuf>::new());
 }
 
 #[test]

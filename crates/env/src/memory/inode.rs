@@ -30,6 +30,8 @@ pub(super) struct Inode {
     pub(super) lost_writes: LostWrites,
     /// Blocks that cannot be read.
     pub(super) unreadable: BTreeSet<usize>,
+    /// It cannot be opened.
+    pub(super) is_unopenable: bool,
 }
 
 impl Inode {

@@ -22,7 +22,7 @@ use crate::wal::layout::{
 };
 use crate::wal::segment::SegmentFile;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// A batch as found in a segment of the WAL.
@@ -75,6 +75,23 @@ impl LiveBatch {
             Self::Whole(found) => found.segment,
             Self::Headless { segment, .. } => *segment,
         }
+    }
+}
+
+/// The segment files of a WAL, oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct FoundSegments {
+    pub(crate) files: Vec<Arc<SegmentFile>>,
+    /// Those that the device could not open, at this start or an earlier one.
+    pub(crate) lost: Vec<PathBuf>,
+    /// The highest number of all; 0 if there is none.
+    pub(crate) seq_max: u64,
+}
+
+impl FoundSegments {
+    /// What may be missing of the log, for nobody knows what was in a lost segment.
+    pub(crate) fn damages(&self) -> impl Iterator<Item = Damage> {
+        self.lost.iter().map(|path| Damage::at(DamageKind::SegmentMissing, path, 0))
     }
 }
 

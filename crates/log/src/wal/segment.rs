@@ -76,6 +76,28 @@ pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
     (digits.len() == 16 && number <= NUMBER_MAX).then_some(number)
 }
 
+/// The name that says that a start has gone on without segment `seq`.
+pub(crate) fn lost_name(seq: u64) -> String {
+    format!("{seq:016x}.lost")
+}
+
+/// Whether `name` is about a segment that is not there any more; `seqs` are those that are.
+pub(crate) fn is_lost_name_alone(name: &str, seqs: &[u64]) -> bool {
+    let digits = name.strip_suffix(".lost");
+    let seq = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
+    seq.is_some_and(|seq| lost_name(seq) == name && seqs.binary_search(&seq).is_err())
+}
+
+/// Writes down that the log continues without segment `seq`, which cannot be opened. The indexes of its entries are perhaps given
+/// out again. So it may not come back.
+///
+/// # Errors
+/// Any error of the underlying disk.
+pub(crate) fn give_up_segment(disk: &dyn Disk, dir: &Path, seq: u64) -> io::Result<()> {
+    drop(disk.create(&dir.join(lost_name(seq)))?);
+    disk.sync_dir(dir)
+}
+
 /// Makes segment `seq` of `capacity` bytes, zero-filled and durable.
 ///
 /// # Errors
