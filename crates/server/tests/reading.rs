@@ -366,3 +366,19 @@ fn others_are_served_while_a_read_looks_for_its_message() {
     }
     assert!(most_served >= 20, "{most_served} answers to others while 31 MiB were looked through");
 }
+
+#[test]
+fn what_ends_at_the_tail_is_kept_as_long_as_the_setting_says() {
+    let brief = "public, max-age=2, stale-while-revalidate=10";
+    for (seconds, expected) in [("0", "no-cache"), ("2", brief)] {
+        let (server, _dir) = Server::start(&["--tail-max-age-s", seconds]);
+        let mut client = server.connect();
+        client.put("/s", TEXT).is(201);
+        client.post("/s", TEXT, b"a").is(204);
+        let answer = client.get("/s").is(200);
+        assert_eq!(answer.field("Cache-Control"), Some(expected));
+        let tag = answer.field("ETag").unwrap();
+        let known = client.call("GET", "/s", &[("If-None-Match", tag)], b"").is(304);
+        assert_eq!(known.field("Cache-Control"), Some(expected), "304 says it, too");
+    }
+}

@@ -64,6 +64,7 @@ impl<T: Transport> Step<'_, T> {
             records: reply.records,
             gzip,
             is_public: self.is_public(request),
+            tail_age: self.state.options.tail_age,
         };
         let mut whole = false;
         let write = |head: &mut dyn HeadSink| {

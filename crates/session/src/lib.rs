@@ -56,6 +56,7 @@ pub use counts::Counts;
 pub use protocol::HttpDate;
 /// Which web pages are let in, and under which URL clients come; who reads the settings needs it.
 pub use protocol::request::{Names, Pages, PublicUrl, Site};
+pub use protocol::response::TailAge;
 
 pub use options::{Admission, Options};
 pub use sessions::{Ask, AskSink, Input, Sessions};

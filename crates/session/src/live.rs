@@ -423,6 +423,7 @@ impl<T: Transport> Step<'_, T> {
                 records: None,
                 gzip: shape.gzip,
                 is_public: shape.is_public,
+                tail_age: self.state.options.tail_age,
             };
             (shape, whole_answer(&meta, &self.state.date, &answer, data))
         }));

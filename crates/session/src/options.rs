@@ -1,6 +1,9 @@
 //! The limits of a session, and what all sessions of a process are charged together.
 
-use protocol::request::{Pages, Site};
+use protocol::{
+    request::{Pages, Site},
+    response::TailAge,
+};
 use std::sync::{
     Arc,
     atomic::{AtomicUsize, Ordering::Relaxed},
@@ -57,6 +60,8 @@ pub struct Options {
     pub http2_streams_max: u32,
     /// Which names the server has and which web pages may change something.
     pub pages: Arc<Pages>,
+    /// How long caches may keep an answer that ends at the tail.
+    pub tail_age: TailAge,
     /// Under which URLs clients reach the server.
     pub site: Arc<Site>,
 }
@@ -89,6 +94,7 @@ impl Default for Options {
             http2: true,
             http2_streams_max: 256,
             pages: Arc::default(),
+            tail_age: TailAge::RECOMMENDED,
             site: Arc::new(Site::UNKNOWN),
         }
     }

@@ -4,7 +4,7 @@ use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamPath, Timestamp};
 use stream::{Accepted, ContentType, Lifetime, Lineage, Retention, StreamInfo};
 use thalweg_protocol::{
     request::{Live, ReadRequest},
-    response::ReadAnswer,
+    response::{ReadAnswer, TailAge},
 };
 
 /// A stream as the pages show it.
@@ -73,5 +73,6 @@ pub(crate) fn answer<'a>(
         records: None,
         gzip: false,
         is_public: true,
+        tail_age: TailAge::RECOMMENDED,
     }
 }

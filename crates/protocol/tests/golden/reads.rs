@@ -9,7 +9,7 @@ use stream::{Lifetime, StreamInfo};
 use thalweg_protocol::{
     events::Mode,
     request::{Live, ReadRequest},
-    response::{self, ReadAnswer},
+    response::{self, ReadAnswer, TailAge},
 };
 
 pub(crate) fn page() -> String {
@@ -61,6 +61,15 @@ fn ranges(page: &mut Page) {
     add(page, "a stable part, not for everybody", &private(stable(&forever)));
     add(page, "all, not for everybody", &private(answer(&begin, &forever, 0, 900)));
     add(page, "a stable part with a lifetime, not for everybody", &private(stable(&ttl)));
+    for seconds in [0, 1, 3600] {
+        let tail_age = TailAge::of_seconds(seconds);
+        let old = |answer| ReadAnswer { tail_age, ..answer };
+        let title = format!("kept for {seconds} s");
+        add(page, &format!("all, {title}"), &old(answer(&begin, &forever, 0, 900)));
+        let of_one = private(old(answer(&begin, &forever, 0, 900)));
+        add(page, &format!("all, not for everybody, {title}"), &of_one);
+        add(page, &format!("a stable part, {title}"), &old(stable(&forever)));
+    }
 }
 
 /// Reads with `If-None-Match`.

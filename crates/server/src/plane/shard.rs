@@ -31,7 +31,7 @@ use log::SyncDone;
 use mio::{Events, Poll, Token};
 use model::{Monotonic, ShardId};
 use node::{Event, Output, ShardCore, Stamp};
-use session::{Admission, Ask, Input, Options, Sessions, Site};
+use session::{Admission, Ask, Input, Options, Sessions, Site, TailAge};
 use std::io;
 use std::sync::{Arc, atomic::AtomicUsize, mpsc::TrySendError};
 use std::time::Duration;
@@ -490,6 +490,7 @@ fn session_options(settings: &Settings) -> Options {
         http2: settings.http2,
         http2_streams_max: settings.http2_streams_max,
         pages: Arc::new(crate::access::pages(settings)),
+        tail_age: TailAge::of_seconds(settings.tail_max_age_s),
         site: Arc::new(Site {
             public_url: settings.public_url.clone(),
             proxies: settings.trusted_proxies.clone(),

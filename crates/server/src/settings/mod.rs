@@ -46,6 +46,8 @@ const MIB: usize = 1 << 20;
 const MIB64: u64 = 1 << 20;
 /// Longest time that a setting may name: a day. Longer ones are mistakes in the unit.
 const DAY_MS: u64 = 24 * 60 * 60 * 1000;
+/// Caches that keep something for so long keep it forever.
+const YEAR_S: u32 = 365 * 24 * 60 * 60;
 
 /// One line of the table: all that is known of a setting before its value is.
 #[derive(Debug)]
@@ -181,6 +183,11 @@ settings! {
     /// Origins of web pages that may change streams, besides those of this machine; `*` is all. `auto` is none of them
     /// where everybody on this machine may do everything, and all elsewhere.
     cors_origins: LetIn = "auto" as LetInNames { example: "https://app.example.com", has_scheme: true };
+
+    /// Seconds for which caches may keep an answer that ends at the tail of a stream: so old may be what a plain GET gets.
+    /// While a cache asks again it may answer for five times as long, at most 300 s. With 0 it asks each time. What
+    /// never changes is kept for a year all the same.
+    tail_max_age_s: u32 = "60" as Number::<u32> { min: 0, max: YEAR_S };
 
     /// The URL under which clients know the server if a proxy is in front of it. `Location` begins with it. Its path may be there
     /// or not in what the proxy forwards, and in `Stream-Forked-From`.

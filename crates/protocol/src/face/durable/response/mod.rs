@@ -6,7 +6,7 @@
 mod read;
 mod write;
 
-pub use read::{BodyPlan, Frame, ReadAnswer, long_poll_timeout, read, sse};
+pub use read::{BodyPlan, Frame, ReadAnswer, TailAge, long_poll_timeout, read, sse};
 pub use write::{
     appended, changed, created, deleted, metadata, outcome, preflight, resolved, trimmed,
 };

@@ -12,6 +12,7 @@ use crate::{
     head::{BodyFraming, HeadSink, Length},
 };
 use model::{ByteOffset, GroupId, ReadFrom, StreamKey};
+use std::borrow::Cow;
 use stream::{Layout, Lifetime, StreamInfo};
 
 /// What the node found for a catch-up read, or for a long-poll with news.
@@ -38,6 +39,36 @@ pub struct ReadAnswer<'a> {
     pub gzip: bool,
     /// A client that shows no credential gets the same: a shared cache may give it to everybody.
     pub is_public: bool,
+    /// How long caches keep an answer that ends at the tail.
+    pub tail_age: TailAge,
+}
+
+/// How long caches may keep an answer that ends at the tail: data that has come since is missing in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TailAge {
+    seconds: u32,
+}
+
+impl TailAge {
+    /// What PROTOCOL §10.1 recommends.
+    pub const RECOMMENDED: Self = Self::of_seconds(60);
+
+    /// Longest time after its end for which a cache may still answer while it asks again, in seconds.
+    const STALE_SECONDS_MAX: u32 = 300;
+
+    /// So many seconds. With 0 a cache asks each time, which the entity tag makes cheap.
+    #[must_use]
+    pub const fn of_seconds(seconds: u32) -> Self {
+        Self { seconds }
+    }
+
+    /// What caches learn where it is `scope`. A short time would be worth nothing with a long one behind it, so that one is
+    /// at most five times as long, as in what is recommended.
+    fn text(self, scope: &str) -> String {
+        let Self { seconds } = self;
+        let stale = seconds.saturating_mul(5).min(Self::STALE_SECONDS_MAX);
+        format!("{scope}, max-age={seconds}, stale-while-revalidate={stale}")
+    }
 }
 
 /// What must be sent after the head.
@@ -151,7 +182,7 @@ impl ReadAnswer<'_> {
         if self.request.offset != ReadFrom::Now {
             head.ascii(Field::ETag, tag.render(self.gzip).as_bytes());
         }
-        head.field(Field::CacheControl, self.cache_control());
+        head.field(Field::CacheControl, &self.cache_control());
         head.field(Field::Vary, field::ACCEPT_ENCODING);
     }
 
@@ -161,30 +192,34 @@ impl ReadAnswer<'_> {
     }
 
     /// How long caches may keep the answer (docs/adr/0012).
-    fn cache_control(&self) -> &'static str {
+    fn cache_control(&self) -> Cow<'static, str> {
         if self.request.offset == ReadFrom::Now {
             // PROTOCOL §8: "SHOULD return Cache-Control: no-store"
-            return "no-store";
+            return Cow::Borrowed("no-store");
         }
         // PROTOCOL §10.1: `private` where the answer is not for everybody (docs/adr/0079).
         let [asks, immutable, recent] = if self.is_public { PUBLIC } else { PRIVATE };
         if self.info.lifetime != Lifetime::Forever {
             // A cache that answers by itself neither slides the lifetime nor knows its end.
-            return asks;
+            return Cow::Borrowed(asks);
         }
         let begins_at_head = self.request.offset == ReadFrom::Begin;
         if self.request.records.is_some() || (begins_at_head && self.has_moving_head()) {
-            return asks;
+            return Cow::Borrowed(asks);
         }
         // The first piece may be trimmed one day. A reader that learns so begins again, and must not get it once more.
         if self.is_stable && !self.is_up_to_date() && !begins_at_head {
-            return immutable;
+            return Cow::Borrowed(immutable);
         }
         if self.start == self.end && !self.info.closed {
             // "Nothing new" is true only now; the tag makes asking again cheap.
-            return asks;
+            return Cow::Borrowed(asks);
         }
-        recent
+        match self.tail_age {
+            TailAge { seconds: 0 } => Cow::Borrowed(asks),
+            TailAge::RECOMMENDED => Cow::Borrowed(recent),
+            other => Cow::Owned(other.text(if self.is_public { "public" } else { "private" })),
+        }
     }
 }
 
