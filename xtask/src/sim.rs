@@ -39,6 +39,9 @@ pub(crate) struct Simulation {
     /// Run the embedded engine alone; otherwise one seed in four runs it, too
     #[arg(long)]
     engine: bool,
+    /// Run clusters of nodes instead
+    #[arg(long)]
+    cluster: bool,
     /// Continue after a failure
     #[arg(long)]
     keep_going: bool,
@@ -63,6 +66,11 @@ impl Simulation {
         Self { minutes: Some(minutes), ..Self::default() }
     }
 
+    /// Fresh seeds of clusters.
+    pub(crate) fn fresh_clusters(minutes: u64) -> Self {
+        Self { cluster: true, ..Self::fresh(minutes) }
+    }
+
     fn arguments(&self) -> Vec<String> {
         let mut arguments = Vec::new();
         let numbers = [
@@ -82,6 +90,7 @@ impl Simulation {
             ("--shrink", self.shrink),
             ("--quiet", self.quiet),
             ("--engine", self.engine),
+            ("--cluster", self.cluster),
             ("--keep-going", self.keep_going),
         ];
         arguments
@@ -115,6 +124,7 @@ mod tests {
             shrink: true,
             quiet: false,
             engine: false,
+            cluster: false,
             keep_going: false,
         };
         assert_eq!(simulation.arguments(), ["--seed", "7", "--faults", "kill", "--shrink"]);

@@ -23,6 +23,9 @@ const BAR_LENGTH: f64 = 40.0;
 /// How long fresh seeds are simulated, after the fixed ones among the tests.
 const FRESH_SEEDS_MINUTES: u64 = 2;
 
+/// The same for clusters.
+const FRESH_CLUSTERS_MINUTES: u64 = 1;
+
 const STAGES: [Stage; 15] = [
     Stage { name: "format", run: format, slow: false },
     Stage { name: "tidy", run: tidy_stage, slow: false },
@@ -158,7 +161,8 @@ fn crashes(workspace: &Workspace) -> Result<Counts, Failure> {
 }
 
 fn simulation(workspace: &Workspace) -> Result<Counts, Failure> {
-    as_one(sim::run(workspace, &sim::Simulation::fresh(FRESH_SEEDS_MINUTES)))
+    sim::run(workspace, &sim::Simulation::fresh(FRESH_SEEDS_MINUTES))?;
+    as_one(sim::run(workspace, &sim::Simulation::fresh_clusters(FRESH_CLUSTERS_MINUTES)))
 }
 
 fn fuzz_targets(workspace: &Workspace) -> Result<Counts, Failure> {

@@ -200,6 +200,22 @@ impl MemoryDisk {
         state.end_life();
     }
 
+    /// Another disk with what this one has on stable storage: what a loss of power now leaves for certain.
+    #[must_use]
+    pub fn durable_image(&self) -> Self {
+        let state = self.state();
+        let names = state.durable.clone();
+        let copy = |inode: &InodeId| Some((*inode, state.inodes.get(inode)?.durable_copy()));
+        let image = State {
+            inodes: names.files.values().filter_map(copy).collect(),
+            inode_next: state.inode_next,
+            live: names.clone(),
+            durable: names,
+            ..State::default()
+        };
+        Self { state: Arc::new(Mutex::new(image)) }
+    }
+
     /// Ends the process but not the power: everything written stays, handles and locks die.
     pub fn kill_process(&self) {
         self.state().end_life();

@@ -3,7 +3,7 @@
 use env::{Clock, RealClock};
 use model::Monotonic;
 use std::fmt;
-use thalweg_sim::{EngineReport, Failure, Report};
+use thalweg_sim::{ClusterReport, EngineReport, Failure, Report};
 
 /// How often progress is printed.
 const REPORT_MS: u64 = 10_000;
@@ -90,6 +90,41 @@ impl Hunt {
             let (simulated, cpu) = (*simulated_us / 1_000_000, self.clock.cpu_ms() / 1000);
             eprintln!("{done} seeds, {failed} failed, {simulated} simulated s, {cpu} CPU s");
         }
+    }
+}
+
+/// What seeds of clusters have done, together.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterSum {
+    seeds: u64,
+    sum: ClusterReport,
+}
+
+impl ClusterSum {
+    pub(crate) fn add(&mut self, report: &ClusterReport) {
+        self.seeds += 1;
+        let sum = &mut self.sum;
+        sum.acked_count += report.acked_count;
+        sum.ordered_count += report.ordered_count;
+        sum.images_count += report.images_count;
+        sum.leaders_count += report.leaders_count;
+        sum.entries_count += report.entries_count;
+        sum.states_count += report.states_count;
+        sum.starts += report.starts;
+        sum.faults += report.faults;
+        sum.simulated_us += report.simulated_us;
+    }
+}
+
+impl fmt::Display for ClusterSum {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { seeds, sum } = self;
+        write!(f, "{seeds} clusters held: {} appends acknowledged, ", sum.acked_count)?;
+        write!(f, "{} of them looked for on all disks, ", sum.images_count)?;
+        write!(f, "{} operations ordered, {} entries and ", sum.ordered_count, sum.entries_count)?;
+        write!(f, "{} states compared, {} leaders, ", sum.states_count, sum.leaders_count)?;
+        write!(f, "{} faults, {} starts, ", sum.faults, sum.starts)?;
+        write!(f, "{} simulated s", sum.simulated_us / 1_000_000)
     }
 }
 

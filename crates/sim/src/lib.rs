@@ -17,6 +17,7 @@
 //! - `clients`: the clients; `wire`, `events`, `frames`: their side of HTTP.
 //! - `sick_disk`: errors of a disk that do not reach the log.
 //! - `oracle`: what must hold; `history`: whether some order explains all answers of a stream.
+//! - `cluster`: several nodes and the links between them, in a world of its own ([`run_cluster`]).
 //! - `engine`: a world of its own for the embedded engine ([`run_engine`]).
 //! - `shrink`: a smaller plan that fails in the same way.
 //!
@@ -26,6 +27,7 @@
 
 mod clients;
 mod clock;
+mod cluster;
 mod dice;
 mod engine;
 mod events;
@@ -45,6 +47,7 @@ mod wire;
 mod witnesses;
 mod world;
 
+pub use self::cluster::{ClusterFailure, ClusterMutant, ClusterPlan, ClusterReport, run_cluster};
 pub use self::engine::{EngineFailure, EngineMutant, EnginePlan, EngineReport, run_engine};
 pub use fault::FaultKind;
 pub use mutant::Mutant;

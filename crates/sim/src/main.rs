@@ -3,10 +3,13 @@
 mod hunt;
 
 use clap::Parser;
-use env::{Random, RealRandom};
-use hunt::Hunt;
+use env::{Random, RealClock, RealRandom};
+use hunt::{ClusterSum, Hunt};
 use std::{ops::Range, process::ExitCode};
-use thalweg_sim::{EnginePlan, Failure, FaultKind, Plan, RUNS_MAX, run, run_engine, shrink};
+use thalweg_sim::{
+    ClusterPlan, EnginePlan, Failure, FaultKind, Plan, RUNS_MAX, run, run_cluster, run_engine,
+    shrink,
+};
 
 /// One of so many seeds runs the engine's world, too.
 const ENGINE_SEEDS: u64 = 4;
@@ -48,6 +51,9 @@ struct Cli {
     /// Run the embedded engine alone; otherwise one seed in four runs it, too
     #[arg(long)]
     engine: bool,
+    /// Run clusters of nodes instead
+    #[arg(long)]
+    cluster: bool,
     /// Continue after a failure
     #[arg(long)]
     keep_going: bool,
@@ -74,6 +80,9 @@ fn go(cli: &Cli) -> Result<u64, String> {
         std::panic::set_hook(Box::new(|_| {}));
     }
     let seeds = seeds(cli);
+    if cli.cluster {
+        return Ok(hunt_clusters(cli, seeds));
+    }
     let mut hunt = Hunt::begin();
     for seed in seeds {
         if cli.minutes.is_some_and(|minutes| hunt.elapsed_ms() >= minutes * 60_000) {
@@ -128,6 +137,31 @@ fn hold_engine(cli: &Cli, seed: u64, hunt: &mut Hunt) -> bool {
             false
         }
     }
+}
+
+/// Runs seeds of the cluster's world. Returns how many of them failed.
+fn hunt_clusters(cli: &Cli, seeds: Range<u64>) -> u64 {
+    let begin = RealClock::new();
+    let verbose = cli.seed.is_some() && !cli.quiet;
+    let (mut failed, mut sum) = (0, ClusterSum::default());
+    for seed in seeds {
+        let is_over = |minutes| begin.cpu_ms() >= minutes * 60_000;
+        if cli.minutes.is_some_and(is_over) {
+            break;
+        }
+        match run_cluster(ClusterPlan { seed, mutant: None, verbose }) {
+            Ok(report) => sum.add(&report),
+            Err(failure) => {
+                failed += 1;
+                eprintln!("{failure}");
+                if !cli.keep_going {
+                    break;
+                }
+            }
+        }
+    }
+    println!("{sum}, {failed} failed, {} CPU s", begin.cpu_ms() / 1000);
+    failed
 }
 
 /// Which seeds to run. A hunt begins where nobody was before.

@@ -35,6 +35,12 @@ pub(super) struct Inode {
 }
 
 impl Inode {
+    /// A file that has what is on stable storage of this one, and nothing else.
+    pub(super) fn durable_copy(&self) -> Self {
+        let (current, durable) = (self.durable.clone(), self.durable.clone());
+        Self { current, durable, unreadable: self.unreadable.clone(), ..Self::default() }
+    }
+
     /// `None` if a byte of it cannot be read.
     pub(super) fn read(&self, buffer: &mut [u8], position: u64) -> Option<usize> {
         let start = (position as usize).min(self.current.len());

@@ -100,3 +100,15 @@ fn nothing_works_after_the_power_is_off() {
     disk.crash(&mut SeededRandom::new(3));
     assert!(disk.open(&path).is_ok());
 }
+
+#[test]
+fn an_image_has_what_was_synced_and_is_a_disk_of_its_own() {
+    let (disk, path) = disk_with(&[7; 1024], true);
+    disk.open(&path).unwrap().write_at(&[8; 1024], 0).unwrap();
+    disk.create(Path::new("/d/unsynced")).unwrap();
+    let image = disk.durable_image();
+    assert_eq!(read(&image, &path), [7; 1024]);
+    assert_eq!(image.paths(), std::slice::from_ref(&path));
+    image.open(&path).unwrap().write_at(&[9; 1024], 0).unwrap();
+    assert_eq!(read(&disk, &path), [8; 1024]);
+}

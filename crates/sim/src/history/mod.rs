@@ -20,9 +20,7 @@ mod model;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use model::Deed;
-
-use model::{Append, Producer, Told};
+pub(crate) use model::{Append, Deed, Producer, Told};
 
 use crate::{
     clients::unframed,
@@ -118,6 +116,13 @@ impl History {
     pub(crate) fn event(&mut self, path: &str, called: Moment, deed: Deed) {
         let answered = Some(self.moment());
         let operation = Operation { called, answered, deed };
+        self.streams.entry(path.to_owned()).or_default().push(operation);
+    }
+
+    /// A request that was sent at `called` may take effect at any time, or never: no answer came.
+    pub(crate) fn lost(&mut self, path: &str, called: Moment, append: Rc<Append>) {
+        let deed = Deed::Append(append, Told::Nothing { place: None });
+        let operation = Operation { called, answered: None, deed };
         self.streams.entry(path.to_owned()).or_default().push(operation);
     }
 

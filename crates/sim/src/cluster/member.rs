@@ -1,0 +1,187 @@
+//! One node: its shards, its disk and its clocks.
+
+use crate::dice::Dice;
+use cluster::{NodeNumber, ReplicaId};
+use env::MemoryDisk;
+use log::{LogOptions, OpenError, SyncDone, SyncJob, WorkDone, WorkJob};
+use model::{Monotonic, ShardId, Timestamp};
+use node::{
+    Event, FetchDone, FetchJob, Membership, Output, PeerEvent, ReadDone, ReadJob, Reply, Request,
+    ShardCore, ShardMessage, Stamp, Ticket, ToPeer,
+};
+use std::path::Path;
+use std::sync::Arc;
+
+pub(super) const DIR: &str = "/data";
+
+/// The wall clock at the beginning.
+const START_MS: u64 = 1_700_000_000_000;
+
+/// Something for a shard.
+#[derive(Debug)]
+pub(super) enum Mail {
+    Request { ticket: Ticket, request: Request, data: Vec<u8> },
+    Peer(PeerEvent),
+    Shard(Box<ShardMessage>),
+    Synced(SyncDone),
+    Worked(WorkDone),
+    ReadDone(Box<ReadDone>),
+    Fetched(Box<FetchDone>),
+    Tick,
+}
+
+/// Work for a thread.
+#[derive(Debug)]
+pub(super) enum Job {
+    Sync(SyncJob),
+    Work(WorkJob),
+    Read(ReadJob),
+    Fetch(Box<FetchJob>),
+}
+
+impl Job {
+    pub(super) fn run(self) -> Mail {
+        match self {
+            Self::Sync(job) => Mail::Synced(job.run()),
+            Self::Work(job) => Mail::Worked(job.run()),
+            Self::Read(job) => Mail::ReadDone(Box::new(job.run())),
+            Self::Fetch(job) => Mail::Fetched(Box::new(job.run())),
+        }
+    }
+}
+
+/// What a turn leads to.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    pub(super) replies: Vec<(Ticket, Reply)>,
+    pub(super) mails: Vec<(usize, Mail)>,
+    pub(super) jobs: Vec<(usize, Job)>,
+    pub(super) said: Vec<ToPeer>,
+    pub(super) is_behind: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) number: usize,
+    pub(super) disk: MemoryDisk,
+    /// Empty while it is down.
+    pub(super) shards: Vec<ShardCore>,
+    pub(super) shard_count: u16,
+    pub(super) life: u64,
+    pub(super) inbox: Vec<(usize, Mail)>,
+    pub(super) is_turn_due: bool,
+    pub(super) paused_until_us: u64,
+    pub(super) slow_until_us: u64,
+    pub(super) skew_ms: u64,
+}
+
+pub(super) fn node_number(number: usize) -> NodeNumber {
+    NodeNumber::new(u16::try_from(number + 1).expect("few nodes"))
+}
+
+pub(super) fn membership(number: usize, (node_count, seed): (usize, u64)) -> Membership {
+    let voters = (0..node_count).map(|node| ReplicaId::new(node_number(node), 1)).collect();
+    Membership { node: node_number(number), voters, seed }
+}
+
+impl Member {
+    pub(super) fn new(number: usize, shard_count: u16, skew_ms: u64) -> Self {
+        Self {
+            number,
+            disk: MemoryDisk::new(),
+            shards: Vec::new(),
+            shard_count,
+            life: 0,
+            inbox: Vec::new(),
+            is_turn_due: false,
+            paused_until_us: 0,
+            slow_until_us: 0,
+            skew_ms,
+        }
+    }
+
+    pub(super) fn is_up(&self) -> bool {
+        !self.shards.is_empty()
+    }
+
+    pub(super) fn is_poisoned(&self) -> bool {
+        self.shards.iter().any(|shard| shard.poison().is_some())
+    }
+
+    pub(super) fn stamp(&self, now_us: u64) -> Stamp {
+        let wall = Timestamp::new(START_MS + self.skew_ms + now_us / 1000);
+        Stamp { wall, monotonic: Monotonic::new((now_us + 1) * 1000) }
+    }
+
+    pub(super) fn start(
+        &mut self,
+        dice: &mut Dice,
+        options: LogOptions,
+        membership: &Membership,
+    ) -> Result<(), OpenError> {
+        let disk = Arc::new(self.disk.clone());
+        let with = (options, self.shard_count);
+        let opened = node::open_member((disk, dice), Path::new(DIR), with, membership)?;
+        self.shards = opened.shards;
+        self.life += 1;
+        Ok(())
+    }
+
+    /// The process ends; the disk is as the caller leaves it.
+    pub(super) fn end(&mut self) {
+        self.shards.clear();
+        self.inbox.clear();
+        self.life += 1;
+        self.paused_until_us = 0;
+    }
+
+    /// Takes everything that has come, then drains the shards.
+    pub(super) fn turn(&mut self, now_us: u64) -> Turn {
+        let now = self.stamp(now_us);
+        let mut turn = Turn::default();
+        for (shard, mail) in std::mem::take(&mut self.inbox) {
+            give(&mut self.shards[shard], now, mail);
+        }
+        for (number, shard) in self.shards.iter_mut().enumerate() {
+            if shard.is_behind() {
+                shard.handle(now, Event::Continue);
+            }
+            drain((number, shard), &mut turn);
+            turn.is_behind |= shard.is_behind();
+        }
+        turn
+    }
+}
+
+fn give(shard: &mut ShardCore, now: Stamp, mail: Mail) {
+    match mail {
+        Mail::Request { ticket, request, data } => {
+            shard.handle(now, Event::Request { ticket, request, data: &data });
+        }
+        Mail::Peer(event) => shard.handle(now, Event::Peer(Box::new(event))),
+        Mail::Shard(message) => shard.handle(now, Event::Shard(message)),
+        Mail::Synced(done) => shard.handle(now, Event::Synced(done)),
+        Mail::Worked(done) => shard.handle(now, Event::Worked(done)),
+        Mail::ReadDone(done) => shard.handle(now, Event::ReadDone(*done)),
+        Mail::Fetched(done) => shard.handle(now, Event::Fetched(done)),
+        Mail::Tick => shard.handle(now, Event::Tick),
+    }
+}
+
+fn drain((number, shard): (usize, &mut ShardCore), turn: &mut Turn) {
+    let place = |to: ShardId| usize::from(to.get());
+    while let Some(output) = shard.poll_output() {
+        match output {
+            Output::Reply { ticket, reply } => turn.replies.push((ticket, reply)),
+            Output::Shard { to, message } => turn.mails.push((place(to), Mail::Shard(message))),
+            // Nobody watches.
+            Output::Changed { .. } => {}
+            Output::Sync(job) => turn.jobs.push((number, Job::Sync(job))),
+            Output::Work(job) => turn.jobs.push((number, Job::Work(job))),
+            Output::Read(job) => turn.jobs.push((number, Job::Read(job))),
+            Output::Fetch(job) => turn.jobs.push((number, Job::Fetch(job))),
+            Output::Peer(said) => turn.said.push(*said),
+        }
+    }
+    shard.check();
+}

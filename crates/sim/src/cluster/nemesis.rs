@@ -1,0 +1,156 @@
+//! What goes wrong in a cluster.
+
+use super::plan::ClusterMutant;
+use super::world::{Act, NODES, World};
+use env::MemoryDisk;
+
+/// Mean time between two faults.
+const STRIKE_US: u64 = 1_500_000;
+
+impl World {
+    /// Something fails, and the next time is drawn.
+    pub(super) fn strike(&mut self) {
+        if self.is_ending {
+            return;
+        }
+        self.faults += 1;
+        let node = self.fault_dice.below(NODES as u64) as usize;
+        let peer = (node + 1 + self.fault_dice.below(NODES as u64 - 1) as usize) % NODES;
+        match self.fault_dice.below(100) {
+            0..15 => self.kill(node),
+            15..30 => self.cut_power(node),
+            30..36 => (0..NODES).for_each(|node| self.cut_power(node)),
+            36..48 => self.pause(node),
+            48..62 => self.cut(node, peer),
+            62..74 => self.isolate(node),
+            74..84 => self.reset(node, peer),
+            84..92 => self.fail_sync(node),
+            _ => self.slow_down(node),
+        }
+        let delay_us = self.fault_dice.delay_us(2 * STRIKE_US);
+        self.at(delay_us, Act::Strike);
+    }
+
+    pub(super) fn kill(&mut self, node: usize) {
+        self.note(format_args!("node {node} is killed"));
+        self.end(node);
+        self.members[node].disk.kill_process();
+    }
+
+    /// What was not synced may be lost or torn, and a write may be under way.
+    fn cut_power(&mut self, node: usize) {
+        if !self.members[node].is_up() {
+            return;
+        }
+        self.note(format_args!("node {node} loses power"));
+        if self.fault_dice.percent(50)
+            && let Some(job) = self.take_sync(node)
+        {
+            let changes = self.fault_dice.below(3);
+            self.members[node].disk.power_off_after(changes);
+            drop(job.run());
+        }
+        self.end(node);
+        let disk = self.members[node].disk.clone();
+        disk.crash(&mut self.fault_dice);
+        self.break_disk(node);
+    }
+
+    /// A mutant's disk is not what it was.
+    fn break_disk(&mut self, node: usize) {
+        match self.mutant() {
+            Some(ClusterMutant::LostDisk) => self.members[node].disk = MemoryDisk::new(),
+            Some(ClusterMutant::OldDisk) => {
+                let old = self.old_images.remove(&node);
+                self.old_images.insert(node, self.members[node].disk.durable_image());
+                if let Some(old) = old {
+                    self.members[node].disk = old;
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn end(&mut self, node: usize) {
+        if !self.members[node].is_up() {
+            return;
+        }
+        self.members[node].end();
+        self.lose_calls(node);
+        for peer in (0..NODES).filter(|peer| *peer != node) {
+            self.lose_link(node, peer);
+        }
+        let delay_us = self.fault_dice.between(20_000, 4_000_000);
+        self.at(delay_us, Act::Start(node));
+    }
+
+    /// Both ways between two nodes begin again, and both hear of it.
+    fn lose_link(&mut self, node: usize, peer: usize) {
+        for pair in [(node, peer), (peer, node)] {
+            self.wires.get_mut(&pair).expect("a link").reset();
+            let (node, peer) = pair;
+            let (delay_us, life) = (self.fault_dice.delay_us(50_000), self.members[node].life);
+            self.at(delay_us, Act::Notice { node, peer, life });
+        }
+    }
+
+    fn pause(&mut self, node: usize) {
+        let pause_us = self.fault_dice.between(50_000, 3_000_000);
+        self.note(format_args!("node {node} pauses for {pause_us} us"));
+        self.members[node].paused_until_us = self.now_us + pause_us;
+    }
+
+    /// One way: what `from` says does not arrive.
+    fn cut(&mut self, from: usize, to: usize) {
+        self.note(format_args!("{from} is not heard by {to}"));
+        self.wires.get_mut(&(from, to)).expect("a link").is_cut = true;
+        let delay_us = self.fault_dice.between(100_000, 8_000_000);
+        self.at(delay_us, Act::Heal { from, to });
+    }
+
+    fn isolate(&mut self, node: usize) {
+        for peer in (0..NODES).filter(|peer| *peer != node) {
+            self.cut(node, peer);
+            self.cut(peer, node);
+        }
+    }
+
+    fn reset(&mut self, node: usize, peer: usize) {
+        self.note(format_args!("the link of {node} and {peer} is lost"));
+        self.lose_link(node, peer);
+    }
+
+    /// A way that was cut carries frames again.
+    pub(super) fn mend(&mut self, from: usize, to: usize) {
+        let wire = self.wires.get_mut(&(from, to)).expect("a link");
+        wire.is_cut = false;
+        self.lose_link(from, to);
+    }
+
+    /// A shard whose sync has failed does nothing more until its node is started again.
+    fn fail_sync(&mut self, node: usize) {
+        self.note(format_args!("a sync of {node} fails"));
+        self.members[node].disk.fail_next_sync(1);
+    }
+
+    fn slow_down(&mut self, node: usize) {
+        let slow_us = self.fault_dice.between(200_000, 3_000_000);
+        self.members[node].slow_until_us = self.now_us + slow_us;
+    }
+
+    /// Nothing fails any more.
+    pub(super) fn heal(&mut self) {
+        self.is_ending = true;
+        self.note(format_args!("nothing fails any more"));
+        for node in 0..NODES {
+            self.members[node].disk.fail_nothing();
+            (self.members[node].slow_until_us, self.members[node].paused_until_us) = (0, 0);
+            if self.members[node].is_poisoned() {
+                self.kill(node);
+            }
+            for peer in (0..NODES).filter(|peer| *peer != node) {
+                self.mend(node, peer);
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! What must hold of a cluster, whatever fails.
+
+use super::member::{Member, membership};
+use super::streams::{group_of, name_of};
+use crate::history::History;
+use env::{MemoryDisk, SeededRandom};
+use log::LogOptions;
+use model::{EntryIndex, GroupId};
+use node::{CopyState, CopyStatus};
+use std::collections::BTreeMap;
+
+/// Bytes of entries that are read at once to be compared.
+const ENTRY_BYTES_MAX: u64 = 1 << 20;
+
+/// An append: its stream and its bytes, which begin with its number.
+#[derive(Debug)]
+pub(super) struct Op {
+    pub(super) stream: usize,
+    pub(super) bytes: Vec<u8>,
+    /// It was acknowledged.
+    pub(super) is_acked: bool,
+    /// Each try was refused for certain.
+    pub(super) is_refused: bool,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Oracle {
+    violation: Option<String>,
+    pub(super) history: History,
+    pub(super) ops: Vec<Op>,
+    /// The node that leads a group in a term.
+    leaders: BTreeMap<(u16, u64), usize>,
+    /// Term and checksum of each applied entry.
+    entries: BTreeMap<(u16, u64), (u64, u32)>,
+    /// Up to where each life of each node was compared.
+    compared: BTreeMap<(usize, u64, u16), u64>,
+    /// Checksum of the state of a group at an index.
+    states: BTreeMap<(u16, u64), u32>,
+    pub(super) acked_count: u64,
+    pub(super) images_count: u64,
+}
+
+impl Oracle {
+    /// Records what was broken, unless something was before.
+    pub(super) fn broken(&mut self, what: String) {
+        self.violation.get_or_insert(what);
+    }
+
+    pub(super) fn is_broken(&self) -> bool {
+        self.violation.is_some()
+    }
+
+    pub(super) fn take_violation(&mut self) -> Option<String> {
+        self.violation.take()
+    }
+
+    pub(super) fn counts(&self) -> (usize, usize, usize) {
+        (self.leaders.len(), self.entries.len(), self.states.len())
+    }
+
+    /// Looks at a node after a turn: a term has one leader.
+    pub(super) fn note_leaders(&mut self, member: &Member) {
+        let copies = member.shards.iter().flat_map(|shard| shard.copies());
+        let leads = |copy: &CopyStatus| matches!(copy.state, CopyState::Begins | CopyState::Serves);
+        for copy in copies.filter(leads) {
+            let key = (copy.group.get(), copy.term.get());
+            let known = *self.leaders.entry(key).or_insert(member.number);
+            if known != member.number {
+                self.broken(format!("{} and {} lead group and term {key:?}", known, member.number));
+            }
+        }
+    }
+
+    /// Compares what a node has applied with what others have.
+    pub(super) fn compare(&mut self, member: &mut Member) {
+        let life = member.life;
+        for shard in 0..member.shards.len() {
+            for copy in member.shards[shard].copies() {
+                if copy.state == CopyState::Halted {
+                    self.broken(format!("node {} has halted group {}", member.number, copy.group));
+                }
+                self.compare_entries((member, shard, life), &copy);
+                self.compare_state((member, shard), &copy);
+            }
+        }
+    }
+
+    fn compare_entries(
+        &mut self,
+        (member, shard, life): (&Member, usize, u64),
+        CopyStatus { group, applied, .. }: &CopyStatus,
+    ) {
+        let log = member.shards[shard].log();
+        let Some(first) = log.first_index(*group) else { return };
+        let seen = self.compared.entry((member.number, life, group.get())).or_insert(0);
+        let mut next = first.get().max(*seen + 1);
+        *seen = applied.get();
+        while next <= applied.get() {
+            let Ok(read) = log.entries(*group, EntryIndex::new(next), ENTRY_BYTES_MAX) else {
+                return;
+            };
+            let Ok(found) = read.run() else { return };
+            for stored in found.iter().take_while(|stored| stored.entry().index <= *applied) {
+                let entry = stored.entry();
+                next = entry.index.get() + 1;
+                let crc =
+                    stored.command_crc ^ stored.data_crc.rotate_left(7) ^ u32::from(entry.kind);
+                let this = (entry.term.get(), crc);
+                let key = (group.get(), entry.index.get());
+                let known = *self.entries.entry(key).or_insert(this);
+                if known != this {
+                    let what = format!("group and index {key:?} has {known:?} and {this:?}");
+                    self.broken(format!("{what}, the latter on node {}", member.number));
+                }
+            }
+        }
+    }
+
+    fn compare_state(
+        &mut self,
+        (member, shard): (&mut Member, usize),
+        CopyStatus { group, applied, .. }: &CopyStatus,
+    ) {
+        let Some(bytes) = member.shards[shard].checkpoint_bytes(*group) else { return };
+        let this = crc32c::crc32c(&bytes);
+        let key = (group.get(), applied.get());
+        let known = *self.states.entry(key).or_insert(this);
+        if known != this {
+            self.broken(format!("two states at group and index {key:?}, one on {}", member.number));
+        }
+    }
+
+    /// An append was acknowledged: a majority has it on stable storage.
+    pub(super) fn check_images(&mut self, members: &[Member], options: &LogOptions, op: usize) {
+        self.images_count += 1;
+        let (group, bytes) = (group_of(self.ops[op].stream, options), &self.ops[op].bytes);
+        let holds = |member: &&Member| has_entry(&member.disk, (member, options), group, bytes);
+        let count = members.iter().filter(holds).count();
+        if count <= members.len() / 2 {
+            self.broken(format!("append {op} was acknowledged, and {count} disks have it"));
+        }
+    }
+
+    /// All appends are known: acknowledged ones are there once, refused ones nowhere.
+    pub(super) fn audit(&mut self, contents: &[Vec<u8>]) -> usize {
+        let mut places: BTreeMap<usize, u64> = BTreeMap::new();
+        for (stream, content) in contents.iter().enumerate() {
+            let mut at = 0;
+            while at < content.len() {
+                let Some((op, length)) = op_at(&content[at..]) else {
+                    return self.fail(format!("stream {stream} is garbled at {at}"));
+                };
+                let is_it = self.ops.get(op).is_some_and(|known| {
+                    known.stream == stream && content[at..].starts_with(&known.bytes)
+                });
+                if !is_it || places.insert(op, at as u64).is_some() {
+                    return self
+                        .fail(format!("append {op} is twice, or garbled, at {at} of {stream}"));
+                }
+                at += length;
+            }
+        }
+        for op in 0..self.ops.len() {
+            let Op { is_acked, is_refused, .. } = self.ops[op];
+            match places.contains_key(&op) {
+                false if is_acked => {
+                    self.broken(format!("append {op} was acknowledged and is lost"))
+                }
+                true if is_refused => self.broken(format!("append {op} was refused and is there")),
+                _ => {}
+            }
+        }
+        let mut ordered = 0;
+        for stream in 0..contents.len() {
+            let path = name_of(stream);
+            match self.history.check(&path, |op| places.get(&op).copied()) {
+                Ok(count) => ordered += count,
+                Err(what) => self.broken(format!("no order explains stream {stream}: {what}")),
+            }
+        }
+        ordered
+    }
+
+    fn fail(&mut self, what: String) -> usize {
+        self.broken(what);
+        0
+    }
+}
+
+/// Number and length of the append that bytes begin with.
+fn op_at(bytes: &[u8]) -> Option<(usize, usize)> {
+    let end = bytes.iter().position(|byte| *byte == b';')?;
+    let number = std::str::from_utf8(bytes.get(1..9)?).ok()?;
+    Some((number.parse().ok()?, end + 1))
+}
+
+/// Whether the entries on stable storage hold an append, or a checkpoint may.
+fn has_entry(
+    disk: &MemoryDisk,
+    (member, options): (&Member, &LogOptions),
+    group: GroupId,
+    bytes: &[u8],
+) -> bool {
+    let image = Member { disk: disk.durable_image(), ..Member::new(member.number, 1, 0) };
+    let (port, dir) = (std::sync::Arc::new(image.disk), std::path::Path::new(super::member::DIR));
+    let random = &mut SeededRandom::new(1);
+    let with = (options.clone(), 1);
+    let Ok(opened) =
+        node::open_member((port, random), dir, with, &membership(member.number, (3, 0)))
+    else {
+        return false;
+    };
+    let log = opened.shards[0].log();
+    let (Some(first), last) = (log.first_index(group), log.last_index(group)) else { return false };
+    let mut next = first;
+    while next <= last {
+        let Ok(found) = log.entries(group, next, ENTRY_BYTES_MAX).map(log::EntryRead::run) else {
+            return false;
+        };
+        let Ok(found) = found else { return false };
+        for stored in found {
+            if stored.entry().data[..] == *bytes {
+                return true;
+            }
+            next = stored.entry().index.next();
+        }
+    }
+    // A checkpoint stands for entries that the log has given up.
+    first.get() > 1
+}

@@ -1,0 +1,85 @@
+//! What a run of a cluster consists of, and what comes of it.
+
+use std::fmt;
+
+/// A deliberate defect outside the code under test. Each must be found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ClusterMutant {
+    /// Disks acknowledge syncs and make nothing durable: votes and acknowledgements come before their sync.
+    LyingDisks,
+    /// Followers acknowledge entries that they do not have.
+    ForgedAcks,
+    /// Followers confirm a leader that they have not heard.
+    ForgedConfirmations,
+    /// A node loses its disk and comes back under the same id.
+    LostDisk,
+    /// A node's disk is that of some time ago.
+    OldDisk,
+}
+
+impl ClusterMutant {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::LyingDisks,
+        Self::ForgedAcks,
+        Self::ForgedConfirmations,
+        Self::LostDisk,
+        Self::OldDisk,
+    ];
+}
+
+/// What a run consists of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ClusterPlan {
+    /// Decides everything.
+    pub seed: u64,
+    /// A deliberate defect.
+    pub mutant: Option<ClusterMutant>,
+    /// Print every step.
+    pub verbose: bool,
+}
+
+/// What a run that broke no promise has done.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ClusterReport {
+    /// Names everything that happened.
+    pub trace_hash: u64,
+    /// Appends that were acknowledged.
+    pub acked_count: u64,
+    /// Operations for which an order was found.
+    pub ordered_count: usize,
+    /// Acknowledgements that were looked for on stable storage.
+    pub images_count: u64,
+    /// Leaders that were elected.
+    pub leaders_count: usize,
+    /// Entries that were compared between copies.
+    pub entries_count: usize,
+    /// States that were compared between copies.
+    pub states_count: usize,
+    /// Starts of nodes.
+    pub starts: u64,
+    /// Faults.
+    pub faults: u64,
+    /// Simulated time in microseconds.
+    pub simulated_us: u64,
+}
+
+/// A run that broke a promise.
+#[derive(Debug, Clone)]
+pub struct ClusterFailure {
+    /// What was run.
+    pub plan: ClusterPlan,
+    /// What was broken.
+    pub what: String,
+    /// When, in simulated microseconds.
+    pub at_us: u64,
+}
+
+impl fmt::Display for ClusterFailure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { plan, what, at_us } = self;
+        writeln!(f, "seed {} of the cluster broke a promise: {what}", plan.seed)?;
+        writeln!(f, "  after {} ms", at_us / 1000)?;
+        write!(f, "  again: cargo xtask sim --cluster --seed {}", plan.seed)
+    }
+}

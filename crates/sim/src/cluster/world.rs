@@ -1,0 +1,581 @@
+//! The scheduler of a cluster: one queue of everything that will happen.
+
+use super::clients::{Client, Next};
+use super::member::{Job, Mail, Member, Turn, membership, node_number};
+use super::oracle::Oracle;
+use super::plan::{ClusterMutant, ClusterPlan, ClusterReport};
+use super::streams::STREAMS;
+use super::wires::Wire;
+use crate::{dice::Dice, trace::Trace};
+use bytes::Bytes;
+use cluster::{Body, Section};
+use log::{LogOptions, OpenError};
+use model::ShardId;
+use node::{PEER_TICK_MS, PeerEvent, Reply, Request, Ticket, shard_of};
+use std::collections::{BTreeMap, BTreeSet};
+
+pub(super) const NODES: usize = 3;
+
+/// How often a shard's clockwork runs.
+const TICK_US: u64 = 100_000;
+
+/// A client waits this long for an answer at least, and at most.
+const PATIENCE_US: (u64, u64) = (300_000, 8_000_000);
+
+/// Simulated time in which every client must come to its end once nothing fails any more.
+const REST_US: u64 = 120_000_000;
+
+/// How often copies are compared.
+const COMPARE_US: u64 = 500_000;
+
+/// One of so many acknowledgements is looked for on the disks.
+const IMAGES_PERCENT: u64 = 8;
+
+/// Something that will happen.
+#[derive(Debug)]
+pub(super) enum Act {
+    Turn {
+        node: usize,
+        life: u64,
+    },
+    Run {
+        node: usize,
+        life: u64,
+        shard: usize,
+        job: Job,
+    },
+    Tick {
+        node: usize,
+        life: u64,
+    },
+    PeerTick {
+        node: usize,
+        life: u64,
+    },
+    Frame {
+        from: usize,
+        to: usize,
+        connection: u64,
+        bytes: Bytes,
+    },
+    /// A node learns that its links with a peer are lost.
+    Notice {
+        node: usize,
+        peer: usize,
+        life: u64,
+    },
+    Wake(usize),
+    Arrive {
+        call: u32,
+        node: usize,
+        life: u64,
+        request: Request,
+        data: Vec<u8>,
+    },
+    Reply {
+        call: u32,
+        reply: Reply,
+    },
+    GiveUp {
+        call: u32,
+    },
+    Start(usize),
+    Heal {
+        from: usize,
+        to: usize,
+    },
+    Strike,
+    Compare,
+}
+
+pub(super) struct World {
+    plan: ClusterPlan,
+    pub(super) now_us: u64,
+    pub(super) dice: Dice,
+    pub(super) fault_dice: Dice,
+    pub(super) options: LogOptions,
+    pub(super) members: Vec<Member>,
+    pub(super) wires: BTreeMap<(usize, usize), Wire>,
+    pub(super) oracle: Oracle,
+    pub(super) is_ending: bool,
+    pub(super) faults: u64,
+    /// What a mutant's disks were.
+    pub(super) old_images: BTreeMap<usize, env::MemoryDisk>,
+    starts: u64,
+    clients: Vec<Client>,
+    /// Clients that have not come to their end.
+    active: BTreeSet<usize>,
+    /// The client of each call, and the node that it asked.
+    calls: BTreeMap<u32, (usize, usize)>,
+    call_next: u32,
+    created: BTreeSet<usize>,
+    contents: Vec<Vec<u8>>,
+    ordered: usize,
+    queue: BTreeMap<(u64, u64), Act>,
+    queued: u64,
+    trace: Trace,
+}
+
+impl World {
+    pub(super) fn new(plan: ClusterPlan) -> Self {
+        let mut dice = Dice::new(plan.seed ^ 0x0063_6c75_7374);
+        let options = LogOptions {
+            segment_bytes: 1 << 20,
+            wal_bytes_max: 8 << 20,
+            seal_bytes: *dice.pick(&[16 << 10, 256 << 10]),
+            batch_bytes_max: *dice.pick(&[32 << 10, 1 << 20]),
+            checkpoint_bytes: *dice.pick(&[16 << 10, 128 << 10]),
+            chunk_bytes_max: 512 << 10,
+            group_count: u16::try_from(*dice.pick(&[1_u64, 2, 3])).expect("16 bits"),
+            recent_bytes_max: *dice.pick(&[0, 1 << 20]),
+            ..LogOptions::default()
+        };
+        let member = |number| {
+            let shard_count = u16::try_from(dice.between(1, 2)).expect("16 bits");
+            Member::new(number, shard_count, dice.below(400))
+        };
+        let members: Vec<Member> = (0..NODES).map(member).collect();
+        let pairs = (0..NODES).flat_map(|from| (0..NODES).map(move |to| (from, to)));
+        let wires = pairs.filter(|(from, to)| from != to).map(|pair| (pair, Wire::default()));
+        Self {
+            plan,
+            now_us: 0,
+            fault_dice: dice.split(),
+            options,
+            members,
+            wires: wires.collect(),
+            oracle: Oracle::default(),
+            is_ending: false,
+            faults: 0,
+            old_images: BTreeMap::new(),
+            starts: 0,
+            clients: Vec::new(),
+            active: BTreeSet::new(),
+            calls: BTreeMap::new(),
+            call_next: 0,
+            created: BTreeSet::new(),
+            contents: vec![Vec::new(); STREAMS],
+            ordered: 0,
+            queue: BTreeMap::new(),
+            queued: 0,
+            trace: Trace::new(plan.verbose),
+            dice,
+        }
+    }
+
+    pub(super) fn mutant(&self) -> Option<ClusterMutant> {
+        self.plan.mutant
+    }
+
+    pub(super) fn note(&mut self, what: std::fmt::Arguments<'_>) {
+        self.trace.note(self.now_us, what);
+    }
+
+    pub(super) fn at(&mut self, delay_us: u64, act: Act) {
+        self.queued += 1;
+        self.queue.insert((self.now_us + delay_us, self.queued), act);
+    }
+
+    /// Carries the plan out.
+    pub(super) fn run(&mut self) {
+        for node in 0..NODES {
+            if self.mutant() == Some(ClusterMutant::LyingDisks) {
+                self.members[node].disk.lie_about_syncs();
+            }
+            self.start(node);
+        }
+        for number in 0..usize::try_from(self.dice.between(5, 9)).expect("few") {
+            let (left, dice) = (self.dice.between(10, 60), self.dice.split());
+            self.add_client(Client::new(number, (NODES, left), dice));
+        }
+        self.at(0, Act::Compare);
+        self.at(2_000_000, Act::Strike);
+        let until = self.now_us + self.dice.between(10, 40) * 1_000_000;
+        self.run_until(until, |_| false);
+        self.heal();
+        let until = self.now_us + REST_US;
+        self.run_until(until, |world| world.active.is_empty());
+        self.check_rest();
+        for stream in 0..STREAMS {
+            let auditor = Client::auditor(stream, self.dice.split());
+            self.add_client(auditor);
+        }
+        let until = self.now_us + REST_US;
+        self.run_until(until, |world| world.active.is_empty());
+        self.check_rest();
+        // Followers hear of the last commits.
+        let until = self.now_us + 2_000_000;
+        self.run_until(until, |_| false);
+        self.compare();
+        if !self.oracle.is_broken() {
+            self.ordered = self.oracle.audit(&self.contents);
+        }
+    }
+
+    pub(super) fn report(&self) -> ClusterReport {
+        let (leaders_count, entries_count, states_count) = self.oracle.counts();
+        ClusterReport {
+            trace_hash: self.trace.hash(),
+            acked_count: self.oracle.acked_count,
+            ordered_count: self.ordered,
+            images_count: self.oracle.images_count,
+            leaders_count,
+            entries_count,
+            states_count,
+            starts: self.starts,
+            faults: self.faults,
+            simulated_us: self.now_us,
+        }
+    }
+
+    fn check_rest(&mut self) {
+        if !self.active.is_empty() {
+            let copies: Vec<String> = self
+                .members
+                .iter()
+                .flat_map(|member| {
+                    let copies = member.shards.iter().flat_map(|shard| shard.copies());
+                    copies.map(|copy| format!("{} {copy:?}", member.number))
+                })
+                .collect();
+            let what = format!("clients {:?} wait for ever\n{}", self.active, copies.join("\n"));
+            self.oracle.broken(what);
+        }
+    }
+
+    fn run_until(&mut self, until_us: u64, is_done: impl Fn(&Self) -> bool) {
+        while !self.oracle.is_broken() && !is_done(self) {
+            let Some(entry) = self.queue.first_entry() else { break };
+            if entry.key().0 > until_us {
+                break;
+            }
+            let ((at_us, _), act) = entry.remove_entry();
+            self.now_us = at_us;
+            self.act(act);
+        }
+        if self.queue.first_key_value().is_none_or(|((at_us, _), _)| *at_us > until_us) {
+            self.now_us = self.now_us.max(until_us);
+        }
+    }
+
+    fn act(&mut self, act: Act) {
+        match act {
+            Act::Turn { node, life } => self.turn(node, life),
+            Act::Run { node, life, shard, job } => self.run_job((node, life), shard, job),
+            // A sync that was under way has failed since: somebody starts the node again.
+            Act::Tick { node, life }
+                if self.is_life(node, life)
+                    && self.is_ending
+                    && self.members[node].is_poisoned() =>
+            {
+                self.kill(node);
+            }
+            Act::Tick { node, life } if self.is_life(node, life) => {
+                self.tick(node, || Mail::Tick);
+                self.at(TICK_US, Act::Tick { node, life });
+            }
+            Act::PeerTick { node, life } if self.is_life(node, life) => {
+                self.tick(node, || Mail::Peer(PeerEvent::Tick));
+                self.at(PEER_TICK_MS * 1000, Act::PeerTick { node, life });
+            }
+            Act::Tick { .. } | Act::PeerTick { .. } => {}
+            Act::Frame { from, to, connection, bytes } => {
+                self.arrive((from, to), connection, &bytes);
+            }
+            Act::Notice { node, peer, life } => {
+                if self.is_life(node, life) {
+                    self.tick(node, || Mail::Peer(PeerEvent::Down { node: node_number(peer) }));
+                }
+            }
+            Act::Wake(client) => self.wake(client),
+            Act::Arrive { call, node, life, request, data } => {
+                if self.is_life(node, life) {
+                    self.give_request((call, node), request, data);
+                }
+            }
+            Act::Reply { call, reply } => self.hear(call, reply),
+            Act::GiveUp { call } => self.give_up(call),
+            Act::Start(node) => self.start(node),
+            Act::Heal { from, to } => self.mend(from, to),
+            Act::Strike => self.strike(),
+            Act::Compare => {
+                self.compare();
+                self.at(COMPARE_US, Act::Compare);
+            }
+        }
+    }
+
+    fn is_life(&self, node: usize, life: u64) -> bool {
+        self.members[node].life == life && self.members[node].is_up()
+    }
+
+    /// Time passes for all shards of a node. While it is paused none does, and what is lost is not made up for.
+    fn tick(&mut self, node: usize, mail: impl Fn() -> Mail) {
+        if self.members[node].paused_until_us > self.now_us {
+            return;
+        }
+        for shard in 0..self.members[node].shards.len() {
+            self.post(node, shard, mail());
+        }
+    }
+
+    fn post(&mut self, node: usize, shard: usize, mail: Mail) {
+        let member = &mut self.members[node];
+        member.inbox.push((shard, mail));
+        if !std::mem::replace(&mut member.is_turn_due, true) {
+            let pause_us = member.paused_until_us.saturating_sub(self.now_us);
+            let (delay_us, life) = (pause_us + self.dice.delay_us(60), self.members[node].life);
+            self.at(delay_us, Act::Turn { node, life });
+        }
+    }
+
+    fn turn(&mut self, node: usize, life: u64) {
+        if !self.is_life(node, life) {
+            return;
+        }
+        self.members[node].is_turn_due = false;
+        let turn = self.members[node].turn(self.now_us);
+        let Turn { replies, mails, jobs, said, is_behind } = turn;
+        self.trace.note(
+            self.now_us,
+            format_args!("turn of {node}: {} {} {}", replies.len(), jobs.len(), said.len()),
+        );
+        self.oracle.note_leaders(&self.members[node]);
+        for said in said {
+            self.forge(node, &said);
+            let to = usize::from(said.to.get()) - 1;
+            if let Some(wire) = self.wires.get_mut(&(node, to)) {
+                wire.push(said.section);
+            }
+        }
+        self.flush(node);
+        for (ticket, reply) in replies {
+            let (call, delay_us) = (ticket.exchange[0], self.dice.delay_us(300));
+            self.check_acknowledged(call, &reply);
+            self.at(delay_us, Act::Reply { call, reply });
+        }
+        for (shard, mail) in mails {
+            self.post(node, shard, mail);
+        }
+        let is_slow = self.members[node].slow_until_us > self.now_us;
+        for (shard, job) in jobs {
+            let typical_us = if is_slow { 60_000 } else { 400 };
+            let delay_us = self.dice.delay_us(typical_us);
+            self.at(delay_us, Act::Run { node, life, shard, job });
+        }
+        if is_behind && !std::mem::replace(&mut self.members[node].is_turn_due, true) {
+            self.at(50, Act::Turn { node, life });
+        }
+    }
+
+    fn run_job(&mut self, (node, life): (usize, u64), shard: usize, job: Job) {
+        if self.is_life(node, life) {
+            let mail = job.run();
+            self.post(node, shard, mail);
+        }
+    }
+
+    /// The next sync of a node that waits for its thread, if there is one.
+    pub(super) fn take_sync(&mut self, of: usize) -> Option<Job> {
+        let is_it =
+            |act: &Act| matches!(act, Act::Run { node, job: Job::Sync(_), .. } if *node == of);
+        let key = self.queue.iter().find(|(_, act)| is_it(act)).map(|(key, _)| *key)?;
+        match self.queue.remove(&key) {
+            Some(Act::Run { job, .. }) => Some(job),
+            _ => None,
+        }
+    }
+
+    /// Frames of what a node has said go out.
+    fn flush(&mut self, node: usize) {
+        let at = self.members[node].stamp(self.now_us).wall;
+        for to in (0..NODES).filter(|to| *to != node) {
+            loop {
+                let delay_us = 30 + self.dice.delay_us(200);
+                let now_us = self.now_us;
+                let Some(wire) = self.wires.get_mut(&(node, to)) else { break };
+                let (is_cut, connection) = (wire.is_cut, wire.connection);
+                let Some((arrives_us, bytes)) = wire.next_frame(at, (now_us, delay_us)) else {
+                    break;
+                };
+                if !is_cut {
+                    let frame = Act::Frame { from: node, to, connection, bytes };
+                    self.at(arrives_us - now_us, frame);
+                }
+            }
+        }
+    }
+
+    fn arrive(&mut self, (from, to): (usize, usize), connection: u64, bytes: &Bytes) {
+        let wire = self.wires.get_mut(&(from, to)).expect("a link");
+        if wire.connection != connection || wire.is_cut || !self.members[to].is_up() {
+            return;
+        }
+        for section in wire.arrive(bytes) {
+            self.post_section((from, to), section);
+        }
+    }
+
+    fn post_section(&mut self, (from, to): (usize, usize), section: Section) {
+        let shard = shard_of(&section, self.members[to].shard_count).expect("it is whole");
+        let event = PeerEvent::Section { from: node_number(from), section };
+        self.post(to, usize::from(shard.get()), Mail::Peer(event));
+    }
+
+    /// A mutant's peers say what is not true.
+    fn forge(&mut self, node: usize, said: &node::ToPeer) {
+        let Section::Message { group, message } = &said.section else { return };
+        let body = match (&message.body, self.mutant()) {
+            (Body::Append { entries, commit, .. }, Some(ClusterMutant::ForgedAcks)) => {
+                let Some(last) = entries.last() else { return };
+                Body::Appended { index: last.at.index, commit: *commit }
+            }
+            (Body::Heartbeat { read, commit }, Some(ClusterMutant::ForgedConfirmations)) => {
+                Body::Alive { commit: *commit, read: *read }
+            }
+            _ => return,
+        };
+        let (from, to) = (message.to, message.from);
+        let message = cluster::GroupMessage { from, to, term: message.term, body };
+        let section = Section::Message { group: *group, message };
+        let peer = usize::from(said.to.get()) - 1;
+        self.post_section((peer, node), section);
+    }
+
+    pub(super) fn start(&mut self, node: usize) {
+        if self.members[node].is_up() {
+            return;
+        }
+        self.starts += 1;
+        let membership = membership(node, (NODES, self.plan.seed));
+        let (options, mut dice) = (self.options.clone(), self.dice.split());
+        match self.members[node].start(&mut dice, options, &membership) {
+            Ok(()) => {}
+            // A sync has failed. Somebody starts it again.
+            Err(OpenError::Io { .. }) => {
+                self.members[node].disk.kill_process();
+                return self.at(500_000, Act::Start(node));
+            }
+            Err(error) => {
+                return self.oracle.broken(format!("node {node} does not start: {error}"));
+            }
+        }
+        self.members[node].is_turn_due = false;
+        let life = self.members[node].life;
+        self.note(format_args!("node {node} starts"));
+        self.at(self.now_us % 1000, Act::Tick { node, life });
+        self.at(0, Act::PeerTick { node, life });
+    }
+
+    fn compare(&mut self) {
+        for member in &mut self.members {
+            self.oracle.compare(member);
+        }
+    }
+}
+
+/// The clients' side.
+impl World {
+    fn add_client(&mut self, client: Client) {
+        let number = self.clients.len();
+        self.clients.push(client);
+        self.active.insert(number);
+        self.at(0, Act::Wake(number));
+    }
+
+    fn wake(&mut self, number: usize) {
+        let group = self.clients[number].group(&self.options);
+        let must_create = !self.created.contains(&(number % STREAMS)) && number < STREAMS;
+        if number >= STREAMS && !self.created.contains(&(number % STREAMS)) && !self.is_ending {
+            return self.at(200_000, Act::Wake(number));
+        }
+        // Where the node that was asked last knows of a leader, that one is asked.
+        let node = self.clients[number].node;
+        let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
+        let known = copies.filter(|copy| copy.group == group).find_map(|copy| copy.leader);
+        let node = known.map_or(node, |leader| usize::from(leader.get()) - 1);
+        self.clients[number].node = node;
+        let (request, data) = self.clients[number].ask(&mut self.oracle, must_create);
+        self.send((number, node), request, data);
+    }
+
+    fn send(&mut self, (client, node): (usize, usize), request: Request, data: Vec<u8>) {
+        self.call_next += 1;
+        let (call, life) = (self.call_next, self.members[node].life);
+        self.calls.insert(call, (client, node));
+        let delay_us = self.dice.delay_us(300);
+        self.at(delay_us, Act::Arrive { call, node, life, request, data });
+        let patience_us = self.dice.between(PATIENCE_US.0, PATIENCE_US.1);
+        self.at(patience_us, Act::GiveUp { call });
+    }
+
+    fn give_request(&mut self, (call, node): (u32, usize), request: Request, data: Vec<u8>) {
+        let group = match (&request, request.path()) {
+            (_, Some(path)) => path.group(self.options.group_count),
+            (Request::Window { key, .. }, _) => key.group,
+            _ => unreachable!("clients ask by path or for windows"),
+        };
+        let shard = usize::from(group.shard(self.members[node].shard_count).get());
+        let ticket = Ticket { shard: ShardId::new(0), exchange: [call, 0, 0] };
+        self.post(node, shard, Mail::Request { ticket, request, data });
+    }
+
+    /// What is acknowledged now is on a majority's disks now.
+    fn check_acknowledged(&mut self, call: u32, reply: &Reply) {
+        let Reply::Outcome(stream::Outcome::Appended(_)) = reply else { return };
+        let Some((client, _)) = self.calls.get(&call) else { return };
+        let Some(op) = self.clients[*client].op() else { return };
+        if self.dice.percent(IMAGES_PERCENT) {
+            self.oracle.check_images(&self.members, &self.options, op);
+        }
+    }
+
+    fn hear(&mut self, call: u32, reply: Reply) {
+        let Some((client, node)) = self.calls.remove(&call) else { return };
+        let is_made = matches!(
+            reply,
+            Reply::Outcome(stream::Outcome::Created(_) | stream::Outcome::Existed(_))
+        );
+        if is_made {
+            self.created.insert(client % STREAMS);
+        }
+        let is_failed = matches!(reply, Reply::Failed(_));
+        self.trace.note(self.now_us, format_args!("client {client} hears of {node}: {reply:?}"));
+        let next = self.clients[client].hear(&mut self.oracle, reply, &mut self.contents);
+        self.go_on(client, next, (node, is_failed));
+    }
+
+    /// A call has no answer any more.
+    pub(super) fn give_up(&mut self, call: u32) {
+        let Some((client, node)) = self.calls.remove(&call) else { return };
+        self.trace.note(self.now_us, format_args!("client {client} gives up on {node}"));
+        let next = self.clients[client].give_up(&mut self.oracle);
+        self.go_on(client, next, (node, true));
+    }
+
+    fn go_on(&mut self, client: usize, next: Next, (node, is_failed): (usize, bool)) {
+        match next {
+            Next::Ask(request) => return self.send((client, node), request, Vec::new()),
+            Next::End => {
+                self.active.remove(&client);
+                return;
+            }
+            Next::Again => {}
+        }
+        if is_failed {
+            self.clients[client].node = self.dice.below(NODES as u64) as usize;
+        }
+        let delay_us = 1000 + self.clients[client].delay_us();
+        self.at(delay_us, Act::Wake(client));
+    }
+
+    /// Clients of a node that is gone learn that no answer comes.
+    pub(super) fn lose_calls(&mut self, node: usize) {
+        let lost = self.calls.iter().filter(|(_, (_, of))| *of == node).map(|(call, _)| *call);
+        let lost: Vec<u32> = lost.collect();
+        for call in lost {
+            let delay_us = self.dice.delay_us(2000);
+            self.at(delay_us, Act::GiveUp { call });
+        }
+    }
+}
