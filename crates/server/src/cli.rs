@@ -10,7 +10,7 @@
 
 use crate::repair::{self, Outcome};
 use crate::settings::{self, Effective, Environment, Flags};
-use crate::{logging, serve, token};
+use crate::{cluster, logging, serve, token};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
 use std::io::Write;
@@ -81,6 +81,9 @@ enum Command {
     /// Make, list and remove tokens of an access file; check it; sign URLs
     #[command(subcommand)]
     Token(token::Command),
+    /// Ask a node of a cluster
+    #[command(subcommand)]
+    Cluster(cluster::Command),
     /// Measure this server, and others beside it; `thalweg bench --help` says how
     #[command(disable_help_flag = true)]
     Bench {
@@ -113,6 +116,17 @@ pub fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
+        Command::Cluster(command) => {
+            with_settings(command.flags(), |effective| {
+                match cluster::run(&command, &effective.settings) {
+                    Ok(text) => print(&text),
+                    Err(error) => {
+                        complain(&format!("error: {error}"));
+                        ExitCode::FAILURE
+                    }
+                }
+            })
+        }
         Command::Bench { arguments } => bench(&arguments),
         Command::Version => print(&format!("thalweg {VERSION}\n")),
     }

@@ -7,6 +7,7 @@
 pub mod access;
 pub mod admin;
 pub mod cli;
+pub mod cluster;
 pub mod descriptors;
 pub mod logging;
 pub mod meters;

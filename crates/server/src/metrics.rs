@@ -5,13 +5,14 @@
 //! State that stops a shard from being ready (recovering, poisoned, disk full) is kept here too,
 //! because `/readyz` is where it is seen.
 
+use crate::cluster::Peers;
 use crate::meters::{Counter, Gauge, Histogram};
 use env::Clock;
 use log::DamageKind;
 use model::{Monotonic, Timestamp};
 use node::DiskTrouble;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 /// A loop that has not run for longer than this is stuck. It reports that it runs every 100 ms, but a sync
 /// on its thread may wait for the disk. Linux gives a command of an NVMe or SCSI disk 30 s, and then
@@ -328,6 +329,7 @@ pub struct NodeMetrics {
     pub reloads_failed: Counter,
     /// When the first of the certificates expires, in seconds since 1970; 0 without any.
     pub certificate_expires_s: Gauge,
+    peers: OnceLock<Arc<Peers>>,
 }
 
 /// A shard whose loop has not run for too long.
@@ -353,7 +355,21 @@ impl NodeMetrics {
             reloads: Counter::default(),
             reloads_failed: Counter::default(),
             certificate_expires_s: Gauge::default(),
+            peers: OnceLock::new(),
         })
+    }
+
+    /// The server is a node with these peers, or none. To be called once.
+    pub fn set_peers(&self, peers: Option<Arc<Peers>>) {
+        if let Some(peers) = peers {
+            let _ = self.peers.set(peers);
+        }
+    }
+
+    /// The peers of a node that has started.
+    #[must_use]
+    pub fn peers(&self) -> Option<&Peers> {
+        self.peers.get().map(|peers| &**peers)
     }
 
     /// An operator says that the wall clock is right: shards that do not believe it learn so.

@@ -2,6 +2,7 @@
 
 use crate::access::{self, AccessProblem};
 use crate::admin::{self, Admin};
+use crate::cluster::{self, ClusterError, Peers};
 use crate::descriptors;
 use crate::metrics::NodeMetrics;
 use crate::plane::{self, Ended, Plane, StartError};
@@ -9,8 +10,8 @@ use crate::preflight::{self, Refusal};
 use crate::reload::{Ask, Asker, Reloads};
 use crate::settings::Settings;
 use crate::tls::TlsProblem;
-use env::{Clock, RealClock, RealDisk};
-use log::OpenError;
+use env::{Clock, RealClock, RealDisk, RealRandom};
+use log::{OpenError, RecoveryReport};
 use node::Opened;
 use std::fmt;
 use std::io;
@@ -48,6 +49,8 @@ pub enum ServeError {
     },
     /// The data plane could not start.
     Start(StartError),
+    /// The server cannot be a node of its cluster.
+    Cluster(ClusterError),
     /// The signals that end the process could not be received.
     Signals {
         /// What the system said.
@@ -74,6 +77,7 @@ impl ServeError {
                 | StartError::Listen { error, .. }
                 | StartError::Open(OpenError::Io { error, .. }),
             ) => Some(error),
+            Self::Cluster(error) => error.of_system(),
             _ => None,
         }
     }
@@ -93,6 +97,7 @@ impl ServeError {
                 write!(f, "cannot listen on {listen} (setting admin_listen): {error}")
             }
             Self::Start(error) => write!(f, "{error}"),
+            Self::Cluster(error) => write!(f, "{error}"),
             Self::Signals { error } => write!(f, "cannot receive signals: {error}"),
             Self::Loop { error } => write!(f, "an event loop failed: {error}"),
             Self::Thread(Ended { thread, error: Some(error) }) => {
@@ -136,10 +141,14 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let begin = || Reloads::begin(settings, &metrics, access()).map_err(ServeError::Tls);
     // A wrong file is found before the data is read. A certificate of our own needs the data directory.
     let early = if settings.tls_self_signed { None } else { Some(begin()?) };
-    let nodes = recover(settings, shard_count, &metrics)?;
+    let (nodes, report) = recover(settings, shard_count, &metrics)?;
+    let peers = cluster::begin(settings, Arc::new(RealDisk), &report, &mut RealRandom);
+    let peers = peers.and_then(refuse_members).map_err(ServeError::Cluster)?;
+    metrics.set_peers(peers.clone());
     let mut reloads = early.map_or_else(begin, Ok)?;
     let in_force = reloads.in_force().clone();
-    let mut plane = Plane::start(settings, nodes, &metrics, in_force).map_err(ServeError::Start)?;
+    let plane = Plane::start(settings, nodes, &metrics, in_force, peers);
+    let mut plane = plane.map_err(ServeError::Start)?;
     metrics.set_recovered();
     for (address, is_tls) in plane.addresses() {
         let scheme = if *is_tls { "https" } else { "http" };
@@ -159,11 +168,19 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Nodes find each other, and their groups do not replicate yet: each of several would serve a state of its own.
+fn refuse_members(peers: Option<Arc<Peers>>) -> Result<Option<Arc<Peers>>, ClusterError> {
+    match &peers {
+        Some(node) if !node.others().is_empty() => Err(ClusterError::NoReplication),
+        _ => Ok(peers),
+    }
+}
+
 fn recover(
     settings: &Settings,
     shard_count: u16,
     metrics: &NodeMetrics,
-) -> Result<Vec<node::ShardCore>, ServeError> {
+) -> Result<(Vec<node::ShardCore>, RecoveryReport), ServeError> {
     let clock = RealClock::new();
     let start = clock.now_monotonic();
     let Opened { shards: nodes, report, damages, stream_count } =
@@ -187,7 +204,7 @@ fn recover(
         took_ms = clock.now_monotonic().ms_since(start),
         "recovered"
     );
-    Ok(nodes)
+    Ok((nodes, report))
 }
 
 fn start_admin(

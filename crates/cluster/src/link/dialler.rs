@@ -31,15 +31,20 @@ impl Dialler {
         (Self { hello, secret, state: State::Greeted }, bytes)
     }
 
-    /// Takes all bytes that have arrived and were not used.
-    pub fn handle(&mut self, bytes: &[u8]) -> Step {
+    /// Takes all bytes that have arrived and were not used. `check` says whether this is the node that was dialled, and
+    /// whether the cluster knows it; it is asked of a node that has proved that it knows the secret.
+    pub fn handle(
+        &mut self,
+        bytes: &[u8],
+        check: impl FnOnce(&Hello) -> Result<(), Refusal>,
+    ) -> Step {
         if bytes.starts_with(refusal::MAGIC) {
             let Some(bytes) = bytes.first_chunk() else { return Step::more() };
             let refusal = Refusal::decode(bytes).unwrap_or(Refusal::NotANode);
             return Step::refused(refusal::BYTES, Vec::new(), refusal);
         }
         match &self.state {
-            State::Greeted => self.handle_hello(bytes),
+            State::Greeted => self.handle_hello(bytes, check),
             State::Proved(acceptor) => match bytes.first_chunk() {
                 None => Step::more(),
                 Some(WELCOME) => {
@@ -51,7 +56,11 @@ impl Dialler {
         }
     }
 
-    fn handle_hello(&mut self, bytes: &[u8]) -> Step {
+    fn handle_hello(
+        &mut self,
+        bytes: &[u8],
+        check: impl FnOnce(&Hello) -> Result<(), Refusal>,
+    ) -> Step {
         let Some(bytes) = bytes.first_chunk::<{ HELLO_BYTES + PROOF_BYTES }>() else {
             return Step::more();
         };
@@ -66,6 +75,10 @@ impl Dialler {
         }
         if !self.secret.verify(Side::Acceptor, (&self.hello, &acceptor), proof) {
             return Step::refused(0, Vec::new(), Refusal::Secret);
+        }
+        // Before its own proof: so a link to the wrong node does not end the one that is there.
+        if let Err(refusal) = check(&acceptor) {
+            return Step::refused(0, Vec::new(), refusal);
         }
         let send = self.secret.prove(Side::Dialler, &self.hello, &acceptor).to_vec();
         self.state = State::Proved(Box::new(acceptor));

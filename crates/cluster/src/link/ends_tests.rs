@@ -56,7 +56,7 @@ fn exchange(from: &mut Outbound, to: &mut Inbound, step: usize) -> Vec<Section> 
             assert_eq!(heard.end, None);
             sections.extend(heard.sections);
             for piece in heard.send.chunks(step) {
-                let _ = from.handle(piece).unwrap();
+                let _ = from.handle(piece, &|_| Ok(())).unwrap();
             }
         }
     }
@@ -126,7 +126,7 @@ fn garbage_silence_and_endless_bytes_hold_little_and_get_no_words() {
     // Behind the welcome a peer may be out of its mind: a frame that never ends is refused by its length.
     let heard = to.handle(&[0xff; 64], &|_| Ok(()));
     assert!(matches!(heard.end, Some(LinkError::Frame(_))), "{:?}", heard.end);
-    assert!(from.handle(b"x").is_err(), "an acceptor says nothing more");
+    assert!(from.handle(b"x", &|_| Ok(())).is_err(), "an acceptor says nothing more");
 }
 
 #[test]
@@ -134,7 +134,7 @@ fn what_was_recorded_is_worth_nothing_later() {
     let (mut from, mut to) = ends();
     let first = send_all(&mut from);
     let heard = to.handle(&first, &|_| Ok(()));
-    let _ = from.handle(&heard.send).unwrap();
+    let _ = from.handle(&heard.send, &|_| Ok(())).unwrap();
     let proof = send_all(&mut from);
     assert!(to.handle(&proof, &|_| Ok(())).up.is_some());
     // The same bytes to another link of the same node, whose random bytes are others.
@@ -145,14 +145,25 @@ fn what_was_recorded_is_worth_nothing_later() {
 }
 
 #[test]
+fn a_node_proves_nothing_to_another_one_than_it_has_dialled() {
+    let (mut from, mut to) = ends();
+    let heard = to.handle(&send_all(&mut from), &|_| Ok(()));
+    let (found, wanted) = (NodeNumber::new(2), NodeNumber::new(3));
+    let refusal = Refusal::OtherNode { found, wanted };
+    let said = from.handle(&heard.send, &|_| Err(refusal));
+    assert_eq!(said, Err(LinkError::Refused(refusal)));
+    assert!(send_all(&mut from).is_empty() && from.peer().is_none());
+}
+
+#[test]
 fn a_node_that_the_cluster_does_not_want_learns_why() {
     let (mut from, mut to) = ends();
     let number = NodeNumber::new(1);
     let removed = Refusal::Removed { number };
     let mut step = |bytes: &[u8]| to.handle(bytes, &|_| Err(removed));
     let heard = step(&send_all(&mut from));
-    let _ = from.handle(&heard.send).unwrap();
+    let _ = from.handle(&heard.send, &|_| Ok(())).unwrap();
     let heard = step(&send_all(&mut from));
     assert_eq!(heard.end, Some(LinkError::Refused(removed)));
-    assert_eq!(from.handle(&heard.send), Err(LinkError::Refused(removed)));
+    assert_eq!(from.handle(&heard.send, &|_| Ok(())), Err(LinkError::Refused(removed)));
 }

@@ -40,11 +40,16 @@ impl Outbound {
         self.peer.as_ref()
     }
 
-    /// Takes bytes as they come; the peer, if it is just now that it has welcomed this node.
+    /// Takes bytes as they come; the peer, if it is just now that it has welcomed this node. `check` says
+    /// whether it is the node that was dialled.
     ///
     /// # Errors
     /// [`LinkError`]: the link must be closed.
-    pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Hello>, LinkError> {
+    pub fn handle(
+        &mut self,
+        bytes: &[u8],
+        check: &dyn Fn(&Hello) -> Result<(), Refusal>,
+    ) -> Result<Option<Hello>, LinkError> {
         if self.peer.is_some() {
             return match bytes {
                 [] => Ok(None),
@@ -54,7 +59,7 @@ impl Outbound {
         }
         self.received.extend_from_slice(bytes);
         loop {
-            let step = self.dialler.handle(&self.received);
+            let step = self.dialler.handle(&self.received, check);
             self.received.drain(..step.used);
             self.sending.extend(step.send);
             match step.progress {

@@ -30,6 +30,13 @@ pub enum Refusal {
     },
     /// It does not know the cluster's secret.
     Secret,
+    /// It is a member, and not the one that was dialled.
+    OtherNode {
+        /// Its number.
+        found: NodeNumber,
+        /// The number of the one that was dialled.
+        wanted: NodeNumber,
+    },
     /// It was removed from the cluster.
     Removed {
         /// Its number.
@@ -69,6 +76,7 @@ impl Refusal {
             Self::OtherStore { number } => (7, number.get().into(), 0),
             Self::OldDisk { theirs, known } => (8, theirs, known),
             Self::Itself => (9, 0, 0),
+            Self::OtherNode { found, wanted } => (10, found.get().into(), wanted.get().into()),
         };
         let mut out = [0; BYTES];
         out[..4].copy_from_slice(MAGIC);
@@ -94,6 +102,7 @@ impl Refusal {
             7 => Self::OtherStore { number },
             8 => Self::OldDisk { theirs: first, known: second },
             9 => Self::Itself,
+            10 => Self::OtherNode { found: number, wanted: NodeNumber::new(second as u16) },
             _ => return None,
         };
         (bytes[..4] == *MAGIC).then_some(refusal)
@@ -133,6 +142,10 @@ impl fmt::Display for Refusal {
                 f,
                 "this data directory is an old copy: it was opened {theirs} times, and the cluster has seen it \
                  opened {known} times; empty it and join in place of the node that was lost"
+            ),
+            Self::OtherNode { found, wanted } => write!(
+                f,
+                "node {found} answers at the address of node {wanted}; say where each is reached (setting advertise)"
             ),
             Self::Itself => f.write_str("the node was told its own address as that of a peer"),
         }

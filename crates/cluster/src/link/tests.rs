@@ -42,7 +42,7 @@ fn meet(
         }
         seen_out.extend(to_dialler.drain(..piece.min(to_dialler.len())));
         if ended_out.is_none() {
-            let step = out.handle(&seen_out);
+            let step = out.handle(&seen_out, |_| Ok(()));
             seen_out.drain(..step.used);
             to_acceptor.extend(step.send);
             ended_out = Some(step.progress).filter(|progress| *progress != Progress::More);
@@ -114,7 +114,7 @@ fn a_dialler_without_the_secret_is_refused_in_words() {
     let step = acceptor.handle(&[0; 32], |_| panic!("a stranger is asked nothing"));
     assert_eq!(step.progress, Progress::Refused(Refusal::Secret));
     let (mut dialler, _) = Dialler::new(hello(1), secret());
-    assert_eq!(dialler.handle(&step.send).progress, Progress::Refused(Refusal::Secret));
+    assert_eq!(dialler.handle(&step.send, |_| Ok(())).progress, Progress::Refused(Refusal::Secret));
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn an_old_proof_is_worth_nothing() {
     let mut first = Acceptor::new(hello(2), secret());
     let sent = first.handle(&hello(1).encode(), |_| Ok(())).send;
     let (mut dialler, _) = Dialler::new(hello(1), secret());
-    let proof = dialler.handle(&sent).send;
+    let proof = dialler.handle(&sent, |_| Ok(())).send;
     assert!(matches!(first.handle(&proof, |_| Ok(())).progress, Progress::Up(_)));
     let another = Hello { nonce: [99; 16], ..hello(2) };
     let mut second = Acceptor::new(another, secret());

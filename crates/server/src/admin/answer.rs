@@ -40,6 +40,20 @@ impl Answer {
         Self::problem(status, "Not ready", None, reasons)
     }
 
+    /// The cluster as this node sees it.
+    pub(super) fn cluster(node: &NodeMetrics) -> Self {
+        match node.peers() {
+            Some(peers) => {
+                let (status, content_type) = (StatusCode::OK, "application/json");
+                Self { status, content_type, body: peers.render() }
+            }
+            None => {
+                let detail = "This server is no node of a cluster, or has not started yet.";
+                Self::problem(StatusCode::NOT_FOUND, "No node", Some(detail), Vec::new())
+            }
+        }
+    }
+
     /// The clock will be believed.
     pub(super) fn confirmed() -> Self {
         let body = "the clock is confirmed\n".to_owned();
@@ -66,8 +80,7 @@ impl Answer {
 
     /// The path is none of ours.
     pub(super) fn unknown() -> Self {
-        let detail =
-            "The admin server has /healthz, /readyz, /metrics, /clock/confirm and /reload.";
+        let detail = "The admin server has /healthz, /readyz, /metrics, /cluster, /clock/confirm and /reload.";
         Self::problem(StatusCode::NOT_FOUND, "Not found", Some(detail), Vec::new())
     }
 

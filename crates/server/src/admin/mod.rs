@@ -114,6 +114,10 @@ fn routes(shared: Arc<Shared>) -> Router {
             get(async |State(shared): State<Arc<Shared>>| Answer::readiness(&shared.node)),
         )
         .route("/metrics", get(metrics))
+        .route(
+            "/cluster",
+            get(async |State(shared): State<Arc<Shared>>| Answer::cluster(&shared.node)),
+        )
         .route("/clock/confirm", put(confirm_clock))
         .route("/reload", put(reload))
         .method_not_allowed_fallback(async || Answer::read_only())

@@ -61,7 +61,7 @@ impl Driver {
         access: Arc<Access>,
     ) -> Result<Self, StartError> {
         let listen = settings.listen[0].address;
-        let listen_error = |error| StartError::Listen { listen, error };
+        let listen_error = |error| StartError::Listen { setting: "listen", listen, error };
         let mut listeners = listen::all(listen, 1).map_err(listen_error)?;
         let socket = listeners.pop().expect("one listener for one shard");
         let address = socket.local_addr()?;
@@ -72,7 +72,8 @@ impl Driver {
         let shared = Shared::new(settings, clock, mailboxes, InForce { tls: None, access });
         let (workers, jobs) = workers_and_jobs();
         let metrics = Arc::new(ShardMetrics::default());
-        let parts = ShardParts { core, poll, listeners, shared, metrics, workers, seed: 1 };
+        let parts =
+            ShardParts { core, poll, listeners, peers: None, shared, metrics, workers, seed: 1 };
         let mut shard = Shard::new(parts)?;
         shard.listen()?;
         Ok(Self { shard, events: Shard::events(), address, mailbox, jobs })

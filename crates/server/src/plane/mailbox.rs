@@ -5,7 +5,7 @@
 
 use crate::reload::InForce;
 use log::{SyncDone, WorkDone};
-use node::{Change, ReadDone, Reply, Request, ShardMessage, Ticket};
+use node::{Change, PeerEvent, ReadDone, Reply, Request, ShardMessage, Ticket};
 use session::CheckDone;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -21,6 +21,8 @@ pub(crate) enum Mail {
     Shard(Box<ShardMessage>),
     /// A stream that is watched here has changed.
     Changed(Change),
+    /// Another node has said something to a group here.
+    Peer(Box<PeerEvent>),
     /// The WAL thread is done.
     Synced { done: SyncDone, took_ns: u64 },
     /// A background thread is done.

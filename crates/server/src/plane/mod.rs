@@ -9,6 +9,7 @@
 //! - [`shard`]: the loop; [`driver`]: one loop without threads.
 //! - [`sockets`]: what its session reads and writes; [`listen`]: sockets for one address.
 //! - [`doors`]: what is accepted from them; [`handshakes`]: TLS before there is a session.
+//! - [`links`]: sockets of other nodes.
 //! - [`batch_delay`] and [`sync_place`]: when and where commits run.
 //! - [`mailbox`]: messages between loops; [`workers`]: threads that may block.
 //! - [`report`]: what a shard shows to the metrics and the log.
@@ -22,6 +23,7 @@ mod batch_delay;
 mod doors;
 mod driver;
 mod handshakes;
+mod links;
 mod listen;
 mod mailbox;
 mod report;
@@ -33,11 +35,12 @@ mod workers;
 
 pub use driver::Driver;
 
-use crate::{metrics::NodeMetrics, reload::InForce, settings::Settings};
+use crate::{cluster::Peers, metrics::NodeMetrics, reload::InForce, settings::Settings};
 use doors::Listener;
 use env::{Clock, Random, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
 use mailbox::{Mail, Mailbox};
+use mio::net::TcpListener;
 use model::ShardId;
 use node::{Opened, ShardCore};
 use shard::{Shard, ShardParts, Shared, WAKE};
@@ -46,6 +49,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::thread::JoinHandle;
+use std::time::Duration;
 use stream::{Keep, Retention};
 use workers::Workers;
 pub(crate) use workers::spawn;
@@ -59,6 +63,8 @@ pub enum StartError {
     Settings(String),
     /// The address cannot be listened on.
     Listen {
+        /// Key of the setting.
+        setting: &'static str,
         /// The address of the setting.
         listen: SocketAddr,
         /// What the system said.
@@ -73,8 +79,8 @@ impl fmt::Display for StartError {
         match self {
             Self::Open(error) => write!(f, "cannot open the data directory: {error}"),
             Self::Settings(what) => f.write_str(what),
-            Self::Listen { listen, error } => {
-                write!(f, "cannot listen on {listen} (setting listen): {error}")
+            Self::Listen { setting, listen, error } => {
+                write!(f, "cannot listen on {listen} (setting {setting}): {error}")
             }
             Self::System(error) => write!(f, "cannot start: {error}"),
         }
@@ -88,6 +94,12 @@ impl From<io::Error> for StartError {
         Self::System(error)
     }
 }
+
+/// How often the names of nodes are looked up that have no link, and `CLUSTER` is written if it has changed.
+const LOOK_INTERVAL: Duration = Duration::from_millis(250);
+
+/// The peers of a node and what each shard listens on for them, and the thread that looks after them.
+type PeersOfShards = (Vec<Option<(Arc<Peers>, TcpListener)>>, Option<JoinHandle<()>>);
 
 /// Addresses, and whether TLS is spoken there.
 type Addresses = Vec<(SocketAddr, bool)>;
@@ -116,8 +128,10 @@ pub struct Ended {
 /// [`StartError`] if the directory cannot be used, the settings do not fit each other, or somebody else
 /// listens on the address: before anything is opened or made.
 pub fn recover(settings: &Settings, shard_count: u16) -> Result<Opened, StartError> {
-    for listen in settings.listen.iter().map(|listen| listen.address) {
-        listen::check(listen).map_err(|error| StartError::Listen { listen, error })?;
+    let streams = settings.listen.iter().map(|listen| ("listen", listen.address));
+    let peers = settings.peer_listen.map(|address| ("peer_listen", address));
+    for (setting, listen) in streams.chain(peers) {
+        listen::check(listen).map_err(|error| StartError::Listen { setting, listen, error })?;
     }
     open(settings, shard_count)
 }
@@ -184,8 +198,10 @@ impl Plane {
         nodes: Vec<ShardCore>,
         metrics: &NodeMetrics,
         in_force: InForce,
+        peers: Option<Arc<Peers>>,
     ) -> Result<Self, StartError> {
         let (listeners, addresses) = listen_at(settings, nodes.len())?;
+        let (peers, peers_thread) = listen_for_peers(settings, peers, nodes.len())?;
         let mut polls = Vec::new();
         let mut mailboxes = Vec::new();
         for _ in &nodes {
@@ -198,10 +214,10 @@ impl Plane {
         let (segments, segments_thread) = workers::start_work("segments", mailboxes.clone())?;
         let (copies, copies_thread) = workers::start_work("copies", mailboxes.clone())?;
         let mut worker_threads = vec![segments_thread, copies_thread];
+        worker_threads.extend(peers_thread);
         let mut loops = Vec::new();
-        for (place, ((core, poll), listeners)) in
-            nodes.into_iter().zip(polls).zip(listeners).enumerate()
-        {
+        let of_shards = nodes.into_iter().zip(polls).zip(listeners).zip(peers);
+        for (place, (((core, poll), listeners), peers)) in of_shards.enumerate() {
             let id = ShardId::new(u16::try_from(place).expect("shards are counted in u16"));
             let clock: Arc<dyn Clock> = Arc::clone(&shared.clock);
             let (syncs, syncs_thread) =
@@ -213,6 +229,7 @@ impl Plane {
                 core,
                 poll,
                 listeners,
+                peers,
                 shared: Arc::clone(&shared),
                 metrics: Arc::clone(&metrics.shards()[place]),
                 workers: Workers {
@@ -271,6 +288,37 @@ impl Plane {
     }
 }
 
+fn listen_on(
+    setting: &'static str,
+    listen: SocketAddr,
+    count: usize,
+) -> Result<Vec<TcpListener>, StartError> {
+    let sockets = listen::all(listen, count);
+    sockets.map_err(|error| StartError::Listen { setting, listen, error })
+}
+
+/// What each shard needs for its links, if this is a node; and the thread that looks after all of them.
+fn listen_for_peers(
+    settings: &Settings,
+    peers: Option<Arc<Peers>>,
+    shard_count: usize,
+) -> Result<PeersOfShards, StartError> {
+    let (Some(peers), Some(listen)) = (peers, settings.peer_listen) else {
+        return Ok(((0..shard_count).map(|_| None).collect(), None));
+    };
+    let sockets = listen_on("peer_listen", listen, shard_count)?;
+    tracing::info!(address = %listen, "waits for other nodes");
+    let looked_after = Arc::clone(&peers);
+    let thread = spawn("peers".to_owned(), move || {
+        loop {
+            looked_after.look();
+            std::thread::sleep(LOOK_INTERVAL);
+        }
+    })?;
+    let of_shards = sockets.into_iter().map(|socket| Some((Arc::clone(&peers), socket)));
+    Ok((of_shards.collect(), Some(thread)))
+}
+
 /// The listeners of each shard, and their addresses.
 fn listen_at(
     settings: &Settings,
@@ -281,8 +329,7 @@ fn listen_at(
     for listen in &settings.listen {
         let is_tls = settings.speaks_tls(listen);
         let listen = listen.address;
-        let sockets = listen::all(listen, shard_count)
-            .map_err(|error| StartError::Listen { listen, error })?;
+        let sockets = listen_on("listen", listen, shard_count)?;
         addresses.push((sockets[0].local_addr()?, is_tls));
         for (of_shard, socket) in listeners.iter_mut().zip(sockets) {
             of_shard.push(Listener { socket, is_tls });

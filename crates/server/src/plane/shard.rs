@@ -18,19 +18,20 @@ use super::{
     batch_delay::BatchDelay,
     doors::{Doors, Guest, Listener},
     handshakes::{Handshakes, Limits},
+    links::Links,
     mailbox::{Mail, Mailbox},
     sockets::Sockets,
     sync_place::SyncPlace,
     turn_length::TurnLength,
     workers::Workers,
 };
-use crate::{metrics::ShardMetrics, reload::InForce, settings::Settings, tls::Tls};
+use crate::{cluster::Peers, metrics::ShardMetrics, reload::InForce, settings::Settings, tls::Tls};
 use access::Access;
 use env::Clock;
 use log::SyncDone;
-use mio::{Events, Poll, Token};
+use mio::{Events, Poll, Token, net::TcpListener};
 use model::{Monotonic, ShardId};
-use node::{Event, Output, ShardCore, Stamp};
+use node::{Event, Output, PeerEvent, ShardCore, Stamp, shard_of};
 use session::{Admission, Ask, Input, Options, Sessions, Site, TailAge};
 use std::io;
 use std::sync::{Arc, atomic::AtomicUsize, mpsc::TrySendError};
@@ -67,6 +68,8 @@ pub(crate) struct Shard {
     pub(super) metrics: Arc<ShardMetrics>,
     poll: Poll,
     pub(super) doors: Doors,
+    /// Links to other nodes, if there are any.
+    links: Option<Box<Links>>,
     sessions: Sessions,
     sockets: Sockets,
     pub(super) now: Stamp,
@@ -95,6 +98,8 @@ pub(crate) struct ShardParts {
     pub core: ShardCore,
     pub poll: Poll,
     pub listeners: Vec<Listener>,
+    /// The peers of a node, and where they dial it.
+    pub peers: Option<(Arc<Peers>, TcpListener)>,
     pub shared: Arc<Shared>,
     pub metrics: Arc<ShardMetrics>,
     pub workers: Workers,
@@ -118,11 +123,15 @@ impl Shard {
     /// # Errors
     /// If the readiness interface cannot be shared with the sockets.
     pub(crate) fn new(parts: ShardParts) -> io::Result<Self> {
-        let ShardParts { mut core, poll, listeners, shared, metrics, workers, seed } = parts;
+        let ShardParts { mut core, poll, listeners, peers, shared, metrics, workers, seed } = parts;
         let clock = Arc::clone(&shared.clock);
         let now = Stamp { wall: clock.now_wall(), monotonic: clock.now_monotonic() };
         core.begin_clock(now);
         let id = core.shard();
+        let shard_count = u16::try_from(shared.mailboxes.len()).expect("shards are u16");
+        let of_shard = (id.get(), shard_count);
+        let links = |peers| Links::new(peers, poll.registry(), of_shard, now.monotonic);
+        let links = peers.map(links).transpose()?.map(Box::new);
         let options = session_options(&shared.settings);
         let admission = Arc::clone(&shared.admission);
         let limits = Limits {
@@ -140,6 +149,7 @@ impl Shard {
                 .with_access(Arc::clone(&shared.access)),
             poll,
             doors,
+            links,
             now,
             outgoing: shared.mailboxes.iter().map(|_| Vec::new()).collect(),
             incoming: Vec::new(),
@@ -196,6 +206,7 @@ impl Shard {
         self.handle_events(events);
         self.delay_batch(events)?;
         self.take_mail();
+        self.hear_peers();
         // Behind the mail: a client that comes after a reload gets what was reloaded.
         self.let_in();
         if self.core.is_behind() {
@@ -212,6 +223,7 @@ impl Shard {
             match event.token() {
                 WAKE => {}
                 token if self.doors.note_event(token) => {}
+                token if self.links.as_mut().is_some_and(|links| links.note_event(token)) => {}
                 Token(slot) => self.handle_socket(slot, event),
             }
         }
@@ -247,6 +259,7 @@ impl Shard {
         }
         let mut next = self.sessions.next_deadline().min(self.next_tick);
         next = self.doors.next_accept().map_or(next, |accept| next.min(accept));
+        next = self.links.as_ref().map_or(next, |links| next.min(links.next_deadline()));
         let wait_ns = if self.is_behind() { 0 } else { next.get().saturating_sub(now.get()) };
         self.poll_events(events, Duration::from_nanos(wait_ns))
     }
@@ -260,7 +273,8 @@ impl Shard {
 
     /// Whether there is work left over from the last turn.
     fn is_behind(&self) -> bool {
-        self.sessions.is_behind() || self.core.is_behind() || self.doors.is_behind()
+        let links_are = self.links.as_ref().is_some_and(|links| links.is_behind());
+        self.sessions.is_behind() || self.core.is_behind() || self.doors.is_behind() || links_are
     }
 
     fn read_clock(&mut self) {
@@ -342,6 +356,7 @@ impl Shard {
                 Mail::Reply { ticket, reply } => self.handle(Input::Reply(ticket, reply)),
                 Mail::Shard(message) => self.core.handle(self.now, Event::Shard(message)),
                 Mail::Changed(change) => self.handle(Input::Changed(change)),
+                Mail::Peer(event) => self.core.handle(self.now, Event::Peer(event)),
                 Mail::Synced { done, took_ns } => {
                     self.syncs_in_flight -= 1;
                     self.sync_place.note_sync_away(took_ns);
@@ -358,6 +373,32 @@ impl Shard {
             }
         }
         self.incoming = mail;
+    }
+
+    /// Takes in what other nodes have said, and gives it to the shards of its groups.
+    fn hear_peers(&mut self) {
+        let Some(links) = &mut self.links else { return };
+        links.run(self.now);
+        let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
+        for event in links.take_heard() {
+            let to = match &event {
+                PeerEvent::Section { section, .. } => shard_of(section, shard_count),
+                PeerEvent::Up { .. } | PeerEvent::Down { .. } | PeerEvent::Tick => Some(self.id),
+            };
+            match to {
+                Some(to) if to == self.id => self.core.handle(self.now, Event::Peer(event.into())),
+                Some(to) if to.get() < shard_count => self.mail(to, Mail::Peer(event.into())),
+                // No shard of this start has asked.
+                _ => {}
+            }
+        }
+    }
+
+    /// Sends to other nodes what has been said to them.
+    fn flush_links(&mut self) {
+        if let Some(links) = &mut self.links {
+            links.flush(self.now);
+        }
     }
 
     fn run_clockwork(&mut self) {
@@ -388,6 +429,8 @@ impl Shard {
                 }
                 Output::Changed { to, change } => self.mail(to, Mail::Changed(change)),
                 Output::Sync(job) if self.sync_place.is_loop() => {
+                    // A leader's entries are on their way while its own disk works.
+                    self.flush_links();
                     let start = self.shared.clock.now_monotonic();
                     let done = job.run();
                     self.read_clock();
@@ -404,9 +447,14 @@ impl Shard {
                 Output::Read(job) => {
                     self.workers.reads.send(job).expect("the reading thread outlives its loop");
                 }
-                Output::Peer(_) | Output::Fetch(_) => unreachable!("a node alone has no peers"),
+                Output::Peer(to) => {
+                    let links = self.links.as_mut().expect("a node alone has no peers");
+                    links.push(*to, self.now);
+                }
+                Output::Fetch(_) => unreachable!("a node alone has no peers"),
             }
         }
+        self.flush_links();
     }
 
     fn handle_synced(&mut self, done: SyncDone, took_ns: u64) {

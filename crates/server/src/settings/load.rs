@@ -250,7 +250,7 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
             "a group must be sealed before it fills a quarter of the write-ahead log",
         ),
     ];
-    for (holds, left, right, rule) in rules.into_iter().chain(tls_rules(s)) {
+    for (holds, left, right, rule) in rules.into_iter().chain(tls_rules(s)).chain(peer_rules(s)) {
         if !holds {
             let of = |key| {
                 let found = chosen.iter().find(|chosen| chosen.setting.key == key);
@@ -259,6 +259,32 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
             problems.push(SettingsError::Conflict { left: of(left), right: of(right), rule });
         }
     }
+}
+
+fn peer_rules(s: &Settings) -> [Rule; 4] {
+    let peers = s.peer_listen;
+    let is_streams = s.listen.iter().any(|listen| Some(listen.address) == peers);
+    [
+        (!is_streams, "peer_listen", "listen", "streams and other nodes need two addresses"),
+        (
+            peers.is_none() || peers != s.admin_listen,
+            "peer_listen",
+            "admin_listen",
+            "other nodes and admin need two addresses",
+        ),
+        (
+            peers.is_none_or(|listen| listen.port() > 0),
+            "peer_listen",
+            "advertise",
+            "other nodes must find this one after a restart: peer_listen needs a port",
+        ),
+        (
+            s.advertise.is_none() || peers.is_some(),
+            "advertise",
+            "peer_listen",
+            "nobody can be told where this node is if it does not listen",
+        ),
+    ]
 }
 
 fn tls_rules(s: &Settings) -> [Rule; 4] {

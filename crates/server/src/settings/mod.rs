@@ -39,7 +39,7 @@ use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, POSITION_MAX, PRODUCERS_PER_ST
 use session::PublicUrl;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use wire_kind::{LetInNames, Listens, Networks, OptionalUrl};
+use wire_kind::{LetInNames, Listens, Networks, OptionalName, OptionalUrl};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -160,6 +160,17 @@ settings! {
     /// access control: keep it off public networks. /healthz fails when an event loop has not run for
     /// a minute, /readyz when a shard refuses writes.
     admin_listen: Option<SocketAddr> = "127.0.0.1:4440" as OptionalAddress;
+
+    /// Address and port for the other nodes of a cluster; `off` is none, and the server is no node. Each of them must know
+    /// the cluster's secret. What they say is not encrypted: keep it off public networks.
+    peer_listen: Option<SocketAddr> = "off" as OptionalAddress;
+
+    /// Name or address, and port, by which other nodes reach `peer_listen`; `none` is what is listened on.
+    advertise: Option<String> = "none" as OptionalName;
+
+    /// File with the cluster's secret, in 64 hexadecimal digits; `none` is `cluster.secret` in `data_dir`. The first start
+    /// with `peer_listen` makes it. Others must not be able to read it.
+    cluster_secret_file: Option<PathBuf> = "none" as OptionalFile;
 
     /// File with tokens, issuers and grants: who may do what. `thalweg token add` writes it. It may be replaced while the server
     /// runs.

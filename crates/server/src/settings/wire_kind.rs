@@ -77,6 +77,44 @@ fn parse_listen(text: &str) -> Option<Listen> {
     Some(Listen { tls, address: parse_address(rest)? })
 }
 
+/// Longest name and port that other nodes may be given.
+const NAME_BYTES_MAX: usize = 300;
+
+/// A name or an address, with a port, by which others reach this machine; or `none`.
+pub(super) struct OptionalName;
+
+impl OptionalName {
+    pub(super) const fn placeholder(&self) -> &'static str {
+        "NAME:PORT"
+    }
+}
+
+impl Kind for OptionalName {
+    type Value = Option<String>;
+
+    fn parse(&self, text: &str) -> Option<Option<String>> {
+        if text == "none" {
+            return Some(None);
+        }
+        let (name, port) = text.rsplit_once(':')?;
+        let is_plain = |c: char| c.is_ascii_alphanumeric() || "-._:[]".contains(c);
+        let is_name = !name.is_empty() && name.chars().all(is_plain);
+        // An address of version 6 is in brackets, so that its port can be told apart.
+        let is_whole = !name.contains(':') || (name.starts_with('[') && name.ends_with(']'));
+        let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
+        let is_valid = is_name && is_whole && is_port && text.len() <= NAME_BYTES_MAX;
+        is_valid.then(|| Some(text.to_owned()))
+    }
+
+    fn to_toml(&self, value: &Option<String>) -> String {
+        quoted(value.as_deref().unwrap_or("none"))
+    }
+
+    fn allowed(&self) -> String {
+        "`none`, or a name or an address with a port, such as `n1.example:4439`, `10.0.0.1:4439` or `[::1]:4439`".to_owned()
+    }
+}
+
 /// The oldest version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsVersion {

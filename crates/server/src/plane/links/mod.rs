@@ -1,0 +1,108 @@
+//! The links of one shard to other nodes, beside the connections of its clients.
+//!
+//! # What
+//! A shard dials each other member of the cluster and sends on that link; it receives on links that it has accepted.
+//! Bytes become sections and sections bytes in `cluster::{Inbound, Outbound}`. Here are the sockets, who may have one, and
+//! when one is given up.
+//!
+//! # Driving it
+//! [`Links::note_event`] for events of its tokens. [`Links::run`] once a turn, then [`Links::take_heard`] for the core.
+//! [`Links::push`] for what the core says, and [`Links::flush`] before a sync that runs on this thread and at the end.
+//!
+//! # Bounds
+//! - Sockets whose peer has proved nothing: `STRANGERS_MAX`. One more takes the place of the oldest.
+//! - A node has one link for each of its shards and classes: a new one ends the old one.
+//! - A turn reads `TURN_BYTES` of a link at most, and what waits to be sent is bounded by `cluster::Outbound`.
+
+mod accepted;
+mod dialled;
+#[cfg(test)]
+mod tests;
+mod wire;
+
+use crate::cluster::Peers;
+use accepted::Accepted;
+use dialled::Dialled;
+use env::RealRandom;
+use mio::{Registry, Token, net::TcpListener};
+use model::Monotonic;
+use node::{PEER_TICK_MS, PeerEvent, Stamp, ToPeer};
+use std::io;
+use std::sync::Arc;
+use wire::{ACCEPTED, DIALLED, READ_BYTES, Wire};
+
+/// All links of one shard.
+#[derive(Debug)]
+pub(super) struct Links {
+    wire: Wire,
+    accepted: Accepted,
+    dialled: Dialled,
+    heard: Vec<PeerEvent>,
+    next_tick: Monotonic,
+}
+
+impl Links {
+    /// # Errors
+    /// If the readiness interface refuses the listener.
+    pub(super) fn new(
+        (peers, listener): (Arc<Peers>, TcpListener),
+        registry: &Registry,
+        shard: (u16, u16),
+        now: Monotonic,
+    ) -> io::Result<Self> {
+        let accepted = Accepted::new(listener, registry)?;
+        let dialled = Dialled::new(&peers.others(), now);
+        let registry = registry.try_clone()?;
+        let buffer = vec![0; READ_BYTES];
+        let wire = Wire { peers, registry, shard, random: RealRandom, buffer };
+        Ok(Self { wire, accepted, dialled, heard: Vec::new(), next_tick: now })
+    }
+
+    /// Takes up an event; `false` if its token is none of a link's.
+    pub(super) fn note_event(&mut self, token: Token) -> bool {
+        match token.0 {
+            place if place < ACCEPTED - 1 => false,
+            place if place >= 2 * DIALLED => false,
+            place if place >= DIALLED => self.dialled.note_event(place - DIALLED),
+            place => self.accepted.note_event(place.checked_sub(ACCEPTED)),
+        }
+    }
+
+    /// Accepts, dials, receives, and gives up what is silent.
+    pub(super) fn run(&mut self, now: Stamp) {
+        self.accepted.run(&mut self.wire, now.monotonic, &mut self.heard);
+        self.dialled.run(&mut self.wire, now, &mut self.heard);
+        if now.monotonic >= self.next_tick {
+            // What the loop itself has lost is not made up for.
+            self.next_tick = now.monotonic.plus_ms(PEER_TICK_MS);
+            self.accepted.end_silent(&mut self.wire, now.monotonic);
+            self.dialled.tick(&mut self.wire, now, &mut self.heard);
+            self.heard.push(PeerEvent::Tick);
+        }
+    }
+
+    /// What came since the last call, in order.
+    pub(super) fn take_heard(&mut self) -> Vec<PeerEvent> {
+        std::mem::take(&mut self.heard)
+    }
+
+    /// Says something to a node. Without a link it is dropped: replicas repeat what matters.
+    pub(super) fn push(&mut self, to: ToPeer, now: Stamp) {
+        self.dialled.push(&mut self.wire, to, (now, &mut self.heard));
+    }
+
+    /// Sends what the sockets take.
+    pub(super) fn flush(&mut self, now: Stamp) {
+        self.dialled.flush(&mut self.wire, now, &mut self.heard);
+    }
+
+    /// When [`Links::run`] has something to do without any event.
+    pub(super) fn next_deadline(&self) -> Monotonic {
+        self.next_tick
+    }
+
+    /// Whether there is something to do at once.
+    pub(super) fn is_behind(&self) -> bool {
+        !self.heard.is_empty() || self.accepted.is_behind() || self.dialled.is_behind()
+    }
+}

@@ -1,0 +1,55 @@
+//! What all links of a shard share: their readiness interface, their tokens, and how long they may take.
+
+use crate::cluster::Peers;
+use env::RealRandom;
+use mio::{Registry, net::TcpStream};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Where the tokens of accepted links begin, behind those of handshakes; the listener has the one before.
+pub(super) const ACCEPTED: usize = (1 << 41) + 1;
+
+/// Where the tokens of dialled links begin.
+pub(super) const DIALLED: usize = 1 << 42;
+
+/// Accepted links whose peer has not proved who it is.
+pub(super) const STRANGERS_MAX: usize = 32;
+
+/// Bytes of one link that a turn reads at most.
+pub(super) const TURN_BYTES: usize = 256 << 10;
+
+/// What one read of a socket takes at most.
+pub(super) const READ_BYTES: usize = 64 << 10;
+
+/// How long two nodes may take to make sure of each other.
+pub(super) const HELLO_TIMEOUT_MS: u64 = 5000;
+
+/// How often a node says that it is there on a link that is idle.
+pub(super) const KEEP_ALIVE_MS: u64 = 1000;
+
+/// How long a link may be silent, and how long sent bytes may stay without an acknowledgement of the peer's machine.
+pub(super) const SILENCE_MS: u64 = 5000;
+
+/// What all links of a shard share.
+#[derive(Debug)]
+pub(super) struct Wire {
+    pub(super) peers: Arc<Peers>,
+    pub(super) registry: Registry,
+    /// This shard, and how many there are.
+    pub(super) shard: (u16, u16),
+    pub(super) random: RealRandom,
+    pub(super) buffer: Vec<u8>,
+}
+
+/// Sets what a socket between nodes needs. A link without it is slower, or is given up later, and works.
+pub(super) fn prepare(socket: &TcpStream) {
+    let _ = socket.set_nodelay(true);
+    let silence = Duration::from_millis(SILENCE_MS);
+    let _ = socket2::SockRef::from(socket).set_tcp_user_timeout(Some(silence));
+}
+
+/// Whether an error of a socket is none: it is not ready yet.
+pub(super) fn is_not_ready(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
+}

@@ -1,0 +1,69 @@
+//! Real processes with a port for other nodes.
+
+mod harness;
+
+use harness::{Start, new_dir};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::process::Command;
+
+/// A port that nobody has now.
+fn free() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// What `thalweg cluster token` prints, and on which of the two outputs nothing.
+fn token(dir: &Path) -> (String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    let output = command.args(["cluster", "token", "--data-dir"]).arg(dir).output().unwrap();
+    let text = |bytes| String::from_utf8(bytes).unwrap();
+    (text(output.stdout), text(output.stderr))
+}
+
+#[test]
+fn a_node_prints_its_token_while_it_runs_and_keeps_it_over_a_restart() {
+    let (dir, peers) = (new_dir(), free());
+    let start = Start::with(&["--peer-listen", &peers, "--admin-listen", "127.0.0.1:0"]);
+    let server = start.serve(dir.path());
+    let (printed, complaints) = token(dir.path());
+    assert_eq!(complaints, "");
+    let rest = printed.strip_prefix("thalweg1:").unwrap().strip_suffix('\n').unwrap();
+    let (ids, address) = rest.split_once('@').unwrap();
+    let (cluster, secret) = ids.split_once(':').unwrap();
+    assert_eq!((cluster.len(), secret.len(), address), (16, 64, &peers[..]));
+    let report = server.admin("/cluster");
+    let expected = format!(
+        "{{\"cluster\":\"{cluster}\",\"number\":1,\"nodes\":[{{\"number\":1,\"address\":\"{peers}\",\"state\":\"this node\"}}]}}"
+    );
+    assert_eq!((report.status, report.text()), (200, expected));
+    drop(server);
+    let again = start.serve(dir.path());
+    assert_eq!(token(dir.path()).0, printed);
+    drop(again);
+    // Without peers it is still a cluster of one, and serves what it has.
+    drop(Start::with(&[]).serve(dir.path()));
+}
+
+#[test]
+fn a_stranger_at_the_port_of_nodes_gets_no_word_and_clients_are_served() {
+    let (dir, peers) = (new_dir(), free());
+    let server = Start::with(&["--peer-listen", &peers]).serve(dir.path());
+    let mut stranger = TcpStream::connect(&peers).unwrap();
+    stranger.write_all(&[b'x'; 2048]).unwrap();
+    let mut answer = Vec::new();
+    let _ = stranger.read_to_end(&mut answer);
+    assert_eq!(answer, Vec::<u8>::new());
+    let mut client = server.connect();
+    client.send(b"PUT /v1/stream/a HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+    assert_eq!(client.answer().status, 201);
+}
+
+#[test]
+fn a_directory_without_peers_has_no_token_and_says_what_to_do() {
+    let dir = new_dir();
+    drop(Start::with(&[]).serve(dir.path()));
+    let (printed, complaints) = token(dir.path());
+    assert_eq!(printed, "");
+    assert!(complaints.contains("start it once with --peer-listen"), "{complaints}");
+}
