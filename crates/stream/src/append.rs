@@ -53,7 +53,7 @@ impl GroupState {
         record.tail = start.advance(data_bytes);
         record.next_record += u64::from(record_count);
         record.closed |= append.close;
-        record.written_at = record.written_at.max(mark.at);
+        record.written_at = record.written_at.get().max(mark.at).into();
         if let Some(seq) = &append.stream_seq {
             record.extra_mut().stream_seq = Some(seq.clone());
         }
@@ -154,10 +154,10 @@ fn judge_closed(record: &StreamRecord, extra: &Extra, append: &Append, data_byte
 
 fn wrong_content_type(record: &StreamRecord, append: &Append, data_bytes: u64) -> Option<Refusal> {
     // PROTOCOL §5.2: a close without data must not be refused for its content type.
-    if data_bytes == 0 || append.content_type.fits(&record.content_type) {
+    if data_bytes == 0 || append.content_type.fits(record) {
         return None;
     }
-    Some(Refusal::ContentType { expected: record.content_type.clone() })
+    Some(Refusal::ContentType { expected: record.content_type() })
 }
 
 /// The answer to what was accepted before: with its own place, if that is known.

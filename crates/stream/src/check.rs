@@ -35,7 +35,7 @@ impl GroupState {
         assert!(first <= record.next_record, "stream {id} retains records that it does not hold");
         record.extra.iter().for_each(|extra| extra.pins.check());
         assert!(
-            record.created_at <= record.written_at,
+            record.created_at.get() <= record.written_at.get(),
             "stream {id} was written before it was made"
         );
         let (used_at, logged_at) = (record.used_at(), record.logged_used_at());
@@ -123,7 +123,7 @@ mod tests {
     fn a_check_names_each_broken_invariant_of_a_stream() {
         let head = found_in_record(|record| record.head = ByteOffset::new(11));
         assert_eq!(head, "stream 1 retains what it does not hold");
-        let written = found_in_record(|record| record.written_at = Timestamp::new(0));
+        let written = found_in_record(|record| record.written_at = Timestamp::new(0).into());
         assert_eq!(written, "stream 1 was written before it was made");
         let used = found_in_record(|record| {
             record.extra_mut().uses.logged_at = Timestamp::new(2000);

@@ -122,7 +122,8 @@ impl GroupState {
         if taken || stream.get() > self.applied.get() {
             return Err(DecodeError { position: 0, newer: None });
         }
-        record.content_type = self.share(record.content_type);
+        let content_type = self.share(record.content_type());
+        (record.known_type, record.other_type) = content_type.into_parts();
         self.add_record(record);
         Ok(())
     }
@@ -136,17 +137,18 @@ pub(crate) fn encode_row(record: &StreamRecord) -> StreamRow {
     writer.byte(flag(record.closed, ROW_CLOSED) | flag(record.deleted, ROW_DELETED));
     writer.layout(record.layout);
     writer.text(record.path.as_str());
-    writer.content_type(&record.content_type);
+    writer.content_type(&record.content_type());
     writer.lifetime(record.lifetime.get());
     writer.number(record.head.get());
     writer.number(record.tail.since(record.head));
     writer.number(record.next_record);
-    writer.number(record.created_at.get());
-    writer.number(record.written_at.get() - record.created_at.get());
+    let (created_at, written_at) = (record.created_at.get(), record.written_at.get());
+    writer.number(created_at.get());
+    writer.number(written_at.get() - created_at.get());
     if let Some(extra) = &record.extra {
         encode_extra(&mut writer, extra);
     }
-    let logged_use = (record.logged_used_at() > record.written_at).then(|| record.logged_used_at());
+    let logged_use = (record.logged_used_at() > written_at).then(|| record.logged_used_at());
     writer.tag_if(row_tag::LOGGED_USE, logged_use, |w, at| w.number(at.get()));
     if let Some(extra) = &record.extra {
         encode_later_extra(&mut writer, extra);
@@ -227,17 +229,19 @@ fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
     let next_record = reader.count()?;
     let created_at = reader.time()?;
     let written_at = created_at.plus_ms(reader.number()?);
+    let (known_type, other_type) = content_type.into_parts();
     let mut record = StreamRecord {
         id,
         path,
-        content_type,
+        known_type,
+        other_type,
         layout,
         lifetime,
         head,
         tail: head.advance(length),
         next_record,
-        created_at,
-        written_at,
+        created_at: created_at.into(),
+        written_at: written_at.into(),
         closed: flags & ROW_CLOSED != 0,
         deleted: flags & ROW_DELETED != 0,
         noted: Noted::NEVER,

@@ -3,7 +3,7 @@
 
 use crate::{
     Condition, ForkPoint, Layout, Lifetime, Pin, PinToken, RecordTime, Retention, RetentionChange,
-    record::ContentType,
+    record::{ContentType, StreamRecord},
 };
 use model::{ByteOffset, EntrySubject, PathHash, StreamId, StreamPath, Timestamp};
 use std::hash::{Hash, Hasher};
@@ -170,18 +170,18 @@ pub enum AppendType {
 
 impl AppendType {
     /// Recognises that of a stream.
-    pub(crate) fn recognise(&mut self, own: &ContentType) {
-        if matches!(self, Self::Named(sent) if sent == own) {
+    pub(crate) fn recognise(&mut self, record: &StreamRecord) {
+        if matches!(self, Self::Named(sent) if record.has_type(sent)) {
             *self = Self::StreamsOwn;
         }
     }
 
-    /// Whether data of this type belongs into a stream of type `own`.
-    pub(crate) fn fits(&self, own: &ContentType) -> bool {
+    /// Whether data of this type belongs into a stream.
+    pub(crate) fn fits(&self, record: &StreamRecord) -> bool {
         match self {
             Self::Unnamed => false,
             Self::StreamsOwn => true,
-            Self::Named(sent) => sent == own,
+            Self::Named(sent) => record.has_type(sent),
         }
     }
 }

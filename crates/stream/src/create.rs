@@ -75,7 +75,7 @@ fn difference(record: &StreamRecord, wanted: Wanted<'_>) -> Option<ConfigField> 
     if fork.map(|fork| &fork.request) != wanted.fork {
         return Some(ConfigField::Fork);
     }
-    if wanted.content_type.is_some_and(|wanted| *wanted != record.content_type) {
+    if wanted.content_type.is_some_and(|wanted| !record.has_type(wanted)) {
         return Some(ConfigField::ContentType);
     }
     if fork.map_or(record.lifetime.get(), |fork| fork.lifetime) != wanted.lifetime {

@@ -8,33 +8,25 @@
 //! - A stream is in the set at most once, under the time that its record holds as [`Noted`].
 //! - That time is not after the stream's deadline, unless the stream came up and was not expired yet.
 
+use crate::times::CompactTime;
 use model::{StreamId, Timestamp};
 use std::collections::BTreeSet;
 
-/// The first time, in milliseconds since 1970, that is not noted: in the year 10889.
-const NEVER_MS: u64 = (1 << 48) - 1;
-
-/// The time under which a stream is in the set. It fits a gap of the record: most streams have none.
+/// The time under which a stream is in the set. A time that never comes is not noted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Noted([u16; 3]);
+pub(crate) struct Noted(CompactTime);
 
 impl Noted {
     /// In no set.
-    pub(crate) const NEVER: Self = Self([u16::MAX; 3]);
+    pub(crate) const NEVER: Self = Self(CompactTime::MAX);
 
     /// Whether a stream with this deadline comes up.
     pub(crate) fn is_noted(deadline: Timestamp) -> bool {
-        deadline.get() < NEVER_MS
-    }
-
-    fn of(time: Timestamp) -> Self {
-        let ms = time.get().min(NEVER_MS);
-        Self([ms as u16, (ms >> 16) as u16, (ms >> 32) as u16])
+        CompactTime::from(deadline) != CompactTime::MAX
     }
 
     fn time(self) -> Timestamp {
-        let [low, middle, high] = self.0.map(u64::from);
-        Timestamp::new(low | middle << 16 | high << 32)
+        self.0.get()
     }
 }
 
@@ -46,7 +38,7 @@ impl Expiries {
     /// Puts a stream, which is not in the set, under `time`. The result belongs into its record.
     #[must_use]
     pub(crate) fn note(&mut self, time: Option<Timestamp>, stream: StreamId) -> Noted {
-        let noted = time.map_or(Noted::NEVER, Noted::of);
+        let noted = time.map_or(Noted::NEVER, |time| Noted(time.into()));
         if noted != Noted::NEVER {
             self.0.insert((noted.time(), stream));
         }
@@ -95,13 +87,14 @@ mod tests {
     fn times_come_back_and_those_that_never_come_are_not_kept() {
         let mut expiries = Expiries::default();
         let stream = StreamId::new(7);
-        for ms in [0, 1, 0x1234_5678_9abc, NEVER_MS - 1] {
+        let never_ms = CompactTime::MAX.get().get();
+        for ms in [0, 1, 0x1234_5678_9abc, never_ms - 1] {
             let noted = expiries.note(Some(Timestamp::new(ms)), stream);
             assert_eq!(noted.time(), Timestamp::new(ms));
             assert!(expiries.has(noted, stream));
             expiries.forget(noted, stream);
         }
-        for time in [None, Some(Timestamp::new(NEVER_MS)), Some(Timestamp::new(u64::MAX))] {
+        for time in [None, Some(Timestamp::new(never_ms)), Some(Timestamp::new(u64::MAX))] {
             assert_eq!(expiries.note(time, stream), Noted::NEVER);
         }
         assert_eq!(expiries.len(), 0);

@@ -152,7 +152,7 @@ impl GroupState {
         now: Timestamp,
     ) -> Result<StreamId, Refusal> {
         let record = self.live_record(path, now)?;
-        append.content_type.recognise(&record.content_type);
+        append.content_type.recognise(record);
         Ok(record.id)
     }
 
@@ -265,17 +265,19 @@ impl GroupState {
             let (fork, retention) = (create.fork, create.retention);
             Box::new(Extra { fork, retention, head_record, mark: times, ..Extra::default() })
         });
+        let (known_type, other_type) = self.share(create.content_type).into_parts();
         StreamRecord {
             id: StreamId::new(mark.index.get()),
             path: create.path,
-            content_type: self.share(create.content_type),
+            known_type,
+            other_type,
             layout: create.layout,
             lifetime: create.lifetime.into(),
             head,
             tail,
             next_record,
-            created_at: mark.at,
-            written_at: mark.at,
+            created_at: mark.at.into(),
+            written_at: mark.at.into(),
             closed: create.close,
             deleted: false,
             noted: Noted::NEVER,

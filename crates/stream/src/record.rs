@@ -2,7 +2,7 @@
 
 use crate::{
     ForkPoint, Layout, Lifetime, Lineage, RecordTime, Retention, expiries::Noted,
-    lifetime::CompactLifetime, pins::Pins, producer::Producers,
+    lifetime::CompactLifetime, pins::Pins, producer::Producers, times::CompactTime,
 };
 use model::{ByteOffset, StreamId, StreamPath, TimeMarks, Timestamp};
 use std::sync::Arc;
@@ -22,19 +22,22 @@ const FIRST_TEXT: u8 = 2;
 #[derive(Debug, Clone)]
 pub struct ContentType(Text);
 
-/// As large as the pointer alone: each stream has one.
+/// As small as can be: each message of a node that names a stream has one.
 #[derive(Debug, Clone)]
 enum Text {
     /// Its place in [`KNOWN`].
     Known(u8),
-    Other(Arc<str>),
+    Other(OtherText),
 }
+
+/// Another text, behind one word: a record has room for no more.
+pub(crate) type OtherText = Arc<Box<str>>;
 
 impl ContentType {
     /// Wraps a header value that has been checked to be printable.
     #[must_use]
     pub fn new(value: &str) -> Self {
-        Self::known(value).unwrap_or_else(|| Self(Text::Other(value.into())))
+        Self::known(value).unwrap_or_else(|| Self(Text::Other(Arc::new(value.into()))))
     }
 
     /// One of those that need no check.
@@ -50,6 +53,14 @@ impl ContentType {
         match self.0 {
             Text::Known(place) => Some(place),
             Text::Other(_) => None,
+        }
+    }
+
+    /// For a record: the number on disk, and the text of one that has no number.
+    pub(crate) fn into_parts(self) -> (u8, Option<OtherText>) {
+        match self.0 {
+            Text::Known(place) => (place, None),
+            Text::Other(text) => (u8::MAX, Some(text)),
         }
     }
 
@@ -162,7 +173,10 @@ pub struct StreamInfo {
 pub(crate) struct StreamRecord {
     pub id: StreamId,
     pub path: StreamPath,
-    pub content_type: ContentType,
+    /// The number of its content type on disk.
+    pub known_type: u8,
+    /// The text of a content type that has no number.
+    pub other_type: Option<OtherText>,
     pub layout: Layout,
     pub lifetime: CompactLifetime,
     pub head: ByteOffset,
@@ -170,15 +184,15 @@ pub(crate) struct StreamRecord {
     /// Number of the record that comes next. Those of a fork continue where it branches off.
     pub next_record: u64,
     /// When the entry that made it was logged.
-    pub created_at: Timestamp,
+    pub created_at: CompactTime,
     /// When the last append to it was logged, or the entry that made it.
-    pub written_at: Timestamp,
+    pub written_at: CompactTime,
     pub closed: bool,
     pub deleted: bool,
     /// When it comes up to be expired.
     pub noted: Noted,
     /// The number of the last copy of all rows that has it, or that began before it was made.
-    pub copied_in: u32,
+    pub copied_in: u8,
     /// What few streams have, so that the others do not pay for it.
     pub extra: Option<Box<Extra>>,
 }
@@ -226,7 +240,7 @@ impl StreamRecord {
     pub(crate) fn info(&self) -> StreamInfo {
         StreamInfo {
             stream: self.id,
-            content_type: self.content_type.clone(),
+            content_type: self.content_type(),
             layout: self.layout,
             lifetime: self.lifetime.get(),
             head: self.head,
@@ -236,10 +250,22 @@ impl StreamRecord {
             mark: self.mark(),
             retention: self.retention(),
             closed: self.closed,
-            created_at: self.created_at,
-            written_at: self.written_at,
+            created_at: self.created_at.get(),
+            written_at: self.written_at.get(),
             lineage: self.lineage(),
         }
+    }
+
+    /// Whether its content type has the same media type.
+    #[inline]
+    pub(crate) fn has_type(&self, sent: &ContentType) -> bool {
+        let is_same = matches!(sent.0, Text::Known(place) if place == self.known_type);
+        is_same || *sent == self.content_type()
+    }
+
+    pub(crate) fn content_type(&self) -> ContentType {
+        let other = self.other_type.clone();
+        ContentType(other.map_or(Text::Known(self.known_type), Text::Other))
     }
 
     /// The largest record time so far, if the stream has record times.
@@ -274,7 +300,7 @@ impl StreamRecord {
     fn raise_mark(&mut self, given: Option<RecordTime>, at: Timestamp) -> TimeMarks {
         // Until now the records had the times of their arrivals.
         let has_records = self.tail > ByteOffset::ZERO;
-        let arrivals = if has_records { self.written_at.get() } else { 0 };
+        let arrivals = if has_records { self.written_at.get().get() } else { 0 };
         let before = self.mark().unwrap_or(arrivals);
         let time = given.map_or(at.get(), |given| given.at(at));
         let upto = before.max(time);
@@ -304,12 +330,12 @@ impl StreamRecord {
 
     /// The last read or write, if the lifetime slides.
     pub(crate) fn used_at(&self) -> Timestamp {
-        self.written_at.max(self.uses().used_at)
+        self.written_at.get().max(self.uses().used_at)
     }
 
     /// The last use that the log has recorded.
     pub(crate) fn logged_used_at(&self) -> Timestamp {
-        self.written_at.max(self.uses().logged_at)
+        self.written_at.get().max(self.uses().logged_at)
     }
 
     /// Moves the last use.
@@ -346,7 +372,7 @@ mod tests {
 
     #[test]
     fn known_content_types_cost_no_room_and_keep_their_text() {
-        assert_eq!(size_of::<ContentType>(), size_of::<Arc<str>>());
+        assert_eq!(size_of::<ContentType>(), size_of::<(usize, OtherText)>());
         assert!(KNOWN.iter().all(|text| ContentType::new(text).as_str() == *text));
         assert!(ContentType::known("Text/Plain").is_none());
         assert_eq!(ContentType::new("Text/Plain").as_str(), "Text/Plain");
@@ -354,8 +380,8 @@ mod tests {
 
     /// The allocator gives a multiple of 16 bytes and keeps 8 of them. Every stream has a record.
     #[test]
-    fn a_record_takes_no_more_than_120_bytes() {
-        assert!(size_of::<StreamRecord>() <= 120, "{}", size_of::<StreamRecord>());
+    fn a_record_takes_no_more_than_104_bytes() {
+        assert!(size_of::<StreamRecord>() <= 104, "{}", size_of::<StreamRecord>());
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub(crate) struct StreamTable {
     /// Copies all records as they were when it began.
     copy: Option<Box<Copying>>,
     /// The number of the last copy.
-    copy_number: u32,
+    copy_number: u8,
 }
 
 /// A copy of all records under way: see [`crate::GroupState::begin_rows`].
@@ -73,7 +73,12 @@ impl StreamTable {
     }
 
     /// A copy of all records begins.
+    ///
+    /// # Panics
+    /// If another is under way.
     pub(crate) fn begin_copy(&mut self, expected: Option<BTreeMap<StreamId, StreamRecord>>) {
+        // Each copy gives its number to all records. So none has that of the one before the last.
+        assert!(self.copy.is_none(), "a copy begins before another has ended");
         self.copy_number = self.copy_number.wrapping_add(1);
         let (left_count, next_place, early) = (self.len(), TablePlace::default(), Vec::new());
         self.copy = Some(Box::new(Copying { left_count, next_place, early, expected }));
@@ -87,7 +92,7 @@ impl StreamTable {
         self.copy = Some(copy);
     }
 
-    pub(crate) fn copy_number(&self) -> u32 {
+    pub(crate) fn copy_number(&self) -> u8 {
         self.copy_number
     }
 
@@ -172,7 +177,7 @@ impl StreamTable {
 }
 
 #[cold]
-fn copy_before_change(copy: &mut Copying, number: u32, record: &mut StreamRecord) {
+fn copy_before_change(copy: &mut Copying, number: u8, record: &mut StreamRecord) {
     if record.copied_in != number {
         record.copied_in = number;
         copy.left_count -= 1;
@@ -183,7 +188,7 @@ fn copy_before_change(copy: &mut Copying, number: u32, record: &mut StreamRecord
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{ContentType, Layout, Lifetime, expiries::Noted};
+    use crate::{Layout, Lifetime, expiries::Noted};
     use model::{ByteOffset, Timestamp};
     use std::collections::BTreeSet;
 
@@ -193,14 +198,15 @@ mod tests {
         let record = |id: u64| StreamRecord {
             id: StreamId::new(id),
             path: StreamPath::new(&id.to_string()).unwrap(),
-            content_type: ContentType::new("text/plain"),
+            known_type: 2,
+            other_type: None,
             layout: Layout::Bytes,
             lifetime: Lifetime::Forever.into(),
             head: ByteOffset::ZERO,
             tail: ByteOffset::ZERO,
             next_record: 0,
-            created_at: Timestamp::new(0),
-            written_at: Timestamp::new(0),
+            created_at: Timestamp::new(0).into(),
+            written_at: Timestamp::new(0).into(),
             closed: false,
             deleted: false,
             noted: Noted::NEVER,

@@ -10,6 +10,27 @@ use crate::{
 };
 use model::Timestamp;
 
+/// A time in 6 bytes at any place, so that a record has room for more in the same space. Times from the year 10889 on are one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct CompactTime([u16; 3]);
+
+impl CompactTime {
+    /// The last one.
+    pub(crate) const MAX: Self = Self([u16::MAX; 3]);
+
+    pub(crate) fn get(self) -> Timestamp {
+        let [low, middle, high] = self.0.map(u64::from);
+        Timestamp::new(low | middle << 16 | high << 32)
+    }
+}
+
+impl From<Timestamp> for CompactTime {
+    fn from(time: Timestamp) -> Self {
+        let ms = time.get().min(Self::MAX.get().get());
+        Self([ms as u16, (ms >> 16) as u16, (ms >> 32) as u16])
+    }
+}
+
 /// The largest record time of an append, milliseconds since 1970.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RecordTime {

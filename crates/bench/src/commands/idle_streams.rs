@@ -6,8 +6,8 @@ use crate::failure::{Failure, Outcome};
 use crate::report::Run;
 use std::time::Duration;
 
-/// Created before anything is measured: what is allocated with the first writes is no stream's.
-const WARM_UP_STREAMS: u64 = 256;
+/// Created before anything is measured, over as many connections: what these and the first writes take is no stream's.
+const WARM_UP_STREAMS: u64 = 1024;
 
 const MIB: f64 = (1 << 20) as f64;
 
@@ -21,12 +21,12 @@ pub(super) fn run(bench: &Bench, asked: &IdleStreams) -> Outcome<Run> {
     let process = server.process().ok_or_else(no_process)?;
     let settle = Duration::from_secs(asked.settle_seconds);
 
-    streams::create(&server, "first", WARM_UP_STREAMS, (16, 4))?;
+    let out = (asked.connections, asked.depth);
+    streams::create(&server, "first", WARM_UP_STREAMS, out)?;
     let disk_before = server.settled_disk_bytes(settle)?;
     let before = process.memory().ok_or_else(no_process)?;
     let descriptors_before = process.open_descriptors().unwrap_or_default();
-    let created =
-        streams::create(&server, "idle", asked.streams, (asked.connections, asked.depth))?;
+    let created = streams::create(&server, "idle", asked.streams, out)?;
     streams::report(&created, "create", &mut run);
     let peak = process.memory().ok_or_else(no_process)?.peak_bytes;
     let disk_settled = server.settled_disk_bytes(settle)?;
