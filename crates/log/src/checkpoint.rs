@@ -18,11 +18,12 @@ use crate::newer::{NewerVersion, is_spare, newer_in};
 use crate::paced::Pace;
 use crate::paths::{remove_if_there, remove_unneeded};
 use crate::unreadable::{open_around, read_around};
-use env::Disk;
+use env::{Disk, File};
 use model::{EntryIndex, GroupId, PathHash, StreamId};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const HEADER_BYTES: usize = 64;
 const ROW_BYTES: usize = 40;
@@ -182,7 +183,7 @@ impl CheckpointTask {
     /// Any error of the underlying disk; the newest durable checkpoint is still there then. What was written is gone if
     /// it is not durable: a full disk has no room for it beside the next try.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<()> {
-        let named = self.dir.join(format!("{:016x}.ckpt", self.index.get()));
+        let named = checkpoint_path(&self.dir, self.index.get());
         // An earlier try may have made it durable, and older ones may be gone.
         let before = list_checkpoints(disk, &self.dir)?;
         let is_there = before.iter().any(|(index, _)| *index == self.index.get());
@@ -212,6 +213,11 @@ impl CheckpointTask {
         disk.rename(&writing, named)?;
         disk.sync_dir(&self.dir)
     }
+}
+
+/// The file of a checkpoint in its group's directory.
+pub(crate) fn checkpoint_path(dir: &Path, index: u64) -> PathBuf {
+    dir.join(format!("{index:016x}.ckpt"))
 }
 
 fn list_checkpoints(disk: &dyn Disk, dir: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
@@ -248,6 +254,44 @@ impl LoadedCheckpoint {
             path_hash: *path_hash,
             bytes: &self.bytes[range.clone()],
         })
+    }
+}
+
+/// A checkpoint file that somebody else made, or that goes to somebody else.
+#[derive(Debug)]
+pub(crate) struct CheckpointFile {
+    pub(crate) path: PathBuf,
+    pub(crate) file: Arc<dyn File>,
+    /// The directory that its checksums are seeded with.
+    store: u64,
+}
+
+impl CheckpointFile {
+    /// `None` if there is none.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn open(disk: &dyn Disk, path: PathBuf, store: u64) -> io::Result<Option<Self>> {
+        match disk.open(&path) {
+            Ok(file) => Ok(Some(Self { path, file, store })),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// All that is in it; `None` if something is lost.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk. A `NewerPlace` if a newer version wrote it.
+    pub(crate) fn load(&self) -> io::Result<Option<LoadedCheckpoint>> {
+        let length = usize::try_from(self.file.len()?).expect("a checkpoint fits memory");
+        let mut bytes = vec![0; length];
+        read_around(&*self.file, &mut bytes, 0)?;
+        let damage = |kind, position: usize| Damage::at(kind, &self.path, position as u64);
+        let mut damages = Vec::new();
+        let loaded = decode((&self.path, bytes), self.store, &damage, &mut damages)?;
+        let is_whole = damages.iter().all(|damage| damage.kind == DamageKind::HeaderRepaired);
+        Ok(loaded.filter(|_| is_whole))
     }
 }
 

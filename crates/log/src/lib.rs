@@ -17,6 +17,7 @@
 //! - `recovery` ([`open`]): `rebuild`, `assemble`.
 //! - `shard` ([`ShardLog`]): one owner's log. `group`: one group's part of it.
 //! - `directory`, `stored`: entries of replicated groups by index. `survey`: which of them are alive at a start.
+//! - `snapshot`: a group's state on its way to another replica.
 //! - `wal`, `chunk`, `checkpoint`: the three kinds of files.
 //!
 //! # Invariants
@@ -58,6 +59,7 @@ mod repair;
 mod replay;
 mod report;
 mod shard;
+mod snapshot;
 mod store;
 mod stored;
 mod survey;
@@ -86,6 +88,9 @@ pub use repair::LostRange;
 pub use replay::Replay;
 pub use report::{RecoveryReport, TornTail};
 pub use shard::{LogStats, ReplicaError, ShardLog};
+pub use snapshot::{
+    Export, ExportError, ExportFile, ExportJob, RowEnds, SnapshotHead, Tails, TailsJob,
+};
 pub use stored::{EntryError, EntryRead, StoredEntry};
 pub use wal::{
     AppendError, Durable, DurableBatch, NoRoom, Purpose, RecentStats, SyncDone, SyncFailed,

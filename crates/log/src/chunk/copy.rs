@@ -21,6 +21,7 @@ use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
 use crate::hot::{HotFields, NumberedHot};
 use crate::hot_index::HotStreams;
+use crate::id_map::IdMap;
 use crate::options::COPY_BYTES;
 use crate::paths::remove_if_there;
 use crate::read::{ReadError, ReadMode};
@@ -52,6 +53,8 @@ pub(crate) struct MergeTask {
     pub(crate) cache: Arc<ChunkCache>,
     pub(crate) sources: Vec<Arc<ChunkFile>>,
     pub(crate) floors: FloorsThen,
+    /// Of streams of which the end is not wanted: where that begins.
+    pub(crate) limits: IdMap<u64, u64>,
     /// Bytes that are alive.
     pub(crate) live_bytes: u64,
     /// Bytes of the disk that it leaves free.
@@ -211,7 +214,14 @@ impl MergeTask {
     }
 
     /// Copies rows in order until one is damaged.
-    fn copy_rows(&self, writer: &mut ChunkWriter, done: &mut CopyDone) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn copy_rows(
+        &self,
+        writer: &mut ChunkWriter,
+        done: &mut CopyDone,
+    ) -> io::Result<()> {
         let mut rows = MergeRows::new(&self.sources);
         while let Some(next) = rows.next_row()? {
             let (source, row) = match next {
@@ -257,11 +267,12 @@ impl MergeTask {
             }
         }
         let file = source.file(ReadMode::Blocking)?;
+        let end = self.limits.get(&row.stream).map_or(row.end(), |limit| row.end().min(*limit));
         let mut window = Window::default();
         for append in run.into_iter().flat_map(|run| run.pieces) {
             let bounds = append.piece.bounds;
             let (start, length) = (bounds.start.get(), bounds.end.since(bounds.start));
-            if start < row.start || bounds.end.get() > row.end() {
+            if start < row.start || bounds.end.get() > end {
                 break;
             }
             // Two sources hold the same append only after a damaged chunk was read again.

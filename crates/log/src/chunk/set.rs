@@ -79,6 +79,17 @@ impl ChunkSet {
         self.seq_next - 1
     }
 
+    /// The first of `count` numbers that no chunk has had.
+    pub(crate) fn take_seqs(&mut self, count: u64) -> u64 {
+        self.seq_next += count;
+        self.seq_next - count
+    }
+
+    /// The chunks as they are now, and what is dead in them, for another thread.
+    pub(crate) fn now(&mut self) -> (Arc<ChunkList>, FloorsThen) {
+        (Arc::clone(&self.list), self.floors.now())
+    }
+
     pub(crate) fn list(&self) -> &Arc<ChunkList> {
         &self.list
     }

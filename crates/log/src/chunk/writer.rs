@@ -66,6 +66,9 @@ pub(crate) fn parse_chunk_name(name: &str) -> Option<u64> {
 /// Name under which a chunk is written; left behind only by a crash.
 pub(crate) const WRITING_NAME: &str = "writing.tmp";
 
+/// How the name ends that a chunk for another replica has for a moment.
+const NAMELESS_SUFFIX: &str = ".export";
+
 /// A chunk that is being written.
 #[derive(Debug)]
 pub(crate) struct ChunkWriter {
@@ -83,8 +86,23 @@ impl ChunkWriter {
         let path = name.dir.join(WRITING_NAME);
         remove_if_there(disk, &path)?;
         let file = disk.create(&path)?;
+        Ok(Self::new(name, file))
+    }
+
+    /// A chunk for somebody else: its file has no name, and goes with its last handle.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn create_nameless(disk: &dyn Disk, name: ChunkName) -> io::Result<Self> {
+        let path = name.dir.join(format!("{:016x}{NAMELESS_SUFFIX}", name.seq()));
+        let file = disk.create(&path)?;
+        remove_if_there(disk, &path)?;
+        Ok(Self::new(name, file))
+    }
+
+    fn new(name: ChunkName, file: Arc<dyn File>) -> Self {
         let builder = ChunkBuilder::default();
-        Ok(Self { name, file, builder, written: CONTENT_START, pace: Pace::default() })
+        Self { name, file, builder, written: CONTENT_START, pace: Pace::default() }
     }
 
     /// Offset after the last byte of `stream` that was taken; 0 if there is none.
@@ -118,10 +136,29 @@ impl ChunkWriter {
     /// Any error of the underlying disk. A file may have the chunk's name then, which nobody needs: the next try has
     /// another name.
     pub(crate) fn finish(mut self, disk: &dyn Disk) -> io::Result<Option<WrittenChunk>> {
-        let Some(pages) = self.builder.finish(self.name.identity) else {
+        let Some(header) = self.write_pages()? else {
             disk.remove(&self.name.dir.join(WRITING_NAME))?;
             return Ok(None);
         };
+        self.file.sync_all()?;
+        let (path, seq) = (self.name.path(), self.name.seq());
+        disk.rename(&self.name.dir.join(WRITING_NAME), &path)?;
+        disk.sync_dir(&self.name.dir)?;
+        Ok(Some(WrittenChunk { header, seq, file: self.file, path }))
+    }
+
+    /// The whole file, and its length; `None` if it has no run.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn finish_nameless(mut self) -> io::Result<Option<(Arc<dyn File>, u64)>> {
+        let header = self.write_pages()?;
+        Ok(header.map(|header| (self.file, header.layout().file_bytes())))
+    }
+
+    /// Writes all that is not written yet, the header last.
+    fn write_pages(&mut self) -> io::Result<Option<ChunkHeader>> {
+        let Some(pages) = self.builder.finish(self.name.identity) else { return Ok(None) };
         self.drain()?;
         let header = pages.header;
         let mut buffer = Vec::with_capacity(COPY_BYTES);
@@ -135,11 +172,7 @@ impl ChunkWriter {
         buffer.extend_from_slice(&pages.footer());
         self.put(&mut buffer)?;
         self.file.write_at(&pages.front(), 0)?;
-        self.file.sync_all()?;
-        let (path, seq) = (self.name.path(), self.name.seq());
-        disk.rename(&self.name.dir.join(WRITING_NAME), &path)?;
-        disk.sync_dir(&self.name.dir)?;
-        Ok(Some(WrittenChunk { header, seq, file: self.file, path }))
+        Ok(Some(header))
     }
 
     fn put(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
@@ -164,7 +197,9 @@ pub(crate) struct WrittenChunk {
 /// # Errors
 /// Any error of the underlying disk.
 pub(crate) fn remove_half_written(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    remove_unneeded(disk, &dir.join(WRITING_NAME))
+    let names = disk.list(dir)?;
+    let is_left = |name: &&String| *name == WRITING_NAME || name.ends_with(NAMELESS_SUFFIX);
+    names.iter().filter(is_left).try_for_each(|name| remove_unneeded(disk, &dir.join(name)))
 }
 
 #[cfg(test)]

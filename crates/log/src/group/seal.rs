@@ -9,6 +9,7 @@ use crate::chunk::set::MergePlan;
 use crate::chunk::writer::{ChunkAuthor, ChunkName};
 use crate::group::Group;
 use crate::hot_index::Sealable;
+use crate::id_map::IdMap;
 use crate::paths::chunk_dir;
 use crate::store::Store;
 use crate::wal::segment::{SegmentTable, WalSegment};
@@ -145,6 +146,7 @@ impl Group {
             cache: Arc::clone(&store.chunk_cache),
             sources: plan.sources,
             floors: plan.floors,
+            limits: IdMap::default(),
             live_bytes: plan.live_bytes,
             spare_bytes,
             leaves_damage_out: false,

@@ -3,6 +3,7 @@
 #![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
 
 pub mod replicas;
+pub mod snapshots;
 pub mod wal;
 
 use env::{Disk, MemoryDisk, SeededRandom};

@@ -5,7 +5,7 @@
 //! sync failed, or never returned, both are right, and only the disk knows: the model keeps both states, and the next
 //! opening says which one. From then on it is that one for good.
 
-use super::{APPEND, Broken, Machine, data_dir, small};
+use super::{APPEND, Broken, DELETE, Machine, TRIM, data_dir, small};
 use env::MemoryDisk;
 use model::{ByteOffset, EntryIndex, EntrySubject, GroupId, StreamId, StreamKey, Term, Timestamp};
 use std::collections::BTreeMap;
@@ -23,6 +23,34 @@ pub struct Logged {
     pub stream: u64,
     pub command: Vec<u8>,
     pub data: Vec<u8>,
+}
+
+impl Logged {
+    /// An append has data. A trim has the new head as its command, and a deletion one byte.
+    fn kind(&self) -> u8 {
+        match (self.data.is_empty(), self.command.len()) {
+            (true, 8) => TRIM,
+            (true, 1) => DELETE,
+            _ => APPEND,
+        }
+    }
+
+    pub fn trim(term: u64, stream: u64, upto: u64) -> Self {
+        Self { term, stream, command: upto.to_le_bytes().to_vec(), data: Vec::new() }
+    }
+
+    pub fn delete(term: u64, stream: u64) -> Self {
+        Self { term, stream, command: vec![0], data: Vec::new() }
+    }
+}
+
+/// What a stream is after some entries.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Content {
+    pub head: u64,
+    /// From its first byte on, those before the head included.
+    pub bytes: Vec<u8>,
+    pub is_deleted: bool,
 }
 
 /// One group's log, with all entries from the first one on.
@@ -44,6 +72,24 @@ impl Log {
 
     pub fn term_of(&self, index: u64) -> u64 {
         if index == 0 { 0 } else { self.entry(index).term }
+    }
+
+    /// The streams after the first `applied` entries.
+    pub fn contents(&self, applied: u64) -> BTreeMap<u64, Content> {
+        let mut streams: BTreeMap<u64, Content> = BTreeMap::new();
+        for logged in &self.entries[..applied as usize] {
+            let content = streams.entry(logged.stream).or_default();
+            match (logged.kind(), content.is_deleted) {
+                (TRIM, _) => {
+                    let upto = u64::from_le_bytes(logged.command[..].try_into().unwrap());
+                    content.head = upto.clamp(content.head, content.bytes.len() as u64);
+                }
+                (DELETE, _) => content.is_deleted = true,
+                (_, true) => {}
+                (_, false) => content.bytes.extend_from_slice(&logged.data),
+            }
+        }
+        streams
     }
 
     /// How many of its first entries are the same in `other`.
@@ -146,13 +192,14 @@ impl World {
 
     /// Appends at `index`; what was there and behind it is superseded.
     pub fn append(&mut self, of: u16, index: u64, logged: Logged) -> Result<(), Broken> {
+        let kind = logged.kind();
         let Logged { term, stream, command, data } = &logged;
         let entry = NewEntry {
             group: group(of),
             term: Term::new(*term),
             subject: EntrySubject::new(*stream),
             at: Timestamp::new(1_700_000_000_000 + index),
-            kind: APPEND,
+            kind,
             command,
             data,
         };
@@ -305,8 +352,13 @@ impl World {
         let key = StreamKey { group: entry.group, stream: StreamId::new(entry.subject.get()) };
         let what = (key, entry.index, entry.kind);
         let placed = self.machine.apply_one(what, &entry.command, entry.data.len() as u64);
+        let ends = self.machine.streams[&key];
         let log = self.log(entry.group.get());
-        log.place(entry, placed.expect("each entry is an append"));
+        match placed {
+            Some(placement) => log.place(entry, placement),
+            None if ends.is_deleted => log.forget(key),
+            None => log.trim(key, ByteOffset::new(ends.head)),
+        }
         log.applied(entry.group, entry.index);
     }
 
@@ -405,16 +457,17 @@ impl World {
             assert_eq!(first_difference(shard, *of, log), None, "{place}: group {of}");
             let applied = shard.applied_index(group(*of)).get();
             assert_eq!(applied, self.committed[of], "{place}: what is committed is applied");
-            let mut streams: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
-            for logged in &log.entries[..applied as usize] {
-                streams.entry(logged.stream).or_default().extend_from_slice(&logged.data);
-            }
-            for (stream, bytes) in streams {
+            for (stream, content) in log.contents(applied) {
+                if content.is_deleted {
+                    continue;
+                }
                 let key = StreamKey { group: group(*of), stream: StreamId::new(stream) };
+                let bytes = &content.bytes[content.head as usize..];
                 let mut found = Vec::new();
                 while found.len() < bytes.len() {
-                    let at = ByteOffset::new(found.len() as u64);
-                    let slice = shard.read(key, at, 3000).expect("it is there");
+                    let at = ByteOffset::new(content.head + found.len() as u64);
+                    let slice = shard.read(key, at, 3000);
+                    let slice = slice.unwrap_or_else(|error| panic!("{place}: {key}: {error}"));
                     assert!(!slice.is_empty(), "{place}: {key} ends at {at}");
                     found.extend_from_slice(&slice.to_bytes().expect("it is intact"));
                 }

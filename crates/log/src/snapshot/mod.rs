@@ -1,0 +1,48 @@
+//! A group's state on its way to another replica: the newest checkpoint, and the bytes that the receiver lacks.
+//!
+//! # Why
+//! A follower that was away for ten minutes lacks ten minutes of bytes and not the whole group. So it says up to where it
+//! has each stream, and gets what lies behind that. Chunks are the same bytes in every directory of a lineage. One that
+//! the receiver lacks as a whole is sent as it is, of others what it lacks is copied into a chunk that has no name here.
+//!
+//! # Driving it
+//! 1. The receiver: [`crate::ShardLog::tails`], a job, says what it has.
+//! 2. The sender: [`crate::ShardLog::export`], a job, makes an [`Export`]: a [`SnapshotHead`] and files to read from.
+//!
+//! # Invariants
+//! - An export holds all bytes that the checkpoint's rows name, but for those that the receiver has and those that were
+//!   trimmed since, which it lists. Otherwise there is no export.
+//! - A chunk of an export never names entries behind the checkpoint, nor any that the receiver has in chunks.
+
+mod coverage;
+mod export;
+mod tails;
+
+pub use export::{Export, ExportError, ExportFile, ExportJob};
+pub use tails::{Tails, TailsJob};
+
+use crate::checkpoint_rows::CheckpointRow;
+use model::{ByteOffset, EntryIndex, GroupId, StreamId, Term};
+use std::ops::Range;
+
+/// Offsets of the bytes that a group keeps of a stream, by its row in a checkpoint. `None` if the row cannot be read.
+pub type RowEnds = fn(&CheckpointRow<'_>) -> Option<Range<u64>>;
+
+/// What an export is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotHead {
+    /// The group.
+    pub group: GroupId,
+    /// The last entry that its checkpoint covers.
+    pub index: EntryIndex,
+    /// The term of that entry.
+    pub term: Term,
+    /// The directory whose checkpoint it is: its checksums are seeded with that.
+    pub store: u64,
+    /// Bytes of the checkpoint.
+    pub checkpoint_bytes: u64,
+    /// Bytes of each chunk.
+    pub chunk_bytes: Vec<u64>,
+    /// Streams that were trimmed since, and where what is kept of them begins. In order.
+    pub trimmed: Vec<(StreamId, ByteOffset)>,
+}
