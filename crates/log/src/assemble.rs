@@ -125,6 +125,7 @@ fn make_shard(store: &Store, wals: &[RebuiltWal], number: u16, epoch: u64) -> Sh
         entries: 0,
         note_slot: 0,
         are_notes_due: false,
+        spent: Vec::new(),
     }
 }
 

@@ -30,7 +30,7 @@ const ROW_BYTES: usize = 40;
 const MAGIC: u32 = u32::from_le_bytes(*b"ThCp");
 const VERSION: u16 = 1;
 /// Bytes of a header that are zero.
-const HEADER_SPARE: Range<usize> = 48..60;
+const HEADER_SPARE: Range<usize> = 50..60;
 /// Bytes of a row that are zero.
 const ROW_SPARE: Range<usize> = 32..36;
 const WRITING_NAME: &str = "writing.tmp";
@@ -62,6 +62,8 @@ pub(crate) struct CheckpointTask {
     pub(crate) index: EntryIndex,
     /// The term of that entry in a replicated group; else 0.
     pub(crate) term: u64,
+    /// How many snapshots were installed in the group.
+    pub(crate) installs: u16,
     pub(crate) header: Vec<u8>,
     pub(crate) rows: CheckpointRows,
 }
@@ -75,6 +77,7 @@ struct Header {
     owner_bytes: u32,
     owner_crc: u32,
     term: u64,
+    installs: u16,
 }
 
 impl Header {
@@ -89,6 +92,7 @@ impl Header {
         put(&mut out, 32, &self.owner_bytes.to_le_bytes());
         put(&mut out, 36, &self.owner_crc.to_le_bytes());
         put(&mut out, 40, &self.term.to_le_bytes());
+        put(&mut out, 48, &self.installs.to_le_bytes());
         seal_header(&mut out, &store.to_le_bytes());
         out
     }
@@ -108,6 +112,7 @@ impl Header {
             owner_bytes: u32_at(bytes, 32),
             owner_crc: u32_at(bytes, 36),
             term: u64_at(bytes, 40),
+            installs: u16_at(bytes, 48),
         })
     }
 
@@ -141,6 +146,7 @@ fn encode(task: &CheckpointTask) -> Vec<u8> {
         owner_bytes: u32::try_from(task.header.len()).expect("an owner's header is small"),
         owner_crc: crc32c::crc32c(&task.header),
         term: task.term,
+        installs: task.installs,
     };
     let encoded = header.encode(task.store);
     let mut out = Vec::with_capacity(usize::try_from(task.bytes()).expect("it fits memory"));
@@ -195,6 +201,14 @@ impl CheckpointTask {
             }
             return Err(error);
         }
+        self.remove_older(disk)
+    }
+
+    /// Removes the checkpoints that this one stands for, now that it is durable.
+    ///
+    /// # Errors
+    /// Any error of the underlying disk.
+    pub(crate) fn remove_older(&self, disk: &dyn Disk) -> io::Result<()> {
         for (index, path) in list_checkpoints(disk, &self.dir)? {
             if index < self.index.get() {
                 disk.remove(&path)?;
@@ -204,7 +218,10 @@ impl CheckpointTask {
     }
 
     /// Makes the checkpoint durable under its name.
-    fn publish(&self, disk: &dyn Disk, named: &Path) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// Any error of the underlying disk. It may have its name then.
+    pub(crate) fn publish(&self, disk: &dyn Disk, named: &Path) -> io::Result<()> {
         let writing = self.dir.join(WRITING_NAME);
         remove_if_there(disk, &writing)?;
         let file = disk.create(&writing)?;
@@ -237,6 +254,9 @@ pub(crate) struct LoadedCheckpoint {
     pub(crate) index: EntryIndex,
     /// The term of that entry, if the group was replicated; else 0.
     pub(crate) term: u64,
+    pub(crate) group: u16,
+    /// How many snapshots were installed in the group.
+    pub(crate) installs: u16,
     pub(crate) header: Vec<u8>,
     bytes: Vec<u8>,
     rows: Vec<(StreamId, PathHash, std::ops::Range<usize>)>,
@@ -383,8 +403,9 @@ fn decode(
         }
     }
     let (path, index) = (path.to_owned(), EntryIndex::new(header.index));
-    let term = header.term;
-    Ok(Some(LoadedCheckpoint { path, index, term, header: owner, bytes, rows }))
+    let Header { term, group, installs, .. } = header;
+    let owner = LoadedCheckpoint { term, group, installs, header: owner, ..Default::default() };
+    Ok(Some(LoadedCheckpoint { path, index, bytes, rows, ..owner }))
 }
 
 /// One row of the table, read back.
@@ -459,6 +480,7 @@ mod tests {
             group: GroupId::new(2),
             index: EntryIndex::new(12),
             term: 0,
+            installs: 0,
             header: b"owner".to_vec(),
             rows,
         }

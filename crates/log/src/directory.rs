@@ -157,6 +157,12 @@ impl Directory {
         }
     }
 
+    /// Whether the last entry, and with it each one, is in a durable batch.
+    pub(crate) fn is_on_disk(&self) -> bool {
+        let last = self.places.back().map(|place| place.whereabouts());
+        last.is_none_or(|last| matches!(last, Whereabouts::Disk { .. }))
+    }
+
     /// Each entry with its index and place.
     pub(crate) fn places(&self) -> impl Iterator<Item = (u64, EntryPlace)> + '_ {
         (self.base + 1..).zip(self.places.iter().copied())

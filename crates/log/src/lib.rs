@@ -89,7 +89,8 @@ pub use replay::Replay;
 pub use report::{RecoveryReport, TornTail};
 pub use shard::{LogStats, ReplicaError, ShardLog};
 pub use snapshot::{
-    Export, ExportError, ExportFile, ExportJob, RowEnds, SnapshotHead, Tails, TailsJob,
+    Export, ExportError, ExportFile, ExportJob, Install, InstallError, InstallFile, Installed,
+    RowEnds, SnapshotHead, Tails, TailsJob,
 };
 pub use stored::{EntryError, EntryRead, StoredEntry};
 pub use wal::{

@@ -26,6 +26,7 @@ use crate::open_error::{OpenError, at};
 use crate::paths::{checkpoint_dir, chunk_dir, remove_unneeded};
 use crate::replay::Replay;
 use crate::report::{RecoveryReport, TornTail};
+use crate::snapshot::Parts;
 use crate::store::Store;
 use crate::survey::Survey;
 use crate::unreadable::open_around;
@@ -125,8 +126,6 @@ impl<'a> Rebuild<'a> {
     pub(crate) fn restore_groups(&mut self) -> Result<(), OpenError> {
         for number in 0..self.store.options.group_count {
             let id = GroupId::new(number);
-            let FoundChunks { set: chunks, damages, left } = open_chunks(self.store, id)?;
-            damages.iter().for_each(|damage| self.damaged(damage));
             let dir = checkpoint_dir(&self.store.root, number);
             let found = load_checkpoint(&*self.store.disk, &dir, self.store.id, id);
             let found = found.map_err(at(&dir))?;
@@ -134,6 +133,10 @@ impl<'a> Rebuild<'a> {
                 self.damaged(damage);
             }
             self.lost_checkpoints.extend(found.unreadable.map(|index| (number, index)));
+            let installs = found.loaded.as_ref().map_or(0, |loaded| loaded.installs);
+            let parts = Parts { installs, may_be_needed: found.unreadable.is_some() };
+            let FoundChunks { set: chunks, damages, left } = open_chunks(self.store, id, parts)?;
+            damages.iter().for_each(|damage| self.damaged(damage));
             let mut index = EntryIndex::default();
             if let Some(loaded) = &found.loaded {
                 index = loaded.index;
@@ -143,6 +146,7 @@ impl<'a> Rebuild<'a> {
             }
             let mut group = Group::new(id, index, chunks);
             group.leftovers.add(left);
+            group.installs = installs;
             group.checkpoint_bytes = found.loaded.as_ref().map_or(0, |loaded| loaded.file_bytes());
             self.groups.push(group);
             self.checkpoint_terms.push(found.loaded.as_ref().map_or(0, |loaded| loaded.term));
@@ -194,7 +198,9 @@ impl<'a> Rebuild<'a> {
         let unreadable = self.lost_checkpoints.get(&header.group).copied().unwrap_or(0);
         let group = self.groups.get(usize::from(header.group));
         let known = group.map_or(0, |group| group.chunks.covered().max(group.checkpointed()));
-        header.index <= known.max(unreadable)
+        // What a snapshot has superseded may have any index.
+        let is_current = group.is_none_or(|group| header.installs >= group.installs);
+        is_current && header.index <= known.max(unreadable)
     }
 
     fn open_segments(&self, wal: u16) -> io::Result<FoundSegments> {

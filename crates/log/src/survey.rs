@@ -11,6 +11,10 @@
 //! newest note is never given up: what is behind its last entry is dead. What a checkpoint covers is not looked for in
 //! front of a place where something may be gone.
 //!
+//! # Why records are counted by snapshots
+//! A snapshot takes the place of the whole log, whatever that has behind it. Each record says how many of them came before it,
+//! and so does the checkpoint that a snapshot becomes. What was written before the last one is dead, wherever it lies.
+//!
 //! # Invariants
 //! - What this pass says depends only on the files.
 
@@ -19,6 +23,7 @@ use crate::entry::Note;
 use crate::wal::layout::{BatchPlace, EntryHeader, WritePlace, entry_header_position};
 use crate::wal::scan::{FoundBatch, LiveBatch, entry_header, read_batch, read_headless};
 use crate::wal::segment::SegmentFile;
+use model::EntryIndex;
 use std::collections::{BTreeMap, HashSet};
 use std::io;
 
@@ -39,6 +44,8 @@ pub(crate) struct GroupStart {
     pub(crate) checkpoint_term: u64,
     /// The last entry that a chunk or a checkpoint covers: it was committed.
     pub(crate) covered: u64,
+    /// How many snapshots were installed: what was written before the last one is dead.
+    pub(crate) installs: u16,
 }
 
 /// An entry that no later one has superseded so far.
@@ -91,7 +98,12 @@ impl SurveyedGroup {
         self.commit.min(self.last())
     }
 
-    /// Whether another entry has taken the place of this one.
+    /// How many snapshots were installed.
+    pub(crate) fn installs(&self) -> u16 {
+        self.start.installs
+    }
+
+    /// Whether another entry, or a snapshot, has taken the place of this one.
     pub(crate) fn is_dead(&self, place: EntryPlace) -> bool {
         self.dead.contains(&place)
     }
@@ -112,7 +124,18 @@ impl SurveyedGroup {
             self.alive.drain(..covered);
         }
         self.written = written;
+        if header.installs > self.start.installs {
+            // A checkpoint is lost, which was reported.
+            self.truncate(0);
+            self.start.installs = header.installs;
+        }
+        let is_older = header.installs < self.start.installs;
         match header.as_note() {
+            // What the replica has promised, it has promised. Of the entries a snapshot says what counts.
+            Some((note, _)) if is_older => {
+                self.note = Some((Note { commit: EntryIndex::new(self.commit), ..note }, slot));
+            }
+            None if is_older => _ = self.dead.insert(place),
             Some((note, last)) => {
                 self.truncate(last + 1);
                 self.note = Some((note, slot));

@@ -8,6 +8,7 @@ use crate::chunk::leftovers::{RemovalDone, RemovalTask};
 use crate::chunk::writer::{ChunkName, WRITING_NAME};
 use crate::damage::Damage;
 use crate::paths::remove_if_there;
+use crate::snapshot::{InstallEnd, InstallError, InstallTask, Installed};
 use crate::store::Store;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::NoRoom;
@@ -42,6 +43,7 @@ pub(crate) enum Task {
     /// Of files that merges have left.
     Remove(RemovalTask),
     Checkpoint(CheckpointTask),
+    Install(Box<InstallTask>),
 }
 
 /// What takes many milliseconds to give back: an index whose appends are sealed, or segments without a name. To close one of
@@ -60,6 +62,7 @@ impl WorkJob {
             Task::Count(task) => Some(task.group),
             Task::Remove(task) => Some(task.group),
             Task::Checkpoint(task) => Some(task.group),
+            Task::Install(task) => Some(task.group()),
         }
     }
 
@@ -91,6 +94,10 @@ impl WorkJob {
             Task::Remove(task) => {
                 let done = task.run(disk);
                 TaskDone::Remove(task, done)
+            }
+            Task::Install(task) => {
+                let group = task.group();
+                TaskDone::Install(group, task.run(disk))
             }
             Task::Checkpoint(mut task) => {
                 let (what, bytes) = ("a checkpoint", task.bytes());
@@ -167,6 +174,7 @@ pub(crate) enum TaskDone {
     Count(CountTask, io::Result<CountDone>),
     Remove(RemovalTask, RemovalDone),
     Checkpoint(CheckpointTask, io::Result<()>),
+    Install(GroupId, InstallEnd),
 }
 
 /// What a piece of background work came to.
@@ -183,4 +191,6 @@ pub struct WorkReport {
     pub damages: Vec<Damage>,
     /// The group whose checkpoint is now durable, with everything it needs.
     pub checkpointed: Option<GroupId>,
+    /// What has come of [`crate::ShardLog::finish_install`].
+    pub installed: Option<Result<Installed, (GroupId, InstallError)>>,
 }

@@ -11,7 +11,7 @@ use thalweg_log::OpenError;
 /// Spare bytes: docs/format/wal.md.
 const BATCH_SPARE: Range<u64> = 56..60;
 /// The first one says what a record is; none that has a command or data is a note.
-const ENTRY_SPARE: Range<u64> = 55..60;
+const ENTRY_SPARE: [u64; 3] = [55, 58, 59];
 
 /// A directory with three batches of one append each.
 fn written() -> (MemoryDisk, PathBuf) {

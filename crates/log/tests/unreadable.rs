@@ -259,8 +259,8 @@ fn a_chunk_that_cannot_be_opened_is_damage_of_it_alone() {
     let (disk, _) = filled();
     let before = files(&disk, "chunk").len();
     assert!(before > 1);
-    // The two copies of `FORMAT` are opened first, and the first chunk after them: twice.
-    disk.fail(DiskOperation::Open, 2, 2);
+    // The two copies of `FORMAT` and a checkpoint are opened first, and the first chunk after them: twice.
+    disk.fail(DiskOperation::Open, 3, 2);
     let node = Node::open(&disk, 1).unwrap();
     assert_eq!(node.machine.damages.len(), 1, "{:?}", node.machine.damages);
 }

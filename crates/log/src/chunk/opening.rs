@@ -9,10 +9,11 @@
 
 use crate::chunk::file::{ChunkFile, OpenedChunk, PageDamage};
 use crate::chunk::set::ChunkSet;
-use crate::chunk::writer::{chunk_path, parse_chunk_name, remove_half_written};
+use crate::chunk::writer::{parse_chunk_name, remove_half_written};
 use crate::damage::{Damage, DamageKind};
 use crate::open_error::{OpenError, at};
 use crate::paths::{chunk_dir, has_removed_unneeded};
+use crate::snapshot::Parts;
 use crate::store::Store;
 use model::GroupId;
 use std::cell::OnceCell;
@@ -68,22 +69,29 @@ impl Kept {
 ///
 /// # Errors
 /// [`OpenError::Io`]; damage is no error.
-pub(crate) fn open_chunks(store: &Store, group: GroupId) -> Result<FoundChunks, OpenError> {
+pub(crate) fn open_chunks(
+    store: &Store,
+    group: GroupId,
+    parts: Parts,
+) -> Result<FoundChunks, OpenError> {
     let dir = chunk_dir(&store.root, group.get());
     let disk = &*store.disk;
     if store.has_synced_names {
         remove_half_written(disk, &dir).map_err(at(&dir))?;
+        parts.settle(disk, &dir).map_err(at(&dir))?;
     }
     let names = disk.list(&dir).map_err(at(&dir))?;
-    let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_chunk_name(name)).collect();
+    let is_chunk = |name: &String| parse_chunk_name(name).or_else(|| parts.number_in(name));
+    let mut seqs: Vec<(u64, &String)> =
+        names.iter().filter_map(|name| Some((is_chunk(name)?, name))).collect();
     seqs.sort_unstable();
     let mut found = Looked::default();
-    for &seq in seqs.iter().rev() {
-        let path = chunk_path(&dir, seq);
+    for &(seq, name) in seqs.iter().rev() {
+        let path = dir.join(name);
         open_next((store, group), (&path, seq), &mut found).map_err(at(&path))?;
     }
     let Looked { kept, damages, left } = found;
-    let mut set = ChunkSet::new(seqs.last().map_or(1, |seq| seq + 1));
+    let mut set = ChunkSet::new(seqs.last().map_or(1, |(seq, _)| seq + 1));
     // A chunk that cannot be read stays in its file, and no merge goes across it.
     let unreadable = damages.iter().filter(|damage| damage.kind == DamageKind::ChunkHeader);
     set.held.unreadable = unreadable.map(|damage| damage.file.clone()).collect();

@@ -12,11 +12,14 @@ use crate::checkpoint::CheckpointTask;
 use crate::chunk::floors::GONE;
 use crate::chunk::leftovers::Leftovers;
 use crate::chunk::set::ChunkSet;
+use crate::directory::Directory;
+use crate::entry::Note;
 use crate::group::replicated::Replicated;
 use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
 use crate::options::READ_SEAL_PART;
 use crate::read::ReadMode;
+use crate::snapshot::Installing;
 use crate::wal::segment::{SegmentTable, WalSegment};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId};
 use std::cell::Cell;
@@ -49,6 +52,10 @@ pub(crate) struct Group {
     pub(crate) jobs_to_wait: u8,
     /// What a group with more than one replica has besides.
     pub(crate) replicated: Option<Box<Replicated>>,
+    /// How many snapshots were installed: what was written before the last one is dead.
+    pub(crate) installs: u16,
+    /// A snapshot that is on its way.
+    pub(crate) install: Option<Installing>,
 }
 
 impl Group {
@@ -72,6 +79,8 @@ impl Group {
             is_busy: false,
             jobs_to_wait: 0,
             replicated: None,
+            installs: 0,
+            install: None,
         }
     }
 
@@ -127,6 +136,11 @@ impl Group {
     pub(crate) fn set_applied(&mut self, index: u64) {
         assert!(index < self.next, "entry {index} was never appended");
         self.applied = self.applied.max(index);
+    }
+
+    /// Whether a snapshot is about to take the place of all that is here.
+    pub(crate) fn is_frozen(&self) -> bool {
+        matches!(self.install, Some(Installing::Ready(_) | Installing::Running))
     }
 
     fn is_hot(&self) -> bool {
@@ -235,6 +249,22 @@ impl Group {
     /// Whether a checkpoint waits, and for nothing more: all that it covers is sealed.
     pub(crate) fn is_ready(&self) -> bool {
         self.pending.as_ref().is_some_and(|pending| pending.index.get() <= self.sealed())
+    }
+
+    /// Begins again behind a snapshot of entries up to `index`, which is durable here. Returns what was hot.
+    pub(crate) fn begin_behind(&mut self, (index, term): (u64, u64), bytes: u64) -> HotIndex {
+        assert!(self.applied < index, "a snapshot leads on");
+        (self.next, self.applied) = (index + 1, index);
+        (self.sealed, self.checkpointed) = (index, index);
+        (self.pending, self.checkpoint_bytes, self.bytes_since_checkpoint) = (None, bytes, 0);
+        self.installs += 1;
+        self.far_read_bytes.set(0);
+        let replicated = self.replicated.as_mut().expect("a group with one voter gets no snapshot");
+        replicated.directory = Directory::new(index, Some(term));
+        replicated.committed = index;
+        let commit = EntryIndex::new(index);
+        replicated.note = replicated.note.map(|note| Note { commit, ..note });
+        std::mem::take(&mut self.hot)
     }
 
     /// Records that a checkpoint at `index` is durable.

@@ -20,6 +20,7 @@ impl Rebuild<'_> {
             checkpointed: group.checkpointed(),
             checkpoint_term: *term,
             covered: group.chunks.covered().max(group.checkpointed()),
+            installs: group.installs,
         };
         let starts: Vec<_> = self.groups.iter().zip(&self.checkpoint_terms).map(start).collect();
         let batch_at = |&(wal, number): &(usize, usize)| {
@@ -70,7 +71,7 @@ impl Rebuild<'_> {
                 let damage = Damage::at(DamageKind::NoteMissing, &dir, 0);
                 self.damaged(&Damage { group: Some(id), ..damage });
             }
-            let mut directory = surveyed.directory();
+            let (mut directory, installs) = (surveyed.directory(), surveyed.installs());
             self.pin_entries(number, &directory);
             let group = &mut self.groups[usize::from(number)];
             let committed = surveyed.committed().max(group.applied());
@@ -79,6 +80,7 @@ impl Rebuild<'_> {
                 directory = Directory::new(committed, None);
             }
             group.next = directory.last() + 1;
+            group.installs = installs;
             group.replicated = Some(Box::new(Replicated {
                 directory,
                 committed,

@@ -5,10 +5,11 @@ use crate::chunk::copy::CopyDone;
 use crate::group::{Group, seal::SealsBefore};
 use crate::options::{MANY_SEGMENTS, MERGE_CHUNKS_MIN};
 use crate::shard::ShardLog;
+use crate::snapshot::{InstallEnd, Installing};
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::is_no_room;
 use crate::wal::segment::WalSegment;
-use crate::work::{CopyEnd, Task, TaskDone, WorkDone, WorkReport};
+use crate::work::{CopyEnd, Spent, Task, TaskDone, WorkDone, WorkReport};
 use model::GroupId;
 use std::io;
 use std::sync::Arc;
@@ -120,8 +121,9 @@ impl ShardLog {
         if !unlinked.is_empty() {
             return Some(Task::Free(Box::new(unlinked)));
         }
-        let spent = self.groups.iter_mut().find_map(|group| group.hot.take_spent())?;
-        Some(Task::Free(Box::new(spent)))
+        let spent = self.groups.iter_mut().find_map(|group| group.hot.take_spent());
+        let spent = spent.map(|spent| Box::new(spent) as Spent).or_else(|| self.spent.pop())?;
+        Some(Task::Free(spent))
     }
 
     fn poll_fill(&mut self) -> Option<Task> {
@@ -159,16 +161,51 @@ impl ShardLog {
         }
         // A checkpoint that nothing holds up takes least for what it gives. Then what is dead in chunks gives its room back
         // without taking any.
-        let ready = if self.is_out_of_room { self.ready_checkpoint() } else { None };
+        let install = self.ready_install(false);
+        let is_short = self.is_out_of_room && install.is_none();
+        let ready = if is_short { self.ready_checkpoint() } else { None };
         let is_merge_due = self.seals_since_merge >= MERGE_CHUNKS_MIN || self.is_out_of_room;
         let merge = || if is_merge_due { self.count_or_merge() } else { None };
-        let (index, task) = ready
+        let (index, task) = install
+            .or(ready)
             .or_else(merge)
             .or_else(|| self.checkpoint_or_seal())
-            .or_else(|| self.count_or_merge())?;
+            .or_else(|| self.count_or_merge())
+            .or_else(|| self.ready_install(true))?;
         self.is_busy = true;
         self.groups[index].begin_job();
         Some(task)
+    }
+
+    /// A snapshot that is there: its group waits for nothing else.
+    fn ready_install(&mut self, waits: bool) -> Option<(usize, Task)> {
+        let is_ready = |group: &Group| matches!(group.install, Some(Installing::Ready(_)));
+        let groups = self.groups.iter_mut().enumerate();
+        let mut ready = groups.filter(|(_, group)| is_ready(group));
+        let (index, group) = ready.find(|(_, group)| (group.jobs_to_wait > 0) == waits)?;
+        let Some(Installing::Ready(mut task)) = group.install.replace(Installing::Running) else {
+            panic!("it was looked at");
+        };
+        task.chunks = Arc::clone(group.chunks.list());
+        Some((index, Task::Install(task)))
+    }
+
+    fn end_install(&mut self, (of, end): (GroupId, InstallEnd), report: &mut WorkReport) {
+        let error = match &end {
+            InstallEnd::Again(_, error) => Some(error),
+            InstallEnd::Done(_) | InstallEnd::Refused(_) => None,
+        };
+        let group = self.end_group_job(of, error);
+        group.end_job();
+        group.install = None;
+        match end {
+            InstallEnd::Again(task, error) => {
+                group.install = Some(Installing::Ready(task));
+                report.error = Some(error);
+            }
+            InstallEnd::Refused(error) => report.installed = Some(Err((of, error))),
+            InstallEnd::Done(done) => report.installed = Some(Ok(self.take_installed(*done))),
+        }
     }
 
     /// The smallest checkpoint that waits for nothing more, of a group whose last job did not fail.
@@ -332,6 +369,7 @@ impl ShardLog {
                 group.end_job();
             }
             TaskDone::Free => {}
+            TaskDone::Install(group, end) => self.end_install((group, end), &mut report),
             TaskDone::Count(task, result) => {
                 self.is_count_due = true;
                 let group = self.end_group_job(task.group, result.as_ref().err());

@@ -24,6 +24,7 @@
 mod background;
 #[cfg(test)]
 mod check_tests;
+mod installs;
 mod replicas;
 
 pub use self::replicas::ReplicaError;
@@ -44,7 +45,7 @@ use crate::wal::room::Purpose;
 use crate::wal::segment::{SegmentTable, WalSegment};
 use crate::wal::shard_wal::ShardWal;
 use crate::wal::{AppendError, DurableBatch, SyncDone, SyncFailed, SyncJob};
-use crate::work::WorkJob;
+use crate::work::{Spent, WorkJob};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, ShardId, StreamKey};
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -119,6 +120,8 @@ pub struct ShardLog {
     pub(crate) note_slot: u16,
     /// Some of them could not be.
     pub(crate) are_notes_due: bool,
+    /// Indexes that snapshots have taken the place of, to be dropped elsewhere.
+    pub(crate) spent: Vec<Spent>,
 }
 
 // A shard's log moves to the thread of its loop once.
@@ -480,7 +483,8 @@ impl ShardLog {
             return;
         }
         state.bytes_since_checkpoint = 0;
-        let task = CheckpointTask { store, dir, group, index, term, header, rows };
+        let installs = state.installs;
+        let task = CheckpointTask { store, dir, group, index, term, installs, header, rows };
         state.checkpoint_bytes = task.bytes();
         state.pending = Some(task);
         self.is_work_due.set(true);

@@ -13,7 +13,7 @@
 
 use crate::directory::{Directory, Whereabouts};
 use crate::entry::{NewEntry, Note};
-use crate::group::replicated::Replicated;
+use crate::group::{Group, replicated::Replicated};
 use crate::shard::ShardLog;
 use crate::stored::{EntryError, EntryOnDisk, EntryRead, StoredEntry, Wanted};
 use crate::wal::indexed::IndexedPart;
@@ -44,6 +44,8 @@ pub enum ReplicaError {
         /// That term.
         before: Term,
     },
+    /// A snapshot is about to take the place of the group's log: nothing is taken until it has.
+    Installing,
     /// Entries are said to be committed that the log does not have.
     CommitBehindTheEnd {
         /// The last entry of the log.
@@ -65,6 +67,7 @@ impl fmt::Display for ReplicaError {
             Self::CommitBehindTheEnd { last } => {
                 write!(f, "what is not there is not committed: the log ends at entry {last}")
             }
+            Self::Installing => f.write_str("a snapshot is being installed"),
             Self::Refused(error) => error.fmt(f),
         }
     }
@@ -122,6 +125,11 @@ impl ShardLog {
         self.group(group).replicated.as_deref().ok_or(ReplicaError::NotReplicated)
     }
 
+    fn check_thawed(&self, group: GroupId) -> Result<(), ReplicaError> {
+        let is_frozen = self.group(group).is_frozen();
+        if is_frozen { Err(ReplicaError::Installing) } else { Ok(()) }
+    }
+
     /// Number of the batch that [`ShardLog::append_entry`] and [`ShardLog::note`] add to:
     /// [`crate::Durable::batch`] of its proof.
     #[must_use]
@@ -143,9 +151,11 @@ impl ShardLog {
         index: EntryIndex,
         entry: NewEntry<'_>,
     ) -> Result<(), ReplicaError> {
+        self.check_thawed(entry.group)?;
         let supersedes = self.check_append(index, entry.term, entry.group)?;
+        let installs = self.group(entry.group).installs;
         self.renew_note(entry.group)?;
-        let appended = self.wal.append_indexed(index, supersedes, (purpose, &entry));
+        let appended = self.wal.append_indexed(index, supersedes, installs, (purpose, &entry));
         let place = appended.inspect_err(|_| self.is_work_due.set(true))?;
         let group = self.group_mut(entry.group);
         let bytes = entry.command.len() + entry.data.len() + ENTRY_HEADER_BYTES;
@@ -196,9 +206,14 @@ impl ShardLog {
         Ok(())
     }
 
-    fn put_note(&mut self, group: GroupId, note: Note) -> Result<(), AppendError> {
-        let last = self.group(group).next - 1;
-        let header = EntryHeader::note(group, &note, last);
+    /// The record of a note, with what its group is now.
+    fn note_header(&self, group: GroupId, note: &Note) -> EntryHeader {
+        let Group { next, installs, .. } = self.group(group);
+        EntryHeader { installs: *installs, ..EntryHeader::note(group, note, next - 1) }
+    }
+
+    pub(crate) fn put_note(&mut self, group: GroupId, note: Note) -> Result<(), AppendError> {
+        let header = self.note_header(group, &note);
         self.wal.note(header).inspect_err(|_| self.is_work_due.set(true))?;
         let replicated = self.group_mut(group).replicated.as_mut().expect("it was checked");
         replicated.note = Some(note);
@@ -213,6 +228,7 @@ impl ShardLog {
     /// # Errors
     /// [`ReplicaError::CommitBehindTheEnd`], [`ReplicaError::NotReplicated`].
     pub fn commit(&mut self, group: GroupId, index: EntryIndex) -> Result<(), ReplicaError> {
+        self.check_thawed(group)?;
         let commit = self.check_commit(self.replicated(group)?, index)?;
         let replicated = self.group_mut(group).replicated.as_mut().expect("it was checked");
         replicated.committed = commit;
@@ -328,8 +344,7 @@ impl ShardLog {
         let noted: Vec<u16> = self.wal.noted().collect();
         for group in noted.into_iter().map(GroupId::new) {
             if let Some(note) = self.last_note(group) {
-                let last = self.group(group).next - 1;
-                let told = self.wal.note(EntryHeader::note(group, &note, last));
+                let told = self.wal.note(self.note_header(group, &note));
                 assert!(told != Err(AppendError::Backpressure), "it takes its own place");
             }
         }

@@ -17,7 +17,7 @@ use crate::paths::{checkpoint_dir, chunk_dir};
 use crate::read::{ReadError, ReadMode};
 use crate::shard::ShardLog;
 use crate::snapshot::coverage::{Coverage, LostRows};
-use crate::snapshot::{RowEnds, SnapshotHead, Tails};
+use crate::snapshot::{RowEnds, SnapshotHead, Tails, is_intact};
 use crate::store::Store;
 use env::File;
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, Term};
@@ -365,22 +365,4 @@ fn look(chunk: &ChunkFile, wanted: &Wanted) -> io::Result<Look> {
         None => look.unwanted.push(row.stream),
     })?;
     Ok(look)
-}
-
-/// Compares all checksums of a chunk. What is damaged in it may be what nobody wants.
-fn is_intact(chunk: &ChunkFile) -> Result<bool, ExportError> {
-    let mut rows = Vec::new();
-    chunk.check_rows(|row| rows.push(row))?;
-    for row in rows {
-        let run = (row.position, u64::from(row.length));
-        let table = (row.table_position(), u64::from(row.table_length));
-        for part in [run, table] {
-            match chunk.verify(&row, part, ReadMode::Blocking) {
-                Ok(()) => {}
-                Err(ReadError::Damaged { .. }) => return Ok(false),
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-    Ok(true)
 }

@@ -8,6 +8,7 @@
 //! # Driving it
 //! 1. The receiver: [`crate::ShardLog::tails`], a job, says what it has.
 //! 2. The sender: [`crate::ShardLog::export`], a job, makes an [`Export`]: a [`SnapshotHead`] and files to read from.
+//! 3. The receiver writes these files, and installs them: [`crate::ShardLog::begin_install`].
 //!
 //! # Invariants
 //! - An export holds all bytes that the checkpoint's rows name, but for those that the receiver has and those that were
@@ -16,13 +17,21 @@
 
 mod coverage;
 mod export;
+mod install;
+mod parts;
 mod tails;
 
 pub use export::{Export, ExportError, ExportFile, ExportJob};
+pub use install::{Install, InstallError, InstallFile, Installed};
+pub(crate) use install::{InstallDone, InstallEnd, InstallTask, Installing};
+pub(crate) use parts::Parts;
 pub use tails::{Tails, TailsJob};
 
 use crate::checkpoint_rows::CheckpointRow;
+use crate::chunk::file::ChunkFile;
+use crate::read::{ReadError, ReadMode};
 use model::{ByteOffset, EntryIndex, GroupId, StreamId, Term};
+use std::io;
 use std::ops::Range;
 
 /// Offsets of the bytes that a group keeps of a stream, by its row in a checkpoint. `None` if the row cannot be read.
@@ -45,4 +54,26 @@ pub struct SnapshotHead {
     pub chunk_bytes: Vec<u64>,
     /// Streams that were trimmed since, and where what is kept of them begins. In order.
     pub trimmed: Vec<(StreamId, ByteOffset)>,
+}
+
+/// Compares all checksums of a chunk, those of both copies of its pages, too. What is damaged in it may be what nobody wants.
+fn is_intact(chunk: &ChunkFile) -> io::Result<bool> {
+    let mut rows = Vec::new();
+    let is_whole = chunk.check_rows(|row| rows.push(row))?.is_empty();
+    if !is_whole || !chunk.check_index()?.is_empty() {
+        return Ok(false);
+    }
+    for row in rows {
+        let run = (row.position, u64::from(row.length));
+        let table = (row.table_position(), u64::from(row.table_length));
+        for part in [run, table] {
+            match chunk.verify(&row, part, ReadMode::Blocking) {
+                Ok(()) => {}
+                Err(ReadError::Damaged { .. }) => return Ok(false),
+                Err(ReadError::Io(error)) => return Err(error),
+                Err(other) => panic!("a chunk was read by its own rows: {other}"),
+            }
+        }
+    }
+    Ok(true)
 }

@@ -18,7 +18,7 @@ use crate::wal::indexed::{FoundEntry, IndexedPart};
 use crate::wal::layout::{
     BATCH_HEADER_BYTES, BatchHeader, ENTRY_HEADER_BYTES, EntryHeader, Seeds, WritePlace,
     batch_bytes, begin_list, copy_position, entry_header_position, push_listed, seal_entry_header,
-    seal_list,
+    seal_list, set_installs,
 };
 use bytes::{Bytes, BytesMut};
 use env::File;
@@ -163,6 +163,13 @@ impl OpenBatch {
         self.payload.extend_from_slice(entry.data);
         self.entry_count += 1;
         self.data_bytes += entry.data.len() as u64;
+    }
+
+    /// Says in an entry of the batch how many snapshots were installed in its group before.
+    pub(crate) fn set_installs(&mut self, number: u32, installs: u16) {
+        if installs > 0 {
+            set_installs(&mut self.headers[entry_header_position(number)..], installs);
+        }
     }
 
     /// Seals the batch for its place on disk and starts an empty one.

@@ -30,7 +30,9 @@ const VERSION: u16 = 1;
 /// Bytes of a batch header that are zero.
 const BATCH_SPARE: Range<usize> = 56..60;
 /// Bytes of an entry header that are zero.
-const ENTRY_SPARE: Range<usize> = 56..60;
+const ENTRY_SPARE: Range<usize> = 58..60;
+/// Where an entry header says how many snapshots were installed.
+const INSTALLS_AT: usize = 56;
 /// What an entry header is if it is no entry of the owner: a note of a replicated group.
 const RECORD_NOTE: u8 = 1;
 
@@ -325,6 +327,8 @@ pub(crate) struct EntryHeader {
     pub(crate) kind: u8,
     /// 0 for an entry; [`EntryHeader::note`] makes the others.
     pub(crate) record: u8,
+    /// How many snapshots were installed in its group before it was written.
+    pub(crate) installs: u16,
 }
 
 impl EntryHeader {
@@ -367,6 +371,7 @@ impl EntryHeader {
         put(&mut out, 52, &self.group.to_le_bytes());
         put(&mut out, 54, &[self.kind]);
         put(&mut out, 55, &[self.record]);
+        put(&mut out, INSTALLS_AT, &self.installs.to_le_bytes());
         out
     }
 
@@ -385,6 +390,7 @@ impl EntryHeader {
             group: u16_at(bytes, 52),
             kind: bytes[54],
             record: bytes[55],
+            installs: u16_at(bytes, INSTALLS_AT),
         }
     }
 
@@ -488,6 +494,11 @@ pub(crate) fn seal_entry_header(
     put(&mut covered.0, 16, &number.to_le_bytes());
     put(&mut covered.0, 20, &bytes[..60]);
     put(bytes, 60, &crc32c::crc32c_append(seeds.store, &covered.0).to_le_bytes());
+}
+
+/// Says in an entry header that is not sealed how many snapshots were installed before.
+pub(crate) fn set_installs(bytes: &mut [u8], installs: u16) {
+    put(bytes, INSTALLS_AT, &installs.to_le_bytes());
 }
 
 /// First byte of the entry header `number`, from the start of the batch.

@@ -49,7 +49,9 @@ pub fn data_dir(disk: &MemoryDisk, options: LogOptions) -> Result<DataDir, OpenE
 }
 
 fn data_dir_on(disk: Arc<dyn Disk>, options: LogOptions) -> Result<DataDir, OpenError> {
-    DataDir::open(disk, Path::new(DIR), options, Owner::SERVER, &mut SeededRandom::new(7))
+    // Another directory of the same lineage has a number of its own.
+    let seed = 7 + u64::from(options.lineage.is_some());
+    DataDir::open(disk, Path::new(DIR), options, Owner::SERVER, &mut SeededRandom::new(seed))
 }
 
 pub fn key(group: u16, stream: u64) -> StreamKey {

@@ -162,6 +162,12 @@ impl World {
         })
     }
 
+    /// A log in another directory of the same lineage.
+    pub fn joining(disk: &MemoryDisk, shard_count: u16, lineage: u64) -> Self {
+        let options = LogOptions { lineage: Some(lineage), ..options() };
+        Self::with(disk, shard_count, options).expect("an empty disk")
+    }
+
     pub fn log(&mut self, of: u16) -> &mut ShardLog {
         let count = self.shards.len();
         &mut self.shards[usize::from(of) % count]
@@ -300,6 +306,28 @@ impl World {
             let in_flight = self.in_flight[shard].as_mut().expect("it was closed");
             // Nobody but the log may look at the result. It tells it to people.
             in_flight.is_synced = format!("{done:?}").contains("Ok(())");
+        }
+    }
+
+    /// From now on the disk may have `new` in the place of a group's log.
+    pub fn expect(&mut self, of: u16, new: Log) {
+        let shard = usize::from(of) % self.shards.len();
+        assert!(self.in_flight[shard].is_none(), "one change at a time");
+        self.committed.insert(of, new.last().max(self.committed[&of]));
+        let logs = Logs::from([(of, new)]);
+        self.in_flight[shard] = Some(InFlight { logs, has_run: true, is_synced: false });
+    }
+
+    /// The disk has what was expected, or not.
+    pub fn settle(&mut self, of: u16, has_come: bool) {
+        let shard = usize::from(of) % self.shards.len();
+        let batch = self.in_flight[shard].take().expect("something was expected");
+        if has_come {
+            self.open.extend(batch.logs.clone());
+            self.durable.extend(batch.logs);
+        } else {
+            let committed = self.log(of).committed_index(group(of)).get();
+            self.committed.insert(of, committed);
         }
     }
 

@@ -29,6 +29,7 @@ fn entry_header() -> EntryHeader {
         group: 6,
         kind: 2,
         record: 0,
+        installs: 0,
     }
 }
 
@@ -54,6 +55,16 @@ fn the_bytes_of_a_batch_never_change() {
     bytes.extend(sealed());
     bytes.extend(b"cdd");
     assert_eq!(bytes, include_bytes!("../../../testdata/batch.golden"));
+}
+
+#[test]
+fn an_entry_header_says_how_many_snapshots_came_before_it() {
+    let header = EntryHeader { installs: 0x0102, ..entry_header() };
+    let mut bytes = header.encode();
+    assert_eq!(bytes[56..60], [2, 1, 0, 0]);
+    assert_eq!(EntryHeader::decode(&bytes), header);
+    set_installs(&mut bytes, 0x0304);
+    assert_eq!(EntryHeader::decode(&bytes), EntryHeader { installs: 0x0304, ..header });
 }
 
 #[test]
@@ -185,7 +196,7 @@ fn the_bytes_of_a_note_never_change() {
 #[test]
 fn records_that_are_not_known_are_a_newer_versions() {
     let seed = PLACE.seed(1);
-    for (at, value) in [(55, 2), (55, 255), (36, 1), (40, 1), (56, 1)] {
+    for (at, value) in [(55, 2), (55, 255), (36, 1), (40, 1), (58, 1)] {
         let mut bytes = *noted_batch()[128..].first_chunk::<64>().unwrap();
         bytes[at] = value;
         assert_eq!(EntryHeader::newer_in(&bytes, PLACE, 1), None, "an unsealed one is damaged");

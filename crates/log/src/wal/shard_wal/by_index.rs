@@ -10,7 +10,8 @@ use crate::wal::room::Purpose;
 use model::EntryIndex;
 
 impl ShardWal {
-    /// As [`ShardWal::append`], for an entry of a replicated group. `supersedes`: older ones from this index on are dead.
+    /// As [`ShardWal::append`], for an entry of a replicated group in which so many snapshots were installed. `supersedes`:
+    /// older ones from this index on are dead.
     ///
     /// # Errors
     /// [`AppendError`]; nothing has changed then.
@@ -18,10 +19,12 @@ impl ShardWal {
         &mut self,
         index: EntryIndex,
         supersedes: bool,
+        installs: u16,
         (purpose, entry): (Purpose, &NewEntry<'_>),
     ) -> Result<EntryPlace, AppendError> {
         let (number, payload_position) = self.batch.next_entry();
         self.append(index, (purpose, entry))?;
+        self.batch.set_installs(number, installs);
         let (group, index) = (entry.group.get(), index.get());
         let indexed = self.batch.indexed();
         indexed.entries.push(IndexedEntry { group, index, number, payload_position });
@@ -73,6 +76,13 @@ impl ShardWal {
     /// Forgets what is in memory of a segment that is given up.
     pub(crate) fn forget_indexed(&mut self, slot: u16) {
         self.indexed.forget(slot);
+    }
+
+    /// Learns that all entries of a group are dead.
+    pub(crate) fn forget_group(&mut self, group: u16) {
+        let active = self.active.as_mut().map(|active| &mut active.segment);
+        let segments = self.retired.iter_mut().chain(active);
+        segments.for_each(|segment| segment.supersede(group, 1));
     }
 
     /// Learns that the entries of a group from `from` on are dead in all segments behind which nothing was written since.

@@ -1,0 +1,353 @@
+//! A snapshot takes the place of a group's log: as a whole or not at all, whatever was there and whenever the power goes.
+
+mod support;
+
+use env::{Disk, MemoryDisk, Random, SeededRandom};
+use model::{EntryIndex, Term};
+use support::replicas::{Logged, World, group};
+use support::snapshots::{NotInstalled, ends, export, install, receive};
+use support::{files, flip_two};
+use thalweg_log::{Export, InstallError, NewEntry, Note, Purpose, ReplicaError, Tails};
+
+/// What the receiver has before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Before {
+    Nothing,
+    Prefix,
+    /// Entries behind the prefix that are not those of the sender: some up to the snapshot's end, or beyond.
+    Superseded {
+        more: u64,
+    },
+}
+
+const ALL: [Before; 4] = [
+    Before::Nothing,
+    Before::Prefix,
+    Before::Superseded { more: 5 },
+    Before::Superseded { more: 70 },
+];
+
+/// Entries that both have, and all of the sender.
+const COMMON: u64 = 25;
+const LAST: u64 = 60;
+
+fn note(world: &mut World, term: u64, vote: u64) {
+    let note = Note { term: Term::new(term), vote, commit: EntryIndex::new(0) };
+    if world.is_replicated(0) {
+        world.note(0, note).unwrap();
+    } else {
+        world.replicate(0, note).unwrap();
+    }
+}
+
+fn logged(random: &mut SeededRandom, term: u64) -> Logged {
+    let mut data = vec![0; 1 + random.below(600) as usize];
+    random.fill(&mut data);
+    Logged { term, stream: 1 + random.below(5), command: Vec::new(), data }
+}
+
+fn push(world: &mut World, entry: Logged, is_committed: bool) {
+    let next = world.open[&0].last() + 1;
+    world.append(0, next, entry).unwrap();
+    world.sync_all().unwrap();
+    if is_committed {
+        world.commit(0, next).unwrap();
+    }
+    world.work().unwrap();
+}
+
+/// A sender with a checkpoint, and some entries behind it.
+fn sender() -> World {
+    let mut random = SeededRandom::new(1);
+    let mut world = World::new(&MemoryDisk::new(), 2);
+    note(&mut world, 3, 1);
+    for index in 1..=LAST {
+        let term = if index <= COMMON { 1 } else { 3 };
+        let entry = match index {
+            20 => Logged::trim(term, 1, 300),
+            23 | 50 => Logged::delete(term, index / 10),
+            40 => Logged::trim(term, 1, 900),
+            _ => logged(&mut random, term),
+        };
+        push(&mut world, entry, true);
+    }
+    world.checkpoint(0);
+    world.work().unwrap();
+    for _ in 0..5 {
+        push(&mut world, logged(&mut random, 3), true);
+    }
+    world
+}
+
+fn receiver(sender: &World, disk: &MemoryDisk, before: Before) -> World {
+    let mut world = World::joining(disk, 2, sender.report.lineage);
+    note(&mut world, 2, 3);
+    if before == Before::Nothing {
+        world.sync_all().unwrap();
+        return world;
+    }
+    for entry in &sender.open[&0].entries[..COMMON as usize] {
+        push(&mut world, entry.clone(), true);
+    }
+    world.checkpoint(0);
+    world.work().unwrap();
+    // Another group shares its files.
+    let mut random = SeededRandom::new(2);
+    for index in 1..=6 {
+        world.append(2, index, logged(&mut random, 1)).unwrap();
+    }
+    if let Before::Superseded { more } = before {
+        // All in one batch: what is not committed keeps its segment.
+        for next in COMMON + 1..=COMMON + more {
+            let entry = logged(&mut random, 2);
+            let data = entry.data[..entry.data.len().min(20)].to_vec();
+            world.append(0, next, Logged { data, ..entry }).unwrap();
+        }
+        assert_eq!(world.committed[&0], COMMON);
+    }
+    world.sync_all().unwrap();
+    world
+}
+
+/// What the sender gives to this receiver.
+fn export_for(sender: &mut World, receiver: &mut World) -> Export {
+    let have = receiver.log(0).tails(group(0)).run().unwrap();
+    export(sender, 0, have).unwrap()
+}
+
+/// The receiver takes the sender's next entries from its log.
+fn follow(receiver: &mut World, sender: &World) {
+    let from = receiver.open[&0].last() as usize;
+    for entry in sender.open[&0].entries[from..].iter().cloned() {
+        push(receiver, entry, true);
+    }
+}
+
+#[test]
+fn what_was_there_does_not_matter_and_the_log_goes_on_behind_the_snapshot() {
+    for before in ALL {
+        for shards in [1, 2, 3] {
+            let mut sender = sender();
+            let mut receiver = receiver(&sender, &MemoryDisk::new(), before);
+            let export = export_for(&mut sender, &mut receiver);
+            let from = sender.open[&0].clone();
+            install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+            receiver.check("installed");
+            // What is behind it has the index of what was there, and survives alone.
+            follow(&mut receiver, &sender);
+            receiver.check("went on");
+            receiver.sync_all().unwrap();
+            let mut random = SeededRandom::new(3);
+            receiver.disk.crash(&mut random);
+            let mut receiver = receiver.reopen(shards, "went on and crashed");
+            for _ in 0..40 {
+                push(&mut sender, logged(&mut random, 4), true);
+            }
+            follow(&mut receiver, &sender);
+            receiver.checkpoint(0);
+            receiver.work().unwrap();
+            receiver.check("much later");
+            let receiver = receiver.reopen(2, "much later");
+            assert_eq!(receiver.open[&0].entries, sender.open[&0].entries);
+        }
+    }
+}
+
+#[test]
+fn a_replica_with_a_prefix_gets_less() {
+    let mut sender = sender();
+    let bytes = |export: &Export| export.head.chunk_bytes.iter().sum::<u64>();
+    let all = bytes(&export(&mut sender, 0, Tails::default()).unwrap());
+    let mut receiver = receiver(&sender, &MemoryDisk::new(), Before::Prefix);
+    let rest = bytes(&export_for(&mut sender, &mut receiver));
+    assert!(rest * 8 < all * 7, "{rest} of {all}");
+}
+
+/// Lets the power fail with each change of the disk in turn. Behind each the receiver has all or nothing of the snapshot.
+fn crash_everywhere(before: Before, ends_process: bool) {
+    let mut sender = sender();
+    let from = sender.open[&0].clone();
+    let (mut old, mut new) = (0, 0);
+    for changes in 0.. {
+        let place = format!("{before:?}, {changes} changes");
+        let disk = MemoryDisk::new();
+        let mut receiver = receiver(&sender, &disk, before);
+        let export = export_for(&mut sender, &mut receiver);
+        disk.power_off_after(changes);
+        let installed = install(&mut receiver, (0, &from), &export, |_| ());
+        let is_done = !disk.is_off();
+        assert!(installed.is_ok() || !is_done, "{place}");
+        let mut random = SeededRandom::new(changes);
+        if ends_process {
+            disk.kill_process()
+        } else {
+            disk.crash(&mut random)
+        }
+        // The start may be cut as well.
+        if changes % 3 == 1 {
+            disk.power_off_after(random.below(40));
+            let options = thalweg_log::LogOptions {
+                lineage: Some(sender.report.lineage),
+                ..support::replicas::options()
+            };
+            let mut machine = support::Machine::default();
+            let dir = support::data_dir(&disk, options);
+            let _ = dir.map(|dir| thalweg_log::open(dir, 2, &mut machine));
+            disk.crash(&mut random);
+        }
+        let mut receiver = receiver.reopen(1 + random.below(3) as u16, &place);
+        let at = export.head.index.get();
+        if receiver.open[&0].entries == from.entries[..at as usize] {
+            new += 1;
+        } else {
+            old += 1;
+            let export = export_for(&mut sender, &mut receiver);
+            install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+        }
+        follow(&mut receiver, &sender);
+        receiver.check(&place);
+        let left = files(&disk, "received").len();
+        assert_eq!(left, 0, "{place}");
+        if is_done {
+            break;
+        }
+    }
+    assert!(old > 10 && new > 3, "{old} and {new}");
+}
+
+#[test]
+fn power_may_fail_at_any_moment() {
+    ALL.into_iter().for_each(|before| crash_everywhere(before, false));
+}
+
+#[test]
+fn the_process_may_end_at_any_moment() {
+    crash_everywhere(Before::Superseded { more: 70 }, true);
+}
+
+#[test]
+fn a_bit_that_flips_on_the_way_changes_nothing_here() {
+    let mut sender = sender();
+    let from = sender.open[&0].clone();
+    let mut random = SeededRandom::new(9);
+    let mut refused = 0;
+    for _ in 0..150 {
+        let mut receiver = receiver(&sender, &MemoryDisk::new(), Before::Superseded { more: 5 });
+        let export = export_for(&mut sender, &mut receiver);
+        let meddle = |world: &World| {
+            let names = world.disk.paths();
+            let is_part = |name: &&std::path::PathBuf| {
+                let extension = name.extension().and_then(|it| it.to_str()).unwrap_or_default();
+                extension == "received" || extension == "0001"
+            };
+            let parts: Vec<_> = names.iter().filter(is_part).collect();
+            assert_eq!(parts.len(), export.files().len());
+            let part = parts[random.below(parts.len() as u64) as usize];
+            let length = world.disk.open(part).unwrap().len().unwrap();
+            flip_two(&world.disk, part, random.below(length));
+        };
+        match install(&mut receiver, (0, &from), &export, meddle) {
+            // The other copy of a page, or padding.
+            Ok(()) => {}
+            Err(NotInstalled::Refused(
+                InstallError::Damaged { .. } | InstallError::Missing { .. },
+            )) => {
+                refused += 1;
+                receiver.check("refused");
+                let next = receiver.open[&0].last() + 1;
+                receiver.append(0, next, logged(&mut random, 2)).unwrap();
+            }
+            Err(other) => panic!("{other:?}"),
+        }
+        receiver.sync_all().unwrap();
+        receiver.check("after damage");
+        receiver.reopen(2, "after damage");
+    }
+    assert!(refused > 50, "{refused}");
+}
+
+#[test]
+fn a_snapshot_without_its_last_chunk_is_refused() {
+    let mut sender = sender();
+    let from = sender.open[&0].clone();
+    for before in ALL {
+        let mut receiver = receiver(&sender, &MemoryDisk::new(), before);
+        let mut export = export_for(&mut sender, &mut receiver);
+        export.head.chunk_bytes.pop();
+        let begun = receiver.log(0).begin_install(export.head.clone()).unwrap();
+        begun.prepare().unwrap();
+        for (number, file) in export.files().iter().enumerate().take(export.files().len() - 1) {
+            let mut bytes = vec![0; file.bytes() as usize];
+            file.read_at(&mut bytes, 0).unwrap();
+            let mut to = begun.create(number).unwrap();
+            to.write(&bytes).unwrap();
+            assert!(to.write(b"more").is_err());
+            to.finish().unwrap();
+        }
+        receiver.log(0).finish_install(begun, ends).unwrap();
+        let mut installed = None;
+        while let Some(job) = receiver.log(0).poll_work() {
+            installed = receiver.log(0).handle_work(job.run()).installed.or(installed);
+        }
+        let Some(Err((_, InstallError::Missing { .. }))) = installed else {
+            panic!("{installed:?}");
+        };
+        receiver.check("refused");
+        let export = export_for(&mut sender, &mut receiver);
+        install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+        receiver.check("then whole");
+    }
+}
+
+#[test]
+fn a_group_takes_nothing_while_a_snapshot_takes_its_place() {
+    let mut sender = sender();
+    let mut receiver = receiver(&sender, &MemoryDisk::new(), Before::Prefix);
+    let export = export_for(&mut sender, &mut receiver);
+    let log = receiver.log(0);
+    let begun = log.begin_install(export.head.clone()).unwrap();
+    assert!(matches!(log.begin_install(export.head.clone()), Err(InstallError::Busy)));
+    // It lives on while the files come.
+    let next = receiver.open[&0].last() + 1;
+    let mut random = SeededRandom::new(4);
+    receiver.append(0, next, logged(&mut random, 2)).unwrap();
+    receive(&begun, &export).unwrap();
+    let log = receiver.log(0);
+    let (begun, error) = *log.finish_install(begun, ends).unwrap_err();
+    assert!(matches!(error, InstallError::Unsynced));
+    receiver.sync_all().unwrap();
+    let log = receiver.log(0);
+    log.finish_install(begun, ends).unwrap();
+    let entry = NewEntry {
+        group: group(0),
+        term: Term::new(2),
+        subject: model::EntrySubject::new(1),
+        at: model::Timestamp::new(1),
+        kind: 1,
+        command: &[],
+        data: &[],
+    };
+    let at = EntryIndex::new(next + 1);
+    let refused = Err(ReplicaError::Installing);
+    assert_eq!(log.append_entry(Purpose::Data, at, entry), refused);
+    assert_eq!(log.commit(group(0), EntryIndex::new(next)), refused);
+}
+
+#[test]
+fn a_snapshot_that_is_not_newer_is_refused() {
+    let mut sender = sender();
+    let mut receiver = receiver(&sender, &MemoryDisk::new(), Before::Prefix);
+    let export = export_for(&mut sender, &mut receiver);
+    let old = receiver.log(0).begin_install(export.head.clone()).unwrap();
+    receive(&old, &export).unwrap();
+    follow(&mut receiver, &sender);
+    let committed = EntryIndex::new(receiver.committed[&0]);
+    let (old, error) = *receiver.log(0).finish_install(old, ends).unwrap_err();
+    assert!(matches!(error, InstallError::NotNewer { committed: found } if found == committed));
+    receiver.log(0).abort_install(old);
+    let refused = receiver.log(0).begin_install(export.head.clone());
+    assert!(matches!(refused, Err(InstallError::NotNewer { .. })));
+    receiver.check("caught up by itself");
+    let receiver = receiver.reopen(2, "caught up by itself");
+    assert!(files(&receiver.disk, "received").is_empty());
+}
