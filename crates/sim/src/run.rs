@@ -191,6 +191,9 @@ fn populate(world: &mut World, dice: &mut Dice) {
     }
 }
 
+/// So many writers want to be the next one, in some seeds.
+const CROWD: u64 = 64;
+
 /// Streams whose beginning goes away, and streams whose writers wait for a state.
 fn populate_kept(world: &mut World) {
     let mut dice = world.later_dice.split();
@@ -203,6 +206,13 @@ fn populate_kept(world: &mut World) {
         let stream = world.oracle.add_stream(&format!("contended/{number}"), *dice.pick(&shapes));
         for place in 0..dice.between(2, 6) {
             let left = dice.between(5, 60);
+            world.add_client(Box::new(Contender::new(stream, place == 0, left)));
+        }
+    }
+    if dice.percent(10) {
+        let stream = world.oracle.add_stream("contended/crowd", *dice.pick(&shapes));
+        for place in 0..CROWD {
+            let left = dice.between(1, 8);
             world.add_client(Box::new(Contender::new(stream, place == 0, left)));
         }
     }

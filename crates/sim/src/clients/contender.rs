@@ -108,8 +108,12 @@ impl Client for Contender {
                     self.broken(ctx, format_args!("an append for {wanted} ends at {tail}"));
                 }
             }
-            (Verdict::Refused(problem, _), Sent::Append(op, _)) => {
+            (Verdict::Refused(problem, answer), Sent::Append(op, wanted)) => {
                 ctx.oracle.refused(op);
+                // Somebody has to win.
+                if answer.next_offset() == Some(wanted) {
+                    self.broken(ctx, format_args!("nobody was before the append for {wanted}"));
+                }
                 if !matches!(problem.as_str(), "precondition-failed" | "record-mismatch") {
                     self.broken(ctx, format_args!("an append is refused: {problem}"));
                 }
