@@ -1,8 +1,8 @@
 //! The damage that a shard has met: what is reported, and what reads must know.
 
-use crate::{Failure, ReadDamage};
-use model::StreamKey;
-use std::collections::HashSet;
+use crate::{Failure, ReadDamage, group::Groups};
+use model::{GroupId, StreamKey};
+use std::collections::{BTreeSet, HashSet};
 
 /// Damaged places and streams that are remembered, each.
 const KNOWN_PLACES_MAX: usize = 4096;
@@ -16,17 +16,34 @@ pub(crate) struct DamageBook {
     read_damages: Vec<ReadDamage>,
     known_places: HashSet<(String, u64)>,
     damaged_streams: HashSet<StreamKey>,
+    /// Groups that damage was met in since the last look: copies of them take part in nothing any more.
+    hurt_groups: BTreeSet<GroupId>,
 }
 
 impl DamageBook {
     /// Remembers damage that a read met.
     pub(crate) fn note_failure(&mut self, key: StreamKey, failure: &Failure) {
         let Failure::Damaged { file, position } = failure else { return };
+        self.hurt_groups.insert(key.group);
         self.note_damaged(key);
         if self.note_place(file, *position) {
             let damage = ReadDamage { key, file: file.clone(), position: *position };
             self.read_damages.push(damage);
         }
+    }
+
+    /// Remembers damage that background work met, of a group or of who knows which.
+    pub(crate) fn note_met(&mut self, damages: Vec<log::Damage>, groups: &Groups) {
+        for damage in &damages {
+            let all = groups.iter().map(|group| group.state.group());
+            self.hurt_groups.extend(all.filter(|id| damage.group.is_none_or(|of| of == *id)));
+        }
+        self.damages.extend(damages);
+    }
+
+    /// Groups that damage was met in since the last call.
+    pub(crate) fn take_hurt_groups(&mut self) -> BTreeSet<GroupId> {
+        std::mem::take(&mut self.hurt_groups)
     }
 
     /// Remembers what recovery found damaged and has reported.

@@ -6,6 +6,7 @@ use crate::{
     operation::Operation,
     owner_header::{OwnerHeader, configuration_part},
     proposed::ReplyTo,
+    replicated::GroupCopy,
     shard::Proposal,
     slices::{CheckpointSlices, SliceLimits},
     step::Target,
@@ -91,10 +92,15 @@ impl ShardCore {
     }
 
     fn checkpoint_if_wanted(&mut self) {
-        if self.checkpoint.is_none()
-            && let Some(group) = self.log.wants_checkpoint()
-        {
-            self.begin_checkpoint(group);
+        if self.checkpoint.is_some() {
+            return;
+        }
+        let may = |group: &Group| group.role.copy().is_none_or(GroupCopy::may_checkpoint);
+        for _ in 0..self.groups.iter().count() {
+            let Some(group) = self.log.wants_checkpoint() else { return };
+            if may(self.groups.get(group)) {
+                return self.begin_checkpoint(group);
+            }
         }
     }
 
@@ -133,7 +139,7 @@ impl ShardCore {
     }
 
     pub(crate) fn poll_work(&mut self) -> Option<WorkJob> {
-        if self.background.is_blocked() { None } else { self.log.poll_work() }
+        if self.background.is_blocked() || self.is_retiring() { None } else { self.log.poll_work() }
     }
 
     pub(crate) fn handle_worked(&mut self, now: Stamp, done: WorkDone) {
@@ -143,7 +149,7 @@ impl ShardCore {
             Some(error) => self.background.note_merge_refusal(now.monotonic, error),
             None => self.background.note(now.monotonic, report.error.as_ref()),
         }
-        self.damage.damages.extend(report.damages);
+        self.damage.note_met(report.damages, &self.groups);
         if !report.is_count {
             // Not at the next tick: writes may wait for all groups to have had theirs.
             self.checkpoint_if_wanted();

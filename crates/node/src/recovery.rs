@@ -104,6 +104,7 @@ fn open_dir(
         core.damage.note_reported(&replay.damages);
         core.poison.clone_from(&poison);
         core.replication = membership.map(|_| Box::new(Replication::new()));
+        core.begin_retiring();
         shards.push(core);
     }
     let report = opened.report;

@@ -334,6 +334,11 @@ impl ShardCore {
     }
 
     pub(crate) fn reply(&mut self, ticket: Ticket, reply: Reply) {
+        if matches!(reply, Reply::Failed(Failure::Damaged { .. })) && self.replication.is_some() {
+            // Other nodes have what this one has lost, and it leads the group no more.
+            let reply = Reply::Failed(Failure::NoLeader);
+            return self.outputs.push_back(Output::Reply { ticket, reply });
+        }
         self.outputs.push_back(Output::Reply { ticket, reply });
     }
 

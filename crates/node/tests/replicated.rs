@@ -1,7 +1,7 @@
 //! Three nodes with copies of the same groups: what one of them acknowledges, a majority has.
 
 use cluster::{Body, NodeNumber, ReplicaId, Section};
-use env::{MemoryDisk, SeededRandom};
+use env::{Disk, MemoryDisk, SeededRandom};
 use log::OpenError;
 use model::GroupId;
 use std::collections::VecDeque;
@@ -293,4 +293,45 @@ fn a_node_alone_and_a_member_do_not_take_each_others_directories() {
     trio.kill(0);
     let refused = Process::try_open(&trio.disks[0], SHARDS, thalweg_node::testing::options());
     assert!(matches!(refused, Err(OpenError::Replicas { found: true, .. })));
+}
+
+/// The states of a node's copies.
+fn states(trio: &mut Trio, node: usize) -> Vec<CopyState> {
+    let shards = trio.node(node).shards.iter();
+    shards.flat_map(|shard| shard.copies()).map(|copy| copy.state).collect()
+}
+
+/// A bit of `text`, where a node's write-ahead log has it.
+fn bit_of(disk: &MemoryDisk, text: &[u8]) -> (std::path::PathBuf, u64) {
+    let is_wal = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "wal");
+    let found = disk.paths().into_iter().filter(is_wal).find_map(|path| {
+        let file = disk.open(&path).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        let at = bytes.windows(text.len()).position(|window| window == text)?;
+        Some((path, at as u64 * 8))
+    });
+    found.expect("it is in the log")
+}
+
+#[test]
+fn a_copy_that_was_damaged_stays_out_though_nothing_shows_it_any_more() {
+    let mut trio = Trio::new();
+    let leader = with_text(&mut trio, "a");
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"damaged,"))));
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"behind,"))));
+    trio.tick();
+    let follower = (leader + 1) % 3;
+    trio.kill(follower);
+    let (file, bit) = bit_of(&trio.disks[follower], b"damaged,");
+    trio.disks[follower].flip_bit(&file, bit);
+    trio.start(follower);
+    trio.settle();
+    assert!(states(&mut trio, follower).contains(&CopyState::Halted));
+    trio.kill(follower);
+    trio.disks[follower].flip_bit(&file, bit);
+    trio.start(follower);
+    trio.settle();
+    assert!(states(&mut trio, follower).contains(&CopyState::Halted), "it may have promised more");
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"without it,"))));
 }

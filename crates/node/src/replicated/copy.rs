@@ -38,6 +38,8 @@ pub(crate) struct GroupCopy {
     /// The last term in which this node has taken charge.
     pub(super) serving: Option<Term>,
     pub(super) halt: Option<Halt>,
+    /// The log knows that it takes part in nothing any more.
+    pub(super) is_retired: bool,
     pub(super) is_touched: bool,
     /// The last entry that was applied before the replica started.
     restored: EntryIndex,
@@ -112,6 +114,7 @@ impl GroupCopy {
             held_bytes: 0,
             serving: None,
             halt: None,
+            is_retired: false,
             is_touched: false,
             restored,
         }
@@ -120,6 +123,16 @@ impl GroupCopy {
     /// Whether it leads, and has applied all that was acknowledged before.
     pub(crate) fn is_serving(&self) -> bool {
         self.replica.is_leader() && self.serving == Some(self.replica.term()) && self.halt.is_none()
+    }
+
+    /// Whether it has lost something, and the log does not know that yet.
+    pub(crate) fn must_retire(&self) -> bool {
+        self.halt == Some(Halt::Damage) && !self.is_retired
+    }
+
+    /// Whether its state may stand for what it has applied.
+    pub(crate) fn may_checkpoint(&self) -> bool {
+        self.halt != Some(Halt::Damage)
     }
 
     /// Whether it is driven: nothing is lost, and the log takes what it wants.

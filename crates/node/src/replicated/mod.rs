@@ -29,6 +29,7 @@ mod copy;
 mod gate;
 mod hear;
 mod leader;
+mod retire;
 mod send;
 mod start;
 mod status;
@@ -55,12 +56,14 @@ pub(crate) struct Replication {
     /// The time of the last event.
     now: Stamp,
     last_fetch: u64,
+    /// The batch with the note of a copy that has lost something, until it is durable.
+    retiring: Option<u64>,
 }
 
 impl Replication {
     pub(crate) fn new() -> Self {
         let now = Stamp { wall: Timestamp::new(0), monotonic: Monotonic::new(0) };
-        Self { touched: VecDeque::new(), now, last_fetch: 0 }
+        Self { touched: VecDeque::new(), now, last_fetch: 0, retiring: None }
     }
 
     /// Time has passed.

@@ -1,6 +1,7 @@
 //! A copy continues where its log ends.
 
 use super::copy::{GroupCopy, Halt, Pending};
+use super::retire::RETIRED;
 use crate::Membership;
 use cluster::{Configuration, LogPosition, Note, Replica, ReplicaId, Start, Terms};
 use log::{Damage, DamageKind, ShardLog};
@@ -38,7 +39,8 @@ pub(crate) fn to_copy(
     // Behind the note of this opening no entry is without one.
     let pending = Pending { is_new, note: Some(note), ..Pending::default() };
     let mut copy = GroupCopy::new(replica, applied, pending);
-    copy.halt = is_damaged.then_some(Halt::Damage);
+    copy.is_retired = log.last_note(id).is_some_and(|note| note.vote == RETIRED);
+    copy.halt = (is_damaged || copy.is_retired).then_some(Halt::Damage);
     copy
 }
 

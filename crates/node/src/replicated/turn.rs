@@ -1,6 +1,6 @@
 //! One step of the library for each group that something happened to: what it wants goes into the log and to the peers.
 
-use super::copy::{GroupCopy, Pending};
+use super::copy::{GroupCopy, Halt, Pending};
 use crate::ShardCore;
 use cluster::{EntryHead, GroupReady, KIND_NOOP, LogPosition, Note, ToAppend};
 use log::{AppendError, NewEntry, Purpose, ReplicaError};
@@ -34,6 +34,12 @@ impl ShardCore {
 
     /// Drives the groups that something happened to.
     pub(crate) fn drive_groups(&mut self) {
+        for id in self.damage.take_hurt_groups() {
+            if self.groups.is_here(id) && self.groups.get(id).role.copy().is_some() {
+                self.halt(id, Halt::Damage);
+                self.touch_group(id);
+            }
+        }
         while let Some(id) = self.replication.as_mut().and_then(|it| it.touched.pop_front()) {
             self.copy_mut(id).is_touched = false;
             if !self.log.is_poisoned() {
@@ -44,7 +50,7 @@ impl ShardCore {
 
     fn drive_group(&mut self, id: GroupId) {
         if self.copy_mut(id).halt.is_some() {
-            return;
+            return self.retire(id);
         }
         self.write_pending(id);
         while self.copy_mut(id).is_running() {
@@ -138,6 +144,9 @@ impl ShardCore {
 
     /// A batch is durable: what waited for it may go, and more may be committed.
     pub(crate) fn note_persisted(&mut self, batch: u64) {
+        if let Some(replication) = &mut self.replication {
+            replication.retiring = replication.retiring.filter(|retiring| *retiring > batch);
+        }
         for id in self.replicated_groups() {
             let copy = self.copy_mut(id);
             if copy.halt.is_some() {

@@ -1,0 +1,58 @@
+//! A copy that has lost something stays out, whatever later starts find.
+//!
+//! # Why it is written down
+//! A start finds damage by looking. The next one may not: segments and checkpoints that nobody needs are given up, the
+//! damaged ones with them. Then nothing would say that a vote or an acknowledgement is lost, and the copy would vote again.
+//! So its note names nobody that a vote could name ([`RETIRED`]), and background work waits until that is durable.
+//! Nor does a state that lacks something become a checkpoint.
+
+use super::copy::GroupCopy;
+use crate::ShardCore;
+use log::{Note, ReplicaError};
+use model::{GroupId, Term};
+
+/// The vote of a copy that takes part in nothing: no replica has such an id.
+pub(super) const RETIRED: u64 = 1;
+
+impl ShardCore {
+    /// Writes down that a copy has lost something.
+    pub(super) fn retire(&mut self, id: GroupId) {
+        if !self.copy_mut(id).must_retire() {
+            return;
+        }
+        let term = self.log.last_note(id).map_or(Term::new(1), |note| note.term);
+        let note = Note { term, vote: RETIRED, commit: self.log.committed_index(id) };
+        let batch = self.log.open_batch();
+        match self.log.note(id, note) {
+            Ok(()) => {
+                self.copy_mut(id).is_retired = true;
+                self.members().retiring = Some(batch);
+            }
+            // There is no room, and only work makes some: it continues, and the next tick tries again.
+            Err(ReplicaError::Refused(_)) => self.members().retiring = None,
+            // It was never replicated: it has promised nothing.
+            Err(_) => (self.copy_mut(id).is_retired, self.members().retiring) = (true, None),
+        }
+    }
+
+    /// Background work waits for a note that is not durable yet.
+    pub(crate) fn is_retiring(&self) -> bool {
+        self.replication.as_ref().is_some_and(|it| it.retiring.is_some())
+    }
+
+    /// Copies that have lost something before this start are to be written down first.
+    pub(crate) fn begin_retiring(&mut self) {
+        let must =
+            |group: &crate::group::Group| group.role.copy().is_some_and(GroupCopy::must_retire);
+        let lost: Vec<GroupId> = self
+            .groups
+            .iter()
+            .filter(|group| must(group))
+            .map(|group| group.state.group())
+            .collect();
+        for id in lost {
+            self.members().retiring = Some(u64::MAX);
+            self.touch_group(id);
+        }
+    }
+}
