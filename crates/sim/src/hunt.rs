@@ -112,6 +112,7 @@ impl ClusterSum {
         sum.states_count += report.states_count;
         sum.starts += report.starts;
         sum.faults += report.faults;
+        sum.hits += report.hits;
         sum.simulated_us += report.simulated_us;
     }
 }
@@ -123,7 +124,7 @@ impl fmt::Display for ClusterSum {
         write!(f, "{} of them looked for on all disks, ", sum.images_count)?;
         write!(f, "{} operations ordered, {} entries and ", sum.ordered_count, sum.entries_count)?;
         write!(f, "{} states compared, {} leaders, ", sum.states_count, sum.leaders_count)?;
-        write!(f, "{} faults, {} starts, ", sum.faults, sum.starts)?;
+        write!(f, "{} faults, {} damaged places, {} starts, ", sum.faults, sum.hits, sum.starts)?;
         write!(f, "{} simulated s", sum.simulated_us / 1_000_000)
     }
 }

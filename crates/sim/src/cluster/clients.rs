@@ -142,7 +142,7 @@ impl Client {
         let filler = "x".repeat(self.dice.below(large) as usize);
         let bytes = format!("#{op:08}{filler};").into_bytes();
         let (stream, is_acked, is_refused) = (self.stream, false, false);
-        oracle.ops.push(Op { stream, bytes, is_acked, is_refused });
+        oracle.ops.push(Op { stream, bytes, begun_us: oracle.now_us, is_acked, is_refused });
         op
     }
 

@@ -17,6 +17,8 @@
 //! `plan`: what is run. `world`: the scheduler. `member`: a node. `streams`: what there is. `wires`: the links. `clients`, `nemesis`: what is asked and what goes wrong. `oracle`: what must hold.
 
 mod clients;
+mod damage;
+mod forgery;
 mod member;
 mod nemesis;
 mod oracle;

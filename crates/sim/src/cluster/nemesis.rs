@@ -1,7 +1,8 @@
 //! What goes wrong in a cluster.
 
 use super::plan::ClusterMutant;
-use super::world::{Act, NODES, World};
+use super::streams::NODES;
+use super::world::{Act, World};
 use env::MemoryDisk;
 
 /// Mean time between two faults.
@@ -14,21 +15,36 @@ impl World {
             return;
         }
         self.faults += 1;
-        let node = self.fault_dice.below(NODES as u64) as usize;
+        let node = self.victim();
         let peer = (node + 1 + self.fault_dice.below(NODES as u64 - 1) as usize) % NODES;
         match self.fault_dice.below(100) {
-            0..15 => self.kill(node),
-            15..30 => self.cut_power(node),
-            30..36 => (0..NODES).for_each(|node| self.cut_power(node)),
-            36..48 => self.pause(node),
-            48..62 => self.cut(node, peer),
-            62..74 => self.isolate(node),
-            74..84 => self.reset(node, peer),
-            84..92 => self.fail_sync(node),
+            0..14 => self.kill(node),
+            14..28 => self.cut_power(node),
+            28..34 => (0..NODES).for_each(|node| self.cut_power(node)),
+            34..45 => self.pause(node),
+            45..57 => self.cut(node, peer),
+            57..68 => self.isolate(node),
+            68..74 => self.part(node, peer),
+            74..81 => self.reset(node, peer),
+            81..88 => self.fail_sync(node),
+            88..92 => self.fill_disk(node),
+            92..95 => self.damage(node),
             _ => self.slow_down(node),
         }
         let delay_us = self.fault_dice.delay_us(2 * STRIKE_US);
         self.at(delay_us, Act::Strike);
+    }
+
+    /// Any node, or a leader.
+    fn victim(&mut self) -> usize {
+        let node = self.fault_dice.below(NODES as u64) as usize;
+        let copies =
+            self.members.iter().flat_map(|member| &member.shards).flat_map(|it| it.copies());
+        let leaders: Vec<_> = copies.filter_map(|copy| copy.leader).collect();
+        if leaders.is_empty() || self.fault_dice.percent(50) {
+            return node;
+        }
+        usize::from(self.fault_dice.pick(&leaders).get()) - 1
     }
 
     pub(super) fn kill(&mut self, node: usize) {
@@ -115,6 +131,12 @@ impl World {
         }
     }
 
+    /// Two nodes do not hear each other; both hear the third.
+    fn part(&mut self, node: usize, peer: usize) {
+        self.cut(node, peer);
+        self.cut(peer, node);
+    }
+
     fn reset(&mut self, node: usize, peer: usize) {
         self.note(format_args!("the link of {node} and {peer} is lost"));
         self.lose_link(node, peer);
@@ -133,6 +155,16 @@ impl World {
         self.members[node].disk.fail_next_sync(1);
     }
 
+    /// A disk that has little room, until nothing fails any more or it is full again.
+    fn fill_disk(&mut self, node: usize) {
+        let is_full = self.fault_dice.percent(70);
+        let room = self.fault_dice.below(200_000);
+        let disk = &self.members[node].disk;
+        let capacity = is_full.then(|| disk.used_bytes() + room);
+        disk.set_capacity(capacity);
+        self.note(format_args!("the disk of {node} holds {capacity:?}"));
+    }
+
     fn slow_down(&mut self, node: usize) {
         let slow_us = self.fault_dice.between(200_000, 3_000_000);
         self.members[node].slow_until_us = self.now_us + slow_us;
@@ -144,6 +176,7 @@ impl World {
         self.note(format_args!("nothing fails any more"));
         for node in 0..NODES {
             self.members[node].disk.fail_nothing();
+            self.members[node].disk.set_capacity(None);
             (self.members[node].slow_until_us, self.members[node].paused_until_us) = (0, 0);
             if self.members[node].is_poisoned() {
                 self.kill(node);

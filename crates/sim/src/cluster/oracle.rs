@@ -1,7 +1,7 @@
 //! What must hold of a cluster, whatever fails.
 
 use super::member::{Member, membership};
-use super::streams::{group_of, name_of};
+use super::streams::{NODES, group_of, name_of};
 use crate::history::History;
 use env::{MemoryDisk, SeededRandom};
 use log::LogOptions;
@@ -17,6 +17,8 @@ const ENTRY_BYTES_MAX: u64 = 1 << 20;
 pub(super) struct Op {
     pub(super) stream: usize,
     pub(super) bytes: Vec<u8>,
+    /// When it was asked for first.
+    pub(super) begun_us: u64,
     /// It was acknowledged.
     pub(super) is_acked: bool,
     /// Each try was refused for certain.
@@ -37,6 +39,7 @@ pub(super) struct Oracle {
     /// Checksum of the state of a group at an index.
     states: BTreeMap<(u16, u64), u32>,
     pub(super) acked_count: u64,
+    pub(super) now_us: u64,
     pub(super) images_count: u64,
 }
 
@@ -72,11 +75,14 @@ impl Oracle {
     }
 
     /// Compares what a node has applied with what others have.
-    pub(super) fn compare(&mut self, member: &mut Member) {
+    pub(super) fn compare(&mut self, member: &mut Member, may_halt: bool) {
         let life = member.life;
         for shard in 0..member.shards.len() {
             for copy in member.shards[shard].copies() {
                 if copy.state == CopyState::Halted {
+                    if may_halt {
+                        continue;
+                    }
                     self.broken(format!("node {} has halted group {}", member.number, copy.group));
                 }
                 self.compare_entries((member, shard, life), &copy);
@@ -130,13 +136,24 @@ impl Oracle {
         }
     }
 
-    /// An append was acknowledged: a majority has it on stable storage.
-    pub(super) fn check_images(&mut self, members: &[Member], options: &LogOptions, op: usize) {
+    /// An append was acknowledged: a majority has it on stable storage. A node that was damaged may have had it before.
+    pub(super) fn check_images(
+        &mut self,
+        (members, damaged): (&[Member], Option<(usize, u64)>),
+        options: &LogOptions,
+        op: usize,
+    ) {
         self.images_count += 1;
         let (group, bytes) = (group_of(self.ops[op].stream, options), &self.ops[op].bytes);
-        let holds = |member: &&Member| has_entry(&member.disk, (member, options), group, bytes);
+        let begun_us = self.ops[op].begun_us;
+        let held_it = |member: &Member| {
+            damaged.is_some_and(|(node, at_us)| node == member.number && begun_us <= at_us)
+        };
+        let holds = |member: &&Member| {
+            held_it(member) || has_entry(&member.disk, (member, options), group, bytes)
+        };
         let count = members.iter().filter(holds).count();
-        if count <= members.len() / 2 {
+        if count <= NODES / 2 {
             self.broken(format!("append {op} was acknowledged, and {count} disks have it"));
         }
     }
@@ -206,7 +223,7 @@ fn has_entry(
     let random = &mut SeededRandom::new(1);
     let with = (options.clone(), 1);
     let Ok(opened) =
-        node::open_member((port, random), dir, with, &membership(member.number, (3, 0)))
+        node::open_member((port, random), dir, with, &membership(member.number, (NODES, 0)))
     else {
         return false;
     };

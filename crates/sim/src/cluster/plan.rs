@@ -11,6 +11,18 @@ pub enum ClusterMutant {
     ForgedAcks,
     /// Followers confirm a leader that they have not heard.
     ForgedConfirmations,
+    /// Followers vote for everybody who asks.
+    ForgedVotes,
+    /// A leader says that entries are committed when it sends them.
+    EarlyCommits,
+    /// A leader says what is committed to followers that may have other entries there.
+    UnclampedCommits,
+    /// A node takes itself for the only voter.
+    LonelyVoter,
+    /// A write of which nobody can tell counts as not applied.
+    DeniedDoubts,
+    /// A write is carried out twice.
+    RepeatedRequests,
     /// A node loses its disk and comes back under the same id.
     LostDisk,
     /// A node's disk is that of some time ago.
@@ -19,10 +31,16 @@ pub enum ClusterMutant {
 
 impl ClusterMutant {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 11] = [
         Self::LyingDisks,
         Self::ForgedAcks,
         Self::ForgedConfirmations,
+        Self::ForgedVotes,
+        Self::EarlyCommits,
+        Self::UnclampedCommits,
+        Self::LonelyVoter,
+        Self::DeniedDoubts,
+        Self::RepeatedRequests,
         Self::LostDisk,
         Self::OldDisk,
     ];
@@ -60,6 +78,8 @@ pub struct ClusterReport {
     pub starts: u64,
     /// Faults.
     pub faults: u64,
+    /// Bytes and blocks that were damaged.
+    pub hits: u64,
     /// Simulated time in microseconds.
     pub simulated_us: u64,
 }

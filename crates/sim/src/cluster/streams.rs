@@ -1,7 +1,10 @@
-//! The streams of a run: few, so that many clients meet.
+//! The nodes and the streams of a run: few, so that many clients meet.
 
 use log::LogOptions;
 use model::{GroupId, StreamPath};
+
+/// Nodes of a cluster.
+pub(super) const NODES: usize = 3;
 
 /// Streams of a run.
 pub(super) const STREAMS: usize = 3;

@@ -4,17 +4,14 @@ use super::clients::{Client, Next};
 use super::member::{Job, Mail, Member, Turn, membership, node_number};
 use super::oracle::Oracle;
 use super::plan::{ClusterMutant, ClusterPlan, ClusterReport};
-use super::streams::STREAMS;
+use super::streams::{NODES, STREAMS};
 use super::wires::Wire;
 use crate::{dice::Dice, trace::Trace};
 use bytes::Bytes;
-use cluster::{Body, Section};
 use log::{LogOptions, OpenError};
-use model::ShardId;
-use node::{PEER_TICK_MS, PeerEvent, Reply, Request, Ticket, shard_of};
+use model::{EntryIndex, ShardId};
+use node::{Failure, PEER_TICK_MS, PeerEvent, Reply, Request, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
-
-pub(super) const NODES: usize = 3;
 
 /// How often a shard's clockwork runs.
 const TICK_US: u64 = 100_000;
@@ -99,6 +96,9 @@ pub(super) struct World {
     pub(super) oracle: Oracle,
     pub(super) is_ending: bool,
     pub(super) faults: u64,
+    /// The node whose bytes are damaged, and since when: one at most.
+    pub(super) damaged: Option<(usize, u64)>,
+    pub(super) hits: u64,
     /// What a mutant's disks were.
     pub(super) old_images: BTreeMap<usize, env::MemoryDisk>,
     starts: u64,
@@ -147,6 +147,8 @@ impl World {
             oracle: Oracle::default(),
             is_ending: false,
             faults: 0,
+            damaged: None,
+            hits: 0,
             old_images: BTreeMap::new(),
             starts: 0,
             clients: Vec::new(),
@@ -195,14 +197,18 @@ impl World {
         self.heal();
         let until = self.now_us + REST_US;
         self.run_until(until, |world| world.active.is_empty());
-        self.check_rest();
+        if !self.is_at_rest() {
+            return;
+        }
         for stream in 0..STREAMS {
             let auditor = Client::auditor(stream, self.dice.split());
             self.add_client(auditor);
         }
         let until = self.now_us + REST_US;
         self.run_until(until, |world| world.active.is_empty());
-        self.check_rest();
+        if !self.is_at_rest() {
+            return;
+        }
         // Followers hear of the last commits.
         let until = self.now_us + 2_000_000;
         self.run_until(until, |_| false);
@@ -224,23 +230,42 @@ impl World {
             states_count,
             starts: self.starts,
             faults: self.faults,
+            hits: self.hits,
             simulated_us: self.now_us,
         }
     }
 
-    fn check_rest(&mut self) {
-        if !self.active.is_empty() {
-            let copies: Vec<String> = self
-                .members
-                .iter()
-                .flat_map(|member| {
-                    let copies = member.shards.iter().flat_map(|shard| shard.copies());
-                    copies.map(|copy| format!("{} {copy:?}", member.number))
-                })
-                .collect();
-            let what = format!("clients {:?} wait for ever\n{}", self.active, copies.join("\n"));
-            self.oracle.broken(what);
+    /// Every client has come to its end; `false` if that takes a snapshot.
+    fn is_at_rest(&mut self) -> bool {
+        if self.active.is_empty() {
+            return true;
         }
+        if self.lacks_released() {
+            return false;
+        }
+        let copies = self.members.iter().flat_map(|member| {
+            let copies = member.shards.iter().flat_map(|shard| shard.copies());
+            copies.map(|copy| format!("{} {copy:?}", member.number))
+        });
+        let copies = copies.collect::<Vec<_>>().join("\n");
+        self.oracle.broken(format!("clients {:?} wait for ever\n{copies}", self.active));
+        true
+    }
+
+    /// Whether a node is damaged, and another lacks entries that all others have released: only a snapshot helps it.
+    fn lacks_released(&self) -> bool {
+        let shards = || self.members.iter().flat_map(|member| &member.shards);
+        let begins_behind = |group, last: EntryIndex| {
+            let mut logs =
+                shards().filter(|shard| shard.copies().iter().any(|it| it.group == group));
+            logs.any(|shard| {
+                let log = shard.log();
+                let first = log.first_index(group).unwrap_or(log.last_index(group).next());
+                first > last.next()
+            })
+        };
+        let mut copies = shards().flat_map(|shard| shard.copies());
+        self.damaged.is_some() && copies.any(|copy| begins_behind(copy.group, copy.last))
     }
 
     fn run_until(&mut self, until_us: u64, is_done: impl Fn(&Self) -> bool) {
@@ -250,7 +275,7 @@ impl World {
                 break;
             }
             let ((at_us, _), act) = entry.remove_entry();
-            self.now_us = at_us;
+            (self.now_us, self.oracle.now_us) = (at_us, at_us);
             self.act(act);
         }
         if self.queue.first_key_value().is_none_or(|((at_us, _), _)| *at_us > until_us) {
@@ -319,7 +344,7 @@ impl World {
         }
     }
 
-    fn post(&mut self, node: usize, shard: usize, mail: Mail) {
+    pub(super) fn post(&mut self, node: usize, shard: usize, mail: Mail) {
         let member = &mut self.members[node];
         member.inbox.push((shard, mail));
         if !std::mem::replace(&mut member.is_turn_due, true) {
@@ -341,8 +366,8 @@ impl World {
             format_args!("turn of {node}: {} {} {}", replies.len(), jobs.len(), said.len()),
         );
         self.oracle.note_leaders(&self.members[node]);
-        for said in said {
-            self.forge(node, &said);
+        for mut said in said {
+            self.forge(node, &mut said);
             let to = usize::from(said.to.get()) - 1;
             if let Some(wire) = self.wires.get_mut(&(node, to)) {
                 wire.push(said.section);
@@ -416,42 +441,19 @@ impl World {
         }
     }
 
-    fn post_section(&mut self, (from, to): (usize, usize), section: Section) {
-        let shard = shard_of(&section, self.members[to].shard_count).expect("it is whole");
-        let event = PeerEvent::Section { from: node_number(from), section };
-        self.post(to, usize::from(shard.get()), Mail::Peer(event));
-    }
-
-    /// A mutant's peers say what is not true.
-    fn forge(&mut self, node: usize, said: &node::ToPeer) {
-        let Section::Message { group, message } = &said.section else { return };
-        let body = match (&message.body, self.mutant()) {
-            (Body::Append { entries, commit, .. }, Some(ClusterMutant::ForgedAcks)) => {
-                let Some(last) = entries.last() else { return };
-                Body::Appended { index: last.at.index, commit: *commit }
-            }
-            (Body::Heartbeat { read, commit }, Some(ClusterMutant::ForgedConfirmations)) => {
-                Body::Alive { commit: *commit, read: *read }
-            }
-            _ => return,
-        };
-        let (from, to) = (message.to, message.from);
-        let message = cluster::GroupMessage { from, to, term: message.term, body };
-        let section = Section::Message { group: *group, message };
-        let peer = usize::from(said.to.get()) - 1;
-        self.post_section((peer, node), section);
-    }
-
     pub(super) fn start(&mut self, node: usize) {
         if self.members[node].is_up() {
             return;
         }
         self.starts += 1;
-        let membership = membership(node, (NODES, self.plan.seed));
+        let mut membership = membership(node, (NODES, self.plan.seed));
+        if self.mutant() == Some(ClusterMutant::LonelyVoter) && node == 0 {
+            membership.voters.truncate(1);
+        }
         let (options, mut dice) = (self.options.clone(), self.dice.split());
         match self.members[node].start(&mut dice, options, &membership) {
             Ok(()) => {}
-            // A sync has failed. Somebody starts it again.
+            // A sync has failed, or the disk is full. Somebody starts it again.
             Err(OpenError::Io { .. }) => {
                 self.members[node].disk.kill_process();
                 return self.at(500_000, Act::Start(node));
@@ -468,8 +470,9 @@ impl World {
     }
 
     fn compare(&mut self) {
+        let damaged = self.damaged.map(|(node, _)| node);
         for member in &mut self.members {
-            self.oracle.compare(member);
+            self.oracle.compare(member, damaged == Some(member.number));
         }
     }
 }
@@ -504,6 +507,13 @@ impl World {
         let (call, life) = (self.call_next, self.members[node].life);
         self.calls.insert(call, (client, node));
         let delay_us = self.dice.delay_us(300);
+        if self.mutant() == Some(ClusterMutant::RepeatedRequests)
+            && let Request::Append { path, append } = &request
+        {
+            let (path, append, data) = (path.clone(), append.clone(), data.clone());
+            let request = Request::Append { path, append };
+            self.at(delay_us + 1, Act::Arrive { call, node, life, request, data });
+        }
         self.at(delay_us, Act::Arrive { call, node, life, request, data });
         let patience_us = self.dice.between(PATIENCE_US.0, PATIENCE_US.1);
         self.at(patience_us, Act::GiveUp { call });
@@ -526,7 +536,7 @@ impl World {
         let Some((client, _)) = self.calls.get(&call) else { return };
         let Some(op) = self.clients[*client].op() else { return };
         if self.dice.percent(IMAGES_PERCENT) {
-            self.oracle.check_images(&self.members, &self.options, op);
+            self.oracle.check_images((&self.members, self.damaged), &self.options, op);
         }
     }
 
@@ -539,6 +549,13 @@ impl World {
         if is_made {
             self.created.insert(client % STREAMS);
         }
+        let reply = match (reply, self.mutant()) {
+            (
+                Reply::Failed(Failure::Unknown | Failure::Poisoned { applied_unknown: true }),
+                Some(ClusterMutant::DeniedDoubts),
+            ) => Reply::Failed(Failure::NoLeader),
+            (reply, _) => reply,
+        };
         let is_failed = matches!(reply, Reply::Failed(_));
         self.trace.note(self.now_us, format_args!("client {client} hears of {node}: {reply:?}"));
         let next = self.clients[client].hear(&mut self.oracle, reply, &mut self.contents);

@@ -1,0 +1,76 @@
+//! What mutants change on the links: peers that say what is not true.
+
+use super::member::node_number;
+use super::plan::ClusterMutant;
+use super::world::World;
+use cluster::{Body, GroupMessage, LogPosition, Section};
+use model::{EntryIndex, GroupId};
+use node::ToPeer;
+
+impl World {
+    /// What a node says becomes what a defective one would say, and what a defective peer answers comes at once.
+    pub(super) fn forge(&mut self, node: usize, said: &mut ToPeer) {
+        let Some(mutant) = self.mutant() else { return };
+        let peer = usize::from(said.to.get()) - 1;
+        let Section::Message { group, message } = &mut said.section else { return };
+        let group = *group;
+        if let Some(commit) = self.forged_commit(mutant, (node, group), message) {
+            match &mut message.body {
+                Body::Append { commit: told, .. } | Body::Heartbeat { commit: told, .. } => {
+                    *told = commit;
+                }
+                _ => {}
+            }
+        }
+        if let Some(body) = forged_answer(mutant, &message.body) {
+            let (from, to) = (message.to, message.from);
+            let message = GroupMessage { from, to, term: message.term, body };
+            self.post_section((peer, node), Section::Message { group, message });
+        }
+    }
+
+    fn forged_commit(
+        &self,
+        mutant: ClusterMutant,
+        (node, group): (usize, GroupId),
+        message: &GroupMessage,
+    ) -> Option<EntryIndex> {
+        match (mutant, &message.body) {
+            (ClusterMutant::EarlyCommits, Body::Append { entries, .. }) => {
+                entries.last().map(|entry| entry.at.index)
+            }
+            (ClusterMutant::UnclampedCommits, Body::Heartbeat { .. }) => {
+                let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
+                let own = copies.into_iter().find(|copy| copy.group == group);
+                own.map(|copy| copy.committed)
+            }
+            _ => None,
+        }
+    }
+
+    /// Something that a peer has said, or would have said if it were defective.
+    pub(super) fn post_section(&mut self, (from, to): (usize, usize), section: Section) {
+        use super::member::Mail;
+        let shard = node::shard_of(&section, self.members[to].shard_count).expect("it is whole");
+        let event = node::PeerEvent::Section { from: node_number(from), section };
+        self.post(to, usize::from(shard.get()), Mail::Peer(event));
+    }
+}
+
+/// What a defective peer answers.
+fn forged_answer(mutant: ClusterMutant, said: &Body) -> Option<Body> {
+    match (mutant, said) {
+        (ClusterMutant::ForgedAcks, Body::Append { entries, commit, .. }) => {
+            let index = entries.last()?.at.index;
+            Some(Body::Appended { index, commit: *commit })
+        }
+        (ClusterMutant::ForgedConfirmations, Body::Heartbeat { read, commit }) => {
+            Some(Body::Alive { commit: *commit, read: *read })
+        }
+        (ClusterMutant::ForgedVotes, Body::Ask { is_pre, .. }) => {
+            let commit = LogPosition::default();
+            Some(Body::Vote { is_pre: *is_pre, is_granted: true, commit })
+        }
+        _ => None,
+    }
+}
