@@ -193,14 +193,14 @@ impl<'a> Rebuild<'a> {
         Ok(())
     }
 
-    /// Whether a chunk or a checkpoint covers an entry.
+    /// Whether a chunk or a checkpoint shows that an entry was durable.
     fn was_applied(&self, header: &EntryHeader) -> bool {
         let unreadable = self.lost_checkpoints.get(&header.group).copied().unwrap_or(0);
         let group = self.groups.get(usize::from(header.group));
         let known = group.map_or(0, |group| group.chunks.covered().max(group.checkpointed()));
-        // What a snapshot has superseded may have any index.
-        let is_current = group.is_none_or(|group| header.installs >= group.installs);
-        is_current && header.index <= known.max(unreadable)
+        // A snapshot commits when all entries that it supersedes are durable, whatever their indexes are.
+        let is_superseded = group.is_some_and(|group| header.installs < group.installs);
+        is_superseded || header.index <= known.max(unreadable)
     }
 
     fn open_segments(&self, wal: u16) -> io::Result<FoundSegments> {

@@ -2,10 +2,12 @@
 
 mod support;
 
-use env::{Disk, MemoryDisk, Random, SeededRandom};
+use env::{Disk, DiskOperation, MemoryDisk, Random, SeededRandom};
 use model::{EntryIndex, Term};
 use support::replicas::{Logged, World, group};
-use support::snapshots::{NotInstalled, ends, export, install, receive};
+use support::snapshots::{
+    NotInstalled, begin, end_install, ends, export, install, receive, run_install,
+};
 use support::{files, flip_two};
 use thalweg_log::{Export, InstallError, NewEntry, Note, Purpose, ReplicaError, Tails};
 
@@ -134,10 +136,13 @@ fn what_was_there_does_not_matter_and_the_log_goes_on_behind_the_snapshot() {
             install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
             receiver.check("installed");
             // What is behind it has the index of what was there, and survives alone.
+            let mut random = SeededRandom::new(3);
+            for _ in 0..3 {
+                push(&mut sender, logged(&mut random, 3), true);
+            }
             follow(&mut receiver, &sender);
             receiver.check("went on");
             receiver.sync_all().unwrap();
-            let mut random = SeededRandom::new(3);
             receiver.disk.crash(&mut random);
             let mut receiver = receiver.reopen(shards, "went on and crashed");
             for _ in 0..40 {
@@ -297,6 +302,124 @@ fn a_snapshot_without_its_last_chunk_is_refused() {
         install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
         receiver.check("then whole");
     }
+}
+
+/// A receiver of which the next operation of some kind fails while it installs.
+fn fails(sender: &mut World, what: Option<DiskOperation>, skip: u64, is_crash: bool) -> bool {
+    let place = format!("{what:?}, {skip}, {is_crash}");
+    let from = sender.open[&0].clone();
+    let disk = MemoryDisk::new();
+    let mut receiver = receiver(sender, &disk, Before::Superseded { more: 70 });
+    let export = export_for(sender, &mut receiver);
+    begin(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+    match what {
+        Some(operation) => disk.fail(operation, skip, 1),
+        None => disk.fail_next_sync(1 + skip),
+    }
+    let mut installed = run_install(&mut receiver, 0);
+    let has_failed = installed.is_err();
+    disk.fail_nothing();
+    let mut random = SeededRandom::new(skip);
+    if has_failed && is_crash {
+        disk.crash(&mut random);
+        receiver.reopen(2, &place);
+        return true;
+    }
+    if has_failed {
+        // It may have been committed, so there is no way back.
+        let at = EntryIndex::new(receiver.committed[&0]);
+        assert_eq!(receiver.log(0).commit(group(0), at), Err(ReplicaError::Installing));
+        installed = run_install(&mut receiver, 0);
+    }
+    match end_install(&mut receiver, 0, installed.unwrap()) {
+        Ok(()) => {}
+        // Before that it is refused, and the group is as it was.
+        Err(NotInstalled::Refused(InstallError::Io(_) | InstallError::Damaged { .. })) => {
+            receiver.check(&place);
+            let export = export_for(sender, &mut receiver);
+            install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+        }
+        Err(other) => panic!("{place}: {other:?}"),
+    }
+    receiver.check(&place);
+    receiver.sync_all().unwrap();
+    disk.crash(&mut random);
+    receiver.reopen(2, &place);
+    has_failed
+}
+
+#[test]
+fn an_operation_that_fails_is_repeated_once_the_snapshot_may_be_committed() {
+    let mut sender = sender();
+    let mut failed = 0;
+    for what in [DiskOperation::Open, DiskOperation::Rename, DiskOperation::SyncDir].map(Some) {
+        for skip in 0..20 {
+            failed += u32::from(fails(&mut sender, what, skip, skip % 2 == 1));
+            failed += u32::from(fails(&mut sender, what, skip, skip % 2 == 0));
+        }
+    }
+    // There is one sync of a file: that of the checkpoint.
+    for is_crash in [false, true] {
+        failed += u32::from(fails(&mut sender, None, 0, is_crash));
+    }
+    assert!(failed > 10, "{failed}");
+}
+
+#[test]
+fn a_stream_that_the_snapshot_does_not_have_is_gone() {
+    let mut sender = sender();
+    let from = sender.open[&0].clone();
+    let mut receiver = World::joining(&MemoryDisk::new(), 2, sender.report.lineage);
+    note(&mut receiver, 2, 3);
+    let entry = Logged { term: 1, stream: 9, command: Vec::new(), data: vec![9; 5000] };
+    push(&mut receiver, entry, true);
+    receiver.checkpoint(0);
+    receiver.work().unwrap();
+    let read = |world: &World| {
+        let found = world.shards[0].read(support::key(0, 9), model::ByteOffset::ZERO, 100);
+        found.map(|slice| slice.len())
+    };
+    assert_eq!(read(&receiver).unwrap(), 100);
+    let export = export_for(&mut sender, &mut receiver);
+    install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+    assert!(read(&receiver).is_err());
+    // Its room comes back.
+    let before = receiver.shards[0].stats().chunk_bytes;
+    receiver.work().unwrap();
+    let after = receiver.shards[0].stats().chunk_bytes;
+    assert!(after + 5000 <= before, "{after} of {before}");
+    receiver.check("without it");
+    receiver.reopen(2, "without it");
+}
+
+#[test]
+fn damage_of_the_last_batch_before_a_snapshot_is_no_torn_tail() {
+    let mut sender = sender();
+    let from = sender.open[&0].clone();
+    let disk = MemoryDisk::new();
+    let mut receiver = receiver(&sender, &disk, Before::Superseded { more: 70 });
+    // All indexes of the group in the last batch lie behind the snapshot.
+    let mut random = SeededRandom::new(8);
+    for of in [0, 2] {
+        let next = receiver.open[&of].last() + 1;
+        receiver.append(of, next, logged(&mut random, 2)).unwrap();
+    }
+    receiver.sync_all().unwrap();
+    let export = export_for(&mut sender, &mut receiver);
+    install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+    // The data of the last entry of another group, which was acknowledged.
+    let data = receiver.open[&2].entries.last().unwrap().data.clone();
+    let holds = |path: &std::path::PathBuf| {
+        let mut bytes = vec![0; disk.open(path).unwrap().len().unwrap() as usize];
+        disk.open(path).unwrap().read_exact_at(&mut bytes, 0).unwrap();
+        let found = bytes.windows(data.len()).position(|window| window == data);
+        found.map(|at| (path.clone(), at as u64))
+    };
+    let (path, at) = files(&disk, "wal").iter().find_map(holds).unwrap();
+    flip_two(&disk, &path, at);
+    let (world, _) = receiver.reopen_damaged(2);
+    assert_eq!(world.report.torn_tails, []);
+    assert_eq!(world.machine.kinds(), [thalweg_log::DamageKind::EntryData]);
 }
 
 #[test]

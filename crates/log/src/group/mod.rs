@@ -14,7 +14,7 @@ use crate::chunk::leftovers::Leftovers;
 use crate::chunk::set::ChunkSet;
 use crate::directory::Directory;
 use crate::entry::Note;
-use crate::group::replicated::Replicated;
+use crate::group::replicated::{KEEP_NONE, Replicated};
 use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
 use crate::options::READ_SEAL_PART;
@@ -231,6 +231,17 @@ impl Group {
     /// Whether the newest durable note of the group is in `segment`.
     pub(crate) fn holds_note(&self, segment: &WalSegment) -> bool {
         self.replicated.as_ref().is_some_and(|it| it.note_slot == Some(segment.slot))
+    }
+
+    /// Whether another replica may need entries.
+    pub(crate) fn keeps_entries(&self) -> bool {
+        self.replicated.as_ref().is_some_and(|it| it.keep_from != KEEP_NONE)
+    }
+
+    /// Whether another replica may need entries of a segment.
+    pub(crate) fn keeps(&self, segment: &WalSegment) -> bool {
+        let last = segment.last[usize::from(self.id.get())];
+        self.replicated.as_ref().is_some_and(|it| last > 0 && it.keep_from <= last)
     }
 
     /// Forgets entries of a segment that is given up; a checkpoint covers them.

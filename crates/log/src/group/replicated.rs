@@ -19,7 +19,12 @@ pub(crate) struct Replicated {
     pub(crate) note_slot: Option<u16>,
     /// Whether this opening has noted it: then no segment of an earlier one is needed for it.
     pub(crate) is_noted: bool,
+    /// Entries from here on are kept for others while the WAL has room.
+    pub(crate) keep_from: u64,
 }
+
+/// Nobody needs an entry.
+pub(crate) const KEEP_NONE: u64 = u64::MAX;
 
 impl Replicated {
     /// Learns the place of an entry that became durable in the batch `seq`.

@@ -5,7 +5,7 @@ use super::{Rebuild, RebuiltWal, entry_damage};
 use crate::damage::{Damage, DamageKind};
 use crate::directory::{Directory, EntryPlace, Whereabouts};
 use crate::group::Group;
-use crate::group::replicated::Replicated;
+use crate::group::replicated::{KEEP_NONE, Replicated};
 use crate::open_error::{OpenError, at};
 use crate::survey::{BatchAt, GroupStart, Survey};
 use crate::wal::layout::EntryHeader;
@@ -87,6 +87,7 @@ impl Rebuild<'_> {
                 note: surveyed.note.map(|(note, _)| note),
                 note_slot: surveyed.note.map(|(_, slot)| slot),
                 is_noted: false,
+                keep_from: KEEP_NONE,
             }));
         }
     }

@@ -127,8 +127,12 @@ impl ShardLog {
     }
 
     fn poll_fill(&mut self) -> Option<Task> {
+        let keeps = self.groups.iter().any(Group::keeps_entries) && !self.is_wal_long();
         let groups = &self.groups;
-        let work = self.wal.poll_fill(&self.slots, |segment| is_free(groups, segment))?;
+        let is_kept =
+            |segment: &WalSegment| keeps && groups.iter().any(|group| group.keeps(segment));
+        let is_spent = |segment: &WalSegment| is_free(groups, segment) && !is_kept(segment);
+        let work = self.wal.poll_fill(&self.slots, is_spent)?;
         if let FillWork::Recycle { segment, .. } | FillWork::Remove { segment, .. } = &work {
             self.groups.iter_mut().for_each(|group| group.give_up(segment));
             self.wal.forget_indexed(segment.slot);

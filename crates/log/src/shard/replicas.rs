@@ -13,7 +13,8 @@
 
 use crate::directory::{Directory, Whereabouts};
 use crate::entry::{NewEntry, Note};
-use crate::group::{Group, replicated::Replicated};
+use crate::group::Group;
+use crate::group::replicated::{KEEP_NONE, Replicated};
 use crate::shard::ShardLog;
 use crate::stored::{EntryError, EntryOnDisk, EntryRead, StoredEntry, Wanted};
 use crate::wal::indexed::IndexedPart;
@@ -111,6 +112,7 @@ impl ShardLog {
             note: Some(note),
             note_slot: None,
             is_noted: true,
+            keep_from: KEEP_NONE,
         }));
         Ok(())
     }
@@ -276,6 +278,25 @@ impl ShardLog {
     #[must_use]
     pub fn term_of(&self, group: GroupId, index: EntryIndex) -> Option<Term> {
         self.replicated(group).ok()?.directory.term_of(index.get()).map(Term::new)
+    }
+
+    /// Keeps entries from `index` on for another replica, or none: as long as the WAL takes no more than half of its bound and
+    /// nothing waits for room. So a follower that was away for a while needs no snapshot.
+    ///
+    /// # Errors
+    /// [`ReplicaError::NotReplicated`].
+    pub fn keep_from(
+        &mut self,
+        group: GroupId,
+        index: Option<EntryIndex>,
+    ) -> Result<(), ReplicaError> {
+        self.replicated(group)?;
+        let replicated = self.group_mut(group).replicated.as_mut().expect("it was checked");
+        let before = replicated.keep_from;
+        replicated.keep_from = index.map_or(KEEP_NONE, EntryIndex::get);
+        let is_released = before < replicated.keep_from;
+        self.is_work_due.set(self.is_work_due.get() || is_released);
+        Ok(())
     }
 
     /// Entries from `from` on, up to `bytes_max` bytes of commands and data, and one at least. They may be in the open batch.

@@ -49,8 +49,8 @@ pub fn receive(install: &Install, export: &Export) -> Result<(), Broken> {
     Ok(())
 }
 
-/// Runs jobs until one has ended an install.
-fn run_install(world: &mut World, of: u16) -> Result<Result<Installed, InstallError>, Broken> {
+/// Runs jobs until one has ended an install. `Broken`: one has failed, and is offered again.
+pub fn run_install(world: &mut World, of: u16) -> Result<Result<Installed, InstallError>, Broken> {
     for _ in 0..100 {
         let Some(job) = world.log(of).poll_work() else { panic!("it is offered") };
         let WorkReport { error, installed, .. } = world.log(of).handle_work(job.run());
@@ -64,8 +64,21 @@ fn run_install(world: &mut World, of: u16) -> Result<Result<Installed, InstallEr
     panic!("it comes to nothing");
 }
 
-/// Receives an export of `from` and installs it; `meddle` may change what was received.
-pub fn install(
+/// The owner learns what has come of an install.
+pub fn end_install(
+    world: &mut World,
+    of: u16,
+    installed: Result<Installed, InstallError>,
+) -> Result<(), NotInstalled> {
+    world.settle(of, installed.is_ok());
+    let installed = installed.map_err(NotInstalled::Refused)?;
+    begin_again(world, group(of), &installed);
+    world.log(of).check_all();
+    Ok(())
+}
+
+/// Receives an export of `from`, and lets it be installed by the next jobs.
+pub fn begin(
     world: &mut World,
     (of, from): (u16, &Log),
     export: &Export,
@@ -81,15 +94,23 @@ pub fn install(
     let entries = from.entries[..export.head.index.get() as usize].to_vec();
     let note = world.open[&of].note;
     world.expect(of, Log { entries, note });
-    let installed = run_install(world, of)?;
-    world.settle(of, installed.is_ok());
-    let installed = installed.map_err(NotInstalled::Refused)?;
-    let id = group(of);
-    assert_eq!((installed.group, installed.index), (id, export.head.index));
-    assert_eq!(installed.term, export.head.term);
-    begin_again(world, id, &installed);
-    world.log(of).check_all();
     Ok(())
+}
+
+/// Receives an export of `from` and installs it; `meddle` may change what was received.
+pub fn install(
+    world: &mut World,
+    (of, from): (u16, &Log),
+    export: &Export,
+    meddle: impl FnOnce(&World),
+) -> Result<(), NotInstalled> {
+    begin(world, (of, from), export, meddle)?;
+    let installed = run_install(world, of)?;
+    if let Ok(installed) = &installed {
+        let found = (installed.group, installed.index, installed.term);
+        assert_eq!(found, (group(of), export.head.index, export.head.term));
+    }
+    end_install(world, of, installed)
 }
 
 /// The owner forgets its streams and takes those of the snapshot.
