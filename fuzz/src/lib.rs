@@ -18,6 +18,7 @@ pub mod access;
 pub mod client;
 pub mod cluster;
 pub mod fields;
+pub mod forwarded;
 pub mod http1;
 pub mod http2;
 pub mod input;
@@ -48,6 +49,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "cluster_state", run: cluster::state, seeds: cluster::state_seeds },
     Target { name: "cluster_step", run: cluster::step, seeds: cluster::step_seeds },
     Target { name: "fields", run: fields::run, seeds: fields::seeds },
+    Target { name: "forwarded", run: forwarded::run, seeds: forwarded::seeds },
     Target { name: "http1_chunked", run: http1::chunked, seeds: http1::chunked_seeds },
     Target { name: "http1_head", run: http1::head, seeds: http1::head_seeds },
     Target { name: "http1_request", run: http1::request, seeds: http1::request_seeds },
