@@ -77,6 +77,19 @@ impl SimClock {
         }
     }
 
+    /// What the wall clock has shown from `since_us` to now.
+    pub(crate) fn raw_since(&self, since_us: u64) -> WallRange {
+        let mut range = WallRange { low: u64::MAX, high: 0 };
+        for (place, (from, offset)) in self.jumps.iter().enumerate() {
+            let until = self.jumps.get(place + 1).map_or(self.now_us, |next| next.0);
+            if until >= since_us {
+                range.low = range.low.min(wall((*from).max(since_us), *offset));
+                range.high = range.high.max(wall(until, *offset));
+            }
+        }
+        range
+    }
+
     /// The times that a server may have had from `since_us` to now. Time does not fall, so the latest is that of now.
     pub(crate) fn time_since(&self, since_us: u64) -> WallRange {
         let mut range = WallRange { low: u64::MAX, high: wall(self.now_us, self.believed) };

@@ -39,6 +39,7 @@ mod oracle;
 mod plan;
 mod plane;
 mod process;
+mod rules;
 mod run;
 mod shrink;
 mod sick_disk;

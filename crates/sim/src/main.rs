@@ -45,6 +45,9 @@ struct Cli {
     /// Requests of 100 that go over HTTP/2, instead of what the seed draws
     #[arg(long)]
     http2_percent: Option<u64>,
+    /// Whether there is an access file, instead of what the seed draws
+    #[arg(long)]
+    access: Option<bool>,
     /// Do not print the steps of a single seed
     #[arg(long)]
     quiet: bool,
@@ -185,6 +188,7 @@ fn plan(cli: &Cli, seed: u64) -> Result<Plan, String> {
     let mut plan = Plan::of_seed(seed);
     plan.seconds = cli.seconds.unwrap_or(plan.seconds);
     plan.http2_percent = cli.http2_percent.unwrap_or(plan.http2_percent);
+    plan.has_access = cli.access.unwrap_or(plan.has_access);
     plan.verbose = cli.seed.is_some() && !cli.quiet && !cli.shrink;
     if let Some(names) = &cli.faults {
         let names = names.iter().filter(|name| *name != "none");

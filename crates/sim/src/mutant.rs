@@ -103,6 +103,12 @@ pub enum Mutant {
     CrossedBodies,
     /// Windows that clients of HTTP/2 give back are not seen.
     DeafToWindows,
+    /// The access file is not looked at.
+    OpenDoor,
+    /// Tokens do not end.
+    EndlessTokens,
+    /// A grant below a prefix is one of everything.
+    WideGrants,
 }
 
 impl Mutant {
@@ -158,6 +164,9 @@ impl Mutant {
         (Self::CrossedBodies, &[Rule::Garbled, Rule::Unseen, Rule::Bounds]),
         (Self::DeafToWindows, &[Rule::Bounds]),
         (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
+        (Self::OpenDoor, &[Rule::Access]),
+        (Self::EndlessTokens, &[Rule::Access]),
+        (Self::WideGrants, &[Rule::Access]),
     ];
 
     /// Whether it hides errors of the disk.
@@ -176,6 +185,12 @@ impl Mutant {
     /// Whether it changes frames of HTTP/2.
     pub(crate) fn is_of_frames(self) -> bool {
         matches!(self, Self::CrossedBodies | Self::DeafToWindows)
+    }
+
+    /// Whether it changes who may do what.
+    #[must_use]
+    pub fn is_of_access(self) -> bool {
+        matches!(self, Self::OpenDoor | Self::EndlessTokens | Self::WideGrants)
     }
 
     /// Whether it mixes up pipelined requests.

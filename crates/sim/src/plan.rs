@@ -14,6 +14,8 @@ pub struct Plan {
     pub faults: Vec<FaultKind>,
     /// Requests of 100 that go over HTTP/2, of those that may: none are pipelined there.
     pub http2_percent: u64,
+    /// There is an access file, and guests try its bounds.
+    pub has_access: bool,
     /// A deliberate defect.
     pub mutant: Option<Mutant>,
     /// Print every step.
@@ -22,6 +24,9 @@ pub struct Plan {
 
 /// Parts the choices of HTTP/2 from the others of a seed.
 pub(crate) const FRAMES: u64 = 0x6672_616d;
+
+/// Parts the choice of an access file from the others of a seed.
+pub(crate) const ACCESS: u64 = 0x6163_6365;
 
 impl Plan {
     /// The plan that belongs to a seed: half of them have later faults, too.
@@ -38,6 +43,7 @@ impl Plan {
             plan.faults.retain(|fault| !fault.is_damage() && *fault != FaultKind::FullDisk);
         }
         plan.http2_percent = *Dice::new(seed ^ FRAMES).pick(&[0, 0, 30, 100]);
+        plan.has_access = Dice::new(seed ^ ACCESS).percent(35);
         plan
     }
 
@@ -53,7 +59,15 @@ impl Plan {
         if !dice.percent(25) {
             faults.retain(|fault| !fault.is_damage());
         }
-        Self { seed, seconds, faults, http2_percent: 0, mutant: None, verbose: false }
+        Self {
+            seed,
+            seconds,
+            faults,
+            http2_percent: 0,
+            has_access: false,
+            mutant: None,
+            verbose: false,
+        }
     }
 }
 

@@ -2,13 +2,13 @@
 
 use crate::{
     clients::{
-        Auditor, Contender, Forker, Hoarder, Keeper, Manner, Mortal, Owner, Pipeliner, Reader,
-        Writer,
+        Auditor, Contender, Forker, Guest, Hoarder, Keeper, Manner, Mortal, Owner, Pipeliner,
+        Reader, Writer,
     },
     dice::Dice,
     fault::{End, FaultKind},
     oracle::{Rule, Shape, Violation},
-    plan::Plan,
+    plan::{ACCESS, Plan},
     world::{Act, World},
 };
 use std::{
@@ -69,6 +69,9 @@ impl fmt::Display for Failure {
         if drawn.http2_percent != self.plan.http2_percent {
             write!(f, " --http2-percent {}", self.plan.http2_percent)?;
         }
+        if drawn.has_access != self.plan.has_access {
+            write!(f, " --access {}", self.plan.has_access)?;
+        }
         if drawn.faults != self.plan.faults {
             let names = if names.is_empty() { "none".into() } else { names.join(",") };
             write!(f, " --faults {names}")?;
@@ -116,6 +119,7 @@ fn execute(world: &mut World) {
     populate(world, &mut dice);
     populate_small_disk(world);
     populate_kept(world);
+    populate_guests(world);
     world.at(0, Act::Start);
     world.begin_faults();
     let until = world.clock.now_us + world.plan.seconds * 1_000_000;
@@ -215,6 +219,17 @@ fn populate_kept(world: &mut World) {
             let left = dice.between(1, 8);
             world.add_client(Box::new(Contender::new(stream, place == 0, left)));
         }
+    }
+}
+
+/// Clients with few rights.
+fn populate_guests(world: &mut World) {
+    if !world.plan.has_access {
+        return;
+    }
+    let mut dice = Dice::new(world.plan.seed ^ ACCESS).split();
+    for name in 0..dice.between(1, 3) {
+        world.add_client(Box::new(Guest::new(name, dice.between(50, 400))));
     }
 }
 

@@ -17,6 +17,7 @@ pub fn shrink(failure: Failure) -> Failure {
     // What happens after the failure is not needed: this makes every later run shorter.
     search.try_seconds(search.best.at_us / 1_000_000 + 1);
     search.leave_out_http2();
+    search.leave_out_access();
     while search.leave_out_faults() {}
     search.leave_out_time();
     search.best
@@ -52,6 +53,13 @@ impl Search {
     fn leave_out_http2(&mut self) {
         if self.best.plan.http2_percent > 0 {
             let plan = Plan { http2_percent: 0, ..self.best.plan.clone() };
+            self.attempt(&plan);
+        }
+    }
+
+    fn leave_out_access(&mut self) {
+        if self.best.plan.has_access {
+            let plan = Plan { has_access: false, ..self.best.plan.clone() };
             self.attempt(&plan);
         }
     }

@@ -17,11 +17,19 @@ pub(crate) struct Ask {
     pub(crate) body: Vec<u8>,
     /// The answer is a stream of events, heard piece by piece.
     pub(crate) live: bool,
+    /// It shows no token but its own, if it has one.
+    pub(crate) is_anonymous: bool,
 }
 
 impl Ask {
     pub(crate) fn new(method: &'static str, path: &str) -> Self {
         Self { method, path: path.to_owned(), ..Self::default() }
+    }
+
+    #[must_use]
+    pub(crate) fn anonymous(mut self) -> Self {
+        self.is_anonymous = true;
+        self
     }
 
     #[must_use]

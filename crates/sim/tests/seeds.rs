@@ -5,6 +5,11 @@ use thalweg_sim::{FaultKind, Mutant, Plan, Rule, run, shrink};
 /// Seeds below this one keep the faults and the course that they had before there were later faults.
 const LATER_SEEDS: u64 = 300;
 
+/// The plan of a seed that once failed, with the course that it had then.
+fn old(seed: u64) -> Plan {
+    Plan { has_access: false, ..Plan::of_seed(seed) }
+}
+
 /// Seeds that every change must pass. `cargo xtask sim` runs others.
 fn pass(seeds: std::ops::Range<u64>) {
     let mut broken = Vec::new();
@@ -62,7 +67,7 @@ fn seeds_350_to_399_hold() {
 #[test]
 fn seeds_that_once_refused_deletions_hold() {
     for seed in [5008, 5135, 5140] {
-        let plan = Plan { faults: vec![FaultKind::SmallDisk], ..Plan::of_seed(seed) };
+        let plan = Plan { faults: vec![FaultKind::SmallDisk], ..old(seed) };
         if let Err(failure) = run(&plan) {
             panic!("{failure}");
         }
@@ -72,7 +77,7 @@ fn seeds_that_once_refused_deletions_hold() {
 /// A chunk of which most was dead stayed: that was counted after the last merge, and nobody looked again.
 #[test]
 fn a_seed_that_counted_what_was_dead_after_the_last_merge_holds() {
-    if let Err(failure) = run(&Plan::of_seed(1_065_466_834_250)) {
+    if let Err(failure) = run(&old(1_065_466_834_250)) {
         panic!("{failure}");
     }
 }
@@ -80,7 +85,7 @@ fn a_seed_that_counted_what_was_dead_after_the_last_merge_holds() {
 /// A group that kept no old segment was sealed into the room that those which do needed.
 #[test]
 fn a_seed_whose_seals_took_the_room_of_deletions_holds() {
-    if let Err(failure) = run(&Plan::of_seed(788_984_888_816)) {
+    if let Err(failure) = run(&old(788_984_888_816)) {
         panic!("{failure}");
     }
 }
@@ -88,7 +93,7 @@ fn a_seed_whose_seals_took_the_room_of_deletions_holds() {
 /// The clock had jumped before the first start that left anything: there is no earlier time to compare it with.
 #[test]
 fn a_seed_whose_first_start_follows_a_jump_holds() {
-    if let Err(failure) = run(&Plan::of_seed(51310)) {
+    if let Err(failure) = run(&old(51310)) {
         panic!("{failure}");
     }
 }
@@ -96,7 +101,7 @@ fn a_seed_whose_first_start_follows_a_jump_holds() {
 /// The clock jumped between the start of a shard and its first request.
 #[test]
 fn a_seed_whose_clock_jumps_before_the_first_request_holds() {
-    if let Err(failure) = run(&Plan::of_seed(272_555_232_185)) {
+    if let Err(failure) = run(&old(272_555_232_185)) {
         panic!("{failure}");
     }
 }
@@ -147,7 +152,9 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
         };
         let is_of_frames = matches!(mutant, Mutant::CrossedBodies | Mutant::DeafToWindows);
         let http2_percent = if is_of_frames { 100 } else { 0 };
-        let plan = Plan { faults, mutant: Some(mutant), http2_percent, ..Plan::of_seed(seed) };
+        let has_access = mutant.is_of_access();
+        let plan =
+            Plan { faults, mutant: Some(mutant), http2_percent, has_access, ..Plan::of_seed(seed) };
         if let Err(failure) = run(&plan) {
             if rules.contains(&failure.violation.rule) {
                 return None;
@@ -275,6 +282,26 @@ fn only_http2_finds_what_is_wrong_with_its_frames() {
         }
         let found = (0..20).filter(|seed| run(&plan(*seed, 100)).is_err()).count();
         assert!(found > 2, "{mutant:?} is found out by {found} of 20 seeds");
+    }
+}
+
+#[test]
+fn only_guests_find_rules_that_let_in_too_much() {
+    for mutant in [Mutant::OpenDoor, Mutant::EndlessTokens, Mutant::WideGrants] {
+        let plan = |seed, has_access| Plan {
+            faults: vec![],
+            mutant: Some(mutant),
+            has_access,
+            ..Plan::of_seed(seed)
+        };
+        for seed in 0..6 {
+            assert!(run(&plan(seed, false)).is_ok(), "{mutant:?} is found without an access file");
+        }
+        let found: Vec<_> = (0..20).filter_map(|seed| run(&plan(seed, true)).err()).collect();
+        assert!(found.len() > 2, "{mutant:?} is found out by {} of 20 seeds", found.len());
+        for failure in found {
+            assert_eq!(failure.violation.rule, Rule::Access, "{failure}");
+        }
     }
 }
 

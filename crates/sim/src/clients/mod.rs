@@ -4,6 +4,7 @@
 mod auditor;
 mod contender;
 mod forker;
+mod guest;
 mod hoarder;
 mod keeper;
 mod mortal;
@@ -16,6 +17,7 @@ mod writer;
 pub(crate) use auditor::Auditor;
 pub(crate) use contender::Contender;
 pub(crate) use forker::Forker;
+pub(crate) use guest::Guest;
 pub(crate) use hoarder::Hoarder;
 pub(crate) use keeper::Keeper;
 pub(crate) use mortal::Mortal;

@@ -75,6 +75,8 @@ pub enum Rule {
     LongTurn,
     /// A full disk refuses a deletion, or takes nothing although what filled it was deleted.
     FullDisk,
+    /// A client got what its grants do not allow, was denied what they do, or learnt of a denial what there is.
+    Access,
     /// The program panicked.
     Panic,
 }

@@ -11,10 +11,12 @@ mod wires;
 pub(crate) use shard::Shard;
 
 use crate::{dice::Dice, mutant::Mutant};
+use access::Access;
 use log::{SyncDone, SyncJob, WorkDone, WorkJob};
 use model::ShardId;
 use node::{Change, ReadDone, ReadJob, Reply, Request, ShardMessage, SliceLimits, Ticket};
 use session::{CheckDone, CheckJob, Options};
+use std::sync::Arc;
 
 /// What reaches a shard.
 #[derive(Debug)]
@@ -99,6 +101,8 @@ pub(crate) struct PlaneOptions {
     pub(crate) shard_count: u16,
     pub(crate) sessions: Options,
     pub(crate) slices: SliceLimits,
+    /// The rules, if not everybody may do everything.
+    pub(crate) access: Option<Arc<Access>>,
     pub(crate) mutant: Option<Mutant>,
 }
 

@@ -41,7 +41,10 @@ impl Shard {
         let id = core.shard();
         core.set_slice_limits(options.slices);
         core.begin_clock(now);
-        let sessions = Sessions::new(id, options.sessions.clone(), admission, (now, 1));
+        let mut sessions = Sessions::new(id, options.sessions.clone(), admission, (now, 1));
+        if let Some(access) = options.access.clone() {
+            sessions = sessions.with_access(access);
+        }
         Self {
             id,
             core,

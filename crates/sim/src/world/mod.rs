@@ -19,6 +19,7 @@ use crate::{
     plan::{FRAMES, Plan, log_options, recent_bytes_max},
     plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options, slice_limits},
     process::Process,
+    rules::rules,
     trace::Trace,
     witnesses::Block,
 };
@@ -172,7 +173,9 @@ impl World {
         let trace = Trace::new(plan.verbose);
         let mut later_dice = Dice::new(plan.seed ^ 0x726f_6f6d);
         let (disk, room_bytes) = disk::new(plan.seed, is_small, &mut later_dice);
-        let mut plane = PlaneOptions { shard_count, sessions, slices, mutant: plan.mutant };
+        let is_open = !plan.has_access || plan.mutant == Some(Mutant::OpenDoor);
+        let access = (!is_open).then(|| rules(plan.mutant));
+        let mut plane = PlaneOptions { shard_count, sessions, slices, access, mutant: plan.mutant };
         let mut frames_dice = Dice::new(plan.seed ^ FRAMES).split();
         plane.sessions.http2_streams_max = *frames_dice.pick(&[1, 3, 256, 256]);
         if plan.faults.contains(&FaultKind::TornSector) {
