@@ -54,6 +54,14 @@ impl Knock {
     pub(crate) fn answer(&self) {
         self.is_written.store(false, Relaxed);
     }
+
+    /// Does what may wake it, and writes nothing down for that: who does it looks at the same time.
+    pub(crate) fn while_looking<R>(&self, work: impl FnOnce() -> R) -> R {
+        let was_written = self.is_written.swap(true, Relaxed);
+        let done = work();
+        self.is_written.store(was_written, Relaxed);
+        done
+    }
 }
 
 impl Wake for Knock {

@@ -174,12 +174,18 @@ impl Stream {
     pub fn room(&mut self, wanted: usize) -> usize {
         let Some(sender) = &mut self.sender else { return 0 };
         let wanted = wanted.min(limits::STREAM_UNSENT_BYTES_MAX);
-        sender.reserve_capacity(wanted);
+        // The library wakes whoever waits for a reset, too, when it gives capacity.
+        match &self.knock {
+            Some(knock) => knock.while_looking(|| sender.reserve_capacity(wanted)),
+            None => sender.reserve_capacity(wanted),
+        }
         let capacity = sender.capacity().min(wanted);
+        let mut context = Context::from_waker(&self.waker);
         if capacity < wanted {
             // It says once that capacity has come, which was just looked at, and then registers the waker.
-            let mut context = Context::from_waker(&self.waker);
             while let Poll::Ready(Some(Ok(_))) = sender.poll_capacity(&mut context) {}
+        } else if sender.poll_reset(&mut context).is_ready() {
+            self.waker.wake_by_ref();
         }
         capacity.min(self.unsent.room(&self.waker))
     }
