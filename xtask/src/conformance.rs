@@ -44,12 +44,14 @@ pub(crate) struct Way<'a> {
     pub(crate) certificate: Option<&'a Path>,
     /// With HTTP/2, how the client comes to speak it: `alpn` or `prior-knowledge`. The run fails if it speaks anything else.
     pub(crate) http2: Option<&'static str>,
+    /// The token that each request shows.
+    pub(crate) token: Option<&'a str>,
 }
 
 impl<'a> Way<'a> {
     /// HTTP/1.1 without TLS.
-    const fn plain(name: &'a str) -> Self {
-        Self { name, certificate: None, http2: None }
+    pub(crate) const fn plain(name: &'a str) -> Self {
+        Self { name, certificate: None, http2: None, token: None }
     }
 }
 
@@ -61,6 +63,7 @@ pub(crate) fn suite(workspace: &Workspace, url: &str, way: &Way<'_>) -> Result<C
     let mut variables =
         vec![("THALWEG_TEST_URL", url), ("THALWEG_TEST_LONG_POLL_TIMEOUT_MS", timeout.as_str())];
     variables.extend(way.http2.map(|how| ("THALWEG_TEST_HTTP2", how)));
+    variables.extend(way.token.map(|token| ("THALWEG_TEST_TOKEN", token)));
     let certificate = way.certificate.map(Path::to_string_lossy);
     variables.extend(certificate.iter().map(|file| ("NODE_EXTRA_CA_CERTS", file.as_ref())));
     let run = node::vitest(workspace, "conformance", &variables)?;

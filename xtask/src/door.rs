@@ -11,10 +11,10 @@ use std::process::{Command, Stdio};
 /// Bytes of an append that takes many records.
 const BODY_BYTES: usize = 300_000;
 
-/// Runs the suite over HTTP/2, over TLS and over both, then h2spec, curl and openssl where they are installed.
+/// Runs the suite over HTTP/2, over TLS, over both, and with a token; and h2spec, curl and openssl where they are installed.
 pub(crate) fn run(workspace: &Workspace) -> Result<Counts, Failure> {
     let plain = Server::start(workspace, "door-plain", &[])?;
-    let http2 = Way { name: "over HTTP/2", certificate: None, http2: Some("prior-knowledge") };
+    let http2 = Way { http2: Some("prior-knowledge"), ..Way::plain("over HTTP/2") };
     let result = suite(workspace, &plain.url(), &http2)
         .and_then(|counts| Ok(counts.and(h2spec::run(workspace, plain.address(), false)?)));
     let plain_counts = result.map_err(|failure| plain.explain(failure))?;
@@ -22,13 +22,41 @@ pub(crate) fn run(workspace: &Workspace) -> Result<Counts, Failure> {
     let server = Server::start(workspace, "door", &["--tls-self-signed"])?;
     let counts = checks(workspace, &server).map_err(|failure| server.explain(failure))?;
     server.stop()?;
-    Ok(plain_counts.and(counts))
+    Ok(plain_counts.and(counts).and(with_token(workspace)?))
+}
+
+/// Runs the suite with a token that may do all, where nobody else may do anything.
+fn with_token(workspace: &Workspace) -> Result<Counts, Failure> {
+    let dir = workspace.scratch("door-access")?;
+    let file = dir.join("access.toml");
+    let file = file.to_string_lossy();
+    let mut command = Command::new(workspace.server_binary());
+    command.args(["token", "add", "--access-file", &file, "--id", "all", "--grant", "* **"]);
+    let Some(token) = output(&mut command, b"")? else {
+        return Err(Failure::new("there is no release binary".to_owned()));
+    };
+    let plain = Way { token: Some(token.trim()), ..Way::plain("with a token") };
+    let server = Server::start(workspace, "door-token", &["--access-file", &file])?;
+    let result = suite(workspace, &server.url(), &plain);
+    let counts = result.map_err(|failure| server.explain(failure))?;
+    server.stop()?;
+    let flags = ["--access-file", &file, "--tls-self-signed"];
+    let server = Server::start(workspace, "door-token-tls", &flags)?;
+    let certificate = server.certificate();
+    let url = format!("https://localhost:{}", server.address().port());
+    let name = "with a token, over TLS and HTTP/2";
+    let both = Way { name, certificate: Some(&certificate), http2: Some("alpn"), ..plain };
+    let result = suite(workspace, &url, &both);
+    let more = result.map_err(|failure| server.explain(failure))?;
+    server.stop()?;
+    let _ = std::fs::remove_dir_all(&dir);
+    Ok(counts.and(more))
 }
 
 fn checks(workspace: &Workspace, server: &Server) -> Result<Counts, Failure> {
     let certificate = server.certificate();
     let url = format!("https://localhost:{}", server.address().port());
-    let tls = Way { name: "over TLS", certificate: Some(&certificate), http2: None };
+    let tls = Way { certificate: Some(&certificate), ..Way::plain("over TLS") };
     let both = Way { name: "over TLS and HTTP/2", http2: Some("alpn"), ..tls };
     let mut counts = suite(workspace, &url, &tls)?;
     counts = counts.and(suite(workspace, &url, &both)?);
