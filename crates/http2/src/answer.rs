@@ -1,7 +1,9 @@
 //! The head of an answer, in fields.
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response};
-use protocol::{BodyFraming, CommonFields, Field, HeadSink, HttpDate, Length, http2::names};
+use protocol::{
+    BodyFraming, CommonFields, Field, HeadSink, HttpDate, Length, Viewers, http2::names,
+};
 
 /// Fields that most answers have.
 const FIELDS: usize = 16;
@@ -37,17 +39,18 @@ impl Answer {
 pub struct AnswerWriter<'a> {
     answer: Answer,
     date: &'a HttpDate,
+    viewers: Viewers<'a>,
     is_head: bool,
     length: Option<u64>,
 }
 
 impl<'a> AnswerWriter<'a> {
-    /// Writes the answer of `date` to a request, which is `HEAD` or not.
+    /// Writes the answer of `date` to a request, which is `HEAD` or not, for the pages that may see it.
     #[must_use]
-    pub fn new(date: &'a HttpDate, is_head: bool) -> Self {
+    pub fn new(date: &'a HttpDate, is_head: bool, viewers: Viewers<'a>) -> Self {
         let fields = HeaderMap::with_capacity(FIELDS);
         let answer = Answer { status: 0, fields, body: Vec::new(), is_whole: false };
-        Self { answer, date, is_head, length: None }
+        Self { answer, date, viewers, is_head, length: None }
     }
 
     /// What was written.
@@ -69,11 +72,18 @@ impl<'a> AnswerWriter<'a> {
 impl HeadSink for AnswerWriter<'_> {
     fn start(&mut self, status: u16, common: &CommonFields) {
         self.answer.status = status;
-        for (name, value) in common.fields {
+        let is_for_all = self.viewers == Viewers::All;
+        for (name, value) in if is_for_all { common.fields } else { common.listed_fields } {
             self.put(name, HeaderValue::from_static(value));
         }
         let date = HeaderValue::from_bytes(self.date.as_bytes()).expect("a date is plain");
         self.put(names::DATE, date);
+        if let Some(viewer) = common.viewer(&self.viewers) {
+            self.field(Field::AccessControlAllowOrigin, viewer.origin);
+            if viewer.credentials {
+                self.field(Field::AccessControlAllowCredentials, "true");
+            }
+        }
     }
 
     fn field(&mut self, name: Field, value: &str) {

@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use model::Timestamp;
-use protocol::{HttpDate, Length, events::Mode};
+use protocol::{HttpDate, Length, Viewers, events::Mode};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thalweg_http2::{
@@ -68,12 +68,12 @@ impl Server {
 
     fn answer(&mut self, key: u64, length: Length) {
         let date = HttpDate::new(Timestamp::new(1_700_000_000_000));
-        let mut writer = AnswerWriter::new(&date, false);
+        let mut writer = AnswerWriter::new(&date, false, Viewers::All);
         protocol::response::sse(&mut writer, Mode::Text);
         let endless = writer.finish();
         assert_eq!((endless.status(), endless.is_whole), (200, false));
-        let mut writer = AnswerWriter::new(&date, false);
-        protocol::response::preflight(&mut writer);
+        let mut writer = AnswerWriter::new(&date, false, Viewers::All);
+        protocol::response::preflight(&mut writer, None);
         let whole = writer.finish();
         assert!(whole.is_whole && whole.body.is_empty());
         let answer = if length == Length::None { whole } else { endless };

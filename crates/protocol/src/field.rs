@@ -11,6 +11,7 @@ pub(crate) const HOST: &str = "Host";
 pub(crate) const ORIGIN: &str = "Origin";
 pub(crate) const IF_MATCH: &str = "If-Match";
 pub(crate) const IF_NONE_MATCH: &str = "If-None-Match";
+pub(crate) const REQUESTED_FIELDS: &str = "Access-Control-Request-Headers";
 pub(crate) const LAST_EVENT_ID: &str = "Last-Event-ID";
 pub(crate) const PRODUCER_EPOCH: &str = Field::ProducerEpoch.name();
 pub(crate) const PRODUCER_ID: &str = "Producer-Id";
@@ -65,8 +66,11 @@ macro_rules! fields {
 }
 
 fields! {
+    AccessControlAllowCredentials =
+        "Access-Control-Allow-Credentials" / "access-control-allow-credentials",
     AccessControlAllowHeaders = "Access-Control-Allow-Headers" / "access-control-allow-headers",
     AccessControlAllowMethods = "Access-Control-Allow-Methods" / "access-control-allow-methods",
+    AccessControlAllowOrigin = "Access-Control-Allow-Origin" / "access-control-allow-origin",
     AccessControlExposeHeaders = "Access-Control-Expose-Headers" / "access-control-expose-headers",
     AccessControlMaxAge = "Access-Control-Max-Age" / "access-control-max-age",
     Allow = "Allow" / "allow",

@@ -84,18 +84,67 @@ pub struct CommonFields {
     pub(crate) lines: &'static str,
     /// Names in lower case, and values.
     pub fields: &'static [(&'static str, &'static str)],
+    /// As `lines`, where pages are listed.
+    pub(crate) listed_lines: &'static str,
+    /// As `fields`, where pages are listed.
+    pub listed_fields: &'static [(&'static str, &'static str)],
+    /// Whether pages may see the answer at all.
+    pub is_shown: bool,
 }
 
-/// Makes [`CommonFields`] of names, names in lower case, and values.
+/// Makes [`CommonFields`] of names, names in lower case, and values: those where all pages may see answers, those where
+/// pages are listed, and those of both.
 macro_rules! common_fields {
-    ($($name:literal / $lower:literal : $value:literal),* $(,)?) => {
+    (
+        shown: $is_shown:literal,
+        all: { $($name:literal / $lower:literal : $value:literal),* $(,)? },
+        listed: { $($listed:literal / $listed_lower:literal : $listed_value:literal),* $(,)? },
+        both: { $($both:literal / $both_lower:literal : $both_value:literal),* $(,)? } $(,)?
+    ) => {
         $crate::head::CommonFields {
-            lines: concat!($($name, ": ", $value, "\r\n",)* "Date: "),
-            fields: &[$(($lower, $value)),*],
+            lines: concat!(
+                $($name, ": ", $value, "\r\n",)* $($both, ": ", $both_value, "\r\n",)* "Date: "
+            ),
+            fields: &[$(($lower, $value),)* $(($both_lower, $both_value),)*],
+            listed_lines: concat!(
+                $($listed, ": ", $listed_value, "\r\n",)* $($both, ": ", $both_value, "\r\n",)*
+                "Date: "
+            ),
+            listed_fields: &[$(($listed_lower, $listed_value),)* $(($both_lower, $both_value),)*],
+            is_shown: $is_shown,
         }
     };
 }
 pub(crate) use common_fields;
+
+/// Which web pages may see an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Viewers<'a> {
+    /// Those of every origin, if the answer is for them. What a browser adds by itself does not count for them.
+    All,
+    /// That of one origin, or none. The answer to another page would be another one.
+    Listed(Option<Viewer<'a>>),
+}
+
+/// The page that may see an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Viewer<'a> {
+    /// Its origin.
+    pub origin: &'a str,
+    /// Also if the browser has added what it knows of its user, such as a certificate.
+    pub credentials: bool,
+}
+
+impl CommonFields {
+    /// Where pages are listed: the one that may see this answer.
+    #[must_use]
+    pub fn viewer<'a>(&self, viewers: &Viewers<'a>) -> Option<Viewer<'a>> {
+        match viewers {
+            Viewers::Listed(viewer) if self.is_shown => *viewer,
+            Viewers::Listed(_) | Viewers::All => None,
+        }
+    }
+}
 
 /// Where the head of an answer is written.
 pub trait HeadSink {

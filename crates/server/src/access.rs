@@ -8,13 +8,13 @@
 //!
 //! [`load`] is called at the start and at every reload. It gives new rules whole, or every problem.
 
-use crate::settings::{Anonymous, LetIn, Settings};
+use crate::settings::{Anonymous, ClientAuth, LetIn, Settings};
 use access::{
     Access, AnonymousRule, Grant, Rules,
     file::{self, Secrecy},
 };
 use env::{FileStamp, Random, RealRandom, read_operator_file};
-use session::{Names, Pages};
+use session::{Names, Pages, Sharing};
 use std::cell::RefCell;
 use std::fmt;
 use std::net::SocketAddr;
@@ -103,20 +103,31 @@ fn without_file(settings: &Settings, previous: Option<&Access>) -> Result<Access
     }
 }
 
-/// Which names the server has, and which web pages may change something. Where everybody on this machine may do
-/// everything, a page that a browser shows must not count as everybody.
+/// Which names the server has, which web pages may change something, and which may see answers. Where everybody on this
+/// machine may do everything, a page that a browser shows must not count as everybody.
 pub(crate) fn pages(settings: &Settings) -> Pages {
     let is_open = settings.access_file.is_none() || settings.anonymous == Anonymous::All;
     let is_local = addresses(settings).all(|listen| listen.ip().to_canonical().is_loopback());
     let public_host = settings.public_url.iter().map(|url| url.host().into());
-    let names = |setting: &LetIn| match setting {
-        LetIn::Auto if is_open && is_local => Names::Local(public_host.clone().collect()),
+    // A browser shows the certificate of its user, whichever page asks.
+    let has_certificates = settings.tls_client_auth != ClientAuth::Off;
+    let names = |setting: &LetIn, is_guarded: bool| match setting {
+        LetIn::Auto if is_guarded => Names::Local(public_host.clone().collect()),
         LetIn::Auto | LetIn::Any => Names::Any,
         LetIn::Listed(names) => {
             Names::Local(names.iter().map(|name| name.as_str().into()).collect())
         }
     };
-    Pages { hosts: names(&settings.allowed_hosts), origins: names(&settings.cors_origins) }
+    let is_guarded = is_open && is_local;
+    let sharing = match settings.cors_origins {
+        LetIn::Listed(_) => Sharing::Listed { credentials: settings.cors_credentials },
+        LetIn::Auto | LetIn::Any => Sharing::All,
+    };
+    Pages {
+        hosts: names(&settings.allowed_hosts, is_guarded),
+        origins: names(&settings.cors_origins, is_guarded || has_certificates),
+        sharing,
+    }
 }
 
 /// Where the server listens for streams.
@@ -239,7 +250,18 @@ mod tests {
         assert!(!is_guarded(&[("allowed_hosts", "*"), ("cors_origins", "*")]));
         let listed = pages(&settings(&[("access_file", "a"), ("allowed_hosts", "a.example")]));
         assert_eq!(listed.hosts, Names::Local(["a.example".into()].into()));
-        assert_eq!(listed.origins, Names::Any);
+        assert_eq!((listed.origins, listed.sharing), (Names::Any, Sharing::All));
+        let client = [("tls_client_auth", "optional"), ("tls_client_ca", "ca")];
+        let with_certificates = [&client[..], &[("access_file", "a")]].concat();
+        let guarded = pages(&settings(&with_certificates));
+        assert_eq!((guarded.hosts, guarded.origins), (Names::Any, Names::Local([].into())));
+        let open = pages(&settings(&[&with_certificates[..], &[("cors_origins", "*")]].concat()));
+        assert!(open.is_open(), "who asks for it gets it");
+        let origins = ("cors_origins", "https://a.example");
+        for (value, credentials) in [("off", false), ("on", true)] {
+            let listed = pages(&settings(&[origins, ("cors_credentials", value)]));
+            assert_eq!(listed.sharing, Sharing::Listed { credentials });
+        }
     }
 
     #[test]

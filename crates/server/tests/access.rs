@@ -239,3 +239,42 @@ fn a_page_of_another_origin_or_of_a_rebound_name_changes_nothing() {
     client.call("DELETE", "/s", &[page], b"").is(204);
     server.stop();
 }
+
+#[test]
+fn pages_of_listed_origins_see_answers_and_send_what_they_like() {
+    let dir = new_dir();
+    let said = Start::with(&["--cors-credentials", "on"]).refused(dir.path());
+    assert!(said.contains("cors_origins must be a list"), "{said}");
+    let said =
+        Start::with(&["--cors-credentials", "on", "--cors-origins", "*"]).refused(dir.path());
+    assert!(said.contains("cors_origins must be a list"), "{said}");
+    let origin = "https://app.example";
+    for credentials in ["off", "on"] {
+        let flags = ["--cors-origins", origin, "--cors-credentials", credentials];
+        let server = Start::with(&flags).serve(dir.path());
+        let mut client = server.connect();
+        client.put("/s", TEXT);
+        let preflight = [
+            ("Origin", origin),
+            ("Access-Control-Request-Method", "POST"),
+            ("Access-Control-Request-Headers", "content-type,traceparent,x-of-the-page"),
+        ];
+        let answer = client.call("OPTIONS", "/s", &preflight, b"").is(204);
+        let allowed = answer.field("Access-Control-Allow-Headers").unwrap();
+        assert!(allowed.ends_with(", traceparent, x-of-the-page"), "{allowed}");
+        let with_credentials = (credentials == "on").then_some("true");
+        for answer in [
+            answer,
+            client.call("GET", "/s", &[("Origin", origin)], b"").is(200),
+            client.call("GET", "/nothing", &[("Origin", origin)], b"").is(404),
+            client.call("POST", "/s", &[("Origin", origin), ("Content-Type", TEXT)], b"x").is(204),
+        ] {
+            assert_eq!(answer.field("Access-Control-Allow-Origin"), Some(origin));
+            assert_eq!(answer.field("Access-Control-Allow-Credentials"), with_credentials);
+        }
+        let other = client.call("GET", "/s", &[("Origin", "https://evil.example")], b"").is(200);
+        assert_eq!(other.field("Access-Control-Allow-Origin"), None);
+        assert_eq!(other.field("Access-Control-Allow-Credentials"), None);
+        server.stop();
+    }
+}

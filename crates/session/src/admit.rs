@@ -57,7 +57,7 @@ impl Named for Claim {
                 one(Operation::Delete, path)
             }
             Request::Delete(path) => one(Operation::Delete, path),
-            Request::Preflight => [None, None],
+            Request::Preflight { .. } => [None, None],
         }
     }
 
@@ -83,7 +83,7 @@ fn path_of(request: &Request) -> &str {
         Request::Head(path) | Request::Delete(path) => path.as_str(),
         Request::Resolve { path, .. } | Request::Change { path, .. } => path.as_str(),
         Request::Trim { path, .. } => path.as_str(),
-        Request::Preflight => "",
+        Request::Preflight { .. } => "",
     }
 }
 
@@ -123,7 +123,7 @@ impl<T: Transport> Step<'_, T> {
         }
         let who = match &claim.request {
             // A browser asks it without any credential.
-            Request::Preflight => Ok(access::Who::Anonymous),
+            Request::Preflight { .. } => Ok(access::Who::Anonymous),
             request => {
                 let credential = credential(proof, path_of(request));
                 access.authenticate(verified, &mut connection.known, &credential, client, now.wall)

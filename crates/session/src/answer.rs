@@ -247,8 +247,8 @@ impl<T: Transport> Step<'_, T> {
         cursor::next(self.state.now.wall, client, random)
     }
 
-    pub(crate) fn answer_preflight(&mut self, id: ConnId) {
-        self.answer(id, |head| response::preflight(head));
+    pub(crate) fn answer_preflight(&mut self, id: ConnId, fields: Option<&str>) {
+        self.answer(id, |head| response::preflight(head, fields));
     }
 
     pub(crate) fn answer_problem(&mut self, id: ConnId, problem: &Problem) {
@@ -280,8 +280,8 @@ impl<T: Transport> Step<'_, T> {
         let mut out = std::mem::take(&mut self.state.head);
         out.clear();
         let is_followed = !connection.ahead.is_empty();
-        let date = &self.state.date;
-        let (written, status) = connection.meta.write_head(&mut out, date, is_followed, write);
+        let shown = (&self.state.date, &*self.state.options.pages);
+        let (written, status) = connection.meta.write_head(&mut out, shown, is_followed, write);
         self.state.counts.count_answer(status);
         let sent = connection.send(self.io, &out, self.state.now.monotonic);
         self.state.head = out;
@@ -301,8 +301,8 @@ impl<T: Transport> Step<'_, T> {
         let connection = self.state.connections.get_mut(id)?;
         let mut out = Vec::with_capacity(512);
         let is_followed = !connection.ahead.is_empty();
-        let date = &self.state.date;
-        let (written, status) = connection.meta.write_head(&mut out, date, is_followed, write);
+        let shown = (&self.state.date, &*self.state.options.pages);
+        let (written, status) = connection.meta.write_head(&mut out, shown, is_followed, write);
         self.state.counts.count_answer(status);
         connection.push(Piece::Bytes(out.into()), self.state.now.monotonic);
         Some(written)

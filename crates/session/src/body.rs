@@ -18,7 +18,7 @@ use model::{ByteOffset, StreamKey};
 use node::{Failure, ReadReply, Reply, Request};
 use protocol::{
     BodyFraming, HeadSink, HttpDate,
-    request::{Live, ReadRequest},
+    request::{Live, Pages, ReadRequest},
     response::{self, BodyPlan, ReadAnswer},
 };
 use std::io::Write;
@@ -272,13 +272,13 @@ impl<T: Transport> Step<'_, T> {
 /// An answer with stored bytes that are at hand, as it goes out to everybody who asks alike.
 pub(crate) fn whole_answer(
     meta: &Meta,
-    date: &HttpDate,
+    shown: (&HttpDate, &Pages),
     answer: &ReadAnswer<'_>,
     data: &Bytes,
 ) -> SharedAnswer {
     let mut out = Vec::with_capacity(512 + data.len());
     let first = Slice::Bytes(data.clone());
-    let (plan, status) = meta.write_head(&mut out, date, false, |head| {
+    let (plan, status) = meta.write_head(&mut out, shown, false, |head| {
         let plan = response::read(head, answer);
         let is_whole = !answer.gzip && put_whole(head, &plan, Some(&first));
         assert!(is_whole || answer.gzip, "data that is at hand fits behind its head");

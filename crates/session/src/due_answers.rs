@@ -17,6 +17,7 @@ use crate::slab::ConnId;
 use bytes::Bytes;
 use model::ByteOffset;
 use node::Change;
+use protocol::request::Sender;
 use std::collections::VecDeque;
 
 /// Time that one turn spends on answers of one kind. To a distant client one may cost ten times as much as on the
@@ -56,6 +57,8 @@ pub(crate) struct Shape {
     /// The second of the answer's date.
     pub second: u64,
     pub is_public: bool,
+    /// The web page that it is for.
+    pub sender: Sender,
 }
 
 /// A whole answer as it goes out.

@@ -55,7 +55,7 @@ pub use counts::Counts;
 /// A time as people and HTTP read it; who serves without knowing the protocol needs it, too.
 pub use protocol::HttpDate;
 /// Which web pages are let in, and under which URL clients come; who reads the settings needs it.
-pub use protocol::request::{Names, Pages, PublicUrl, Site};
+pub use protocol::request::{Names, Pages, PublicUrl, Sharing, Site};
 pub use protocol::response::TailAge;
 
 pub use options::{Admission, Options};

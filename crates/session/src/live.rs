@@ -409,6 +409,7 @@ impl<T: Transport> Step<'_, T> {
             gzip: self.may_gzip(&poll.request, &reply),
             second: self.state.now.wall.get() / 1000,
             is_public: self.is_public(&poll.request),
+            sender: meta.sender,
         };
         let known = news.last.take().filter(|(last, _)| *last == shape);
         let (_, shared) = news.last.insert(known.unwrap_or_else(|| {
@@ -425,7 +426,8 @@ impl<T: Transport> Step<'_, T> {
                 is_public: shape.is_public,
                 tail_age: self.state.options.tail_age,
             };
-            (shape, whole_answer(&meta, &self.state.date, &answer, data))
+            let shown = (&self.state.date, &*self.state.options.pages);
+            (shape, whole_answer(&meta, shown, &answer, data))
         }));
         let shared = shared.clone();
         self.send_whole(id, &shared);

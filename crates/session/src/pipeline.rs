@@ -100,7 +100,7 @@ impl Touch {
             Request::Read(read) => (&read.path, Kind::Read),
             Request::Head(path) => (path, Kind::Read),
             Request::Resolve { .. } | Request::Change { .. } => return Self::ALONE,
-            Request::Trim { .. } | Request::Preflight => return Self::ALONE,
+            Request::Trim { .. } | Request::Preflight { .. } => return Self::ALONE,
         };
         Self { path: Some(path.hash()), kind }
     }
@@ -226,7 +226,7 @@ fn has_own_turn(whole: &Whole<'_>, check_on_loop_bytes_max: usize) -> bool {
             whole.body.len() > check_on_loop_bytes_max && whole.request.takes_json()
         }
         Request::Resolve { .. } | Request::Change { .. } | Request::Trim { .. } => true,
-        Request::Preflight => true,
+        Request::Preflight { .. } => true,
         Request::Read(_) | Request::Head(_) | Request::Delete(_) => false,
     }
 }
@@ -259,7 +259,8 @@ impl<T: Transport> Step<'_, T> {
                 return None;
             }
         };
-        let Whole { request, shown, page, meta, touch, body } = whole;
+        let Whole { request, shown, page, mut meta, touch, body } = whole;
+        meta.note_page(page.as_ref(), &self.state.options.pages);
         let used = body.end;
         let length = BodyLength::Known(body.len() as u64);
         let from = (shown.as_deref(), page.as_ref());
@@ -307,7 +308,7 @@ impl<T: Transport> Step<'_, T> {
                 Some(Write { pending: Pending::Write, request, data: NO_DATA })
             }
             Request::Resolve { .. } | Request::Change { .. } | Request::Trim { .. } => None,
-            Request::Create(_) | Request::Append(_) | Request::Preflight => None,
+            Request::Create(_) | Request::Append(_) | Request::Preflight { .. } => None,
         }
     }
 

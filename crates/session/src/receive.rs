@@ -209,6 +209,7 @@ impl<T: Transport> Step<'_, T> {
             Ok(Some(arrived)) => {
                 connection.spend(self.state.turn, REQUEST_BUDGET_BYTES);
                 connection.meta = arrived.meta;
+                connection.meta.note_page(arrived.page.as_ref(), &self.state.options.pages);
                 connection.meta.keep_alive &= self.state.stopping.is_none();
                 let head_bytes = arrived.head_bytes;
                 match self.begin(id, arrived, &bytes[head_bytes..]) {
@@ -326,7 +327,7 @@ impl<T: Transport> Step<'_, T> {
         let (pending, request) = match request {
             Request::Create(_) | Request::Append(_) => unreachable!("joined with its body"),
             Request::Read(read) => return self.finish_read(id, permit.apply(read)),
-            Request::Preflight => return self.answer_preflight(id),
+            Request::Preflight { fields } => return self.answer_preflight(id, fields.as_deref()),
             Request::Head(path) => (Pending::Head, node::Request::Head { path }),
             Request::Resolve { path, from, clamp } => {
                 let records = Some(ReadRecords { clamp, ..ReadRecords::default() });

@@ -22,7 +22,7 @@ use crate::{
     transport::Transport,
     wire::{Brought, Data, Line, Meta, StreamWire, Wire},
 };
-use protocol::{HeadSink, problem::Problem};
+use protocol::{HeadSink, problem::Problem, request::Page};
 use std::sync::Arc;
 
 /// The part of a turn's budget that a request takes. Some are under way together, so they share what a flight costs.
@@ -243,7 +243,10 @@ impl<T: Transport> Step<'_, T> {
                     let way = connection.peer.way(&site);
                     let limits = self.state.limits;
                     let begun = head.read(&limits, &way, |arrived| match arrived {
-                        Ok(arrived) => self.begin(id, arrived, &[]).is_some(),
+                        Ok(arrived) => {
+                            self.note_page(id, arrived.page.as_ref());
+                            self.begin(id, arrived, &[]).is_some()
+                        }
                         Err(error) => {
                             self.answer_problem(id, &Problem::from(error));
                             true
@@ -261,6 +264,13 @@ impl<T: Transport> Step<'_, T> {
                 },
                 _ => return,
             }
+        }
+    }
+
+    /// Notes the page that sends a request, where that matters.
+    fn note_page(&mut self, id: ConnId, page: Option<&Page<'_>>) {
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.meta.note_page(page, &self.state.options.pages);
         }
     }
 
@@ -291,8 +301,9 @@ impl<T: Transport> Step<'_, T> {
         let now = self.state.now.monotonic;
         let connection = self.state.connections.get_mut(id)?;
         let meta: Meta = connection.meta;
+        let shown = (&self.state.date, &*self.state.options.pages);
         let stream = connection.wire.stream()?;
-        let Ok((written, status, body)) = stream.answer(&meta, &self.state.date, write) else {
+        let Ok((written, status, body)) = stream.answer(&meta, shown, write) else {
             self.drop_connection(id);
             return None;
         };

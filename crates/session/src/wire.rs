@@ -21,7 +21,7 @@ use protocol::{
         HeadWriter, HeaderSlots, LAST_CHUNK, Version, put_chunk,
     },
     problem::Problem,
-    request::{self, Page, Request, Shown, Way},
+    request::{self, Page, Pages, Request, Sender, Shown, Way},
 };
 use std::hash::{Hash, Hasher};
 
@@ -106,6 +106,8 @@ pub(crate) struct Meta {
     version: Version,
     pub keep_alive: bool,
     is_head: bool,
+    /// The web page that it comes from.
+    pub sender: Sender,
 }
 
 /// What a head says of the length of its request's body.
@@ -350,10 +352,10 @@ impl StreamWire {
     pub(crate) fn answer<R>(
         &mut self,
         meta: &Meta,
-        date: &HttpDate,
+        (date, pages): (&HttpDate, &Pages),
         write: impl FnOnce(&mut dyn HeadSink) -> R,
     ) -> Result<(R, u16, Vec<u8>), Gone> {
-        let mut writer = AnswerWriter::new(date, meta.is_head);
+        let mut writer = AnswerWriter::new(date, meta.is_head, pages.viewers(meta.sender));
         let written = write(&mut writer);
         let mut answer: Answer = writer.finish();
         let (status, body) = (answer.status(), std::mem::take(&mut answer.body));
@@ -387,7 +389,7 @@ impl StreamHead {
     /// What of it shapes the answer.
     pub(crate) fn meta(&self) -> Meta {
         // Nothing else follows on a stream.
-        Meta { version: Version::Http11, keep_alive: false, is_head: self.0.is_head() }
+        Meta { is_head: self.0.is_head(), ..Meta::CLOSE }
     }
 
     /// Gives `take` the request.
@@ -421,12 +423,21 @@ impl StreamHead {
 impl Meta {
     /// Of bytes that were no request.
     pub(crate) const CLOSE: Self =
-        Self { version: Version::Http11, keep_alive: false, is_head: false };
+        Self { version: Version::Http11, keep_alive: false, is_head: false, sender: Sender::Other };
 
     #[inline]
     fn of(head: &Head<'_, '_>) -> Self {
         let is_head = head.request.method == Method::Head;
-        Self { version: head.version, keep_alive: head.keep_alive, is_head }
+        let sender = Sender::Other;
+        Self { version: head.version, keep_alive: head.keep_alive, is_head, sender }
+    }
+
+    /// Notes the page that sends the request, where that matters.
+    #[inline]
+    pub(crate) fn note_page(&mut self, page: Option<&Page<'_>>, pages: &Pages) {
+        if let Some(page) = page.filter(|page| page.origin.is_some()) {
+            self.sender = pages.sender(page);
+        }
     }
 
     /// A body that only the end of the connection ends is the last on it.
@@ -445,12 +456,13 @@ impl Meta {
     pub(crate) fn write_head<R>(
         &self,
         out: &mut Vec<u8>,
-        date: &HttpDate,
+        (date, pages): (&HttpDate, &Pages),
         is_followed: bool,
         write: impl FnOnce(&mut dyn HeadSink) -> R,
     ) -> (R, u16) {
-        let Self { version, keep_alive, is_head } = *self;
-        let exchange = Exchange { version, keep_alive, is_head, date };
+        let Self { version, keep_alive, is_head, sender } = *self;
+        let viewers = pages.viewers(sender);
+        let exchange = Exchange { version, keep_alive, is_head, date, viewers };
         let mut head = HeadWriter::new(out, &exchange);
         if is_followed {
             head.keep_open();
@@ -513,7 +525,8 @@ impl BodyReader {
 pub fn plain_on_tls(now: Timestamp) -> Vec<u8> {
     let (mut out, date) = (Vec::new(), HttpDate::new(now));
     let problem = Problem::from(HeadError::PlainOnTls);
-    Meta::CLOSE.write_head(&mut out, &date, false, |head| problem.render(head));
+    let pages = Pages::default();
+    Meta::CLOSE.write_head(&mut out, (&date, &pages), false, |head| problem.render(head));
     out
 }
 

@@ -294,7 +294,7 @@ fn requests_are_decided_as_over_http1() {
 #[test]
 fn foreign_pages_are_refused() {
     let local = || Names::Local([].into());
-    let pages = Pages { hosts: local(), origins: local() };
+    let pages = Pages { hosts: local(), origins: local(), ..Pages::default() };
     let mut line = Line::with(Options { pages: pages.into(), ..Options::default() });
     line.once("PUT", "a", b"");
     let origin = ("origin", "https://evil.example");

@@ -1,7 +1,7 @@
 //! Requests, and what answers reflect of them.
 
 use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamKey, Timestamp};
-use protocol::HttpDate;
+use protocol::{HttpDate, Viewers};
 use protocol::client::parse_answer;
 use protocol::etag::ETag;
 use protocol::http1::{Exchange, Head, HeadLimits, HeadReader, HeadWriter, HeaderSlots, Version};
@@ -53,7 +53,7 @@ fn check(head: &Head<'_, '_>, body: &[u8]) {
             let _ = read.if_none_match.is_some_and(|list| tag.matches(&list));
         }
         Request::Resolve { .. } | Request::Change { .. } | Request::Trim { .. } => {}
-        Request::Head(_) | Request::Delete(_) | Request::Preflight => {}
+        Request::Head(_) | Request::Delete(_) | Request::Preflight { .. } => {}
     }
 }
 
@@ -111,7 +111,7 @@ fn check_problem(problem: &Problem) {
 fn written(write: impl FnOnce(&mut HeadWriter<'_, '_>)) -> Vec<u8> {
     let date = HttpDate::new(Timestamp::new(0));
     let exchange =
-        Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
+        Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date, viewers: Viewers::All };
     let mut out = Vec::new();
     write(&mut HeadWriter::new(&mut out, &exchange));
     out

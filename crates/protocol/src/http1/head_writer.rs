@@ -6,7 +6,7 @@ use crate::{
     decimal::Decimal,
     field,
     field::Field,
-    head::{BodyFraming, CommonFields, HeadSink, Length},
+    head::{BodyFraming, CommonFields, HeadSink, Length, Viewers},
 };
 
 /// The interim answer to `Expect: 100-continue`.
@@ -26,6 +26,8 @@ pub struct Exchange<'a> {
     pub is_head: bool,
     /// The time to show.
     pub date: &'a HttpDate,
+    /// Which web pages may see the answer.
+    pub viewers: Viewers<'a>,
 }
 
 /// Writes one answer's head.
@@ -65,6 +67,14 @@ impl<'o, 'a> HeadWriter<'o, 'a> {
         self.out.extend_from_slice(b": ");
     }
 
+    fn put_viewer(&mut self, common: &CommonFields) {
+        let Some(viewer) = common.viewer(&self.exchange.viewers) else { return };
+        self.field(Field::AccessControlAllowOrigin, viewer.origin);
+        if viewer.credentials {
+            self.field(Field::AccessControlAllowCredentials, "true");
+        }
+    }
+
     fn put_number(&mut self, name: &str, value: u64) {
         self.name(name);
         self.out.extend_from_slice(Decimal::new(value).as_bytes());
@@ -78,9 +88,14 @@ impl HeadSink for HeadWriter<'_, '_> {
         self.status = status;
         self.out.reserve(HEAD_BYTES);
         self.out.extend_from_slice(status_line(status).as_bytes());
-        self.out.extend_from_slice(common.lines.as_bytes());
+        let is_for_all = matches!(self.exchange.viewers, Viewers::All);
+        let lines = if is_for_all { common.lines } else { common.listed_lines };
+        self.out.extend_from_slice(lines.as_bytes());
         self.out.extend_from_slice(self.exchange.date.as_bytes());
         self.out.extend_from_slice(b"\r\n");
+        if !is_for_all {
+            self.put_viewer(common);
+        }
     }
 
     fn field(&mut self, name: Field, value: &str) {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{CommonFields, Field, HeadSink, HttpDate, problem::Problem};
+use crate::{CommonFields, Field, HeadSink, HttpDate, Viewers, problem::Problem};
 use model::Timestamp;
 use proptest::prelude::*;
 
@@ -220,10 +220,11 @@ proptest! {
 }
 
 /// No common fields but the date.
-const NONE: CommonFields = crate::head::common_fields! {};
+const NONE: CommonFields =
+    crate::head::common_fields! { shown: true, all: {}, listed: {}, both: {} };
 
 fn exchange(date: &HttpDate, version: Version, keep_alive: bool) -> Exchange<'_> {
-    Exchange { version, keep_alive, is_head: false, date }
+    Exchange { version, keep_alive, is_head: false, date, viewers: Viewers::All }
 }
 
 fn ending(version: Version, keep_alive: bool, length: Length) -> (String, BodyFraming) {

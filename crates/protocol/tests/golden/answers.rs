@@ -4,7 +4,7 @@ use crate::builders::{accepted, answer, info, request};
 use model::{ByteOffset, GroupId, ReadFrom, Timestamp};
 use stream::{Accepted, ConfigField, ContentType, Lifetime, Outcome, Refusal, StreamInfo};
 use thalweg_protocol::{
-    BodyFraming, HttpDate,
+    BodyFraming, HttpDate, Viewers,
     events::Mode,
     http1::{Exchange, HeadWriter, Version},
     problem::{Code, Problem},
@@ -21,8 +21,13 @@ const EXPOSES_MORE: &str = "Access-Control-Expose-Headers: Stream-";
 /// Writes with `write`; returns status line and fields, without those that every answer carries.
 fn shown(write: impl FnOnce(&mut HeadWriter<'_, '_>)) -> String {
     let date = HttpDate::new(Timestamp::new(0));
-    let exchange =
-        Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
+    let exchange = Exchange {
+        version: Version::Http11,
+        keep_alive: true,
+        is_head: false,
+        date: &date,
+        viewers: Viewers::All,
+    };
     let mut out = vec![];
     write(&mut HeadWriter::new(&mut out, &exchange));
     let text = String::from_utf8(out).unwrap();
@@ -67,7 +72,7 @@ fn writes() -> Vec<Titled> {
         ("create", write(Outcome::Created(open))),
         ("create again", write(Outcome::Existed(closed))),
         ("delete", write(Outcome::Deleted)),
-        ("preflight", shown(|sink| preflight(sink))),
+        ("preflight", shown(|sink| preflight(sink, None))),
     ]
 }
 
@@ -165,8 +170,13 @@ fn answers_are_as_the_transcript_shows() {
 #[test]
 fn a_read_plan_covers_the_stored_bytes_and_their_frame() {
     let date = HttpDate::new(Timestamp::new(0));
-    let exchange =
-        Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
+    let exchange = Exchange {
+        version: Version::Http11,
+        keep_alive: true,
+        is_head: false,
+        date: &date,
+        viewers: Viewers::All,
+    };
     let (begin, json) = (request(ReadFrom::Begin, Live::CatchUp), info("application/json", 9));
     let plan = read(&mut HeadWriter::new(&mut vec![], &exchange), &answer(&begin, &json, 0, 9));
     let BodyPlan::Range { start, end, frame, framing } = plan else { panic!("{plan:?}") };
@@ -180,8 +190,13 @@ fn a_read_plan_covers_the_stored_bytes_and_their_frame() {
 #[test]
 fn a_problem_has_no_body_for_head() {
     let date = HttpDate::new(Timestamp::new(0));
-    let exchange =
-        Exchange { version: Version::Http11, keep_alive: true, is_head: true, date: &date };
+    let exchange = Exchange {
+        version: Version::Http11,
+        keep_alive: true,
+        is_head: true,
+        date: &date,
+        viewers: Viewers::All,
+    };
     let mut out = vec![];
     Problem::new(Code::NotFound).render(&mut HeadWriter::new(&mut out, &exchange));
     assert!(out.ends_with(b"\r\n\r\n"));

@@ -15,6 +15,7 @@ mod page;
 mod problems;
 mod reads;
 mod requests;
+mod viewers;
 mod wire;
 mod writes;
 
@@ -28,6 +29,11 @@ fn answers_to_writes_are_as_recorded() {
 #[test]
 fn answers_to_reads_are_as_recorded() {
     check(&reads::page(), include_str!("../../testdata/golden/reads.txt"));
+}
+
+#[test]
+fn answers_where_pages_are_listed_are_as_recorded() {
+    check(&viewers::page(), include_str!("../../testdata/golden/viewers.txt"));
 }
 
 #[test]

@@ -1,10 +1,10 @@
 //! A wire that keeps a head as a status and pairs, as HTTP/2 does.
 
-use thalweg_protocol::{BodyFraming, CommonFields, Field, HeadSink, Length};
+use thalweg_protocol::{BodyFraming, CommonFields, Field, HeadSink, Length, Viewers};
 
 /// A head under construction.
-#[derive(Default)]
 pub(crate) struct OtherWire {
+    viewers: Viewers<'static>,
     is_head: bool,
     status: u16,
     /// Names in lower case, and values.
@@ -15,8 +15,16 @@ pub(crate) struct OtherWire {
 }
 
 impl OtherWire {
-    pub(crate) fn new(is_head: bool) -> Self {
-        Self { is_head, ..Self::default() }
+    pub(crate) fn new(is_head: bool, viewers: Viewers<'static>) -> Self {
+        Self {
+            viewers,
+            is_head,
+            status: 0,
+            fields: Vec::new(),
+            closes: false,
+            is_ended: false,
+            body: Vec::new(),
+        }
     }
 
     /// Asserts that an answer in HTTP/1.1 says the same, but for what belongs to its connection.
@@ -49,7 +57,15 @@ impl HeadSink for OtherWire {
     fn start(&mut self, status: u16, common: &CommonFields) {
         assert_eq!(self.status, 0, "a head begins once");
         self.status = status;
-        common.fields.iter().for_each(|(name, value)| self.push(name, value));
+        let is_listed = self.viewers != Viewers::All;
+        let fields = if is_listed { common.listed_fields } else { common.fields };
+        fields.iter().for_each(|(name, value)| self.push(name, value));
+        if let Some(viewer) = common.viewer(&self.viewers) {
+            self.push("access-control-allow-origin", viewer.origin);
+            if viewer.credentials {
+                self.push("access-control-allow-credentials", "true");
+            }
+        }
     }
 
     fn field(&mut self, name: Field, value: &str) {

@@ -3,7 +3,7 @@
 use crate::other_wire::OtherWire;
 use std::fmt::Write as _;
 use thalweg_protocol::{
-    HeadSink, HttpDate,
+    HeadSink, HttpDate, Viewers,
     http1::{Exchange, HeadWriter, Version},
 };
 
@@ -23,12 +23,22 @@ const OTHERS: [(&str, Version, bool, bool); 5] = [
 impl Page {
     /// Adds an answer in all kinds of exchange. `write` returns what it says of the body.
     pub(crate) fn answer(&mut self, title: &str, write: impl Fn(&mut dyn HeadSink) -> String) {
+        self.answer_to(title, Viewers::All, write);
+    }
+
+    /// As [`Self::answer`], for the pages that may see it.
+    pub(crate) fn answer_to(
+        &mut self,
+        title: &str,
+        viewers: Viewers<'static>,
+        write: impl Fn(&mut dyn HeadSink) -> String,
+    ) {
         let shown = |version, keep_alive, is_head| {
             let date = HttpDate::new(model::Timestamp::new(1_700_000_000_000));
-            let exchange = Exchange { version, keep_alive, is_head, date: &date };
+            let exchange = Exchange { version, keep_alive, is_head, date: &date, viewers };
             let mut out = vec![];
             let note = write(&mut HeadWriter::new(&mut out, &exchange));
-            let mut other = OtherWire::new(is_head);
+            let mut other = OtherWire::new(is_head, viewers);
             write(&mut other);
             other.assert_says(&out);
             show(&out) + &note

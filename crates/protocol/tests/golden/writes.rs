@@ -19,7 +19,11 @@ pub(crate) fn page() -> String {
         String::new()
     });
     page.answer("preflight", |head| {
-        response::preflight(head);
+        response::preflight(head, None);
+        String::new()
+    });
+    page.answer("preflight of a page with fields of its own", |head| {
+        response::preflight(head, Some("traceparent, x-trace"));
         String::new()
     });
     page.text()

@@ -250,7 +250,8 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
             "a group must be sealed before it fills a quarter of the write-ahead log",
         ),
     ];
-    for (holds, left, right, rule) in rules.into_iter().chain(tls_rules(s)).chain(peer_rules(s)) {
+    let all = rules.into_iter().chain(tls_rules(s)).chain(peer_rules(s)).chain([cors_rule(s)]);
+    for (holds, left, right, rule) in all {
         if !holds {
             let of = |key| {
                 let found = chosen.iter().find(|chosen| chosen.setting.key == key);
@@ -285,6 +286,15 @@ fn peer_rules(s: &Settings) -> [Rule; 4] {
             "nobody can be told where this node is if it does not listen",
         ),
     ]
+}
+
+fn cors_rule(s: &Settings) -> Rule {
+    (
+        !s.cors_credentials || matches!(s.cors_origins, super::LetIn::Listed(_)),
+        "cors_credentials",
+        "cors_origins",
+        "certificates of users are for pages of named origins alone: cors_origins must be a list",
+    )
 }
 
 fn tls_rules(s: &Settings) -> [Rule; 4] {

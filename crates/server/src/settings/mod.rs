@@ -192,8 +192,13 @@ settings! {
     allowed_hosts: LetIn = "auto" as LetInNames { example: "streams.example.com", has_scheme: false };
 
     /// Origins of web pages that may change streams, besides those of this machine; `*` is all. `auto` is none of them
-    /// where everybody on this machine may do everything, and all elsewhere.
+    /// where everybody on this machine may do everything or where clients are asked for certificates, and all elsewhere.
+    /// With a list, pages of other origins see no answers either.
     cors_origins: LetIn = "auto" as LetInNames { example: "https://app.example.com", has_scheme: true };
+
+    /// Whether pages of listed origins may use what a browser knows of its user: certificates. It needs a list in
+    /// `cors_origins`.
+    cors_credentials: bool = "off" as Switch;
 
     /// Seconds for which caches may keep an answer that ends at the tail of a stream: so old may be what a plain GET gets.
     /// While a cache asks again it may answer for five times as long, at most 300 s. With 0 it asks each time. What

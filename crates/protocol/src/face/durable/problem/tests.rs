@@ -1,4 +1,5 @@
 use super::*;
+use crate::Viewers;
 use crate::http1::{Exchange, HeadWriter, Version};
 use std::collections::BTreeSet;
 
@@ -42,8 +43,13 @@ fn names_are_unique_and_kebab() {
 fn every_code_writes_valid_json_and_a_known_status() {
     let date = crate::HttpDate::new(model::Timestamp::new(0));
     for code in Code::ALL {
-        let exchange =
-            Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date };
+        let exchange = Exchange {
+            version: Version::Http11,
+            keep_alive: true,
+            is_head: false,
+            date: &date,
+            viewers: Viewers::All,
+        };
         let mut out = vec![];
         Problem::new(*code).render(&mut HeadWriter::new(&mut out, &exchange));
         let text = String::from_utf8(out).unwrap();

@@ -14,6 +14,7 @@ mod condition;
 mod create;
 mod fields;
 mod page;
+mod preflight;
 mod read;
 mod settings;
 mod shown;
@@ -24,7 +25,7 @@ pub use create::{CreateRequest, ReadyCreate};
 pub(crate) use fields::MOUNT;
 use fields::{Fields, refuse_precondition, stream_path};
 use model::{ReadFrom, TrimBefore};
-pub use page::{Names, Page, Pages};
+pub use page::{Names, Page, Pages, Sender, Sharing};
 pub use read::{Live, ReadRequest};
 pub use shown::{Proof, Shown, SignedQuery, loggable_target};
 pub use site::{PublicUrl, Site, Way};
@@ -74,7 +75,10 @@ pub enum Request {
     /// `DELETE`. PROTOCOL §5.4.
     Delete(StreamPath),
     /// `OPTIONS`: a browser asks what it may send.
-    Preflight,
+    Preflight {
+        /// Fields that a page wants to send besides those that every page may.
+        fields: Option<Box<str>>,
+    },
 }
 
 impl Request {
@@ -84,7 +88,8 @@ impl Request {
         match self {
             Self::Create(_) | Self::Append(_) | Self::Delete(_) => true,
             Self::Change { .. } | Self::Trim { .. } => true,
-            Self::Read(_) | Self::Head(_) | Self::Resolve { .. } | Self::Preflight => false,
+            Self::Read(_) | Self::Head(_) | Self::Resolve { .. } => false,
+            Self::Preflight { .. } => false,
         }
     }
 
@@ -118,7 +123,7 @@ pub enum Scheme {
 #[inline]
 pub fn parse(head: &RequestHead<'_, '_>, way: &Way<'_>) -> Result<Request, Problem> {
     if head.method == Method::Options {
-        return Ok(Request::Preflight);
+        return Ok(Request::Preflight { fields: preflight::asked_fields(head) });
     }
     let path = stream_path_by(way, head.path).ok_or_else(|| unknown_route(head.path))??;
     match head.method {

@@ -10,7 +10,10 @@
 //! something. Source: RFC 6454 and the Fetch Standard, "HTTP extensions".
 
 use super::Request;
-use crate::face::durable::problem::{Code, Problem, detail::quote};
+use crate::{
+    face::durable::problem::{Code, Problem, detail::quote},
+    head::{Viewer, Viewers},
+};
 use std::net::IpAddr;
 
 /// What a head says of the page that sends it.
@@ -29,6 +32,32 @@ pub struct Pages {
     pub hosts: Names,
     /// Origins of pages that may change something.
     pub origins: Names,
+    /// Which pages may see answers.
+    pub sharing: Sharing,
+}
+
+/// Which pages may see answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sharing {
+    /// Those of every origin, but nothing that is answered to what a browser adds by itself.
+    All,
+    /// Those that may change something.
+    Listed {
+        /// Also what is answered to a certificate of the user, where the origin itself is listed.
+        credentials: bool,
+    },
+}
+
+/// The page that sends a request, as far as it shapes the answer.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sender {
+    /// None, or one that sees nothing where origins are listed.
+    #[default]
+    Other,
+    /// One of this machine or of this server.
+    Machine,
+    /// This one of the list.
+    Listed(u16),
 }
 
 /// A set of names.
@@ -43,7 +72,7 @@ pub enum Names {
 impl Default for Pages {
     /// Everybody.
     fn default() -> Self {
-        Self { hosts: Names::Any, origins: Names::Any }
+        Self { hosts: Names::Any, origins: Names::Any, sharing: Sharing::All }
     }
 }
 
@@ -69,7 +98,7 @@ impl Pages {
             return Err(Problem::with_detail(Code::ForeignHost, detail));
         }
         match page.origin {
-            Some(origin) if request.is_write() && !self.has_origin(origin, page.host) => {
+            Some(origin) if request.is_write() && !self.has_origin(page) => {
                 let detail = format!(
                     "Pages of {} may not change streams; the setting cors_origins can allow them.",
                     quote(origin)
@@ -80,17 +109,43 @@ impl Pages {
         }
     }
 
-    fn has_origin(&self, origin: &[u8], host: Option<&str>) -> bool {
-        let Names::Local(listed) = &self.origins else { return true };
-        let Ok(origin) = std::str::from_utf8(origin) else { return false };
-        if listed.iter().any(|known| known.eq_ignore_ascii_case(origin)) {
-            return true;
+    fn has_origin(&self, page: &Page<'_>) -> bool {
+        self.origins == Names::Any || self.sender(page) != Sender::Other
+    }
+
+    /// Which page sends a request.
+    #[must_use]
+    pub fn sender(&self, page: &Page<'_>) -> Sender {
+        let Names::Local(listed) = &self.origins else { return Sender::Other };
+        let Some(origin) = page.origin.and_then(|text| std::str::from_utf8(text).ok()) else {
+            return Sender::Other;
+        };
+        if let Some(place) = listed.iter().position(|known| known.eq_ignore_ascii_case(origin)) {
+            return u16::try_from(place).map_or(Sender::Machine, Sender::Listed);
         }
-        let Some((scheme, authority)) = origin.split_once("://") else { return false };
+        let Some((scheme, authority)) = origin.split_once("://") else { return Sender::Other };
         let is_web = scheme == "http" || scheme == "https";
         // The page came from here: a proxy may serve it beside the streams.
-        let is_own = host.is_some_and(|host| host.eq_ignore_ascii_case(authority));
-        is_web && (is_own || is_of_machine(without_port(authority)))
+        let is_own = page.host.is_some_and(|host| host.eq_ignore_ascii_case(authority));
+        let is_let_in = is_web && (is_own || is_of_machine(without_port(authority)));
+        if is_let_in { Sender::Machine } else { Sender::Other }
+    }
+
+    /// Which pages may see the answer to a request of `sender`.
+    #[must_use]
+    pub fn viewers(&self, sender: Sender) -> Viewers<'_> {
+        let Sharing::Listed { credentials } = self.sharing else { return Viewers::All };
+        match (sender, &self.origins) {
+            (Sender::Listed(place), Names::Local(listed)) => {
+                let viewer = |origin| Viewer { origin, credentials };
+                Viewers::Listed(listed.get(usize::from(place)).map(|origin| viewer(origin)))
+            }
+            // Pages of this machine get no certificate of its user.
+            (Sender::Machine, _) => {
+                Viewers::Listed(Some(Viewer { origin: "*", credentials: false }))
+            }
+            _ => Viewers::Listed(None),
+        }
     }
 }
 
@@ -152,7 +207,7 @@ mod tests {
 
     fn local(hosts: &[&str], origins: &[&str]) -> Pages {
         let names = |all: &[&str]| Names::Local(all.iter().map(|name| (*name).into()).collect());
-        Pages { hosts: names(hosts), origins: names(origins) }
+        Pages { hosts: names(hosts), origins: names(origins), sharing: Sharing::All }
     }
 
     fn delete() -> Request {
@@ -236,11 +291,45 @@ mod tests {
         let head = Request::Head(StreamPath::new("a").unwrap());
         assert_eq!(status(&pages, "localhost", Some("https://evil.example"), &head), 200, "a read");
         assert_eq!(
-            status(&pages, "localhost", Some("https://evil.example"), &Request::Preflight),
+            status(
+                &pages,
+                "localhost",
+                Some("https://evil.example"),
+                &Request::Preflight { fields: None }
+            ),
             200
         );
         let open = Pages { origins: Names::Any, ..pages };
         assert_eq!(status(&open, "localhost", Some("https://evil.example"), &delete()), 200);
+    }
+
+    fn viewer(pages: &Pages, origin: Option<&str>) -> Option<(String, bool)> {
+        let page = Page { host: Some("s.example"), origin: origin.map(str::as_bytes) };
+        match pages.viewers(pages.sender(&page)) {
+            Viewers::All => panic!("pages are listed"),
+            Viewers::Listed(viewer) => {
+                viewer.map(|viewer| (viewer.origin.to_owned(), viewer.credentials))
+            }
+        }
+    }
+
+    #[test]
+    fn only_what_is_listed_sees_answers_and_only_what_is_named_gets_those_to_credentials() {
+        let listed = local(&[], &["https://a.example", "https://b.example"]);
+        for credentials in [false, true] {
+            let pages = Pages { sharing: Sharing::Listed { credentials }, ..listed.clone() };
+            let named = |origin: &str| Some((origin.to_owned(), credentials));
+            assert_eq!(viewer(&pages, Some("https://a.example")), named("https://a.example"));
+            assert_eq!(viewer(&pages, Some("https://b.example")), named("https://b.example"));
+            for own in ["http://localhost:3000", "http://127.0.0.1:1", "https://s.example"] {
+                assert_eq!(viewer(&pages, Some(own)), Some(("*".to_owned(), false)), "{own}");
+            }
+            for other in [None, Some("null"), Some("https://c.example"), Some("http://a.example")] {
+                assert_eq!(viewer(&pages, other), None, "{other:?}");
+            }
+        }
+        let page = Page { host: None, origin: Some(b"https://c.example") };
+        assert_eq!(listed.viewers(listed.sender(&page)), Viewers::All, "nothing is listed");
     }
 
     #[test]

@@ -97,7 +97,7 @@ fn routes_that_are_no_streams_say_so() {
         assert!(request(&format!("HEAD /v1/stream/{path}"), &[]).is_ok(), "{path}");
     }
     assert_eq!(refused("TRACE /v1/stream/a", &[]), Code::MethodNotAllowed);
-    assert_eq!(request("OPTIONS *", &[]), Ok(Request::Preflight));
+    assert_eq!(request("OPTIONS *", &[]), Ok(Request::Preflight { fields: None }));
 }
 
 // PROTOCOL §5.1

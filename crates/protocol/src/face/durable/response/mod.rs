@@ -7,6 +7,7 @@ mod read;
 mod write;
 
 pub use read::{BodyPlan, Frame, ReadAnswer, TailAge, long_poll_timeout, read, sse};
+pub(crate) use write::REQUEST_FIELDS;
 pub use write::{
     appended, changed, created, deleted, metadata, outcome, preflight, resolved, trimmed,
 };
@@ -16,29 +17,59 @@ use crate::head::{CommonFields, common_fields};
 /// What every answer carries, errors and `304` too, and the fields of it that scripts may see.
 // PROTOCOL §12.7
 pub(crate) const EVERY_ANSWER: CommonFields = common_fields! {
-    "X-Content-Type-Options" / "x-content-type-options": "nosniff",
-    "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "cross-origin",
-    "Access-Control-Allow-Origin" / "access-control-allow-origin": "*",
-    "Access-Control-Expose-Headers" / "access-control-expose-headers":
-        "Content-Encoding, ETag, Location, Producer-Epoch, Producer-Expected-Seq, \
-         Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, Stream-Cursor, \
-         Stream-Expires-At, Stream-Next-Offset, Stream-SSE-Data-Encoding, Stream-TTL, \
-         Stream-Up-To-Date",
+    shown: true,
+    all: {
+        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "cross-origin",
+        "Access-Control-Allow-Origin" / "access-control-allow-origin": "*",
+    },
+    // What a page loads without CORS says no origin, so it is kept from all others.
+    listed: {
+        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
+        "Vary" / "vary": "Origin",
+    },
+    both: {
+        "Access-Control-Expose-Headers" / "access-control-expose-headers":
+            "Content-Encoding, ETag, Location, Producer-Epoch, Producer-Expected-Seq, \
+             Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, Stream-Cursor, \
+             Stream-Expires-At, Stream-Next-Offset, Stream-SSE-Data-Encoding, Stream-TTL, \
+             Stream-Up-To-Date",
+    },
 };
 
 /// For pages that may not see the answer.
 pub(crate) const NO_SCRIPT: CommonFields = common_fields! {
-    "X-Content-Type-Options" / "x-content-type-options": "nosniff",
-    "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
+    shown: false,
+    all: {
+        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
+    },
+    listed: {
+        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
+        "Vary" / "vary": "Origin",
+    },
+    both: {},
 };
 
 /// [`EVERY_ANSWER`] for accepted appends, which are many and carry few fields: 250 bytes less.
 pub(crate) const EVERY_APPEND: CommonFields = common_fields! {
-    "X-Content-Type-Options" / "x-content-type-options": "nosniff",
-    "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "cross-origin",
-    "Access-Control-Allow-Origin" / "access-control-allow-origin": "*",
-    "Access-Control-Expose-Headers" / "access-control-expose-headers":
-        "Producer-Epoch, Producer-Seq, Stream-Closed, Stream-Next-Offset",
+    shown: true,
+    all: {
+        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "cross-origin",
+        "Access-Control-Allow-Origin" / "access-control-allow-origin": "*",
+    },
+    listed: {
+        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
+        "Vary" / "vary": "Origin",
+    },
+    both: {
+        "Access-Control-Expose-Headers" / "access-control-expose-headers":
+            "Producer-Epoch, Producer-Seq, Stream-Closed, Stream-Next-Offset",
+    },
 };
 
 /// What scripts may see besides of an answer with numbers of records. Most answers have none.

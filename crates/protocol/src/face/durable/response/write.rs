@@ -12,7 +12,7 @@ use stream::{Accepted, Keep, Lifetime, Outcome, Retention, StreamInfo};
 use time::format_description::well_known::Rfc3339;
 
 /// Fields that a browser may send: all that the protocol defines, and those of authentication.
-const REQUEST_FIELDS: &str = "Accept, Accept-Encoding, Authorization, Cache-Control, Content-Type, If-Match, If-None-Match, \
+pub(crate) const REQUEST_FIELDS: &str = "Accept, Accept-Encoding, Authorization, Cache-Control, Content-Type, If-Match, If-None-Match, \
     Last-Event-ID, Producer-Epoch, Producer-Id, Producer-Seq, Stream-Closed, Stream-Expires-At, Stream-Fork-Offset, \
     Stream-Fork-Sub-Offset, Stream-Forked-From, Stream-Record-Match, Stream-Record-Numbers, Stream-Record-Time, \
     Stream-Retention-Age, Stream-Retention-Bytes, Stream-Retention-Records, Stream-Seq, Stream-SSE-Data-Encoding, \
@@ -162,12 +162,17 @@ fn put_retention<S: HeadSink + ?Sized>(head: &mut S, kept: Retention) {
     }
 }
 
-/// Answers `OPTIONS`.
-pub fn preflight<S: HeadSink + ?Sized>(head: &mut S) {
+/// Answers `OPTIONS`; `more` are fields that the page may send besides those that every page may.
+pub fn preflight<S: HeadSink + ?Sized>(head: &mut S, more: Option<&str>) {
     head.start(204, &EVERY_ANSWER);
     head.field(Field::Allow, METHODS);
     head.field(Field::AccessControlAllowMethods, METHODS);
-    head.field(Field::AccessControlAllowHeaders, REQUEST_FIELDS);
+    match more {
+        None => head.field(Field::AccessControlAllowHeaders, REQUEST_FIELDS),
+        Some(more) => {
+            head.field(Field::AccessControlAllowHeaders, &format!("{REQUEST_FIELDS}, {more}"));
+        }
+    }
     head.number(Field::AccessControlMaxAge, PREFLIGHT_MAX_AGE_SECONDS);
     head.end(Length::None);
 }
