@@ -14,6 +14,7 @@ use crate::{
 use memchr::memchr;
 use model::{PathError, StreamPath, Timestamp};
 use std::borrow::Cow;
+use std::str::Utf8Error;
 use time::{OffsetDateTime, format_description::well_known::Rfc3339};
 
 /// Where streams are mounted.
@@ -160,6 +161,17 @@ impl<'b> Listed<'b> {
     }
 }
 
+/// The text of a value. Most appends have one of three content types: to compare is cheaper than to look at each byte.
+#[inline]
+fn text_of(value: &[u8]) -> Result<&str, Utf8Error> {
+    match value {
+        b"application/json" => Ok("application/json"),
+        b"application/octet-stream" => Ok("application/octet-stream"),
+        b"text/plain" => Ok("text/plain"),
+        _ => std::str::from_utf8(value),
+    }
+}
+
 impl<'b> Fields<'b> {
     pub(crate) fn find(fields: &[httparse::Header<'b>]) -> Result<Self, Problem> {
         let mut found = Self::default();
@@ -174,7 +186,7 @@ impl<'b> Fields<'b> {
             self.take_list(item);
             return Ok(());
         };
-        let text = std::str::from_utf8(item.value).map_err(|_| {
+        let text = text_of(item.value).map_err(|_| {
             Problem::with_detail(
                 Code::InvalidHeader,
                 format!("{name} is not UTF-8; send ASCII or UTF-8."),
