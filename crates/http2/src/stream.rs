@@ -174,7 +174,7 @@ impl Stream {
     pub fn room(&mut self, wanted: usize) -> usize {
         let Some(sender) = &mut self.sender else { return 0 };
         let wanted = wanted.min(limits::STREAM_UNSENT_BYTES_MAX);
-        // The library wakes whoever waits for a reset, too, when it gives capacity.
+        // The library wakes the task that waits for a reset, too, when it gives capacity.
         match &self.knock {
             Some(knock) => knock.while_looking(|| sender.reserve_capacity(wanted)),
             None => sender.reserve_capacity(wanted),
