@@ -1,5 +1,6 @@
 //! Names below the data directory, and what is done to names alone.
 
+use crate::codec::NUMBER_MAX;
 use crate::open_error::{OpenError, at};
 use env::{Disk, is_unreadable};
 use std::io;
@@ -33,6 +34,13 @@ pub(crate) fn has_removed_unneeded(disk: &dyn Disk, path: &Path) -> io::Result<b
         Err(error) if is_unreadable(&error) => Ok(false),
         removed => removed.map(|()| true),
     }
+}
+
+/// The number in a name of sixteen hexadecimal digits and `suffix`.
+pub(crate) fn parse_numbered(name: &str, suffix: &str) -> Option<u64> {
+    let digits = name.strip_suffix(suffix)?;
+    let number = u64::from_str_radix(digits, 16).ok()?;
+    (digits.len() == 16 && number <= NUMBER_MAX).then_some(number)
 }
 
 /// Makes a directory whose name survives a crash.

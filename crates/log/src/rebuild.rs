@@ -40,7 +40,7 @@ use crate::wal::scan::{
     place_damage, read_batch, read_headless, read_list, scan_wal,
 };
 use crate::wal::segment::{
-    FILL_NAME, SegmentFile, give_up_segment, is_lost_name_alone, lost_name, parse_segment_name,
+    FILL_NAME, SegmentFile, give_up_segment, lost_name, parse_lost_name, parse_segment_name,
     segment_path, wal_dir,
 };
 use model::{EntryIndex, EntrySubject, GroupId, StreamId, StreamKey};
@@ -211,14 +211,15 @@ impl<'a> Rebuild<'a> {
         }
         let mut seqs: Vec<u64> = names.iter().filter_map(|name| parse_segment_name(name)).collect();
         seqs.sort_unstable();
-        for name in names.iter().filter(|name| is_lost_name_alone(name, &seqs)) {
-            remove_unneeded(disk, &dir.join(name))?;
+        let lost: Vec<u64> = names.iter().filter_map(|name| parse_lost_name(name)).collect();
+        for seq in lost.iter().filter(|seq| seqs.binary_search(seq).is_err()) {
+            remove_unneeded(disk, &dir.join(lost_name(*seq)))?;
         }
         let seq_max = seqs.last().copied().unwrap_or(0);
         let mut found = FoundSegments { seq_max, ..FoundSegments::default() };
         for seq in seqs {
             let path = segment_path(&dir, seq);
-            let was_lost = names.iter().any(|name| *name == lost_name(seq));
+            let was_lost = lost.contains(&seq);
             let opened = if was_lost { None } else { open_around(disk, &path)? };
             let Some(file) = opened else {
                 if !was_lost && self.store.has_synced_names {

@@ -16,14 +16,14 @@ use crate::chunk::merge_rows::{MergeRows, NextRow};
 use crate::chunk::pieces::Piece;
 use crate::chunk::row::Row;
 use crate::chunk::run_pieces::RunPieces;
-use crate::chunk::writer::{ChunkName, ChunkWriter, remove_half_written};
+use crate::chunk::writer::{ChunkName, ChunkWriter, WRITING_NAME};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
 use crate::hot::{HotFields, NumberedHot};
 use crate::hot_index::HotStreams;
 use crate::id_map::IdMap;
 use crate::options::COPY_BYTES;
-use crate::paths::remove_if_there;
+use crate::paths::{remove_if_there, remove_unneeded};
 use crate::read::{ReadError, ReadMode};
 use crate::unreadable::read_around;
 use crate::wal::room::NoRoom;
@@ -175,7 +175,7 @@ impl MergeTask {
         self.copy_rows(&mut writer, &mut done)?;
         if self.is_given_up(&done) {
             // The sources are all that is left of what they hold: they stay as they are.
-            remove_half_written(disk, &self.name.dir)?;
+            remove_unneeded(disk, &self.name.dir.join(WRITING_NAME))?;
             return Ok(CopyDone { damages: done.damages, ..CopyDone::default() });
         }
         done.chunk = opened(writer.finish(disk)?, &self.cache);

@@ -76,11 +76,13 @@ pub(crate) fn open_chunks(
 ) -> Result<FoundChunks, OpenError> {
     let dir = chunk_dir(&store.root, group.get());
     let disk = &*store.disk;
+    let mut names = disk.list(&dir).map_err(at(&dir))?;
     if store.has_synced_names {
-        remove_half_written(disk, &dir).map_err(at(&dir))?;
-        parts.settle(disk, &dir).map_err(at(&dir))?;
+        remove_half_written(disk, &dir, &names).map_err(at(&dir))?;
+        if parts.settle(disk, &dir, &names).map_err(at(&dir))? {
+            names = disk.list(&dir).map_err(at(&dir))?;
+        }
     }
-    let names = disk.list(&dir).map_err(at(&dir))?;
     let is_chunk = |name: &String| parse_chunk_name(name).or_else(|| parts.number_in(name));
     let mut seqs: Vec<(u64, &String)> =
         names.iter().filter_map(|name| Some((is_chunk(name)?, name))).collect();

@@ -10,10 +10,9 @@
 use crate::chunk::builder::{ChunkBuilder, StreamPiece};
 use crate::chunk::header::{CONTENT_START, ChunkHeader, Origin};
 use crate::chunk::pages::ChunkIdentity;
-use crate::codec::NUMBER_MAX;
 use crate::options::COPY_BYTES;
 use crate::paced::Pace;
-use crate::paths::{remove_if_there, remove_unneeded};
+use crate::paths::{parse_numbered, remove_if_there, remove_unneeded};
 use env::{Disk, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -58,9 +57,7 @@ pub(crate) fn chunk_path(dir: &Path, seq: u64) -> PathBuf {
 
 /// The number in a chunk's file name.
 pub(crate) fn parse_chunk_name(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".chunk")?;
-    let number = u64::from_str_radix(digits, 16).ok()?;
-    (digits.len() == 16 && number <= NUMBER_MAX).then_some(number)
+    parse_numbered(name, ".chunk")
 }
 
 /// Name under which a chunk is written; left behind only by a crash.
@@ -196,8 +193,7 @@ pub(crate) struct WrittenChunk {
 ///
 /// # Errors
 /// Any error of the underlying disk.
-pub(crate) fn remove_half_written(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
-    let names = disk.list(dir)?;
+pub(crate) fn remove_half_written(disk: &dyn Disk, dir: &Path, names: &[String]) -> io::Result<()> {
     let is_left = |name: &&String| *name == WRITING_NAME || name.ends_with(NAMELESS_SUFFIX);
     names.iter().filter(is_left).try_for_each(|name| remove_unneeded(disk, &dir.join(name)))
 }

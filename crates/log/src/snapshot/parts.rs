@@ -63,24 +63,27 @@ pub(super) fn remove_parts(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
 }
 
 impl Parts {
-    /// Finishes a snapshot that was committed, and removes what is left of others.
+    /// Finishes a snapshot that was committed, and removes what is left of others; whether that has changed `names`.
     ///
     /// # Errors
     /// Any error of the underlying disk.
-    pub(crate) fn settle(self, disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    pub(crate) fn settle(self, disk: &dyn Disk, dir: &Path, names: &[String]) -> io::Result<bool> {
         let mut has_changed = false;
-        for name in disk.list(dir)? {
-            let part = parse_part(&name);
+        for name in names {
+            let part = parse_part(name);
             match part {
                 Some(part) if self.is_of_last(part.1) => rename_part(disk, dir, part)?,
                 Some(_) if self.may_be_needed => continue,
-                Some(_) => remove_unneeded(disk, &dir.join(&name))?,
-                None if name == CHECKPOINT_NAME => remove_unneeded(disk, &dir.join(&name))?,
+                Some(_) => remove_unneeded(disk, &dir.join(name))?,
+                None if name == CHECKPOINT_NAME => remove_unneeded(disk, &dir.join(name))?,
                 None => continue,
             }
             has_changed = true;
         }
-        if has_changed { disk.sync_dir(dir) } else { Ok(()) }
+        if has_changed {
+            disk.sync_dir(dir)?;
+        }
+        Ok(has_changed)
     }
 
     fn is_of_last(self, installs: u16) -> bool {
@@ -102,7 +105,7 @@ mod tests {
         let (disk, dir) = (MemoryDisk::new(), Path::new("/c"));
         disk.create_dir_all(dir).unwrap();
         names.iter().for_each(|name| drop(disk.create(&dir.join(name)).unwrap()));
-        parts.settle(&disk, dir).unwrap();
+        parts.settle(&disk, dir, &disk.list(dir).unwrap()).unwrap();
         disk.list(dir).unwrap()
     }
 

@@ -9,10 +9,9 @@
 //! # Format
 //! `docs/format/wal.md`.
 
-use crate::codec::NUMBER_MAX;
 use crate::entry::DataPlace;
 use crate::paced::Pace;
-use crate::paths::remove_if_there;
+use crate::paths::{parse_numbered, remove_if_there};
 use crate::wal::batch::DurableBatch;
 use crate::wal::recent::{KeptBlocks, RecentRing, RecentStats};
 use crate::wal::recent_runs::RecentRuns;
@@ -71,9 +70,7 @@ pub(crate) fn segment_path(wal_dir: &Path, seq: u64) -> PathBuf {
 
 /// The number in a segment's file name.
 pub(crate) fn parse_segment_name(name: &str) -> Option<u64> {
-    let digits = name.strip_suffix(".wal")?;
-    let number = u64::from_str_radix(digits, 16).ok()?;
-    (digits.len() == 16 && number <= NUMBER_MAX).then_some(number)
+    parse_numbered(name, ".wal")
 }
 
 /// The name that says that a start has gone on without segment `seq`.
@@ -81,11 +78,9 @@ pub(crate) fn lost_name(seq: u64) -> String {
     format!("{seq:016x}.lost")
 }
 
-/// Whether `name` is about a segment that is not there any more; `seqs` are those that are.
-pub(crate) fn is_lost_name_alone(name: &str, seqs: &[u64]) -> bool {
-    let digits = name.strip_suffix(".lost");
-    let seq = digits.and_then(|digits| u64::from_str_radix(digits, 16).ok());
-    seq.is_some_and(|seq| lost_name(seq) == name && seqs.binary_search(&seq).is_err())
+/// The number of the segment that a name of [`lost_name`] is about.
+pub(crate) fn parse_lost_name(name: &str) -> Option<u64> {
+    parse_numbered(name, ".lost").filter(|seq| lost_name(*seq) == name)
 }
 
 /// Writes down that the log continues without segment `seq`, which cannot be opened. The indexes of its entries are perhaps given
