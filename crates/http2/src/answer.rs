@@ -78,12 +78,7 @@ impl HeadSink for AnswerWriter<'_> {
         }
         let date = HeaderValue::from_bytes(self.date.as_bytes()).expect("a date is plain");
         self.put(names::DATE, date);
-        if let Some(viewer) = common.viewer(&self.viewers) {
-            self.field(Field::AccessControlAllowOrigin, viewer.origin);
-            if viewer.credentials {
-                self.field(Field::AccessControlAllowCredentials, "true");
-            }
-        }
+        common.put_viewer(self.viewers, self);
     }
 
     fn field(&mut self, name: Field, value: &str) {

@@ -89,7 +89,7 @@ pub struct CommonFields {
     /// As `fields`, where pages are listed.
     pub listed_fields: &'static [(&'static str, &'static str)],
     /// Whether pages may see the answer at all.
-    pub is_shown: bool,
+    pub(crate) is_shown: bool,
 }
 
 /// Makes [`CommonFields`] of names, names in lower case, and values: those where all pages may see answers, those where
@@ -136,12 +136,14 @@ pub struct Viewer<'a> {
 }
 
 impl CommonFields {
-    /// Where pages are listed: the one that may see this answer.
-    #[must_use]
-    pub fn viewer<'a>(&self, viewers: &Viewers<'a>) -> Option<Viewer<'a>> {
-        match viewers {
-            Viewers::Listed(viewer) if self.is_shown => *viewer,
-            Viewers::Listed(_) | Viewers::All => None,
+    /// Writes which page may see this answer, where pages are listed.
+    pub fn put_viewer(&self, viewers: Viewers<'_>, head: &mut impl HeadSink) {
+        let Viewers::Listed(Some(viewer)) = viewers else { return };
+        if self.is_shown {
+            head.field(Field::AccessControlAllowOrigin, viewer.origin);
+            if viewer.credentials {
+                head.field(Field::AccessControlAllowCredentials, "true");
+            }
         }
     }
 }

@@ -67,14 +67,6 @@ impl<'o, 'a> HeadWriter<'o, 'a> {
         self.out.extend_from_slice(b": ");
     }
 
-    fn put_viewer(&mut self, common: &CommonFields) {
-        let Some(viewer) = common.viewer(&self.exchange.viewers) else { return };
-        self.field(Field::AccessControlAllowOrigin, viewer.origin);
-        if viewer.credentials {
-            self.field(Field::AccessControlAllowCredentials, "true");
-        }
-    }
-
     fn put_number(&mut self, name: &str, value: u64) {
         self.name(name);
         self.out.extend_from_slice(Decimal::new(value).as_bytes());
@@ -94,7 +86,7 @@ impl HeadSink for HeadWriter<'_, '_> {
         self.out.extend_from_slice(self.exchange.date.as_bytes());
         self.out.extend_from_slice(b"\r\n");
         if !is_for_all {
-            self.put_viewer(common);
+            common.put_viewer(self.exchange.viewers, self);
         }
     }
 

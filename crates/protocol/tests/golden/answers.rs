@@ -18,16 +18,16 @@ use thalweg_protocol::{
 const EXPOSES: &str = "Access-Control-Expose-Headers: ";
 const EXPOSES_MORE: &str = "Access-Control-Expose-Headers: Stream-";
 
+/// A request that is `HEAD` or not, whose answer all pages may see.
+fn exchange(date: &HttpDate, is_head: bool) -> Exchange<'_> {
+    let (version, viewers) = (Version::Http11, Viewers::All);
+    Exchange { version, keep_alive: true, is_head, date, viewers }
+}
+
 /// Writes with `write`; returns status line and fields, without those that every answer carries.
 fn shown(write: impl FnOnce(&mut HeadWriter<'_, '_>)) -> String {
     let date = HttpDate::new(Timestamp::new(0));
-    let exchange = Exchange {
-        version: Version::Http11,
-        keep_alive: true,
-        is_head: false,
-        date: &date,
-        viewers: Viewers::All,
-    };
+    let exchange = exchange(&date, false);
     let mut out = vec![];
     write(&mut HeadWriter::new(&mut out, &exchange));
     let text = String::from_utf8(out).unwrap();
@@ -170,13 +170,7 @@ fn answers_are_as_the_transcript_shows() {
 #[test]
 fn a_read_plan_covers_the_stored_bytes_and_their_frame() {
     let date = HttpDate::new(Timestamp::new(0));
-    let exchange = Exchange {
-        version: Version::Http11,
-        keep_alive: true,
-        is_head: false,
-        date: &date,
-        viewers: Viewers::All,
-    };
+    let exchange = exchange(&date, false);
     let (begin, json) = (request(ReadFrom::Begin, Live::CatchUp), info("application/json", 9));
     let plan = read(&mut HeadWriter::new(&mut vec![], &exchange), &answer(&begin, &json, 0, 9));
     let BodyPlan::Range { start, end, frame, framing } = plan else { panic!("{plan:?}") };
@@ -190,13 +184,7 @@ fn a_read_plan_covers_the_stored_bytes_and_their_frame() {
 #[test]
 fn a_problem_has_no_body_for_head() {
     let date = HttpDate::new(Timestamp::new(0));
-    let exchange = Exchange {
-        version: Version::Http11,
-        keep_alive: true,
-        is_head: true,
-        date: &date,
-        viewers: Viewers::All,
-    };
+    let exchange = exchange(&date, true);
     let mut out = vec![];
     Problem::new(Code::NotFound).render(&mut HeadWriter::new(&mut out, &exchange));
     assert!(out.ends_with(b"\r\n\r\n"));

@@ -60,12 +60,7 @@ impl HeadSink for OtherWire {
         let is_listed = self.viewers != Viewers::All;
         let fields = if is_listed { common.listed_fields } else { common.fields };
         fields.iter().for_each(|(name, value)| self.push(name, value));
-        if let Some(viewer) = common.viewer(&self.viewers) {
-            self.push("access-control-allow-origin", viewer.origin);
-            if viewer.credentials {
-                self.push("access-control-allow-credentials", "true");
-            }
-        }
+        common.put_viewer(self.viewers, self);
     }
 
     fn field(&mut self, name: Field, value: &str) {

@@ -14,29 +14,35 @@ pub use write::{
 
 use crate::head::{CommonFields, common_fields};
 
-/// What every answer carries, errors and `304` too, and the fields of it that scripts may see.
+/// What an answer carries that pages may see, with the fields of it that scripts may see.
 // PROTOCOL §12.7
-pub(crate) const EVERY_ANSWER: CommonFields = common_fields! {
-    shown: true,
-    all: {
-        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
-        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "cross-origin",
-        "Access-Control-Allow-Origin" / "access-control-allow-origin": "*",
-    },
-    // What a page loads without CORS says no origin, so it is kept from all others.
-    listed: {
-        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
-        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
-        "Vary" / "vary": "Origin",
-    },
-    both: {
-        "Access-Control-Expose-Headers" / "access-control-expose-headers":
-            "Content-Encoding, ETag, Location, Producer-Epoch, Producer-Expected-Seq, \
-             Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, Stream-Cursor, \
-             Stream-Expires-At, Stream-Next-Offset, Stream-SSE-Data-Encoding, Stream-TTL, \
-             Stream-Up-To-Date",
-    },
-};
+macro_rules! shown_fields {
+    ($exposed:literal) => {
+        common_fields! {
+            shown: true,
+            all: {
+                "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+                "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "cross-origin",
+                "Access-Control-Allow-Origin" / "access-control-allow-origin": "*",
+            },
+            // What a page loads without CORS says no origin, so it is kept from all others.
+            listed: {
+                "X-Content-Type-Options" / "x-content-type-options": "nosniff",
+                "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
+                "Vary" / "vary": "Origin",
+            },
+            both: { "Access-Control-Expose-Headers" / "access-control-expose-headers": $exposed },
+        }
+    };
+}
+
+/// What every answer carries, errors and `304` too.
+pub(crate) const EVERY_ANSWER: CommonFields = shown_fields!(
+    "Content-Encoding, ETag, Location, Producer-Epoch, Producer-Expected-Seq, \
+     Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, Stream-Cursor, \
+     Stream-Expires-At, Stream-Next-Offset, Stream-SSE-Data-Encoding, Stream-TTL, \
+     Stream-Up-To-Date"
+);
 
 /// For pages that may not see the answer.
 pub(crate) const NO_SCRIPT: CommonFields = common_fields! {
@@ -54,23 +60,8 @@ pub(crate) const NO_SCRIPT: CommonFields = common_fields! {
 };
 
 /// [`EVERY_ANSWER`] for accepted appends, which are many and carry few fields: 250 bytes less.
-pub(crate) const EVERY_APPEND: CommonFields = common_fields! {
-    shown: true,
-    all: {
-        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
-        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "cross-origin",
-        "Access-Control-Allow-Origin" / "access-control-allow-origin": "*",
-    },
-    listed: {
-        "X-Content-Type-Options" / "x-content-type-options": "nosniff",
-        "Cross-Origin-Resource-Policy" / "cross-origin-resource-policy": "same-origin",
-        "Vary" / "vary": "Origin",
-    },
-    both: {
-        "Access-Control-Expose-Headers" / "access-control-expose-headers":
-            "Producer-Epoch, Producer-Seq, Stream-Closed, Stream-Next-Offset",
-    },
-};
+pub(crate) const EVERY_APPEND: CommonFields =
+    shown_fields!("Producer-Epoch, Producer-Seq, Stream-Closed, Stream-Next-Offset");
 
 /// What scripts may see besides of an answer with numbers of records. Most answers have none.
 pub(crate) const EXPOSED_NUMBERS: &str = "Stream-Record-Next, Stream-Record-Start";
