@@ -103,17 +103,7 @@ pub(crate) struct ClusterSum {
 impl ClusterSum {
     pub(crate) fn add(&mut self, report: &ClusterReport) {
         self.seeds += 1;
-        let sum = &mut self.sum;
-        sum.acked_count += report.acked_count;
-        sum.ordered_count += report.ordered_count;
-        sum.images_count += report.images_count;
-        sum.leaders_count += report.leaders_count;
-        sum.entries_count += report.entries_count;
-        sum.states_count += report.states_count;
-        sum.starts += report.starts;
-        sum.faults += report.faults;
-        sum.hits += report.hits;
-        sum.simulated_us += report.simulated_us;
+        self.sum += *report;
     }
 }
 

@@ -25,14 +25,7 @@ fn held(seed: u64) -> ClusterReport {
 #[test]
 fn fixed_seeds_of_clusters_hold() {
     let mut sum = ClusterReport::default();
-    for report in (0..8).map(held) {
-        sum.acked_count += report.acked_count;
-        sum.images_count += report.images_count;
-        sum.faults += report.faults;
-        sum.hits += report.hits;
-        sum.entries_count += report.entries_count;
-        sum.states_count += report.states_count;
-    }
+    (0..8).map(held).for_each(|report| sum += report);
     let counts = [sum.acked_count, sum.images_count, sum.faults, 40 * sum.hits];
     assert!(counts.iter().all(|count| *count > 40), "{sum:?}");
     assert!(sum.entries_count > 1000 && sum.states_count > 60, "{sum:?}");

@@ -1,6 +1,7 @@
 //! What a run of a cluster consists of, and what comes of it.
 
 use std::fmt;
+use std::ops::AddAssign;
 
 /// A deliberate defect outside the code under test. Each must be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -82,6 +83,25 @@ pub struct ClusterReport {
     pub hits: u64,
     /// Simulated time in microseconds.
     pub simulated_us: u64,
+}
+
+/// Runs together: a sum names no history.
+impl AddAssign for ClusterReport {
+    fn add_assign(&mut self, other: Self) {
+        *self = Self {
+            trace_hash: 0,
+            acked_count: self.acked_count + other.acked_count,
+            ordered_count: self.ordered_count + other.ordered_count,
+            images_count: self.images_count + other.images_count,
+            leaders_count: self.leaders_count + other.leaders_count,
+            entries_count: self.entries_count + other.entries_count,
+            states_count: self.states_count + other.states_count,
+            starts: self.starts + other.starts,
+            faults: self.faults + other.faults,
+            hits: self.hits + other.hits,
+            simulated_us: self.simulated_us + other.simulated_us,
+        };
+    }
 }
 
 /// A run that broke a promise.
