@@ -187,13 +187,10 @@ impl Peers {
         };
         let kept = replace_membership(&*self.disk, &self.dir, &mut membership);
         let mut state = self.state();
-        match kept {
-            Ok(()) => state.membership.revision = membership.revision,
-            Err(error) => {
-                tracing::warn!(%error, "CLUSTER cannot be written; it is tried again");
-                state.is_changed = true;
-                state.membership.revision = membership.revision;
-            }
+        state.membership.revision = membership.revision;
+        if let Err(error) = kept {
+            tracing::warn!(%error, "CLUSTER cannot be written; it is tried again");
+            state.is_changed = true;
         }
     }
 
