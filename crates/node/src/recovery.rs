@@ -111,8 +111,8 @@ fn open_dir(
     Ok(Opened { shards, report, damages: replay.damages, stream_count })
 }
 
-/// Entries that were lost at the end of a group's log have no entry behind them at which they are
-/// missed; the next one comes after them all the same.
+/// Entries that were lost at the end of a group's log, or whose checkpoint was, have no entry behind them at which they
+/// are missed; the next one comes after them all the same.
 fn pass_over_lost_end(group: &mut Group, last: EntryIndex) {
     if group.state.applied() < last {
         group.skip_to(last);
@@ -221,8 +221,9 @@ impl StateReplay {
     /// The group has replicas elsewhere: its state is what was applied so far.
     fn begin_copy(&mut self, log: &ShardLog, id: GroupId, membership: &Membership) {
         let configuration = self.configurations.remove(&id);
-        let applied = self.group(id).state.applied();
-        let copy = to_copy(log, (id, applied), configuration, (membership, &self.damages));
+        let restored = self.group(id).state.applied();
+        let copy = to_copy(log, (id, restored), configuration, (membership, &self.damages));
+        pass_over_lost_end(self.group(id), log.applied_index(id));
         self.group(id).role = Role::Replicated(Box::new(copy));
     }
 

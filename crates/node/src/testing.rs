@@ -204,18 +204,17 @@ impl Process {
         Ok(Self::of(disk, opened))
     }
 
-    /// Opens the directory of a member of a cluster, with [`options`].
+    /// Opens the directory of a member of a cluster, with these options and so many shards.
     ///
     /// # Errors
     /// As [`crate::open_member`].
     pub fn open_member(
         disk: &MemoryDisk,
-        shard_count: u16,
+        with: (LogOptions, u16),
         membership: &Membership,
     ) -> Result<Self, OpenError> {
         let random = &mut SeededRandom::new(u64::from(membership.node.get()));
         let (port, dir) = (Arc::new(disk.clone()), Path::new("/data"));
-        let with = (options(), shard_count);
         Ok(Self::of(disk, crate::open_member((port, random), dir, with, membership)?))
     }
 

@@ -2,11 +2,11 @@
 
 use cluster::{Body, NodeNumber, ReplicaId, Section};
 use env::{Disk, MemoryDisk, SeededRandom};
-use log::OpenError;
+use log::{LogOptions, OpenError};
 use model::GroupId;
 use std::collections::VecDeque;
 use stream::{Outcome, Refusal};
-use thalweg_node::testing::{Process, append, create, path};
+use thalweg_node::testing::{Process, append, create, options, path};
 use thalweg_node::{
     CopyState, Event, Failure, Membership, PEER_TICK_MS, PeerEvent, Reply, Request, shard_of,
 };
@@ -14,6 +14,7 @@ use thalweg_node::{
 const SHARDS: u16 = 1;
 
 struct Trio {
+    options: LogOptions,
     disks: Vec<MemoryDisk>,
     nodes: Vec<Option<Process>>,
     under_way: VecDeque<(usize, usize, Section)>,
@@ -29,15 +30,21 @@ fn membership(node: usize) -> Membership {
 
 impl Trio {
     fn new() -> Self {
+        Self::with(options())
+    }
+
+    fn with(options: LogOptions) -> Self {
         let disks: Vec<_> = (0..3).map(|_| MemoryDisk::new()).collect();
         let nodes = disks.iter().map(|_| None).collect();
-        let mut trio = Self { disks, nodes, under_way: VecDeque::new(), cut: Vec::new() };
+        let (under_way, cut) = (VecDeque::new(), Vec::new());
+        let mut trio = Self { options, disks, nodes, under_way, cut };
         (0..3).for_each(|node| trio.start(node));
         trio
     }
 
     fn start(&mut self, node: usize) {
-        let opened = Process::open_member(&self.disks[node], SHARDS, &membership(node));
+        let with = (self.options.clone(), SHARDS);
+        let opened = Process::open_member(&self.disks[node], with, &membership(node));
         self.nodes[node] = Some(opened.expect("the directory opens"));
     }
 
@@ -286,12 +293,12 @@ fn a_node_alone_and_a_member_do_not_take_each_others_directories() {
     let mut process = Process::open(&alone, SHARDS);
     process.with_text(&path("a"), b"x");
     let alone = process.kill();
-    let refused = Process::open_member(&alone, SHARDS, &membership(0));
+    let refused = Process::open_member(&alone, (options(), SHARDS), &membership(0));
     assert!(matches!(refused, Err(OpenError::Replicas { found: false, .. })));
     let mut trio = Trio::new();
     with_text(&mut trio, "a");
     trio.kill(0);
-    let refused = Process::try_open(&trio.disks[0], SHARDS, thalweg_node::testing::options());
+    let refused = Process::try_open(&trio.disks[0], SHARDS, options());
     assert!(matches!(refused, Err(OpenError::Replicas { found: true, .. })));
 }
 
@@ -333,5 +340,27 @@ fn a_copy_that_was_damaged_stays_out_though_nothing_shows_it_any_more() {
     trio.start(follower);
     trio.settle();
     assert!(states(&mut trio, follower).contains(&CopyState::Halted), "it may have promised more");
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"without it,"))));
+}
+
+#[test]
+fn a_copy_whose_only_checkpoint_is_lost_stays_out() {
+    let mut trio = Trio::with(LogOptions { seal_bytes: 1, checkpoint_bytes: 1, ..options() });
+    let leader = with_text(&mut trio, "a");
+    let follower = (leader + 1) % 3;
+    // More than the write-ahead log keeps.
+    for _ in 0..100 {
+        assert!(is_appended(&trio.ask(leader, append(&path("a"), &vec![b'x'; 64 << 10]))));
+    }
+    trio.tick();
+    trio.kill(follower);
+    let disk = &trio.disks[follower];
+    let is_checkpoint = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "ckpt");
+    let checkpoints: Vec<_> = disk.paths().into_iter().filter(is_checkpoint).collect();
+    assert!(!checkpoints.is_empty());
+    checkpoints.iter().for_each(|path| disk.make_unreadable(path, 0));
+    trio.start(follower);
+    trio.settle();
+    assert!(states(&mut trio, follower).contains(&CopyState::Halted));
     assert!(is_appended(&trio.ask(leader, append(&path("a"), b"without it,"))));
 }

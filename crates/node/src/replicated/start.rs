@@ -12,18 +12,20 @@ use std::collections::BTreeMap;
 /// becomes too long is cut.
 const ENTRY_BYTES_ASSUMED: u32 = 1 << 10;
 
-/// The copy of a group, whose state is applied up to `applied`. `configuration` is the one there, if a checkpoint has it.
+/// The copy of a group. Its log is applied up to where the log knows; `restored` is how far its state has come, and less if
+/// a checkpoint is lost. `configuration` is the one there, if a checkpoint has it.
 pub(crate) fn to_copy(
     log: &ShardLog,
-    (id, applied): (GroupId, EntryIndex),
+    (id, restored): (GroupId, EntryIndex),
     configuration: Option<Configuration>,
     (membership, damages): (&Membership, &[Damage]),
 ) -> GroupCopy {
     let found = log.last_note(id).map(note_of_log);
     let terms = terms_of(log, id);
     let is_new = !log.is_replicated(id);
+    let applied = log.applied_index(id);
     let is_damaged = damages.iter().any(|damage| may_concern(damage, id))
-        || (!is_new && (found.is_none() || terms.is_none() || log.applied_index(id) != applied));
+        || (!is_new && (found.is_none() || terms.is_none() || restored != applied));
     let first = Note { term: Term::new(1), vote: None, commit: EntryIndex::new(0) };
     let note = found.unwrap_or(first);
     let own = membership.replica();
