@@ -63,6 +63,27 @@ pub(crate) fn check(command: &mut Command, advice: &str) -> Result<Counts, Failu
     if status.success() { Ok(Counts::ONE) } else { Err(Failure::new(advice)) }
 }
 
+/// Runs a command, passes on what it says on standard error, and repeats the lines that `is_finding` picks in the failure.
+pub(crate) fn check_and_repeat(
+    command: &mut Command,
+    advice: &str,
+    is_finding: fn(&str) -> bool,
+) -> Result<(), Failure> {
+    let mut child =
+        command.stderr(Stdio::piped()).spawn().map_err(|error| cannot_run(command, &error))?;
+    let stderr = child.stderr.take().expect("the output was asked for");
+    let mut message = advice.to_owned();
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        eprintln!("{line}");
+        if is_finding(&line) {
+            message.push_str("\n    ");
+            message.push_str(line.trim());
+        }
+    }
+    let status = child.wait().map_err(|error| cannot_run(command, &error))?;
+    if status.success() { Ok(()) } else { Err(Failure::new(message)) }
+}
+
 /// Runs a cargo test command, passes its output on and adds up its result lines.
 pub(crate) fn cargo_test(command: &mut Command, advice: &str) -> Result<Counts, Failure> {
     let mut child =
@@ -117,5 +138,14 @@ mod tests {
     fn a_command_that_is_missing_is_named() {
         let failure = check(&mut Command::new("no-such-command"), "do this").unwrap_err();
         assert!(failure.message.starts_with("cannot run no-such-command"), "{failure}");
+    }
+
+    #[test]
+    fn what_was_found_is_repeated_at_the_end() {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "echo passing >&2; echo 'seed 7 broke it' >&2; exit 1"]);
+        let is_finding = |line: &str| line.contains("broke");
+        let failure = check_and_repeat(&mut shell, "look above", is_finding).unwrap_err();
+        assert_eq!(failure.message, "look above\n    seed 7 broke it");
     }
 }

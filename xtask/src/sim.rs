@@ -57,7 +57,13 @@ pub(crate) fn run(workspace: &Workspace, simulation: &Simulation) -> Result<(), 
     }
     command.args(simulation.arguments());
     let advice = "a promise was broken; the lines above say by which seed and how to repeat it";
-    run::check(&mut command, advice).map(|_| ()).map_err(|failure| failure.to_string())
+    let checked = run::check_and_repeat(&mut command, advice, is_finding);
+    checked.map_err(|failure| failure.to_string())
+}
+
+/// Whether the simulator says in this line what was broken, or how to repeat it.
+fn is_finding(line: &str) -> bool {
+    line.contains("broke a promise") || line.contains("again: ")
 }
 
 impl Simulation {

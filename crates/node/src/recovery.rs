@@ -111,8 +111,8 @@ fn open_dir(
     Ok(Opened { shards, report, damages: replay.damages, stream_count })
 }
 
-/// Entries that were lost at the end of a group's log, or whose checkpoint was, have no entry behind them at which they
-/// are missed; the next one comes after them all the same.
+/// Entries that were lost at the end of a group's log, or with a checkpoint, have none behind them at which they are
+/// missed. The next one comes after them all the same.
 fn pass_over_lost_end(group: &mut Group, last: EntryIndex) {
     if group.state.applied() < last {
         group.skip_to(last);
