@@ -17,9 +17,9 @@ const TURN_US_MAX: u64 = 5_000;
 /// What falls due at once, how much of it, and in words.
 const CROWDS: [(&str, u64, &str); 7] = [
     ("expiries", 60_000, "streams expire"),
-    ("polls", 9_000, "long-polls are answered by one append"),
-    ("poll-timeouts", 9_000, "long-polls time out"),
-    ("readers", 9_000, "SSE readers get one frame"),
+    ("polls", 15_000, "long-polls are answered by one append"),
+    ("poll-timeouts", 15_000, "long-polls time out"),
+    ("readers", 15_000, "SSE readers get one frame"),
     ("reader-ends", 5_000, "SSE readers end"),
     ("checkpoint", 500_000, "streams are made, and checkpoints taken"),
     ("seal", 300_000, "appends to as many streams are sealed"),

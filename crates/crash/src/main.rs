@@ -64,13 +64,14 @@ enum Scenario {
     BitFlip,
     Unreadable,
     Chunks,
+    Starts,
     Clock,
     All,
 }
 
 type Run = fn(&Options, &Report) -> Outcome<Verdict>;
 
-const SCENARIOS: [(Scenario, Run); 9] = [
+const SCENARIOS: [(Scenario, Run); 10] = [
     (Scenario::Kill, scenario::kill::run),
     (Scenario::Power, scenario::power::run),
     (Scenario::SyncFailure, scenario::sync_failure::run),
@@ -79,6 +80,7 @@ const SCENARIOS: [(Scenario, Run); 9] = [
     (Scenario::BitFlip, scenario::bit_flip::run),
     (Scenario::Unreadable, scenario::unreadable::run),
     (Scenario::Chunks, scenario::chunks::run),
+    (Scenario::Starts, scenario::starts::run),
     (Scenario::Clock, scenario::clock::run),
 ];
 

@@ -12,6 +12,8 @@ use std::time::{Duration, Instant};
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
+/// What the system counts processor time in.
+const TICK: Duration = Duration::from_millis(10);
 
 /// How servers are started.
 #[derive(Debug, Clone)]
@@ -98,8 +100,14 @@ pub(crate) fn tail(log: &str) -> String {
 }
 
 fn address(log: &str, message: &str) -> Option<SocketAddr> {
-    let line = log.lines().find(|line| line.contains(message))?;
-    line.split_once("address=")?.1.split(' ').next()?.parse().ok()
+    logged(log, message, "address").parse().ok()
+}
+
+/// What the first line with a message says of `field`; nothing if there is none.
+pub(crate) fn logged<'a>(log: &'a str, message: &str, field: &str) -> &'a str {
+    let line = log.lines().find(|line| line.contains(message)).unwrap_or_default();
+    let rest = line.split_once(&format!(" {field}=")).map_or("", |(_, rest)| rest);
+    rest.split(' ').next().unwrap_or_default()
 }
 
 impl Server {
@@ -159,6 +167,30 @@ impl Server {
         kib.map(|kib| kib / 1024).ok_or_else(|| format!("{path} does not say how much is in use"))
     }
 
+    /// Processor time of all its threads so far.
+    ///
+    /// # Errors
+    /// If the system does not say.
+    pub(crate) fn processor_time(&self) -> Result<Duration, String> {
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = fs::read_to_string(&path).map_err(|error| format!("{path}: {error}"))?;
+        ticks(&text).map(|ticks| ticks * TICK).ok_or_else(|| format!("{path} says {text}"))
+    }
+
+    /// A figure of `/metrics`, over all shards.
+    ///
+    /// # Errors
+    /// If it cannot be asked.
+    pub(crate) fn metric(&self, name: &str) -> Result<u64, String> {
+        let (_, text) =
+            http::admin(self.admin, "/metrics").map_err(|error| format!("/metrics: {error}"))?;
+        let lines =
+            text.lines().filter_map(|line| line.strip_prefix("thalweg_")?.strip_prefix(name));
+        let values = lines.filter(|rest| rest.starts_with('{') || rest.starts_with(' '));
+        let values = values.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
+        Ok(values.sum::<f64>() as u64)
+    }
+
     /// `/readyz`: status and text.
     pub(crate) fn readiness(&self) -> Result<(u16, String), String> {
         http::admin(self.admin, "/readyz").map_err(|error| format!("/readyz: {error}"))
@@ -170,6 +202,13 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Ticks in user and in system mode, in a line of `/proc/PID/stat`. The name before them may hold anything.
+fn ticks(stat: &str) -> Option<u32> {
+    let fields: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let of = |place: usize| fields.get(place)?.parse::<u32>().ok();
+    of(11)?.checked_add(of(12)?)
 }
 
 /// Runs a command without its output; whether it succeeded.
@@ -199,11 +238,19 @@ mod tests {
     use super::*;
 
     #[test]
+    fn ticks_are_read_behind_any_name() {
+        let stat = "4711 (a) S b) S 1 4711 4711 0 -1 4194560 1 0 0 0 25 17 0 0 20 0 8 0 99";
+        assert_eq!(ticks(stat), Some(42));
+        assert_eq!(ticks("4711 (a) S 1 2"), None);
+    }
+
+    #[test]
     fn addresses_are_read_from_the_log() {
         let log = "x INFO admin server listens address=127.0.0.1:2\nx INFO listening \
                    address=127.0.0.1:1 shards=2";
         assert_eq!(address(log, " listening ").unwrap().port(), 1);
         assert_eq!(address(log, "admin server listens").unwrap().port(), 2);
         assert_eq!(address("", " listening "), None);
+        assert_eq!((logged(log, " listening ", "shards"), logged(log, "INFO", "took")), ("2", ""));
     }
 }

@@ -6,7 +6,8 @@
 //!
 //! # How
 //! The directory is made through the log, on a disk that syncs nothing. If it is there already, it is opened as
-//! it is. Lookups are of streams and places at random; their times are processor time of the thread.
+//! it is. Lookups are of streams and places at random; their times are processor time of the thread. So are those of
+//! what seals do on the loop once every stream is trimmed (`--trimmed`, which adds a chunk to each group).
 //!
 //! # Driving it
 //! `cargo run --release -p thalweg-counts --bin thalweg-chunks -- --dir DIR`. It takes minutes and 2 GiB.
@@ -44,6 +45,9 @@ struct Cli {
     /// A directory, empty or made by an earlier run
     #[arg(long)]
     dir: PathBuf,
+    /// Trims every stream, and seals once more in each group
+    #[arg(long)]
+    trimmed: bool,
 }
 
 /// A disk that syncs nothing.
@@ -131,26 +135,29 @@ fn open(disk: Arc<dyn Disk>, dir: &Path) -> ShardLog {
 }
 
 fn main() {
-    let Cli { chunks, dir } = Cli::parse();
-    println!("{}", measure(chunks, &dir));
+    let Cli { chunks, dir, trimmed } = Cli::parse();
+    println!("{}", measure(chunks, &dir, trimmed));
 }
 
 /// Makes the chunks, and opens the directory again; what that took and what lookups take, as JSON.
-fn measure(chunks: u64, dir: &Path) -> Value {
+fn measure(chunks: u64, dir: &Path, is_trimmed: bool) -> Value {
     if RealDisk.open(&dir.join("FORMAT")).is_err() {
         make(chunks, dir);
     }
     let clock = RealClock::new();
     let resident_before_kib = resident_kib();
-    let began = clock.now_monotonic();
-    let log = open(Arc::new(RealDisk), dir);
+    let (began, began_cpu_ns) = (clock.now_monotonic(), clock.thread_cpu_ns());
+    let mut log = open(Arc::new(RealDisk), dir);
     let ready_ms = clock.now_monotonic().ms_since(began);
+    let ready_cpu_ms = (clock.thread_cpu_ns() - began_cpu_ns) / 1_000_000;
     let resident_ready_kib = resident_kib();
     let (inline_ns, job_ns) = look_up(&log, chunks, &clock);
     let stats = log.stats();
+    let seals = if is_trimmed { seal_trimmed(&mut log, &clock) } else { Value::Null };
     json!({
         "chunks": stats.chunks,
         "ready_ms": ready_ms,
+        "ready_cpu_ms": ready_cpu_ms,
         "resident_before_kib": resident_before_kib,
         "resident_ready_kib": resident_ready_kib,
         "resident_kib": resident_kib(),
@@ -159,7 +166,42 @@ fn measure(chunks: u64, dir: &Path) -> Value {
         "chunk_page_bytes": stats.chunk_cache.page_bytes,
         "loop_us": percentiles_us(inline_ns),
         "job_us": percentiles_us(job_ns),
+        "trimmed": seals,
     })
+}
+
+/// Trims every stream, then seals in each group. Each trim has its processor time, and so has each call that the loop
+/// makes for a seal or for the count of what has died.
+fn seal_trimmed(log: &mut ShardLog, clock: &RealClock) -> Value {
+    let (mut trims_ns, mut calls_ns) = (Vec::new(), Vec::new());
+    let timed = |times_ns: &mut Vec<u64>, began_ns: u64| {
+        times_ns.push(clock.thread_cpu_ns() - began_ns);
+    };
+    let sealed_before = log.stats().chunks;
+    for group in (0..GROUPS).map(GroupId::new) {
+        (0..RUNS).for_each(|_| append(log, group));
+        commit(log);
+        for stream in (1..=STREAMS).map(StreamId::new) {
+            let began_ns = clock.thread_cpu_ns();
+            // No chunk is mostly dead, so none is copied.
+            log.trim(StreamKey { group, stream }, ByteOffset::new(RUN_BYTES / 2));
+            timed(&mut trims_ns, began_ns);
+        }
+        loop {
+            let began_ns = clock.thread_cpu_ns();
+            let job = log.poll_work();
+            timed(&mut calls_ns, began_ns);
+            let Some(job) = job else { break };
+            let done = job.run();
+            let began_ns = clock.thread_cpu_ns();
+            let report = log.handle_work(done);
+            timed(&mut calls_ns, began_ns);
+            assert!(report.error.is_none(), "the disk refuses: {:?}", report.error);
+        }
+    }
+    let sealed = log.stats().chunks - sealed_before;
+    assert_eq!(sealed, u64::from(GROUPS), "each group has sealed");
+    json!({ "seals": sealed, "trim_us": percentiles_us(trims_ns), "call_us": percentiles_us(calls_ns) })
 }
 
 fn make(chunks: u64, dir: &Path) {

@@ -5,9 +5,11 @@
 //! in it. Unlike a time of the wall, that does not depend on what else the machine does.
 //!
 //! # How
-//! One thread holds the loop and its clients. A crowd is prepared, then the clock is put forward or an append is sent,
-//! and the loop turns until nothing is left. Only those turns are counted, without the jobs that threads run.
+//! One thread holds the loop and its clients, but for those that are very many: they are a process of their own. A crowd
+//! is prepared, then the clock is put forward or an append is sent, and the loop turns until nothing is left. Only those
+//! turns are counted, without the jobs that threads run.
 
+use crate::audience::Audience;
 use access::Access;
 use clap::ValueEnum;
 use env::{Clock, RealClock, RealDisk, SeededRandom};
@@ -47,6 +49,17 @@ pub(crate) enum Crowd {
     Seal,
 }
 
+impl Crowd {
+    /// What each client of the crowd has asked for, if it has clients.
+    pub(crate) fn request(self) -> Option<Template> {
+        match self {
+            Self::Polls | Self::PollTimeouts => Some(Template::poll()),
+            Self::Readers | Self::ReaderEnds => Some(Template::follow()),
+            Self::Expiries | Self::Checkpoint | Self::Seal => None,
+        }
+    }
+}
+
 /// The system's clocks, put forward at will.
 #[derive(Debug)]
 struct ShiftedClock {
@@ -77,10 +90,8 @@ pub(crate) fn longest(crowd: Crowd, count: u64, dir: &Path) -> Value {
     let mut plane = Loop::open(crowd, dir);
     match crowd {
         Crowd::Expiries => plane.expiries(count),
-        Crowd::Polls => plane.append_to(count, Template::poll()),
-        Crowd::PollTimeouts => plane.put_forward(count, Template::poll()),
-        Crowd::Readers => plane.append_to(count, Template::follow()),
-        Crowd::ReaderEnds => plane.put_forward(count, Template::follow()),
+        Crowd::Polls | Crowd::Readers => plane.append_to(crowd, count),
+        Crowd::PollTimeouts | Crowd::ReaderEnds => plane.put_forward(crowd, count),
         Crowd::Checkpoint => plane.streams(count),
         Crowd::Seal => plane.appends(count),
     }
@@ -174,41 +185,31 @@ impl Loop {
     }
 
     /// So many clients of one stream, all of them waiting.
-    fn clients(&mut self, count: u64, mut template: Template) -> Vec<TcpStream> {
+    fn clients(&mut self, crowd: Crowd, count: u64) -> Audience {
         self.send_all(1, &mut Template::create("text/plain"), |_| 0);
-        let mut sockets = Vec::new();
-        for _ in 0..count {
-            let mut socket = self.connect();
-            socket.write_all(template.of(0)).expect("a request fits a socket");
+        let mut audience = Audience::start(crowd, count, self.driver.address());
+        while !audience.is_ready() {
             self.turn();
-            sockets.push(socket);
         }
         self.settle();
-        sockets.iter_mut().for_each(|socket| _ = self.take(socket));
+        audience.check_all_heard();
         self.turns_ns.clear();
-        sockets
+        audience
     }
 
-    fn append_to(&mut self, count: u64, template: Template) {
-        let mut sockets = self.clients(count, template);
+    fn append_to(&mut self, crowd: Crowd, count: u64) {
+        let mut audience = self.clients(crowd, count);
         let mut writer = self.connect();
         writer.write_all(Template::append("text/plain").of(0)).expect("a request fits a socket");
         self.settle();
-        self.check_all_heard(&mut sockets);
+        audience.check_all_heard();
     }
 
-    fn put_forward(&mut self, count: u64, template: Template) {
-        let mut sockets = self.clients(count, template);
+    fn put_forward(&mut self, crowd: Crowd, count: u64) {
+        let mut audience = self.clients(crowd, count);
         self.clock.ahead_ms.store(3_600_000, Relaxed);
         self.settle();
-        self.check_all_heard(&mut sockets);
-    }
-
-    fn check_all_heard(&mut self, sockets: &mut [TcpStream]) {
-        for socket in sockets {
-            let count = socket.read(&mut self.buffer).expect("each client has heard something");
-            assert!(count > 0, "each client has heard something");
-        }
+        audience.check_all_heard();
     }
 
     fn streams(&mut self, count: u64) {

@@ -2,10 +2,13 @@
 //!
 //! `cargo xtask turns` runs each crowd and holds the limit.
 
+mod audience;
 mod crowds;
 
+use audience::Places;
 use clap::Parser;
 use crowds::Crowd;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// The longest turns of one shard's loop, in processor time of its thread, as a line of JSON
@@ -17,11 +20,22 @@ struct Cli {
     #[arg(long)]
     count: u64,
     /// An empty directory
-    #[arg(long)]
-    dir: PathBuf,
+    #[arg(long, required_unless_present = "server")]
+    dir: Option<PathBuf>,
+    /// Be the clients of the loop at this address
+    #[arg(long, requires = "starter", hide = true)]
+    server: Option<SocketAddr>,
+    /// Where the process waits that started the clients
+    #[arg(long, requires = "server", hide = true)]
+    starter: Option<SocketAddr>,
 }
 
 fn main() {
-    let Cli { crowd, count, dir } = Cli::parse();
+    let Cli { crowd, count, dir, server, starter } = Cli::parse();
+    if let Some((server, starter)) = server.zip(starter) {
+        let request = crowd.request().expect("these crowds have clients");
+        return audience::run(request, count, Places { server, starter });
+    }
+    let dir = dir.expect("it is required");
     println!("{}", crowds::longest(crowd, count, &dir));
 }

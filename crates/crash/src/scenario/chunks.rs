@@ -4,10 +4,10 @@
 //! The process may have 160 descriptors open. There are many times as many chunks, so they are opened and closed
 //! all the time. No client may notice that. At the end all streams are deleted, and no chunk is left.
 
-use crate::http::{Answer, Connection, admin, offset, request};
+use crate::http::{Answer, Connection, offset, request};
 use crate::report::{Report, add};
 use crate::scenario::fill::{BINARY, call, connect};
-use crate::server::{Server, Start, quiet};
+use crate::server::{Server, Start, logged, quiet};
 use crate::trial::{Options, Outcome, Verdict, wait_until};
 use std::net::SocketAddr;
 use std::process::Command;
@@ -97,7 +97,7 @@ fn body(stream: usize, number: u64) -> Vec<u8> {
 }
 
 /// Sends a request until the server has room for it; any other refusal is a broken promise.
-fn insist(connection: &mut Connection, request: &[u8]) -> Outcome<Answer> {
+pub(crate) fn insist(connection: &mut Connection, request: &[u8]) -> Outcome<Answer> {
     loop {
         let answer = call(connection, request)?;
         match (answer.status, answer.code().as_str()) {
@@ -133,21 +133,11 @@ fn delete_one(address: SocketAddr, path: &str) -> Outcome<Duration> {
     Ok(longest)
 }
 
-/// A figure of `/metrics`, over all shards.
-fn metric(server: &Server, name: &str) -> Outcome<u64> {
-    let (_, text) =
-        admin(server.admin, "/metrics").map_err(|error| format!("/metrics: {error}"))?;
-    let lines = text.lines().filter_map(|line| line.strip_prefix("thalweg_")?.strip_prefix(name));
-    let values = lines.filter(|rest| rest.starts_with('{') || rest.starts_with(' '));
-    let values = values.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok());
-    Ok(values.sum::<f64>() as u64)
-}
-
 /// Writes to all streams until there are so many chunks; appends of each stream.
 fn fill(server: &Server, chunks: u64) -> Outcome<Vec<u64>> {
     let address = server.address;
     let mut counts = vec![0; STREAM_COUNT];
-    while metric(server, "chunks")? < chunks {
+    while server.metric("chunks")? < chunks {
         let rounds = std::thread::scope(|scope| {
             let parts: Vec<_> = counts
                 .chunks_mut(STREAM_COUNT / WRITER_COUNT)
@@ -182,17 +172,12 @@ fn start_again(start: &Start, what: &str) -> Outcome<Server> {
     let server = start.serve()?;
     let took = began.elapsed();
     let log = start.log_from(log_from);
-    let recovered = log.lines().find(|line| line.contains(" recovered ")).unwrap_or_default();
-    let field = |name: &str| {
-        let rest = recovered.split_once(&format!("{name}="))?.1;
-        Some(rest.split(' ').next()?.to_owned())
-    };
-    let (entries, ms) = (field("entries_replayed"), field("took_ms"));
+    let of = |field| logged(&log, " recovered ", field);
     show(&server, what)?;
     println!(
         "[chunks] {what} in {took:.2?}: {} entries applied again, recovery {} ms",
-        entries.unwrap_or_default(),
-        ms.unwrap_or_default()
+        of("entries_replayed"),
+        of("took_ms")
     );
     if took > START_MAX {
         return Err(format!("{what} in {took:?}"));
@@ -202,8 +187,8 @@ fn start_again(start: &Start, what: &str) -> Outcome<Server> {
 
 /// Shows chunks, descriptors and memory, and compares them with their bounds.
 fn show(server: &Server, what: &str) -> Outcome<()> {
-    let chunks = metric(server, "chunks")?;
-    let (open, descriptors) = (metric(server, "chunk_files_open")?, server.descriptors()?);
+    let chunks = server.metric("chunks")?;
+    let (open, descriptors) = (server.metric("chunk_files_open")?, server.descriptors()?);
     let memory_mib = server.resident_mib()?;
     println!(
         "[chunks] {what}: {chunks} chunks, {open} of them open, {descriptors} descriptors, {memory_mib} MiB"
@@ -277,9 +262,9 @@ fn empty(server: &Server) -> Outcome<()> {
         longest = longest.max(began.elapsed());
     }
     let emptied = Instant::now();
-    while metric(server, "chunks")? > 0 {
+    while server.metric("chunks")? > 0 {
         if emptied.elapsed() > EMPTY_WITHIN {
-            return Err(format!("{} chunks are left", metric(server, "chunks")?));
+            return Err(format!("{} chunks are left", server.metric("chunks")?));
         }
         std::thread::sleep(RETRY_PAUSE);
     }

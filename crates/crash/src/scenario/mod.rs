@@ -7,5 +7,6 @@ pub(crate) mod disk_full;
 pub(crate) mod fill;
 pub(crate) mod kill;
 pub(crate) mod power;
+pub(crate) mod starts;
 pub(crate) mod sync_failure;
 pub(crate) mod unreadable;
