@@ -55,6 +55,8 @@ pub enum FaultKind {
     FailedOpens,
     /// What a shard does takes time, and a turn that takes long holds everybody up.
     CostlyWork,
+    /// A segment of a WAL cannot be opened after the process was down, for one start or for many.
+    LostSegment,
 }
 
 impl FaultKind {
@@ -73,6 +75,7 @@ impl FaultKind {
         Self::LostLastBatch,
         Self::FailedOpens,
         Self::CostlyWork,
+        Self::LostSegment,
     ];
 
     /// The kinds that each seed has drawn from since the first.
@@ -106,6 +109,7 @@ impl FaultKind {
                 | Self::UnreadableBlock
                 | Self::LostChunkBlock
                 | Self::LostLastBatch
+                | Self::LostSegment
         )
     }
 
@@ -137,6 +141,7 @@ impl FaultKind {
             Self::LostLastBatch => "lost-last-batch",
             Self::FailedOpens => "failed-opens",
             Self::CostlyWork => "costly-work",
+            Self::LostSegment => "lost-segment",
         }
     }
 }
@@ -393,6 +398,9 @@ impl World {
 
     /// Changes stored bytes while no process runs.
     pub(crate) fn hit_disk(&mut self, kind: FaultKind) {
+        if kind == FaultKind::LostSegment {
+            return self.lose_segment();
+        }
         let parts = ["/wal/", "/chunks/", "/checkpoints/", "FORMAT"];
         let part = match kind {
             FaultKind::Misdirected => *self.fault_dice.pick(&parts[1..3]),
@@ -466,6 +474,43 @@ impl World {
             self.disk.make_unreadable(&path, block);
         }
         self.count_hit(&path);
+    }
+
+    /// A segment of a WAL cannot be opened any more. It is one whose entries are missed, and nothing else is lost of this
+    /// WAL.
+    fn lose_segment(&mut self) {
+        let mut files = self.files("/wal/");
+        files.retain(|path| {
+            let is_hit = self.lost_blocks.iter().any(|(lost, _)| lost.parent() == path.parent());
+            !is_hit && Witnesses::read(&self.disk, path).is_missed(path)
+        });
+        let Some(path) = files.get(self.later_dice.below(files.len() as u64) as usize) else {
+            return;
+        };
+        let length = self.disk.open(path).and_then(|file| file.len()).unwrap_or(0);
+        let blocks = (0..length.div_ceil(BLOCK_BYTES)).map(|block| (path.clone(), block));
+        self.lost_blocks.extend(blocks);
+        self.note(format_args!("{} cannot be opened", path.display()));
+        self.disk.set_openable(path, false);
+        self.count_hit(path);
+        self.oracle.hit_groups.insert(None);
+        self.closed_segments.push((path.clone(), self.starts));
+    }
+
+    /// A segment that could not be opened at an earlier start can be again, perhaps.
+    pub(crate) fn perhaps_open_segments(&mut self) {
+        let (starts, dice) = (self.starts, &mut self.later_dice);
+        let mut is_open = |(path, closed_at): &(PathBuf, u64)| {
+            let is_healed = *closed_at < starts && dice.percent(40);
+            if is_healed && self.disk.paths().contains(path) {
+                self.disk.set_openable(path, true);
+            }
+            is_healed
+        };
+        let open: Vec<_> = self.closed_segments.extract_if(.., |of| is_open(of)).collect();
+        for (path, _) in open {
+            self.note(format_args!("{} can be opened again", path.display()));
+        }
     }
 
     /// A block of a file that is in use cannot be read any more.

@@ -99,6 +99,8 @@ pub enum Mutant {
     BrittleSyncs,
     /// A file that could not be opened once is taken for lost.
     StickyOpens,
+    /// A segment of a WAL that cannot be opened is an error like any other.
+    BrittleSegments,
     /// Parts of one answer of HTTP/2 are sent as parts of another.
     CrossedBodies,
     /// Windows that clients of HTTP/2 give back are not seen.
@@ -161,6 +163,7 @@ impl Mutant {
         (Self::KeptChunks, &[Rule::Hoarded]),
         (Self::BrittleSyncs, &[Rule::Refused]),
         (Self::StickyOpens, &[Rule::Damage]),
+        (Self::BrittleSegments, &[Rule::Refused]),
         (Self::CrossedBodies, &[Rule::Garbled, Rule::Unseen, Rule::Bounds]),
         (Self::DeafToWindows, &[Rule::Bounds]),
         (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
@@ -174,12 +177,13 @@ impl Mutant {
         let reads = matches!(self, Self::BrittleReads | Self::StickyReads | Self::ZeroedReads);
         let names = matches!(self, Self::SwallowedErrors | Self::LateRename | Self::BrittleNames);
         let writes = matches!(self, Self::RewrittenBlocks | Self::RetriedSync | Self::LostLists);
-        let files = matches!(self, Self::KeptFiles | Self::StickyOpens | Self::BrittleSyncs);
+        let files = matches!(self, Self::KeptFiles | Self::StickyOpens | Self::BrittleSegments);
         reads
             || names
             || writes
             || files
             || matches!(self, Self::NoReserve | Self::NoMerges | Self::KeptChunks)
+            || self == Self::BrittleSyncs
     }
 
     /// Whether it changes frames of HTTP/2.

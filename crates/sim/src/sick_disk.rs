@@ -70,7 +70,7 @@ impl SickDisk {
 
     fn open_below(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
-        if files.unopened.contains(path) {
+        if self.mutant == Mutant::StickyOpens && files.unopened.contains(path) {
             const EIO: i32 = 5;
             return Err(io::Error::from_raw_os_error(EIO));
         }
@@ -78,6 +78,14 @@ impl SickDisk {
         match (&opened, self.mutant) {
             (Err(error), Mutant::StickyOpens) if is_unreadable(error) => {
                 files.unopened.insert(path.to_owned());
+            }
+            // The second attempt hears no more of the device.
+            (Err(error), Mutant::BrittleSegments)
+                if is_unreadable(error)
+                    && is_segment(path)
+                    && !files.unopened.insert(path.to_owned()) =>
+            {
+                return Err(any_error());
             }
             (Ok(file), Mutant::KeptFiles) => files.open.push(Arc::clone(file)),
             _ => {}
@@ -117,6 +125,10 @@ impl SickDisk {
 fn catch_up(disk: &MemoryDisk, late: &Late) -> io::Result<()> {
     let late = std::mem::take(&mut *late.lock().unwrap_or_else(PoisonError::into_inner));
     late.names.filter(|_| late.is_undone).map_or(Ok(()), |(from, to)| disk.rename(&from, &to))
+}
+
+fn is_segment(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "wal")
 }
 
 fn any_error() -> io::Error {

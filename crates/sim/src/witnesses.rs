@@ -9,7 +9,7 @@
 //! `docs/format/wal.md`.
 
 use env::{Disk, File, MemoryDisk};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
@@ -28,6 +28,16 @@ pub(crate) struct Batch {
     pub(crate) entry_count: u64,
     payload_bytes: u64,
     list_bytes: u64,
+    /// Group and index of each entry.
+    entries: Vec<(u16, u64)>,
+}
+
+/// Group and index of an entry, from its header.
+fn entry(file: &dyn File, position: u64) -> Option<(u16, u64)> {
+    let mut header = [0; 64];
+    file.read_exact_at(&mut header, position).ok()?;
+    let group = u16::from_le_bytes(header[52..54].try_into().expect("two"));
+    Some((group, u64::from_le_bytes(header[..8].try_into().expect("eight"))))
 }
 
 impl Batch {
@@ -40,14 +50,17 @@ impl Batch {
         let segment = name.and_then(|name| u64::from_str_radix(name, 16).ok());
         // What an earlier life of the segment has left is of another number.
         let is_here = header.starts_with(b"ThBa") && segment == Some(long(8));
+        let entry_count = u64::from(short(44));
+        let entries = (1..=entry_count).map_while(|number| entry(file, position + 64 * number));
         is_here.then(|| Self {
             path: path.to_owned(),
             position,
             seq: long(16),
             durable: long(24),
-            entry_count: u64::from(short(44)),
+            entry_count,
             payload_bytes: u64::from(short(40)),
             list_bytes: u64::from(short(48)),
+            entries: entries.collect(),
         })
     }
 
@@ -127,6 +140,23 @@ impl Witnesses {
     pub(crate) fn is_unclaimed(&self, block: &Block) -> bool {
         let of = self.batches.iter().find(|batch| batch.blocks().contains(block));
         of.is_some_and(|batch| self.claimer(batch).is_none())
+    }
+
+    /// Whether each group with entries in a segment has a later entry in another one: so what is lost with the
+    /// segment is missed. No segment without entries is.
+    pub(crate) fn is_missed(&self, segment: &Path) -> bool {
+        let last = |is_here: bool| {
+            let batches = self.batches.iter().filter(|batch| (batch.path == segment) == is_here);
+            let mut last = BTreeMap::new();
+            for (group, index) in batches.flat_map(|batch| &batch.entries) {
+                let last: &mut u64 = last.entry(*group).or_default();
+                *last = (*last).max(*index);
+            }
+            last
+        };
+        let (here, elsewhere) = (last(true), last(false));
+        let is_later = |(group, last): (&u16, &u64)| elsewhere.get(group) > Some(last);
+        !here.is_empty() && here.iter().all(is_later)
     }
 
     /// Whether the headers of a batch are nowhere any more if this block is lost, too.

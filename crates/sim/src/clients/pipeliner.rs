@@ -124,7 +124,7 @@ impl Pipeliner {
         let explains = |state: &State| self.explains(state, deed, answer);
         let left: Vec<State> =
             self.states.iter().filter(|state| explains(state)).cloned().collect();
-        if left.is_empty() && self.is_made_anew(ctx, deed, answer) {
+        if left.is_empty() && self.is_of_loss(ctx, deed, answer) {
             self.states = BTreeSet::from([after(None, deed)]);
             return;
         }
@@ -143,10 +143,16 @@ impl Pipeliner {
         self.states = left.into_iter().map(|state| after(state, deed)).collect();
     }
 
-    /// Whether nothing that was lost names the path: to create there makes another stream.
-    fn is_made_anew(&self, ctx: &Ctx<'_>, deed: &Deed, answer: &Answer) -> bool {
+    /// Whether a loss explains it. If nothing that is left names the path, to create there makes another stream. If its
+    /// deletion was lost, there is something to delete.
+    fn is_of_loss(&self, ctx: &Ctx<'_>, deed: &Deed, answer: &Answer) -> bool {
         let is_lost = self.stream.is_some_and(|stream| ctx.oracle.may_be_damaged(stream));
-        is_lost && matches!(deed, Deed::Create(_)) && self.explains(&None, deed, answer)
+        let is_explained = match deed {
+            Deed::Create(_) => self.explains(&None, deed, answer),
+            Deed::Delete => answer.status == 204,
+            _ => false,
+        };
+        is_lost && is_explained
     }
 
     /// Whether a stream in `state` answers so.

@@ -29,6 +29,7 @@ use formats::FlippedFormats;
 use log::{LogOptions, OpenError};
 use model::ShardId;
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 use turn_cost::{TurnBegun, TurnWork};
 use wires::WireEnd;
 
@@ -108,6 +109,8 @@ pub(crate) struct World {
     pub(crate) disk: MemoryDisk,
     /// Blocks of WALs that faults have changed.
     pub(crate) lost_blocks: BTreeSet<Block>,
+    /// Segments that cannot be opened, and how often a process had started before.
+    pub(crate) closed_segments: Vec<(PathBuf, u64)>,
     pub(crate) fault_dice: Dice,
     /// Choices of the faults that came later.
     pub(crate) later_dice: Dice,
@@ -185,6 +188,7 @@ impl World {
             clock: SimClock::new(),
             disk,
             lost_blocks: BTreeSet::new(),
+            closed_segments: Vec::new(),
             fault_dice: dice.split(),
             client_dice: dice.split(),
             oracle: Oracle::new(options.group_count),
@@ -346,6 +350,7 @@ impl World {
             self.disk.fail(DiskOperation::Read, skip, 1);
         }
         self.perhaps_fail_start();
+        self.perhaps_open_segments();
         self.life += 1;
         self.starts += 1;
         let start = (self.clock.stamp(), self.plane.clone(), self.life);
