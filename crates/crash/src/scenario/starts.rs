@@ -54,9 +54,9 @@ const SHAPES: [Shape; 2] = [
 ];
 
 const STARTS: usize = 4;
-const WRITERS: usize = 4;
-/// Requests that a writer has under way. Fewer would make smaller batches, and a longer log of as many entries: one
-/// that shortens itself.
+/// So many, each with so many requests under way: fewer make smaller batches, and a longer log of as many entries. One
+/// that is long for the little data in it shortens itself.
+const WRITERS: usize = 16;
 const PIPELINED: usize = 250;
 /// Bytes of an append that is in no chunk.
 const ENTRY_BYTES: usize = 11;
@@ -188,21 +188,22 @@ fn write_part(
     let body = vec![b'x'; bytes];
     let append = |stream: &usize| request("POST", &path(*stream), &[BINARY], &body);
     let appends: Vec<Vec<u8>> = streams.iter().map(append).collect();
-    for _ in 0..count {
-        for part in appends.chunks(PIPELINED) {
-            connection.send(&part.concat()).map_err(broken)?;
-            let mut refused = Vec::new();
-            for append in part {
-                let answer = connection.answer().map_err(broken)?;
-                match answer.status {
-                    503 => refused.push(append),
-                    _ if answer.is_success() => {}
-                    _ => return Err(format!("an append is answered {}", answer.shown())),
-                }
+    let all = appends.len() * count;
+    for first in (0..all).step_by(PIPELINED) {
+        let part = || (first..all.min(first + PIPELINED)).map(|at| &appends[at % appends.len()]);
+        let bytes: Vec<u8> = part().flatten().copied().collect();
+        connection.send(&bytes).map_err(broken)?;
+        let mut refused = Vec::new();
+        for append in part() {
+            let answer = connection.answer().map_err(broken)?;
+            match answer.status {
+                503 => refused.push(append),
+                _ if answer.is_success() => {}
+                _ => return Err(format!("an append is answered {}", answer.shown())),
             }
-            for append in refused {
-                insist(&mut connection, append)?;
-            }
+        }
+        for append in refused {
+            insist(&mut connection, append)?;
         }
     }
     Ok(())
