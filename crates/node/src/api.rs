@@ -52,7 +52,7 @@ pub enum Event<'a> {
     /// A background job is done.
     Worked(WorkDone),
     /// A read job is done.
-    ReadDone(ReadDone),
+    ReadDone(Box<ReadDone>),
     /// Something of another node, or the time of replicas: see [`PeerEvent`]. A node alone has none.
     Peer(Box<PeerEvent>),
     /// A fetch job is done.
@@ -67,7 +67,7 @@ pub enum Event<'a> {
 #[derive(Debug)]
 pub enum Request {
     /// Make a stream or make sure that it exists.
-    Create(CreateRequest),
+    Create(Box<CreateRequest>),
     /// Add data, close, or both.
     Append {
         /// The stream's path.
@@ -190,7 +190,7 @@ pub enum Reply {
     /// A change was made, had been made, or was refused.
     Outcome(Outcome),
     /// To `Head`, and to `Announce` of an append that may succeed.
-    Head(StreamKey, StreamInfo),
+    Head(StreamKey, Box<StreamInfo>),
     /// To `Read`.
     Read(Box<ReadReply>),
     /// To `Resolve`.
@@ -339,9 +339,9 @@ pub enum Output {
     /// Write and sync, then give the result back. One at a time, in order.
     Sync(SyncJob),
     /// Run in the background, then give the result back.
-    Work(WorkJob),
+    Work(Box<WorkJob>),
     /// Run on a thread that may wait for the disk, then give the result back. Clients wait for it.
-    Read(ReadJob),
+    Read(Box<ReadJob>),
     /// Say this to another node, before the syncs that come later. A node alone says nothing.
     Peer(Box<ToPeer>),
     /// Run on a thread that may wait for the disk, then give the result back. Peers wait for it.

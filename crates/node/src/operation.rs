@@ -16,7 +16,7 @@ use stream::Outcome;
 /// A request that takes more than one turn, or something that the shard does by itself.
 #[derive(Debug)]
 pub(crate) enum Operation {
-    Read(ReadSteps),
+    Read(Box<ReadSteps>),
     /// An answer to a write that changes nothing. It waits until the use of the stream is logged.
     Answer(Ticket, Outcome),
     Expiry(ExpirySteps),

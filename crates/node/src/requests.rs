@@ -169,7 +169,7 @@ impl ShardCore {
         match state.resolve(path, now.wall) {
             Ok(info) => {
                 let key = StreamKey { group: state.group(), stream: info.stream };
-                self.reply(ticket, Reply::Head(key, info));
+                self.reply(ticket, Reply::Head(key, Box::new(info)));
             }
             Err(refusal) => self.refuse_path(now, ticket, path, refusal),
         }
@@ -193,14 +193,14 @@ impl ShardCore {
         }
         let key = StreamKey { group: id, stream };
         let use_it = Step::Propose(key.into(), Command::Touch(used_at), Vec::new());
-        self.drive(now, Operation::Read(ReadSteps::after_use(ticket, read)), use_it);
+        self.drive(now, Operation::Read(Box::new(ReadSteps::after_use(ticket, read))), use_it);
     }
 
     /// Begins a read whose use of the stream need not be logged.
     pub(crate) fn begin_read(&mut self, now: Stamp, ticket: Ticket, read: &ReadRequest) {
         match ReadSteps::new(&mut self.view(now), ticket, read) {
             (_, Step::Reply(ticket, reply)) => self.reply(ticket, reply),
-            (read, step) => self.drive(now, Operation::Read(read), step),
+            (read, step) => self.drive(now, Operation::Read(Box::new(read)), step),
         }
     }
 

@@ -179,7 +179,7 @@ impl ShardCore {
             },
             Event::Synced(done) => self.handle_synced(now, done),
             Event::Worked(done) => self.handle_worked(now, done),
-            Event::ReadDone(done) => self.handle_read_done(now, done),
+            Event::ReadDone(done) => self.handle_read_done(now, *done),
             Event::Peer(event) => self.handle_peer(now, *event),
             Event::Fetched(done) => self.handle_fetched(*done),
             Event::Tick => self.handle_tick(now),
@@ -203,9 +203,9 @@ impl ShardCore {
             return Some(Output::Sync(job));
         }
         if let Some(job) = self.reads.poll() {
-            return Some(Output::Read(job));
+            return Some(Output::Read(Box::new(job)));
         }
-        let work = self.poll_work().map(Output::Work);
+        let work = self.poll_work().map(|job| Output::Work(Box::new(job)));
         if cfg!(debug_assertions) && work.is_none() {
             self.check();
         }
@@ -238,7 +238,7 @@ impl ShardCore {
         (request, data): (Request, &[u8]),
     ) {
         match request {
-            Request::Create(create) => self.handle_create(now, ticket, (create, data)),
+            Request::Create(create) => self.handle_create(now, ticket, (*create, data)),
             Request::Append { path, append } => {
                 self.handle_append(now, ticket, (&path, append, data));
             }

@@ -134,7 +134,7 @@ pub fn create<'a>(
     fork: Option<ForkRequest>,
     data: &'a [u8],
 ) -> Ask<'a> {
-    let request = Request::Create(CreateRequest {
+    let request = Request::Create(Box::new(CreateRequest {
         path: path.clone(),
         content_type: content_type.map(ContentType::new),
         lifetime: Lifetime::Forever,
@@ -143,7 +143,7 @@ pub fn create<'a>(
         retention: Retention::default(),
         record_time: None,
         record_count: u32::from(!data.is_empty()),
-    });
+    }));
     Ask { request, data }
 }
 
@@ -291,11 +291,11 @@ impl Process {
                 None => self.handle(shard, Event::Synced(job.run())),
             },
             Output::Read(job) => match &mut self.held.reads {
-                Some(held) => held.push((shard, job)),
-                None => self.handle(shard, Event::ReadDone(job.run())),
+                Some(held) => held.push((shard, *job)),
+                None => self.handle(shard, Event::ReadDone(Box::new(job.run()))),
             },
             Output::Work(job) => match &mut self.held.work {
-                Some(held) => held.push((shard, job)),
+                Some(held) => held.push((shard, *job)),
                 None => self.handle(shard, Event::Worked(job.run())),
             },
             Output::Peer(said) => self.said.push(*said),
@@ -403,7 +403,7 @@ impl Process {
     /// If there is none.
     pub fn head(&mut self, path: &StreamPath) -> (StreamKey, stream::StreamInfo) {
         match self.ask(Request::Head { path: path.clone() }) {
-            Reply::Head(key, info) => (key, info),
+            Reply::Head(key, info) => (key, *info),
             other => panic!("{path} is described by {other:?}"),
         }
     }

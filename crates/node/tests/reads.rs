@@ -209,7 +209,7 @@ fn a_read_that_is_not_in_memory_is_answered_by_a_job() {
         assert!(matches!(process.replies.as_slice(), []), "answered before it was read");
         process.settle();
         assert!(matches!(process.replies.pop(), Some((_, Reply::Head(..)))));
-        process.shards[shard].handle(process.now, Event::ReadDone(job.run()));
+        process.shards[shard].handle(process.now, Event::ReadDone(Box::new(job.run())));
         jobs += 1;
     }
     assert!(jobs > 2, "6 MiB were looked through in {jobs} pieces");
@@ -247,7 +247,7 @@ fn a_stream_that_is_deleted_under_a_read_is_read_to_the_end_of_the_window() {
     process.settle();
     assert!(matches!(process.delete(&path), Outcome::Deleted));
     let (shard, job) = process.held.reads.take().unwrap().pop().unwrap();
-    process.shards[shard].handle(process.now, Event::ReadDone(job.run()));
+    process.shards[shard].handle(process.now, Event::ReadDone(Box::new(job.run())));
     process.settle();
     assert!(matches!(process.replies.pop(), Some((_, Reply::Window(slice))) if !slice.is_empty()));
     let gone = process.ask(window(ByteOffset::new(1 << 16)));
@@ -266,7 +266,7 @@ fn no_more_reads_are_out_than_a_thread_can_use() {
     let (mut most, mut answered) = (0, 0);
     while let Some((shard, job)) = process.held.reads.as_mut().unwrap().pop() {
         most = most.max(process.held.reads.as_ref().unwrap().len() + 1);
-        process.shards[shard].handle(process.now, Event::ReadDone(job.run()));
+        process.shards[shard].handle(process.now, Event::ReadDone(Box::new(job.run())));
         process.settle();
         answered += process.replies.drain(..).count();
     }
@@ -331,7 +331,7 @@ fn read_beside_a_trim(from: ReadFrom) -> Reply {
     process.settle();
     assert!(matches!(process.replies.pop(), Some((_, Reply::Outcome(Outcome::Trimmed { .. })))));
     for (shard, job) in held {
-        process.shards[shard].handle(process.now, Event::ReadDone(job.run()));
+        process.shards[shard].handle(process.now, Event::ReadDone(Box::new(job.run())));
     }
     process.settle();
     process.replies.pop().expect("an answer").1

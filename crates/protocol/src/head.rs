@@ -36,6 +36,54 @@ pub enum Method {
     Other,
 }
 
+/// Host and port as a client names them, of bytes that a URL may have there (RFC 3986 §3.2), so that it can be written
+/// back into one. User names are refused: no `Host` has them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Authority<'b>(&'b [u8]);
+
+impl<'b> Authority<'b> {
+    /// `None` if it has any other byte.
+    #[must_use]
+    pub fn new(name: &'b [u8]) -> Option<Self> {
+        name.iter().all(|byte| IN_AUTHORITY[usize::from(*byte)]).then_some(Self(name))
+    }
+
+    /// Whether nothing is named.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// As bytes, which cost no look at each.
+    #[must_use]
+    pub fn bytes(self) -> &'b [u8] {
+        self.0
+    }
+
+    /// As text.
+    #[must_use]
+    pub fn text(self) -> &'b str {
+        std::str::from_utf8(self.0).expect("each byte that is let in is ASCII")
+    }
+}
+
+/// By byte, whether it is allowed there.
+const IN_AUTHORITY: [bool; 256] = {
+    let mut table = [false; 256];
+    let mut byte = 0_u8;
+    while byte < 128 {
+        table[byte as usize] = byte.is_ascii_alphanumeric();
+        byte += 1;
+    }
+    let others = b"-._~%!$&'()*+,;=:[]";
+    let mut at = 0;
+    while at < others.len() {
+        table[others[at] as usize] = true;
+        at += 1;
+    }
+    table
+};
+
 /// What a face reads of a request's head.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestHead<'h, 'b> {
@@ -47,8 +95,8 @@ pub struct RequestHead<'h, 'b> {
     pub path: &'b str,
     /// What follows the first `?`.
     pub query: Option<&'b str>,
-    /// Host and port as the client named them, of characters that a URL may have.
-    pub authority: Option<&'b str>,
+    /// Host and port as the client named them.
+    pub authority: Option<Authority<'b>>,
     /// All fields in order.
     pub fields: &'h [httparse::Header<'b>],
 }

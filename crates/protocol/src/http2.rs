@@ -6,10 +6,8 @@
 //! Source: RFC 9113 §8.
 
 use crate::{
-    head::{Method, RequestHead},
-    http1::{
-        CommonFields, Framing, HeadError, HeadLimits, Target, is_authority, length_of, method_of,
-    },
+    head::{Authority, Method, RequestHead},
+    http1::{CommonFields, Framing, HeadError, HeadLimits, Target, length_of, method_of},
     limits::TARGET_BYTES_MAX,
 };
 
@@ -56,18 +54,15 @@ pub struct Head<'h, 'b> {
 fn authority_of<'b>(
     authority: Option<&'b str>,
     host: Option<&'b [u8]>,
-) -> Result<Option<&'b str>, HeadError> {
-    let host = host.map(|host| std::str::from_utf8(host).unwrap_or("\0"));
-    let named = match (authority, host) {
+) -> Result<Option<Authority<'b>>, HeadError> {
+    let named = match (authority.map(str::as_bytes), host) {
         (Some(one), Some(other)) if !one.eq_ignore_ascii_case(other) => {
             return Err(HeadError::HostInvalid);
         }
         (Some(name), _) | (None, Some(name)) => name,
         (None, None) => return Err(HeadError::HostMissing),
     };
-    if !is_authority(named.as_bytes()) {
-        return Err(HeadError::HostInvalid);
-    }
+    let named = Authority::new(named).ok_or(HeadError::HostInvalid)?;
     Ok(Some(named).filter(|name| !name.is_empty()))
 }
 
@@ -126,7 +121,7 @@ mod tests {
                 "{} {:?} at {:?}, {:?} bytes{}{}",
                 head.request.path,
                 head.request.query,
-                head.request.authority,
+                head.request.authority.map(Authority::text),
                 head.body_bytes,
                 if head.expect_continue { ", expects" } else { "" },
                 head.origin.map_or_else(String::new, |origin| format!(

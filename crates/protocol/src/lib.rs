@@ -46,5 +46,7 @@ mod trace;
 pub use date::HttpDate;
 pub use face::durable::{client, cursor, etag, events, offset, problem, request, response};
 pub use field::Field;
-pub use head::{BodyFraming, CommonFields, HeadSink, Length, Method, RequestHead, Viewer, Viewers};
+pub use head::{
+    Authority, BodyFraming, CommonFields, HeadSink, Length, Method, RequestHead, Viewer, Viewers,
+};
 pub use trace::TraceId;

@@ -1,7 +1,7 @@
 //! What decisions need of a shard, and what comes of one.
 
 use access::{Access, Authorized, Denied, Verified};
-use protocol::{problem::Problem, request::Page};
+use protocol::{Authority, problem::Problem, request::Page};
 use std::sync::Arc;
 
 /// The rules, and what one shard remembers of credentials that it has verified.
@@ -38,20 +38,24 @@ impl Gate {
 /// The `Host` of the last request that was let in. Clients of one server name it alike, so that it is rarely looked at
 /// twice. Rules for pages are those of the start, and so it stays true.
 #[derive(Debug, Default)]
-pub(crate) struct KnownHost(Option<Box<str>>);
+pub(crate) struct KnownHost(Option<Box<[u8]>>);
 
 impl KnownHost {
     /// Whether the request is let in without another look: it names this host, and no web page sends it.
     #[inline]
     pub(crate) fn is(&self, page: &Page<'_>) -> bool {
-        page.origin.is_none() && page.host.is_some() && page.host == self.0.as_deref()
+        page.origin.is_none() && page.host.is_some() && name(page) == self.0.as_deref()
     }
 
     pub(crate) fn note(&mut self, page: &Page<'_>) {
-        if page.host != self.0.as_deref() {
-            self.0 = page.host.map(Into::into);
+        if name(page) != self.0.as_deref() {
+            self.0 = name(page).map(Into::into);
         }
     }
+}
+
+fn name<'b>(page: &Page<'b>) -> Option<&'b [u8]> {
+    page.host.map(Authority::bytes)
 }
 
 #[cfg(test)]
@@ -60,13 +64,14 @@ mod tests {
 
     #[test]
     fn only_the_host_that_was_let_in_last_is_known_and_no_web_page_is() {
-        let of = |host| Page { host, origin: None };
+        let host = |name: &'static str| Authority::new(name.as_bytes());
+        let of = |name: Option<&'static str>| Page { host: name.and_then(host), origin: None };
         let mut known = KnownHost::default();
         assert!(!known.is(&of(None)) && !known.is(&of(Some(""))), "nobody was let in yet");
         known.note(&of(Some("localhost:4437")));
         assert!(known.is(&of(Some("localhost:4437"))));
         assert!(!known.is(&of(Some("evil.example"))) && !known.is(&of(None)));
-        let page = Page { host: Some("localhost:4437"), origin: Some(b"https://evil.example") };
+        let page = Page { host: host("localhost:4437"), origin: Some(b"https://evil.example") };
         assert!(!known.is(&page));
         known.note(&of(None));
         assert!(!known.is(&of(None)) && !known.is(&of(Some("localhost:4437"))));

@@ -65,7 +65,7 @@ pub(crate) fn judge_existing(record: &StreamRecord, wanted: Wanted<'_>) -> Outco
         return Outcome::Refused(Refusal::PathBlocked);
     }
     match difference(record, wanted) {
-        None => Outcome::Existed(record.info()),
+        None => Outcome::Existed(Box::new(record.info())),
         Some(differs) => Outcome::Refused(Refusal::Config { differs }),
     }
 }

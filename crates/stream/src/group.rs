@@ -249,7 +249,7 @@ impl GroupState {
         });
         let info = record.info();
         self.add_record(record);
-        Applied { placement, ..Applied::answer(Outcome::Created(info)) }
+        Applied { placement, ..Applied::answer(Outcome::Created(Box::new(info))) }
     }
 
     /// The stream without the bytes that it is made with.
@@ -374,7 +374,7 @@ impl GroupState {
         if !change.retention.is_empty() {
             record.extra_mut().retention.change(change.retention);
         }
-        Applied::answer(Outcome::Changed(record.info()))
+        Applied::answer(Outcome::Changed(Box::new(record.info())))
     }
 }
 

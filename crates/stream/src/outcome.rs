@@ -7,9 +7,9 @@ use model::{ByteOffset, StreamId};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Outcome {
     /// A stream was made.
-    Created(StreamInfo),
+    Created(Box<StreamInfo>),
     /// The stream was there already, with the same configuration: nothing changed.
-    Existed(StreamInfo),
+    Existed(Box<StreamInfo>),
     /// An append was accepted, now or before.
     Appended(Accepted),
     /// The stream is gone for its clients.
@@ -29,7 +29,7 @@ pub enum Outcome {
         first_record: u64,
     },
     /// The settings of a stream are changed.
-    Changed(StreamInfo),
+    Changed(Box<StreamInfo>),
     /// A command that nobody outside waits for was done.
     Done,
     /// Nothing was changed.

@@ -27,7 +27,7 @@ fn check(head: &Head<'_, '_>, body: &[u8]) {
         Err(problem) => return check_problem(&problem),
     };
     match request {
-        Request::Create(create) => check_create(*create, body),
+        Request::Create(create) => check_create(create, body),
         Request::Append(append) => match append.finish(body) {
             Ok(ready) => {
                 let is_empty = ready.data.is_empty();
@@ -85,7 +85,7 @@ fn check_create(create: CreateRequest, body: &[u8]) {
         closed: ready.asked.close,
         lineage: Lineage::default(),
     };
-    let outcome = Outcome::Created(info);
+    let outcome = Outcome::Created(info.into());
     let out = written(|head| response::outcome(head, &outcome, &ready.location));
     let answer = parse_answer(&out, false).expect("an answer of ours").expect("a whole head");
     assert_eq!((answer.status, answer.head_bytes), (201, out.len()));

@@ -7,7 +7,7 @@
 use super::head_error::HeadError;
 use crate::{
     field,
-    head::{Method, RequestHead},
+    head::{Authority, Method, RequestHead},
     limits::{HEAD_BYTES_MAX, HEADER_COUNT_MAX, TARGET_BYTES_MAX},
 };
 use memchr::memchr;
@@ -218,7 +218,7 @@ pub(crate) fn method_of(text: &str) -> Method {
 pub(crate) struct Target<'b> {
     pub(crate) path: &'b str,
     pub(crate) query: Option<&'b str>,
-    authority: Option<&'b str>,
+    authority: Option<Authority<'b>>,
 }
 
 impl<'b> Target<'b> {
@@ -248,17 +248,15 @@ impl<'b> Target<'b> {
         }
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at(end);
-        if authority.is_empty() || !is_authority(authority.as_bytes()) {
-            return Err(HeadError::Target);
-        }
-        let mut target = Self::split(rest, Some(authority));
+        let authority = Authority::new(authority.as_bytes()).filter(|name| !name.is_empty());
+        let mut target = Self::split(rest, Some(authority.ok_or(HeadError::Target)?));
         if target.path.is_empty() {
             target.path = "/";
         }
         Ok(target)
     }
 
-    fn split(text: &'b str, authority: Option<&'b str>) -> Self {
+    fn split(text: &'b str, authority: Option<Authority<'b>>) -> Self {
         match memchr(b'?', text.as_bytes()) {
             Some(at) => Self { path: &text[..at], query: Some(&text[at + 1..]), authority },
             None => Self { path: text, query: None, authority },
@@ -270,7 +268,7 @@ struct Connection<'b> {
     framing: Framing,
     keep_alive: bool,
     expect_continue: bool,
-    host: Option<&'b str>,
+    host: Option<Authority<'b>>,
     origin: Option<&'b [u8]>,
 }
 
@@ -375,12 +373,11 @@ impl<'b> Seen<'b> {
         }
     }
 
-    fn host(&self, version: Version) -> Result<Option<&'b str>, HeadError> {
+    fn host(&self, version: Version) -> Result<Option<Authority<'b>>, HeadError> {
         match self.common.host {
             None if version == Version::Http11 => Err(HeadError::HostMissing),
             None | Some([]) => Ok(None),
-            Some(value) if is_authority(value) => Ok(std::str::from_utf8(value).ok()),
-            Some(_) => Err(HeadError::HostInvalid),
+            Some(value) => Authority::new(value).map(Some).ok_or(HeadError::HostInvalid),
         }
     }
 }
@@ -408,26 +405,3 @@ pub(crate) fn length_of(value: &[u8], limit_bytes: u64) -> Result<Framing, HeadE
         _ => Ok(Framing::Length(length_bytes)),
     }
 }
-
-/// Whether the authority of a URL may have every byte (RFC 3986 §3.2), so that it can be
-/// written back into one. User names are refused: no `Host` has them.
-pub(crate) fn is_authority(value: &[u8]) -> bool {
-    value.iter().all(|byte| IN_AUTHORITY[usize::from(*byte)])
-}
-
-/// By byte, whether it is allowed there.
-const IN_AUTHORITY: [bool; 256] = {
-    let mut table = [false; 256];
-    let mut byte = 0_u8;
-    while byte < 128 {
-        table[byte as usize] = byte.is_ascii_alphanumeric();
-        byte += 1;
-    }
-    let others = b"-._~%!$&'()*+,;=:[]";
-    let mut at = 0;
-    while at < others.len() {
-        table[others[at] as usize] = true;
-        at += 1;
-    }
-    table
-};

@@ -12,7 +12,7 @@ mod head_writer;
 
 pub use crate::head::{BodyFraming, Length, Method};
 pub use chunked::{ChunkError, ChunkedDecoder, LAST_CHUNK, Step, put_chunk, put_chunk_head};
-pub(crate) use head::{CommonFields, Target, is_authority, length_of, method_of};
+pub(crate) use head::{CommonFields, Target, length_of, method_of};
 pub use head::{Framing, Head, HeadLimits, HeadReader, HeaderSlots, Version};
 pub use head_error::HeadError;
 pub use head_writer::{CONTINUE, Exchange, HeadWriter};

@@ -1,5 +1,5 @@
 use super::*;
-use crate::{CommonFields, Field, HeadSink, HttpDate, Viewers, problem::Problem};
+use crate::{Authority, CommonFields, Field, HeadSink, HttpDate, Viewers, problem::Problem};
 use model::Timestamp;
 use proptest::prelude::*;
 
@@ -58,7 +58,7 @@ fn verdict(bytes: &[u8]) -> String {
             head.request.method,
             head.request.path,
             head.request.query.unwrap_or("-"),
-            head.request.authority.unwrap_or("-"),
+            head.request.authority.map_or("-", |name| name.text()),
             head.framing,
             if head.keep_alive { "" } else { " close" },
             if head.expect_continue { " continue" } else { "" },
@@ -107,7 +107,7 @@ fn a_head_that_comes_byte_by_byte_is_searched_once() {
     assert_eq!((head.framing, head.head_bytes), (Framing::Length(3), head_bytes));
     let mut slots = HeaderSlots::new();
     let next = reader.read(&bytes[head_bytes + 3..], &mut slots, &limits).unwrap().unwrap();
-    assert_eq!(next.request.authority, Some("i"));
+    assert_eq!(next.request.authority, Authority::new(b"i"));
 }
 
 #[test]

@@ -69,8 +69,8 @@ fn writes() -> Vec<Titled> {
         ("append by a producer", shown_append(&producer)),
         ("duplicate", shown_append(&duplicate)),
         ("close by a producer, without data", shown_append(&closing)),
-        ("create", write(Outcome::Created(open))),
-        ("create again", write(Outcome::Existed(closed))),
+        ("create", write(Outcome::Created(open.into()))),
+        ("create again", write(Outcome::Existed(closed.into()))),
         ("delete", write(Outcome::Deleted)),
         ("preflight", shown(|sink| preflight(sink, None))),
     ]

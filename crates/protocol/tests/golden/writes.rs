@@ -60,14 +60,14 @@ fn creates(page: &mut Page) {
     let open = info("text/plain", 1234);
     let closed = StreamInfo { closed: true, ..info("application/json; charset=utf-8", 0) };
     let cases = [
-        ("create", Outcome::Created(open.clone())),
-        ("create closed", Outcome::Created(closed.clone())),
-        ("create again", Outcome::Existed(open)),
-        ("create closed again", Outcome::Existed(closed)),
+        ("create", Outcome::Created(open.clone().into())),
+        ("create closed", Outcome::Created(closed.clone().into())),
+        ("create again", Outcome::Existed(open.into())),
+        ("create closed again", Outcome::Existed(closed.into())),
         ("delete by outcome", Outcome::Deleted),
         ("pin", Outcome::Pinned { head: ByteOffset::ZERO, first_record: 0 }),
         ("trim", Outcome::Trimmed { head: ByteOffset::new(700), first_record: 7 }),
-        ("change", Outcome::Changed(kept())),
+        ("change", Outcome::Changed(kept().into())),
         ("done", Outcome::Done),
     ];
     for (title, outcome) in cases {

@@ -45,7 +45,7 @@ pub struct Driver {
 struct Jobs {
     syncs: Receiver<SyncJob>,
     checks: Receiver<session::CheckJob>,
-    reads: Receiver<ReadJob>,
+    reads: Receiver<Box<ReadJob>>,
     works: Receiver<ShardJob>,
 }
 

@@ -363,7 +363,7 @@ impl Shard {
                     self.handle_synced(done, took_ns);
                 }
                 Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
-                Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(*done)),
+                Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(done)),
                 Mail::Checked(done) => self.handle(Input::Checked(*done)),
                 Mail::InForce(in_force) => {
                     self.doors.tls = in_force.tls;

@@ -21,14 +21,14 @@ const SYNCS_MAX: usize = 1;
 const JOBS_MAX: usize = 4096;
 
 /// A background job and whose log gets its result.
-pub(crate) type ShardJob = (ShardId, WorkJob);
+pub(crate) type ShardJob = (ShardId, Box<WorkJob>);
 
 /// Where an event loop sends its jobs.
 #[derive(Debug)]
 pub(crate) struct Workers {
     pub syncs: SyncSender<SyncJob>,
     pub checks: SyncSender<CheckJob>,
-    pub reads: SyncSender<ReadJob>,
+    pub reads: SyncSender<Box<ReadJob>>,
     pub segments: SyncSender<ShardJob>,
     pub copies: SyncSender<ShardJob>,
 }
@@ -79,8 +79,8 @@ const READS_MAX: usize = 64;
 pub(crate) fn start_reads(
     shard: ShardId,
     mailbox: Arc<Mailbox>,
-) -> io::Result<(SyncSender<ReadJob>, JoinHandle<()>)> {
-    let (sender, jobs) = sync_channel::<ReadJob>(READS_MAX);
+) -> io::Result<(SyncSender<Box<ReadJob>>, JoinHandle<()>)> {
+    let (sender, jobs) = sync_channel::<Box<ReadJob>>(READS_MAX);
     let run = move || {
         for job in jobs {
             if mailbox.put_one(Mail::ReadDone(Box::new(job.run()))).is_err() {
@@ -92,7 +92,7 @@ pub(crate) fn start_reads(
 }
 
 impl Workers {
-    pub(crate) fn start(&self, shard: ShardId, job: WorkJob) {
+    pub(crate) fn start(&self, shard: ShardId, job: Box<WorkJob>) {
         let thread = if job.group().is_none() { &self.segments } else { &self.copies };
         thread.send((shard, job)).expect("the background threads outlive the loops");
     }

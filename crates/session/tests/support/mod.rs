@@ -299,7 +299,7 @@ impl Shard {
             }
             Output::Peer(_) | Output::Fetch(_) => unreachable!("a node alone has no peers"),
             Output::Work(job) => self.core.handle(self.now, Event::Worked(job.run())),
-            Output::Read(job) => self.core.handle(self.now, Event::ReadDone(job.run())),
+            Output::Read(job) => self.core.handle(self.now, Event::ReadDone(Box::new(job.run()))),
             Output::Shard { .. } => panic!("one shard has no others"),
         }
     }

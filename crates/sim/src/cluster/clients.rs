@@ -308,7 +308,7 @@ fn read_of(path: StreamPath, from: u64) -> Request {
 }
 
 fn creation(path: StreamPath) -> Request {
-    Request::Create(CreateRequest {
+    Request::Create(Box::new(CreateRequest {
         path,
         content_type: Some(ContentType::new("text/plain")),
         lifetime: Lifetime::Forever,
@@ -317,5 +317,5 @@ fn creation(path: StreamPath) -> Request {
         retention: Retention::default(),
         record_time: None,
         record_count: 0,
-    })
+    }))
 }

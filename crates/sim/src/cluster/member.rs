@@ -34,8 +34,8 @@ pub(super) enum Mail {
 #[derive(Debug)]
 pub(super) enum Job {
     Sync(SyncJob),
-    Work(WorkJob),
-    Read(ReadJob),
+    Work(Box<WorkJob>),
+    Read(Box<ReadJob>),
     Fetch(Box<FetchJob>),
 }
 
@@ -162,7 +162,7 @@ fn give(shard: &mut ShardCore, now: Stamp, mail: Mail) {
         Mail::Shard(message) => shard.handle(now, Event::Shard(message)),
         Mail::Synced(done) => shard.handle(now, Event::Synced(done)),
         Mail::Worked(done) => shard.handle(now, Event::Worked(done)),
-        Mail::ReadDone(done) => shard.handle(now, Event::ReadDone(*done)),
+        Mail::ReadDone(done) => shard.handle(now, Event::ReadDone(done)),
         Mail::Fetched(done) => shard.handle(now, Event::Fetched(done)),
         Mail::Tick => shard.handle(now, Event::Tick),
     }

@@ -67,9 +67,9 @@ pub(crate) enum Mail {
 #[derive(Debug)]
 pub(crate) enum Job {
     Sync(SyncJob),
-    Work(WorkJob),
+    Work(Box<WorkJob>),
     Check(Box<CheckJob>),
-    Read(ReadJob),
+    Read(Box<ReadJob>),
 }
 
 /// What a turn of a shard leaves to be done.

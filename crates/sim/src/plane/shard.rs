@@ -126,7 +126,7 @@ impl Shard {
                 self.syncs_in_flight -= 1;
                 self.core.handle(self.now, Event::Synced(done));
             }
-            Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(*done)),
+            Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(done)),
             Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
             Mail::Checked(done) => self.handle(Input::Checked(*done)),
             Mail::Tick => self.tick(),

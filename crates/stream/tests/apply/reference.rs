@@ -345,7 +345,7 @@ impl Stream {
         ];
         match same.into_iter().find(|(_, is_same)| !is_same) {
             Some((differs, _)) => Outcome::Refused(Refusal::Config { differs }),
-            None => Outcome::Existed(self.info()),
+            None => Outcome::Existed(Box::new(self.info())),
         }
     }
 }
@@ -475,7 +475,7 @@ impl Reference {
         let marks = stream.add(data, record_count, (at, create.record_time));
         let placement = Placement { stream: stream.id, start, first_record, record_count, marks };
         let placement = (!data.is_empty()).then_some(placement);
-        let applied = Applied { placement, ..answer(Outcome::Created(stream.info())) };
+        let applied = Applied { placement, ..answer(Outcome::Created(Box::new(stream.info()))) };
         self.streams.push(stream);
         applied
     }
@@ -536,7 +536,7 @@ impl Reference {
         kept.age_seconds = age_seconds.unwrap_or(kept.age_seconds);
         kept.bytes = bytes.unwrap_or(kept.bytes);
         kept.records = records.unwrap_or(kept.records);
-        answer(Outcome::Changed(stream.info()))
+        answer(Outcome::Changed(Box::new(stream.info())))
     }
 
     fn pin(&mut self, id: StreamId, pin: &Pin) -> Applied {

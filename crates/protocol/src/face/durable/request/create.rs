@@ -22,7 +22,7 @@ const CONTENT_TYPE_DEFAULT: &str = "application/octet-stream";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CreateRequest {
     /// What is asked for. Its records are counted when the body is there.
-    pub asked: stream::CreateRequest,
+    pub asked: Box<stream::CreateRequest>,
     /// For the `Location` of the answer.
     pub location: Box<str>,
 }
@@ -31,7 +31,7 @@ pub struct CreateRequest {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadyCreate<'b> {
     /// What is asked for.
-    pub asked: stream::CreateRequest,
+    pub asked: Box<stream::CreateRequest>,
     /// For the `Location` of the answer.
     pub location: Box<str>,
     /// The first data: in stored form, or as it came for a fork that inherits its content type.
@@ -61,7 +61,7 @@ impl CreateRequest {
             record_time: record_time(fields)?,
             record_count: 0,
         };
-        Ok(Self { asked, location })
+        Ok(Self { asked: Box::new(asked), location })
     }
 
     /// Joins the body.

@@ -173,12 +173,9 @@ fn text_of(value: &[u8]) -> Result<&str, Utf8Error> {
 }
 
 impl<'b> Fields<'b> {
-    pub(crate) fn find(fields: &[httparse::Header<'b>]) -> Result<Self, Problem> {
-        let mut found = Self::default();
-        for item in fields {
-            found.take(item)?;
-        }
-        Ok(found)
+    /// Takes them in. They are many, so the caller keeps the room for them.
+    pub(crate) fn find(&mut self, fields: &[httparse::Header<'b>]) -> Result<(), Problem> {
+        fields.iter().try_for_each(|item| self.take(item))
     }
 
     fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), Problem> {

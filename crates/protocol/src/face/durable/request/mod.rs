@@ -42,7 +42,7 @@ use stream::ContentType;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Request {
     /// `PUT`: create a stream or make sure that it exists. PROTOCOL §5.1.
-    Create(Box<CreateRequest>),
+    Create(CreateRequest),
     /// `POST`: append, close, or both. PROTOCOL §5.2.
     Append(AppendRequest),
     /// `GET`: read, perhaps live. PROTOCOL §5.6–5.8.
@@ -126,26 +126,26 @@ pub fn parse(head: &RequestHead<'_, '_>, way: &Way<'_>) -> Result<Request, Probl
         return Ok(Request::Preflight { fields: preflight::asked_fields(head) });
     }
     let path = stream_path_by(way, head.path).ok_or_else(|| unknown_route(head.path))??;
+    let mut fields = Fields::default();
     match head.method {
         Method::Post => {
-            let fields = Fields::find(head.fields)?;
+            fields.find(head.fields)?;
             AppendRequest::parse(path, &fields).map(Request::Append)
         }
         Method::Get => {
-            let fields = Fields::find(head.fields)?;
+            fields.find(head.fields)?;
             ReadRequest::parse(path, head.query.unwrap_or_default(), &fields).map(Request::Read)
         }
         Method::Put => {
-            let fields = Fields::find(head.fields)?;
+            fields.find(head.fields)?;
             refuse_precondition(!fields.if_match.is_absent())?;
             let below = way.site.below(head.path).unwrap_or(head.path);
             let location = way.location(head, below);
-            CreateRequest::parse(path, location, &fields, way)
-                .map(|create| Request::Create(Box::new(create)))
+            CreateRequest::parse(path, location, &fields, way).map(Request::Create)
         }
         Method::Head => read::head(path, head.query.unwrap_or_default()),
         Method::Patch => {
-            let fields = Fields::find(head.fields)?;
+            fields.find(head.fields)?;
             refuse_precondition(!fields.if_match.is_absent())?;
             settings::parse(path, &fields)
         }

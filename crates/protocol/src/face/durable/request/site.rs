@@ -6,7 +6,7 @@
 //! pass on what a client has sent.
 
 use super::Scheme;
-use crate::{head::RequestHead, http1::is_authority};
+use crate::head::{Authority, RequestHead};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -95,7 +95,7 @@ impl FromStr for PublicUrl {
         let is_right = matches!(scheme, "http" | "https")
             && !host.is_empty()
             && !host.contains('@')
-            && is_authority(host.as_bytes())
+            && Authority::new(host.as_bytes()).is_some()
             && !path.contains("//")
             && path.bytes().all(is_path);
         if !is_right {
@@ -150,9 +150,9 @@ impl Way<'_> {
             (Some("http"), _) | (_, Scheme::Http) => "http://",
             (_, Scheme::Https) => "https://",
         };
-        let host = said.1.filter(|host| !host.is_empty() && is_authority(host.as_bytes()));
-        match host.or(head.authority) {
-            Some(host) => [scheme, host, path].concat().into(),
+        let said_host = said.1.and_then(|host| Authority::new(host.as_bytes()));
+        match said_host.filter(|host| !host.is_empty()).or(head.authority) {
+            Some(host) => [scheme, host.text(), path].concat().into(),
             None => path.into(),
         }
     }
@@ -192,7 +192,7 @@ mod tests {
             method_text: "PUT",
             path: "/v1/stream/a",
             query: None,
-            authority: Some("10.0.0.9:4437"),
+            authority: Authority::new(b"10.0.0.9:4437"),
             fields: &fields,
         })
     }

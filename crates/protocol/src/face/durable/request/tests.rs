@@ -26,13 +26,13 @@ fn refused(line: &str, fields: &[(&str, &str)]) -> Code {
 
 fn create(fields: &[(&str, &str)]) -> CreateRequest {
     match request("PUT /v1/stream/a", fields) {
-        Ok(Request::Create(create)) => *create,
+        Ok(Request::Create(create)) => create,
         other => panic!("{other:?}"),
     }
 }
 
 fn asked(fields: &[(&str, &str)]) -> stream::CreateRequest {
-    create(fields).asked
+    *create(fields).asked
 }
 
 fn append(fields: &[(&str, &str)]) -> AppendRequest {
