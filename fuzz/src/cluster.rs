@@ -4,9 +4,9 @@
 use crate::input::Input;
 use ::cluster::{
     Acceptor, Body, Change, Class, Configuration, Dialler, EntryBytes, Frame, GroupMessage, Hello,
-    LogPosition, Member, MemberState, Membership, Meta, MetaCommand, NodeNumber, Note, Outbox, Part, Parts,
-    Progress, Replica, ReplicaId, Secret, Section, SentEntry, SnapshotPoint, Start, Terms,
-    VERSION_MAX, VERSION_MIN, entry_of_command,
+    LogPosition, Member, MemberState, Membership, Meta, MetaCommand, NodeNumber, Note, Outbox,
+    Part, Parts, Progress, Replica, ReplicaId, Secret, Section, SentEntry, SnapshotPoint, Start,
+    Terms, VERSION_MAX, VERSION_MIN, entry_of_command,
 };
 use bytes::Bytes;
 use model::{EntryIndex, GroupId, Term, Timestamp};

@@ -10,7 +10,8 @@ use std::net::{IpAddr, SocketAddr};
 const TRUSTED: [&str; 3] = ["10.0.0.0/8", "127.0.0.1/32", "fd00::/8"];
 
 /// Addresses that a request comes from. The first three are trusted.
-const PEERS: [&str; 6] = ["10.0.0.1", "::ffff:127.0.0.1", "fd00::7", "192.0.2.1", "::1", "11.0.0.1"];
+const PEERS: [&str; 6] =
+    ["10.0.0.1", "::ffff:127.0.0.1", "fd00::7", "192.0.2.1", "::1", "11.0.0.1"];
 const TRUSTED_PEERS: usize = 3;
 
 const PUBLIC: &str = "https://s.example/base";
@@ -130,9 +131,18 @@ pub fn seeds() -> Vec<Vec<u8>> {
         put(3, all),
         put(0x40, all),
         put(0x82, all),
-        put(1, "X-Forwarded-For: 6.6.6.6, 10.0.0.3\r\nx-forwarded-for: [2001:db8::1]:443, fd00::9\r\n"),
-        put(0, "X-Forwarded-For: 192.0.2.7:99, unknown, 10.1.2.3\r\nX-Forwarded-Proto: gopher, https\r\n"),
-        put(2, "X-Forwarded-For: ::ffff:10.0.0.9\r\nX-Forwarded-Host: a b\r\nX-Forwarded-Host: c\r\n"),
+        put(
+            1,
+            "X-Forwarded-For: 6.6.6.6, 10.0.0.3\r\nx-forwarded-for: [2001:db8::1]:443, fd00::9\r\n",
+        ),
+        put(
+            0,
+            "X-Forwarded-For: 192.0.2.7:99, unknown, 10.1.2.3\r\nX-Forwarded-Proto: gopher, https\r\n",
+        ),
+        put(
+            2,
+            "X-Forwarded-For: ::ffff:10.0.0.9\r\nX-Forwarded-Host: a b\r\nX-Forwarded-Host: c\r\n",
+        ),
         put(0, "X-Forwarded-For:\r\nX-Forwarded-Host: u@h\r\nX-Forwarded-Proto: HTTPS\r\n"),
     ]
 }

@@ -156,7 +156,9 @@ impl Shard {
                 Output::Changed { change, .. } => self.handle(session::Input::Changed(change)),
                 Output::Sync(job) => self.core.handle(self.now, Event::Synced(job.run())),
                 Output::Work(job) => self.core.handle(self.now, Event::Worked(job.run())),
-                Output::Read(job) => self.core.handle(self.now, Event::ReadDone(Box::new(job.run()))),
+                Output::Read(job) => {
+                    self.core.handle(self.now, Event::ReadDone(Box::new(job.run())))
+                }
                 Output::Shard { .. } => panic!("one shard has no others"),
                 Output::Peer(_) | Output::Fetch(_) => panic!("one node has no others"),
             }

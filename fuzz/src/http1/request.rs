@@ -1,13 +1,13 @@
 //! Requests, and what answers reflect of them.
 
 use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamKey, Timestamp};
-use protocol::{HttpDate, Viewers};
 use protocol::client::parse_answer;
 use protocol::etag::ETag;
 use protocol::http1::{Exchange, Head, HeadLimits, HeadReader, HeadWriter, HeaderSlots, Version};
 use protocol::problem::Problem;
 use protocol::request::{self, CreateRequest, Request, Way};
 use protocol::response;
+use protocol::{HttpDate, Viewers};
 use serde_json::Value;
 use stream::{ContentType, Lifetime, Lineage, Outcome, StreamInfo};
 
@@ -110,8 +110,13 @@ fn check_problem(problem: &Problem) {
 
 fn written(write: impl FnOnce(&mut HeadWriter<'_, '_>)) -> Vec<u8> {
     let date = HttpDate::new(Timestamp::new(0));
-    let exchange =
-        Exchange { version: Version::Http11, keep_alive: true, is_head: false, date: &date, viewers: Viewers::All };
+    let exchange = Exchange {
+        version: Version::Http11,
+        keep_alive: true,
+        is_head: false,
+        date: &date,
+        viewers: Viewers::All,
+    };
     let mut out = Vec::new();
     write(&mut HeadWriter::new(&mut out, &exchange));
     out
