@@ -119,7 +119,12 @@ fn cargo(workspace: &Workspace) -> Command {
 }
 
 fn format(workspace: &Workspace) -> Result<Counts, Failure> {
-    check(cargo(workspace).args(["fmt", "--all", "--check"]), "run `cargo fmt --all`")
+    let advice = "run `cargo fmt --all`, and the same in fuzz/";
+    let all = check(cargo(workspace).args(["fmt", "--all", "--check"]), advice)?;
+    // The fuzz targets are a workspace of their own.
+    let mut fuzz = cargo(workspace);
+    fuzz.current_dir(workspace.root.join("fuzz")).args(["fmt", "--check"]);
+    Ok(all.and(check(&mut fuzz, advice)?))
 }
 
 fn tidy_stage(workspace: &Workspace) -> Result<Counts, Failure> {
