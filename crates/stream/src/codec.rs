@@ -160,6 +160,11 @@ impl<'a> Reader<'a> {
         Err(DecodeError { position: self.position, newer: Some(newer) })
     }
 
+    /// How many bytes are left.
+    pub(crate) fn left(&self) -> usize {
+        self.bytes.len() - self.position
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.position == self.bytes.len()
     }

@@ -44,8 +44,12 @@ impl Writer<'_> {
         self.number(fork.records);
         self.option(fork.mark, |w, mark| w.number(mark));
         self.lifetime(fork.lifetime);
-        self.number(fork.lineage.spans().len() as u64);
-        for Span { end, next_record, owner } in fork.lineage.spans() {
+        self.lineage(&fork.lineage);
+    }
+
+    pub(crate) fn lineage(&mut self, lineage: &Lineage) {
+        self.number(lineage.spans().len() as u64);
+        for Span { end, next_record, owner } in lineage.spans() {
             self.number(end.get());
             self.number(*next_record);
             self.key(*owner);
@@ -101,7 +105,7 @@ impl Reader<'_> {
         if is_possible && is_within { Ok(fork) } else { self.error() }
     }
 
-    fn lineage(&mut self) -> Result<Lineage, DecodeError> {
+    pub(crate) fn lineage(&mut self) -> Result<Lineage, DecodeError> {
         let count = self.number()?;
         let mut spans: Vec<Span> = Vec::new();
         for _ in 0..count {

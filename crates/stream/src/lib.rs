@@ -40,6 +40,7 @@ mod create;
 mod expiries;
 mod fork;
 mod fork_codec;
+mod forward_codec;
 mod group;
 #[cfg(test)]
 mod group_tests;

@@ -34,6 +34,12 @@ impl GroupState {
         records.filter(|record| !record.deleted).map(StreamRecord::info)
     }
 
+    /// After the last byte of a stream, deleted or not; `None` if there is none or was none yet.
+    #[must_use]
+    pub fn tail(&self, stream: StreamId) -> Option<ByteOffset> {
+        self.streams.get(stream).map(|record| record.tail)
+    }
+
     /// First byte of a stream that is needed, by itself or by forks.
     #[must_use]
     pub fn floor(&self, stream: StreamId) -> Option<ByteOffset> {
