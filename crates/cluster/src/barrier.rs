@@ -35,6 +35,13 @@ impl<W> Default for Barriers<W> {
 }
 
 impl<W> Barriers<W> {
+    /// Barriers whose questions have the numbers behind `last`. A process that asks other nodes uses none that an earlier
+    /// one may have used: an answer to that would be taken for one to this.
+    #[must_use]
+    pub fn behind(last: u64) -> Self {
+        Self { last, ..Self::default() }
+    }
+
     /// Adds a read.
     pub fn add(&mut self, waiter: W) {
         self.new.push(waiter);
@@ -61,12 +68,18 @@ impl<W> Barriers<W> {
         !self.new.is_empty()
     }
 
+    /// Whether a question is under way.
+    #[must_use]
+    pub fn is_asking(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
     /// The number of a question for all reads that came since the last one.
     pub fn ask(&mut self) -> Option<u64> {
         if self.new.is_empty() {
             return None;
         }
-        self.last += 1;
+        self.last = self.last.wrapping_add(1);
         self.asked.insert(self.last, std::mem::take(&mut self.new));
         Some(self.last)
     }

@@ -2,7 +2,7 @@
 
 use crate::identity::NodeNumber;
 use model::{GroupId, Monotonic};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// How a request ended without an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,14 +13,23 @@ pub enum Verdict {
     Unknown,
 }
 
+/// What has to be known of a request.
+pub trait Forwarded {
+    /// Requests with the same subject take effect in the order in which they came.
+    fn subject(&self) -> u64;
+
+    /// Whether it may be carried out twice: it changes nothing, or is known again.
+    fn may_repeat(&self) -> bool;
+}
+
 /// A request to be sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Sending {
-    /// Its number.
+    /// The number of this attempt.
     pub request: u64,
     /// Its group.
     pub group: GroupId,
-    /// All requests with lower numbers are settled.
+    /// All attempts with lower numbers are settled.
     pub settled_below: u64,
 }
 
@@ -29,13 +38,19 @@ enum State {
     /// Nobody has it.
     Waiting,
     /// A node has it, or will when the link delivers it.
-    Sent(Opening),
+    Sent(Attempt),
     /// The link was lost before an answer came. The same opening of the same node may be asked again.
-    InDoubt(Opening),
+    InDoubt(Attempt),
 }
 
 /// One opening of one node: what it knows is gone with it.
 type Opening = (NodeNumber, u64);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Attempt {
+    number: u64,
+    at: Opening,
+}
 
 #[derive(Debug)]
 struct Entry<T> {
@@ -43,37 +58,62 @@ struct Entry<T> {
     state: State,
     deadline: Monotonic,
     request: T,
+    /// An attempt was given up of which nobody can tell.
+    is_doubtful: bool,
+}
+
+impl<T> Entry<T> {
+    fn verdict(&self) -> Verdict {
+        match self.state {
+            State::Waiting if !self.is_doubtful => Verdict::NoLeader,
+            _ => Verdict::Unknown,
+        }
+    }
+
+    fn attempt(&self) -> Option<Attempt> {
+        match self.state {
+            State::Waiting => None,
+            State::Sent(attempt) | State::InDoubt(attempt) => Some(attempt),
+        }
+    }
 }
 
 /// The requests of one shard that other nodes answer, each as a `T`.
 ///
 /// # Driving it
-/// [`Forwards::add`]; [`Forwards::send_to`] for those of a group whose leader is known, with the opening of its node;
-/// then [`Forwards::answered`], [`Forwards::not_applied`], [`Forwards::link_lost`], [`Forwards::link_up`] as
+/// [`Forwards::add`]; [`Forwards::send_to`] for those of a group whose leader is known, with the opening of its node. That may be
+/// this node by now. Then [`Forwards::answered`], [`Forwards::not_applied`], [`Forwards::link_lost`], [`Forwards::link_up`] as
 /// things happen, and [`Forwards::expired`] with the time.
 ///
 /// # Invariants
-/// - A request is at one node at a time. It is sent to another only when it was certainly not applied.
-/// - A number is used once.
+/// - A request is at one node at a time, unless it may be repeated. It is sent to another only when it was certainly not
+///   applied.
+/// - The number of an attempt is used once. A node that has refused one refuses each copy of it, however late.
+/// - A request waits while an earlier one of its subject may be at another node.
 #[derive(Debug)]
 pub struct Forwards<T> {
+    /// In the order in which they came.
     entries: BTreeMap<u64, Entry<T>>,
+    /// The request of each attempt that is not settled.
+    attempts: BTreeMap<u64, u64>,
     last: u64,
+    last_attempt: u64,
 }
 
 impl<T> Default for Forwards<T> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), last: 0 }
+        Self { entries: BTreeMap::new(), attempts: BTreeMap::new(), last: 0, last_attempt: 0 }
     }
 }
 
 impl<T> Forwards<T> {
-    /// Adds a request, to be given up at `deadline`. Returns its number.
-    pub fn add(&mut self, group: GroupId, request: T, deadline: Monotonic) -> u64 {
+    /// Adds a request, to be given up at `deadline`.
+    pub fn add(&mut self, group: GroupId, request: T, deadline: Monotonic) {
         self.last += 1;
-        let entry = Entry { group, state: State::Waiting, deadline, request };
-        self.entries.insert(self.last, entry);
-        self.last
+        self.entries.insert(
+            self.last,
+            Entry { group, state: State::Waiting, deadline, request, is_doubtful: false },
+        );
     }
 
     /// Requests without an end.
@@ -88,85 +128,161 @@ impl<T> Forwards<T> {
         self.entries.is_empty()
     }
 
-    /// The request of a number.
+    /// The request of an attempt.
     #[must_use]
-    pub fn get(&self, request: u64) -> Option<&T> {
-        self.entries.get(&request).map(|entry| &entry.request)
+    pub fn get(&self, attempt: u64) -> Option<&T> {
+        let entry = self.entries.get(self.attempts.get(&attempt)?)?;
+        Some(&entry.request)
     }
 
-    /// Groups of requests that nobody has.
-    pub fn waiting_groups(&self) -> impl Iterator<Item = GroupId> {
-        let waiting = self.entries.values().filter(|entry| entry.state == State::Waiting);
-        waiting.map(|entry| entry.group)
+    /// The group of the request of an attempt.
+    #[must_use]
+    pub fn group(&self, attempt: u64) -> Option<GroupId> {
+        let entry = self.entries.get(self.attempts.get(&attempt)?)?;
+        Some(entry.group)
     }
 
-    /// Sends all waiting requests of a group to a node; `epoch` is its opening.
-    pub fn send_to(&mut self, group: GroupId, node: NodeNumber, epoch: u64) -> Vec<Sending> {
-        let opening = (node, epoch);
-        self.resend(opening, |entry| entry.group == group && entry.state == State::Waiting)
+    /// An answer has come. With it comes what is certain if the answer says that this attempt has changed nothing. `None`:
+    /// nobody waits for it any more.
+    pub fn answered(&mut self, attempt: u64) -> Option<(T, Verdict)> {
+        let order = self.attempts.remove(&attempt)?;
+        let mut entry = self.entries.remove(&order)?;
+        entry.state = State::Waiting;
+        let verdict = entry.verdict();
+        Some((entry.request, verdict))
     }
 
-    fn resend(&mut self, opening: Opening, wants: impl Fn(&Entry<T>) -> bool) -> Vec<Sending> {
-        let settled_below = self.entries.keys().next().copied().unwrap_or(self.last + 1);
-        let wanted = self.entries.iter_mut().filter(|(_, entry)| wants(entry));
-        wanted
-            .map(|(request, entry)| {
-                entry.state = State::Sent(opening);
-                Sending { request: *request, group: entry.group, settled_below }
-            })
-            .collect()
+    /// Requests whose time is over at `now`, each with what is certain of it.
+    pub fn expired(&mut self, now: Monotonic) -> Vec<(T, Verdict)> {
+        self.end(|entry| entry.deadline <= now)
     }
 
-    /// An answer has come. `None`: nobody waits for it any more.
-    pub fn answered(&mut self, request: u64) -> Option<T> {
-        self.entries.remove(&request).map(|entry| entry.request)
+    /// All requests: this node forwards nothing any more.
+    pub fn end_all(&mut self) -> Vec<(T, Verdict)> {
+        self.end(|_| true)
     }
 
-    /// The node that had it says that it was not applied, and never will be: it may go elsewhere.
-    pub fn not_applied(&mut self, request: u64) {
-        if let Some(entry) = self.entries.get_mut(&request) {
-            entry.state = State::Waiting;
+    fn end(&mut self, is_over: impl Fn(&Entry<T>) -> bool) -> Vec<(T, Verdict)> {
+        let judge = |entry: Entry<T>| {
+            let verdict = entry.verdict();
+            (entry.request, verdict)
+        };
+        self.take(is_over).into_iter().map(judge).collect()
+    }
+
+    fn take(&mut self, wants: impl Fn(&Entry<T>) -> bool) -> Vec<Entry<T>> {
+        let taken = self.entries.extract_if(.., |_, entry| wants(entry));
+        let taken: Vec<Entry<T>> = taken.map(|(_, entry)| entry).collect();
+        for attempt in taken.iter().filter_map(Entry::attempt) {
+            self.attempts.remove(&attempt.number);
         }
+        taken
+    }
+}
+
+impl<T: Forwarded> Entry<T> {
+    /// Whether it may be sent: nobody has it, or another opening than `at` may have it, and it may be repeated.
+    fn may_go(&self, at: Option<Opening>) -> bool {
+        match self.state {
+            State::Waiting => true,
+            State::Sent(_) => false,
+            State::InDoubt(attempt) => self.request.may_repeat() && Some(attempt.at) != at,
+        }
+    }
+}
+
+impl<T: Forwarded> Forwards<T> {
+    /// Groups of requests that may be sent to a leader.
+    #[must_use]
+    pub fn waiting_groups(&self) -> BTreeSet<GroupId> {
+        let waiting = self.entries.values().filter(|entry| entry.may_go(None));
+        waiting.map(|entry| entry.group).collect()
+    }
+
+    /// Sends the requests of a group that may be sent to a node; `epoch` is its opening.
+    pub fn send_to(&mut self, group: GroupId, node: NodeNumber, epoch: u64) -> Vec<Sending> {
+        let at = (node, epoch);
+        let elsewhere = self.subjects_elsewhere(group, at);
+        let mut sent = Vec::new();
+        for (order, entry) in &mut self.entries {
+            let is_wanted = entry.group == group && entry.may_go(Some(at));
+            if !is_wanted || elsewhere.contains(&entry.request.subject()) {
+                continue;
+            }
+            if let Some(given_up) = entry.attempt() {
+                self.attempts.remove(&given_up.number);
+                entry.is_doubtful = true;
+            }
+            self.last_attempt += 1;
+            let number = self.last_attempt;
+            self.attempts.insert(number, *order);
+            entry.state = State::Sent(Attempt { number, at });
+            let settled_below = self.attempts.keys().next().copied().unwrap_or(number);
+            sent.push(Sending { request: number, group, settled_below });
+        }
+        sent
+    }
+
+    /// Subjects of a group of which something may be at another opening of a node, and must not be repeated.
+    fn subjects_elsewhere(&self, group: GroupId, at: Opening) -> BTreeSet<u64> {
+        let of_group = self.entries.values().filter(|entry| entry.group == group);
+        let is_elsewhere = |entry: &&Entry<T>| {
+            let is_other = entry.attempt().is_some_and(|attempt| attempt.at != at);
+            is_other && !entry.may_go(Some(at))
+        };
+        of_group.filter(is_elsewhere).map(|entry| entry.request.subject()).collect()
+    }
+
+    /// The node that had it says that this attempt was not applied, and never will be: it may go elsewhere. It comes back, with
+    /// what is certain, if a later one of its subject may be ahead of it.
+    pub fn not_applied(&mut self, attempt: u64) -> Option<(T, Verdict)> {
+        let order = self.attempts.remove(&attempt)?;
+        let entry = self.entries.get_mut(&order).expect("an attempt is one of a request");
+        entry.state = State::Waiting;
+        let (group, subject, verdict) = (entry.group, entry.request.subject(), entry.verdict());
+        let later = self.entries.range(order + 1..);
+        let mut sent = later.filter(|(_, entry)| entry.attempt().is_some());
+        let is_overtaken =
+            sent.any(|(_, entry)| entry.group == group && entry.request.subject() == subject);
+        if !is_overtaken {
+            return None;
+        }
+        self.entries.remove(&order).map(|entry| (entry.request, verdict))
     }
 
     /// The link to a node was lost. What was on it may have arrived or not.
     pub fn link_lost(&mut self, node: NodeNumber) {
         for entry in self.entries.values_mut() {
-            if let State::Sent((of, epoch)) = entry.state
-                && of == node
+            if let State::Sent(attempt) = entry.state
+                && attempt.at.0 == node
             {
-                entry.state = State::InDoubt((of, epoch));
+                entry.state = State::InDoubt(attempt);
             }
         }
     }
 
     /// A link to a node is up: requests in doubt are asked again if it is the same opening. Otherwise
-    /// what became of them is gone with it.
+    /// what became of them is gone with it; what may not be repeated is returned.
     pub fn link_up(&mut self, node: NodeNumber, epoch: u64) -> (Vec<Sending>, Vec<T>) {
-        let is_gone = |entry: &Entry<T>| matches!(entry.state, State::InDoubt((of, old)) if of == node && old != epoch);
-        let gone = self.take(is_gone).into_iter().map(|entry| entry.request).collect();
-        let opening = (node, epoch);
-        (self.resend(opening, |entry| entry.state == State::InDoubt(opening)), gone)
-    }
-
-    /// Requests whose time is over at `now`, each with what is certain of it.
-    pub fn expired(&mut self, now: Monotonic) -> Vec<(T, Verdict)> {
-        let expired = self.take(|entry| entry.deadline <= now).into_iter();
-        let judge = |entry: Entry<T>| match entry.state {
-            State::Waiting => (entry.request, Verdict::NoLeader),
-            State::Sent(_) | State::InDoubt(_) => (entry.request, Verdict::Unknown),
+        let is_gone = |entry: &Entry<T>| {
+            let is_other = |at: Opening| at.0 == node && at.1 != epoch;
+            let is_in_doubt =
+                matches!(entry.state, State::InDoubt(attempt) if is_other(attempt.at));
+            is_in_doubt && !entry.request.may_repeat()
         };
-        expired.map(judge).collect()
-    }
-
-    /// When [`Forwards::expired`] has something next.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Monotonic> {
-        self.entries.values().map(|entry| entry.deadline).min()
-    }
-
-    fn take(&mut self, wants: impl Fn(&Entry<T>) -> bool) -> Vec<Entry<T>> {
-        self.entries.extract_if(.., |_, entry| wants(entry)).map(|(_, entry)| entry).collect()
+        let gone = self.take(is_gone).into_iter().map(|entry| entry.request).collect();
+        let settled_below = self.attempts.keys().next().copied().unwrap_or(self.last_attempt + 1);
+        let mut sent = Vec::new();
+        for entry in self.entries.values_mut() {
+            if let State::InDoubt(attempt) = entry.state
+                && attempt.at == (node, epoch)
+            {
+                entry.state = State::Sent(attempt);
+                let (request, group) = (attempt.number, entry.group);
+                sent.push(Sending { request, group, settled_below });
+            }
+        }
+        (sent, gone)
     }
 }
 
@@ -176,6 +292,17 @@ mod tests {
 
     const GROUP: GroupId = GroupId::new(7);
 
+    /// Letters are requests of one subject each; capitals may be repeated.
+    impl Forwarded for char {
+        fn subject(&self) -> u64 {
+            u64::from(self.to_ascii_lowercase())
+        }
+
+        fn may_repeat(&self) -> bool {
+            self.is_ascii_uppercase()
+        }
+    }
+
     fn node(number: u16) -> NodeNumber {
         NodeNumber::new(number)
     }
@@ -184,48 +311,91 @@ mod tests {
         Monotonic::new(seconds * 1_000_000_000)
     }
 
-    /// Two requests, both at node 2.
-    fn two_sent() -> Forwards<char> {
+    /// Requests that are all at node 2.
+    fn sent(requests: &str) -> Forwards<char> {
         let mut forwards = Forwards::default();
-        forwards.add(GROUP, 'a', late(5));
-        forwards.add(GROUP, 'b', late(6));
-        assert_eq!(forwards.send_to(GROUP, node(2), 9).len(), 2);
+        for (seconds, request) in (5..).zip(requests.chars()) {
+            forwards.add(GROUP, request, late(seconds));
+        }
+        assert_eq!(forwards.send_to(GROUP, node(2), 9).len(), requests.len());
         forwards
+    }
+
+    fn numbers(sent: &[Sending]) -> Vec<u64> {
+        sent.iter().map(|sending| sending.request).collect()
     }
 
     #[test]
     fn requests_are_sent_once_and_answered_once() {
-        let mut forwards = two_sent();
+        let mut forwards = sent("ab");
         assert_eq!(forwards.send_to(GROUP, node(3), 1), []);
-        assert_eq!(forwards.answered(1), Some('a'));
-        assert_eq!(forwards.answered(1), None);
+        assert_eq!((forwards.get(1), forwards.group(1)), (Some(&'a'), Some(GROUP)));
+        assert_eq!(forwards.answered(1), Some(('a', Verdict::NoLeader)));
+        assert_eq!((forwards.answered(1), forwards.get(1)), (None, None));
         forwards.add(GROUP, 'c', late(7));
         let sending = Sending { request: 3, group: GROUP, settled_below: 2 };
         assert_eq!(forwards.send_to(GROUP, node(2), 9), [sending]);
     }
 
     #[test]
-    fn what_was_not_applied_for_certain_goes_to_the_next_leader() {
-        let mut forwards = two_sent();
-        forwards.not_applied(2);
-        assert_eq!(forwards.waiting_groups().collect::<Vec<_>>(), [GROUP]);
-        let sent = forwards.send_to(GROUP, node(3), 1);
-        assert_eq!(sent.iter().map(|sending| sending.request).collect::<Vec<_>>(), [2]);
+    fn what_was_not_applied_for_certain_goes_to_the_next_leader_under_another_number() {
+        let mut forwards = sent("ab");
+        assert_eq!(forwards.not_applied(2), None);
+        assert_eq!(forwards.waiting_groups(), BTreeSet::from([GROUP]));
+        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [3]);
+        assert_eq!(forwards.not_applied(2), None, "a late copy of the refusal");
+        assert_eq!(forwards.answered(3), Some(('b', Verdict::NoLeader)));
+    }
+
+    #[test]
+    fn a_request_does_not_come_behind_a_later_one_of_its_subject() {
+        let mut forwards = sent("aa");
+        let overtaken = Some(('a', Verdict::NoLeader));
+        assert_eq!(forwards.not_applied(1), overtaken, "the second may be applied");
+        let mut forwards = sent("aa");
+        assert_eq!(forwards.not_applied(2), None);
+        forwards.add(GROUP, 'b', late(9));
+        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [3], "b alone");
+        assert!(forwards.answered(1).is_some());
+        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [4]);
+        assert_eq!(forwards.get(4), Some(&'a'));
     }
 
     #[test]
     fn a_lost_link_proves_nothing_and_the_same_opening_is_asked_again() {
-        let mut forwards = two_sent();
+        let mut forwards = sent("ab");
         forwards.link_lost(node(2));
         assert_eq!(forwards.send_to(GROUP, node(3), 1), []);
         let (sent, gone) = forwards.link_up(node(2), 9);
-        assert_eq!((sent.len(), gone.len()), (2, 0));
-        assert_eq!(forwards.answered(1), Some('a'));
+        assert_eq!((numbers(&sent), gone.len()), (vec![1, 2], 0));
+        assert!(forwards.answered(1).is_some());
+    }
+
+    #[test]
+    fn what_may_be_repeated_goes_to_the_next_leader_and_its_doubts_stay() {
+        let mut forwards = sent("AbC");
+        forwards.link_lost(node(2));
+        assert_eq!(forwards.send_to(GROUP, node(2), 9), [], "the same opening is asked again");
+        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [4, 5]);
+        assert_eq!(forwards.answered(1), None, "that attempt is given up");
+        assert_eq!(forwards.answered(4), Some(('A', Verdict::Unknown)));
+        assert_eq!(forwards.not_applied(5), None);
+        let ended = forwards.expired(late(9));
+        assert_eq!(ended, [('b', Verdict::Unknown), ('C', Verdict::Unknown)]);
+    }
+
+    #[test]
+    fn what_may_be_repeated_outlives_the_opening_that_had_it() {
+        let mut forwards = sent("Ab");
+        forwards.link_lost(node(2));
+        assert_eq!(forwards.link_up(node(2), 10), (vec![], vec!['b']));
+        assert_eq!(numbers(&forwards.send_to(GROUP, node(2), 10)), [3]);
+        assert_eq!(forwards.answered(3), Some(('A', Verdict::Unknown)));
     }
 
     #[test]
     fn nobody_knows_what_a_node_had_that_was_started_anew() {
-        let mut forwards = two_sent();
+        let mut forwards = sent("ab");
         forwards.link_lost(node(2));
         let (sent, gone) = forwards.link_up(node(2), 10);
         assert_eq!((sent, gone), (vec![], vec!['a', 'b']));
@@ -234,12 +404,12 @@ mod tests {
 
     #[test]
     fn time_tells_what_was_certainly_not_applied_from_what_nobody_knows() {
-        let mut forwards = two_sent();
-        forwards.not_applied(1);
-        assert_eq!(forwards.next_deadline(), Some(late(5)));
+        let mut forwards = sent("abc");
+        assert_eq!(forwards.not_applied(1), None);
         assert_eq!(forwards.expired(late(4)), []);
         let ended = forwards.expired(late(6));
         assert_eq!(ended, [('a', Verdict::NoLeader), ('b', Verdict::Unknown)]);
-        assert_eq!(forwards.next_deadline(), None);
+        assert_eq!(forwards.end_all(), [('c', Verdict::Unknown)]);
+        assert_eq!(forwards.attempts, BTreeMap::new());
     }
 }

@@ -57,6 +57,12 @@ impl<A: Clone> Served<A> {
         }
     }
 
+    /// Answers that may not have arrived, with their requests.
+    pub fn answers(&self) -> impl Iterator<Item = (u64, &A)> {
+        let answers = self.requests.iter();
+        answers.filter_map(|(request, answer)| Some((*request, answer.as_ref()?)))
+    }
+
     /// Requests that are not settled.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -81,6 +87,8 @@ mod tests {
         assert_eq!(served.arrive(1, 0), Arrival::Known);
         served.answer(1, 'x');
         assert_eq!(served.arrive(1, 0), Arrival::Answered('x'));
+        assert_eq!(served.arrive(2, 0), Arrival::New);
+        assert_eq!(served.answers().collect::<Vec<_>>(), [(1, &'x')]);
     }
 
     #[test]
