@@ -32,6 +32,23 @@ pub struct Ticket {
     pub exchange: [u32; 3],
 }
 
+/// The shard of tickets of peers: no node has so many.
+const PEERS: ShardId = ShardId::new(u16::MAX);
+
+impl Ticket {
+    /// A request of another node, by the number under which it is served.
+    pub(crate) fn of_peer(number: u64) -> Self {
+        Self { shard: PEERS, exchange: [number as u32, (number >> 32) as u32, 0] }
+    }
+
+    /// The number of a request of another node.
+    #[inline]
+    pub(crate) fn peer(self) -> Option<u64> {
+        let [low, high, _] = self.exchange.map(u64::from);
+        (self.shard == PEERS).then_some(high << 32 | low)
+    }
+}
+
 /// Everything that can happen to a shard.
 #[derive(Debug)]
 pub enum Event<'a> {
@@ -159,6 +176,17 @@ impl Request {
             Self::Read(read) | Self::Resolve(read) => Some(&read.path),
             Self::Change { path, .. } | Self::Trim { path, .. } => Some(path),
             Self::Window { .. } | Self::Watch { .. } | Self::Unwatch { .. } => None,
+        }
+    }
+
+    /// Whether it changes nothing, so that any copy of its group may answer it that has applied enough. A read of a stream
+    /// with a sliding lifetime is a use.
+    pub(crate) fn is_read(&self) -> bool {
+        match self {
+            Self::Head { .. } | Self::Announce { .. } | Self::Resolve(_) | Self::Read(_) => true,
+            Self::Window { .. } | Self::Watch { .. } | Self::Unwatch { .. } => true,
+            Self::Create(_) | Self::Append { .. } | Self::Delete { .. } => false,
+            Self::Change { .. } | Self::Trim { .. } => false,
         }
     }
 

@@ -22,6 +22,7 @@ impl ShardCore {
         self.operations.check(self.awaited());
         self.check_log();
         self.check_expiries();
+        self.replication.iter().for_each(|replication| replication.check());
     }
 
     /// The operations that an answer of this shard is on its way to: from its log, or from its disk.

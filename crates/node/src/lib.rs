@@ -87,6 +87,8 @@ pub use membership_file::{
 pub use peers::{Membership, PEER_TICK_MS, PeerEvent, ToPeer, shard_of};
 pub use recovery::{Opened, open, open_member};
 pub use repair::{Losses, StreamLoss};
-pub use replicated::{CopyState, CopyStatus};
+pub use replicated::{
+    CopyState, CopyStatus, decode_reply, decode_request, encode_reply, encode_request,
+};
 pub use shard::{ShardCore, ShardStats};
 pub use slices::SliceLimits;

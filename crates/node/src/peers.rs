@@ -33,7 +33,7 @@ use model::ShardId;
 pub const PEER_TICK_MS: u64 = 50;
 
 /// Bits of a request's number that name the shard that has sent it.
-const SHARD_BITS: u32 = 16;
+pub(crate) const SHARD_BITS: u32 = 16;
 
 /// What a shard hears of other nodes.
 #[derive(Debug)]
@@ -77,6 +77,8 @@ pub struct Membership {
     pub node: NodeNumber,
     /// The voters of each group, one on each node, this one among them.
     pub voters: Vec<ReplicaId>,
+    /// How often this node was opened, or another number that only rises: what is left of an earlier opening is known by it.
+    pub opening: u64,
     /// Decides election timeouts, with the node's number and the term.
     pub seed: u64,
 }
@@ -131,7 +133,7 @@ mod tests {
     fn a_member_knows_its_own_copies() {
         let id = |node| ReplicaId::new(NodeNumber::new(node), 1);
         let voters = vec![id(1), id(2), id(3)];
-        let membership = Membership { node: NodeNumber::new(2), voters, seed: 0 };
+        let membership = Membership { node: NodeNumber::new(2), voters, opening: 1, seed: 0 };
         assert_eq!(membership.replica(), id(2));
     }
 }

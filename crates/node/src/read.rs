@@ -383,13 +383,14 @@ impl Ends {
         }
     }
 
-    /// The next stream whose bytes of this answer may be damaged: a stream of another shard, or one with
-    /// known damage. Its owner must be asked.
+    /// The next stream whose bytes of this answer may be damaged or not here yet. Its owner must be asked. It is of another
+    /// shard, or damage of it is known, or it is of a group that is led elsewhere.
     fn next_doubt(&mut self, view: &View<'_>, end: ByteOffset) -> Option<(StreamKey, Locate)> {
         while self.intact < end {
             let (owner, limit) = self.owner_of(self.intact);
             let to = limit.min(end);
-            if !view.groups.is_here(owner.group) || view.may_lack_bytes(owner) {
+            let is_here = view.groups.is_here(owner.group);
+            if !is_here || view.may_lack_bytes(owner) || view.may_be_behind(owner, to) {
                 let json = self.info.layout.is_json();
                 return Some((owner, Locate::IntactEnd { from: self.intact, to, json }));
             }

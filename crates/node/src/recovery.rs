@@ -103,7 +103,8 @@ fn open_dir(
         let mut core = parts.core(ShardId::new(shard), shard_count, log, random.next_u64());
         core.damage.note_reported(&replay.damages);
         core.poison.clone_from(&poison);
-        core.replication = membership.map(|_| Box::new(Replication::new()));
+        core.replication =
+            membership.map(|own| Box::new(Replication::new((own.node, own.opening))));
         core.begin_retiring();
         shards.push(core);
     }

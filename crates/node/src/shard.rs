@@ -334,10 +334,20 @@ impl ShardCore {
     }
 
     pub(crate) fn reply(&mut self, ticket: Ticket, reply: Reply) {
-        if matches!(reply, Reply::Failed(Failure::Damaged { .. })) && self.replication.is_some() {
+        if self.replication.is_some() {
+            return self.reply_as_member(ticket, reply);
+        }
+        self.outputs.push_back(Output::Reply { ticket, reply });
+    }
+
+    #[cold]
+    fn reply_as_member(&mut self, ticket: Ticket, mut reply: Reply) {
+        if matches!(reply, Reply::Failed(Failure::Damaged { .. })) {
             // Other nodes have what this one has lost, and it leads the group no more.
-            let reply = Reply::Failed(Failure::NoLeader);
-            return self.outputs.push_back(Output::Reply { ticket, reply });
+            reply = Reply::Failed(Failure::NoLeader);
+        }
+        if ticket.peer().is_some() {
+            return self.answer_peer(ticket, &reply);
         }
         self.outputs.push_back(Output::Reply { ticket, reply });
     }

@@ -61,7 +61,7 @@ impl ShardCore {
         copy.replica.applied(at.index);
         let held = copy.barriers.applied(at.index);
         copy.note_released(&held);
-        held.into_iter().for_each(|held| self.execute_held(held));
+        held.into_iter().for_each(|held| self.execute_held((id, held)));
     }
 
     /// Proposals at the index of an entry that is applied now.

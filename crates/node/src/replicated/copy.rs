@@ -1,7 +1,9 @@
 //! This node's copy of one group: its replica, and what waits for it.
 
 use crate::{Request, ShardCall, Ticket, proposed::Proposed, proposed::ReplyTo};
-use cluster::{Barriers, Commit, GroupMessage, Note, Proposals, Replica, ToAppend};
+use cluster::{
+    Barriers, Commit, GroupMessage, NodeNumber, Note, Proposals, Replica, ReplicaId, ToAppend,
+};
 use log::DurableEntry;
 use model::{EntryIndex, Monotonic, Term};
 use std::collections::{BTreeMap, VecDeque};
@@ -32,9 +34,17 @@ pub(crate) struct GroupCopy {
     pub(super) parked: VecDeque<Held>,
     /// Requests that wait for the word that it still does.
     pub(super) barriers: Barriers<Held>,
-    /// Of each of these questions the number in `barriers`.
+    /// Of each of these questions to a majority the number in `barriers`.
     pub(super) questions: BTreeMap<u64, u64>,
+    /// Whose word the questions under way want, which may be this copy.
+    pub(super) asked: Option<ReplicaId>,
+    /// It does not lead, it has said. It is asked again with the next tick.
+    pub(super) is_refused: bool,
+    /// Ticks since an answer came.
+    pub(super) unanswered_ticks: u32,
     held_bytes: usize,
+    /// Requests of the group may wait to be sent to its leader.
+    pub(super) has_forwards: bool,
     /// The last term in which this node has taken charge.
     pub(super) serving: Option<Term>,
     pub(super) halt: Option<Halt>,
@@ -85,8 +95,20 @@ pub(super) struct Held {
 
 #[derive(Debug)]
 pub(super) enum HeldRequest {
-    Client { ticket: Ticket, request: Request, data: Vec<u8> },
-    Call { reply_to: ReplyTo, call: ShardCall },
+    Client {
+        ticket: Ticket,
+        request: Request,
+        data: Vec<u8>,
+    },
+    Call {
+        reply_to: ReplyTo,
+        call: ShardCall,
+    },
+    /// Reads on another node.
+    Barrier {
+        node: NodeNumber,
+        number: u64,
+    },
 }
 
 /// Why a copy takes part in nothing any more, until it gets a new id and a snapshot.
@@ -99,7 +121,12 @@ pub(crate) enum Halt {
 }
 
 impl GroupCopy {
-    pub(super) fn new(replica: Replica, restored: EntryIndex, pending: Pending) -> Self {
+    /// Questions to other nodes are numbered from `question` on.
+    pub(super) fn new(
+        replica: Replica,
+        (restored, question): (EntryIndex, u64),
+        pending: Pending,
+    ) -> Self {
         Self {
             replica,
             proposals: Proposals::default(),
@@ -109,9 +136,13 @@ impl GroupCopy {
             unwritten: None,
             fetches: BTreeMap::new(),
             parked: VecDeque::new(),
-            barriers: Barriers::default(),
+            barriers: Barriers::behind(question),
             questions: BTreeMap::new(),
+            asked: None,
+            is_refused: false,
+            unanswered_ticks: 0,
             held_bytes: 0,
+            has_forwards: false,
             serving: None,
             halt: None,
             is_retired: false,
@@ -225,7 +256,18 @@ impl Held {
     fn bytes(&self) -> usize {
         match &self.what {
             HeldRequest::Client { data, .. } => data.len(),
-            HeldRequest::Call { .. } => 0,
+            HeldRequest::Call { .. } | HeldRequest::Barrier { .. } => 0,
+        }
+    }
+
+    /// Whether any copy may answer it that has applied enough.
+    pub(super) fn is_read(&self) -> bool {
+        match &self.what {
+            HeldRequest::Client { request, .. } => request.is_read(),
+            HeldRequest::Call { call, .. } => {
+                matches!(call, ShardCall::Locate(..) | ShardCall::Find(..))
+            }
+            HeldRequest::Barrier { .. } => false,
         }
     }
 }

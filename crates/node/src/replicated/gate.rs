@@ -1,4 +1,4 @@
-//! Which requests may be carried out now: those of groups that are led here, and behind the word of a majority.
+//! Which requests may be carried out now: behind the word of a majority. Writes go where their group is led.
 //!
 //! # Why not all need that word
 //! What goes through the log is judged when it is applied, behind all that was acknowledged before. What is
@@ -6,9 +6,12 @@
 //! acknowledged more. So a request that would be answered at once waits until a majority has confirmed this leader,
 //! and is judged then.
 //!
-//! Windows are ranges below a tail that was committed: no leader is needed for them. A watcher hears what is applied here.
+//! A node that does not lead a group answers reads behind the word of its leader: see `elsewhere`. Windows are ranges below
+//! a tail that was committed. Only a copy that has not applied so much waits before it answers one. A watcher hears
+//! what is applied here.
 
 use super::copy::{Held, HeldRequest};
+use super::elsewhere::end_of;
 use super::{Halt, WAIT_MS_MAX};
 use crate::{
     Failure, Reply, Request, ShardAnswer, ShardCall, ShardCore, Stamp, Ticket, proposed::ReplyTo,
@@ -42,14 +45,21 @@ impl ShardCore {
         ticket: Ticket,
         (request, data): (Request, &[u8]),
     ) -> Option<Request> {
-        let Some(path) = request.path() else { return Some(request) };
-        let group = self.groups.of_path(path);
-        let id = group.state.group();
-        let Some(copy) = group.role.copy() else { return Some(request) };
+        let id = match (&request, request.path()) {
+            (_, Some(path)) => path.group(self.groups.total_count()),
+            (Request::Window { key, to, .. }, _) if self.may_be_behind(now, *key, *to) => key.group,
+            _ => return Some(request),
+        };
+        let Some(copy) = self.groups.get(id).role.copy() else { return Some(request) };
+        // Those that wait already were first.
+        let is_behind = copy.has_forwards && ticket.peer().is_none();
         let failure = if self.log.is_poisoned() {
             Failure::Poisoned { applied_unknown: false }
-        } else if copy.halt.is_some() || !copy.replica.is_leader() {
+        } else if copy.halt.is_some() {
             Failure::NoLeader
+        } else if !request.is_read() && (is_behind || !copy.replica.is_leader()) {
+            self.forward(id, now.monotonic, (ticket, request, data.to_vec()));
+            return None;
         } else if copy.is_serving() && !self.is_answered_at_once(now, &request, data.len()) {
             return Some(request);
         } else if !copy.has_room_for(data.len()) {
@@ -85,9 +95,9 @@ impl ShardCore {
         }
     }
 
-    fn hold(&mut self, id: GroupId, held: Held) {
+    pub(super) fn hold(&mut self, id: GroupId, held: Held) {
         let copy = self.copy_mut(id);
-        if copy.is_serving() {
+        if copy.is_serving() || held.is_read() {
             copy.ask_before(held);
         } else {
             copy.park(held);
@@ -97,11 +107,16 @@ impl ShardCore {
 
     /// Lets a call of another shard, or of an operation, through.
     pub(crate) fn let_call_in(&mut self, now: Stamp, call: ShardCall, reply_to: ReplyTo) -> Gate {
-        let ShardCall::ForkSource { path, .. } = &call else { return Gate::Open(call) };
-        let group = self.groups.of_path(path);
-        let id = group.state.group();
-        let Some(copy) = group.role.copy() else { return Gate::Open(call) };
-        if !copy.is_serving() || self.log.is_poisoned() {
+        let id = match end_of(&call) {
+            Some((key, end)) if self.may_be_behind(now, key, end) => key.group,
+            None if matches!(call, ShardCall::ForkSource { .. }) => {
+                call.group(self.groups.total_count())
+            }
+            _ => return Gate::Open(call),
+        };
+        let Some(copy) = self.groups.get(id).role.copy() else { return Gate::Open(call) };
+        let may_ask = copy.is_serving() || end_of(&call).is_some();
+        if !may_ask || copy.halt.is_some() || self.log.is_poisoned() {
             return Gate::Closed(Failure::NoLeader);
         }
         if !copy.has_room_for(0) {
@@ -112,10 +127,13 @@ impl ShardCore {
         Gate::Held
     }
 
-    /// Asks a majority, once for all requests of the turn.
+    /// Asks a majority, or who leads elsewhere: once for all requests of the turn.
     pub(super) fn ask_for_reads(&mut self, id: GroupId) {
         let copy = self.copy_mut(id);
-        if !copy.is_running() || !copy.is_serving() {
+        if !copy.is_serving() {
+            return self.ask_leader(id);
+        }
+        if !copy.is_running() {
             return;
         }
         let Some(question) = copy.barriers.ask() else { return };
@@ -131,19 +149,18 @@ impl ShardCore {
 
     /// A majority has answered: what is applied up to `index` is not stale.
     pub(super) fn confirm_read(&mut self, id: GroupId, read: u64, index: EntryIndex) {
-        let group = self.groups.get_mut(id);
-        let applied = group.state.applied();
-        let copy = group.role.copy_mut().expect("the group is replicated");
-        let question = copy.questions.remove(&read).expect("each read was asked for");
-        let held = copy.barriers.confirmed(question, index, applied);
-        copy.note_released(&held);
-        held.into_iter().for_each(|held| self.execute_held(held));
+        let question = self.copy_mut(id).questions.remove(&read);
+        self.confirm(id, question.expect("each read was asked for"), index);
     }
 
     /// Carries out what has waited for the word of a majority.
-    pub(super) fn execute_held(&mut self, held: Held) {
+    pub(super) fn execute_held(&mut self, (id, held): (GroupId, Held)) {
         let now = self.members().now;
         match held.what {
+            HeldRequest::Client { ticket, request, data } if self.needs_leader(now, &request) => {
+                self.forward(id, held.since, (ticket, request, data));
+            }
+            HeldRequest::Barrier { node, number } => self.tell_confirmed(node, (id, number)),
             HeldRequest::Client { ticket, request, data } => {
                 self.admit(now, ticket, (request, &data));
             }
@@ -152,10 +169,16 @@ impl ShardCore {
     }
 
     /// Gives requests that wait their answer.
-    pub(super) fn turn_away(&mut self, now: Stamp, held: Vec<Held>, failure: &Failure) {
+    pub(super) fn turn_away(
+        &mut self,
+        now: Stamp,
+        (id, held): (GroupId, Vec<Held>),
+        failure: &Failure,
+    ) {
         for Held { what, .. } in held {
             let failure = failure.clone();
             match what {
+                HeldRequest::Barrier { node, number } => self.tell_refused(node, (id, number)),
                 HeldRequest::Client { ticket, .. } => self.reply(ticket, Reply::Failed(failure)),
                 HeldRequest::Call { reply_to, .. } => {
                     self.give(now, reply_to, ShardAnswer::Failed(failure));
@@ -168,14 +191,17 @@ impl ShardCore {
     pub(super) fn give_up_held(&mut self, now: Stamp, id: GroupId) {
         let is_late = |held: &Held| now.monotonic.ms_since(held.since) >= WAIT_MS_MAX;
         let late = self.copy_mut(id).take_held(is_late);
-        self.turn_away(now, late, &Failure::NoLeader);
+        self.turn_away(now, (id, late), &Failure::NoLeader);
     }
 
     /// The log has failed: nothing waits any more.
     pub(crate) fn fail_held(&mut self, now: Stamp) {
         for id in self.replicated_groups() {
             let held = self.copy_mut(id).take_held(|_| true);
-            self.turn_away(now, held, &Failure::Poisoned { applied_unknown: false });
+            self.turn_away(now, (id, held), &Failure::Poisoned { applied_unknown: false });
+        }
+        if self.replication.is_some() {
+            self.fail_forwards();
         }
     }
 
@@ -185,6 +211,6 @@ impl ShardCore {
         let copy = self.copy_mut(id);
         copy.halt = Some(why);
         let held = copy.take_held(|_| true);
-        self.turn_away(now, held, &Failure::NoLeader);
+        self.turn_away(now, (id, held), &Failure::NoLeader);
     }
 }

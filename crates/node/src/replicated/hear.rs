@@ -7,19 +7,21 @@ use model::{EntryIndex, GroupId};
 
 impl ShardCore {
     pub(crate) fn handle_peer(&mut self, now: Stamp, event: PeerEvent) {
-        if self.replication.is_none() || self.log.is_poisoned() {
+        let is_refused = self.log.is_poisoned() && !is_forward(&event);
+        if self.replication.is_none() || is_refused {
             return;
         }
         match event {
             // Replicas find out by their answers.
-            PeerEvent::Up { .. } => {}
+            PeerEvent::Up { node, opening } => self.note_link_up(node, opening),
             PeerEvent::Down { node } => self.note_link_lost(node),
-            PeerEvent::Section { from, section } => self.hear(from, section),
+            PeerEvent::Section { from, section } => self.hear(now, from, section),
             PeerEvent::Tick => self.tick_replicas(now),
         }
     }
 
     fn note_link_lost(&mut self, node: NodeNumber) {
+        self.forget_link(node);
         for id in self.replicated_groups() {
             let copy = self.copy_mut(id);
             if copy.halt.is_none() {
@@ -29,16 +31,19 @@ impl ShardCore {
         }
     }
 
-    fn hear(&mut self, from: NodeNumber, section: Section) {
+    fn hear(&mut self, now: Stamp, from: NodeNumber, section: Section) {
         match section {
             Section::Message { group, message } => self.hear_message(from, group, message),
-            // No node of this version forwards, sends snapshots, or asks for the leader's word.
-            Section::Forward { .. }
-            | Section::Answer { .. }
-            | Section::Barrier { .. }
-            | Section::Confirmed { .. }
-            | Section::SnapshotFailed { .. }
-            | Section::Part { .. } => {}
+            Section::Barrier { group, number } => self.hear_barrier(now, from, (group, number)),
+            Section::Confirmed { group, number, confirmation } => {
+                self.hear_confirmed((group, number), confirmation);
+            }
+            Section::Forward { group, request, settled_below, payload } => {
+                self.hear_forward((from, group), (request, settled_below), payload);
+            }
+            Section::Answer { request, payload } => self.hear_answer(request, payload),
+            // No node of this version sends snapshots.
+            Section::SnapshotFailed { .. } | Section::Part { .. } => {}
         }
     }
 
@@ -67,21 +72,30 @@ impl ShardCore {
                 let base = first.map_or(last.get(), |first| first.get() - 1);
                 copy.replica.compact(EntryIndex::new(base.min(applied.get())));
             }
+            copy.tick_questions();
             self.touch_group(id);
             self.give_up_proposals(now, id);
             self.give_up_held(now, id);
         }
+        self.give_up_forwards(now);
     }
 
-    /// A request that has waited for a leader is judged as if it came now.
-    pub(super) fn hold_again(&mut self, now: Stamp, held: Held) {
+    /// A request that has waited for a leader is judged as if it came now. It does not wait longer for that.
+    pub(super) fn hold_again(&mut self, now: Stamp, (id, held): (GroupId, Held)) {
         match held.what {
+            HeldRequest::Barrier { node, number } => self.hear_barrier(now, node, (id, number)),
             HeldRequest::Client { ticket, request, data } => {
-                self.route(now, ticket, (request, &data));
+                let came = Stamp { monotonic: held.since, ..now };
+                self.route(came, ticket, (request, &data));
             }
             HeldRequest::Call { reply_to, call } => self.handle_call(now, reply_to, call),
         }
     }
+}
+
+/// Whether it is a request, which a node refuses even if its log has failed.
+fn is_forward(event: &PeerEvent) -> bool {
+    matches!(event, PeerEvent::Section { section: Section::Forward { .. }, .. })
 }
 
 /// Whether entries are those of their proposer, and no snapshot comes that cannot be taken.

@@ -1,10 +1,11 @@
 //! What changes when this node takes charge of a group, and when it loses it.
 
+use super::copy::HeldRequest;
 use crate::{Failure, ShardCore};
 use model::{GroupId, StreamKey, Timestamp};
 
 impl ShardCore {
-    /// Takes charge of a group that is led here since this turn, or turns away those that wait for it.
+    /// Takes charge of a group that is led here since this turn, or passes on the writes that wait for it.
     pub(super) fn settle_leadership(&mut self, id: GroupId) {
         let copy = self.copy_mut(id);
         if copy.replica.is_settled_leader() {
@@ -14,8 +15,17 @@ impl ShardCore {
             }
         } else if !copy.replica.is_leader() {
             copy.serving = None;
-            let (now, held) = (self.members().now, self.copy_mut(id).take_held(|_| true));
-            self.turn_away(now, held, &Failure::NoLeader);
+            let now = self.members().now;
+            let held = self.copy_mut(id).take_held(|held| !held.is_read());
+            for held in held {
+                // None of it is in the log: the next leader may have it.
+                match held.what {
+                    HeldRequest::Client { ticket, request, data } => {
+                        self.forward(id, held.since, (ticket, request, data));
+                    }
+                    _ => self.turn_away(now, (id, vec![held]), &Failure::NoLeader),
+                }
+            }
         }
     }
 
@@ -41,7 +51,7 @@ impl ShardCore {
         self.copy_mut(id).note_released(&parked);
         for held in parked {
             // It was held before this leader was confirmed: it is judged like one that comes now.
-            self.hold_again(now, held);
+            self.hold_again(now, (id, held));
         }
     }
 }

@@ -14,9 +14,10 @@
 //!    index and same term. Another term there means that it never will be.
 //!
 //! # Who answers
-//! Only a leader that has applied an entry of its term ([`GroupCopy::is_serving`]). It answers from its state when a majority
-//! has confirmed that it still leads ([`cluster::Barriers`]). What goes through the log needs no such question. Followers
-//! answer nothing, and nothing expires by their clocks.
+//! Writes: only a leader that has applied an entry of its term ([`GroupCopy::is_serving`]). What goes through the log needs no
+//! question. What it answers from its state waits until a majority has confirmed that it still leads
+//! ([`cluster::Barriers`]). Another node passes a write on (`forward`, `serve`). Reads: any copy, behind the same word of the leader (`elsewhere`). Nothing expires by the clock of a
+//! follower.
 //!
 //! # Invariants
 //! - `applied <= committed handed out <= durable here`.
@@ -26,21 +27,27 @@
 
 mod apply;
 mod copy;
+mod elsewhere;
+mod forward;
 mod gate;
 mod hear;
 mod leader;
+mod request_bytes;
 mod retire;
 mod send;
+mod serve;
 mod start;
 mod status;
 mod turn;
 
 pub(crate) use copy::{GroupCopy, Halt};
 pub(crate) use gate::Gate;
+pub use request_bytes::{decode_reply, decode_request, encode_reply, encode_request};
 pub(crate) use start::to_copy;
 pub use status::{CopyState, CopyStatus};
 
 use crate::Stamp;
+use cluster::NodeNumber;
 use model::{GroupId, Monotonic, Timestamp};
 use std::collections::VecDeque;
 
@@ -58,12 +65,29 @@ pub(crate) struct Replication {
     last_fetch: u64,
     /// The batch with the note of a copy that has lost something, until it is durable.
     retiring: Option<u64>,
+    forwarding: forward::Forwarding,
+    serving: serve::Serving,
 }
 
 impl Replication {
-    pub(crate) fn new() -> Self {
-        let now = Stamp { wall: Timestamp::new(0), monotonic: Monotonic::new(0) };
-        Self { touched: VecDeque::new(), now, last_fetch: 0, retiring: None }
+    /// Of this node and this opening of it.
+    pub(crate) fn new(own: (NodeNumber, u64)) -> Self {
+        Self {
+            touched: VecDeque::new(),
+            now: Stamp { wall: Timestamp::new(0), monotonic: Monotonic::new(0) },
+            last_fetch: 0,
+            retiring: None,
+            forwarding: forward::Forwarding::new(own),
+            serving: serve::Serving::default(),
+        }
+    }
+
+    /// Asserts what holds between two turns.
+    ///
+    /// # Panics
+    /// If it is broken.
+    pub(crate) fn check(&self) {
+        self.forwarding.check();
     }
 
     /// Time has passed.

@@ -12,6 +12,9 @@ use std::collections::BTreeMap;
 /// becomes too long is cut.
 const ENTRY_BYTES_ASSUMED: u32 = 1 << 10;
 
+/// Bits of the number of a question that count those of one opening.
+const QUESTION_BITS: u32 = 40;
+
 /// The copy of a group. Its log is applied up to where the log knows; `restored` is how far its state has come, and less if
 /// a checkpoint is lost. `configuration` is the one there, if a checkpoint has it.
 pub(crate) fn to_copy(
@@ -38,9 +41,10 @@ pub(crate) fn to_copy(
         applied,
         changes: BTreeMap::new(),
     });
+    let question = membership.opening << QUESTION_BITS;
     // Behind the note of this opening no entry is without one.
     let pending = Pending { is_new, note: Some(note), ..Pending::default() };
-    let mut copy = GroupCopy::new(replica, applied, pending);
+    let mut copy = GroupCopy::new(replica, (applied, question), pending);
     copy.is_retired = log.last_note(id).is_some_and(|note| note.vote == RETIRED);
     copy.halt = (is_damaged || copy.is_retired).then_some(Halt::Damage);
     copy

@@ -60,7 +60,9 @@ impl ShardCore {
             self.apply_committed(id);
         }
         self.apply_committed(id);
+        self.copy_mut(id).follow_leader();
         self.settle_leadership(id);
+        self.send_forwards(id);
         self.ask_for_reads(id);
     }
 

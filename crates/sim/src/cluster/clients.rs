@@ -1,4 +1,4 @@
-//! Clients of a cluster: writers and readers that look for the leader of their stream.
+//! Clients of a cluster: writers and readers, each with one stream. Most ask any node.
 
 use super::oracle::{Op, Oracle};
 use super::streams::{STREAMS, group_of, name_of, path_of};
@@ -20,6 +20,8 @@ pub(super) struct Client {
     /// The id and the next sequence of a producer.
     producer: Option<(String, u64)>,
     is_reader: bool,
+    /// Any node will do: others look for the leader.
+    pub(super) asks_anywhere: bool,
     /// Where its next read begins: what it has read stays there.
     from: u64,
     left: u64,
@@ -54,10 +56,12 @@ impl Client {
         // Each stream has a writer, a reader, and perhaps another writer.
         let is_reader = (number / STREAMS) % 2 == 1;
         let is_producer = !is_reader && dice.percent(50);
+        let asks_anywhere = is_reader || dice.percent(70);
         Self {
             stream: number % STREAMS,
             producer: is_producer.then(|| (format!("p{number}"), 0)),
             is_reader,
+            asks_anywhere,
             from: 0,
             left,
             node: dice.below(node_count as u64) as usize,
@@ -72,6 +76,7 @@ impl Client {
             stream,
             producer: None,
             is_reader: true,
+            asks_anywhere: true,
             from: 0,
             left: 1,
             node: 0,
@@ -198,6 +203,10 @@ impl Client {
                     true => Told::Repeated { tail, closed },
                     false => Told::Added { tail, closed },
                 };
+                if accepted.duplicate {
+                    // The node that it asked may have repeated it.
+                    oracle.history.lost(&name_of(self.stream), called, Rc::clone(&append));
+                }
                 oracle.history.event(&name_of(self.stream), called, Deed::Append(append, told));
                 (oracle.ops[op].is_acked, oracle.acked_count) = (true, oracle.acked_count + 1);
                 if let Some((_, seq)) = &mut self.producer {

@@ -3,15 +3,28 @@
 use super::member::node_number;
 use super::plan::ClusterMutant;
 use super::world::World;
-use cluster::{Body, GroupMessage, LogPosition, Section};
+use cluster::{Body, Confirmation, GroupMessage, LogPosition, Section};
 use model::{EntryIndex, GroupId};
 use node::ToPeer;
+
+/// An answer that says that a request was not applied, and never will be: `docs/format/cluster.md`.
+const NOT_APPLIED: u8 = 16;
 
 impl World {
     /// What a node says becomes what a defective one would say, and what a defective peer answers comes at once.
     pub(super) fn forge(&mut self, node: usize, said: &mut ToPeer) {
         let Some(mutant) = self.mutant() else { return };
         let peer = usize::from(said.to.get()) - 1;
+        if let Section::Barrier { group, number } = said.section
+            && let Some(at) = self.forged_confirmation(mutant, (peer, group))
+        {
+            let confirmation = Confirmation::At(at);
+            return self
+                .post_section((peer, node), Section::Confirmed { group, number, confirmation });
+        }
+        if let Section::Forward { .. } = said.section {
+            return self.forge_forward(mutant, (node, peer), &said.section);
+        }
         let Section::Message { group, message } = &mut said.section else { return };
         let group = *group;
         if let Some(commit) = self.forged_commit(mutant, (node, group), message) {
@@ -44,6 +57,47 @@ impl World {
                 let own = copies.into_iter().find(|copy| copy.group == group);
                 own.map(|copy| copy.committed)
             }
+            _ => None,
+        }
+    }
+
+    /// A forwarded request is on its way from `node` to `peer`.
+    fn forge_forward(
+        &mut self,
+        mutant: ClusterMutant,
+        (node, peer): (usize, usize),
+        section: &Section,
+    ) {
+        let Section::Forward { request, payload, .. } = section else { return };
+        match mutant {
+            ClusterMutant::DoubledForwards if self.members[peer].is_up() => {
+                let mut copy = section.clone();
+                if let Section::Forward { request, .. } = &mut copy {
+                    *request |= 1 << 63;
+                }
+                self.post_section((node, peer), copy);
+            }
+            ClusterMutant::DeniedForwards => {
+                // The asker's opening, and that nothing was applied.
+                let mut answer = payload[8..16].to_vec();
+                answer.push(NOT_APPLIED);
+                let (request, payload) = (*request, answer.into());
+                self.post_section((peer, node), Section::Answer { request, payload });
+            }
+            _ => {}
+        }
+    }
+
+    fn forged_confirmation(
+        &self,
+        mutant: ClusterMutant,
+        (node, group): (usize, GroupId),
+    ) -> Option<EntryIndex> {
+        let copies = || self.members[node].shards.iter().flat_map(|shard| shard.copies());
+        let committed = || copies().find(|copy| copy.group == group).map(|copy| copy.committed);
+        match mutant {
+            ClusterMutant::ForgedBarriers => Some(EntryIndex::new(0)),
+            ClusterMutant::HastyBarriers => committed(),
             _ => None,
         }
     }

@@ -81,7 +81,7 @@ pub(super) fn node_number(number: usize) -> NodeNumber {
 
 pub(super) fn membership(number: usize, (node_count, seed): (usize, u64)) -> Membership {
     let voters = (0..node_count).map(|node| ReplicaId::new(node_number(node), 1)).collect();
-    Membership { node: node_number(number), voters, seed }
+    Membership { node: node_number(number), voters, opening: 1, seed }
 }
 
 impl Member {
@@ -121,6 +121,7 @@ impl Member {
     ) -> Result<(), OpenError> {
         let disk = Arc::new(self.disk.clone());
         let with = (options, self.shard_count);
+        let membership = &Membership { opening: self.life + 1, ..membership.clone() };
         let opened = node::open_member((disk, dice), Path::new(DIR), with, membership)?;
         self.shards = opened.shards;
         self.life += 1;

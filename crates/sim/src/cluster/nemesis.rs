@@ -101,7 +101,7 @@ impl World {
     }
 
     /// Both ways between two nodes begin again, and both hear of it.
-    fn lose_link(&mut self, node: usize, peer: usize) {
+    pub(super) fn lose_link(&mut self, node: usize, peer: usize) {
         for pair in [(node, peer), (peer, node)] {
             self.wires.get_mut(&pair).expect("a link").reset();
             let (node, peer) = pair;

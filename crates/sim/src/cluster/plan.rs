@@ -12,6 +12,14 @@ pub enum ClusterMutant {
     ForgedAcks,
     /// Followers confirm a leader that they have not heard.
     ForgedConfirmations,
+    /// A node that is asked for a group's reads says at once that they are not stale.
+    ForgedBarriers,
+    /// A node that is asked for a group's reads tells what it takes for committed. It does not ask whether it leads.
+    HastyBarriers,
+    /// A forwarded request arrives twice, under two numbers.
+    DoubledForwards,
+    /// A node that has a forwarded request says that it was not applied.
+    DeniedForwards,
     /// Followers vote for everybody who asks.
     ForgedVotes,
     /// A leader says that entries are committed when it sends them.
@@ -32,10 +40,14 @@ pub enum ClusterMutant {
 
 impl ClusterMutant {
     /// All of them.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 15] = [
         Self::LyingDisks,
         Self::ForgedAcks,
         Self::ForgedConfirmations,
+        Self::ForgedBarriers,
+        Self::HastyBarriers,
+        Self::DoubledForwards,
+        Self::DeniedForwards,
         Self::ForgedVotes,
         Self::EarlyCommits,
         Self::UnclampedCommits,
@@ -69,6 +81,10 @@ pub struct ClusterReport {
     pub ordered_count: usize,
     /// Acknowledgements that were looked for on stable storage.
     pub images_count: u64,
+    /// Reads that a node has answered without leading the group.
+    pub elsewhere_count: u64,
+    /// Appends that a node has acknowledged without leading the group.
+    pub forwarded_count: u64,
     /// Leaders that were elected.
     pub leaders_count: usize,
     /// Entries that were compared between copies.
@@ -93,6 +109,8 @@ impl AddAssign for ClusterReport {
             acked_count: self.acked_count + other.acked_count,
             ordered_count: self.ordered_count + other.ordered_count,
             images_count: self.images_count + other.images_count,
+            elsewhere_count: self.elsewhere_count + other.elsewhere_count,
+            forwarded_count: self.forwarded_count + other.forwarded_count,
             leaders_count: self.leaders_count + other.leaders_count,
             entries_count: self.entries_count + other.entries_count,
             states_count: self.states_count + other.states_count,

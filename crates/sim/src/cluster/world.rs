@@ -9,8 +9,8 @@ use super::wires::Wire;
 use crate::{dice::Dice, trace::Trace};
 use bytes::Bytes;
 use log::{LogOptions, OpenError};
-use model::{EntryIndex, ShardId};
-use node::{Failure, PEER_TICK_MS, PeerEvent, Reply, Request, Ticket};
+use model::{EntryIndex, GroupId, ShardId};
+use node::{CopyState, Failure, PEER_TICK_MS, PeerEvent, Reply, Request, Ticket};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often a shard's clockwork runs.
@@ -102,6 +102,8 @@ pub(super) struct World {
     /// What a mutant's disks were.
     pub(super) old_images: BTreeMap<usize, env::MemoryDisk>,
     starts: u64,
+    elsewhere_count: u64,
+    forwarded_count: u64,
     clients: Vec<Client>,
     /// Clients that have not come to their end.
     active: BTreeSet<usize>,
@@ -151,6 +153,8 @@ impl World {
             hits: 0,
             old_images: BTreeMap::new(),
             starts: 0,
+            elsewhere_count: 0,
+            forwarded_count: 0,
             clients: Vec::new(),
             active: BTreeSet::new(),
             calls: BTreeMap::new(),
@@ -225,6 +229,8 @@ impl World {
             acked_count: self.oracle.acked_count,
             ordered_count: self.ordered,
             images_count: self.oracle.images_count,
+            elsewhere_count: self.elsewhere_count,
+            forwarded_count: self.forwarded_count,
             leaders_count,
             entries_count,
             states_count,
@@ -309,7 +315,7 @@ impl World {
             }
             Act::Notice { node, peer, life } => {
                 if self.is_life(node, life) {
-                    self.tick(node, || Mail::Peer(PeerEvent::Down { node: node_number(peer) }));
+                    self.notice(node, peer);
                 }
             }
             Act::Wake(client) => self.wake(client),
@@ -341,6 +347,18 @@ impl World {
         }
         for shard in 0..self.members[node].shards.len() {
             self.post(node, shard, mail());
+        }
+    }
+
+    /// A node learns that its links with a peer are lost, and that there are new ones if there are.
+    fn notice(&mut self, node: usize, peer: usize) {
+        let (number, opening) = (node_number(peer), self.members[peer].life);
+        let is_up = self.members[peer].is_up() && !self.wires[&(node, peer)].is_cut;
+        for shard in 0..self.members[node].shards.len() {
+            self.post(node, shard, Mail::Peer(PeerEvent::Down { node: number }));
+            if is_up {
+                self.post(node, shard, Mail::Peer(PeerEvent::Up { node: number, opening }));
+            }
         }
     }
 
@@ -464,6 +482,7 @@ impl World {
         }
         self.members[node].is_turn_due = false;
         let life = self.members[node].life;
+        (0..NODES).filter(|peer| *peer != node).for_each(|peer| self.lose_link(node, peer));
         self.note(format_args!("node {node} starts"));
         self.at(self.now_us % 1000, Act::Tick { node, life });
         self.at(0, Act::PeerTick { node, life });
@@ -492,14 +511,26 @@ impl World {
         if number >= STREAMS && !self.created.contains(&(number % STREAMS)) && !self.is_ending {
             return self.at(200_000, Act::Wake(number));
         }
-        // Where the node that was asked last knows of a leader, that one is asked.
-        let node = self.clients[number].node;
-        let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
-        let known = copies.filter(|copy| copy.group == group).find_map(|copy| copy.leader);
-        let node = known.map_or(node, |leader| usize::from(leader.get()) - 1);
+        let node = match self.clients[number].asks_anywhere {
+            true => self.dice.below(NODES as u64) as usize,
+            false => self.leader_known_to(self.clients[number].node, group),
+        };
         self.clients[number].node = node;
         let (request, data) = self.clients[number].ask(&mut self.oracle, must_create);
         self.send((number, node), request, data);
+    }
+
+    /// Where a node knows of a leader, that one; else itself.
+    fn leader_known_to(&self, node: usize, group: GroupId) -> usize {
+        let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
+        let known = copies.filter(|copy| copy.group == group).find_map(|copy| copy.leader);
+        known.map_or(node, |leader| usize::from(leader.get()) - 1)
+    }
+
+    /// Whether a node answers for a group without leading it.
+    fn is_elsewhere(&self, node: usize, group: GroupId) -> bool {
+        let mut copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
+        copies.any(|copy| copy.group == group && copy.state == CopyState::Follows)
     }
 
     fn send(&mut self, (client, node): (usize, usize), request: Request, data: Vec<u8>) {
@@ -542,6 +573,12 @@ impl World {
 
     fn hear(&mut self, call: u32, reply: Reply) {
         let Some((client, node)) = self.calls.remove(&call) else { return };
+        let group = self.clients[client].group(&self.options);
+        let is_read = matches!(reply, Reply::Head(..) | Reply::Read(_));
+        let is_write = matches!(reply, Reply::Outcome(stream::Outcome::Appended(_)));
+        let is_elsewhere = self.is_elsewhere(node, group);
+        self.elsewhere_count += u64::from(is_read && is_elsewhere);
+        self.forwarded_count += u64::from(is_write && is_elsewhere);
         let is_made = matches!(
             reply,
             Reply::Outcome(stream::Outcome::Created(_) | stream::Outcome::Existed(_))

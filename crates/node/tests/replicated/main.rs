@@ -1,167 +1,17 @@
 //! Three nodes with copies of the same groups: what one of them acknowledges, a majority has.
 
-use cluster::{Body, NodeNumber, ReplicaId, Section};
+mod forwards;
+mod trio;
+
+use cluster::{Body, Confirmation, Section};
 use env::{Disk, MemoryDisk, SeededRandom};
 use log::{LogOptions, OpenError};
-use model::GroupId;
-use std::collections::VecDeque;
 use stream::{Outcome, Refusal};
-use thalweg_node::testing::{Process, append, create, options, path};
-use thalweg_node::{
-    CopyState, Event, Failure, Membership, PEER_TICK_MS, PeerEvent, Reply, Request, shard_of,
+use thalweg_node::testing::{Process, append, options, path};
+use thalweg_node::{CopyState, Event, Failure, PeerEvent, Reply, Request};
+use trio::{
+    SHARDS, Trio, group_of, head, is_appended, membership, missing_beside, number, with_text,
 };
-
-const SHARDS: u16 = 1;
-
-struct Trio {
-    options: LogOptions,
-    disks: Vec<MemoryDisk>,
-    nodes: Vec<Option<Process>>,
-    under_way: VecDeque<(usize, usize, Section)>,
-    /// Nodes that nobody hears, and that hear nobody.
-    cut: Vec<usize>,
-}
-
-fn membership(node: usize) -> Membership {
-    let id = |node| ReplicaId::new(NodeNumber::new(node), 1);
-    let number = u16::try_from(node + 1).unwrap();
-    Membership { node: NodeNumber::new(number), voters: vec![id(1), id(2), id(3)], seed: 11 }
-}
-
-impl Trio {
-    fn new() -> Self {
-        Self::with(options())
-    }
-
-    fn with(options: LogOptions) -> Self {
-        let disks: Vec<_> = (0..3).map(|_| MemoryDisk::new()).collect();
-        let nodes = disks.iter().map(|_| None).collect();
-        let (under_way, cut) = (VecDeque::new(), Vec::new());
-        let mut trio = Self { options, disks, nodes, under_way, cut };
-        (0..3).for_each(|node| trio.start(node));
-        trio
-    }
-
-    fn start(&mut self, node: usize) {
-        let with = (self.options.clone(), SHARDS);
-        let opened = Process::open_member(&self.disks[node], with, &membership(node));
-        self.nodes[node] = Some(opened.expect("the directory opens"));
-    }
-
-    fn kill(&mut self, node: usize) {
-        drop(self.nodes[node].take());
-        self.disks[node].kill_process();
-    }
-
-    fn node(&mut self, node: usize) -> &mut Process {
-        self.nodes[node].as_mut().expect("it runs")
-    }
-
-    /// Does all that the nodes want done, and lets what they say arrive.
-    fn settle(&mut self) {
-        loop {
-            for from in 0..3 {
-                let Some(node) = &mut self.nodes[from] else { continue };
-                node.settle();
-                for said in std::mem::take(&mut node.said) {
-                    let to = usize::from(said.to.get()) - 1;
-                    self.under_way.push_back((from, to, said.section));
-                }
-            }
-            let Some((from, to, section)) = self.under_way.pop_front() else { return };
-            let is_cut = self.cut.contains(&from) || self.cut.contains(&to);
-            if let Some(node) = self.nodes[to].as_mut().filter(|_| !is_cut) {
-                let shard = shard_of(&section, SHARDS).expect("it is whole");
-                let from = NodeNumber::new(u16::try_from(from + 1).unwrap());
-                let event = PeerEvent::Section { from, section };
-                node.handle(usize::from(shard.get()), Event::Peer(Box::new(event)));
-            }
-        }
-    }
-
-    fn tick(&mut self) {
-        for node in self.nodes.iter_mut().flatten() {
-            node.wait_ms(PEER_TICK_MS);
-            node.handle(0, Event::Peer(Box::new(PeerEvent::Tick)));
-        }
-        self.settle();
-    }
-
-    fn serving(&self, group: GroupId) -> Option<usize> {
-        let serves = |node: &Option<Process>| {
-            let copies = node.iter().flat_map(|node| node.shards[0].copies());
-            let state = |copy: &thalweg_node::CopyStatus| copy.state == CopyState::Serves;
-            copies.filter(|copy| copy.group == group).any(|copy| state(&copy))
-        };
-        (0..3).find(|&node| !self.cut.contains(&node) && serves(&self.nodes[node]))
-    }
-
-    /// Lets time pass until somebody leads the group.
-    fn leader(&mut self, group: GroupId) -> usize {
-        for _ in 0..100 {
-            if let Some(leader) = self.serving(group) {
-                return leader;
-            }
-            self.tick();
-        }
-        panic!("nobody leads group {group}");
-    }
-
-    fn ask<'a>(&mut self, node: usize, ask: impl Into<thalweg_node::testing::Ask<'a>>) -> Reply {
-        let number = self.node(node).offer(ask);
-        for _ in 0..200 {
-            self.settle();
-            if let Some(at) = self.node(node).replies.iter().position(|(of, _)| *of == number) {
-                return self.node(node).replies.remove(at).1;
-            }
-            self.tick();
-        }
-        panic!("node {node} does not answer");
-    }
-
-    fn text(&mut self, node: usize, name: &str) -> Vec<u8> {
-        let path = path(name);
-        let reply = self.ask(
-            node,
-            Request::Read(thalweg_node::ReadRequest {
-                path,
-                from: model::ReadFrom::At(model::ByteOffset::ZERO),
-                boundary_bytes: 1 << 40,
-                first_bytes_max: u64::MAX,
-                records: None,
-            }),
-        );
-        let Reply::Read(read) = reply else { panic!("a read was answered by {reply:?}") };
-        let mut bytes = Vec::new();
-        let mut at = read.start;
-        while at < read.end {
-            let (key, to) = read.owner_of(at);
-            let Reply::Window(slice) = self.ask(node, Request::Window { key, from: at, to }) else {
-                panic!("a window is answered")
-            };
-            at = at.advance(slice.len());
-            bytes.extend(slice.to_bytes().unwrap());
-        }
-        bytes
-    }
-}
-
-fn group_of(name: &str) -> GroupId {
-    path(name).group(thalweg_node::testing::GROUPS)
-}
-
-fn is_appended(reply: &Reply) -> bool {
-    matches!(reply, Reply::Outcome(Outcome::Appended(_)))
-}
-
-/// A stream with one append, and the node that leads its group.
-fn with_text(trio: &mut Trio, name: &str) -> usize {
-    let leader = trio.leader(group_of(name));
-    let made = trio.ask(leader, create(&path(name), Some("text/plain"), None, b""));
-    assert!(matches!(made, Reply::Outcome(Outcome::Created(_))), "{made:?}");
-    assert!(is_appended(&trio.ask(leader, append(&path(name), b"one,"))));
-    leader
-}
 
 #[test]
 fn what_was_acknowledged_survives_its_leader() {
@@ -208,7 +58,7 @@ fn a_leader_that_is_cut_off_acknowledges_nothing_and_answers_nothing() {
     let old = with_text(&mut trio, "a");
     trio.cut = vec![old];
     let lost = trio.node(old).offer(append(&path("a"), b"lost,"));
-    let stale = trio.node(old).offer(Request::Head { path: path("b") });
+    let stale = trio.node(old).offer(head("a"));
     let new = trio.leader(group_of("a"));
     assert!(is_appended(&trio.ask(new, append(&path("a"), b"two,"))));
     for _ in 0..20 {
@@ -216,7 +66,7 @@ fn a_leader_that_is_cut_off_acknowledges_nothing_and_answers_nothing() {
     }
     let answers = std::mem::take(&mut trio.node(old).replies);
     let of = |number| answers.iter().find(|(of, _)| *of == number).map(|(_, reply)| reply);
-    assert!(matches!(of(stale), Some(Reply::Failed(Failure::NoLeader))), "{:?}", of(stale));
+    assert!(of(stale).is_none(), "a read waits for who leads: {:?}", of(stale));
     assert!(of(lost).is_none(), "nobody can tell yet: {:?}", of(lost));
     trio.cut.clear();
     for _ in 0..20 {
@@ -225,31 +75,131 @@ fn a_leader_that_is_cut_off_acknowledges_nothing_and_answers_nothing() {
     let answers = std::mem::take(&mut trio.node(old).replies);
     let lost = answers.iter().find(|(of, _)| *of == lost);
     assert!(matches!(lost, Some((_, Reply::Failed(Failure::NoLeader)))), "{lost:?}");
+    let stale = answers.iter().find(|(of, _)| *of == stale);
+    let Some((_, Reply::Head(_, info))) = stale else { panic!("{stale:?}") };
+    assert_eq!(info.tail.get(), 8, "the state is the one that the new leader has acknowledged");
     assert_eq!(trio.text(new, "a"), b"one,two,");
 }
 
+/// Whether a node says something of this kind.
+fn says(trio: &mut Trio, node: usize, is_it: fn(&Section) -> bool) -> bool {
+    trio.node(node).settle();
+    trio.node(node).said.iter().any(|said| is_it(&said.section))
+}
+
 #[test]
-fn followers_answer_nothing_from_their_state() {
+fn any_node_answers_reads_behind_the_word_of_the_leader() {
+    let mut trio = Trio::new();
+    let leader = with_text(&mut trio, "a");
+    for follower in [(leader + 1) % 3, (leader + 2) % 3] {
+        let asked = trio.node(follower).offer(head("a"));
+        assert!(says(&mut trio, follower, |said| matches!(said, Section::Barrier { .. })));
+        assert!(trio.node(follower).replies.is_empty(), "it waits for the leader");
+        trio.settle();
+        let (number, reply) = trio.node(follower).replies.pop().expect("the leader has answered");
+        let Reply::Head(_, info) = reply else { panic!("{reply:?}") };
+        assert_eq!((number, info.tail.get()), (asked, 4));
+        assert_eq!(trio.text(follower, "a"), b"one,");
+    }
+    let reply = trio.ask((leader + 1) % 3, head(&missing_beside("a")));
+    assert!(matches!(reply, Reply::Outcome(Outcome::Refused(Refusal::NotFound))), "{reply:?}");
+}
+
+#[test]
+fn a_read_waits_until_what_was_acknowledged_is_applied_where_it_came() {
     let mut trio = Trio::new();
     let leader = with_text(&mut trio, "a");
     let follower = (leader + 1) % 3;
-    for name in ["a", "nothing-here"] {
-        let same_group = group_of(name) == group_of("a");
-        let reply = trio.ask(follower, Request::Head { path: path(name) });
-        let is_refused = matches!(reply, Reply::Failed(Failure::NoLeader));
-        assert!(!same_group || is_refused, "{reply:?}");
+    trio.tick();
+    // It has the entry, and its disk has not.
+    trio.node(follower).held.syncs = Some(Vec::new());
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"two,"))));
+    let asked = trio.node(follower).offer(head("a"));
+    trio.settle();
+    assert!(trio.node(follower).replies.is_empty(), "its state is older than the answer");
+    trio.node(follower).sync_held();
+    trio.settle();
+    trio.tick();
+    let (number, reply) = trio.node(follower).replies.pop().expect("all is applied");
+    let Reply::Head(_, info) = reply else { panic!("{reply:?}") };
+    assert_eq!((number, info.tail.get()), (asked, 8));
+}
+
+#[test]
+fn a_window_of_a_stream_that_is_not_here_yet_waits_for_it() {
+    let mut trio = Trio::new();
+    let leader = with_text(&mut trio, "a");
+    let follower = (leader + 1) % 3;
+    trio.tick();
+    let Reply::Head(key, _) = trio.ask(leader, head("a")) else { panic!("it is there") };
+    trio.node(follower).held.syncs = Some(Vec::new());
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"two,"))));
+    let at = model::ByteOffset::new;
+    let window = |from, to| Request::Window { key, from: at(from), to: at(to) };
+    assert!(matches!(trio.ask(follower, window(0, 4)), Reply::Window(_)), "it has that");
+    let asked = trio.node(follower).offer(window(4, 8));
+    trio.settle();
+    assert!(trio.node(follower).replies.is_empty(), "what was seen elsewhere is not here yet");
+    trio.node(follower).held.syncs.take().into_iter().flatten().for_each(|(shard, job)| {
+        trio.node(follower).handle(shard, Event::Synced(job.run()));
+    });
+    trio.settle();
+    trio.tick();
+    let (number, reply) = trio.node(follower).replies.pop().expect("it is here now");
+    let Reply::Window(slice) = reply else { panic!("{reply:?}") };
+    assert_eq!((number, &slice.to_bytes().unwrap()[..]), (asked, &b"two,"[..]));
+}
+
+#[test]
+fn a_question_whose_answer_is_lost_is_asked_again_and_not_for_ever() {
+    let mut trio = Trio::new();
+    let leader = with_text(&mut trio, "a");
+    let follower = (leader + 1) % 3;
+    let asked = trio.node(follower).offer(head("a"));
+    trio.node(follower).settle();
+    trio.node(follower).said.clear();
+    for _ in 0..12 {
+        trio.tick();
     }
-    let refused = trio.ask(leader, append(&path("a"), b"three,"));
-    assert!(is_appended(&refused));
+    let answered = trio.node(follower).replies.pop();
+    assert!(matches!(answered, Some((number, Reply::Head(..))) if number == asked), "{answered:?}");
+    trio.cut = vec![follower];
+    let asked = trio.node(follower).offer(head("a"));
+    for _ in 0..101 {
+        trio.tick();
+    }
+    let refused = trio.node(follower).replies.pop();
+    let is_refused = |reply: &Reply| matches!(reply, Reply::Failed(Failure::NoLeader));
+    assert!(matches!(&refused, Some((number, reply)) if *number == asked && is_refused(reply)));
+}
+
+#[test]
+fn a_question_to_one_who_leads_no_more_has_no_index_for_an_answer() {
+    let mut trio = Trio::new();
+    let old = with_text(&mut trio, "a");
+    trio.cut = vec![old];
+    let new = trio.leader(group_of("a"));
+    assert!(is_appended(&trio.ask(new, append(&path("a"), b"two,"))));
+    // The old leader does not know it yet: no majority confirms it.
+    let group = group_of("a");
+    let from = number(new);
+    let section = Section::Barrier { group, number: 77 };
+    trio.node(old).handle(0, Event::Peer(Box::new(PeerEvent::Section { from, section })));
+    let confirms = |said: &Section| {
+        let at = |it| matches!(it, Confirmation::At(_));
+        matches!(said, Section::Confirmed { confirmation, .. } if at(*confirmation))
+    };
+    for _ in 0..110 {
+        assert!(!says(&mut trio, old, confirms));
+        trio.tick();
+    }
 }
 
 #[test]
 fn a_missing_stream_is_refused_with_the_word_of_a_majority() {
     let mut trio = Trio::new();
     let leader = with_text(&mut trio, "a");
-    let missing = (0..).map(|number| format!("missing{number}"));
-    let missing = missing.into_iter().find(|name| group_of(name) == group_of("a")).unwrap();
-    let asked = trio.node(leader).offer(Request::Head { path: path(&missing) });
+    let asked = trio.node(leader).offer(head(&missing_beside("a")));
     trio.node(leader).settle();
     assert!(trio.node(leader).replies.is_empty(), "it waits for the others");
     trio.settle();

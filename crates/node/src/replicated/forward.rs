@@ -1,0 +1,237 @@
+//! Requests that only the leader of their group can answer, at a node that does not lead it.
+//!
+//! # How
+//! A request goes to the leader over the link, and its answer comes back. As long as nobody leads, or the link is down,
+//! it waits. A leader that says that it was not applied, and never will be, is not the last one that is asked. After
+//! five seconds the client gets `no-leader` if nothing was applied for certain, and `write-unknown` if nobody can tell.
+//!
+//! # What is certain
+//! A request that no node has, or that its node has refused, is not applied. If its link is lost, the node is asked for
+//! the answer again. If the node was started again meanwhile, nobody can tell. Writes of producers and reads are
+//! repeated at the next leader: the log knows what it has of a producer.
+//!
+//! # Invariants
+//! - See [`cluster::Forwards`].
+//! - A request of another node is not forwarded again.
+
+use super::WAIT_MS_MAX;
+use super::request_bytes::{decode_reply, encode_request};
+use crate::{Failure, Reply, Request, ShardCore, Stamp, Ticket, peers::SHARD_BITS};
+use bytes::{Buf, BufMut, Bytes};
+use cluster::{Forwards, NodeNumber, OUTBOX_BYTES_MAX, Section, Sending, Verdict};
+use model::{GroupId, Monotonic};
+use std::collections::BTreeMap;
+
+/// Requests of one shard that may wait for other nodes.
+const FORWARDS_COUNT_MAX: usize = 4 << 10;
+
+/// Bytes of their data, unless one request alone has more. All may be sent at once when a link is up again, and a link ends
+/// when too much waits for it.
+const FORWARDS_BYTES_MAX: usize = OUTBOX_BYTES_MAX / 2;
+
+/// A request of a client.
+#[derive(Debug)]
+pub(super) struct Forward {
+    ticket: Ticket,
+    request: Request,
+    data: Vec<u8>,
+}
+
+impl cluster::Forwarded for Forward {
+    fn subject(&self) -> u64 {
+        self.request.path().map_or(0, |path| path.hash().get())
+    }
+
+    fn may_repeat(&self) -> bool {
+        let is_known = |request: &Request| matches!(request, Request::Append { append, .. } if append.producer.is_some());
+        self.request.is_read() || is_known(&self.request)
+    }
+}
+
+/// What a shard has of other nodes' leaders.
+#[derive(Debug)]
+pub(super) struct Forwarding {
+    requests: Forwards<Forward>,
+    bytes: usize,
+    /// Nodes to which frames can be sent, with their openings.
+    up: BTreeMap<NodeNumber, u64>,
+    /// This node, and its opening.
+    pub(super) node: NodeNumber,
+    pub(super) opening: u64,
+}
+
+impl Forwarding {
+    pub(super) fn new((node, opening): (NodeNumber, u64)) -> Self {
+        Self { requests: Forwards::default(), bytes: 0, up: BTreeMap::new(), node, opening }
+    }
+
+    fn has_room_for(&self, data_bytes: usize) -> bool {
+        let count = self.requests.len();
+        let is_within = self.bytes + data_bytes <= FORWARDS_BYTES_MAX;
+        count < FORWARDS_COUNT_MAX && (count == 0 || is_within)
+    }
+
+    fn note_ended(&mut self, forward: &Forward) {
+        self.bytes -= forward.data.len();
+    }
+
+    /// Asserts that the bytes are those of the requests.
+    ///
+    /// # Panics
+    /// If they are not.
+    pub(super) fn check(&self) {
+        assert!(self.bytes == 0 || !self.requests.is_empty(), "forwarded bytes are miscounted");
+    }
+}
+
+impl ShardCore {
+    /// Has a request answered where its group is led.
+    pub(super) fn forward(&mut self, id: GroupId, since: Monotonic, what: ForwardedRequest) {
+        let (ticket, request, data) = what;
+        let forwarding = &mut self.members().forwarding;
+        let failure = match () {
+            () if ticket.peer().is_some() => Failure::NoLeader,
+            () if !forwarding.has_room_for(data.len()) => Failure::Overloaded,
+            () => {
+                forwarding.bytes += data.len();
+                let deadline = since.plus_ms(WAIT_MS_MAX);
+                forwarding.requests.add(id, Forward { ticket, request, data }, deadline);
+                self.copy_mut(id).has_forwards = true;
+                return self.touch_group(id);
+            }
+        };
+        self.reply(ticket, Reply::Failed(failure));
+    }
+
+    /// Sends what waits for the leader of a group. That may be this node by now.
+    pub(super) fn send_forwards(&mut self, id: GroupId) {
+        let copy = self.copy_mut(id);
+        let Some(leader) = copy.asked.filter(|_| copy.has_forwards && !copy.is_refused) else {
+            return;
+        };
+        let (node, is_serving) = (leader.node(), copy.is_serving());
+        let forwarding = &mut self.members().forwarding;
+        let opening = match node == forwarding.node {
+            true => is_serving.then_some(forwarding.opening),
+            false => forwarding.up.get(&node).copied(),
+        };
+        let Some(opening) = opening else { return };
+        let sent = forwarding.requests.send_to(id, node, opening);
+        let waits = forwarding.requests.waiting_groups().contains(&id);
+        self.copy_mut(id).has_forwards = waits;
+        self.send_attempts((node, opening), sent);
+    }
+
+    fn send_attempts(&mut self, (node, opening): (NodeNumber, u64), sent: Vec<Sending>) {
+        let shard = u64::from(self.groups.shard().get());
+        let own = self.members().forwarding.opening;
+        for Sending { request, group, settled_below } in sent {
+            let forwarding = &self.members().forwarding;
+            let Some(forward) = forwarding.requests.get(request) else { continue };
+            let mut payload = Vec::with_capacity(forward.data.len() + 256);
+            payload.put_u64_le(opening);
+            payload.put_u64_le(own);
+            encode_request(&forward.request, &forward.data, &mut payload);
+            let request = request << SHARD_BITS | shard;
+            let settled_below = settled_below << SHARD_BITS;
+            let payload = payload.into();
+            if self.members().forwarding.node == node {
+                self.hear_forward((node, group), (request, settled_below), payload);
+            } else {
+                self.tell(node, Section::Forward { group, request, settled_below, payload });
+            }
+        }
+    }
+
+    /// The leader has answered.
+    pub(super) fn hear_answer(&mut self, request: u64, mut payload: Bytes) {
+        let own = self.members().forwarding.opening;
+        if payload.try_get_u64_le() != Ok(own) {
+            // It is for an earlier opening of this node.
+            return;
+        }
+        let attempt = request >> SHARD_BITS;
+        let requests = &mut self.members().forwarding.requests;
+        let Some(id) = requests.group(attempt) else { return };
+        // An answer that this version does not know may say anything.
+        let reply = decode_reply(payload).unwrap_or(Reply::Failed(Failure::Unknown));
+        if !matches!(reply, Reply::Failed(Failure::NoLeader)) {
+            let answered = requests.answered(attempt).expect("its group is known");
+            return self.end_forward(answered, reply);
+        }
+        if let Some(overtaken) = requests.not_applied(attempt) {
+            self.end_forward(overtaken, reply);
+        }
+        let copy = self.copy_mut(id);
+        (copy.has_forwards, copy.is_refused) = (true, true);
+        self.touch_group(id);
+    }
+
+    /// Answers a client. If an attempt of its request is in doubt, another one that was refused for now proves nothing. A read
+    /// has changed nothing in any case.
+    fn end_forward(&mut self, (forward, certain): (Forward, Verdict), reply: Reply) {
+        self.members().forwarding.note_ended(&forward);
+        let is_read = forward.request.is_read();
+        let reply = match reply {
+            Reply::Failed(Failure::Unknown) if is_read => Reply::Failed(Failure::NoLeader),
+            Reply::Failed(_) if certain == Verdict::Unknown && !is_read => {
+                Reply::Failed(Failure::Unknown)
+            }
+            reply => reply,
+        };
+        self.reply(forward.ticket, reply);
+    }
+
+    fn end_forwards(&mut self, ended: Vec<(Forward, Verdict)>, refusal: &Failure) {
+        for (forward, verdict) in ended {
+            let failure = match verdict {
+                Verdict::NoLeader => refusal.clone(),
+                Verdict::Unknown => Failure::Unknown,
+            };
+            self.end_forward((forward, verdict), Reply::Failed(failure));
+        }
+    }
+
+    /// Requests that have waited too long get the answer that is certain.
+    pub(super) fn give_up_forwards(&mut self, now: Stamp) {
+        let ended = self.members().forwarding.requests.expired(now.monotonic);
+        self.end_forwards(ended, &Failure::NoLeader);
+    }
+
+    /// The log has failed: this node hears no answer any more.
+    pub(super) fn fail_forwards(&mut self) {
+        let ended = self.members().forwarding.requests.end_all();
+        self.end_forwards(ended, &Failure::Poisoned { applied_unknown: false });
+    }
+
+    /// Frames can be sent to a node: what may have been lost with the link before is asked for again.
+    pub(super) fn note_link_up(&mut self, node: NodeNumber, opening: u64) {
+        self.forget_link(node);
+        self.members().forwarding.up.insert(node, opening);
+        let (sent, gone) = self.members().forwarding.requests.link_up(node, opening);
+        self.send_attempts((node, opening), sent);
+        let gone = gone.into_iter().map(|forward| (forward, Verdict::Unknown)).collect();
+        self.end_forwards(gone, &Failure::NoLeader);
+        self.touch_forwards();
+        self.answer_again(node);
+    }
+
+    /// Frames to a node may be lost.
+    pub(super) fn forget_link(&mut self, node: NodeNumber) {
+        let forwarding = &mut self.members().forwarding;
+        forwarding.up.remove(&node);
+        forwarding.requests.link_lost(node);
+        self.touch_forwards();
+    }
+
+    /// What waits may go somewhere now.
+    fn touch_forwards(&mut self) {
+        for id in self.members().forwarding.requests.waiting_groups() {
+            self.copy_mut(id).has_forwards = true;
+            self.touch_group(id);
+        }
+    }
+}
+
+/// A request of a client, and its data.
+pub(super) type ForwardedRequest = (Ticket, Request, Vec<u8>);

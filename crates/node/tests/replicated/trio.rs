@@ -1,0 +1,219 @@
+//! Three nodes in one thread, with what is under way between them.
+
+use cluster::{NodeNumber, ReplicaId, Section};
+use env::MemoryDisk;
+use log::LogOptions;
+use model::GroupId;
+use std::collections::VecDeque;
+use stream::Outcome;
+use thalweg_node::testing::{Process, append, create, options, path};
+use thalweg_node::{
+    CopyState, Event, Membership, PEER_TICK_MS, PeerEvent, Reply, Request, shard_of,
+};
+
+pub(crate) const SHARDS: u16 = 1;
+
+pub(crate) struct Trio {
+    pub(crate) options: LogOptions,
+    pub(crate) disks: Vec<MemoryDisk>,
+    pub(crate) nodes: Vec<Option<Process>>,
+    pub(crate) under_way: VecDeque<(usize, usize, Section)>,
+    /// Nodes that nobody hears, and that hear nobody.
+    pub(crate) cut: Vec<usize>,
+    pub(crate) openings: u64,
+    pub(crate) opened: [u64; 3],
+}
+
+pub(crate) fn number(node: usize) -> NodeNumber {
+    NodeNumber::new(u16::try_from(node + 1).unwrap())
+}
+
+pub(crate) fn membership(node: usize) -> Membership {
+    let id = |node| ReplicaId::new(NodeNumber::new(node), 1);
+    let number = u16::try_from(node + 1).unwrap();
+    let voters = vec![id(1), id(2), id(3)];
+    Membership { node: NodeNumber::new(number), voters, opening: 1, seed: 11 }
+}
+
+impl Trio {
+    pub(crate) fn new() -> Self {
+        Self::with(options())
+    }
+
+    pub(crate) fn with(options: LogOptions) -> Self {
+        let disks: Vec<_> = (0..3).map(|_| MemoryDisk::new()).collect();
+        let nodes = disks.iter().map(|_| None).collect();
+        let (under_way, cut) = (VecDeque::new(), Vec::new());
+        let mut trio = Self { options, disks, nodes, under_way, cut, openings: 0, opened: [0; 3] };
+        (0..3).for_each(|node| trio.start(node));
+        trio
+    }
+
+    pub(crate) fn start(&mut self, node: usize) {
+        let with = (self.options.clone(), SHARDS);
+        self.openings += 1;
+        let membership = Membership { opening: self.openings, ..membership(node) };
+        let opened = Process::open_member(&self.disks[node], with, &membership);
+        self.nodes[node] = Some(opened.expect("the directory opens"));
+        self.opened[node] = self.openings;
+        (0..3).filter(|other| *other != node).for_each(|other| self.link(node, other));
+    }
+
+    /// Two nodes that run have links to each other, new ones.
+    pub(crate) fn link(&mut self, one: usize, other: usize) {
+        self.unlink(one, other);
+        for (at, peer) in [(one, other), (other, one)] {
+            let opening = self.opened[peer];
+            if self.nodes[peer].is_some() {
+                self.tell(at, PeerEvent::Up { node: number(peer), opening });
+            }
+        }
+    }
+
+    /// What was under way between two nodes is lost, and both know it.
+    pub(crate) fn unlink(&mut self, one: usize, other: usize) {
+        let pairs = [(one, other), (other, one)];
+        self.under_way.retain(|(from, to, _)| !pairs.contains(&(*from, *to)));
+        for (at, peer) in pairs {
+            self.tell(at, PeerEvent::Down { node: number(peer) });
+        }
+    }
+
+    pub(crate) fn tell(&mut self, at: usize, event: PeerEvent) {
+        if let Some(node) = &mut self.nodes[at] {
+            node.handle(0, Event::Peer(Box::new(event)));
+        }
+    }
+
+    pub(crate) fn kill(&mut self, node: usize) {
+        drop(self.nodes[node].take());
+        self.disks[node].kill_process();
+        (0..3).filter(|other| *other != node).for_each(|other| self.unlink(node, other));
+    }
+
+    pub(crate) fn node(&mut self, node: usize) -> &mut Process {
+        self.nodes[node].as_mut().expect("it runs")
+    }
+
+    /// Does all that the nodes want done, and lets what they say arrive.
+    pub(crate) fn settle(&mut self) {
+        while self.settle_one() {}
+    }
+
+    /// As [`Trio::settle`], until one thing has arrived; `false` if nothing is under way.
+    pub(crate) fn settle_one(&mut self) -> bool {
+        for from in 0..3 {
+            let Some(node) = &mut self.nodes[from] else { continue };
+            node.settle();
+            for said in std::mem::take(&mut node.said) {
+                let to = usize::from(said.to.get()) - 1;
+                self.under_way.push_back((from, to, said.section));
+            }
+        }
+        let Some((from, to, section)) = self.under_way.pop_front() else { return false };
+        let is_cut = self.cut.contains(&from) || self.cut.contains(&to);
+        if let Some(node) = self.nodes[to].as_mut().filter(|_| !is_cut) {
+            let shard = shard_of(&section, SHARDS).expect("it is whole");
+            let event = PeerEvent::Section { from: number(from), section };
+            node.handle(usize::from(shard.get()), Event::Peer(Box::new(event)));
+        }
+        true
+    }
+
+    pub(crate) fn tick(&mut self) {
+        for node in self.nodes.iter_mut().flatten() {
+            node.wait_ms(PEER_TICK_MS);
+            node.handle(0, Event::Peer(Box::new(PeerEvent::Tick)));
+        }
+        self.settle();
+    }
+
+    pub(crate) fn serving(&self, group: GroupId) -> Option<usize> {
+        let serves = |node: &Option<Process>| {
+            let copies = node.iter().flat_map(|node| node.shards[0].copies());
+            let state = |copy: &thalweg_node::CopyStatus| copy.state == CopyState::Serves;
+            copies.filter(|copy| copy.group == group).any(|copy| state(&copy))
+        };
+        (0..3).find(|&node| !self.cut.contains(&node) && serves(&self.nodes[node]))
+    }
+
+    /// Lets time pass until somebody leads the group.
+    pub(crate) fn leader(&mut self, group: GroupId) -> usize {
+        for _ in 0..100 {
+            if let Some(leader) = self.serving(group) {
+                return leader;
+            }
+            self.tick();
+        }
+        panic!("nobody leads group {group}");
+    }
+
+    pub(crate) fn ask<'a>(
+        &mut self,
+        node: usize,
+        ask: impl Into<thalweg_node::testing::Ask<'a>>,
+    ) -> Reply {
+        let number = self.node(node).offer(ask);
+        for _ in 0..200 {
+            self.settle();
+            if let Some(at) = self.node(node).replies.iter().position(|(of, _)| *of == number) {
+                return self.node(node).replies.remove(at).1;
+            }
+            self.tick();
+        }
+        panic!("node {node} does not answer");
+    }
+
+    pub(crate) fn text(&mut self, node: usize, name: &str) -> Vec<u8> {
+        let path = path(name);
+        let reply = self.ask(
+            node,
+            Request::Read(thalweg_node::ReadRequest {
+                path,
+                from: model::ReadFrom::At(model::ByteOffset::ZERO),
+                boundary_bytes: 1 << 40,
+                first_bytes_max: u64::MAX,
+                records: None,
+            }),
+        );
+        let Reply::Read(read) = reply else { panic!("a read was answered by {reply:?}") };
+        let mut bytes = Vec::new();
+        let mut at = read.start;
+        while at < read.end {
+            let (key, to) = read.owner_of(at);
+            let Reply::Window(slice) = self.ask(node, Request::Window { key, from: at, to }) else {
+                panic!("a window is answered")
+            };
+            at = at.advance(slice.len());
+            bytes.extend(slice.to_bytes().unwrap());
+        }
+        bytes
+    }
+}
+
+pub(crate) fn group_of(name: &str) -> GroupId {
+    path(name).group(thalweg_node::testing::GROUPS)
+}
+
+/// A stream that is not there, of the same group as one that is.
+pub(crate) fn missing_beside(name: &str) -> String {
+    let mut missing = (0..).map(|number| format!("missing{number}"));
+    missing.find(|missing| group_of(missing) == group_of(name)).expect("groups have paths")
+}
+
+pub(crate) fn is_appended(reply: &Reply) -> bool {
+    matches!(reply, Reply::Outcome(Outcome::Appended(_)))
+}
+
+/// A stream with one append, and the node that leads its group.
+pub(crate) fn with_text(trio: &mut Trio, name: &str) -> usize {
+    let leader = trio.leader(group_of(name));
+    let made = trio.ask(leader, create(&path(name), Some("text/plain"), None, b""));
+    assert!(matches!(made, Reply::Outcome(Outcome::Created(_))), "{made:?}");
+    assert!(is_appended(&trio.ask(leader, append(&path(name), b"one,"))));
+    leader
+}
+
+pub(crate) fn head(name: &str) -> Request {
+    Request::Head { path: path(name) }
+}
