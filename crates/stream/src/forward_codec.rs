@@ -146,9 +146,9 @@ impl Outcome {
     pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(bytes);
         let outcome = match reader.byte()? {
-            1 => Self::Created(reader.info()?),
-            2 => Self::Existed(reader.info()?),
-            3 => Self::Changed(reader.info()?),
+            1 => Self::Created(Box::new(reader.info()?)),
+            2 => Self::Existed(Box::new(reader.info()?)),
+            3 => Self::Changed(Box::new(reader.info()?)),
             4 => Self::Appended(reader.accepted()?),
             5 => Self::Deleted,
             6 => Self::Pinned { head: reader.position()?, first_record: reader.count()? },
@@ -488,9 +488,9 @@ mod tests {
             ..accepted.clone()
         };
         let mut all = vec![
-            Outcome::Created(info()),
-            Outcome::Existed(StreamInfo { mark: None, closed: false, ..info() }),
-            Outcome::Changed(StreamInfo { lineage: Lineage::default(), ..info() }),
+            Outcome::Created(Box::new(info())),
+            Outcome::Existed(Box::new(StreamInfo { mark: None, closed: false, ..info() })),
+            Outcome::Changed(Box::new(StreamInfo { lineage: Lineage::default(), ..info() })),
             Outcome::Appended(accepted),
             Outcome::Appended(closed),
             Outcome::Deleted,

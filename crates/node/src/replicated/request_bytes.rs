@@ -101,7 +101,7 @@ pub fn decode_request(mut bytes: Bytes) -> Option<(Request, Bytes)> {
     let request = match kind {
         CREATE => {
             let create = CreateRequest::decode(&std::mem::take(&mut fields)).ok()?;
-            Request::Create(Some(create).filter(|create| create.path == path)?)
+            Request::Create(Some(Box::new(create)).filter(|create| create.path == path)?)
         }
         APPEND => Request::Append { path, append: append_of(&mut fields)? },
         DELETE => Request::Delete { path },
@@ -267,7 +267,7 @@ pub fn decode_reply(mut bytes: Bytes) -> Option<Reply> {
         OUTCOME => Reply::Outcome(Outcome::decode(&std::mem::take(&mut bytes)).ok()?),
         IS_HEAD => {
             let (key, info) = take_stream(&mut bytes)?;
-            Reply::Head(key, info)
+            Reply::Head(key, Box::new(info))
         }
         IS_READ => {
             let (key, info) = take_stream(&mut bytes)?;
@@ -396,8 +396,8 @@ mod tests {
             Failure::NotFound,
         ];
         let mut all = vec![
-            Reply::Outcome(Outcome::Created(info.clone())),
-            Reply::Head(key, info.clone()),
+            Reply::Outcome(Outcome::Created(Box::new(info.clone()))),
+            Reply::Head(key, Box::new(info.clone())),
             read(None),
             read(Some((8, 9))),
             Reply::Resolved(Box::new(found)),
