@@ -48,15 +48,15 @@ const SHAPES: [Shape; 2] = [
         chunks: 10_000,
         streams: 1_000,
         sealed_bytes: 1_000,
-        entries_each: 10_000,
-        ready_max: Duration::from_secs(10),
+        // More would make the log long for the little data in it. Such a log shortens itself.
+        entries_each: 5_000,
+        ready_max: Duration::from_secs(5),
     },
 ];
 
 const STARTS: usize = 4;
-/// So many, each with so many requests under way: fewer make smaller batches, and a longer log of as many entries. One
-/// that is long for the little data in it shortens itself.
-const WRITERS: usize = 16;
+const WRITERS: usize = 4;
+/// Requests that a writer has under way.
 const PIPELINED: usize = 250;
 /// Bytes of an append that is in no chunk.
 const ENTRY_BYTES: usize = 11;
