@@ -13,6 +13,10 @@ const BATCH_SPARE: Range<u64> = 56..60;
 /// The first one says what a record is; none that has a command or data is a note.
 const ENTRY_SPARE: [u64; 3] = [55, 58, 59];
 
+/// Spare bytes of a chunk's header, and its length: docs/format/chunk.md.
+const CHUNK_SPARE: Range<u64> = 114..124;
+const CHUNK_HEADER: usize = 128;
+
 /// A directory with three batches of one append each.
 fn written() -> (MemoryDisk, PathBuf) {
     let disk = MemoryDisk::new();
@@ -78,4 +82,34 @@ fn spare_bytes_of_batches_and_entries_are_a_newer_versions() {
     }
     let mut node = Node::open(&disk, 1).unwrap();
     assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"onetwothree");
+}
+
+#[test]
+fn spare_bytes_and_later_versions_of_chunks_are_a_newer_versions() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    node.append(key(0, 1), &[7; 9000]).unwrap();
+    node.commit().unwrap();
+    node.work().unwrap();
+    let lineage = node.report.lineage.to_le_bytes();
+    node.stop();
+    let path = files(&disk, "chunk").remove(0);
+    let file = disk.open(&path).unwrap();
+    let footer = file.len().unwrap() - CHUNK_HEADER as u64;
+    let intact: [u8; CHUNK_HEADER] = bytes_at(&disk, &path, 0);
+    // The version is at byte 4.
+    for (at, value) in CHUNK_SPARE.map(|at| (at, 1)).chain([(4, 3)]) {
+        let mut bytes = intact;
+        bytes[at as usize] = value;
+        let crc = crc32c::crc32c_append(crc32c::crc32c(&lineage), &bytes[..124]);
+        bytes[124..].copy_from_slice(&crc.to_le_bytes());
+        // A newer version writes both copies alike.
+        [0, footer].iter().for_each(|header| file.write_at(&bytes, *header).unwrap());
+        assert_refused(&disk, &path, 0);
+        file.write_at(&[0; CHUNK_HEADER], 0).unwrap();
+        assert_refused(&disk, &path, footer);
+    }
+    [0, footer].iter().for_each(|header| file.write_at(&intact, *header).unwrap());
+    let mut node = Node::open(&disk, 1).unwrap();
+    assert_eq!(node.read_all(key(0, 1), 10_000).unwrap(), [7; 9000]);
 }

@@ -17,6 +17,7 @@ use crate::chunk::row_page::Rows;
 use crate::chunk::served::ReadFailures;
 use crate::chunk::writer::WrittenChunk;
 use crate::damage::DamageKind;
+use crate::newer::{NewerPlace, NewerVersion};
 use crate::options::CHUNK_BLOCK_BYTES;
 use crate::read::{ReadError, ReadMode};
 use crate::unreadable::{UnreadableFile, cannot_open, read_around};
@@ -53,6 +54,8 @@ pub(crate) enum OpenedChunk {
     Chunk { chunk: Box<ChunkFile>, repaired: Option<u64> },
     /// Neither the header nor the footer can be read.
     Unreadable,
+    /// A newer version wrote it.
+    Newer(NewerPlace),
 }
 
 /// The pages of a chunk as a thread of this mode gets them.
@@ -118,8 +121,11 @@ impl ChunkFile {
         if length < CONTENT_START + HEADER_BYTES as u64 {
             return Ok(OpenedChunk::Unreadable);
         }
-        let Some((header, repaired)) = read_header(&*file, length, lineage)? else {
-            return Ok(OpenedChunk::Unreadable);
+        let (header, repaired) = match read_header(&*file, length, lineage)? {
+            FoundHeader::Intact(header) => (header, None),
+            FoundHeader::Repaired(header, position) => (header, Some(position)),
+            FoundHeader::None => return Ok(OpenedChunk::Unreadable),
+            FoundHeader::Newer(newer, at) => return Ok(OpenedChunk::Newer(newer.at(path, at))),
         };
         let written = WrittenChunk { header, seq, file, path: path.to_owned() };
         let chunk = Box::new(Self::new(written, Arc::clone(cache)));
@@ -412,23 +418,34 @@ impl ChunkFile {
     }
 }
 
-/// The header, and the position of the copy that had to be repaired to read it.
-fn read_header(
-    file: &dyn File,
-    length: u64,
-    lineage: u64,
-) -> io::Result<Option<(ChunkHeader, Option<u64>)>> {
-    let mut repaired = None;
+/// What header and footer come to.
+#[derive(Debug)]
+enum FoundHeader {
+    Intact(ChunkHeader),
+    /// By the copy at this position.
+    Repaired(ChunkHeader, u64),
+    /// A newer version wrote the copy at this position.
+    Newer(NewerVersion, u64),
+    None,
+}
+
+fn read_header(file: &dyn File, length: u64, lineage: u64) -> io::Result<FoundHeader> {
+    let mut found = FoundHeader::None;
     for position in [0, length - HEADER_BYTES as u64] {
         let mut bytes = [0; HEADER_BYTES];
         read_around(file, &mut bytes, position)?;
+        if let Some(newer) = ChunkHeader::newer_in(&bytes, lineage) {
+            return Ok(FoundHeader::Newer(newer, position));
+        }
         let Some(header) = ChunkHeader::decode(&bytes, lineage, length) else { continue };
         if !header.is_repaired {
-            return Ok(Some((header.value, None)));
+            return Ok(FoundHeader::Intact(header.value));
         }
-        repaired = repaired.or(Some((header.value, Some(position))));
+        if matches!(found, FoundHeader::None) {
+            found = FoundHeader::Repaired(header.value, position);
+        }
     }
-    Ok(repaired)
+    Ok(found)
 }
 
 #[cfg(test)]
@@ -498,7 +515,7 @@ pub(crate) mod tests {
     fn open(disk: &MemoryDisk, path: &Path) -> ChunkFile {
         match ChunkFile::open(&cache(disk, 2), (path, 9), ORIGIN.lineage).unwrap() {
             OpenedChunk::Chunk { chunk, .. } => *chunk,
-            OpenedChunk::Unreadable => panic!("the chunk is unreadable"),
+            other => panic!("the chunk is not opened: {other:?}"),
         }
     }
 

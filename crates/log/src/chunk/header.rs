@@ -12,6 +12,7 @@ use crate::chunk::filter::filter_bytes;
 use crate::chunk::page::{PAGE_BYTES, PAGE_STEP_BYTES, PAYLOAD_BYTES, page_bytes_for};
 use crate::chunk::row_page::ROWS_PER_PAGE_MAX;
 use crate::codec::{NUMBER_MAX, Unsealed, put, seal_header, u16_at, u32_at, u64_at, unseal};
+use crate::newer::{NewerVersion, is_spare, newer_in};
 use crate::options::{BLOCK_BYTES, CHUNK_BLOCK_BYTES};
 
 pub(crate) const HEADER_BYTES: usize = 128;
@@ -113,9 +114,15 @@ impl ChunkHeader {
         })
     }
 
+    /// What a newer version wrote into a header of this lineage, if `bytes` are one.
+    pub(crate) fn newer_in(bytes: &[u8], lineage: u64) -> Option<NewerVersion> {
+        let bytes = bytes.get(..HEADER_BYTES).filter(|bytes| u32_at(bytes, 0) == MAGIC)?;
+        newer_in(bytes, &lineage.to_le_bytes(), (Some(VERSION), SPARE))
+    }
+
     fn decode_fields(bytes: &[u8]) -> Option<Self> {
         let is_ours = u32_at(bytes, 0) == MAGIC && u16_at(bytes, 4) == VERSION;
-        if !is_ours || bytes[SPARE].iter().any(|&byte| byte != 0) {
+        if !is_ours || !is_spare(bytes, SPARE) {
             return None;
         }
         let header = Self {

@@ -107,9 +107,13 @@ fn open_next(
     looked: &mut Looked,
 ) -> io::Result<()> {
     let opened = ChunkFile::open(&store.chunk_cache, (path, seq), store.lineage)?;
-    let OpenedChunk::Chunk { chunk, repaired } = opened else {
-        looked.damages.push(chunk_damage(group, path, (DamageKind::ChunkHeader, 0)));
-        return Ok(());
+    let (chunk, repaired) = match opened {
+        OpenedChunk::Chunk { chunk, repaired } => (chunk, repaired),
+        OpenedChunk::Newer(place) => return Err(place.into()),
+        OpenedChunk::Unreadable => {
+            looked.damages.push(chunk_damage(group, path, (DamageKind::ChunkHeader, 0)));
+            return Ok(());
+        }
     };
     for newer in &looked.kept {
         if newer.replaces(&chunk)? {

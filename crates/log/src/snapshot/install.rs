@@ -395,7 +395,7 @@ impl InstallTask {
         let opened = ChunkFile::open(&store.chunk_cache, (&path, number), store.lineage)?;
         Ok(match opened {
             OpenedChunk::Chunk { chunk, repaired: None } => Some(*chunk),
-            OpenedChunk::Chunk { .. } | OpenedChunk::Unreadable => None,
+            OpenedChunk::Chunk { .. } | OpenedChunk::Unreadable | OpenedChunk::Newer(_) => None,
         })
     }
 
