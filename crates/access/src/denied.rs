@@ -39,6 +39,17 @@ pub enum Denied {
     Limited(Exceeded),
 }
 
+impl Denied {
+    /// The client, if it is known.
+    #[must_use]
+    pub fn who(&self) -> Option<&Arc<str>> {
+        match self {
+            Self::Insufficient { who, .. } => Some(who),
+            _ => None,
+        }
+    }
+}
+
 /// What is wrong with a credential. It is shown to its sender, so it says nothing that helps to forge one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Invalid {

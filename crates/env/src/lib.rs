@@ -19,6 +19,7 @@ mod disk;
 mod memory;
 mod operator_dirs;
 mod operator_files;
+mod operator_log;
 mod overlay;
 mod random;
 mod real_disk;
@@ -29,6 +30,7 @@ pub use disk::{DirLock, Disk, File, LockError, is_out_of_descriptors, is_unreada
 pub use memory::{DiskOperation, MemoryDisk, OpenFiles, ReadCounts};
 pub use operator_dirs::{FileStamp, list_operator_files, make_operator_dir};
 pub use operator_files::{OperatorFile, read_operator_file, replace_operator_file};
+pub use operator_log::OperatorLog;
 pub use overlay::{DiskOverlay, FileOverlay};
 pub use random::{Random, RealRandom, SeededRandom};
 pub use real_disk::RealDisk;

@@ -31,6 +31,14 @@ impl HttpDate {
         Self(text)
     }
 
+    /// The second of `at` as RFC 3339 writes it, without a zone: `2026-11-25T09:50:12`.
+    pub(crate) fn rfc3339_second(at: Timestamp) -> String {
+        let date = utc(at);
+        let (year, month, day) = (date.year(), u8::from(date.month()), date.day());
+        let (hour, minute, second) = date.to_hms();
+        format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}")
+    }
+
     /// The text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {

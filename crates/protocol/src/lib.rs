@@ -44,7 +44,9 @@ pub mod sse;
 mod trace;
 
 pub use date::HttpDate;
-pub use face::durable::{client, cursor, etag, events, offset, problem, request, response};
+pub use face::durable::{
+    client, cursor, etag, events, log_line, offset, problem, request, response,
+};
 pub use field::Field;
 pub use head::{
     Authority, BodyFraming, CommonFields, HeadSink, Length, Method, RequestHead, Viewer, Viewers,

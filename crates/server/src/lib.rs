@@ -9,6 +9,7 @@ pub mod admin;
 pub mod cli;
 pub mod cluster;
 pub mod descriptors;
+pub mod journal;
 pub mod logging;
 pub mod meters;
 pub mod metrics;

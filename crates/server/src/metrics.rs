@@ -69,6 +69,8 @@ pub struct ShardMetrics {
     pub rejected: Counter,
     /// Requests that their sender's credentials do not allow (401, 403).
     pub denied: Counter,
+    /// Lines of access and audit log that found no room.
+    pub log_lines_lost: Counter,
     /// TLS handshakes, by how they ended: done, failed, timed out, given up for others, no TLS at all.
     pub handshakes: [Counter; 5],
     /// TLS handshakes in progress.
@@ -163,6 +165,7 @@ impl Default for ShardMetrics {
             read_bytes: Counter::default(),
             rejected: Counter::default(),
             denied: Counter::default(),
+            log_lines_lost: Counter::default(),
             handshakes: Default::default(),
             handshakes_open: Gauge::default(),
             connections_accepted: Counter::default(),
@@ -264,6 +267,7 @@ impl ShardMetrics {
         self.read_bytes.set(counts.read_bytes);
         self.rejected.set(counts.rejected);
         self.denied.set(counts.denied);
+        self.log_lines_lost.set(counts.log_lines_lost);
         self.connections_accepted.set(counts.connections_accepted);
         for (shown, count) in self.answers.iter().zip(counts.answers) {
             shown.set(count);
@@ -327,6 +331,10 @@ pub struct NodeMetrics {
     pub reloads: Counter,
     /// Reloads that failed: what was in force stayed.
     pub reloads_failed: Counter,
+    /// Lines of access and audit log that could not be written. Their thread alone writes this.
+    pub log_lines_unwritten: Counter,
+    /// Lines of the audit log that the main thread could not hand over. It alone writes this.
+    pub log_lines_full: Counter,
     /// When the first of the certificates expires, in seconds since 1970; 0 without any.
     pub certificate_expires_s: Gauge,
     peers: OnceLock<Arc<Peers>>,
@@ -354,6 +362,8 @@ impl NodeMetrics {
             clock,
             reloads: Counter::default(),
             reloads_failed: Counter::default(),
+            log_lines_unwritten: Counter::default(),
+            log_lines_full: Counter::default(),
             certificate_expires_s: Gauge::default(),
             peers: OnceLock::new(),
         })

@@ -4,6 +4,7 @@ use crate::access::{self, AccessProblem};
 use crate::admin::{self, Admin};
 use crate::cluster::{self, ClusterError, Peers};
 use crate::descriptors;
+use crate::journal::{Journal, JournalProblem};
 use crate::metrics::NodeMetrics;
 use crate::plane::{self, Ended, Plane, StartError};
 use crate::preflight::{self, Refusal};
@@ -40,6 +41,8 @@ pub enum ServeError {
     Tls(Vec<TlsProblem>),
     /// There are no rules for access, for at least one reason.
     Access(Vec<AccessProblem>),
+    /// The access log or the audit log cannot be written to.
+    Journal(JournalProblem),
     /// The admin server could not listen.
     Admin {
         /// The address of the setting.
@@ -96,6 +99,7 @@ impl ServeError {
             Self::Admin { listen, error } => {
                 write!(f, "cannot listen on {listen} (setting admin_listen): {error}")
             }
+            Self::Journal(problem) => write!(f, "{problem}"),
             Self::Start(error) => write!(f, "{error}"),
             Self::Cluster(error) => write!(f, "{error}"),
             Self::Signals { error } => write!(f, "cannot receive signals: {error}"),
@@ -134,6 +138,7 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let access::Loaded { access, files } = access::load(settings, None);
     let access = Arc::new(access.map_err(ServeError::Access)?);
     let metrics = NodeMetrics::new(shard_count, Arc::new(RealClock::new()));
+    let journal = start_journal(settings, &metrics)?;
     let (asker, asks) = mpsc::channel(RELOADS_WAITING_MAX);
     let mut signals = Signals::new(asks).map_err(|error| ServeError::Signals { error })?;
     let admin = start_admin(settings, &metrics, asker)?;
@@ -146,7 +151,7 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let peers = peers.and_then(refuse_members).map_err(ServeError::Cluster)?;
     metrics.set_peers(peers.clone());
     let mut reloads = early.map_or_else(begin, Ok)?;
-    let in_force = reloads.in_force().clone();
+    let in_force = (reloads.in_force().clone(), journal.as_ref());
     let plane = Plane::start(settings, nodes, &metrics, in_force, peers);
     let mut plane = plane.map_err(ServeError::Start)?;
     metrics.set_recovered();
@@ -155,12 +160,15 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
         tracing::info!(%address, url = format!("{scheme}://{address}"), shards = shard_count, "listening");
     }
     access::log(&reloads.in_force().access, settings);
-    if let Some(ended) = signals.wait(&mut plane, &mut reloads)? {
+    if let Some(ended) = signals.wait(&mut plane, &mut reloads, journal.as_ref())? {
         return Err(ServeError::Thread(ended));
     }
     tracing::info!("stopping");
     metrics.set_shutting_down();
     plane.stop().map_err(|error| ServeError::Loop { error })?;
+    if let Some(journal) = journal {
+        journal.wait_until_written();
+    }
     if let Some(admin) = admin {
         admin.stop();
     }
@@ -174,6 +182,17 @@ fn refuse_members(peers: Option<Arc<Peers>>) -> Result<Option<Arc<Peers>>, Clust
         Some(node) if !node.others().is_empty() => Err(ClusterError::NoReplication),
         _ => Ok(peers),
     }
+}
+
+fn start_journal(
+    settings: &Settings,
+    metrics: &Arc<NodeMetrics>,
+) -> Result<Option<Journal>, ServeError> {
+    let opened = Journal::open(settings, metrics).map_err(ServeError::Journal)?;
+    let Some((journal, run)) = opened else { return Ok(None) };
+    let spawned = plane::spawn("journal".to_owned(), run);
+    spawned.map_err(|error| ServeError::Start(StartError::System(error)))?;
+    Ok(Some(journal))
 }
 
 fn recover(
@@ -251,6 +270,7 @@ impl Signals {
         &mut self,
         plane: &mut Plane,
         reloads: &mut Reloads,
+        journal: Option<&Journal>,
     ) -> Result<Option<Ended>, ServeError> {
         let mut looks = 0_u32;
         loop {
@@ -269,6 +289,10 @@ impl Signals {
                 }
             };
             let reloaded = reloads.reload();
+            if let Some(journal) = journal {
+                journal.reopen();
+                journal.note("reload", reloaded.as_ref().err().map(String::as_str));
+            }
             if let Ok(in_force) = &reloaded {
                 plane.put_in_force(in_force).map_err(|error| ServeError::Loop { error })?;
             }

@@ -2,6 +2,7 @@
 
 use crate::{
     connection::{Connection, Pending, Piece, Poll, State},
+    journal::{Came, Entry},
     sessions::Step,
     slab::ConnId,
     transport::{Close, Transport},
@@ -17,6 +18,7 @@ use protocol::{
     request::{Live, ReadRequest},
     response,
 };
+use std::sync::Arc;
 use stream::{Outcome, Refusal};
 
 impl<T: Transport> Step<'_, T> {
@@ -104,6 +106,9 @@ impl<T: Transport> Step<'_, T> {
     }
 
     fn answer_outcome(&mut self, id: ConnId, outcome: &Outcome, location: &str) {
+        if let Outcome::Refused(refusal) = outcome {
+            self.note_code(id, || Problem::from(refusal).name());
+        }
         self.answer(id, |head| response::outcome(head, outcome, location));
     }
 
@@ -257,7 +262,16 @@ impl<T: Transport> Step<'_, T> {
         {
             connection.end_after_exchanges();
         }
+        self.note_code(id, || problem.name());
         self.answer(id, |head| problem.render(head));
+    }
+
+    /// The present exchange is answered with a problem.
+    #[inline]
+    fn note_code(&mut self, id: ConnId, name: impl FnOnce() -> &'static str) {
+        if let Some(entry) = self.state.connections.get_mut(id).and_then(|c| c.entry.as_mut()) {
+            entry.code = Some(name());
+        }
     }
 
     /// Sends an answer without a body of stored bytes, and ends the exchange.
@@ -283,6 +297,7 @@ impl<T: Transport> Step<'_, T> {
         let shown = (&self.state.date, &*self.state.options.pages);
         let (written, status) = connection.meta.write_head(&mut out, shown, is_followed, write);
         self.state.counts.count_answer(status);
+        connection.note_head(status, self.state.now.monotonic);
         let sent = connection.send(self.io, &out, self.state.now.monotonic);
         self.state.head = out;
         if sent.is_err() {
@@ -304,6 +319,7 @@ impl<T: Transport> Step<'_, T> {
         let shown = (&self.state.date, &*self.state.options.pages);
         let (written, status) = connection.meta.write_head(&mut out, shown, is_followed, write);
         self.state.counts.count_answer(status);
+        connection.note_head(status, self.state.now.monotonic);
         connection.push(Piece::Bytes(out.into()), self.state.now.monotonic);
         Some(written)
     }
@@ -318,9 +334,14 @@ impl<T: Transport> Step<'_, T> {
 
     /// The answer is complete: the connection waits for the next request, or ends.
     pub(crate) fn end_exchange(&mut self, id: ConnId) {
-        let Some(connection) = self.state.connections.get_mut(id) else { return };
-        connection.progress = self.state.now.monotonic;
-        let is_last = self.state.stopping.is_some() && connection.ahead.is_empty();
+        let state = &mut *self.state;
+        let Some(connection) = state.connections.get_mut(id) else { return };
+        connection.progress = state.now.monotonic;
+        if let Some(entry) = connection.entry.take() {
+            state.journal.end(&entry, connection.came(false), state.now);
+            state.counts.log_lines_lost = state.journal.lost;
+        }
+        let is_last = state.stopping.is_some() && connection.ahead.is_empty();
         if connection.meta.keep_alive && !is_last {
             connection.state = State::Head;
             return;
@@ -385,6 +406,7 @@ impl<T: Transport> Step<'_, T> {
     fn close(&mut self, id: ConnId, how: Close) {
         self.abandon_body(id);
         let Some(mut connection) = self.state.connections.remove(id) else { return };
+        self.cut_entries(&mut connection);
         if let Some(parent) = connection.parent {
             if let Some(stream) = connection.wire.stream() {
                 stream.reset(matches!(how, Close::Cut(_)));
@@ -398,6 +420,15 @@ impl<T: Transport> Step<'_, T> {
         self.forget_state(&connection);
         if let State::Streams(streams) = connection.state {
             self.drop_streams(*streams);
+        }
+    }
+
+    /// Exchanges of a connection that is gone have no end.
+    fn cut_entries(&mut self, connection: &mut Connection) {
+        let came = connection.came(true);
+        let ahead = connection.ahead.iter_mut().map(|ahead| ahead.entry.take());
+        for entry in [connection.entry.take()].into_iter().chain(ahead).flatten() {
+            self.write_entry(&entry, came);
         }
     }
 
@@ -415,6 +446,20 @@ impl<T: Transport> Step<'_, T> {
             }
             State::Sending(sending) if sending.is_gzip() => self.state.gzip_count -= 1,
             _ => {}
+        }
+    }
+}
+
+impl<T: Transport> Step<'_, T> {
+    pub(crate) fn write_entry(&mut self, entry: &Entry, came: Came) {
+        self.state.journal.end(entry, came, self.state.now);
+        self.state.counts.log_lines_lost = self.state.journal.lost;
+    }
+
+    /// Names the client of the present exchange.
+    pub(crate) fn note_client(&mut self, id: ConnId, name: Option<Arc<str>>) {
+        if let Some(entry) = self.state.connections.get_mut(id).and_then(|c| c.entry.as_mut()) {
+            entry.who = name;
         }
     }
 }

@@ -62,6 +62,9 @@ impl<T: Transport> Step<'_, T> {
         self.state.admission.charge(body.len());
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.begin_exchange(Touch::of(&request));
+            if let Some(entry) = &mut connection.entry {
+                entry.body_bytes = body.len() as u64;
+            }
         }
         self.wait_for(id, crate::connection::Pending::Check);
         self.state.checks.push_back(CheckJob { id, request, body });

@@ -6,6 +6,7 @@
 use crate::{
     body::Sending,
     carried::Streams,
+    journal::{Came, Entry},
     live::SseReader,
     pipeline::{Ahead, Touch},
     slab::ConnId,
@@ -17,7 +18,7 @@ use bytes::Bytes;
 use env::File;
 use model::{ByteOffset, Monotonic, StreamKey};
 use node::ReadReply;
-use protocol::request::{ReadRequest, Request};
+use protocol::request::{ReadRequest, Request, Shown};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stream::StreamInfo;
@@ -55,6 +56,8 @@ pub(crate) struct Connection {
     pub readable: bool,
     /// What shapes the answer to the present request.
     pub meta: Meta,
+    /// What a log says of it.
+    pub entry: Option<Box<Entry>>,
     queue: VecDeque<Piece>,
     /// Bytes in `queue`; those of files are not counted, they are not in memory.
     pub queued_bytes: usize,
@@ -202,6 +205,7 @@ impl Connection {
             wire: Wire::new(),
             readable: true,
             meta: Meta::CLOSE,
+            entry: None,
             queue: VecDeque::new(),
             queued_bytes: 0,
             budget: Budget::default(),
@@ -244,6 +248,35 @@ impl Connection {
         self.parent.is_some()
     }
 
+    /// How its exchanges come.
+    pub(crate) fn came(&self, is_cut: bool) -> Came {
+        let wire = if self.is_stream() { "h2" } else { "h1" };
+        Came { wire, is_tls: self.peer.is_tls, is_cut }
+    }
+
+    /// What a log will say of a request that begins now, if one is kept.
+    pub(crate) fn entry_of(&self, shown: &Shown<'_>, now: Monotonic) -> Option<Box<Entry>> {
+        let address = shown.client.unwrap_or(self.peer.address);
+        let asked = shown.asked.clone()?;
+        Some(Box::new(Entry::new(asked, address, shown.trace, now)))
+    }
+
+    /// The head of the present answer is written.
+    #[inline]
+    pub(crate) fn note_head(&mut self, status: u16, now: Monotonic) {
+        if let Some(entry) = &mut self.entry {
+            entry.note_head(status, now);
+        }
+    }
+
+    /// Counts bytes of an answer.
+    #[inline]
+    fn note_sent(&mut self, bytes: usize) {
+        if let Some(entry) = &mut self.entry {
+            entry.answer_bytes += bytes as u64;
+        }
+    }
+
     /// Whether the client takes any more bytes now. If not, a stream is looked at when it does.
     pub(crate) fn has_room(&mut self) -> bool {
         self.wire.stream().is_none_or(|stream| stream.room(1) > 0)
@@ -266,6 +299,8 @@ impl Connection {
         assert_eq!(bytes.sum::<usize>(), self.queued_bytes, "queued bytes are counted");
         let is_between = matches!(self.state, State::Head) && self.is_drained();
         assert!(!is_between || self.ahead.is_empty(), "kept requests have their turn");
+        let is_over = matches!(self.state, State::Closing | State::Lingering | State::Streams(_));
+        assert!(!is_over || self.entry.is_none(), "an exchange that is over has its line");
     }
 
     pub(crate) fn is_compressing(&self) -> bool {
@@ -334,9 +369,10 @@ impl Connection {
         bytes: &[u8],
         now: Monotonic,
     ) -> Result<(), Broken> {
+        self.note_sent(bytes.len());
         let sent = if self.is_drained() { self.send_now(io, bytes, now)? } else { 0 };
         if sent < bytes.len() {
-            self.push(Piece::Bytes(Bytes::copy_from_slice(&bytes[sent..])), now);
+            self.enqueue(Piece::Bytes(Bytes::copy_from_slice(&bytes[sent..])), now);
         }
         Ok(())
     }
@@ -348,13 +384,14 @@ impl Connection {
         bytes: &Bytes,
         now: Monotonic,
     ) -> Result<(), Broken> {
+        self.note_sent(bytes.len());
         if self.is_stream() {
-            self.push(Piece::Bytes(bytes.clone()), now);
+            self.enqueue(Piece::Bytes(bytes.clone()), now);
             return self.flush(io, now).map(|_| ());
         }
         let sent = if self.is_drained() { self.send_now(io, bytes, now)? } else { 0 };
         if sent < bytes.len() {
-            self.push(Piece::Bytes(bytes.slice(sent..)), now);
+            self.enqueue(Piece::Bytes(bytes.slice(sent..)), now);
         }
         Ok(())
     }
@@ -382,6 +419,11 @@ impl Connection {
 
     /// Queues a piece behind what waits already.
     pub(crate) fn push(&mut self, piece: Piece, now: Monotonic) {
+        self.note_sent(usize::try_from(piece.offered().bytes()).unwrap_or(usize::MAX));
+        self.enqueue(piece, now);
+    }
+
+    fn enqueue(&mut self, piece: Piece, now: Monotonic) {
         if self.is_drained() {
             self.progress = now;
         }

@@ -23,6 +23,8 @@ pub struct Counts {
     pub rejected: u64,
     /// Requests refused because of who asked (401, 403).
     pub denied: u64,
+    /// Lines of the logs that found no room.
+    pub log_lines_lost: u64,
     /// Connections taken.
     pub connections_accepted: u64,
     /// Answers by class of status: `[0]` counts 1xx, `[4]` counts 5xx.

@@ -33,6 +33,7 @@ mod deadlines;
 mod due_answers;
 mod fair_queue;
 mod gate;
+mod journal;
 mod live;
 mod members;
 mod options;
@@ -53,12 +54,14 @@ mod wire;
 pub use check::{CheckDone, CheckJob};
 pub use counts::Counts;
 /// A time as people and HTTP read it; who serves without knowing the protocol needs it, too.
+pub use journal::Lines;
 pub use protocol::HttpDate;
+pub use protocol::log_line::operator_line;
 /// Which web pages are let in, and under which URL clients come; who reads the settings needs it.
 pub use protocol::request::{Names, Pages, PublicUrl, Sharing, Site};
 pub use protocol::response::TailAge;
 
-pub use options::{Admission, Options};
+pub use options::{Admission, Logs, Options};
 pub use sessions::{Ask, AskSink, Input, Sessions};
 pub use slab::ConnId;
 pub use transport::{Close, Peer, Piece, Read, Sent, Transport};

@@ -437,6 +437,7 @@ impl<T: Transport> Step<'_, T> {
     fn send_whole(&mut self, id: ConnId, answer: &SharedAnswer) {
         let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return };
+        connection.note_head(answer.status, now);
         if connection.send_shared(self.io, &answer.bytes, now).is_err() {
             return self.drop_connection(id);
         }

@@ -62,6 +62,8 @@ pub struct Options {
     pub pages: Arc<Pages>,
     /// How long caches may keep an answer that ends at the tail.
     pub tail_age: TailAge,
+    /// Which logs are kept of exchanges.
+    pub logs: Logs,
     /// Under which URLs clients reach the server.
     pub site: Arc<Site>,
 }
@@ -95,8 +97,26 @@ impl Default for Options {
             http2_streams_max: 256,
             pages: Arc::default(),
             tail_age: TailAge::RECOMMENDED,
+            logs: Logs::default(),
             site: Arc::new(Site::UNKNOWN),
         }
+    }
+}
+
+/// Which logs are kept.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Logs {
+    /// All exchanges.
+    pub access: bool,
+    /// What was denied, and what takes something away.
+    pub audit: bool,
+}
+
+impl Logs {
+    /// Whether there is any.
+    #[must_use]
+    pub fn is_any(self) -> bool {
+        self.access || self.audit
     }
 }
 

@@ -20,6 +20,7 @@
 use crate::{
     connection::{Connection, Pending, REQUEST_BUDGET_BYTES, State},
     gate::Judged,
+    journal::Entry,
     receive::{NO_DATA, Write, join},
     sessions::Step,
     slab::ConnId,
@@ -31,6 +32,7 @@ use model::PathHash;
 use node::Reply;
 use protocol::request::{Live, Page, Request, Shown, Site};
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// Requests of one connection that the node has besides the present one.
 const AHEAD_MAX: usize = 255;
@@ -66,6 +68,7 @@ pub(crate) struct Ahead {
     touch: Touch,
     pending: Pending,
     reply: Option<Reply>,
+    pub entry: Option<Box<Entry>>,
 }
 
 /// A whole request at the front of the input.
@@ -265,8 +268,14 @@ impl<T: Transport> Step<'_, T> {
         let length = BodyLength::Known(body.len() as u64);
         let from = (shown.as_deref(), page.as_ref());
         let judged = self.judge_request(id, request, from, length);
+        let (mut who, body_bytes) = (None, body.len() as u64);
         let write = match judged {
-            Judged::Authorized(request) => self.prepare(request, &bytes[body]),
+            Judged::Authorized(request) => {
+                if self.state.journal.is_kept() {
+                    who = request.permit().who().map(|who| Arc::clone(who.name()));
+                }
+                self.prepare(request, &bytes[body])
+            }
             // It is judged again in its turn, which has the answer. So is one whose body is refused, and it counts
             // twice against a limit.
             Judged::Denied(_) | Judged::Foreign(_) | Judged::Later => None,
@@ -281,7 +290,12 @@ impl<T: Transport> Step<'_, T> {
         connection.stream_next = connection.stream_next.wrapping_add(1);
         let stream = connection.stream_next;
         let Write { pending, request, data } = write;
-        connection.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None });
+        let now = self.state.now.monotonic;
+        let mut entry = shown.and_then(|shown| connection.entry_of(&shown, now));
+        if let Some(entry) = &mut entry {
+            (entry.who, entry.body_bytes) = (who, body_bytes);
+        }
+        connection.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None, entry });
         self.ask_as(ExchangeId { conn: id, stream }, request, data);
         Some(used)
     }
@@ -320,7 +334,8 @@ impl<T: Transport> Step<'_, T> {
                 return;
             }
             let Some(ahead) = connection.ahead.pop_front() else { return };
-            let Ahead { stream, meta, touch, pending, reply } = ahead;
+            let Ahead { stream, meta, touch, pending, reply, entry } = ahead;
+            connection.entry = entry;
             (connection.stream, connection.touch, connection.meta) = (stream, touch, meta);
             connection.is_blocked = false;
             connection.progress = now;
@@ -343,7 +358,7 @@ impl Connection {
     pub(crate) fn ask_ahead(&mut self, stream: u32) {
         let (meta, touch) = (self.meta, Touch { path: None, kind: Kind::Append });
         let pending = Pending::Write;
-        self.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None });
+        self.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None, entry: None });
     }
 }
 

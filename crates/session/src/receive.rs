@@ -17,9 +17,10 @@ use access::Authorized;
 use model::ReadRecords;
 use protocol::{
     problem::{Code, Problem},
-    request::{Live, ReadRequest, ReadyAppend, ReadyCreate, Request},
+    request::{Live, ReadRequest, ReadyAppend, ReadyCreate, Request, Shown},
 };
 use std::borrow::Cow;
+use std::sync::Arc;
 
 /// A body that nobody wants is read past up to this length; a longer one costs the connection.
 const DISCARD_BYTES_MAX: u64 = 1 << 20;
@@ -240,6 +241,9 @@ impl<T: Transport> Step<'_, T> {
         bytes: &[u8],
     ) -> Option<(usize, Next)> {
         let Arrived { request, shown, page, body, expects_invitation, .. } = arrived;
+        if let Some(shown) = shown.as_deref().filter(|_| self.state.journal.is_kept()) {
+            self.begin_entry(id, shown);
+        }
         let judged = match request {
             Ok(request) => self.judge_request(id, request, (shown.as_deref(), page.as_ref()), body),
             Err(problem) => {
@@ -255,11 +259,15 @@ impl<T: Transport> Step<'_, T> {
                 return Some((0, self.refuse_early(id, &problem, body, expects_invitation)));
             }
             Judged::Denied(denied) => {
+                self.note_client(id, denied.who().cloned());
                 let problem = self.refuse(id, &denied, shown.as_deref());
                 let problem = problem.with_trace(shown.and_then(|shown| shown.trace));
                 return Some((0, self.refuse_early(id, &problem, body, expects_invitation)));
             }
         };
+        if self.state.journal.is_kept() {
+            self.note_client(id, request.permit().who().map(|who| Arc::clone(who.name())));
+        }
         Some(match body {
             BodyLength::Known(length) if length <= bytes.len() as u64 => {
                 let length = usize::try_from(length).expect("no longer than a buffer");
@@ -272,6 +280,14 @@ impl<T: Transport> Step<'_, T> {
                 (0, self.receive(id, request, reader, expects_invitation))
             }
         })
+    }
+
+    /// A log will say what comes of the present exchange.
+    fn begin_entry(&mut self, id: ConnId, shown: &Shown<'_>) {
+        let now = self.state.now.monotonic;
+        if let Some(connection) = self.state.connections.get_mut(id) {
+            connection.entry = connection.entry_of(shown, now);
+        }
     }
 
     /// A head is read again in the next turn.
@@ -319,6 +335,9 @@ impl<T: Transport> Step<'_, T> {
         }
         if let Some(connection) = self.state.connections.get_mut(id) {
             connection.begin_exchange(Touch::of(&request));
+            if let Some(entry) = &mut connection.entry {
+                entry.body_bytes = body.len() as u64;
+            }
         }
         if matches!(request.get(), Request::Create(_) | Request::Append(_)) {
             return self.ask_write(id, join(request, body));

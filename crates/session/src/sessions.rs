@@ -20,6 +20,7 @@ use crate::{
     due_answers::DueAnswers,
     fair_queue::FairQueue,
     gate::Gate,
+    journal::{Journal, Lines},
     live::LiveStreams,
     options::{Admission, Options},
     slab::{ConnId, Slab},
@@ -91,6 +92,7 @@ pub struct Sessions {
     pub(crate) options: Options,
     pub(crate) admission: Arc<Admission>,
     pub(crate) gate: Gate,
+    pub(crate) journal: Journal,
     pub(crate) counts: Counts,
     pub(crate) connections: Slab<Connection>,
     pub(crate) live: LiveStreams,
@@ -140,9 +142,10 @@ impl Sessions {
         Self {
             limits: Limits::of(&options),
             shard,
-            options,
             admission,
             gate: Gate::new(Arc::new(Access::open(None))),
+            journal: Journal::new(options.logs, shard, now.wall),
+            options,
             counts: Counts::default(),
             connections: Slab::new(),
             live: LiveStreams::default(),
@@ -174,7 +177,7 @@ impl Sessions {
 
     /// These rules count from now on.
     pub(crate) fn put_access(&mut self, access: Arc<Access>) {
-        self.limits.reads_shown = !access.is_open();
+        self.limits.reads_shown = !access.is_open() || self.journal.is_kept();
         self.gate.access = access;
     }
 
@@ -256,6 +259,23 @@ impl Sessions {
     #[must_use]
     pub fn is_late(&self, now: Monotonic) -> bool {
         self.stopping.is_some_and(|deadline| now >= deadline)
+    }
+
+    /// Lines of the logs that wait, in bytes.
+    #[must_use]
+    #[inline]
+    pub fn log_bytes(&self) -> usize {
+        self.journal.bytes()
+    }
+
+    /// Takes the lines of the logs.
+    pub fn take_log(&mut self) -> Lines {
+        self.journal.take(self.now.wall)
+    }
+
+    /// Puts lines back that could not be written now.
+    pub fn put_log_back(&mut self, lines: Lines) {
+        self.journal.put_back(lines);
     }
 
     /// Connections that are open.

@@ -308,6 +308,7 @@ impl<T: Transport> Step<'_, T> {
             return None;
         };
         self.state.counts.count_answer(status);
+        connection.note_head(status, now);
         if !body.is_empty() && connection.send_shared(self.io, &body.into(), now).is_err() {
             self.drop_connection(id);
             return None;

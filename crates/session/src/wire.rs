@@ -15,7 +15,7 @@ use bytes::Bytes;
 use http2::{Answer, AnswerWriter, Gone, Why};
 use model::{Monotonic, Timestamp};
 use protocol::{
-    BodyFraming, HeadSink, HttpDate, Method,
+    BodyFraming, HeadSink, HttpDate, Method, RequestHead,
     http1::{
         CONTINUE, ChunkedDecoder, Exchange, Framing, Head, HeadError, HeadLimits, HeadReader,
         HeadWriter, HeaderSlots, LAST_CHUNK, Version, put_chunk,
@@ -79,6 +79,8 @@ pub(crate) struct Limits {
     line: Option<http2::Options>,
     /// Whether it matters what a head shows of its sender.
     pub reads_shown: bool,
+    /// Whether a log is kept.
+    logs: bool,
     /// Whether it matters which web page sends it.
     reads_page: bool,
 }
@@ -169,7 +171,15 @@ impl Limits {
             head_bytes_max: u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX),
         });
         let field_count_max = options.head_count_max;
-        Self { head, field_count_max, line, reads_shown: false, reads_page }
+        let logs = options.logs.is_any();
+        Self { head, field_count_max, line, reads_shown: logs, logs, reads_page }
+    }
+
+    /// What a head shows of its sender, where that matters.
+    #[inline]
+    fn shown<'b>(&self, head: &RequestHead<'_, 'b>, way: &Way<'_>) -> Option<Box<Shown<'b>>> {
+        let find = if self.logs { Shown::find_for_log } else { Shown::find };
+        self.reads_shown.then(|| Box::new(find(head, way)))
     }
 }
 
@@ -201,7 +211,7 @@ impl Wire {
         Ok(Some(Arrived {
             request,
             meta: Meta::of(&head),
-            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request, way))),
+            shown: limits.shown(&head.request, way),
             page: limits
                 .reads_page
                 .then_some(Page { host: head.request.authority, origin: head.origin }),
@@ -411,7 +421,7 @@ impl StreamHead {
         take(Ok(Arrived {
             request: request::parse(&head.request, way),
             meta: self.meta(),
-            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request, way))),
+            shown: limits.shown(&head.request, way),
             page: limits.reads_page.then_some(page),
             body: head.body_bytes.map_or(BodyLength::Unknown, BodyLength::Known),
             expects_invitation: head.expect_continue,

@@ -43,6 +43,7 @@ const COUNTERS: &[(&str, &str, ReadCounter)] = &[
     ("read_bytes", "Payload bytes of answers to reads", |s| &s.read_bytes),
     ("rejected", "Requests refused because a limit was reached", |s| &s.rejected),
     ("denied", "Requests that their sender's credentials do not allow", |s| &s.denied),
+    ("log_lines_lost", "Lines of access and audit log that found no room", |s| &s.log_lines_lost),
     ("connections_accepted", "Connections taken", |s| &s.connections_accepted),
     ("batches", "Group commits", |s| &s.batches),
     ("batch_bytes", "Bytes written by group commits", |s| &s.batch_bytes),
@@ -213,12 +214,19 @@ impl Snapshot {
     }
 
     fn encode_certificates(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let reloads = [
-            ("reloads", "Reloads that were taken up", &self.node.reloads),
-            ("reloads_failed", "Reloads that were refused", &self.node.reloads_failed),
+        let node = &self.node;
+        let unwritten = node.log_lines_unwritten.get() + node.log_lines_full.get();
+        let counters = [
+            ("reloads", "Reloads that were taken up", node.reloads.get()),
+            ("reloads_failed", "Reloads that were refused", node.reloads_failed.get()),
+            (
+                "log_lines_unwritten",
+                "Lines of access and audit log that could not be written",
+                unwritten,
+            ),
         ];
-        for (name, help, counter) in reloads {
-            let counter = ConstCounter::new(counter.get());
+        for (name, help, count) in counters {
+            let counter = ConstCounter::new(count);
             counter.encode(encoder.encode_descriptor(
                 name,
                 help,

@@ -35,7 +35,9 @@ mod workers;
 
 pub use driver::Driver;
 
-use crate::{cluster::Peers, metrics::NodeMetrics, reload::InForce, settings::Settings};
+use crate::{
+    cluster::Peers, journal::Journal, metrics::NodeMetrics, reload::InForce, settings::Settings,
+};
 use doors::Listener;
 use env::{Clock, Random, RealDisk, RealRandom};
 use log::{LogOptions, OpenError};
@@ -197,9 +199,10 @@ impl Plane {
         settings: &Settings,
         nodes: Vec<ShardCore>,
         metrics: &NodeMetrics,
-        in_force: InForce,
+        (in_force, journal): (InForce, Option<&Journal>),
         peers: Option<Arc<Peers>>,
     ) -> Result<Self, StartError> {
+        let journal = journal.cloned();
         let (listeners, addresses) = listen_at(settings, nodes.len())?;
         let (peers, peers_thread) = listen_for_peers(settings, peers, nodes.len())?;
         let mut polls = Vec::new();
@@ -238,6 +241,7 @@ impl Plane {
                     reads,
                     segments: segments.clone(),
                     copies: copies.clone(),
+                    journal: journal.clone(),
                 },
                 seed: RealRandom.next_u64() | 1,
             };

@@ -42,6 +42,9 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 /// The core's clockwork (expiry, checkpoints, sweeps) runs this often.
 const TICK_MS: u64 = 100;
 
+/// Lines of the logs that are handed over before the next tick.
+const LOG_BYTES: usize = 32 << 10;
+
 /// Events that one wait returns at most. Each may send or receive 64 KiB, and small requests wait for the turn
 /// to end.
 const EVENTS_MAX: usize = 64;
@@ -174,6 +177,7 @@ impl Shard {
             self.wait(&mut events)?;
             self.turn(&mut events)?;
         }
+        self.hand_log_over(0);
         if self.syncs_in_flight == 0 {
             self.close_log();
         }
@@ -214,6 +218,7 @@ impl Shard {
         }
         self.run_clockwork();
         self.drain_node();
+        self.hand_log_over(LOG_BYTES);
         self.metrics.publish(self.sessions.counts());
         self.hand_over()
     }
@@ -409,6 +414,7 @@ impl Shard {
             return;
         }
         self.next_tick = self.now.monotonic.plus_ms(TICK_MS);
+        self.hand_log_over(0);
         self.core.handle(self.now, Event::Tick);
         self.doors.tick(self.poll.registry(), self.now.monotonic);
         self.report();
@@ -462,6 +468,21 @@ impl Shard {
         self.metrics.sync_ns.record_ns(took_ns);
         self.batch_delay.note_sync(took_ns);
         self.core.handle(self.now, Event::Synced(done));
+    }
+
+    /// Hands lines of the logs to their thread, if they are more than `bytes`. If it is behind they wait here.
+    #[inline]
+    fn hand_log_over(&mut self, bytes: usize) {
+        let Some(journal) = &self.workers.journal else { return };
+        if bytes > 0 && self.sessions.log_bytes() <= bytes {
+            return;
+        }
+        let lines = self.sessions.take_log();
+        if lines.bytes() > 0
+            && let Err(lines) = journal.write(lines)
+        {
+            self.sessions.put_log_back(lines);
+        }
     }
 
     fn mail(&mut self, to: ShardId, mail: Mail) {
@@ -538,6 +559,7 @@ fn session_options(settings: &Settings) -> Options {
         http2: settings.http2,
         http2_streams_max: settings.http2_streams_max,
         pages: Arc::new(crate::access::pages(settings)),
+        logs: crate::journal::logs(settings),
         tail_age: TailAge::of_seconds(settings.tail_max_age_s),
         site: Arc::new(Site {
             public_url: settings.public_url.clone(),

@@ -2,6 +2,7 @@
 //! that wait for the disk. Two per process for background work.
 
 use super::mailbox::{Mail, Mailbox};
+use crate::journal::Journal;
 use env::Clock;
 use log::{SyncJob, WorkJob};
 use model::ShardId;
@@ -31,6 +32,8 @@ pub(crate) struct Workers {
     pub reads: SyncSender<Box<ReadJob>>,
     pub segments: SyncSender<ShardJob>,
     pub copies: SyncSender<ShardJob>,
+    /// The access log and the audit log, if one is kept.
+    pub journal: Option<Journal>,
 }
 
 /// Starts the WAL thread of one shard. It ends when the sender is dropped.

@@ -69,6 +69,50 @@ impl Kind for OptionalFile {
     }
 }
 
+/// Where the lines of a log go.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogTo {
+    /// Nowhere.
+    Off,
+    /// To standard error.
+    Stderr,
+    /// Into a file.
+    File(PathBuf),
+}
+
+/// A file, standard error, or `off`.
+pub(super) struct LogPlace;
+
+impl LogPlace {
+    pub(super) const fn placeholder(&self) -> &'static str {
+        "FILE|stderr|off"
+    }
+}
+
+impl Kind for LogPlace {
+    type Value = LogTo;
+
+    fn parse(&self, text: &str) -> Option<LogTo> {
+        match text {
+            "off" => Some(LogTo::Off),
+            "stderr" => Some(LogTo::Stderr),
+            _ => Directory.parse(text).map(LogTo::File),
+        }
+    }
+
+    fn to_toml(&self, value: &LogTo) -> String {
+        match value {
+            LogTo::Off => quoted("off"),
+            LogTo::Stderr => quoted("stderr"),
+            LogTo::File(path) => Directory.to_toml(path),
+        }
+    }
+
+    fn allowed(&self) -> String {
+        "`off`, `stderr`, or the path of a file".to_owned()
+    }
+}
+
 /// An address with a port.
 struct Address;
 

@@ -26,14 +26,16 @@ mod wire_kind;
 
 pub use error::SettingsError;
 pub use flags::Flags;
-pub use kind::{Anonymous, LogFormat, LogLevel};
+pub use kind::{Anonymous, LogFormat, LogLevel, LogTo};
 pub use load::{Effective, Environment, load};
 pub use render::render;
 pub use source::{Chosen, Source};
 pub use wire_kind::{ClientAuth, LetIn, Listen, TlsVersion};
 
 use ipnet::IpNet;
-use kind::{Blocks, Bytes, Choice, Directory, Kind, Number, OptionalAddress, OptionalFile, Switch};
+use kind::{
+    Blocks, Bytes, Choice, Directory, Kind, LogPlace, Number, OptionalAddress, OptionalFile, Switch,
+};
 use log::WAL_BYTES_MAX;
 use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, POSITION_MAX, PRODUCERS_PER_STREAM_MAX};
 use session::PublicUrl;
@@ -311,6 +313,13 @@ settings! {
 
     /// Whether answers are compressed for clients that accept it.
     gzip: bool = "on" as Switch;
+
+    /// Where a line of JSON goes for each exchange: a file, `stderr` or `off`. No request waits for it: lines that are not
+    /// taken in time are lost and counted. A reload opens the file again.
+    access_log: LogTo = "off" as LogPlace;
+
+    /// The same for what was denied, for deletes, trims and changes of retention, and for reloads.
+    audit_log: LogTo = "off" as LogPlace;
 
     /// Form of the log on standard error: `text` for people, `json` for machines.
     log_format: LogFormat = "text" as Choice(&LogFormat::NAMES);

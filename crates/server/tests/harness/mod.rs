@@ -325,6 +325,10 @@ pub(crate) fn write_file(path: &Path, bytes: &[u8]) {
     fs::write(path, bytes).unwrap();
 }
 
+pub(crate) fn rename_file(from: &Path, to: &Path) {
+    fs::rename(from, to).unwrap();
+}
+
 pub(crate) fn remove_file(path: &Path) {
     fs::remove_file(path).unwrap();
 }

@@ -4,6 +4,7 @@ pub mod client;
 pub mod cursor;
 pub mod etag;
 pub mod events;
+pub mod log_line;
 pub mod offset;
 pub mod problem;
 pub mod request;

@@ -19,7 +19,7 @@ pub(crate) fn quote(value: &[u8]) -> String {
 }
 
 /// Appends `text` as the inside of a JSON string.
-pub(super) fn escape_into(body: &mut String, text: &str) {
+pub(crate) fn escape_into(body: &mut String, text: &str) {
     for character in text.chars() {
         match character {
             '"' => body.push_str("\\\""),
@@ -34,6 +34,11 @@ pub(super) fn escape_into(body: &mut String, text: &str) {
             other => body.push(other),
         }
     }
+}
+
+/// The beginning of `text`, at most so many bytes.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
 }
 
 #[cfg(test)]

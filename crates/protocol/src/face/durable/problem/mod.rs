@@ -87,6 +87,12 @@ impl Problem {
         self.code
     }
 
+    /// The name of its code.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.code.meaning().name
+    }
+
     /// The HTTP status.
     #[must_use]
     pub fn status(&self) -> u16 {

@@ -27,7 +27,8 @@ use fields::{Fields, refuse_precondition, stream_path};
 use model::{ReadFrom, TrimBefore};
 pub use page::{Names, Page, Pages, Sender, Sharing};
 pub use read::{Live, ReadRequest};
-pub use shown::{Proof, Shown, SignedQuery, loggable_target};
+pub(crate) use shown::ASKED_BYTES_MAX;
+pub use shown::{Asked, Proof, Shown, SignedQuery};
 pub use site::{PublicUrl, Site, Way};
 
 use crate::{

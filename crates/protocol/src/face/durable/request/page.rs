@@ -133,9 +133,16 @@ impl Pages {
     }
 
     /// Which pages may see the answer to a request of `sender`.
+    #[inline]
     #[must_use]
     pub fn viewers(&self, sender: Sender) -> Viewers<'_> {
-        let Sharing::Listed { credentials } = self.sharing else { return Viewers::All };
+        match self.sharing {
+            Sharing::All => Viewers::All,
+            Sharing::Listed { credentials } => self.listed_viewers(sender, credentials),
+        }
+    }
+
+    fn listed_viewers(&self, sender: Sender, credentials: bool) -> Viewers<'_> {
         match (sender, &self.origins) {
             (Sender::Listed(place), Names::Local(listed)) => {
                 let viewer = |origin| Viewer { origin, credentials };

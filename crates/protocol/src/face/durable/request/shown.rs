@@ -6,8 +6,9 @@
 
 use super::{Way, fields::percent_decode};
 use crate::{
+    face::durable::problem::detail::{cut, escape_into},
     field::{AUTHORIZATION, PRODUCER_ID, TRACEPARENT},
-    head::RequestHead,
+    head::{Method, RequestHead},
     trace::TraceId,
 };
 use std::borrow::Cow;
@@ -24,6 +25,8 @@ pub struct Shown<'b> {
     pub trace: Option<TraceId>,
     /// Whose address it is, if trusted proxies say another one than the connection has.
     pub client: Option<IpAddr>,
+    /// What a log says of it, if one is kept.
+    pub asked: Option<Asked>,
 }
 
 /// How a sender proves itself.
@@ -57,6 +60,12 @@ const BEARER: &[u8] = b"bearer ";
 const SIGNATURE: &str = "signature";
 
 impl<'b> Shown<'b> {
+    /// Looks for all of it in a head, and for what a log says.
+    #[must_use]
+    pub fn find_for_log(head: &RequestHead<'_, 'b>, way: &Way<'_>) -> Self {
+        Self { asked: Some(Asked::of(head)), ..Self::find(head, way) }
+    }
+
     /// Looks for all of it in a head.
     #[must_use]
     pub fn find(head: &RequestHead<'_, 'b>, way: &Way<'_>) -> Self {
@@ -124,9 +133,46 @@ fn signed(query: &str) -> Proof<'_> {
     if is_signed { Proof::Signed(Box::new(found)) } else { Proof::None }
 }
 
+/// Bytes of a method and of a target that a log shows.
+const METHOD_SHOWN_BYTES_MAX: usize = 32;
+const TARGET_SHOWN_BYTES_MAX: usize = 2 << 10;
+
+/// Bytes that a log shows of both.
+pub(crate) const ASKED_BYTES_MAX: usize = METHOD_SHOWN_BYTES_MAX + TARGET_SHOWN_BYTES_MAX;
+
+/// What a head says for the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Asked {
+    /// Method and target, as members of an object.
+    members: Box<str>,
+    /// Whether it takes something away: a stream, its beginning, or what it keeps.
+    pub takes_away: bool,
+}
+
+impl Asked {
+    /// Looks at a head.
+    #[must_use]
+    pub fn of(head: &RequestHead<'_, '_>) -> Self {
+        let target = loggable_target(head);
+        let mut members = String::with_capacity(32 + head.method_text.len() + target.len());
+        members.push_str("\"method\":\"");
+        escape_into(&mut members, cut(head.method_text, METHOD_SHOWN_BYTES_MAX));
+        members.push_str("\",\"target\":\"");
+        escape_into(&mut members, cut(&target, TARGET_SHOWN_BYTES_MAX));
+        members.push('"');
+        let takes_away = matches!(head.method, Method::Delete | Method::Patch);
+        Self { members: members.into(), takes_away }
+    }
+
+    /// Method and target, as members of an object.
+    pub(crate) fn members(&self) -> &str {
+        &self.members
+    }
+}
+
 /// A target as logs may show it: without the value of a signature.
 #[must_use]
-pub fn loggable_target(head: &RequestHead<'_, '_>) -> String {
+fn loggable_target(head: &RequestHead<'_, '_>) -> String {
     let mut target = head.path.to_owned();
     for (place, pair) in head.query.into_iter().flat_map(|query| query.split('&')).enumerate() {
         target.push(if place == 0 { '?' } else { '&' });
@@ -143,7 +189,6 @@ pub fn loggable_target(head: &RequestHead<'_, '_>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::head::Method;
 
     fn shown<'b>(query: Option<&'b str>, fields: &[(&'b str, &'b str)]) -> Shown<'b> {
         let fields: Vec<_> = fields
