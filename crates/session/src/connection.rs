@@ -18,7 +18,7 @@ use bytes::Bytes;
 use env::File;
 use model::{ByteOffset, Monotonic, StreamKey};
 use node::ReadReply;
-use protocol::request::{ReadRequest, Request, Shown};
+use protocol::request::{Asked, ReadRequest, Request, Shown};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stream::StreamInfo;
@@ -255,10 +255,17 @@ impl Connection {
     }
 
     /// What a log will say of a request that begins now, if one is kept.
-    pub(crate) fn entry_of(&self, shown: &Shown<'_>, now: Monotonic) -> Option<Box<Entry>> {
-        let address = shown.client.unwrap_or(self.peer.address);
-        let asked = shown.asked.clone()?;
-        Some(Box::new(Entry::new(asked, address, shown.trace, now)))
+    #[inline]
+    pub(crate) fn entry_of(
+        &self,
+        asked: Option<Box<Asked>>,
+        shown: Option<&Shown<'_>>,
+        now: Monotonic,
+    ) -> Option<Box<Entry>> {
+        let asked = asked?;
+        let address = shown.and_then(|shown| shown.client).unwrap_or(self.peer.address);
+        let trace = shown.and_then(|shown| shown.trace);
+        Some(Box::new(Entry::new(asked, address, trace, now)))
     }
 
     /// The head of the present answer is written.

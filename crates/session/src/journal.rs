@@ -50,7 +50,7 @@ impl Lines {
 /// What is known of an exchange that is under way.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    asked: Asked,
+    asked: Box<Asked>,
     address: IpAddr,
     pub who: Option<Arc<str>>,
     trace: Option<TraceId>,
@@ -72,7 +72,7 @@ pub(crate) struct Came {
 
 impl Entry {
     pub(crate) fn new(
-        asked: Asked,
+        asked: Box<Asked>,
         address: IpAddr,
         trace: Option<TraceId>,
         now: Monotonic,

@@ -30,7 +30,7 @@ use crate::{
 use access::Authorized;
 use model::PathHash;
 use node::Reply;
-use protocol::request::{Live, Page, Request, Shown, Site};
+use protocol::request::{Asked, Live, Page, Request, Shown, Site};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -75,6 +75,7 @@ pub(crate) struct Ahead {
 struct Whole<'b> {
     request: Request,
     shown: Option<Box<Shown<'b>>>,
+    asked: Option<Box<Asked>>,
     page: Option<Page<'b>>,
     meta: Meta,
     touch: Touch,
@@ -214,8 +215,9 @@ impl Connection {
             Ok(request) if is_whole && arrived.meta.may_be_followed() => {
                 let touch = Touch::of(&request);
                 let body = arrived.head_bytes..arrived.head_bytes + body_bytes as usize;
-                let (meta, shown, page) = (arrived.meta, arrived.shown, arrived.page);
-                Front::Whole(Box::new(Whole { request, shown, page, meta, touch, body }))
+                let (meta, page) = (arrived.meta, arrived.page);
+                let (shown, asked) = (arrived.shown, arrived.asked);
+                Front::Whole(Box::new(Whole { request, shown, asked, page, meta, touch, body }))
             }
             _ => Front::Other,
         }
@@ -262,7 +264,7 @@ impl<T: Transport> Step<'_, T> {
                 return None;
             }
         };
-        let Whole { request, shown, page, mut meta, touch, body } = whole;
+        let Whole { request, shown, asked, page, mut meta, touch, body } = whole;
         meta.note_page(page.as_ref(), &self.state.options.pages);
         let used = body.end;
         let length = BodyLength::Known(body.len() as u64);
@@ -291,7 +293,7 @@ impl<T: Transport> Step<'_, T> {
         let stream = connection.stream_next;
         let Write { pending, request, data } = write;
         let now = self.state.now.monotonic;
-        let mut entry = shown.and_then(|shown| connection.entry_of(&shown, now));
+        let mut entry = connection.entry_of(asked, shown.as_deref(), now);
         if let Some(entry) = &mut entry {
             (entry.who, entry.body_bytes) = (who, body_bytes);
         }

@@ -17,7 +17,7 @@ use access::Authorized;
 use model::ReadRecords;
 use protocol::{
     problem::{Code, Problem},
-    request::{Live, ReadRequest, ReadyAppend, ReadyCreate, Request, Shown},
+    request::{Asked, Live, ReadRequest, ReadyAppend, ReadyCreate, Request, Shown},
 };
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -240,9 +240,9 @@ impl<T: Transport> Step<'_, T> {
         arrived: Arrived<'_>,
         bytes: &[u8],
     ) -> Option<(usize, Next)> {
-        let Arrived { request, shown, page, body, expects_invitation, .. } = arrived;
-        if let Some(shown) = shown.as_deref().filter(|_| self.state.journal.is_kept()) {
-            self.begin_entry(id, shown);
+        let Arrived { request, shown, asked, page, body, expects_invitation, .. } = arrived;
+        if asked.is_some() {
+            self.begin_entry(id, asked, shown.as_deref());
         }
         let judged = match request {
             Ok(request) => self.judge_request(id, request, (shown.as_deref(), page.as_ref()), body),
@@ -283,10 +283,10 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// A log will say what comes of the present exchange.
-    fn begin_entry(&mut self, id: ConnId, shown: &Shown<'_>) {
+    fn begin_entry(&mut self, id: ConnId, asked: Option<Box<Asked>>, shown: Option<&Shown<'_>>) {
         let now = self.state.now.monotonic;
         if let Some(connection) = self.state.connections.get_mut(id) {
-            connection.entry = connection.entry_of(shown, now);
+            connection.entry = connection.entry_of(asked, shown, now);
         }
     }
 

@@ -15,13 +15,13 @@ use bytes::Bytes;
 use http2::{Answer, AnswerWriter, Gone, Why};
 use model::{Monotonic, Timestamp};
 use protocol::{
-    BodyFraming, HeadSink, HttpDate, Method, RequestHead,
+    BodyFraming, HeadSink, HttpDate, Method,
     http1::{
         CONTINUE, ChunkedDecoder, Exchange, Framing, Head, HeadError, HeadLimits, HeadReader,
         HeadWriter, HeaderSlots, LAST_CHUNK, Version, put_chunk,
     },
     problem::Problem,
-    request::{self, Page, Pages, Request, Sender, Shown, Way},
+    request::{self, Asked, Page, Pages, Request, Sender, Shown, Way},
 };
 use std::hash::{Hash, Hasher};
 
@@ -93,6 +93,8 @@ pub(crate) struct Arrived<'b> {
     pub meta: Meta,
     /// What the head shows of its sender, where that matters.
     pub shown: Option<Box<Shown<'b>>>,
+    /// What a log says of it, if one is kept.
+    pub asked: Option<Box<Asked>>,
     /// Which page sends it, where that matters.
     pub page: Option<Page<'b>>,
     pub body: BodyLength,
@@ -174,13 +176,6 @@ impl Limits {
         let logs = options.logs.is_any();
         Self { head, field_count_max, line, reads_shown: logs, logs, reads_page }
     }
-
-    /// What a head shows of its sender, where that matters.
-    #[inline]
-    fn shown<'b>(&self, head: &RequestHead<'_, 'b>, way: &Way<'_>) -> Option<Box<Shown<'b>>> {
-        let find = if self.logs { Shown::find_for_log } else { Shown::find };
-        self.reads_shown.then(|| Box::new(find(head, way)))
-    }
 }
 
 impl Wire {
@@ -211,7 +206,8 @@ impl Wire {
         Ok(Some(Arrived {
             request,
             meta: Meta::of(&head),
-            shown: limits.shown(&head.request, way),
+            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request, way))),
+            asked: limits.logs.then(|| Box::new(Asked::of(&head.request))),
             page: limits
                 .reads_page
                 .then_some(Page { host: head.request.authority, origin: head.origin }),
@@ -421,7 +417,8 @@ impl StreamHead {
         take(Ok(Arrived {
             request: request::parse(&head.request, way),
             meta: self.meta(),
-            shown: limits.shown(&head.request, way),
+            shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request, way))),
+            asked: limits.logs.then(|| Box::new(Asked::of(&head.request))),
             page: limits.reads_page.then_some(page),
             body: head.body_bytes.map_or(BodyLength::Unknown, BodyLength::Known),
             expects_invitation: head.expect_continue,

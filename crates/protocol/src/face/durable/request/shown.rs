@@ -25,8 +25,6 @@ pub struct Shown<'b> {
     pub trace: Option<TraceId>,
     /// Whose address it is, if trusted proxies say another one than the connection has.
     pub client: Option<IpAddr>,
-    /// What a log says of it, if one is kept.
-    pub asked: Option<Asked>,
 }
 
 /// How a sender proves itself.
@@ -60,12 +58,6 @@ const BEARER: &[u8] = b"bearer ";
 const SIGNATURE: &str = "signature";
 
 impl<'b> Shown<'b> {
-    /// Looks for all of it in a head, and for what a log says.
-    #[must_use]
-    pub fn find_for_log(head: &RequestHead<'_, 'b>, way: &Way<'_>) -> Self {
-        Self { asked: Some(Asked::of(head)), ..Self::find(head, way) }
-    }
-
     /// Looks for all of it in a head.
     #[must_use]
     pub fn find(head: &RequestHead<'_, 'b>, way: &Way<'_>) -> Self {
