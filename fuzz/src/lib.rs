@@ -18,6 +18,7 @@ pub mod access;
 pub mod client;
 pub mod cluster;
 pub mod fields;
+pub mod forward;
 pub mod forwarded;
 pub mod http1;
 pub mod http2;
@@ -44,6 +45,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "access_credential", run: access::credential, seeds: access::credential_seeds },
     Target { name: "access_rules", run: access::rules, seeds: access::rules_seeds },
     Target { name: "client", run: client::run, seeds: client::seeds },
+    Target { name: "cluster_forward", run: forward::run, seeds: forward::seeds },
     Target { name: "cluster_link", run: cluster::link, seeds: cluster::link_seeds },
     Target { name: "cluster_section", run: cluster::section, seeds: cluster::section_seeds },
     Target { name: "cluster_state", run: cluster::state, seeds: cluster::state_seeds },

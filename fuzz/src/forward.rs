@@ -1,0 +1,88 @@
+//! Requests that one node passes on to another, and their answers.
+//!
+//! # Input
+//! One byte for what follows: 0 a request, 1 an answer. Then its bytes.
+
+use bytes::Bytes;
+use model::{ByteOffset, ReadFrom, StreamPath, TrimBefore};
+use node::{Failure, ReadRequest, Reply, Request};
+use stream::{
+    Append, AppendType, ContentType, CreateRequest, Lifetime, Outcome, Refusal, Retention,
+};
+
+/// What is understood is written again, and understood as the same.
+///
+/// # Panics
+/// If it is not.
+pub fn run(data: &[u8]) {
+    let Some((kind, rest)) = data.split_first() else { return };
+    let bytes = Bytes::copy_from_slice(rest);
+    let mut again = Vec::new();
+    if *kind == 0 {
+        let Some((request, data)) = node::decode_request(bytes) else { return };
+        node::encode_request(&request, &data, &mut again);
+        let (same, rest) = node::decode_request(again.into()).expect("it was understood");
+        assert_eq!((format!("{same:?}"), rest), (format!("{request:?}"), data));
+    } else {
+        let Some(reply) = node::decode_reply(bytes) else { return };
+        node::encode_reply(&reply, &mut again);
+        let same = node::decode_reply(again.into()).expect("it was understood");
+        assert_eq!(format!("{same:?}"), format!("{reply:?}"));
+    }
+}
+
+/// Requests and answers of most kinds.
+///
+/// # Panics
+/// Never: the path is one.
+#[must_use]
+pub fn seeds() -> Vec<Vec<u8>> {
+    let path = || StreamPath::new("a/b").expect("a path");
+    let content_type = || ContentType::new("text/plain");
+    let append = Append {
+        content_type: AppendType::Named(content_type()),
+        record_count: 1,
+        ..Append::default()
+    };
+    let create = CreateRequest {
+        path: path(),
+        content_type: Some(content_type()),
+        lifetime: Lifetime::Ttl { seconds: 60 },
+        close: false,
+        fork: None,
+        retention: Retention::DEFAULT,
+        record_time: None,
+        record_count: 0,
+    };
+    let read = ReadRequest {
+        path: path(),
+        from: ReadFrom::At(ByteOffset::new(5)),
+        boundary_bytes: 4096,
+        first_bytes_max: 0,
+        records: None,
+    };
+    let requests = [
+        Request::Create(Box::new(create)),
+        Request::Append { path: path(), append },
+        Request::Delete { path: path() },
+        Request::Trim { path: path(), before: TrimBefore::Record(3) },
+        Request::Read(read),
+    ];
+    let replies = [
+        Reply::Outcome(Outcome::Deleted),
+        Reply::Outcome(Outcome::Refused(Refusal::SeqGap { expected: 1, received: 3 })),
+        Reply::Failed(Failure::NoLeader),
+        Reply::Failed(Failure::Beyond { tail: ByteOffset::new(4), next_record: 2 }),
+    ];
+    let of_request = requests.iter().map(|request| {
+        let mut seed = vec![0];
+        node::encode_request(request, b"data", &mut seed);
+        seed
+    });
+    let of_reply = replies.iter().map(|reply| {
+        let mut seed = vec![1];
+        node::encode_reply(reply, &mut seed);
+        seed
+    });
+    of_request.chain(of_reply).collect()
+}
