@@ -48,24 +48,7 @@ impl Line {
 
     /// Moves bytes both ways until nothing moves.
     fn run(&mut self) {
-        for _ in 0..100_000 {
-            self.client.poll();
-            let sent = self.client.take_output();
-            let Some(wire) = self.shard.wires.0.get_mut(&self.conn) else { return };
-            let got = std::mem::take(&mut wire.output);
-            if wire.closed.is_some() {
-                self.client.end_input();
-            }
-            if sent.is_empty() && got.is_empty() {
-                return self.client.poll();
-            }
-            self.client.receive(&got);
-            if !sent.is_empty() && !self.client.is_over {
-                let conn = self.conn;
-                self.shard.send(conn, &sent);
-            }
-        }
-        panic!("it never comes to rest");
+        self.shard.carry(self.conn, &mut self.client);
     }
 
     /// Does one request.

@@ -5,6 +5,7 @@
 pub mod rules;
 
 use env::{MemoryDisk, SeededRandom};
+use http2::testing::Client;
 use log::LogOptions;
 use model::{Monotonic, ShardId, Timestamp};
 use node::{Event, Output, Request, ShardCore, Stamp, Ticket};
@@ -185,6 +186,27 @@ impl Shard {
         self.wires.0.get_mut(&conn).unwrap().input.extend_from_slice(bytes);
         self.handle(Input::Readable { conn, ended: false });
         self.run();
+    }
+
+    /// Moves bytes between a client of HTTP/2 and its connection, until nothing moves.
+    pub fn carry(&mut self, conn: ConnId, client: &mut Client) {
+        for _ in 0..100_000 {
+            client.poll();
+            let sent = client.take_output();
+            let Some(wire) = self.wires.0.get_mut(&conn) else { return };
+            let got = std::mem::take(&mut wire.output);
+            if wire.closed.is_some() {
+                client.end_input();
+            }
+            if sent.is_empty() && got.is_empty() {
+                return client.poll();
+            }
+            client.receive(&got);
+            if !sent.is_empty() && !client.is_over {
+                self.send(conn, &sent);
+            }
+        }
+        panic!("it never comes to rest");
     }
 
     /// The client takes so many bytes more.
