@@ -61,6 +61,11 @@ impl Groups {
         group.shard(self.shard_count)
     }
 
+    /// Whether a number that another node names is that of a group here.
+    pub(crate) fn holds(&self, group: GroupId) -> bool {
+        group.get() < self.total_count() && self.is_here(group)
+    }
+
     pub(crate) fn is_here(&self, group: GroupId) -> bool {
         self.owner(group) == self.shard
     }

@@ -82,8 +82,10 @@ impl ShardCore {
         from: NodeNumber,
         (id, number): (GroupId, u64),
     ) {
-        let is_here = id.get() < self.groups.total_count() && self.groups.is_here(id);
-        let Some(copy) = is_here.then(|| self.copy_mut(id)) else { return };
+        if !self.groups.holds(id) {
+            return;
+        }
+        let copy = self.copy_mut(id);
         let leads = copy.halt.is_none() && copy.replica.is_leader();
         if !leads || !copy.has_room_for(0) {
             return self.tell_refused(from, (id, number));
@@ -106,8 +108,10 @@ impl ShardCore {
 
     /// The leader has answered a question.
     pub(super) fn hear_confirmed(&mut self, (id, number): (GroupId, u64), answer: Confirmation) {
-        let is_here = id.get() < self.groups.total_count() && self.groups.is_here(id);
-        let Some(copy) = is_here.then(|| self.copy_mut(id)) else { return };
+        if !self.groups.holds(id) {
+            return;
+        }
+        let copy = self.copy_mut(id);
         match answer {
             Confirmation::NotLeader => {
                 copy.barriers.lost(number);

@@ -48,8 +48,7 @@ impl ShardCore {
     }
 
     fn hear_message(&mut self, from: NodeNumber, group: GroupId, message: GroupMessage) {
-        let is_here = group.get() < self.groups.total_count() && self.groups.is_here(group);
-        if !is_here || message.from.node() != from || !is_intact(&message.body) {
+        if !self.groups.holds(group) || message.from.node() != from || !is_intact(&message.body) {
             return;
         }
         let copy = self.copy_mut(group);

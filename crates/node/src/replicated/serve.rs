@@ -80,8 +80,7 @@ impl ShardCore {
         let (Ok(to), Ok(opening)) = (payload.try_get_u64_le(), payload.try_get_u64_le()) else {
             return;
         };
-        let is_here = id.get() < self.groups.total_count() && self.groups.is_here(id);
-        if to != self.members().forwarding.opening || !is_here {
+        if to != self.members().forwarding.opening || !self.groups.holds(id) {
             return;
         }
         let asker = Asker { node, shard: request as u16, opening };
