@@ -128,6 +128,11 @@ impl<T> Forwards<T> {
         self.entries.is_empty()
     }
 
+    /// All requests without an end, in the order in which they came.
+    pub fn requests(&self) -> impl Iterator<Item = &T> {
+        self.entries.values().map(|entry| &entry.request)
+    }
+
     /// The request of an attempt.
     #[must_use]
     pub fn get(&self, attempt: u64) -> Option<&T> {

@@ -80,7 +80,8 @@ impl Forwarding {
     /// # Panics
     /// If they are not.
     pub(super) fn check(&self) {
-        assert!(self.bytes == 0 || !self.requests.is_empty(), "forwarded bytes are miscounted");
+        let bytes: usize = self.requests.requests().map(|forward| forward.data.len()).sum();
+        assert_eq!(self.bytes, bytes, "forwarded bytes are miscounted");
     }
 }
 
