@@ -77,7 +77,8 @@ pub struct Membership {
     pub node: NodeNumber,
     /// The voters of each group, one on each node, this one among them.
     pub voters: Vec<ReplicaId>,
-    /// How often this node was opened, or another number that only rises: what is left of an earlier opening is known by it.
+    /// How often this node was opened at least; the write-ahead log may have counted more. Peers know by this number what is left
+    /// of an earlier opening, so it is the epoch that the node's hello says.
     pub opening: u64,
     /// Decides election timeouts, with the node's number and the term.
     pub seed: u64,

@@ -74,6 +74,9 @@ fn open_dir(
     let mut replay = StateReplay::default();
     let data_dir = DataDir::open(disk, dir, options, Owner::SERVER, random)?;
     let opened = log::open(data_dir, shard_count, &mut replay)?;
+    let membership = membership
+        .map(|own| Membership { opening: own.opening.max(opened.report.epoch), ..own.clone() });
+    let membership = membership.as_ref();
     for group in (0..opened.group_count).map(GroupId::new) {
         let log = opened.shards.iter().find(|log| log.owns(group));
         let Some(log) = log else { continue };

@@ -91,7 +91,7 @@ pub fn repair(
         return Err(RepairError::Missing(dir.clone()));
     }
     let Opened { mut shards, damages, stream_count, .. } =
-        plane::open(settings, shard_count).map_err(RepairError::Start)?;
+        plane::open(settings, (shard_count, None)).map_err(RepairError::Start)?;
     let chunks: u64 = shards.iter().map(|shard| shard.log().stats().chunks).sum();
     say(&format!("{}: {stream_count} streams, {chunks} chunk files\n", dir.display()));
     if !damages.is_empty() {

@@ -2,7 +2,7 @@
 
 use crate::access::{self, AccessProblem};
 use crate::admin::{self, Admin};
-use crate::cluster::{self, ClusterError, Peers};
+use crate::cluster::{self, ClusterError};
 use crate::descriptors;
 use crate::journal::{Journal, JournalProblem};
 use crate::metrics::NodeMetrics;
@@ -11,7 +11,7 @@ use crate::preflight::{self, Refusal};
 use crate::reload::{Ask, Asker, Reloads};
 use crate::settings::Settings;
 use crate::tls::TlsProblem;
-use env::{Clock, RealClock, RealDisk, RealRandom};
+use env::{Clock, Disk, RealClock, RealDisk, RealRandom};
 use log::{OpenError, RecoveryReport};
 use node::Opened;
 use std::fmt;
@@ -146,9 +146,11 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let begin = || Reloads::begin(settings, &metrics, access()).map_err(ServeError::Tls);
     // A wrong file is found before the data is read. A certificate of our own needs the data directory.
     let early = if settings.tls_self_signed { None } else { Some(begin()?) };
-    let (nodes, report) = recover(settings, shard_count, &metrics)?;
-    let peers = cluster::begin(settings, Arc::new(RealDisk), &report, &mut RealRandom);
-    let peers = peers.and_then(refuse_members).map_err(ServeError::Cluster)?;
+    let found = cluster::find(settings, &RealDisk).map_err(ServeError::Cluster)?;
+    let (nodes, report) = recover(settings, (shard_count, found.copies()), &metrics)?;
+    let node = (Arc::new(RealDisk) as Arc<dyn Disk>, found);
+    let peers = cluster::begin(settings, node, &report, &mut RealRandom);
+    let peers = peers.map_err(ServeError::Cluster)?;
     metrics.set_peers(peers.clone());
     let mut reloads = early.map_or_else(begin, Ok)?;
     let in_force = (reloads.in_force().clone(), journal.as_ref());
@@ -176,14 +178,6 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Nodes find each other, and their groups do not replicate yet: each of several would serve a state of its own.
-fn refuse_members(peers: Option<Arc<Peers>>) -> Result<Option<Arc<Peers>>, ClusterError> {
-    match &peers {
-        Some(node) if !node.others().is_empty() => Err(ClusterError::NoReplication),
-        _ => Ok(peers),
-    }
-}
-
 fn start_journal(
     settings: &Settings,
     metrics: &Arc<NodeMetrics>,
@@ -197,13 +191,13 @@ fn start_journal(
 
 fn recover(
     settings: &Settings,
-    shard_count: u16,
+    (shard_count, copies): (u16, Option<node::Membership>),
     metrics: &NodeMetrics,
 ) -> Result<(Vec<node::ShardCore>, RecoveryReport), ServeError> {
     let clock = RealClock::new();
     let start = clock.now_monotonic();
     let Opened { shards: nodes, report, damages, stream_count } =
-        plane::recover(settings, shard_count).map_err(ServeError::Start)?;
+        plane::recover(settings, (shard_count, copies.as_ref())).map_err(ServeError::Start)?;
     for damage in &damages {
         metrics.shards()[0].note_damage(damage.kind);
         tracing::error!(%damage, "stored data is damaged; the rest was kept");

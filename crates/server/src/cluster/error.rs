@@ -38,8 +38,6 @@ pub enum ClusterError {
         /// How often it was opened when peers saw it.
         seen: u64,
     },
-    /// There are other members, and groups have one copy each.
-    NoReplication,
     /// The directory is no node's.
     NoNode {
         /// The directory.
@@ -100,10 +98,6 @@ impl fmt::Display for ClusterError {
                 f,
                 "the write-ahead log was opened {opened} times, and other nodes have seen it opened {seen} times: it is \
                  an old copy, and what it promised since is lost; empty the directory and join again"
-            ),
-            Self::NoReplication => f.write_str(
-                "the data directory has other members, and this version does not replicate: each of them would serve a \
-                 state of its own; use the program that made them members",
             ),
             Self::NoNode { dir } => write!(
                 f,

@@ -22,7 +22,7 @@ pub use error::ClusterError;
 pub use peers::{LinkState, Peers};
 
 use crate::settings::Settings;
-use cluster::{Member, MemberState, Membership};
+use cluster::{Member, MemberState, Membership, ReplicaId};
 use env::{Disk, Random};
 use log::RecoveryReport;
 use node::{read_membership, replace_membership};
@@ -32,22 +32,55 @@ use std::sync::Arc;
 /// The newest version of commands that this program knows.
 const COMMAND_VERSION: u16 = 1;
 
+/// What `CLUSTER` says before the data directory is opened.
+#[derive(Debug)]
+pub struct Found(Option<Membership>);
+
+impl Found {
+    /// The copies that the groups of this node have elsewhere; `None` if there are no other members.
+    #[must_use]
+    pub fn copies(&self) -> Option<node::Membership> {
+        let Self(Some(found)) = self else { return None };
+        let is_there = |member: &Member| member.state != MemberState::Removed;
+        let numbers = found.members.iter().filter(|(_, member)| is_there(member));
+        let voters: Vec<_> = numbers.map(|(number, _)| ReplicaId::new(*number, 1)).collect();
+        let opening = found.epoch + 1;
+        let copies = node::Membership { node: found.number, voters, opening, seed: found.cluster };
+        (copies.voters.len() > 1).then_some(copies)
+    }
+}
+
+/// Reads to which cluster the data directory of `settings` belongs.
+///
+/// # Errors
+/// [`ClusterError`]. A server that is no node must not open the directory of one: it would serve its old state as if it
+/// were alone.
+pub fn find(settings: &Settings, disk: &dyn Disk) -> Result<Found, ClusterError> {
+    let found = read_membership(disk, &settings.data_dir).map_err(ClusterError::File)?;
+    let Some(found) = found else { return Ok(Found(None)) };
+    if let Some(damaged) = &found.damaged {
+        tracing::error!(file = %damaged.display(), "one copy of CLUSTER is damaged; it is written again");
+    }
+    let membership = found.membership;
+    let members = membership.members.len();
+    if settings.peer_listen.is_none() && members > 1 {
+        return Err(ClusterError::NeedsPeerListen { number: membership.number, members });
+    }
+    Ok(Found(Some(membership)))
+}
+
 /// Makes a node of a server whose data directory is open; `None` if it is not to be one.
 ///
 /// # Errors
 /// [`ClusterError`]: each says what to do.
 pub fn begin(
     settings: &Settings,
-    disk: Arc<dyn Disk>,
+    (disk, found): (Arc<dyn Disk>, Found),
     report: &RecoveryReport,
     random: &mut dyn Random,
 ) -> Result<Option<Arc<Peers>>, ClusterError> {
     let dir = &settings.data_dir;
-    let found = read_membership(&*disk, dir).map_err(ClusterError::File)?;
-    let Some(listen) = settings.peer_listen else { return refuse_members(found) };
-    if let Some(damaged) = found.as_ref().and_then(|found| found.damaged.as_ref()) {
-        tracing::error!(file = %damaged.display(), "one copy of CLUSTER is damaged; it is written again");
-    }
+    let Some(listen) = settings.peer_listen else { return Ok(None) };
     let own = Member {
         store: report.store,
         peer_address: peer_address(settings, listen)?,
@@ -56,7 +89,7 @@ pub fn begin(
         version: COMMAND_VERSION,
         epoch: report.epoch,
     };
-    let found = found.map(|found| found.membership);
+    let Found(found) = found;
     let is_first = found.is_none();
     let mut membership = match found {
         Some(membership) => opened_again(membership, own, report)?,
@@ -83,19 +116,6 @@ pub fn begin(
         );
     }
     Ok(Some(Arc::new(Peers::new(membership, secret, (disk, dir.clone())))))
-}
-
-/// A server that is no node must not open the directory of one: it would serve its old state as if it were alone.
-fn refuse_members(
-    found: Option<node::FoundMembership>,
-) -> Result<Option<Arc<Peers>>, ClusterError> {
-    match found {
-        Some(found) if found.membership.members.len() > 1 => Err(ClusterError::NeedsPeerListen {
-            number: found.membership.number,
-            members: found.membership.members.len(),
-        }),
-        _ => Ok(None),
-    }
 }
 
 /// What `CLUSTER` says, with what is true of this opening.

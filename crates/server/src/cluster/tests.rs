@@ -24,7 +24,9 @@ fn start(
     given: &[(&'static str, &str)],
     report: &RecoveryReport,
 ) -> Result<Option<Arc<Peers>>, ClusterError> {
-    begin(&settings(dir, given), Arc::new(RealDisk), report, &mut SeededRandom::new(1))
+    let settings = settings(dir, given);
+    let found = find(&settings, &RealDisk)?;
+    begin(&settings, (Arc::new(RealDisk), found), report, &mut SeededRandom::new(1))
 }
 
 fn secret_in(file: &Path) -> String {

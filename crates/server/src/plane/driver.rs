@@ -14,14 +14,14 @@ use super::{
     listen,
     mailbox::{Mail, Mailbox},
     shard::{Shard, ShardParts, Shared, WAKE},
-    workers::{ShardJob, Workers},
+    workers::{DiskRead, ShardJob, Workers},
 };
 use crate::{metrics::ShardMetrics, reload::InForce, settings::Settings};
 use access::Access;
 use env::Clock;
 use log::{LogStats, SyncJob};
 use mio::Events;
-use node::{ReadJob, ShardCore};
+use node::ShardCore;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::{
@@ -45,7 +45,7 @@ pub struct Driver {
 struct Jobs {
     syncs: Receiver<SyncJob>,
     checks: Receiver<session::CheckJob>,
-    reads: Receiver<Box<ReadJob>>,
+    reads: Receiver<DiskRead>,
     works: Receiver<ShardJob>,
 }
 
@@ -115,7 +115,7 @@ impl Driver {
             self.mailbox.put_one(Mail::Checked(Box::new(job.run())))?;
         }
         for job in reads.try_iter() {
-            self.mailbox.put_one(Mail::ReadDone(Box::new(job.run())))?;
+            self.mailbox.put_one(job.run())?;
         }
         for (_, job) in works.try_iter() {
             self.mailbox.put_one(Mail::Worked(job.run()))?;

@@ -5,7 +5,7 @@
 
 use crate::reload::InForce;
 use log::{SyncDone, WorkDone};
-use node::{Change, PeerEvent, ReadDone, Reply, Request, ShardMessage, Ticket};
+use node::{Change, FetchDone, PeerEvent, ReadDone, Reply, Request, ShardMessage, Ticket};
 use session::CheckDone;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -29,6 +29,8 @@ pub(crate) enum Mail {
     Worked(WorkDone),
     /// The thread that reads is done with one.
     ReadDone(Box<ReadDone>),
+    /// The thread that reads has entries of a replicated group.
+    Fetched(Box<FetchDone>),
     /// A body was checked.
     Checked(Box<CheckDone>),
     /// What is in force from now on.

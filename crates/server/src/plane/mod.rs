@@ -124,29 +124,40 @@ pub struct Ended {
     pub error: Option<io::Error>,
 }
 
-/// Opens the data directory of `settings`. Damage is reported, not refused.
+/// Opens the data directory of `settings`, whose groups may have copies on other nodes. Damage is reported, not refused.
 ///
 /// # Errors
 /// [`StartError`] if the directory cannot be used, the settings do not fit each other, or somebody else
 /// listens on the address: before anything is opened or made.
-pub fn recover(settings: &Settings, shard_count: u16) -> Result<Opened, StartError> {
+pub fn recover(
+    settings: &Settings,
+    (shard_count, copies): (u16, Option<&node::Membership>),
+) -> Result<Opened, StartError> {
     let streams = settings.listen.iter().map(|listen| ("listen", listen.address));
     let peers = settings.peer_listen.map(|address| ("peer_listen", address));
     for (setting, listen) in streams.chain(peers) {
         listen::check(listen).map_err(|error| StartError::Listen { setting, listen, error })?;
     }
-    open(settings, shard_count)
+    open(settings, (shard_count, copies))
 }
 
 /// Opens the data directory of `settings` without a look at addresses.
 ///
 /// # Errors
 /// [`StartError`] if the directory cannot be used, or the settings do not fit each other.
-pub fn open(settings: &Settings, shard_count: u16) -> Result<Opened, StartError> {
+pub fn open(
+    settings: &Settings,
+    (shard_count, copies): (u16, Option<&node::Membership>),
+) -> Result<Opened, StartError> {
     let options = log_options(settings)?;
-    let disk = Arc::new(RealDisk);
-    let mut opened = node::open(disk, &mut RealRandom, &settings.data_dir, options, shard_count)
-        .map_err(StartError::Open)?;
+    let (disk, dir) = (Arc::new(RealDisk), &settings.data_dir);
+    let opened = match copies {
+        None => node::open(disk, &mut RealRandom, dir, options, shard_count),
+        Some(copies) => {
+            node::open_member((disk, &mut RealRandom), dir, (options, shard_count), copies)
+        }
+    };
+    let mut opened = opened.map_err(StartError::Open)?;
     for shard in &mut opened.shards {
         shard.set_producers_max(settings.producers_per_stream_max);
         shard.set_clock_jump_ms_max(settings.clock_jump_ms_max);

@@ -23,7 +23,7 @@ use super::{
     sockets::Sockets,
     sync_place::SyncPlace,
     turn_length::TurnLength,
-    workers::Workers,
+    workers::{DiskRead, Workers},
 };
 use crate::{cluster::Peers, metrics::ShardMetrics, reload::InForce, settings::Settings, tls::Tls};
 use access::Access;
@@ -369,6 +369,7 @@ impl Shard {
                 }
                 Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
                 Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(done)),
+                Mail::Fetched(done) => self.core.handle(self.now, Event::Fetched(done)),
                 Mail::Checked(done) => self.handle(Input::Checked(*done)),
                 Mail::InForce(in_force) => {
                     self.doors.tls = in_force.tls;
@@ -450,17 +451,19 @@ impl Shard {
                     self.workers.syncs.send(job).expect("the WAL thread outlives its loop");
                 }
                 Output::Work(job) => self.workers.start(self.id, job),
-                Output::Read(job) => {
-                    self.workers.reads.send(job).expect("the reading thread outlives its loop");
-                }
+                Output::Read(job) => self.read(DiskRead::Stream(job)),
+                Output::Fetch(job) => self.read(DiskRead::Entries(job)),
                 Output::Peer(to) => {
                     let links = self.links.as_mut().expect("a node alone has no peers");
                     links.push(*to, self.now);
                 }
-                Output::Fetch(_) => unreachable!("a node alone has no peers"),
             }
         }
         self.flush_links();
+    }
+
+    fn read(&mut self, job: DiskRead) {
+        self.workers.reads.send(job).expect("the reading thread outlives its loop");
     }
 
     fn handle_synced(&mut self, done: SyncDone, took_ns: u64) {

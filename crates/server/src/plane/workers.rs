@@ -6,7 +6,7 @@ use crate::journal::Journal;
 use env::Clock;
 use log::{SyncJob, WorkJob};
 use model::ShardId;
-use node::ReadJob;
+use node::{FetchJob, ReadJob};
 use session::CheckJob;
 use std::io;
 use std::sync::{
@@ -29,7 +29,7 @@ pub(crate) type ShardJob = (ShardId, Box<WorkJob>);
 pub(crate) struct Workers {
     pub syncs: SyncSender<SyncJob>,
     pub checks: SyncSender<CheckJob>,
-    pub reads: SyncSender<Box<ReadJob>>,
+    pub reads: SyncSender<DiskRead>,
     pub segments: SyncSender<ShardJob>,
     pub copies: SyncSender<ShardJob>,
     /// The access log and the audit log, if one is kept.
@@ -76,17 +76,35 @@ pub(crate) fn start_checks(
 }
 
 /// More reads than a node hands out at once, so that sending never blocks.
-const READS_MAX: usize = 64;
+const READS_MAX: usize = 1 << 10;
+
+/// What is read from the disk for a loop.
+#[derive(Debug)]
+pub(crate) enum DiskRead {
+    /// Bytes of a stream.
+    Stream(Box<ReadJob>),
+    /// Entries for another node, or to be applied.
+    Entries(Box<FetchJob>),
+}
+
+impl DiskRead {
+    pub(super) fn run(self) -> Mail {
+        match self {
+            Self::Stream(job) => Mail::ReadDone(Box::new(job.run())),
+            Self::Entries(job) => Mail::Fetched(Box::new(job.run())),
+        }
+    }
+}
 
 /// Starts the thread of one shard that reads what is not in memory. It ends when the sender is dropped.
 pub(crate) fn start_reads(
     shard: ShardId,
     mailbox: Arc<Mailbox>,
-) -> io::Result<(SyncSender<Box<ReadJob>>, JoinHandle<()>)> {
-    let (sender, jobs) = sync_channel::<Box<ReadJob>>(READS_MAX);
+) -> io::Result<(SyncSender<DiskRead>, JoinHandle<()>)> {
+    let (sender, jobs) = sync_channel::<DiskRead>(READS_MAX);
     let run = move || {
         for job in jobs {
-            if mailbox.put_one(Mail::ReadDone(Box::new(job.run()))).is_err() {
+            if mailbox.put_one(job.run()).is_err() {
                 return;
             }
         }

@@ -11,6 +11,7 @@
 )]
 
 pub(crate) mod client;
+pub(crate) mod cluster;
 pub(crate) mod events;
 pub(crate) mod frames;
 pub(crate) mod siege;
