@@ -6,7 +6,7 @@ use ::cluster::{
     Acceptor, Body, Change, Class, Configuration, Dialler, EntryBytes, Frame, GroupMessage, Hello,
     LogPosition, Member, MemberState, Membership, Meta, MetaCommand, NodeNumber, Note, Outbox,
     Part, Parts, Progress, Replica, ReplicaId, Secret, Section, SentEntry, SnapshotPoint, Start,
-    Terms, VERSION_MAX, VERSION_MIN, entry_of_command,
+    Terms, Transfer, TransferEnd, TransferSays, VERSION_MAX, VERSION_MIN, entry_of_command,
 };
 use bytes::Bytes;
 use model::{EntryIndex, GroupId, Term, Timestamp};
@@ -101,7 +101,17 @@ pub fn section_seeds() -> Vec<Vec<u8>> {
     seeds.push(encoded(&forward));
     seeds.push(encoded(&Section::Answer { request: 7, payload }));
     seeds.push(encoded(&Section::Barrier { group, number: 8 }));
-    seeds.push(encoded(&Section::SnapshotFailed { group, replica: id(3) }));
+    let bytes = Bytes::from_static(b"piece");
+    let says = [
+        TransferSays::Offer { is_begun: true, position: 9 },
+        TransferSays::Piece { position: 9, first_bytes: 88, bytes },
+        TransferSays::Got { position: 9, is_asked: true },
+        TransferSays::End(TransferEnd::Whole),
+    ];
+    for says in says {
+        let transfer = Transfer { from: id(2), to: id(3), number: 4, says };
+        seeds.push(encoded(&Section::Transfer { group, transfer }));
+    }
     seeds
 }
 

@@ -25,6 +25,7 @@ pub mod http2;
 pub mod input;
 pub mod json;
 pub mod log_files;
+pub mod log_snapshot;
 pub mod settings;
 pub mod sse;
 pub mod stream_model;
@@ -62,6 +63,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "log_flip", run: log_files::flip, seeds: log_files::flip_seeds },
     Target { name: "log_format", run: log_files::format, seeds: log_files::format_seeds },
     Target { name: "log_image", run: log_files::image, seeds: log_files::image_seeds },
+    Target { name: "log_snapshot", run: log_snapshot::run, seeds: log_snapshot::seeds },
     Target { name: "log_wal", run: log_files::wal, seeds: log_files::edit_seeds },
     Target { name: "settings", run: settings::run, seeds: settings::seeds },
     Target { name: "sse", run: sse::run, seeds: sse::seeds },

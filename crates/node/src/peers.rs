@@ -104,7 +104,7 @@ pub fn shard_of(section: &Section, shard_count: u16) -> Option<ShardId> {
         | Section::Forward { group, .. }
         | Section::Barrier { group, .. }
         | Section::Confirmed { group, .. }
-        | Section::SnapshotFailed { group, .. } => Some(group.shard(shard_count)),
+        | Section::Transfer { group, .. } => Some(group.shard(shard_count)),
         Section::Answer { request, .. } => {
             let shard = request & ((1 << SHARD_BITS) - 1);
             Some(ShardId::new(u16::try_from(shard).expect("16 bits")))

@@ -17,7 +17,8 @@ use crate::{
     record::{Extra, StreamRecord},
     register::{group_tag, row_tag},
 };
-use model::{EntryIndex, PathHash, StreamId, limits};
+use model::{ByteOffset, EntryIndex, PathHash, StreamId, limits};
+use std::ops::Range;
 
 /// Of a group's header.
 const HEADER_VERSION: u8 = 1;
@@ -213,6 +214,16 @@ fn decode_producer(reader: &mut Reader<'_>) -> Result<(Box<str>, ProducerState),
     Ok((id, ProducerState { epoch, last_seq, used, receipt }))
 }
 
+/// Offsets of the bytes that a group keeps of a stream, by its row in a checkpoint: for its readers and its forks, without
+/// those that another stream stores. `None` if the bytes are no row.
+#[must_use]
+pub fn kept_bytes(stream: StreamId, row: &[u8]) -> Option<Range<ByteOffset>> {
+    let record = decode_row(stream, row).ok()?;
+    let fork = record.extra.as_deref().and_then(|extra| extra.fork.as_deref());
+    let first_own = fork.map_or(ByteOffset::ZERO, |fork| fork.at);
+    Some(record.floor().max(first_own).min(record.tail)..record.tail)
+}
+
 fn decode_row(id: StreamId, bytes: &[u8]) -> Result<StreamRecord, DecodeError> {
     let mut reader = Reader::new(bytes);
     reader.version(ROW_VERSION)?;
@@ -289,7 +300,7 @@ mod tests {
         Append, AppendType, Command, ContentType, Create, Layout, Lifetime, LoggedCommand,
         PinToken, Producer, command_codec::tests::fork_point,
     };
-    use model::{ByteOffset, GroupId, StreamKey, StreamPath, Term, Timestamp};
+    use model::{GroupId, StreamKey, StreamPath, Term, Timestamp};
 
     const AT: Timestamp = Timestamp::new(1000);
 

@@ -306,6 +306,31 @@ fn a_source_stays_behind_for_its_forks_and_goes_with_the_last() {
 }
 
 #[test]
+fn a_row_tells_which_bytes_are_kept_for_readers_and_for_forks() {
+    let mut machine = Machine::new();
+    let source = machine.create(create("source"));
+    machine.append(source, append(), 50);
+    let fork = machine.fork("fork", source, 1);
+    let at = machine.state.info(fork).unwrap().tail.get();
+    assert!(at > 0, "it shares bytes of its source");
+    machine.append(fork, append(), 7);
+    let kept = |machine: &Machine, stream| {
+        let rows = machine.state.encode_rows();
+        let row = rows.iter().find(|row| row.stream == stream).unwrap();
+        let kept = crate::kept_bytes(stream, &row.bytes).unwrap();
+        (kept.start.get(), kept.end.get())
+    };
+    assert_eq!(kept(&machine, fork), (at, at + 7), "what it shares is its source's");
+    assert_eq!(kept(&machine, source), (0, 50));
+    let upto = crate::Trim { to: ByteOffset::new(20), first_record: 0 };
+    machine.apply(source, Command::Trim(upto), 0);
+    assert_eq!(kept(&machine, source), (0, 50), "its fork needs them");
+    machine.apply(source, Command::Delete, 0);
+    assert_eq!(kept(&machine, source), (0, 50));
+    assert_eq!(crate::kept_bytes(source, b"no row"), None);
+}
+
+#[test]
 fn a_deleted_source_gives_no_more_references() {
     let mut machine = Machine::new();
     let source = machine.create(create("source"));

@@ -60,7 +60,7 @@ mod table;
 mod times;
 mod trim;
 
-pub use checkpoint::{CheckpointError, StreamRow};
+pub use checkpoint::{CheckpointError, StreamRow, kept_bytes};
 pub use codec::{DecodeError, Newer};
 pub use command::{
     Append, AppendType, Change, Command, CommandKind, Create, Producer, Subject, Trim,

@@ -2,8 +2,8 @@
 //!
 //! # What
 //! A frame is a header and sections. A section is a message of one group, a forwarded request or its
-//! answer, a barrier, or a part of a section that is too large for one frame. So all that one turn of
-//! a shard has to say to a peer is one frame and one write.
+//! answer, or a barrier. Others are part of a snapshot's way, or of a section that is too large for one frame. So all
+//! that one turn of a shard has to say to a peer is one frame and one write.
 //!
 //! # Checksums
 //! The frame's checksum covers all but the commands and data of entries: those have their proposer's,
@@ -16,15 +16,18 @@
 //! # Format
 //! `docs/format/cluster.md`. It is negotiated for each link, so no frame has a version.
 
+mod fields;
 mod outbox;
 mod parts;
 mod section;
 #[cfg(test)]
 mod tests;
+mod transfer;
 
 pub use outbox::Outbox;
 pub use parts::Parts;
 pub use section::{Confirmation, Section};
+pub use transfer::{PIECE_BYTES_MAX, Transfer, TransferEnd, TransferSays};
 
 use bytes::Bytes;
 use model::Timestamp;

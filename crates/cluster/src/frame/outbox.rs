@@ -1,6 +1,7 @@
 //! What waits to be sent on one link, and the frames that it becomes.
 
-use super::section::{SECTION_HEADER_BYTES, Section};
+use super::fields::SECTION_HEADER_BYTES;
+use super::section::Section;
 use super::{FRAME_HEADER_BYTES, ROOM, SECTION_BYTES_MAX, seal};
 use bytes::Bytes;
 use model::{GroupId, Timestamp};

@@ -4,15 +4,16 @@
 //! A header of 64 bytes and a payload; `docs/format/cluster.md` says which field means what in which kind.
 
 use super::FrameError;
+use super::fields::{Fields, SECTION_HEADER_BYTES};
+use super::transfer::{END, OFFER, Transfer};
 use crate::codec::Reader;
 use crate::configuration::Configuration;
 use crate::entry_bytes::{ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE};
 use crate::identity::ReplicaId;
+use crate::link::Class;
 use crate::message::{Body, EntryBytes, GroupMessage, LogPosition, SentEntry, SnapshotPoint};
 use bytes::Bytes;
 use model::{EntryIndex, GroupId, Term};
-
-pub(super) const SECTION_HEADER_BYTES: usize = 64;
 
 /// Something that one node says to another.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -58,12 +59,12 @@ pub enum Section {
         /// What the receiver of the barrier knows.
         confirmation: Confirmation,
     },
-    /// The receiver could not use the snapshot that the sender's group leader sent.
-    SnapshotFailed {
+    /// A snapshot on its way from a leader to a replica.
+    Transfer {
         /// The group.
         group: GroupId,
-        /// Whose snapshot it was.
-        replica: ReplicaId,
+        /// What one of them says.
+        transfer: Transfer,
     },
     /// One part of a section that does not fit into a frame.
     Part {
@@ -102,65 +103,7 @@ const FORWARD: u8 = 32;
 const ANSWER: u8 = 33;
 const BARRIER: u8 = 34;
 const CONFIRMED: u8 = 35;
-const SNAPSHOT_FAILED: u8 = 36;
 const PART: u8 = 48;
-
-/// The fields of a header, by place. What a kind does not use is 0.
-#[derive(Debug, Clone, Copy, Default)]
-struct Fields {
-    group: u16,
-    kind: u8,
-    /// One bit: a vote is granted, an election was asked for, a barrier found no leader.
-    flag: bool,
-    payload_bytes: u32,
-    from: u64,
-    to: u64,
-    term: u64,
-    index: u64,
-    log_term: u64,
-    commit: u64,
-    number: u64,
-}
-
-impl Fields {
-    fn encode(&self) -> [u8; SECTION_HEADER_BYTES] {
-        let mut out = [0; SECTION_HEADER_BYTES];
-        out[..2].copy_from_slice(&self.group.to_le_bytes());
-        out[2] = self.kind;
-        out[3] = u8::from(self.flag);
-        out[4..8].copy_from_slice(&self.payload_bytes.to_le_bytes());
-        let longs =
-            [self.from, self.to, self.term, self.index, self.log_term, self.commit, self.number];
-        for (at, long) in longs.iter().enumerate() {
-            out[8 + at * 8..16 + at * 8].copy_from_slice(&long.to_le_bytes());
-        }
-        out
-    }
-
-    fn decode(bytes: &[u8]) -> Self {
-        let long = |at: usize| {
-            let range = 8 + at * 8..16 + at * 8;
-            u64::from_le_bytes(bytes[range].try_into().expect("eight bytes"))
-        };
-        Self {
-            group: u16::from_le_bytes([bytes[0], bytes[1]]),
-            kind: bytes[2],
-            flag: bytes[3] > 0,
-            payload_bytes: u32::from_le_bytes(bytes[4..8].try_into().expect("four bytes")),
-            from: long(0),
-            to: long(1),
-            term: long(2),
-            index: long(3),
-            log_term: long(4),
-            commit: long(5),
-            number: long(6),
-        }
-    }
-
-    fn position(&self) -> LogPosition {
-        LogPosition::new(self.index, self.log_term)
-    }
-}
 
 /// Where a section is in its frame.
 pub(super) struct Piece {
@@ -228,6 +171,7 @@ impl Section {
         let payload = match self {
             Self::Forward { payload, .. } | Self::Answer { payload, .. } => payload.len(),
             Self::Part { bytes, .. } => 8 + bytes.len(),
+            Self::Transfer { transfer, .. } => transfer.payload_bytes(),
             Self::Message { message, .. } => match &message.body {
                 Body::Append { entries, .. } => entries.iter().map(|entry| entry.bytes.len()).sum(),
                 Body::Snapshot(point) => {
@@ -240,6 +184,15 @@ impl Section {
             _ => 0,
         };
         SECTION_HEADER_BYTES + payload
+    }
+
+    /// The link for a whole section. Those of one class keep their order.
+    #[must_use]
+    pub fn class(&self) -> Class {
+        match self {
+            Self::Transfer { .. } => Class::Bulk,
+            _ => Class::Raft,
+        }
     }
 
     /// The header's fields; the payload is appended.
@@ -269,9 +222,7 @@ impl Section {
                 };
                 Fields { number: *number, index, flag, ..of(*group, CONFIRMED) }
             }
-            Self::SnapshotFailed { group, replica } => {
-                Fields { from: replica.bits(), ..of(*group, SNAPSHOT_FAILED) }
-            }
+            Self::Transfer { group, transfer } => transfer.fields(*group, out),
             Self::Part { number, position, total, bytes } => {
                 out.extend_from_slice(bytes);
                 let fields = of(GroupId::new(0), PART);
@@ -303,9 +254,9 @@ impl Section {
                 };
                 Self::Confirmed { group, number: fields.number, confirmation }
             }
-            SNAPSHOT_FAILED => {
-                let replica = ReplicaId::from_bits(fields.from).ok_or(wrong("no replica's id"))?;
-                Self::SnapshotFailed { group, replica }
+            OFFER..=END => {
+                let transfer = Transfer::decode(&fields, payload).map_err(wrong)?;
+                Self::Transfer { group, transfer }
             }
             PART => Self::Part {
                 number: fields.number,

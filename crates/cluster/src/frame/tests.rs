@@ -53,8 +53,20 @@ fn every_kind() -> Vec<Section> {
     for confirmation in [at, Confirmation::NotLeader] {
         all.push(Section::Confirmed { group, number: 4, confirmation });
     }
-    all.push(Section::SnapshotFailed { group, replica: id(3) });
+    all.extend(every_transfer().map(|transfer| Section::Transfer { group, transfer }));
     all
+}
+
+fn every_transfer() -> impl Iterator<Item = Transfer> {
+    let (position, bytes) = (70_000, Bytes::from_static(b"piece"));
+    let ends = [TransferEnd::Whole, TransferEnd::Busy, TransferEnd::Lost];
+    let says = [
+        TransferSays::Offer { is_begun: true, position },
+        TransferSays::Piece { position, first_bytes: 88, bytes },
+        TransferSays::Got { position, is_asked: true },
+    ];
+    let says = says.into_iter().chain(ends.map(TransferSays::End));
+    says.map(|says| Transfer { from: id(1), to: id(2), number: 6, says })
 }
 
 /// The frames that an outbox makes of sections.
@@ -113,6 +125,39 @@ fn a_frame_has_golden_bytes() {
 }
 
 #[test]
+fn a_transfer_has_golden_bytes() {
+    let (group, mut out) = (GroupId::new(9), Vec::new());
+    let piece = every_transfer().nth(1).unwrap();
+    let piece = Section::Transfer { group, transfer: piece };
+    assert_eq!(piece.class(), crate::Class::Bulk);
+    piece.encode(&mut out);
+    let mut golden = vec![9, 0, 38, 0, 5, 0, 0, 0];
+    golden.extend([1, 0, 0, 0, 0, 0, 1, 0, 1, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    golden.extend([0x70, 0x11, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    golden.extend([88, 0, 0, 0, 0, 0, 0, 0, 6, 0, 0, 0, 0, 0, 0, 0]);
+    golden.extend(b"piece");
+    assert_eq!(out, golden);
+    let kinds = every_transfer().map(|transfer| {
+        let mut out = Vec::new();
+        Section::Transfer { group, transfer }.encode(&mut out);
+        (out[2], out[3], out[32])
+    });
+    let golden = [(37, 1, 0x70), (38, 0, 0x70), (39, 1, 0x70), (40, 0, 1), (40, 0, 2), (40, 0, 3)];
+    assert_eq!(kinds.collect::<Vec<_>>(), golden);
+}
+
+#[test]
+fn pieces_without_bytes_or_with_too_many_are_refused() {
+    for length in [0, PIECE_BYTES_MAX + 1] {
+        let says =
+            TransferSays::Piece { position: 0, first_bytes: 1, bytes: vec![7; length].into() };
+        let transfer = Transfer { from: id(1), to: id(2), number: 6, says };
+        let frame = frames(&[Section::Transfer { group: GroupId::new(9), transfer }]).remove(0);
+        assert!(matches!(Frame::decode(&frame), Err(FrameError::Content { .. })), "{length}");
+    }
+}
+
+#[test]
 fn a_large_section_goes_in_parts_and_others_pass_it() {
     let beat = |read| message(Body::Heartbeat { commit: EntryIndex::new(6), read });
     let other = Section::Barrier { group: GroupId::new(3), number: 1 };
@@ -161,7 +206,7 @@ fn each_flipped_bit_outside_of_payloads_is_found() {
 fn two_sections_that_changed_places_are_found() {
     let frame = frames(&every_kind()[..2]).remove(0);
     let mut swapped = frame.to_vec();
-    let (front, back) = swapped[FRAME_HEADER_BYTES..].split_at_mut(section::SECTION_HEADER_BYTES);
+    let (front, back) = swapped[FRAME_HEADER_BYTES..].split_at_mut(fields::SECTION_HEADER_BYTES);
     front.swap_with_slice(back);
     assert_eq!(Frame::decode(&swapped.into()), Err(FrameError::Checksum));
 }

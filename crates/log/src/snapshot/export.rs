@@ -119,6 +119,8 @@ pub struct Export {
     /// Streams of the checkpoint of which nothing is left here, in order. The owner must have deleted all of them since: else
     /// their bytes are lost, and the export is worth nothing.
     pub gone: Vec<StreamId>,
+    /// The owner's header of its checkpoint.
+    pub header: Vec<u8>,
     files: Vec<ExportFile>,
     /// With the lock of the directory.
     _store: Store,
@@ -242,7 +244,8 @@ impl ExportJob {
             chunk_bytes: files[1..].iter().map(ExportFile::bytes).collect(),
             trimmed,
         };
-        Ok(Export { head, gone, files, _store: self.store })
+        let header = loaded.header;
+        Ok(Export { head, gone, header, files, _store: self.store })
     }
 
     /// What the receiver lacks, and what of it was trimmed since.

@@ -15,6 +15,7 @@
 //!   trimmed since, which it lists. Otherwise there is no export.
 //! - A chunk of an export never names entries behind the checkpoint, nor any that the receiver has in chunks.
 
+mod codec;
 mod coverage;
 mod export;
 mod install;

@@ -43,7 +43,7 @@ impl ShardCore {
             }
             Section::Answer { request, payload } => self.hear_answer(request, payload),
             // No node of this version sends snapshots.
-            Section::SnapshotFailed { .. } | Section::Part { .. } => {}
+            Section::Transfer { .. } | Section::Part { .. } => {}
         }
     }
 
