@@ -98,6 +98,41 @@ impl Configuration {
         has_majority(&self.voters) && has_majority(&self.outgoing)
     }
 
+    /// The configuration behind a change; `None` if it leads to none. The library says the same
+    /// (`replica/change.rs` compares the two). A log is replayed without the library.
+    #[must_use]
+    pub fn after(&self, change: &Change) -> Option<Self> {
+        let mut after = self.clone();
+        match change {
+            Change::Leave if self.is_joint() => {
+                after.learners.append(&mut after.learners_next);
+                after.learners.sort_unstable();
+                after.outgoing.clear();
+            }
+            Change::Enter(parts) if !self.is_joint() => {
+                after.outgoing = self.voters.clone();
+                parts.iter().for_each(|(id, part)| after.give(*id, *part));
+            }
+            Change::Leave | Change::Enter(_) => return None,
+        }
+        after.is_possible().then_some(after)
+    }
+
+    /// A replica becomes something in a joint configuration.
+    fn give(&mut self, id: ReplicaId, part: Part) {
+        for list in [&mut self.voters, &mut self.learners, &mut self.learners_next] {
+            list.retain(|known| *known != id);
+        }
+        let list = match part {
+            Part::Voter => &mut self.voters,
+            Part::Learner if self.outgoing.contains(&id) => &mut self.learners_next,
+            Part::Learner => &mut self.learners,
+            Part::Gone => return,
+        };
+        list.push(id);
+        list.sort_unstable();
+    }
+
     fn lists(&self) -> [&[ReplicaId]; 4] {
         [&self.voters, &self.learners, &self.outgoing, &self.learners_next]
     }

@@ -18,6 +18,9 @@ pub const KIND_NOOP: u8 = 0;
 /// The kind of an entry whose command is a [`crate::Change`].
 pub const KIND_CHANGE: u8 = 250;
 
+/// The kind of an entry whose command is a [`crate::MetaCommand`].
+pub const KIND_META: u8 = 251;
+
 /// Bytes of the header.
 pub const ENTRY_HEAD_BYTES: usize = 56;
 

@@ -48,7 +48,9 @@ mod terms;
 pub use barrier::Barriers;
 pub use codec::DecodeError;
 pub use configuration::{Change, Configuration, Part, REPLICAS_MAX};
-pub use entry_bytes::{ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE, KIND_NOOP, entry_of_command};
+pub use entry_bytes::{
+    ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE, KIND_META, KIND_NOOP, entry_of_command,
+};
 pub use forward::{Arrival, Forwarded, Forwards, Proposals, Sending, Served, Settled, Verdict};
 pub use frame::{
     Confirmation, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, Frame, FrameError, Outbox, PIECE_BYTES_MAX,

@@ -42,7 +42,7 @@ pub(crate) fn settle_names(store: &Store) -> Result<Option<io::Error>, OpenError
 
 fn make_dirs(store: &Store) -> Result<(), OpenError> {
     let (disk, root) = (&*store.disk, &store.root);
-    for group in 0..store.options.group_count {
+    for group in 0..store.options.group_total() {
         make_dir(disk, &chunk_dir(root, group))?;
         make_dir(disk, &checkpoint_dir(root, group))?;
     }
@@ -51,7 +51,7 @@ fn make_dirs(store: &Store) -> Result<(), OpenError> {
 
 fn sync_dirs(store: &Store) -> Result<(), OpenError> {
     let (disk, root) = (&*store.disk, &store.root);
-    for group in 0..store.options.group_count {
+    for group in 0..store.options.group_total() {
         sync_names(disk, &chunk_dir(root, group))?;
         sync_names(disk, &checkpoint_dir(root, group))?;
     }

@@ -96,6 +96,8 @@ pub struct LogOptions {
     pub chunk_pages_bytes_max: u64,
     /// Groups of a new data directory; must equal that of an existing one.
     pub group_count: u16,
+    /// Groups of the owner's own, numbered behind those of the directory, which does not count them. They have no streams.
+    pub own_group_count: u16,
     /// The history that a new data directory continues, one of its own if `None`; else it must equal that of an existing one.
     pub lineage: Option<u64>,
 }
@@ -123,12 +125,18 @@ impl Default for LogOptions {
             chunk_files_max: 512,
             chunk_pages_bytes_max: 32 << 20,
             group_count: 64,
+            own_group_count: 0,
             lineage: None,
         }
     }
 }
 
 impl LogOptions {
+    /// All groups, those of the owner's own too.
+    pub(crate) fn group_total(&self) -> u16 {
+        self.group_count + self.own_group_count
+    }
+
     /// Recently committed bytes that one of `shard_count` shards keeps in memory.
     pub(crate) fn recent_bytes_of_shard(&self, shard_count: u16) -> RecentBytes {
         let bytes = self.recent_bytes_max / u64::from(shard_count);
@@ -154,5 +162,6 @@ impl LogOptions {
         assert!(self.seal_bytes > 0 && self.batch_bytes_max > 0 && self.checkpoint_bytes > 0);
         assert!(self.chunk_bytes_max <= 1 << 31, "positions in a chunk are 32 bits");
         assert!(0 < self.group_count && self.group_count <= limits::GROUPS_MAX);
+        assert!(self.own_group_count <= limits::GROUPS_MAX, "numbers of groups have 16 bits");
     }
 }

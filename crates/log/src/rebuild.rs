@@ -124,7 +124,7 @@ impl<'a> Rebuild<'a> {
 
     /// Opens chunks and hands checkpoints to the state machines.
     pub(crate) fn restore_groups(&mut self) -> Result<(), OpenError> {
-        for number in 0..self.store.options.group_count {
+        for number in 0..self.store.options.group_total() {
             let id = GroupId::new(number);
             let dir = checkpoint_dir(&self.store.root, number);
             let found = load_checkpoint(&*self.store.disk, &dir, self.store.id, id);
@@ -182,7 +182,7 @@ impl<'a> Rebuild<'a> {
                 self.report.torn_tails.push(TornTail { file, position });
             }
             scanned.damages.iter().for_each(|damage| self.damaged(damage));
-            let groups = usize::from(self.store.options.group_count);
+            let groups = usize::from(self.store.options.group_total());
             let last = files.iter().map(|_| vec![0; groups].into_boxed_slice()).collect();
             let count = u16::try_from(files.len()).expect("bounded by the WAL bound");
             let (first_slot, segment_next) = (slot, seq_max + 1);
@@ -309,7 +309,7 @@ impl<'a> Rebuild<'a> {
                 self.damaged(&place_damage(DamageKind::HeaderRepaired, &file, header_position));
             }
             let header = header.value;
-            if header.group >= self.store.options.group_count {
+            if header.group >= self.store.options.group_total() {
                 continue;
             }
             let slot = self.wals[wal].first_slot + segment as u16;
@@ -340,7 +340,7 @@ impl<'a> Rebuild<'a> {
 
     /// Loses an entry of which only the list is left.
     fn lose_listed(&mut self, (wal, segment): (usize, usize), position: u64, header: &EntryHeader) {
-        if header.group < self.store.options.group_count {
+        if header.group < self.store.options.group_total() {
             let RebuiltWal { files, last, .. } = &mut self.wals[wal];
             let last = &mut last[segment][usize::from(header.group)];
             *last = header.index.max(*last);

@@ -216,7 +216,7 @@ impl ShardCore {
     pub(crate) fn begin_checkpoint(&mut self, group: GroupId) {
         let Group { state, role, .. } = self.groups.get_mut(group);
         let (index, rows) = (state.applied(), CheckpointRows::new());
-        let cluster = role.copy().map(|copy| configuration_part(copy.replica.configuration()));
+        let cluster = role.copy().map(|copy| configuration_part(&copy.configuration));
         let header = OwnerHeader { streams: &state.encode_header(), cluster: cluster.as_deref() };
         let header = header.encode();
         state.begin_rows();

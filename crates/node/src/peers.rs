@@ -26,8 +26,8 @@
 //! - What a shard tells a peer is true on this node's disk, or promises nothing.
 //! - A section may be lost, repeated or late. None is changed: frames have checksums, and entries have their own.
 
-use cluster::{NodeNumber, ReplicaId, Section};
-use model::ShardId;
+use cluster::{Configuration, Member, NodeNumber, ReplicaId, Section};
+use model::{EntryIndex, ShardId};
 
 /// Time between two [`PeerEvent::Tick`]s.
 pub const PEER_TICK_MS: u64 = 50;
@@ -75,24 +75,59 @@ pub struct ToPeer {
 pub struct Membership {
     /// This node.
     pub node: NodeNumber,
-    /// The voters of each group, one on each node, this one among them.
+    /// The voters with which each group began.
     pub voters: Vec<ReplicaId>,
     /// How often this node was opened at least; the write-ahead log may have counted more. Peers know by this number what is left
     /// of an earlier opening, so it is the epoch that the node's hello says.
     pub opening: u64,
     /// Decides election timeouts, with the node's number and the term.
     pub seed: u64,
+    /// What a cluster needs whose members change. Without it they are those of `voters` for good.
+    pub meta: Option<MetaStart>,
+}
+
+/// What a member of a cluster needs whose members change: a group for the cluster's own state, behind those of the streams.
+///
+/// Such a cluster begins as its first node, alone. So the voters with which each group began are that node's first copy, on
+/// each node. Copies elsewhere begin empty, and the log or a snapshot tells them who votes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MetaStart {
+    /// The cluster: the lineage of all its directories.
+    pub cluster: u64,
+    /// This node, as the cluster is to know it.
+    pub own: Member,
+    /// No other node was ever a member, as the file `CLUSTER` says: nobody else has any of the data, so nothing was promised to
+    /// anybody.
+    pub is_alone: bool,
 }
 
 impl Membership {
-    /// This node's copy of each group.
-    ///
-    /// # Panics
-    /// If there is none among the voters.
+    /// The voters with which each group began, as a configuration.
+    pub(crate) fn first(&self) -> Configuration {
+        Configuration::of(&self.voters)
+    }
+
+    /// This node's copy of a group whose log ends with this configuration: the last one of several, its first one if none
+    /// has a part in it.
     #[must_use]
-    pub fn replica(&self) -> ReplicaId {
-        let own = self.voters.iter().find(|id| id.node() == self.node);
-        *own.expect("a member has a copy of each group")
+    pub fn replica_in(&self, configuration: &Configuration) -> ReplicaId {
+        let own = configuration.replicas().into_iter().filter(|id| id.node() == self.node);
+        own.max().unwrap_or_else(|| ReplicaId::new(self.node, 1))
+    }
+
+    /// Whether a group that has had one voter only, and so many entries, may become a copy here.
+    pub(crate) fn may_begin(&self, last: EntryIndex) -> bool {
+        last.get() == 0 || self.is_founder()
+    }
+
+    /// Whether each group began as the copy of this node, alone.
+    pub(crate) fn is_founder(&self) -> bool {
+        self.meta.is_some() && self.voters == [ReplicaId::new(self.node, 1)]
+    }
+
+    /// Whether nobody else can have any of the data.
+    pub(crate) fn is_alone(&self) -> bool {
+        self.is_founder() && self.meta.as_ref().is_some_and(|meta| meta.is_alone)
     }
 }
 
@@ -132,9 +167,12 @@ mod tests {
 
     #[test]
     fn a_member_knows_its_own_copies() {
-        let id = |node| ReplicaId::new(NodeNumber::new(node), 1);
-        let voters = vec![id(1), id(2), id(3)];
-        let membership = Membership { node: NodeNumber::new(2), voters, opening: 1, seed: 0 };
-        assert_eq!(membership.replica(), id(2));
+        let id = |node, incarnation| ReplicaId::new(NodeNumber::new(node), incarnation);
+        let voters = vec![id(1, 1), id(3, 1)];
+        let node = NodeNumber::new(2);
+        let membership = Membership { node, voters, opening: 1, seed: 0, meta: None };
+        assert_eq!(membership.replica_in(&membership.first()), id(2, 1));
+        let with_two = Configuration::of(&[id(1, 1), id(2, 1), id(2, 4)]);
+        assert_eq!(membership.replica_in(&with_two), id(2, 4));
     }
 }

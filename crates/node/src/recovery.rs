@@ -7,7 +7,7 @@ use crate::{
     replicated::{Replication, to_copy},
     role::Role,
 };
-use cluster::{Configuration, KIND_CHANGE, KIND_NOOP};
+use cluster::{Change, Configuration, KIND_CHANGE, KIND_NOOP};
 use env::{Disk, Random, SeededRandom};
 use log::{
     CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, NewerVersion, OpenError, Owner,
@@ -54,8 +54,6 @@ pub fn open(
 /// # Errors
 /// As [`open`]; [`OpenError::Replicas`] if the directory has what a node alone wrote.
 ///
-/// # Panics
-/// If the member is not among the voters.
 pub fn open_member(
     (disk, random): (Arc<dyn Disk>, &mut dyn Random),
     dir: &Path,
@@ -71,7 +69,8 @@ fn open_dir(
     (options, shard_count): (LogOptions, u16),
     membership: Option<&Membership>,
 ) -> Result<Opened, OpenError> {
-    let mut replay = StateReplay::default();
+    let mut replay =
+        StateReplay { first: membership.map(Membership::first), ..StateReplay::default() };
     let data_dir = DataDir::open(disk, dir, options, Owner::SERVER, random)?;
     let opened = log::open(data_dir, shard_count, &mut replay)?;
     let membership = membership
@@ -82,7 +81,7 @@ fn open_dir(
         let Some(log) = log else { continue };
         let found = log.is_replicated(group);
         match membership {
-            Some(membership) if found || log.last_index(group).get() == 0 => {
+            Some(membership) if found || membership.may_begin(log.last_index(group)) => {
                 replay.begin_copy(log, group, membership);
             }
             None if !found => {
@@ -178,8 +177,10 @@ struct StateReplay {
     last: Timestamp,
     /// Streams whose creation was lost, by group and hash of the path.
     unmade: HashMap<(GroupId, PathHash), StreamId>,
-    /// The voters that checkpoints of replicated groups name.
+    /// The voters and learners of replicated groups, where checkpoints or entries have named them.
     configurations: HashMap<GroupId, Configuration>,
+    /// Those with which each group began.
+    first: Option<Configuration>,
 }
 
 /// What a damage takes away.
@@ -224,11 +225,23 @@ impl StateReplay {
 
     /// The group has replicas elsewhere: its state is what was applied so far.
     fn begin_copy(&mut self, log: &ShardLog, id: GroupId, membership: &Membership) {
-        let configuration = self.configurations.remove(&id);
+        let configuration = self.configurations.remove(&id).unwrap_or_else(|| membership.first());
         let restored = self.group(id).state.applied();
         let copy = to_copy(log, (id, restored), configuration, (membership, &self.damages));
         pass_over_lost_end(self.group(id), log.applied_index(id));
         self.group(id).role = Role::Replicated(Box::new(copy));
+    }
+
+    /// A committed change of a group's voters. An impossible one changes nothing, as in life.
+    fn change(&mut self, entry: &Entry<&[u8]>) -> Result<(), NewerVersion> {
+        let newer = |_| NewerVersion::new(format_args!("a change of the voters"));
+        let change = Change::decode(entry.command).map_err(newer)?;
+        let first = self.first.clone().unwrap_or_default();
+        let configuration = self.configurations.entry(entry.group).or_insert(first);
+        if let Some(after) = configuration.after(&change) {
+            *configuration = after;
+        }
+        Ok(())
     }
 
     /// Records that the state of `damage` is lost.
@@ -349,6 +362,9 @@ impl Replay for StateReplay {
         }
         if matches!(entry.kind, KIND_NOOP | KIND_CHANGE) {
             group.skip_to(entry.index);
+            if entry.kind == KIND_CHANGE {
+                self.change(entry)?;
+            }
             return Ok(None);
         }
         let command = match Command::decode(entry.kind, entry.command) {

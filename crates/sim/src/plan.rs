@@ -85,6 +85,7 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         chunk_files_max: if segment_bytes > 64 << 10 { 2 } else { 64 },
         chunk_pages_bytes_max: segment_bytes / 16,
         group_count: u16::try_from(*dice.pick(&[1_u64, 3, 8])).expect("16 bits"),
+        own_group_count: 0,
         lineage: None,
         recent_bytes_max: 0,
         recent_run_bytes_min: 200,

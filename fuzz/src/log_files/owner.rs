@@ -37,6 +37,7 @@ fn options() -> LogOptions {
         chunk_files_max: 3,
         chunk_pages_bytes_max: 8 << 10,
         group_count: GROUPS,
+        own_group_count: 0,
         lineage: None,
     }
 }

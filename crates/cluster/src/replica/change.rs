@@ -82,3 +82,59 @@ impl<R: Rules> Replica<R> {
         R::after_change(&mut self.raw);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::configuration::Part;
+    use crate::identity::NodeNumber;
+    use crate::replica::{Note, Start};
+    use crate::rules::Enforced;
+    use crate::terms::Terms;
+    use model::{EntryIndex, Term};
+    use std::collections::BTreeMap;
+
+    fn replica(configuration: Configuration) -> Replica<Enforced> {
+        let note = Note { term: Term::new(1), ..Note::default() };
+        let (terms, applied) = (Terms::new(LogPosition::new(0, 0)), EntryIndex::new(0));
+        let (id, seed, changes) = (id(1), 1, BTreeMap::new());
+        Replica::new(Start { id, seed, configuration, note, terms, applied, changes })
+    }
+
+    fn id(node: u64) -> ReplicaId {
+        ReplicaId::new(NodeNumber::new(u16::try_from(node).unwrap()), 1)
+    }
+
+    #[test]
+    fn the_configuration_behind_a_change_is_the_one_that_the_library_finds() {
+        let mut state = 3_u64;
+        // Knuth's linear congruential generator.
+        let mut below = |end: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (state >> 33) % end
+        };
+        let (mut possible, mut joint) = (0, 0);
+        for _ in 0..300 {
+            let mut replica = replica(Configuration::of(&[id(1), id(2)]));
+            for _ in 0..20 {
+                let mut parts = BTreeMap::new();
+                for _ in 0..1 + below(3) {
+                    let parts_there_are = [Part::Voter, Part::Learner, Part::Gone];
+                    let part = parts_there_are[below(3) as usize];
+                    parts.insert(id(1 + below(5)), part);
+                }
+                let change = match below(2) {
+                    0 => Change::Leave,
+                    _ => Change::Enter(parts.into_iter().collect()),
+                };
+                let expected = replica.after(&change);
+                let before = replica.configuration.clone();
+                assert_eq!(before.after(&change), expected, "{change:?} behind {before:?}");
+                replica.apply_change(&change);
+                possible += usize::from(expected.is_some());
+                joint += usize::from(replica.configuration.is_joint());
+            }
+        }
+        assert!(possible > 1000 && joint > 1000, "{possible} changes, {joint} joint");
+    }
+}

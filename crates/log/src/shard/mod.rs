@@ -140,7 +140,7 @@ impl ShardLog {
     /// Whether `group` belongs to this shard.
     #[must_use]
     pub fn owns(&self, group: GroupId) -> bool {
-        group.get() < self.store.options.group_count
+        group.get() < self.store.options.group_total()
             && group.shard(self.store.shard_count) == self.shard
     }
 

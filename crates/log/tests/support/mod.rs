@@ -39,6 +39,7 @@ pub fn small() -> LogOptions {
         chunk_files_max: 3,
         chunk_pages_bytes_max: 8 << 10,
         group_count: 3,
+        own_group_count: 0,
         lineage: None,
     }
 }

@@ -46,6 +46,9 @@ impl ShardCore {
         let mut settled = self.settle(id, at);
         let own = settled.extract_if(.., |it| matches!(it, Settled::Applied(_))).next();
         if matches!(entry.kind, KIND_NOOP | KIND_CHANGE) {
+            if entry.kind == KIND_CHANGE {
+                self.copy_mut(id).apply_change(&entry.command);
+            }
             self.groups.get_mut(id).state.skip_to(entry.index);
             self.log.applied(id, entry.index);
         } else if let Some(proposed) = command_of(own, entry) {

@@ -2,7 +2,8 @@
 
 use crate::{Request, ShardCall, Ticket, proposed::Proposed, proposed::ReplyTo};
 use cluster::{
-    Barriers, Commit, GroupMessage, NodeNumber, Note, Proposals, Replica, ReplicaId, ToAppend,
+    Barriers, Change, Commit, Configuration, GroupMessage, NodeNumber, Note, Proposals, Replica,
+    ReplicaId, ToAppend,
 };
 use log::DurableEntry;
 use model::{EntryIndex, Monotonic, Term};
@@ -18,6 +19,9 @@ const HELD_BYTES_MAX: usize = 16 << 20;
 #[derive(Debug)]
 pub(crate) struct GroupCopy {
     pub(crate) replica: Replica,
+    /// The voters and learners at the last entry that is applied here. The replica's own are those at the last one that is
+    /// committed.
+    pub(crate) configuration: Configuration,
     /// Commands of this node, until the entry at their index is applied.
     pub(super) proposals: Proposals<OwnProposal>,
     /// Entries that are durable here and not applied.
@@ -126,9 +130,11 @@ impl GroupCopy {
         replica: Replica,
         (restored, question): (EntryIndex, u64),
         pending: Pending,
+        configuration: Configuration,
     ) -> Self {
         Self {
             replica,
+            configuration,
             proposals: Proposals::default(),
             durable: BTreeMap::new(),
             commit: None,
@@ -188,6 +194,14 @@ impl GroupCopy {
     pub(crate) fn abandon_proposed(&mut self) -> Vec<Proposed> {
         let all = self.proposals.take_all().into_iter();
         all.map(|settled| settled_proposal(settled).proposed).collect()
+    }
+
+    /// The voters change with the entry that is applied now. An impossible change changes nothing, on no copy.
+    pub(super) fn apply_change(&mut self, command: &[u8]) {
+        let change = Change::decode(command).expect("the replica has looked at it");
+        if let Some(after) = self.configuration.after(&change) {
+            self.configuration = after;
+        }
     }
 
     /// An entry is durable here. Those that it has superseded are gone.

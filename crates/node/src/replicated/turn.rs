@@ -114,7 +114,9 @@ impl ShardCore {
 
     fn write(&mut self, id: GroupId, pending: &mut Pending) -> Result<(), ReplicaError> {
         if let Some(note) = pending.note.filter(|_| pending.is_new) {
-            self.log.replicate(id, log_note(note), Term::new(0))?;
+            // All entries of a group that has had one voter are of the first term.
+            let last_term = u64::from(self.log.last_index(id).get() > 0);
+            self.log.replicate(id, log_note(note), Term::new(last_term))?;
             (pending.is_new, pending.note) = (false, None);
         }
         while let Some(entry) = pending.append.front() {

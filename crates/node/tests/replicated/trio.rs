@@ -32,7 +32,7 @@ pub(crate) fn membership(node: usize) -> Membership {
     let id = |node| ReplicaId::new(NodeNumber::new(node), 1);
     let number = u16::try_from(node + 1).unwrap();
     let voters = vec![id(1), id(2), id(3)];
-    Membership { node: NodeNumber::new(number), voters, opening: 1, seed: 11 }
+    Membership { node: NodeNumber::new(number), voters, opening: 1, seed: 11, meta: None }
 }
 
 impl Trio {

@@ -81,7 +81,7 @@ pub(super) fn node_number(number: usize) -> NodeNumber {
 
 pub(super) fn membership(number: usize, (node_count, seed): (usize, u64)) -> Membership {
     let voters = (0..node_count).map(|node| ReplicaId::new(node_number(node), 1)).collect();
-    Membership { node: node_number(number), voters, opening: 1, seed }
+    Membership { node: node_number(number), voters, opening: 1, seed, meta: None }
 }
 
 impl Member {

@@ -154,7 +154,7 @@ impl ShardWal {
         }
         let capacity = file.capacity;
         let slot = slots.insert(Arc::new(file));
-        let last = vec![0; usize::from(self.options.group_count)].into_boxed_slice();
+        let last = vec![0; usize::from(self.options.group_total())].into_boxed_slice();
         self.spares.push_back(WalSegment { slot, capacity, last });
     }
 }
