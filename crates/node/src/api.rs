@@ -2,6 +2,7 @@
 
 use crate::{FetchDone, FetchJob, FoundRecord, PeerEvent, ReadDone, ReadJob, Search, ToPeer};
 use bytes::Bytes;
+use cluster::{MetaCommand, MetaOutcome};
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
 use model::{
     ByteOffset, GroupId, Monotonic, ReadFrom, ReadRecords, ShardId, StreamKey, StreamPath,
@@ -137,6 +138,8 @@ pub enum Request {
         /// End of what is wanted; the reply may be shorter.
         to: ByteOffset,
     },
+    /// Change what the cluster knows of itself, in the group of that: its number is the number of groups.
+    Meta(Box<MetaCommand>),
     /// Notify the ticket's shard of every change of the stream from now on.
     Watch {
         /// The stream.
@@ -176,6 +179,7 @@ impl Request {
             Self::Read(read) | Self::Resolve(read) => Some(&read.path),
             Self::Change { path, .. } | Self::Trim { path, .. } => Some(path),
             Self::Window { .. } | Self::Watch { .. } | Self::Unwatch { .. } => None,
+            Self::Meta(_) => None,
         }
     }
 
@@ -186,7 +190,7 @@ impl Request {
             Self::Head { .. } | Self::Announce { .. } | Self::Resolve(_) | Self::Read(_) => true,
             Self::Window { .. } | Self::Watch { .. } | Self::Unwatch { .. } => true,
             Self::Create(_) | Self::Append { .. } | Self::Delete { .. } => false,
-            Self::Change { .. } | Self::Trim { .. } => false,
+            Self::Change { .. } | Self::Trim { .. } | Self::Meta(_) => false,
         }
     }
 
@@ -203,8 +207,11 @@ impl Request {
     pub(crate) fn command_bytes(&self) -> Option<u64> {
         // Names, content types and producers are bounded far below this.
         const COMMAND_BYTES_MAX: u64 = 64 << 10;
+        // So are addresses of members.
+        const META_COMMAND_BYTES_MAX: u64 = 1 << 10;
         match self {
             Self::Create(_) | Self::Append { .. } => Some(COMMAND_BYTES_MAX),
+            Self::Meta(_) => Some(META_COMMAND_BYTES_MAX),
             Self::Delete { .. } | Self::Change { .. } => Some(UPKEEP_COMMAND_BYTES_MAX),
             _ => None,
         }
@@ -225,6 +232,8 @@ pub enum Reply {
     Resolved(Box<Resolved>),
     /// To `Window`: at least one byte.
     Window(Slice),
+    /// To `Meta`.
+    Meta(MetaOutcome),
     /// The body of a fork is not what its inherited content type asks for.
     InvalidJson(JsonError),
     /// It could not be carried out.

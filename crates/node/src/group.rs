@@ -8,10 +8,11 @@
 
 use crate::role::Role;
 use crate::{
+    Membership,
     proposed::{Proposed, ReplyTo},
     replicated::GroupCopy,
 };
-use cluster::{Committed, LogEntry, Solo};
+use cluster::{Committed, LogEntry, Meta, Solo};
 use log::IdMap;
 use model::{EntryIndex, GroupId, ShardId, StreamId, StreamKey, StreamPath};
 use std::collections::VecDeque;
@@ -22,6 +23,8 @@ use stream::{Applied, Command, GroupState, LoggedCommand, Subject};
 pub(crate) struct Group {
     pub state: GroupState,
     pub role: Role,
+    /// What the cluster knows of itself: the state of its own group, which has no streams.
+    pub meta: Option<Box<Meta>>,
     /// Commands that were appended to the log of a group with one voter and are not applied yet, in the order of their indexes.
     proposed: VecDeque<Proposed>,
     in_flight: IdMap<Subject, u32>,
@@ -63,7 +66,13 @@ impl Groups {
 
     /// Whether a number that another node names is that of a group here.
     pub(crate) fn holds(&self, group: GroupId) -> bool {
-        group.get() < self.total_count() && self.is_here(group)
+        self.is_here(group) && usize::from(group.get() / self.shard_count) < self.groups.len()
+    }
+
+    /// Adds the group of the cluster's own state, whose number is behind the others.
+    pub(crate) fn add_own(&mut self, group: Group) {
+        assert_eq!(self.place_of(group.state.group()), self.groups.len(), "it is the last one");
+        self.groups.push(group);
     }
 
     pub(crate) fn is_here(&self, group: GroupId) -> bool {
@@ -131,9 +140,16 @@ impl Group {
         Self {
             state: GroupState::new(id),
             role: Role::Solo(Solo::first()),
+            meta: None,
             proposed: VecDeque::new(),
             in_flight: IdMap::default(),
         }
+    }
+
+    /// The group of the cluster's own state, without members.
+    pub(crate) fn of_cluster(id: GroupId, membership: &Membership) -> Self {
+        let meta = membership.meta.as_ref().map(|it| Meta::new(it.cluster, id.get()));
+        Self { meta: meta.map(Box::new), ..Self::new(id) }
     }
 
     /// Notes a command that has been appended to the log at `index`.
@@ -231,7 +247,7 @@ impl Group {
 
     /// Whether the group may get a command that nobody has asked for.
     pub(crate) fn may_log_for_itself(&self) -> bool {
-        !self.is_group_in_flight() && self.role.is_in_charge()
+        !self.is_group_in_flight() && self.role.is_in_charge() && self.meta.is_none()
     }
 
     pub(crate) fn is_path_in_flight(&self, path: &StreamPath) -> bool {

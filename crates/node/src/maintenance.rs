@@ -4,7 +4,7 @@ use crate::{
     DiskTrouble, ReadDamage, ShardCore, Stamp,
     group::Group,
     operation::Operation,
-    owner_header::{OwnerHeader, configuration_part},
+    owner_header::{OwnerHeader, configuration_part, meta_part},
     proposed::ReplyTo,
     replicated::GroupCopy,
     shard::Proposal,
@@ -214,11 +214,12 @@ impl ShardCore {
 
     /// Begins a checkpoint of a group as it is now.
     pub(crate) fn begin_checkpoint(&mut self, group: GroupId) {
-        let Group { state, role, .. } = self.groups.get_mut(group);
+        let Group { state, role, meta, .. } = self.groups.get_mut(group);
+        let meta = meta.as_ref().map(|meta| meta_part(meta));
         let (index, rows) = (state.applied(), CheckpointRows::new());
         let cluster = role.copy().map(|copy| configuration_part(&copy.configuration));
-        let header = OwnerHeader { streams: &state.encode_header(), cluster: cluster.as_deref() };
-        let header = header.encode();
+        let (cluster, meta) = (cluster.as_deref(), meta.as_deref());
+        let header = OwnerHeader { streams: &state.encode_header(), cluster, meta }.encode();
         state.begin_rows();
         self.checkpoint = Some(CheckpointSlices { group, index, header, rows });
         self.copy_rows();

@@ -4,7 +4,7 @@
 //! Parts with rising numbers: one byte, the number; four bytes, the length, little-endian; and the content. Each
 //! content begins with a version of its own. `docs/format/commands.md` has the register.
 
-use cluster::Configuration;
+use cluster::{Configuration, Meta};
 use log::NewerVersion;
 
 /// The number of the part of the streams.
@@ -12,6 +12,9 @@ const STREAMS: u8 = 1;
 
 /// The number of the part of the cluster: only a replicated group has it.
 const CLUSTER: u8 = 2;
+
+/// The number of the part with the cluster's own state: only the group of that has it.
+const META: u8 = 3;
 
 /// Version of the part of the cluster.
 const CLUSTER_VERSION: u8 = 1;
@@ -23,6 +26,8 @@ pub(crate) struct OwnerHeader<'a> {
     pub streams: &'a [u8],
     /// As [`configuration_part`] writes it.
     pub cluster: Option<&'a [u8]>,
+    /// As [`cluster::Meta::encode`] writes it.
+    pub meta: Option<&'a [u8]>,
 }
 
 /// The part of the cluster: the voters and learners at the checkpoint's index.
@@ -30,6 +35,21 @@ pub(crate) fn configuration_part(configuration: &Configuration) -> Vec<u8> {
     let mut bytes = vec![CLUSTER_VERSION];
     configuration.encode(&mut bytes);
     bytes
+}
+
+/// The part with the cluster's own state.
+pub(crate) fn meta_part(meta: &Meta) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    meta.encode(&mut bytes);
+    bytes
+}
+
+/// Reads it back.
+///
+/// # Errors
+/// [`NewerVersion`] if a newer version wrote it.
+pub(crate) fn decode_meta(part: &[u8]) -> Result<Meta, NewerVersion> {
+    Meta::decode(part).map_err(|_| NewerVersion::new(format_args!("the cluster's own state")))
 }
 
 /// Reads it back.
@@ -50,7 +70,7 @@ impl<'a> OwnerHeader<'a> {
     /// If a part is not below 4 GiB.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.streams.len() + 5);
-        let parts = [(STREAMS, Some(self.streams)), (CLUSTER, self.cluster)];
+        let parts = [(STREAMS, Some(self.streams)), (CLUSTER, self.cluster), (META, self.meta)];
         for (number, content) in parts {
             let Some(content) = content else { continue };
             bytes.push(number);
@@ -69,7 +89,7 @@ impl<'a> OwnerHeader<'a> {
     /// # Panics
     /// If the bytes are no parts: a defect of ours.
     pub(crate) fn decode(mut bytes: &'a [u8]) -> Result<Self, NewerVersion> {
-        let (mut streams, mut cluster) = (None, None);
+        let (mut streams, mut cluster, mut meta) = (None, None, None);
         while let Some((&number, rest)) = bytes.split_first() {
             let (length, rest) = rest.split_first_chunk().expect("a part has a length");
             let length = u32::from_le_bytes(*length) as usize;
@@ -77,6 +97,7 @@ impl<'a> OwnerHeader<'a> {
             match number {
                 STREAMS => streams = Some(content),
                 CLUSTER => cluster = Some(content),
+                META => meta = Some(content),
                 _ => {
                     let what = format_args!("part {number} of a checkpoint's header");
                     return Err(NewerVersion::new(what));
@@ -84,7 +105,8 @@ impl<'a> OwnerHeader<'a> {
             }
             bytes = rest;
         }
-        Ok(Self { streams: streams.expect("a checkpoint has the part of the streams"), cluster })
+        let streams = streams.expect("a checkpoint has the part of the streams");
+        Ok(Self { streams, cluster, meta })
     }
 }
 
@@ -95,7 +117,7 @@ mod tests {
 
     #[test]
     fn parts_keep_their_bytes_for_ever() {
-        let header = OwnerHeader { streams: b"\x01\x02", cluster: None };
+        let header = OwnerHeader { streams: b"\x01\x02", cluster: None, meta: None };
         let bytes = header.encode();
         assert_eq!(bytes, b"\x01\x02\0\0\0\x01\x02");
         assert_eq!(OwnerHeader::decode(&bytes), Ok(header));
@@ -106,7 +128,7 @@ mod tests {
         let voters = [1, 2].map(|node| ReplicaId::new(NodeNumber::new(node), 1));
         let configuration = Configuration::of(&voters);
         let part = configuration_part(&configuration);
-        let header = OwnerHeader { streams: b"\x01", cluster: Some(&part) };
+        let header = OwnerHeader { streams: b"\x01", cluster: Some(&part), meta: None };
         let bytes = header.encode();
         let golden = [
             1, 1, 0, 0, 0, 1, 2, 20, 0, 0, 0, 1, 2, 129, 128, 128, 128, 128, 128, 64, 129, 128,

@@ -26,8 +26,9 @@
 //! - What a shard tells a peer is true on this node's disk, or promises nothing.
 //! - A section may be lost, repeated or late. None is changed: frames have checksums, and entries have their own.
 
-use cluster::{Configuration, Member, NodeNumber, ReplicaId, Section};
+use cluster::{Configuration, Member, Meta, NodeNumber, ReplicaId, Section};
 use model::{EntryIndex, ShardId};
+use std::sync::Arc;
 
 /// Time between two [`PeerEvent::Tick`]s.
 pub const PEER_TICK_MS: u64 = 50;
@@ -59,6 +60,8 @@ pub enum PeerEvent {
     },
     /// [`PEER_TICK_MS`] have passed.
     Tick,
+    /// The cluster's own state has changed: another shard of this node has applied that ([`crate::ShardCore::poll_meta`]).
+    Meta(Arc<Meta>),
 }
 
 /// What a shard says to another node.

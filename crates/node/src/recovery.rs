@@ -3,11 +3,11 @@
 use crate::{
     DiskTrouble, Membership, ShardCore,
     group::{Group, Groups},
-    owner_header::{OwnerHeader, decode_configuration},
+    owner_header::{OwnerHeader, decode_configuration, decode_meta},
     replicated::{Replication, to_copy},
     role::Role,
 };
-use cluster::{Change, Configuration, KIND_CHANGE, KIND_NOOP};
+use cluster::{Change, Configuration, KIND_CHANGE, KIND_META, KIND_NOOP, Meta, MetaCommand};
 use env::{Disk, Random, SeededRandom};
 use log::{
     CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, NewerVersion, OpenError, Owner,
@@ -69,14 +69,25 @@ fn open_dir(
     (options, shard_count): (LogOptions, u16),
     membership: Option<&Membership>,
 ) -> Result<Opened, OpenError> {
+    let own_group_count = u16::from(membership.is_some_and(|it| it.meta.is_some()));
+    let options = LogOptions { own_group_count, ..options };
     let mut replay =
         StateReplay { first: membership.map(Membership::first), ..StateReplay::default() };
+    let start = membership.and_then(|it| it.meta.as_ref());
+    replay.meta = start.map(|start| Meta::new(start.cluster, options.group_count));
     let data_dir = DataDir::open(disk, dir, options, Owner::SERVER, random)?;
     let opened = log::open(data_dir, shard_count, &mut replay)?;
     let membership = membership
         .map(|own| Membership { opening: own.opening.max(opened.report.epoch), ..own.clone() });
+    let total = opened.group_count + own_group_count;
+    let has_copies = (0..total)
+        .map(GroupId::new)
+        .any(|group| opened.shards.iter().any(|log| log.owns(group) && log.is_replicated(group)));
+    // Nobody has joined yet: it is a node alone.
+    let membership = membership.filter(|it| has_copies || !it.is_alone());
     let membership = membership.as_ref();
-    for group in (0..opened.group_count).map(GroupId::new) {
+    let total = if membership.is_some() { total } else { opened.group_count };
+    for group in (0..total).map(GroupId::new) {
         let log = opened.shards.iter().find(|log| log.owns(group));
         let Some(log) = log else { continue };
         let found = log.is_replicated(group);
@@ -92,6 +103,10 @@ fn open_dir(
             _ => return Err(OpenError::Replicas { dir: dir.to_owned(), found }),
         }
     }
+    if membership.is_some() && own_group_count > 0 {
+        let meta = replay.meta.take().map(Box::new);
+        replay.group(GroupId::new(opened.group_count)).meta = meta;
+    }
     // Forks of groups that other nodes lead are not known here.
     let orphans = if membership.is_none() { orphaned_pins(&replay.groups) } else { Vec::new() };
     let stream_count = replay.groups.iter().map(|group| group.state.stream_count() as u64).sum();
@@ -105,8 +120,8 @@ fn open_dir(
         let mut core = parts.core(ShardId::new(shard), shard_count, log, random.next_u64());
         core.damage.note_reported(&replay.damages);
         core.poison.clone_from(&poison);
-        core.replication =
-            membership.map(|own| Box::new(Replication::new((own.node, own.opening))));
+        core.replication = membership.map(|own| Box::new(Replication::new(own)));
+        core.publish_meta();
         core.begin_retiring();
         shards.push(core);
     }
@@ -181,6 +196,8 @@ struct StateReplay {
     configurations: HashMap<GroupId, Configuration>,
     /// Those with which each group began.
     first: Option<Configuration>,
+    /// The cluster's own state, if there is such a group.
+    meta: Option<Meta>,
 }
 
 /// What a damage takes away.
@@ -241,6 +258,15 @@ impl StateReplay {
         if let Some(after) = configuration.after(&change) {
             *configuration = after;
         }
+        Ok(())
+    }
+
+    /// A committed change of the cluster's own state.
+    fn change_meta(&mut self, entry: &Entry<&[u8]>) -> Result<(), NewerVersion> {
+        let newer = |_| NewerVersion::new(format_args!("a change of the cluster"));
+        let command = MetaCommand::decode(entry.command).map_err(newer)?;
+        let none = NewerVersion::new(format_args!("a change of the cluster, which has no state"));
+        self.meta.as_mut().ok_or(none)?.apply(&command);
         Ok(())
     }
 
@@ -334,7 +360,10 @@ impl Replay for StateReplay {
         header: &[u8],
         rows: &mut dyn Iterator<Item = CheckpointRow<'_>>,
     ) -> Result<(), NewerVersion> {
-        let OwnerHeader { streams, cluster } = OwnerHeader::decode(header)?;
+        let OwnerHeader { streams, cluster, meta } = OwnerHeader::decode(header)?;
+        if let Some(part) = meta {
+            self.meta = Some(decode_meta(part)?);
+        }
         if let Some(part) = cluster {
             self.configurations.insert(group, decode_configuration(part)?);
         }
@@ -360,10 +389,12 @@ impl Replay for StateReplay {
         if group.state.applied().next() < entry.index {
             group.skip_to(EntryIndex::new(entry.index.get() - 1));
         }
-        if matches!(entry.kind, KIND_NOOP | KIND_CHANGE) {
+        if matches!(entry.kind, KIND_NOOP | KIND_CHANGE | KIND_META) {
             group.skip_to(entry.index);
-            if entry.kind == KIND_CHANGE {
-                self.change(entry)?;
+            match entry.kind {
+                KIND_CHANGE => self.change(entry)?,
+                KIND_META => self.change_meta(entry)?,
+                _ => {}
             }
             return Ok(None);
         }

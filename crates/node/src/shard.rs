@@ -252,6 +252,7 @@ impl ShardCore {
             Request::Resolve(read) => self.handle_resolve(now, ticket, &read),
             Request::Read(read) => self.handle_read(now, ticket, read),
             Request::Window { key, from, to } => self.handle_window(now, ticket, key, (from, to)),
+            Request::Meta(command) => self.handle_meta(ticket, &command),
             Request::Watch { key } => self.handle_watch(ticket, key),
             Request::Unwatch { key } => self.watchers.remove(key, ticket.shard),
         }

@@ -258,7 +258,8 @@ impl Process {
                 Request::Window { key, .. } | Request::Watch { key } | Request::Unwatch { key },
                 _,
             ) => key.group,
-            _ => unreachable!("every request names a path or a key"),
+            (Request::Meta(_), _) => GroupId::new(self.shards[0].group_count()),
+            _ => unreachable!("every request names a path, a key or a group"),
         };
         self.last_request += 1;
         let ticket = Ticket { shard: ShardId::new(0), exchange: [self.last_request, 0, 0] };

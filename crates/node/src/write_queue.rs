@@ -67,7 +67,9 @@ impl ShardCore {
         while let Some(deferred) = self.write_queue.pop() {
             let Deferred { request, data, .. } = &deferred;
             let request_bytes = request.command_bytes().unwrap_or(UPKEEP_COMMAND_BYTES_MAX);
-            if self.is_worth_waiting(request, request_bytes + data.len() as u64) {
+            if self.waits_for_copy(request)
+                || self.is_worth_waiting(request, request_bytes + data.len() as u64)
+            {
                 return self.write_queue.put_back(deferred);
             }
             let Deferred { ticket, request, data, .. } = deferred;

@@ -1,6 +1,9 @@
 //! Commands and the state as bytes.
 
-use super::{ADDRESS_BYTES_MAX, MEMBERS_MAX, Member, MemberState, Meta, MetaCommand};
+use super::{
+    ADDRESS_BYTES_MAX, MEMBERS_MAX, Member, MemberState, Meta, MetaCommand, MetaOutcome,
+    MetaRefusal,
+};
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::configuration::{REPLICAS_MAX, read_replica};
 use crate::identity::NodeNumber;
@@ -78,6 +81,48 @@ impl MetaCommand {
         };
         reader.end()?;
         Ok(command)
+    }
+}
+
+impl MetaOutcome {
+    /// Appends the bytes: one for the kind, then its numbers.
+    pub fn encode(&self, out: &mut Vec<u8>) {
+        let mut writer = Writer(out);
+        let (kind, number) = match self {
+            Self::Joined(number) => (1, Some(number.get().into())),
+            Self::Renewed(replica) => (2, Some(replica.bits())),
+            Self::Done => (3, None),
+            Self::Refused(MetaRefusal::NoMember(number)) => (4, Some(number.get().into())),
+            Self::Refused(MetaRefusal::WasRemoved(number)) => (5, Some(number.get().into())),
+            Self::Refused(MetaRefusal::OtherStore(number)) => (6, Some(number.get().into())),
+            Self::Refused(MetaRefusal::OldDisk) => (7, None),
+            Self::Refused(MetaRefusal::Full) => (8, None),
+            Self::Refused(MetaRefusal::Impossible) => (9, None),
+        };
+        writer.byte(kind);
+        number.into_iter().for_each(|number| writer.number(number));
+    }
+
+    /// The outcome that these bytes are.
+    ///
+    /// # Errors
+    /// [`DecodeError`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut reader = Reader::new(bytes);
+        let outcome = match reader.byte()? {
+            1 => Self::Joined(read_number(&mut reader)?),
+            2 => Self::Renewed(read_replica(&mut reader)?),
+            3 => Self::Done,
+            4 => Self::Refused(MetaRefusal::NoMember(read_number(&mut reader)?)),
+            5 => Self::Refused(MetaRefusal::WasRemoved(read_number(&mut reader)?)),
+            6 => Self::Refused(MetaRefusal::OtherStore(read_number(&mut reader)?)),
+            7 => Self::Refused(MetaRefusal::OldDisk),
+            8 => Self::Refused(MetaRefusal::Full),
+            9 => Self::Refused(MetaRefusal::Impossible),
+            _ => return reader.error(),
+        };
+        reader.end()?;
+        Ok(outcome)
     }
 }
 

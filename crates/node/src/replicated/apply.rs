@@ -8,7 +8,8 @@ use crate::{
     shard::Proposal,
 };
 use cluster::{
-    Committed, ENTRY_HEAD_BYTES, KIND_CHANGE, KIND_NOOP, LogPosition, NotProposed, Settled,
+    Committed, ENTRY_HEAD_BYTES, KIND_CHANGE, KIND_META, KIND_NOOP, LogPosition, NotProposed,
+    Settled,
 };
 use log::{DurableEntry, NewEntry, Purpose};
 use model::GroupId;
@@ -51,6 +52,8 @@ impl ShardCore {
             }
             self.groups.get_mut(id).state.skip_to(entry.index);
             self.log.applied(id, entry.index);
+        } else if entry.kind == KIND_META {
+            self.apply_meta(id, entry, own);
         } else if let Some(proposed) = command_of(own, entry) {
             self.apply_entry(now, committed, proposed);
         } else {

@@ -162,6 +162,11 @@ impl GroupCopy {
         self.replica.is_leader() && self.serving == Some(self.replica.term()) && self.halt.is_none()
     }
 
+    /// Whether no other copy votes.
+    pub(super) fn is_only_voter(&self) -> bool {
+        self.replica.configuration().is_quorum(|id| id == self.replica.id())
+    }
+
     /// Whether it has lost something, and the log does not know that yet.
     pub(crate) fn must_retire(&self) -> bool {
         self.halt == Some(Halt::Damage) && !self.is_retired

@@ -44,7 +44,9 @@ impl cluster::Forwarded for Forward {
 
     fn may_repeat(&self) -> bool {
         let is_known = |request: &Request| matches!(request, Request::Append { append, .. } if append.producer.is_some());
-        self.request.is_read() || is_known(&self.request)
+        // A change of the cluster that was made already is made.
+        let is_meta = matches!(self.request, Request::Meta(_));
+        self.request.is_read() || is_meta || is_known(&self.request)
     }
 }
 

@@ -48,9 +48,14 @@ impl ShardCore {
         let id = match (&request, request.path()) {
             (_, Some(path)) => path.group(self.groups.total_count()),
             (Request::Window { key, to, .. }, _) if self.may_be_behind(now, *key, *to) => key.group,
+            (Request::Meta(_), _) if self.meta_group().is_some() => {
+                GroupId::new(self.groups.total_count())
+            }
             _ => return Some(request),
         };
-        let Some(copy) = self.groups.get(id).role.copy() else { return Some(request) };
+        let Some(copy) = self.groups.get(id).role.copy() else {
+            return self.let_in_before(now, ticket, (request, data));
+        };
         // Those that wait already were first.
         let is_behind = copy.has_forwards && ticket.peer().is_none();
         let failure = if self.log.is_poisoned() {
@@ -91,6 +96,7 @@ impl ShardCore {
                 let outcome = || group.state.check_create(asked, now.wall).is_some();
                 !group.is_path_in_flight(&asked.path) && outcome()
             }
+            Request::Meta(_) => false,
             _ => true,
         }
     }

@@ -17,6 +17,7 @@ impl ShardCore {
             PeerEvent::Down { node } => self.note_link_lost(node),
             PeerEvent::Section { from, section } => self.hear(now, from, section),
             PeerEvent::Tick => self.tick_replicas(now),
+            PeerEvent::Meta(meta) => self.learn_meta(meta),
         }
     }
 
@@ -67,6 +68,9 @@ impl ShardCore {
             let copy = self.copy_mut(id);
             if copy.is_running() {
                 copy.replica.tick();
+                if copy.replica.leader().is_none() && copy.is_only_voter() {
+                    copy.replica.campaign();
+                }
                 // Entries that the log has released.
                 let base = first.map_or(last.get(), |first| first.get() - 1);
                 copy.replica.compact(EntryIndex::new(base.min(applied.get())));
@@ -77,6 +81,8 @@ impl ShardCore {
             self.give_up_held(now, id);
         }
         self.give_up_forwards(now);
+        self.tick_meta();
+        self.place_groups();
     }
 
     /// A request that has waited for a leader is judged as if it came now. It does not wait longer for that.

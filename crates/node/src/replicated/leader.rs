@@ -46,6 +46,9 @@ impl ShardCore {
                 self.retention.put_down(key, due);
             }
         }
+        if self.meta_group() == Some(id) {
+            self.tick_meta();
+        }
         let parked = std::mem::take(&mut self.copy_mut(id).parked);
         let parked: Vec<_> = parked.into();
         self.copy_mut(id).note_released(&parked);

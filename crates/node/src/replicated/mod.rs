@@ -26,12 +26,15 @@
 //! - A copy that lost something it had synced takes part in nothing: see [`Halt`].
 
 mod apply;
+mod begin;
 mod copy;
 mod elsewhere;
 mod forward;
 mod gate;
 mod hear;
 mod leader;
+mod meta;
+mod place;
 mod request_bytes;
 mod retire;
 mod send;
@@ -46,10 +49,11 @@ pub use request_bytes::{decode_reply, decode_request, encode_reply, encode_reque
 pub(crate) use start::to_copy;
 pub use status::{CopyState, CopyStatus};
 
-use crate::Stamp;
-use cluster::NodeNumber;
+use crate::{Membership, Stamp};
+use cluster::{Member, Meta};
 use model::{GroupId, Monotonic, Timestamp};
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 /// How long a request may wait: for a leader, for its confirmation, or for its entry to be committed. Clients begin to
 /// give up soon after.
@@ -67,18 +71,33 @@ pub(crate) struct Replication {
     retiring: Option<u64>,
     forwarding: forward::Forwarding,
     serving: serve::Serving,
+    /// While groups with one voter are left: what they need to become copies.
+    beginning: Option<Membership>,
+    /// This node, as the cluster is to know it.
+    own: Option<Member>,
+    /// What the cluster knows of itself, as far as this shard has heard.
+    meta: Option<Arc<Meta>>,
+    /// It was applied here, and the owner of the shard has not asked since.
+    is_meta_new: bool,
+    /// Ticks since a leadership was last given away so that they spread.
+    spread_ticks: u32,
 }
 
 impl Replication {
     /// Of this node and this opening of it.
-    pub(crate) fn new(own: (NodeNumber, u64)) -> Self {
+    pub(crate) fn new(membership: &Membership) -> Self {
         Self {
             touched: VecDeque::new(),
             now: Stamp { wall: Timestamp::new(0), monotonic: Monotonic::new(0) },
             last_fetch: 0,
             retiring: None,
-            forwarding: forward::Forwarding::new(own),
+            forwarding: forward::Forwarding::new((membership.node, membership.opening)),
             serving: serve::Serving::default(),
+            beginning: None,
+            own: membership.meta.as_ref().map(|meta| meta.own.clone()),
+            meta: None,
+            is_meta_new: false,
+            spread_ticks: 0,
         }
     }
 

@@ -6,6 +6,7 @@
 
 use crate::{Failure, ReadReply, ReadRequest, Reply, Request, Resolved};
 use bytes::{Buf, BufMut, Bytes};
+use cluster::{MetaCommand, MetaOutcome};
 use model::{
     Bounds, ByteOffset, GroupId, ReadFrom, ReadRecords, StreamId, StreamKey, StreamPath, TrimBefore,
 };
@@ -22,12 +23,14 @@ const HEAD: u8 = 6;
 const ANNOUNCE: u8 = 7;
 const RESOLVE: u8 = 8;
 const READ: u8 = 9;
+const META: u8 = 10;
 
 const OUTCOME: u8 = 1;
 const IS_HEAD: u8 = 2;
 const IS_READ: u8 = 3;
 const RESOLVED: u8 = 4;
 const INVALID_JSON: u8 = 5;
+const IS_META: u8 = 6;
 /// Not applied, and never will be.
 const NO_LEADER: u8 = 16;
 /// Nobody can tell whether it is applied.
@@ -80,11 +83,16 @@ pub fn encode_request(request: &Request, data: &[u8], out: &mut Vec<u8>) {
             encode_read(read, &mut fields);
             READ
         }
+        Request::Meta(command) => {
+            fields = command.encode();
+            META
+        }
         Request::Window { .. } | Request::Watch { .. } | Request::Unwatch { .. } => {
             unreachable!("a node reads bytes itself")
         }
     };
-    let path = request.path().expect("what is forwarded names a path").as_str();
+    let path = request.path().map_or("", StreamPath::as_str);
+    assert!(kind == META || !path.is_empty(), "what is forwarded names a path");
     out.put_u8(kind);
     put_bytes(path.as_bytes(), out);
     put_bytes(&fields, out);
@@ -96,6 +104,10 @@ pub fn encode_request(request: &Request, data: &[u8], out: &mut Vec<u8>) {
 pub fn decode_request(mut bytes: Bytes) -> Option<(Request, Bytes)> {
     let kind = bytes.try_get_u8().ok()?;
     let path = take_bytes(&mut bytes)?;
+    if kind == META {
+        let command = MetaCommand::decode(&take_bytes(&mut bytes)?).ok()?;
+        return path.is_empty().then(|| (Request::Meta(Box::new(command)), bytes));
+    }
     let path = StreamPath::new(std::str::from_utf8(&path).ok()?).ok()?;
     let mut fields = take_bytes(&mut bytes)?;
     let request = match kind {
@@ -234,6 +246,10 @@ pub fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
             out.put_u8(INVALID_JSON);
             error.encode(out);
         }
+        Reply::Meta(outcome) => {
+            out.put_u8(IS_META);
+            outcome.encode(out);
+        }
         Reply::Failed(failure) => encode_failure(failure, out),
         Reply::Window(_) => unreachable!("a node reads bytes itself"),
     }
@@ -285,6 +301,7 @@ pub fn decode_reply(mut bytes: Bytes) -> Option<Reply> {
             Reply::Resolved(Box::new(Resolved { key, info, at, record, time }))
         }
         INVALID_JSON => Reply::InvalidJson(JsonError::decode(&std::mem::take(&mut bytes)).ok()?),
+        IS_META => Reply::Meta(MetaOutcome::decode(&std::mem::take(&mut bytes)).ok()?),
         kind => Reply::Failed(decode_failure(kind, &mut bytes)?),
     };
     bytes.is_empty().then_some(reply)
@@ -365,6 +382,7 @@ mod tests {
             Request::Head { path: path() },
             Request::Announce { path: path(), append: append() },
             Request::Resolve(read(ReadFrom::Begin, Some(ReadRecords::default()))),
+            Request::Meta(Box::new(MetaCommand::SetReplication(5))),
         ];
         all.extend(froms.map(|from| Request::Read(read(from, bounded))));
         all
@@ -402,6 +420,7 @@ mod tests {
             read(Some((8, 9))),
             Reply::Resolved(Box::new(found)),
             Reply::InvalidJson(JsonError::TooDeep),
+            Reply::Meta(MetaOutcome::Joined(cluster::NodeNumber::new(3))),
         ];
         all.extend(failures.map(Reply::Failed));
         all

@@ -106,7 +106,12 @@ impl ShardCore {
     }
 
     fn is_of_group(&self, request: &crate::Request, id: GroupId) -> bool {
-        request.path().is_some_and(|path| path.group(self.groups.total_count()) == id)
+        let total = self.groups.total_count();
+        match (request.path(), request) {
+            (Some(path), _) => path.group(total) == id,
+            (None, crate::Request::Meta(_)) => GroupId::new(total) == id,
+            (None, _) => false,
+        }
     }
 
     /// Answers a peer.

@@ -1,7 +1,7 @@
 //! What a member can say of its copies.
 
 use crate::ShardCore;
-use cluster::{Follower, NodeNumber, ReplicaId};
+use cluster::{Configuration, Follower, NodeNumber, ReplicaId};
 use model::{EntryIndex, GroupId, Term};
 
 /// Rows that are copied at once.
@@ -39,6 +39,8 @@ pub struct CopyStatus {
     pub applied: EntryIndex,
     /// The last entry that is known here as committed.
     pub committed: EntryIndex,
+    /// The voters and learners, at the last entry that is known here as committed and durable.
+    pub configuration: Configuration,
     /// The other copies, as their leader sees them.
     pub followers: Vec<Follower>,
 }
@@ -65,6 +67,7 @@ impl ShardCore {
                 last: replica.last_index(),
                 applied: group.state.applied(),
                 committed: replica.committed(),
+                configuration: replica.configuration().clone(),
                 followers: replica.followers(),
             })
         };

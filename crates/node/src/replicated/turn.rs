@@ -34,8 +34,11 @@ impl ShardCore {
 
     /// Drives the groups that something happened to.
     pub(crate) fn drive_groups(&mut self) {
+        self.begin_copies();
         for id in self.damage.take_hurt_groups() {
-            if self.groups.is_here(id) && self.groups.get(id).role.copy().is_some() {
+            // What the only voter has lost nobody else has.
+            let has_others = |copy: &GroupCopy| !copy.is_only_voter();
+            if self.groups.holds(id) && self.groups.get(id).role.copy().is_some_and(has_others) {
                 self.halt(id, Halt::Damage);
                 self.touch_group(id);
             }

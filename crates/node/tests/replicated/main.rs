@@ -1,6 +1,7 @@
 //! Three nodes with copies of the same groups: what one of them acknowledges, a majority has.
 
 mod forwards;
+mod growth;
 mod trio;
 
 use cluster::{Body, Confirmation, Section};

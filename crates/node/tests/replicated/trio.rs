@@ -22,6 +22,7 @@ pub(crate) struct Trio {
     pub(crate) cut: Vec<usize>,
     pub(crate) openings: u64,
     pub(crate) opened: [u64; 3],
+    pub(crate) membership: fn(usize) -> Membership,
 }
 
 pub(crate) fn number(node: usize) -> NodeNumber {
@@ -41,18 +42,24 @@ impl Trio {
     }
 
     pub(crate) fn with(options: LogOptions) -> Self {
+        let mut trio = Self::of(options, membership);
+        (0..3).for_each(|node| trio.start(node));
+        trio
+    }
+
+    /// Three nodes that do not run.
+    pub(crate) fn of(options: LogOptions, membership: fn(usize) -> Membership) -> Self {
         let disks: Vec<_> = (0..3).map(|_| MemoryDisk::new()).collect();
         let nodes = disks.iter().map(|_| None).collect();
         let (under_way, cut) = (VecDeque::new(), Vec::new());
-        let mut trio = Self { options, disks, nodes, under_way, cut, openings: 0, opened: [0; 3] };
-        (0..3).for_each(|node| trio.start(node));
-        trio
+        let (openings, opened) = (0, [0; 3]);
+        Self { options, disks, nodes, under_way, cut, openings, opened, membership }
     }
 
     pub(crate) fn start(&mut self, node: usize) {
         let with = (self.options.clone(), SHARDS);
         self.openings += 1;
-        let membership = Membership { opening: self.openings, ..membership(node) };
+        let membership = Membership { opening: self.openings, ..(self.membership)(node) };
         let opened = Process::open_member(&self.disks[node], with, &membership);
         self.nodes[node] = Some(opened.expect("the directory opens"));
         self.opened[node] = self.openings;

@@ -45,7 +45,8 @@ impl Found {
         let numbers = found.members.iter().filter(|(_, member)| is_there(member));
         let voters: Vec<_> = numbers.map(|(number, _)| ReplicaId::new(*number, 1)).collect();
         let opening = found.epoch + 1;
-        let copies = node::Membership { node: found.number, voters, opening, seed: found.cluster };
+        let (node, seed) = (found.number, found.cluster);
+        let copies = node::Membership { node, voters, opening, seed, meta: None };
         (copies.voters.len() > 1).then_some(copies)
     }
 }

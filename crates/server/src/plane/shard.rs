@@ -389,7 +389,8 @@ impl Shard {
         for event in links.take_heard() {
             let to = match &event {
                 PeerEvent::Section { section, .. } => shard_of(section, shard_count),
-                PeerEvent::Up { .. } | PeerEvent::Down { .. } | PeerEvent::Tick => Some(self.id),
+                PeerEvent::Up { .. } | PeerEvent::Down { .. } => Some(self.id),
+                PeerEvent::Tick | PeerEvent::Meta(_) => Some(self.id),
             };
             match to {
                 Some(to) if to == self.id => self.core.handle(self.now, Event::Peer(event.into())),

@@ -1,0 +1,126 @@
+//! The leader of a group brings it where it shall be, one step after the other, and leaderships spread.
+//!
+//! # How
+//! [`cluster::next_step`] compares the group's configuration with its target, at each tick again. A leader that has just begun
+//! continues where the last one has stopped. One group changes one thing at a time.
+//!
+//! # Leaders
+//! Some ticks apart one leadership of the shard goes from the node that leads most to the one that leads least. A node that is
+//! not to lead gives all of its away. A shard looks at its own groups alone: those of a node fall on its shards evenly.
+//!
+//! # Invariants
+//! - A leader does not propose what would unseat it: it hands over first.
+
+use crate::ShardCore;
+use cluster::{
+    Change, Follower, GroupView, KIND_CHANGE, KIND_NOOP, MemberState, Meta, NodeNumber,
+    PlacementStep, Replica, ReplicaId, next_move, next_step,
+};
+use log::Purpose;
+use model::GroupId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Ticks between two leaderships that a shard gives away so that they spread: 250 ms.
+const SPREAD_TICKS: u32 = 5;
+
+/// Room that a change wants in the log, at most.
+const CHANGE_BYTES_MAX: u64 = 1 << 10;
+
+impl ShardCore {
+    /// The groups that are led here take their next step to where they shall be.
+    pub(super) fn place_groups(&mut self) {
+        let Some(meta) = self.members().meta().cloned() else { return };
+        for id in self.replicated_groups() {
+            let copy = self.copy_mut(id);
+            if copy.is_serving() && copy.is_running() {
+                self.place_group(id, &meta);
+            }
+        }
+        let ticks = &mut self.members().spread_ticks;
+        *ticks += 1;
+        if *ticks >= SPREAD_TICKS {
+            *ticks = 0;
+            self.spread_leaders(&meta);
+        }
+    }
+
+    fn place_group(&mut self, id: GroupId, meta: &Meta) {
+        let replica = &self.copy_mut(id).replica;
+        let target: Vec<ReplicaId> =
+            meta.target(id).iter().map(|node| meta.replica(id, *node)).collect();
+        let view = GroupView {
+            leader: replica.id(),
+            last: replica.last_index(),
+            configuration: replica.configuration(),
+            is_settled: replica.is_configuration_settled(),
+            followers: &replica.followers(),
+            target: &target,
+        };
+        match next_step(&view, meta.replication()) {
+            Some(PlacementStep::Change(change)) => self.propose_change(id, change),
+            Some(PlacementStep::HandOver(ids)) => self.hand_over(id, meta, &ids),
+            // One that finds no room is proposed again by a later tick.
+            Some(PlacementStep::Settle) => _ = self.append_own(id, KIND_NOOP, &[]),
+            None if !may_lead(meta, view.leader.node()) => {
+                let ids = successors(&self.copy_mut(id).replica);
+                self.hand_over(id, meta, &ids);
+            }
+            None => {}
+        }
+    }
+
+    /// One that finds no room, or comes while another one is under way, is proposed again by a later tick.
+    fn propose_change(&mut self, id: GroupId, change: Change) {
+        if self.log.check_room(Purpose::Upkeep, CHANGE_BYTES_MAX).is_err() {
+            return;
+        }
+        let command = change.encode();
+        if let Ok(at) = self.copy_mut(id).replica.propose_change(change) {
+            self.append_at(id, at, (KIND_CHANGE, &command));
+        }
+    }
+
+    /// Hands the leadership of a group to the first of these that may lead.
+    fn hand_over(&mut self, id: GroupId, meta: &Meta, to: &[ReplicaId]) {
+        if let Some(to) = to.iter().find(|to| may_lead(meta, to.node())) {
+            self.copy_mut(id).replica.hand_over(*to);
+            self.touch_group(id);
+        }
+    }
+
+    /// Moves one leadership of this shard, if that makes them more even.
+    fn spread_leaders(&mut self, meta: &Arc<Meta>) {
+        let mut leaders = BTreeMap::new();
+        for id in self.replicated_groups() {
+            let replica = &self.copy_mut(id).replica;
+            let configuration = replica.configuration();
+            let Some(leader) = replica.leader().filter(|_| !configuration.is_joint()) else {
+                continue;
+            };
+            let voters = configuration.voters.iter().map(|voter| voter.node());
+            let others = voters.filter(|node| *node != leader.node() && may_lead(meta, *node));
+            leaders.insert(id, (leader.node(), others.collect()));
+        }
+        let Some((id, node)) = next_move(&leaders) else { return };
+        let copy = self.copy_mut(id);
+        if copy.is_serving() && copy.is_running() {
+            let ids = successors(&copy.replica).into_iter().filter(|id| id.node() == node);
+            let ids: Vec<ReplicaId> = ids.collect();
+            self.hand_over(id, meta, &ids);
+        }
+    }
+}
+
+/// Voters that the leader has heard, the one that lacks least first.
+fn successors(replica: &Replica) -> Vec<ReplicaId> {
+    let votes = |follower: &Follower| replica.configuration().voters.contains(&follower.id);
+    let mut heard: Vec<Follower> = replica.followers();
+    heard.retain(|follower| follower.is_heard && votes(follower));
+    heard.sort_by_key(|follower| std::cmp::Reverse(follower.matched));
+    heard.into_iter().map(|follower| follower.id).collect()
+}
+
+fn may_lead(meta: &Meta, node: NodeNumber) -> bool {
+    meta.member(node).is_some_and(|member| member.state == MemberState::Active)
+}

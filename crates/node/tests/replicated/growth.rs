@@ -1,0 +1,259 @@
+//! A node alone gets its second and its third one, while it runs.
+
+use crate::trio::{SHARDS, Trio, group_of, head, is_appended, number};
+use cluster::{Member, MemberState, MetaCommand, MetaOutcome, ReplicaId};
+use model::GroupId;
+use thalweg_node::testing::{GROUPS, Process, append, create, options, path};
+use thalweg_node::{CopyState, Event, Membership, MetaStart, PeerEvent, Reply, Request};
+
+fn member(node: usize) -> Member {
+    Member {
+        store: 100 + node as u64,
+        peer_address: format!("n{node}:4439"),
+        client_address: String::new(),
+        state: MemberState::Active,
+        version: 1,
+        epoch: 1,
+    }
+}
+
+/// A member of a cluster that began as node 0. `is_alone`: nobody has joined it yet.
+fn membership_of(node: usize, is_alone: bool) -> Membership {
+    let voters = vec![ReplicaId::new(number(0), 1)];
+    let meta = Some(MetaStart { cluster: 7, own: member(node), is_alone });
+    Membership { node: number(node), voters, opening: 1, seed: 11, meta }
+}
+
+/// The first node, which nobody has joined.
+fn alone() -> Trio {
+    let mut trio = Trio::of(options(), |node| membership_of(node, node == 0));
+    trio.start(0);
+    trio
+}
+
+/// Somebody wants to join.
+fn begin(trio: &mut Trio) {
+    let now = trio.node(0).now;
+    for shard in &mut trio.node(0).shards {
+        shard.begin_membership(now, membership_of(0, true));
+    }
+}
+
+fn change(trio: &mut Trio, node: usize, command: MetaCommand) -> MetaOutcome {
+    match trio.ask(node, Request::Meta(Box::new(command))) {
+        Reply::Meta(outcome) => outcome,
+        reply => panic!("a change of the cluster was answered by {reply:?}"),
+    }
+}
+
+fn join(trio: &mut Trio, through: usize, node: usize) {
+    let joined = change(trio, through, MetaCommand::Join(member(node)));
+    assert_eq!(joined, MetaOutcome::Joined(number(node)));
+    trio.membership = |node| membership_of(node, false);
+    trio.start(node);
+}
+
+/// Three nodes of which each group has three voters.
+fn grown() -> Trio {
+    let mut trio = alone();
+    begin(&mut trio);
+    join(&mut trio, 0, 1);
+    join(&mut trio, 1, 2);
+    tick_until(&mut trio, |trio| voters(trio).iter().all(|count| *count == 3));
+    trio
+}
+
+fn tick_until(trio: &mut Trio, is_it: impl Fn(&mut Trio) -> bool) {
+    for _ in 0..400 {
+        if is_it(trio) {
+            return;
+        }
+        trio.tick();
+    }
+    let copies = trio.nodes.iter().flatten().map(|node| node.shards[0].copies());
+    panic!("it does not come: {:#?}", copies.collect::<Vec<_>>());
+}
+
+/// The number of voters of each group, as its leader has it.
+fn voters(trio: &mut Trio) -> Vec<usize> {
+    (0..=GROUPS)
+        .map(|group| {
+            let copies = trio.nodes.iter().flatten().flat_map(|node| node.shards[0].copies());
+            let mut led = copies.filter(|copy| copy.state == CopyState::Serves);
+            let led = led.find(|copy| copy.group == GroupId::new(group));
+            led.map_or(0, |copy| {
+                if copy.configuration.is_joint() { 0 } else { copy.configuration.voters.len() }
+            })
+        })
+        .collect()
+}
+
+fn leaders(trio: &mut Trio) -> Vec<usize> {
+    (0..=GROUPS).map(|group| trio.leader(GroupId::new(group))).collect()
+}
+
+#[test]
+fn groups_become_copies_where_they_are_and_no_write_is_refused() {
+    let mut trio = alone();
+    trio.node(0).with_text(&path("a"), b"one,");
+    trio.node(0).held.syncs = Some(Vec::new());
+    let before = trio.node(0).offer(append(&path("a"), b"two,"));
+    trio.node(0).settle();
+    begin(&mut trio);
+    let meanwhile = trio.node(0).offer(append(&path("a"), b"three,"));
+    trio.node(0).settle();
+    assert!(trio.node(0).replies.is_empty(), "no disk has them");
+    trio.node(0).sync_held();
+    trio.node(0).held.syncs = None;
+    trio.settle();
+    let answered: Vec<u32> = trio
+        .node(0)
+        .replies
+        .drain(..)
+        .map(|(of, reply)| {
+            assert!(is_appended(&reply), "{reply:?}");
+            of
+        })
+        .collect();
+    assert_eq!(answered, [before, meanwhile]);
+    assert_eq!(trio.text(0, "a"), b"one,two,three,");
+    assert_eq!(trio.node(0).shards[0].copies().len(), usize::from(GROUPS) + 1);
+}
+
+#[test]
+fn a_start_finds_the_copies_and_what_they_hold() {
+    for does_lose_power in [false, true] {
+        let mut trio = alone();
+        trio.node(0).with_text(&path("a"), b"one,");
+        begin(&mut trio);
+        trio.settle();
+        assert!(is_appended(&trio.ask(0, append(&path("a"), b"two,"))));
+        trio.kill(0);
+        if does_lose_power {
+            trio.disks[0].crash(&mut env::SeededRandom::new(5));
+        }
+        trio.start(0);
+        assert_eq!(trio.text(0, "a"), b"one,two,");
+        assert!(is_appended(&trio.ask(0, append(&path("a"), b"three,"))));
+        assert_eq!(trio.text(0, "a"), b"one,two,three,");
+    }
+}
+
+#[test]
+fn a_crash_at_any_sync_of_the_beginning_leaves_what_was_acknowledged() {
+    for syncs in 0..4 {
+        let mut trio = alone();
+        trio.node(0).with_text(&path("a"), b"one,");
+        trio.node(0).held.syncs = Some(Vec::new());
+        begin(&mut trio);
+        for _ in 0..syncs {
+            trio.node(0).settle();
+            let held = trio.node(0).held.syncs.as_mut().and_then(Vec::pop);
+            let Some((shard, job)) = held else { break };
+            trio.node(0).handle(shard, Event::Synced(job.run()));
+        }
+        drop(trio.nodes[0].take());
+        trio.disks[0].crash(&mut env::SeededRandom::new(syncs));
+        trio.start(0);
+        begin(&mut trio);
+        assert_eq!(trio.text(0, "a"), b"one,");
+        assert!(is_appended(&trio.ask(0, append(&path("a"), b"two,"))));
+        assert_eq!(trio.text(0, "a"), b"one,two,");
+    }
+}
+
+#[test]
+fn a_node_that_nobody_has_joined_runs_no_consensus() {
+    let mut trio = alone();
+    trio.node(0).with_text(&path("a"), b"one,");
+    assert!(trio.node(0).shards[0].copies().is_empty());
+    let disk = trio.nodes[0].take().unwrap().kill();
+    // It is a directory of a node alone.
+    let mut process = Process::open(&disk, SHARDS);
+    assert_eq!(process.bytes(&path("a")), b"one,");
+}
+
+#[test]
+fn two_nodes_have_one_voter_and_three_have_three() {
+    let mut trio = alone();
+    begin(&mut trio);
+    join(&mut trio, 0, 1);
+    (0..60).for_each(|_| trio.tick());
+    assert_eq!(voters(&mut trio), [1, 1, 1], "a second one would only add a way to stop");
+    join(&mut trio, 1, 2);
+    tick_until(&mut trio, |trio| voters(trio).iter().all(|count| *count == 3));
+}
+
+#[test]
+fn what_was_acknowledged_survives_the_first_node() {
+    let mut trio = grown();
+    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b""));
+    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    assert!(is_appended(&trio.ask(2, append(&path("a"), b"one,"))));
+    trio.kill(0);
+    let leader = trio.leader(group_of("a"));
+    assert_ne!(leader, 0);
+    assert_eq!(trio.text(leader, "a"), b"one,");
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"two,"))));
+    // Those that are left know who they are.
+    for node in [1, 2] {
+        trio.kill(node);
+        trio.start(node);
+    }
+    let leader = trio.leader(group_of("a"));
+    assert_eq!(trio.text(leader, "a"), b"one,two,");
+    trio.start(0);
+    assert!(is_appended(&trio.ask(0, append(&path("a"), b"three,"))));
+}
+
+#[test]
+fn leaders_spread_and_a_node_that_drains_leads_nothing() {
+    let mut trio = grown();
+    tick_until(&mut trio, |trio| {
+        let mut leaders = leaders(trio);
+        leaders.sort_unstable();
+        leaders == [0, 1, 2]
+    });
+    let command = MetaCommand::SetState { number: number(0), state: MemberState::Draining };
+    assert_eq!(change(&mut trio, 1, command), MetaOutcome::Done);
+    tick_until(&mut trio, |trio| !leaders(trio).contains(&0));
+    assert_eq!(voters(&mut trio), [3, 3, 3], "it keeps its copies");
+    let command = MetaCommand::SetState { number: number(0), state: MemberState::Active };
+    assert_eq!(change(&mut trio, 0, command), MetaOutcome::Done);
+    tick_until(&mut trio, |trio| leaders(trio).contains(&0));
+}
+
+#[test]
+fn each_member_knows_the_others() {
+    let mut trio = grown();
+    (0..4).for_each(|_| trio.tick());
+    let known = |trio: &mut Trio, node: usize| {
+        let meta = trio.node(node).shards[0].poll_meta().expect("it has heard of all");
+        meta.members().map(|(number, member)| (number.get(), member.store)).collect::<Vec<_>>()
+    };
+    for node in 0..3 {
+        assert_eq!(known(&mut trio, node), [(1, 100), (2, 101), (3, 102)]);
+        assert!(trio.node(node).shards[0].poll_meta().is_none(), "it is told once");
+        trio.kill(node);
+        trio.start(node);
+        assert_eq!(known(&mut trio, node), [(1, 100), (2, 101), (3, 102)]);
+    }
+}
+
+#[test]
+fn a_copy_that_begins_has_nobody_to_ask_and_says_so() {
+    let mut trio = alone();
+    begin(&mut trio);
+    let joined = change(&mut trio, 0, MetaCommand::Join(member(1)));
+    assert_eq!(joined, MetaOutcome::Joined(number(1)));
+    trio.membership = |node| membership_of(node, false);
+    trio.cut = vec![1];
+    trio.start(1);
+    let reply = trio.ask(1, head("a"));
+    assert!(matches!(reply, Reply::Failed(thalweg_node::Failure::NoLeader)), "{reply:?}");
+    trio.cut.clear();
+    trio.link(0, 1);
+    trio.tell(0, PeerEvent::Tick);
+    let reply = trio.ask(1, head("a"));
+    assert!(matches!(reply, Reply::Outcome(_)), "{reply:?}");
+}
