@@ -21,6 +21,7 @@
 //!   what it may know of the log, `library` the way between its values and ours.
 //! - `configuration`, `placement`: who votes, and the next step to who shall. `meta`: members and targets.
 //! - `link`, `frame`: how nodes make sure of each other, and what they send then.
+//! - `join`: how a node becomes a member.
 //! - `barrier`, `forward`: reads that wait for the leader's word, and requests that wait for their answer.
 //!
 //! # Invariants
@@ -35,6 +36,7 @@ mod entry_bytes;
 mod forward;
 mod frame;
 mod identity;
+mod join;
 mod library;
 mod link;
 mod message;
@@ -57,6 +59,7 @@ pub use frame::{
     Parts, SECTION_BYTES_MAX, Section, Transfer, TransferEnd, TransferSays,
 };
 pub use identity::{NodeNumber, ReplicaId};
+pub use join::{JoinAnswer, JoinError, JoinQuestion, Joiner, Joining};
 pub use link::{
     Acceptor, Class, Dialler, HELLO_BYTES, Heard, Hello, Inbound, LinkError, OUTBOX_BYTES_MAX,
     Outbound, Progress, Refusal, Secret, Step, VERSION_MAX, VERSION_MIN,
@@ -67,7 +70,8 @@ pub use meta::{
     MembershipError, Meta, MetaCommand, MetaOutcome, MetaRefusal, REPLICATION_DEFAULT,
 };
 pub use placement::{
-    CAUGHT_UP_ENTRIES, GroupView, PlacementStep, groups_lost_without, next_move, next_step, targets,
+    CAUGHT_UP_ENTRIES, GroupView, PlacementStep, groups_lost_without, leaders_wanted, next_step,
+    targets,
 };
 pub use replica::{
     ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Refusals, Replica, Start,

@@ -175,26 +175,25 @@ pub fn groups_lost_without<'a>(
     groups.filter(|(_, configuration)| is_lost(configuration)).map(|(group, _)| group).collect()
 }
 
-/// The next leadership to move so that they spread evenly: a group, and who shall lead it.
-///
-/// `leaders` has each group with its leader and the other nodes that could lead it. A move is worth it if
-/// the leader's node leads at least two more groups than the other one.
+/// The node that shall lead each group, if all that may lead do so equally: of a group's nodes the one with the fewest so far. All
+/// find the same. So no node gives a leadership back to the one that has just given it away.
 #[must_use]
-pub fn next_move(
-    leaders: &BTreeMap<GroupId, (NodeNumber, Vec<NodeNumber>)>,
-) -> Option<(GroupId, NodeNumber)> {
+pub fn leaders_wanted<'a>(
+    groups: impl Iterator<Item = (GroupId, &'a [NodeNumber])>,
+    may_lead: impl Fn(NodeNumber) -> bool,
+) -> BTreeMap<GroupId, NodeNumber> {
     let mut counts: BTreeMap<NodeNumber, u32> = BTreeMap::new();
-    for (leader, others) in leaders.values() {
-        *counts.entry(*leader).or_default() += 1;
-        others.iter().for_each(|node| _ = counts.entry(*node).or_default());
+    let mut wanted = BTreeMap::new();
+    for (group, nodes) in groups {
+        let able = nodes.iter().copied().filter(|node| may_lead(*node));
+        let count = |node: &NodeNumber| counts.get(node).copied().unwrap_or(0);
+        let Some(least) = able.min_by_key(|node| (count(node), weight(group, *node))) else {
+            continue;
+        };
+        *counts.entry(least).or_default() += 1;
+        wanted.insert(group, least);
     }
-    let gain = |(group, (leader, others)): (&GroupId, &(NodeNumber, Vec<NodeNumber>))| {
-        let least = others.iter().min_by_key(|node| (counts[node], **node))?;
-        let gain = counts[leader].saturating_sub(counts[least]);
-        (gain >= 2).then_some((gain, *group, *least))
-    };
-    let best = leaders.iter().filter_map(gain).max_by_key(|(gain, group, _)| (*gain, *group));
-    best.map(|(_, group, node)| (group, node))
+    wanted
 }
 
 #[cfg(test)]

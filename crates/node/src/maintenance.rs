@@ -214,15 +214,21 @@ impl ShardCore {
 
     /// Begins a checkpoint of a group as it is now.
     pub(crate) fn begin_checkpoint(&mut self, group: GroupId) {
-        let Group { state, role, meta, .. } = self.groups.get_mut(group);
-        let meta = meta.as_ref().map(|meta| meta_part(meta));
+        let header = self.owner_header(group);
+        let state = &mut self.groups.get_mut(group).state;
         let (index, rows) = (state.applied(), CheckpointRows::new());
-        let cluster = role.copy().map(|copy| configuration_part(&copy.configuration));
-        let (cluster, meta) = (cluster.as_deref(), meta.as_deref());
-        let header = OwnerHeader { streams: &state.encode_header(), cluster, meta }.encode();
         state.begin_rows();
         self.checkpoint = Some(CheckpointSlices { group, index, header, rows });
         self.copy_rows();
+    }
+
+    /// What the owners of a group keep in the header of a checkpoint of it.
+    pub(crate) fn owner_header(&self, group: GroupId) -> Vec<u8> {
+        let Group { state, role, meta, .. } = self.groups.get(group);
+        let cluster = role.copy().map(|copy| configuration_part(&copy.configuration));
+        let meta = meta.as_ref().map(|meta| meta_part(meta));
+        let (cluster, meta) = (cluster.as_deref(), meta.as_deref());
+        OwnerHeader { streams: &state.encode_header(), cluster, meta }.encode()
     }
 
     fn copy_rows(&mut self) {

@@ -5,6 +5,7 @@ use super::hello::{Hello, Secret};
 use super::refusal::Refusal;
 use super::{LinkError, Progress};
 use crate::frame::{FRAME_BYTES_MAX, Frame, Parts, Section};
+use crate::join::JoinQuestion;
 use bytes::BytesMut;
 
 /// Bytes that a node sends before it is welcome, and a few that a stranger may send before it is refused.
@@ -20,6 +21,8 @@ pub struct Inbound {
     peer: Option<Hello>,
     received: BytesMut,
     parts: Parts,
+    /// A joiner has asked.
+    has_asked: bool,
 }
 
 /// What came of bytes that were received.
@@ -31,6 +34,8 @@ pub struct Heard {
     pub up: Option<Hello>,
     /// What it says, in order.
     pub sections: Vec<Section>,
+    /// What a node asks that is to join: it has no number, and says nothing else. Once on a link.
+    pub question: Option<JoinQuestion>,
     /// Why the link must be closed once `send` is sent. What was heard before counts.
     pub end: Option<LinkError>,
 }
@@ -40,7 +45,8 @@ impl Inbound {
     #[must_use]
     pub fn new(hello: Hello, secret: Secret) -> Self {
         let acceptor = Acceptor::new(hello, secret);
-        Self { acceptor, peer: None, received: BytesMut::new(), parts: Parts::default() }
+        let (received, parts) = (BytesMut::new(), Parts::default());
+        Self { acceptor, peer: None, received, parts, has_asked: false }
     }
 
     /// The peer, once it has proved who it is.
@@ -61,6 +67,7 @@ impl Inbound {
         let mut heard = Heard::default();
         let mut step = |heard: &mut Heard| match self.peer {
             None => self.greet(check, heard),
+            Some(peer) if peer.number.is_none() => self.take_question(heard),
             Some(_) => self.take_frame(heard),
         };
         while heard.end.is_none() {
@@ -94,6 +101,24 @@ impl Inbound {
             }
             Progress::More => Ok(step.used > 0),
         }
+    }
+
+    /// Whether there was a whole question.
+    fn take_question(&mut self, heard: &mut Heard) -> Result<bool, LinkError> {
+        let no_node = LinkError::Refused(Refusal::NotANode);
+        let asked = JoinQuestion::decode(&self.received).map_err(|_| no_node)?;
+        let Some((question, used)) = asked else { return Ok(false) };
+        if std::mem::replace(&mut self.has_asked, true) || question.member.store != self.store() {
+            return Err(no_node);
+        }
+        let _ = self.received.split_to(used);
+        heard.question = Some(question);
+        Ok(true)
+    }
+
+    /// The directory of the peer.
+    fn store(&self) -> u64 {
+        self.peer.map_or(0, |peer| peer.store)
     }
 
     /// Whether there was a whole frame.

@@ -92,12 +92,7 @@ impl MetaOutcome {
             Self::Joined(number) => (1, Some(number.get().into())),
             Self::Renewed(replica) => (2, Some(replica.bits())),
             Self::Done => (3, None),
-            Self::Refused(MetaRefusal::NoMember(number)) => (4, Some(number.get().into())),
-            Self::Refused(MetaRefusal::WasRemoved(number)) => (5, Some(number.get().into())),
-            Self::Refused(MetaRefusal::OtherStore(number)) => (6, Some(number.get().into())),
-            Self::Refused(MetaRefusal::OldDisk) => (7, None),
-            Self::Refused(MetaRefusal::Full) => (8, None),
-            Self::Refused(MetaRefusal::Impossible) => (9, None),
+            Self::Refused(refusal) => return write_refusal(&mut writer, *refusal),
         };
         writer.byte(kind);
         number.into_iter().for_each(|number| writer.number(number));
@@ -113,13 +108,10 @@ impl MetaOutcome {
             1 => Self::Joined(read_number(&mut reader)?),
             2 => Self::Renewed(read_replica(&mut reader)?),
             3 => Self::Done,
-            4 => Self::Refused(MetaRefusal::NoMember(read_number(&mut reader)?)),
-            5 => Self::Refused(MetaRefusal::WasRemoved(read_number(&mut reader)?)),
-            6 => Self::Refused(MetaRefusal::OtherStore(read_number(&mut reader)?)),
-            7 => Self::Refused(MetaRefusal::OldDisk),
-            8 => Self::Refused(MetaRefusal::Full),
-            9 => Self::Refused(MetaRefusal::Impossible),
-            _ => return reader.error(),
+            _ => {
+                reader = Reader::new(bytes);
+                Self::Refused(read_refusal(&mut reader)?)
+            }
         };
         reader.end()?;
         Ok(outcome)
@@ -181,8 +173,34 @@ impl Meta {
     }
 }
 
+/// One byte for the kind, behind those of other outcomes, then its number.
+pub(crate) fn write_refusal(writer: &mut Writer<'_>, refusal: MetaRefusal) {
+    let (kind, number) = match refusal {
+        MetaRefusal::NoMember(number) => (4, Some(number)),
+        MetaRefusal::WasRemoved(number) => (5, Some(number)),
+        MetaRefusal::OtherStore(number) => (6, Some(number)),
+        MetaRefusal::OldDisk => (7, None),
+        MetaRefusal::Full => (8, None),
+        MetaRefusal::Impossible => (9, None),
+    };
+    writer.byte(kind);
+    number.into_iter().for_each(|number| writer.number(number.get().into()));
+}
+
+pub(crate) fn read_refusal(reader: &mut Reader<'_>) -> Result<MetaRefusal, DecodeError> {
+    Ok(match reader.byte()? {
+        4 => MetaRefusal::NoMember(read_number(reader)?),
+        5 => MetaRefusal::WasRemoved(read_number(reader)?),
+        6 => MetaRefusal::OtherStore(read_number(reader)?),
+        7 => MetaRefusal::OldDisk,
+        8 => MetaRefusal::Full,
+        9 => MetaRefusal::Impossible,
+        _ => return reader.error(),
+    })
+}
+
 /// A list in rising order.
-pub(super) fn read_map<K: Ord, V>(
+pub(crate) fn read_map<K: Ord, V>(
     reader: &mut Reader<'_>,
     max: u64,
     mut read: impl FnMut(&mut Reader<'_>) -> Result<(K, V), DecodeError>,
@@ -198,7 +216,7 @@ pub(super) fn read_map<K: Ord, V>(
     Ok(map)
 }
 
-pub(super) fn write_member(writer: &mut Writer<'_>, member: &Member) {
+pub(crate) fn write_member(writer: &mut Writer<'_>, member: &Member) {
     writer.number(member.store);
     writer.text(&member.peer_address);
     writer.text(&member.client_address);
@@ -207,7 +225,7 @@ pub(super) fn write_member(writer: &mut Writer<'_>, member: &Member) {
     writer.number(member.epoch);
 }
 
-pub(super) fn read_member(reader: &mut Reader<'_>) -> Result<Member, DecodeError> {
+pub(crate) fn read_member(reader: &mut Reader<'_>) -> Result<Member, DecodeError> {
     Ok(Member {
         store: reader.number()?,
         peer_address: reader.text(ADDRESS_BYTES_MAX)?,
@@ -247,7 +265,7 @@ fn read_nodes(reader: &mut Reader<'_>) -> Result<Vec<NodeNumber>, DecodeError> {
     (0..count).map(|_| read_number(reader)).collect()
 }
 
-pub(super) fn read_number(reader: &mut Reader<'_>) -> Result<NodeNumber, DecodeError> {
+pub(crate) fn read_number(reader: &mut Reader<'_>) -> Result<NodeNumber, DecodeError> {
     match reader.short()? {
         0 => reader.error(),
         number => Ok(NodeNumber::new(number)),

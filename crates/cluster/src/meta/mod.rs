@@ -20,6 +20,9 @@ mod membership;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use codec::{
+    read_map, read_member, read_number, read_refusal, write_member, write_refusal,
+};
 pub use command::{MetaCommand, MetaOutcome, MetaRefusal};
 pub use membership::{MEMBERSHIP_BYTES_MAX, Membership, MembershipError};
 

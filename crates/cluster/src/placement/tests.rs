@@ -203,16 +203,16 @@ fn groups_that_a_removal_would_stop_are_named() {
 }
 
 #[test]
-fn leaderships_move_until_they_are_even() {
-    let others = |leader: u16| (1..=3).filter(|number| *number != leader).map(node).collect();
-    let mut leaders: BTreeMap<GroupId, (NodeNumber, Vec<NodeNumber>)> =
-        (0..10).map(|group| (GroupId::new(group), (node(1), others(1)))).collect();
-    let mut moves = 0;
-    while let Some((group, to)) = next_move(&leaders) {
-        leaders.insert(group, (to, others(to.get())));
-        moves += 1;
-        assert!(moves <= 10, "leaderships never settle");
-    }
-    let count = |of: u16| leaders.values().filter(|(leader, _)| *leader == node(of)).count();
-    assert_eq!((count(1), count(2), count(3)), (4, 3, 3));
+fn leaders_spread_evenly_and_one_that_may_not_lead_moves_its_own_alone() {
+    let nodes = [1, 2, 3].map(node);
+    let groups = || (0..10).map(|group| (GroupId::new(group), &nodes[..]));
+    let wanted = leaders_wanted(groups(), |_| true);
+    let count = |of: u16| wanted.values().filter(|leader| **leader == node(of)).count();
+    let mut counts = [1, 2, 3].map(count);
+    counts.sort_unstable();
+    assert_eq!(counts, [3, 3, 4]);
+    let drained = leaders_wanted(groups(), |node| node.get() != 2);
+    assert_eq!(drained.len(), 10);
+    assert!(drained.values().all(|leader| *leader != node(2)));
+    assert!(leaders_wanted(groups(), |_| false).is_empty());
 }

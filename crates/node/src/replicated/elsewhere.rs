@@ -82,7 +82,7 @@ impl ShardCore {
         from: NodeNumber,
         (id, number): (GroupId, u64),
     ) {
-        if !self.groups.holds(id) {
+        if !self.has_copy(id) {
             return;
         }
         let copy = self.copy_mut(id);
@@ -108,7 +108,7 @@ impl ShardCore {
 
     /// The leader has answered a question.
     pub(super) fn hear_confirmed(&mut self, (id, number): (GroupId, u64), answer: Confirmation) {
-        if !self.groups.holds(id) {
+        if !self.has_copy(id) {
             return;
         }
         let copy = self.copy_mut(id);

@@ -49,7 +49,7 @@ impl ShardCore {
     }
 
     fn hear_message(&mut self, from: NodeNumber, group: GroupId, message: GroupMessage) {
-        if !self.groups.holds(group) || message.from.node() != from || !is_intact(&message.body) {
+        if !self.has_copy(group) || message.from.node() != from || !is_intact(&message.body) {
             return;
         }
         let copy = self.copy_mut(group);

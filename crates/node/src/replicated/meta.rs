@@ -147,7 +147,7 @@ impl ShardCore {
     pub(super) fn tick_meta(&mut self) {
         let Some(id) = self.meta_group() else { return };
         let group = self.groups.get(id);
-        if !group.role.is_in_charge() || group.is_group_in_flight() {
+        if !self.has_copy(id) || !group.role.is_in_charge() || group.is_group_in_flight() {
             return;
         }
         let meta = group.meta.as_ref().expect("its state is in it");

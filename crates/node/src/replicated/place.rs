@@ -5,20 +5,19 @@
 //! continues where the last one has stopped. One group changes one thing at a time.
 //!
 //! # Leaders
-//! Some ticks apart one leadership of the shard goes from the node that leads most to the one that leads least. A node that is
-//! not to lead gives all of its away. A shard looks at its own groups alone: those of a node fall on its shards evenly.
+//! [`cluster::leaders_wanted`] says who shall lead each group, on all nodes the same. Some ticks apart a shard gives one leadership
+//! to who shall have it and has caught up. A node that is not to lead gives all of its away at once.
 //!
 //! # Invariants
 //! - A leader does not propose what would unseat it: it hands over first.
 
 use crate::ShardCore;
 use cluster::{
-    Change, Follower, GroupView, KIND_CHANGE, KIND_NOOP, MemberState, Meta, NodeNumber,
-    PlacementStep, Replica, ReplicaId, next_move, next_step,
+    CAUGHT_UP_ENTRIES, Change, Follower, GroupView, KIND_CHANGE, KIND_NOOP, MemberState, Meta,
+    NodeNumber, PlacementStep, Replica, ReplicaId, leaders_wanted, next_step,
 };
 use log::Purpose;
 use model::GroupId;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Ticks between two leaderships that a shard gives away so that they spread: 250 ms.
@@ -89,34 +88,36 @@ impl ShardCore {
         }
     }
 
-    /// Moves one leadership of this shard, if that makes them more even.
+    /// Gives one leadership of this shard to who shall have it.
     fn spread_leaders(&mut self, meta: &Arc<Meta>) {
-        let mut leaders = BTreeMap::new();
+        let groups = (0..=meta.group_count()).map(GroupId::new);
+        let targets = groups.map(|group| (group, meta.target(group)));
+        let wanted = leaders_wanted(targets, |node| may_lead(meta, node));
         for id in self.replicated_groups() {
-            let replica = &self.copy_mut(id).replica;
-            let configuration = replica.configuration();
-            let Some(leader) = replica.leader().filter(|_| !configuration.is_joint()) else {
+            let copy = self.copy_mut(id);
+            let own = copy.replica.id().node();
+            let Some(node) = wanted.get(&id).filter(|node| **node != own) else { continue };
+            if !copy.is_serving() || !copy.is_running() {
                 continue;
-            };
-            let voters = configuration.voters.iter().map(|voter| voter.node());
-            let others = voters.filter(|node| *node != leader.node() && may_lead(meta, *node));
-            leaders.insert(id, (leader.node(), others.collect()));
-        }
-        let Some((id, node)) = next_move(&leaders) else { return };
-        let copy = self.copy_mut(id);
-        if copy.is_serving() && copy.is_running() {
-            let ids = successors(&copy.replica).into_iter().filter(|id| id.node() == node);
-            let ids: Vec<ReplicaId> = ids.collect();
-            self.hand_over(id, meta, &ids);
+            }
+            let to = successors(&copy.replica).into_iter().find(|id| id.node() == *node);
+            if let Some(to) = to {
+                return self.hand_over(id, meta, &[to]);
+            }
         }
     }
 }
 
-/// Voters that the leader has heard, the one that lacks least first.
+/// Voters that the leader has heard and that lack little, the one that lacks least first.
 fn successors(replica: &Replica) -> Vec<ReplicaId> {
     let votes = |follower: &Follower| replica.configuration().voters.contains(&follower.id);
     let mut heard: Vec<Follower> = replica.followers();
-    heard.retain(|follower| follower.is_heard && votes(follower));
+    let last = replica.last_index().get();
+    let is_near = |follower: &Follower| {
+        let lacks = last.saturating_sub(follower.matched.get());
+        !follower.is_installing && lacks <= CAUGHT_UP_ENTRIES
+    };
+    heard.retain(|follower| follower.is_heard && is_near(follower) && votes(follower));
     heard.sort_by_key(|follower| std::cmp::Reverse(follower.matched));
     heard.into_iter().map(|follower| follower.id).collect()
 }

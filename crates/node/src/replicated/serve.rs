@@ -80,7 +80,7 @@ impl ShardCore {
         let (Ok(to), Ok(opening)) = (payload.try_get_u64_le(), payload.try_get_u64_le()) else {
             return;
         };
-        if to != self.members().forwarding.opening || !self.groups.holds(id) {
+        if to != self.members().forwarding.opening || !self.has_copy(id) {
             return;
         }
         let asker = Asker { node, shard: request as u16, opening };

@@ -80,8 +80,8 @@ impl ShardCore {
         if self.checkpoint.is_some() {
             return None;
         }
+        let mut bytes = self.owner_header(group);
         let state = &mut self.groups.get_mut(group).state;
-        let mut bytes = state.encode_header();
         state.begin_rows();
         while !state.copy_rows(ROWS_MAX, |row| {
             bytes.extend_from_slice(&row.stream.get().to_le_bytes());

@@ -15,6 +15,11 @@ impl ShardCore {
         self.groups.get_mut(id).role.copy_mut().expect("the group is replicated")
     }
 
+    /// Whether a number that another node names is that of a copy here.
+    pub(super) fn has_copy(&self, id: GroupId) -> bool {
+        self.groups.holds(id) && self.groups.get(id).role.copy().is_some()
+    }
+
     /// Groups of this shard that are replicated.
     pub(super) fn replicated_groups(&self) -> Vec<GroupId> {
         let replicated = self.groups.iter().filter(|group| group.role.copy().is_some());

@@ -27,6 +27,7 @@ pub(super) enum Mail {
     Worked(WorkDone),
     ReadDone(Box<ReadDone>),
     Fetched(Box<FetchDone>),
+    Begin(Box<Membership>),
     Tick,
 }
 
@@ -165,6 +166,7 @@ fn give(shard: &mut ShardCore, now: Stamp, mail: Mail) {
         Mail::Worked(done) => shard.handle(now, Event::Worked(done)),
         Mail::ReadDone(done) => shard.handle(now, Event::ReadDone(done)),
         Mail::Fetched(done) => shard.handle(now, Event::Fetched(done)),
+        Mail::Begin(membership) => shard.begin_membership(now, *membership),
         Mail::Tick => shard.handle(now, Event::Tick),
     }
 }

@@ -11,14 +11,17 @@
 //! - An index of a group has one entry. A term of a group has one leader.
 //! - Copies that have applied equally much encode the same checkpoint.
 //! - What was refused for certain is nowhere; what was acknowledged is there once.
+//! - A cluster that began as one node has three voters of each group in the end.
 //! - Once nothing fails any more, every client comes to its end.
 //!
 //! # Map
-//! `plan`: what is run. `world`: the scheduler. `member`: a node. `streams`: what there is. `wires`: the links. `clients`, `nemesis`: what is asked and what goes wrong. `oracle`: what must hold.
+//! `plan`: what is run. `world`: the scheduler. `member`: a node. `streams`: what there is. `wires`: the links. `growth`, `joined`: a node alone becomes three. `clients`, `nemesis`: what is asked and what goes wrong. `oracle`: what must hold.
 
 mod clients;
 mod damage;
 mod forgery;
+mod growth;
+mod joined;
 mod member;
 mod nemesis;
 mod oracle;

@@ -28,11 +28,18 @@ impl World {
             74..81 => self.reset(node, peer),
             81..88 => self.fail_sync(node),
             88..92 => self.fill_disk(node),
-            92..95 => self.damage(node),
+            92..95 if self.may_damage() => self.damage(node),
+            92..95 => self.drain(node),
             _ => self.slow_down(node),
         }
         let delay_us = self.fault_dice.delay_us(2 * STRIKE_US);
         self.at(delay_us, Act::Strike);
+    }
+
+    /// Whether others have what a node loses: in a cluster that grows, once it has grown.
+    fn may_damage(&mut self) -> bool {
+        self.has_grown();
+        self.growth.as_ref().is_none_or(|growth| growth.is_grown)
     }
 
     /// Any node, or a leader.
@@ -75,7 +82,10 @@ impl World {
     /// A mutant's disk is not what it was.
     fn break_disk(&mut self, node: usize) {
         match self.mutant() {
-            Some(ClusterMutant::LostDisk) => self.members[node].disk = MemoryDisk::new(),
+            Some(ClusterMutant::ForgottenCluster) if node > 0 || !self.has_begun() => {}
+            Some(ClusterMutant::LostDisk | ClusterMutant::ForgottenCluster) => {
+                self.members[node].disk = MemoryDisk::new()
+            }
             Some(ClusterMutant::OldDisk) => {
                 let old = self.old_images.remove(&node);
                 self.old_images.insert(node, self.members[node].disk.durable_image());
@@ -184,6 +194,7 @@ impl World {
             for peer in (0..NODES).filter(|peer| *peer != node) {
                 self.mend(node, peer);
             }
+            self.drain(node);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What must hold of a cluster, whatever fails.
 
-use super::member::{Member, membership};
-use super::streams::{NODES, group_of, name_of};
+use super::member::Member;
+use super::streams::{group_of, name_of};
 use crate::history::History;
 use env::{MemoryDisk, SeededRandom};
 use log::LogOptions;
@@ -23,6 +23,16 @@ pub(super) struct Op {
     pub(super) is_acked: bool,
     /// Each try was refused for certain.
     pub(super) is_refused: bool,
+}
+
+/// The nodes, and what is needed to look at their disks.
+pub(super) struct Disks<'a> {
+    pub(super) members: &'a [Member],
+    /// What each of them is opened with.
+    pub(super) opened: &'a [node::Membership],
+    /// The node whose bytes are damaged, and since when.
+    pub(super) damaged: Option<(usize, u64)>,
+    pub(super) options: &'a LogOptions,
 }
 
 #[derive(Debug, Default)]
@@ -139,9 +149,8 @@ impl Oracle {
     /// An append was acknowledged: a majority has it on stable storage. A node that was damaged may have had it before.
     pub(super) fn check_images(
         &mut self,
-        (members, damaged): (&[Member], Option<(usize, u64)>),
-        options: &LogOptions,
-        op: usize,
+        Disks { members, opened, damaged, options }: &Disks<'_>,
+        (acked_by, op): (usize, usize),
     ) {
         self.images_count += 1;
         let (group, bytes) = (group_of(self.ops[op].stream, options), &self.ops[op].bytes);
@@ -150,11 +159,23 @@ impl Oracle {
             damaged.is_some_and(|(node, at_us)| node == member.number && begun_us <= at_us)
         };
         let holds = |member: &&Member| {
-            held_it(member) || has_entry(&member.disk, (member, options), group, bytes)
+            let with = (*options, &opened[member.number]);
+            held_it(member) || has_entry(&member.disk, (member, with), group, bytes)
         };
-        let count = members.iter().filter(holds).count();
-        if count <= NODES / 2 {
-            self.broken(format!("append {op} was acknowledged, and {count} disks have it"));
+        let holders: Vec<usize> =
+            members.iter().filter(holds).map(|member| member.number).collect();
+        let copies = members.iter().flat_map(|member| &member.shards);
+        let copies = copies
+            .flat_map(|shard| shard.copies())
+            .filter(|copy| copy.group == group && copy.applied.get() > 0);
+        // What a change of voters follows was committed by those before.
+        let has_quorum = |copy: &CopyStatus| {
+            copy.configuration.is_quorum(|id| holders.contains(&(usize::from(id.node().get()) - 1)))
+        };
+        let copies: Vec<CopyStatus> = copies.collect();
+        if !copies.is_empty() && !copies.iter().any(has_quorum) {
+            let what = format!("append {op} was acknowledged by node {acked_by}");
+            self.broken(format!("{what}, and only {holders:?} have it on their disks"));
         }
     }
 
@@ -214,7 +235,7 @@ fn op_at(bytes: &[u8]) -> Option<(usize, usize)> {
 /// Whether the entries on stable storage hold an append, or a checkpoint may.
 fn has_entry(
     disk: &MemoryDisk,
-    (member, options): (&Member, &LogOptions),
+    (member, (options, opened)): (&Member, (&LogOptions, &node::Membership)),
     group: GroupId,
     bytes: &[u8],
 ) -> bool {
@@ -222,9 +243,7 @@ fn has_entry(
     let (port, dir) = (std::sync::Arc::new(image.disk), std::path::Path::new(super::member::DIR));
     let random = &mut SeededRandom::new(1);
     let with = (options.clone(), 1);
-    let Ok(opened) =
-        node::open_member((port, random), dir, with, &membership(member.number, (NODES, 0)))
-    else {
+    let Ok(opened) = node::open_member((port, random), dir, with, opened) else {
         return false;
     };
     let log = opened.shards[0].log();

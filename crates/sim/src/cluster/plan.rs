@@ -36,11 +36,15 @@ pub enum ClusterMutant {
     LostDisk,
     /// A node's disk is that of some time ago.
     OldDisk,
+    /// A node that joins takes itself for the first one.
+    SelfMadeMember,
+    /// The first node loses its disk, and does not know any more that others have joined it.
+    ForgottenCluster,
 }
 
 impl ClusterMutant {
     /// All of them.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 17] = [
         Self::LyingDisks,
         Self::ForgedAcks,
         Self::ForgedConfirmations,
@@ -56,6 +60,8 @@ impl ClusterMutant {
         Self::RepeatedRequests,
         Self::LostDisk,
         Self::OldDisk,
+        Self::SelfMadeMember,
+        Self::ForgottenCluster,
     ];
 }
 
@@ -70,6 +76,19 @@ pub struct ClusterPlan {
     pub verbose: bool,
 }
 
+impl ClusterPlan {
+    /// Whether the cluster begins as one node. Of the runs without a defect every other one does.
+    #[must_use]
+    pub fn grows(&self) -> bool {
+        match self.mutant {
+            None => self.seed % 2 == 1,
+            Some(mutant) => {
+                matches!(mutant, ClusterMutant::SelfMadeMember | ClusterMutant::ForgottenCluster)
+            }
+        }
+    }
+}
+
 /// What a run that broke no promise has done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ClusterReport {
@@ -81,6 +100,8 @@ pub struct ClusterReport {
     pub ordered_count: usize,
     /// Acknowledgements that were looked for on stable storage.
     pub images_count: u64,
+    /// Clusters that began as one node and have three voters of each group.
+    pub grown_count: u64,
     /// Reads that a node has answered without leading the group.
     pub elsewhere_count: u64,
     /// Appends that a node has acknowledged without leading the group.
@@ -109,6 +130,7 @@ impl AddAssign for ClusterReport {
             acked_count: self.acked_count + other.acked_count,
             ordered_count: self.ordered_count + other.ordered_count,
             images_count: self.images_count + other.images_count,
+            grown_count: self.grown_count + other.grown_count,
             elsewhere_count: self.elsewhere_count + other.elsewhere_count,
             forwarded_count: self.forwarded_count + other.forwarded_count,
             leaders_count: self.leaders_count + other.leaders_count,

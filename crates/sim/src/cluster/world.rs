@@ -1,8 +1,9 @@
 //! The scheduler of a cluster: one queue of everything that will happen.
 
 use super::clients::{Client, Next};
+use super::joined::Growth;
 use super::member::{Job, Mail, Member, Turn, membership, node_number};
-use super::oracle::Oracle;
+use super::oracle::{Disks, Oracle};
 use super::plan::{ClusterMutant, ClusterPlan, ClusterReport};
 use super::streams::{NODES, STREAMS};
 use super::wires::Wire;
@@ -77,6 +78,10 @@ pub(super) enum Act {
         call: u32,
     },
     Start(usize),
+    /// A node that is no member wants to be one.
+    Join(usize),
+    /// The first node is to be one of several.
+    Begin,
     Heal {
         from: usize,
         to: usize,
@@ -99,9 +104,12 @@ pub(super) struct World {
     /// The node whose bytes are damaged, and since when: one at most.
     pub(super) damaged: Option<(usize, u64)>,
     pub(super) hits: u64,
+    /// Of a cluster that begins as one node.
+    pub(super) growth: Option<Growth>,
     /// What a mutant's disks were.
     pub(super) old_images: BTreeMap<usize, env::MemoryDisk>,
     starts: u64,
+    grown_count: u64,
     elsewhere_count: u64,
     forwarded_count: u64,
     clients: Vec<Client>,
@@ -151,8 +159,10 @@ impl World {
             faults: 0,
             damaged: None,
             hits: 0,
+            growth: None,
             old_images: BTreeMap::new(),
             starts: 0,
+            grown_count: 0,
             elsewhere_count: 0,
             forwarded_count: 0,
             clients: Vec::new(),
@@ -167,6 +177,10 @@ impl World {
             trace: Trace::new(plan.verbose),
             dice,
         }
+    }
+
+    pub(super) fn seed(&self) -> u64 {
+        self.plan.seed
     }
 
     pub(super) fn mutant(&self) -> Option<ClusterMutant> {
@@ -184,6 +198,9 @@ impl World {
 
     /// Carries the plan out.
     pub(super) fn run(&mut self) {
+        if self.plan.grows() {
+            self.begin_growth();
+        }
         for node in 0..NODES {
             if self.mutant() == Some(ClusterMutant::LyingDisks) {
                 self.members[node].disk.lie_about_syncs();
@@ -201,7 +218,7 @@ impl World {
         self.heal();
         let until = self.now_us + REST_US;
         self.run_until(until, |world| world.active.is_empty());
-        if !self.is_at_rest() {
+        if !self.is_at_rest() || !self.grow_up() {
             return;
         }
         for stream in 0..STREAMS {
@@ -229,6 +246,7 @@ impl World {
             acked_count: self.oracle.acked_count,
             ordered_count: self.ordered,
             images_count: self.oracle.images_count,
+            grown_count: self.grown_count,
             elsewhere_count: self.elsewhere_count,
             forwarded_count: self.forwarded_count,
             leaders_count,
@@ -241,6 +259,33 @@ impl World {
         }
     }
 
+    /// A cluster that grows has grown; `false` if that takes a snapshot.
+    fn grow_up(&mut self) -> bool {
+        let until = self.now_us + REST_US;
+        while self.growth.is_some() && !self.has_grown() && !self.oracle.is_broken() {
+            let is_excused = self.lacks_released();
+            if self.now_us >= until || is_excused {
+                if !is_excused {
+                    let copies = self.describe_copies();
+                    self.oracle.broken(format!("it does not grow\n{copies}"));
+                }
+                return !is_excused;
+            }
+            let step_us = self.now_us + 100_000;
+            self.run_until(step_us, |_| false);
+        }
+        self.grown_count = u64::from(self.growth.is_some());
+        true
+    }
+
+    fn describe_copies(&self) -> String {
+        let copies = self.members.iter().flat_map(|member| {
+            let copies = member.shards.iter().flat_map(|shard| shard.copies());
+            copies.map(|copy| format!("{} {copy:?}", member.number))
+        });
+        copies.collect::<Vec<_>>().join("\n")
+    }
+
     /// Every client has come to its end; `false` if that takes a snapshot.
     fn is_at_rest(&mut self) -> bool {
         if self.active.is_empty() {
@@ -249,11 +294,7 @@ impl World {
         if self.lacks_released() {
             return false;
         }
-        let copies = self.members.iter().flat_map(|member| {
-            let copies = member.shards.iter().flat_map(|shard| shard.copies());
-            copies.map(|copy| format!("{} {copy:?}", member.number))
-        });
-        let copies = copies.collect::<Vec<_>>().join("\n");
+        let copies = self.describe_copies();
         self.oracle.broken(format!("clients {:?} wait for ever\n{copies}", self.active));
         true
     }
@@ -271,7 +312,8 @@ impl World {
             })
         };
         let mut copies = shards().flat_map(|shard| shard.copies());
-        self.damaged.is_some() && copies.any(|copy| begins_behind(copy.group, copy.last))
+        let is_excused = self.damaged.is_some() || self.growth.is_some();
+        is_excused && copies.any(|copy| begins_behind(copy.group, copy.last))
     }
 
     fn run_until(&mut self, until_us: u64, is_done: impl Fn(&Self) -> bool) {
@@ -327,6 +369,8 @@ impl World {
             Act::Reply { call, reply } => self.hear(call, reply),
             Act::GiveUp { call } => self.give_up(call),
             Act::Start(node) => self.start(node),
+            Act::Join(node) => self.join(node),
+            Act::Begin => self.begin_membership(),
             Act::Heal { from, to } => self.mend(from, to),
             Act::Strike => self.strike(),
             Act::Compare => {
@@ -384,6 +428,12 @@ impl World {
             format_args!("turn of {node}: {} {} {}", replies.len(), jobs.len(), said.len()),
         );
         self.oracle.note_leaders(&self.members[node]);
+        self.spread_meta(node);
+        if !self.members[node].inbox.is_empty()
+            && !std::mem::replace(&mut self.members[node].is_turn_due, true)
+        {
+            self.at(10, Act::Turn { node, life });
+        }
         for mut said in said {
             self.forge(node, &mut said);
             let to = usize::from(said.to.get()) - 1;
@@ -394,7 +444,7 @@ impl World {
         self.flush(node);
         for (ticket, reply) in replies {
             let (call, delay_us) = (ticket.exchange[0], self.dice.delay_us(300));
-            self.check_acknowledged(call, &reply);
+            self.check_acknowledged((node, call), &reply);
             self.at(delay_us, Act::Reply { call, reply });
         }
         for (shard, mail) in mails {
@@ -460,11 +510,11 @@ impl World {
     }
 
     pub(super) fn start(&mut self, node: usize) {
-        if self.members[node].is_up() {
+        if self.members[node].is_up() || !self.is_member(node) {
             return;
         }
         self.starts += 1;
-        let mut membership = membership(node, (NODES, self.plan.seed));
+        let mut membership = self.membership(node);
         if self.mutant() == Some(ClusterMutant::LonelyVoter) && node == 0 {
             membership.voters.truncate(1);
         }
@@ -484,8 +534,18 @@ impl World {
         let life = self.members[node].life;
         (0..NODES).filter(|peer| *peer != node).for_each(|peer| self.lose_link(node, peer));
         self.note(format_args!("node {node} starts"));
+        if node == 0 && self.has_begun() {
+            self.begin_membership();
+        }
         self.at(self.now_us % 1000, Act::Tick { node, life });
         self.at(0, Act::PeerTick { node, life });
+    }
+
+    fn membership(&self, node: usize) -> node::Membership {
+        match self.growth {
+            Some(_) => self.membership_in_growth(node),
+            None => membership(node, (NODES, self.plan.seed)),
+        }
     }
 
     fn compare(&mut self) {
@@ -512,7 +572,7 @@ impl World {
             return self.at(200_000, Act::Wake(number));
         }
         let node = match self.clients[number].asks_anywhere {
-            true => self.dice.below(NODES as u64) as usize,
+            true => self.any_node(),
             false => self.leader_known_to(self.clients[number].node, group),
         };
         self.clients[number].node = node;
@@ -533,9 +593,19 @@ impl World {
         copies.any(|copy| copy.group == group && copy.state == CopyState::Follows)
     }
 
-    fn send(&mut self, (client, node): (usize, usize), request: Request, data: Vec<u8>) {
+    /// Any node that may run.
+    pub(super) fn any_node(&mut self) -> usize {
+        let node = self.dice.below(NODES as u64) as usize;
+        if self.is_member(node) { node } else { 0 }
+    }
+
+    pub(super) fn next_call(&mut self) -> u32 {
         self.call_next += 1;
-        let (call, life) = (self.call_next, self.members[node].life);
+        self.call_next
+    }
+
+    fn send(&mut self, (client, node): (usize, usize), request: Request, data: Vec<u8>) {
+        let (call, life) = (self.next_call(), self.members[node].life);
         self.calls.insert(call, (client, node));
         let delay_us = self.dice.delay_us(300);
         if self.mutant() == Some(ClusterMutant::RepeatedRequests)
@@ -562,16 +632,26 @@ impl World {
     }
 
     /// What is acknowledged now is on a majority's disks now.
-    fn check_acknowledged(&mut self, call: u32, reply: &Reply) {
+    fn check_acknowledged(&mut self, (node, call): (usize, u32), reply: &Reply) {
         let Reply::Outcome(stream::Outcome::Appended(_)) = reply else { return };
         let Some((client, _)) = self.calls.get(&call) else { return };
         let Some(op) = self.clients[*client].op() else { return };
         if self.dice.percent(IMAGES_PERCENT) {
-            self.oracle.check_images((&self.members, self.damaged), &self.options, op);
+            let opened: Vec<node::Membership> = (0..NODES).map(|it| self.membership(it)).collect();
+            let disks = Disks {
+                members: &self.members,
+                opened: &opened,
+                damaged: self.damaged,
+                options: &self.options,
+            };
+            self.oracle.check_images(&disks, (node, op));
         }
     }
 
     fn hear(&mut self, call: u32, reply: Reply) {
+        if self.hear_cluster(call, &reply) {
+            return;
+        }
         let Some((client, node)) = self.calls.remove(&call) else { return };
         let group = self.clients[client].group(&self.options);
         let is_read = matches!(reply, Reply::Head(..) | Reply::Read(_));
@@ -617,7 +697,7 @@ impl World {
             Next::Again => {}
         }
         if is_failed {
-            self.clients[client].node = self.dice.below(NODES as u64) as usize;
+            self.clients[client].node = self.any_node();
         }
         let delay_us = 1000 + self.clients[client].delay_us();
         self.at(delay_us, Act::Wake(client));

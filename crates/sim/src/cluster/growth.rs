@@ -1,0 +1,170 @@
+//! Clusters that begin as one node and grow to three, under clients and all faults.
+//!
+//! # What is simulated of a server
+//! The file `CLUSTER`: a node knows for good what its shards have reported of the cluster before an answer of the same turn
+//! goes out. The exchange of a joiner with a member: the command, and its answer. A joiner that has none asks again.
+
+use super::joined::Growth;
+use super::member::{Mail, Member, node_number};
+use super::plan::ClusterMutant;
+use super::streams::NODES;
+use super::world::{Act, World};
+use cluster::{MemberState, MetaCommand, MetaOutcome, ReplicaId};
+use model::{GroupId, ShardId};
+use node::{CopyState, Membership, MetaStart, PeerEvent, Reply, Request, Ticket};
+
+/// A joiner waits this long for its answer, and then asks again.
+const JOIN_PATIENCE_US: u64 = 1_000_000;
+
+/// So many runs of 100 begin with no data in groups with one voter: others need snapshots, which nobody sends yet.
+const BEGINS_AT_ONCE_PERCENT: u64 = 80;
+
+impl World {
+    /// Whether a node may run.
+    pub(super) fn is_member(&self, node: usize) -> bool {
+        self.growth.as_ref().is_none_or(|growth| growth.joined[node])
+    }
+
+    /// The first node is there, and others will come.
+    pub(super) fn begin_growth(&mut self) {
+        let mut growth = Growth::default();
+        growth.joined[0] = true;
+        self.growth = Some(growth);
+        if self.fault_dice.percent(BEGINS_AT_ONCE_PERCENT) {
+            self.at(0, Act::Begin);
+        }
+        let mut after_us = 0;
+        for node in 1..NODES {
+            after_us += self.fault_dice.between(1_000, 6_000_000);
+            self.at(after_us, Act::Join(node));
+        }
+    }
+
+    /// What a node of a cluster that grows is opened with.
+    pub(super) fn membership_in_growth(&self, node: usize) -> Membership {
+        let growth = self.growth.as_ref().expect("it grows");
+        let first = match self.mutant() {
+            Some(ClusterMutant::SelfMadeMember) if node == 1 => node,
+            _ => 0,
+        };
+        let is_alone = node == 0
+            && (!growth.knows_others[0] || self.mutant() == Some(ClusterMutant::ForgottenCluster));
+        let meta = Some(MetaStart { cluster: 1, own: member_of(node), is_alone });
+        let voters = vec![ReplicaId::new(node_number(first), 1)];
+        let (opening, seed) = (1, self.seed());
+        Membership { node: node_number(node), voters, opening, seed, meta }
+    }
+
+    /// A node asks to be a member.
+    pub(super) fn join(&mut self, node: usize) {
+        let is_turn = self.is_member(node - 1) && !self.is_member(node);
+        if is_turn && self.members[0].is_up() {
+            // The first node learns that it is not to be alone, if it does not know.
+            self.begin_membership();
+            self.ask_cluster(MetaCommand::Join(member_of(node)), Some(node));
+        }
+        if !self.is_member(node) {
+            self.at(JOIN_PATIENCE_US, Act::Join(node));
+        }
+    }
+
+    /// The first node is to be one of several.
+    pub(super) fn begin_membership(&mut self) {
+        for shard in 0..self.members[0].shards.len() {
+            let membership =
+                Membership { opening: self.members[0].life, ..self.membership_in_growth(0) };
+            self.post(0, shard, Mail::Begin(Box::new(membership)));
+        }
+    }
+
+    /// Whether the first node must be reminded at its start that it is not alone.
+    pub(super) fn has_begun(&self) -> bool {
+        self.growth.as_ref().is_some_and(|growth| growth.knows_others[0])
+    }
+
+    /// Asks any member for a change of the cluster.
+    fn ask_cluster(&mut self, command: MetaCommand, joiner: Option<usize>) {
+        let node = self.any_node();
+        let call = self.next_call();
+        let growth = self.growth.as_mut().expect("it grows");
+        growth.calls.insert(call, joiner);
+        let group = GroupId::new(self.options.group_count);
+        let shard = usize::from(group.shard(self.members[node].shard_count).get());
+        let ticket = Ticket { shard: ShardId::new(0), exchange: [call, 0, 0] };
+        let request = Request::Meta(Box::new(command));
+        if self.members[node].is_up() {
+            self.post(node, shard, Mail::Request { ticket, request, data: Vec::new() });
+        }
+    }
+
+    /// The answer to a change of the cluster; `false` if the call is a client's.
+    pub(super) fn hear_cluster(&mut self, call: u32, reply: &Reply) -> bool {
+        let Some(growth) = &mut self.growth else { return false };
+        let Some(joiner) = growth.calls.remove(&call) else { return false };
+        let (Some(node), Reply::Meta(outcome)) = (joiner, reply) else { return true };
+        if *outcome != MetaOutcome::Joined(node_number(node)) {
+            self.oracle.broken(format!("node {node} asked to join, and got {outcome:?}"));
+        }
+        if !std::mem::replace(&mut growth.joined[node], true) {
+            growth.knows_others[node] = true;
+            self.note(format_args!("node {node} joins"));
+            self.start(node);
+        }
+        true
+    }
+
+    /// What the shards of a node have reported of the cluster is known to all of them, and durable.
+    pub(super) fn spread_meta(&mut self, node: usize) {
+        let Some(growth) = &mut self.growth else { return };
+        for shard in 0..self.members[node].shards.len() {
+            let Some(meta) = self.members[node].shards[shard].poll_meta() else { continue };
+            growth.knows_others[node] |= meta.members().count() > 1;
+            let others = (0..self.members[node].shards.len()).filter(|other| *other != shard);
+            for other in others.collect::<Vec<_>>() {
+                let mail = Mail::Peer(PeerEvent::Meta(std::sync::Arc::clone(&meta)));
+                self.members[node].inbox.push((other, mail));
+            }
+        }
+    }
+
+    /// A node is not to lead for a while, or is again.
+    pub(super) fn drain(&mut self, node: usize) {
+        if self.growth.is_none() || !self.is_member(node) {
+            return;
+        }
+        let is_drained = !self.is_ending && self.fault_dice.percent(60);
+        let state = if is_drained { MemberState::Draining } else { MemberState::Active };
+        self.note(format_args!("node {node} becomes {state:?}"));
+        self.ask_cluster(MetaCommand::SetState { number: node_number(node), state }, None);
+    }
+
+    /// Whether each group has three voters, the cluster's own too, and nothing under way.
+    pub(super) fn has_grown(&mut self) -> bool {
+        let groups = (0..=self.options.group_count).map(GroupId::new);
+        let has_all = |group: GroupId| {
+            let shards = self.members.iter().flat_map(|member: &Member| &member.shards);
+            let copies = shards.flat_map(|shard| shard.copies());
+            copies.filter(|copy| copy.group == group).any(|copy| {
+                let configuration = &copy.configuration;
+                let has_three = configuration.voters.len() == NODES && !configuration.is_joint();
+                copy.state == CopyState::Serves && has_three
+            })
+        };
+        let has_grown = groups.into_iter().all(has_all);
+        if let Some(growth) = &mut self.growth {
+            growth.is_grown |= has_grown;
+        }
+        has_grown
+    }
+}
+
+fn member_of(node: usize) -> cluster::Member {
+    cluster::Member {
+        store: node as u64 + 1,
+        peer_address: format!("n{node}"),
+        client_address: String::new(),
+        state: MemberState::Active,
+        version: 1,
+        epoch: 1,
+    }
+}
