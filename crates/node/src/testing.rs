@@ -285,6 +285,7 @@ impl Process {
 
     fn perform(&mut self, shard: usize, output: Output) {
         match output {
+            Output::Reply { ticket, .. } if ticket.exchange[0] == 0 => {}
             Output::Reply { ticket, reply } => self.replies.push((ticket.exchange[0], reply)),
             Output::Changed { to, change } => self.changes.push((to, change)),
             Output::Sync(job) => match &mut self.held.syncs {
@@ -311,8 +312,21 @@ impl Process {
     pub fn settle(&mut self) {
         loop {
             while self.step() {}
+            self.ask_wishes();
             if !self.next_turn() {
                 return;
+            }
+        }
+    }
+
+    /// Asks for the changes of the cluster that the shards want. Nobody has the ticket 0.
+    fn ask_wishes(&mut self) {
+        for shard in 0..self.shards.len() {
+            while let Some(command) = self.shards[shard].poll_wish() {
+                let group = GroupId::new(self.shards[0].group_count());
+                let ticket = Ticket { shard: ShardId::new(0), exchange: [0; 3] };
+                let request = Request::Meta(Box::new(command));
+                self.handle(self.owner(group), Event::Request { ticket, request, data: &[] });
             }
         }
     }

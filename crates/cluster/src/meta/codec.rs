@@ -48,6 +48,11 @@ impl MetaCommand {
                 writer.byte(6);
                 writer.number((*voters).into());
             }
+            Self::Placed { group, nodes } => {
+                writer.byte(7);
+                writer.number(group.get().into());
+                write_nodes(&mut writer, nodes);
+            }
         }
         out
     }
@@ -77,6 +82,10 @@ impl MetaCommand {
                 replica: read_replica(&mut reader)?,
             },
             6 => Self::SetReplication(reader.short()?),
+            7 => Self::Placed {
+                group: GroupId::new(reader.short()?),
+                nodes: read_nodes(&mut reader)?,
+            },
             _ => return reader.error(),
         };
         reader.end()?;
@@ -131,10 +140,12 @@ impl Meta {
             writer.number(number.get().into());
             write_member(&mut writer, member);
         }
-        writer.number(self.targets.len() as u64);
-        for (group, nodes) in &self.targets {
-            writer.number(group.get().into());
-            write_nodes(&mut writer, nodes);
+        for map in [&self.targets, &self.placed] {
+            writer.number(map.len() as u64);
+            for (group, nodes) in map {
+                writer.number(group.get().into());
+                write_nodes(&mut writer, nodes);
+            }
         }
         writer.number(self.incarnations.len() as u64);
         for ((group, node), incarnation) in &self.incarnations {
@@ -159,9 +170,11 @@ impl Meta {
             Ok((read_number(reader)?, read_member(reader)?))
         })?;
         let targets_max = u64::from(u16::MAX);
-        meta.targets = read_map(&mut reader, targets_max, |reader| {
-            Ok((GroupId::new(reader.short()?), read_nodes(reader)?))
-        })?;
+        for map in [&mut meta.targets, &mut meta.placed] {
+            *map = read_map(&mut reader, targets_max, |reader| {
+                Ok((GroupId::new(reader.short()?), read_nodes(reader)?))
+            })?;
+        }
         let replicas_max = targets_max * u64::from(MEMBERS_MAX);
         meta.incarnations = read_map(&mut reader, replicas_max, |reader| {
             let key = (GroupId::new(reader.short()?), read_number(reader)?);

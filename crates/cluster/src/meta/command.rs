@@ -40,6 +40,13 @@ pub enum MetaCommand {
     },
     /// Groups shall have so many voters.
     SetReplication(u16),
+    /// A group is on these nodes now, its leader says, and nothing of that is under way.
+    Placed {
+        /// Which group.
+        group: GroupId,
+        /// Where, without doubles: voters and learners.
+        nodes: Vec<NodeNumber>,
+    },
 }
 
 /// What came of a command.
@@ -99,6 +106,7 @@ impl Meta {
             MetaCommand::Place { group, nodes } => self.place(*group, nodes),
             MetaCommand::Renew { group, replica } => self.renew(*group, *replica),
             MetaCommand::SetReplication(voters) => self.set_replication(*voters),
+            MetaCommand::Placed { group, nodes } => self.note_placed(*group, nodes),
         };
         outcome.unwrap_or_else(MetaOutcome::Refused)
     }
@@ -152,7 +160,8 @@ impl Meta {
         Ok(MetaOutcome::Done)
     }
 
-    fn place(&mut self, group: GroupId, nodes: &[NodeNumber]) -> Result<MetaOutcome, MetaRefusal> {
+    /// The nodes in order, if a group can be on them.
+    fn sorted(&self, group: GroupId, nodes: &[NodeNumber]) -> Result<Vec<NodeNumber>, MetaRefusal> {
         let mut sorted = nodes.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
@@ -160,6 +169,21 @@ impl Meta {
         if group.get() > self.group_count || nodes.is_empty() || sorted.len() != nodes.len() {
             return Err(MetaRefusal::Impossible);
         }
+        Ok(sorted)
+    }
+
+    fn note_placed(
+        &mut self,
+        group: GroupId,
+        nodes: &[NodeNumber],
+    ) -> Result<MetaOutcome, MetaRefusal> {
+        let sorted = self.sorted(group, nodes)?;
+        self.placed.insert(group, sorted);
+        Ok(MetaOutcome::Done)
+    }
+
+    fn place(&mut self, group: GroupId, nodes: &[NodeNumber]) -> Result<MetaOutcome, MetaRefusal> {
+        let sorted = self.sorted(group, nodes)?;
         if let Some(gone) = nodes.iter().find(|node| self.is_removed(**node)) {
             return Err(MetaRefusal::NoMember(*gone));
         }

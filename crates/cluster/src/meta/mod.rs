@@ -79,6 +79,8 @@ pub struct Meta {
     members: BTreeMap<NodeNumber, Member>,
     /// Where each group shall be; a group that is not here stays where it began.
     targets: BTreeMap<GroupId, Vec<NodeNumber>>,
+    /// Where each group is, as its leaders have said last.
+    placed: BTreeMap<GroupId, Vec<NodeNumber>>,
     /// The present incarnation of each replica that was ever given one.
     incarnations: BTreeMap<(GroupId, NodeNumber), u64>,
 }
@@ -93,6 +95,7 @@ impl Meta {
             replication: REPLICATION_DEFAULT,
             members: BTreeMap::new(),
             targets: BTreeMap::new(),
+            placed: BTreeMap::new(),
             incarnations: BTreeMap::new(),
         }
     }
@@ -130,6 +133,22 @@ impl Meta {
     #[must_use]
     pub fn target(&self, group: GroupId) -> &[NodeNumber] {
         self.targets.get(&group).map_or(&[], Vec::as_slice)
+    }
+
+    /// Where a group is, as its leaders have said last.
+    #[must_use]
+    pub fn placed(&self, group: GroupId) -> &[NodeNumber] {
+        self.placed.get(&group).map_or(&[], Vec::as_slice)
+    }
+
+    /// Whether each group has said where it is, and none is on this node or shall be.
+    #[must_use]
+    pub fn is_free(&self, node: NodeNumber) -> bool {
+        let mut groups = (0..=self.group_count).map(GroupId::new);
+        groups.all(|group| {
+            let is_elsewhere = |nodes: &[NodeNumber]| !nodes.is_empty() && !nodes.contains(&node);
+            is_elsewhere(self.placed(group)) && is_elsewhere(self.target(group))
+        })
     }
 
     /// The id of a group's replica on a node.

@@ -119,6 +119,25 @@ fn groups_are_placed_on_members_only() {
 }
 
 #[test]
+fn a_node_is_free_when_every_group_has_said_that_it_is_elsewhere() {
+    let mut meta = Meta::new(0xc1, 1);
+    for store in [11, 12, 13] {
+        meta.apply(&MetaCommand::Join(node(store)));
+    }
+    let nodes = vec![number(1), number(2)];
+    for group in (0..=1).map(GroupId::new) {
+        assert!(!meta.is_free(number(3)));
+        meta.apply(&MetaCommand::Place { group, nodes: nodes.clone() });
+        assert!(!meta.is_free(number(3)), "nobody has said that it is so");
+        meta.apply(&MetaCommand::Placed { group, nodes: nodes.clone() });
+    }
+    assert!(meta.is_free(number(3)) && !meta.is_free(number(2)));
+    let group = GroupId::new(0);
+    meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1), number(3)] });
+    assert!(!meta.is_free(number(3)), "it is on the way");
+}
+
+#[test]
 fn the_version_is_the_oldest_of_those_present() {
     let mut meta = cluster();
     meta.apply(&MetaCommand::Join(Member { version: 3, ..node(14) }));
@@ -137,6 +156,7 @@ fn the_state_comes_back_from_its_bytes() {
     meta.apply(&MetaCommand::Place { group, nodes: vec![number(1), number(3)] });
     let replica = meta.replica(group, number(3));
     meta.apply(&MetaCommand::Renew { group, replica });
+    meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1)] });
     let mut out = Vec::new();
     meta.encode(&mut out);
     assert_eq!(Meta::decode(&out), Ok(meta));
@@ -147,7 +167,7 @@ fn the_state_comes_back_from_its_bytes() {
 
 #[test]
 fn commands_have_golden_bytes() {
-    let goldens: [(MetaCommand, &[u8]); 6] = [
+    let goldens: [(MetaCommand, &[u8]); 7] = [
         (MetaCommand::Join(node(1)), b"\x01\x01\x07n1:4439\x00\x00\x01\x04"),
         (
             MetaCommand::Announce { number: number(2), member: node(1) },
@@ -163,11 +183,15 @@ fn commands_have_golden_bytes() {
             b"\x05\x07\x81\x80\x80\x80\x80\x80\x40",
         ),
         (MetaCommand::SetReplication(5), b"\x06\x05"),
+        (
+            MetaCommand::Placed { group: GroupId::new(3), nodes: vec![number(1), number(2)] },
+            b"\x07\x03\x02\x01\x02",
+        ),
     ];
     for (command, golden) in goldens {
         assert_eq!(command.encode(), golden, "{command:?}");
         assert_eq!(MetaCommand::decode(golden), Ok(command));
     }
-    assert!(MetaCommand::decode(&[7]).is_err());
+    assert!(MetaCommand::decode(&[8]).is_err());
     assert!(MetaCommand::decode(b"\x06\x05\x00").is_err());
 }

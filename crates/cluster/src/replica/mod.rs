@@ -230,6 +230,13 @@ impl<R: Rules> Replica<R> {
         self.is_leader() && self.raw.raft.apply_to_current_term()
     }
 
+    /// Whether it leads, and has asked another one to take over: it takes no proposals until that one leads, or an election
+    /// timeout is over.
+    #[must_use]
+    pub fn is_handing_over(&self) -> bool {
+        self.raw.raft.lead_transferee.is_some()
+    }
+
     /// The leader, as far as is known here.
     #[must_use]
     pub fn leader(&self) -> Option<ReplicaId> {

@@ -162,9 +162,24 @@ impl GroupCopy {
         self.replica.is_leader() && self.serving == Some(self.replica.term()) && self.halt.is_none()
     }
 
+    /// Where the group is, if it is led here and no change of that is under way.
+    pub(super) fn placed(&self) -> Option<Vec<NodeNumber>> {
+        let configuration = self.replica.configuration();
+        let is_settled = self.replica.is_configuration_settled() && !configuration.is_joint();
+        let replicas = || configuration.replicas();
+        let mut nodes: Vec<NodeNumber> = replicas().iter().map(|id| id.node()).collect();
+        nodes.dedup();
+        (self.is_serving() && is_settled).then_some(nodes)
+    }
+
     /// Whether no other copy votes.
     pub(super) fn is_only_voter(&self) -> bool {
         self.replica.configuration().is_quorum(|id| id == self.replica.id())
+    }
+
+    /// Whether it leads, and is not giving that away: a request that comes then waits for the next leader.
+    pub(super) fn takes_proposals(&self) -> bool {
+        self.is_serving() && !self.replica.is_handing_over()
     }
 
     /// Whether it has lost something, and the log does not know that yet.

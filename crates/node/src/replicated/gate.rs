@@ -65,7 +65,7 @@ impl ShardCore {
         } else if !request.is_read() && (is_behind || !copy.replica.is_leader()) {
             self.forward(id, now.monotonic, (ticket, request, data.to_vec()));
             return None;
-        } else if copy.is_serving() && !self.is_answered_at_once(now, &request, data.len()) {
+        } else if copy.takes_proposals() && !self.is_answered_at_once(now, &request, data.len()) {
             return Some(request);
         } else if !copy.has_room_for(data.len()) {
             Failure::Overloaded
@@ -103,7 +103,7 @@ impl ShardCore {
 
     pub(super) fn hold(&mut self, id: GroupId, held: Held) {
         let copy = self.copy_mut(id);
-        if copy.is_serving() || held.is_read() {
+        if copy.takes_proposals() || held.is_read() {
             copy.ask_before(held);
         } else {
             copy.park(held);

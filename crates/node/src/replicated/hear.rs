@@ -83,6 +83,7 @@ impl ShardCore {
         self.give_up_forwards(now);
         self.tick_meta();
         self.place_groups();
+        self.tick_wishes();
     }
 
     /// A request that has waited for a leader is judged as if it came now. It does not wait longer for that.

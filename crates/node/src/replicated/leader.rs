@@ -12,6 +12,9 @@ impl ShardCore {
             if !copy.is_serving() && copy.halt.is_none() {
                 copy.serving = Some(copy.replica.term());
                 self.take_charge(id);
+            } else if copy.takes_proposals() && !copy.parked.is_empty() {
+                // Nobody has taken over.
+                self.release_parked(id);
             }
         } else if !copy.replica.is_leader() {
             copy.serving = None;
@@ -32,7 +35,6 @@ impl ShardCore {
     /// All that was ever acknowledged is applied here. Uses that the leader before has not logged are made up for, and
     /// the duties of one node are this one's from now on.
     fn take_charge(&mut self, id: GroupId) {
-        let now = self.members().now;
         let state = &mut self.groups.get_mut(id).state;
         state.forgive_lost_touches();
         let pending: Vec<_> = state.pending_unpins().collect();
@@ -49,11 +51,16 @@ impl ShardCore {
         if self.meta_group() == Some(id) {
             self.tick_meta();
         }
+        self.release_parked(id);
+    }
+
+    /// Judges requests that have waited for a leader as if they came now.
+    fn release_parked(&mut self, id: GroupId) {
+        let now = self.members().now;
         let parked = std::mem::take(&mut self.copy_mut(id).parked);
         let parked: Vec<_> = parked.into();
         self.copy_mut(id).note_released(&parked);
         for held in parked {
-            // It was held before this leader was confirmed: it is judged like one that comes now.
             self.hold_again(now, (id, held));
         }
     }

@@ -17,13 +17,16 @@ use super::{Halt, Replication};
 use crate::proposed::{Proposed, ReplyTo};
 use crate::{Failure, Reply, ShardCore, Ticket};
 use cluster::{
-    ENTRY_HEAD_BYTES, KIND_META, LogPosition, MemberState, Meta, MetaCommand, NodeNumber, Settled,
-    targets,
+    ENTRY_HEAD_BYTES, KIND_META, LogPosition, Member, MemberState, Meta, MetaCommand, NodeNumber,
+    Settled, targets,
 };
 use log::{DurableEntry, NewEntry, Purpose};
 use model::{EntrySubject, GroupId};
 use std::sync::Arc;
 use stream::{Command, Subject};
+
+/// Ticks between two looks at what the cluster knows: 500 ms.
+const WISH_TICKS: u32 = 10;
 
 /// Targets that are proposed in one tick.
 const PLACES_PER_TICK: usize = 64;
@@ -39,6 +42,47 @@ impl ShardCore {
     pub fn poll_meta(&mut self) -> Option<Arc<Meta>> {
         let replication = self.replication.as_mut()?;
         std::mem::take(&mut replication.is_meta_new).then(|| replication.meta.clone())?
+    }
+
+    /// What the cluster knows of itself, as far as this shard has heard.
+    #[must_use]
+    pub fn known_meta(&self) -> Option<&Meta> {
+        self.replication.as_ref()?.meta.as_deref()
+    }
+
+    /// A change of the cluster that this shard wants: to be asked for as a request, whose answer nobody needs. What does not come
+    /// true is asked for again.
+    pub fn poll_wish(&mut self) -> Option<MetaCommand> {
+        self.replication.as_mut()?.wishes.pop_front()
+    }
+
+    /// Compares what is so here with what the cluster knows.
+    pub(super) fn tick_wishes(&mut self) {
+        let Some(meta) = self.members().meta.clone() else { return };
+        let ticks = &mut self.members().wish_ticks;
+        *ticks += 1;
+        if *ticks < WISH_TICKS || !self.members().wishes.is_empty() {
+            return;
+        }
+        self.members().wish_ticks = 0;
+        self.wish_to_announce(&meta);
+        for id in self.replicated_groups() {
+            let placed = self.copy_mut(id).placed();
+            if let Some(nodes) = placed.filter(|nodes| meta.placed(id) != nodes) {
+                self.members().wishes.push_back(MetaCommand::Placed { group: id, nodes });
+            }
+        }
+    }
+
+    /// The cluster is to know where this node is since its start. One shard of it says so.
+    fn wish_to_announce(&mut self, meta: &Meta) {
+        let number = self.members().forwarding.node;
+        let (own, known) = (self.members().own.clone(), meta.member(number));
+        let (Some(own), Some(known), Some(_)) = (own, known, self.meta_group()) else { return };
+        let member = Member { state: known.state, ..own };
+        if member.store == known.store && member.epoch >= known.epoch && member != *known {
+            self.members().wishes.push_back(MetaCommand::Announce { number, member });
+        }
     }
 
     /// The state as it is applied here becomes that of the shard.
@@ -164,15 +208,21 @@ impl ShardCore {
     }
 }
 
-/// Targets that are not those of the members that are there.
+/// Targets that are not those of the members that are there, and members that leave and have nothing left.
 fn moves(meta: &Meta) -> Vec<MetaCommand> {
+    let leaving = meta.members().filter(|(_, member)| member.state == MemberState::Leaving);
+    let free = leaving.map(|(number, _)| number).filter(|number| meta.is_free(*number));
+    let removed = |number| MetaCommand::SetState { number, state: MemberState::Removed };
+    let mut moves: Vec<MetaCommand> = free.map(removed).collect();
+
     let holds = |state| matches!(state, MemberState::Active | MemberState::Draining);
     let holders = meta.members().filter(|(_, member)| holds(member.state));
     let holders: Vec<NodeNumber> = holders.map(|(number, _)| number).collect();
     let wanted = targets(meta.group_count(), &holders, meta.replication()).into_iter();
     let moved = wanted.filter(|(group, nodes)| !nodes.is_empty() && meta.target(*group) != nodes);
     let places = moved.map(|(group, nodes)| MetaCommand::Place { group, nodes });
-    places.take(PLACES_PER_TICK).collect()
+    moves.extend(places.take(PLACES_PER_TICK));
+    moves
 }
 
 impl Replication {

@@ -50,7 +50,7 @@ pub(crate) use start::to_copy;
 pub use status::{CopyState, CopyStatus};
 
 use crate::{Membership, Stamp};
-use cluster::{Member, Meta};
+use cluster::{Member, Meta, MetaCommand};
 use model::{GroupId, Monotonic, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -79,6 +79,10 @@ pub(crate) struct Replication {
     meta: Option<Arc<Meta>>,
     /// It was applied here, and the owner of the shard has not asked since.
     is_meta_new: bool,
+    /// Changes of the cluster that this shard wants.
+    wishes: VecDeque<MetaCommand>,
+    /// Ticks since the cluster's own state was last compared with what is so here.
+    wish_ticks: u32,
     /// Ticks since a leadership was last given away so that they spread.
     spread_ticks: u32,
 }
@@ -97,6 +101,8 @@ impl Replication {
             own: membership.meta.as_ref().map(|meta| meta.own.clone()),
             meta: None,
             is_meta_new: false,
+            wishes: VecDeque::new(),
+            wish_ticks: 0,
             spread_ticks: 0,
         }
     }

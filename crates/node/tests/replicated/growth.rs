@@ -224,6 +224,40 @@ fn leaders_spread_and_a_node_that_drains_leads_nothing() {
 }
 
 #[test]
+fn a_write_that_comes_while_the_leader_hands_over_waits_for_the_next_one() {
+    let mut trio = grown();
+    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b""));
+    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    let group = group_of("a");
+    for does_answer in [true, false] {
+        (0..20).for_each(|_| trio.tick());
+        let leader = trio.leader(group);
+        // The others take part, and hear of the change of hands only later.
+        let command =
+            MetaCommand::SetState { number: number(leader), state: MemberState::Draining };
+        assert_eq!(change(&mut trio, leader, command), MetaOutcome::Done);
+        trio.node(leader).wait_ms(thalweg_node::PEER_TICK_MS);
+        trio.tell(leader, PeerEvent::Tick);
+        trio.node(leader).settle();
+        let number_of = trio.node(leader).offer(append(&path("a"), b"x,"));
+        trio.node(leader).settle();
+        if !does_answer {
+            trio.node(leader).said.clear();
+        }
+        for _ in 0..60 {
+            trio.tick();
+        }
+        let answered = std::mem::take(&mut trio.node(leader).replies);
+        let is_it = |(of, reply): &(u32, Reply)| *of == number_of && is_appended(reply);
+        assert!(answered.iter().any(is_it), "{answered:?}");
+        let command = MetaCommand::SetState { number: number(leader), state: MemberState::Active };
+        assert_eq!(change(&mut trio, leader, command), MetaOutcome::Done);
+    }
+    let leader = trio.leader(group);
+    assert_eq!(trio.text(leader, "a"), b"x,x,");
+}
+
+#[test]
 fn each_member_knows_the_others() {
     let mut trio = grown();
     (0..4).for_each(|_| trio.tick());
@@ -238,6 +272,24 @@ fn each_member_knows_the_others() {
         trio.start(node);
         assert_eq!(known(&mut trio, node), [(1, 100), (2, 101), (3, 102)]);
     }
+}
+
+#[test]
+fn a_node_that_is_somewhere_else_after_a_start_says_so() {
+    let mut trio = grown();
+    trio.kill(1);
+    trio.membership = |node| {
+        let mut membership = membership_of(node, false);
+        let own = &mut membership.meta.as_mut().unwrap().own;
+        (own.peer_address, own.epoch) = ("elsewhere:4439".to_owned(), 2);
+        membership
+    };
+    trio.start(1);
+    tick_until(&mut trio, |trio| {
+        let meta = trio.node(0).shards[0].known_meta().expect("it has heard of the cluster");
+        let known = meta.member(number(1)).expect("it is a member");
+        (known.peer_address.as_str(), known.epoch) == ("elsewhere:4439", 2)
+    });
 }
 
 #[test]
@@ -256,4 +308,46 @@ fn a_copy_that_begins_has_nobody_to_ask_and_says_so() {
     trio.tell(0, PeerEvent::Tick);
     let reply = trio.ask(1, head("a"));
     assert!(matches!(reply, Reply::Outcome(_)), "{reply:?}");
+}
+
+/// Where the groups are, by the numbers of nodes, as the cluster knows.
+fn placed(trio: &mut Trio, at: usize) -> Vec<Vec<u16>> {
+    let meta = trio.node(at).shards[0].known_meta().expect("it has heard of the cluster");
+    let of = |group| meta.placed(GroupId::new(group)).iter().map(|node| node.get()).collect();
+    (0..=GROUPS).map(of).collect()
+}
+
+fn state(trio: &mut Trio, at: usize, node: usize) -> Option<MemberState> {
+    let meta = trio.node(at).shards[0].known_meta()?;
+    meta.member(number(node)).map(|member| member.state)
+}
+
+#[test]
+fn a_node_that_leaves_gives_its_copies_away_and_is_removed() {
+    let mut trio = grown();
+    join(&mut trio, 0, 3);
+    let command = MetaCommand::SetState { number: number(0), state: MemberState::Leaving };
+    assert_eq!(change(&mut trio, 1, command), MetaOutcome::Done);
+    tick_until(&mut trio, |trio| state(trio, 1, 0) == Some(MemberState::Removed));
+    assert_eq!(placed(&mut trio, 1), [[2, 3, 4], [2, 3, 4], [2, 3, 4]]);
+    trio.kill(0);
+    let made = trio.ask(3, create(&path("a"), Some("text/plain"), None, b""));
+    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    assert!(is_appended(&trio.ask(2, append(&path("a"), b"one,"))));
+    assert_eq!(trio.text(1, "a"), b"one,");
+}
+
+#[test]
+fn a_lost_node_is_removed_and_a_new_one_takes_its_place() {
+    let mut trio = grown();
+    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b"one,"));
+    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    trio.kill(2);
+    let command = MetaCommand::SetState { number: number(2), state: MemberState::Removed };
+    assert_eq!(change(&mut trio, 0, command), MetaOutcome::Done);
+    join(&mut trio, 0, 3);
+    tick_until(&mut trio, |trio| placed(trio, 1) == [[1, 2, 4], [1, 2, 4], [1, 2, 4]]);
+    trio.kill(0);
+    assert_eq!(trio.text(3, "a"), b"one,");
+    assert!(is_appended(&trio.ask(1, append(&path("a"), b"two,"))));
 }

@@ -13,6 +13,9 @@ use thalweg_node::{
 
 pub(crate) const SHARDS: u16 = 1;
 
+/// Three nodes, and one that may take the place of another.
+const NODES: usize = 4;
+
 pub(crate) struct Trio {
     pub(crate) options: LogOptions,
     pub(crate) disks: Vec<MemoryDisk>,
@@ -21,7 +24,7 @@ pub(crate) struct Trio {
     /// Nodes that nobody hears, and that hear nobody.
     pub(crate) cut: Vec<usize>,
     pub(crate) openings: u64,
-    pub(crate) opened: [u64; 3],
+    pub(crate) opened: [u64; NODES],
     pub(crate) membership: fn(usize) -> Membership,
 }
 
@@ -49,10 +52,10 @@ impl Trio {
 
     /// Three nodes that do not run.
     pub(crate) fn of(options: LogOptions, membership: fn(usize) -> Membership) -> Self {
-        let disks: Vec<_> = (0..3).map(|_| MemoryDisk::new()).collect();
+        let disks: Vec<_> = (0..NODES).map(|_| MemoryDisk::new()).collect();
         let nodes = disks.iter().map(|_| None).collect();
         let (under_way, cut) = (VecDeque::new(), Vec::new());
-        let (openings, opened) = (0, [0; 3]);
+        let (openings, opened) = (0, [0; NODES]);
         Self { options, disks, nodes, under_way, cut, openings, opened, membership }
     }
 
@@ -63,7 +66,7 @@ impl Trio {
         let opened = Process::open_member(&self.disks[node], with, &membership);
         self.nodes[node] = Some(opened.expect("the directory opens"));
         self.opened[node] = self.openings;
-        (0..3).filter(|other| *other != node).for_each(|other| self.link(node, other));
+        (0..NODES).filter(|other| *other != node).for_each(|other| self.link(node, other));
     }
 
     /// Two nodes that run have links to each other, new ones.
@@ -95,7 +98,7 @@ impl Trio {
     pub(crate) fn kill(&mut self, node: usize) {
         drop(self.nodes[node].take());
         self.disks[node].kill_process();
-        (0..3).filter(|other| *other != node).for_each(|other| self.unlink(node, other));
+        (0..NODES).filter(|other| *other != node).for_each(|other| self.unlink(node, other));
     }
 
     pub(crate) fn node(&mut self, node: usize) -> &mut Process {
@@ -109,7 +112,7 @@ impl Trio {
 
     /// As [`Trio::settle`], until one thing has arrived; `false` if nothing is under way.
     pub(crate) fn settle_one(&mut self) -> bool {
-        for from in 0..3 {
+        for from in 0..NODES {
             let Some(node) = &mut self.nodes[from] else { continue };
             node.settle();
             for said in std::mem::take(&mut node.said) {
@@ -141,7 +144,7 @@ impl Trio {
             let state = |copy: &thalweg_node::CopyStatus| copy.state == CopyState::Serves;
             copies.filter(|copy| copy.group == group).any(|copy| state(&copy))
         };
-        (0..3).find(|&node| !self.cut.contains(&node) && serves(&self.nodes[node]))
+        (0..NODES).find(|&node| !self.cut.contains(&node) && serves(&self.nodes[node]))
     }
 
     /// Lets time pass until somebody leads the group.

@@ -4,7 +4,7 @@
 //! The file `CLUSTER`: a node knows for good what its shards have reported of the cluster before an answer of the same turn
 //! goes out. The exchange of a joiner with a member: the command, and its answer. A joiner that has none asks again.
 
-use super::joined::Growth;
+use super::joined::{Exchange, Growth};
 use super::member::{Mail, Member, node_number};
 use super::plan::ClusterMutant;
 use super::streams::NODES;
@@ -22,7 +22,10 @@ const BEGINS_AT_ONCE_PERCENT: u64 = 80;
 impl World {
     /// Whether a node may run.
     pub(super) fn is_member(&self, node: usize) -> bool {
-        self.growth.as_ref().is_none_or(|growth| growth.joined[node])
+        self.growth.as_ref().is_none_or(|growth| {
+            let is_gone = growth.exchange.is_some_and(|it| it.is_gone && it.out == node);
+            growth.joined[node] && !is_gone
+        })
     }
 
     /// The first node is there, and others will come.
@@ -57,13 +60,16 @@ impl World {
 
     /// A node asks to be a member.
     pub(super) fn join(&mut self, node: usize) {
-        let is_turn = self.is_member(node - 1) && !self.is_member(node);
-        if is_turn && self.members[0].is_up() {
-            // The first node learns that it is not to be alone, if it does not know.
-            self.begin_membership();
+        let growth = self.growth.as_ref().expect("it grows");
+        let (is_turn, has_joined) = (growth.joined[node - 1], growth.joined[node]);
+        if is_turn && !has_joined && (node > 1 || self.members[0].is_up()) {
+            if node == 1 {
+                // The first node learns that it is not to be alone, if it does not know.
+                self.begin_membership();
+            }
             self.ask_cluster(MetaCommand::Join(member_of(node)), Some(node));
         }
-        if !self.is_member(node) {
+        if !has_joined {
             self.at(JOIN_PATIENCE_US, Act::Join(node));
         }
     }
@@ -85,6 +91,10 @@ impl World {
     /// Asks any member for a change of the cluster.
     fn ask_cluster(&mut self, command: MetaCommand, joiner: Option<usize>) {
         let node = self.any_node();
+        self.ask_node(node, command, joiner);
+    }
+
+    fn ask_node(&mut self, node: usize, command: MetaCommand, joiner: Option<usize>) {
         let call = self.next_call();
         let growth = self.growth.as_mut().expect("it grows");
         growth.calls.insert(call, joiner);
@@ -119,23 +129,79 @@ impl World {
         for shard in 0..self.members[node].shards.len() {
             let Some(meta) = self.members[node].shards[shard].poll_meta() else { continue };
             growth.knows_others[node] |= meta.members().count() > 1;
-            let others = (0..self.members[node].shards.len()).filter(|other| *other != shard);
+            let shards = 0..self.members[node].shards.len();
+            let others = shards.filter(|other| *other != shard);
             for other in others.collect::<Vec<_>>() {
                 let mail = Mail::Peer(PeerEvent::Meta(std::sync::Arc::clone(&meta)));
                 self.members[node].inbox.push((other, mail));
             }
         }
+        let shards = self.members[node].shards.iter_mut();
+        let wishes: Vec<_> =
+            shards.flat_map(|shard| std::iter::from_fn(|| shard.poll_wish())).collect();
+        for command in wishes {
+            self.ask_node(node, command, None);
+        }
     }
 
     /// A node is not to lead for a while, or is again.
     pub(super) fn drain(&mut self, node: usize) {
-        if self.growth.is_none() || !self.is_member(node) {
+        let Some(growth) = &self.growth else { return };
+        if !self.is_member(node) || growth.exchange.is_some_and(|it| it.out == node) {
             return;
         }
         let is_drained = !self.is_ending && self.fault_dice.percent(60);
         let state = if is_drained { MemberState::Draining } else { MemberState::Active };
         self.note(format_args!("node {node} becomes {state:?}"));
         self.ask_cluster(MetaCommand::SetState { number: node_number(node), state }, None);
+    }
+
+    /// A node goes for good, once in a run, and the spare one takes its place. If its disk is lost, no other one is damaged.
+    pub(super) fn exchange(&mut self, out: usize) {
+        let is_grown = self.growth.as_ref().is_some_and(|growth| growth.exchange.is_none());
+        if !is_grown || !self.is_member(out) {
+            return;
+        }
+        let is_lost = self.damaged.is_none() && self.fault_dice.percent(50);
+        self.note(format_args!("node {out} goes for good, and its disk is lost: {is_lost}"));
+        if is_lost {
+            self.kill(out);
+            self.members[out].disk = env::MemoryDisk::new();
+            self.damaged = Some((out, self.now_us));
+        }
+        let growth = self.growth.as_mut().expect("it grows");
+        growth.exchange = Some(Exchange { out, is_lost, is_gone: is_lost });
+        self.at(0, Act::Exchange);
+        self.at(0, Act::Join(NODES));
+    }
+
+    /// Asks for the next step of an exchange, again and again until it is done.
+    pub(super) fn go_on_exchanging(&mut self) {
+        let growth = self.growth.as_mut().expect("it grows");
+        let exchange = growth.exchange.expect("it has begun");
+        let number = node_number(exchange.out);
+        let shards = self.members.iter().flat_map(|member| &member.shards);
+        let mut known = shards.filter_map(|shard| shard.known_meta()?.member(number));
+        if known.any(|member| member.state == MemberState::Removed) {
+            growth.exchange = Some(Exchange { is_gone: true, ..exchange });
+            self.note(format_args!("node {} is removed", exchange.out));
+            return self.kill(exchange.out);
+        }
+        // A node whose place is not taken yet may stay.
+        if exchange.is_lost || growth.joined[NODES] {
+            let state = match exchange.is_lost {
+                true => MemberState::Removed,
+                false => MemberState::Leaving,
+            };
+            self.ask_cluster(MetaCommand::SetState { number, state }, None);
+        }
+        self.at(JOIN_PATIENCE_US, Act::Exchange);
+    }
+
+    /// Whether nobody is going or coming.
+    fn is_exchanged(&self) -> bool {
+        let growth = self.growth.as_ref().expect("it grows");
+        growth.exchange.is_none_or(|it| it.is_gone && growth.joined[NODES])
     }
 
     /// Whether each group has three voters, the cluster's own too, and nothing under way.
@@ -150,7 +216,8 @@ impl World {
                 copy.state == CopyState::Serves && has_three
             })
         };
-        let has_grown = groups.into_iter().all(has_all);
+        let has_grown =
+            self.growth.is_some() && self.is_exchanged() && groups.into_iter().all(has_all);
         if let Some(growth) = &mut self.growth {
             growth.is_grown |= has_grown;
         }

@@ -7,11 +7,23 @@ use std::collections::BTreeMap;
 #[derive(Debug, Default)]
 pub(super) struct Growth {
     /// Nodes that are members and may run; the first one always.
-    pub(super) joined: [bool; NODES],
+    pub(super) joined: [bool; NODES + 1],
     /// Nodes whose directory says that others are members.
-    pub(super) knows_others: [bool; NODES],
+    pub(super) knows_others: [bool; NODES + 1],
     /// Calls that nobody waits for but the world, and the node that joins by them.
     pub(super) calls: BTreeMap<u32, Option<usize>>,
+    /// The node whose place the spare one takes.
+    pub(super) exchange: Option<Exchange>,
     /// Each group has had three voters.
     pub(super) is_grown: bool,
+}
+
+/// A node goes for good, and the spare one takes its place.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Exchange {
+    pub(super) out: usize,
+    /// Its disk is lost; else it leaves as it should.
+    pub(super) is_lost: bool,
+    /// It runs no more.
+    pub(super) is_gone: bool,
 }

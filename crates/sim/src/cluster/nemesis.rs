@@ -1,7 +1,6 @@
 //! What goes wrong in a cluster.
 
 use super::plan::ClusterMutant;
-use super::streams::NODES;
 use super::world::{Act, World};
 use env::MemoryDisk;
 
@@ -16,11 +15,12 @@ impl World {
         }
         self.faults += 1;
         let node = self.victim();
-        let peer = (node + 1 + self.fault_dice.below(NODES as u64 - 1) as usize) % NODES;
+        let count = self.members.len();
+        let peer = (node + 1 + self.fault_dice.below(count as u64 - 1) as usize) % count;
         match self.fault_dice.below(100) {
             0..14 => self.kill(node),
             14..28 => self.cut_power(node),
-            28..34 => (0..NODES).for_each(|node| self.cut_power(node)),
+            28..34 => (0..count).for_each(|node| self.cut_power(node)),
             34..45 => self.pause(node),
             45..57 => self.cut(node, peer),
             57..68 => self.isolate(node),
@@ -29,6 +29,7 @@ impl World {
             81..88 => self.fail_sync(node),
             88..92 => self.fill_disk(node),
             92..95 if self.may_damage() => self.damage(node),
+            95..97 if self.growth.is_some() && self.may_damage() => self.exchange(node),
             92..95 => self.drain(node),
             _ => self.slow_down(node),
         }
@@ -44,7 +45,7 @@ impl World {
 
     /// Any node, or a leader.
     fn victim(&mut self) -> usize {
-        let node = self.fault_dice.below(NODES as u64) as usize;
+        let node = self.fault_dice.below(self.members.len() as u64) as usize;
         let copies =
             self.members.iter().flat_map(|member| &member.shards).flat_map(|it| it.copies());
         let leaders: Vec<_> = copies.filter_map(|copy| copy.leader).collect();
@@ -103,7 +104,7 @@ impl World {
         }
         self.members[node].end();
         self.lose_calls(node);
-        for peer in (0..NODES).filter(|peer| *peer != node) {
+        for peer in (0..self.members.len()).filter(|peer| *peer != node) {
             self.lose_link(node, peer);
         }
         let delay_us = self.fault_dice.between(20_000, 4_000_000);
@@ -135,7 +136,7 @@ impl World {
     }
 
     fn isolate(&mut self, node: usize) {
-        for peer in (0..NODES).filter(|peer| *peer != node) {
+        for peer in (0..self.members.len()).filter(|peer| *peer != node) {
             self.cut(node, peer);
             self.cut(peer, node);
         }
@@ -184,14 +185,14 @@ impl World {
     pub(super) fn heal(&mut self) {
         self.is_ending = true;
         self.note(format_args!("nothing fails any more"));
-        for node in 0..NODES {
+        for node in 0..self.members.len() {
             self.members[node].disk.fail_nothing();
             self.members[node].disk.set_capacity(None);
             (self.members[node].slow_until_us, self.members[node].paused_until_us) = (0, 0);
             if self.members[node].is_poisoned() {
                 self.kill(node);
             }
-            for peer in (0..NODES).filter(|peer| *peer != node) {
+            for peer in (0..self.members.len()).filter(|peer| *peer != node) {
                 self.mend(node, peer);
             }
             self.drain(node);

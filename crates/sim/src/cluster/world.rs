@@ -82,6 +82,8 @@ pub(super) enum Act {
     Join(usize),
     /// The first node is to be one of several.
     Begin,
+    /// One node takes the place of another.
+    Exchange,
     Heal {
         from: usize,
         to: usize,
@@ -144,8 +146,9 @@ impl World {
             let shard_count = u16::try_from(dice.between(1, 2)).expect("16 bits");
             Member::new(number, shard_count, dice.below(400))
         };
-        let members: Vec<Member> = (0..NODES).map(member).collect();
-        let pairs = (0..NODES).flat_map(|from| (0..NODES).map(move |to| (from, to)));
+        let count = if plan.grows() { NODES + 1 } else { NODES };
+        let members: Vec<Member> = (0..count).map(member).collect();
+        let pairs = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
         let wires = pairs.filter(|(from, to)| from != to).map(|pair| (pair, Wire::default()));
         Self {
             plan,
@@ -201,7 +204,7 @@ impl World {
         if self.plan.grows() {
             self.begin_growth();
         }
-        for node in 0..NODES {
+        for node in 0..self.members.len() {
             if self.mutant() == Some(ClusterMutant::LyingDisks) {
                 self.members[node].disk.lie_about_syncs();
             }
@@ -371,6 +374,7 @@ impl World {
             Act::Start(node) => self.start(node),
             Act::Join(node) => self.join(node),
             Act::Begin => self.begin_membership(),
+            Act::Exchange => self.go_on_exchanging(),
             Act::Heal { from, to } => self.mend(from, to),
             Act::Strike => self.strike(),
             Act::Compare => {
@@ -482,7 +486,7 @@ impl World {
     /// Frames of what a node has said go out.
     fn flush(&mut self, node: usize) {
         let at = self.members[node].stamp(self.now_us).wall;
-        for to in (0..NODES).filter(|to| *to != node) {
+        for to in (0..self.members.len()).filter(|to| *to != node) {
             loop {
                 let delay_us = 30 + self.dice.delay_us(200);
                 let now_us = self.now_us;
@@ -532,7 +536,8 @@ impl World {
         }
         self.members[node].is_turn_due = false;
         let life = self.members[node].life;
-        (0..NODES).filter(|peer| *peer != node).for_each(|peer| self.lose_link(node, peer));
+        let peers = (0..self.members.len()).filter(|peer| *peer != node);
+        peers.for_each(|peer| self.lose_link(node, peer));
         self.note(format_args!("node {node} starts"));
         if node == 0 && self.has_begun() {
             self.begin_membership();
@@ -568,7 +573,8 @@ impl World {
     fn wake(&mut self, number: usize) {
         let group = self.clients[number].group(&self.options);
         let must_create = !self.created.contains(&(number % STREAMS)) && number < STREAMS;
-        if number >= STREAMS && !self.created.contains(&(number % STREAMS)) && !self.is_ending {
+        let is_being_made = self.active.contains(&(number % STREAMS)) || !self.is_ending;
+        if number >= STREAMS && !self.created.contains(&(number % STREAMS)) && is_being_made {
             return self.at(200_000, Act::Wake(number));
         }
         let node = match self.clients[number].asks_anywhere {
@@ -584,6 +590,8 @@ impl World {
     fn leader_known_to(&self, node: usize, group: GroupId) -> usize {
         let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
         let known = copies.filter(|copy| copy.group == group).find_map(|copy| copy.leader);
+        let is_member = |node: &usize| self.is_member(*node);
+        let node = Some(node).filter(is_member).unwrap_or(0);
         known.map_or(node, |leader| usize::from(leader.get()) - 1)
     }
 
@@ -595,8 +603,10 @@ impl World {
 
     /// Any node that may run.
     pub(super) fn any_node(&mut self) -> usize {
-        let node = self.dice.below(NODES as u64) as usize;
-        if self.is_member(node) { node } else { 0 }
+        let count = self.members.len();
+        let node = self.dice.below(count as u64) as usize;
+        let mut nodes = (node..node + count).map(|node| node % count);
+        nodes.find(|node| self.is_member(*node)).expect("some node is a member")
     }
 
     pub(super) fn next_call(&mut self) -> u32 {
@@ -637,7 +647,8 @@ impl World {
         let Some((client, _)) = self.calls.get(&call) else { return };
         let Some(op) = self.clients[*client].op() else { return };
         if self.dice.percent(IMAGES_PERCENT) {
-            let opened: Vec<node::Membership> = (0..NODES).map(|it| self.membership(it)).collect();
+            let opened: Vec<node::Membership> =
+                (0..self.members.len()).map(|it| self.membership(it)).collect();
             let disks = Disks {
                 members: &self.members,
                 opened: &opened,
