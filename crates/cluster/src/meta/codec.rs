@@ -1,7 +1,7 @@
 //! Commands and the state as bytes.
 
 use super::{
-    ADDRESS_BYTES_MAX, MEMBERS_MAX, Member, MemberState, Meta, MetaCommand, MetaOutcome,
+    ADDRESS_BYTES_MAX, Given, MEMBERS_MAX, Member, MemberState, Meta, MetaCommand, MetaOutcome,
     MetaRefusal,
 };
 use crate::codec::{DecodeError, Reader, Writer};
@@ -39,10 +39,11 @@ impl MetaCommand {
                 writer.number(group.get().into());
                 write_nodes(&mut writer, nodes);
             }
-            Self::Renew { group, replica } => {
+            Self::Renew { group, replica, epoch } => {
                 writer.byte(5);
                 writer.number(group.get().into());
                 writer.number(replica.bits());
+                writer.number(*epoch);
             }
             Self::SetReplication(voters) => {
                 writer.byte(6);
@@ -80,6 +81,7 @@ impl MetaCommand {
             5 => Self::Renew {
                 group: GroupId::new(reader.short()?),
                 replica: read_replica(&mut reader)?,
+                epoch: reader.number()?,
             },
             6 => Self::SetReplication(reader.short()?),
             7 => Self::Placed {
@@ -148,10 +150,11 @@ impl Meta {
             }
         }
         writer.number(self.incarnations.len() as u64);
-        for ((group, node), incarnation) in &self.incarnations {
+        for ((group, node), Given { incarnation, epoch }) in &self.incarnations {
             writer.number(group.get().into());
             writer.number(node.get().into());
             writer.number(*incarnation);
+            writer.number(*epoch);
         }
     }
 
@@ -179,7 +182,8 @@ impl Meta {
         meta.incarnations = read_map(&mut reader, replicas_max, |reader| {
             let key = (GroupId::new(reader.short()?), read_number(reader)?);
             let incarnation = reader.number_below((1 << 48) - 1)?;
-            if incarnation == 0 { reader.error() } else { Ok((key, incarnation)) }
+            let given = Given { incarnation, epoch: reader.number()? };
+            if incarnation == 0 { reader.error() } else { Ok((key, given)) }
         })?;
         reader.end()?;
         Ok(meta)

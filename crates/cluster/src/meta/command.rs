@@ -1,6 +1,6 @@
 //! Changes of what the cluster knows of itself.
 
-use super::{ADDRESS_BYTES_MAX, MEMBERS_MAX, Member, MemberState, Meta};
+use super::{ADDRESS_BYTES_MAX, Given, MEMBERS_MAX, Member, MemberState, Meta};
 use crate::identity::{NodeNumber, ReplicaId};
 use model::GroupId;
 use std::fmt;
@@ -32,11 +32,16 @@ pub enum MetaCommand {
         nodes: Vec<NodeNumber>,
     },
     /// A replica has lost what it had synced: the next one on its node has another id.
+    ///
+    /// The same opening of its node gets the same id again, unless it names that one. A later opening gets another one in any
+    /// case: what is lost may be that the present id was ever used.
     Renew {
-        /// The id that is not used any more. If it is not the present one, nothing changes.
+        /// Which group.
         group: GroupId,
-        /// See `group`.
+        /// The id that is not used any more, as far as the node knows.
         replica: ReplicaId,
+        /// Which opening of the node asks.
+        epoch: u64,
     },
     /// Groups shall have so many voters.
     SetReplication(u16),
@@ -104,7 +109,7 @@ impl Meta {
             MetaCommand::Announce { number, member } => self.announce(*number, member),
             MetaCommand::SetState { number, state } => self.set_state(*number, *state),
             MetaCommand::Place { group, nodes } => self.place(*group, nodes),
-            MetaCommand::Renew { group, replica } => self.renew(*group, *replica),
+            MetaCommand::Renew { group, replica, epoch } => self.renew(*group, *replica, *epoch),
             MetaCommand::SetReplication(voters) => self.set_replication(*voters),
             MetaCommand::Placed { group, nodes } => self.note_placed(*group, nodes),
         };
@@ -191,13 +196,24 @@ impl Meta {
         Ok(MetaOutcome::Done)
     }
 
-    fn renew(&mut self, group: GroupId, replica: ReplicaId) -> Result<MetaOutcome, MetaRefusal> {
-        self.present(replica.node())?;
-        if self.replica(group, replica.node()) == replica {
-            let next = replica.successor();
-            self.incarnations.insert((group, next.node()), next.incarnation());
+    fn renew(
+        &mut self,
+        group: GroupId,
+        replica: ReplicaId,
+        epoch: u64,
+    ) -> Result<MetaOutcome, MetaRefusal> {
+        let node = replica.node();
+        self.present(node)?;
+        let present = self.replica(group, node);
+        let given = self.incarnations.get(&(group, node)).map_or(0, |given| given.epoch);
+        if epoch < given || group.get() > self.group_count {
+            return Err(MetaRefusal::Impossible);
         }
-        Ok(MetaOutcome::Renewed(self.replica(group, replica.node())))
+        if epoch > given || replica == present {
+            let incarnation = present.successor().incarnation();
+            self.incarnations.insert((group, node), Given { incarnation, epoch });
+        }
+        Ok(MetaOutcome::Renewed(self.replica(group, node)))
     }
 
     fn set_replication(&mut self, voters: u16) -> Result<MetaOutcome, MetaRefusal> {

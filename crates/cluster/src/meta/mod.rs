@@ -82,7 +82,14 @@ pub struct Meta {
     /// Where each group is, as its leaders have said last.
     placed: BTreeMap<GroupId, Vec<NodeNumber>>,
     /// The present incarnation of each replica that was ever given one.
-    incarnations: BTreeMap<(GroupId, NodeNumber), u64>,
+    incarnations: BTreeMap<(GroupId, NodeNumber), Given>,
+}
+
+/// An incarnation, and the opening of its node that has asked for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Given {
+    incarnation: u64,
+    epoch: u64,
 }
 
 impl Meta {
@@ -154,7 +161,7 @@ impl Meta {
     /// The id of a group's replica on a node.
     #[must_use]
     pub fn replica(&self, group: GroupId, node: NodeNumber) -> ReplicaId {
-        let incarnation = self.incarnations.get(&(group, node)).copied().unwrap_or(1);
+        let incarnation = self.incarnations.get(&(group, node)).map_or(1, |it| it.incarnation);
         ReplicaId::new(node, incarnation)
     }
 

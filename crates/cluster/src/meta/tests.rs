@@ -90,11 +90,20 @@ fn a_replica_that_lost_something_gets_one_new_id_however_often_that_is_said() {
     let mut meta = cluster();
     let group = GroupId::new(7);
     let first = meta.replica(group, number(2));
-    let renew = MetaCommand::Renew { group, replica: first };
+    let mut renew =
+        |replica: ReplicaId, epoch| meta.apply(&MetaCommand::Renew { group, replica, epoch });
+    let second = first.successor();
     for _ in 0..2 {
-        assert_eq!(meta.apply(&renew), MetaOutcome::Renewed(first.successor()));
+        assert_eq!(renew(first, 4), MetaOutcome::Renewed(second), "repeated, it is the same");
     }
-    assert_eq!(meta.replica(group, number(2)), first.successor());
+    let third = second.successor();
+    assert_eq!(renew(second, 4), MetaOutcome::Renewed(third), "that one was lost, too");
+    // A later opening does not know what an earlier one has used.
+    assert_eq!(renew(first, 5), MetaOutcome::Renewed(third.successor()));
+    assert_eq!(renew(first, 5), MetaOutcome::Renewed(third.successor()));
+    let impossible = MetaOutcome::Refused(MetaRefusal::Impossible);
+    assert_eq!(renew(third.successor(), 4), impossible, "it comes from an opening that is over");
+    assert_eq!(meta.replica(group, number(2)), third.successor());
     assert_eq!(meta.replica(GroupId::new(8), number(2)), first);
 }
 
@@ -155,7 +164,7 @@ fn the_state_comes_back_from_its_bytes() {
     let group = GroupId::new(9);
     meta.apply(&MetaCommand::Place { group, nodes: vec![number(1), number(3)] });
     let replica = meta.replica(group, number(3));
-    meta.apply(&MetaCommand::Renew { group, replica });
+    meta.apply(&MetaCommand::Renew { group, replica, epoch: 6 });
     meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1)] });
     let mut out = Vec::new();
     meta.encode(&mut out);
@@ -179,8 +188,12 @@ fn commands_have_golden_bytes() {
             b"\x04\xc8\x01\x02\x01\x03",
         ),
         (
-            MetaCommand::Renew { group: GroupId::new(7), replica: ReplicaId::new(number(1), 1) },
-            b"\x05\x07\x81\x80\x80\x80\x80\x80\x40",
+            MetaCommand::Renew {
+                group: GroupId::new(7),
+                replica: ReplicaId::new(number(1), 1),
+                epoch: 9,
+            },
+            b"\x05\x07\x81\x80\x80\x80\x80\x80\x40\x09",
         ),
         (MetaCommand::SetReplication(5), b"\x06\x05"),
         (
