@@ -38,6 +38,10 @@ impl ShardCore {
 
     /// Makes copies of groups of which nothing is on its way.
     pub(super) fn begin_copies(&mut self) {
+        if self.log.is_poisoned() {
+            // Nobody knows what is in the log. The next start makes copies.
+            return;
+        }
         let Some(membership) = self.members().beginning.take() else { return };
         let is_idle = |group: &&Group| group.role.copy().is_none() && group.proposed_count() == 0;
         let idle = self.groups.iter().filter(is_idle).map(|group| group.state.group());
@@ -68,7 +72,8 @@ impl ShardCore {
             _ => request.path().map(|path| self.groups.of_path(path)),
         };
         let has_one_voter = group.is_some_and(|group| group.role.copy().is_none());
-        self.replication.is_some() && has_one_voter && !request.is_read()
+        let may_become_one = self.replication.is_some() && !self.log.is_poisoned();
+        may_become_one && has_one_voter && !request.is_read()
     }
 
     /// Lets a request for a group through that is no copy yet, if it changes nothing.

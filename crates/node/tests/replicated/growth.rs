@@ -163,6 +163,25 @@ fn a_crash_at_any_sync_of_the_beginning_leaves_what_was_acknowledged() {
 }
 
 #[test]
+fn a_node_whose_sync_has_failed_begins_nothing() {
+    let mut trio = alone();
+    trio.node(0).with_text(&path("a"), b"one,");
+    trio.node(0).offer(append(&path("a"), b"lost,"));
+    trio.disks[0].fail_next_sync(1);
+    begin(&mut trio);
+    let waits = trio.node(0).offer(append(&path("a"), b"two,"));
+    trio.settle();
+    trio.tick();
+    let replies = std::mem::take(&mut trio.node(0).replies);
+    let failed = |(of, reply): &(u32, Reply)| *of == waits && matches!(reply, Reply::Failed(_));
+    assert!(replies.iter().any(failed), "{replies:?}");
+    trio.kill(0);
+    trio.start(0);
+    begin(&mut trio);
+    assert!(trio.text(0, "a").starts_with(b"one,"));
+}
+
+#[test]
 fn a_node_that_nobody_has_joined_runs_no_consensus() {
     let mut trio = alone();
     trio.node(0).with_text(&path("a"), b"one,");
