@@ -160,7 +160,9 @@ impl Shard {
                     self.core.handle(self.now, Event::ReadDone(Box::new(job.run())))
                 }
                 Output::Shard { .. } => panic!("one shard has no others"),
-                Output::Peer(_) | Output::Fetch(_) => panic!("one node has no others"),
+                Output::Peer(_) | Output::Fetch(_) | Output::Transfer(_) => {
+                    panic!("one node has no others")
+                }
             }
         }
         moved

@@ -164,6 +164,17 @@ pub struct WorkDone {
     pub(crate) free_bytes: Option<u64>,
 }
 
+impl WorkDone {
+    /// The snapshot that was installed, if that was the work.
+    #[must_use]
+    pub fn installed(&self) -> Option<&Installed> {
+        match &*self.done {
+            TaskDone::Install(_, InstallEnd::Done(done)) => Some(&done.installed),
+            _ => None,
+        }
+    }
+}
+
 #[derive(Debug)]
 pub(crate) enum TaskDone {
     Fill(FillDone),

@@ -1,6 +1,9 @@
 //! What goes into a shard and what comes out.
 
-use crate::{FetchDone, FetchJob, FoundRecord, PeerEvent, ReadDone, ReadJob, Search, ToPeer};
+use crate::{
+    FetchDone, FetchJob, FoundRecord, PeerEvent, ReadDone, ReadJob, Search, ToPeer, TransferDone,
+    TransferJob,
+};
 use bytes::Bytes;
 use cluster::{MetaCommand, MetaOutcome};
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
@@ -75,6 +78,8 @@ pub enum Event<'a> {
     Peer(Box<PeerEvent>),
     /// A fetch job is done.
     Fetched(Box<FetchDone>),
+    /// A transfer job is done.
+    Transferred(Box<TransferDone>),
     /// Some time has passed.
     Tick,
     /// A turn has begun, and there is work left of an earlier one.
@@ -383,6 +388,8 @@ pub enum Output {
     Peer(Box<ToPeer>),
     /// Run on a thread that may wait for the disk, then give the result back. Peers wait for it.
     Fetch(Box<FetchJob>),
+    /// Run in the background, then give the result back. It may take seconds, and nobody waits for it.
+    Transfer(Box<TransferJob>),
 }
 
 /// A durable change of a watched stream.

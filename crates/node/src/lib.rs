@@ -69,6 +69,7 @@ mod slices;
 mod step;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+mod transfer_job;
 mod trim;
 mod unpin;
 mod write_queue;
@@ -88,7 +89,9 @@ pub use peers::{Membership, MetaStart, PEER_TICK_MS, PeerEvent, ToPeer, shard_of
 pub use recovery::{Opened, open, open_member};
 pub use repair::{Losses, StreamLoss};
 pub use replicated::{
-    CopyState, CopyStatus, decode_reply, decode_request, encode_reply, encode_request,
+    CopyState, CopyStatus, TransferCounts, decode_reply, decode_request, encode_reply,
+    encode_request,
 };
 pub use shard::{ShardCore, ShardStats};
 pub use slices::SliceLimits;
+pub use transfer_job::{TransferDone, TransferJob};

@@ -4,7 +4,7 @@
 //! message per watching shard, however many readers it has.
 
 use log::IdMap;
-use model::{ShardId, StreamKey};
+use model::{GroupId, ShardId, StreamKey};
 
 /// The shards that want to know of changes, by stream.
 #[derive(Debug, Default)]
@@ -35,6 +35,13 @@ impl Watchers {
     pub(crate) fn of(&self, key: StreamKey) -> Vec<ShardId> {
         // Most streams are not watched; an empty Vec does not allocate.
         self.0.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// The streams of a group that are watched, in order.
+    pub(crate) fn of_group(&self, group: GroupId) -> Vec<StreamKey> {
+        let mut keys: Vec<_> = self.0.keys().filter(|key| key.group == group).copied().collect();
+        keys.sort_unstable();
+        keys
     }
 
     pub(crate) fn forget(&mut self, key: StreamKey) {

@@ -143,7 +143,19 @@ impl ShardCore {
     }
 
     pub(crate) fn handle_worked(&mut self, now: Stamp, done: WorkDone) {
+        if let Some(done) = self.take_install(done) {
+            self.handle_work_done(now, done);
+        }
+    }
+
+    pub(crate) fn handle_work_done(&mut self, now: Stamp, done: WorkDone) {
         let report = self.log.handle_work(done);
+        if let Some(Err((group, error))) = &report.installed {
+            self.note_install_refused(*group, error);
+        }
+        if let Some(group) = report.checkpointed {
+            self.note_checkpointed(group);
+        }
         match report.merge_refusal {
             // Says nothing about how the disk takes what is smaller.
             Some(error) => self.background.note_merge_refusal(now.monotonic, error),
@@ -160,6 +172,7 @@ impl ShardCore {
     /// Background work gets its time.
     pub(crate) fn tick_background(&mut self, now: Monotonic) {
         self.background.tick(now);
+        self.log.look_if_waiting();
         if self.background.wants_merge_retry(now) {
             self.log.retry_merges();
         }

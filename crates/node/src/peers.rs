@@ -17,6 +17,10 @@
 //! - [`PeerEvent::Tick`] every [`PEER_TICK_MS`], at most once in a turn. What the loop itself has lost is not made up for.
 //! - [`crate::Output::Fetch`] like [`crate::Output::Read`]: on a thread that may wait for the disk, and the result
 //!   comes back as [`crate::Event::Fetched`].
+//! - [`crate::Output::Transfer`] like [`crate::Output::Work`]: any number at once, and the result comes back as
+//!   [`crate::Event::Transferred`].
+//! - There may be two links to a node: [`Section::class`] says which one carries a section. Without the second one the first
+//!   carries all.
 //!
 //! # Bounds
 //! To one follower at most 16 MiB of entries of a group are under way. A link that takes nothing is closed by its owner

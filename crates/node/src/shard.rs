@@ -182,6 +182,7 @@ impl ShardCore {
             Event::ReadDone(done) => self.handle_read_done(now, *done),
             Event::Peer(event) => self.handle_peer(now, *event),
             Event::Fetched(done) => self.handle_fetched(*done),
+            Event::Transferred(done) => self.handle_transferred(now, *done),
             Event::Tick => self.handle_tick(now),
             Event::Continue => self.do_slice(now),
         }

@@ -301,6 +301,9 @@ impl Process {
                 None => self.handle(shard, Event::Worked(job.run())),
             },
             Output::Peer(said) => self.said.push(*said),
+            Output::Transfer(job) => {
+                self.handle(shard, Event::Transferred(Box::new(job.run())));
+            }
             Output::Fetch(job) => self.handle(shard, Event::Fetched(Box::new(job.run()))),
             Output::Shard { to, message } => {
                 self.handle(usize::from(to.get()), Event::Shard(message));

@@ -114,6 +114,8 @@ impl fmt::Display for ClusterSum {
         write!(f, "{} of them looked for on all disks, ", sum.images_count)?;
         write!(f, "{} operations ordered, {} entries and ", sum.ordered_count, sum.entries_count)?;
         write!(f, "{} states compared, {} leaders, ", sum.states_count, sum.leaders_count)?;
+        let kib = sum.snapshot_bytes >> 10;
+        write!(f, "{} snapshots installed ({kib} KiB, {} resumed), ", sum.installs, sum.resumed)?;
         write!(f, "{} faults, {} damaged places, {} starts, ", sum.faults, sum.hits, sum.starts)?;
         write!(f, "{} simulated s", sum.simulated_us / 1_000_000)
     }

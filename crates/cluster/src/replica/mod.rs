@@ -24,6 +24,7 @@ mod check;
 #[cfg(test)]
 mod harness;
 mod held;
+mod install;
 mod ready;
 mod step;
 

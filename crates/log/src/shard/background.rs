@@ -93,6 +93,15 @@ impl ShardLog {
             && pinning().count() <= CHEAP_GROUPS_MAX
     }
 
+    /// Has the disk looked at again if an entry waits for room: where nothing can leave the WAL, no job would. What keeps it may
+    /// be entries that are not committed, and these wait for a note.
+    pub fn look_if_waiting(&mut self) {
+        if self.wal.is_waiting() && self.spent.is_empty() {
+            self.spent.push(Box::new(()));
+            self.is_work_due.set(true);
+        }
+    }
+
     /// Looks for background work that can start now.
     pub(super) fn next_task(&mut self) -> Option<Task> {
         self.poll_free()

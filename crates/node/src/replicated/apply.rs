@@ -27,7 +27,8 @@ impl ShardCore {
     fn next_committed(&mut self, id: GroupId) -> Option<Committed<DurableEntry>> {
         let group = self.groups.get_mut(id);
         let next = group.state.applied().next();
-        let copy = group.role.copy_mut().filter(|copy| copy.halt.is_none())?;
+        let copy =
+            group.role.copy_mut().filter(|copy| copy.halt.is_none() && copy.frozen.is_none())?;
         let commit = copy.commit.as_ref().filter(|commit| next <= commit.upto())?;
         let Some(entry) = copy.durable.remove(&next) else {
             self.fetch_to_apply(id, next);

@@ -54,8 +54,12 @@ pub(crate) struct GroupCopy {
     pub(super) halt: Option<Halt>,
     /// The log knows that it takes part in nothing any more.
     pub(super) is_retired: bool,
+    /// A snapshot takes the place of the log. Its leader's message waits for that.
+    pub(super) frozen: Option<GroupMessage>,
+    /// What is in chunks here is less than they say: a snapshot comes as if there was nothing.
+    pub(super) has_nothing: bool,
     pub(super) is_touched: bool,
-    /// The last entry that was applied before the replica started.
+    /// The last entry that was applied before the replica started, or by a snapshot.
     restored: EntryIndex,
 }
 
@@ -152,6 +156,8 @@ impl GroupCopy {
             serving: None,
             halt: None,
             is_retired: false,
+            frozen: None,
+            has_nothing: false,
             is_touched: false,
             restored,
         }
@@ -189,12 +195,18 @@ impl GroupCopy {
 
     /// Whether its state may stand for what it has applied.
     pub(crate) fn may_checkpoint(&self) -> bool {
-        self.halt != Some(Halt::Damage)
+        self.halt != Some(Halt::Damage) && self.frozen.is_none()
     }
 
-    /// Whether it is driven: nothing is lost, and the log takes what it wants.
+    /// A snapshot of all up to `index` has taken the place of log and state.
+    pub(super) fn begin_behind(&mut self, index: EntryIndex) {
+        self.durable.clear();
+        (self.commit, self.restored, self.has_nothing) = (None, index, false);
+    }
+
+    /// Whether it is driven: nothing is lost, the log takes what it wants, and no snapshot takes its place.
     pub(super) fn is_running(&self) -> bool {
-        self.halt.is_none() && self.pending.is_none()
+        self.halt.is_none() && self.pending.is_none() && self.frozen.is_none()
     }
 
     /// The last entry that may be applied.

@@ -13,7 +13,10 @@ impl ShardCore {
         }
         match event {
             // Replicas find out by their answers.
-            PeerEvent::Up { node, opening } => self.note_link_up(node, opening),
+            PeerEvent::Up { node, opening } => {
+                self.note_link_up(node, opening);
+                self.ask_again(now, node);
+            }
             PeerEvent::Down { node } => self.note_link_lost(node),
             PeerEvent::Section { from, section } => self.hear(now, from, section),
             PeerEvent::Tick => self.tick_replicas(now),
@@ -43,14 +46,20 @@ impl ShardCore {
                 self.hear_forward((from, group), (request, settled_below), payload);
             }
             Section::Answer { request, payload } => self.hear_answer(request, payload),
-            // No node of this version sends snapshots.
-            Section::Transfer { .. } | Section::Part { .. } => {}
+            Section::Transfer { group, transfer } => {
+                self.hear_transfer(now, from, (group, transfer));
+            }
+            // Only the whole says something.
+            Section::Part { .. } => {}
         }
     }
 
     fn hear_message(&mut self, from: NodeNumber, group: GroupId, message: GroupMessage) {
         if !self.has_copy(group) || message.from.node() != from || !is_intact(&message.body) {
             return;
+        }
+        if matches!(message.body, Body::Snapshot(_)) {
+            return self.hear_snapshot(group, message);
         }
         let copy = self.copy_mut(group);
         // While the log has no room for what came before, what comes now is lost: its sender repeats it.
@@ -73,7 +82,9 @@ impl ShardCore {
                 }
                 // Entries that the log has released.
                 let base = first.map_or(last.get(), |first| first.get() - 1);
-                copy.replica.compact(EntryIndex::new(base.min(applied.get())));
+                if !copy.replica.is_installing() {
+                    copy.replica.compact(EntryIndex::new(base.min(applied.get())));
+                }
             }
             copy.tick_questions();
             self.touch_group(id);
@@ -84,6 +95,7 @@ impl ShardCore {
         self.tick_meta();
         self.place_groups();
         self.tick_wishes();
+        self.tick_transfers(now);
     }
 
     /// A request that has waited for a leader is judged as if it came now. It does not wait longer for that.
@@ -104,7 +116,7 @@ fn is_forward(event: &PeerEvent) -> bool {
     matches!(event, PeerEvent::Section { section: Section::Forward { .. }, .. })
 }
 
-/// Whether entries are those of their proposer, and no snapshot comes that cannot be taken.
+/// Whether entries are those of their proposer.
 fn is_intact(body: &Body) -> bool {
     match body {
         Body::Append { entries, .. } => entries.iter().all(|entry| match &entry.bytes {
@@ -113,7 +125,6 @@ fn is_intact(body: &Body) -> bool {
             }
             EntryBytes::Here(_) => false,
         }),
-        Body::Snapshot(_) => false,
         _ => true,
     }
 }

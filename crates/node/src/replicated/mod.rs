@@ -24,6 +24,7 @@
 //! - An entry is applied only with its [`cluster::Commit`], and only if index and term are those of the log.
 //! - A message whose promise is not durable is held in the replica, not here.
 //! - A copy that lost something it had synced takes part in nothing: see [`Halt`].
+//! - While a snapshot takes the place of its log, a copy hears nothing, and applies nothing (`transfer`).
 
 mod apply;
 mod begin;
@@ -41,6 +42,7 @@ mod send;
 mod serve;
 mod start;
 mod status;
+mod transfer;
 mod turn;
 
 pub(crate) use copy::{GroupCopy, Halt};
@@ -48,6 +50,8 @@ pub(crate) use gate::Gate;
 pub use request_bytes::{decode_reply, decode_request, encode_reply, encode_request};
 pub(crate) use start::to_copy;
 pub use status::{CopyState, CopyStatus};
+pub use transfer::TransferCounts;
+pub(crate) use transfer::{Rebuilt, Source, Writing};
 
 use crate::{Membership, Stamp};
 use cluster::{Member, Meta, MetaCommand};
@@ -85,6 +89,7 @@ pub(crate) struct Replication {
     wish_ticks: u32,
     /// Ticks since a leadership was last given away so that they spread.
     spread_ticks: u32,
+    transfers: transfer::Transfers,
 }
 
 impl Replication {
@@ -104,6 +109,7 @@ impl Replication {
             wishes: VecDeque::new(),
             wish_ticks: 0,
             spread_ticks: 0,
+            transfers: transfer::Transfers::new(membership.opening),
         }
     }
 
@@ -113,6 +119,7 @@ impl Replication {
     /// If it is broken.
     pub(crate) fn check(&self) {
         self.forwarding.check();
+        self.transfers.check();
     }
 
     /// Time has passed.

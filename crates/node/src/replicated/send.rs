@@ -77,9 +77,12 @@ impl ShardCore {
             }
             (Fetch::Apply, Ok(found)) => {
                 let durable = found.into_iter().filter_map(|stored| stored.durable().cloned());
-                let copy = self.groups.get_mut(id).role.copy_mut().expect("it is replicated");
+                let group = self.groups.get_mut(id);
+                let applied = group.state.applied();
+                let copy = group.role.copy_mut().expect("it is replicated");
                 for entry in durable {
-                    let is_it = self.log.term_of(id, entry.index) == Some(entry.term);
+                    let is_it = entry.index > applied
+                        && self.log.term_of(id, entry.index) == Some(entry.term);
                     if is_it {
                         copy.durable.entry(entry.index).or_insert(entry);
                     }

@@ -41,6 +41,8 @@ pub struct CopyStatus {
     pub committed: EntryIndex,
     /// The voters and learners, at the last entry that is known here as committed and durable.
     pub configuration: Configuration,
+    /// A snapshot comes: bytes that are here, and all of them.
+    pub installing: Option<(u64, u64)>,
     /// The other copies, as their leader sees them.
     pub followers: Vec<Follower>,
 }
@@ -49,6 +51,8 @@ impl ShardCore {
     /// The copies of replicated groups of this shard.
     #[must_use]
     pub fn copies(&self) -> Vec<CopyStatus> {
+        let installing =
+            |group| self.replication.as_ref().and_then(|it| it.transfers.progress(group));
         let status = |group: &crate::group::Group| {
             let copy = group.role.copy()?;
             let replica = &copy.replica;
@@ -68,6 +72,7 @@ impl ShardCore {
                 applied: group.state.applied(),
                 committed: replica.committed(),
                 configuration: replica.configuration().clone(),
+                installing: installing(group.state.group()),
                 followers: replica.followers(),
             })
         };
@@ -82,11 +87,15 @@ impl ShardCore {
         }
         let mut bytes = self.owner_header(group);
         let state = &mut self.groups.get_mut(group).state;
+        let mut rows = Vec::new();
         state.begin_rows();
-        while !state.copy_rows(ROWS_MAX, |row| {
-            bytes.extend_from_slice(&row.stream.get().to_le_bytes());
-            bytes.extend_from_slice(&row.bytes);
-        }) {}
+        while !state.copy_rows(ROWS_MAX, |row| rows.push((row.stream, row.bytes.clone()))) {}
+        // A checkpoint has them in this order, wherever the state has them.
+        rows.sort_unstable();
+        for (stream, row) in rows {
+            bytes.extend_from_slice(&stream.get().to_le_bytes());
+            bytes.extend_from_slice(&row);
+        }
         Some(bytes)
     }
 }

@@ -68,6 +68,7 @@ impl ShardCore {
             self.apply_committed(id);
         }
         self.apply_committed(id);
+        self.install_if_ready(id);
         self.copy_mut(id).follow_leader();
         self.settle_leadership(id);
         self.send_forwards(id);
@@ -76,7 +77,12 @@ impl ShardCore {
 
     fn take_ready(&mut self, id: GroupId, ready: GroupReady) {
         let GroupReady { append, note, is_urgent, messages, committed, .. } = ready;
-        assert!(ready.install.is_none(), "a snapshot was not let in");
+        if let Some(point) = ready.install {
+            let applied = self.groups.get(id).state.applied();
+            assert_eq!(point.last.index, applied, "group {id}: a snapshot that is not there");
+            let batch = self.log.open_batch();
+            self.copy_mut(id).replica.installed(batch);
+        }
         let copy = self.copy_mut(id);
         copy.commit = committed.or(copy.commit.take());
         copy.unwritten = note.or(copy.unwritten.take());

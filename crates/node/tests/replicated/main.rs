@@ -2,6 +2,7 @@
 
 mod forwards;
 mod growth;
+mod snapshots;
 mod trio;
 
 use cluster::{Body, Confirmation, Section};

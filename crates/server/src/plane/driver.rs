@@ -141,6 +141,7 @@ fn workers_and_jobs() -> (Workers, Jobs) {
         reads: to_reads,
         copies: segments.clone(),
         segments,
+        transfers: None,
         journal: None,
     };
     (workers, Jobs { syncs, checks, reads, works })

@@ -5,7 +5,9 @@
 
 use crate::reload::InForce;
 use log::{SyncDone, WorkDone};
-use node::{Change, FetchDone, PeerEvent, ReadDone, Reply, Request, ShardMessage, Ticket};
+use node::{
+    Change, FetchDone, PeerEvent, ReadDone, Reply, Request, ShardMessage, Ticket, TransferDone,
+};
 use session::CheckDone;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -31,6 +33,8 @@ pub(crate) enum Mail {
     ReadDone(Box<ReadDone>),
     /// The thread that reads has entries of a replicated group.
     Fetched(Box<FetchDone>),
+    /// The thread of snapshots is done with something.
+    Transferred(Box<TransferDone>),
     /// A body was checked.
     Checked(Box<CheckDone>),
     /// What is in force from now on.

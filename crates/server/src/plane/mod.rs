@@ -40,11 +40,11 @@ use crate::{
 };
 use doors::Listener;
 use env::{Clock, Random, RealDisk, RealRandom};
-use log::{LogOptions, OpenError};
+use log::{LogOptions, OpenError, WorkJob};
 use mailbox::{Mail, Mailbox};
 use mio::net::TcpListener;
 use model::ShardId;
-use node::{Opened, ShardCore};
+use node::{Opened, ShardCore, TransferJob};
 use shard::{Shard, ShardParts, Shared, WAKE};
 use std::fmt;
 use std::io;
@@ -225,9 +225,17 @@ impl Plane {
         }
         let clock = Arc::clone(metrics.clock());
         let shared = Shared::new(settings, clock, mailboxes.clone(), in_force);
-        let (segments, segments_thread) = workers::start_work("segments", mailboxes.clone())?;
-        let (copies, copies_thread) = workers::start_work("copies", mailboxes.clone())?;
+        let work = |job: Box<WorkJob>| Mail::Worked(job.run());
+        let (segments, segments_thread) = workers::start_work("segments", mailboxes.clone(), work)?;
+        let (copies, copies_thread) = workers::start_work("copies", mailboxes.clone(), work)?;
         let mut worker_threads = vec![segments_thread, copies_thread];
+        let mut transfers = None;
+        if peers.iter().any(Option::is_some) {
+            let run = |job: Box<TransferJob>| Mail::Transferred(Box::new(job.run()));
+            let (jobs, thread) = workers::start_work("snapshots", mailboxes.clone(), run)?;
+            worker_threads.push(thread);
+            transfers = Some(jobs);
+        }
         worker_threads.extend(peers_thread);
         let mut loops = Vec::new();
         let of_shards = nodes.into_iter().zip(polls).zip(listeners).zip(peers);
@@ -252,6 +260,7 @@ impl Plane {
                     reads,
                     segments: segments.clone(),
                     copies: copies.clone(),
+                    transfers: transfers.clone(),
                     journal: journal.clone(),
                 },
                 seed: RealRandom.next_u64() | 1,

@@ -370,6 +370,7 @@ impl Shard {
                 Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
                 Mail::ReadDone(done) => self.core.handle(self.now, Event::ReadDone(done)),
                 Mail::Fetched(done) => self.core.handle(self.now, Event::Fetched(done)),
+                Mail::Transferred(done) => self.core.handle(self.now, Event::Transferred(done)),
                 Mail::Checked(done) => self.handle(Input::Checked(*done)),
                 Mail::InForce(in_force) => {
                     self.doors.tls = in_force.tls;
@@ -458,6 +459,7 @@ impl Shard {
                     let links = self.links.as_mut().expect("a node alone has no peers");
                     links.push(*to, self.now);
                 }
+                Output::Transfer(job) => self.workers.start_transfer(self.id, job),
             }
         }
         self.flush_links();

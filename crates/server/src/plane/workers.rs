@@ -6,7 +6,7 @@ use crate::journal::Journal;
 use env::Clock;
 use log::{SyncJob, WorkJob};
 use model::ShardId;
-use node::{FetchJob, ReadJob};
+use node::{FetchJob, ReadJob, TransferJob};
 use session::CheckJob;
 use std::io;
 use std::sync::{
@@ -24,6 +24,9 @@ const JOBS_MAX: usize = 4096;
 /// A background job and whose log gets its result.
 pub(crate) type ShardJob = (ShardId, Box<WorkJob>);
 
+/// A job of a snapshot on its way, and which shard gets its result.
+pub(crate) type ShardTransfer = (ShardId, Box<TransferJob>);
+
 /// Where an event loop sends its jobs.
 #[derive(Debug)]
 pub(crate) struct Workers {
@@ -32,6 +35,8 @@ pub(crate) struct Workers {
     pub reads: SyncSender<DiskRead>,
     pub segments: SyncSender<ShardJob>,
     pub copies: SyncSender<ShardJob>,
+    /// A node alone sends and receives no snapshots.
+    pub transfers: Option<SyncSender<ShardTransfer>>,
     /// The access log and the audit log, if one is kept.
     pub journal: Option<Journal>,
 }
@@ -117,18 +122,26 @@ impl Workers {
         let thread = if job.group().is_none() { &self.segments } else { &self.copies };
         thread.send((shard, job)).expect("the background threads outlive the loops");
     }
+
+    pub(crate) fn start_transfer(&self, shard: ShardId, job: Box<TransferJob>) {
+        let thread = self.transfers.as_ref().expect("a node alone has no snapshots under way");
+        thread.send((shard, job)).expect("the background threads outlive the loops");
+    }
 }
 
+/// Jobs of a background thread, each with the shard that gets its result.
+type ToBackground<Job> = SyncSender<(ShardId, Job)>;
+
 /// Starts a background thread. It ends when all senders are dropped.
-pub(crate) fn start_work(
+pub(crate) fn start_work<Job: Send + 'static>(
     name: &str,
     mailboxes: Vec<Arc<Mailbox>>,
-) -> io::Result<(SyncSender<ShardJob>, JoinHandle<()>)> {
-    let (sender, jobs): (_, Receiver<ShardJob>) = sync_channel(JOBS_MAX);
+    run_job: fn(Job) -> Mail,
+) -> io::Result<(ToBackground<Job>, JoinHandle<()>)> {
+    let (sender, jobs): (_, Receiver<(ShardId, Job)>) = sync_channel(JOBS_MAX);
     let run = move || {
         for (shard, job) in jobs {
-            let done = job.run();
-            if mailboxes[usize::from(shard.get())].put_one(Mail::Worked(done)).is_err() {
+            if mailboxes[usize::from(shard.get())].put_one(run_job(job)).is_err() {
                 return;
             }
         }

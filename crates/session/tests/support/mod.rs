@@ -319,7 +319,9 @@ impl Shard {
                     self.core.handle(self.now, Event::Synced(job.run()));
                 }
             }
-            Output::Peer(_) | Output::Fetch(_) => unreachable!("a node alone has no peers"),
+            Output::Peer(_) | Output::Fetch(_) | Output::Transfer(_) => {
+                unreachable!("a node alone has no peers")
+            }
             Output::Work(job) => self.core.handle(self.now, Event::Worked(job.run())),
             Output::Read(job) => self.core.handle(self.now, Event::ReadDone(Box::new(job.run()))),
             Output::Shard { .. } => panic!("one shard has no others"),

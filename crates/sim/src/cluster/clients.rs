@@ -316,7 +316,7 @@ fn read_of(path: StreamPath, from: u64) -> Request {
     })
 }
 
-fn creation(path: StreamPath) -> Request {
+pub(super) fn creation(path: StreamPath) -> Request {
     Request::Create(Box::new(CreateRequest {
         path,
         content_type: Some(ContentType::new("text/plain")),

@@ -7,7 +7,7 @@ use log::{LogOptions, OpenError, SyncDone, SyncJob, WorkDone, WorkJob};
 use model::{Monotonic, ShardId, Timestamp};
 use node::{
     Event, FetchDone, FetchJob, Membership, Output, PeerEvent, ReadDone, ReadJob, Reply, Request,
-    ShardCore, ShardMessage, Stamp, Ticket, ToPeer,
+    ShardCore, ShardMessage, Stamp, Ticket, ToPeer, TransferCounts, TransferDone, TransferJob,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -28,6 +28,7 @@ pub(super) enum Mail {
     ReadDone(Box<ReadDone>),
     Fetched(Box<FetchDone>),
     Begin(Box<Membership>),
+    Transferred(Box<TransferDone>),
     Tick,
 }
 
@@ -38,6 +39,7 @@ pub(super) enum Job {
     Work(Box<WorkJob>),
     Read(Box<ReadJob>),
     Fetch(Box<FetchJob>),
+    Transfer(Box<TransferJob>),
 }
 
 impl Job {
@@ -47,6 +49,7 @@ impl Job {
             Self::Work(job) => Mail::Worked(job.run()),
             Self::Read(job) => Mail::ReadDone(Box::new(job.run())),
             Self::Fetch(job) => Mail::Fetched(Box::new(job.run())),
+            Self::Transfer(job) => Mail::Transferred(Box::new(job.run())),
         }
     }
 }
@@ -74,6 +77,8 @@ pub(super) struct Member {
     pub(super) paused_until_us: u64,
     pub(super) slow_until_us: u64,
     pub(super) skew_ms: u64,
+    /// Of earlier lives.
+    pub(super) counts: TransferCounts,
 }
 
 pub(super) fn node_number(number: usize) -> NodeNumber {
@@ -98,6 +103,7 @@ impl Member {
             paused_until_us: 0,
             slow_until_us: 0,
             skew_ms,
+            counts: TransferCounts::default(),
         }
     }
 
@@ -129,8 +135,19 @@ impl Member {
         Ok(())
     }
 
+    /// What was done for snapshots.
+    pub(super) fn transfer_counts(&self) -> TransferCounts {
+        let add = |sum: TransferCounts, more: TransferCounts| TransferCounts {
+            installs: sum.installs + more.installs,
+            sent_bytes: sum.sent_bytes + more.sent_bytes,
+            resumed: sum.resumed + more.resumed,
+        };
+        self.shards.iter().map(ShardCore::transfer_counts).fold(self.counts, add)
+    }
+
     /// The process ends; the disk is as the caller leaves it.
     pub(super) fn end(&mut self) {
+        self.counts = self.transfer_counts();
         self.shards.clear();
         self.inbox.clear();
         self.life += 1;
@@ -167,6 +184,7 @@ fn give(shard: &mut ShardCore, now: Stamp, mail: Mail) {
         Mail::ReadDone(done) => shard.handle(now, Event::ReadDone(done)),
         Mail::Fetched(done) => shard.handle(now, Event::Fetched(done)),
         Mail::Begin(membership) => shard.begin_membership(now, *membership),
+        Mail::Transferred(done) => shard.handle(now, Event::Transferred(done)),
         Mail::Tick => shard.handle(now, Event::Tick),
     }
 }
@@ -183,6 +201,7 @@ fn drain((number, shard): (usize, &mut ShardCore), turn: &mut Turn) {
             Output::Work(job) => turn.jobs.push((number, Job::Work(job))),
             Output::Read(job) => turn.jobs.push((number, Job::Read(job))),
             Output::Fetch(job) => turn.jobs.push((number, Job::Fetch(job))),
+            Output::Transfer(job) => turn.jobs.push((number, Job::Transfer(job))),
             Output::Peer(said) => turn.said.push(*said),
         }
     }

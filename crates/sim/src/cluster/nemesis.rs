@@ -18,6 +18,11 @@ impl World {
         let count = self.members.len();
         let peer = (node + 1 + self.fault_dice.below(count as u64 - 1) as usize) % count;
         match self.fault_dice.below(100) {
+            // What was said too early shows when its sender forgets it, and nobody hears its receiver.
+            0..60 if self.mutant() == Some(ClusterMutant::EarlyCommits) => {
+                self.cut_power(node);
+                self.isolate(peer);
+            }
             0..14 => self.kill(node),
             14..28 => self.cut_power(node),
             28..34 => (0..count).for_each(|node| self.cut_power(node)),
@@ -25,7 +30,8 @@ impl World {
             45..57 => self.cut(node, peer),
             57..68 => self.isolate(node),
             68..74 => self.part(node, peer),
-            74..81 => self.reset(node, peer),
+            74..78 => self.reset(node, peer),
+            78..81 => self.reset_bulk(node, peer),
             81..88 => self.fail_sync(node),
             88..92 => self.fill_disk(node),
             92..95 if self.may_damage() => self.damage(node),
@@ -151,6 +157,14 @@ impl World {
     fn reset(&mut self, node: usize, peer: usize) {
         self.note(format_args!("the link of {node} and {peer} is lost"));
         self.lose_link(node, peer);
+    }
+
+    /// What of a snapshot was under way is lost, and nobody says so.
+    fn reset_bulk(&mut self, node: usize, peer: usize) {
+        self.note(format_args!("{node} and {peer} lose what they had of snapshots on their way"));
+        for pair in [(node, peer), (peer, node)] {
+            self.wires.get_mut(&pair).expect("a link").bulk.reset();
+        }
     }
 
     /// A way that was cut carries frames again.

@@ -247,7 +247,9 @@ fn has_entry(
         return false;
     };
     let log = opened.shards[0].log();
-    let (Some(first), last) = (log.first_index(group), log.last_index(group)) else { return false };
+    let last = log.last_index(group);
+    // Behind a snapshot there may be no entry.
+    let Some(first) = log.first_index(group) else { return last.get() > 0 };
     let mut next = first;
     while next <= last {
         let Ok(found) = log.entries(group, next, ENTRY_BYTES_MAX).map(log::EntryRead::run) else {

@@ -118,6 +118,12 @@ pub struct ClusterReport {
     pub faults: u64,
     /// Bytes and blocks that were damaged.
     pub hits: u64,
+    /// Snapshots that were installed.
+    pub installs: u64,
+    /// Bytes that were sent for them.
+    pub snapshot_bytes: u64,
+    /// Snapshots that continued where their receiver was.
+    pub resumed: u64,
     /// Simulated time in microseconds.
     pub simulated_us: u64,
 }
@@ -139,6 +145,9 @@ impl AddAssign for ClusterReport {
             starts: self.starts + other.starts,
             faults: self.faults + other.faults,
             hits: self.hits + other.hits,
+            installs: self.installs + other.installs,
+            snapshot_bytes: self.snapshot_bytes + other.snapshot_bytes,
+            resumed: self.resumed + other.resumed,
             simulated_us: self.simulated_us + other.simulated_us,
         };
     }

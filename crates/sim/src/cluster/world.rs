@@ -6,12 +6,15 @@ use super::member::{Job, Mail, Member, Turn, membership, node_number};
 use super::oracle::{Disks, Oracle};
 use super::plan::{ClusterMutant, ClusterPlan, ClusterReport};
 use super::streams::{NODES, STREAMS};
-use super::wires::Wire;
+use super::wires::{CLASSES, Wire};
 use crate::{dice::Dice, trace::Trace};
 use bytes::Bytes;
+use cluster::Class;
 use log::{LogOptions, OpenError};
-use model::{EntryIndex, GroupId, ShardId};
-use node::{CopyState, Failure, PEER_TICK_MS, PeerEvent, Reply, Request, Ticket};
+use model::{GroupId, ShardId};
+use node::{
+    CopyState, CopyStatus, Failure, PEER_TICK_MS, PeerEvent, Reply, Request, Ticket, TransferCounts,
+};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often a shard's clockwork runs.
@@ -25,6 +28,9 @@ const REST_US: u64 = 120_000_000;
 
 /// How often copies are compared.
 const COMPARE_US: u64 = 500_000;
+
+/// The history of the cluster.
+const LINEAGE: u64 = 0x7468_616c;
 
 /// One of so many acknowledgements is looked for on the disks.
 const IMAGES_PERCENT: u64 = 8;
@@ -53,7 +59,7 @@ pub(super) enum Act {
     Frame {
         from: usize,
         to: usize,
-        connection: u64,
+        link: (Class, u64),
         bytes: Bytes,
     },
     /// A node learns that its links with a peer are lost.
@@ -89,6 +95,7 @@ pub(super) enum Act {
         to: usize,
     },
     Strike,
+    Churn,
     Compare,
 }
 
@@ -131,15 +138,19 @@ pub(super) struct World {
 impl World {
     pub(super) fn new(plan: ClusterPlan) -> Self {
         let mut dice = Dice::new(plan.seed ^ 0x0063_6c75_7374);
+        let segment_bytes = *dice.pick(&[64 << 10, 256 << 10, 1 << 20]);
         let options = LogOptions {
-            segment_bytes: 1 << 20,
-            wal_bytes_max: 8 << 20,
+            segment_bytes,
+            // Half of it is kept for nodes that are away.
+            wal_bytes_max: 8 * segment_bytes,
             seal_bytes: *dice.pick(&[16 << 10, 256 << 10]),
-            batch_bytes_max: *dice.pick(&[32 << 10, 1 << 20]),
+            batch_bytes_max: *dice.pick(&[32 << 10, segment_bytes]),
             checkpoint_bytes: *dice.pick(&[16 << 10, 128 << 10]),
             chunk_bytes_max: 512 << 10,
             group_count: u16::try_from(*dice.pick(&[1_u64, 2, 3])).expect("16 bits"),
             recent_bytes_max: *dice.pick(&[0, 1 << 20]),
+            // All directories of a cluster continue one history: chunks are the same bytes in each.
+            lineage: Some(LINEAGE),
             ..LogOptions::default()
         };
         let member = |number| {
@@ -215,6 +226,7 @@ impl World {
             self.add_client(Client::new(number, (NODES, left), dice));
         }
         self.at(0, Act::Compare);
+        self.at(100_000, Act::Churn);
         self.at(2_000_000, Act::Strike);
         let until = self.now_us + self.dice.between(10, 40) * 1_000_000;
         self.run_until(until, |_| false);
@@ -233,9 +245,12 @@ impl World {
         if !self.is_at_rest() {
             return;
         }
-        // Followers hear of the last commits.
-        let until = self.now_us + 2_000_000;
-        self.run_until(until, |_| false);
+        // Followers hear of the last commits, or get a snapshot.
+        let until = self.now_us + REST_US;
+        self.run_until(until, |world| world.laggard().is_none());
+        if let Some(laggard) = self.laggard() {
+            self.oracle.broken(format!("a copy never comes to the end of its log: {laggard}"));
+        }
         self.compare();
         if !self.oracle.is_broken() {
             self.ordered = self.oracle.audit(&self.contents);
@@ -258,21 +273,21 @@ impl World {
             starts: self.starts,
             faults: self.faults,
             hits: self.hits,
+            installs: self.sum_of(|counts| counts.installs),
+            snapshot_bytes: self.sum_of(|counts| counts.sent_bytes),
+            resumed: self.sum_of(|counts| counts.resumed),
             simulated_us: self.now_us,
         }
     }
 
-    /// A cluster that grows has grown; `false` if that takes a snapshot.
+    /// A cluster that grows has grown.
     fn grow_up(&mut self) -> bool {
         let until = self.now_us + REST_US;
         while self.growth.is_some() && !self.has_grown() && !self.oracle.is_broken() {
-            let is_excused = self.lacks_released();
-            if self.now_us >= until || is_excused {
-                if !is_excused {
-                    let copies = self.describe_copies();
-                    self.oracle.broken(format!("it does not grow\n{copies}"));
-                }
-                return !is_excused;
+            if self.now_us >= until {
+                let copies = self.describe_copies();
+                self.oracle.broken(format!("it does not grow\n{copies}"));
+                return false;
             }
             let step_us = self.now_us + 100_000;
             self.run_until(step_us, |_| false);
@@ -289,34 +304,46 @@ impl World {
         copies.collect::<Vec<_>>().join("\n")
     }
 
-    /// Every client has come to its end; `false` if that takes a snapshot.
+    /// Whether every client has come to its end; else that is broken.
     fn is_at_rest(&mut self) -> bool {
         if self.active.is_empty() {
             return true;
         }
-        if self.lacks_released() {
-            return false;
-        }
         let copies = self.describe_copies();
         self.oracle.broken(format!("clients {:?} wait for ever\n{copies}", self.active));
-        true
+        false
     }
 
-    /// Whether a node is damaged, and another lacks entries that all others have released: only a snapshot helps it.
-    fn lacks_released(&self) -> bool {
-        let shards = || self.members.iter().flat_map(|member| &member.shards);
-        let begins_behind = |group, last: EntryIndex| {
-            let mut logs =
-                shards().filter(|shard| shard.copies().iter().any(|it| it.group == group));
-            logs.any(|shard| {
-                let log = shard.log();
-                let first = log.first_index(group).unwrap_or(log.last_index(group).next());
-                first > last.next()
+    /// A copy that is not damaged and has applied less than another one.
+    fn laggard(&self) -> Option<String> {
+        let copies = || {
+            let members = self.members.iter();
+            members.flat_map(|member| {
+                let copies = member.shards.iter().flat_map(|shard| shard.copies());
+                copies.map(|copy| (member.number, copy))
             })
         };
-        let mut copies = shards().flat_map(|shard| shard.copies());
-        let is_excused = self.damaged.is_some() || self.growth.is_some();
-        is_excused && copies.any(|copy| begins_behind(copy.group, copy.last))
+        // Copies that the group has no more need not follow.
+        let mut first: BTreeMap<GroupId, CopyStatus> = BTreeMap::new();
+        for (_, copy) in copies() {
+            let known = first.entry(copy.group).or_insert_with(|| copy.clone());
+            if copy.applied > known.applied {
+                *known = copy;
+            }
+        }
+        let is_damaged = |node| self.damaged.is_some_and(|(damaged, _)| damaged == node);
+        let lags = |(node, copy): &(usize, CopyStatus)| {
+            let first = &first[&copy.group];
+            let is_wanted = first.configuration.contains(copy.id) && !is_damaged(*node);
+            is_wanted && copy.applied < first.applied
+        };
+        let laggard = copies().find(lags)?;
+        let all: Vec<String> = copies().map(|copy| format!("{copy:?}")).collect();
+        Some(format!("{laggard:?} of\n{}", all.join("\n")))
+    }
+
+    fn sum_of(&self, count: fn(&TransferCounts) -> u64) -> u64 {
+        self.members.iter().map(|member| count(&member.transfer_counts())).sum()
     }
 
     fn run_until(&mut self, until_us: u64, is_done: impl Fn(&Self) -> bool) {
@@ -355,9 +382,7 @@ impl World {
                 self.at(PEER_TICK_MS * 1000, Act::PeerTick { node, life });
             }
             Act::Tick { .. } | Act::PeerTick { .. } => {}
-            Act::Frame { from, to, connection, bytes } => {
-                self.arrive((from, to), connection, &bytes);
-            }
+            Act::Frame { from, to, link, bytes } => self.arrive((from, to), link, &bytes),
             Act::Notice { node, peer, life } => {
                 if self.is_life(node, life) {
                     self.notice(node, peer);
@@ -377,6 +402,7 @@ impl World {
             Act::Exchange => self.go_on_exchanging(),
             Act::Heal { from, to } => self.mend(from, to),
             Act::Strike => self.strike(),
+            Act::Churn => self.churn(),
             Act::Compare => {
                 self.compare();
                 self.at(COMPARE_US, Act::Compare);
@@ -485,30 +511,35 @@ impl World {
 
     /// Frames of what a node has said go out.
     fn flush(&mut self, node: usize) {
-        let at = self.members[node].stamp(self.now_us).wall;
-        for to in (0..self.members.len()).filter(|to| *to != node) {
-            loop {
-                let delay_us = 30 + self.dice.delay_us(200);
-                let now_us = self.now_us;
-                let Some(wire) = self.wires.get_mut(&(node, to)) else { break };
-                let (is_cut, connection) = (wire.is_cut, wire.connection);
-                let Some((arrives_us, bytes)) = wire.next_frame(at, (now_us, delay_us)) else {
-                    break;
-                };
-                if !is_cut {
-                    let frame = Act::Frame { from: node, to, connection, bytes };
-                    self.at(arrives_us - now_us, frame);
-                }
-            }
+        let pairs = (0..self.members.len()).flat_map(|to| CLASSES.map(|class| (to, class)));
+        for (to, class) in pairs {
+            while to != node && self.send_frame((node, to), class) {}
         }
     }
 
-    fn arrive(&mut self, (from, to): (usize, usize), connection: u64, bytes: &Bytes) {
+    fn send_frame(&mut self, (node, to): (usize, usize), class: Class) -> bool {
+        let at = self.members[node].stamp(self.now_us).wall;
+        let delay_us = 30 + self.dice.delay_us(200);
+        let now_us = self.now_us;
+        let wire = self.wires.get_mut(&(node, to)).expect("a link");
+        let (is_cut, link) = (wire.is_cut, (class, wire.lane(class).connection));
+        let Some((arrives_us, bytes)) = wire.next_frame(class, at, (now_us, delay_us)) else {
+            return false;
+        };
+        if !is_cut {
+            self.at(arrives_us - now_us, Act::Frame { from: node, to, link, bytes });
+        }
+        true
+    }
+
+    fn arrive(&mut self, (from, to): (usize, usize), link: (Class, u64), bytes: &Bytes) {
         let wire = self.wires.get_mut(&(from, to)).expect("a link");
-        if wire.connection != connection || wire.is_cut || !self.members[to].is_up() {
+        let is_cut = wire.is_cut;
+        let lane = wire.lane(link.0);
+        if lane.connection != link.1 || is_cut || !self.members[to].is_up() {
             return;
         }
-        for section in wire.arrive(bytes) {
+        for section in lane.arrive(bytes) {
             self.post_section((from, to), section);
         }
     }
@@ -628,6 +659,14 @@ impl World {
         self.at(delay_us, Act::Arrive { call, node, life, request, data });
         let patience_us = self.dice.between(PATIENCE_US.0, PATIENCE_US.1);
         self.at(patience_us, Act::GiveUp { call });
+    }
+
+    /// A request whose answer nobody hears.
+    pub(super) fn send_unheard(&mut self, node: usize, request: Request, data: Vec<u8>) {
+        self.call_next += 1;
+        let (call, life) = (self.call_next, self.members[node].life);
+        let delay_us = self.dice.delay_us(300);
+        self.at(delay_us, Act::Arrive { call, node, life, request, data });
     }
 
     fn give_request(&mut self, (call, node): (u32, usize), request: Request, data: Vec<u8>) {

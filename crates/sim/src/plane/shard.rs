@@ -224,7 +224,9 @@ impl Shard {
                 }
                 Output::Work(job) => self.out.jobs.push(Job::Work(job)),
                 Output::Read(job) => self.out.jobs.push(Job::Read(job)),
-                Output::Peer(_) | Output::Fetch(_) => unreachable!("a node alone has no peers"),
+                Output::Peer(_) | Output::Fetch(_) | Output::Transfer(_) => {
+                    unreachable!("a node alone has no peers")
+                }
             }
         }
     }
