@@ -38,6 +38,8 @@ pub enum PlacementStep {
 pub struct GroupView<'a> {
     /// The leader itself.
     pub leader: ReplicaId,
+    /// The first entry that its log has: a replica that lacks an earlier one needs a snapshot.
+    pub first: EntryIndex,
     /// Its last entry.
     pub last: EntryIndex,
     /// The configuration.
@@ -146,7 +148,9 @@ fn follower<'a>(view: &GroupView<'a>, id: ReplicaId) -> Option<&'a Follower> {
 fn has_caught_up(view: &GroupView<'_>, id: ReplicaId) -> bool {
     let is_near = |follower: &Follower| {
         let lacks = view.last.get().saturating_sub(follower.matched.get());
-        follower.is_heard && !follower.is_installing && lacks <= CAUGHT_UP_ENTRIES
+        // One that has acknowledged nothing may have nothing.
+        let has_begun = follower.matched.get() > 0 && follower.matched.next() >= view.first;
+        follower.is_heard && !follower.is_installing && has_begun && lacks <= CAUGHT_UP_ENTRIES
     };
     id == view.leader || follower(view, id).is_some_and(is_near)
 }

@@ -58,6 +58,7 @@ fn settle(from: &Configuration, leader: u16, target: &[u16]) -> (Configuration, 
         let last = EntryIndex::new(100);
         let view = GroupView {
             leader,
+            first: EntryIndex::new(1),
             last,
             configuration: &configuration,
             is_settled,
@@ -111,8 +112,15 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
     let last = EntryIndex::new(100);
     let view = |configuration, followers| {
         let (leader, is_settled) = (id(1), true);
-        let view =
-            GroupView { leader, last, configuration, is_settled, followers, target: &target };
+        let view = GroupView {
+            leader,
+            first: EntryIndex::new(1),
+            last,
+            configuration,
+            is_settled,
+            followers,
+            target: &target,
+        };
         next_step(&view, 3)
     };
     let learns = Change::Enter(vec![(new, Part::Learner)]);
@@ -127,13 +135,14 @@ fn voters_wait_until_the_coming_ones_have_caught_up() {
     let mut learning = Configuration::of(&ids(&[1]));
     learning.learners = ids(&[2, 3]);
     let target = ids(&[1, 2, 3]);
-    let step = |follower: Follower| {
-        let last = EntryIndex::new(5_000);
+    let step_in = |follower: Follower, (first, last): (u64, u64)| {
+        let last = EntryIndex::new(last);
         let followers = [Follower { matched: last, ..up(id(2)) }, follower];
         let configuration = &learning;
         next_step(
             &GroupView {
                 leader: id(1),
+                first: EntryIndex::new(first),
                 last,
                 configuration,
                 is_settled: true,
@@ -143,11 +152,18 @@ fn voters_wait_until_the_coming_ones_have_caught_up() {
             3,
         )
     };
+    let step = |follower| step_in(follower, (1, 5_000));
     let near = Follower { matched: EntryIndex::new(4_000), ..up(id(3)) };
     assert!(step(near).is_some());
     assert_eq!(step(Follower { matched: EntryIndex::new(3_999), ..near }), None);
     assert_eq!(step(Follower { is_heard: false, ..near }), None);
     assert_eq!(step(Follower { is_installing: true, ..near }), None);
+    // A short log is no proof of having it.
+    let nothing = Follower { matched: EntryIndex::new(0), ..near };
+    assert_eq!(step_in(nothing, (1, 12)), None);
+    let behind = Follower { matched: EntryIndex::new(4), ..near };
+    assert_eq!(step_in(behind, (6, 12)), None, "it needs a snapshot");
+    assert!(step_in(behind, (5, 12)).is_some());
 }
 
 #[test]
@@ -156,7 +172,15 @@ fn a_joint_configuration_is_left_first() {
     let last = EntryIndex::new(1);
     let view = |configuration, is_settled| {
         let (followers, target) = (&[][..], &[][..]);
-        GroupView { leader: id(2), last, configuration, is_settled, followers, target }
+        GroupView {
+            leader: id(2),
+            first: EntryIndex::new(1),
+            last,
+            configuration,
+            is_settled,
+            followers,
+            target,
+        }
     };
     let leave = Some(PlacementStep::Change(Change::Leave));
     assert_eq!(next_step(&view(&joint, false), 3), leave);

@@ -45,11 +45,13 @@ impl ShardCore {
     }
 
     fn place_group(&mut self, id: GroupId, meta: &Meta) {
+        let first = self.log.first_index(id).unwrap_or(self.log.last_index(id).next());
         let replica = &self.copy_mut(id).replica;
         let target: Vec<ReplicaId> =
             meta.target(id).iter().map(|node| meta.replica(id, *node)).collect();
         let view = GroupView {
             leader: replica.id(),
+            first,
             last: replica.last_index(),
             configuration: replica.configuration(),
             is_settled: replica.is_configuration_settled(),
