@@ -2,6 +2,7 @@
 
 use crate::trio::{SHARDS, Trio, group_of, head, is_appended, number};
 use cluster::{Member, MemberState, MetaCommand, MetaOutcome, ReplicaId};
+use log::LogOptions;
 use model::GroupId;
 use thalweg_node::testing::{GROUPS, Process, append, create, options, path};
 use thalweg_node::{CopyState, Event, Membership, MetaStart, PeerEvent, Reply, Request};
@@ -26,7 +27,9 @@ fn membership_of(node: usize, is_alone: bool) -> Membership {
 
 /// The first node, which nobody has joined.
 fn alone() -> Trio {
-    let mut trio = Trio::of(options(), |node| membership_of(node, node == 0));
+    // A joiner makes its directory with the lineage of its cluster.
+    let options = LogOptions { lineage: Some(7), ..options() };
+    let mut trio = Trio::of(options, |node| membership_of(node, node == 0));
     trio.start(0);
     trio
 }
@@ -223,6 +226,21 @@ fn what_was_acknowledged_survives_the_first_node() {
     assert_eq!(trio.text(leader, "a"), b"one,two,");
     trio.start(0);
     assert!(is_appended(&trio.ask(0, append(&path("a"), b"three,"))));
+}
+
+#[test]
+fn what_a_node_alone_had_survives_it_once_it_has_grown() {
+    let mut trio = alone();
+    trio.node(0).with_text(&path("a"), b"one,");
+    assert!(is_appended(&trio.node(0).ask(append(&path("a"), b"two,"))));
+    begin(&mut trio);
+    join(&mut trio, 0, 1);
+    join(&mut trio, 1, 2);
+    tick_until(&mut trio, |trio| voters(trio).iter().all(|count| *count == 3));
+    trio.kill(0);
+    let leader = trio.leader(group_of("a"));
+    assert_eq!(trio.text(leader, "a"), b"one,two,");
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"three,"))));
 }
 
 #[test]
