@@ -385,7 +385,8 @@ impl InstallTask {
                 let (stream, from) = (row.stream, ByteOffset::new(end));
                 return Err(InstallError::Missing { stream, from });
             }
-            starts.insert(stream, if ends.is_empty() { GONE } else { ends.start });
+            // Of one that keeps nothing all is dead up to its tail, and not what is appended to it later.
+            starts.insert(stream, ends.start);
         }
         Ok(starts)
     }
