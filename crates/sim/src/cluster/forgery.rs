@@ -3,7 +3,7 @@
 use super::member::node_number;
 use super::plan::ClusterMutant;
 use super::world::World;
-use cluster::{Body, Confirmation, GroupMessage, LogPosition, Section};
+use cluster::{Body, Confirmation, GroupMessage, LogPosition, Section, TransferSays};
 use model::{EntryIndex, GroupId};
 use node::ToPeer;
 
@@ -25,6 +25,7 @@ impl World {
         if let Section::Forward { .. } = said.section {
             return self.forge_forward(mutant, (node, peer), &said.section);
         }
+        forge_snapshot(mutant, &mut said.section);
         let Section::Message { group, message } = &mut said.section else { return };
         let group = *group;
         if let Some(commit) = self.forged_commit(mutant, (node, group), message) {
@@ -108,6 +109,29 @@ impl World {
         let shard = node::shard_of(&section, self.members[to].shard_count).expect("it is whole");
         let event = node::PeerEvent::Section { from: node_number(from), section };
         self.post(to, usize::from(shard.get()), Mail::Peer(event));
+    }
+}
+
+/// What of a snapshot is not what its leader has.
+fn forge_snapshot(mutant: ClusterMutant, section: &mut Section) {
+    match (mutant, section) {
+        (ClusterMutant::GarbledSnapshots, Section::Transfer { transfer, .. }) => {
+            let TransferSays::Piece { position, first_bytes, bytes } = &mut transfer.says else {
+                return;
+            };
+            if *position >= *first_bytes {
+                let mut garbled = bytes.to_vec();
+                let middle = garbled.len() / 2;
+                garbled[middle] ^= 0xff;
+                *bytes = garbled.into();
+            }
+        }
+        (ClusterMutant::StrangeSnapshots, Section::Message { message, .. }) => {
+            if let Body::Snapshot(point) = &mut message.body {
+                point.configuration.voters.retain(|id| *id != message.to);
+            }
+        }
+        _ => {}
     }
 }
 

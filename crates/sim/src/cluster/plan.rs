@@ -6,6 +6,10 @@ use std::ops::AddAssign;
 /// A deliberate defect outside the code under test. Each must be found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClusterMutant {
+    /// Files of snapshots have a wrong bit.
+    GarbledSnapshots,
+    /// A snapshot's configuration does not contain its receiver.
+    StrangeSnapshots,
     /// Disks acknowledge syncs and make nothing durable: votes and acknowledgements come before their sync.
     LyingDisks,
     /// Followers acknowledge entries that they do not have.
@@ -44,7 +48,9 @@ pub enum ClusterMutant {
 
 impl ClusterMutant {
     /// All of them.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 19] = [
+        Self::GarbledSnapshots,
+        Self::StrangeSnapshots,
         Self::LyingDisks,
         Self::ForgedAcks,
         Self::ForgedConfirmations,
