@@ -12,7 +12,8 @@ use model::{
     Timestamp, TrimBefore,
 };
 use stream::{
-    Append, Command, ContentType, CreateRequest, Outcome, Refusal, StreamInfo, messages::JsonError,
+    Append, Command, ContentType, CreateRequest, Outcome, PinToken, Refusal, StreamInfo,
+    messages::JsonError,
 };
 
 /// Room that a delete or a use wants in the log, at most.
@@ -448,6 +449,13 @@ pub enum ShardCall {
     },
     /// Log a command (`Pin`, `Unpin`).
     Propose(StreamKey, Command),
+    /// Say whether a fork holds a reference.
+    Holder {
+        /// Path of the fork.
+        path: StreamPath,
+        /// The reference.
+        token: PinToken,
+    },
 }
 
 impl ShardCall {
@@ -455,7 +463,7 @@ impl ShardCall {
     pub(crate) fn group(&self, group_count: u16) -> GroupId {
         match self {
             Self::Locate(key, _) | Self::Find(key, _) | Self::Propose(key, _) => key.group,
-            Self::ForkSource { path, .. } => path.group(group_count),
+            Self::ForkSource { path, .. } | Self::Holder { path, .. } => path.group(group_count),
         }
     }
 }
@@ -502,8 +510,21 @@ pub enum ShardAnswer {
     ForkSource(Result<(StreamKey, StreamInfo), Refusal>),
     /// To `Propose`.
     Outcome(Outcome),
+    /// To `Holder`.
+    Holder(PinHolder),
     /// It could not be done.
     Failed(Failure),
+}
+
+/// What becomes of a reference on a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PinHolder {
+    /// A fork holds it, or is giving it back.
+    Fork,
+    /// A fork that is on its way may hold it.
+    Undecided,
+    /// No fork holds it or ever will.
+    Nobody,
 }
 
 /// Why a position could not be resolved.

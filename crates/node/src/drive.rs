@@ -93,6 +93,9 @@ impl ShardCore {
         {
             self.retention.in_flight_count -= 1;
         }
+        if let Operation::Sweep(sweep) = operation {
+            self.end_sweep(sweep);
+        }
     }
 
     /// Refuses a request for what is at `path`, once an expiry that it shows is logged.
@@ -151,6 +154,9 @@ impl ShardCore {
                 let proposal = Proposal { to: key.into(), command, data: &[] };
                 self.propose(proposal, reply_to).err().map(ShardAnswer::Failed)
             }
+            ShardCall::Holder { path, token } => {
+                Some(ShardAnswer::Holder(self.holder_of(&path, token)))
+            }
         }
     }
 
@@ -178,7 +184,7 @@ impl ShardCore {
                 let step = operation.step(&mut self.view(now), answer);
                 self.drive(now, operation, step);
             }
-            ReplyTo::Client(_) => unreachable!("clients get replies: {answer:?}"),
+            ReplyTo::Client(ticket) => self.answer_peer_call(ticket, answer),
             ReplyTo::Expiries => self.expiries.note_done(),
             ReplyTo::Nobody => {}
         }

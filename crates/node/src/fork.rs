@@ -63,6 +63,15 @@ impl ForkSteps {
         (fork, Step::Ask(call))
     }
 
+    /// The reference that it has asked for, once it has.
+    pub(crate) fn token(&self) -> Option<PinToken> {
+        match &self.stage {
+            Stage::Pin(point, ..) => Some(point.token),
+            Stage::Create { token, .. } => Some(*token),
+            Stage::Source | Stage::SubOffset { .. } | Stage::Record { .. } | Stage::Ended => None,
+        }
+    }
+
     fn request(&self) -> &ForkRequest {
         self.asked.fork.as_ref().expect("a creation without source is no fork")
     }
@@ -106,7 +115,7 @@ impl ForkSteps {
                     point.head = head;
                     point.head_record = if is_all { point.records } else { first_record };
                 }
-                self.create(point, content_type, lifetime)
+                self.create(view, point, (content_type, lifetime))
             }
             (Stage::Pin(..), ShardAnswer::Outcome(outcome)) => self.reply(Reply::Outcome(outcome)),
             (Stage::Create { source, token }, ShardAnswer::Outcome(outcome)) => {
@@ -219,14 +228,19 @@ impl ForkSteps {
         Step::Ask(ShardCall::Propose(source, pin))
     }
 
-    /// Logs the creation, in this shard.
+    /// Logs the creation, in this shard and in the term of its reference. A leader of a later term that does not find the fork
+    /// knows that it never will be made.
     fn create(
         &mut self,
+        view: &mut View<'_>,
         point: Box<ForkPoint>,
-        content_type: ContentType,
-        lifetime: Lifetime,
+        (content_type, lifetime): (ContentType, Lifetime),
     ) -> Step {
         let (source, token) = (point.source, point.token);
+        if view.groups.get(token.fork_group).role.term() != token.term {
+            view.releases.add(source, token);
+            return self.reply(Reply::Failed(Failure::NoLeader));
+        }
         self.stage = Stage::Create { source, token };
         let create = Create {
             path: self.asked.path.clone(),

@@ -67,6 +67,7 @@ mod shard;
 mod shard_tests;
 mod slices;
 mod step;
+mod sweep;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
 mod transfer_job;
@@ -75,8 +76,8 @@ mod unpin;
 mod write_queue;
 
 pub use api::{
-    Change, Event, Failure, Locate, LocateError, Output, ReadDamage, ReadReply, ReadRequest, Reply,
-    Request, Resolved, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
+    Change, Event, Failure, Locate, LocateError, Output, PinHolder, ReadDamage, ReadReply,
+    ReadRequest, Reply, Request, Resolved, ShardAnswer, ShardCall, ShardMessage, Stamp, Ticket,
 };
 pub use background::DiskTrouble;
 pub use fetch::{FetchDone, FetchJob};
@@ -89,8 +90,8 @@ pub use peers::{Membership, MetaStart, PEER_TICK_MS, PeerEvent, ToPeer, shard_of
 pub use recovery::{Opened, open, open_member};
 pub use repair::{Losses, StreamLoss};
 pub use replicated::{
-    CopyState, CopyStatus, TransferCounts, decode_reply, decode_request, encode_reply,
-    encode_request,
+    CopyState, CopyStatus, TransferCounts, decode_answer, decode_call, decode_reply,
+    decode_request, encode_answer, encode_call, encode_reply, encode_request,
 };
 pub use shard::{ShardCore, ShardStats};
 pub use slices::SliceLimits;

@@ -7,6 +7,7 @@ use crate::{
     read::ReadSteps,
     resolve::ResolveSteps,
     step::{Step, View},
+    sweep::SweepSteps,
     trim::TrimSteps,
     unpin::UnpinSteps,
 };
@@ -22,6 +23,7 @@ pub(crate) enum Operation {
     Expiry(ExpirySteps),
     Fork(Box<ForkSteps>),
     Unpin(UnpinSteps),
+    Sweep(SweepSteps),
     Trim(Box<TrimSteps>),
     Resolve(Box<ResolveSteps>),
 }
@@ -36,6 +38,7 @@ impl Operation {
             Self::Expiry(expiry) => expiry.step(view, answer),
             Self::Fork(fork) => fork.step(view, answer),
             Self::Unpin(unpin) => unpin.step(view, &answer),
+            Self::Sweep(sweep) => sweep.step(&answer),
             Self::Trim(trim) => trim.step(view, answer),
             Self::Resolve(resolve) => resolve.step(view, answer),
         }
@@ -59,6 +62,11 @@ impl Operations {
     /// Keeps an operation until its answer comes.
     pub(crate) fn insert(&mut self, number: u64, operation: Operation) {
         self.waiting.insert(number, operation);
+    }
+
+    /// Those that wait.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = &Operation> {
+        self.waiting.values()
     }
 
     /// Takes the operation whose answer has come.

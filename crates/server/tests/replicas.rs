@@ -3,31 +3,30 @@
 mod harness;
 
 use harness::cluster::{Node, nodes};
-use harness::{Client, until};
+use harness::{Client, TEXT, until};
 
-fn put(client: &mut Client, path: &str) -> u16 {
-    let head = format!(
-        "PUT /v1/stream/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: 0\r\n\r\n"
-    );
-    client.send(head.as_bytes());
-    client.answer().status
+const STREAMS: usize = 12;
+
+fn clients(nodes: &[Node]) -> Vec<Client> {
+    nodes.iter().map(|node| node.server().connect()).collect()
 }
 
-fn append(client: &mut Client, path: &str, data: &str) -> u16 {
-    let head = format!(
-        "POST /v1/stream/{path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: text/plain\r\nContent-Length: {}\r\n\r\n{data}",
-        data.len()
-    );
-    client.send(head.as_bytes());
-    client.answer().status
+/// Streams with ten appends each, which come to one node after the other.
+fn fill(clients: &mut [Client]) -> String {
+    for stream in 0..STREAMS {
+        clients[stream % 3].put(&format!("/s{stream}"), TEXT).is(201);
+    }
+    for round in 0..10 {
+        for stream in 0..STREAMS {
+            let client = &mut clients[(stream + round) % 3];
+            client.post(&format!("/s{stream}"), TEXT, format!("{round};").as_bytes()).is(204);
+        }
+    }
+    (0..10).map(|round| format!("{round};")).collect()
 }
 
-fn read(node: &Node, path: &str) -> (u16, String) {
-    let mut client = node.server().connect();
-    client.send(
-        format!("GET /v1/stream/{path}?offset=-1 HTTP/1.1\r\nHost: localhost\r\n\r\n").as_bytes(),
-    );
-    let answer = client.answer();
+fn read(client: &mut Client, path: &str) -> (u16, String) {
+    let answer = client.get(&format!("{path}?offset=-1"));
     (answer.status, answer.text())
 }
 
@@ -35,33 +34,50 @@ fn read(node: &Node, path: &str) -> (u16, String) {
 fn what_one_node_acknowledges_all_serve_and_one_may_die() {
     let mut nodes = nodes(3, &[]);
     nodes.iter_mut().for_each(Node::start);
-    let mut clients: Vec<Client> = nodes.iter().map(|node| node.server().connect()).collect();
-    for stream in 0..12 {
-        let client = &mut clients[stream % 3];
-        assert_eq!(put(client, &format!("s{stream}")), 201, "stream {stream}");
-    }
-    for round in 0..10 {
-        for stream in 0..12 {
-            let client = &mut clients[(stream + round) % 3];
-            assert_eq!(append(client, &format!("s{stream}"), &format!("{round};")), 204);
-        }
-    }
-    let expected = "0;1;2;3;4;5;6;7;8;9;";
-    for (number, node) in nodes.iter().enumerate() {
-        for stream in 0..12 {
-            let found = read(node, &format!("s{stream}"));
-            assert_eq!(found, (200, expected.to_owned()), "stream {stream} of node {number}");
+    let mut clients = clients(&nodes);
+    let expected = fill(&mut clients);
+    for (number, client) in clients.iter_mut().enumerate() {
+        for stream in 0..STREAMS {
+            let found = read(client, &format!("/s{stream}"));
+            assert_eq!(found, (200, expected.clone()), "stream {stream} of node {number}");
         }
     }
     nodes[0].kill();
-    for stream in 0..12 {
-        assert_eq!(append(&mut clients[1], &format!("s{stream}"), "x;"), 204, "stream {stream}");
+    for stream in 0..STREAMS {
+        clients[1].post(&format!("/s{stream}"), TEXT, b"x;").is(204);
     }
     nodes[0].start();
-    let expected = expected.to_owned() + "x;";
-    for stream in 0..12 {
+    let mut client = nodes[0].server().connect();
+    let expected = expected + "x;";
+    for stream in 0..STREAMS {
         until("the node that was away has everything", || {
-            read(&nodes[0], &format!("s{stream}")) == (200, expected.clone())
+            read(&mut client, &format!("/s{stream}")) == (200, expected.clone())
+        });
+    }
+}
+
+#[test]
+fn a_fork_is_made_and_read_anywhere_wherever_its_source_is_led() {
+    let mut nodes = nodes(3, &[]);
+    nodes.iter_mut().for_each(Node::start);
+    let mut clients = clients(&nodes);
+    let expected = fill(&mut clients);
+    for stream in 0..STREAMS {
+        let fork = format!("/fork-of-{stream}");
+        let source = format!("/v1/stream/s{stream}");
+        let fields = [("Stream-Forked-From", &source[..])];
+        clients[stream % 3].call("PUT", &fork, &fields, b"").is(201);
+        clients[(stream + 1) % 3].call("PUT", &fork, &fields, b"").is(200);
+        clients[(stream + 2) % 3].post(&fork, TEXT, b"x;").is(204);
+        for client in &mut clients {
+            assert_eq!(read(client, &fork), (200, format!("{expected}x;")), "stream {stream}");
+        }
+        clients[stream % 3].delete(&format!("/s{stream}")).is(204);
+        clients[1].get(&format!("/s{stream}")).is(410);
+        assert_eq!(read(&mut clients[2], &fork), (200, format!("{expected}x;")));
+        clients[(stream + 1) % 3].delete(&fork).is(204);
+        until("the source is gone with its last fork", || {
+            clients[2].get(&format!("/s{stream}")).status == 404
         });
     }
 }

@@ -34,6 +34,7 @@ fn fixed_seeds_of_clusters_hold() {
         sum.forwarded_count,
         sum.faults,
         60 * sum.hits,
+        sum.forks_count as u64,
     ];
     assert!(counts.iter().all(|count| *count > 40), "{sum:?}");
     assert!(sum.entries_count > 1000 && sum.states_count > 60, "{sum:?}");

@@ -41,6 +41,10 @@ impl Pins {
         self.by_token.iter()
     }
 
+    pub(crate) fn path(&self, token: PinToken) -> Option<&StreamPath> {
+        self.by_token.get(&token).map(|pinned| &pinned.fork_path)
+    }
+
     pub(crate) fn holds(&self, token: PinToken) -> bool {
         self.by_token.contains_key(&token)
     }

@@ -145,6 +145,12 @@ impl GroupState {
         self.streams.sorted().into_iter().flat_map(pins).collect()
     }
 
+    /// The path of the fork for which `stream` has given a reference; `None` if it has not, or has it back.
+    #[must_use]
+    pub fn pin_path(&self, stream: StreamId, token: PinToken) -> Option<&StreamPath> {
+        self.streams.get(stream)?.extra.as_ref()?.pins.path(token)
+    }
+
     /// What each stream of the group stores itself, by id; deleted ones that forks read, too. Streams of which damage
     /// has taken a part of the state are left out: nobody knows where they end.
     pub fn stored(&self) -> impl Iterator<Item = Stored<'_>> {

@@ -56,6 +56,7 @@ impl ShardCore {
         } else if entry.kind == KIND_META {
             self.apply_meta(id, entry, own);
         } else if let Some(proposed) = command_of(own, entry) {
+            self.note_pin(id, &proposed);
             self.apply_entry(now, committed, proposed);
         } else {
             return self.halt(id, Halt::Newer);

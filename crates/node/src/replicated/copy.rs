@@ -44,6 +44,8 @@ pub(crate) struct GroupCopy {
     pub(super) asked: Option<ReplicaId>,
     /// It does not lead, it has said. It is asked again with the next tick.
     pub(super) is_refused: bool,
+    /// Without a part in the group: how many nodes have said that they do not lead it.
+    pub(super) refusals_count: usize,
     /// Ticks since an answer came.
     pub(super) unanswered_ticks: u32,
     held_bytes: usize,
@@ -150,6 +152,7 @@ impl GroupCopy {
             questions: BTreeMap::new(),
             asked: None,
             is_refused: false,
+            refusals_count: 0,
             unanswered_ticks: 0,
             held_bytes: 0,
             has_forwards: false,
@@ -186,6 +189,11 @@ impl GroupCopy {
     /// Whether it leads, and is not giving that away: a request that comes then waits for the next leader.
     pub(super) fn takes_proposals(&self) -> bool {
         self.is_serving() && !self.replica.is_handing_over()
+    }
+
+    /// Whether it leads, as far as it knows.
+    pub(super) fn leads(&self) -> bool {
+        self.halt.is_none() && self.replica.is_leader()
     }
 
     /// Whether it has lost something, and the log does not know that yet.

@@ -170,6 +170,6 @@ pub(super) fn end_of(call: &ShardCall) -> Option<(StreamKey, ByteOffset)> {
         }
         // What is looked for may be the last record.
         ShardCall::Find(key, _) => Some((*key, ByteOffset::new(u64::MAX))),
-        ShardCall::ForkSource { .. } | ShardCall::Propose(..) => None,
+        ShardCall::ForkSource { .. } | ShardCall::Propose(..) | ShardCall::Holder { .. } => None,
     }
 }

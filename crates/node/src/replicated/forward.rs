@@ -14,11 +14,15 @@
 //! - See [`cluster::Forwards`].
 //! - A request of another node is not forwarded again.
 
-use super::WAIT_MS_MAX;
+use super::call_bytes::{decode_answer, encode_call};
 use super::request_bytes::{decode_reply, encode_request};
-use crate::{Failure, Reply, Request, ShardCore, Stamp, Ticket, peers::SHARD_BITS};
+use super::{Gate, WAIT_MS_MAX};
+use crate::{
+    Failure, Reply, Request, ShardAnswer, ShardCall, ShardCore, Stamp, Ticket, peers::SHARD_BITS,
+    proposed::ReplyTo,
+};
 use bytes::{Buf, BufMut, Bytes};
-use cluster::{Forwards, NodeNumber, OUTBOX_BYTES_MAX, Section, Sending, Verdict};
+use cluster::{Forwards, NodeNumber, OUTBOX_BYTES_MAX, ReplicaId, Section, Sending, Verdict};
 use model::{GroupId, Monotonic};
 use std::collections::BTreeMap;
 
@@ -29,24 +33,88 @@ const FORWARDS_COUNT_MAX: usize = 4 << 10;
 /// when too much waits for it.
 const FORWARDS_BYTES_MAX: usize = OUTBOX_BYTES_MAX / 2;
 
-/// A request of a client.
+/// What another node is asked for.
 #[derive(Debug)]
-pub(super) struct Forward {
-    ticket: Ticket,
-    request: Request,
-    data: Vec<u8>,
+pub(super) enum Forward {
+    /// A request of a client.
+    Client { ticket: Ticket, request: Request, data: Vec<u8> },
+    /// A call of an operation of this node.
+    Call { reply_to: ReplyTo, call: ShardCall },
+}
+
+/// What another node has answered.
+enum Heard {
+    Client(Reply),
+    Call(ShardAnswer),
 }
 
 impl cluster::Forwarded for Forward {
     fn subject(&self) -> u64 {
-        self.request.path().map_or(0, |path| path.hash().get())
+        match self {
+            Self::Client { request, .. } => request.path().map_or(0, |path| path.hash().get()),
+            Self::Call { call: ShardCall::Propose(key, _), .. } => key.stream.get(),
+            // They change nothing.
+            Self::Call { .. } => 0,
+        }
     }
 
     fn may_repeat(&self) -> bool {
         let is_known = |request: &Request| matches!(request, Request::Append { append, .. } if append.producer.is_some());
-        // A change of the cluster that was made already is made.
-        let is_meta = matches!(self.request, Request::Meta(_));
-        self.request.is_read() || is_meta || is_known(&self.request)
+        match self {
+            // A change of the cluster that was made already is made.
+            Self::Client { request: Request::Meta(_), .. } => true,
+            Self::Client { request, .. } => request.is_read() || is_known(request),
+            // References have names: to take or give one back twice is to do so once.
+            Self::Call { .. } => true,
+        }
+    }
+}
+
+impl Forward {
+    fn data_bytes(&self) -> usize {
+        match self {
+            Self::Client { data, .. } => data.len(),
+            Self::Call { .. } => 0,
+        }
+    }
+
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Client { request, data, .. } => encode_request(request, data, out),
+            Self::Call { call, .. } => encode_call(call, out),
+        }
+    }
+
+    /// Its answer. One that this version does not know may say anything.
+    fn decode_answer(&self, payload: Bytes) -> Heard {
+        match self {
+            Self::Client { .. } => {
+                Heard::Client(decode_reply(payload).unwrap_or(Reply::Failed(Failure::Unknown)))
+            }
+            Self::Call { call, .. } => {
+                let answer = decode_answer(call, payload);
+                Heard::Call(answer.unwrap_or(ShardAnswer::Failed(Failure::Unknown)))
+            }
+        }
+    }
+
+    /// What it gets if nobody answers it.
+    fn failed(&self, failure: Failure) -> Heard {
+        match self {
+            Self::Client { .. } => Heard::Client(Reply::Failed(failure)),
+            Self::Call { .. } => Heard::Call(ShardAnswer::Failed(failure)),
+        }
+    }
+}
+
+impl Heard {
+    /// Whether it was not applied, and never will be.
+    fn is_refused(&self) -> bool {
+        matches!(
+            self,
+            Self::Client(Reply::Failed(Failure::NoLeader))
+                | Self::Call(ShardAnswer::Failed(Failure::NoLeader))
+        )
     }
 }
 
@@ -74,7 +142,7 @@ impl Forwarding {
     }
 
     fn note_ended(&mut self, forward: &Forward) {
-        self.bytes -= forward.data.len();
+        self.bytes -= forward.data_bytes();
     }
 
     /// Asserts that the bytes are those of the requests.
@@ -82,7 +150,7 @@ impl Forwarding {
     /// # Panics
     /// If they are not.
     pub(super) fn check(&self) {
-        let bytes: usize = self.requests.requests().map(|forward| forward.data.len()).sum();
+        let bytes: usize = self.requests.requests().map(Forward::data_bytes).sum();
         assert_eq!(self.bytes, bytes, "forwarded bytes are miscounted");
     }
 }
@@ -91,19 +159,59 @@ impl ShardCore {
     /// Has a request answered where its group is led.
     pub(super) fn forward(&mut self, id: GroupId, since: Monotonic, what: ForwardedRequest) {
         let (ticket, request, data) = what;
-        let forwarding = &mut self.members().forwarding;
-        let failure = match () {
-            () if ticket.peer().is_some() => Failure::NoLeader,
-            () if !forwarding.has_room_for(data.len()) => Failure::Overloaded,
-            () => {
-                forwarding.bytes += data.len();
-                let deadline = since.plus_ms(WAIT_MS_MAX);
-                forwarding.requests.add(id, Forward { ticket, request, data }, deadline);
-                self.copy_mut(id).has_forwards = true;
-                return self.touch_group(id);
+        let failure = if ticket.peer().is_some() {
+            Failure::NoLeader
+        } else {
+            match self.add_forward((id, since), Forward::Client { ticket, request, data }) {
+                Ok(()) => return,
+                Err(failure) => failure,
             }
         };
         self.reply(ticket, Reply::Failed(failure));
+    }
+
+    /// Has a call of an operation answered where its group is led.
+    pub(super) fn forward_call(
+        &mut self,
+        at: (GroupId, Monotonic),
+        reply_to: ReplyTo,
+        call: ShardCall,
+    ) -> Gate {
+        if matches!(reply_to, ReplyTo::Client(_)) {
+            return Gate::Closed(Failure::NoLeader);
+        }
+        match self.add_forward(at, Forward::Call { reply_to, call }) {
+            Ok(()) => Gate::Held,
+            Err(failure) => Gate::Closed(failure),
+        }
+    }
+
+    fn add_forward(
+        &mut self,
+        (id, since): (GroupId, Monotonic),
+        forward: Forward,
+    ) -> Result<(), Failure> {
+        let forwarding = &mut self.members().forwarding;
+        if !forwarding.has_room_for(forward.data_bytes()) {
+            return Err(Failure::Overloaded);
+        }
+        forwarding.bytes += forward.data_bytes();
+        forwarding.requests.add(id, forward, since.plus_ms(WAIT_MS_MAX));
+        self.copy_mut(id).has_forwards = true;
+        self.touch_group(id);
+        Ok(())
+    }
+
+    /// Sends what waits for the leader of a group in which this node takes no part. It does not hear who leads, so it asks one
+    /// node after the other.
+    pub(super) fn send_forwards_from_outside(&mut self, id: GroupId) {
+        let nodes: Vec<NodeNumber> = self.members().forwarding.up.keys().copied().collect();
+        let copy = self.copy_mut(id);
+        let voters = copy.replica.configuration().voters.clone();
+        let is_up = |voter: &ReplicaId| nodes.contains(&voter.node());
+        let there: Vec<ReplicaId> = voters.into_iter().filter(is_up).collect();
+        copy.asked = there.get(copy.refusals_count % there.len().max(1)).copied();
+        self.send_forwards(id);
     }
 
     /// Sends what waits for the leader of a group. That may be this node by now.
@@ -131,10 +239,10 @@ impl ShardCore {
         for Sending { request, group, settled_below } in sent {
             let forwarding = &self.members().forwarding;
             let Some(forward) = forwarding.requests.get(request) else { continue };
-            let mut payload = Vec::with_capacity(forward.data.len() + 256);
+            let mut payload = Vec::with_capacity(forward.data_bytes() + 256);
             payload.put_u64_le(opening);
             payload.put_u64_le(own);
-            encode_request(&forward.request, &forward.data, &mut payload);
+            forward.encode(&mut payload);
             let request = request << SHARD_BITS | shard;
             let settled_below = settled_below << SHARD_BITS;
             let payload = payload.into();
@@ -155,34 +263,45 @@ impl ShardCore {
         }
         let attempt = request >> SHARD_BITS;
         let requests = &mut self.members().forwarding.requests;
-        let Some(id) = requests.group(attempt) else { return };
-        // An answer that this version does not know may say anything.
-        let reply = decode_reply(payload).unwrap_or(Reply::Failed(Failure::Unknown));
-        if !matches!(reply, Reply::Failed(Failure::NoLeader)) {
+        let (Some(id), Some(forward)) = (requests.group(attempt), requests.get(attempt)) else {
+            return;
+        };
+        let heard = forward.decode_answer(payload);
+        if !heard.is_refused() {
             let answered = requests.answered(attempt).expect("its group is known");
-            return self.end_forward(answered, reply);
+            return self.end_forward(answered, heard);
         }
         if let Some(overtaken) = requests.not_applied(attempt) {
-            self.end_forward(overtaken, reply);
+            self.end_forward(overtaken, heard);
         }
         let copy = self.copy_mut(id);
         (copy.has_forwards, copy.is_refused) = (true, true);
+        copy.refusals_count = copy.refusals_count.wrapping_add(1);
         self.touch_group(id);
     }
 
-    /// Answers a client. If an attempt of its request is in doubt, another one that was refused for now proves nothing. A read
-    /// has changed nothing in any case.
-    fn end_forward(&mut self, (forward, certain): (Forward, Verdict), reply: Reply) {
+    /// Answers a client or an operation. If an attempt of a client's request is in doubt, another one that was refused for now
+    /// proves nothing. A read has changed nothing in any case.
+    fn end_forward(&mut self, (forward, certain): (Forward, Verdict), heard: Heard) {
         self.members().forwarding.note_ended(&forward);
-        let is_read = forward.request.is_read();
-        let reply = match reply {
-            Reply::Failed(Failure::Unknown) if is_read => Reply::Failed(Failure::NoLeader),
-            Reply::Failed(_) if certain == Verdict::Unknown && !is_read => {
-                Reply::Failed(Failure::Unknown)
+        match (forward, heard) {
+            (Forward::Client { ticket, request, .. }, Heard::Client(reply)) => {
+                let is_read = request.is_read();
+                let reply = match reply {
+                    Reply::Failed(Failure::Unknown) if is_read => Reply::Failed(Failure::NoLeader),
+                    Reply::Failed(_) if certain == Verdict::Unknown && !is_read => {
+                        Reply::Failed(Failure::Unknown)
+                    }
+                    reply => reply,
+                };
+                self.reply(ticket, reply);
             }
-            reply => reply,
-        };
-        self.reply(forward.ticket, reply);
+            (Forward::Call { reply_to, .. }, Heard::Call(answer)) => {
+                let now = self.members().now;
+                self.give(now, reply_to, answer);
+            }
+            (forward, _) => unreachable!("an answer is of its request's kind: {forward:?}"),
+        }
     }
 
     fn end_forwards(&mut self, ended: Vec<(Forward, Verdict)>, refusal: &Failure) {
@@ -191,7 +310,8 @@ impl ShardCore {
                 Verdict::NoLeader => refusal.clone(),
                 Verdict::Unknown => Failure::Unknown,
             };
-            self.end_forward((forward, verdict), Reply::Failed(failure));
+            let heard = forward.failed(failure);
+            self.end_forward((forward, verdict), heard);
         }
     }
 

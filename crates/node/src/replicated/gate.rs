@@ -60,9 +60,9 @@ impl ShardCore {
         let is_behind = copy.has_forwards && ticket.peer().is_none();
         let failure = if self.log.is_poisoned() {
             Failure::Poisoned { applied_unknown: false }
-        } else if copy.halt.is_some() {
+        } else if copy.halt.is_some() && request.is_read() {
             Failure::NoLeader
-        } else if !request.is_read() && (is_behind || !copy.replica.is_leader()) {
+        } else if !request.is_read() && (is_behind || !copy.leads()) {
             self.forward(id, now.monotonic, (ticket, request, data.to_vec()));
             return None;
         } else if copy.takes_proposals() && !self.is_answered_at_once(now, &request, data.len()) {
@@ -113,17 +113,20 @@ impl ShardCore {
 
     /// Lets a call of another shard, or of an operation, through.
     pub(crate) fn let_call_in(&mut self, now: Stamp, call: ShardCall, reply_to: ReplyTo) -> Gate {
-        let id = match end_of(&call) {
-            Some((key, end)) if self.may_be_behind(now, key, end) => key.group,
-            None if matches!(call, ShardCall::ForkSource { .. }) => {
-                call.group(self.groups.total_count())
-            }
-            _ => return Gate::Open(call),
+        let end = end_of(&call);
+        let id = match end {
+            Some((key, end)) if !self.may_be_behind(now, key, end) => return Gate::Open(call),
+            _ => call.group(self.groups.total_count()),
         };
         let Some(copy) = self.groups.get(id).role.copy() else { return Gate::Open(call) };
-        let may_ask = copy.is_serving() || end_of(&call).is_some();
-        if !may_ask || copy.halt.is_some() || self.log.is_poisoned() {
+        if (copy.halt.is_some() && end.is_some()) || self.log.is_poisoned() {
             return Gate::Closed(Failure::NoLeader);
+        }
+        if end.is_none() && !copy.leads() {
+            return self.forward_call((id, now.monotonic), reply_to, call);
+        }
+        if matches!(call, ShardCall::Propose(..)) && copy.is_serving() {
+            return Gate::Open(call);
         }
         if !copy.has_room_for(0) {
             return Gate::Closed(Failure::Overloaded);

@@ -96,6 +96,7 @@ impl ShardCore {
         self.place_groups();
         self.tick_wishes();
         self.tick_transfers(now);
+        self.sweep(now);
     }
 
     /// A request that has waited for a leader is judged as if it came now. It does not wait longer for that.

@@ -1,7 +1,7 @@
 //! What changes when this node takes charge of a group, and when it loses it.
 
-use super::copy::HeldRequest;
-use crate::{Failure, ShardCore};
+use super::{Gate, copy::HeldRequest};
+use crate::{Failure, ShardAnswer, ShardCore};
 use model::{GroupId, StreamKey, Timestamp};
 
 impl ShardCore {
@@ -26,7 +26,15 @@ impl ShardCore {
                     HeldRequest::Client { ticket, request, data } => {
                         self.forward(id, held.since, (ticket, request, data));
                     }
-                    _ => self.turn_away(now, (id, vec![held]), &Failure::NoLeader),
+                    HeldRequest::Call { reply_to, call } => {
+                        let gate = self.forward_call((id, held.since), reply_to, call);
+                        if let Gate::Closed(failure) = gate {
+                            self.give(now, reply_to, ShardAnswer::Failed(failure));
+                        }
+                    }
+                    HeldRequest::Barrier { .. } => {
+                        self.turn_away(now, (id, vec![held]), &Failure::NoLeader);
+                    }
                 }
             }
         }
@@ -41,6 +49,7 @@ impl ShardCore {
         for (token, source) in pending {
             self.releases.retry(source, token);
         }
+        self.sweep_all(id);
         for info in self.groups.get(id).state.infos() {
             let key = StreamKey { group: id, stream: info.stream };
             self.retention.is_on |= info.retention.is_bounded();

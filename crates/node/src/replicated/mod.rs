@@ -28,6 +28,7 @@
 
 mod apply;
 mod begin;
+mod call_bytes;
 mod copy;
 mod elsewhere;
 mod forward;
@@ -42,9 +43,11 @@ mod send;
 mod serve;
 mod start;
 mod status;
+mod sweep;
 mod transfer;
 mod turn;
 
+pub use call_bytes::{decode_answer, decode_call, encode_answer, encode_call};
 pub(crate) use copy::{GroupCopy, Halt};
 pub(crate) use gate::Gate;
 pub use request_bytes::{decode_reply, decode_request, encode_reply, encode_request};
@@ -89,6 +92,7 @@ pub(crate) struct Replication {
     wish_ticks: u32,
     /// Ticks since a leadership was last given away so that they spread.
     spread_ticks: u32,
+    sweeps: sweep::Sweeps,
     transfers: transfer::Transfers,
 }
 
@@ -109,6 +113,7 @@ impl Replication {
             wishes: VecDeque::new(),
             wish_ticks: 0,
             spread_ticks: 0,
+            sweeps: sweep::Sweeps::default(),
             transfers: transfer::Transfers::new(membership.opening),
         }
     }

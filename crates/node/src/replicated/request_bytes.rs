@@ -145,12 +145,12 @@ fn append_of(fields: &mut Bytes) -> Option<Append> {
 }
 
 /// Numbers that may be missing are preceded by 1, and 0 stands for one that is.
-fn put_option(number: Option<u64>, out: &mut Vec<u8>) {
+pub(super) fn put_option(number: Option<u64>, out: &mut Vec<u8>) {
     out.put_u8(u8::from(number.is_some()));
     number.into_iter().for_each(|number| out.put_u64_le(number));
 }
 
-fn take_option(bytes: &mut Bytes) -> Option<Option<u64>> {
+pub(super) fn take_option(bytes: &mut Bytes) -> Option<Option<u64>> {
     match bytes.try_get_u8().ok()? {
         0 => Some(None),
         1 => Some(Some(bytes.try_get_u64_le().ok()?)),
@@ -158,12 +158,12 @@ fn take_option(bytes: &mut Bytes) -> Option<Option<u64>> {
     }
 }
 
-fn put_bytes(part: &[u8], out: &mut Vec<u8>) {
+pub(super) fn put_bytes(part: &[u8], out: &mut Vec<u8>) {
     out.put_u32_le(u32::try_from(part.len()).expect("paths and fields are short"));
     out.extend_from_slice(part);
 }
 
-fn take_bytes(bytes: &mut Bytes) -> Option<Bytes> {
+pub(super) fn take_bytes(bytes: &mut Bytes) -> Option<Bytes> {
     let length = usize::try_from(bytes.try_get_u32_le().ok()?).ok()?;
     (length <= bytes.len()).then(|| bytes.split_to(length))
 }

@@ -8,8 +8,9 @@
 //! - An attempt is served once. Its answer is the same whenever it is asked for again, a refusal too.
 //! - An answer goes to the opening that has asked. A request for an earlier opening of this node is not served.
 
+use super::call_bytes::{decode_call, encode_answer};
 use super::request_bytes::{decode_request, encode_reply};
-use crate::{Failure, Reply, ShardCore, Ticket};
+use crate::{Failure, Reply, ShardAnswer, ShardCore, Ticket, proposed::ReplyTo};
 use bytes::{Buf, BufMut, Bytes};
 use cluster::{Arrival, NodeNumber, Section, Served};
 use model::GroupId;
@@ -53,7 +54,11 @@ impl Serving {
     }
 
     /// Takes a request that has its answer, and keeps that; `None` if its asker is no more.
-    fn end(&mut self, ticket: Ticket, reply: &Reply) -> Option<(NodeNumber, u64, Bytes)> {
+    fn end(
+        &mut self,
+        ticket: Ticket,
+        encode: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<(NodeNumber, u64, Bytes)> {
         let (asker, request) = self.under_way.remove(&ticket.peer()?)?;
         let (opening, served) = self.askers.get_mut(&(asker.node, asker.shard))?;
         if *opening != asker.opening {
@@ -61,7 +66,7 @@ impl Serving {
         }
         let mut payload = Vec::with_capacity(64);
         payload.put_u64_le(asker.opening);
-        encode_reply(reply, &mut payload);
+        encode(&mut payload);
         let payload = Bytes::from(payload);
         served.answer(request, payload.clone());
         Some((asker.node, request, payload))
@@ -94,14 +99,17 @@ impl ShardCore {
         let ticket = self.members().serving.begin(asker, request);
         let copy = self.copy_mut(id);
         let may_serve = copy.halt.is_none() && copy.replica.is_leader();
-        // What this version does not know it does not apply.
-        let decoded = decode_request(payload);
-        let of_group = decoded.filter(|(request, _)| self.is_of_group(request, id));
-        match of_group {
-            Some((request, data)) if may_serve && !self.log.is_poisoned() => {
-                self.route(now, ticket, (request, &data));
-            }
-            _ => self.reply(ticket, Reply::Failed(Failure::NoLeader)),
+        if !may_serve || self.log.is_poisoned() {
+            return self.reply(ticket, Reply::Failed(Failure::NoLeader));
+        }
+        let group_count = self.groups.total_count();
+        if let Some(call) = decode_call(payload.clone()).filter(|it| it.group(group_count) == id) {
+            return self.handle_call(now, ReplyTo::Client(ticket), call);
+        }
+        match decode_request(payload).filter(|(request, _)| self.is_of_group(request, id)) {
+            Some((request, data)) => self.route(now, ticket, (request, &data)),
+            // What this version does not know it does not apply.
+            None => self.reply(ticket, Reply::Failed(Failure::NoLeader)),
         }
     }
 
@@ -117,9 +125,19 @@ impl ShardCore {
     /// Answers a peer.
     #[cold]
     pub(crate) fn answer_peer(&mut self, ticket: Ticket, reply: &Reply) {
-        let Some((node, request, payload)) = self.members().serving.end(ticket, reply) else {
-            return;
-        };
+        let ended = self.members().serving.end(ticket, |out| encode_reply(reply, out));
+        self.send_answer(ended);
+    }
+
+    /// Answers a call of a peer.
+    #[cold]
+    pub(crate) fn answer_peer_call(&mut self, ticket: Ticket, answer: ShardAnswer) {
+        let ended = self.members().serving.end(ticket, |out| encode_answer(&answer, out));
+        self.send_answer(ended);
+    }
+
+    fn send_answer(&mut self, ended: Option<(NodeNumber, u64, Bytes)>) {
+        let Some((node, request, payload)) = ended else { return };
         if node == self.members().forwarding.node {
             self.hear_answer(request, payload);
         } else {

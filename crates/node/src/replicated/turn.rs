@@ -58,7 +58,8 @@ impl ShardCore {
 
     fn drive_group(&mut self, id: GroupId) {
         if self.copy_mut(id).halt.is_some() {
-            return self.retire(id);
+            self.retire(id);
+            return self.send_forwards_from_outside(id);
         }
         self.write_pending(id);
         while self.copy_mut(id).is_running() {

@@ -26,6 +26,7 @@ pub(crate) struct Trio {
     pub(crate) openings: u64,
     pub(crate) opened: [u64; NODES],
     pub(crate) membership: fn(usize) -> Membership,
+    pub(crate) seed: u64,
 }
 
 pub(crate) fn number(node: usize) -> NodeNumber {
@@ -45,7 +46,12 @@ impl Trio {
     }
 
     pub(crate) fn with(options: LogOptions) -> Self {
-        let mut trio = Self::of(options, membership);
+        Self::seeded(options, 11)
+    }
+
+    /// As [`Trio::new`]; the seed decides who leads.
+    pub(crate) fn seeded(options: LogOptions, seed: u64) -> Self {
+        let mut trio = Self { seed, ..Self::of(options, membership) };
         (0..3).for_each(|node| trio.start(node));
         trio
     }
@@ -56,13 +62,14 @@ impl Trio {
         let nodes = disks.iter().map(|_| None).collect();
         let (under_way, cut) = (VecDeque::new(), Vec::new());
         let (openings, opened) = (0, [0; NODES]);
-        Self { options, disks, nodes, under_way, cut, openings, opened, membership }
+        Self { options, disks, nodes, under_way, cut, openings, opened, membership, seed: 11 }
     }
 
     pub(crate) fn start(&mut self, node: usize) {
         let with = (self.options.clone(), SHARDS);
         self.openings += 1;
-        let membership = Membership { opening: self.openings, ..(self.membership)(node) };
+        let (opening, seed) = (self.openings, self.seed);
+        let membership = Membership { opening, seed, ..(self.membership)(node) };
         let opened = Process::open_member(&self.disks[node], with, &membership);
         self.nodes[node] = Some(opened.expect("the directory opens"));
         self.opened[node] = self.openings;

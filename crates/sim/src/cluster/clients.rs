@@ -21,12 +21,12 @@ pub(super) struct Client {
     producer: Option<(String, u64)>,
     is_reader: bool,
     /// Any node will do: others look for the leader.
-    pub(super) asks_anywhere: bool,
+    asks_anywhere: bool,
     /// Where its next read begins: what it has read stays there.
     from: u64,
     left: u64,
     /// Where it asks next.
-    pub(super) node: usize,
+    node: usize,
     doing: Doing,
     dice: Dice,
 }
@@ -49,6 +49,26 @@ pub(super) enum Next {
     Ask(Request),
     /// It is done for good.
     End,
+}
+
+/// Something that asks nodes.
+pub(super) trait Asker {
+    /// Where it asks next.
+    fn node(&mut self) -> &mut usize;
+    /// Any node will do: others look for the leader.
+    fn asks_anywhere(&self) -> bool;
+    /// How long it does nothing.
+    fn delay_us(&mut self) -> u64;
+    /// The group of its stream.
+    fn group(&self, options: &LogOptions) -> GroupId;
+    /// The next request, with its data.
+    fn ask(&mut self, oracle: &mut Oracle, must_create: bool) -> (Request, Vec<u8>);
+    /// The append that it waits for.
+    fn op(&self) -> Option<usize>;
+    /// No answer comes any more.
+    fn give_up(&mut self, oracle: &mut Oracle) -> Next;
+    /// An answer has come.
+    fn hear(&mut self, oracle: &mut Oracle, reply: Reply, contents: &mut [Vec<u8>]) -> Next;
 }
 
 impl Client {
@@ -85,17 +105,97 @@ impl Client {
         }
     }
 
-    pub(super) fn delay_us(&mut self) -> u64 {
+    fn new_op(&mut self, oracle: &mut Oracle) -> usize {
+        let op = oracle.ops.len();
+        let large = if self.dice.percent(3) { LARGE_BYTES } else { 200 };
+        let filler = "x".repeat(self.dice.below(large) as usize);
+        let bytes = format!("#{op:08}{filler};").into_bytes();
+        let (stream, is_acked, is_refused) = (self.stream, false, false);
+        oracle.ops.push(Op { stream, bytes, begun_us: oracle.now_us, is_acked, is_refused });
+        op
+    }
+
+    fn note_lost(
+        &mut self,
+        oracle: &mut Oracle,
+        (op, append, called): (usize, Rc<Append>, Moment),
+    ) -> Next {
+        oracle.history.lost(&name_of(self.stream), called, Rc::clone(&append));
+        if self.producer.is_some() {
+            self.doing = Doing::Append { op, append, called };
+            return Next::Again;
+        }
+        self.done()
+    }
+
+    fn done(&mut self) -> Next {
+        self.left -= 1;
+        if self.left == 0 { Next::End } else { Next::Again }
+    }
+
+    fn refused(
+        &mut self,
+        oracle: &mut Oracle,
+        (op, append, called): (usize, Rc<Append>, Moment),
+        failure: &Failure,
+    ) -> Next {
+        let is_unknown =
+            matches!(failure, Failure::Unknown | Failure::Poisoned { applied_unknown: true });
+        if is_unknown {
+            return self.note_lost(oracle, (op, append, called));
+        }
+        if self.producer.is_some() {
+            // An earlier try may still take effect.
+            self.doing = Doing::Append { op, append, called };
+        } else {
+            oracle.ops[op].is_refused = true;
+        }
+        Next::Again
+    }
+
+    /// Continues a read until its end.
+    fn read_on(
+        &mut self,
+        oracle: &mut Oracle,
+        (called, reply, bytes): (Moment, Box<ReadReply>, Vec<u8>),
+        contents: &mut [Vec<u8>],
+    ) -> Next {
+        let at = reply.start.advance(bytes.len() as u64);
+        if at < reply.end {
+            let (key, to): (StreamKey, ByteOffset) = reply.owner_of(at);
+            self.doing = Doing::Window { called, reply, bytes };
+            return Next::Ask(Request::Window { key, from: at, to });
+        }
+        let (start, closed) = (reply.start.get(), reply.info.closed);
+        let up_to_date = reply.end == reply.info.tail;
+        if start == 0 {
+            contents[self.stream].clone_from(&bytes);
+        }
+        self.from = if self.dice.percent(5) { 0 } else { reply.end.get() };
+        let deed = Deed::Read { start, bytes: bytes[..].into(), up_to_date, closed };
+        oracle.history.event(&name_of(self.stream), called, deed);
+        self.done()
+    }
+}
+
+impl Asker for Client {
+    fn node(&mut self) -> &mut usize {
+        &mut self.node
+    }
+
+    fn asks_anywhere(&self) -> bool {
+        self.asks_anywhere
+    }
+
+    fn delay_us(&mut self) -> u64 {
         self.dice.delay_us(60_000)
     }
 
-    /// The group of a request.
-    pub(super) fn group(&self, options: &LogOptions) -> GroupId {
+    fn group(&self, options: &LogOptions) -> GroupId {
         group_of(self.stream, options)
     }
 
-    /// The next request, with its data.
-    pub(super) fn ask(&mut self, oracle: &mut Oracle, must_create: bool) -> (Request, Vec<u8>) {
+    fn ask(&mut self, oracle: &mut Oracle, must_create: bool) -> (Request, Vec<u8>) {
         let path = path_of(self.stream);
         if must_create {
             self.doing = Doing::Create;
@@ -141,57 +241,21 @@ impl Client {
         (request, bytes)
     }
 
-    fn new_op(&mut self, oracle: &mut Oracle) -> usize {
-        let op = oracle.ops.len();
-        let large = if self.dice.percent(3) { LARGE_BYTES } else { 200 };
-        let filler = "x".repeat(self.dice.below(large) as usize);
-        let bytes = format!("#{op:08}{filler};").into_bytes();
-        let (stream, is_acked, is_refused) = (self.stream, false, false);
-        oracle.ops.push(Op { stream, bytes, begun_us: oracle.now_us, is_acked, is_refused });
-        op
-    }
-
-    /// The append that it waits for.
-    pub(super) fn op(&self) -> Option<usize> {
+    fn op(&self) -> Option<usize> {
         match &self.doing {
             Doing::Append { op, .. } => Some(*op),
             _ => None,
         }
     }
 
-    /// No answer comes any more.
-    pub(super) fn give_up(&mut self, oracle: &mut Oracle) -> Next {
+    fn give_up(&mut self, oracle: &mut Oracle) -> Next {
         match std::mem::replace(&mut self.doing, Doing::Nothing) {
             Doing::Append { op, append, called } => self.note_lost(oracle, (op, append, called)),
             _ => Next::Again,
         }
     }
 
-    fn note_lost(
-        &mut self,
-        oracle: &mut Oracle,
-        (op, append, called): (usize, Rc<Append>, Moment),
-    ) -> Next {
-        oracle.history.lost(&name_of(self.stream), called, Rc::clone(&append));
-        if self.producer.is_some() {
-            self.doing = Doing::Append { op, append, called };
-            return Next::Again;
-        }
-        self.done()
-    }
-
-    fn done(&mut self) -> Next {
-        self.left -= 1;
-        if self.left == 0 { Next::End } else { Next::Again }
-    }
-
-    /// An answer has come.
-    pub(super) fn hear(
-        &mut self,
-        oracle: &mut Oracle,
-        reply: Reply,
-        contents: &mut [Vec<u8>],
-    ) -> Next {
+    fn hear(&mut self, oracle: &mut Oracle, reply: Reply, contents: &mut [Vec<u8>]) -> Next {
         let doing = std::mem::replace(&mut self.doing, Doing::Nothing);
         match (doing, reply) {
             (Doing::Create, Reply::Outcome(Outcome::Created(_) | Outcome::Existed(_))) => {
@@ -255,58 +319,14 @@ impl Client {
             }
         }
     }
-
-    fn refused(
-        &mut self,
-        oracle: &mut Oracle,
-        (op, append, called): (usize, Rc<Append>, Moment),
-        failure: &Failure,
-    ) -> Next {
-        let is_unknown =
-            matches!(failure, Failure::Unknown | Failure::Poisoned { applied_unknown: true });
-        if is_unknown {
-            return self.note_lost(oracle, (op, append, called));
-        }
-        if self.producer.is_some() {
-            // An earlier try may still take effect.
-            self.doing = Doing::Append { op, append, called };
-        } else {
-            oracle.ops[op].is_refused = true;
-        }
-        Next::Again
-    }
-
-    /// Continues a read until its end.
-    fn read_on(
-        &mut self,
-        oracle: &mut Oracle,
-        (called, reply, bytes): (Moment, Box<ReadReply>, Vec<u8>),
-        contents: &mut [Vec<u8>],
-    ) -> Next {
-        let at = reply.start.advance(bytes.len() as u64);
-        if at < reply.end {
-            let (key, to): (StreamKey, ByteOffset) = reply.owner_of(at);
-            self.doing = Doing::Window { called, reply, bytes };
-            return Next::Ask(Request::Window { key, from: at, to });
-        }
-        let (start, closed) = (reply.start.get(), reply.info.closed);
-        let up_to_date = reply.end == reply.info.tail;
-        if start == 0 {
-            contents[self.stream].clone_from(&bytes);
-        }
-        self.from = if self.dice.percent(5) { 0 } else { reply.end.get() };
-        let deed = Deed::Read { start, bytes: bytes[..].into(), up_to_date, closed };
-        oracle.history.event(&name_of(self.stream), called, deed);
-        self.done()
-    }
 }
 
-fn first_bytes(reply: &ReadReply) -> Vec<u8> {
+pub(super) fn first_bytes(reply: &ReadReply) -> Vec<u8> {
     let first = reply.first.as_ref();
     first.map_or(Vec::new(), |slice| slice.to_bytes().expect("a window can be read").to_vec())
 }
 
-fn read_of(path: StreamPath, from: u64) -> Request {
+pub(super) fn read_of(path: StreamPath, from: u64) -> Request {
     Request::Read(ReadRequest {
         path,
         from: ReadFrom::At(ByteOffset::new(from)),

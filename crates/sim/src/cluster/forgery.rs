@@ -7,6 +7,10 @@ use cluster::{Body, Confirmation, GroupMessage, LogPosition, Section, TransferSa
 use model::{EntryIndex, GroupId};
 use node::ToPeer;
 
+/// A question whether a fork holds a reference, an answer to it, and one that says that none does: `docs/format/cluster.md`.
+const HOLDER: u8 = 34;
+const NO_HOLDER: [u8; 2] = [7, 2];
+
 /// An answer that says that a request was not applied, and never will be: `docs/format/cluster.md`.
 const NOT_APPLIED: u8 = 16;
 
@@ -79,14 +83,24 @@ impl World {
                 self.post_section((node, peer), copy);
             }
             ClusterMutant::DeniedForwards => {
-                // The asker's opening, and that nothing was applied.
-                let mut answer = payload[8..16].to_vec();
-                answer.push(NOT_APPLIED);
-                let (request, payload) = (*request, answer.into());
-                self.post_section((peer, node), Section::Answer { request, payload });
+                let answer = (*request, &payload[8..16], &[NOT_APPLIED][..]);
+                self.post_answer((peer, node), answer);
+            }
+            ClusterMutant::DeniedReferences if payload[16] == HOLDER => {
+                self.post_answer((peer, node), (*request, &payload[8..16], &NO_HOLDER));
             }
             _ => {}
         }
+    }
+
+    /// Posts an answer for the opening of the node that asked.
+    fn post_answer(
+        &mut self,
+        way: (usize, usize),
+        (request, opening, answer): (u64, &[u8], &[u8]),
+    ) {
+        let payload = [opening, answer].concat().into();
+        self.post_section(way, Section::Answer { request, payload });
     }
 
     fn forged_confirmation(

@@ -14,14 +14,16 @@
 //! - A cluster that began as one node has three voters of each group in the end.
 //! - Once nothing fails any more, every client comes to its end, and every copy that is not damaged to the end of its log: by
 //!   entries or by a snapshot.
+//! - See `forkers` for forks.
 //!
 //! # Map
-//! `plan`: what is run. `world`: the scheduler. `member`: a node. `streams`: what there is. `wires`: the links. `growth`, `joined`: a node alone becomes three. `clients`, `churn`, `nemesis`: what is asked and what goes wrong. `oracle`: what must hold.
+//! `plan`: what is run. `world`: the scheduler. `member`: a node. `streams`: what there is. `wires`: the links. `growth`, `joined`: a node alone becomes three. `clients`, `churn`, `forkers`, `nemesis`: what is asked and what goes wrong. `oracle`: what must hold.
 
 mod churn;
 mod clients;
 mod damage;
 mod forgery;
+mod forkers;
 mod growth;
 mod joined;
 mod member;

@@ -3,11 +3,11 @@
 use super::member::Member;
 use super::streams::{group_of, name_of};
 use crate::history::History;
-use env::{MemoryDisk, SeededRandom};
+use env::{Disk, MemoryDisk, SeededRandom};
 use log::LogOptions;
-use model::{EntryIndex, GroupId};
+use model::{EntryIndex, GroupId, StreamPath};
 use node::{CopyState, CopyStatus};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Bytes of entries that are read at once to be compared.
 const ENTRY_BYTES_MAX: u64 = 1 << 20;
@@ -35,11 +35,22 @@ pub(super) struct Disks<'a> {
     pub(super) options: &'a LogOptions,
 }
 
+/// All bytes of a fork of a stream.
+#[derive(Debug)]
+pub(super) struct ForkRead {
+    pub(super) stream: usize,
+    pub(super) fork: StreamPath,
+    pub(super) bytes: Vec<u8>,
+}
+
 #[derive(Debug, Default)]
 pub(super) struct Oracle {
     violation: Option<String>,
     pub(super) history: History,
     pub(super) ops: Vec<Op>,
+    /// Forks that were ever asked for, by the stream of their source.
+    pub(super) forks: BTreeSet<(usize, StreamPath)>,
+    pub(super) fork_reads: Vec<ForkRead>,
     /// The node that leads a group in a term.
     leaders: BTreeMap<(u16, u64), usize>,
     /// Term and checksum of each applied entry.
@@ -160,7 +171,7 @@ impl Oracle {
         };
         let holds = |member: &&Member| {
             let with = (*options, &opened[member.number]);
-            held_it(member) || has_entry(&member.disk, (member, with), group, bytes)
+            held_it(member) || has_entry(&member.disk, with, group, bytes)
         };
         let holders: Vec<usize> =
             members.iter().filter(holds).map(|member| member.number).collect();
@@ -219,34 +230,76 @@ impl Oracle {
         ordered
     }
 
+    /// The bytes of each fork are the first ones of its source.
+    pub(super) fn audit_forks(&mut self, contents: &[Vec<u8>]) -> usize {
+        let differs = |read: &&ForkRead| !contents[read.stream].starts_with(&read.bytes);
+        if let Some(read) = self.fork_reads.iter().find(differs) {
+            let ForkRead { stream, fork, bytes } = read;
+            self.broken(format!(
+                "{} bytes of {fork} are not those of stream {stream}",
+                bytes.len()
+            ));
+        }
+        self.fork_reads.len()
+    }
+
     fn fail(&mut self, what: String) -> usize {
         self.broken(what);
         0
     }
 }
 
+/// The appends in the content of a stream, up to what is none.
+pub(super) fn ops_in(content: &[u8]) -> BTreeSet<usize> {
+    let mut rest = content;
+    let mut found = BTreeSet::new();
+    while let Some((op, length)) = op_at(rest) {
+        found.insert(op);
+        rest = &rest[length..];
+    }
+    found
+}
+
+/// An append begins with its number, and no other has the same.
+const OP_HEAD_BYTES: usize = 9;
+
 /// Number and length of the append that bytes begin with.
 fn op_at(bytes: &[u8]) -> Option<(usize, usize)> {
     let end = bytes.iter().position(|byte| *byte == b';')?;
-    let number = std::str::from_utf8(bytes.get(1..9)?).ok()?;
+    let number = std::str::from_utf8(bytes.get(1..OP_HEAD_BYTES)?).ok()?;
     Some((number.parse().ok()?, end + 1))
+}
+
+/// Whether some file of a disk has these bytes.
+fn holds(disk: &MemoryDisk, bytes: &[u8]) -> bool {
+    disk.paths().into_iter().any(|path| {
+        let Ok(file) = disk.open(&path) else { return false };
+        let mut content = vec![0; file.len().map_or(0, |length| length as usize)];
+        file.read_exact_at(&mut content, 0).is_ok()
+            && content.windows(bytes.len()).any(|window| window == bytes)
+    })
 }
 
 /// Whether the entries on stable storage hold an append, or a checkpoint may.
 fn has_entry(
     disk: &MemoryDisk,
-    (member, (options, opened)): (&Member, (&LogOptions, &node::Membership)),
+    (options, opened): (&LogOptions, &node::Membership),
     group: GroupId,
     bytes: &[u8],
 ) -> bool {
-    let image = Member { disk: disk.durable_image(), ..Member::new(member.number, 1, 0) };
-    let (port, dir) = (std::sync::Arc::new(image.disk), std::path::Path::new(super::member::DIR));
+    let image = disk.durable_image();
+    let (port, dir) =
+        (std::sync::Arc::new(image.clone()), std::path::Path::new(super::member::DIR));
     let random = &mut SeededRandom::new(1);
     let with = (options.clone(), 1);
     let Ok(opened) = node::open_member((port, random), dir, with, opened) else {
         return false;
     };
     let log = opened.shards[0].log();
+    if !log.is_replicated(group) {
+        // Its one voter has it in some file.
+        return holds(&image, &bytes[..OP_HEAD_BYTES]);
+    }
     let last = log.last_index(group);
     // Behind a snapshot there may be no entry.
     let Some(first) = log.first_index(group) else { return last.get() > 0 };

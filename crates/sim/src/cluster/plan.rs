@@ -36,6 +36,8 @@ pub enum ClusterMutant {
     DeniedDoubts,
     /// A write is carried out twice.
     RepeatedRequests,
+    /// Nodes say at once that no fork holds a reference.
+    DeniedReferences,
     /// A node loses its disk and comes back under the same id.
     LostDisk,
     /// A node's disk is that of some time ago.
@@ -48,7 +50,7 @@ pub enum ClusterMutant {
 
 impl ClusterMutant {
     /// All of them.
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::GarbledSnapshots,
         Self::StrangeSnapshots,
         Self::LyingDisks,
@@ -64,6 +66,7 @@ impl ClusterMutant {
         Self::LonelyVoter,
         Self::DeniedDoubts,
         Self::RepeatedRequests,
+        Self::DeniedReferences,
         Self::LostDisk,
         Self::OldDisk,
         Self::SelfMadeMember,
@@ -112,6 +115,8 @@ pub struct ClusterReport {
     pub elsewhere_count: u64,
     /// Appends that a node has acknowledged without leading the group.
     pub forwarded_count: u64,
+    /// Forks that were read as a whole.
+    pub forks_count: usize,
     /// Leaders that were elected.
     pub leaders_count: usize,
     /// Entries that were compared between copies.
@@ -145,6 +150,7 @@ impl AddAssign for ClusterReport {
             grown_count: self.grown_count + other.grown_count,
             elsewhere_count: self.elsewhere_count + other.elsewhere_count,
             forwarded_count: self.forwarded_count + other.forwarded_count,
+            forks_count: self.forks_count + other.forks_count,
             leaders_count: self.leaders_count + other.leaders_count,
             entries_count: self.entries_count + other.entries_count,
             states_count: self.states_count + other.states_count,

@@ -1,6 +1,7 @@
 //! The scheduler of a cluster: one queue of everything that will happen.
 
-use super::clients::{Client, Next};
+use super::clients::{Asker, Client, Next};
+use super::forkers::Forker;
 use super::joined::Growth;
 use super::member::{Job, Mail, Member, Turn, membership, node_number};
 use super::oracle::{Disks, Oracle};
@@ -121,7 +122,8 @@ pub(super) struct World {
     grown_count: u64,
     elsewhere_count: u64,
     forwarded_count: u64,
-    clients: Vec<Client>,
+    forks_count: usize,
+    clients: Vec<Box<dyn Asker>>,
     /// Clients that have not come to their end.
     active: BTreeSet<usize>,
     /// The client of each call, and the node that it asked.
@@ -179,6 +181,7 @@ impl World {
             grown_count: 0,
             elsewhere_count: 0,
             forwarded_count: 0,
+            forks_count: 0,
             clients: Vec::new(),
             active: BTreeSet::new(),
             calls: BTreeMap::new(),
@@ -223,7 +226,11 @@ impl World {
         }
         for number in 0..usize::try_from(self.dice.between(5, 9)).expect("few") {
             let (left, dice) = (self.dice.between(10, 60), self.dice.split());
-            self.add_client(Client::new(number, (NODES, left), dice));
+            self.add_client(Box::new(Client::new(number, (NODES, left), dice)));
+        }
+        for _ in 0..self.dice.below(3) {
+            let (number, dice) = (self.clients.len(), self.dice.split());
+            self.add_client(Box::new(Forker::new(number, number % STREAMS, dice)));
         }
         self.at(0, Act::Compare);
         self.at(100_000, Act::Churn);
@@ -238,7 +245,7 @@ impl World {
         }
         for stream in 0..STREAMS {
             let auditor = Client::auditor(stream, self.dice.split());
-            self.add_client(auditor);
+            self.add_client(Box::new(auditor));
         }
         let until = self.now_us + REST_US;
         self.run_until(until, |world| world.active.is_empty());
@@ -254,6 +261,20 @@ impl World {
         self.compare();
         if !self.oracle.is_broken() {
             self.ordered = self.oracle.audit(&self.contents);
+            self.close();
+        }
+    }
+
+    /// Streams are deleted, then their forks, and nothing is left of either.
+    fn close(&mut self) {
+        for stream in 0..STREAMS {
+            let closer = Forker::closer(stream, &self.oracle, self.dice.split());
+            self.add_client(Box::new(closer));
+        }
+        let until = self.now_us + REST_US;
+        self.run_until(until, |world| world.active.is_empty());
+        if self.is_at_rest() {
+            self.forks_count = self.oracle.audit_forks(&self.contents);
         }
     }
 
@@ -267,6 +288,7 @@ impl World {
             grown_count: self.grown_count,
             elsewhere_count: self.elsewhere_count,
             forwarded_count: self.forwarded_count,
+            forks_count: self.forks_count,
             leaders_count,
             entries_count,
             states_count,
@@ -594,7 +616,7 @@ impl World {
 
 /// The clients' side.
 impl World {
-    fn add_client(&mut self, client: Client) {
+    fn add_client(&mut self, client: Box<dyn Asker>) {
         let number = self.clients.len();
         self.clients.push(client);
         self.active.insert(number);
@@ -608,11 +630,14 @@ impl World {
         if number >= STREAMS && !self.created.contains(&(number % STREAMS)) && is_being_made {
             return self.at(200_000, Act::Wake(number));
         }
-        let node = match self.clients[number].asks_anywhere {
+        let node = match self.clients[number].asks_anywhere() {
             true => self.any_node(),
-            false => self.leader_known_to(self.clients[number].node, group),
+            false => {
+                let node = *self.clients[number].node();
+                self.leader_known_to(node, group)
+            }
         };
-        self.clients[number].node = node;
+        *self.clients[number].node() = node;
         let (request, data) = self.clients[number].ask(&mut self.oracle, must_create);
         self.send((number, node), request, data);
     }
@@ -747,7 +772,7 @@ impl World {
             Next::Again => {}
         }
         if is_failed {
-            self.clients[client].node = self.any_node();
+            *self.clients[client].node() = self.any_node();
         }
         let delay_us = 1000 + self.clients[client].delay_us();
         self.at(delay_us, Act::Wake(client));
