@@ -1,13 +1,14 @@
 //! Requests that one node passes on to another, and their answers.
 //!
 //! # Input
-//! One byte for what follows: 0 a request, 1 an answer. Then its bytes.
+//! One byte for what follows: 0 a request, 1 an answer, 2 a question of another group's leader. Then its bytes.
 
 use bytes::Bytes;
-use model::{ByteOffset, ReadFrom, StreamPath, TrimBefore};
-use node::{Failure, ReadRequest, Reply, Request};
+use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamKey, StreamPath, Term, TrimBefore};
+use node::{Failure, ReadRequest, Reply, Request, ShardCall};
 use stream::{
-    Append, AppendType, ContentType, CreateRequest, Lifetime, Outcome, Refusal, Retention,
+    Append, AppendType, Command, ContentType, CreateRequest, Lifetime, Outcome, Pin, PinToken,
+    Refusal, Retention,
 };
 
 /// What is understood is written again, and understood as the same.
@@ -23,6 +24,11 @@ pub fn run(data: &[u8]) {
         node::encode_request(&request, &data, &mut again);
         let (same, rest) = node::decode_request(again.into()).expect("it was understood");
         assert_eq!((format!("{same:?}"), rest), (format!("{request:?}"), data));
+    } else if *kind == 2 {
+        let Some(call) = node::decode_call(bytes) else { return };
+        node::encode_call(&call, &mut again);
+        let same = node::decode_call(again.into()).expect("it was understood");
+        assert_eq!(format!("{same:?}"), format!("{call:?}"));
     } else {
         let Some(reply) = node::decode_reply(bytes) else { return };
         node::encode_reply(&reply, &mut again);
@@ -84,5 +90,19 @@ pub fn seeds() -> Vec<Vec<u8>> {
         node::encode_reply(reply, &mut seed);
         seed
     });
-    of_request.chain(of_reply).collect()
+    let token = PinToken { fork_group: GroupId::new(3), term: Term::new(2), nonce: 7 };
+    let source = StreamKey { group: GroupId::new(1), stream: StreamId::new(4) };
+    let pin = Pin { token, from: ByteOffset::new(9), fork_path: path() };
+    let calls = [
+        ShardCall::ForkSource { path: path(), offset: None, content_type: Some(content_type()) },
+        ShardCall::Propose(source, Command::Pin(pin)),
+        ShardCall::Propose(source, Command::Unpin(token)),
+        ShardCall::Holder { path: path(), token },
+    ];
+    let of_call = calls.iter().map(|call| {
+        let mut seed = vec![2];
+        node::encode_call(call, &mut seed);
+        seed
+    });
+    of_request.chain(of_reply).chain(of_call).collect()
 }

@@ -11,6 +11,7 @@ fn first_seed(mutant: ClusterMutant) -> u64 {
         ClusterMutant::HastyBarriers => 110,
         ClusterMutant::DeniedDoubts => 20,
         ClusterMutant::OldDisk => 46,
+        ClusterMutant::DeniedReferences => 19,
         _ => 4,
     }
 }
