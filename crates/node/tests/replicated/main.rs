@@ -294,6 +294,8 @@ fn a_copy_that_was_damaged_stays_out_though_nothing_shows_it_any_more() {
     trio.settle();
     assert!(states(&mut trio, follower).contains(&CopyState::Halted), "it may have promised more");
     assert!(is_appended(&trio.ask(leader, append(&path("a"), b"without it,"))));
+    // Its node finds who leads by asking.
+    assert!(is_appended(&trio.ask(follower, append(&path("a"), b"through it,"))));
 }
 
 #[test]
