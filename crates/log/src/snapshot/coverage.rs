@@ -56,15 +56,17 @@ impl Coverage {
         &self.runs[first..first + count]
     }
 
-    /// Whether anything is held of a stream.
-    pub(crate) fn has(&self, stream: u64) -> bool {
-        !self.of(stream).is_empty()
-    }
-
     /// Where what is held without a gap from `from` on ends; `from` if that byte is not held.
     pub(crate) fn end_from(&self, stream: u64, from: u64) -> u64 {
         let follow = |end: u64, run: &Run| if run.start <= end { end.max(run.end) } else { end };
         self.of(stream).iter().fold(from, follow)
+    }
+
+    /// Where what is held without a gap up to `to` begins; `to` if the byte before it is not held.
+    pub(crate) fn start_to(&self, stream: u64, to: u64) -> u64 {
+        let follow =
+            |start: u64, run: &Run| if run.end >= start { start.min(run.start) } else { start };
+        self.of(stream).iter().rev().fold(to, follow)
     }
 
     /// Each stream, with the start of its first run.
@@ -92,7 +94,11 @@ mod tests {
         assert_eq!(found.end_from(1, 45), 45);
         assert_eq!(found.end_from(1, 50), 70);
         assert_eq!((found.end_from(2, 0), found.end_from(3, 7)), (0, 7));
-        assert!(found.has(2) && !found.has(3));
+        assert_eq!(
+            (found.start_to(1, 70), found.start_to(1, 60), found.start_to(1, 40)),
+            (50, 50, 0)
+        );
+        assert_eq!((found.start_to(1, 80), found.start_to(3, 7)), (80, 7));
         assert_eq!(found.streams().collect::<Vec<_>>(), [(1, 0), (2, 5)]);
     }
 }

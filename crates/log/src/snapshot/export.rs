@@ -43,13 +43,6 @@ pub enum ExportError {
         /// Where in it.
         position: u64,
     },
-    /// Bytes of a stream are in no chunk.
-    Missing {
-        /// The stream.
-        stream: StreamId,
-        /// The first byte.
-        from: ByteOffset,
-    },
     /// The disk has refused.
     Io(io::Error),
 }
@@ -62,9 +55,6 @@ impl fmt::Display for ExportError {
             Self::Replaced => f.write_str("a newer checkpoint took the place of this one"),
             Self::Damaged { file, position } => {
                 write!(f, "{} is damaged at byte {position}", file.display())
-            }
-            Self::Missing { stream, from } => {
-                write!(f, "no chunk has the bytes of stream {stream} from {from} on")
             }
             Self::Io(error) => write!(f, "the disk refused: {error}"),
         }
@@ -116,9 +106,9 @@ pub struct ExportJob {
 pub struct Export {
     /// What it is.
     pub head: SnapshotHead,
-    /// Streams of the checkpoint of which nothing is left here, in order. The owner must have deleted all of them since: else
-    /// their bytes are lost, and the export is worth nothing.
-    pub gone: Vec<StreamId>,
+    /// Streams of the checkpoint of which bytes are in no chunk here, in order, and up to where. The owner must have trimmed
+    /// each of them up to there since, or deleted it: else bytes are lost, and the export is worth nothing.
+    pub gone: Vec<(StreamId, ByteOffset)>,
     /// The owner's header of its checkpoint.
     pub header: Vec<u8>,
     files: Vec<ExportFile>,
@@ -225,11 +215,15 @@ impl ExportJob {
         }
         let (mut wanted, mut trimmed) = self.wanted(&loaded)?;
         let gone = self.check_coverage(&wanted)?;
-        for stream in &gone {
-            let of = wanted.remove(&stream.get()).expect("something of it was wanted");
-            trimmed.push((*stream, ByteOffset::new(of.end)));
+        for (stream, to) in &gone {
+            let of = wanted.get_mut(&stream.get()).expect("something of it was wanted");
+            of.start = to.get();
+            trimmed.push((*stream, *to));
         }
-        trimmed.sort_unstable();
+        wanted.retain(|_, of| of.start < of.end);
+        // What has gone since reaches further than what was trimmed before.
+        trimmed.sort_unstable_by_key(|(stream, to)| (*stream, std::cmp::Reverse(*to)));
+        trimmed.dedup_by_key(|(stream, _)| *stream);
         let mut files =
             vec![ExportFile { bytes: loaded.file_bytes(), source: Source::File(found.file) }];
         for (chunk, number) in self.chunks.files().iter().zip(self.first_number..) {
@@ -267,8 +261,9 @@ impl ExportJob {
         Ok((wanted, trimmed))
     }
 
-    /// Whether chunks hold all that is wanted; streams of which they hold nothing.
-    fn check_coverage(&self, wanted: &Wanted) -> Result<Vec<StreamId>, ExportError> {
+    /// Streams of which chunks do not hold all that is wanted, and from where on they do: merges have left out what was
+    /// trimmed or deleted since.
+    fn check_coverage(&self, wanted: &Wanted) -> Result<Trimmed, ExportError> {
         let mut coverage = Coverage::default();
         for chunk in self.chunks.files() {
             let is_wanted = |row: &Row| wanted.get(&row.stream).is_some_and(|of| meets(row, of));
@@ -277,15 +272,11 @@ impl ExportJob {
             }
         }
         coverage.sort();
-        let mut gone = Vec::new();
-        for (&stream, of) in wanted {
-            let (end, stream) = (coverage.end_from(stream, of.start), StreamId::new(stream));
-            if !coverage.has(stream.get()) {
-                gone.push(stream);
-            } else if end < of.end {
-                return Err(ExportError::Missing { stream, from: ByteOffset::new(end) });
-            }
-        }
+        let starts = wanted.iter().map(|(&stream, of)| {
+            let held_from = coverage.start_to(stream, of.end);
+            (held_from > of.start).then(|| (StreamId::new(stream), ByteOffset::new(held_from)))
+        });
+        let mut gone: Trimmed = starts.flatten().collect();
         gone.sort_unstable();
         Ok(gone)
     }

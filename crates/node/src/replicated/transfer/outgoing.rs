@@ -294,7 +294,7 @@ impl ShardCore {
                 out.stage = Stage::Waiting { have: std::mem::take(have), since: now.monotonic };
                 self.understand(key);
             }
-            ExportError::Damaged { .. } | ExportError::Missing { .. } => {
+            ExportError::Damaged { .. } => {
                 self.end_outgoing(now, key);
                 self.halt(key.0, Halt::Damage);
                 self.touch_group(key.0);
@@ -330,7 +330,10 @@ impl ShardCore {
         let (group, to) = key;
         if self.lacks_bytes(group, &export) {
             self.end_outgoing(now, key);
-            self.halt(group, Halt::Damage);
+            // Until it has applied what was committed before, it does not know what was trimmed.
+            if self.copy_mut(group).is_serving() {
+                self.halt(group, Halt::Damage);
+            }
             return self.touch_group(group);
         }
         let Some(configuration) = configuration_of(&export).filter(|it| it.contains(to)) else {
@@ -351,14 +354,10 @@ impl ShardCore {
         self.send_pieces(now, key);
     }
 
-    /// Whether bytes are in no chunk that the state still needs: it was not deleted since, nor trimmed up to their end.
+    /// Whether bytes are in no chunk that the state still needs: the stream was not deleted since, nor trimmed so far.
     fn lacks_bytes(&self, group: GroupId, export: &Export) -> bool {
-        let (state, trimmed) = (&self.groups.get(group).state, &export.head.trimmed);
-        export.gone.iter().any(|stream| {
-            let place = trimmed.binary_search_by_key(stream, |(stream, _)| *stream);
-            let end = trimmed[place.expect("what is gone counts as trimmed")].1;
-            state.floor(*stream).is_some_and(|floor| floor < end)
-        })
+        let state = &self.groups.get(group).state;
+        export.gone.iter().any(|(stream, to)| state.floor(*stream).is_some_and(|floor| floor < *to))
     }
 
     fn hear_got(&mut self, now: Stamp, key: Key, position: u64, is_asked: bool) {
