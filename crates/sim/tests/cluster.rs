@@ -9,9 +9,10 @@ const MUTANT_SEEDS: u64 = 40;
 fn first_seed(mutant: ClusterMutant) -> u64 {
     match mutant {
         ClusterMutant::HastyBarriers => 195,
-        ClusterMutant::DeniedDoubts => 20,
+        ClusterMutant::DeniedDoubts => 46,
         ClusterMutant::OldDisk => 46,
-        ClusterMutant::DeniedReferences => 19,
+        ClusterMutant::DeniedReferences => 29,
+        ClusterMutant::EarlyCommits => 25,
         _ => 4,
     }
 }
