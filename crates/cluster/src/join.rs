@@ -23,8 +23,8 @@ use crate::codec::{DecodeError, Reader, Writer};
 use crate::identity::NodeNumber;
 use crate::link::{Dialler, Hello, Progress, Refusal, Secret};
 use crate::meta::{
-    MEMBERS_MAX, MEMBERSHIP_BYTES_MAX, Member, Membership, MetaRefusal, read_map, read_member,
-    read_number, read_refusal, write_member, write_refusal,
+    MEMBERSHIP_BYTES_MAX, Member, Membership, MetaRefusal, read_member, read_members, read_number,
+    read_refusal, write_member, write_members, write_refusal,
 };
 use std::collections::BTreeMap;
 use std::fmt;
@@ -149,11 +149,7 @@ impl JoinAnswer {
                 writer.byte(1);
                 writer.number(number.get().into());
                 writer.number((*group_count).into());
-                writer.number(members.len() as u64);
-                for (number, member) in members {
-                    writer.number(number.get().into());
-                    write_member(writer, member);
-                }
+                write_members(writer, members);
             }
             Self::Refused(refusal) => {
                 writer.byte(2);
@@ -173,9 +169,7 @@ impl JoinAnswer {
         let answer = match reader.byte()? {
             1 => {
                 let (number, group_count) = (read_number(&mut reader)?, reader.short()?);
-                let members = read_map(&mut reader, MEMBERS_MAX.into(), |reader| {
-                    Ok((read_number(reader)?, read_member(reader)?))
-                })?;
+                let members = read_members(&mut reader)?;
                 if !members.contains_key(&number) || group_count == 0 {
                     return reader.error();
                 }
@@ -306,7 +300,7 @@ impl Joiner {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::link::{Class, Inbound, VERSION_MAX, VERSION_MIN};
+    use crate::link::Inbound;
     use crate::meta::MemberState;
 
     const SECRET: Secret = Secret::new([7; 32]);
@@ -324,16 +318,9 @@ mod tests {
 
     fn hello(store: u64, number: Option<u16>) -> Hello {
         Hello {
-            versions: (VERSION_MIN, VERSION_MAX),
-            cluster: 0xc1,
-            store,
-            number: number.map(NodeNumber::new),
-            shard: (0, 1),
             group_count: if number.is_some() { 64 } else { 0 },
-            epoch: 0,
-            features: 0,
             nonce: [store as u8; 16],
-            class: Class::Raft,
+            ..crate::meta::tests::hello(store, number, 0)
         }
     }
 

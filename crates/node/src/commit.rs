@@ -6,6 +6,7 @@ use crate::{
     proposed::{Proposed, ReplyTo},
     role::Role,
 };
+use bytes::Bytes;
 use cluster::Committed;
 use log::{DurableEntry, SyncDone};
 use model::{ByteOffset, StreamKey};
@@ -89,7 +90,8 @@ impl ShardCore {
             && !self.watchers.is_empty()
         {
             let key = StreamKey { group: entry.group, stream: visible.stream };
-            self.announce(key, visible, entry);
+            let is_shared = !entry.data.is_empty() && entry.data.len() <= SHARED_BYTES_MAX;
+            self.announce(key, visible, is_shared.then_some(&entry.data));
         }
         let key = |stream| StreamKey { group: entry.group, stream };
         match applied.effect {
@@ -107,8 +109,8 @@ impl ShardCore {
         }
     }
 
-    fn announce(&mut self, key: StreamKey, visible: Visible, entry: &DurableEntry) {
-        let shared = !entry.data.is_empty() && entry.data.len() <= SHARED_BYTES_MAX;
+    /// Tells the shards that watch a stream how it is now, perhaps with the data behind which it is so.
+    pub(crate) fn announce(&mut self, key: StreamKey, visible: Visible, data: Option<&Bytes>) {
         for shard in self.watchers.of(key) {
             let change = Change {
                 key,
@@ -116,7 +118,7 @@ impl ShardCore {
                 next_record: visible.next_record,
                 closed: visible.closed,
                 gone: visible.gone,
-                data: shared.then(|| entry.data.clone()),
+                data: data.cloned(),
             };
             self.notify(shard, change);
         }

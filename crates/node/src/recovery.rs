@@ -53,7 +53,6 @@ pub fn open(
 ///
 /// # Errors
 /// As [`open`]; [`OpenError::Replicas`] if the directory has what a node alone wrote.
-///
 pub fn open_member(
     (disk, random): (Arc<dyn Disk>, &mut dyn Random),
     dir: &Path,

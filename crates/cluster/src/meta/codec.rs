@@ -137,11 +137,7 @@ impl Meta {
         writer.number(self.cluster);
         writer.number(self.group_count.into());
         writer.number(self.replication.into());
-        writer.number(self.members.len() as u64);
-        for (number, member) in &self.members {
-            writer.number(number.get().into());
-            write_member(&mut writer, member);
-        }
+        write_members(&mut writer, &self.members);
         for map in [&self.targets, &self.placed] {
             writer.number(map.len() as u64);
             for (group, nodes) in map {
@@ -169,9 +165,7 @@ impl Meta {
         }
         let mut meta = Self::new(reader.number()?, reader.short()?);
         meta.replication = reader.short()?;
-        meta.members = read_map(&mut reader, MEMBERS_MAX.into(), |reader| {
-            Ok((read_number(reader)?, read_member(reader)?))
-        })?;
+        meta.members = read_members(&mut reader)?;
         let targets_max = u64::from(u16::MAX);
         for map in [&mut meta.targets, &mut meta.placed] {
             *map = read_map(&mut reader, targets_max, |reader| {
@@ -231,6 +225,21 @@ pub(crate) fn read_map<K: Ord, V>(
         map.insert(key, value);
     }
     Ok(map)
+}
+
+/// All members with their numbers.
+pub(crate) fn write_members(writer: &mut Writer<'_>, members: &BTreeMap<NodeNumber, Member>) {
+    writer.number(members.len() as u64);
+    for (number, member) in members {
+        writer.number(number.get().into());
+        write_member(writer, member);
+    }
+}
+
+pub(crate) fn read_members(
+    reader: &mut Reader<'_>,
+) -> Result<BTreeMap<NodeNumber, Member>, DecodeError> {
+    read_map(reader, MEMBERS_MAX.into(), |reader| Ok((read_number(reader)?, read_member(reader)?)))
 }
 
 pub(crate) fn write_member(writer: &mut Writer<'_>, member: &Member) {

@@ -12,8 +12,8 @@
 //! # Format
 //! `docs/format/cluster.md`.
 
-use super::codec::{read_map, read_member, read_number, write_member};
-use super::{MEMBERS_MAX, Member, check_hello};
+use super::codec::{read_members, write_members};
+use super::{Member, check_hello};
 use crate::codec::{Reader, Writer};
 use crate::identity::NodeNumber;
 use crate::link::{Hello, Refusal};
@@ -101,11 +101,7 @@ impl Membership {
         assert!(self.is_consistent(), "a node is among its members, and is counted from 1");
         let mut out = vec![0; HEADER_BYTES];
         let mut writer = Writer(&mut out);
-        writer.number(self.members.len() as u64);
-        for (number, member) in &self.members {
-            writer.number(number.get().into());
-            write_member(&mut writer, member);
-        }
+        write_members(&mut writer, &self.members);
         assert!(out.len() <= MEMBERSHIP_BYTES_MAX, "{} bytes of members", out.len());
         let (header, members) = out.split_at_mut(HEADER_BYTES);
         let mut put = |position: usize, value: &[u8]| {
@@ -162,7 +158,7 @@ impl Membership {
             incarnation: long(32),
             epoch: long(40),
             revision: long(48),
-            members: read_members(members)?,
+            members: members_of(members)?,
         };
         if membership.is_consistent() { Ok(membership) } else { Err(damaged) }
     }
@@ -205,19 +201,16 @@ impl Membership {
 }
 
 /// The members behind an intact header: what does not decode under its checksum was written by a newer version.
-fn read_members(bytes: &[u8]) -> Result<BTreeMap<NodeNumber, Member>, MembershipError> {
+fn members_of(bytes: &[u8]) -> Result<BTreeMap<NodeNumber, Member>, MembershipError> {
     let mut reader = Reader::new(bytes);
-    let read = read_map(&mut reader, MEMBERS_MAX.into(), |reader| {
-        Ok((read_number(reader)?, read_member(reader)?))
-    });
-    let members = read.and_then(|members| reader.end().map(|()| members));
+    let members = read_members(&mut reader).and_then(|members| reader.end().map(|()| members));
     members.map_err(|error| MembershipError::Newer { position: HEADER_BYTES + error.position })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meta::MemberState;
+    use crate::meta::{MEMBERS_MAX, MemberState};
 
     fn member(store: u64, address: &str) -> Member {
         Member {

@@ -18,10 +18,11 @@ mod codec;
 mod command;
 mod membership;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use codec::{
-    read_map, read_member, read_number, read_refusal, write_member, write_refusal,
+    read_member, read_members, read_number, read_refusal, write_member, write_members,
+    write_refusal,
 };
 pub use command::{MetaCommand, MetaOutcome, MetaRefusal};
 pub use membership::{MEMBERSHIP_BYTES_MAX, Membership, MembershipError};

@@ -25,7 +25,7 @@ fn cluster() -> Meta {
     meta
 }
 
-fn hello(store: u64, number: Option<u16>, epoch: u64) -> Hello {
+pub(crate) fn hello(store: u64, number: Option<u16>, epoch: u64) -> Hello {
     Hello {
         versions: (VERSION_MIN, VERSION_MAX),
         cluster: 0xc1,

@@ -168,7 +168,7 @@ impl GroupCopy {
 
     /// Whether it leads, and has applied all that was acknowledged before.
     pub(crate) fn is_serving(&self) -> bool {
-        self.replica.is_leader() && self.serving == Some(self.replica.term()) && self.halt.is_none()
+        self.leads() && self.serving == Some(self.replica.term())
     }
 
     /// Where the group is, if it is led here and no change of that is under way.

@@ -86,8 +86,7 @@ impl ShardCore {
             return;
         }
         let copy = self.copy_mut(id);
-        let leads = copy.halt.is_none() && copy.replica.is_leader();
-        if !leads || !copy.has_room_for(0) {
+        if !copy.leads() || !copy.has_room_for(0) {
             return self.tell_refused(from, (id, number));
         }
         let what = HeldRequest::Barrier { node: from, number };

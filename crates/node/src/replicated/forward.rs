@@ -205,6 +205,9 @@ impl ShardCore {
     /// Sends what waits for the leader of a group in which this node takes no part. It does not hear who leads, so it asks one
     /// node after the other.
     pub(super) fn send_forwards_from_outside(&mut self, id: GroupId) {
+        if !self.copy_mut(id).has_forwards {
+            return;
+        }
         let nodes: Vec<NodeNumber> = self.members().forwarding.up.keys().copied().collect();
         let copy = self.copy_mut(id);
         let voters = copy.replica.configuration().voters.clone();

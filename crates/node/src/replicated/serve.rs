@@ -97,9 +97,7 @@ impl ShardCore {
             Some(Arrival::Known | Arrival::Settled) | None => return,
         }
         let ticket = self.members().serving.begin(asker, request);
-        let copy = self.copy_mut(id);
-        let may_serve = copy.halt.is_none() && copy.replica.is_leader();
-        if !may_serve || self.log.is_poisoned() {
+        if !self.copy_mut(id).leads() || self.log.is_poisoned() {
             return self.reply(ticket, Reply::Failed(Failure::NoLeader));
         }
         let group_count = self.groups.total_count();

@@ -79,8 +79,8 @@ impl ShardCore {
         self.groups.iter().filter_map(status).collect()
     }
 
-    /// The state of a group as a checkpoint of it would hold it: header, and rows by stream. Copies at the same index have the
-    /// same; their checkpoints may have the rows in another order. `None` while a checkpoint is under way.
+    /// The state of a group as a checkpoint of it would hold it: header and rows. Copies at the same index have the same.
+    /// `None` while a checkpoint is under way.
     pub fn checkpoint_bytes(&mut self, group: GroupId) -> Option<Vec<u8>> {
         if self.checkpoint.is_some() {
             return None;

@@ -5,10 +5,10 @@ use super::streams::{STREAMS, group_of, name_of, path_of};
 use crate::dice::Dice;
 use crate::history::{Append, Deed, Moment, Producer, Told};
 use log::LogOptions;
-use model::{ByteOffset, GroupId, ReadFrom, StreamKey, StreamPath};
+use model::{ByteOffset, GroupId, ReadFrom, StreamPath};
 use node::{Failure, ReadReply, ReadRequest, Reply, Request};
 use std::rc::Rc;
-use stream::{ContentType, CreateRequest, Lifetime, Outcome, Refusal, Retention};
+use stream::{ContentType, CreateRequest, ForkRequest, Lifetime, Outcome, Refusal, Retention};
 
 /// Most bytes of an append, now and then.
 const LARGE_BYTES: u64 = 30_000;
@@ -160,11 +160,9 @@ impl Client {
         (called, reply, bytes): (Moment, Box<ReadReply>, Vec<u8>),
         contents: &mut [Vec<u8>],
     ) -> Next {
-        let at = reply.start.advance(bytes.len() as u64);
-        if at < reply.end {
-            let (key, to): (StreamKey, ByteOffset) = reply.owner_of(at);
+        if let Some(window) = window_behind(&reply, bytes.len()) {
             self.doing = Doing::Window { called, reply, bytes };
-            return Next::Ask(Request::Window { key, from: at, to });
+            return Next::Ask(window);
         }
         let (start, closed) = (reply.start.get(), reply.info.closed);
         let up_to_date = reply.end == reply.info.tail;
@@ -321,6 +319,15 @@ impl Asker for Client {
     }
 }
 
+/// The question for what a read has behind so many bytes; `None` at its end.
+pub(super) fn window_behind(reply: &ReadReply, read_bytes: usize) -> Option<Request> {
+    let from = reply.start.advance(read_bytes as u64);
+    (from < reply.end).then(|| {
+        let (key, to) = reply.owner_of(from);
+        Request::Window { key, from, to }
+    })
+}
+
 pub(super) fn first_bytes(reply: &ReadReply) -> Vec<u8> {
     let first = reply.first.as_ref();
     first.map_or(Vec::new(), |slice| slice.to_bytes().expect("a window can be read").to_vec())
@@ -337,12 +344,21 @@ pub(super) fn read_of(path: StreamPath, from: u64) -> Request {
 }
 
 pub(super) fn creation(path: StreamPath) -> Request {
+    create(path, Some(ContentType::new("text/plain")), None)
+}
+
+/// A stream that lasts. A fork has the content type of its source.
+pub(super) fn create(
+    path: StreamPath,
+    content_type: Option<ContentType>,
+    fork: Option<ForkRequest>,
+) -> Request {
     Request::Create(Box::new(CreateRequest {
         path,
-        content_type: Some(ContentType::new("text/plain")),
+        content_type,
         lifetime: Lifetime::Forever,
         close: false,
-        fork: None,
+        fork,
         retention: Retention::default(),
         record_time: None,
         record_count: 0,

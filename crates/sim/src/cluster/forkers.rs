@@ -5,15 +5,15 @@
 //! - It keeps them when its source is deleted.
 //! - A source that was deleted goes with its last fork: no reference stays that no fork holds.
 
-use super::clients::{Asker, Next, first_bytes, read_of};
+use super::clients::{Asker, Next, create, first_bytes, read_of, window_behind};
 use super::oracle::{ForkRead, Oracle, ops_in};
 use super::streams::{group_of, path_of};
 use crate::dice::Dice;
 use log::LogOptions;
-use model::{ByteOffset, GroupId, StreamPath};
+use model::{GroupId, StreamPath};
 use node::{ReadReply, Reply, Request};
 use std::collections::VecDeque;
-use stream::{CreateRequest, ForkRequest, Lifetime, Outcome, Refusal, Retention};
+use stream::{ForkRequest, Outcome, Refusal};
 
 /// How many of 100 forks stay until the end.
 const KEPT_PERCENT: u64 = 40;
@@ -112,11 +112,9 @@ impl Forker {
 
     /// Reads on, or looks at what was read.
     fn read_on(&mut self, oracle: &mut Oracle, reply: Box<ReadReply>, bytes: Vec<u8>) -> Next {
-        let at = reply.start.advance(bytes.len() as u64);
-        if at < reply.end {
-            let (key, to): (_, ByteOffset) = reply.owner_of(at);
+        if let Some(window) = window_behind(&reply, bytes.len()) {
             self.read = Some((reply, bytes));
-            return Next::Ask(Request::Window { key, from: at, to });
+            return Next::Ask(window);
         }
         if !self.is_closer {
             let found = ops_in(&bytes);
@@ -163,7 +161,9 @@ impl Asker for Forker {
         let request = match self.stage {
             Stage::Make => {
                 self.note_asked(oracle);
-                creation(self.fork.clone(), path_of(self.stream))
+                let source = path_of(self.stream);
+                let fork = ForkRequest { source, offset: None, sub_offset: 0 };
+                create(self.fork.clone(), None, Some(fork))
             }
             Stage::Read => read_of(self.fork.clone(), 0),
             Stage::Delete => Request::Delete { path: self.fork.clone() },
@@ -233,17 +233,4 @@ impl Asker for Forker {
             }
         }
     }
-}
-
-fn creation(path: StreamPath, source: StreamPath) -> Request {
-    Request::Create(Box::new(CreateRequest {
-        path,
-        content_type: None,
-        lifetime: Lifetime::Forever,
-        close: false,
-        fork: Some(ForkRequest { source, offset: None, sub_offset: 0 }),
-        retention: Retention::default(),
-        record_time: None,
-        record_count: 0,
-    }))
 }

@@ -17,11 +17,11 @@ use super::rebuilt::row_ends;
 use super::way::JobOf;
 use crate::replicated::copy::settled_proposal;
 use crate::transfer_job::TransferWork;
-use crate::{Change, Failure, ShardCore, Stamp};
+use crate::{Failure, ShardCore, Stamp};
 use cluster::{Body, GroupMessage};
 use log::{InstallError, WorkDone};
 use model::{EntryIndex, GroupId, StreamKey};
-use stream::GroupState;
+use stream::{GroupState, StreamInfo, Visible};
 
 impl ShardCore {
     /// A leader's message of a snapshot.
@@ -142,24 +142,13 @@ impl ShardCore {
             let info = self.groups.get(group).state.info(stream);
             let (old, is_gone) = (before.info(stream), info.is_none());
             let Some(info) = info.or_else(|| old.clone()) else { continue };
-            let place = |info: &stream::StreamInfo| (info.tail, info.closed);
+            let place = |info: &StreamInfo| (info.tail, info.closed);
             if !is_gone && old.is_some_and(|old| place(&old) == place(&info)) {
                 continue;
             }
-            for shard in self.watchers.of(key) {
-                let change = Change {
-                    key,
-                    tail: info.tail,
-                    next_record: info.next_record,
-                    closed: info.closed,
-                    gone: is_gone,
-                    data: None,
-                };
-                self.notify(shard, change);
-            }
-            if is_gone {
-                self.watchers.forget(key);
-            }
+            let StreamInfo { tail, next_record, closed, .. } = info;
+            let visible = Visible { stream, tail, next_record, closed, gone: is_gone };
+            self.announce(key, visible, None);
         }
     }
 

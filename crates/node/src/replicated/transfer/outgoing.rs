@@ -144,7 +144,7 @@ impl ShardCore {
 
     fn fail_offer(&mut self, (group, to): Key) {
         let copy = self.copy_mut(group);
-        if copy.halt.is_none() && copy.replica.is_leader() {
+        if copy.leads() {
             copy.replica.snapshot_failed(to);
             self.touch_group(group);
         }
@@ -162,7 +162,7 @@ impl ShardCore {
         };
         let is_bare = matches!(out.stage, Stage::Bare { .. });
         let copy = self.copy_mut(key.0);
-        let leads = copy.halt.is_none() && copy.replica.is_leader() && copy.replica.term() == term;
+        let leads = copy.leads() && copy.replica.term() == term;
         if !leads || self.is_caught_up(key) {
             self.forget_outgoing(key);
         } else if is_quiet && (is_bare || ms_since(heard) >= SILENT_MS_MAX) {
@@ -231,7 +231,11 @@ impl ShardCore {
     /// What the receiver has said is read, and then exported against.
     fn understand(&mut self, key: Key) {
         let out = self.transfers().outgoing.get_mut(&key).expect("the caller has looked");
-        let (Stage::Asking { have } | Stage::Waiting { have, .. }) = &mut out.stage else { return };
+        let (Stage::Asking { have } | Stage::Waiting { have, .. } | Stage::Preparing { have }) =
+            &mut out.stage
+        else {
+            return;
+        };
         let have = std::mem::take(have);
         out.stage = Stage::Preparing { have: have.clone() };
         let of = JobOf::Outgoing(key.0, key.1, out.number);
@@ -288,12 +292,7 @@ impl ShardCore {
     fn note_no_export(&mut self, now: Stamp, key: Key, error: &ExportError) {
         match error {
             ExportError::NoCheckpoint => self.wait_for_checkpoint(now, key),
-            ExportError::Replaced => {
-                let out = self.transfers().outgoing.get_mut(&key).expect("the caller has looked");
-                let Stage::Preparing { have } = &mut out.stage else { return };
-                out.stage = Stage::Waiting { have: std::mem::take(have), since: now.monotonic };
-                self.understand(key);
-            }
+            ExportError::Replaced => self.understand(key),
             ExportError::Damaged { .. } => {
                 self.end_outgoing(now, key);
                 self.halt(key.0, Halt::Damage);
