@@ -110,13 +110,11 @@ impl ShardCore {
     fn begin_incoming(&mut self, now: Stamp, Way { group, peer: from, number }: Way) {
         let coming = Incoming::new((from, number), now.monotonic);
         self.transfers().incoming.insert(group, coming);
-        let copy = self.copy_mut(group);
-        let job = if copy.has_nothing {
-            TransferWork::Understand(Tails::default().encode())
-        } else {
-            TransferWork::Look(self.log.tails(group))
-        };
-        self.begin_job(JobOf::Incoming(group, number), job);
+        if self.copy_mut(group).has_nothing {
+            return self.tell_have(group, Tails::default().encode().into());
+        }
+        let look = TransferWork::Look(self.log.tails(group));
+        self.begin_job(JobOf::Incoming(group, number), look);
     }
 
     /// A leader asks where a snapshot is.
@@ -143,6 +141,13 @@ impl ShardCore {
                 self.say_of_transfer(group, key, next);
             }
         }
+    }
+
+    /// It is known what is here: the leader learns of it.
+    fn tell_have(&mut self, group: GroupId, have: Bytes) {
+        let coming = self.transfers().incoming.get_mut(&group).expect("it is coming");
+        coming.stage = Stage::Telling { have, sent: 0, got: 0 };
+        self.say_have(group);
     }
 
     /// Says what is here, as far as the window allows.
@@ -250,15 +255,7 @@ impl ShardCore {
                 self.log.abort_install(writing.into_install());
             }
             (None, _) => {}
-            (Some(coming), TransferCame::Looked(Ok(have))) => {
-                coming.stage = Stage::Telling { have, sent: 0, got: 0 };
-                self.say_have(group);
-            }
-            (Some(coming), TransferCame::Understood(have)) => {
-                let have = have.map(|have| have.encode().into()).unwrap_or_default();
-                coming.stage = Stage::Telling { have, sent: 0, got: 0 };
-                self.say_have(group);
-            }
+            (Some(_), TransferCame::Looked(Ok(have))) => self.tell_have(group, have),
             (Some(_), TransferCame::UnderstoodHead(Some(head))) => self.begin_files(group, *head),
             (Some(_), TransferCame::Written(writing, written)) => {
                 self.note_written(group, writing, written.is_ok());
