@@ -3,9 +3,9 @@
 
 use crate::input::Input;
 use ::cluster::{
-    Acceptor, Body, Change, Class, Configuration, Dialler, EntryBytes, Frame, GroupMessage, Hello,
+    Acceptor, Body, Change, Class, Configuration, Dialler, EntryBytes, Frame, GroupMessage, GroupReport, Hello,
     LogPosition, Member, MemberState, Membership, Meta, MetaCommand, NodeNumber, Note, Outbox,
-    Part, Parts, Progress, Replica, ReplicaId, Secret, Section, SentEntry, SnapshotPoint, Start,
+    Part, Parts, Progress, Replica, ReplicaId, Report, Secret, Section, SentEntry, SnapshotPoint, Start,
     Terms, Transfer, TransferEnd, TransferSays, VERSION_MAX, VERSION_MIN, entry_of_command,
 };
 use bytes::Bytes;
@@ -24,9 +24,14 @@ fn decoded(bytes: &[u8]) -> Option<Section> {
     Parts::default().take(&part).ok().flatten()
 }
 
-/// Input: a section. What is decoded comes back through a frame.
+/// Input: a section. What is decoded comes back through a frame. So does a report in it.
 pub fn section(data: &[u8]) {
     let Some(section) = decoded(data) else { return };
+    if let Section::Report { payload } = &section
+        && let Ok(report) = Report::decode(payload)
+    {
+        assert_eq!(report.encode(), payload[..]);
+    }
     let mut outbox = Outbox::new();
     outbox.push(section.clone());
     let mut received = Vec::new();
@@ -112,6 +117,11 @@ pub fn section_seeds() -> Vec<Vec<u8>> {
         let transfer = Transfer { from: id(2), to: id(3), number: 4, says };
         seeds.push(encoded(&Section::Transfer { group, transfer }));
     }
+    let three = Configuration::of(&[id(1), id(2), id(3)]);
+    let led = GroupReport::new((group, Term::new(5)), true, three, |replica| replica != id(2));
+    let mut report = Report { copies: 4, halted: 1, groups: vec![led], ..Report::default() };
+    report.note_lag(NodeNumber::new(2), 300);
+    seeds.push(encoded(&Section::Report { payload: report.encode().into() }));
     seeds
 }
 

@@ -22,6 +22,7 @@
 //! - `configuration`, `placement`: who votes, and the next step to who shall. `meta`: members and targets.
 //! - `link`, `frame`: how nodes make sure of each other, and what they send then.
 //! - `join`: how a node becomes a member.
+//! - `report`: what nodes tell each other for operators.
 //! - `barrier`, `forward`: reads that wait for the leader's word, and requests that wait for their answer.
 //!
 //! # Invariants
@@ -43,6 +44,7 @@ mod message;
 mod meta;
 mod placement;
 mod replica;
+mod report;
 mod role;
 mod rules;
 mod terms;
@@ -77,5 +79,6 @@ pub use replica::{
     ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Refusals, Replica, Start,
     StepRefused, ToAppend,
 };
+pub use report::{GroupReport, PROGRAM_BYTES_MAX, Report};
 pub use role::{Commit, Committed, LogEntry, Solo};
 pub use terms::Terms;

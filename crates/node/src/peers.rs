@@ -138,7 +138,8 @@ impl Membership {
     }
 }
 
-/// The shard of this node that is to hear a section, of `shard_count`. `None` for a part: only the whole has a group.
+/// The shard of this node that is to hear a section, of `shard_count`. `None` for a part: only the
+/// whole has a group. `None` for a report, too: no shard needs it.
 #[must_use]
 pub fn shard_of(section: &Section, shard_count: u16) -> Option<ShardId> {
     match section {
@@ -151,7 +152,7 @@ pub fn shard_of(section: &Section, shard_count: u16) -> Option<ShardId> {
             let shard = request & ((1 << SHARD_BITS) - 1);
             Some(ShardId::new(u16::try_from(shard).expect("16 bits")))
         }
-        Section::Part { .. } => None,
+        Section::Part { .. } | Section::Report { .. } => None,
     }
 }
 

@@ -4,6 +4,7 @@ mod harness;
 
 use harness::cluster::{Node, nodes};
 use harness::{Client, TEXT, until};
+use serde_json::Value;
 
 const STREAMS: usize = 12;
 
@@ -80,4 +81,56 @@ fn a_fork_is_made_and_read_anywhere_wherever_its_source_is_led() {
             clients[2].get(&format!("/s{stream}")).status == 404
         });
     }
+}
+
+/// What a node says of the whole cluster.
+fn status(node: &Node) -> Value {
+    serde_json::from_str(&node.server().admin("/cluster").text()).unwrap()
+}
+
+/// State and lag of each node, and how many groups there are, without a leader, and with too few voters.
+fn view(status: &Value) -> (Vec<&str>, [u64; 3]) {
+    let nodes = status["nodes"].as_array().unwrap().iter();
+    let states = nodes.map(|node| node["state"].as_str().unwrap()).collect();
+    let groups = &status["groups"];
+    let counts = ["total", "leaderless", "under_replicated"].map(|key| groups[key].as_u64());
+    (states, counts.map(Option::unwrap))
+}
+
+#[test]
+fn every_node_knows_how_all_of_them_are() {
+    let mut nodes = nodes(3, &[]);
+    nodes.iter_mut().for_each(Node::start);
+    for node in &nodes {
+        until("all groups are led and whole", || {
+            let status = status(node);
+            let (states, groups) = view(&status);
+            let leaders = status["nodes"].as_array().unwrap().iter().map(|it| &it["leaders"]);
+            let led: u64 = leaders.map(|it| it.as_u64().unwrap()).sum();
+            states == ["up"; 3] && groups[1..] == [0, 0] && led == groups[0]
+        });
+    }
+    let found = status(&nodes[1]);
+    assert!(found["nodes"].as_array().unwrap().iter().all(|it| it["replicas"] == 64), "{found}");
+    assert!(found["nodes"][2]["version"].as_str().is_some_and(|it| !it.is_empty()), "{found}");
+    nodes[0].kill();
+    for node in &nodes[1..] {
+        until("all groups lack a voter and none a leader", || {
+            let status = status(node);
+            view(&status) == (vec!["down", "up", "up"], [64, 0, 64])
+        });
+    }
+    let mut clients = [nodes[1].server().connect(), nodes[2].server().connect()];
+    clients[0].put("/s", TEXT).is(201);
+    for _ in 0..20 {
+        clients[1].post("/s", TEXT, b"x").is(204);
+    }
+    until("it is known what the node that is away lacks", || {
+        status(&nodes[2])["nodes"][0]["lag_entries"].as_u64().unwrap() >= 20
+    });
+    nodes[1].kill();
+    until("a node alone of three knows that nobody leads", || {
+        let status = status(&nodes[2]);
+        view(&status) == (vec!["down", "down", "up"], [64, 64, 64])
+    });
 }

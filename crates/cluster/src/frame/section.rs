@@ -66,6 +66,12 @@ pub enum Section {
         /// What one of them says.
         transfer: Transfer,
     },
+    /// What a node says of its copies: a [`crate::Report`]. It is decoded by who wants to know it, so that one of a newer
+    /// program costs no link.
+    Report {
+        /// Opaque here.
+        payload: Bytes,
+    },
     /// One part of a section that does not fit into a frame.
     Part {
         /// Which of the sender's large sections it is a part of.
@@ -103,6 +109,7 @@ const FORWARD: u8 = 32;
 const ANSWER: u8 = 33;
 const BARRIER: u8 = 34;
 const CONFIRMED: u8 = 35;
+const REPORT: u8 = 41;
 const PART: u8 = 48;
 
 /// Where a section is in its frame.
@@ -169,7 +176,9 @@ impl Section {
     #[must_use]
     pub fn encoded_bytes(&self) -> usize {
         let payload = match self {
-            Self::Forward { payload, .. } | Self::Answer { payload, .. } => payload.len(),
+            Self::Forward { payload, .. }
+            | Self::Answer { payload, .. }
+            | Self::Report { payload } => payload.len(),
             Self::Part { bytes, .. } => 8 + bytes.len(),
             Self::Transfer { transfer, .. } => transfer.payload_bytes(),
             Self::Message { message, .. } => match &message.body {
@@ -223,6 +232,10 @@ impl Section {
                 Fields { number: *number, index, flag, ..of(*group, CONFIRMED) }
             }
             Self::Transfer { group, transfer } => transfer.fields(*group, out),
+            Self::Report { payload } => {
+                out.extend_from_slice(payload);
+                of(GroupId::new(0), REPORT)
+            }
             Self::Part { number, position, total, bytes } => {
                 out.extend_from_slice(bytes);
                 let fields = of(GroupId::new(0), PART);
@@ -258,6 +271,7 @@ impl Section {
                 let transfer = Transfer::decode(&fields, payload).map_err(wrong)?;
                 Self::Transfer { group, transfer }
             }
+            REPORT => Self::Report { payload },
             PART => Self::Part {
                 number: fields.number,
                 position: fields.index,

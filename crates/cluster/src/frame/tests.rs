@@ -47,7 +47,8 @@ fn every_kind() -> Vec<Section> {
     .into();
     all.push(append(100));
     all.push(Section::Forward { group, request: 3, settled_below: 2, payload: payload.clone() });
-    all.push(Section::Answer { request: 3, payload });
+    all.push(Section::Answer { request: 3, payload: payload.clone() });
+    all.push(Section::Report { payload });
     all.push(Section::Barrier { group, number: 4 });
     let at = Confirmation::At(EntryIndex::new(12));
     for confirmation in [at, Confirmation::NotLeader] {
@@ -144,6 +145,16 @@ fn a_transfer_has_golden_bytes() {
     });
     let golden = [(37, 1, 0x70), (38, 0, 0x70), (39, 1, 0x70), (40, 0, 1), (40, 0, 2), (40, 0, 3)];
     assert_eq!(kinds.collect::<Vec<_>>(), golden);
+}
+
+#[test]
+fn a_report_has_golden_bytes() {
+    let mut out = Vec::new();
+    Section::Report { payload: Bytes::from_static(b"opaque") }.encode(&mut out);
+    let mut golden = vec![0, 0, 41, 0, 6, 0, 0, 0];
+    golden.extend([0; 56]);
+    golden.extend(b"opaque");
+    assert_eq!(out, golden);
 }
 
 #[test]

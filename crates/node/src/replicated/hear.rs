@@ -49,8 +49,8 @@ impl ShardCore {
             Section::Transfer { group, transfer } => {
                 self.hear_transfer(now, from, (group, transfer));
             }
-            // Only the whole says something.
-            Section::Part { .. } => {}
+            // Only the whole says something, and reports are for the owner of the shards.
+            Section::Part { .. } | Section::Report { .. } => {}
         }
     }
 

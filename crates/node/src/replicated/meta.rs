@@ -46,8 +46,8 @@ impl ShardCore {
 
     /// What the cluster knows of itself, as far as this shard has heard.
     #[must_use]
-    pub fn known_meta(&self) -> Option<&Meta> {
-        self.replication.as_ref()?.meta.as_deref()
+    pub fn known_meta(&self) -> Option<&Arc<Meta>> {
+        self.replication.as_ref()?.meta.as_ref()
     }
 
     /// A change of the cluster that this shard wants: to be asked for as a request, whose answer nobody needs. What does not come

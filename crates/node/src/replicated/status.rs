@@ -1,7 +1,8 @@
 //! What a member can say of its copies.
 
+use super::GroupCopy;
 use crate::ShardCore;
-use cluster::{Configuration, Follower, NodeNumber, ReplicaId};
+use cluster::{Configuration, Follower, GroupReport, NodeNumber, ReplicaId, Report};
 use model::{EntryIndex, GroupId, Term};
 
 /// Rows that are copied at once.
@@ -79,6 +80,19 @@ impl ShardCore {
         self.groups.iter().filter_map(status).collect()
     }
 
+    /// What this shard can tell the other nodes of its copies; `None` if it has none, as a node alone. Its program is left empty.
+    #[must_use]
+    pub fn report(&self) -> Option<Report> {
+        self.replication.as_ref()?;
+        let mut report = Report::default();
+        for group in self.groups.iter() {
+            if let Some(copy) = group.role.copy() {
+                copy.report(group.state.group(), &mut report);
+            }
+        }
+        Some(report)
+    }
+
     /// The state of a group as a checkpoint of it would hold it: header and rows. Copies at the same index have the same.
     /// `None` while a checkpoint is under way.
     pub fn checkpoint_bytes(&mut self, group: GroupId) -> Option<Vec<u8>> {
@@ -97,5 +111,31 @@ impl ShardCore {
             bytes.extend_from_slice(&row);
         }
         Some(bytes)
+    }
+}
+
+impl GroupCopy {
+    /// Adds what other nodes cannot know of it by themselves.
+    fn report(&self, group: GroupId, report: &mut Report) {
+        let replica = &self.replica;
+        report.copies += 1;
+        report.halted += u32::from(self.halt.is_some());
+        let is_led = self.is_serving();
+        let is_led_elsewhere = replica.leader().is_some_and(|leader| leader != replica.id());
+        if self.halt.is_some() || (is_led_elsewhere && !is_led) {
+            return;
+        }
+        let followers = replica.followers();
+        let last = replica.last_index().get();
+        for follower in &followers {
+            let lacks = last.saturating_sub(follower.matched.get());
+            report.note_lag(follower.id.node(), lacks);
+        }
+        let is_heard = |id: ReplicaId| {
+            let is_it = |follower: &Follower| follower.id == id && follower.is_heard;
+            id == replica.id() || followers.iter().any(is_it)
+        };
+        let (at, configuration) = ((group, replica.term()), replica.configuration().clone());
+        report.groups.push(GroupReport::new(at, is_led, configuration, is_heard));
     }
 }

@@ -3,6 +3,7 @@
 mod forks;
 mod forwards;
 mod growth;
+mod reports;
 mod snapshots;
 mod trio;
 

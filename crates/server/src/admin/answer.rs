@@ -44,8 +44,9 @@ impl Answer {
     pub(super) fn cluster(node: &NodeMetrics) -> Self {
         match node.peers() {
             Some(peers) => {
-                let (status, content_type) = (StatusCode::OK, "application/json");
-                Self { status, content_type, body: peers.render() }
+                let status = peers.status(node.clock().now_monotonic());
+                let body = serde_json::to_string(&status).expect("plain text and numbers");
+                Self { status: StatusCode::OK, content_type: "application/json", body }
             }
             None => {
                 let detail = "This server is no node of a cluster, or has not started yet.";

@@ -14,12 +14,15 @@ mod command;
 mod error;
 mod peers;
 mod secret;
+mod status;
 #[cfg(test)]
 mod tests;
 
 pub use command::{Command, run};
 pub use error::ClusterError;
-pub use peers::{LinkState, Peers};
+pub use peers::Peers;
+pub(crate) use status::REPORT_MS;
+pub use status::{GroupsStatus, LinkState, NodeStatus, Status};
 
 use crate::settings::Settings;
 use cluster::{Member, MemberState, Membership, ReplicaId};

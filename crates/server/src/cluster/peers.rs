@@ -4,25 +4,15 @@
 //! A member whose epoch is lower than one that was seen is refused. What was seen is in `CLUSTER` within a quarter of a second,
 //! and not before the welcome: until then a loss of power here can forget it. The other members have seen it, too.
 
+use super::status::{Board, LinkState, Status};
 use cluster::{Class, Hello, Membership, NodeNumber, Refusal, Secret, VERSION_MAX, VERSION_MIN};
 use env::{Disk, Random};
+use model::Monotonic;
 use node::replace_membership;
-use serde::Serialize;
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// How the links of all shards to one node are.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct LinkState {
-    /// Links that this node sends on.
-    pub sending: u32,
-    /// Links that it receives on.
-    pub receiving: u32,
-    /// Why the last one was not made or has ended, until one is up.
-    pub trouble: Option<String>,
-}
 
 #[derive(Debug)]
 struct State {
@@ -44,23 +34,7 @@ pub struct Peers {
     disk: Arc<dyn Disk>,
     dir: PathBuf,
     state: Mutex<State>,
-}
-
-/// A node as operators see it.
-#[derive(Debug, Serialize)]
-struct NodeReport {
-    number: u16,
-    address: String,
-    state: &'static str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    trouble: Option<String>,
-}
-
-#[derive(Debug, Serialize)]
-struct Report {
-    cluster: String,
-    number: u16,
-    nodes: Vec<NodeReport>,
+    board: Board,
 }
 
 impl Peers {
@@ -88,7 +62,8 @@ impl Peers {
         let (is_changed, addresses) = Default::default();
         let state = State { membership, is_changed, links, addresses, wanted };
         let (disk, dir) = at;
-        let peers = Self { own, secret, disk, dir, state: Mutex::new(state) };
+        let board = Board::default();
+        let peers = Self { own, secret, disk, dir, state: Mutex::new(state), board };
         peers.look_up();
         peers
     }
@@ -214,31 +189,18 @@ impl Peers {
         }
     }
 
-    /// What operators see of the cluster, as JSON.
+    /// What the nodes say of their copies.
+    pub(crate) fn board(&self) -> &Board {
+        &self.board
+    }
+
+    /// What operators see of the cluster.
     #[must_use]
-    pub fn render(&self) -> String {
-        let state = self.state();
-        let membership = &state.membership;
-        let nodes = membership.members.iter().map(|(number, member)| {
-            let link = state.links.get(number);
-            let is_up = |link: &LinkState| link.sending > 0 && link.receiving > 0;
-            let in_words = match link {
-                None => "this node",
-                Some(link) if is_up(link) => "up",
-                Some(_) => "down",
-            };
-            NodeReport {
-                number: number.get(),
-                address: member.peer_address.clone(),
-                state: in_words,
-                trouble: link.and_then(|link| link.trouble.clone()),
-            }
-        });
-        let report = Report {
-            cluster: format!("{:016x}", membership.cluster),
-            number: membership.number.get(),
-            nodes: nodes.collect(),
+    pub fn status(&self, now: Monotonic) -> Status {
+        let (membership, links) = {
+            let state = self.state();
+            (state.membership.clone(), state.links.clone())
         };
-        serde_json::to_string(&report).expect("a report is plain text and numbers")
+        self.board.status(&membership, &links, now)
     }
 }

@@ -1,9 +1,12 @@
 //! What a shard shows of itself to the metrics and the log.
 
 use super::{handshakes::HandshakeCounts, shard::Shard};
-use crate::metrics::DiskRefusal;
+use crate::{cluster::REPORT_MS, metrics::DiskRefusal};
+use ::cluster::{NodeNumber, Section};
+use bytes::Bytes;
 use log::ChunkStats;
-use node::DiskTrouble;
+use node::{DiskTrouble, ToPeer};
+use std::sync::Arc;
 
 impl Shard {
     /// Shows the state of the shard to the metrics and the log.
@@ -58,6 +61,32 @@ impl Shard {
         self.report_disk();
         self.report_clock();
         self.report_poison();
+    }
+
+    /// Shows what this shard can tell of its copies. The first one tells all other nodes.
+    pub(super) fn report_copies(&mut self) {
+        let now = self.now.monotonic;
+        let Some(links) = self.links.as_mut().filter(|_| now >= self.next_report) else { return };
+        self.next_report = now.plus_ms(REPORT_MS);
+        // A node alone has nothing to tell.
+        let Some(report) = self.core.report() else { return };
+        let peers = Arc::clone(links.peers());
+        peers.board().show(self.id, report, self.core.known_meta());
+        if self.id.get() > 0 {
+            return;
+        }
+        let payload = Bytes::from(peers.board().own().encode());
+        for to in peers.others() {
+            let section = Section::Report { payload: payload.clone() };
+            links.push(ToPeer { to, section }, self.now);
+        }
+    }
+
+    /// Another node has reported its copies.
+    pub(super) fn hear_report(&self, from: NodeNumber, payload: &[u8]) {
+        if let Some(links) = &self.links {
+            links.peers().board().hear(from, payload, self.now.monotonic);
+        }
     }
 
     fn report_doors(&self) {

@@ -26,6 +26,7 @@ use super::{
     workers::{DiskRead, Workers},
 };
 use crate::{cluster::Peers, metrics::ShardMetrics, reload::InForce, settings::Settings, tls::Tls};
+use ::cluster::Section;
 use access::Access;
 use env::Clock;
 use log::SyncDone;
@@ -72,7 +73,7 @@ pub(crate) struct Shard {
     poll: Poll,
     pub(super) doors: Doors,
     /// Links to other nodes, if there are any.
-    links: Option<Box<Links>>,
+    pub(super) links: Option<Box<Links>>,
     sessions: Sessions,
     sockets: Sockets,
     pub(super) now: Stamp,
@@ -85,6 +86,8 @@ pub(crate) struct Shard {
     batch_delay: BatchDelay,
     turn_length: TurnLength,
     next_tick: Monotonic,
+    /// When what this shard knows of the cluster is next shown to the other nodes.
+    pub(super) next_report: Monotonic,
 }
 
 /// The owners of all groups: the core of this shard, and other loops behind their outgoing mail.
@@ -162,6 +165,7 @@ impl Shard {
             batch_delay: BatchDelay::default(),
             turn_length: TurnLength::default(),
             next_tick: now.monotonic,
+            next_report: now.monotonic,
             shared,
         })
     }
@@ -389,6 +393,10 @@ impl Shard {
         let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
         for event in links.take_heard() {
             let to = match &event {
+                PeerEvent::Section { from, section: Section::Report { payload } } => {
+                    self.hear_report(*from, payload);
+                    continue;
+                }
                 PeerEvent::Section { section, .. } => shard_of(section, shard_count),
                 PeerEvent::Up { .. } | PeerEvent::Down { .. } => Some(self.id),
                 PeerEvent::Tick | PeerEvent::Meta(_) => Some(self.id),
@@ -421,6 +429,7 @@ impl Shard {
         self.core.handle(self.now, Event::Tick);
         self.doors.tick(self.poll.registry(), self.now.monotonic);
         self.report();
+        self.report_copies();
     }
 
     fn drain_node(&mut self) {

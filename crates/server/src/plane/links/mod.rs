@@ -81,6 +81,11 @@ impl Links {
         }
     }
 
+    /// All other nodes.
+    pub(super) fn peers(&self) -> &Arc<Peers> {
+        &self.wire.peers
+    }
+
     /// What came since the last call, in order.
     pub(super) fn take_heard(&mut self) -> Vec<PeerEvent> {
         std::mem::take(&mut self.heard)
