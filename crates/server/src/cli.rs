@@ -8,12 +8,14 @@
     reason = "the command line is where environment and settings file enter the process"
 )]
 
+use crate::cluster::CommandError;
 use crate::repair::{self, Outcome};
 use crate::settings::{self, Effective, Environment, Flags};
 use crate::{cluster, logging, serve, token};
 use clap::{Parser, Subcommand};
 use std::ffi::OsString;
-use std::io::Write;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Write};
 use std::os::unix::process::CommandExt;
 use std::process::ExitCode;
 
@@ -116,17 +118,19 @@ pub fn main() -> ExitCode {
                 ExitCode::from(2)
             }
         },
-        Command::Cluster(command) => {
-            with_settings(command.flags(), |effective| {
-                match cluster::run(&command, &effective.settings) {
-                    Ok(text) => print(&text),
-                    Err(error) => {
-                        complain(&format!("error: {error}"));
-                        ExitCode::FAILURE
-                    }
-                }
+        Command::Cluster(cluster::Command::Token(flags)) => {
+            with_settings(&flags, |effective| match cluster::token(&effective.settings) {
+                Ok(text) => print(&text),
+                Err(error) => fail(&error),
             })
         }
+        Command::Cluster(cluster::Command::Ask(ask)) => match cluster::ask(&ask, &mut put) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(CommandError::Print(error)) if error.kind() == ErrorKind::BrokenPipe => {
+                ExitCode::SUCCESS
+            }
+            Err(error) => fail(&error),
+        },
         Command::Bench { arguments } => bench(&arguments),
         Command::Version => print(&format!("thalweg {VERSION}\n")),
     }
@@ -194,14 +198,23 @@ fn bench(arguments: &[OsString]) -> ExitCode {
 
 /// Prints to standard output. A reader that went away, as with `| head`, is no failure.
 fn print(text: &str) -> ExitCode {
-    let mut out = std::io::stdout();
-    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => {
-            complain(&format!("error: cannot print all of it: {error}"));
-            ExitCode::FAILURE
+    match put(text) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            fail(&format!("cannot print all of it: {error}"))
         }
         _ => ExitCode::SUCCESS,
     }
+}
+
+fn put(text: &str) -> io::Result<()> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// Says why a command has failed.
+fn fail(error: &dyn Display) -> ExitCode {
+    complain(&format!("error: {error}"));
+    ExitCode::FAILURE
 }
 
 /// Prints a line to standard error. Where nobody takes it, the exit code must do.

@@ -14,12 +14,16 @@ fn free() -> String {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
 }
 
-/// What `thalweg cluster token` prints, and on which of the two outputs nothing.
-fn token(dir: &Path) -> (String, String) {
+/// What `thalweg cluster` prints on each of the two outputs.
+fn cluster(arguments: &[&str]) -> (String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
-    let output = command.args(["cluster", "token", "--data-dir"]).arg(dir).output().unwrap();
+    let output = command.arg("cluster").args(arguments).output().unwrap();
     let text = |bytes| String::from_utf8(bytes).unwrap();
     (text(output.stdout), text(output.stderr))
+}
+
+fn token(dir: &Path) -> (String, String) {
+    cluster(&["token", "--data-dir", dir.to_str().unwrap()])
 }
 
 #[test]
@@ -70,4 +74,37 @@ fn a_directory_without_peers_has_no_token_and_says_what_to_do() {
     let (printed, complaints) = token(dir.path());
     assert_eq!(printed, "");
     assert!(complaints.contains("start it once with --peer-listen"), "{complaints}");
+}
+
+#[test]
+fn the_status_of_a_node_is_a_table_and_json() {
+    let (dir, peers) = (new_dir(), free());
+    let start = Start::with(&["--peer-listen", &peers, "--admin-listen", "127.0.0.1:0"]);
+    let server = start.serve(dir.path());
+    let admin = format!("http://{}", server.admin_address());
+    let (table, complaints) = cluster(&["status", "--admin", &admin]);
+    assert_eq!(complaints, "");
+    let row = table.lines().find(|line| line.contains(&peers)).expect(&table);
+    let cells: Vec<&str> = row.split_whitespace().collect();
+    assert_eq!(cells[..6], ["1", "up", &peers, "64", "64", "0"], "{table}");
+    assert!(table.contains("all have a leader; 64 have too few voters"), "{table}");
+    let (json, _) = cluster(&["status", "--json", "--admin", &admin]);
+    assert_eq!(json, server.admin("/cluster").text() + "\n");
+}
+
+#[test]
+fn a_status_that_nobody_can_tell_says_what_to_do() {
+    let nobody = format!("http://{}", free());
+    let (printed, complaints) = cluster(&["status", "--admin", &nobody]);
+    assert_eq!(printed, "");
+    assert!(complaints.starts_with(&format!("error: cannot ask {nobody}: ")), "{complaints}");
+    assert!(complaints.contains("admin_listen") && complaints.contains("--admin"), "{complaints}");
+    let dir = new_dir();
+    let alone = Start::with(&["--admin-listen", "127.0.0.1:0"]).serve(dir.path());
+    let admin = format!("http://{}", alone.admin_address());
+    let (_, complaints) = cluster(&["status", "--admin", &admin]);
+    assert!(
+        complaints.contains("no node of a cluster") && complaints.contains("peer_listen"),
+        "{complaints}"
+    );
 }

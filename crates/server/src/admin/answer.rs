@@ -49,7 +49,7 @@ impl Answer {
                 Self { status: StatusCode::OK, content_type: "application/json", body }
             }
             None => {
-                let detail = "This server is no node of a cluster, or has not started yet.";
+                let detail = "This server is no node of a cluster, or has not started yet. A server with peer_listen is one.";
                 Self::problem(StatusCode::NOT_FOUND, "No node", Some(detail), Vec::new())
             }
         }

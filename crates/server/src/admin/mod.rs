@@ -19,6 +19,7 @@
 )]
 
 mod answer;
+pub(crate) mod ask;
 mod process;
 mod render;
 

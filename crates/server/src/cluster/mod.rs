@@ -15,10 +15,11 @@ mod error;
 mod peers;
 mod secret;
 mod status;
+mod table;
 #[cfg(test)]
 mod tests;
 
-pub use command::{Command, run};
+pub use command::{Ask, Command, CommandError, Say, ask, token};
 pub use error::ClusterError;
 pub use peers::Peers;
 pub(crate) use status::REPORT_MS;

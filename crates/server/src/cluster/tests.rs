@@ -55,7 +55,7 @@ fn the_first_start_makes_a_secret_that_stays_and_the_token_has_it() {
     let secret = secret_in(&file);
     let tokens = || {
         let settings = settings(dir.path(), &[]);
-        run(&Command::Token(Flags::default()), &settings).unwrap()
+        token(&settings).unwrap()
     };
     let expected = format!("thalweg1:{:016x}:{}@127.0.0.1:4439\n", 7, secret.trim());
     assert_eq!(tokens(), expected);
