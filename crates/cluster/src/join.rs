@@ -6,9 +6,10 @@
 //! the cluster's own group is led, and answers on the same link ([`JoinAnswer`]). Then the link is closed.
 //!
 //! # Driving it
-//! The joiner: [`Joiner::new`] gives the first bytes to send, [`Joiner::handle`] takes what arrives. With the answer it makes
-//! its data directory: the cluster is its lineage, [`JoinAnswer::membership`] its file `CLUSTER`. Before that nothing is on its disk,
-//! so it may ask again after any failure, of any member: who has joined already gets the same number.
+//! The joiner: [`Joiner::new`] gives the first bytes to send, [`Joiner::handle`] takes what arrives. The member's hello says how many
+//! groups there are. With that the joiner makes its data directory, whose lineage is the cluster, and only then it asks
+//! ([`Joiner::ask`]). [`JoinAnswer::membership`] is its file `CLUSTER`. It may ask again after any failure, of any member: a directory
+//! that has joined already gets the same number.
 //!
 //! The member: [`crate::Heard::question`] of [`crate::Inbound`], then [`crate::MetaCommand::Join`]. Its own file `CLUSTER` must have
 //! the joiner, durably, before [`JoinAnswer::encode`] goes out.
@@ -243,7 +244,7 @@ fn unframed(bytes: &[u8], max: usize) -> Result<Option<(&[u8], usize)>, DecodeEr
 #[derive(Debug)]
 pub struct Joiner {
     dialler: Dialler,
-    question: Option<JoinQuestion>,
+    is_up: bool,
     received: Vec<u8>,
 }
 
@@ -252,6 +253,8 @@ pub struct Joiner {
 pub struct Joining {
     /// Bytes to send.
     pub send: Vec<u8>,
+    /// The member has proved who it is just now: [`Joiner::ask`] it.
+    pub up: Option<Hello>,
     /// What came of it: close the link.
     pub end: Option<Result<JoinAnswer, JoinError>>,
 }
@@ -260,28 +263,37 @@ impl Joiner {
     /// Begins, with the bytes to send first. `hello` has no number.
     ///
     /// # Panics
-    /// If it has one, or another directory than `question`.
+    /// If it has one.
     #[must_use]
-    pub fn new(hello: Hello, secret: Secret, question: JoinQuestion) -> (Self, Vec<u8>) {
+    pub fn new(hello: Hello, secret: Secret) -> (Self, Vec<u8>) {
         assert!(hello.number.is_none(), "who has a number is a member");
-        assert_eq!(hello.store, question.member.store, "a node joins with its own directory");
         let (dialler, first) = Dialler::new(hello, secret);
-        (Self { dialler, question: Some(question), received: Vec::new() }, first)
+        (Self { dialler, is_up: false, received: Vec::new() }, first)
+    }
+
+    /// The bytes of the question, whose directory is that of the hello.
+    ///
+    /// # Panics
+    /// If the member has not proved who it is.
+    #[must_use]
+    pub fn ask(&self, question: &JoinQuestion) -> Vec<u8> {
+        assert!(self.is_up, "only a member that has proved who it is may know");
+        question.encode()
     }
 
     /// Takes bytes as they come.
     pub fn handle(&mut self, bytes: &[u8]) -> Joining {
         self.received.extend_from_slice(bytes);
         let mut joining = Joining::default();
-        while joining.end.is_none() && self.question.is_some() {
+        while joining.end.is_none() && !self.is_up {
             let step = self.dialler.handle(&self.received, |_| Ok(()));
             self.received.drain(..step.used);
             joining.send.extend(step.send);
             match step.progress {
                 Progress::Refused(refusal) => joining.end = Some(Err(JoinError::Link(refusal))),
-                Progress::Up(_) => {
-                    let question = self.question.take().expect("it was not asked");
-                    joining.send.extend(question.encode());
+                Progress::Up(hello) => {
+                    self.is_up = true;
+                    joining.up = Some(*hello);
                 }
                 Progress::More if step.used == 0 => return joining,
                 Progress::More => {}
@@ -341,7 +353,7 @@ mod tests {
     /// What a joiner hears of a member that knows `secret`, if bytes come one by one.
     fn exchange(secret: Secret, answer: &JoinAnswer) -> Result<JoinAnswer, JoinError> {
         let question = JoinQuestion { member: member(5) };
-        let (mut joiner, mut to_member) = Joiner::new(hello(5, None), SECRET, question.clone());
+        let (mut joiner, mut to_member) = Joiner::new(hello(5, None), SECRET);
         let mut door = Inbound::new(hello(9, Some(1)), secret);
         for _ in 0..10 {
             let mut to_joiner = Vec::new();
@@ -356,6 +368,10 @@ mod tests {
             for byte in to_joiner {
                 let joining = joiner.handle(&[byte]);
                 to_member.extend(joining.send);
+                if let Some(member) = joining.up {
+                    assert_eq!((member.number, member.group_count), (Some(NodeNumber::new(1)), 64));
+                    to_member.extend(joiner.ask(&question));
+                }
                 if let Some(end) = joining.end {
                     return end;
                 }

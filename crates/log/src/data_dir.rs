@@ -18,6 +18,17 @@ use std::sync::Arc;
 
 const LOCK_NAME: &str = "LOCK";
 
+/// Which data directory it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Identity {
+    /// Its own id, another one for each directory.
+    pub store: u64,
+    /// The history that it continues: its own id, or that of the directory that it comes from.
+    pub lineage: u64,
+    /// Groups that it has.
+    pub group_count: u16,
+}
+
 /// A locked directory of one program.
 #[derive(Debug)]
 pub struct DataDir {
@@ -47,6 +58,22 @@ impl DataDir {
         Ok(has_format(&names) && !is_begun(&names))
     }
 
+    /// Which data directory `dir` is; `None` if it is none yet. It is not locked for that.
+    ///
+    /// # Errors
+    /// [`OpenError`] if `FORMAT` cannot be read or believed.
+    pub fn identity(disk: &dyn Disk, dir: &Path) -> Result<Option<Identity>, OpenError> {
+        let names = match disk.list(dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            names => names.map_err(at(dir))?,
+        };
+        if !has_format(&names) || is_begun(&names) {
+            return Ok(None);
+        }
+        let (Format { store, lineage, group_count, .. }, _) = format::read(disk, dir)?;
+        Ok(Some(Identity { store, lineage, group_count }))
+    }
+
     /// Locks `dir` and reads its `FORMAT`, or makes both in an empty directory. A new directory draws
     /// its ids from `random`.
     ///
@@ -72,8 +99,8 @@ impl DataDir {
         let lock = disk.lock_dir(&dir.join(LOCK_NAME)).map_err(OpenError::Locked)?;
         let is_new = is_begun;
         let (format, damage) = if is_new {
-            let format =
-                Format::new(owner, options.group_count, random.next_u64(), options.lineage);
+            let store = options.store.unwrap_or_else(|| random.next_u64());
+            let format = Format::new(owner, options.group_count, store, options.lineage);
             format::create(&*disk, dir, format)?;
             (format, None)
         } else {

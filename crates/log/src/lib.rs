@@ -74,7 +74,7 @@ pub use chunk::cache::ChunkStats;
 pub use chunk::image::{ChunkCheck, check_chunk};
 pub use chunk::loss::{ChunkLoss, LostPart};
 pub use damage::{Damage, DamageKind};
-pub use data_dir::DataDir;
+pub use data_dir::{DataDir, Identity};
 pub use entry::{AppendBounds, DurableEntry, Entry, NewEntry, Note};
 pub use extent::{Extent, Read};
 pub use format::Owner;

@@ -100,6 +100,8 @@ pub struct LogOptions {
     pub own_group_count: u16,
     /// The history that a new data directory continues, one of its own if `None`; else it must equal that of an existing one.
     pub lineage: Option<u64>,
+    /// The id that a new data directory gets, a random one if `None`.
+    pub store: Option<u64>,
 }
 
 /// What a shard's bound of recent bytes is for.
@@ -127,6 +129,7 @@ impl Default for LogOptions {
             group_count: 64,
             own_group_count: 0,
             lineage: None,
+            store: None,
         }
     }
 }

@@ -122,6 +122,16 @@ impl Membership {
         own.max().unwrap_or_else(|| ReplicaId::new(self.node, 1))
     }
 
+    /// The same, where the write-ahead log has counted so many openings.
+    pub(crate) fn opened(&self, count: u64) -> Self {
+        let mut opened = self.clone();
+        opened.opening = self.opening.max(count);
+        if let Some(meta) = &mut opened.meta {
+            meta.own.epoch = opened.opening;
+        }
+        opened
+    }
+
     /// Whether a group that has had one voter only, and so many entries, may become a copy here.
     pub(crate) fn may_begin(&self, last: EntryIndex) -> bool {
         last.get() == 0 || self.is_founder()

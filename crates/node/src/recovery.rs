@@ -76,8 +76,7 @@ fn open_dir(
     replay.meta = start.map(|start| Meta::new(start.cluster, options.group_count));
     let data_dir = DataDir::open(disk, dir, options, Owner::SERVER, random)?;
     let opened = log::open(data_dir, shard_count, &mut replay)?;
-    let membership = membership
-        .map(|own| Membership { opening: own.opening.max(opened.report.epoch), ..own.clone() });
+    let membership = membership.map(|own| own.opened(opened.report.epoch));
     let total = opened.group_count + own_group_count;
     let has_copies = (0..total)
         .map(GroupId::new)

@@ -2,7 +2,7 @@
 
 use crate::access::{self, AccessProblem};
 use crate::admin::{self, Admin};
-use crate::cluster::{self, ClusterError};
+use crate::cluster::{self, ClusterError, Join, Joined};
 use crate::descriptors;
 use crate::journal::{Journal, JournalProblem};
 use crate::metrics::NodeMetrics;
@@ -146,10 +146,17 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     let begin = || Reloads::begin(settings, &metrics, access()).map_err(ServeError::Tls);
     // A wrong file is found before the data is read. A certificate of our own needs the data directory.
     let early = if settings.tls_self_signed { None } else { Some(begin()?) };
-    let found = cluster::find(settings, &RealDisk).map_err(ServeError::Cluster)?;
+    plane::check_addresses(settings).map_err(ServeError::Start)?;
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    if !join(settings, (&disk, shard_count), &mut signals)? {
+        return Ok(ExitCode::SUCCESS);
+    }
+    let found = cluster::find(settings, &disk, &mut RealRandom).map_err(ServeError::Cluster)?;
+    // A member has as many groups as its cluster.
+    let groups = found.group_count().unwrap_or(settings.groups);
+    let settings = &Settings { groups, ..settings.clone() };
     let (nodes, report) = recover(settings, (shard_count, found.copies()), &metrics)?;
-    let node = (Arc::new(RealDisk) as Arc<dyn Disk>, found);
-    let peers = cluster::begin(settings, node, &report, &mut RealRandom);
+    let peers = cluster::begin(settings, (disk, found), &report, &mut RealRandom);
     let peers = peers.map_err(ServeError::Cluster)?;
     metrics.set_peers(peers.clone());
     let mut reloads = early.map_or_else(begin, Ok)?;
@@ -178,6 +185,27 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     Ok(ExitCode::SUCCESS)
 }
 
+/// Joins a cluster, if that is asked for. Whether the start continues: a signal may end it.
+fn join(
+    settings: &Settings,
+    (disk, shard_count): (&Arc<dyn Disk>, u16),
+    signals: &mut Signals,
+) -> Result<bool, ServeError> {
+    let begun = Join::begin(settings, &**disk, shard_count, &mut RealRandom);
+    let Some(mut join) = begun.map_err(ServeError::Cluster)? else { return Ok(true) };
+    loop {
+        let joined = join.attempt(settings, disk, &mut RealRandom);
+        if joined.map_err(ServeError::Cluster)? == Joined::Yes {
+            return Ok(true);
+        }
+        for _ in 0..LOOKS_PER_FILE_LOOK {
+            if matches!(signals.next(), Woken::Stop) {
+                return Ok(false);
+            }
+        }
+    }
+}
+
 fn start_journal(
     settings: &Settings,
     metrics: &Arc<NodeMetrics>,
@@ -197,7 +225,7 @@ fn recover(
     let clock = RealClock::new();
     let start = clock.now_monotonic();
     let Opened { shards: nodes, report, damages, stream_count } =
-        plane::recover(settings, (shard_count, copies.as_ref())).map_err(ServeError::Start)?;
+        plane::open(settings, (shard_count, copies.as_ref())).map_err(ServeError::Start)?;
     for damage in &damages {
         metrics.shards()[0].note_damage(damage.kind);
         tracing::error!(%damage, "stored data is damaged; the rest was kept");

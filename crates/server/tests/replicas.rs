@@ -2,7 +2,7 @@
 
 mod harness;
 
-use harness::cluster::{Node, nodes};
+use harness::cluster::{Node, grown};
 use harness::{Client, TEXT, until};
 use serde_json::Value;
 
@@ -33,8 +33,7 @@ fn read(client: &mut Client, path: &str) -> (u16, String) {
 
 #[test]
 fn what_one_node_acknowledges_all_serve_and_one_may_die() {
-    let mut nodes = nodes(3, &[]);
-    nodes.iter_mut().for_each(Node::start);
+    let mut nodes = grown(3, &[]);
     let mut clients = clients(&nodes);
     let expected = fill(&mut clients);
     for (number, client) in clients.iter_mut().enumerate() {
@@ -43,6 +42,7 @@ fn what_one_node_acknowledges_all_serve_and_one_may_die() {
             assert_eq!(found, (200, expected.clone()), "stream {stream} of node {number}");
         }
     }
+    until("all groups have three voters", || nodes[0].server().has_three_voters());
     nodes[0].kill();
     for stream in 0..STREAMS {
         clients[1].post(&format!("/s{stream}"), TEXT, b"x;").is(204);
@@ -59,8 +59,7 @@ fn what_one_node_acknowledges_all_serve_and_one_may_die() {
 
 #[test]
 fn a_fork_is_made_and_read_anywhere_wherever_its_source_is_led() {
-    let mut nodes = nodes(3, &[]);
-    nodes.iter_mut().for_each(Node::start);
+    let nodes = grown(3, &[]);
     let mut clients = clients(&nodes);
     let expected = fill(&mut clients);
     for stream in 0..STREAMS {
@@ -83,9 +82,8 @@ fn a_fork_is_made_and_read_anywhere_wherever_its_source_is_led() {
     }
 }
 
-/// What a node says of the whole cluster.
 fn status(node: &Node) -> Value {
-    serde_json::from_str(&node.server().admin("/cluster").text()).unwrap()
+    node.server().cluster()
 }
 
 /// State and lag of each node, and how many groups there are, without a leader, and with too few voters.
@@ -99,8 +97,7 @@ fn view(status: &Value) -> (Vec<&str>, [u64; 3]) {
 
 #[test]
 fn every_node_knows_how_all_of_them_are() {
-    let mut nodes = nodes(3, &[]);
-    nodes.iter_mut().for_each(Node::start);
+    let mut nodes = grown(3, &[]);
     for node in &nodes {
         until("all groups are led and whole", || {
             let status = status(node);
@@ -111,13 +108,13 @@ fn every_node_knows_how_all_of_them_are() {
         });
     }
     let found = status(&nodes[1]);
-    assert!(found["nodes"].as_array().unwrap().iter().all(|it| it["replicas"] == 64), "{found}");
+    assert!(found["nodes"].as_array().unwrap().iter().all(|it| it["replicas"] == 65), "{found}");
     assert!(found["nodes"][2]["version"].as_str().is_some_and(|it| !it.is_empty()), "{found}");
     nodes[0].kill();
     for node in &nodes[1..] {
         until("all groups lack a voter and none a leader", || {
             let status = status(node);
-            view(&status) == (vec!["down", "up", "up"], [64, 0, 64])
+            view(&status) == (vec!["down", "up", "up"], [65, 0, 65])
         });
     }
     let mut clients = [nodes[1].server().connect(), nodes[2].server().connect()];
@@ -131,6 +128,6 @@ fn every_node_knows_how_all_of_them_are() {
     nodes[1].kill();
     until("a node alone of three knows that nobody leads", || {
         let status = status(&nodes[2]);
-        view(&status) == (vec!["down", "down", "up"], [64, 64, 64])
+        view(&status) == (vec!["down", "down", "up"], [65, 65, 65])
     });
 }

@@ -87,6 +87,7 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         group_count: u16::try_from(*dice.pick(&[1_u64, 3, 8])).expect("16 bits"),
         own_group_count: 0,
         lineage: None,
+        store: None,
         recent_bytes_max: 0,
         recent_run_bytes_min: 200,
     }

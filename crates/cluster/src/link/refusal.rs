@@ -56,6 +56,11 @@ pub enum Refusal {
     },
     /// It is the node that it talks to.
     Itself,
+    /// Its number is not known here yet: it may have joined a moment ago.
+    Unknown {
+        /// The number.
+        number: NodeNumber,
+    },
 }
 
 /// What a refusal begins with on the wire, where a hello or a welcome has something else.
@@ -77,6 +82,7 @@ impl Refusal {
             Self::OldDisk { theirs, known } => (8, theirs, known),
             Self::Itself => (9, 0, 0),
             Self::OtherNode { found, wanted } => (10, found.get().into(), wanted.get().into()),
+            Self::Unknown { number } => (11, number.get().into(), 0),
         };
         let mut out = [0; BYTES];
         out[..4].copy_from_slice(MAGIC);
@@ -103,6 +109,7 @@ impl Refusal {
             8 => Self::OldDisk { theirs: first, known: second },
             9 => Self::Itself,
             10 => Self::OtherNode { found: number, wanted: NodeNumber::new(second as u16) },
+            11 => Self::Unknown { number },
             _ => return None,
         };
         (bytes[..4] == *MAGIC).then_some(refusal)
@@ -147,6 +154,9 @@ impl fmt::Display for Refusal {
                 f,
                 "node {found} answers at the address of node {wanted}; say where each is reached (setting advertise)"
             ),
+            Self::Unknown { number } => {
+                write!(f, "node {number} is not known there yet; it is dialled again")
+            }
             Self::Itself => f.write_str("the node was told its own address as that of a peer"),
         }
     }

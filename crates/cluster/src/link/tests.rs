@@ -87,6 +87,7 @@ fn each_refusal_reaches_the_dialler_in_words() {
         Refusal::Removed { number },
         Refusal::OtherStore { number },
         Refusal::OldDisk { theirs: 5, known: 8 },
+        Refusal::Unknown { number },
     ] {
         assert_refused(of(|_| ()), Err(refusal), refusal);
     }

@@ -202,7 +202,7 @@ fn check_hello(members: &BTreeMap<NodeNumber, Member>, hello: &Hello) -> Result<
         };
     };
     let Some(member) = members.get(&number) else {
-        return Err(Refusal::OtherStore { number });
+        return Err(Refusal::Unknown { number });
     };
     if member.store != hello.store {
         return Err(Refusal::OtherStore { number });

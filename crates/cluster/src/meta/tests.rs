@@ -64,6 +64,8 @@ fn hellos_are_judged_by_what_is_known_of_the_node() {
     assert_eq!(meta.check_hello(&hello(11, Some(1), 3)), Err(old));
     let other = Refusal::OtherStore { number: number(2) };
     assert_eq!(meta.check_hello(&hello(11, Some(2), 4)), Err(other));
+    let unknown = Refusal::Unknown { number: number(9) };
+    assert_eq!(meta.check_hello(&hello(11, Some(9), 4)), Err(unknown));
     remove(&mut meta, 1);
     let removed = Refusal::Removed { number: number(1) };
     assert_eq!(meta.check_hello(&hello(11, Some(1), 4)), Err(removed));

@@ -132,6 +132,9 @@ fn a_new_directory_may_continue_another_one_and_an_old_one_may_not() {
     for lineage in [None, Some(5)] {
         assert_eq!(open_of(&disk, lineage).unwrap().format, format);
     }
+    let identity = Identity { store: format.store, lineage: 5, group_count: 8 };
+    assert_eq!(DataDir::identity(&disk, Path::new(DIR)).unwrap(), Some(identity));
+    assert_eq!(DataDir::identity(&MemoryDisk::new(), Path::new(DIR)).unwrap(), None);
     let refused = open_of(&disk, Some(6)).unwrap_err();
     assert!(matches!(refused, OpenError::Lineage { found: 5, asked: 6, .. }), "{refused}");
 }

@@ -41,6 +41,7 @@ pub fn small() -> LogOptions {
         group_count: 3,
         own_group_count: 0,
         lineage: None,
+        store: None,
     }
 }
 

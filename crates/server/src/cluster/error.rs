@@ -1,6 +1,7 @@
 //! Why a server is no node of a cluster, in words that say what to do.
 
-use cluster::NodeNumber;
+use cluster::{JoinError, NodeNumber};
+use log::OpenError;
 use node::MembershipFileError;
 use std::fmt;
 use std::io;
@@ -12,6 +13,28 @@ use std::path::PathBuf;
 pub enum ClusterError {
     /// `CLUSTER` cannot be believed.
     File(MembershipFileError),
+    /// The data directory cannot be looked at, made, or counted.
+    Open(OpenError),
+    /// What was given to join with is no token. It is not shown: there may be a secret in it.
+    Token,
+    /// The node does not join.
+    Join(JoinError),
+    /// The cluster could not be asked.
+    NotReached {
+        /// Where.
+        address: String,
+        /// Why not, as far as it is known.
+        why: String,
+        /// For how long it was asked again.
+        seconds: u64,
+    },
+    /// The token is of another cluster than the data directory.
+    OtherCluster {
+        /// That of the token.
+        token: u64,
+        /// That of the directory.
+        cluster: u64,
+    },
     /// `CLUSTER` is of another data directory.
     OtherDirectory,
     /// The data directory belongs to a cluster, and has never become a member.
@@ -67,6 +90,7 @@ impl ClusterError {
             Self::File(MembershipFileError::Io { error, .. }) | Self::Write { error, .. } => {
                 Some(error)
             }
+            Self::Open(OpenError::Io { error, .. }) => Some(error),
             _ => None,
         }
     }
@@ -76,13 +100,28 @@ impl fmt::Display for ClusterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(error) => error.fmt(f),
+            Self::Open(error) => write!(f, "cannot open the data directory: {error}"),
+            Self::Token => f.write_str(
+                "the setting join is no token: `thalweg cluster token` prints one, thalweg1:CLUSTER:SECRET@HOST:PORT",
+            ),
+            Self::Join(error) => write!(f, "cannot join: {error}"),
+            Self::NotReached { address, why, seconds } => write!(
+                f,
+                "cannot join: {address} was asked for {seconds} s, and the last answer was: {why}; start that node, or take a \
+                 token of another one (setting join)"
+            ),
+            Self::OtherCluster { token, cluster } => write!(
+                f,
+                "the token is of the cluster {token:016x}, and the data directory is of the cluster {cluster:016x}; join with \
+                 an empty one"
+            ),
             Self::OtherDirectory => f.write_str(
                 "CLUSTER is of another data directory; remove the file that was copied in, or choose an empty directory",
             ),
             Self::NotJoined { cluster } => write!(
                 f,
-                "the data directory was made for the cluster {cluster:016x} and has never become a member; choose an \
-                 empty one"
+                "the data directory was made for the cluster {cluster:016x} and has never become a member; start it with \
+                 a token of that cluster (setting join), or choose an empty one"
             ),
             Self::NeedsPeerListen { number, members } => write!(
                 f,

@@ -2,8 +2,9 @@
 //!
 //! # What
 //! A server with `peer_listen` is a node. At its start it makes or reads the cluster's [`secret`] and the file `CLUSTER`
-//! (`node::read_membership`), and writes the file again with its address and epoch. The loops ask [`Peers`] whom to
-//! dial, and whether a node that has proved that it knows the secret may talk to this one.
+//! (`node::read_membership`), and writes the file again with its address and epoch. With a token of another cluster's member it
+//! asks to [`join`] before that. The loops ask [`Peers`] whom to dial, and whether a node that has proved that it knows the
+//! secret may talk to this one.
 //!
 //! # Invariants
 //! - No peer hears from this node before `CLUSTER` is durable.
@@ -12,6 +13,7 @@
 
 mod command;
 mod error;
+mod join;
 mod peers;
 mod secret;
 mod status;
@@ -21,57 +23,120 @@ mod tests;
 
 pub use command::{Ask, Command, CommandError, Say, ask, token};
 pub use error::ClusterError;
+pub use join::{Join, Joined};
+pub(crate) use peers::JoinerLink;
 pub use peers::Peers;
 pub(crate) use status::REPORT_MS;
 pub use status::{GroupsStatus, LinkState, NodeStatus, Status};
 
 use crate::settings::Settings;
-use cluster::{Member, MemberState, Membership, ReplicaId};
+use cluster::{Member, MemberState, Membership};
 use env::{Disk, Random};
-use log::RecoveryReport;
-use node::{read_membership, replace_membership};
-use std::net::SocketAddr;
+use log::{DataDir, Identity, LogOptions, Owner, RecoveryReport};
+use node::{FoundMembership, read_membership, replace_membership};
 use std::sync::Arc;
 
 /// The newest version of commands that this program knows.
 const COMMAND_VERSION: u16 = 1;
 
-/// What `CLUSTER` says before the data directory is opened.
+/// What is known of the cluster before the data directory is opened: what `CLUSTER` says, or what it will.
 #[derive(Debug)]
-pub struct Found(Option<Membership>);
+pub struct Found(Option<Known>);
+
+#[derive(Debug)]
+struct Known {
+    membership: Membership,
+    /// The directory has no such file yet.
+    is_first: bool,
+    /// This node, as the cluster is to know it.
+    own: Member,
+}
 
 impl Found {
-    /// The copies that the groups of this node have elsewhere; `None` if there are no other members.
+    /// What the groups of this node need for their copies; `None` if it is no node of a cluster.
     #[must_use]
     pub fn copies(&self) -> Option<node::Membership> {
-        let Self(Some(found)) = self else { return None };
-        let is_there = |member: &Member| member.state != MemberState::Removed;
-        let numbers = found.members.iter().filter(|(_, member)| is_there(member));
-        let voters: Vec<_> = numbers.map(|(number, _)| ReplicaId::new(*number, 1)).collect();
-        let opening = found.epoch + 1;
-        let (node, seed) = (found.number, found.cluster);
-        let copies = node::Membership { node, voters, opening, seed, meta: None };
-        (copies.voters.len() > 1).then_some(copies)
+        let Self(Some(known)) = self else { return None };
+        Some(peers::copies(&known.membership, known.own.clone()))
+    }
+
+    /// Groups of the cluster, if this is a node of one.
+    #[must_use]
+    pub fn group_count(&self) -> Option<u16> {
+        self.0.as_ref().map(|known| known.membership.group_count)
     }
 }
 
-/// Reads to which cluster the data directory of `settings` belongs.
+/// Finds out to which cluster the data directory of `settings` belongs. A node that is the first one of its own gets its ids now.
 ///
 /// # Errors
 /// [`ClusterError`]. A server that is no node must not open the directory of one: it would serve its old state as if it
 /// were alone.
-pub fn find(settings: &Settings, disk: &dyn Disk) -> Result<Found, ClusterError> {
-    let found = read_membership(disk, &settings.data_dir).map_err(ClusterError::File)?;
-    let Some(found) = found else { return Ok(Found(None)) };
-    if let Some(damaged) = &found.damaged {
+pub fn find(
+    settings: &Settings,
+    disk: &Arc<dyn Disk>,
+    random: &mut dyn Random,
+) -> Result<Found, ClusterError> {
+    let found = read_membership(&**disk, &settings.data_dir).map_err(ClusterError::File)?;
+    if let Some(FoundMembership { damaged: Some(damaged), .. }) = &found {
         tracing::error!(file = %damaged.display(), "one copy of CLUSTER is damaged; it is written again");
     }
-    let membership = found.membership;
-    let members = membership.members.len();
-    if settings.peer_listen.is_none() && members > 1 {
-        return Err(ClusterError::NeedsPeerListen { number: membership.number, members });
+    let found = found.map(|found| found.membership);
+    if settings.peer_listen.is_none() {
+        return match found {
+            Some(Membership { number, members, .. }) if members.len() > 1 => {
+                Err(ClusterError::NeedsPeerListen { number, members: members.len() })
+            }
+            _ => Ok(Found(None)),
+        };
     }
-    Ok(Found(Some(membership)))
+    let is_first = found.is_none();
+    // Before anything is made.
+    let own = this_node(settings)?;
+    let (membership, own) = match found {
+        Some(membership) => {
+            let (store, state) = (membership.store, membership.own().state);
+            let own = Member { store, state, epoch: membership.epoch + 1, ..own };
+            (membership, own)
+        }
+        None => {
+            let store = first_identity(settings, disk, random)?;
+            let own = Member { store, epoch: 1, ..own };
+            (Membership::first(store, settings.groups, own.clone()), own)
+        }
+    };
+    Ok(Found(Some(Known { membership, is_first, own })))
+}
+
+/// The id of a directory that is a cluster of its own.
+fn first_identity(
+    settings: &Settings,
+    disk: &Arc<dyn Disk>,
+    random: &mut dyn Random,
+) -> Result<u64, ClusterError> {
+    let dir = &settings.data_dir;
+    let identity = match DataDir::identity(&**disk, dir).map_err(ClusterError::Open)? {
+        Some(identity) => identity,
+        None => make_dir(settings, disk, (None, None), random)?,
+    };
+    let Identity { store, lineage, .. } = identity;
+    if store == lineage { Ok(store) } else { Err(ClusterError::NotJoined { cluster: lineage }) }
+}
+
+/// Makes the data directory, or finds it, so that its ids are known before it is opened.
+fn make_dir(
+    settings: &Settings,
+    disk: &Arc<dyn Disk>,
+    (store, lineage): (Option<u64>, Option<u64>),
+    random: &mut dyn Random,
+) -> Result<Identity, ClusterError> {
+    let dir = &settings.data_dir;
+    let options =
+        LogOptions { group_count: settings.groups, store, lineage, ..LogOptions::default() };
+    let made = DataDir::open(Arc::clone(disk), dir, options, Owner::SERVER, random);
+    drop(made.map_err(ClusterError::Open)?);
+    let identity = DataDir::identity(&**disk, dir).map_err(ClusterError::Open)?;
+    Ok(identity.expect("the directory was made"))
 }
 
 /// Makes a node of a server whose data directory is open; `None` if it is not to be one.
@@ -85,24 +150,9 @@ pub fn begin(
     random: &mut dyn Random,
 ) -> Result<Option<Arc<Peers>>, ClusterError> {
     let dir = &settings.data_dir;
-    let Some(listen) = settings.peer_listen else { return Ok(None) };
-    let own = Member {
-        store: report.store,
-        peer_address: peer_address(settings, listen)?,
-        client_address: client_address(settings),
-        state: MemberState::Active,
-        version: COMMAND_VERSION,
-        epoch: report.epoch,
-    };
-    let Found(found) = found;
-    let is_first = found.is_none();
-    let mut membership = match found {
-        Some(membership) => opened_again(membership, own, report)?,
-        None if report.lineage != report.store => {
-            return Err(ClusterError::NotJoined { cluster: report.lineage });
-        }
-        None => Membership::first(report.lineage, settings.groups, own),
-    };
+    let (Some(listen), Found(Some(known))) = (settings.peer_listen, found) else { return Ok(None) };
+    let Known { membership, is_first, own } = known;
+    let mut membership = opened_now(membership, own, report)?;
     let may_make = is_first || membership.members.len() == 1;
     let secret = secret::read_or_make(&secret::path(settings), may_make, random)?;
     let replaced = replace_membership(&*disk, dir, &mut membership);
@@ -123,8 +173,8 @@ pub fn begin(
     Ok(Some(Arc::new(Peers::new(membership, secret, (disk, dir.clone())))))
 }
 
-/// What `CLUSTER` says, with what is true of this opening.
-fn opened_again(
+/// What `CLUSTER` is to say, with what is true of this opening.
+fn opened_now(
     mut membership: Membership,
     own: Member,
     report: &RecoveryReport,
@@ -132,20 +182,33 @@ fn opened_again(
     if (membership.store, membership.cluster) != (report.store, report.lineage) {
         return Err(ClusterError::OtherDirectory);
     }
-    if report.epoch <= membership.epoch && membership.members.len() > 1 {
+    // A directory that has joined and was never opened has promised nothing.
+    let is_new = membership.epoch == 0;
+    if report.epoch <= membership.epoch && membership.members.len() > 1 && !is_new {
         let (opened, seen) = (report.epoch, membership.epoch);
         return Err(ClusterError::OldLog { opened, seen });
     }
-    membership.epoch = report.epoch.max(membership.epoch + 1);
-    let number = membership.number;
-    let state = membership.own().state;
-    let epoch = membership.epoch;
-    membership.members.insert(number, Member { state, epoch, ..own });
+    let epoch = report.epoch.max(own.epoch);
+    membership.epoch = epoch;
+    membership.members.insert(membership.number, Member { epoch, ..own });
     Ok(membership)
 }
 
+/// What the settings say of this node.
+fn this_node(settings: &Settings) -> Result<Member, ClusterError> {
+    Ok(Member {
+        store: 0,
+        peer_address: peer_address(settings)?,
+        client_address: client_address(settings),
+        state: MemberState::Active,
+        version: COMMAND_VERSION,
+        epoch: 0,
+    })
+}
+
 /// Where other nodes reach this one.
-fn peer_address(settings: &Settings, listen: SocketAddr) -> Result<String, ClusterError> {
+fn peer_address(settings: &Settings) -> Result<String, ClusterError> {
+    let listen = settings.peer_listen.expect("a node listens for others");
     match &settings.advertise {
         Some(address) => Ok(address.clone()),
         None if listen.ip().is_unspecified() => Err(ClusterError::NeedsAdvertise { listen }),

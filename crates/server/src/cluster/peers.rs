@@ -1,24 +1,50 @@
 //! The peers of a node, for all its loops: whom to dial, whom to let in, and how the links are.
 //!
+//! # Who the members are
+//! Each shard tells what it has applied of the cluster's own state ([`Peers::note_meta`]). `CLUSTER` is written again after that. A
+//! node that has just joined is answered when it is in there. So this node knows that it is not alone before anybody else has a copy.
+//!
 //! # Old copies of a disk
 //! A member whose epoch is lower than one that was seen is refused. What was seen is in `CLUSTER` within a quarter of a second,
 //! and not before the welcome: until then a loss of power here can forget it. The other members have seen it, too.
 
 use super::status::{Board, LinkState, Status};
-use cluster::{Class, Hello, Membership, NodeNumber, Refusal, Secret, VERSION_MAX, VERSION_MIN};
+use cluster::{
+    Class, Hello, JoinAnswer, Member, MemberState, Membership, Meta, MetaCommand, MetaOutcome,
+    NodeNumber, Refusal, ReplicaId, Secret, VERSION_MAX, VERSION_MIN,
+};
 use env::{Disk, Random};
-use model::Monotonic;
-use node::replace_membership;
+use model::{Monotonic, ShardId};
+use node::{MetaStart, replace_membership};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+use tokio::sync::oneshot;
+
+/// The link of a node that has asked to join: the shard that has accepted it, and the link's number there.
+pub(crate) type JoinerLink = (ShardId, u64);
+
+/// A change of the cluster, and who gets what came of it.
+pub(crate) type Asked = (Box<MetaCommand>, oneshot::Sender<Option<MetaOutcome>>);
 
 #[derive(Debug)]
 struct State {
     membership: Membership,
-    /// Whether members have been seen with a higher epoch than `CLUSTER` has.
+    /// Whether it says more than `CLUSTER`.
     is_changed: bool,
+    /// Whether somebody waits for [`Peers::look`].
+    is_woken: bool,
+    /// How often other members have come or gone, and whether they have since.
+    changes: u64,
+    have_changed: bool,
+    /// Nodes that have joined, and are answered when `CLUSTER` names them.
+    joiners: BTreeMap<NodeNumber, JoinerLink>,
+    /// Answers that their links can have.
+    answers: Vec<(JoinerLink, JoinAnswer)>,
+    /// Changes that somebody outside the loops asks for.
+    asks: Vec<Asked>,
     links: BTreeMap<NodeNumber, LinkState>,
     /// What the names of members stand for, as far as it is known.
     addresses: BTreeMap<NodeNumber, SocketAddr>,
@@ -35,6 +61,8 @@ pub struct Peers {
     dir: PathBuf,
     state: Mutex<State>,
     board: Board,
+    /// There is something to look at.
+    woken: Condvar,
 }
 
 impl Peers {
@@ -56,14 +84,26 @@ impl Peers {
             nonce: [0; 16],
             class: Class::Raft,
         };
-        let others = membership.members.keys().filter(|number| **number != membership.number);
-        let wanted: Vec<NodeNumber> = others.copied().collect();
+        let wanted = others_of(&membership);
         let links = wanted.iter().map(|number| (*number, LinkState::default())).collect();
-        let (is_changed, addresses) = Default::default();
-        let state = State { membership, is_changed, links, addresses, wanted };
+        let (is_changed, is_woken, changes, have_changed) = Default::default();
+        let (joiners, answers, asks, addresses) = Default::default();
+        let state = State {
+            membership,
+            is_changed,
+            is_woken,
+            changes,
+            have_changed,
+            joiners,
+            answers,
+            asks,
+            links,
+            addresses,
+            wanted,
+        };
         let (disk, dir) = at;
-        let board = Board::default();
-        let peers = Self { own, secret, disk, dir, state: Mutex::new(state), board };
+        let (state, woken, board) = (Mutex::new(state), Condvar::new(), Board::default());
+        let peers = Self { own, secret, disk, dir, state, board, woken };
         peers.look_up();
         peers
     }
@@ -89,14 +129,82 @@ impl Peers {
         self.state().links.keys().copied().collect()
     }
 
+    /// How often other members have come or gone.
+    pub(crate) fn changes(&self) -> u64 {
+        self.state().changes
+    }
+
+    /// What the shards need to become the first node of several; `None` if this node is not the first one.
+    pub(crate) fn first_of_several(&self) -> Option<node::Membership> {
+        let state = self.state();
+        let is_first = state.membership.number == NodeNumber::new(1);
+        is_first.then(|| copies(&state.membership, state.membership.own().clone()))
+    }
+
+    /// A shard has applied this of the cluster's own state.
+    pub(crate) fn note_meta(&self, meta: &Meta) {
+        let mut state = self.state();
+        let membership = &mut state.membership;
+        let mut is_changed = false;
+        for (number, member) in meta.members() {
+            let known = membership.members.get(&number);
+            let newer = merged(known, member);
+            is_changed |= known != Some(&newer);
+            membership.members.insert(number, newer);
+        }
+        if !is_changed {
+            return;
+        }
+        (state.is_changed, state.is_woken) = (true, true);
+        state.renew_links();
+        self.woken.notify_all();
+    }
+
+    /// A node has joined under this number, and waits for its answer.
+    pub(crate) fn note_joined(&self, number: NodeNumber, link: JoinerLink) {
+        let mut state = self.state();
+        state.joiners.insert(number, link);
+        // It may be in there already.
+        (state.is_changed, state.is_woken) = (true, true);
+        self.woken.notify_all();
+    }
+
+    /// Asks the cluster for a change. What comes of it is `None` if nobody could be asked: there is no leader at the moment, or this
+    /// node is alone.
+    pub(crate) fn ask(&self, command: MetaCommand) -> oneshot::Receiver<Option<MetaOutcome>> {
+        let (caller, outcome) = oneshot::channel();
+        let mut state = self.state();
+        state.asks.push((Box::new(command), caller));
+        state.is_woken = true;
+        self.woken.notify_all();
+        outcome
+    }
+
+    /// Changes that were asked for since the last call.
+    pub(crate) fn take_asks(&self) -> Vec<Asked> {
+        std::mem::take(&mut self.state().asks)
+    }
+
+    /// Answers for nodes that have joined.
+    pub(crate) fn take_answers(&self) -> Vec<(JoinerLink, JoinAnswer)> {
+        std::mem::take(&mut self.state().answers)
+    }
+
+    /// Waits until there is something to look at, and no longer than this.
+    pub(crate) fn wait(&self, timeout: Duration) {
+        let mut state = self.state();
+        if !std::mem::take(&mut state.is_woken) {
+            drop(self.woken.wait_timeout(state, timeout));
+        }
+    }
+
     /// Where to dial a member; `None` as long as its name stands for nothing.
     pub(crate) fn address(&self, node: NodeNumber) -> Option<SocketAddr> {
         self.state().addresses.get(&node).copied()
     }
 
-    /// Whether a node that has proved that it knows the secret may talk to this one.
+    /// Whether a node that has proved that it knows the secret may talk to this one, or may ask to join.
     pub(crate) fn check(&self, hello: &Hello) -> Result<(), Refusal> {
-        let Some(_) = hello.number else { return Err(Refusal::NotANode) };
         self.state().membership.check_hello(hello)
     }
 
@@ -111,14 +219,15 @@ impl Peers {
         let mut state = self.state();
         state.is_changed |= state.membership.note_hello(hello);
         if let Some(link) = hello.number.and_then(|number| state.links.get_mut(&number)) {
-            link.receiving += 1;
+            link.receiving += u32::from(hello.class == Class::Raft);
         }
     }
 
     /// A link that [`Peers::note_receiving`] has counted is over.
-    pub(crate) fn note_received(&self, node: NodeNumber) {
-        if let Some(link) = self.state().links.get_mut(&node) {
-            link.receiving -= 1;
+    pub(crate) fn note_received(&self, hello: &Hello) {
+        let mut state = self.state();
+        if let Some(link) = hello.number.and_then(|number| state.links.get_mut(&number)) {
+            link.receiving -= u32::from(hello.class == Class::Raft);
         }
     }
 
@@ -149,9 +258,12 @@ impl Peers {
     pub(crate) fn look(&self) {
         self.keep();
         self.look_up();
+        // Loops dial when the addresses are known.
+        let mut state = self.state();
+        state.changes += u64::from(std::mem::take(&mut state.have_changed));
     }
 
-    /// Writes down which epochs were seen, if there is anything new.
+    /// Writes `CLUSTER` if there is anything new, and has nodes answered that are in there.
     fn keep(&self) {
         let mut membership = {
             let mut state = self.state();
@@ -166,6 +278,14 @@ impl Peers {
         if let Err(error) = kept {
             tracing::warn!(%error, "CLUSTER cannot be written; it is tried again");
             state.is_changed = true;
+            return;
+        }
+        let named =
+            state.joiners.extract_if(.., |number, _| membership.members.contains_key(number));
+        let named: Vec<(NodeNumber, JoinerLink)> = named.collect();
+        for (number, link) in named {
+            let (group_count, members) = (membership.group_count, membership.members.clone());
+            state.answers.push((link, JoinAnswer::Joined { number, group_count, members }));
         }
     }
 
@@ -202,5 +322,59 @@ impl Peers {
             (state.membership.clone(), state.links.clone())
         };
         self.board.status(&membership, &links, now)
+    }
+}
+
+impl State {
+    /// The links are those to the members that there are now.
+    fn renew_links(&mut self) {
+        let others = others_of(&self.membership);
+        let is_same = self.links.len() == others.len()
+            && others.iter().all(|number| self.links.contains_key(number));
+        if is_same {
+            return;
+        }
+        self.have_changed = true;
+        self.links.retain(|number, _| others.contains(number));
+        for number in others {
+            self.links.entry(number).or_insert_with(|| {
+                self.wanted.push(number);
+                LinkState::default()
+            });
+        }
+    }
+}
+
+/// The members that this one talks to.
+fn others_of(membership: &Membership) -> Vec<NodeNumber> {
+    let is_there = |(number, member): &(&NodeNumber, &Member)| {
+        **number != membership.number && member.state != MemberState::Removed
+    };
+    membership.members.iter().filter(is_there).map(|(number, _)| *number).collect()
+}
+
+/// What is known of a member, with what a shard has applied. That may be old after a start.
+fn merged(known: Option<&Member>, applied: &Member) -> Member {
+    match known {
+        Some(known) if known.state == MemberState::Removed || known.epoch > applied.epoch => {
+            let is_removed = [known, applied].iter().any(|it| it.state == MemberState::Removed);
+            let state = if is_removed { MemberState::Removed } else { applied.state };
+            Member { state, ..known.clone() }
+        }
+        _ => applied.clone(),
+    }
+}
+
+/// What the groups of this node need for their copies, where it opens with `own`.
+pub(super) fn copies(membership: &Membership, own: Member) -> node::Membership {
+    let is_alone = membership.members.len() == 1;
+    let cluster = membership.cluster;
+    node::Membership {
+        node: membership.number,
+        // Each group began as the first node's copy.
+        voters: vec![ReplicaId::new(NodeNumber::new(1), 1)],
+        opening: own.epoch,
+        seed: cluster,
+        meta: Some(MetaStart { cluster, own, is_alone }),
     }
 }

@@ -15,6 +15,15 @@ const NAME: &str = "cluster.secret";
 
 const FILE_BYTES_MAX: u64 = 4096;
 
+/// What a joiner knows from its token.
+#[derive(Debug)]
+pub(super) struct Token {
+    pub(super) cluster: u64,
+    pub(super) secret: Secret,
+    /// A member that can be asked.
+    pub(super) address: String,
+}
+
 /// Where the secret is.
 pub(super) fn path(settings: &Settings) -> PathBuf {
     settings.cluster_secret_file.clone().unwrap_or_else(|| settings.data_dir.join(NAME))
@@ -50,9 +59,7 @@ pub(super) fn read_or_make(
     }
     let mut bytes = [0; 32];
     random.fill(&mut bytes);
-    let text = hexadecimal(&bytes) + "\n";
-    replace_operator_file(path, text.as_bytes(), 0o600)
-        .map_err(|error| wrong(path, &format!("cannot be made: {error}")))?;
+    make(path, &bytes)?;
     Ok(Secret::new(bytes))
 }
 
@@ -98,6 +105,40 @@ fn parse(text: &str) -> Option<[u8; 32]> {
         *byte = u8::from_str_radix(pair, 16).ok()?;
     }
     Some(bytes)
+}
+
+/// Keeps the secret of a token. It is durable when this returns.
+///
+/// # Errors
+/// [`ClusterError::Secret`], also if there is another one.
+pub(super) fn write(path: &Path, secret: &Secret) -> Result<(), ClusterError> {
+    match find(path)? {
+        Some(found) if found.bytes() == secret.bytes() => Ok(()),
+        Some(_) => Err(wrong(path, "has another secret than the token; remove one of the two")),
+        None => make(path, secret.bytes()),
+    }
+}
+
+fn make(path: &Path, bytes: &[u8; 32]) -> Result<(), ClusterError> {
+    let text = hexadecimal(bytes) + "\n";
+    let made = replace_operator_file(path, text.as_bytes(), 0o600);
+    made.map_err(|error| wrong(path, &format!("cannot be made: {error}")))
+}
+
+/// What a token says.
+///
+/// # Errors
+/// [`ClusterError::Token`]. No part of the token is in it.
+pub(super) fn parse_token(text: &str) -> Result<Token, ClusterError> {
+    let parts = || {
+        let (ids, address) = text.strip_prefix("thalweg1:")?.split_once('@')?;
+        let (cluster, secret) = ids.split_once(':')?;
+        let cluster = (cluster.len() == 16).then(|| u64::from_str_radix(cluster, 16).ok())??;
+        let secret = Secret::new(parse(secret)?);
+        let has_port = address.rsplit_once(':')?.1.parse::<u16>().is_ok();
+        has_port.then(|| Token { cluster, secret, address: address.to_owned() })
+    };
+    parts().ok_or(ClusterError::Token)
 }
 
 /// The token with which a node joins `cluster` at `address`.

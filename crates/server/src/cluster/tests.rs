@@ -15,8 +15,13 @@ fn settings(dir: &Path, given: &[(&'static str, &str)]) -> Settings {
 
 const LISTEN: (&str, &str) = ("peer_listen", "127.0.0.1:4439");
 
+/// The id of the directories that are made here, and of their clusters.
+fn own_id() -> u64 {
+    SeededRandom::new(1).next_u64()
+}
+
 fn report(epoch: u64) -> RecoveryReport {
-    RecoveryReport { store: 7, lineage: 7, epoch, ..RecoveryReport::default() }
+    RecoveryReport { store: own_id(), lineage: own_id(), epoch, ..RecoveryReport::default() }
 }
 
 fn start(
@@ -25,8 +30,10 @@ fn start(
     report: &RecoveryReport,
 ) -> Result<Option<Arc<Peers>>, ClusterError> {
     let settings = settings(dir, given);
-    let found = find(&settings, &RealDisk)?;
-    begin(&settings, (Arc::new(RealDisk), found), report, &mut SeededRandom::new(1))
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let mut random = SeededRandom::new(1);
+    let found = find(&settings, &disk, &mut random)?;
+    begin(&settings, (disk, found), report, &mut random)
 }
 
 fn secret_in(file: &Path) -> String {
@@ -48,7 +55,8 @@ fn a_server_without_peers_leaves_its_directory_alone() {
 fn the_first_start_makes_a_secret_that_stays_and_the_token_has_it() {
     let dir = tempfile::tempdir().unwrap();
     assert!(start(dir.path(), &[LISTEN], &report(1)).unwrap().is_some());
-    assert_eq!(names(dir.path()), ["CLUSTER", "CLUSTER.copy", "cluster.secret"]);
+    let made = ["CLUSTER", "CLUSTER.copy", "FORMAT", "FORMAT.copy", "LOCK", "cluster.secret"];
+    assert_eq!(names(dir.path()), made);
     let file = dir.path().join("cluster.secret");
     let read = env::read_operator_file(&file, 100).unwrap();
     assert_eq!((read.mode, read.bytes.len()), (0o600, 65));
@@ -57,7 +65,7 @@ fn the_first_start_makes_a_secret_that_stays_and_the_token_has_it() {
         let settings = settings(dir.path(), &[]);
         token(&settings).unwrap()
     };
-    let expected = format!("thalweg1:{:016x}:{}@127.0.0.1:4439\n", 7, secret.trim());
+    let expected = format!("thalweg1:{:016x}:{}@127.0.0.1:4439\n", own_id(), secret.trim());
     assert_eq!(tokens(), expected);
     let _ = start(dir.path(), &[LISTEN, ("advertise", "n1.example:9")], &report(2)).unwrap();
     assert_eq!(tokens(), expected.replace("127.0.0.1:4439", "n1.example:9"));
@@ -122,4 +130,50 @@ fn an_address_that_nobody_can_dial_is_refused_unless_another_one_is_named() {
     assert!(said.contains("advertise"), "{said}");
     assert_eq!(names(dir.path()), Vec::<String>::new(), "a refusal writes nothing");
     assert!(start(dir.path(), &[everywhere, ("advertise", "n1:4439")], &report(1)).is_ok());
+}
+
+#[test]
+fn a_token_says_what_it_was_made_of_and_anything_else_is_refused_without_being_shown() {
+    let secret = cluster::Secret::new([0xa5; 32]);
+    let text = secret::token(0xc1, &secret, "n1.example:4439");
+    let token = secret::parse_token(&text).unwrap();
+    assert_eq!((token.cluster, token.address), (0xc1, "n1.example:4439".to_owned()));
+    assert_eq!(token.secret.bytes(), secret.bytes());
+    for wrong in
+        ["", "thalweg1:", "thalweg2:x", &text[..40], &text[1..], &text.replace(":4439", "")]
+    {
+        let said = secret::parse_token(wrong).unwrap_err().to_string();
+        assert!(said.contains("thalweg cluster token") && !said.contains("a5a5"), "{said}");
+    }
+}
+
+#[test]
+fn a_member_learns_of_others_and_forgets_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let peers = start(dir.path(), &[LISTEN], &report(1)).unwrap().unwrap();
+    let mut meta = cluster::Meta::new(own_id(), 64);
+    let own = read_membership(&RealDisk, dir.path()).unwrap().unwrap().membership.own().clone();
+    let join = |meta: &mut cluster::Meta, member| meta.apply(&cluster::MetaCommand::Join(member));
+    let _ = join(&mut meta, own.clone());
+    let old = meta.clone();
+    let number = cluster::NodeNumber::new(2);
+    let _ = join(&mut meta, Member { store: 8, peer_address: "n2:1".to_owned(), ..own });
+    peers.note_meta(&meta);
+    peers.note_joined(number, (model::ShardId::new(1), 5));
+    assert!(peers.take_answers().is_empty(), "CLUSTER does not name it yet");
+    peers.look();
+    let answers = peers.take_answers();
+    assert!(matches!(answers[..], [((_, 5), cluster::JoinAnswer::Joined { .. })]), "{answers:?}");
+    // What a shard applies again after a start may be old.
+    peers.note_meta(&old);
+    peers.look();
+    assert_eq!(peers.others(), [number]);
+    let read = || read_membership(&RealDisk, dir.path()).unwrap().unwrap().membership;
+    assert_eq!(read().members.len(), 2);
+    let state = MemberState::Removed;
+    let _ = meta.apply(&cluster::MetaCommand::SetState { number, state });
+    peers.note_meta(&meta);
+    peers.note_meta(&old);
+    peers.look();
+    assert_eq!((peers.others(), read().members[&number].state), (vec![], state));
 }

@@ -3,10 +3,13 @@
 //! A sender collects its messages for another loop during its own turn and passes them on at the end, all
 //! at once. That is one lock and at most one wake for each pair of loops and turn.
 
+use super::asks::Asker;
 use crate::reload::InForce;
+use cluster::{JoinAnswer, MetaCommand};
 use log::{SyncDone, WorkDone};
 use node::{
-    Change, FetchDone, PeerEvent, ReadDone, Reply, Request, ShardMessage, Ticket, TransferDone,
+    Change, FetchDone, Membership, PeerEvent, ReadDone, Reply, Request, ShardMessage, Ticket,
+    TransferDone,
 };
 use session::CheckDone;
 use std::io;
@@ -39,6 +42,12 @@ pub(crate) enum Mail {
     Checked(Box<CheckDone>),
     /// What is in force from now on.
     InForce(Box<InForce>),
+    /// A change of the cluster, for the shard that has its own group.
+    Meta { command: Box<MetaCommand>, asker: Asker },
+    /// This node is the first one of several from now on.
+    Begin(Box<Membership>),
+    /// The answer to a node that has asked to join, on a link of this shard.
+    JoinAnswer { link: u64, answer: Box<JoinAnswer> },
     /// Stop: no new connections, end what is live, finish what is under way.
     Stop,
 }

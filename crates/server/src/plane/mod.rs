@@ -9,7 +9,7 @@
 //! - [`shard`]: the loop; [`driver`]: one loop without threads.
 //! - [`sockets`]: what its session reads and writes; [`listen`]: sockets for one address.
 //! - [`doors`]: what is accepted from them; [`handshakes`]: TLS before there is a session.
-//! - [`links`]: sockets of other nodes.
+//! - [`links`]: sockets of other nodes; [`membership`] and [`asks`]: changes of the cluster.
 //! - [`batch_delay`] and [`sync_place`]: when and where commits run.
 //! - [`mailbox`]: messages between loops; [`workers`]: threads that may block.
 //! - [`report`]: what a shard shows to the metrics and the log.
@@ -19,6 +19,7 @@
     reason = "the server's threads are started here and nowhere else"
 )]
 
+mod asks;
 mod batch_delay;
 mod doors;
 mod driver;
@@ -26,6 +27,7 @@ mod handshakes;
 mod links;
 mod listen;
 mod mailbox;
+mod membership;
 mod report;
 mod shard;
 mod sockets;
@@ -38,6 +40,7 @@ pub use driver::Driver;
 use crate::{
     cluster::Peers, journal::Journal, metrics::NodeMetrics, reload::InForce, settings::Settings,
 };
+use asks::Asker;
 use doors::Listener;
 use env::{Clock, Random, RealDisk, RealRandom};
 use log::{LogOptions, OpenError, WorkJob};
@@ -124,24 +127,20 @@ pub struct Ended {
     pub error: Option<io::Error>,
 }
 
-/// Opens the data directory of `settings`, whose groups may have copies on other nodes. Damage is reported, not refused.
+/// Looks whether the addresses of `settings` are free, before anything is opened or made.
 ///
 /// # Errors
-/// [`StartError`] if the directory cannot be used, the settings do not fit each other, or somebody else
-/// listens on the address: before anything is opened or made.
-pub fn recover(
-    settings: &Settings,
-    (shard_count, copies): (u16, Option<&node::Membership>),
-) -> Result<Opened, StartError> {
+/// [`StartError::Listen`] if somebody else listens there.
+pub fn check_addresses(settings: &Settings) -> Result<(), StartError> {
     let streams = settings.listen.iter().map(|listen| ("listen", listen.address));
     let peers = settings.peer_listen.map(|address| ("peer_listen", address));
     for (setting, listen) in streams.chain(peers) {
         listen::check(listen).map_err(|error| StartError::Listen { setting, listen, error })?;
     }
-    open(settings, (shard_count, copies))
+    Ok(())
 }
 
-/// Opens the data directory of `settings` without a look at addresses.
+/// Opens the data directory of `settings`, whose groups may have copies on other nodes. Damage is reported, not refused.
 ///
 /// # Errors
 /// [`StartError`] if the directory cannot be used, or the settings do not fit each other.
@@ -215,7 +214,6 @@ impl Plane {
     ) -> Result<Self, StartError> {
         let journal = journal.cloned();
         let (listeners, addresses) = listen_at(settings, nodes.len())?;
-        let (peers, peers_thread) = listen_for_peers(settings, peers, nodes.len())?;
         let mut polls = Vec::new();
         let mut mailboxes = Vec::new();
         for _ in &nodes {
@@ -223,6 +221,7 @@ impl Plane {
             mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
             polls.push(poll);
         }
+        let (peers, peers_thread) = listen_for_peers(settings, peers, &mailboxes)?;
         let clock = Arc::clone(metrics.clock());
         let shared = Shared::new(settings, clock, mailboxes.clone(), in_force);
         let work = |job: Box<WorkJob>| Mail::Worked(job.run());
@@ -325,18 +324,30 @@ fn listen_on(
 fn listen_for_peers(
     settings: &Settings,
     peers: Option<Arc<Peers>>,
-    shard_count: usize,
+    mailboxes: &[Arc<Mailbox>],
 ) -> Result<PeersOfShards, StartError> {
     let (Some(peers), Some(listen)) = (peers, settings.peer_listen) else {
-        return Ok(((0..shard_count).map(|_| None).collect(), None));
+        return Ok((mailboxes.iter().map(|_| None).collect(), None));
     };
-    let sockets = listen_on("peer_listen", listen, shard_count)?;
+    let sockets = listen_on("peer_listen", listen, mailboxes.len())?;
     tracing::info!(address = %listen, "waits for other nodes");
-    let looked_after = Arc::clone(&peers);
+    let (looked_after, mailboxes) = (Arc::clone(&peers), mailboxes.to_vec());
     let thread = spawn("peers".to_owned(), move || {
         loop {
             looked_after.look();
-            std::thread::sleep(LOOK_INTERVAL);
+            for ((shard, link), answer) in looked_after.take_answers() {
+                let mail = Mail::JoinAnswer { link, answer: Box::new(answer) };
+                if mailboxes[usize::from(shard.get())].put_one(mail).is_err() {
+                    return;
+                }
+            }
+            for (command, caller) in looked_after.take_asks() {
+                let mail = Mail::Meta { command, asker: Asker::Caller(caller) };
+                if mailboxes[0].put_one(mail).is_err() {
+                    return;
+                }
+            }
+            looked_after.wait(LOOK_INTERVAL);
         }
     })?;
     let of_shards = sockets.into_iter().map(|socket| Some((Arc::clone(&peers), socket)));

@@ -15,6 +15,7 @@
 //! - Only this thread touches its session, its sockets and its core.
 
 use super::{
+    asks::{ASKS, Asks},
     batch_delay::BatchDelay,
     doors::{Doors, Guest, Listener},
     handshakes::{Handshakes, Limits},
@@ -74,11 +75,13 @@ pub(crate) struct Shard {
     pub(super) doors: Doors,
     /// Links to other nodes, if there are any.
     pub(super) links: Option<Box<Links>>,
+    /// Changes of the cluster that were asked for.
+    pub(super) asks: Asks,
     sessions: Sessions,
     sockets: Sockets,
     pub(super) now: Stamp,
     /// Outgoing mail by shard.
-    outgoing: Vec<Vec<Mail>>,
+    pub(super) outgoing: Vec<Vec<Mail>>,
     incoming: Vec<Mail>,
     workers: Workers,
     syncs_in_flight: usize,
@@ -156,6 +159,7 @@ impl Shard {
             poll,
             doors,
             links,
+            asks: Asks::default(),
             now,
             outgoing: shared.mailboxes.iter().map(|_| Vec::new()).collect(),
             incoming: Vec::new(),
@@ -221,6 +225,7 @@ impl Shard {
             self.core.handle(self.now, Event::Continue);
         }
         self.run_clockwork();
+        self.tend_cluster();
         self.drain_node();
         self.hand_log_over(LOG_BYTES);
         self.metrics.publish(self.sessions.counts());
@@ -380,6 +385,9 @@ impl Shard {
                     self.doors.tls = in_force.tls;
                     self.handle(Input::Access(in_force.access));
                 }
+                Mail::Meta { command, asker } => self.ask_cluster(command, asker),
+                Mail::Begin(membership) => self.core.begin_membership(self.now, *membership),
+                Mail::JoinAnswer { link, answer } => self.answer_joiner(link, &answer),
                 Mail::Stop => self.begin_stop(),
             }
         }
@@ -437,6 +445,9 @@ impl Shard {
             match output {
                 Output::Reply { ticket, reply } if ticket.shard == self.id => {
                     self.handle(Input::Reply(ticket, reply));
+                }
+                Output::Reply { ticket, reply } if ticket.shard == ASKS => {
+                    self.hear_outcome(ticket, &reply);
                 }
                 Output::Reply { ticket, reply } => {
                     self.mail(ticket.shard, Mail::Reply { ticket, reply });
@@ -500,7 +511,7 @@ impl Shard {
         }
     }
 
-    fn mail(&mut self, to: ShardId, mail: Mail) {
+    pub(super) fn mail(&mut self, to: ShardId, mail: Mail) {
         self.outgoing[usize::from(to.get())].push(mail);
     }
 

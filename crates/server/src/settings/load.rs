@@ -262,7 +262,7 @@ fn check_relations(settings: &Settings, chosen: &[Chosen], problems: &mut Vec<Se
     }
 }
 
-fn peer_rules(s: &Settings) -> [Rule; 4] {
+fn peer_rules(s: &Settings) -> [Rule; 5] {
     let peers = s.peer_listen;
     let is_streams = s.listen.iter().any(|listen| Some(listen.address) == peers);
     [
@@ -284,6 +284,12 @@ fn peer_rules(s: &Settings) -> [Rule; 4] {
             "advertise",
             "peer_listen",
             "nobody can be told where this node is if it does not listen",
+        ),
+        (
+            s.join.is_none() || peers.is_some(),
+            "peer_listen",
+            "join",
+            "a node that joins must say where the others reach it",
         ),
     ]
 }

@@ -30,7 +30,7 @@ pub use kind::{Anonymous, LogFormat, LogLevel, LogTo};
 pub use load::{Effective, Environment, load};
 pub use render::render;
 pub use source::{Chosen, Source};
-pub use wire_kind::{ClientAuth, LetIn, Listen, TlsVersion};
+pub use wire_kind::{ClientAuth, Hidden, LetIn, Listen, TlsVersion};
 
 use ipnet::IpNet;
 use kind::{
@@ -41,7 +41,7 @@ use model::limits::{APPEND_BYTES_MAX, GROUPS_MAX, POSITION_MAX, PRODUCERS_PER_ST
 use session::PublicUrl;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use wire_kind::{LetInNames, Listens, Networks, OptionalName, OptionalUrl};
+use wire_kind::{LetInNames, Listens, Networks, OptionalName, OptionalToken, OptionalUrl};
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;
@@ -115,6 +115,9 @@ macro_rules! settings {
     };
 }
 
+/// Groups of a data directory, unless the settings or the cluster that it joins say otherwise.
+pub(crate) const GROUPS_DEFAULT: u16 = 64;
+
 settings! {
     /// Directory that holds all data. It is made if it is missing; its disk then needs room for two
     /// segments and 2 MiB for each shard.
@@ -169,6 +172,10 @@ settings! {
 
     /// Name or address, and port, by which other nodes reach `peer_listen`; `none` is what is listened on.
     advertise: Option<String> = "none" as OptionalName;
+
+    /// Token of a cluster that this node is to join, from `thalweg cluster token` there. The data directory must be empty. Once
+    /// the node has joined the token is not needed, and it is never shown.
+    join: Option<Hidden> = "none" as OptionalToken;
 
     /// File with the cluster's secret, in 64 hexadecimal digits; `none` is `cluster.secret` in `data_dir`. The first start
     /// with `peer_listen` makes it. Others must not be able to read it.

@@ -52,6 +52,8 @@ impl fmt::Display for Source {
 
 impl fmt::Display for Chosen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} = `{}` ({})", self.setting.key, self.text, self.source)
+        let is_hidden = self.setting.key == "join" && self.source != Source::Default;
+        let text = if is_hidden { "(hidden)" } else { &self.text };
+        write!(f, "{} = `{text}` ({})", self.setting.key, self.source)
     }
 }

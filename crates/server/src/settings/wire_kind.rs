@@ -115,6 +115,49 @@ impl Kind for OptionalName {
     }
 }
 
+/// A text that stands for a secret: nothing shows it.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(String);
+
+impl Hidden {
+    /// The text.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("(hidden)")
+    }
+}
+
+/// The token of a cluster, or `none`. Whether it is one is found out where it is used: a refusal here would show it.
+pub(super) struct OptionalToken;
+
+impl OptionalToken {
+    pub(super) const fn placeholder(&self) -> &'static str {
+        "TOKEN"
+    }
+}
+
+impl Kind for OptionalToken {
+    type Value = Option<Hidden>;
+
+    fn parse(&self, text: &str) -> Option<Option<Hidden>> {
+        Some((text != "none").then(|| Hidden(text.to_owned())))
+    }
+
+    fn to_toml(&self, _: &Option<Hidden>) -> String {
+        quoted("none")
+    }
+
+    fn allowed(&self) -> String {
+        "`none`, or what `thalweg cluster token` prints".to_owned()
+    }
+}
+
 /// The oldest version of TLS that is spoken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TlsVersion {

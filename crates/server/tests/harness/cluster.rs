@@ -1,28 +1,45 @@
-//! Directories of nodes that know each other from the beginning, and their servers.
+//! Nodes that grow a cluster as an operator does: the first one prints a token, and the others join with it.
 
 use super::{Server, Start, new_dir};
-use cluster::{Member, MemberState, Membership, NodeNumber};
-use env::{RealDisk, SeededRandom};
-use log::LogOptions;
-use std::collections::BTreeMap;
+use serde_json::Value;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::Arc;
+use std::process::Command;
 use tempfile::TempDir;
-
-const CLUSTER: u64 = 0x1234_5678;
 
 /// A node, running or not.
 #[derive(Debug)]
 pub(crate) struct Node {
     pub(crate) dir: TempDir,
     start: Start,
+    flags: Vec<String>,
     pub(crate) server: Option<Server>,
 }
 
 impl Node {
+    /// A node that has never run, with `flags`. With a token it joins when it starts.
+    pub(crate) fn new(token: Option<&str>, flags: &[&str]) -> Self {
+        let address = free_address();
+        let mut all = vec!["--peer-listen", &address, "--admin-listen", "127.0.0.1:0"];
+        all.extend(token.iter().flat_map(|token| ["--join", token]));
+        all.extend(flags);
+        let flags = all.iter().map(|flag| (*flag).to_owned()).collect();
+        Self { dir: new_dir(), start: Start::with(&all), flags, server: None }
+    }
+
     pub(crate) fn start(&mut self) {
         self.server = Some(self.start.serve(self.dir.path()));
+    }
+
+    /// The same node with a token.
+    pub(crate) fn with_token(&self, token: &str) -> Start {
+        let flags: Vec<&str> = self.flags.iter().map(String::as_str).collect();
+        Start::with(&[&flags[..], &["--join", token]].concat())
+    }
+
+    /// Starts it where it must refuse; what it says.
+    pub(crate) fn refused(&self) -> String {
+        self.start.refused(self.dir.path())
     }
 
     pub(crate) fn kill(&mut self) {
@@ -34,51 +51,42 @@ impl Node {
     }
 }
 
-/// So many nodes that are members of one cluster, each with `flags`. None of them runs.
-pub(crate) fn nodes(count: u16, flags: &[&str]) -> Vec<Node> {
-    let free = |_| TcpListener::bind("127.0.0.1:0").unwrap();
-    // All at once, so that no two are the same.
-    let sockets: Vec<TcpListener> = (0..count).map(free).collect();
-    let addresses: Vec<String> =
-        sockets.iter().map(|socket| socket.local_addr().unwrap().to_string()).collect();
-    drop(sockets);
-    let dirs: Vec<TempDir> = addresses.iter().map(|_| new_dir()).collect();
-    let members: BTreeMap<NodeNumber, Member> = (1..)
-        .zip(dirs.iter().zip(&addresses))
-        .map(|(number, (dir, address))| (NodeNumber::new(number), member(dir.path(), address)))
-        .collect();
-    let node = |(number, dir): (u16, TempDir)| {
-        be_member(dir.path(), (NodeNumber::new(number), &members));
-        let address = &addresses[usize::from(number) - 1];
-        let mut all = vec!["--peer-listen", address, "--admin-listen", "127.0.0.1:0"];
-        all.extend(flags);
-        Node { dir, start: Start::with(&all), server: None }
-    };
-    (1..).zip(dirs).map(node).collect()
+/// A free address of this machine; another one each time.
+fn free_address() -> String {
+    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+    socket.local_addr().unwrap().to_string()
 }
 
-/// Makes the data directory of a node that has never run.
-fn member(dir: &Path, address: &str) -> Member {
-    let options = LogOptions { lineage: Some(CLUSTER), ..LogOptions::default() };
-    let seed = address.bytes().fold(7, |seed: u64, byte| seed.rotate_left(7) ^ u64::from(byte));
-    let mut random = SeededRandom::new(seed);
-    let opened = node::open(Arc::new(RealDisk), &mut random, dir, options, 2).unwrap();
-    Member {
-        store: opened.report.store,
-        peer_address: address.to_owned(),
-        client_address: String::new(),
-        state: MemberState::Active,
-        version: 1,
-        epoch: 0,
+/// What `thalweg cluster token` prints for a data directory.
+pub(crate) fn token(dir: &Path) -> String {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_thalweg"));
+    let output = command.args(["cluster", "token", "--data-dir"]).arg(dir).output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    String::from_utf8(output.stdout).unwrap().trim().to_owned()
+}
+
+/// So many nodes of one cluster, each with `flags`. All of them run.
+pub(crate) fn grown(count: usize, flags: &[&str]) -> Vec<Node> {
+    let mut nodes = vec![Node::new(None, flags)];
+    nodes[0].start();
+    let token = token(nodes[0].dir.path());
+    for _ in 1..count {
+        let mut node = Node::new(Some(&token), flags);
+        node.start();
+        nodes.push(node);
     }
+    nodes
 }
 
-/// What makes it a node, and the cluster's secret.
-fn be_member(dir: &Path, (number, members): (NodeNumber, &BTreeMap<NodeNumber, Member>)) {
-    let own = &members[&number];
-    let mut membership = Membership::first(CLUSTER, LogOptions::default().group_count, own.clone());
-    (membership.number, membership.members) = (number, members.clone());
-    node::replace_membership(&RealDisk, dir, &mut membership).unwrap();
-    let secret = "5".repeat(64) + "\n";
-    env::replace_operator_file(&dir.join("cluster.secret"), secret.as_bytes(), 0o600).unwrap();
+impl Server {
+    /// What it says of the whole cluster.
+    pub(crate) fn cluster(&self) -> Value {
+        serde_json::from_str(&self.admin("/cluster").text()).unwrap()
+    }
+
+    /// Whether all groups have three voters.
+    pub(crate) fn has_three_voters(&self) -> bool {
+        let groups = &self.cluster()["groups"];
+        groups["leaderless"] == 0 && groups["under_replicated"] == 0
+    }
 }

@@ -3,7 +3,7 @@
 use super::wire::{
     ACCEPTED, HELLO_TIMEOUT_MS, SILENCE_MS, STRANGERS_MAX, TURN_BYTES, Wire, is_not_ready, prepare,
 };
-use cluster::{Class, Hello, Inbound, LinkError, NodeNumber, Refusal};
+use cluster::{Class, Hello, Inbound, JoinAnswer, JoinQuestion, LinkError, NodeNumber, Refusal};
 use mio::{Interest, Registry, Token, net::TcpListener, net::TcpStream};
 use model::Monotonic;
 use node::PeerEvent;
@@ -29,14 +29,21 @@ pub(super) struct Accepted {
     slots: Vec<Option<Link>>,
     /// Slots that may have something to read.
     ready: Vec<usize>,
+    /// Links that were ever accepted.
+    count: u64,
+    /// What nodes ask that want to join, and the number of each one's link.
+    questions: Vec<(u64, JoinQuestion)>,
     /// Refusals that were logged.
     refused: BTreeSet<(IpAddr, String)>,
 }
 
 #[derive(Debug)]
 struct Link {
+    number: u64,
     socket: TcpStream,
     address: IpAddr,
+    /// What is left to send of an answer.
+    unsent: Vec<u8>,
     end: Inbound,
     began: Monotonic,
     heard_at: Monotonic,
@@ -55,9 +62,9 @@ enum End {
 impl Accepted {
     pub(super) fn new(mut listener: TcpListener, registry: &Registry) -> io::Result<Self> {
         registry.register(&mut listener, Token(ACCEPTED - 1), Interest::READABLE)?;
-        let (slots, ready, refused) = Default::default();
+        let (slots, ready, count, questions, refused) = Default::default();
         let again = Monotonic::new(0);
-        Ok(Self { listener, is_pending: true, again, slots, ready, refused })
+        Ok(Self { listener, is_pending: true, again, slots, ready, count, questions, refused })
     }
 
     /// Takes up an event of a slot, or of the listener.
@@ -121,8 +128,18 @@ impl Accepted {
         }
         let hello = wire.peers.hello(wire.shard, Class::Raft, &mut wire.random);
         let end = Inbound::new(hello, wire.peers.secret());
+        self.count += 1;
         // What has come already makes no event.
-        let link = Link { socket, address, end, began: now, heard_at: now, is_ready: true };
+        let link = Link {
+            number: self.count,
+            socket,
+            address,
+            unsent: Vec::new(),
+            end,
+            began: now,
+            heard_at: now,
+            is_ready: true,
+        };
         self.ready.push(slot);
         if slot == self.slots.len() {
             self.slots.push(Some(link));
@@ -175,7 +192,9 @@ impl Accepted {
             if !step.send.is_empty() && link.socket.write_all(&step.send).is_err() {
                 return Err(End::Closed);
             }
-            if let Some(hello) = step.up {
+            let number = link.number;
+            self.questions.extend(step.question.map(|question| (number, question)));
+            if let Some(hello) = step.up.filter(|hello| hello.number.is_some()) {
                 wire.peers.note_receiving(&hello);
                 self.end_older(slot, &hello, wire);
             }
@@ -192,6 +211,20 @@ impl Accepted {
 
     fn peer(&self, slot: usize) -> Option<NodeNumber> {
         self.slots.get(slot)?.as_ref()?.end.peer()?.number
+    }
+
+    /// What nodes ask that want to join, each with the number of its link.
+    pub(super) fn take_questions(&mut self) -> Vec<(u64, JoinQuestion)> {
+        std::mem::take(&mut self.questions)
+    }
+
+    /// Answers a node that wants to join, if its link is still there.
+    pub(super) fn answer(&mut self, number: u64, answer: &JoinAnswer) {
+        let mut links = self.slots.iter_mut().flatten();
+        if let Some(link) = links.find(|link| link.number == number) {
+            link.unsent = answer.encode();
+            link.flush();
+        }
     }
 
     /// A node that dials again has lost its old link, known here or not.
@@ -211,7 +244,8 @@ impl Accepted {
     /// Ends links of nodes that say nothing, and of strangers that take too long.
     pub(super) fn end_silent(&mut self, wire: &mut Wire, now: Monotonic) {
         for slot in 0..self.slots.len() {
-            let Some(link) = &self.slots[slot] else { continue };
+            let Some(link) = &mut self.slots[slot] else { continue };
+            link.flush();
             let is_late = match link.end.peer() {
                 None => now.ms_since(link.began) > HELLO_TIMEOUT_MS,
                 Some(_) => now.ms_since(link.heard_at) > SILENCE_MS,
@@ -225,8 +259,8 @@ impl Accepted {
     fn close(&mut self, slot: usize, wire: &mut Wire, end: &End) {
         let Some(mut link) = self.slots[slot].take() else { return };
         let _ = wire.registry.deregister(&mut link.socket);
-        if let Some(node) = link.end.peer().and_then(|hello| hello.number) {
-            wire.peers.note_received(node);
+        if let Some(hello) = link.end.peer() {
+            wire.peers.note_received(hello);
         }
         if let End::Refused(error) = end {
             self.log_refusal(link.address, error);
@@ -246,5 +280,18 @@ impl Accepted {
         }
         tracing::warn!(%address, why, "a link was refused; the same is not logged again");
         self.refused.insert((address, why));
+    }
+}
+
+impl Link {
+    /// Sends what the socket takes. A joiner that takes nothing is closed as one that says nothing.
+    fn flush(&mut self) {
+        while !self.unsent.is_empty() {
+            match self.socket.write(&self.unsent) {
+                Ok(count) => drop(self.unsent.drain(..count)),
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(_) => return,
+            }
+        }
     }
 }

@@ -13,25 +13,37 @@ use std::io::{Read as _, Write as _};
 const BACKOFF_MS_MIN: u64 = 100;
 const BACKOFF_MS_MAX: u64 = 5000;
 
-/// The links to all other members, one each.
+/// The classes of a node's links, each at its place.
+const CLASSES: [Class; 2] = [Class::Raft, Class::Bulk];
+
+/// The links to all other members.
 #[derive(Debug)]
 pub(super) struct Dialled {
-    links: Vec<Link>,
+    /// Members that there are or were: a place is that of one node.
+    ways: Vec<Way>,
+    /// How often the members had changed when they were looked at.
+    changes: u64,
     has_event: bool,
 }
 
+/// The two links to one node. They come up and are lost together: only the sections of one link have an order.
 #[derive(Debug)]
-struct Link {
+struct Way {
     node: NodeNumber,
     state: State,
     backoff_ms: u64,
-    has_event: bool,
+    /// By class.
+    events: [bool; 2],
 }
 
 #[derive(Debug)]
 enum State {
-    Waiting { until: Monotonic },
-    Open(Box<Open>),
+    Waiting {
+        until: Monotonic,
+    },
+    Open(Box<[Open; 2]>),
+    /// The node is no member any more.
+    Gone,
 }
 
 #[derive(Debug)]
@@ -45,19 +57,34 @@ struct Open {
 }
 
 impl Dialled {
-    pub(super) fn new(nodes: &[NodeNumber], now: Monotonic) -> Self {
-        let link = |node: &NodeNumber| Link {
-            node: *node,
-            state: State::Waiting { until: now },
-            backoff_ms: BACKOFF_MS_MIN,
-            has_event: false,
-        };
-        Self { links: nodes.iter().map(link).collect(), has_event: false }
+    pub(super) fn new(peers: &Peers, now: Monotonic) -> Self {
+        let mut dialled = Self { ways: Vec::new(), changes: peers.changes(), has_event: false };
+        dialled.add(&peers.others(), now);
+        dialled
+    }
+
+    fn add(&mut self, nodes: &[NodeNumber], now: Monotonic) {
+        for node in nodes {
+            if self.ways.iter().all(|way| way.node != *node) {
+                let (state, backoff_ms) = (State::Waiting { until: now }, BACKOFF_MS_MIN);
+                self.ways.push(Way { node: *node, state, backoff_ms, events: [false; 2] });
+            }
+        }
+    }
+
+    /// Members have come or gone.
+    fn renew(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
+        let nodes = wire.peers.others();
+        for way in self.ways.iter_mut().filter(|way| !nodes.contains(&way.node)) {
+            way.lose(wire, now, heard, "it is no member any more".to_owned());
+            way.state = State::Gone;
+        }
+        self.add(&nodes, now.monotonic);
     }
 
     pub(super) fn note_event(&mut self, place: usize) -> bool {
-        if let Some(link) = self.links.get_mut(place) {
-            link.has_event = true;
+        if let Some(way) = self.ways.get_mut(place / CLASSES.len()) {
+            way.events[place % CLASSES.len()] = true;
             self.has_event = true;
         }
         true
@@ -71,31 +98,22 @@ impl Dialled {
         if !std::mem::take(&mut self.has_event) {
             return;
         }
-        for link in &mut self.links {
-            if std::mem::take(&mut link.has_event) {
-                link.handle_event(wire, now, heard);
+        for way in &mut self.ways {
+            let events = std::mem::take(&mut way.events);
+            for place in (0..CLASSES.len()).filter(|place| events[*place]) {
+                way.handle_event(place, wire, now, heard);
             }
         }
     }
 
     /// Dials, keeps links alive, and gives up what takes too long.
     pub(super) fn tick(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
-        for (place, link) in self.links.iter_mut().enumerate() {
-            match &mut link.state {
-                State::Waiting { until } if now.monotonic >= *until => link.dial(place, wire, now),
-                State::Waiting { .. } => {}
-                State::Open(open) if open.end.peer().is_none() => {
-                    if now.monotonic.ms_since(open.since) > HELLO_TIMEOUT_MS {
-                        link.lose(wire, now, heard, "it does not answer".to_owned());
-                    }
-                }
-                State::Open(open) => {
-                    if now.monotonic.ms_since(open.sent_at) > KEEP_ALIVE_MS {
-                        open.end.keep_alive(now.wall);
-                    }
-                    link.flush(wire, now, heard);
-                }
-            }
+        let changes = wire.peers.changes();
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.renew(wire, now, heard);
+        }
+        for (place, way) in self.ways.iter_mut().enumerate() {
+            way.tick(place, wire, now, heard);
         }
     }
 
@@ -105,19 +123,20 @@ impl Dialled {
         ToPeer { to, section }: ToPeer,
         (now, heard): (Stamp, &mut Vec<PeerEvent>),
     ) {
-        let Some(link) = self.links.iter_mut().find(|link| link.node == to) else { return };
-        let State::Open(open) = &mut link.state else { return };
-        if open.end.peer().is_none() {
+        let Some(way) = self.ways.iter_mut().find(|way| way.node == to) else { return };
+        if !way.is_up() {
             return;
         }
-        if let Err(error) = open.end.push(section) {
-            link.lose(wire, now, heard, error.to_string());
+        let State::Open(open) = &mut way.state else { return };
+        let place = CLASSES.iter().position(|class| *class == section.class());
+        if let Err(error) = open[place.unwrap_or(0)].end.push(section) {
+            way.lose(wire, now, heard, error.to_string());
         }
     }
 
     pub(super) fn flush(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
-        for link in &mut self.links {
-            link.flush(wire, now, heard);
+        for way in &mut self.ways {
+            way.flush(wire, now, heard);
         }
     }
 }
@@ -131,32 +150,65 @@ fn check(wanted: NodeNumber, hello: &Hello, peers: &Peers) -> Result<(), Refusal
     }
 }
 
-impl Link {
+impl Way {
+    /// Whether frames can be sent.
+    fn is_up(&self) -> bool {
+        matches!(&self.state, State::Open(open) if open.iter().all(|it| it.end.peer().is_some()))
+    }
+
+    fn tick(&mut self, place: usize, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
+        let is_up = self.is_up();
+        match &mut self.state {
+            State::Waiting { until } if now.monotonic >= *until => self.dial(place, wire, now),
+            State::Waiting { .. } | State::Gone => {}
+            State::Open(open) if !is_up => {
+                if now.monotonic.ms_since(open[0].since) > HELLO_TIMEOUT_MS {
+                    self.lose(wire, now, heard, "it does not answer".to_owned());
+                }
+            }
+            State::Open(open) => {
+                for open in open.iter_mut() {
+                    if now.monotonic.ms_since(open.sent_at) > KEEP_ALIVE_MS {
+                        open.end.keep_alive(now.wall);
+                    }
+                }
+                self.flush(wire, now, heard);
+            }
+        }
+    }
+
     fn dial(&mut self, place: usize, wire: &mut Wire, now: Stamp) {
         let Some(address) = wire.peers.address(self.node) else {
             let why = "its name is not known to any name server that this node asks".to_owned();
             return self.wait(wire, now, (false, why));
         };
-        let opened = TcpStream::connect(address).and_then(|mut socket| {
+        let mut open = |at: usize| {
+            let mut socket = TcpStream::connect(address)?;
             prepare(&socket);
             let interest = Interest::READABLE | Interest::WRITABLE;
-            wire.registry.register(&mut socket, Token(DIALLED + place), interest)?;
-            Ok(socket)
-        });
-        match opened {
-            Ok(socket) => {
-                let hello = wire.peers.hello(wire.shard, Class::Raft, &mut wire.random);
-                let end = Outbound::new(hello, wire.peers.secret());
-                let (since, sent_at) = (now.monotonic, now.monotonic);
-                let open = Open { socket, end, since, sent_at, is_full: true };
-                self.state = State::Open(Box::new(open));
-            }
+            let token = Token(DIALLED + place * CLASSES.len() + at);
+            wire.registry.register(&mut socket, token, interest)?;
+            let hello = wire.peers.hello(wire.shard, CLASSES[at], &mut wire.random);
+            let end = Outbound::new(hello, wire.peers.secret());
+            let (since, sent_at) = (now.monotonic, now.monotonic);
+            Ok::<_, std::io::Error>(Open { socket, end, since, sent_at, is_full: true })
+        };
+        match open(0).and_then(|raft| Ok([raft, open(1)?])) {
+            Ok(both) => self.state = State::Open(Box::new(both)),
             Err(error) => self.wait(wire, now, (false, format!("it cannot be dialled: {error}"))),
         }
     }
 
-    fn handle_event(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
+    fn handle_event(
+        &mut self,
+        place: usize,
+        wire: &mut Wire,
+        now: Stamp,
+        heard: &mut Vec<PeerEvent>,
+    ) {
+        let was_up = self.is_up();
         let State::Open(open) = &mut self.state else { return };
+        let open = &mut open[place];
         if let Ok(Some(error)) = open.socket.take_error() {
             return self.lose(wire, now, heard, format!("it cannot be reached: {error}"));
         }
@@ -165,13 +217,14 @@ impl Link {
         let check = |hello: &Hello| check(wanted, hello, peers);
         match open.receive(&mut wire.buffer, &check) {
             Ok(None) => {}
-            Ok(Some(hello)) => {
+            Ok(Some(hello)) if !was_up && self.is_up() => {
                 self.backoff_ms = BACKOFF_MS_MIN;
                 wire.peers.note_sending(&hello);
                 let (node, opening) = (self.node, hello.epoch);
-                tracing::info!(%node, "a link to a node is up");
+                tracing::info!(%node, "the links to a node are up");
                 heard.push(PeerEvent::Up { node, opening });
             }
+            Ok(Some(_)) => {}
             Err(why) => return self.lose(wire, now, heard, why),
         }
         self.flush(wire, now, heard);
@@ -179,16 +232,19 @@ impl Link {
 
     fn flush(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
         let State::Open(open) = &mut self.state else { return };
-        if let Err(why) = open.send(now) {
+        let failed = open.iter_mut().find_map(|open| open.send(now).err());
+        if let Some(why) = failed {
             self.lose(wire, now, heard, why);
         }
     }
 
-    /// The link is over.
+    /// The links are over, both of them.
     fn lose(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>, why: String) {
+        let was_up = self.is_up();
         let State::Open(open) = &mut self.state else { return };
-        let _ = wire.registry.deregister(&mut open.socket);
-        let was_up = open.end.peer().is_some();
+        for open in open.iter_mut() {
+            let _ = wire.registry.deregister(&mut open.socket);
+        }
         if was_up {
             heard.push(PeerEvent::Down { node: self.node });
         }

@@ -1,7 +1,8 @@
 //! The links of one shard to other nodes, beside the connections of its clients.
 //!
 //! # What
-//! A shard dials each other member of the cluster and sends on that link; it receives on links that it has accepted.
+//! A shard dials each other member of the cluster twice and sends on these links: one is for what must not wait, and the other one for
+//! long transfers. It receives on links that it has accepted. A node that is to join asks on such a link.
 //! Bytes become sections and sections bytes in `cluster::{Inbound, Outbound}`. Here are the sockets, who may have one, and
 //! when one is given up.
 //!
@@ -22,6 +23,7 @@ mod wire;
 
 use crate::cluster::Peers;
 use accepted::Accepted;
+use cluster::{JoinAnswer, JoinQuestion};
 use dialled::Dialled;
 use env::RealRandom;
 use mio::{Registry, Token, net::TcpListener};
@@ -51,7 +53,7 @@ impl Links {
         now: Monotonic,
     ) -> io::Result<Self> {
         let accepted = Accepted::new(listener, registry)?;
-        let dialled = Dialled::new(&peers.others(), now);
+        let dialled = Dialled::new(&peers, now);
         let registry = registry.try_clone()?;
         let buffer = vec![0; READ_BYTES];
         let wire = Wire { peers, registry, shard, random: RealRandom, buffer };
@@ -89,6 +91,16 @@ impl Links {
     /// What came since the last call, in order.
     pub(super) fn take_heard(&mut self) -> Vec<PeerEvent> {
         std::mem::take(&mut self.heard)
+    }
+
+    /// What nodes ask that want to join, each with the number of its link.
+    pub(super) fn take_questions(&mut self) -> Vec<(u64, JoinQuestion)> {
+        self.accepted.take_questions()
+    }
+
+    /// Answers a node that wants to join.
+    pub(super) fn answer(&mut self, link: u64, answer: &JoinAnswer) {
+        self.accepted.answer(link, answer);
     }
 
     /// Says something to a node. Without a link it is dropped: replicas repeat what matters.

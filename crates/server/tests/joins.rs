@@ -1,0 +1,100 @@
+//! Nodes that join a cluster, and nodes that must not.
+
+mod harness;
+
+use env::{Disk, RealDisk};
+use harness::cluster::{Node, grown, token};
+use harness::{TEXT, thread, until};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+#[test]
+fn a_cluster_grows_under_writes_and_lives_on_without_its_first_node() {
+    let mut first = Node::new(None, &[]);
+    first.start();
+    let mut client = first.server().connect();
+    for stream in 0..8 {
+        client.put(&format!("/s{stream}"), TEXT).is(201);
+        client.post(&format!("/s{stream}"), TEXT, b"before;").is(204);
+    }
+    let token = token(first.dir.path());
+    let mut others = [Node::new(Some(&token), &[]), Node::new(Some(&token), &[])];
+    let (is_over, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let (ends, counts) = (Arc::clone(&is_over), Arc::clone(&written));
+    let writer = thread("writer", move || {
+        while !ends.load(Ordering::Relaxed) {
+            let number = counts.load(Ordering::Relaxed);
+            let body = format!("{number};");
+            client.post(&format!("/s{}", number % 8), TEXT, body.as_bytes()).is(204);
+            counts.store(number + 1, Ordering::Relaxed);
+        }
+    });
+    others.iter_mut().for_each(Node::start);
+    until("all groups have three voters", || first.server().has_three_voters());
+    is_over.store(true, Ordering::Relaxed);
+    writer.join().unwrap();
+    let written = written.load(Ordering::Relaxed);
+    assert!(written > 0);
+    first.kill();
+    for stream in 0..8 {
+        let appended = (0..written).filter(|number| number % 8 == stream);
+        let expected: String = appended.map(|number| format!("{number};")).collect();
+        for node in &others {
+            let answer = node.server().connect().get(&format!("/s{stream}?offset=-1"));
+            assert_eq!((answer.status, answer.text()), (200, format!("before;{expected}")));
+        }
+    }
+}
+
+#[test]
+fn a_node_with_data_of_its_own_does_not_join_and_keeps_it() {
+    let nodes = grown(1, &[]);
+    let token = token(nodes[0].dir.path());
+    let mut own = Node::new(Some(&token), &[]);
+    let alone = harness::Start::with(&[]);
+    let mut server = alone.serve(own.dir.path());
+    server.connect().put("/mine", TEXT).is(201);
+    server.stop();
+    let said = own.refused();
+    assert!(said.contains("holds 1 streams; a node joins empty"), "{said}");
+    server = alone.serve(own.dir.path());
+    server.connect().get("/mine").is(200);
+    server.stop();
+    own = grown(1, &[]).remove(0);
+    own.kill();
+    let said = own.with_token(&token).refused(own.dir.path());
+    assert!(said.contains("the token is of the cluster"), "{said}");
+}
+
+#[test]
+fn a_wrong_token_is_refused_in_words_that_do_not_show_it() {
+    let nodes = grown(1, &[]);
+    let token = token(nodes[0].dir.path());
+    let secret = token.split(':').nth(2).unwrap().split('@').next().unwrap();
+    let wrong = token.replace(secret, &"7".repeat(64));
+    for (token, says) in [
+        (wrong, "does not know the cluster's secret"),
+        (token.replacen(&token[9..25], "00000000000000aa", 1), "belongs to cluster"),
+        (token[..60].to_owned(), "the setting join is no token"),
+    ] {
+        let node = Node::new(Some(&token), &[]);
+        let said = node.refused();
+        assert!(said.contains(says) && !said.contains(secret), "{said}");
+        assert_eq!(RealDisk.list(node.dir.path()).unwrap(), Vec::<String>::new(), "{said}");
+    }
+    let node = Node::new(Some(&token), &["--groups", "7"]);
+    let said = node.refused();
+    assert!(said.contains("the cluster has 64 groups, and the setting groups says 7"), "{said}");
+}
+
+#[test]
+fn a_token_may_stay_where_it_is_and_a_node_comes_back_with_its_number() {
+    let mut nodes = grown(2, &["--groups", "5"]);
+    nodes[1].kill();
+    nodes[1].start();
+    until("both nodes see each other", || {
+        let cluster = nodes[1].server().cluster();
+        cluster["number"] == 2 && cluster["nodes"][0]["state"] == "up"
+    });
+    assert_eq!(nodes[0].server().cluster()["nodes"].as_array().unwrap().len(), 2);
+}
