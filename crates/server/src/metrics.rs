@@ -24,6 +24,8 @@ pub const SILENT_MS_MAX: u64 = 60_000;
 pub enum NotReady {
     /// Checkpoints and the write-ahead log are still being read.
     Recovering,
+    /// So many groups have not applied yet what was committed at the start, or know nobody who leads them.
+    CatchingUp(u64),
     /// A write or sync failed; nothing is acknowledged until a restart.
     Poisoned(DiskRefusal),
     /// The disk refuses data; reads continue.
@@ -141,6 +143,8 @@ pub struct ShardMetrics {
     pub disk_needed_bytes: Gauge,
     /// What was free when it was refused; 0 if there is none.
     pub disk_free_bytes: Gauge,
+    /// Groups that have not applied yet what was committed when the node started.
+    pub catching_up: Gauge,
     recovering: AtomicBool,
     poisoned: AtomicBool,
     /// When the loop last said that it runs, as [`Monotonic`].
@@ -201,6 +205,7 @@ impl Default for ShardMetrics {
             clock_confirmed: AtomicBool::new(false),
             disk_needed_bytes: Gauge::default(),
             disk_free_bytes: Gauge::default(),
+            catching_up: Gauge::default(),
             recovering: AtomicBool::new(true),
             poisoned: AtomicBool::new(false),
             alive_ns: AtomicU64::new(0),
@@ -312,6 +317,10 @@ impl ShardMetrics {
         let mut reasons = Vec::new();
         if self.is_recovering() {
             reasons.push(NotReady::Recovering);
+        }
+        let catching_up = self.catching_up.get();
+        if catching_up > 0 {
+            reasons.push(NotReady::CatchingUp(catching_up));
         }
         if self.is_poisoned() {
             reasons.extend(self.poison().map(NotReady::Poisoned));

@@ -131,3 +131,29 @@ fn every_node_knows_how_all_of_them_are() {
         view(&status) == (vec!["down", "down", "up"], [65, 65, 65])
     });
 }
+
+/// Whether a node takes requests as far as it knows, and the reasons if not.
+fn readiness(node: &Node) -> (u16, Vec<String>) {
+    let answer = node.server().admin("/readyz");
+    let problem: Value = serde_json::from_str(&answer.text()).unwrap_or_default();
+    let reasons = problem["reasons"].as_array().into_iter().flatten();
+    (answer.status, reasons.map(|reason| reason["reason"].as_str().unwrap().to_owned()).collect())
+}
+
+#[test]
+fn a_node_is_ready_when_it_has_what_was_committed_at_its_start() {
+    let mut nodes = nodes(3, &[]);
+    nodes.iter_mut().for_each(Node::start);
+    for node in &nodes {
+        until("the node is ready", || readiness(node) == (200, Vec::new()));
+    }
+    fill(&mut clients(&nodes));
+    nodes.iter_mut().for_each(Node::kill);
+    nodes[0].start();
+    let waits = (503, vec!["catching_up".to_owned(); 2]);
+    until("the node waits for a leader", || readiness(&nodes[0]) == waits);
+    nodes[1].start();
+    for node in &nodes[..2] {
+        until("the node is ready again", || readiness(node) == (200, Vec::new()));
+    }
+}

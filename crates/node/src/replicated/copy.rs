@@ -61,8 +61,20 @@ pub(crate) struct GroupCopy {
     /// What is in chunks here is less than they say: a snapshot comes as if there was nothing.
     pub(super) has_nothing: bool,
     pub(super) is_touched: bool,
+    pub(super) catch_up: CatchUp,
     /// The last entry that was applied before the replica started, or by a snapshot.
     restored: EntryIndex,
+}
+
+/// Whether what was committed when the node started is applied here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CatchUp {
+    /// The leader is to be asked how much that is.
+    Wanted,
+    /// [`HeldRequest::CatchUp`] waits for the answer, or for entries.
+    Asked,
+    /// It is, or nobody wants to know.
+    Done,
 }
 
 /// A command of this node on its way through the log.
@@ -114,6 +126,8 @@ pub(super) enum HeldRequest {
         reply_to: ReplyTo,
         call: ShardCall,
     },
+    /// Nobody: what the leader has committed is to be applied here.
+    CatchUp,
     /// Reads on another node.
     Barrier {
         node: NodeNumber,
@@ -162,6 +176,7 @@ impl GroupCopy {
             frozen: None,
             has_nothing: false,
             is_touched: false,
+            catch_up: CatchUp::Done,
             restored,
         }
     }
@@ -310,7 +325,7 @@ impl Held {
     fn bytes(&self) -> usize {
         match &self.what {
             HeldRequest::Client { data, .. } => data.len(),
-            HeldRequest::Call { .. } | HeldRequest::Barrier { .. } => 0,
+            HeldRequest::Call { .. } | HeldRequest::CatchUp | HeldRequest::Barrier { .. } => 0,
         }
     }
 
@@ -321,6 +336,7 @@ impl Held {
             HeldRequest::Call { call, .. } => {
                 matches!(call, ShardCall::Locate(..) | ShardCall::Find(..))
             }
+            HeldRequest::CatchUp => true,
             HeldRequest::Barrier { .. } => false,
         }
     }

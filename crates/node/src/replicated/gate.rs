@@ -10,7 +10,7 @@
 //! a tail that was committed. Only a copy that has not applied so much waits before it answers one. A watcher hears
 //! what is applied here.
 
-use super::copy::{Held, HeldRequest};
+use super::copy::{CatchUp, Held, HeldRequest};
 use super::elsewhere::end_of;
 use super::{Halt, WAIT_MS_MAX};
 use crate::{
@@ -170,6 +170,7 @@ impl ShardCore {
                 self.forward(id, held.since, (ticket, request, data));
             }
             HeldRequest::Barrier { node, number } => self.tell_confirmed(node, (id, number)),
+            HeldRequest::CatchUp => self.copy_mut(id).catch_up = CatchUp::Done,
             HeldRequest::Client { ticket, request, data } => {
                 self.admit(now, ticket, (request, &data));
             }
@@ -188,6 +189,7 @@ impl ShardCore {
             let failure = failure.clone();
             match what {
                 HeldRequest::Barrier { node, number } => self.tell_refused(node, (id, number)),
+                HeldRequest::CatchUp => self.copy_mut(id).catch_up = CatchUp::Wanted,
                 HeldRequest::Client { ticket, .. } => self.reply(ticket, Reply::Failed(failure)),
                 HeldRequest::Call { reply_to, .. } => {
                     self.give(now, reply_to, ShardAnswer::Failed(failure));

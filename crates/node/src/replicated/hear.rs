@@ -87,6 +87,7 @@ impl ShardCore {
                 }
             }
             copy.tick_questions();
+            self.ask_to_catch_up(now, id);
             self.touch_group(id);
             self.give_up_proposals(now, id);
             self.give_up_held(now, id);
@@ -103,6 +104,7 @@ impl ShardCore {
     pub(super) fn hold_again(&mut self, now: Stamp, (id, held): (GroupId, Held)) {
         match held.what {
             HeldRequest::Barrier { node, number } => self.hear_barrier(now, node, (id, number)),
+            HeldRequest::CatchUp => self.hold(id, held),
             HeldRequest::Client { ticket, request, data } => {
                 let came = Stamp { monotonic: held.since, ..now };
                 self.route(came, ticket, (request, &data));

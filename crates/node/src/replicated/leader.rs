@@ -32,7 +32,7 @@ impl ShardCore {
                             self.give(now, reply_to, ShardAnswer::Failed(failure));
                         }
                     }
-                    HeldRequest::Barrier { .. } => {
+                    HeldRequest::Barrier { .. } | HeldRequest::CatchUp => {
                         self.turn_away(now, (id, vec![held]), &Failure::NoLeader);
                     }
                 }

@@ -29,6 +29,7 @@
 mod apply;
 mod begin;
 mod call_bytes;
+mod catch_up;
 mod copy;
 mod elsewhere;
 mod forward;

@@ -1,9 +1,9 @@
-//! What a node can tell the others of its copies.
+//! What a node can tell the others of its copies, and whether it has caught up.
 
 use crate::trio::{Trio, group_of, is_appended, number, with_text};
 use cluster::{GroupReport, Report};
-use model::GroupId;
-use thalweg_node::testing::{append, path};
+use model::{EntryIndex, GroupId};
+use thalweg_node::testing::{GROUPS, append, path};
 
 /// Ticks after which a leader has noticed that a node is silent.
 const SILENCE_TICKS: usize = 30;
@@ -70,4 +70,59 @@ fn who_is_alone_of_three_says_that_nobody_leads() {
     let of_group = of(&said, group).expect("it knows no leader");
     assert!(!of_group.is_led);
     assert_eq!(of_group.voters_heard(), 1);
+}
+
+/// The last entry of the group of `a` that is applied on a node.
+fn applied(trio: &mut Trio, node: usize) -> EntryIndex {
+    let copies = trio.node(node).shards[0].copies();
+    copies.iter().find(|copy| copy.group == group_of("a")).expect("it has a copy").applied
+}
+
+fn catching_up(trio: &mut Trio, node: usize) -> usize {
+    trio.node(node).shards[0].catching_up()
+}
+
+#[test]
+fn a_node_catches_up_when_it_has_applied_what_was_committed_at_its_start() {
+    let mut trio = Trio::new();
+    let leader = with_text(&mut trio, "a");
+    let away = (leader + 1) % 3;
+    trio.tick();
+    trio.kill(away);
+    for _ in 0..7 {
+        assert!(is_appended(&trio.ask(leader, append(&path("a"), b"more,"))));
+    }
+    let committed = applied(&mut trio, leader);
+    trio.cut = vec![away];
+    trio.start(away);
+    assert_eq!(catching_up(&mut trio, away), 0, "nobody has asked");
+    trio.node(away).shards[0].begin_catching_up();
+    // Longer than a request waits.
+    (0..150).for_each(|_| trio.tick());
+    assert_eq!(catching_up(&mut trio, away), usize::from(GROUPS), "it has heard of nobody");
+    trio.cut.clear();
+    for _ in 0..100 {
+        if catching_up(&mut trio, away) == 0 {
+            break;
+        }
+        trio.tick();
+    }
+    assert_eq!(catching_up(&mut trio, away), 0);
+    assert!(applied(&mut trio, away) >= committed, "it says so too early");
+}
+
+#[test]
+fn a_cluster_that_starts_as_a_whole_catches_up_and_so_does_its_leader() {
+    let mut trio = Trio::new();
+    with_text(&mut trio, "a");
+    (0..3).for_each(|node| trio.kill(node));
+    for node in 0..3 {
+        trio.start(node);
+        trio.node(node).shards[0].begin_catching_up();
+    }
+    assert_eq!(catching_up(&mut trio, 0), usize::from(GROUPS));
+    (0..60).for_each(|_| trio.tick());
+    for node in 0..3 {
+        assert_eq!(catching_up(&mut trio, node), 0, "node {node}");
+    }
 }

@@ -161,6 +161,10 @@ impl Reason {
     fn new((shard, reason): (Option<usize>, NotReady)) -> Self {
         let (reason, detail, error) = match reason {
             NotReady::Recovering => ("recovering", RECOVERING, None),
+            NotReady::CatchingUp(groups) => {
+                let groups = format!("{groups} groups");
+                ("catching_up", CATCHING_UP, Some(groups))
+            }
             NotReady::Poisoned(DiskRefusal { trouble, error }) => {
                 let (reason, detail) = match trouble {
                     DiskTrouble::Full => ("poisoned_by_full_disk", POISONED_BY_FULL_DISK),
@@ -186,6 +190,9 @@ impl Reason {
 
 const RECOVERING: &str =
     "The shard reads its checkpoints and its write-ahead log. It takes requests when it is done.";
+
+const CATCHING_UP: &str = "Groups of this shard have not applied yet what was committed when the node started, or know no leader. Wait. \
+    If it lasts, look at `thalweg cluster status`: a majority of their voters may be away.";
 
 const POISONED: &str = "A write or sync of the write-ahead log failed, or a start could not sync its directories. So the shard \
     cannot know what is durable. It serves reads and refuses writes until the server is restarted. Look at the disk first.";
@@ -267,6 +274,7 @@ mod tests {
         refuses(3, DiskTrouble::Failing, "EIO");
         refuses(4, DiskTrouble::NoDescriptors, "EMFILE");
         refuses(5, DiskTrouble::QuotaUsedUp, "EDQUOT");
+        node.shards()[0].catching_up.set(3);
         node.set_shutting_down();
         let answer = Answer::readiness(&node);
         assert_eq!(answer.status, StatusCode::SERVICE_UNAVAILABLE);
@@ -281,13 +289,14 @@ mod tests {
         let is = |shard, reason: &str, error: &str| (shard, reason.to_owned(), error.to_owned());
         assert_eq!(told(0), is(None, "shutting_down", ""));
         assert_eq!(told(1), is(Some(0), "recovering", ""));
-        assert_eq!(told(2), is(Some(1), "poisoned", "EIO on \"wal\""));
-        assert_eq!(told(3), is(Some(2), "disk_full", "7 are free"));
-        assert_eq!(told(4), is(Some(3), "disk_failing", "EIO"));
-        assert_eq!(told(5), is(Some(4), "out_of_descriptors", "EMFILE"));
-        assert_eq!(told(6), is(Some(5), "disk_quota_used_up", "EDQUOT"));
-        assert_eq!(told(7), is(Some(6), "poisoned_by_full_disk", "ENOSPC"));
-        assert_eq!(told(8), is(Some(7), "poisoned_by_quota", "EDQUOT"));
+        assert_eq!(told(2), is(Some(0), "catching_up", "3 groups"));
+        assert_eq!(told(3), is(Some(1), "poisoned", "EIO on \"wal\""));
+        assert_eq!(told(4), is(Some(2), "disk_full", "7 are free"));
+        assert_eq!(told(5), is(Some(3), "disk_failing", "EIO"));
+        assert_eq!(told(6), is(Some(4), "out_of_descriptors", "EMFILE"));
+        assert_eq!(told(7), is(Some(5), "disk_quota_used_up", "EDQUOT"));
+        assert_eq!(told(8), is(Some(6), "poisoned_by_full_disk", "ENOSPC"));
+        assert_eq!(told(9), is(Some(7), "poisoned_by_quota", "EDQUOT"));
     }
 
     #[test]

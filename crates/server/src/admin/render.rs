@@ -71,6 +71,9 @@ const GAUGES: &[(&str, &str, ReadGauge)] = &[
     ("tls_handshakes_open", "TLS handshakes in progress", |s| &s.handshakes_open),
     ("connections", "Connections open", |s| &s.connections),
     ("live_readers", "Long-polls and SSE answers waiting", |s| &s.live_readers),
+    ("groups_catching_up", "Groups that lack some of what was committed at the start", |s| {
+        &s.catching_up
+    }),
     ("streams", "Streams that exist", |s| &s.streams),
     ("wal_bytes", "Size of the write-ahead log", |s| &s.wal_bytes),
     ("recent_bytes", "Recently committed bytes in memory", |s| &s.recent_bytes),

@@ -57,6 +57,9 @@ impl Shard {
                 "no room to merge chunks: dead data keeps its space until there is"
             );
         }
+        if self.metrics.catching_up.get() > 0 {
+            self.metrics.catching_up.set(self.core.catching_up() as u64);
+        }
         self.report_doors();
         self.report_disk();
         self.report_clock();

@@ -136,6 +136,8 @@ impl Shard {
         let clock = Arc::clone(&shared.clock);
         let now = Stamp { wall: clock.now_wall(), monotonic: clock.now_monotonic() };
         core.begin_clock(now);
+        core.begin_catching_up();
+        metrics.catching_up.set(core.catching_up() as u64);
         let id = core.shard();
         let shard_count = u16::try_from(shared.mailboxes.len()).expect("shards are u16");
         let of_shard = (id.get(), shard_count);
