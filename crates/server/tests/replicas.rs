@@ -142,8 +142,8 @@ fn readiness(node: &Node) -> (u16, Vec<String>) {
 
 #[test]
 fn a_node_is_ready_when_it_has_what_was_committed_at_its_start() {
-    let mut nodes = nodes(3, &[]);
-    nodes.iter_mut().for_each(Node::start);
+    let mut nodes = grown(3, &[]);
+    until("all groups have three voters", || nodes[0].server().has_three_voters());
     for node in &nodes {
         until("the node is ready", || readiness(node) == (200, Vec::new()));
     }
