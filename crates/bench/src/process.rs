@@ -3,10 +3,13 @@
 use std::fs;
 use std::time::Duration;
 
-/// A process on this machine.
+/// Processes of one system at most.
+const PROCESSES_MAX: usize = 3;
+
+/// A process on this machine, or those of one system, whose figures are added.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Process {
-    id: u32,
+    ids: [Option<u32>; PROCESSES_MAX],
 }
 
 /// Memory of a process.
@@ -20,34 +23,54 @@ pub(crate) struct Memory {
 
 impl Process {
     pub(crate) fn new(id: u32) -> Self {
-        Self { id }
+        Self::of(&[id])
+    }
+
+    /// The processes of one system.
+    pub(crate) fn of(ids: &[u32]) -> Self {
+        let mut all = [None; PROCESSES_MAX];
+        all.iter_mut().zip(ids).for_each(|(place, id)| *place = Some(*id));
+        Self { ids: all }
     }
 
     pub(crate) fn own() -> Self {
         Self::new(std::process::id())
     }
 
+    fn ids(&self) -> impl Iterator<Item = u32> {
+        self.ids.into_iter().flatten()
+    }
+
     /// CPU time of all its threads, in the kernel and outside.
     pub(crate) fn cpu(self) -> Option<Duration> {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", self.id)).ok()?;
         let ticks_per_second = rustix::param::clock_ticks_per_second();
-        Some(Duration::from_micros(cpu_ticks(&stat)? * 1_000_000 / ticks_per_second))
+        let ticks: Option<u64> = self
+            .ids()
+            .map(|id| cpu_ticks(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?))
+            .sum();
+        Some(Duration::from_micros(ticks? * 1_000_000 / ticks_per_second))
     }
 
     pub(crate) fn memory(self) -> Option<Memory> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.id)).ok()?;
-        let resident_bytes = status_bytes(&status, "VmRSS:")?;
-        Some(Memory { resident_bytes, peak_bytes: status_bytes(&status, "VmHWM:")? })
+        let mut sum = Memory::default();
+        for id in self.ids() {
+            let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
+            sum.resident_bytes += status_bytes(&status, "VmRSS:")?;
+            sum.peak_bytes += status_bytes(&status, "VmHWM:")?;
+        }
+        Some(sum)
     }
 
     /// Resets `VmHWM` to the memory in use now. Not every system allows it.
     pub(crate) fn reset_peak(self) {
-        let _ = fs::write(format!("/proc/{}/clear_refs", self.id), "5");
+        for id in self.ids() {
+            let _ = fs::write(format!("/proc/{id}/clear_refs"), "5");
+        }
     }
 
     pub(crate) fn open_descriptors(self) -> Option<u64> {
-        let entries = fs::read_dir(format!("/proc/{}/fd", self.id)).ok()?;
-        u64::try_from(entries.count()).ok()
+        let count = |id| Some(fs::read_dir(format!("/proc/{id}/fd")).ok()?.count() as u64);
+        self.ids().map(count).sum()
     }
 }
 
@@ -113,5 +136,15 @@ mod tests {
     fn a_process_that_is_gone_has_no_figures() {
         let gone = Process::new(u32::MAX);
         assert_eq!((gone.cpu(), gone.memory(), gone.open_descriptors()), (None, None, None));
+        let with_own = Process::of(&[std::process::id(), u32::MAX]);
+        assert_eq!(with_own.cpu(), None, "a sum without one of them is none");
+    }
+
+    #[test]
+    fn figures_of_several_processes_are_added() {
+        let id = std::process::id();
+        let (one, two) = (Process::new(id), Process::of(&[id, id]));
+        assert!(two.memory().unwrap().peak_bytes > one.memory().unwrap().peak_bytes);
+        assert!(two.cpu().unwrap() >= one.cpu().unwrap());
     }
 }

@@ -20,6 +20,10 @@ const READY_TIMEOUT: Duration = Duration::from_secs(600);
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const NAMESPACE_TIMEOUT: Duration = Duration::from_secs(30);
 const NAMESPACE_INTERVAL: Duration = Duration::from_millis(50);
+const GROW_TIMEOUT: Duration = Duration::from_secs(120);
+const GROW_INTERVAL: Duration = Duration::from_millis(100);
+/// Nodes of a cluster.
+const CLUSTER_NODES: usize = 3;
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// A directory whose size has not changed for this long has settled.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
@@ -37,6 +41,8 @@ pub(crate) struct Server {
     pub(crate) durability: &'static str,
     process: Option<Process>,
     started: Option<Started>,
+    /// The other nodes of its cluster.
+    mates: Vec<Mate>,
 }
 
 /// A server that this program started.
@@ -47,6 +53,13 @@ struct Started {
     keeper: Keeper,
     /// Its directory, removed with the server.
     scratch: PathBuf,
+}
+
+/// Another node of the cluster, whose files are beside those of the first one.
+#[derive(Debug)]
+struct Mate {
+    address: SocketAddr,
+    child: Child,
 }
 
 impl Server {
@@ -77,10 +90,79 @@ impl Server {
             durability: system.durability(),
             process: Some(Process::new(child.id())),
             started: Some(Started { child, launch, keeper: keeper.clone(), scratch }),
+            mates: Vec::new(),
         };
         server.wait_until_ready()?;
         server.make_namespace()?;
         Ok(server)
+    }
+
+    /// Three nodes of this server on one disk, ready when each group has three voters and leaders are spread.
+    pub(crate) fn start_cluster(places: &Places, dir: &Path, keeper: &Keeper) -> Outcome<Self> {
+        let mut first = places.clone();
+        let [peers, _] = free_addresses()?;
+        first.thalweg_flags.push(format!("--peer-listen={peers}"));
+        let mut server = Self::start(System::Thalweg, &first, dir, keeper)?;
+        server.grow(places)?;
+        server.name.push_str(", cluster of three");
+        server.durability =
+            "fdatasync on two of three nodes before every acknowledgement, one disk";
+        Ok(server)
+    }
+
+    fn grow(&mut self, places: &Places) -> Outcome<()> {
+        let token = self.token()?;
+        for number in 2..=CLUSTER_NODES {
+            let mut own = places.clone();
+            let [peers, _] = free_addresses()?;
+            let flags = [format!("--peer-listen={peers}"), format!("--join={token}")];
+            own.thalweg_flags.extend(flags);
+            let addresses = free_addresses()?;
+            let started = self.own()?;
+            let data = started.scratch.join(format!("data-{number}"));
+            let launch = System::Thalweg.launch_in(&own, &data, addresses)?;
+            let child = spawn(&launch, &started.keeper, &started.scratch)?;
+            self.mates.push(Mate { address: launch.listen, child });
+        }
+        let own = self.own()?.child.id();
+        let ids: Vec<u32> =
+            [own].into_iter().chain(self.mates.iter().map(|mate| mate.child.id())).collect();
+        self.process = Some(Process::of(&ids));
+        self.wait_until_grown()
+    }
+
+    fn token(&mut self) -> Outcome<String> {
+        let started = self.own()?;
+        let mut command = Command::new(&started.launch.binary);
+        let data = started.scratch.join("data");
+        let output = command.args(["cluster", "token", "--data-dir"]).arg(data).output()?;
+        let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+        if output.status.success() {
+            return Ok(token);
+        }
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Err(started.failure(&format!("no token of the cluster: {said}")))
+    }
+
+    fn wait_until_grown(&mut self) -> Outcome<()> {
+        let started = self.own()?;
+        let request = "GET /cluster HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+        let deadline = Instant::now() + GROW_TIMEOUT;
+        while Instant::now() < deadline {
+            if let Ok((200, answer)) = ask(started.launch.ready.address, request.as_bytes())
+                && is_grown(&answer)
+            {
+                return Ok(());
+            }
+            std::thread::sleep(GROW_INTERVAL);
+        }
+        Err(started.failure("the cluster has not grown in time"))
+    }
+
+    /// Where its streams are, on each of its nodes.
+    pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
+        let mates = self.mates.iter().map(|mate| mate.address);
+        [self.address].into_iter().chain(mates).collect()
     }
 
     /// A server that runs already, asked in `style`; `id` is its process, if it shall be measured.
@@ -94,7 +176,8 @@ impl Server {
         let run = RandomState::new().hash_one(url);
         let api = Api::new(style, address.to_string()).for_run(run);
         let durability = "as that server was started";
-        Ok(Self { address, api, name: url.to_owned(), durability, process, started: None })
+        let (started, mates, name) = (None, Vec::new(), url.to_owned());
+        Ok(Self { address, api, name, durability, process, started, mates })
     }
 
     /// Makes the bucket or basin of all streams, if the style has one; it may be there already.
@@ -238,6 +321,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if let Some(started) = &mut self.started {
+            self.mates.iter_mut().for_each(|mate| started.keeper.end(&mut mate.child));
             started.keeper.end(&mut started.child);
             let _ = fs::remove_dir_all(&started.scratch);
         }
@@ -339,6 +423,20 @@ fn ask(address: SocketAddr, request: &[u8]) -> std::io::Result<(u16, String)> {
     Ok((status.filter(|_| text.starts_with("HTTP/1.")).unwrap_or_default(), text))
 }
 
+/// Whether each group has three voters, and leaders are spread.
+fn is_grown(answer: &str) -> bool {
+    let status: Option<serde_json::Value> = answer.split_once("\r\n\r\n").and_then(|(_, body)| {
+        serde_json::from_str(body.get(body.find('{')?..=body.rfind('}')?)?).ok()
+    });
+    let Some(status) = status else { return false };
+    let groups = &status["groups"];
+    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(u64::MAX);
+    let total = number(&groups["total"]);
+    let lead = |node: &serde_json::Value| node["leaders"].as_u64().unwrap_or(0) >= total / 4;
+    let leads = status["nodes"].as_array().is_some_and(|nodes| nodes.iter().all(lead));
+    number(&groups["leaderless"]) == 0 && number(&groups["under_replicated"]) == 0 && leads
+}
+
 /// Space that the files below `path` take on disk, as `du` counts it.
 fn allocated_bytes(path: &Path) -> std::io::Result<u64> {
     let mut sum = fs::symlink_metadata(path)?.blocks() * 512;
@@ -402,6 +500,22 @@ mod tests {
         assert_eq!([ready(ok), ready(any), ready(any)], [false, true, false]);
         answers.join().unwrap();
         assert!(is_ready(Ready { address, probe: Probe::Connection }).is_err());
+    }
+
+    #[test]
+    fn a_cluster_is_grown_when_its_groups_and_leaders_are_where_they_shall_be() {
+        let answer = |leaders: [u64; 3], lacking: u64| {
+            let nodes = leaders.map(|leaders| serde_json::json!({ "leaders": leaders }));
+            let groups = serde_json::json!({
+                "total": 65, "leaderless": 0, "under_replicated": lacking
+            });
+            let body = serde_json::json!({ "nodes": nodes, "groups": groups }).to_string();
+            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
+        };
+        assert!(is_grown(&answer([22, 22, 21], 0)));
+        assert!(!is_grown(&answer([22, 22, 21], 1)));
+        assert!(!is_grown(&answer([65, 0, 0], 0)));
+        assert!(!is_grown("HTTP/1.1 200 OK\r\n\r\n"));
     }
 
     #[test]

@@ -86,6 +86,22 @@ fn commits_and_messages_are_read_back() {
 }
 
 #[test]
+fn a_cluster_is_grown_and_what_it_acknowledged_is_read_back() {
+    if server().is_none() {
+        return;
+    }
+    let args = ["appends", "--cluster", "3", "--streams", "16", "--connections", "6"];
+    let output = bench(&[&args[..], &["--seconds", "0.3", "--server-arg=--groups=4"]].concat());
+    let text = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{text}\n{errors}");
+    assert!(text.starts_with("appends --cluster 3 ") && text.contains("per second"), "{text}");
+    let output = bench(&["recovery", "--cluster", "3"]);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    assert!(errors.contains("--cluster starts nodes of this server"), "{errors}");
+}
+
+#[test]
 fn a_missing_server_is_explained() {
     let output = bench(&["creates", "--server-bin", "no-such-server"]);
     let errors = String::from_utf8_lossy(&output.stderr);

@@ -115,11 +115,19 @@ impl Bench {
     fn server(&self) -> Outcome<Server> {
         let Place { against, url, pid, api_style, .. } = &self.place;
         let Some(url) = url else {
+            if self.is_cluster() {
+                return Server::start_cluster(&self.places()?, &self.dir(), &self.keeper);
+            }
             return Server::start(*against, &self.places()?, &self.dir(), &self.keeper);
         };
         let server = Server::at(url, *pid, *api_style)?;
         server.make_namespace()?;
         Ok(server)
+    }
+
+    /// Whether several nodes are to be started.
+    fn is_cluster(&self) -> bool {
+        self.place.cluster != "1"
     }
 
     /// Fails if there is nothing to start.
@@ -153,7 +161,7 @@ impl Bench {
     /// Refuses what would fail at its end: a command that ends servers on one that is not its own, a
     /// process that is not there, results that cannot be written.
     fn check_place(&self, command: &Command) -> Outcome<()> {
-        let Place { url, pid, json, .. } = &self.place;
+        let Place { url, pid, json, against, .. } = &self.place;
         let ends_it = matches!(
             command,
             Command::Recovery(_) | Command::Shutdown(_) | Command::IdleStreams(_)
@@ -161,6 +169,11 @@ impl Bench {
         if let (Some(url), true) = (url, ends_it) {
             let what = "this command ends the server and starts it again; leave --url out";
             return Err(Failure::new(format!("--url {url}: {what}")));
+        }
+        if self.is_cluster() && (url.is_some() || *against != System::Thalweg || ends_it) {
+            let what = "--cluster starts nodes of this server, for commands that do not end it; leave \
+                        --url and --against out";
+            return Err(Failure::new(what));
         }
         if let Some(pid) = pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
             return Err(Failure::new(format!("--pid {pid}: there is no such process")));
@@ -204,6 +217,9 @@ impl Bench {
         let mut run = Run::new(command);
         run.server.clone_from(&server.name);
         server.durability.clone_into(&mut run.durability);
+        if self.is_cluster() {
+            run.setting("cluster", &self.place.cluster);
+        }
         if self.place.url.is_none() && self.place.against != System::Thalweg {
             run.setting("against", self.place.against.key());
         }

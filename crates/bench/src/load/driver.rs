@@ -41,9 +41,13 @@ impl Driver {
         Ok(driver)
     }
 
-    /// Opens `count` connections to `server`, each with its greeting, whose answers have its form.
+    /// Opens `count` connections to `server`, each with its greeting, whose answers have its form. The nodes of a cluster get one
+    /// after the other.
     pub(crate) fn to(server: &Server, count: usize) -> Outcome<Self> {
-        let mut driver = Self::connect(server.address, count)?;
+        let mut driver = Self::empty()?;
+        for address in server.addresses().into_iter().cycle().take(count) {
+            driver.add(address, 1, None)?;
+        }
         driver.style = server.api.style;
         for (at, socket) in driver.sockets.iter_mut().enumerate() {
             socket.output.extend(server.api.greeting(at));

@@ -60,6 +60,17 @@ pub(crate) enum Probe {
 }
 
 impl System {
+    /// How a node of ours is started with `data` as its directory.
+    pub(crate) fn launch_in(
+        self,
+        places: &Places,
+        data: &Path,
+        addresses: [SocketAddr; 2],
+    ) -> Outcome<Launch> {
+        let launch = Launch::new(self.program(places)?, addresses[0]);
+        Ok(launch.thalweg(places, &data.display().to_string(), addresses))
+    }
+
     /// How it is started with its files in `scratch`; it listens on the first address, and may use
     /// the second.
     pub(crate) fn launch(
@@ -69,20 +80,10 @@ impl System {
         addresses: [SocketAddr; 2],
     ) -> Outcome<Launch> {
         let [listen, _] = addresses;
-        let launch = Launch {
-            binary: self.program(places)?,
-            flags: Vec::new(),
-            variables: Vec::new(),
-            directory: None,
-            settings: None,
-            prepare: Vec::new(),
-            shown: String::new(),
-            listen,
-            ready: Ready { address: listen, probe: Probe::Answer },
-        };
+        let launch = Launch::new(self.program(places)?, listen);
         let data = scratch.join("data").display().to_string();
         Ok(match self {
-            Self::Thalweg => launch.thalweg(places, &data, addresses),
+            Self::Thalweg => self.launch_in(places, &scratch.join("data"), addresses)?,
             Self::Bare => launch.flags(["bare".to_owned(), listen.to_string()]),
             Self::BareHyper => {
                 launch.flags(["bare".to_owned(), listen.to_string(), "--hyper".to_owned()])
@@ -106,6 +107,20 @@ impl System {
 }
 
 impl Launch {
+    fn new(binary: PathBuf, listen: SocketAddr) -> Self {
+        Self {
+            binary,
+            flags: Vec::new(),
+            variables: Vec::new(),
+            directory: None,
+            settings: None,
+            prepare: Vec::new(),
+            shown: String::new(),
+            listen,
+            ready: Ready { address: listen, probe: Probe::Answer },
+        }
+    }
+
     fn flags(mut self, flags: impl IntoIterator<Item = String>) -> Self {
         self.flags.extend(flags);
         self
