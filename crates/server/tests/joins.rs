@@ -4,9 +4,42 @@ mod harness;
 
 use env::{Disk, RealDisk};
 use harness::cluster::{Node, grown, token};
-use harness::{TEXT, thread, until};
+use harness::{Client, TEXT, thread, until};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+
+/// A client that appends to streams in turn, and takes no answer but success.
+struct Writer {
+    is_over: Arc<AtomicBool>,
+    written: Arc<AtomicU64>,
+    thread: JoinHandle<()>,
+}
+
+impl Writer {
+    fn start(mut client: Client, streams: u64) -> Self {
+        let (is_over, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let (ends, counts) = (Arc::clone(&is_over), Arc::clone(&written));
+        let thread = thread("writer", move || {
+            while !ends.load(Ordering::Relaxed) {
+                let number = counts.load(Ordering::Relaxed);
+                let body = format!("{number};");
+                client.post(&format!("/s{}", number % streams), TEXT, body.as_bytes()).is(204);
+                counts.store(number + 1, Ordering::Relaxed);
+            }
+        });
+        Self { is_over, written, thread }
+    }
+
+    /// How many appends were acknowledged.
+    fn end(self) -> u64 {
+        self.is_over.store(true, Ordering::Relaxed);
+        self.thread.join().unwrap();
+        let written = self.written.load(Ordering::Relaxed);
+        assert!(written > 0);
+        written
+    }
+}
 
 #[test]
 fn a_cluster_grows_under_writes_and_lives_on_without_its_first_node() {
@@ -19,22 +52,10 @@ fn a_cluster_grows_under_writes_and_lives_on_without_its_first_node() {
     }
     let token = token(first.dir.path());
     let mut others = [Node::new(Some(&token), &[]), Node::new(Some(&token), &[])];
-    let (is_over, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
-    let (ends, counts) = (Arc::clone(&is_over), Arc::clone(&written));
-    let writer = thread("writer", move || {
-        while !ends.load(Ordering::Relaxed) {
-            let number = counts.load(Ordering::Relaxed);
-            let body = format!("{number};");
-            client.post(&format!("/s{}", number % 8), TEXT, body.as_bytes()).is(204);
-            counts.store(number + 1, Ordering::Relaxed);
-        }
-    });
+    let writer = Writer::start(client, 8);
     others.iter_mut().for_each(Node::start);
     until("all groups have three voters", || first.server().has_three_voters());
-    is_over.store(true, Ordering::Relaxed);
-    writer.join().unwrap();
-    let written = written.load(Ordering::Relaxed);
-    assert!(written > 0);
+    let written = writer.end();
     first.kill();
     for stream in 0..8 {
         let appended = (0..written).filter(|number| number % 8 == stream);
@@ -97,4 +118,23 @@ fn a_token_may_stay_where_it_is_and_a_node_comes_back_with_its_number() {
         cluster["number"] == 2 && cluster["nodes"][0]["state"] == "up"
     });
     assert_eq!(nodes[0].server().cluster()["nodes"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn nodes_that_are_restarted_one_after_the_other_cost_no_write() {
+    let mut nodes = grown(3, &[]);
+    let mut client = nodes[0].server().connect();
+    for stream in 0..8 {
+        client.put(&format!("/s{stream}"), TEXT).is(201);
+    }
+    let is_whole = |node: &Node| until("all is well", || node.server().has_three_voters());
+    for restarted in 0..3 {
+        nodes.iter().for_each(is_whole);
+        let writers =
+            [1, 2].map(|step| Writer::start(nodes[(restarted + step) % 3].server().connect(), 8));
+        nodes[restarted].stop();
+        nodes[restarted].start();
+        until("it is ready", || nodes[restarted].server().admin("/readyz").status == 200);
+        writers.into_iter().for_each(|writer| assert!(writer.end() > 0));
+    }
 }

@@ -93,6 +93,8 @@ pub(crate) struct Replication {
     wish_ticks: u32,
     /// Ticks since a leadership was last given away so that they spread.
     spread_ticks: u32,
+    /// The process is about to end.
+    is_ending: bool,
     sweeps: sweep::Sweeps,
     transfers: transfer::Transfers,
 }
@@ -114,6 +116,7 @@ impl Replication {
             wishes: VecDeque::new(),
             wish_ticks: 0,
             spread_ticks: 0,
+            is_ending: false,
             sweeps: sweep::Sweeps::default(),
             transfers: transfer::Transfers::new(membership.opening),
         }

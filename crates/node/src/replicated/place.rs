@@ -11,6 +11,7 @@
 //! # Invariants
 //! - A leader does not propose what would unseat it: it hands over first.
 
+use super::GroupCopy;
 use crate::ShardCore;
 use cluster::{
     CAUGHT_UP_ENTRIES, Change, Follower, GroupView, KIND_CHANGE, KIND_NOOP, MemberState, Meta,
@@ -27,6 +28,21 @@ const SPREAD_TICKS: u32 = 5;
 const CHANGE_BYTES_MAX: u64 = 1 << 10;
 
 impl ShardCore {
+    /// The process is about to end: what is led here goes to nodes that have caught up, so that nobody waits for an election.
+    pub fn begin_end(&mut self) {
+        if self.replication.is_some() {
+            self.members().is_ending = true;
+            self.place_groups();
+        }
+    }
+
+    /// Whether a group is led here that another node could lead.
+    #[must_use]
+    pub fn leads_for_others(&self) -> bool {
+        let leads = |copy: &GroupCopy| copy.leads() && !copy.is_only_voter();
+        self.replication.is_some() && self.groups.iter().filter_map(|it| it.role.copy()).any(leads)
+    }
+
     /// The groups that are led here take their next step to where they shall be.
     pub(super) fn place_groups(&mut self) {
         let Some(meta) = self.members().meta().cloned() else { return };
@@ -36,16 +52,17 @@ impl ShardCore {
                 self.place_group(id, &meta);
             }
         }
-        let ticks = &mut self.members().spread_ticks;
-        *ticks += 1;
-        if *ticks >= SPREAD_TICKS {
-            *ticks = 0;
+        let members = self.members();
+        members.spread_ticks += 1;
+        if members.spread_ticks >= SPREAD_TICKS && !members.is_ending {
+            members.spread_ticks = 0;
             self.spread_leaders(&meta);
         }
     }
 
     fn place_group(&mut self, id: GroupId, meta: &Meta) {
         let first = self.log.first_index(id).unwrap_or(self.log.last_index(id).next());
+        let is_ending = self.members().is_ending;
         let replica = &self.copy_mut(id).replica;
         let target: Vec<ReplicaId> =
             meta.target(id).iter().map(|node| meta.replica(id, *node)).collect();
@@ -63,7 +80,7 @@ impl ShardCore {
             Some(PlacementStep::HandOver(ids)) => self.hand_over(id, meta, &ids),
             // One that finds no room is proposed again by a later tick.
             Some(PlacementStep::Settle) => _ = self.append_own(id, KIND_NOOP, &[]),
-            None if !may_lead(meta, view.leader.node()) => {
+            None if is_ending || !may_lead(meta, view.leader.node()) => {
                 let ids = successors(&self.copy_mut(id).replica);
                 self.hand_over(id, meta, &ids);
             }

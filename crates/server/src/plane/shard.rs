@@ -530,12 +530,13 @@ impl Shard {
     fn begin_stop(&mut self) {
         self.doors.close(self.poll.registry());
         self.handle(Input::Stop);
+        self.core.begin_end();
     }
 
     fn is_finished(&self) -> bool {
         let now = self.now.monotonic;
         let is_idle = self.sessions.is_finished(now) && self.syncs_in_flight == 0;
-        is_idle || self.sessions.is_late(now)
+        (is_idle && !self.core.leads_for_others()) || self.sessions.is_late(now)
     }
 
     /// Commits what is left, with the mark that says that it is durable.

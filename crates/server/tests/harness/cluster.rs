@@ -46,6 +46,11 @@ impl Node {
         self.server.take().expect("it runs").kill();
     }
 
+    /// Ends it as an operator does.
+    pub(crate) fn stop(&mut self) {
+        self.server.take().expect("it runs").stop();
+    }
+
     pub(crate) fn server(&self) -> &Server {
         self.server.as_ref().expect("it runs")
     }
