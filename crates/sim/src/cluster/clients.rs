@@ -4,7 +4,7 @@ use super::oracle::{Op, Oracle};
 use super::streams::{STREAMS, group_of, name_of, path_of};
 use crate::dice::Dice;
 use crate::history::{Append, Deed, Moment, Producer, Told};
-use log::LogOptions;
+use log::{LogOptions, Slice};
 use model::{ByteOffset, GroupId, ReadFrom, StreamPath};
 use node::{Failure, ReadReply, ReadRequest, Reply, Request};
 use std::rc::Rc;
@@ -363,4 +363,34 @@ pub(super) fn create(
         record_time: None,
         record_count: 0,
     }))
+}
+
+/// A reply in the trace. Bytes of streams are many, and a file that has them would be printed as a whole.
+pub(super) fn in_short(reply: &Reply) -> String {
+    let of = |slice: &Slice| {
+        let bytes = slice.to_bytes().unwrap_or_default();
+        format!("{} bytes, {:08x}", bytes.len(), crc32c::crc32c(&bytes))
+    };
+    match reply {
+        Reply::Window(slice) => of(slice),
+        Reply::Read(read) => {
+            let ReadReply { key, info, start, end, first, .. } = &**read;
+            let first = first.as_ref().map(of);
+            format!("{key:?}, {info:?}, from {start} to {end}: {first:?}")
+        }
+        reply => format!("{reply:?}"),
+    }
+}
+
+/// A reply on its way: its bytes have left the files that they are in, which may be lost before it arrives.
+pub(super) fn sent(reply: Reply) -> Reply {
+    let sent = |slice: Slice| slice.to_bytes().map_or(slice, Slice::Bytes);
+    match reply {
+        Reply::Window(slice) => Reply::Window(sent(slice)),
+        Reply::Read(mut read) => {
+            read.first = read.first.map(sent);
+            Reply::Read(read)
+        }
+        reply => reply,
+    }
 }

@@ -497,6 +497,7 @@ impl World {
         for (ticket, reply) in replies {
             let (call, delay_us) = (ticket.exchange[0], self.dice.delay_us(300));
             self.check_acknowledged((node, call), &reply);
+            let reply = super::clients::sent(reply);
             self.at(delay_us, Act::Reply { call, reply });
         }
         for (shard, mail) in mails {
@@ -749,7 +750,8 @@ impl World {
             (reply, _) => reply,
         };
         let is_failed = matches!(reply, Reply::Failed(_));
-        self.trace.note(self.now_us, format_args!("client {client} hears of {node}: {reply:?}"));
+        let said = super::clients::in_short(&reply);
+        self.trace.note(self.now_us, format_args!("client {client} hears of {node}: {said}"));
         let next = self.clients[client].hear(&mut self.oracle, reply, &mut self.contents);
         self.go_on(client, next, (node, is_failed));
     }
