@@ -42,6 +42,12 @@ impl<W> Barriers<W> {
         Self { last, ..Self::default() }
     }
 
+    /// The number of the last question.
+    #[must_use]
+    pub fn last(&self) -> u64 {
+        self.last
+    }
+
     /// Adds a read.
     pub fn add(&mut self, waiter: W) {
         self.new.push(waiter);

@@ -135,6 +135,12 @@ fn fill_log_message(out: &mut Message, body: Body) {
             out.reject = true;
             (out.reject_hint, out.log_term) = numbers(hint);
         }
+        Body::Empty => {
+            out.set_msg_type(MessageType::MsgAppendResponse);
+            out.reject = true;
+            // The library takes any number but 0 for a wish. Which entry a snapshot has is not its business.
+            out.request_snapshot = 1;
+        }
         Body::Heartbeat { commit, read } => {
             out.set_msg_type(MessageType::MsgHeartbeat);
             out.commit = commit.get();
@@ -182,6 +188,7 @@ pub(crate) fn from_library(mut message: Message) -> GroupMessage {
             let entries = message.take_entries().into_iter().map(sent_entry).collect();
             Body::Append { previous: position, commit, entries }
         }
+        MessageType::MsgAppendResponse if message.request_snapshot > 0 => Body::Empty,
         MessageType::MsgAppendResponse if message.reject => {
             Body::Rejected { index, hint: at(message.reject_hint, message.log_term), commit }
         }

@@ -69,6 +69,8 @@ pub enum Body {
         /// The last entry that it knows as committed.
         commit: EntryIndex,
     },
+    /// The sender has nothing, and takes nothing but a snapshot: what was on its node before was another copy's.
+    Empty,
     /// The sender leads.
     Heartbeat {
         /// The last committed entry that the receiver has.

@@ -99,8 +99,11 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
     }
     let known = configuration.replicas();
     let missing = target.iter().filter(|id| !known.contains(id));
-    let learners: Vec<_> = missing.map(|id| (*id, Part::Learner)).collect();
+    let mut learners: Vec<_> = missing.map(|id| (*id, Part::Learner)).collect();
     if !learners.is_empty() {
+        // A node that gets one new id after the other must not fill the group with those that it never used.
+        let stale = configuration.learners.iter().filter(|id| !target.contains(id));
+        learners.extend(stale.map(|id| (*id, Part::Gone)));
         return Some(PlacementStep::Change(Change::Enter(learners)));
     }
     let voters = voters_wanted(view, replication);

@@ -117,6 +117,7 @@ fn make_shard(store: &Store, wals: &[RebuiltWal], number: u16, epoch: u64) -> Sh
         is_work_due: Cell::new(true),
         is_out_of_room: false,
         has_just_counted: false,
+        has_just_sifted: false,
         is_count_due: true,
         seals_since_merge: 0,
         turn: 0,

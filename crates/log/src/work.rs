@@ -8,7 +8,7 @@ use crate::chunk::leftovers::{RemovalDone, RemovalTask};
 use crate::chunk::writer::{ChunkName, WRITING_NAME};
 use crate::damage::Damage;
 use crate::paths::remove_if_there;
-use crate::snapshot::{InstallEnd, InstallError, InstallTask, Installed};
+use crate::snapshot::{InstallEnd, InstallError, InstallTask, Installed, SiftDone, SiftTask};
 use crate::store::Store;
 use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::NoRoom;
@@ -44,6 +44,7 @@ pub(crate) enum Task {
     Remove(RemovalTask),
     Checkpoint(CheckpointTask),
     Install(Box<InstallTask>),
+    Sift(SiftTask),
 }
 
 /// What takes many milliseconds to give back: an index whose appends are sealed, or segments without a name. To close one of
@@ -63,6 +64,7 @@ impl WorkJob {
             Task::Remove(task) => Some(task.group),
             Task::Checkpoint(task) => Some(task.group),
             Task::Install(task) => Some(task.group()),
+            Task::Sift(task) => Some(task.group),
         }
     }
 
@@ -98,6 +100,10 @@ impl WorkJob {
             Task::Install(task) => {
                 let group = task.group();
                 TaskDone::Install(group, task.run(disk))
+            }
+            Task::Sift(task) => {
+                let result = task.run(disk);
+                TaskDone::Sift(task, result)
             }
             Task::Checkpoint(mut task) => {
                 let (what, bytes) = ("a checkpoint", task.bytes());
@@ -186,6 +192,7 @@ pub(crate) enum TaskDone {
     Remove(RemovalTask, RemovalDone),
     Checkpoint(CheckpointTask, io::Result<()>),
     Install(GroupId, InstallEnd),
+    Sift(SiftTask, io::Result<SiftDone>),
 }
 
 /// What a piece of background work came to.
@@ -204,4 +211,6 @@ pub struct WorkReport {
     pub checkpointed: Option<GroupId>,
     /// What has come of [`crate::ShardLog::finish_install`].
     pub installed: Option<Result<Installed, (GroupId, InstallError)>>,
+    /// The group whose damaged chunks were all set aside: [`crate::ShardLog::sift`].
+    pub sifted: Option<GroupId>,
 }

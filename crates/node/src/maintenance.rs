@@ -153,6 +153,9 @@ impl ShardCore {
         if let Some(Err((group, error))) = &report.installed {
             self.note_install_refused(*group, error);
         }
+        if let Some(group) = report.sifted {
+            self.note_sifted(group);
+        }
         if let Some(group) = report.checkpointed {
             self.note_checkpointed(group);
         }

@@ -26,7 +26,7 @@ pub struct TransferDone {
 #[derive(Debug)]
 pub(crate) enum TransferWork {
     /// Looks at what is here, to say it to a leader.
-    Look(TailsJob),
+    Look(Box<TailsJob>),
     /// Reads what a receiver has said.
     Understand(Vec<u8>),
     Export(Box<ExportJob>),

@@ -13,6 +13,7 @@ fn first_seed(mutant: ClusterMutant) -> u64 {
         ClusterMutant::OldDisk => 46,
         ClusterMutant::DeniedReferences => 29,
         ClusterMutant::EarlyCommits => 25,
+        ClusterMutant::OldIds => 16,
         _ => 4,
     }
 }

@@ -105,6 +105,7 @@ const HEARTBEAT: u8 = 8;
 const ALIVE: u8 = 9;
 const SNAPSHOT: u8 = 10;
 const CAMPAIGN: u8 = 11;
+const EMPTY: u8 = 12;
 const FORWARD: u8 = 32;
 const ANSWER: u8 = 33;
 const BARRIER: u8 = 34;
@@ -327,6 +328,7 @@ fn message_fields(body: &Body, out: &mut Vec<u8>) -> Fields {
             at(&point.last, of(SNAPSHOT))
         }
         Body::Campaign => of(CAMPAIGN),
+        Body::Empty => of(EMPTY),
     }
 }
 
@@ -360,6 +362,7 @@ fn message(fields: &Fields, payload: &Bytes) -> Result<GroupMessage, &'static st
             Body::Snapshot(SnapshotPoint { last: fields.position(), configuration })
         }
         CAMPAIGN => Body::Campaign,
+        EMPTY => Body::Empty,
         _ => return Err("a section of an unknown kind"),
     };
     let (from, to) = (replica(fields.from)?, replica(fields.to)?);

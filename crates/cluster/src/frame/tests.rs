@@ -42,6 +42,7 @@ fn every_kind() -> Vec<Section> {
         Body::Alive { commit, read: 77 },
         Body::Snapshot(SnapshotPoint { last: at, configuration }),
         Body::Campaign,
+        Body::Empty,
     ]
     .map(message)
     .into();

@@ -166,6 +166,13 @@ impl Meta {
         ReplicaId::new(node, incarnation)
     }
 
+    /// The id that a group's replica on a node was given last, if it was an opening of the node with this number that has asked.
+    #[must_use]
+    pub fn renewed(&self, group: GroupId, node: NodeNumber, epoch: u64) -> Option<ReplicaId> {
+        let given = self.incarnations.get(&(group, node)).filter(|given| given.epoch == epoch)?;
+        Some(ReplicaId::new(node, given.incarnation))
+    }
+
     /// The newest version of commands that every member knows.
     #[must_use]
     pub fn version(&self) -> u16 {

@@ -106,6 +106,8 @@ fn a_replica_that_lost_something_gets_one_new_id_however_often_that_is_said() {
     let impossible = MetaOutcome::Refused(MetaRefusal::Impossible);
     assert_eq!(renew(third.successor(), 4), impossible, "it comes from an opening that is over");
     assert_eq!(meta.replica(group, number(2)), third.successor());
+    assert_eq!(meta.renewed(group, number(2), 5), Some(third.successor()));
+    assert_eq!(meta.renewed(group, number(2), 6), None, "this opening has not asked");
     assert_eq!(meta.replica(GroupId::new(8), number(2)), first);
 }
 

@@ -128,6 +128,20 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
     let learning = changed(&changed(&three, &learns), &Change::Leave);
     let exchange = Change::Enter(vec![(new, Part::Voter), (id(3), Part::Gone)]);
     assert_eq!(view(&learning, &followers), Some(PlacementStep::Change(exchange)));
+    // It was lost once more before it had anything.
+    let older = Configuration { learners: vec![new], ..three.clone() };
+    let newer = [id(1), id(2), new.successor()];
+    let view = GroupView {
+        leader: id(1),
+        first: EntryIndex::new(1),
+        last,
+        configuration: &older,
+        is_settled: true,
+        followers: &followers,
+        target: &newer,
+    };
+    let learns = Change::Enter(vec![(new.successor(), Part::Learner), (new, Part::Gone)]);
+    assert_eq!(next_step(&view, 3), Some(PlacementStep::Change(learns)));
 }
 
 #[test]

@@ -223,7 +223,7 @@ fn largest_number(message: &GroupMessage) -> u64 {
         Body::Rejected { index, hint, commit } => index.get().max(of(hint)).max(commit.get()),
         Body::Heartbeat { commit, .. } | Body::Alive { commit, .. } => commit.get(),
         Body::Snapshot(point) => of(&point.last),
-        Body::Campaign => 0,
+        Body::Campaign | Body::Empty => 0,
     };
     inside.max(message.term.get())
 }

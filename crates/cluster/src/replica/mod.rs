@@ -21,6 +21,7 @@
 
 mod change;
 mod check;
+mod empty;
 #[cfg(test)]
 mod harness;
 mod held;
@@ -139,6 +140,8 @@ pub struct Replica<R: Rules = Enforced> {
     last_read: u64,
     /// Ticks since each snapshot was sent.
     snapshots: BTreeMap<ReplicaId, u32>,
+    /// Followers that have said to this leader that they have nothing.
+    empty: BTreeSet<ReplicaId>,
     refusals: Refusals,
     /// The last entry that was in the log when the configuration changed.
     settles_behind: u64,
@@ -195,6 +198,7 @@ impl<R: Rules> Replica<R> {
             reads: BTreeSet::new(),
             last_read: 0,
             snapshots: BTreeMap::new(),
+            empty: BTreeSet::new(),
             refusals: Refusals::default(),
             settles_behind: 0,
             _rules: PhantomData,

@@ -141,6 +141,7 @@ impl<R: Rules> Replica<R> {
             out.lost_reads.extend(std::mem::take(&mut self.reads));
             self.raw.mut_store().withdraw_all();
             self.snapshots.clear();
+            self.empty.clear();
         }
     }
 
@@ -191,6 +192,7 @@ impl<R: Rules> Replica<R> {
         for message in messages {
             if matches!(message.body, Body::Snapshot(_)) {
                 self.raw.mut_store().withdraw(message.to);
+                self.fulfil_wish(message.to);
                 self.snapshots.insert(message.to, 0);
             }
         }

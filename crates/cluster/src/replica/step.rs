@@ -3,7 +3,7 @@
 use super::{Replica, StepRefused};
 use crate::configuration::Change;
 use crate::library;
-use crate::message::{GroupMessage, LogPosition};
+use crate::message::{Body, GroupMessage, LogPosition};
 use crate::rules::Rules;
 
 impl<R: Rules> Replica<R> {
@@ -28,6 +28,9 @@ impl<R: Rules> Replica<R> {
         }
         self.flush();
         let changes = self.check(&message)?;
+        if message.body == Body::Empty {
+            return self.hear_empty(message);
+        }
         let message = library::to_library(message);
         // The library refuses answers of replicas that it does not know; they are late.
         let _ = self.raw.step(message);

@@ -93,7 +93,9 @@ pub(crate) fn open_chunks(
         open_next((store, group), (&path, seq), &mut found).map_err(at(&path))?;
     }
     let Looked { kept, damages, left } = found;
-    let mut set = ChunkSet::new(seqs.last().map_or(1, |(seq, _)| seq + 1));
+    let taken = names.iter().filter_map(|name| Parts::number_taken_by(name));
+    let last = taken.chain(seqs.last().map(|(seq, _)| *seq)).max();
+    let mut set = ChunkSet::new(last.map_or(1, |last| last + 1));
     // A chunk that cannot be read stays in its file, and no merge goes across it.
     let unreadable = damages.iter().filter(|damage| damage.kind == DamageKind::ChunkHeader);
     set.held.unreadable = unreadable.map(|damage| damage.file.clone()).collect();

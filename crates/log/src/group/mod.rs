@@ -19,7 +19,7 @@ use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
 use crate::options::READ_SEAL_PART;
 use crate::read::ReadMode;
-use crate::snapshot::Installing;
+use crate::snapshot::{Installing, Sifting};
 use crate::wal::segment::{SegmentTable, WalSegment};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, StreamId};
 use std::cell::Cell;
@@ -56,6 +56,8 @@ pub(crate) struct Group {
     pub(crate) installs: u16,
     /// A snapshot that is on its way.
     pub(crate) install: Option<Installing>,
+    /// Of a damaged replica: up to where its chunks were looked at.
+    pub(crate) sifting: Option<Sifting>,
 }
 
 impl Group {
@@ -81,6 +83,7 @@ impl Group {
             replicated: None,
             installs: 0,
             install: None,
+            sifting: None,
         }
     }
 
@@ -269,6 +272,7 @@ impl Group {
         (self.sealed, self.checkpointed) = (index, index);
         (self.pending, self.checkpoint_bytes, self.bytes_since_checkpoint) = (None, bytes, 0);
         self.installs += 1;
+        self.sifting = None;
         self.far_read_bytes.set(0);
         let replicated = self.replicated.as_mut().expect("a group with one voter gets no snapshot");
         replicated.directory = Directory::new(index, Some(term));

@@ -2,6 +2,7 @@
 
 use crate::checkpoint::CheckpointTask;
 use crate::chunk::copy::CopyDone;
+use crate::chunk::count::{CountDone, CountTask};
 use crate::group::{Group, seal::SealsBefore};
 use crate::options::{MANY_SEGMENTS, MERGE_CHUNKS_MIN};
 use crate::shard::ShardLog;
@@ -175,6 +176,10 @@ impl ShardLog {
         // A checkpoint that nothing holds up takes least for what it gives. Then what is dead in chunks gives its room back
         // without taking any.
         let install = self.ready_install(false);
+        let is_turn = !std::mem::replace(&mut self.has_just_sifted, false) && install.is_none();
+        let sift = if is_turn { self.sift_task() } else { None };
+        self.has_just_sifted = sift.is_some();
+        let install = install.or(sift);
         let is_short = self.is_out_of_room && install.is_none();
         let ready = if is_short { self.ready_checkpoint() } else { None };
         let is_merge_due = self.seals_since_merge >= MERGE_CHUNKS_MIN || self.is_out_of_room;
@@ -184,10 +189,15 @@ impl ShardLog {
             .or_else(merge)
             .or_else(|| self.checkpoint_or_seal())
             .or_else(|| self.count_or_merge())
+            .or_else(|| self.sift_task())
             .or_else(|| self.ready_install(true))?;
         self.is_busy = true;
         self.groups[index].begin_job();
         Some(task)
+    }
+
+    fn sift_task(&mut self) -> Option<(usize, Task)> {
+        self.next_sift().map(|(index, task)| (index, Task::Sift(task)))
     }
 
     /// A snapshot that is there: its group waits for nothing else.
@@ -383,14 +393,8 @@ impl ShardLog {
             }
             TaskDone::Free => {}
             TaskDone::Install(group, end) => self.end_install((group, end), &mut report),
-            TaskDone::Count(task, result) => {
-                self.is_count_due = true;
-                let group = self.end_group_job(task.group, result.as_ref().err());
-                report.is_count = true;
-                let counted = result.map_err(|error| report.error = Some(error)).ok();
-                group.merge_may_help |= group.chunks.finish_count(task, counted);
-                group.end_job();
-            }
+            TaskDone::Sift(task, result) => self.end_sift((task, result), &mut report),
+            TaskDone::Count(task, result) => self.end_count((task, result), &mut report),
             TaskDone::Remove(task, done) => {
                 let group = self.end_group_job(task.group, done.error.as_ref());
                 group.merge_may_help = true;
@@ -420,6 +424,19 @@ impl ShardLog {
         report
     }
 
+    fn end_count(
+        &mut self,
+        (task, result): (CountTask, io::Result<CountDone>),
+        report: &mut WorkReport,
+    ) {
+        self.is_count_due = true;
+        let group = self.end_group_job(task.group, result.as_ref().err());
+        report.is_count = true;
+        let counted = result.map_err(|error| report.error = Some(error)).ok();
+        group.merge_may_help |= group.chunks.finish_count(task, counted);
+        group.end_job();
+    }
+
     /// Learns how a seal or checkpoint ended. Where nothing can leave the WAL, it has no room for data either.
     fn note_group_job(&mut self, error: Option<&io::Error>) {
         // Any other error does not say how much room there is.
@@ -429,7 +446,11 @@ impl ShardLog {
         }
     }
 
-    fn end_group_job(&mut self, group: GroupId, error: Option<&io::Error>) -> &mut Group {
+    pub(super) fn end_group_job(
+        &mut self,
+        group: GroupId,
+        error: Option<&io::Error>,
+    ) -> &mut Group {
         assert!(self.is_busy, "a job ended that was never started");
         self.is_busy = false;
         // A disk that is full is full for all.

@@ -26,6 +26,7 @@ mod background;
 mod check_tests;
 mod installs;
 mod replicas;
+mod sifts;
 
 pub use self::replicas::ReplicaError;
 
@@ -107,6 +108,8 @@ pub struct ShardLog {
     pub(crate) is_out_of_room: bool,
     /// The last job counted what is dead in chunks.
     pub(crate) has_just_counted: bool,
+    /// The last look for work of a group gave out one chunk to sift: others come first.
+    pub(crate) has_just_sifted: bool,
     /// Something may have died in chunks that was not counted.
     pub(crate) is_count_due: bool,
     /// Chunks sealed since a merge was last looked for.

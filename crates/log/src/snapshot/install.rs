@@ -21,6 +21,7 @@ use crate::paced::Pace;
 use crate::paths::{checkpoint_dir, chunk_dir};
 use crate::snapshot::coverage::Coverage;
 use crate::snapshot::parts::{part_path, received_checkpoint, remove_parts, rename_part};
+use crate::snapshot::sift::remove_asides;
 use crate::snapshot::{RowEnds, SnapshotHead, is_intact};
 use crate::store::Store;
 use crate::unreadable::cannot_open;
@@ -419,6 +420,7 @@ impl InstallTask {
         }
         // What is left of them takes room and nothing else: it goes with a later checkpoint, and with the next start.
         let _ = checkpoint.remove_older(disk);
+        let _ = remove_asides(disk, dir, *installs);
         let _ = disk.remove(&received_checkpoint(dir));
         Ok(chunks)
     }

@@ -6,7 +6,8 @@
 //! the receiver lacks as a whole is sent as it is, of others what it lacks is copied into a chunk that has no name here.
 //!
 //! # Driving it
-//! 1. The receiver: [`crate::ShardLog::tails`], a job, says what it has.
+//! 1. The receiver: [`crate::ShardLog::tails`], a job, says what it has. One that is damaged finds out first what of it is whole:
+//!    [`crate::ShardLog::sift`].
 //! 2. The sender: [`crate::ShardLog::export`], a job, makes an [`Export`]: a [`SnapshotHead`] and files to read from.
 //! 3. The receiver writes these files, and installs them: [`crate::ShardLog::begin_install`].
 //!
@@ -20,12 +21,14 @@ mod coverage;
 mod export;
 mod install;
 mod parts;
+mod sift;
 mod tails;
 
 pub use export::{Export, ExportError, ExportFile, ExportJob};
 pub use install::{Install, InstallError, InstallFile, Installed};
 pub(crate) use install::{InstallDone, InstallEnd, InstallTask, Installing};
 pub(crate) use parts::Parts;
+pub(crate) use sift::{SiftDone, SiftTask, Sifting, ToSift};
 pub use tails::{Tails, TailsJob};
 
 use crate::checkpoint_rows::CheckpointRow;

@@ -6,6 +6,7 @@
 
 use crate::chunk::writer::{chunk_path, parse_chunk_name};
 use crate::paths::{remove_if_there, remove_unneeded};
+use crate::snapshot::sift::{parse_aside, remove_asides};
 use env::Disk;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -69,6 +70,7 @@ impl Parts {
     /// Any error of the underlying disk.
     pub(crate) fn settle(self, disk: &dyn Disk, dir: &Path, names: &[String]) -> io::Result<bool> {
         let mut has_changed = false;
+        remove_asides(disk, dir, self.installs)?;
         for name in names {
             let part = parse_part(name);
             match part {
@@ -88,6 +90,11 @@ impl Parts {
 
     fn is_of_last(self, installs: u16) -> bool {
         installs > 0 && installs == self.installs
+    }
+
+    /// The number that a file has, which no other chunk may have.
+    pub(crate) fn number_taken_by(name: &str) -> Option<u64> {
+        parse_aside(name).map(|(number, _)| number)
     }
 
     /// The number of the chunk that a file is, although it could not be given its name.

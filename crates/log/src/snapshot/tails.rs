@@ -35,6 +35,8 @@ pub struct TailsJob {
     sealed: u64,
     chunks: Arc<ChunkList>,
     floors: FloorsThen,
+    /// What begins behind the floor of its stream is not known to be all that is kept of it.
+    may_lack_beginnings: bool,
 }
 
 impl ShardLog {
@@ -46,7 +48,8 @@ impl ShardLog {
         let store = self.store.clone();
         let group = self.group_mut(group);
         let (chunks, floors) = group.chunks.now();
-        TailsJob { _store: store, sealed: group.sealed(), chunks, floors }
+        let may_lack_beginnings = group.sifting.is_some();
+        TailsJob { _store: store, sealed: group.sealed(), chunks, floors, may_lack_beginnings }
     }
 }
 
@@ -66,7 +69,8 @@ impl TailsJob {
         }
         coverage.sort();
         let tail = |(stream, first): (u64, u64)| {
-            let from = floor_then(&self.floors, stream).max(first);
+            let floor = floor_then(&self.floors, stream);
+            let from = if self.may_lack_beginnings { floor } else { floor.max(first) };
             (StreamId::new(stream), ByteOffset::new(coverage.end_from(stream, from)))
         };
         let streams = coverage.streams().map(tail).collect();

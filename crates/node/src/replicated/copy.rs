@@ -1,5 +1,6 @@
 //! This node's copy of one group: its replica, and what waits for it.
 
+use super::renewed::Renewed;
 use crate::{Request, ShardCall, Ticket, proposed::Proposed, proposed::ReplyTo};
 use cluster::{
     Barriers, Change, Commit, Configuration, GroupMessage, NodeNumber, Note, Proposals, Replica,
@@ -56,6 +57,8 @@ pub(crate) struct GroupCopy {
     pub(super) halt: Option<Halt>,
     /// The log knows that it takes part in nothing any more.
     pub(super) is_retired: bool,
+    /// It was given a new id, and begins again with a snapshot.
+    pub(super) renewed: Option<Renewed>,
     /// A snapshot takes the place of the log. Its leader's message waits for that.
     pub(super) frozen: Option<GroupMessage>,
     /// What is in chunks here is less than they say: a snapshot comes as if there was nothing.
@@ -106,6 +109,8 @@ pub(super) enum Fetch {
     Send(GroupMessage),
     /// To be applied.
     Apply,
+    /// The copy that has asked is not there any more.
+    Nobody,
 }
 
 /// A request that waits.
@@ -173,6 +178,7 @@ impl GroupCopy {
             serving: None,
             halt: None,
             is_retired: false,
+            renewed: None,
             frozen: None,
             has_nothing: false,
             is_touched: false,

@@ -22,7 +22,9 @@ use crate::{
     proposed::ReplyTo,
 };
 use bytes::{Buf, BufMut, Bytes};
-use cluster::{Forwards, NodeNumber, OUTBOX_BYTES_MAX, ReplicaId, Section, Sending, Verdict};
+use cluster::{
+    Forwards, MetaOutcome, NodeNumber, OUTBOX_BYTES_MAX, ReplicaId, Section, Sending, Verdict,
+};
 use model::{GroupId, Monotonic};
 use std::collections::BTreeMap;
 
@@ -212,7 +214,11 @@ impl ShardCore {
         let copy = self.copy_mut(id);
         let voters = copy.replica.configuration().voters.clone();
         let is_up = |voter: &ReplicaId| nodes.contains(&voter.node());
-        let there: Vec<ReplicaId> = voters.into_iter().filter(is_up).collect();
+        let mut there: Vec<ReplicaId> = voters.into_iter().filter(is_up).collect();
+        if copy.halt.is_some() {
+            // Its voters may be others by now, or lost.
+            there = nodes.iter().map(|node| ReplicaId::new(*node, 1)).collect();
+        }
         copy.asked = there.get(copy.refusals_count % there.len().max(1)).copied();
         self.send_forwards(id);
     }
@@ -289,6 +295,11 @@ impl ShardCore {
         self.members().forwarding.note_ended(&forward);
         match (forward, heard) {
             (Forward::Client { ticket, request, .. }, Heard::Client(reply)) => {
+                if let (Request::Meta(command), Reply::Meta(MetaOutcome::Renewed(id))) =
+                    (&request, &reply)
+                {
+                    self.note_renewal(command, *id);
+                }
                 let is_read = request.is_read();
                 let reply = match reply {
                     Reply::Failed(Failure::Unknown) if is_read => Reply::Failed(Failure::NoLeader),

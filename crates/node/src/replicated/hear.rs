@@ -62,6 +62,9 @@ impl ShardCore {
             return self.hear_snapshot(group, message);
         }
         let copy = self.copy_mut(group);
+        if copy.halt.is_some() {
+            return self.hear_while_out(group, &message);
+        }
         // While the log has no room for what came before, what comes now is lost: its sender repeats it.
         if copy.is_running() {
             // The replica counts what it refuses.
@@ -95,6 +98,7 @@ impl ShardCore {
         self.give_up_forwards(now);
         self.tick_meta();
         self.place_groups();
+        self.tick_renewals();
         self.tick_wishes();
         self.tick_transfers(now);
         self.sweep(now);

@@ -50,21 +50,22 @@ impl ShardCore {
         self.replication.as_ref()?.meta.as_ref()
     }
 
-    /// A change of the cluster that this shard wants: to be asked for as a request, whose answer nobody needs. What does not come
-    /// true is asked for again.
+    /// A change of the cluster that this shard wants: to be asked for as a request. Nobody but the shards needs the answer, and they hear
+    /// it on its way. What does not come true is asked for again.
     pub fn poll_wish(&mut self) -> Option<MetaCommand> {
         self.replication.as_mut()?.wishes.pop_front()
     }
 
     /// Compares what is so here with what the cluster knows.
     pub(super) fn tick_wishes(&mut self) {
-        let Some(meta) = self.members().meta.clone() else { return };
         let ticks = &mut self.members().wish_ticks;
         *ticks += 1;
         if *ticks < WISH_TICKS || !self.members().wishes.is_empty() {
             return;
         }
         self.members().wish_ticks = 0;
+        self.wish_to_renew();
+        let Some(meta) = self.members().meta.clone() else { return };
         self.wish_to_announce(&meta);
         for id in self.replicated_groups() {
             let placed = self.copy_mut(id).placed();
@@ -88,7 +89,12 @@ impl ShardCore {
     /// The state as it is applied here becomes that of the shard.
     pub(crate) fn publish_meta(&mut self) {
         let Some(id) = self.meta_group() else { return };
-        let meta = self.groups.get(id).meta.as_ref().expect("its state is in it");
+        let group = self.groups.get(id);
+        if group.role.copy().is_some_and(|copy| copy.halt.is_some()) {
+            // It may lack something.
+            return;
+        }
+        let meta = group.meta.as_ref().expect("its state is in it");
         if meta.members().next().is_some() {
             let meta = Arc::new(Meta::clone(meta));
             (self.members().meta, self.members().is_meta_new) = (Some(meta), true);

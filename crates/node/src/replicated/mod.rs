@@ -23,7 +23,7 @@
 //! - `applied <= committed handed out <= durable here`.
 //! - An entry is applied only with its [`cluster::Commit`], and only if index and term are those of the log.
 //! - A message whose promise is not durable is held in the replica, not here.
-//! - A copy that lost something it had synced takes part in nothing: see [`Halt`].
+//! - A copy that lost something it had synced takes part in nothing: see [`Halt`]. It comes back under a new id (`renew`).
 //! - While a snapshot takes the place of its log, a copy hears nothing, and applies nothing (`transfer`).
 
 mod apply;
@@ -38,6 +38,8 @@ mod hear;
 mod leader;
 mod meta;
 mod place;
+mod renew;
+mod renewed;
 mod request_bytes;
 mod retire;
 mod send;
@@ -81,6 +83,8 @@ pub(crate) struct Replication {
     serving: serve::Serving,
     /// While groups with one voter are left: what they need to become copies.
     beginning: Option<Membership>,
+    /// With which copies begin.
+    membership: Membership,
     /// This node, as the cluster is to know it.
     own: Option<Member>,
     /// What the cluster knows of itself, as far as this shard has heard.
@@ -110,6 +114,7 @@ impl Replication {
             forwarding: forward::Forwarding::new((membership.node, membership.opening)),
             serving: serve::Serving::default(),
             beginning: None,
+            membership: membership.clone(),
             own: membership.meta.as_ref().map(|meta| meta.own.clone()),
             meta: None,
             is_meta_new: false,

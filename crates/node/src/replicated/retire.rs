@@ -1,4 +1,4 @@
-//! A copy that has lost something stays out, whatever later starts find.
+//! A copy that has lost something is out, whatever later starts find, until it has a new id and a snapshot (`renew`).
 //!
 //! # Why it is written down
 //! A start finds damage by looking. The next one may not: segments and checkpoints that nobody needs are given up, the
@@ -30,9 +30,24 @@ impl ShardCore {
             }
             // There is no room, and only work makes some: it continues, and the next tick tries again.
             Err(ReplicaError::Refused(_)) => self.members().retiring = None,
-            // It was never replicated: it has promised nothing.
-            Err(_) => (self.copy_mut(id).is_retired, self.members().retiring) = (true, None),
+            Err(_) => self.retire_for_the_first_time(id, note),
         }
+    }
+
+    /// The log knows no copy of the group. That may be what is lost. Only on the first node of a cluster a group has entries and no copy: then it
+    /// has promised nothing, and nobody else has them.
+    fn retire_for_the_first_time(&mut self, id: GroupId, note: Note) {
+        if !self.members().membership.is_founder() {
+            let last_term = u64::from(self.log.last_index(id).get() > 0);
+            let batch = self.log.open_batch();
+            if self.log.replicate(id, note, Term::new(last_term)).is_err() {
+                return self.members().retiring = None;
+            }
+            self.copy_mut(id).is_retired = true;
+            self.members().retiring = Some(batch);
+            return;
+        }
+        (self.copy_mut(id).is_retired, self.members().retiring) = (true, None);
     }
 
     /// Background work waits for a note that is not durable yet.

@@ -88,6 +88,7 @@ impl ShardCore {
                     }
                 }
             }
+            (Fetch::Nobody, _) => {}
             (_, Err(EntryError::Damaged { .. })) => self.halt(id, super::Halt::Damage),
             // The peer asks again; what is to be applied is read again.
             (_, Err(_)) => {}

@@ -42,6 +42,8 @@ pub struct CopyStatus {
     pub committed: EntryIndex,
     /// The voters and learners, at the last entry that is known here as committed and durable.
     pub configuration: Configuration,
+    /// It leads, and a majority knows durably that this configuration is committed.
+    pub is_settled: bool,
     /// A snapshot comes: bytes that are here, and all of them.
     pub installing: Option<(u64, u64)>,
     /// The other copies, as their leader sees them.
@@ -65,7 +67,7 @@ impl ShardCore {
             };
             Some(CopyStatus {
                 group: group.state.group(),
-                id: replica.id(),
+                id: copy.id(),
                 state,
                 leader: replica.leader().map(ReplicaId::node),
                 term: replica.term(),
@@ -73,6 +75,7 @@ impl ShardCore {
                 applied: group.state.applied(),
                 committed: replica.committed(),
                 configuration: replica.configuration().clone(),
+                is_settled: replica.is_configuration_settled(),
                 installing: installing(group.state.group()),
                 followers: replica.followers(),
             })

@@ -59,6 +59,9 @@ impl ShardCore {
     fn drive_group(&mut self, id: GroupId) {
         if self.copy_mut(id).halt.is_some() {
             self.retire(id);
+            self.renew(id);
+        }
+        if self.copy_mut(id).halt.is_some() {
             return self.send_forwards_from_outside(id);
         }
         self.write_pending(id);
@@ -169,6 +172,7 @@ impl ShardCore {
         for id in self.replicated_groups() {
             let copy = self.copy_mut(id);
             if copy.halt.is_some() {
+                self.note_persisted_while_out(id, batch);
                 continue;
             }
             for message in copy.replica.persisted(batch) {

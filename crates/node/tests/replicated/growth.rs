@@ -57,7 +57,7 @@ fn join(trio: &mut Trio, through: usize, node: usize) {
 }
 
 /// Three nodes of which each group has three voters.
-fn grown() -> Trio {
+pub(crate) fn grown() -> Trio {
     let mut trio = alone();
     begin(&mut trio);
     join(&mut trio, 0, 1);
@@ -66,7 +66,7 @@ fn grown() -> Trio {
     trio
 }
 
-fn tick_until(trio: &mut Trio, is_it: impl Fn(&mut Trio) -> bool) {
+pub(crate) fn tick_until(trio: &mut Trio, is_it: impl Fn(&mut Trio) -> bool) {
     for _ in 0..400 {
         if is_it(trio) {
             return;
@@ -339,7 +339,7 @@ fn a_node_that_is_somewhere_else_after_a_start_says_so() {
     };
     trio.start(1);
     tick_until(&mut trio, |trio| {
-        let meta = trio.node(0).shards[0].known_meta().expect("it has heard of the cluster");
+        let meta = trio.nodes[0].as_ref().unwrap().shards[0].known_meta().expect("it has heard");
         let known = meta.member(number(1)).expect("it is a member");
         known.peer_address == "elsewhere:4439" && known.epoch > 1
     });

@@ -3,6 +3,7 @@
 mod forks;
 mod forwards;
 mod growth;
+mod renewal;
 mod reports;
 mod snapshots;
 mod trio;
@@ -263,7 +264,7 @@ fn states(trio: &mut Trio, node: usize) -> Vec<CopyState> {
 }
 
 /// A bit of `text`, where a node's write-ahead log has it.
-fn bit_of(disk: &MemoryDisk, text: &[u8]) -> (std::path::PathBuf, u64) {
+pub(crate) fn bit_of(disk: &MemoryDisk, text: &[u8]) -> (std::path::PathBuf, u64) {
     let is_wal = |path: &std::path::PathBuf| path.extension().is_some_and(|it| it == "wal");
     let found = disk.paths().into_iter().filter(is_wal).find_map(|path| {
         let file = disk.open(&path).unwrap();

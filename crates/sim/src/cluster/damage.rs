@@ -1,8 +1,8 @@
 //! Damage of what one node had synced: the others have it, too.
 //!
 //! A copy that finds such damage takes part in nothing any more, for it may have promised what is lost. So one node is hit
-//! at most, and the others must do without it. The last batch of a WAL is left alone: no later one says that it was durable
-//! (`docs/reliability.md`).
+//! at a time, and the others must do without it. In a cluster whose members may change it comes back under a new id, and then
+//! another one may be hit. The last batch of a WAL is left alone: no later one says that it was durable (`docs/reliability.md`).
 
 use super::member::Member;
 use super::world::World;
@@ -16,14 +16,23 @@ const BLOCK_BYTES: u64 = 4096;
 const LOOKS: u64 = 64;
 
 impl World {
+    /// Whether a node may be hit: no other one was, or that one has all again.
+    pub(super) fn may_damage_another(&mut self, node: usize) -> bool {
+        let last = self.damages.last();
+        last.is_none_or(|last| last == node) || (self.growth.is_some() && self.has_grown())
+    }
+
     /// A node is killed, and some of its bytes are others when it starts again.
     pub(super) fn damage(&mut self, node: usize) {
-        let (victim, _) = *self.damaged.get_or_insert((node, 0));
+        let victim = match self.damages.last() {
+            Some(last) if !self.may_damage_another(node) => last,
+            _ => node,
+        };
         if !self.members[victim].is_up() {
             return;
         }
         self.kill(victim);
-        self.damaged = Some((victim, self.now_us));
+        self.damages.note(victim, self.now_us);
         for _ in 0..self.fault_dice.between(1, 3) {
             self.hit(victim);
         }

@@ -5,7 +5,7 @@ use super::plan::ClusterMutant;
 use super::world::World;
 use cluster::{Body, Confirmation, GroupMessage, LogPosition, Section, TransferSays};
 use model::{EntryIndex, GroupId};
-use node::ToPeer;
+use node::{CopyState, CopyStatus, ToPeer};
 
 /// A question whether a fork holds a reference, an answer to it, and one that says that none does: `docs/format/cluster.md`.
 const HOLDER: u8 = 34;
@@ -40,7 +40,15 @@ impl World {
                 _ => {}
             }
         }
-        if let Some(body) = forged_answer(mutant, &message.body) {
+        let is_out = |copy: &CopyStatus| copy.group == group && copy.state == CopyState::Halted;
+        let mut copies = self.members[peer].shards.iter().flat_map(|shard| shard.copies());
+        let forger = match mutant {
+            mutant if !mutant.is_of_copies_that_are_out() => Some(mutant),
+            _ if !copies.any(|copy| is_out(&copy)) => None,
+            mutant => forgery_of(mutant, message.to.incarnation() > 1),
+        };
+        drop(copies);
+        if let Some(body) = forger.and_then(|forger| forged_answer(forger, &message.body)) {
             let (from, to) = (message.to, message.from);
             let message = GroupMessage { from, to, term: message.term, body };
             self.post_section((peer, node), Section::Message { group, message });
@@ -149,17 +157,25 @@ fn forge_snapshot(mutant: ClusterMutant, section: &mut Section) {
     }
 }
 
+/// What a copy forges that is out, and has a new id or not.
+fn forgery_of(mutant: ClusterMutant, is_renewed: bool) -> Option<ClusterMutant> {
+    (is_renewed == (mutant == ClusterMutant::HastyCopies)).then_some(mutant)
+}
+
 /// What a defective peer answers.
 fn forged_answer(mutant: ClusterMutant, said: &Body) -> Option<Body> {
     match (mutant, said) {
-        (ClusterMutant::ForgedAcks, Body::Append { entries, commit, .. }) => {
+        (
+            ClusterMutant::ForgedAcks | ClusterMutant::OldIds | ClusterMutant::HastyCopies,
+            Body::Append { entries, commit, .. },
+        ) => {
             let index = entries.last()?.at.index;
             Some(Body::Appended { index, commit: *commit })
         }
         (ClusterMutant::ForgedConfirmations, Body::Heartbeat { read, commit }) => {
             Some(Body::Alive { commit: *commit, read: *read })
         }
-        (ClusterMutant::ForgedVotes, Body::Ask { is_pre, .. }) => {
+        (ClusterMutant::ForgedVotes | ClusterMutant::OldIds, Body::Ask { is_pre, .. }) => {
             let commit = LogPosition::default();
             Some(Body::Vote { is_pre: *is_pre, is_granted: true, commit })
         }

@@ -11,7 +11,7 @@ use super::streams::NODES;
 use super::world::{Act, World};
 use cluster::{MemberState, MetaCommand, MetaOutcome, ReplicaId};
 use model::{GroupId, ShardId};
-use node::{CopyState, Membership, MetaStart, PeerEvent, Reply, Request, Ticket};
+use node::{CopyState, CopyStatus, Membership, MetaStart, PeerEvent, Reply, Request, Ticket};
 
 /// A joiner waits this long for its answer, and then asks again.
 const JOIN_PATIENCE_US: u64 = 1_000_000;
@@ -156,18 +156,18 @@ impl World {
         self.ask_cluster(MetaCommand::SetState { number: node_number(node), state }, None);
     }
 
-    /// A node goes for good, once in a run, and the spare one takes its place. If its disk is lost, no other one is damaged.
+    /// A node goes for good, once in a run, and the spare one takes its place. If its disk is lost, no other one is damaged then.
     pub(super) fn exchange(&mut self, out: usize) {
         let is_grown = self.growth.as_ref().is_some_and(|growth| growth.exchange.is_none());
         if !is_grown || !self.is_member(out) {
             return;
         }
-        let is_lost = self.damaged.is_none() && self.fault_dice.percent(50);
+        let is_lost = self.may_damage_another(out) && self.fault_dice.percent(50);
         self.note(format_args!("node {out} goes for good, and its disk is lost: {is_lost}"));
         if is_lost {
             self.kill(out);
             self.members[out].disk = env::MemoryDisk::new();
-            self.damaged = Some((out, self.now_us));
+            self.damages.note(out, self.now_us);
         }
         let growth = self.growth.as_mut().expect("it grows");
         growth.exchange = Some(Exchange { out, is_lost, is_gone: is_lost });
@@ -204,7 +204,15 @@ impl World {
         growth.exchange.is_none_or(|it| it.is_gone && growth.joined[NODES])
     }
 
-    /// Whether each group has three voters, the cluster's own too, and nothing under way.
+    /// Whether a replica is there, and not out.
+    fn takes_part(&self, group: GroupId, id: ReplicaId) -> bool {
+        let member = &self.members[usize::from(id.node().get()) - 1];
+        let mut copies = member.shards.iter().flat_map(|shard| shard.copies());
+        let is_it = |copy: &CopyStatus| (copy.group, copy.id) == (group, id);
+        copies.any(|copy| is_it(&copy) && copy.state != CopyState::Halted)
+    }
+
+    /// Whether each group has three voters, the cluster's own too, all of them take part, and nothing is under way.
     pub(super) fn has_grown(&mut self) -> bool {
         let groups = (0..=self.options.group_count).map(GroupId::new);
         let has_all = |group: GroupId| {
@@ -213,7 +221,9 @@ impl World {
             copies.filter(|copy| copy.group == group).any(|copy| {
                 let configuration = &copy.configuration;
                 let has_three = configuration.voters.len() == NODES && !configuration.is_joint();
-                copy.state == CopyState::Serves && has_three
+                let all_live = configuration.voters.iter().all(|id| self.takes_part(group, *id));
+                let is_settled = copy.is_settled && all_live;
+                copy.state == CopyState::Serves && has_three && is_settled
             })
         };
         let has_grown =

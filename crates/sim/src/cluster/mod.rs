@@ -12,12 +12,12 @@
 //! - Copies that have applied equally much encode the same checkpoint.
 //! - What was refused for certain is nowhere; what was acknowledged is there once.
 //! - A cluster that began as one node has three voters of each group in the end.
-//! - Once nothing fails any more, every client comes to its end, and every copy that is not damaged to the end of its log: by
-//!   entries or by a snapshot.
+//! - Once nothing fails any more, every client comes to its end, and every copy to the end of its log: by entries or by a snapshot.
+//!   A copy that was damaged has a new id by then, and is as good as the others. Where members do not change it stays out.
 //! - See `forkers` for forks.
 //!
 //! # Map
-//! `plan`: what is run. `world`: the scheduler. `member`: a node. `streams`: what there is. `wires`: the links. `growth`, `joined`: a node alone becomes three. `clients`, `churn`, `forkers`, `nemesis`: what is asked and what goes wrong. `oracle`: what must hold.
+//! `plan`: what is run. `world`: the scheduler. `member`: a node. `streams`: what there is. `wires`: the links. `growth`, `joined`: a node alone becomes three. `clients`, `churn`, `forkers`, `nemesis`, `damage`, `hits`: what is asked and what goes wrong. `oracle`: what must hold.
 
 mod churn;
 mod clients;
@@ -25,6 +25,7 @@ mod damage;
 mod forgery;
 mod forkers;
 mod growth;
+mod hits;
 mod joined;
 mod member;
 mod nemesis;

@@ -23,6 +23,13 @@ impl World {
                 self.cut_power(node);
                 self.isolate(peer);
             }
+            // What such a copy says shows when the others fail.
+            0..30
+                if self.mutant().is_some_and(ClusterMutant::is_of_copies_that_are_out)
+                    && self.may_damage() =>
+            {
+                self.damage(node);
+            }
             0..14 => self.kill(node),
             14..28 => self.cut_power(node),
             28..34 => (0..count).for_each(|node| self.cut_power(node)),

@@ -1,5 +1,6 @@
 //! What must hold of a cluster, whatever fails.
 
+use super::hits::Damages;
 use super::member::Member;
 use super::streams::{group_of, name_of};
 use crate::history::History;
@@ -30,8 +31,7 @@ pub(super) struct Disks<'a> {
     pub(super) members: &'a [Member],
     /// What each of them is opened with.
     pub(super) opened: &'a [node::Membership],
-    /// The node whose bytes are damaged, and since when.
-    pub(super) damaged: Option<(usize, u64)>,
+    pub(super) damages: &'a Damages,
     pub(super) options: &'a LogOptions,
 }
 
@@ -160,15 +160,13 @@ impl Oracle {
     /// An append was acknowledged: a majority has it on stable storage. A node that was damaged may have had it before.
     pub(super) fn check_images(
         &mut self,
-        Disks { members, opened, damaged, options }: &Disks<'_>,
+        Disks { members, opened, damages, options }: &Disks<'_>,
         (acked_by, op): (usize, usize),
     ) {
         self.images_count += 1;
         let (group, bytes) = (group_of(self.ops[op].stream, options), &self.ops[op].bytes);
         let begun_us = self.ops[op].begun_us;
-        let held_it = |member: &Member| {
-            damaged.is_some_and(|(node, at_us)| node == member.number && begun_us <= at_us)
-        };
+        let held_it = |member: &Member| damages.may_have_cost(member.number, begun_us);
         let holds = |member: &&Member| {
             let with = (*options, &opened[member.number]);
             held_it(member) || has_entry(&member.disk, with, group, bytes)

@@ -46,11 +46,15 @@ pub enum ClusterMutant {
     SelfMadeMember,
     /// The first node loses its disk, and does not know any more that others have joined it.
     ForgottenCluster,
+    /// A copy that has lost something votes and acknowledges under its old id.
+    OldIds,
+    /// A copy with a new id acknowledges entries before its snapshot is there.
+    HastyCopies,
 }
 
 impl ClusterMutant {
     /// All of them.
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 22] = [
         Self::GarbledSnapshots,
         Self::StrangeSnapshots,
         Self::LyingDisks,
@@ -71,7 +75,20 @@ impl ClusterMutant {
         Self::OldDisk,
         Self::SelfMadeMember,
         Self::ForgottenCluster,
+        Self::OldIds,
+        Self::HastyCopies,
     ];
+
+    /// Whether only a cluster that begins as one node can have it.
+    fn needs_growth(self) -> bool {
+        let of_copies = self.is_of_copies_that_are_out();
+        of_copies || matches!(self, Self::SelfMadeMember | Self::ForgottenCluster)
+    }
+
+    /// Whether it is one of copies that have lost something.
+    pub(super) fn is_of_copies_that_are_out(self) -> bool {
+        matches!(self, Self::OldIds | Self::HastyCopies)
+    }
 }
 
 /// What a run consists of.
@@ -91,9 +108,7 @@ impl ClusterPlan {
     pub fn grows(&self) -> bool {
         match self.mutant {
             None => self.seed % 2 == 1,
-            Some(mutant) => {
-                matches!(mutant, ClusterMutant::SelfMadeMember | ClusterMutant::ForgottenCluster)
-            }
+            Some(mutant) => mutant.needs_growth(),
         }
     }
 }

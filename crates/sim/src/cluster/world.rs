@@ -2,6 +2,7 @@
 
 use super::clients::{Asker, Client, Next};
 use super::forkers::Forker;
+use super::hits::Damages;
 use super::joined::Growth;
 use super::member::{Job, Mail, Member, Turn, membership, node_number};
 use super::oracle::{Disks, Oracle};
@@ -111,8 +112,7 @@ pub(super) struct World {
     pub(super) oracle: Oracle,
     pub(super) is_ending: bool,
     pub(super) faults: u64,
-    /// The node whose bytes are damaged, and since when: one at most.
-    pub(super) damaged: Option<(usize, u64)>,
+    pub(super) damages: Damages,
     pub(super) hits: u64,
     /// Of a cluster that begins as one node.
     pub(super) growth: Option<Growth>,
@@ -173,7 +173,7 @@ impl World {
             oracle: Oracle::default(),
             is_ending: false,
             faults: 0,
-            damaged: None,
+            damages: Damages::default(),
             hits: 0,
             growth: None,
             old_images: BTreeMap::new(),
@@ -336,7 +336,7 @@ impl World {
         false
     }
 
-    /// A copy that is not damaged and has applied less than another one.
+    /// A copy that has applied less than another one. Where members do not change, a damaged one stays out.
     fn laggard(&self) -> Option<String> {
         let copies = || {
             let members = self.members.iter();
@@ -353,7 +353,7 @@ impl World {
                 *known = copy;
             }
         }
-        let is_damaged = |node| self.damaged.is_some_and(|(damaged, _)| damaged == node);
+        let is_damaged = |node| self.growth.is_none() && self.damages.has_hit(node);
         let lags = |(node, copy): &(usize, CopyStatus)| {
             let first = &first[&copy.group];
             let is_wanted = first.configuration.contains(copy.id) && !is_damaged(*node);
@@ -608,9 +608,8 @@ impl World {
     }
 
     fn compare(&mut self) {
-        let damaged = self.damaged.map(|(node, _)| node);
         for member in &mut self.members {
-            self.oracle.compare(member, damaged == Some(member.number));
+            self.oracle.compare(member, self.damages.has_hit(member.number));
         }
     }
 }
@@ -717,7 +716,7 @@ impl World {
             let disks = Disks {
                 members: &self.members,
                 opened: &opened,
-                damaged: self.damaged,
+                damages: &self.damages,
                 options: &self.options,
             };
             self.oracle.check_images(&disks, (node, op));

@@ -8,6 +8,7 @@
 //! applied is durable here and on a majority. In the end everything is healed, and the group continues.
 
 mod disk;
+mod empty;
 mod hostile;
 mod mutants;
 mod node;

@@ -113,7 +113,7 @@ impl ShardCore {
         if self.copy_mut(group).has_nothing {
             return self.tell_have(group, Tails::default().encode().into());
         }
-        let look = TransferWork::Look(self.log.tails(group));
+        let look = TransferWork::Look(Box::new(self.log.tails(group)));
         self.begin_job(JobOf::Incoming(group, number), look);
     }
 
@@ -299,7 +299,8 @@ impl ShardCore {
 
     pub(super) fn tick_incoming(&mut self, now: Stamp, group: GroupId) {
         let committed = self.log.committed_index(group);
-        let is_halted = self.copy_mut(group).halt.is_some();
+        let copy = self.copy_mut(group);
+        let is_halted = copy.halt.is_some() && !copy.is_empty_handed();
         let coming = &self.transfers().incoming[&group];
         let is_silent = now.monotonic.ms_since(coming.heard) >= SILENT_MS_MAX + ASK_MS;
         let is_late = match &coming.stage {
@@ -320,7 +321,7 @@ impl ShardCore {
     }
 
     /// Gives a snapshot up. What a job has comes back with it.
-    pub(super) fn abort_incoming(&mut self, group: GroupId) {
+    pub(in crate::replicated) fn abort_incoming(&mut self, group: GroupId) {
         let Some(coming) = self.transfers().incoming.remove(&group) else { return };
         match coming.stage {
             Stage::Files(Some(writing)) => self.log.abort_install(writing.into_install()),

@@ -50,6 +50,9 @@ impl ShardCore {
             return;
         };
         let copy = self.copy_mut(group);
+        if copy.would_begin_with(&message) {
+            return self.install(group, message);
+        }
         if !copy.is_running() {
             return self.put_message_back(group, message);
         }
@@ -58,6 +61,10 @@ impl ShardCore {
             self.touch_group(group);
             return self.abort_incoming(group);
         }
+        self.install(group, message);
+    }
+
+    fn install(&mut self, group: GroupId, message: GroupMessage) {
         let coming = self.transfers().incoming.get_mut(&group).expect("it is there");
         let Stage::Whole(install) = std::mem::replace(&mut coming.stage, Stage::Frozen) else {
             unreachable!("it was just looked at")
@@ -110,7 +117,10 @@ impl ShardCore {
         }
         self.begin_job(JobOf::Nobody, TransferWork::Drop(Box::new(before)));
         let copy = self.copy_mut(group);
-        if let Some(message) = copy.frozen.take().filter(|_| copy.halt.is_none()) {
+        if copy.is_empty_handed() {
+            // Nobody hears of it before the log says that the copy is not out any more.
+            self.note_installed(group);
+        } else if let Some(message) = copy.frozen.take().filter(|_| copy.halt.is_none()) {
             let taken = copy.replica.step(message);
             assert!(taken.is_ok() && copy.replica.is_installing(), "group {group}: {taken:?}");
         }

@@ -135,7 +135,7 @@ impl ShardCore {
         (to, number): (ReplicaId, u64),
         says: TransferSays,
     ) {
-        let from = self.copy_mut(group).replica.id();
+        let from = self.copy_mut(group).id();
         let transfer = Transfer { from, to, number, says };
         self.tell(to.node(), Section::Transfer { group, transfer });
     }
@@ -149,8 +149,7 @@ impl ShardCore {
         if !self.has_copy(group) || transfer.from.node() != from {
             return;
         }
-        let copy = self.copy_mut(group);
-        if copy.halt.is_some() || transfer.to != copy.replica.id() {
+        if !self.copy_mut(group).takes_snapshots_as(transfer.to) {
             return;
         }
         let (peer, number) = (transfer.from, transfer.number);

@@ -96,6 +96,9 @@ impl ShardCore {
             }
             let term = copy.replica.term();
             for to in copy.replica.wanted_snapshots() {
+                if !self.is_present(group, to) {
+                    continue;
+                }
                 let transfers = self.transfers();
                 let is_known = transfers.outgoing.contains_key(&(group, to));
                 let rests = transfers.resting.contains_key(&(group, to));
@@ -111,6 +114,11 @@ impl ShardCore {
                 self.ask_receiver(now, (group, to));
             }
         }
+    }
+
+    /// Whether a replica's id is the last one that its node was given.
+    fn is_present(&mut self, group: GroupId, id: ReplicaId) -> bool {
+        self.members().meta().is_none_or(|meta| meta.replica(group, id.node()) <= id)
     }
 
     /// Offers, for the first time or again.
@@ -163,9 +171,10 @@ impl ShardCore {
         let is_bare = matches!(out.stage, Stage::Bare { .. });
         let copy = self.copy_mut(key.0);
         let leads = copy.leads() && copy.replica.term() == term;
+        let is_present = self.is_present(key.0, key.1);
         if !leads || self.is_caught_up(key) {
             self.forget_outgoing(key);
-        } else if is_quiet && (is_bare || ms_since(heard) >= SILENT_MS_MAX) {
+        } else if is_quiet && (is_bare || ms_since(heard) >= SILENT_MS_MAX || !is_present) {
             self.end_outgoing(now, key);
         } else {
             if is_late {
@@ -272,7 +281,8 @@ impl ShardCore {
         let (group, to) = key;
         let sealed = have.sealed;
         let copy = self.copy_mut(group);
-        if let Some(term) = copy.replica.term_of(sealed).filter(|_| sealed.get() > 0) {
+        let has_log = sealed.get() > 0 && !copy.replica.is_empty_handed(to);
+        if let Some(term) = copy.replica.term_of(sealed).filter(|_| has_log) {
             // It has as much as the log begins with. A message of a snapshot that it need not install says so to the library.
             let last = LogPosition { index: sealed, term };
             let configuration = copy.replica.configuration().clone();
