@@ -39,6 +39,7 @@ fn options() -> LogOptions {
         group_count: GROUPS,
         own_group_count: 0,
         lineage: None,
+        store: None,
     }
 }
 
