@@ -50,6 +50,8 @@ pub struct GroupView<'a> {
     pub followers: &'a [Follower],
     /// Which replicas there shall be.
     pub target: &'a [ReplicaId],
+    /// Which ones shall only learn beside them.
+    pub listeners: &'a [ReplicaId],
 }
 
 /// The nodes that each group shall be on, if `nodes` are all that may hold replicas.
@@ -87,7 +89,7 @@ fn weight(group: GroupId, node: NodeNumber) -> u64 {
 /// What the leader of a group does next, if anything. `replication` voters are wanted.
 #[must_use]
 pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep> {
-    let GroupView { configuration, target, .. } = view;
+    let GroupView { configuration, target, listeners, .. } = view;
     if configuration.is_joint() {
         return Some(PlacementStep::Change(Change::Leave));
     }
@@ -98,11 +100,12 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
         return None;
     }
     let known = configuration.replicas();
-    let missing = target.iter().filter(|id| !known.contains(id));
+    let is_wanted = |id: &ReplicaId| target.contains(id) || listeners.contains(id);
+    let missing = target.iter().chain(*listeners).filter(|id| !known.contains(id));
     let mut learners: Vec<_> = missing.map(|id| (*id, Part::Learner)).collect();
     if !learners.is_empty() {
         // A node that gets one new id after the other must not fill the group with those that it never used.
-        let stale = configuration.learners.iter().filter(|id| !target.contains(id));
+        let stale = configuration.learners.iter().filter(|id| !is_wanted(id));
         learners.extend(stale.map(|id| (*id, Part::Gone)));
         return Some(PlacementStep::Change(Change::Enter(learners)));
     }
@@ -116,7 +119,7 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
     }
     let mut parts: Vec<_> = coming.map(|id| (*id, Part::Voter)).collect();
     for id in known.iter().filter(|id| !voters.contains(id)) {
-        let part = if target.contains(id) { Part::Learner } else { Part::Gone };
+        let part = if is_wanted(id) { Part::Learner } else { Part::Gone };
         let is_so = part == Part::Learner && configuration.learners.contains(id);
         if !is_so {
             parts.push((*id, part));

@@ -27,6 +27,7 @@ pub(crate) use codec::{
 pub use command::{MetaCommand, MetaOutcome, MetaRefusal};
 pub use membership::{MEMBERSHIP_BYTES_MAX, Membership, MembershipError};
 
+use crate::configuration::REPLICAS_MAX;
 use crate::identity::{NodeNumber, ReplicaId};
 use crate::link::{Hello, Refusal};
 use model::GroupId;
@@ -152,11 +153,34 @@ impl Meta {
     /// Whether each group has said where it is, and none is on this node or shall be.
     #[must_use]
     pub fn is_free(&self, node: NodeNumber) -> bool {
-        let mut groups = (0..=self.group_count).map(GroupId::new);
-        groups.all(|group| {
-            let is_elsewhere = |nodes: &[NodeNumber]| !nodes.is_empty() && !nodes.contains(&node);
-            is_elsewhere(self.placed(group)) && is_elsewhere(self.target(group))
-        })
+        let own = GroupId::new(self.group_count);
+        self.is_free_of_streams(node) && self.is_elsewhere(own, node)
+    }
+
+    /// The same of all groups but the cluster's own.
+    fn is_free_of_streams(&self, node: NodeNumber) -> bool {
+        (0..self.group_count).map(GroupId::new).all(|group| self.is_elsewhere(group, node))
+    }
+
+    fn is_elsewhere(&self, group: GroupId, node: NodeNumber) -> bool {
+        let is_elsewhere = |nodes: &[NodeNumber]| !nodes.is_empty() && !nodes.contains(&node);
+        is_elsewhere(self.placed(group)) && is_elsewhere(self.target(group))
+    }
+
+    /// Nodes that learn what happens in the cluster's own group without a vote in it: those that may lead other groups, for a leader
+    /// brings its group where it shall be. A node that leaves is one of them until nothing else is on it. There are no more than a group has room for.
+    #[must_use]
+    pub fn listeners(&self) -> Vec<NodeNumber> {
+        let target = self.target(GroupId::new(self.group_count));
+        let listens = |(number, member): &(NodeNumber, &Member)| match member.state {
+            MemberState::Active | MemberState::Draining => !target.contains(number),
+            MemberState::Leaving => !self.is_free_of_streams(*number),
+            MemberState::Removed => false,
+        };
+        let listeners = self.members().filter(listens).map(|(number, _)| number);
+        // The voters before and after a change fit in, too.
+        let room = REPLICAS_MAX.saturating_sub(2 * usize::from(self.replication));
+        listeners.filter(|number| !target.contains(number)).take(room).collect()
     }
 
     /// The id of a group's replica on a node.

@@ -145,9 +145,14 @@ fn a_node_is_free_when_every_group_has_said_that_it_is_elsewhere() {
         meta.apply(&MetaCommand::Placed { group, nodes: nodes.clone() });
     }
     assert!(meta.is_free(number(3)) && !meta.is_free(number(2)));
+    assert_eq!(meta.listeners(), [number(3)], "it may lead other groups");
+    let state = MemberState::Leaving;
+    meta.apply(&MetaCommand::SetState { number: number(3), state });
+    assert_eq!(meta.listeners(), []);
     let group = GroupId::new(0);
     meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1), number(3)] });
     assert!(!meta.is_free(number(3)), "it is on the way");
+    assert_eq!(meta.listeners(), [number(3)], "it may lead what is still on it");
 }
 
 #[test]

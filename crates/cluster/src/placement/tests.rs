@@ -64,6 +64,7 @@ fn settle(from: &Configuration, leader: u16, target: &[u16]) -> (Configuration, 
             is_settled,
             followers: &followers,
             target: &target,
+            listeners: &[],
         };
         match next_step(&view, 3) {
             None => return (configuration, leader.node().get(), steps),
@@ -120,6 +121,7 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
             is_settled,
             followers,
             target: &target,
+            listeners: &[],
         };
         next_step(&view, 3)
     };
@@ -139,9 +141,44 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
         is_settled: true,
         followers: &followers,
         target: &newer,
+        listeners: &[],
     };
     let learns = Change::Enter(vec![(new.successor(), Part::Learner), (new, Part::Gone)]);
     assert_eq!(next_step(&view, 3), Some(PlacementStep::Change(learns)));
+}
+
+#[test]
+fn a_node_that_only_listens_learns_and_never_votes() {
+    let three = Configuration::of(&ids(&[1, 2, 3]));
+    let followers = [up(id(2)), up(id(3)), up(id(4))];
+    let step = |configuration, target: &[ReplicaId], listeners: &[ReplicaId]| {
+        let last = EntryIndex::new(100);
+        let view = GroupView {
+            leader: id(1),
+            first: EntryIndex::new(1),
+            last,
+            configuration,
+            is_settled: true,
+            followers: &followers,
+            target,
+            listeners,
+        };
+        next_step(&view, 3)
+    };
+    let four = Change::Enter(vec![(id(4), Part::Learner)]);
+    let target = ids(&[1, 2, 3]);
+    assert_eq!(step(&three, &target, &[id(4)]), Some(PlacementStep::Change(four.clone())));
+    let with_four = changed(&changed(&three, &four), &Change::Leave);
+    assert_eq!(step(&with_four, &target, &[id(4)]), None);
+    // 3 leaves, and has other groups to bring away.
+    let target = ids(&[1, 2, 4]);
+    let exchange = Change::Enter(vec![(id(4), Part::Voter), (id(3), Part::Learner)]);
+    let taken = step(&with_four, &target, &[id(3)]);
+    assert_eq!(taken, Some(PlacementStep::Change(exchange.clone())));
+    let with_three = changed(&changed(&with_four, &exchange), &Change::Leave);
+    assert_eq!(step(&with_three, &target, &[id(3)]), None);
+    let gone = Change::Enter(vec![(id(3), Part::Gone)]);
+    assert_eq!(step(&with_three, &target, &[]), Some(PlacementStep::Change(gone)));
 }
 
 #[test]
@@ -162,6 +199,7 @@ fn voters_wait_until_the_coming_ones_have_caught_up() {
                 is_settled: true,
                 followers: &followers,
                 target: &target,
+                listeners: &[],
             },
             3,
         )
@@ -194,6 +232,7 @@ fn a_joint_configuration_is_left_first() {
             is_settled,
             followers,
             target,
+            listeners: &[],
         }
     };
     let leave = Some(PlacementStep::Change(Change::Leave));

@@ -66,6 +66,10 @@ impl ShardCore {
         let replica = &self.copy_mut(id).replica;
         let target: Vec<ReplicaId> =
             meta.target(id).iter().map(|node| meta.replica(id, *node)).collect();
+        let is_own = id.get() == meta.group_count();
+        let listening = if is_own { meta.listeners() } else { Vec::new() };
+        let listeners: Vec<ReplicaId> =
+            listening.iter().map(|node| meta.replica(id, *node)).collect();
         let view = GroupView {
             leader: replica.id(),
             first,
@@ -74,6 +78,7 @@ impl ShardCore {
             is_settled: replica.is_configuration_settled(),
             followers: &replica.followers(),
             target: &target,
+            listeners: &listeners,
         };
         match next_step(&view, meta.replication()) {
             Some(PlacementStep::Change(change)) => self.propose_change(id, change),
