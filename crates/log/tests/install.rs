@@ -474,3 +474,52 @@ fn a_snapshot_that_is_not_newer_is_refused() {
     let receiver = receiver.reopen(2, "caught up by itself");
     assert!(files(&receiver.disk, "received").is_empty());
 }
+
+/// An append of so many bytes.
+fn append_of(random: &mut SeededRandom, stream: u64, bytes: usize) -> Logged {
+    let mut data = vec![0; bytes];
+    random.fill(&mut data);
+    Logged { term: 1, stream, command: Vec::new(), data }
+}
+
+#[test]
+fn a_chunk_is_not_replaced_by_one_that_came_and_lacks_what_it_has() {
+    let random = &mut SeededRandom::new(5);
+    let mut entries = vec![append_of(random, 1, 500)];
+    entries.extend((0..14).map(|_| append_of(random, 4, 600)));
+    // Most of the chunk is dead, and a merge leaves it out. The log still has it, and a start finds no chunk with it.
+    entries.push(Logged::delete(1, 4));
+    entries.extend((0..5).map(|_| append_of(random, 1, 300)));
+    let mut sender = World::new(&MemoryDisk::new(), 2);
+    note(&mut sender, 1, 1);
+    let disk = MemoryDisk::new();
+    let mut receiver = World::joining(&disk, 2, sender.report.lineage);
+    note(&mut receiver, 1, 1);
+    for (index, entry) in (1..).zip(&entries) {
+        receiver.append(0, index, entry.clone()).unwrap();
+        receiver.sync_all().unwrap();
+        receiver.commit(0, index).unwrap();
+        // Seals and merges, and no checkpoint.
+        while let Some(job) = receiver.log(0).poll_work() {
+            assert!(receiver.log(0).handle_work(job.run()).error.is_none());
+        }
+    }
+    let sealed = files(&disk, "chunk");
+    assert_eq!(sealed.len(), 1, "what was appended first is sealed");
+    let mut receiver = receiver.reopen(2, "what is dead is hot again");
+    let have = receiver.log(0).tails(group(0)).run().unwrap();
+    assert!(have.sealed.get() >= 14, "its chunk names all up to there: {have:?}");
+    // The sender seals all of it at once.
+    entries.extend((0..10).map(|_| append_of(random, 1, 300)));
+    for (index, entry) in (1..).zip(&entries) {
+        sender.append(0, index, entry.clone()).unwrap();
+        sender.sync_all().unwrap();
+        sender.commit(0, index).unwrap();
+    }
+    sender.checkpoint(0);
+    sender.work().unwrap();
+    let (from, export) = (sender.open[&0].clone(), export_for(&mut sender, &mut receiver));
+    install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+    receiver.check("installed");
+    receiver.reopen(2, "behind the snapshot").check("what was not sent again is there");
+}

@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// Up to where a replica has each stream in chunks. What is only in its WAL does not count: that goes when a snapshot comes.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Tails {
-    /// The data of all entries up to here is in chunks.
+    /// No chunk names a later entry. A chunk that comes and names an earlier one would take the place of those that do, and lack what they have.
     pub sealed: EntryIndex,
     /// In order of the streams. Others it does not have.
     pub streams: Vec<(StreamId, ByteOffset)>,
@@ -49,7 +49,9 @@ impl ShardLog {
         let group = self.group_mut(group);
         let (chunks, floors) = group.chunks.now();
         let may_lack_beginnings = group.sifting.is_some();
-        TailsJob { _store: store, sealed: group.sealed(), chunks, floors, may_lack_beginnings }
+        // A start finds entries in the log that a merge has left out of the chunks.
+        let sealed = group.sealed().max(group.chunks.covered());
+        TailsJob { _store: store, sealed, chunks, floors, may_lack_beginnings }
     }
 }
 
