@@ -167,7 +167,7 @@ impl Meta {
         is_elsewhere(self.placed(group)) && is_elsewhere(self.target(group))
     }
 
-    /// Nodes that learn what happens in the cluster's own group without a vote in it: those that may lead other groups, for a leader
+    /// Nodes that learn what happens in the cluster's own group without a vote in it. They may lead other groups, and a leader
     /// brings its group where it shall be. A node that leaves is one of them until nothing else is on it. There are no more than a group has room for.
     #[must_use]
     pub fn listeners(&self) -> Vec<NodeNumber> {
