@@ -116,6 +116,10 @@ impl Forker {
             self.read = Some((reply, bytes));
             return Next::Ask(window);
         }
+        if reply.end < reply.info.tail {
+            // What is behind it is damaged on that node.
+            return Next::Again;
+        }
         if !self.is_closer {
             let found = ops_in(&bytes);
             if let Some(op) = self.acked.iter().find(|op| !found.contains(op)) {
