@@ -115,7 +115,7 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
         return None;
     }
     if !voters.contains(&view.leader) {
-        return Some(PlacementStep::HandOver(by_progress(view, &voters)));
+        return Some(give_way(view, &voters));
     }
     let mut parts: Vec<_> = coming.map(|id| (*id, Part::Voter)).collect();
     for id in known.iter().filter(|id| !voters.contains(id)) {
@@ -126,6 +126,17 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
         }
     }
     (!parts.is_empty()).then_some(PlacementStep::Change(Change::Enter(parts)))
+}
+
+/// The leader's next step where it shall not vote any more. Only who votes can take over.
+fn give_way(view: &GroupView<'_>, voters: &[ReplicaId]) -> PlacementStep {
+    let (able, coming): (Vec<ReplicaId>, Vec<ReplicaId>) =
+        voters.iter().partition(|id| view.configuration.voters.contains(id));
+    if able.is_empty() {
+        let parts = coming.into_iter().map(|id| (id, Part::Voter));
+        return PlacementStep::Change(Change::Enter(parts.collect()));
+    }
+    PlacementStep::HandOver(by_progress(view, &able))
 }
 
 /// The replicas that shall vote: all of the target, or one as long as these are too few.

@@ -148,6 +148,33 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
 }
 
 #[test]
+fn a_leader_that_leaves_hands_over_to_who_votes_and_not_to_who_learns() {
+    let renewed = id(1).successor();
+    let followers = [up(id(2)), up(renewed), up(id(4))];
+    let step = |voters: &[ReplicaId], learners: &[ReplicaId]| {
+        let configuration =
+            Configuration { learners: learners.to_vec(), ..Configuration::of(voters) };
+        let view = GroupView {
+            leader: id(3),
+            first: EntryIndex::new(1),
+            last: EntryIndex::new(100),
+            configuration: &configuration,
+            is_settled: true,
+            followers: &followers,
+            target: &[renewed, id(2), id(4)],
+            listeners: &[],
+        };
+        next_step(&view, 3)
+    };
+    let taken = step(&[id(1), id(3), id(4)], &[renewed, id(2)]);
+    assert_eq!(taken, Some(PlacementStep::HandOver(vec![id(4)])));
+    // None of those that shall vote does: they come first.
+    let parts = [renewed, id(2), id(4)].map(|id| (id, Part::Voter));
+    let taken = step(&[id(1), id(3)], &[renewed, id(2), id(4)]);
+    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(parts.to_vec()))));
+}
+
+#[test]
 fn a_node_that_only_listens_learns_and_never_votes() {
     let three = Configuration::of(&ids(&[1, 2, 3]));
     let followers = [up(id(2)), up(id(3)), up(id(4))];

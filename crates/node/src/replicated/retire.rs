@@ -20,7 +20,8 @@ impl ShardCore {
         if !self.copy_mut(id).must_retire() {
             return;
         }
-        let term = self.log.last_note(id).map_or(Term::new(1), |note| note.term);
+        let last = self.log.term_of(id, self.log.last_index(id)).unwrap_or(Term::new(1));
+        let term = self.log.last_note(id).map_or(last, |note| note.term);
         let note = Note { term, vote: RETIRED, commit: self.log.committed_index(id) };
         let batch = self.log.open_batch();
         match self.log.note(id, note) {

@@ -38,9 +38,12 @@ pub(crate) fn to_copy(
     let is_lost = damages.iter().any(|damage| may_concern(damage, id))
         || (!is_new && (found.is_none() || terms.is_none() || restored != applied));
     let is_damaged = is_lost && !(is_new && membership.is_alone());
+    let is_retired = log.last_note(id).is_some_and(|note| note.vote == RETIRED);
+    // What the log of a copy that is out says of terms and voters nobody asks for: it may contradict itself.
+    let is_out = is_damaged || is_retired;
     let first = Note { term: Term::new(1), vote: None, commit: EntryIndex::new(0) };
     let note = found.unwrap_or(first);
-    let changes = ahead.filter(|_| !is_damaged).map_or_else(BTreeMap::new, |ahead| ahead.changes);
+    let changes = ahead.filter(|_| !is_out).map_or_else(BTreeMap::new, |ahead| ahead.changes);
     let last = changes
         .values()
         .fold(configuration.clone(), |before, change| before.after(change).unwrap_or(before));
@@ -49,7 +52,7 @@ pub(crate) fn to_copy(
         seed: seed(membership.seed, id),
         configuration: configuration.clone(),
         note,
-        terms: terms.filter(|_| !is_damaged).unwrap_or_else(|| Terms::new(at(applied, note.term))),
+        terms: terms.filter(|_| !is_out).unwrap_or_else(|| Terms::new(at(applied, note.term))),
         applied,
         changes,
     });
@@ -57,8 +60,8 @@ pub(crate) fn to_copy(
     // Behind the note of this opening no entry is without one.
     let pending = Pending { is_new, note: Some(note), ..Pending::default() };
     let mut copy = GroupCopy::new(replica, (applied, question), pending, configuration);
-    copy.is_retired = log.last_note(id).is_some_and(|note| note.vote == RETIRED);
-    copy.halt = (is_damaged || copy.is_retired).then_some(Halt::Damage);
+    copy.is_retired = is_retired;
+    copy.halt = is_out.then_some(Halt::Damage);
     copy
 }
 

@@ -1,7 +1,7 @@
 //! Damage of what one node had synced: the others have it, too.
 //!
 //! A copy that finds such damage takes part in nothing any more, for it may have promised what is lost. So one node is hit
-//! at a time, and the others must do without it. In a cluster whose members may change it comes back under a new id, and then
+//! at a time, and the others must do without it. It comes back under a new id, and then
 //! another one may be hit. The last batch of a WAL is left alone: no later one says that it was durable (`docs/reliability.md`).
 
 use super::member::Member;
@@ -19,7 +19,7 @@ impl World {
     /// Whether a node may be hit: no other one was, or that one has all again.
     pub(super) fn may_damage_another(&mut self, node: usize) -> bool {
         let last = self.damages.last();
-        last.is_none_or(|last| last == node) || (self.growth.is_some() && self.has_grown())
+        last.is_none_or(|last| last == node) || self.has_grown()
     }
 
     /// A node is killed, and some of its bytes are others when it starts again.

@@ -13,7 +13,7 @@
 //! - What was refused for certain is nowhere; what was acknowledged is there once.
 //! - A cluster that began as one node has three voters of each group in the end.
 //! - Once nothing fails any more, every client comes to its end, and every copy to the end of its log: by entries or by a snapshot.
-//!   A copy that was damaged has a new id by then, and is as good as the others. Where members do not change it stays out.
+//!   A copy that was damaged has a new id by then, and is as good as the others.
 //! - See `forkers` for forks.
 //!
 //! # Map

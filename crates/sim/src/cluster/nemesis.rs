@@ -39,9 +39,9 @@ impl World {
             68..74 => self.part(node, peer),
             74..78 => self.reset(node, peer),
             78..81 => self.reset_bulk(node, peer),
+            84..88 | 92..95 if self.may_damage() => self.damage(node),
             81..88 => self.fail_sync(node),
             88..92 => self.fill_disk(node),
-            92..95 if self.may_damage() => self.damage(node),
             95..97 if self.growth.is_some() && self.may_damage() => self.exchange(node),
             92..95 => self.drain(node),
             _ => self.slow_down(node),
@@ -50,10 +50,11 @@ impl World {
         self.at(delay_us, Act::Strike);
     }
 
-    /// Whether others have what a node loses: in a cluster that grows, once it has grown.
+    /// Whether others have what a node loses, and can give it a new id: in a cluster that grows, once it has grown. Where members never
+    /// change, a copy that is out holds the log of its shard for good.
     fn may_damage(&mut self) -> bool {
         self.has_grown();
-        self.growth.as_ref().is_none_or(|growth| growth.is_grown)
+        self.growth.as_ref().is_some_and(|growth| growth.is_grown)
     }
 
     /// Any node, or a leader.

@@ -336,7 +336,7 @@ impl World {
         false
     }
 
-    /// A copy that has applied less than another one. Where members do not change, a damaged one stays out.
+    /// A copy that has applied less than another one.
     fn laggard(&self) -> Option<String> {
         let copies = || {
             let members = self.members.iter();
@@ -353,10 +353,9 @@ impl World {
                 *known = copy;
             }
         }
-        let is_damaged = |node| self.growth.is_none() && self.damages.has_hit(node);
-        let lags = |(node, copy): &(usize, CopyStatus)| {
+        let lags = |(_, copy): &(usize, CopyStatus)| {
             let first = &first[&copy.group];
-            let is_wanted = first.configuration.contains(copy.id) && !is_damaged(*node);
+            let is_wanted = first.configuration.contains(copy.id);
             is_wanted && copy.applied < first.applied
         };
         let laggard = copies().find(lags)?;
