@@ -3,9 +3,9 @@
 mod support;
 
 use env::MemoryDisk;
-use model::{EntryIndex, Term};
+use model::{EntryIndex, EntrySubject, Term, Timestamp};
 use support::replicas::{Logged, World, group};
-use thalweg_log::{Note, ReplicaError};
+use thalweg_log::{NewEntry, Note, Purpose, ReplicaError};
 
 fn world() -> World {
     let mut world = World::new(&MemoryDisk::new(), 1);
@@ -58,4 +58,43 @@ fn a_group_with_one_voter_keeps_nothing_for_others() {
     let mut world = world();
     let refused = world.log(1).keep_from(group(1), Some(EntryIndex::new(1)));
     assert_eq!(refused, Err(ReplicaError::NotReplicated));
+}
+
+#[test]
+fn a_log_whose_bound_is_taken_by_entries_that_are_not_committed_takes_what_commits_them() {
+    let mut world = world();
+    let count = 200;
+    for index in 1..=count {
+        let logged = Logged { term: 1, stream: 1, command: Vec::new(), data: vec![7; 3000] };
+        // Jobs alone must make room: nobody commits anything.
+        let is_taken = (0..100).any(|_| {
+            world.sync_all().unwrap();
+            world.work().unwrap();
+            take(&mut world, index, &logged.data)
+        });
+        assert!(is_taken, "entry {index} is refused for ever");
+        world.open.get_mut(&0).unwrap().entries.push(logged);
+    }
+    world.sync_all().unwrap();
+    assert!(world.shards[0].stats().wal_bytes > 256 << 10, "the bound is passed");
+    world.commit(0, count).unwrap();
+    world.checkpoint(0);
+    world.work().unwrap();
+    world.check("all is committed");
+    grow(&mut world, 24);
+    assert!(world.shards[0].stats().wal_bytes <= 256 << 10, "the bound holds again");
+}
+
+/// Appends without anything that makes room; whether the log has taken it.
+fn take(world: &mut World, index: u64, data: &[u8]) -> bool {
+    let entry = NewEntry {
+        group: group(0),
+        term: Term::new(1),
+        subject: EntrySubject::new(1),
+        at: Timestamp::new(1_700_000_000_000),
+        kind: support::APPEND,
+        command: &[],
+        data,
+    };
+    world.log(0).append_entry(Purpose::Data, EntryIndex::new(index), entry).is_ok()
 }

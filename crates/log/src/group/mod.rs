@@ -236,6 +236,15 @@ impl Group {
         self.replicated.as_ref().is_some_and(|it| it.note_slot == Some(segment.slot))
     }
 
+    /// Whether `segment` can leave the WAL only when that has taken more. It has entries that are not committed: what commits or
+    /// supersedes them may be an entry behind them, such as a new leader's first. Or it has a note, and notes are due that
+    /// found no room.
+    pub(crate) fn waits_for_log(&self, segment: &WalSegment, are_notes_due: bool) -> bool {
+        let is_uncommitted = segment.last[usize::from(self.id.get())] > self.applied;
+        let is_uncommitted = self.replicated.is_some() && self.pins(segment) && is_uncommitted;
+        is_uncommitted || (are_notes_due && self.holds_note(segment))
+    }
+
     /// Whether another replica may need entries.
     pub(crate) fn keeps_entries(&self) -> bool {
         self.replicated.as_ref().is_some_and(|it| it.keep_from != KEEP_NONE)

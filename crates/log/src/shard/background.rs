@@ -142,7 +142,12 @@ impl ShardLog {
         let is_kept =
             |segment: &WalSegment| keeps && groups.iter().any(|group| group.keeps(segment));
         let is_spent = |segment: &WalSegment| is_free(groups, segment) && !is_kept(segment);
-        let work = self.wal.poll_fill(&self.slots, is_spent)?;
+        let are_notes_due = self.are_notes_due;
+        let is_stuck = |segment: &WalSegment| {
+            let waits = |group: &Group| group.waits_for_log(segment, are_notes_due);
+            groups.iter().any(waits)
+        };
+        let work = self.wal.poll_fill(&self.slots, is_spent, is_stuck)?;
         if let FillWork::Recycle { segment, .. } | FillWork::Remove { segment, .. } = &work {
             self.groups.iter_mut().for_each(|group| group.give_up(segment));
             self.wal.forget_indexed(segment.slot);

@@ -20,16 +20,18 @@ const SEGMENT_GROWTH: u64 = 4;
 
 impl ShardWal {
     /// The next change of the WAL's files. `is_free` tells whether a segment's entries are all
-    /// elsewhere.
+    /// elsewhere, `is_stuck` whether they cannot be before the log has taken more.
     pub(crate) fn poll_fill(
         &mut self,
         slots: &SegmentTable,
         is_free: impl Fn(&WalSegment) -> bool,
+        is_stuck: impl Fn(&WalSegment) -> bool,
     ) -> Option<FillWork> {
         if self.is_filling || self.commit.is_poisoned() {
             return None;
         }
-        let work = self.release_oldest(slots, is_free).or_else(|| self.create_segment())?;
+        let is_stuck = self.retired.front().is_none_or(is_stuck);
+        let work = self.release_oldest(slots, is_free).or_else(|| self.create_segment(is_stuck))?;
         self.is_filling = true;
         Some(work)
     }
@@ -59,19 +61,20 @@ impl ShardWal {
         })
     }
 
-    fn create_segment(&self) -> Option<FillWork> {
+    fn create_segment(&self, is_stuck: bool) -> Option<FillWork> {
         let upkeep_bytes = self.room.upkeep_bytes().max(self.wanted_upkeep_bytes);
         let size = if self.disk_is_full && !self.has_room(upkeep_bytes) {
             self.room.upkeep_segment(self.wanted_upkeep_bytes)
         } else {
-            self.spare_size()?
+            self.spare_size(is_stuck)?
         };
         let dir = self.identity.dir.clone();
         Some(FillWork::Create { dir, seq: self.segment_next, size })
     }
 
-    /// The size of the next segment for data, if one is wanted and the bound allows it.
-    fn spare_size(&self) -> Option<SegmentSize> {
+    /// The size of the next segment for data, if one is wanted and the bound allows it. If nothing can leave the WAL
+    /// before it takes more, it does.
+    fn spare_size(&self, is_stuck: bool) -> Option<SegmentSize> {
         if !self.wants_spare() && !self.is_waiting() {
             return None;
         }
@@ -85,7 +88,7 @@ impl ShardWal {
         }
         // When nothing else is left to wait for, the bound is passed by what one append needs, and by no more.
         size.usual_bytes = size.least_bytes;
-        let is_last = self.retired.is_empty() && (self.is_waiting() || !self.has_room(BLOCK_BYTES));
+        let is_last = is_stuck && (self.is_waiting() || !self.has_room(BLOCK_BYTES));
         is_last.then_some(size)
     }
 
