@@ -72,9 +72,9 @@ impl Simulation {
         Self { minutes: Some(minutes), ..Self::default() }
     }
 
-    /// Fresh seeds of clusters.
-    pub(crate) fn fresh_clusters(minutes: u64) -> Self {
-        Self { cluster: true, ..Self::fresh(minutes) }
+    /// The first seeds of clusters: the same ones each time.
+    pub(crate) fn clusters(seeds: u64) -> Self {
+        Self { cluster: true, seeds: Some(seeds), ..Self::default() }
     }
 
     fn arguments(&self) -> Vec<String> {

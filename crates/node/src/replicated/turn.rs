@@ -5,6 +5,7 @@ use crate::ShardCore;
 use cluster::{EntryHead, GroupReady, KIND_NOOP, LogPosition, Note, ToAppend};
 use log::{AppendError, NewEntry, Purpose, ReplicaError};
 use model::{EntrySubject, GroupId, Term};
+use std::collections::BTreeSet;
 
 impl ShardCore {
     /// This node's copy of a group.
@@ -40,7 +41,10 @@ impl ShardCore {
     /// Drives the groups that something happened to.
     pub(crate) fn drive_groups(&mut self) {
         self.begin_copies();
-        for id in self.damage.take_hurt_groups() {
+        // What a log cannot read whose sync has failed, the next start may find.
+        let hurt =
+            if self.log.is_poisoned() { BTreeSet::new() } else { self.damage.take_hurt_groups() };
+        for id in hurt {
             // What the only voter has lost nobody else has.
             let has_others = |copy: &GroupCopy| !copy.is_only_voter();
             if self.groups.holds(id) && self.groups.get(id).role.copy().is_some_and(has_others) {
