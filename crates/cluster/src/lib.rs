@@ -22,7 +22,7 @@
 //! - `configuration`, `placement`: who votes, and the next step to who shall. `meta`: members and targets.
 //! - `link`, `frame`: how nodes make sure of each other, and what they send then.
 //! - `join`: how a node becomes a member.
-//! - `report`: what nodes tell each other for operators.
+//! - `report`: what nodes tell each other for operators. `call`: who may change something at the admin port.
 //! - `barrier`, `forward`: reads that wait for the leader's word, and requests that wait for their answer.
 //!
 //! # Invariants
@@ -31,6 +31,7 @@
 //! - Groups commit independently: nothing orders the entries of two groups.
 
 mod barrier;
+mod call;
 mod codec;
 mod configuration;
 mod entry_bytes;
@@ -50,6 +51,7 @@ mod rules;
 mod terms;
 
 pub use barrier::Barriers;
+pub use call::{AdminCall, CALL_CLOCK_MS_MAX, CALLS_MAX, CallProof, CallRefused, Calls};
 pub use codec::DecodeError;
 pub use configuration::{Change, Configuration, Part, REPLICAS_MAX};
 pub use entry_bytes::{
@@ -72,8 +74,8 @@ pub use meta::{
     MembershipError, Meta, MetaCommand, MetaOutcome, MetaRefusal, REPLICATION_DEFAULT,
 };
 pub use placement::{
-    CAUGHT_UP_ENTRIES, GroupView, PlacementStep, groups_lost_without, leaders_wanted, next_step,
-    targets,
+    CAUGHT_UP_ENTRIES, GroupView, PlacementStep, groups_lost_without, groups_stopped_by_leaving,
+    leaders_wanted, next_step, targets,
 };
 pub use replica::{
     ChangeRefused, Follower, GroupReady, NotProposed, NotRead, Note, Refusals, Replica, Start,

@@ -196,6 +196,29 @@ pub fn groups_lost_without<'a>(
     groups.filter(|(_, configuration)| is_lost(configuration)).map(|(group, _)| group).collect()
 }
 
+/// Groups that would stop if `node` gave its replicas away, and only `alive` nodes are there: the voters now or those that
+/// are left would have no majority. One that is left without voters needs a learner that is there.
+#[must_use]
+pub fn groups_stopped_by_leaving<'a>(
+    node: NodeNumber,
+    groups: impl Iterator<Item = (GroupId, &'a Configuration)>,
+    alive: impl Fn(NodeNumber) -> bool,
+) -> Vec<GroupId> {
+    let is_there = |id: &ReplicaId| alive(id.node());
+    let stops = |configuration: &Configuration| {
+        let voters = configuration.voters.iter().copied().filter(|id| id.node() != node);
+        let left = Configuration::of(&voters.collect::<Vec<_>>());
+        let mut learners = configuration.learners.iter().filter(|id| id.node() != node);
+        let is_left = match left.voters.is_empty() {
+            true => learners.any(is_there),
+            false => left.is_quorum(|id| is_there(&id)),
+        };
+        let is_concerned = configuration.replicas().iter().any(|id| id.node() == node);
+        is_concerned && !(is_left && configuration.is_quorum(|id| is_there(&id)))
+    };
+    groups.filter(|(_, configuration)| stops(configuration)).map(|(group, _)| group).collect()
+}
+
 /// The node that shall lead each group, if all that may lead do so equally: of a group's nodes the one with the fewest so far. All
 /// find the same. So no node gives a leadership back to the one that has just given it away.
 #[must_use]

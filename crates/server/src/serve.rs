@@ -254,7 +254,8 @@ fn start_admin(
     reload: Asker,
 ) -> Result<Option<Admin>, ServeError> {
     let Some(listen) = settings.admin_listen else { return Ok(None) };
-    let admin = admin::start(listen, Arc::clone(node), reload)
+    let is_node = settings.peer_listen.is_some();
+    let admin = admin::start((listen, is_node), Arc::clone(node), reload)
         .map_err(|error| ServeError::Admin { listen, error })?;
     tracing::info!(address = %admin.address(), "admin server listens");
     Ok(Some(admin))

@@ -307,6 +307,26 @@ fn groups_that_a_removal_would_stop_are_named() {
 }
 
 #[test]
+fn groups_that_cannot_give_a_replica_away_are_named() {
+    let three = Configuration::of(&ids(&[1, 2, 3]));
+    let two = Configuration::of(&ids(&[1, 2]));
+    let one = Configuration { learners: ids(&[2]), ..Configuration::of(&ids(&[1])) };
+    let groups = [(GroupId::new(5), &three), (GroupId::new(6), &two), (GroupId::new(7), &one)];
+    let stopped = |leaves: u16, dead: &[u16]| {
+        let alive = |other: NodeNumber| !dead.contains(&other.get());
+        let stopped = groups_stopped_by_leaving(node(leaves), groups.into_iter(), alive);
+        stopped.into_iter().map(GroupId::get).collect::<Vec<_>>()
+    };
+    assert_eq!(stopped(1, &[]), [0; 0], "all voters are there, and a learner");
+    assert_eq!(stopped(1, &[2]), [5, 6, 7], "nobody is left with a majority");
+    assert_eq!(stopped(3, &[3]), [0; 0], "one that is away takes nothing along");
+    assert_eq!(stopped(3, &[1]), [5], "of two that are left one is away");
+    assert_eq!(stopped(1, &[3]), [5]);
+    assert_eq!(stopped(2, &[1]), [5, 6, 7], "the voters now have no majority");
+    assert_eq!(stopped(4, &[1, 2]), [0; 0], "it has no replica");
+}
+
+#[test]
 fn leaders_spread_evenly_and_one_that_may_not_lead_moves_its_own_alone() {
     let nodes = [1, 2, 3].map(node);
     let groups = || (0..10).map(|group| (GroupId::new(group), &nodes[..]));

@@ -1,6 +1,7 @@
 //! The answers of the admin server, as values.
 
 use crate::metrics::{DiskRefusal, NodeMetrics, NotReady, Silent};
+use ::cluster::NodeNumber;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use node::DiskTrouble;
@@ -48,11 +49,51 @@ impl Answer {
                 let body = serde_json::to_string(&status).expect("plain text and numbers");
                 Self { status: StatusCode::OK, content_type: "application/json", body }
             }
-            None => {
-                let detail = "This server is no node of a cluster, or has not started yet. A server with peer_listen is one.";
-                Self::problem(StatusCode::NOT_FOUND, "No node", Some(detail), Vec::new())
-            }
+            None => Self::no_node(),
         }
+    }
+
+    /// There is no cluster.
+    pub(super) fn no_node() -> Self {
+        let detail = "This server is no node of a cluster, or has not started yet. A server with peer_listen is one.";
+        Self::problem(StatusCode::NOT_FOUND, "No node", Some(detail), Vec::new())
+    }
+
+    /// A member is what it was to become.
+    pub(super) fn changed(number: NodeNumber, state: &str) -> Self {
+        let body = format!("node {number} is {state}\n");
+        Self { status: StatusCode::OK, content_type: "text/plain", body }
+    }
+
+    /// A member stays what it is.
+    pub(super) fn not_changed(why: &str) -> Self {
+        Self::problem(StatusCode::CONFLICT, "Nothing has changed", Some(why), Vec::new())
+    }
+
+    /// What a member is to become makes no sense.
+    pub(super) fn unknown_state() -> Self {
+        let detail = "A node has a number, and becomes active, draining, leaving or removed: one of these words as the body.";
+        let status = StatusCode::UNPROCESSABLE_ENTITY;
+        Self::problem(status, "No such state", Some(detail), Vec::new())
+    }
+
+    /// The cluster cannot be asked, or has not answered.
+    pub(super) fn no_leader() -> Self {
+        let detail = "The cluster's own group has no leader now, or has not answered in time. Call again: a change that was \
+                      made already is made once.";
+        Self::problem(StatusCode::SERVICE_UNAVAILABLE, "No leader", Some(detail), Vec::new())
+    }
+
+    /// Nobody knows that the caller may.
+    pub(super) fn unproven(why: &str) -> Self {
+        Self::problem(StatusCode::UNAUTHORIZED, "Not allowed", Some(why), Vec::new())
+    }
+
+    /// It may be a web page of somebody else.
+    pub(super) fn foreign_host() -> Self {
+        let detail =
+            "The call is for another host. Call this machine by its address or as localhost.";
+        Self::problem(StatusCode::MISDIRECTED_REQUEST, "Not this host", Some(detail), Vec::new())
     }
 
     /// The clock will be believed.
@@ -81,21 +122,21 @@ impl Answer {
 
     /// The path is none of ours.
     pub(super) fn unknown() -> Self {
-        let detail = "The admin server has /healthz, /readyz, /metrics, /cluster, /clock/confirm and /reload.";
+        let detail = "The admin server has /healthz, /readyz, /metrics, /cluster, /cluster/nodes/N/state, /clock/confirm and /reload.";
         Self::problem(StatusCode::NOT_FOUND, "Not found", Some(detail), Vec::new())
     }
 
     /// The method is none of ours.
     pub(super) fn read_only() -> Self {
         let status = StatusCode::METHOD_NOT_ALLOWED;
-        let detail = "Two paths change something, by PUT: /clock/confirm and /reload. For all others use GET or HEAD.";
+        let detail = "Three paths change something, by PUT: /clock/confirm, /reload and /cluster/nodes/N/state. For all others use GET or HEAD.";
         Self::problem(status, "Method not allowed", Some(detail), Vec::new())
     }
 
     fn problem(
         status: StatusCode,
         title: &'static str,
-        detail: Option<&'static str>,
+        detail: Option<&str>,
         reasons: Vec<Reason>,
     ) -> Self {
         let problem = Problem { title, status: status.as_u16(), detail, reasons };
@@ -120,17 +161,21 @@ impl IntoResponse for Answer {
                 .headers_mut()
                 .insert(header::RETRY_AFTER, header::HeaderValue::from_static("1"));
         }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let scheme = header::HeaderValue::from_static("Thalweg");
+            response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+        }
         response
     }
 }
 
 /// RFC 9457, with our list of reasons.
 #[derive(Serialize)]
-struct Problem {
+struct Problem<'a> {
     title: &'static str,
     status: u16,
     #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<&'static str>,
+    detail: Option<&'a str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     reasons: Vec<Reason>,
 }

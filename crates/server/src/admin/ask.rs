@@ -3,7 +3,7 @@
 //! One connection for each call, and no longer than [`ANSWER_SECONDS_MAX`].
 
 use axum::body::{Body, to_bytes};
-use axum::http::{Request, StatusCode, Uri, header};
+use axum::http::{Method, Request, StatusCode, Uri, header};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use std::fmt;
@@ -105,6 +105,23 @@ impl AdminPort {
     /// [`AskError`].
     pub(crate) fn get(&self, path: &str) -> Result<String, AskError> {
         self.call(Request::get(path).body(Body::empty()).expect("a path of ours"))
+    }
+
+    /// Calls a path that changes something, with the proof that the caller may.
+    ///
+    /// # Errors
+    /// [`AskError`].
+    pub(crate) fn put(
+        &self,
+        path: &str,
+        body: String,
+        proof: Option<String>,
+    ) -> Result<String, AskError> {
+        let mut request = Request::builder().method(Method::PUT).uri(path);
+        if let Some(proof) = proof {
+            request = request.header(header::AUTHORIZATION, proof);
+        }
+        self.call(request.body(Body::from(body)).expect("a path of ours"))
     }
 
     /// Waits.

@@ -2,13 +2,14 @@
 //!
 //! It has a thread, an event loop and a port of its own. So it answers while every shard is busy, and
 //! its port can stay off public networks. It uses a web framework and not our own parser, since speed
-//! does not matter here. It changes nothing but by the two calls below.
+//! does not matter here. It changes nothing but by the three calls below, for whom the [`guard`] lets through.
 //!
 //! - `/healthz` is 200 while every shard runs its loop, or 503 with the shard that does not, since when.
 //! - `/readyz` is 200, or 503 with a reason for each shard that is not ready. A panic is none of them: the
 //!   process ends with it.
 //! - `/metrics` is all counters in the OpenMetrics text format.
 //! - `PUT /clock/confirm` believes the clock, and `PUT /reload` reads certificates again: 422 with what is wrong.
+//! - `/cluster` is how the cluster is; `PUT /cluster/nodes/N/state` makes a member active, draining, leaving or removed.
 //! - Everything else is 404 and says what there is.
 //!
 //! Bounded: [`CONNECTIONS_MAX`] connections at a time, each at most [`CONNECTION_SECONDS_MAX`] old.
@@ -20,15 +21,18 @@
 
 mod answer;
 pub(crate) mod ask;
+mod guard;
+mod nodes;
 mod process;
 mod render;
 
 use crate::metrics::NodeMetrics;
 use crate::reload::Asker;
 use answer::Answer;
-use axum::Router;
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::routing::{get, put};
+use axum::{Router, middleware};
+use guard::{Ends, Guard};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use std::io;
@@ -78,17 +82,22 @@ struct Shared {
     reload: Asker,
 }
 
-/// Starts the admin server on `listen`. It answers from then on, also while shards recover.
+/// Starts the admin server on `listen`, of a server that is to be a node of a cluster or is not. It answers from then on, also while shards recover.
 ///
 /// # Errors
 /// What the system says if the address cannot be listened on or the thread cannot be started.
-pub fn start(listen: SocketAddr, node: Arc<NodeMetrics>, reload: Asker) -> io::Result<Admin> {
+pub fn start(
+    (listen, is_node): (SocketAddr, bool),
+    node: Arc<NodeMetrics>,
+    reload: Asker,
+) -> io::Result<Admin> {
     let listener = std::net::TcpListener::bind(listen)?;
     listener.set_nonblocking(true)?;
     let address = listener.local_addr()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (stop, stopped) = oneshot::channel();
-    let routes = routes(Arc::new(Shared { node, started: Instant::now(), reload }));
+    let guard = Guard::new(is_node, &node);
+    let routes = routes(Arc::new(Shared { node, started: Instant::now(), reload }), guard);
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         runtime.block_on(async move {
             tokio::select! {
@@ -104,7 +113,13 @@ pub fn start(listen: SocketAddr, node: Arc<NodeMetrics>, reload: Asker) -> io::R
     Ok(Admin { address, stop, thread })
 }
 
-fn routes(shared: Arc<Shared>) -> Router {
+fn routes(shared: Arc<Shared>, guard: Arc<Guard>) -> Router {
+    let changes = Router::new()
+        .route("/clock/confirm", put(confirm_clock))
+        .route("/reload", put(reload))
+        .route("/cluster/nodes/{number}/state", put(nodes::set_state))
+        .method_not_allowed_fallback(async || Answer::read_only())
+        .route_layer(middleware::from_fn_with_state(guard, guard::guard));
     Router::new()
         .route(
             "/healthz",
@@ -119,9 +134,8 @@ fn routes(shared: Arc<Shared>) -> Router {
             "/cluster",
             get(async |State(shared): State<Arc<Shared>>| Answer::cluster(&shared.node)),
         )
-        .route("/clock/confirm", put(confirm_clock))
-        .route("/reload", put(reload))
         .method_not_allowed_fallback(async || Answer::read_only())
+        .merge(changes)
         .fallback(async || Answer::unknown())
         .with_state(shared)
 }
@@ -157,7 +171,11 @@ async fn accept(listener: std::net::TcpListener, routes: Router) -> io::Result<(
     loop {
         let place = Arc::clone(&places).acquire_owned().await.expect("nobody closes the places");
         match listener.accept().await {
-            Ok((socket, _)) => drop(tokio::spawn(serve(socket, routes.clone(), place))),
+            Ok((socket, peer)) => {
+                let own = socket.local_addr().ok();
+                let routes = routes.clone().layer(Extension(Ends { own, peer }));
+                drop(tokio::spawn(serve(socket, routes, place)));
+            }
             Err(error) => {
                 tracing::warn!(%error, "the admin server could not accept a connection");
                 tokio::time::sleep(Duration::from_millis(100)).await;

@@ -1,13 +1,15 @@
 //! `thalweg cluster`: what an operator asks of a node.
 
-use super::{ClusterError, Status, secret, table::table};
+use super::{ClusterError, NodeStatus, Status, secret, table::table};
 use crate::admin::ask::{AdminPort, AskError};
 use crate::settings::{Flags, Settings};
 use clap::{Args, Subcommand};
-use env::RealDisk;
+use cluster::{AdminCall, NodeNumber};
+use env::{Clock, Random, RealClock, RealDisk, RealRandom};
 use node::read_membership;
 use std::fmt;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::Duration;
 
 const TOKEN_HELP: &str = "\
@@ -26,6 +28,35 @@ Try it:
 
 Any node tells of all of them, as it sees them. --json prints what `/cluster` answers; `Operating a server` in the
 documentation says what each member means.";
+
+const DRAIN_HELP: &str = "\
+Try it:
+  thalweg cluster drain 2
+  (stop node 2, change its machine, start it, wait for 200 from its /readyz)
+  thalweg cluster resume 2
+
+The node keeps its replicas and follows. Ending this command early changes nothing: the node stays drained.";
+
+const REMOVE_HELP: &str = "\
+Try it:
+  thalweg cluster remove 3
+  thalweg cluster remove 3 --lost
+
+The replicas move to other nodes first, and the node is removed when it has none. That goes on if this command is ended
+early; `resume` takes it back. With --lost nothing moves, for nothing is there: groups get new voters as far as there are
+nodes. A number is never used again. What would leave groups without a majority is refused, and they are named.";
+
+/// Time between two looks at a change that is under way.
+const LOOK_INTERVAL: Duration = Duration::from_millis(500);
+
+/// Looks at a node that is drained: one minute.
+const DRAIN_LOOKS_MAX: usize = 120;
+
+/// Looks at a node that has become something else: ten seconds.
+const MADE_LOOKS_MAX: usize = 20;
+
+/// How often a node that does not answer is asked again.
+const TRIES_MAX: u32 = 10;
 
 /// Time between two looks.
 const WATCH_INTERVAL: Duration = Duration::from_secs(1);
@@ -60,6 +91,21 @@ pub enum Ask {
         #[arg(long)]
         watch: bool,
     },
+    /// Hand over all that a node leads, before maintenance; wait until it leads nothing
+    #[command(after_help = DRAIN_HELP)]
+    Drain(Change),
+    /// Let a node take part again that was drained, or is leaving
+    Resume(Change),
+    /// Move all replicas of a node away, and remove it; wait until it is removed
+    #[command(after_help = REMOVE_HELP)]
+    Remove {
+        /// Which node, and who is asked.
+        #[command(flatten)]
+        change: Change,
+        /// The node and its disk are gone: remove it at once
+        #[arg(long)]
+        lost: bool,
+    },
 }
 
 /// Which node is asked.
@@ -70,11 +116,32 @@ pub struct Admin {
     admin: String,
 }
 
+/// A change of one node.
+#[derive(Debug, Args)]
+pub struct Change {
+    /// Number of the node
+    #[arg(value_name = "N")]
+    node: u16,
+    /// Which node is asked.
+    #[command(flatten)]
+    admin: Admin,
+    /// File with the cluster's secret, if the admin port is on another machine
+    #[arg(long, value_name = "FILE")]
+    cluster_secret_file: Option<PathBuf>,
+    /// Data directory of a node on this machine, which has the secret, too
+    #[arg(long, value_name = "DIR", conflicts_with = "cluster_secret_file")]
+    data_dir: Option<PathBuf>,
+}
+
 /// Why a command has not done what it was to do.
 #[derive(Debug)]
 pub enum CommandError {
     /// The node has not answered, or has refused.
     Ask(AskError),
+    /// The secret cannot be read.
+    Secret(ClusterError),
+    /// It was asked for, and takes longer than it should.
+    Slow(String),
     /// Nobody takes what is printed.
     Print(io::Error),
 }
@@ -83,6 +150,8 @@ impl fmt::Display for CommandError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Ask(error) => error.fmt(f),
+            Self::Secret(error) => error.fmt(f),
+            Self::Slow(what) => f.write_str(what),
             Self::Print(error) => write!(f, "cannot print all of it: {error}"),
         }
     }
@@ -122,19 +191,136 @@ pub fn ask(ask: &Ask, say: Say<'_>) -> Result<(), CommandError> {
             let port = AdminPort::at(&admin.admin)?;
             if *watch { watch_status(&port, *json, say) } else { say_status(&port, *json, say) }
         }
+        Ask::Drain(change) => drain(change, say),
+        Ask::Resume(change) => {
+            let _ = make(change, "active")?;
+            put(say, format!("node {} takes part again\n", change.node))
+        }
+        Ask::Remove { change, lost: false } => remove(change, say),
+        Ask::Remove { change, lost: true } => {
+            let _ = make(change, "removed")?;
+            let node = change.node;
+            put(
+                say,
+                format!(
+                    "node {node} is removed. Its groups get new voters as far as there are nodes: look at the status\n"
+                ),
+            )
+        }
+    }
+}
+
+fn put(say: Say<'_>, text: String) -> Result<(), CommandError> {
+    say(&text).map_err(CommandError::Print)
+}
+
+/// Has the cluster make something else of a node.
+fn make(change: &Change, state: &str) -> Result<AdminPort, CommandError> {
+    let port = AdminPort::at(&change.admin.admin)?;
+    let path = format!("/cluster/nodes/{}/state", change.node);
+    let secret = match (&change.cluster_secret_file, &change.data_dir) {
+        (Some(file), _) => Some(file.clone()),
+        (None, dir) => dir.as_ref().map(|dir| secret::path_in(dir)),
+    };
+    let prove = |file: PathBuf| -> Result<String, CommandError> {
+        let secret = secret::read(&file).map_err(CommandError::Secret)?;
+        let node = NodeNumber::new(read_status(&port)?.number);
+        let mut nonce = [0; 16];
+        RealRandom.fill(&mut nonce);
+        let call = AdminCall { method: "PUT", path: &path, node, body: state.as_bytes() };
+        Ok(call.prove(&secret, RealClock::new().now_wall(), nonce).to_string())
+    };
+    let proof = secret.map(prove).transpose()?;
+    let answer = port.put(&path, state.to_owned(), proof);
+    answer.map_err(CommandError::Ask)?;
+    for _ in 0..MADE_LOOKS_MAX {
+        // The node that is asked may hear of it later than who leads the cluster's own group.
+        let found = find(&port, change.node)?.map(|node| node.state);
+        let is_active = || !matches!(found.as_deref(), Some("draining" | "leaving"));
+        if found.as_deref() == Some(state) || (state == "active" && is_active()) {
+            return Ok(port);
+        }
+        if state == "leaving" && found.as_deref() == Some("removed") {
+            return Ok(port);
+        }
+        port.pause(LOOK_INTERVAL);
+    }
+    Err(CommandError::Slow(format!(
+        "node {} is to be {state}, and the node that was asked has not heard of it: look at the status of others",
+        change.node
+    )))
+}
+
+fn drain(change: &Change, say: Say<'_>) -> Result<(), CommandError> {
+    let port = make(change, "draining")?;
+    let mut last = None;
+    for _ in 0..DRAIN_LOOKS_MAX {
+        let Some(node) = find(&port, change.node)? else { break };
+        if node.leaders == 0 {
+            let number = node.number;
+            return put(
+                say,
+                format!("node {number} leads nothing, and follows until it is resumed\n"),
+            );
+        }
+        if last != Some(node.leaders) {
+            put(say, format!("node {} leads {} groups\n", node.number, node.leaders))?;
+            last = Some(node.leaders);
+        }
+        port.pause(LOOK_INTERVAL);
+    }
+    Err(CommandError::Slow(format!(
+        "node {} still leads groups: the other voters of these are away, or far behind (thalweg cluster status)",
+        change.node
+    )))
+}
+
+fn remove(change: &Change, say: Say<'_>) -> Result<(), CommandError> {
+    let port = make(change, "leaving")?;
+    let mut last = None;
+    loop {
+        let node = find(&port, change.node)?;
+        let Some(node) = node.filter(|node| node.state != "removed") else {
+            let text =
+                format!("node {} is removed: stop it, its data is not needed\n", change.node);
+            return put(say, text);
+        };
+        if node.state != "leaving" {
+            let text = format!("node {} is {}: somebody has changed that", node.number, node.state);
+            return Err(CommandError::Slow(text));
+        }
+        if last != Some(node.replicas) {
+            put(say, format!("node {} has {} replicas left\n", node.number, node.replicas))?;
+            last = Some(node.replicas);
+        }
+        port.pause(LOOK_INTERVAL);
+    }
+}
+
+/// How a node is. A node that restarts is asked again.
+fn find(port: &AdminPort, number: u16) -> Result<Option<NodeStatus>, AskError> {
+    let mut tries = 0;
+    loop {
+        match read_status(port) {
+            Ok(status) => {
+                return Ok(status.nodes.into_iter().find(|node| node.number == number));
+            }
+            Err(error) if tries == TRIES_MAX => return Err(error),
+            Err(_) => tries += 1,
+        }
+        port.pause(WATCH_INTERVAL);
     }
 }
 
 fn say_status(port: &AdminPort, is_json: bool, say: Say<'_>) -> Result<(), CommandError> {
-    let text = port.get("/cluster")?;
-    let status = read_status(port, &text)?;
-    let text = if is_json { text + "\n" } else { table(&status) };
+    let text = if is_json { port.get("/cluster")? + "\n" } else { table(&read_status(port)?) };
     say(&text).map_err(CommandError::Print)
 }
 
-/// How the cluster is, as JSON that a node has answered.
-fn read_status(port: &AdminPort, text: &str) -> Result<Status, AskError> {
-    serde_json::from_str(text).map_err(|error| port.unknown(error))
+/// How the cluster is.
+fn read_status(port: &AdminPort) -> Result<Status, AskError> {
+    let text = port.get("/cluster")?;
+    serde_json::from_str(&text).map_err(|error| port.unknown(error))
 }
 
 /// Says it again and again. A node that does not answer may do so later.

@@ -11,6 +11,7 @@
 //! - The secret is in no log and no error.
 //! - A server without `peer_listen` has nothing of this, and is refused a directory that has other members.
 
+mod change;
 mod command;
 mod error;
 mod join;
@@ -21,6 +22,7 @@ mod table;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use change::ChangeRefused;
 pub use command::{Ask, Command, CommandError, Say, ask, token};
 pub use error::ClusterError;
 pub use join::{Join, Joined};

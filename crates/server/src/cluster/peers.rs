@@ -8,6 +8,7 @@
 //! A member whose epoch is lower than one that was seen is refused. What was seen is in `CLUSTER` within a quarter of a second,
 //! and not before the welcome: until then a loss of power here can forget it. The other members have seen it, too.
 
+use super::change::ChangeRefused;
 use super::status::{Board, LinkState, Status};
 use cluster::{
     Class, Hello, JoinAnswer, Member, MemberState, Membership, Meta, MetaCommand, MetaOutcome,
@@ -84,7 +85,7 @@ impl Peers {
             nonce: [0; 16],
             class: Class::Raft,
         };
-        let wanted = others_of(&membership);
+        let (wanted, own_number) = (others_of(&membership), membership.number);
         let links = wanted.iter().map(|number| (*number, LinkState::default())).collect();
         let (is_changed, is_woken, changes, have_changed) = Default::default();
         let (joiners, answers, asks, addresses) = Default::default();
@@ -102,7 +103,7 @@ impl Peers {
             wanted,
         };
         let (disk, dir) = at;
-        let (state, woken, board) = (Mutex::new(state), Condvar::new(), Board::default());
+        let (state, woken, board) = (Mutex::new(state), Condvar::new(), Board::of(own_number));
         let peers = Self { own, secret, disk, dir, state, board, woken };
         peers.look_up();
         peers
@@ -142,7 +143,8 @@ impl Peers {
     }
 
     /// A shard has applied this of the cluster's own state.
-    pub(crate) fn note_meta(&self, meta: &Meta) {
+    pub(crate) fn note_meta(&self, meta: &Arc<Meta>) {
+        self.board.note_meta(meta);
         let mut state = self.state();
         let membership = &mut state.membership;
         let mut is_changed = false;
@@ -317,11 +319,31 @@ impl Peers {
     /// What operators see of the cluster.
     #[must_use]
     pub fn status(&self, now: Monotonic) -> Status {
-        let (membership, links) = {
-            let state = self.state();
-            (state.membership.clone(), state.links.clone())
-        };
-        self.board.status(&membership, &links, now)
+        let (membership, links) = self.known();
+        self.board.facts(&membership, &links, now).status()
+    }
+
+    /// What is to be asked of the cluster so that a member becomes something else.
+    ///
+    /// # Errors
+    /// [`ChangeRefused`]: each says what to do.
+    pub(crate) fn plan(
+        &self,
+        (number, wanted): (NodeNumber, MemberState),
+        now: Monotonic,
+    ) -> Result<MetaCommand, ChangeRefused> {
+        let (membership, links) = self.known();
+        self.board.facts(&membership, &links, now).plan(number, wanted)
+    }
+
+    fn known(&self) -> (Membership, BTreeMap<NodeNumber, LinkState>) {
+        let state = self.state();
+        (state.membership.clone(), state.links.clone())
+    }
+
+    /// The number of this node.
+    pub(crate) fn number(&self) -> NodeNumber {
+        self.own.number.expect("a node has a number")
     }
 }
 

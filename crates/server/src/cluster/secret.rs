@@ -26,7 +26,12 @@ pub(super) struct Token {
 
 /// Where the secret is.
 pub(super) fn path(settings: &Settings) -> PathBuf {
-    settings.cluster_secret_file.clone().unwrap_or_else(|| settings.data_dir.join(NAME))
+    settings.cluster_secret_file.clone().unwrap_or_else(|| path_in(&settings.data_dir))
+}
+
+/// Where a data directory has it, if the settings name no other file.
+pub(super) fn path_in(data_dir: &Path) -> PathBuf {
+    data_dir.join(NAME)
 }
 
 /// Reads the secret.

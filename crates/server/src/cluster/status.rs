@@ -7,13 +7,14 @@
 //!
 //! # What counts
 //! - Of two reports of a group that of the later term counts, and in one term the leader's.
-//! - A word counts for [`REPORT_MS_MAX`], and not after the link to who has said it is lost.
+//! - A report counts for [`REPORT_MS_MAX`], and not after the link to its node is lost. What a node has said before counts a little longer than
+//!   until its next report: a group whose leadership moves is not without a leader.
 //! - A group is under-replicated if it has fewer voters than the cluster wants for each, or if its leader has not heard
 //!   some of them lately. One without a leader counts, too: nobody can tell. So a node alone is under-replicated.
 //! - The cluster's own group counts like any other, once there is one.
 //!
 //! # Bounds
-//! One report for each shard and each other member.
+//! One report for each shard and each other member, and one word of each member for each group.
 
 use cluster::{
     CAUGHT_UP_ENTRIES, GroupReport, Member, MemberState, Membership, Meta, NodeNumber,
@@ -29,6 +30,9 @@ pub(crate) const REPORT_MS: u64 = 1_000;
 
 /// How long a report counts: three of them may be lost.
 const REPORT_MS_MAX: u64 = 3_500;
+
+/// How long a node's word about a group counts that is not in its last report: the next leader has as long to speak.
+const WORD_MS_MAX: u64 = 1_500;
 
 /// The version of this program, as others learn it.
 const PROGRAM: &str = env!("THALWEG_VERSION");
@@ -55,34 +59,50 @@ impl LinkState {
 }
 
 /// What the shards of this node and the other nodes have said last.
-#[derive(Debug, Default)]
-pub(crate) struct Board(Mutex<Said>);
+#[derive(Debug)]
+pub(crate) struct Board {
+    own: NodeNumber,
+    said: Mutex<Said>,
+}
 
 #[derive(Debug, Default)]
 struct Said {
     shards: BTreeMap<ShardId, Report>,
     nodes: BTreeMap<NodeNumber, (Monotonic, Report)>,
+    /// The last word of each node about each group. It stays when a node says no more of the group: the next
+    /// leader may not have spoken yet.
+    words: BTreeMap<(GroupId, NodeNumber), (Monotonic, GroupReport)>,
     meta: Option<Arc<Meta>>,
 }
 
 impl Board {
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    /// That of node `own`.
+    pub(crate) fn of(own: NodeNumber) -> Self {
+        Self { own, said: Mutex::default() }
     }
 
-    /// A shard of this node tells of its copies, and what it knows of the cluster.
-    pub(crate) fn show(&self, shard: ShardId, report: Report, meta: Option<&Arc<Meta>>) {
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A shard of this node tells of its copies.
+    pub(crate) fn show(&self, shard: ShardId, report: Report, now: Monotonic) {
         let mut said = self.said();
+        said.note_words(self.own, &report, now);
         said.shards.insert(shard, report);
-        if let Some(meta) = meta {
-            said.meta = Some(Arc::clone(meta));
-        }
+    }
+
+    /// A shard of this node tells what it knows of the cluster.
+    pub(crate) fn note_meta(&self, meta: &Arc<Meta>) {
+        self.said().meta = Some(Arc::clone(meta));
     }
 
     /// Another node tells of its copies. What is no report is passed over.
     pub(crate) fn hear(&self, from: NodeNumber, payload: &[u8], now: Monotonic) {
         if let Ok(report) = Report::decode(payload) {
-            self.said().nodes.insert(from, (now, report));
+            let mut said = self.said();
+            said.note_words(from, &report, now);
+            said.nodes.insert(from, (now, report));
         }
     }
 
@@ -91,31 +111,45 @@ impl Board {
         self.said().own()
     }
 
-    /// How the cluster is.
-    pub(crate) fn status(
+    /// All that is known here of the cluster.
+    pub(super) fn facts<'a>(
         &self,
-        membership: &Membership,
-        links: &BTreeMap<NodeNumber, LinkState>,
+        membership: &'a Membership,
+        links: &'a BTreeMap<NodeNumber, LinkState>,
         now: Monotonic,
-    ) -> Status {
-        let facts = {
-            let said = self.said();
-            let own = said.own();
-            let is_up = |node: &NodeNumber| links.get(node).is_some_and(LinkState::is_up);
-            let is_fresh = |node, at| is_up(node) && now.ms_since(at) <= REPORT_MS_MAX;
-            let others = said.nodes.iter().filter(|(node, (at, _))| is_fresh(node, *at));
-            let others = others.map(|(node, (_, report))| (*node, report));
-            let view = View::of(others.chain([(membership.number, &own)]));
-            let programs = said.nodes.iter().map(|(node, (_, it))| (*node, it.program.clone()));
-            let programs = programs.chain([(membership.number, own.program.clone())]).collect();
-            let (meta, is_alone) = (said.meta.clone(), own.copies == 0);
-            Facts { membership, links, meta, view, programs, is_alone }
-        };
-        facts.status()
+    ) -> Facts<'a> {
+        let said = self.said();
+        let own = said.own();
+        let is_up =
+            |node: &NodeNumber| *node == self.own || links.get(node).is_some_and(LinkState::is_up);
+        let is_fresh = |node, at| is_up(node) && now.ms_since(at) <= REPORT_MS_MAX;
+        let others = said.nodes.iter().filter(|(node, (at, _))| is_fresh(node, *at));
+        let others = others.map(|(node, (_, report))| (*node, report));
+        let mut now_said = View::default();
+        for (node, report) in others.chain([(self.own, &own)]) {
+            report.groups.iter().for_each(|word| now_said.note(node, word));
+            now_said.note_lags(report);
+        }
+        let mut view = now_said.clone();
+        for ((_, node), (at, word)) in &said.words {
+            if is_up(node) && now.ms_since(*at) <= WORD_MS_MAX {
+                view.note(*node, word);
+            }
+        }
+        let programs = said.nodes.iter().map(|(node, (_, it))| (*node, it.program.clone()));
+        let programs = programs.chain([(membership.number, own.program.clone())]).collect();
+        let (meta, is_alone) = (said.meta.clone(), own.copies == 0);
+        Facts { membership, links, meta, now_said, view, programs, is_alone }
     }
 }
 
 impl Said {
+    fn note_words(&mut self, from: NodeNumber, report: &Report, now: Monotonic) {
+        for group in &report.groups {
+            self.words.insert((group.group, from), (now, group.clone()));
+        }
+    }
+
     fn own(&self) -> Report {
         let mut own = Report { program: PROGRAM.to_owned(), ..Report::default() };
         self.shards.values().for_each(|shard| own.add(shard));
@@ -124,30 +158,27 @@ impl Said {
 }
 
 /// What all nodes say together.
-#[derive(Debug, Default)]
-struct View {
-    groups: BTreeMap<GroupId, (NodeNumber, GroupReport)>,
+#[derive(Debug, Clone, Default)]
+pub(super) struct View {
+    pub(super) groups: BTreeMap<GroupId, (NodeNumber, GroupReport)>,
     lags: BTreeMap<NodeNumber, u64>,
 }
 
 impl View {
-    fn of<'a>(reports: impl Iterator<Item = (NodeNumber, &'a Report)>) -> Self {
-        let mut view = Self::default();
-        for (node, report) in reports {
-            for said in &report.groups {
-                let is_newer = |(_, known): &(NodeNumber, GroupReport)| {
-                    (said.term, said.is_led) > (known.term, known.is_led)
-                };
-                if view.groups.get(&said.group).is_none_or(is_newer) {
-                    view.groups.insert(said.group, (node, said.clone()));
-                }
-            }
-            for (other, lag) in &report.lags {
-                let known = view.lags.entry(*other).or_default();
-                *known = (*lag).max(*known);
-            }
+    fn note(&mut self, node: NodeNumber, word: &GroupReport) {
+        let is_newer = |(_, known): &(NodeNumber, GroupReport)| {
+            (word.term, word.is_led) > (known.term, known.is_led)
+        };
+        if self.groups.get(&word.group).is_none_or(is_newer) {
+            self.groups.insert(word.group, (node, word.clone()));
         }
-        view
+    }
+
+    fn note_lags(&mut self, report: &Report) {
+        for (other, lag) in &report.lags {
+            let known = self.lags.entry(*other).or_default();
+            *known = (*lag).max(*known);
+        }
     }
 
     /// Groups that a node leads.
@@ -166,18 +197,28 @@ impl View {
     }
 }
 
-/// All that a status is made of.
-struct Facts<'a> {
-    membership: &'a Membership,
+/// All that a node knows of the cluster.
+pub(super) struct Facts<'a> {
+    pub(super) membership: &'a Membership,
     links: &'a BTreeMap<NodeNumber, LinkState>,
-    meta: Option<Arc<Meta>>,
+    pub(super) meta: Option<Arc<Meta>>,
+    /// What the last report of each node says.
+    pub(super) now_said: View,
+    /// With what they have said shortly before.
     view: View,
     programs: BTreeMap<NodeNumber, String>,
-    is_alone: bool,
+    /// It runs no consensus yet.
+    pub(super) is_alone: bool,
 }
 
 impl Facts<'_> {
-    fn status(&self) -> Status {
+    /// Whether nodes can talk to each other, and this is one of them.
+    pub(super) fn is_up(&self, number: NodeNumber) -> bool {
+        number == self.membership.number || self.links.get(&number).is_some_and(LinkState::is_up)
+    }
+
+    /// How the cluster is.
+    pub(super) fn status(&self) -> Status {
         let from_meta = self.meta.iter().flat_map(|meta| meta.members());
         let members: BTreeMap<NodeNumber, &Member> = match &self.meta {
             Some(_) => from_meta.collect(),
@@ -193,7 +234,7 @@ impl Facts<'_> {
 
     fn node(&self, number: NodeNumber, member: &Member) -> NodeStatus {
         let link = self.links.get(&number);
-        let up = number == self.membership.number || link.is_some_and(LinkState::is_up);
+        let up = self.is_up(number);
         let all = usize::from(self.membership.group_count);
         let (leaders, replicas) = match self.is_alone {
             true => (all, all),
@@ -302,16 +343,16 @@ pub struct GroupsStatus {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod testing {
     use super::*;
     use cluster::{Configuration, MetaCommand, MetaOutcome, ReplicaId};
     use model::Term;
 
-    fn number(node: u16) -> NodeNumber {
+    pub(in crate::cluster) fn number(node: u16) -> NodeNumber {
         NodeNumber::new(node)
     }
 
-    fn member(store: u64) -> Member {
+    pub(super) fn member(store: u64) -> Member {
         Member {
             store,
             peer_address: format!("n{store}:4439"),
@@ -323,7 +364,7 @@ mod tests {
     }
 
     /// A cluster of two groups and its own, of so many nodes; each group is to be on three of them.
-    fn meta(nodes: u16) -> Meta {
+    pub(in crate::cluster) fn meta(nodes: u16) -> Meta {
         let mut meta = Meta::new(1, 2);
         for node in 1..=nodes {
             let joined = meta.apply(&MetaCommand::Join(member(node.into())));
@@ -336,63 +377,87 @@ mod tests {
         meta
     }
 
-    fn id(node: u16) -> ReplicaId {
+    pub(super) fn id(node: u16) -> ReplicaId {
         ReplicaId::new(number(node), 1)
     }
 
-    fn led(group: u16, term: u64, voters: &[u16], heard: &[u16]) -> GroupReport {
+    pub(in crate::cluster) fn led(
+        group: u16,
+        term: u64,
+        voters: &[u16],
+        heard: &[u16],
+    ) -> GroupReport {
         let ids: Vec<_> = voters.iter().map(|node| id(*node)).collect();
         let at = (GroupId::new(group), Term::new(term));
         GroupReport::new(at, true, Configuration::of(&ids), |id| heard.contains(&id.node().get()))
     }
 
-    fn unled(group: u16, term: u64) -> GroupReport {
+    pub(super) fn unled(group: u16, term: u64) -> GroupReport {
         let at = (GroupId::new(group), Term::new(term));
         GroupReport::new(at, false, Configuration::of(&[id(1), id(2), id(3)]), |_| true)
     }
 
-    fn report(mut groups: Vec<GroupReport>) -> Report {
+    pub(in crate::cluster) fn report(mut groups: Vec<GroupReport>) -> Report {
         groups.sort_unstable_by_key(|group| group.group);
         Report { program: "0.1.7".to_owned(), copies: 3, groups, ..Report::default() }
     }
 
-    struct Node {
-        board: Board,
+    pub(in crate::cluster) struct Node {
+        pub(super) board: Board,
         membership: Membership,
-        links: BTreeMap<NodeNumber, LinkState>,
+        pub(super) links: BTreeMap<NodeNumber, LinkState>,
     }
 
     impl Node {
         /// Node 1 of the cluster, with links to all others.
-        fn of(meta: Meta, own: Report) -> Self {
+        pub(in crate::cluster) fn of(meta: Meta, own: Report) -> Self {
             let membership = Membership::first(1, 2, member(1));
             let up = || LinkState { sending: 2, receiving: 2, ..LinkState::default() };
             let others = meta.members().filter(|(node, _)| node.get() > 1);
             let links = others.map(|(node, _)| (node, up())).collect();
-            let board = Board::default();
-            board.show(ShardId::new(0), own, Some(&Arc::new(meta)));
+            let board = Board::of(number(1));
+            board.note_meta(&Arc::new(meta));
+            let now = Monotonic::default().plus_ms(REPORT_MS_MAX);
+            board.show(ShardId::new(0), own, now);
             Self { board, membership, links }
         }
 
-        fn hear(&self, node: u16, report: &Report, at_ms: u64) {
+        pub(super) fn hear(&self, node: u16, report: &Report, at_ms: u64) {
             let now = Monotonic::default().plus_ms(at_ms);
             self.board.hear(number(node), &report.encode(), now);
         }
 
-        fn status(&self, at_ms: u64) -> Status {
+        pub(in crate::cluster) fn facts(&self, at_ms: u64) -> Facts<'_> {
             let now = Monotonic::default().plus_ms(at_ms);
-            self.board.status(&self.membership, &self.links, now)
+            self.board.facts(&self.membership, &self.links, now)
         }
 
-        fn groups(&self, at_ms: u64) -> (usize, usize, usize) {
+        pub(super) fn status(&self, at_ms: u64) -> Status {
+            self.facts(at_ms).status()
+        }
+
+        /// The links with a node are lost.
+        pub(in crate::cluster) fn cut(&mut self, node: u16) {
+            *self.links.get_mut(&number(node)).unwrap() = LinkState::default();
+        }
+
+        pub(super) fn groups(&self, at_ms: u64) -> (usize, usize, usize) {
             let GroupsStatus { total, leaderless, under_replicated } = self.status(at_ms).groups;
             (total, leaderless, under_replicated)
         }
 
-        fn states(&self) -> Vec<String> {
+        pub(super) fn states(&self) -> Vec<String> {
             self.status(0).nodes.into_iter().map(|node| node.state).collect()
         }
     }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::testing::{Node, id, led, member, meta, number, report, unled};
+    use super::*;
+    use cluster::{Configuration, MetaCommand};
+    use model::Term;
 
     /// Three nodes that are well; each leads a group.
     fn three() -> Node {
@@ -435,6 +500,10 @@ mod tests {
         node.links.get_mut(&number(3)).unwrap().receiving = 0;
         assert_eq!(node.groups(0), (3, 1, 1));
         assert_eq!(node.states(), ["up", "up", "down"]);
+        node.hear(2, &report(Vec::new()), 0);
+        assert_eq!(node.groups(WORD_MS_MAX), (3, 1, 1), "its last word counts a little longer");
+        assert_eq!(node.groups(WORD_MS_MAX + 1), (3, 2, 2));
+        node.hear(2, &report(vec![led(1, 5, &[1, 2, 3], &[1, 2, 3])]), 0);
         node.board.hear(number(2), b"no report", Monotonic::default());
         assert_eq!(node.groups(0), (3, 1, 1), "and what makes no sense is passed over");
     }
@@ -495,7 +564,8 @@ mod tests {
     #[test]
     fn a_node_alone_has_all_groups_once() {
         let (membership, links) = (Membership::first(1, 2, member(1)), BTreeMap::new());
-        let status = Board::default().status(&membership, &links, Monotonic::default());
+        let board = Board::of(number(1));
+        let status = board.facts(&membership, &links, Monotonic::default()).status();
         assert_eq!(status.groups, GroupsStatus { total: 2, leaderless: 0, under_replicated: 2 });
         let node = &status.nodes[0];
         assert_eq!((node.state.as_str(), node.leaders, node.replicas), ("up", 2, 2));

@@ -158,22 +158,22 @@ fn a_member_learns_of_others_and_forgets_none() {
     let old = meta.clone();
     let number = cluster::NodeNumber::new(2);
     let _ = join(&mut meta, Member { store: 8, peer_address: "n2:1".to_owned(), ..own });
-    peers.note_meta(&meta);
+    peers.note_meta(&Arc::new(meta.clone()));
     peers.note_joined(number, (model::ShardId::new(1), 5));
     assert!(peers.take_answers().is_empty(), "CLUSTER does not name it yet");
     peers.look();
     let answers = peers.take_answers();
     assert!(matches!(answers[..], [((_, 5), cluster::JoinAnswer::Joined { .. })]), "{answers:?}");
     // What a shard applies again after a start may be old.
-    peers.note_meta(&old);
+    peers.note_meta(&Arc::new(old.clone()));
     peers.look();
     assert_eq!(peers.others(), [number]);
     let read = || read_membership(&RealDisk, dir.path()).unwrap().unwrap().membership;
     assert_eq!(read().members.len(), 2);
     let state = MemberState::Removed;
     let _ = meta.apply(&cluster::MetaCommand::SetState { number, state });
-    peers.note_meta(&meta);
-    peers.note_meta(&old);
+    peers.note_meta(&Arc::new(meta.clone()));
+    peers.note_meta(&Arc::new(old.clone()));
     peers.look();
     assert_eq!((peers.others(), read().members[&number].state), (vec![], state));
 }

@@ -74,7 +74,7 @@ impl Shard {
         // A node alone has nothing to tell.
         let Some(report) = self.core.report() else { return };
         let peers = Arc::clone(links.peers());
-        peers.board().show(self.id, report, self.core.known_meta());
+        peers.board().show(self.id, report, now);
         if self.id.get() > 0 {
             return;
         }
