@@ -4,6 +4,7 @@ use super::{Shared, answer::Answer};
 use crate::cluster::{ChangeRefused, Peers};
 use axum::extract::{Path, State};
 use cluster::{MemberState, MetaCommand, MetaOutcome, NodeNumber};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -42,9 +43,9 @@ async fn plan(
     peers: &Peers,
     change: (NodeNumber, MemberState),
 ) -> Result<MetaCommand, ChangeRefused> {
-    let mut looks = 0;
+    let (mut looks, mut seen) = (0, BTreeSet::new());
     loop {
-        let planned = peers.plan(change, shared.node.clock().now_monotonic());
+        let planned = peers.plan(change, &mut seen, shared.node.clock().now_monotonic());
         if looks == LOOKS_MAX || !matches!(planned, Err(ChangeRefused::Unknown(_))) {
             return planned;
         }

@@ -15,9 +15,9 @@ use cluster::{
     NodeNumber, Refusal, ReplicaId, Secret, VERSION_MAX, VERSION_MIN,
 };
 use env::{Disk, Random};
-use model::{Monotonic, ShardId};
+use model::{GroupId, Monotonic, ShardId};
 use node::{MetaStart, replace_membership};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -323,17 +323,19 @@ impl Peers {
         self.board.facts(&membership, &links, now).status()
     }
 
-    /// What is to be asked of the cluster so that a member becomes something else.
+    /// What is to be asked of the cluster so that a member becomes something else; `seen` are groups that an earlier look has found
+    /// to continue.
     ///
     /// # Errors
     /// [`ChangeRefused`]: each says what to do.
     pub(crate) fn plan(
         &self,
-        (number, wanted): (NodeNumber, MemberState),
+        change: (NodeNumber, MemberState),
+        seen: &mut BTreeSet<GroupId>,
         now: Monotonic,
     ) -> Result<MetaCommand, ChangeRefused> {
         let (membership, links) = self.known();
-        self.board.facts(&membership, &links, now).plan(number, wanted)
+        self.board.facts(&membership, &links, now).plan(change, seen)
     }
 
     fn known(&self) -> (Membership, BTreeMap<NodeNumber, LinkState>) {
