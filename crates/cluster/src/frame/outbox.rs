@@ -13,7 +13,8 @@ const PART_BYTES: usize = ROOM / 2 - SECTION_HEADER_BYTES;
 /// Sections on their way to one peer.
 ///
 /// Small ones go in order. A large one goes in parts, one part in a frame. What its group says behind it
-/// waits for it, so that entries do not overtake each other; what other groups say does not.
+/// waits for it, and its end waits for what its group has said before. So entries do not overtake each other, and no
+/// request one that came before it for the same stream. What other groups say passes.
 #[derive(Debug, Default)]
 pub struct Outbox {
     small: VecDeque<Section>,
@@ -103,6 +104,12 @@ impl Outbox {
         seal(&mut out[start..], at, 0);
     }
 
+    /// Whether something small of the group is not sent, which may have come before a large one.
+    fn has_small(&self, group: Option<GroupId>) -> bool {
+        group.is_some() && self.small.iter().any(|section| ordered_group(section) == group)
+    }
+
+    /// The next part of a large section, or what has waited behind one.
     fn next_part(&mut self) -> Option<Section> {
         if self.sending.is_none() {
             let section = self.behind.pop_front()?;
@@ -115,16 +122,17 @@ impl Outbox {
             self.large += 1;
             self.sending = Some((ordered_group(&section), bytes.into(), 0));
         }
-        let (_, bytes, sent) = self.sending.as_mut()?;
-        let end = (*sent + PART_BYTES).min(bytes.len());
-        let (position, total) = (*sent as u64, bytes.len() as u64);
-        let part =
-            Section::Part { number: self.large, position, total, bytes: bytes.slice(*sent..end) };
-        *sent = end;
-        if end == bytes.len() {
-            self.sending = None;
+        let (group, bytes, from) = self.sending.take()?;
+        let end = (from + PART_BYTES).min(bytes.len());
+        let (position, total) = (from as u64, bytes.len() as u64);
+        let part = bytes.slice(from..end);
+        if end < bytes.len() {
+            self.sending = Some((group, bytes, end));
+        } else if self.has_small(group) {
+            self.sending = Some((group, bytes, from));
+            return None;
         }
-        Some(part)
+        Some(Section::Part { number: self.large, position, total, bytes: part })
     }
 }
 
@@ -136,6 +144,7 @@ fn ordered_group(section: &Section) -> Option<GroupId> {
             Body::Append { .. } | Body::Snapshot(_) => Some(*group),
             _ => None,
         },
+        Section::Forward { group, .. } => Some(*group),
         _ => None,
     }
 }

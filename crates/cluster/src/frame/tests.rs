@@ -180,6 +180,37 @@ fn a_large_section_goes_in_parts_and_others_pass_it() {
     assert_eq!(received(&frames), order);
 }
 
+/// A forwarded request of a group, with a payload of so many bytes.
+fn forward(group: u16, request: u64, bytes: usize) -> Section {
+    let payload = vec![7; bytes].into();
+    Section::Forward { group: GroupId::new(group), request, settled_below: 1, payload }
+}
+
+#[test]
+fn a_request_does_not_overtake_an_earlier_one_of_its_group_however_large_they_are() {
+    let sizes = [10, 1 << 20, 10, 120 << 10, 120 << 10, 300 << 10, 10, 1 << 10, 140 << 10];
+    let all = (1..).zip(sizes.into_iter().cycle().take(40));
+    let of_group = |group: u16| move |section: &Section| matches!(section, Section::Forward { group: of, .. } if *of == GroupId::new(group));
+    let sections: Vec<Section> =
+        all.map(|(request, bytes)| forward(request as u16 % 3, request, bytes)).collect();
+    let received = received(&frames(&sections));
+    assert_ne!(received, sections, "those of other groups pass");
+    for group in 0..3 {
+        let of = |all: &[Section]| -> Vec<Section> {
+            all.iter().filter(|it| of_group(group)(it)).cloned().collect()
+        };
+        assert_eq!(of(&received), of(&sections));
+    }
+}
+
+#[test]
+fn the_end_of_a_large_request_waits_for_small_ones_that_came_before() {
+    // More small bytes than go beside the parts, so that the large one would be first.
+    let mut sections: Vec<Section> = (0..40).map(|it| forward(1, it, 100 << 10)).collect();
+    sections.push(forward(1, 40, 150 << 10));
+    assert_eq!(received(&frames(&sections)), sections);
+}
+
 #[test]
 fn parts_out_of_order_are_refused() {
     let frames = frames(&[append(1 << 20)]);
