@@ -10,7 +10,7 @@
 //! greater numbers than their sources.
 
 use crate::record::{Append, AppendId, Found, Kind, parse};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -54,6 +54,8 @@ struct Attempt {
     state: State,
     /// It was sent before without an answer: the refusal of a repeat says nothing of that.
     is_doubtful: bool,
+    /// It was sent to one of several nodes and got no answer: it may come behind what was sent later.
+    may_be_late: bool,
 }
 
 /// Bytes that a reader was given.
@@ -102,6 +104,9 @@ pub(crate) struct Stream {
     /// Another stream has been asked for at its path.
     pub(crate) is_replaced: bool,
     pub(crate) writers: Vec<Writer>,
+    /// A request for it got no answer from one of several nodes, and may be under way between them. So nobody deletes it,
+    /// and nobody takes its path: the request would meet the next stream.
+    pub(crate) may_change: bool,
     /// The greatest position that is known to end an append.
     pub(crate) tail_known: u64,
     attempts: BTreeMap<(u32, u64), Attempt>,
@@ -192,6 +197,7 @@ impl Stream {
             closed: Fate::No,
             deleted: Fate::No,
             is_replaced: false,
+            may_change: false,
             writers: vec![Writer::default(); 2],
             tail_known: 0,
             attempts: BTreeMap::new(),
@@ -213,7 +219,8 @@ impl Stream {
         let Append { stored_bytes, hash, .. } = *append;
         let state = State::Unknown;
         let is_repeat = self.attempts.contains_key(&(id.writer, id.number));
-        let attempt = Attempt { stored_bytes, hash, closes, state, is_doubtful: false };
+        let attempt =
+            Attempt { stored_bytes, hash, closes, state, is_doubtful: false, may_be_late: false };
         let attempt = self.attempts.entry((id.writer, id.number)).or_insert(attempt);
         attempt.is_doubtful = is_repeat && attempt.state == State::Unknown;
         assert_eq!(attempt.hash, hash, "a repeat sends the same");
@@ -272,6 +279,14 @@ impl Stream {
         }
     }
 
+    /// A request got no answer from one of several nodes: an append, or another.
+    pub(crate) fn unanswered(&mut self, append: Option<AppendId>) {
+        self.may_change = true;
+        if let Some(id) = append {
+            self.attempt(id).may_be_late = true;
+        }
+    }
+
     fn settle_close(&mut self, id: AppendId) {
         if self.attempt(id).closes {
             self.closed = Fate::Done;
@@ -317,21 +332,33 @@ impl Stream {
         let own_from = self.check_inherited(ledger, &found)?;
         let mut checked = Checked { bytes: content.len() as u64, ..Checked::default() };
         let mut last: BTreeMap<u32, u64> = BTreeMap::new();
+        let mut there = BTreeSet::new();
         for found in &found[own_from..] {
             if found.id.stream != self.id {
                 return Err(format!("{found:?} belongs to another stream"));
             }
-            let before = last.insert(found.id.writer, found.id.number);
-            if before.is_some_and(|before| before >= found.id.number) {
-                return Err(format!("{found:?} comes after number {before:?} of its writer"));
+            if !there.insert(found.id) {
+                return Err(format!("{found:?} is there TWICE"));
             }
+            let last = last.entry(found.id.writer).or_default();
+            if *last > found.id.number && !self.may_be_late(found.id) {
+                return Err(format!("{found:?} comes after number {last} of its writer"));
+            }
+            *last = found.id.number.max(*last);
             self.check_found(found, &mut checked)?;
         }
         self.check_missing(&found[own_from..], held.is_final, &mut checked)?;
         self.check_seen(content, &mut checked)?;
         self.check_closed(held.is_closed)?;
         self.tail_known = content.len() as u64;
+        self.may_change &= !held.is_final;
         Ok(checked)
+    }
+
+    /// Whether nothing orders the append: the server does if it distinguishes appends.
+    fn may_be_late(&self, id: AppendId) -> bool {
+        let attempt = self.attempts.get(&(id.writer, id.number));
+        self.style == Style::Plain && attempt.is_some_and(|attempt| attempt.may_be_late)
     }
 
     /// The index of the first append that is not inherited.

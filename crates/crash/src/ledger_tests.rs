@@ -56,8 +56,29 @@ fn a_second_copy_and_another_order_are_noticed() {
     let (ledger, mut stream, pieces) = three();
     let [a, b, c] = &pieces[..] else { panic!("three pieces") };
     let twice = check(&ledger, &mut stream, &[a, b, c, c]).unwrap_err();
-    assert!(twice.contains("comes after"), "{twice}");
+    assert!(twice.contains("TWICE"), "{twice}");
     assert!(check(&ledger, &mut stream, &[b, a, c]).is_err());
+}
+
+#[test]
+fn only_an_append_without_an_answer_may_come_late_and_only_once() {
+    let late = |is_answered: bool, order: [usize; 4]| {
+        let (ledger, mut stream, mut pieces) = three();
+        stream.style = Style::Plain;
+        let id = stream.append_id(0, 3);
+        send(&mut stream, 3, &mut pieces);
+        send(&mut stream, 4, &mut pieces);
+        if !is_answered {
+            stream.unanswered(Some(id));
+        }
+        let order = order.map(|piece| &pieces[piece]);
+        let all = [&pieces[0], &pieces[1], &pieces[2], order[0], order[1], order[2]];
+        let count = if order[2] == order[3] { 5 } else { 6 };
+        check(&ledger, &mut stream, &all[..count]).map(|_| stream.may_change)
+    };
+    assert_eq!(late(false, [4, 3, 0, 0]), Ok(false));
+    assert!(late(true, [4, 3, 0, 0]).unwrap_err().contains("comes after"));
+    assert!(late(false, [4, 3, 3, 0]).unwrap_err().contains("TWICE"));
 }
 
 #[test]

@@ -9,7 +9,9 @@
 //! `cargo xtask crash` builds what is needed and starts it. Every decision follows from the seed.
 //! The exact moment of a kill depends on the machine, so a repeat may need several attempts.
 
+mod cluster;
 mod disk;
+mod doors;
 mod http;
 mod ledger;
 mod load;
@@ -34,13 +36,16 @@ use trial::{Options, Outcome, Verdict};
     about = "Crash a server in many ways and verify what it kept"
 )]
 struct Cli {
-    /// What happens to the server
+    /// What happens to the server, or to a node of a cluster
     #[arg(long, value_enum, default_value = "all")]
     scenario: Scenario,
+    /// All scenarios of a cluster of three, in place of those of one server
+    #[arg(long)]
+    cluster: bool,
     /// Cycles of each scenario that has them
     #[arg(long, value_name = "N")]
     cycles: Option<u64>,
-    /// About a minute for all scenarios together
+    /// About a minute for all scenarios together, three for those of a cluster
     #[arg(long)]
     short: bool,
     /// Decides everything but the moments in time; a new one unless given
@@ -66,12 +71,17 @@ enum Scenario {
     Chunks,
     Starts,
     Clock,
+    ClusterKill,
+    ClusterPause,
+    ClusterPower,
+    ClusterRestart,
+    ClusterFull,
     All,
 }
 
 type Run = fn(&Options, &Report) -> Outcome<Verdict>;
 
-const SCENARIOS: [(Scenario, Run); 10] = [
+const OF_ONE: [(Scenario, Run); 10] = [
     (Scenario::Kill, scenario::kill::run),
     (Scenario::Power, scenario::power::run),
     (Scenario::SyncFailure, scenario::sync_failure::run),
@@ -82,6 +92,14 @@ const SCENARIOS: [(Scenario, Run); 10] = [
     (Scenario::Chunks, scenario::chunks::run),
     (Scenario::Starts, scenario::starts::run),
     (Scenario::Clock, scenario::clock::run),
+];
+
+const OF_A_CLUSTER: [(Scenario, Run); 5] = [
+    (Scenario::ClusterKill, scenario::cluster::kill::run),
+    (Scenario::ClusterPause, scenario::cluster::pause::run),
+    (Scenario::ClusterPower, scenario::cluster::power::run),
+    (Scenario::ClusterRestart, scenario::cluster::restart::run),
+    (Scenario::ClusterFull, scenario::cluster::full::run),
 ];
 
 fn main() -> ExitCode {
@@ -100,8 +118,7 @@ fn main() -> ExitCode {
     }
     let started = Instant::now();
     let mut broken = 0;
-    let chosen = |scenario| cli.scenario == Scenario::All || cli.scenario == scenario;
-    for (scenario, run) in SCENARIOS.into_iter().filter(|(scenario, _)| chosen(*scenario)) {
+    for (scenario, run) in cli.scenarios() {
         broken += u32::from(!run_one(&cli, &options, scenario, run));
     }
     println!("finished in {:.1} s, seed {seed}", started.elapsed().as_secs_f64());
@@ -111,6 +128,19 @@ fn main() -> ExitCode {
     }
     let _ = std::fs::remove_dir_all(&options.dir);
     ExitCode::SUCCESS
+}
+
+impl Cli {
+    fn scenarios(&self) -> Vec<(Scenario, Run)> {
+        match self.scenario {
+            Scenario::All if self.cluster => OF_A_CLUSTER.to_vec(),
+            Scenario::All => OF_ONE.to_vec(),
+            one => {
+                let all = OF_ONE.into_iter().chain(OF_A_CLUSTER);
+                all.filter(|(scenario, _)| *scenario == one).collect()
+            }
+        }
+    }
 }
 
 /// Runs a scenario and prints its result; `true` if all promises were kept.

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Text,
     Json,
     Binary,
+    /// Text, one short line an append.
+    Small,
 }
 
 /// Which append of which stream.
@@ -56,6 +58,8 @@ const BINARY_MARK: u8 = 0xB1;
 const JSON_OPEN: &[u8] = b"{\"r\":\"";
 const JSON_CLOSE: &[u8] = b"\"},";
 const LETTERS: &[u8; 64] = b"abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_";
+/// Below this is a payload of [`Kind::Small`].
+const SMALL_BYTES_MAX: usize = 200;
 const FIELD_COUNT: usize = 6;
 
 impl Kind {
@@ -63,7 +67,7 @@ impl Kind {
 
     pub(crate) const fn media_type(self) -> &'static str {
         match self {
-            Self::Text => "text/plain",
+            Self::Text | Self::Small => "text/plain",
             Self::Json => "application/json",
             Self::Binary => "application/octet-stream",
         }
@@ -87,7 +91,7 @@ impl Kind {
 
     fn frame(self, out: &mut Vec<u8>, inner: &[u8]) {
         match self {
-            Self::Text => out.extend_from_slice(&[inner, b"\n"].concat()),
+            Self::Text | Self::Small => out.extend_from_slice(&[inner, b"\n"].concat()),
             Self::Json => out.extend_from_slice(&[JSON_OPEN, inner, JSON_CLOSE].concat()),
             Self::Binary => {
                 let length = u32::try_from(inner.len()).expect("records are small");
@@ -101,7 +105,7 @@ impl Kind {
     /// The inside of the first record and the length of all of it.
     fn unframe(self, bytes: &[u8]) -> Option<(&[u8], usize)> {
         match self {
-            Self::Text => {
+            Self::Text | Self::Small => {
                 let end = bytes.iter().position(|byte| *byte == b'\n')?;
                 Some((&bytes[..end], end + 1))
             }
@@ -126,10 +130,14 @@ impl Kind {
 pub(crate) fn append(kind: Kind, id: AppendId, seed: u64) -> Append {
     let parts = [seed, u64::from(id.stream), u64::from(id.writer), id.number];
     let mut numbers = Numbers::of(parts[0], &parts[1..]);
-    let count = if numbers.chance(70) { 1 } else { numbers.within(2, 6) };
+    let is_small = kind == Kind::Small;
+    let count = if is_small || numbers.chance(70) { 1 } else { numbers.within(2, 6) };
     let mut stored = Vec::new();
     for part in 0..count {
-        let size = payload_bytes(&mut numbers) / usize::try_from(count).expect("few");
+        let size = match is_small {
+            true => numbers.below(SMALL_BYTES_MAX),
+            false => payload_bytes(&mut numbers) / usize::try_from(count).expect("few"),
+        };
         let mut payload = numbers.bytes(size);
         if kind != Kind::Binary {
             payload.iter_mut().for_each(|byte| *byte = LETTERS[usize::from(*byte & 63)]);
@@ -142,7 +150,7 @@ pub(crate) fn append(kind: Kind, id: AppendId, seed: u64) -> Append {
     }
     let body = match kind {
         Kind::Json => [b"[", &stored[..stored.len() - 1], b"]"].concat(),
-        Kind::Text | Kind::Binary => stored.clone(),
+        Kind::Text | Kind::Binary | Kind::Small => stored.clone(),
     };
     Append { body, stored_bytes: stored.len() as u64, hash: xxh3_64(&stored) }
 }

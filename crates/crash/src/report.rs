@@ -4,6 +4,7 @@ use crate::ledger::{Checked, lock};
 use std::fmt;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Contradictions that are kept; more say nothing new.
 const VIOLATIONS_MAX: usize = 20;
@@ -48,7 +49,7 @@ impl Report {
     pub(crate) fn violation(&self, what: impl Into<String>) {
         let mut violations = lock(&self.violations);
         if violations.len() < VIOLATIONS_MAX {
-            violations.push(what.into());
+            violations.push(format!("{} {}", time_of_day(), what.into()));
         }
     }
 
@@ -68,6 +69,14 @@ impl Report {
         add(&self.ranges_verified, checked.ranges_seen);
         add(&self.settled, checked.settled);
     }
+}
+
+/// The time of day as the logs of the servers have it.
+fn time_of_day() -> String {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let (seconds, ms) = (now.as_secs(), now.subsec_millis());
+    let (hours, minutes) = (seconds / 3_600 % 24, seconds / 60 % 60);
+    format!("{hours:02}:{minutes:02}:{:02}.{ms:03}", seconds % 60)
 }
 
 impl fmt::Display for Report {

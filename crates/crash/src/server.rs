@@ -15,6 +15,9 @@ const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// What the system counts processor time in.
 const TICK: Duration = Duration::from_millis(10);
 
+/// The address that every machine has.
+pub(crate) const LOCAL: &str = "127.0.0.1";
+
 /// How servers are started.
 #[derive(Debug, Clone)]
 pub(crate) struct Start {
@@ -26,6 +29,8 @@ pub(crate) struct Start {
     pub(crate) flags: Vec<String>,
     /// Words before the binary; the command they name must keep its process.
     pub(crate) under: Vec<String>,
+    /// The address of the machine where it listens.
+    pub(crate) host: String,
 }
 
 /// A running server. It does not outlive this value.
@@ -45,7 +50,9 @@ impl Start {
         words.push(self.binary.clone());
         Command::new(&words[0])
             .args(&words[1..])
-            .args(["serve", "--listen=127.0.0.1:0", "--admin-listen=127.0.0.1:0"])
+            .arg("serve")
+            .arg(format!("--listen={}:0", self.host))
+            .arg(format!("--admin-listen={}:0", self.host))
             .args(["--long-poll-timeout-ms=300", "--sse-max-duration-ms=500"])
             .arg("--data-dir")
             .arg(&self.data)
@@ -120,13 +127,20 @@ impl Server {
         Ok(())
     }
 
+    /// Sends a signal.
+    ///
+    /// # Errors
+    /// If the server has ended.
+    pub(crate) fn signal(&self, name: &str) -> Result<(), String> {
+        let command = format!("kill -{name} {}", self.child.id());
+        let sent = Command::new("sh").args(["-c", &command]).status();
+        let is_sent = sent.is_ok_and(|status| status.success());
+        if is_sent { Ok(()) } else { Err("the server had ended by itself".to_owned()) }
+    }
+
     /// SIGTERM; it must end, with success.
     pub(crate) fn stop(mut self) -> Result<(), String> {
-        let command = format!("kill -TERM {}", self.child.id());
-        let sent = Command::new("sh").args(["-c", &command]).status();
-        if !sent.is_ok_and(|status| status.success()) {
-            return Err("the server had ended by itself".to_owned());
-        }
+        self.signal("TERM")?;
         match self.wait() {
             Some(status) if status.success() => Ok(()),
             Some(status) => Err(format!("after SIGTERM it ended with {status}")),

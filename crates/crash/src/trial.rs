@@ -1,11 +1,12 @@
 //! One data directory with everything that is known of it.
 
+use crate::doors::Doors;
 use crate::http::PATIENCE;
 use crate::ledger::{Ledger, lock};
 use crate::load::Round;
 use crate::numbers::Numbers;
 use crate::report::{Report, add};
-use crate::server::{Server, Start};
+use crate::server::{LOCAL, Server, Start};
 use crate::verify::{Allowed, Damaged, Verification};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
@@ -73,6 +74,7 @@ impl<'a> Trial<'a> {
             log: options.dir.join(format!("{name}.log")),
             flags: Vec::new(),
             under: Vec::new(),
+            host: LOCAL.to_owned(),
         };
         Ok(Self {
             report,
@@ -98,8 +100,13 @@ impl<'a> Trial<'a> {
 
     /// A round of load on `server`.
     pub(crate) fn round(&mut self, server: &Server) -> Round<'_> {
+        self.round_at(Doors::new([server.address]))
+    }
+
+    /// A round of load on several servers.
+    pub(crate) fn round_at(&mut self, doors: Doors) -> Round<'_> {
         self.round += 1;
-        Round::new(&self.ledger, self.report, server.address, self.round)
+        Round::new(&self.ledger, self.report, doors, self.round)
     }
 
     /// Compares everything; which streams were damaged.

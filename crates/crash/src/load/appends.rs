@@ -69,6 +69,9 @@ pub(super) fn settle(
         }
         _ if code == "write-unknown" && round.is_refusal(answer) => {
             add(&round.report.unknown, 1);
+            if round.doors.are_several() {
+                stream.unanswered(Some(id));
+            }
             return Ok(());
         }
         _ if round.is_refusal(answer) => refused(round, stream, id),
@@ -92,7 +95,9 @@ pub(super) fn settle(
 }
 
 fn repeated(round: &Round<'_>, stream: &mut Stream, sent: Sent) -> Result<(), String> {
-    if !sent.is_repeat {
+    // A node repeats it by itself when the leader that it had asked is gone; the producer fields make that safe.
+    let may_repeat = round.doors.are_several() && stream.style == Style::Producer;
+    if !sent.is_repeat && !may_repeat {
         return Err(format!("{}: the new {sent:?} is taken for a repeat", stream.path));
     }
     stream.repeated(sent.id);

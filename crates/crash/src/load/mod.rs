@@ -3,19 +3,28 @@
 
 mod appends;
 mod readers;
+mod steady;
 mod worker;
 
+use crate::doors::{Doors, Place};
 use crate::http::Answer;
-use crate::ledger::Ledger;
+use crate::ledger::{Ledger, lock};
 use crate::numbers::Numbers;
 use crate::report::Report;
 pub(crate) use appends::render;
-use std::net::SocketAddr;
+use std::io;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+pub(crate) use steady::Gap;
 use worker::Worker;
 
 /// Workers that write. Each owns streams and takes part in shared ones.
 pub(crate) const WRITER_COUNT: u32 = 26;
+/// Writers whose gaps are measured.
+const STEADY_COUNT: u32 = 64;
+/// A client that was refused waits so long, as a polite one would.
+const REFUSAL_PAUSE: Duration = Duration::from_millis(5);
 /// Workers that read.
 const READER_COUNT: u32 = 6;
 
@@ -24,7 +33,7 @@ const READER_COUNT: u32 = 6;
 pub(crate) struct Round<'a> {
     pub(crate) ledger: &'a Ledger,
     pub(crate) report: &'a Report,
-    pub(crate) address: SocketAddr,
+    pub(crate) doors: Doors,
     /// Which round it is: workers of another one draw other numbers.
     pub(crate) number: u64,
     /// Refusals that the scenario brings about.
@@ -32,19 +41,15 @@ pub(crate) struct Round<'a> {
     /// Its disk goes before the server does.
     loses_disk: bool,
     stop: AtomicBool,
-    dying: AtomicBool,
+    /// How long each of the steady writers waited at most.
+    gaps: Mutex<Vec<Gap>>,
 }
 
 impl<'a> Round<'a> {
-    pub(crate) fn new(
-        ledger: &'a Ledger,
-        report: &'a Report,
-        address: SocketAddr,
-        number: u64,
-    ) -> Self {
-        let (stop, dying) = (AtomicBool::new(false), AtomicBool::new(false));
+    pub(crate) fn new(ledger: &'a Ledger, report: &'a Report, doors: Doors, number: u64) -> Self {
+        let (stop, gaps) = (AtomicBool::new(false), Mutex::default());
         let (expected, loses_disk) = (&[][..], false);
-        Self { ledger, report, address, number, expected, loses_disk, stop, dying }
+        Self { ledger, report, doors, number, expected, loses_disk, stop, gaps }
     }
 
     /// The scenario causes answers of these codes.
@@ -57,9 +62,9 @@ impl<'a> Round<'a> {
         Self { loses_disk: true, ..self }
     }
 
-    /// From now on connections may break.
+    /// From now on connections may break, to any node.
     pub(crate) fn expect_death(&self) {
-        self.dying.store(true, Ordering::SeqCst);
+        self.doors.fall_all();
     }
 
     /// Workers shall end after what they are doing.
@@ -71,13 +76,19 @@ impl<'a> Round<'a> {
         !self.stop.load(Ordering::SeqCst) && self.report.is_clean()
     }
 
-    fn is_dying(&self) -> bool {
-        self.dying.load(Ordering::SeqCst)
-    }
-
     /// Whether each block that is read now may be unreadable.
     fn has_lost_disk(&self) -> bool {
-        self.loses_disk && self.is_dying()
+        self.loses_disk && self.doors.has_fallen_one()
+    }
+
+    /// Where a client goes on whose connection broke; nothing if there is no such place.
+    fn after_break(&self, place: Place, error: &io::Error) -> Option<Place> {
+        self.doors.next(place).unwrap_or_else(|()| {
+            let door = place.door;
+            let what = format!("a connection broke while the server {door} should run: {error}");
+            self.report.violation(what);
+            None
+        })
     }
 
     /// Runs the load while `during` runs.
@@ -93,6 +104,28 @@ impl<'a> Round<'a> {
             self.stop();
             result
         })
+    }
+
+    /// Runs writers while `during` runs that do nothing but append, each to a stream of its own, and measures their gaps.
+    pub(crate) fn run_steady<T>(&self, during: impl FnOnce() -> T) -> T {
+        std::thread::scope(|scope| {
+            for index in 0..STEADY_COUNT {
+                scope.spawn(move || steady::run(self, index));
+            }
+            let result = during();
+            self.stop();
+            result
+        })
+    }
+
+    /// The longest gaps of the steady writers: of those whose node was never harmed, and of the others.
+    pub(crate) fn gaps(&self) -> (Duration, Duration) {
+        let gaps = lock(&self.gaps);
+        let longest = |has_fallen: bool| {
+            let wanted = gaps.iter().filter(|g| self.doors.has_ever_fallen(g.door) == has_fallen);
+            wanted.map(|gap| gap.longest).max().unwrap_or_default()
+        };
+        (longest(false), longest(true))
     }
 
     fn numbers(&self, worker: u64) -> Numbers {

@@ -1,6 +1,7 @@
 //! Connections that read and remember what they were given.
 
 use super::Round;
+use crate::doors::Place;
 use crate::http::{Connection, offset, request};
 use crate::ledger::{Fate, Stream, lock};
 use crate::numbers::Numbers;
@@ -17,7 +18,7 @@ const IDLE_PAUSE: Duration = Duration::from_millis(2);
 /// Reads until told to stop or until the server is gone.
 pub(super) fn run(round: &Round<'_>, index: u32) {
     let mut numbers = round.numbers(1000 + u64::from(index));
-    let mut connection = None;
+    let (mut connection, mut place) = (None, round.doors.place(index));
     while round.is_running() {
         let streams = round.ledger.all();
         let stream = streams.iter().rev().take(120).nth(numbers.below(120));
@@ -25,16 +26,22 @@ pub(super) fn run(round: &Round<'_>, index: u32) {
             std::thread::sleep(IDLE_PAUSE);
             continue;
         };
-        if let Err(error) = read_one(round, &mut connection, stream, &mut numbers) {
-            connection = None;
-            if round.is_dying() {
-                return;
-            }
-            match why_broken_off(round, stream, &error) {
+        let Err(error) = read_one((round, &mut place), &mut connection, stream, &mut numbers)
+        else {
+            continue;
+        };
+        connection = None;
+        if round.doors.next(place).is_err() {
+            match why_broken_off(round, place, stream, &error) {
                 Ok(()) => add(&round.report.cut_by_delete, 1),
-                Err(_) if round.is_dying() => return,
+                Err(_) if round.doors.next(place).is_ok() => {}
                 Err(what) => round.report.violation(format!("a reader: {what}")),
             }
+        }
+        match round.doors.next(place) {
+            Ok(None) => return,
+            Ok(Some(next)) => place = next,
+            Err(()) => {}
         }
     }
 }
@@ -43,6 +50,7 @@ pub(super) fn run(round: &Round<'_>, index: u32) {
 /// says so. Anything else that breaks is a contradiction.
 fn why_broken_off(
     round: &Round<'_>,
+    mut place: Place,
     stream: &Arc<Mutex<Stream>>,
     error: &io::Error,
 ) -> Result<(), String> {
@@ -57,7 +65,9 @@ fn why_broken_off(
     if is_replaced {
         return Ok(());
     }
-    let next = Connection::open(round.address)
+    let next = round
+        .doors
+        .open(&mut place)
         .and_then(|mut connection| connection.call(&request("HEAD", &path, &[], b"")));
     match next {
         Ok(answer) if matches!(answer.status, 404 | 410) => Ok(()),
@@ -69,7 +79,7 @@ fn why_broken_off(
 }
 
 fn read_one(
-    round: &Round<'_>,
+    (round, place): (&Round<'_>, &mut Place),
     connection: &mut Option<Connection>,
     stream: &Arc<Mutex<Stream>>,
     numbers: &mut Numbers,
@@ -90,11 +100,11 @@ fn read_one(
         return Ok(());
     }
     if numbers.chance(25) {
-        let mut own = Connection::open(round.address)?;
+        let mut own = round.doors.open(place)?;
         return follow(&mut own, stream, &path, from);
     }
     if connection.is_none() {
-        *connection = Some(Connection::open(round.address)?);
+        *connection = Some(round.doors.open(place)?);
     }
     let connection = connection.as_mut().expect("opened above");
     let is_live = numbers.chance(30);
@@ -185,7 +195,7 @@ fn control(event: &[u8], kind: Kind, data: Vec<u8>) -> io::Result<Control> {
     let stored = match kind {
         Kind::Json if data.is_empty() => Vec::new(),
         Kind::Json => kind.stored(&data).map_err(io::Error::other)?,
-        Kind::Text => data,
+        Kind::Text | Kind::Small => data,
         Kind::Binary => base64(&data).ok_or_else(|| io::Error::other("broken base64"))?,
     };
     Ok(Control { stored, next, closed: value["streamClosed"] == true })
@@ -211,6 +221,7 @@ fn base64(text: &[u8]) -> Option<Vec<u8>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::doors::Doors;
     use crate::ledger::{Ledger, Style};
     use crate::report::Report;
     use std::io::{Read, Write};
@@ -238,13 +249,13 @@ mod tests {
     fn judged(deleted: Fate, answers: &'static [&'static str]) -> Result<(), String> {
         let (ledger, report) = (Ledger::new(1), Report::default());
         let address = serving(answers);
-        let round = Round::new(&ledger, &report, address, 0);
+        let round = Round::new(&ledger, &report, Doors::new([address]), 0);
         let make = |id| Stream::new(id, "/a".to_owned(), Kind::Text, Style::Plain);
         let stream = ledger.add(make);
         lock(&stream).deleted = deleted;
         let mut connection = Connection::open(address).unwrap();
         let error = connection.call(&request("GET", "/a", &[], b"")).expect_err("it is cut");
-        why_broken_off(&round, &stream, &error)
+        why_broken_off(&round, round.doors.place(0), &stream, &error)
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! One connection that writes.
 
-use super::Round;
 use super::appends::{Sent, begin, settle};
+use super::{REFUSAL_PAUSE, Round};
+use crate::doors::Place;
 use crate::http::{Answer, Connection, offset, reference, request};
 use crate::ledger::{Fate, Fork, Stream, Style, lock};
 use crate::numbers::Numbers;
@@ -9,7 +10,6 @@ use crate::record::{Kind, append};
 use crate::report::add;
 use std::io;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 /// Open streams that a worker keeps at a time.
 const STREAMS_PER_WORKER: usize = 5;
@@ -23,8 +23,6 @@ const STREAM_BYTES_MAX: u64 = 400 << 10;
 const PIPELINE_MAX: u64 = 8;
 /// Longest chain of forks: below what the server takes.
 const FORK_DEPTH_MAX: u32 = 4;
-/// A worker whose stream was refused waits so long, as a polite client would.
-const REFUSAL_PAUSE: Duration = Duration::from_millis(5);
 
 type Shared = Arc<Mutex<Stream>>;
 
@@ -34,6 +32,7 @@ pub(super) struct Worker<'a> {
     round: &'a Round<'a>,
     index: u32,
     numbers: Numbers,
+    place: Place,
     connection: Option<Connection>,
     own: Vec<Shared>,
     shared: Vec<Shared>,
@@ -51,19 +50,17 @@ impl<'a> Worker<'a> {
         };
         let (own, shared) = (of(Some(index)), of(None));
         let numbers = round.numbers(u64::from(index));
-        Self { round, index, numbers, connection: None, own, shared }
+        let place = round.doors.place(index);
+        Self { round, index, numbers, place, connection: None, own, shared }
     }
 
-    /// Works until told to stop or until the server is gone.
+    /// Works until told to stop or until all servers are gone.
     pub(super) fn run(mut self) {
         while self.round.is_running() {
-            if let Err(error) = self.step() {
-                if !self.round.is_dying() {
-                    let what = format!("a connection broke while the server should run: {error}");
-                    self.round.report.violation(what);
-                }
-                return;
-            }
+            let Err(error) = self.step() else { continue };
+            self.connection = None;
+            let Some(next) = self.round.after_break(self.place, &error) else { return };
+            self.place = next;
         }
     }
 
@@ -72,8 +69,10 @@ impl<'a> Worker<'a> {
         let is_closed = |stream: &Shared| lock(stream).closed == Fate::Done;
         let (closed, open): (Vec<Shared>, Vec<Shared>) =
             self.own.iter().cloned().partition(is_closed);
-        if closed.len() > CLOSED_PER_WORKER {
-            return self.delete(&closed[0]);
+        if closed.len() > CLOSED_PER_WORKER
+            && let Some(first) = closed.iter().find(|stream| !lock(stream).may_change)
+        {
+            return self.delete(first);
         }
         if open.len() < STREAMS_PER_WORKER || self.numbers.chance(1) {
             return self.create();
@@ -114,10 +113,10 @@ impl<'a> Worker<'a> {
     }
 
     fn step_own(&mut self, stream: &Shared) -> io::Result<()> {
-        let (created, closed, deleted, has_pending, tail, style) = {
+        let (created, closed, deleted, has_pending, tail, style, may_change) = {
             let s = lock(stream);
             let has_pending = s.writers.iter().any(|writer| !writer.pending.is_empty());
-            (s.created, s.closed, s.deleted, has_pending, s.tail_known, s.style)
+            (s.created, s.closed, s.deleted, has_pending, s.tail_known, s.style, s.may_change)
         };
         if deleted == Fate::Unknown {
             return self.delete(stream);
@@ -135,7 +134,7 @@ impl<'a> Worker<'a> {
             return self.close(stream);
         }
         match self.numbers.within(0, 1000) {
-            0..5 => self.delete(stream),
+            0..5 if !may_change => self.delete(stream),
             5..15 => self.close(stream),
             15..30 => self.append_own(stream, true),
             30..50 if style == Style::Producer => {
@@ -210,7 +209,11 @@ impl<'a> Worker<'a> {
             }
             Ok(())
         });
-        add(&self.round.report.unknown, (sent.len() - answered) as u64);
+        let unanswered = &sent[answered..];
+        add(&self.round.report.unknown, unanswered.len() as u64);
+        if self.round.doors.are_several() {
+            unanswered.iter().for_each(|one| lock(stream).unanswered(Some(one.id)));
+        }
         result
     }
 
@@ -268,7 +271,8 @@ impl<'a> Worker<'a> {
         let all = self.round.ledger.all();
         let wanted = |stream: &&Shared| {
             let stream = lock(stream);
-            stream.owner == Some(self.index) && stream.deleted == Fate::Done && !stream.is_replaced
+            let is_free = stream.deleted == Fate::Done && !stream.is_replaced && !stream.may_change;
+            stream.owner == Some(self.index) && is_free
         };
         let found: Vec<Shared> = all.iter().filter(wanted).cloned().collect();
         (!found.is_empty()).then(|| Arc::clone(self.numbers.pick(&found)))
@@ -301,7 +305,7 @@ impl<'a> Worker<'a> {
             let fields: Vec<_> = fields.iter().map(|(name, v)| (*name, v.as_str())).collect();
             (request("PUT", &s.path, &fields, &body), first, is_repeat)
         };
-        let answer = self.call(&bytes)?;
+        let answer = self.call(stream, &bytes)?;
         let mut s = lock(stream);
         match answer.status {
             201 | 200 => {
@@ -337,7 +341,7 @@ impl<'a> Worker<'a> {
             }
             request("POST", &stream.path, &[("Stream-Closed", "true")], b"")
         };
-        let answer = self.call(&bytes)?;
+        let answer = self.call(stream, &bytes)?;
         let mut stream = lock(stream);
         if answer.status == 204 && answer.closed {
             stream.closed = Fate::Done;
@@ -364,7 +368,7 @@ impl<'a> Worker<'a> {
             stream.deleted = Fate::Unknown;
             (request("DELETE", &stream.path, &[], b""), is_repeat)
         };
-        let answer = self.call(&bytes)?;
+        let answer = self.call(stream, &bytes)?;
         let mut stream = lock(stream);
         match answer.status {
             204 => {
@@ -379,6 +383,9 @@ impl<'a> Worker<'a> {
 
     /// A create, close or delete was not done: it will be repeated.
     fn refusal(&self, stream: &mut Stream, answer: &Answer, what: &str) {
+        if answer.code() == "write-unknown" && self.round.doors.are_several() {
+            stream.unanswered(None);
+        }
         if self.round.is_refusal(answer) {
             return self.note_refused();
         }
@@ -391,9 +398,13 @@ impl<'a> Worker<'a> {
         std::thread::sleep(REFUSAL_PAUSE);
     }
 
-    fn call(&mut self, bytes: &[u8]) -> io::Result<Answer> {
+    /// Creates, closes or deletes.
+    fn call(&mut self, stream: &Shared, bytes: &[u8]) -> io::Result<Answer> {
         let result = self.with_connection(|connection| connection.call(bytes));
         add(&self.round.report.unknown, u64::from(result.is_err()));
+        if result.is_err() && self.round.doors.are_several() {
+            lock(stream).unanswered(None);
+        }
         result
     }
 
@@ -402,7 +413,7 @@ impl<'a> Worker<'a> {
         run: impl FnOnce(&mut Connection) -> io::Result<T>,
     ) -> io::Result<T> {
         if self.connection.is_none() {
-            self.connection = Some(Connection::open(self.round.address)?);
+            self.connection = Some(self.round.doors.open(&mut self.place)?);
         }
         run(self.connection.as_mut().expect("opened above"))
     }

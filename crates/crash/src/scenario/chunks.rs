@@ -7,7 +7,7 @@
 use crate::http::{Answer, Connection, offset, request};
 use crate::report::{Report, add};
 use crate::scenario::fill::{BINARY, call, connect};
-use crate::server::{Server, Start, logged, quiet};
+use crate::server::{LOCAL, Server, Start, logged, quiet};
 use crate::trial::{Options, Outcome, Verdict, wait_until};
 use std::net::SocketAddr;
 use std::process::Command;
@@ -47,6 +47,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
         log: options.dir.join("chunks.log"),
         flags: Vec::new(),
         under: vec!["prlimit".to_owned(), format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")],
+        host: LOCAL.to_owned(),
     };
     start.flags = flags("64KiB");
     let server = start.serve()?;

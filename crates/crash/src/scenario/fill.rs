@@ -6,7 +6,7 @@
 use crate::disk::Disk;
 use crate::http::{Answer, Connection, offset, request};
 use crate::report::{Report, add};
-use crate::server::{Server, Start};
+use crate::server::{LOCAL, Server, Start};
 use crate::trial::{Options, Outcome, Verdict, wait_until};
 use env::{Disk as _, RealDisk};
 use std::net::SocketAddr;
@@ -57,6 +57,7 @@ fn one(options: &Options, report: &Report, disk: &Disk, mib: u64) -> Outcome<()>
         log: options.dir.join("fill.log"),
         flags: Vec::new(),
         under: Vec::new(),
+        host: LOCAL.to_owned(),
     };
     let server = start.serve()?;
     let started = Instant::now();

@@ -3,6 +3,7 @@
 pub(crate) mod bit_flip;
 pub(crate) mod chunks;
 pub(crate) mod clock;
+pub(crate) mod cluster;
 pub(crate) mod disk_full;
 pub(crate) mod fill;
 pub(crate) mod kill;

@@ -10,7 +10,7 @@ use crate::http::request;
 use crate::report::{Report, add};
 use crate::scenario::chunks::insist;
 use crate::scenario::fill::{BINARY, call, connect};
-use crate::server::{Server, Start, logged};
+use crate::server::{LOCAL, Server, Start, logged};
 use crate::trial::{Options, Outcome, Verdict, wait_until};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -80,6 +80,7 @@ fn one(shape: Shape, options: &Options, report: &Report) -> Outcome<()> {
         log: options.dir.join("starts.log"),
         flags: shape.flags(true),
         under: Vec::new(),
+        host: LOCAL.to_owned(),
     };
     let server = start.serve()?;
     create_all(shape, server.address)?;

@@ -1,0 +1,211 @@
+//! Several servers that are one cluster, grown as an operator grows it.
+
+use crate::doors::Doors;
+use crate::server::{Server, Start};
+use crate::trial::{Outcome, SMALL, Trial, wait_until};
+use crate::verify::Allowed;
+use serde_json::Value;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+/// Nodes that a cluster begins with.
+pub(crate) const NODE_COUNT: usize = 3;
+
+/// How long a request may be under way between nodes after its client is gone. A node tries for 5 s.
+const LATE_MAX: Duration = Duration::from_millis(6_500);
+
+/// Where a node lives.
+#[derive(Debug, Clone)]
+pub(crate) struct Home {
+    /// The directory of its data.
+    pub(crate) data: PathBuf,
+    /// The address of its machine.
+    pub(crate) host: String,
+    /// Words before the binary.
+    pub(crate) under: Vec<String>,
+}
+
+impl Home {
+    /// One on this machine.
+    pub(crate) fn local(data: PathBuf) -> Self {
+        Self { data, host: crate::server::LOCAL.to_owned(), under: Vec::new() }
+    }
+}
+
+/// Several servers.
+#[derive(Debug, Default)]
+pub(crate) struct Cluster {
+    nodes: Vec<Node>,
+}
+
+#[derive(Debug)]
+struct Node {
+    start: Start,
+    server: Option<Server>,
+}
+
+impl Cluster {
+    /// Three nodes that live below `dir`, all of them well.
+    pub(crate) fn local(trial: &mut Trial<'_>, dir: &Path) -> Outcome<Self> {
+        let homes = (1..=NODE_COUNT).map(|node| Home::local(dir.join(format!("n{node}"))));
+        Self::grow(trial, homes)
+    }
+
+    /// Nodes that live there, all of them well. The first one begins, the others join.
+    pub(crate) fn grow(
+        trial: &mut Trial<'_>,
+        homes: impl IntoIterator<Item = Home>,
+    ) -> Outcome<Self> {
+        let mut cluster = Self::default();
+        for home in homes {
+            cluster.add(trial, home)?;
+        }
+        cluster.wait_whole()?;
+        Ok(cluster)
+    }
+
+    /// The same with a log and chunks of the smallest sizes, on one shard each.
+    pub(crate) fn grow_small(
+        trial: &mut Trial<'_>,
+        homes: impl IntoIterator<Item = Home>,
+    ) -> Outcome<Self> {
+        let small = "--shards=1 --segment-bytes=1MiB --wal-bytes-max=4MiB --seal-bytes=64KiB";
+        let mut cluster = Self::default();
+        for home in homes {
+            let flags = small.split(' ').map(str::to_owned).collect();
+            cluster.join(trial, home, flags)?;
+        }
+        cluster.wait_whole()?;
+        Ok(cluster)
+    }
+
+    /// Adds a node, which joins if there are others; its index.
+    pub(crate) fn add(&mut self, trial: &mut Trial<'_>, home: Home) -> Outcome<usize> {
+        let mut flags = vec![format!("--shards={}", trial.numbers.within(1, 4))];
+        if trial.numbers.chance(75) {
+            flags.extend(SMALL.map(str::to_owned));
+        }
+        self.join(trial, home, flags)
+    }
+
+    fn join(&mut self, trial: &Trial<'_>, home: Home, mut flags: Vec<String>) -> Outcome<usize> {
+        let number = self.nodes.len() + 1;
+        flags.push(format!("--peer-listen={}", free_port(&home)?));
+        if let Some(other) = self.nodes.iter().find(|node| node.server.is_some()) {
+            flags.push(format!("--join={}", token(&other.start)?));
+        }
+        let log = trial.start.log.with_extension(format!("n{number}.log"));
+        let Home { data, host, under } = home;
+        std::fs::create_dir_all(&data).map_err(|e| format!("{}: {e}", data.display()))?;
+        let start = Start { binary: trial.start.binary.clone(), data, log, flags, under, host };
+        let server = Some(start.serve()?);
+        self.nodes.push(Node { start, server });
+        Ok(number - 1)
+    }
+
+    /// Where clients come in.
+    pub(crate) fn doors(&self) -> Doors {
+        let servers = self.nodes.iter().filter_map(|node| node.server.as_ref());
+        Doors::new(servers.map(|server| server.address))
+    }
+
+    /// Nodes that run.
+    pub(crate) fn running(&self) -> Vec<usize> {
+        let all = 0..self.nodes.len();
+        all.filter(|node| self.nodes[*node].server.is_some()).collect()
+    }
+
+    /// A node that runs.
+    pub(crate) fn server(&self, node: usize) -> &Server {
+        self.nodes[node].server.as_ref().expect("it runs")
+    }
+
+    /// How a node is started.
+    pub(crate) fn start_of(&self, node: usize) -> &Start {
+        &self.nodes[node].start
+    }
+
+    /// Starts a node again; where its clients come in.
+    pub(crate) fn start(&mut self, node: usize) -> Outcome<SocketAddr> {
+        let server = self.nodes[node].start.serve()?;
+        Ok(self.nodes[node].server.insert(server).address)
+    }
+
+    /// Takes the server of a node, which is about to end.
+    pub(crate) fn take(&mut self, node: usize) -> Server {
+        self.nodes[node].server.take().expect("it runs")
+    }
+
+    /// What a node says of all of them.
+    pub(crate) fn status(&self, node: usize) -> Outcome<Value> {
+        let said = crate::http::admin(self.server(node).admin, "/cluster");
+        let (_, text) = said.map_err(|error| format!("/cluster of node {node}: {error}"))?;
+        serde_json::from_str(&text).map_err(|error| format!("/cluster says {text}: {error}"))
+    }
+
+    /// The node that leads most groups, and how many.
+    pub(crate) fn busiest(&self) -> Outcome<(usize, u64)> {
+        let running = self.running();
+        let status = self.status(running[0])?;
+        let leads = |node: usize| status["nodes"][node]["leaders"].as_u64().unwrap_or(0);
+        let busiest = running.into_iter().map(|node| (node, leads(node)));
+        busiest.max_by_key(|(_, leaders)| *leaders).ok_or_else(|| "no node runs".to_owned())
+    }
+
+    /// Waits until every node that runs says that all groups are led and have all their voters.
+    pub(crate) fn wait_whole(&self) -> Outcome<()> {
+        let mut said = String::new();
+        let waited = wait_until("all groups have all voters", || {
+            for node in self.running() {
+                let status = self.status(node)?;
+                said = format!("node {} says {status}", node + 1);
+                if !is_whole(&status) || self.server(node).readiness()?.0 != 200 {
+                    return Ok(false);
+                }
+            }
+            Ok(true)
+        });
+        waited.map_err(|why| format!("{why}: {said}"))
+    }
+
+    /// When all nodes are well, and nothing of a load that ended at `ended` can be under way, compares everything on each
+    /// of them in turn.
+    pub(crate) fn verify(&self, trial: &mut Trial<'_>, ended: Instant) -> Outcome<()> {
+        self.wait_whole()?;
+        std::thread::sleep(LATE_MAX.saturating_sub(ended.elapsed()));
+        for node in self.running() {
+            let verified = trial.verify(self.server(node), Allowed::default());
+            verified.map_err(|what| format!("on node {}: {what}", node + 1))?;
+        }
+        Ok(())
+    }
+}
+
+fn is_whole(status: &Value) -> bool {
+    let groups = &status["groups"];
+    let lags = status["nodes"].as_array().into_iter().flatten();
+    let lag = lags.filter_map(|node| node["lag_entries"].as_u64()).max();
+    groups["leaderless"] == 0 && groups["under_replicated"] == 0 && lag.is_some()
+}
+
+/// An address for other nodes, free at the moment. On a machine of its own every port is.
+fn free_port(home: &Home) -> Outcome<String> {
+    if home.host != crate::server::LOCAL {
+        return Ok(format!("{}:4439", home.host));
+    }
+    let socket = TcpListener::bind((home.host.as_str(), 0));
+    let address = socket.and_then(|socket| socket.local_addr());
+    address.map(|address| address.to_string()).map_err(|error| format!("no free port: {error}"))
+}
+
+/// What `thalweg cluster token` prints for a node.
+fn token(start: &Start) -> Outcome<String> {
+    let mut command = Command::new(&start.binary);
+    let output = command.args(["cluster", "token", "--data-dir"]).arg(&start.data).output();
+    let output = output.map_err(|error| format!("no token: {error}"))?;
+    let text = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    let why = String::from_utf8_lossy(&output.stderr);
+    if output.status.success() { Ok(text) } else { Err(format!("no token: {why}")) }
+}

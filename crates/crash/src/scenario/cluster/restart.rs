@@ -1,0 +1,59 @@
+//! All three nodes are restarted one after the other, by SIGTERM, while clients write and read. An orderly end hands
+//! over what the node leads, and its clients go elsewhere: what they are told that is no success is counted.
+
+use super::HARMED;
+use crate::cluster::{Cluster, NODE_COUNT};
+use crate::load::Round;
+use crate::report::Report;
+use crate::trial::{Options, Outcome, Trial, Verdict};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// The load continues for so long between two restarts.
+const BETWEEN: Duration = Duration::from_millis(500);
+
+pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
+    let cycles = options.cycles(1, 10);
+    let dir = options.dir.join("cluster-restart");
+    let mut trial = Trial::new(options, report, "cluster-restart", &dir)?;
+    let mut cluster = Cluster::local(&mut trial, &dir)?;
+    for cycle in 0..cycles {
+        let counts = || {
+            let get = |count: &std::sync::atomic::AtomicU64| count.load(Ordering::Relaxed);
+            [get(&report.acknowledged), get(&report.refused), get(&report.unknown)]
+        };
+        let before = counts();
+        let round = trial.round_at(cluster.doors()).expecting(HARMED);
+        let during = || restart_all(&mut cluster, &round);
+        match cycle % 2 {
+            0 => round.run_steady(during)?,
+            _ => round.run(during)?,
+        }
+        let ended = Instant::now();
+        let (others, own) = round.gaps();
+        let after = counts();
+        let [acknowledged, refused, unknown] = [0, 1, 2].map(|count| after[count] - before[count]);
+        println!(
+            "[cluster-restart] all three restarted: {acknowledged} appends acknowledged, {refused} refused, \
+             {unknown} without an answer; longest gap {} ms",
+            others.max(own).as_millis()
+        );
+        trial.clean()?;
+        cluster.verify(&mut trial, ended)?;
+        trial.count_cycle(cycles);
+    }
+    Ok(Verdict::Done)
+}
+
+fn restart_all(cluster: &mut Cluster, round: &Round<'_>) -> Outcome<()> {
+    for node in 0..NODE_COUNT {
+        std::thread::sleep(BETWEEN);
+        round.doors.fall(node);
+        cluster.take(node).stop()?;
+        let address = cluster.start(node)?;
+        round.doors.stand(node, address);
+        cluster.wait_whole()?;
+    }
+    std::thread::sleep(BETWEEN);
+    Ok(())
+}
