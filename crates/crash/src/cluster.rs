@@ -122,11 +122,6 @@ impl Cluster {
         self.nodes[node].server.as_ref().expect("it runs")
     }
 
-    /// How a node is started.
-    pub(crate) fn start_of(&self, node: usize) -> &Start {
-        &self.nodes[node].start
-    }
-
     /// Starts a node again; where its clients come in.
     pub(crate) fn start(&mut self, node: usize) -> Outcome<SocketAddr> {
         let server = self.nodes[node].start.serve()?;
