@@ -1,9 +1,9 @@
 //! Where clients come in: one address for each node.
 //!
 //! # How
-//! Whoever harms a node says so before: [`Doors::fall`]. A connection to it may break from then on, and its
-//! client goes on at the next door that stands. A node that starts again may have another address, and its
-//! door stands again: [`Doors::stand`]. A connection that breaks at a door that stood all the time
+//! A scenario says that it will harm a node before it does: [`Doors::fall`]. A connection to it may break from then on, and its
+//! client continues at the next door that is open. A node that starts again may have another address, and its
+//! door is open again: [`Doors::stand`]. A connection that breaks at a door that was open all the time
 //! contradicts.
 
 use crate::http::Connection;
@@ -88,7 +88,7 @@ impl Doors {
         Connection::open(address)
     }
 
-    /// Where a client goes on whose connection broke; nothing if no door stands.
+    /// Where a client continues whose connection broke; nothing if no door is open.
     ///
     /// # Errors
     /// If its door stood all the time.

@@ -81,7 +81,7 @@ impl<'a> Round<'a> {
         self.loses_disk && self.doors.has_fallen_one()
     }
 
-    /// Where a client goes on whose connection broke; nothing if there is no such place.
+    /// Where a client continues whose connection broke; nothing if there is no such place.
     fn after_break(&self, place: Place, error: &io::Error) -> Option<Place> {
         self.doors.next(place).unwrap_or_else(|()| {
             let door = place.door;

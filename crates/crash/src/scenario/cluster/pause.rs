@@ -1,4 +1,4 @@
-//! The node that leads most groups is stopped for up to five seconds, and goes on as if nothing had been: it may
+//! The node that leads most groups is stopped for up to five seconds, and continues as if nothing had been. It may
 //! believe that it leads, and it has requests of clients and of other nodes in its hands.
 
 use super::HARMED;

@@ -1,5 +1,5 @@
 //! All three nodes are restarted one after the other, by SIGTERM, while clients write and read. An orderly end hands
-//! over what the node leads, and its clients go elsewhere: what they are told that is no success is counted.
+//! over what the node leads, and its clients go elsewhere. Their answers that are no success are counted.
 
 use super::HARMED;
 use crate::cluster::{Cluster, NODE_COUNT};
