@@ -3,10 +3,11 @@
 
 use crate::input::Input;
 use ::cluster::{
-    Acceptor, Body, Change, Class, Configuration, Dialler, EntryBytes, Frame, GroupMessage, GroupReport, Hello,
-    LogPosition, Member, MemberState, Membership, Meta, MetaCommand, NodeNumber, Note, Outbox,
-    Part, Parts, Progress, Replica, ReplicaId, Report, Secret, Section, SentEntry, SnapshotPoint, Start,
-    Terms, Transfer, TransferEnd, TransferSays, VERSION_MAX, VERSION_MIN, entry_of_command,
+    Acceptor, Body, Change, Class, Configuration, Dialler, EntryBytes, Frame, GroupMessage,
+    GroupReport, Hello, LogPosition, Member, MemberState, Membership, Meta, MetaCommand,
+    NodeNumber, Note, Outbox, Part, Parts, Progress, Replica, ReplicaId, Report, Secret, Section,
+    SentEntry, SnapshotPoint, Start, Terms, Transfer, TransferEnd, TransferSays, VERSION_MAX,
+    VERSION_MIN, entry_of_command,
 };
 use bytes::Bytes;
 use model::{EntryIndex, GroupId, Term, Timestamp};
