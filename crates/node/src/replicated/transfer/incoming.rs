@@ -7,7 +7,7 @@ use crate::transfer_job::{TransferCame, TransferWork};
 use crate::{ShardCore, Stamp};
 use bytes::Bytes;
 use cluster::{GroupMessage, PIECE_BYTES_MAX, ReplicaId, TransferEnd, TransferSays};
-use log::{Install, SnapshotHead, Tails};
+use log::{Install, InstallError, SnapshotHead, Tails};
 use model::{GroupId, Monotonic};
 
 /// A snapshot that comes.
@@ -269,12 +269,30 @@ impl ShardCore {
 
     fn begin_files(&mut self, group: GroupId, head: SnapshotHead) {
         let total = head.file_bytes();
-        let begun = if head.group == group { self.log.begin_install(head).ok() } else { None };
-        let Some(install) = begun else { return self.lose_incoming(group) };
+        if head.group != group {
+            return self.lose_incoming(group);
+        }
+        let copy = self.copy_mut(group);
+        let takes_part = copy.halt.is_none() && !copy.has_nothing && !copy.is_empty_handed();
+        let install = match self.log.begin_install(head) {
+            Ok(install) => install,
+            Err(InstallError::NotNewer { .. }) if takes_part => {
+                return self.refuse_what_is_here(group);
+            }
+            Err(_) => return self.lose_incoming(group),
+        };
         let coming = self.transfers().incoming.get_mut(&group).expect("the caller has looked");
         coming.total = coming.written + total;
         coming.stage = Stage::Files(Some(Box::new(Writing::new(install))));
         self.work_incoming(group);
+    }
+
+    /// All of the snapshot is applied here. The leader is to say so to its library: then entries continue behind it.
+    fn refuse_what_is_here(&mut self, group: GroupId) {
+        let Some(coming) = self.transfers().incoming.get(&group) else { return };
+        let key = (coming.from, coming.number);
+        self.abort_incoming(group);
+        self.say_of_transfer(group, key, TransferSays::End(TransferEnd::Whole));
     }
 
     fn note_written(&mut self, group: GroupId, writing: Box<Writing>, is_written: bool) {
