@@ -523,3 +523,95 @@ fn a_chunk_is_not_replaced_by_one_that_came_and_lacks_what_it_has() {
     receiver.check("installed");
     receiver.reopen(2, "behind the snapshot").check("what was not sent again is there");
 }
+
+/// One of a history with streams that come and go, beside one that stays.
+fn passing(random: &mut SeededRandom, index: u64) -> Logged {
+    let passing = 2 + index / 6;
+    match random.below(6) {
+        0..3 => append_of(random, 1, 200),
+        3 => Logged::delete(1, passing - 1),
+        _ => append_of(random, passing, 900),
+    }
+}
+
+/// The receiver takes the sender's entries up to `last` from its log.
+fn follow_to(receiver: &mut World, sender: &World, last: u64) {
+    let from = receiver.open[&0].last() as usize;
+    for entry in sender.open[&0].entries[from..last as usize].iter().cloned() {
+        push(receiver, entry, true);
+    }
+}
+
+#[test]
+fn what_is_sealed_and_merged_while_a_snapshot_comes_takes_the_place_of_nothing_that_came() {
+    for seed in 0..40 {
+        let random = &mut SeededRandom::new(seed);
+        let place = format!("seed {seed}");
+        let mut sender = World::new(&MemoryDisk::new(), 2);
+        note(&mut sender, 1, 1);
+        let mut receiver = World::joining(&MemoryDisk::new(), 2, sender.report.lineage);
+        note(&mut receiver, 1, 1);
+        let (had, came) = (10 + random.below(30), 80 + random.below(40));
+        for index in 1..=came {
+            push(&mut sender, passing(random, index), true);
+        }
+        follow_to(&mut receiver, &sender, had);
+        let have = receiver.log(0).tails(group(0)).run().unwrap();
+        sender.checkpoint(0);
+        sender.work().unwrap();
+        let (from, export) = (sender.open[&0].clone(), export(&mut sender, 0, have).unwrap());
+        let install = receiver.log(0).begin_install(export.head.clone()).unwrap();
+        receive(&install, &export).unwrap();
+        // It lives on while the files come.
+        follow_to(&mut receiver, &sender, had + random.below(40));
+        receiver.log(0).finish_install(install, ends).unwrap();
+        receiver.expect(0, from);
+        let installed = run_install(&mut receiver, 0).unwrap();
+        end_install(&mut receiver, 0, installed).unwrap();
+        receiver.check(&place);
+        for index in came + 1..came + 100 {
+            push(&mut sender, passing(random, index), true);
+            follow(&mut receiver, &sender);
+        }
+        receiver.check(&place);
+        // A start shall know that all is committed: merges have left out what was deleted.
+        note(&mut receiver, 1, 1);
+        receiver.sync_all().unwrap();
+        receiver.reopen(2, &place);
+    }
+}
+
+#[test]
+fn a_merge_around_a_hole_does_not_hide_the_chunk_that_came_to_fill_it() {
+    let random = &mut SeededRandom::new(6);
+    let mut sender = World::new(&MemoryDisk::new(), 2);
+    note(&mut sender, 1, 1);
+    let disk = MemoryDisk::new();
+    let mut receiver = World::joining(&disk, 2, sender.report.lineage);
+    note(&mut receiver, 1, 1);
+    for _ in 0..120 {
+        push(&mut sender, append_of(random, 1, 600), true);
+    }
+    sender.checkpoint(0);
+    sender.work().unwrap();
+    follow_to(&mut receiver, &sender, 30);
+    let damaged = files(&disk, "chunk").remove(2);
+    support::spoil(&disk, &damaged, 5000);
+    receiver.log(0).sift(group(0));
+    receiver.work().unwrap();
+    assert_eq!(files(&disk, "0001").len(), 1, "it is set aside");
+    // All is asked for.
+    let (from, export) =
+        (sender.open[&0].clone(), export(&mut sender, 0, Tails::default()).unwrap());
+    let install = receiver.log(0).begin_install(export.head.clone()).unwrap();
+    receive(&install, &export).unwrap();
+    let count = files(&disk, "chunk").len();
+    follow_to(&mut receiver, &sender, 100);
+    assert!(files(&disk, "chunk").len() < count + 4, "neighbours of the hole were merged");
+    receiver.log(0).finish_install(install, ends).unwrap();
+    receiver.expect(0, from);
+    let installed = run_install(&mut receiver, 0).unwrap();
+    end_install(&mut receiver, 0, installed).unwrap();
+    receiver.check("installed");
+    receiver.reopen(2, "behind the snapshot");
+}

@@ -271,16 +271,31 @@ impl ChunkSet {
 
     fn plan(&mut self, range: Range<usize>) -> MergePlan {
         let floors = self.floors.now();
+        let (from, to) = self.range_of_merge(&range);
         let files = &self.list.files()[range];
-        let headers = || files.iter().map(|file| file.header);
         MergePlan {
             sources: files.to_vec(),
             floors,
             live_bytes: files.iter().map(|file| self.live_bytes(file)).sum(),
             saves: files.iter().any(|file| self.is_wasteful(file)),
-            from: headers().map(|header| header.from).min().expect("a plan has a chunk"),
-            to: headers().map(|header| header.to).max().expect("a plan has a chunk"),
+            from,
+            to,
         }
+    }
+
+    /// The entries that the copy of these chunks names. A start drops each older chunk that lies within them. Where one
+    /// does that is not copied, the copy names none: a snapshot has come beside what was sealed meanwhile.
+    fn range_of_merge(&self, range: &Range<usize>) -> (u64, u64) {
+        let files = self.list.files();
+        let headers = || files[range.clone()].iter().map(|file| file.header);
+        let from = headers().map(|header| header.from).min().expect("a plan has a chunk");
+        let to = headers().map(|header| header.to).max().expect("a plan has a chunk");
+        let mut others = files[..range.start].iter().chain(&files[range.end..]);
+        let is_hidden = others.any(|file| {
+            let other = &file.header;
+            other.from < other.to && from <= other.from && other.to <= to
+        });
+        if is_hidden { (to, to) } else { (from, to) }
     }
 
     /// Number of chunks, bytes of data, and how many of these are dead.
@@ -342,6 +357,18 @@ pub(crate) mod tests {
         count(&mut set);
         assert_eq!(set.totals(), (1, 300, 150));
         assert!(set.start_count(GroupId::new(3)).is_none());
+    }
+
+    #[test]
+    fn a_copy_names_no_entries_of_a_chunk_that_is_not_copied() {
+        let range = |froms: &[u64], copied: Range<usize>| {
+            let mut set = ChunkSet::new(100);
+            froms.iter().for_each(|from| set.add(chunk(*from, 10), 0));
+            set.range_of_merge(&copied)
+        };
+        assert_eq!(range(&[0, 10, 20], 0..2), (0, 20));
+        assert_eq!(range(&[0, 10, 10, 20], 0..2), (20, 20), "the other one has the same range");
+        assert_eq!(range(&[0, 10, 10, 20], 0..3), (0, 20));
     }
 
     #[test]

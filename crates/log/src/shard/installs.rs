@@ -69,7 +69,9 @@ impl ShardLog {
         if let Err(error) = checked {
             return Err(Box::new((install, error)));
         }
-        let task = InstallTask::new(install, ends);
+        let chunk_count = install.head.chunk_bytes.len() as u64;
+        let first_number = self.group_mut(of).chunks.take_seqs(chunk_count);
+        let task = InstallTask::new(install, first_number, ends);
         self.group_mut(of).install = Some(Installing::Ready(Box::new(task)));
         self.is_work_due.set(true);
         Ok(())

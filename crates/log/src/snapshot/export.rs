@@ -313,8 +313,9 @@ impl ExportJob {
     ) -> Result<Option<ExportFile>, ExportError> {
         let (group, origin) = (self.group.get(), self.author.origin(number));
         let to = chunk.header.to.min(self.index);
-        // What it does not hold it must not name.
-        let from = chunk.header.from.max(self.have.sealed.get()).min(to);
+        // What it does not hold it must not name. Nor may one of these lie within another one.
+        let named_from = if self.chunks.is_in_order() { chunk.header.from } else { to };
+        let from = named_from.max(self.have.sealed.get()).min(to);
         let dir = chunk_dir(&self.store.root, group);
         let name = ChunkName { dir, identity: ChunkIdentity { group, origin, from, to } };
         let mut writer = ChunkWriter::create_nameless(&*self.store.disk, name.clone())?;

@@ -248,6 +248,8 @@ struct Checked {
 pub(crate) struct InstallTask {
     install: Install,
     ends: RowEnds,
+    /// The number that its first chunk gets: a higher one than that of any chunk which is here.
+    first_number: u64,
     /// Those of the group when it begins.
     pub(crate) chunks: Arc<ChunkList>,
     stage: Stage,
@@ -271,8 +273,9 @@ pub(crate) struct InstallDone {
 }
 
 impl InstallTask {
-    pub(crate) fn new(install: Install, ends: RowEnds) -> Self {
-        Self { install, ends, chunks: Arc::default(), stage: Stage::Check }
+    /// The snapshot's chunks get the numbers from `first_number` on.
+    pub(crate) fn new(install: Install, first_number: u64, ends: RowEnds) -> Self {
+        Self { install, ends, first_number, chunks: Arc::default(), stage: Stage::Check }
     }
 
     pub(crate) fn group(&self) -> GroupId {
@@ -282,7 +285,7 @@ impl InstallTask {
     pub(crate) fn run(mut self: Box<Self>, disk: &dyn Disk) -> InstallEnd {
         let checked = match std::mem::replace(&mut self.stage, Stage::Check) {
             Stage::Commit(checked) => checked,
-            Stage::Check => match self.check(disk) {
+            Stage::Check => match self.renumber(disk).and_then(|()| self.check(disk)) {
                 Ok(checked) => Box::new(checked),
                 Err(error) => return InstallEnd::Refused(error),
             },
@@ -299,6 +302,17 @@ impl InstallTask {
                 InstallEnd::Again(self, error)
             }
         }
+    }
+
+    /// Gives the parts their numbers. What was sealed and merged while they came has lower ones, so no start takes it for
+    /// what has replaced them.
+    fn renumber(&mut self, disk: &dyn Disk) -> Result<(), InstallError> {
+        let Install { dir, installs, .. } = &self.install;
+        for (number, new) in self.numbers().zip(self.first_number..) {
+            disk.rename(&part_path(dir, number, *installs), &part_path(dir, new, *installs))?;
+        }
+        self.install.first_number = self.first_number;
+        Ok(())
     }
 
     /// Looks at every byte, and whether all are there. Then all are durable.
