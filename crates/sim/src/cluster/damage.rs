@@ -2,8 +2,10 @@
 //!
 //! A copy that finds such damage takes part in nothing any more, for it may have promised what is lost. So one node is hit
 //! at a time, and the others must do without it. It comes back under a new id, and then
-//! another one may be hit. The last batch of a WAL is left alone: no later one says that it was durable (`docs/reliability.md`).
+//! another one may be hit. But damage in a chunk shows when somebody reads it, which may be much later: as long as it is on the
+//! disk no other node is hit. The last batch of a WAL is left alone: no later one says that it was durable (`docs/reliability.md`).
 
+use super::hits::Place;
 use super::member::Member;
 use super::world::World;
 use crate::witnesses::Witnesses;
@@ -18,8 +20,8 @@ const LOOKS: u64 = 64;
 impl World {
     /// Whether a node may be hit: no other one was, or that one has all again.
     pub(super) fn may_damage_another(&mut self, node: usize) -> bool {
-        let last = self.damages.last();
-        last.is_none_or(|last| last == node) || self.has_grown()
+        let Some(last) = self.damages.last().filter(|last| *last != node) else { return true };
+        !self.damages.is_left(last, &self.members[last].disk) && self.has_grown()
     }
 
     /// A node is killed, and some of its bytes are others when it starts again.
@@ -57,6 +59,7 @@ impl World {
         } else {
             disk.make_unreadable(&path, block.1);
         }
+        self.damages.note_place(node, Place::now(&disk, (path.clone(), byte)));
         self.hits += 1;
         self.note(format_args!("byte {byte} of {} of node {node} is damaged", path.display()));
     }
