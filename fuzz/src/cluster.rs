@@ -107,6 +107,8 @@ pub fn section_seeds() -> Vec<Vec<u8>> {
     seeds.push(encoded(&forward));
     seeds.push(encoded(&Section::Answer { request: 7, payload }));
     seeds.push(encoded(&Section::Barrier { group, number: 8 }));
+    seeds.push(encoded(&Section::Leave { opening: 9, is_done: false }));
+    seeds.push(encoded(&Section::Left { opening: 9, shard: 1, shard_count: 2 }));
     let bytes = Bytes::from_static(b"piece");
     let says = [
         TransferSays::Offer { is_begun: true, position: 9 },

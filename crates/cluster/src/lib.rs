@@ -57,7 +57,9 @@ pub use configuration::{Change, Configuration, Part, REPLICAS_MAX};
 pub use entry_bytes::{
     ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE, KIND_META, KIND_NOOP, entry_of_command,
 };
-pub use forward::{Arrival, Forwarded, Forwards, Proposals, Sending, Served, Settled, Verdict};
+pub use forward::{
+    Answered, Arrival, Forwarded, Forwards, Proposals, Sending, Served, Settled, Verdict,
+};
 pub use frame::{
     Confirmation, FRAME_BYTES_MAX, FRAME_HEADER_BYTES, Frame, FrameError, Outbox, PIECE_BYTES_MAX,
     Parts, SECTION_BYTES_MAX, Section, Transfer, TransferEnd, TransferSays,

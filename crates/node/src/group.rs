@@ -54,6 +54,11 @@ impl Groups {
         self.shard
     }
 
+    /// The number of shards of this node.
+    pub(crate) fn shard_count(&self) -> u16 {
+        self.shard_count
+    }
+
     /// The number of groups of all shards together.
     pub(crate) fn total_count(&self) -> u16 {
         self.group_count

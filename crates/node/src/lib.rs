@@ -86,7 +86,7 @@ pub use lookup::{ReadDone, ReadJob};
 pub use membership_file::{
     FoundMembership, MembershipFileError, read_membership, replace_membership,
 };
-pub use peers::{Membership, MetaStart, PEER_TICK_MS, PeerEvent, ToPeer, shard_of};
+pub use peers::{Membership, MetaStart, PEER_TICK_MS, PeerEvent, ToPeer, to_shards};
 pub use recovery::{Opened, open, open_member};
 pub use repair::{Losses, StreamLoss};
 pub use replicated::{

@@ -11,7 +11,7 @@
 //! - At the end of a turn, and *before* a [`crate::Output::Sync`] is run in the same thread, make frames of the outboxes
 //!   and send what the sockets take. A leader's entries are on their way while its own disk works. Votes and
 //!   acknowledgements come out only after the sync that they promise.
-//! - Give each section of a frame that arrives to the shard that [`shard_of`] names, as [`PeerEvent::Section`]. Sections of
+//! - Give each section of a frame that arrives to the shard that [`to_shards`] names. Sections of
 //!   one link stay in order. Parts go through [`cluster::Parts`] first.
 //! - [`PeerEvent::Up`] when frames can be sent to a node, [`PeerEvent::Down`] when all links to it are lost: for each shard.
 //! - [`PeerEvent::Tick`] every [`PEER_TICK_MS`], at most once in a turn. What the loop itself has lost is not made up for.
@@ -32,6 +32,7 @@
 
 use cluster::{Configuration, Member, Meta, NodeNumber, ReplicaId, Section};
 use model::{EntryIndex, ShardId};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Time between two [`PeerEvent::Tick`]s.
@@ -148,22 +149,39 @@ impl Membership {
     }
 }
 
-/// The shard of this node that is to hear a section, of `shard_count`. `None` for a part: only the
-/// whole has a group. `None` for a report, too: no shard needs it.
-#[must_use]
-pub fn shard_of(section: &Section, shard_count: u16) -> Option<ShardId> {
+/// Gives a section of another node to the shards of this one that are to hear it, of `shard_count`: one, or all. None hears a
+/// part: only the whole has a group. None hears a report, either, and none what is for a shard that is not there.
+pub fn to_shards(
+    (from, section): (NodeNumber, Section),
+    shard_count: u16,
+    mut give: impl FnMut(ShardId, PeerEvent),
+) {
+    let hearers = hearers(&section, shard_count);
+    for shard in hearers.clone().skip(1) {
+        give(ShardId::new(shard), PeerEvent::Section { from, section: section.clone() });
+    }
+    if let Some(shard) = hearers.into_iter().next().filter(|shard| *shard < shard_count) {
+        give(ShardId::new(shard), PeerEvent::Section { from, section });
+    }
+}
+
+fn hearers(section: &Section, shard_count: u16) -> Range<u16> {
     match section {
         Section::Message { group, .. }
         | Section::Forward { group, .. }
         | Section::Barrier { group, .. }
         | Section::Confirmed { group, .. }
-        | Section::Transfer { group, .. } => Some(group.shard(shard_count)),
+        | Section::Transfer { group, .. } => one(group.shard(shard_count).get()),
         Section::Answer { request, .. } => {
-            let shard = request & ((1 << SHARD_BITS) - 1);
-            Some(ShardId::new(u16::try_from(shard).expect("16 bits")))
+            one(u16::try_from(request & ((1 << SHARD_BITS) - 1)).expect("16 bits"))
         }
-        Section::Part { .. } | Section::Report { .. } => None,
+        Section::Leave { .. } | Section::Left { .. } => 0..shard_count,
+        Section::Part { .. } | Section::Report { .. } => 0..0,
     }
+}
+
+fn one(shard: u16) -> Range<u16> {
+    shard..shard.saturating_add(1)
 }
 
 #[cfg(test)]
@@ -172,15 +190,25 @@ mod tests {
     use bytes::Bytes;
     use model::GroupId;
 
+    fn hearers(section: &Section, shard_count: u16) -> Vec<u16> {
+        let mut shards = Vec::new();
+        let heard = (NodeNumber::new(1), section.clone());
+        to_shards(heard, shard_count, |shard, _| shards.push(shard.get()));
+        shards.sort_unstable();
+        shards
+    }
+
     #[test]
     fn a_section_is_for_the_shard_of_its_group_and_an_answer_for_its_asker() {
         let barrier = Section::Barrier { group: GroupId::new(7), number: 1 };
-        assert_eq!(shard_of(&barrier, 4), Some(ShardId::new(3)));
-        assert_eq!(shard_of(&barrier, 1), Some(ShardId::new(0)));
+        assert_eq!(hearers(&barrier, 4), [3]);
+        assert_eq!(hearers(&barrier, 1), [0]);
         let answer = Section::Answer { request: 9 << SHARD_BITS | 2, payload: Bytes::new() };
-        assert_eq!(shard_of(&answer, 4), Some(ShardId::new(2)));
+        assert_eq!(hearers(&answer, 4), [2]);
+        assert!(hearers(&answer, 2).is_empty(), "an earlier start had more shards");
         let part = Section::Part { number: 1, position: 0, total: 1, bytes: Bytes::new() };
-        assert_eq!(shard_of(&part, 4), None);
+        assert!(hearers(&part, 4).is_empty());
+        assert_eq!(hearers(&Section::Leave { opening: 1, is_done: true }, 4), [0, 1, 2, 3]);
     }
 
     #[test]

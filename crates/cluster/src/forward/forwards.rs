@@ -70,12 +70,28 @@ impl<T> Entry<T> {
         }
     }
 
+    fn end(self) -> (T, Verdict) {
+        let verdict = self.verdict();
+        (self.request, verdict)
+    }
+
     fn attempt(&self) -> Option<Attempt> {
         match self.state {
             State::Waiting => None,
             State::Sent(attempt) | State::InDoubt(attempt) => Some(attempt),
         }
     }
+}
+
+/// A request that has its answer.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Answered<T> {
+    /// The request.
+    pub request: T,
+    /// What is certain if the answer says that this attempt has changed nothing.
+    pub verdict: Verdict,
+    /// Earlier ones of its subject, which were refused before. They do not come behind it, so they end.
+    pub overtaken: Vec<(T, Verdict)>,
 }
 
 /// The requests of one shard that other nodes answer, each as a `T`.
@@ -89,7 +105,7 @@ impl<T> Entry<T> {
 /// - A request is at one node at a time, unless it may be repeated. It is sent to another only when it was certainly not
 ///   applied.
 /// - The number of an attempt is used once. A node that has refused one refuses each copy of it, however late.
-/// - A request waits while an earlier one of its subject may be at another node.
+/// - A request waits while an earlier one of its subject may be at another node, or a later one anywhere.
 #[derive(Debug)]
 pub struct Forwards<T> {
     /// In the order in which they came.
@@ -147,14 +163,10 @@ impl<T> Forwards<T> {
         Some(entry.group)
     }
 
-    /// An answer has come. With it comes what is certain if the answer says that this attempt has changed nothing. `None`:
-    /// nobody waits for it any more.
-    pub fn answered(&mut self, attempt: u64) -> Option<(T, Verdict)> {
-        let order = self.attempts.remove(&attempt)?;
-        let mut entry = self.entries.remove(&order)?;
-        entry.state = State::Waiting;
-        let verdict = entry.verdict();
-        Some((entry.request, verdict))
+    /// Whether an opening of a node may have requests without an answer.
+    #[must_use]
+    pub fn are_at(&self, (node, epoch): (NodeNumber, u64)) -> bool {
+        self.entries.values().filter_map(Entry::attempt).any(|attempt| attempt.at == (node, epoch))
     }
 
     /// Requests whose time is over at `now`, each with what is certain of it.
@@ -168,11 +180,7 @@ impl<T> Forwards<T> {
     }
 
     fn end(&mut self, is_over: impl Fn(&Entry<T>) -> bool) -> Vec<(T, Verdict)> {
-        let judge = |entry: Entry<T>| {
-            let verdict = entry.verdict();
-            (entry.request, verdict)
-        };
-        self.take(is_over).into_iter().map(judge).collect()
+        self.take(is_over).into_iter().map(Entry::end).collect()
     }
 
     fn take(&mut self, wants: impl Fn(&Entry<T>) -> bool) -> Vec<Entry<T>> {
@@ -186,6 +194,10 @@ impl<T> Forwards<T> {
 }
 
 impl<T: Forwarded> Entry<T> {
+    fn is_of(&self, group: GroupId, subject: u64) -> bool {
+        self.group == group && self.request.subject() == subject
+    }
+
     /// Whether it may be sent: nobody has it, or another opening than `at` may have it, and it may be repeated.
     fn may_go(&self, at: Option<Opening>) -> bool {
         match self.state {
@@ -197,6 +209,21 @@ impl<T: Forwarded> Entry<T> {
 }
 
 impl<T: Forwarded> Forwards<T> {
+    /// An answer has come. `None`: nobody waits for it any more.
+    pub fn answered(&mut self, attempt: u64) -> Option<Answered<T>> {
+        let order = self.attempts.remove(&attempt)?;
+        let mut entry = self.entries.remove(&order)?;
+        entry.state = State::Waiting;
+        let verdict = entry.verdict();
+        let is_overtaken = |at: &u64, other: &mut Entry<T>| {
+            let is_earlier = *at < order && other.state == State::Waiting;
+            is_earlier && other.is_of(entry.group, entry.request.subject())
+        };
+        let overtaken = self.entries.extract_if(.., is_overtaken);
+        let overtaken = overtaken.map(|(_, other)| other.end()).collect();
+        Some(Answered { request: entry.request, verdict, overtaken })
+    }
+
     /// Groups of requests that may be sent to a leader.
     #[must_use]
     pub fn waiting_groups(&self) -> BTreeSet<GroupId> {
@@ -207,11 +234,16 @@ impl<T: Forwarded> Forwards<T> {
     /// Sends the requests of a group that may be sent to a node; `epoch` is its opening.
     pub fn send_to(&mut self, group: GroupId, node: NodeNumber, epoch: u64) -> Vec<Sending> {
         let at = (node, epoch);
-        let elsewhere = self.subjects_elsewhere(group, at);
+        let mut held = self.subjects_elsewhere(group, at);
+        let last_sent = self.last_sent(group, at);
         let mut sent = Vec::new();
         for (order, entry) in &mut self.entries {
-            let is_wanted = entry.group == group && entry.may_go(Some(at));
-            if !is_wanted || elsewhere.contains(&entry.request.subject()) {
+            if entry.group != group || !entry.may_go(Some(at)) {
+                continue;
+            }
+            let subject = entry.request.subject();
+            if held.contains(&subject) || last_sent.get(&subject).is_some_and(|last| last > order) {
+                held.insert(subject);
                 continue;
             }
             if let Some(given_up) = entry.attempt() {
@@ -238,21 +270,19 @@ impl<T: Forwarded> Forwards<T> {
         of_group.filter(is_elsewhere).map(|entry| entry.request.subject()).collect()
     }
 
-    /// The node that had it says that this attempt was not applied, and never will be: it may go elsewhere. It comes back, with
-    /// what is certain, if a later one of its subject may be ahead of it.
-    pub fn not_applied(&mut self, attempt: u64) -> Option<(T, Verdict)> {
-        let order = self.attempts.remove(&attempt)?;
+    /// The last request of each subject of a group that a node may have, and that is not to be repeated there.
+    fn last_sent(&self, group: GroupId, at: Opening) -> BTreeMap<u64, u64> {
+        let of_group = self.entries.iter().filter(|(_, entry)| entry.group == group);
+        let sent = of_group.filter(|(_, entry)| !entry.may_go(Some(at)));
+        sent.map(|(order, entry)| (entry.request.subject(), *order)).collect()
+    }
+
+    /// The node that had it says that this attempt was not applied, and never will be. It may go elsewhere, once no later one of its
+    /// subject is anywhere: those may be refused as well.
+    pub fn not_applied(&mut self, attempt: u64) {
+        let Some(order) = self.attempts.remove(&attempt) else { return };
         let entry = self.entries.get_mut(&order).expect("an attempt is one of a request");
         entry.state = State::Waiting;
-        let (group, subject, verdict) = (entry.group, entry.request.subject(), entry.verdict());
-        let later = self.entries.range(order + 1..);
-        let mut sent = later.filter(|(_, entry)| entry.attempt().is_some());
-        let is_overtaken =
-            sent.any(|(_, entry)| entry.group == group && entry.request.subject() == subject);
-        if !is_overtaken {
-            return None;
-        }
-        self.entries.remove(&order).map(|entry| (entry.request, verdict))
     }
 
     /// The link to a node was lost. What was on it may have arrived or not.
@@ -326,6 +356,12 @@ mod tests {
         forwards
     }
 
+    fn answered(forwards: &mut Forwards<char>, attempt: u64) -> Option<(char, Verdict)> {
+        let Answered { request, verdict, overtaken } = forwards.answered(attempt)?;
+        assert_eq!(overtaken, []);
+        Some((request, verdict))
+    }
+
     fn numbers(sent: &[Sending]) -> Vec<u64> {
         sent.iter().map(|sending| sending.request).collect()
     }
@@ -335,8 +371,8 @@ mod tests {
         let mut forwards = sent("ab");
         assert_eq!(forwards.send_to(GROUP, node(3), 1), []);
         assert_eq!((forwards.get(1), forwards.group(1)), (Some(&'a'), Some(GROUP)));
-        assert_eq!(forwards.answered(1), Some(('a', Verdict::NoLeader)));
-        assert_eq!((forwards.answered(1), forwards.get(1)), (None, None));
+        assert_eq!(answered(&mut forwards, 1), Some(('a', Verdict::NoLeader)));
+        assert_eq!((answered(&mut forwards, 1), forwards.get(1)), (None, None));
         forwards.add(GROUP, 'c', late(7));
         let sending = Sending { request: 3, group: GROUP, settled_below: 2 };
         assert_eq!(forwards.send_to(GROUP, node(2), 9), [sending]);
@@ -345,20 +381,33 @@ mod tests {
     #[test]
     fn what_was_not_applied_for_certain_goes_to_the_next_leader_under_another_number() {
         let mut forwards = sent("ab");
-        assert_eq!(forwards.not_applied(2), None);
+        forwards.not_applied(2);
         assert_eq!(forwards.waiting_groups(), BTreeSet::from([GROUP]));
         assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [3]);
-        assert_eq!(forwards.not_applied(2), None, "a late copy of the refusal");
-        assert_eq!(forwards.answered(3), Some(('b', Verdict::NoLeader)));
+        forwards.not_applied(2);
+        assert!(forwards.waiting_groups().is_empty(), "it was a late copy of the refusal");
+        assert_eq!(answered(&mut forwards, 3), Some(('b', Verdict::NoLeader)));
     }
 
     #[test]
     fn a_request_does_not_come_behind_a_later_one_of_its_subject() {
+        let mut forwards = sent("abaa");
+        forwards.not_applied(1);
+        forwards.add(GROUP, 'a', late(9));
+        assert_eq!(forwards.send_to(GROUP, node(3), 1), [], "the third may be applied");
+        forwards.not_applied(3);
+        forwards.not_applied(4);
+        assert_eq!(
+            numbers(&forwards.send_to(GROUP, node(3), 1)),
+            [5, 6, 7, 8],
+            "all in their order"
+        );
+        forwards.not_applied(5);
+        let overtaken = forwards.answered(7).map(|it| it.overtaken);
+        assert_eq!(overtaken, Some(vec![('a', Verdict::NoLeader)]), "the third was applied");
+        assert_eq!((forwards.len(), forwards.attempts.len()), (3, 3), "b and two behind it");
         let mut forwards = sent("aa");
-        let overtaken = Some(('a', Verdict::NoLeader));
-        assert_eq!(forwards.not_applied(1), overtaken, "the second may be applied");
-        let mut forwards = sent("aa");
-        assert_eq!(forwards.not_applied(2), None);
+        forwards.not_applied(2);
         forwards.add(GROUP, 'b', late(9));
         assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [3], "b alone");
         assert!(forwards.answered(1).is_some());
@@ -382,9 +431,9 @@ mod tests {
         forwards.link_lost(node(2));
         assert_eq!(forwards.send_to(GROUP, node(2), 9), [], "the same opening is asked again");
         assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [4, 5]);
-        assert_eq!(forwards.answered(1), None, "that attempt is given up");
-        assert_eq!(forwards.answered(4), Some(('A', Verdict::Unknown)));
-        assert_eq!(forwards.not_applied(5), None);
+        assert_eq!(answered(&mut forwards, 1), None, "that attempt is given up");
+        assert_eq!(answered(&mut forwards, 4), Some(('A', Verdict::Unknown)));
+        forwards.not_applied(5);
         let ended = forwards.expired(late(9));
         assert_eq!(ended, [('b', Verdict::Unknown), ('C', Verdict::Unknown)]);
     }
@@ -395,7 +444,7 @@ mod tests {
         forwards.link_lost(node(2));
         assert_eq!(forwards.link_up(node(2), 10), (vec![], vec!['b']));
         assert_eq!(numbers(&forwards.send_to(GROUP, node(2), 10)), [3]);
-        assert_eq!(forwards.answered(3), Some(('A', Verdict::Unknown)));
+        assert_eq!(answered(&mut forwards, 3), Some(('A', Verdict::Unknown)));
     }
 
     #[test]
@@ -410,7 +459,7 @@ mod tests {
     #[test]
     fn time_tells_what_was_certainly_not_applied_from_what_nobody_knows() {
         let mut forwards = sent("abc");
-        assert_eq!(forwards.not_applied(1), None);
+        forwards.not_applied(1);
         assert_eq!(forwards.expired(late(4)), []);
         let ended = forwards.expired(late(6));
         assert_eq!(ended, [('a', Verdict::NoLeader), ('b', Verdict::Unknown)]);

@@ -10,6 +10,6 @@ mod forwards;
 mod proposals;
 mod served;
 
-pub use forwards::{Forwarded, Forwards, Sending, Verdict};
+pub use forwards::{Answered, Forwarded, Forwards, Sending, Verdict};
 pub use proposals::{Proposals, Settled};
 pub use served::{Arrival, Served};

@@ -72,6 +72,22 @@ pub enum Section {
         /// Opaque here.
         payload: Bytes,
     },
+    /// The sender's process is about to end: do not let it lead.
+    Leave {
+        /// The opening of the sender that ends.
+        opening: u64,
+        /// It leads nothing: send it no more requests, and say when all have their answers.
+        is_done: bool,
+    },
+    /// The answer to [`Section::Leave`]: no request of this shard is at the receiver, and none will be.
+    Left {
+        /// The opening of the receiver.
+        opening: u64,
+        /// The shard that says it.
+        shard: u16,
+        /// How many shards its node has.
+        shard_count: u16,
+    },
     /// One part of a section that does not fit into a frame.
     Part {
         /// Which of the sender's large sections it is a part of.
@@ -111,6 +127,8 @@ const ANSWER: u8 = 33;
 const BARRIER: u8 = 34;
 const CONFIRMED: u8 = 35;
 const REPORT: u8 = 41;
+const LEAVE: u8 = 42;
+const LEFT: u8 = 43;
 const PART: u8 = 48;
 
 /// Where a section is in its frame.
@@ -237,6 +255,13 @@ impl Section {
                 out.extend_from_slice(payload);
                 of(GroupId::new(0), REPORT)
             }
+            Self::Leave { opening, is_done } => {
+                Fields { number: *opening, flag: *is_done, ..of(GroupId::new(0), LEAVE) }
+            }
+            Self::Left { opening, shard, shard_count } => {
+                let (index, commit) = (u64::from(*shard), u64::from(*shard_count));
+                Fields { number: *opening, index, commit, ..of(GroupId::new(0), LEFT) }
+            }
             Self::Part { number, position, total, bytes } => {
                 out.extend_from_slice(bytes);
                 let fields = of(GroupId::new(0), PART);
@@ -273,6 +298,8 @@ impl Section {
                 Self::Transfer { group, transfer }
             }
             REPORT => Self::Report { payload },
+            LEAVE => Self::Leave { opening: fields.number, is_done: fields.flag },
+            LEFT => left(&fields).ok_or(wrong("no shard of a node"))?,
             PART => Self::Part {
                 number: fields.number,
                 position: fields.index,
@@ -283,6 +310,11 @@ impl Section {
         };
         Ok(section)
     }
+}
+
+fn left(fields: &Fields) -> Option<Section> {
+    let (shard, shard_count) = (fields.index.try_into().ok()?, fields.commit.try_into().ok()?);
+    (shard < shard_count).then_some(Section::Left { opening: fields.number, shard, shard_count })
 }
 
 fn message_fields(body: &Body, out: &mut Vec<u8>) -> Fields {

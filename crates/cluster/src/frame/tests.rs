@@ -50,6 +50,8 @@ fn every_kind() -> Vec<Section> {
     all.push(Section::Forward { group, request: 3, settled_below: 2, payload: payload.clone() });
     all.push(Section::Answer { request: 3, payload: payload.clone() });
     all.push(Section::Report { payload });
+    all.push(Section::Leave { opening: 7, is_done: true });
+    all.push(Section::Left { opening: 7, shard: 1, shard_count: 3 });
     all.push(Section::Barrier { group, number: 4 });
     let at = Confirmation::At(EntryIndex::new(12));
     for confirmation in [at, Confirmation::NotLeader] {

@@ -127,6 +127,8 @@ pub(super) struct Forwarding {
     bytes: usize,
     /// Nodes to which frames can be sent, with their openings.
     up: BTreeMap<NodeNumber, u64>,
+    /// Nodes that are about to end, with the opening that ends, and whether it wants no more requests.
+    ending: BTreeMap<NodeNumber, (u64, bool)>,
     /// This node, and its opening.
     pub(super) node: NodeNumber,
     pub(super) opening: u64,
@@ -134,13 +136,37 @@ pub(super) struct Forwarding {
 
 impl Forwarding {
     pub(super) fn new((node, opening): (NodeNumber, u64)) -> Self {
-        Self { requests: Forwards::default(), bytes: 0, up: BTreeMap::new(), node, opening }
+        let (up, ending) = (BTreeMap::new(), BTreeMap::new());
+        Self { requests: Forwards::default(), bytes: 0, up, ending, node, opening }
     }
 
     fn has_room_for(&self, data_bytes: usize) -> bool {
         let count = self.requests.len();
         let is_within = self.bytes + data_bytes <= FORWARDS_BYTES_MAX;
         count < FORWARDS_COUNT_MAX && (count == 0 || is_within)
+    }
+
+    /// Nodes to which frames can be sent.
+    pub(super) fn nodes(&self) -> impl Iterator<Item = NodeNumber> {
+        self.up.keys().copied()
+    }
+
+    /// The opening of a node to which requests can be sent.
+    fn opening_of(&self, node: NodeNumber) -> Option<u64> {
+        let opening = *self.up.get(&node)?;
+        (self.ending.get(&node) != Some(&(opening, true))).then_some(opening)
+    }
+
+    /// Whether frames can be sent to a node, and its process is not about to end.
+    pub(super) fn stays(&self, node: NodeNumber) -> bool {
+        let opening = self.up.get(&node);
+        opening.is_some_and(|up| self.ending.get(&node).is_none_or(|(ends, _)| ends != up))
+    }
+
+    /// An opening of a node is about to end. If it wants no more requests it gets none; `true` if it has none without an answer.
+    pub(super) fn note_leave(&mut self, node: NodeNumber, opening: u64, is_done: bool) -> bool {
+        self.ending.insert(node, (opening, is_done));
+        is_done && !self.requests.are_at((node, opening))
     }
 
     fn note_ended(&mut self, forward: &Forward) {
@@ -210,7 +236,7 @@ impl ShardCore {
         if !self.copy_mut(id).has_forwards {
             return;
         }
-        let nodes: Vec<NodeNumber> = self.members().forwarding.up.keys().copied().collect();
+        let nodes: Vec<NodeNumber> = self.members().forwarding.nodes().collect();
         let copy = self.copy_mut(id);
         let voters = copy.replica.configuration().voters.clone();
         let is_up = |voter: &ReplicaId| nodes.contains(&voter.node());
@@ -233,7 +259,7 @@ impl ShardCore {
         let forwarding = &mut self.members().forwarding;
         let opening = match node == forwarding.node {
             true => is_serving.then_some(forwarding.opening),
-            false => forwarding.up.get(&node).copied(),
+            false => forwarding.opening_of(node),
         };
         let Some(opening) = opening else { return };
         let sent = forwarding.requests.send_to(id, node, opening);
@@ -278,11 +304,10 @@ impl ShardCore {
         let heard = forward.decode_answer(payload);
         if !heard.is_refused() {
             let answered = requests.answered(attempt).expect("its group is known");
-            return self.end_forward(answered, heard);
+            self.end_forward((answered.request, answered.verdict), heard);
+            return self.end_forwards(answered.overtaken, &Failure::NoLeader);
         }
-        if let Some(overtaken) = requests.not_applied(attempt) {
-            self.end_forward(overtaken, heard);
-        }
+        requests.not_applied(attempt);
         let copy = self.copy_mut(id);
         (copy.has_forwards, copy.is_refused) = (true, true);
         copy.refusals_count = copy.refusals_count.wrapping_add(1);
@@ -344,6 +369,7 @@ impl ShardCore {
     /// Frames can be sent to a node: what may have been lost with the link before is asked for again.
     pub(super) fn note_link_up(&mut self, node: NodeNumber, opening: u64) {
         self.forget_link(node);
+        self.members().leave.forget(node);
         self.members().forwarding.up.insert(node, opening);
         let (sent, gone) = self.members().forwarding.requests.link_up(node, opening);
         self.send_attempts((node, opening), sent);

@@ -7,7 +7,7 @@ use model::{EntryIndex, GroupId};
 
 impl ShardCore {
     pub(crate) fn handle_peer(&mut self, now: Stamp, event: PeerEvent) {
-        let is_refused = self.log.is_poisoned() && !is_forward(&event);
+        let is_refused = self.log.is_poisoned() && !is_heard_to_the_end(&event);
         if self.replication.is_none() || is_refused {
             return;
         }
@@ -48,6 +48,10 @@ impl ShardCore {
             Section::Answer { request, payload } => self.hear_answer(request, payload),
             Section::Transfer { group, transfer } => {
                 self.hear_transfer(now, from, (group, transfer));
+            }
+            Section::Leave { opening, is_done } => self.hear_leave(from, opening, is_done),
+            Section::Left { opening, shard, shard_count } => {
+                self.hear_left(from, opening, (shard, shard_count));
             }
             // Only the whole says something, and reports are for the owner of the shards.
             Section::Part { .. } | Section::Report { .. } => {}
@@ -102,6 +106,7 @@ impl ShardCore {
         self.tick_wishes();
         self.tick_transfers(now);
         self.sweep(now);
+        self.take_leave();
     }
 
     /// A request that has waited for a leader is judged as if it came now. It does not wait longer for that.
@@ -118,9 +123,10 @@ impl ShardCore {
     }
 }
 
-/// Whether it is a request, which a node refuses even if its log has failed.
-fn is_forward(event: &PeerEvent) -> bool {
-    matches!(event, PeerEvent::Section { section: Section::Forward { .. }, .. })
+/// Whether a node hears it even if its log has failed: requests, which it refuses then, and who leaves.
+fn is_heard_to_the_end(event: &PeerEvent) -> bool {
+    let PeerEvent::Section { section, .. } = event else { return false };
+    matches!(section, Section::Forward { .. } | Section::Leave { .. } | Section::Left { .. })
 }
 
 /// Whether entries are those of their proposer.

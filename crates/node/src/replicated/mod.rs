@@ -36,6 +36,7 @@ mod forward;
 mod gate;
 mod hear;
 mod leader;
+mod leave;
 mod meta;
 mod place;
 mod renew;
@@ -97,8 +98,7 @@ pub(crate) struct Replication {
     wish_ticks: u32,
     /// Ticks since a leadership was last given away so that they spread.
     spread_ticks: u32,
-    /// The process is about to end.
-    is_ending: bool,
+    leave: leave::Leave,
     sweeps: sweep::Sweeps,
     transfers: transfer::Transfers,
 }
@@ -121,7 +121,7 @@ impl Replication {
             wishes: VecDeque::new(),
             wish_ticks: 0,
             spread_ticks: 0,
-            is_ending: false,
+            leave: leave::Leave::default(),
             sweeps: sweep::Sweeps::default(),
             transfers: transfer::Transfers::new(membership.opening),
         }

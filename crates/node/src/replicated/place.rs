@@ -11,7 +11,6 @@
 //! # Invariants
 //! - A leader does not propose what would unseat it: it hands over first.
 
-use super::GroupCopy;
 use crate::ShardCore;
 use cluster::{
     CAUGHT_UP_ENTRIES, Change, Follower, GroupView, KIND_CHANGE, KIND_NOOP, MemberState, Meta,
@@ -28,21 +27,6 @@ const SPREAD_TICKS: u32 = 5;
 const CHANGE_BYTES_MAX: u64 = 1 << 10;
 
 impl ShardCore {
-    /// The process is about to end: what is led here goes to nodes that have caught up, so that nobody waits for an election.
-    pub fn begin_end(&mut self) {
-        if self.replication.is_some() {
-            self.members().is_ending = true;
-            self.place_groups();
-        }
-    }
-
-    /// Whether a group is led here that another node could lead.
-    #[must_use]
-    pub fn leads_for_others(&self) -> bool {
-        let leads = |copy: &GroupCopy| copy.leads() && !copy.is_only_voter();
-        self.replication.is_some() && self.groups.iter().filter_map(|it| it.role.copy()).any(leads)
-    }
-
     /// The groups that are led here take their next step to where they shall be.
     pub(super) fn place_groups(&mut self) {
         let Some(meta) = self.members().meta().cloned() else { return };
@@ -54,7 +38,7 @@ impl ShardCore {
         }
         let members = self.members();
         members.spread_ticks += 1;
-        if members.spread_ticks >= SPREAD_TICKS && !members.is_ending {
+        if members.spread_ticks >= SPREAD_TICKS && !members.leave.is_ending {
             members.spread_ticks = 0;
             self.spread_leaders(&meta);
         }
@@ -62,7 +46,7 @@ impl ShardCore {
 
     fn place_group(&mut self, id: GroupId, meta: &Meta) {
         let first = self.log.first_index(id).unwrap_or(self.log.last_index(id).next());
-        let is_ending = self.members().is_ending;
+        let is_ending = self.members().leave.is_ending;
         let replica = &self.copy_mut(id).replica;
         let target: Vec<ReplicaId> =
             meta.target(id).iter().map(|node| meta.replica(id, *node)).collect();
@@ -106,7 +90,9 @@ impl ShardCore {
 
     /// Hands the leadership of a group to the first of these that may lead.
     fn hand_over(&mut self, id: GroupId, meta: &Meta, to: &[ReplicaId]) {
-        if let Some(to) = to.iter().find(|to| may_lead(meta, to.node())) {
+        let forwarding = &self.members().forwarding;
+        let is_fit = |to: &&ReplicaId| may_lead(meta, to.node()) && forwarding.stays(to.node());
+        if let Some(to) = to.iter().find(is_fit) {
             self.copy_mut(id).replica.hand_over(*to);
             self.touch_group(id);
         }

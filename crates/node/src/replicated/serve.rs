@@ -47,6 +47,11 @@ impl Serving {
         Some(place.1.arrive(request, settled_below))
     }
 
+    /// Whether a request has no answer yet.
+    pub(super) fn is_serving(&self) -> bool {
+        !self.under_way.is_empty()
+    }
+
     fn begin(&mut self, asker: Asker, request: u64) -> Ticket {
         self.last += 1;
         self.under_way.insert(self.last, (asker, request));

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use stream::Outcome;
 use thalweg_node::testing::{Process, append, create, options, path};
 use thalweg_node::{
-    CopyState, Event, Membership, PEER_TICK_MS, PeerEvent, Reply, Request, shard_of,
+    CopyState, Event, Membership, PEER_TICK_MS, PeerEvent, Reply, Request, to_shards,
 };
 
 pub(crate) const SHARDS: u16 = 1;
@@ -130,19 +130,24 @@ impl Trio {
         let Some((from, to, section)) = self.under_way.pop_front() else { return false };
         let is_cut = self.cut.contains(&from) || self.cut.contains(&to);
         if let Some(node) = self.nodes[to].as_mut().filter(|_| !is_cut) {
-            let shard = shard_of(&section, SHARDS).expect("it is whole");
-            let event = PeerEvent::Section { from: number(from), section };
-            node.handle(usize::from(shard.get()), Event::Peer(Box::new(event)));
+            to_shards((number(from), section), SHARDS, |shard, event| {
+                node.handle(usize::from(shard.get()), Event::Peer(Box::new(event)));
+            });
         }
         true
     }
 
     pub(crate) fn tick(&mut self) {
+        self.pass_time();
+        self.settle();
+    }
+
+    /// As [`Trio::tick`], but nothing arrives yet.
+    pub(crate) fn pass_time(&mut self) {
         for node in self.nodes.iter_mut().flatten() {
             node.wait_ms(PEER_TICK_MS);
             node.handle(0, Event::Peer(Box::new(PeerEvent::Tick)));
         }
-        self.settle();
     }
 
     pub(crate) fn serving(&self, group: GroupId) -> Option<usize> {

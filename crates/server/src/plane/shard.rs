@@ -33,16 +33,19 @@ use env::Clock;
 use log::SyncDone;
 use mio::{Events, Poll, Token, net::TcpListener};
 use model::{Monotonic, ShardId};
-use node::{Event, Output, PeerEvent, ShardCore, Stamp, shard_of};
+use node::{Event, Output, PeerEvent, ShardCore, Stamp, to_shards};
 use session::{Admission, Ask, Input, Options, Sessions, Site, TailAge};
 use std::io;
-use std::sync::{Arc, atomic::AtomicUsize, mpsc::TrySendError};
+use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering, mpsc::TrySendError};
 use std::time::Duration;
 
 pub(crate) const WAKE: Token = Token(usize::MAX);
 
 /// The core's clockwork (expiry, checkpoints, sweeps) runs this often.
 const TICK_MS: u64 = 100;
+
+/// How long a node that ends waits for others at most: to take its groups over, and to get their answers.
+const LEAVE_MS_MAX: u64 = 10_000;
 
 /// Lines of the logs that are handed over before the next tick.
 const LOG_BYTES: usize = 32 << 10;
@@ -64,6 +67,8 @@ pub(crate) struct Shared {
     pub tls: Option<Tls>,
     /// What clients may do.
     pub access: Arc<Access>,
+    /// Shards that have something left to do before they end.
+    pub unfinished: AtomicUsize,
 }
 
 pub(crate) struct Shard {
@@ -85,6 +90,9 @@ pub(crate) struct Shard {
     incoming: Vec<Mail>,
     workers: Workers,
     syncs_in_flight: usize,
+    /// When other nodes are waited for no longer.
+    ends_by: Option<Monotonic>,
+    has_finished: bool,
     sync_place: SyncPlace,
     batch_delay: BatchDelay,
     turn_length: TurnLength,
@@ -124,7 +132,17 @@ impl Shared {
     ) -> Arc<Self> {
         let (admission, handshakes) = Default::default();
         let (settings, InForce { tls, access }) = (settings.clone(), in_force);
-        Arc::new(Self { settings, clock, mailboxes, admission, handshakes, tls, access })
+        let unfinished = AtomicUsize::new(mailboxes.len());
+        Arc::new(Self {
+            settings,
+            clock,
+            mailboxes,
+            admission,
+            handshakes,
+            tls,
+            access,
+            unfinished,
+        })
     }
 }
 
@@ -167,6 +185,8 @@ impl Shard {
             incoming: Vec::new(),
             workers,
             syncs_in_flight: 0,
+            ends_by: None,
+            has_finished: false,
             sync_place: SyncPlace::default(),
             batch_delay: BatchDelay::default(),
             turn_length: TurnLength::default(),
@@ -183,7 +203,7 @@ impl Shard {
     pub(crate) fn run(mut self) -> io::Result<()> {
         self.listen()?;
         let mut events = Self::events();
-        while !self.is_finished() {
+        while !self.may_end() {
             self.wait(&mut events)?;
             self.turn(&mut events)?;
         }
@@ -402,21 +422,17 @@ impl Shard {
         links.run(self.now);
         let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
         for event in links.take_heard() {
-            let to = match &event {
-                PeerEvent::Section { from, section: Section::Report { payload } } => {
-                    self.hear_report(*from, payload);
-                    continue;
-                }
-                PeerEvent::Section { section, .. } => shard_of(section, shard_count),
-                PeerEvent::Up { .. } | PeerEvent::Down { .. } => Some(self.id),
-                PeerEvent::Tick | PeerEvent::Meta(_) => Some(self.id),
+            let PeerEvent::Section { from, section } = event else {
+                self.core.handle(self.now, Event::Peer(event.into()));
+                continue;
             };
-            match to {
-                Some(to) if to == self.id => self.core.handle(self.now, Event::Peer(event.into())),
-                Some(to) if to.get() < shard_count => self.mail(to, Mail::Peer(event.into())),
-                // No shard of this start has asked.
-                _ => {}
+            if let Section::Report { payload } = &section {
+                self.hear_report(from, payload);
             }
+            to_shards((from, section), shard_count, |to, event| match to == self.id {
+                true => self.core.handle(self.now, Event::Peer(event.into())),
+                false => self.mail(to, Mail::Peer(event.into())),
+            });
         }
     }
 
@@ -531,12 +547,22 @@ impl Shard {
         self.doors.close(self.poll.registry());
         self.handle(Input::Stop);
         self.core.begin_end();
+        self.ends_by = Some(self.now.monotonic.plus_ms(LEAVE_MS_MAX));
+    }
+
+    /// Shards end together: while one has a request, that may be for a group of another one, or come over its link.
+    fn may_end(&mut self) -> bool {
+        if self.is_finished() && !std::mem::replace(&mut self.has_finished, true) {
+            self.shared.unfinished.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.has_finished && self.shared.unfinished.load(Ordering::Acquire) == 0
     }
 
     fn is_finished(&self) -> bool {
         let now = self.now.monotonic;
         let is_idle = self.sessions.is_finished(now) && self.syncs_in_flight == 0;
-        (is_idle && !self.core.leads_for_others()) || self.sessions.is_late(now)
+        let has_left = self.core.may_end() || self.ends_by.is_some_and(|ends_by| now >= ends_by);
+        has_left && (is_idle || self.sessions.is_late(now))
     }
 
     /// Commits what is left, with the mark that says that it is durable.

@@ -128,9 +128,10 @@ impl World {
     /// Something that a peer has said, or would have said if it were defective.
     pub(super) fn post_section(&mut self, (from, to): (usize, usize), section: Section) {
         use super::member::Mail;
-        let shard = node::shard_of(&section, self.members[to].shard_count).expect("it is whole");
-        let event = node::PeerEvent::Section { from: node_number(from), section };
-        self.post(to, usize::from(shard.get()), Mail::Peer(event));
+        let shard_count = self.members[to].shard_count;
+        node::to_shards((node_number(from), section), shard_count, |shard, event| {
+            self.post(to, usize::from(shard.get()), Mail::Peer(event));
+        });
     }
 }
 

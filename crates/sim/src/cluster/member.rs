@@ -76,6 +76,8 @@ pub(super) struct Member {
     pub(super) is_turn_due: bool,
     pub(super) paused_until_us: u64,
     pub(super) slow_until_us: u64,
+    /// When its patience is over: its process is about to end.
+    pub(super) ends_by_us: Option<u64>,
     pub(super) skew_ms: u64,
     /// Of earlier lives.
     pub(super) counts: TransferCounts,
@@ -102,6 +104,7 @@ impl Member {
             is_turn_due: false,
             paused_until_us: 0,
             slow_until_us: 0,
+            ends_by_us: None,
             skew_ms,
             counts: TransferCounts::default(),
         }
@@ -145,6 +148,18 @@ impl Member {
         self.shards.iter().map(ShardCore::transfer_counts).fold(self.counts, add)
     }
 
+    /// The process is asked to end.
+    pub(super) fn begin_end(&mut self, by_us: u64) {
+        self.ends_by_us = Some(by_us);
+        self.shards.iter_mut().for_each(ShardCore::begin_end);
+    }
+
+    /// Whether it was asked to end, and does so now.
+    pub(super) fn may_end(&self, now_us: u64) -> bool {
+        self.ends_by_us
+            .is_some_and(|by_us| now_us >= by_us || self.shards.iter().all(ShardCore::may_end))
+    }
+
     /// The process ends; the disk is as the caller leaves it.
     pub(super) fn end(&mut self) {
         self.counts = self.transfer_counts();
@@ -152,6 +167,7 @@ impl Member {
         self.inbox.clear();
         self.life += 1;
         self.paused_until_us = 0;
+        self.ends_by_us = None;
     }
 
     /// Takes everything that has come, then drains the shards.

@@ -7,6 +7,9 @@ use env::MemoryDisk;
 /// Mean time between two faults.
 const STRIKE_US: u64 = 1_500_000;
 
+/// How long a process that is asked to end takes for it at most.
+const PATIENCE_US: u64 = 3_000_000;
+
 impl World {
     /// Something fails, and the next time is drawn.
     pub(super) fn strike(&mut self) {
@@ -30,7 +33,8 @@ impl World {
             {
                 self.damage(node);
             }
-            0..14 => self.kill(node),
+            0..9 => self.kill(node),
+            9..14 => self.ask_to_end(node),
             14..28 => self.cut_power(node),
             28..34 => (0..count).for_each(|node| self.cut_power(node)),
             34..45 => self.pause(node),
@@ -73,6 +77,20 @@ impl World {
         self.note(format_args!("node {node} is killed"));
         self.end(node);
         self.members[node].disk.kill_process();
+    }
+
+    /// The process of a node gives its groups away, and ends.
+    fn ask_to_end(&mut self, node: usize) {
+        self.note(format_args!("node {node} is asked to end"));
+        if self.members[node].is_up() {
+            self.members[node].begin_end(self.now_us + PATIENCE_US);
+        }
+    }
+
+    pub(super) fn end_if_it_may(&mut self, node: usize) {
+        if self.members[node].may_end(self.now_us) {
+            self.kill(node);
+        }
     }
 
     /// What was not synced may be lost or torn, and a write may be under way.
@@ -211,7 +229,7 @@ impl World {
             self.members[node].disk.fail_nothing();
             self.members[node].disk.set_capacity(None);
             (self.members[node].slow_until_us, self.members[node].paused_until_us) = (0, 0);
-            if self.members[node].is_poisoned() {
+            if self.members[node].is_poisoned() || self.members[node].ends_by_us.is_some() {
                 self.kill(node);
             }
             for peer in (0..self.members.len()).filter(|peer| *peer != node) {

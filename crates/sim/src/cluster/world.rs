@@ -401,6 +401,7 @@ impl World {
             Act::PeerTick { node, life } if self.is_life(node, life) => {
                 self.tick(node, || Mail::Peer(PeerEvent::Tick));
                 self.at(PEER_TICK_MS * 1000, Act::PeerTick { node, life });
+                self.end_if_it_may(node);
             }
             Act::Tick { .. } | Act::PeerTick { .. } => {}
             Act::Frame { from, to, link, bytes } => self.arrive((from, to), link, &bytes),
