@@ -45,7 +45,7 @@ pub(crate) struct GroupCopy {
     pub(super) asked: Option<ReplicaId>,
     /// It does not lead, it has said. It is asked again with the next tick.
     pub(super) is_refused: bool,
-    /// Without a part in the group: how many nodes have said that they do not lead it.
+    /// Without a part in the group: how often a node has said that it does not lead it, once a tick at most.
     pub(super) refusals_count: usize,
     /// Ticks since an answer came.
     pub(super) unanswered_ticks: u32,

@@ -309,8 +309,10 @@ impl ShardCore {
         }
         requests.not_applied(attempt);
         let copy = self.copy_mut(id);
-        (copy.has_forwards, copy.is_refused) = (true, true);
-        copy.refusals_count = copy.refusals_count.wrapping_add(1);
+        // One node refuses all that it was sent at once.
+        let is_first = !std::mem::replace(&mut copy.is_refused, true);
+        copy.refusals_count = copy.refusals_count.wrapping_add(is_first.into());
+        copy.has_forwards = true;
         self.touch_group(id);
     }
 
