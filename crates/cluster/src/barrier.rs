@@ -13,7 +13,8 @@
 //! # Invariants
 //! - A read waits for a question that was asked after it came. Joining one that is under way would let
 //!   a commit pass that was acknowledged in between.
-//! - A question that is lost is asked again with another number.
+//! - A question that is lost is asked again with another number, or a later one that is under way serves its reads, too.
+//! - Reads are returned in the order in which they came, as long as one leader answers: what it has committed only grows.
 
 use model::EntryIndex;
 use std::collections::BTreeMap;
@@ -91,11 +92,16 @@ impl<W> Barriers<W> {
     }
 
     /// The leader has answered. Reads that may be answered at once, for `applied` is the last applied
-    /// entry here, are returned.
+    /// entry here, are returned. What is true of a question is true of all that were asked before it.
     pub fn confirmed(&mut self, number: u64, at: EntryIndex, applied: EntryIndex) -> Vec<W> {
-        let Some(waiters) = self.asked.remove(&number) else { return Vec::new() };
+        if !self.asked.contains_key(&number) {
+            return Vec::new();
+        }
+        let later = self.asked.split_off(&number.wrapping_add(1));
+        let asked = std::mem::replace(&mut self.asked, later);
+        let waiters = asked.into_values().flatten();
         if at <= applied {
-            return waiters;
+            return waiters.collect();
         }
         self.confirmed.entry(at).or_default().extend(waiters);
         Vec::new()
@@ -103,12 +109,15 @@ impl<W> Barriers<W> {
 
     /// The question was lost, with its leader or its link: its reads wait for the next one.
     pub fn lost(&mut self, number: u64) {
-        self.new.extend(self.asked.remove(&number).into_iter().flatten());
+        let Some(waiters) = self.asked.remove(&number) else { return };
+        let next = self.asked.range_mut(number..).next().map(|(_, next)| next);
+        next.unwrap_or(&mut self.new).splice(..0, waiters);
     }
 
     /// All questions that are under way were lost.
     pub fn lost_all(&mut self) {
-        self.new.extend(std::mem::take(&mut self.asked).into_values().flatten());
+        let asked = std::mem::take(&mut self.asked).into_values().flatten();
+        self.new.splice(..0, asked);
     }
 
     /// More is applied. Reads that may be answered now are returned.
@@ -119,8 +128,9 @@ impl<W> Barriers<W> {
 
     /// Removes the reads that `is_over` names: their clients are gone, or have waited too long.
     pub fn remove(&mut self, mut is_over: impl FnMut(&W) -> bool) -> Vec<W> {
-        let mut removed: Vec<W> = self.new.extract_if(.., |waiter| is_over(waiter)).collect();
-        for waiters in self.asked.values_mut().chain(self.confirmed.values_mut()) {
+        let mut removed = Vec::new();
+        let lists = self.confirmed.values_mut().chain(self.asked.values_mut());
+        for waiters in lists.chain([&mut self.new]) {
             removed.extend(waiters.extract_if(.., |waiter| is_over(waiter)));
         }
         self.confirmed.retain(|_, waiters| !waiters.is_empty());
@@ -188,7 +198,40 @@ mod tests {
         barriers.add('b');
         let _ = barriers.ask();
         barriers.add('c');
-        assert_eq!(barriers.remove(|waiter| *waiter != 'b'), ['c', 'a']);
+        assert_eq!(barriers.remove(|waiter| *waiter != 'b'), ['a', 'c']);
         assert_eq!(barriers.len(), 1);
+    }
+
+    /// Two questions under way, of `a` and of `b`, and `c` that has none; the numbers of the questions.
+    fn three() -> (Barriers<char>, u64, u64) {
+        let mut barriers = Barriers::default();
+        barriers.add('a');
+        let first = barriers.ask().unwrap();
+        barriers.add('b');
+        let second = barriers.ask().unwrap();
+        barriers.add('c');
+        (barriers, first, second)
+    }
+
+    #[test]
+    fn reads_are_returned_in_the_order_in_which_they_came() {
+        let (mut barriers, first, second) = three();
+        assert_eq!(barriers.confirmed(second, at(5), at(5)), ['a', 'b'], "it is later than both");
+        assert_eq!(barriers.confirmed(first, at(5), at(5)), []);
+        let (mut barriers, first, second) = three();
+        barriers.lost(first);
+        assert_eq!(
+            barriers.confirmed(second, at(5), at(5)),
+            ['a', 'b'],
+            "a waits for the next one"
+        );
+        let (mut barriers, _, second) = three();
+        barriers.lost(second);
+        barriers.lost_all();
+        let all = barriers.ask().unwrap();
+        assert_eq!(barriers.confirmed(all, at(5), at(5)), ['a', 'b', 'c']);
+        let (mut barriers, first, _) = three();
+        assert_eq!(barriers.confirmed(first, at(7), at(5)), []);
+        assert_eq!(barriers.remove(|_| true), ['a', 'b', 'c']);
     }
 }

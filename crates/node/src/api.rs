@@ -200,6 +200,11 @@ impl Request {
         }
     }
 
+    /// The path that it changes, if it names one.
+    pub(crate) fn written_path(&self) -> Option<&StreamPath> {
+        self.path().filter(|_| !self.is_read())
+    }
+
     /// What it writes is for; a full disk takes upkeep, too.
     pub(crate) fn purpose(&self) -> log::Purpose {
         match self {

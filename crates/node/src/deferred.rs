@@ -2,7 +2,7 @@
 
 use crate::{Request, Ticket};
 use log::Purpose;
-use model::Monotonic;
+use model::{Monotonic, StreamPath};
 use std::collections::VecDeque;
 
 /// Bytes of data that may wait in one shard.
@@ -60,6 +60,24 @@ impl WriteQueue {
     pub(crate) fn put_back(&mut self, first: Deferred) {
         self.bytes += first.data.len();
         self.writes.push_front(first);
+    }
+
+    /// Adds writes to a path that came before all of that path that wait. Those that are too many come back.
+    #[cold]
+    pub(crate) fn put_before(&mut self, path: &StreamPath, writes: Vec<Deferred>) -> Vec<Deferred> {
+        let is_it = |write: &Deferred| write.request.path() == Some(path);
+        let mut place = self.writes.iter().position(is_it).unwrap_or(self.writes.len());
+        let mut refused = Vec::new();
+        for write in writes {
+            if self.is_full(write.data.len()) || !refused.is_empty() {
+                refused.push(write);
+                continue;
+            }
+            self.bytes += write.data.len();
+            self.writes.insert(place, write);
+            place += 1;
+        }
+        refused
     }
 
     pub(crate) fn pop(&mut self) -> Option<Deferred> {

@@ -40,7 +40,7 @@ impl ShardCore {
     /// Whether the log may have room for a write soon. A full disk has none for data; a delete waits for what jobs may
     /// make.
     #[inline]
-    fn is_worth_waiting(&mut self, request: &Request, payload_bytes: u64) -> bool {
+    pub(crate) fn is_worth_waiting(&mut self, request: &Request, payload_bytes: u64) -> bool {
         match self.log.check_room(request.purpose(), payload_bytes) {
             Err(AppendError::Backpressure) => true,
             Err(AppendError::DiskFull) => matches!(request, Request::Delete { .. }),
@@ -58,6 +58,9 @@ impl ShardCore {
         if self.write_queue.is_full(data.len()) {
             return self.give_up(now, ticket, request, Failure::Overloaded);
         }
+        if self.replication.is_some() {
+            self.note_deferred(&request);
+        }
         let (since, data) = (now.monotonic, data.to_vec());
         self.write_queue.push(Deferred { ticket, request, data, since });
     }
@@ -72,10 +75,13 @@ impl ShardCore {
             {
                 return self.write_queue.put_back(deferred);
             }
-            let Deferred { ticket, request, data, .. } = deferred;
+            let Deferred { ticket, request, data, since } = deferred;
             if self.replication.is_none() {
                 self.execute(now, ticket, (request, &data));
-            } else if let Some(request) = self.let_in(now, ticket, (request, &data)) {
+                continue;
+            }
+            let came = Stamp { monotonic: since, ..now };
+            if let Some(request) = self.let_in(came, ticket, (request, &data)) {
                 self.execute(now, ticket, (request, &data));
             }
         }

@@ -8,11 +8,11 @@ const MUTANT_SEEDS: u64 = 40;
 /// The first of them: some defects need a rare coincidence, so the search begins near one.
 fn first_seed(mutant: ClusterMutant) -> u64 {
     match mutant {
+        ClusterMutant::EarlyCommits => 240,
         ClusterMutant::HastyBarriers => 195,
         ClusterMutant::DeniedDoubts => 46,
         ClusterMutant::OldDisk => 46,
         ClusterMutant::DeniedReferences => 29,
-        ClusterMutant::EarlyCommits => 25,
         ClusterMutant::OldIds => 16,
         _ => 4,
     }

@@ -112,26 +112,25 @@ pub struct Forwards<T> {
     entries: BTreeMap<u64, Entry<T>>,
     /// The request of each attempt that is not settled.
     attempts: BTreeMap<u64, u64>,
+    /// How many requests each subject of a group has.
+    subjects: BTreeMap<(GroupId, u64), usize>,
     last: u64,
     last_attempt: u64,
 }
 
 impl<T> Default for Forwards<T> {
     fn default() -> Self {
-        Self { entries: BTreeMap::new(), attempts: BTreeMap::new(), last: 0, last_attempt: 0 }
+        Self {
+            entries: BTreeMap::new(),
+            attempts: BTreeMap::new(),
+            subjects: BTreeMap::new(),
+            last: 0,
+            last_attempt: 0,
+        }
     }
 }
 
 impl<T> Forwards<T> {
-    /// Adds a request, to be given up at `deadline`.
-    pub fn add(&mut self, group: GroupId, request: T, deadline: Monotonic) {
-        self.last += 1;
-        self.entries.insert(
-            self.last,
-            Entry { group, state: State::Waiting, deadline, request, is_doubtful: false },
-        );
-    }
-
     /// Requests without an end.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -162,11 +161,48 @@ impl<T> Forwards<T> {
         let entry = self.entries.get(self.attempts.get(&attempt)?)?;
         Some(entry.group)
     }
+}
 
-    /// Whether an opening of a node may have requests without an answer.
-    #[must_use]
-    pub fn are_at(&self, (node, epoch): (NodeNumber, u64)) -> bool {
-        self.entries.values().filter_map(Entry::attempt).any(|attempt| attempt.at == (node, epoch))
+impl<T: Forwarded> Entry<T> {
+    fn is_of(&self, group: GroupId, subject: u64) -> bool {
+        self.group == group && self.request.subject() == subject
+    }
+
+    /// Whether it may be sent: nobody has it, or another opening than `at` may have it, and it may be repeated.
+    fn may_go(&self, at: Option<Opening>) -> bool {
+        match self.state {
+            State::Waiting => true,
+            State::Sent(_) => false,
+            State::InDoubt(attempt) => self.request.may_repeat() && Some(attempt.at) != at,
+        }
+    }
+}
+
+impl<T: Forwarded> Forwards<T> {
+    /// Adds a request, to be given up at `deadline`.
+    pub fn add(&mut self, group: GroupId, request: T, deadline: Monotonic) {
+        self.last += 1;
+        *self.subjects.entry((group, request.subject())).or_insert(0) += 1;
+        self.entries.insert(
+            self.last,
+            Entry { group, state: State::Waiting, deadline, request, is_doubtful: false },
+        );
+    }
+
+    /// An answer has come. `None`: nobody waits for it any more.
+    pub fn answered(&mut self, attempt: u64) -> Option<Answered<T>> {
+        let order = self.attempts.remove(&attempt)?;
+        let mut entry = self.remove(order)?;
+        entry.state = State::Waiting;
+        let verdict = entry.verdict();
+        let (group, subject) = (entry.group, entry.request.subject());
+        let is_overtaken = |(at, other): (&u64, &Entry<T>)| {
+            let is_earlier = *at < order && other.state == State::Waiting;
+            (is_earlier && other.is_of(group, subject)).then_some(*at)
+        };
+        let overtaken: Vec<u64> = self.entries.iter().filter_map(is_overtaken).collect();
+        let overtaken = overtaken.into_iter().filter_map(|at| self.remove(at)).map(Entry::end);
+        Some(Answered { overtaken: overtaken.collect(), request: entry.request, verdict })
     }
 
     /// Requests whose time is over at `now`, each with what is certain of it.
@@ -186,42 +222,44 @@ impl<T> Forwards<T> {
     fn take(&mut self, wants: impl Fn(&Entry<T>) -> bool) -> Vec<Entry<T>> {
         let taken = self.entries.extract_if(.., |_, entry| wants(entry));
         let taken: Vec<Entry<T>> = taken.map(|(_, entry)| entry).collect();
-        for attempt in taken.iter().filter_map(Entry::attempt) {
-            self.attempts.remove(&attempt.number);
+        for entry in &taken {
+            self.note_removed(entry);
         }
         taken
     }
-}
 
-impl<T: Forwarded> Entry<T> {
-    fn is_of(&self, group: GroupId, subject: u64) -> bool {
-        self.group == group && self.request.subject() == subject
+    fn remove(&mut self, order: u64) -> Option<Entry<T>> {
+        let entry = self.entries.remove(&order)?;
+        self.note_removed(&entry);
+        Some(entry)
     }
 
-    /// Whether it may be sent: nobody has it, or another opening than `at` may have it, and it may be repeated.
-    fn may_go(&self, at: Option<Opening>) -> bool {
-        match self.state {
-            State::Waiting => true,
-            State::Sent(_) => false,
-            State::InDoubt(attempt) => self.request.may_repeat() && Some(attempt.at) != at,
+    fn note_removed(&mut self, entry: &Entry<T>) {
+        if let Some(attempt) = entry.attempt() {
+            self.attempts.remove(&attempt.number);
+        }
+        let subject = (entry.group, entry.request.subject());
+        let count = self.subjects.get_mut(&subject).expect("each request is counted");
+        *count -= 1;
+        if *count == 0 {
+            self.subjects.remove(&subject);
         }
     }
-}
 
-impl<T: Forwarded> Forwards<T> {
-    /// An answer has come. `None`: nobody waits for it any more.
-    pub fn answered(&mut self, attempt: u64) -> Option<Answered<T>> {
-        let order = self.attempts.remove(&attempt)?;
-        let mut entry = self.entries.remove(&order)?;
-        entry.state = State::Waiting;
-        let verdict = entry.verdict();
-        let is_overtaken = |at: &u64, other: &mut Entry<T>| {
-            let is_earlier = *at < order && other.state == State::Waiting;
-            is_earlier && other.is_of(entry.group, entry.request.subject())
-        };
-        let overtaken = self.entries.extract_if(.., is_overtaken);
-        let overtaken = overtaken.map(|(_, other)| other.end()).collect();
-        Some(Answered { request: entry.request, verdict, overtaken })
+    /// Whether an opening of a node may have requests without an answer.
+    #[must_use]
+    pub fn are_at(&self, (node, epoch): (NodeNumber, u64)) -> bool {
+        self.entries.values().filter_map(Entry::attempt).any(|attempt| attempt.at == (node, epoch))
+    }
+
+    /// Whether a request with a subject of a group waits, or may be anywhere but at this opening of a node.
+    #[must_use]
+    pub fn has_elsewhere(&self, (group, subject): (GroupId, u64), here: (NodeNumber, u64)) -> bool {
+        let is_here =
+            |entry: &Entry<T>| matches!(entry.state, State::Sent(attempt) if attempt.at == here);
+        let is_it = |entry: &Entry<T>| entry.is_of(group, subject);
+        self.subjects.contains_key(&(group, subject))
+            && self.entries.values().any(|entry| is_it(entry) && !is_here(entry))
     }
 
     /// Groups of requests that may be sent to a leader.
@@ -397,11 +435,7 @@ mod tests {
         assert_eq!(forwards.send_to(GROUP, node(3), 1), [], "the third may be applied");
         forwards.not_applied(3);
         forwards.not_applied(4);
-        assert_eq!(
-            numbers(&forwards.send_to(GROUP, node(3), 1)),
-            [5, 6, 7, 8],
-            "all in their order"
-        );
+        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [5, 6, 7, 8], "in their order");
         forwards.not_applied(5);
         let overtaken = forwards.answered(7).map(|it| it.overtaken);
         assert_eq!(overtaken, Some(vec![('a', Verdict::NoLeader)]), "the third was applied");
@@ -465,5 +499,21 @@ mod tests {
         assert_eq!(ended, [('a', Verdict::NoLeader), ('b', Verdict::Unknown)]);
         assert_eq!(forwards.end_all(), [('c', Verdict::Unknown)]);
         assert_eq!(forwards.attempts, BTreeMap::new());
+        assert_eq!(forwards.subjects, BTreeMap::new());
+    }
+
+    #[test]
+    fn what_is_not_here_is_known_by_its_subject_until_it_is_settled() {
+        let (here, subject) = ((node(1), 4), |letter: char| (GROUP, u64::from(letter)));
+        let mut forwards = sent("aa");
+        assert!(forwards.has_elsewhere(subject('a'), here));
+        assert!(!forwards.has_elsewhere(subject('b'), here));
+        assert!(!forwards.has_elsewhere((GroupId::new(8), subject('a').1), here));
+        forwards.not_applied(2);
+        assert!(forwards.answered(1).is_some());
+        assert!(forwards.has_elsewhere(subject('a'), here), "one waits");
+        assert_eq!(forwards.send_to(GROUP, here.0, here.1).len(), 1);
+        assert!(!forwards.has_elsewhere(subject('a'), here), "it is served here");
+        assert!(forwards.has_elsewhere(subject('a'), (here.0, 5)));
     }
 }

@@ -69,7 +69,7 @@ impl ShardCore {
         copy.replica.applied(at.index);
         let held = copy.barriers.applied(at.index);
         copy.note_released(&held);
-        held.into_iter().for_each(|held| self.execute_held((id, held)));
+        self.release(id, held);
     }
 
     /// Proposals at the index of an entry that is applied now.

@@ -61,6 +61,7 @@ impl ShardCore {
         let mut copy = to_copy(&self.log, (id, applied), membership.first(), with);
         // Nobody else votes.
         copy.replica.campaign();
+        copy.has_deferred = !self.write_queue.is_empty();
         self.groups.get_mut(id).role = Role::Replicated(Box::new(copy));
         self.touch_group(id);
     }

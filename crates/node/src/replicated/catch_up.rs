@@ -8,7 +8,8 @@
 //! A copy on a node that shall have none of its group. A group that becomes a copy while the node runs: this node was its only
 //! voter.
 
-use super::copy::{CatchUp, Held, HeldRequest};
+use super::copy::CatchUp;
+use super::held::{Held, HeldRequest};
 use crate::{ShardCore, Stamp};
 use model::GroupId;
 
@@ -42,7 +43,7 @@ impl ShardCore {
         if copy.catch_up == CatchUp::Wanted && copy.halt.is_none() {
             copy.catch_up = CatchUp::Asked;
             let what = HeldRequest::CatchUp;
-            self.hold(id, Held { since: now.monotonic, what });
+            self.hold((id, false), Held { since: now.monotonic, what });
         }
     }
 }

@@ -1,13 +1,14 @@
 //! This node's copy of one group: its replica, and what waits for it.
 
+use super::held::{Held, HeldWrites};
 use super::renewed::Renewed;
-use crate::{Request, ShardCall, Ticket, proposed::Proposed, proposed::ReplyTo};
+use crate::proposed::Proposed;
 use cluster::{
     Barriers, Change, Commit, Configuration, GroupMessage, NodeNumber, Note, Proposals, Replica,
     ReplicaId, ToAppend,
 };
 use log::DurableEntry;
-use model::{EntryIndex, Monotonic, Term};
+use model::{EntryIndex, Monotonic, StreamPath, Term};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Requests that may wait in one group.
@@ -35,7 +36,7 @@ pub(crate) struct GroupCopy {
     pub(super) unwritten: Option<Note>,
     /// Reads of entries that are under way, by number.
     pub(super) fetches: BTreeMap<u64, Fetch>,
-    /// Requests that wait until this node leads.
+    /// Requests that wait until this node leads, or for an earlier write to their path.
     pub(super) parked: VecDeque<Held>,
     /// Requests that wait for the word that it still does.
     pub(super) barriers: Barriers<Held>,
@@ -50,8 +51,13 @@ pub(crate) struct GroupCopy {
     /// Ticks since an answer came.
     pub(super) unanswered_ticks: u32,
     held_bytes: usize,
+    /// Writes among those of `parked` and those of `barriers`.
+    parked_writes: HeldWrites,
+    asking_writes: HeldWrites,
     /// Requests of the group may wait to be sent to its leader.
     pub(super) has_forwards: bool,
+    /// Writes of the group may wait for room in the log.
+    pub(crate) has_deferred: bool,
     /// The last term in which this node has taken charge.
     pub(super) serving: Option<Term>,
     pub(super) halt: Option<Halt>,
@@ -74,7 +80,7 @@ pub(crate) struct GroupCopy {
 pub(super) enum CatchUp {
     /// The leader is to be asked how much that is.
     Wanted,
-    /// [`HeldRequest::CatchUp`] waits for the answer, or for entries.
+    /// [`super::held::HeldRequest::CatchUp`] waits for the answer, or for entries.
     Asked,
     /// It is, or nobody wants to know.
     Done,
@@ -113,33 +119,6 @@ pub(super) enum Fetch {
     Nobody,
 }
 
-/// A request that waits.
-#[derive(Debug)]
-pub(super) struct Held {
-    pub(super) since: Monotonic,
-    pub(super) what: HeldRequest,
-}
-
-#[derive(Debug)]
-pub(super) enum HeldRequest {
-    Client {
-        ticket: Ticket,
-        request: Request,
-        data: Vec<u8>,
-    },
-    Call {
-        reply_to: ReplyTo,
-        call: ShardCall,
-    },
-    /// Nobody: what the leader has committed is to be applied here.
-    CatchUp,
-    /// Reads on another node.
-    Barrier {
-        node: NodeNumber,
-        number: u64,
-    },
-}
-
 /// Why a copy takes part in nothing any more, until it gets a new id and a snapshot.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Halt {
@@ -174,7 +153,10 @@ impl GroupCopy {
             refusals_count: 0,
             unanswered_ticks: 0,
             held_bytes: 0,
+            parked_writes: HeldWrites::default(),
+            asking_writes: HeldWrites::default(),
             has_forwards: false,
+            has_deferred: false,
             serving: None,
             halt: None,
             is_retired: false,
@@ -277,29 +259,57 @@ impl GroupCopy {
         count < HELD_COUNT_MAX && (count == 0 || self.held_bytes + data_bytes <= HELD_BYTES_MAX)
     }
 
+    /// Whether a write to this path is parked. A later one does not pass it.
+    pub(super) fn has_parked(&self, path: Option<&StreamPath>) -> bool {
+        self.parked_writes.has(path)
+    }
+
+    /// Whether a write to this path waits for the word of a majority.
+    pub(super) fn is_asking_for(&self, path: Option<&StreamPath>) -> bool {
+        self.asking_writes.has(path)
+    }
+
     pub(super) fn park(&mut self, held: Held) {
         self.held_bytes += held.bytes();
+        self.parked_writes.add(&held);
         self.parked.push_back(held);
     }
 
     pub(super) fn ask_before(&mut self, held: Held) {
         self.held_bytes += held.bytes();
+        self.asking_writes.add(&held);
         self.barriers.add(held);
     }
 
-    /// Requests that wait no more: for those of `barriers` and `parked` that were taken.
-    pub(super) fn note_released(&mut self, held: &[Held]) {
-        self.held_bytes -= held.iter().map(Held::bytes).sum::<usize>();
+    /// Those of `barriers` that were taken wait no more.
+    pub(super) fn note_released(&mut self, all: &[Held]) {
+        for held in all {
+            self.held_bytes -= held.bytes();
+            self.asking_writes.remove(held);
+        }
     }
 
-    /// Takes the requests that wait and of which this is true.
+    /// Takes the first of `parked`.
+    pub(super) fn pop_parked(&mut self) -> Option<Held> {
+        let held = self.parked.pop_front()?;
+        self.held_bytes -= held.bytes();
+        self.parked_writes.remove(&held);
+        Some(held)
+    }
+
+    /// Takes the requests that wait and of which this is true. Those with one path are in the order in which they came.
     pub(super) fn take_held(&mut self, mut is_it: impl FnMut(&Held) -> bool) -> Vec<Held> {
         let mut taken = self.barriers.remove(&mut is_it);
-        let parked = std::mem::take(&mut self.parked);
-        let (more, rest): (Vec<_>, Vec<_>) = parked.into_iter().partition(|held| is_it(held));
-        self.parked = rest.into();
-        taken.extend(more);
         self.note_released(&taken);
+        for held in std::mem::take(&mut self.parked) {
+            if !is_it(&held) {
+                self.parked.push_back(held);
+                continue;
+            }
+            self.held_bytes -= held.bytes();
+            self.parked_writes.remove(&held);
+            taken.push(held);
+        }
         taken
     }
 
@@ -315,6 +325,8 @@ impl GroupCopy {
         assert!(!is_lost, "a group was touched and not driven");
         if self.parked.is_empty() && self.barriers.is_empty() {
             assert_eq!(self.held_bytes, 0, "bytes of requests that wait are miscounted");
+            let is_none = self.parked_writes.is_empty() && self.asking_writes.is_empty();
+            assert!(is_none, "writes that wait are miscounted");
         }
     }
 }
@@ -324,26 +336,5 @@ pub(super) fn settled_proposal(settled: cluster::Settled<OwnProposal>) -> OwnPro
     use cluster::Settled::{Applied, NotApplied, Unknown};
     match settled {
         Applied(own) | NotApplied(own) | Unknown(own) => own,
-    }
-}
-
-impl Held {
-    fn bytes(&self) -> usize {
-        match &self.what {
-            HeldRequest::Client { data, .. } => data.len(),
-            HeldRequest::Call { .. } | HeldRequest::CatchUp | HeldRequest::Barrier { .. } => 0,
-        }
-    }
-
-    /// Whether any copy may answer it that has applied enough.
-    pub(super) fn is_read(&self) -> bool {
-        match &self.what {
-            HeldRequest::Client { request, .. } => request.is_read(),
-            HeldRequest::Call { call, .. } => {
-                matches!(call, ShardCall::Locate(..) | ShardCall::Find(..))
-            }
-            HeldRequest::CatchUp => true,
-            HeldRequest::Barrier { .. } => false,
-        }
     }
 }

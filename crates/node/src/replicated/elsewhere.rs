@@ -17,7 +17,8 @@
 //! - A question begins after the reads that wait for it have come, here and where the group is led.
 //! - Nobody but the leader of a confirmed term answers a question with an index.
 
-use super::copy::{GroupCopy, Held, HeldRequest};
+use super::copy::GroupCopy;
+use super::held::{Held, HeldRequest};
 use crate::{Output, Request, ShardCall, ShardCore, Stamp, ToPeer, step::View};
 use cluster::{Confirmation, NodeNumber, Section};
 use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
@@ -90,7 +91,7 @@ impl ShardCore {
             return self.tell_refused(from, (id, number));
         }
         let what = HeldRequest::Barrier { node: from, number };
-        self.hold(id, Held { since: now.monotonic, what });
+        self.hold((id, false), Held { since: now.monotonic, what });
     }
 
     /// This node is not the one to ask.
@@ -130,7 +131,7 @@ impl ShardCore {
         let copy = group.role.copy_mut().expect("the group is replicated");
         let held = copy.barriers.confirmed(question, index, applied);
         copy.note_released(&held);
-        held.into_iter().for_each(|held| self.execute_held((id, held)));
+        self.release(id, held);
     }
 
     /// Whether only the leader of its group can answer a request.

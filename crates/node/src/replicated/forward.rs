@@ -25,7 +25,7 @@ use bytes::{Buf, BufMut, Bytes};
 use cluster::{
     Forwards, MetaOutcome, NodeNumber, OUTBOX_BYTES_MAX, ReplicaId, Section, Sending, Verdict,
 };
-use model::{GroupId, Monotonic};
+use model::{GroupId, Monotonic, StreamPath};
 use std::collections::BTreeMap;
 
 /// Requests of one shard that may wait for other nodes.
@@ -53,7 +53,7 @@ enum Heard {
 impl cluster::Forwarded for Forward {
     fn subject(&self) -> u64 {
         match self {
-            Self::Client { request, .. } => request.path().map_or(0, |path| path.hash().get()),
+            Self::Client { request, .. } => request.path().map_or(0, subject_of),
             Self::Call { call: ShardCall::Propose(key, _), .. } => key.stream.get(),
             // They change nothing.
             Self::Call { .. } => 0,
@@ -70,6 +70,11 @@ impl cluster::Forwarded for Forward {
             Self::Call { .. } => true,
         }
     }
+}
+
+/// What requests for a path have in common.
+fn subject_of(path: &StreamPath) -> u64 {
+    path.hash().get()
 }
 
 impl Forward {
@@ -196,6 +201,14 @@ impl ShardCore {
             }
         };
         self.reply(ticket, Reply::Failed(failure));
+    }
+
+    /// Whether a write to a path may be at another node, or waits to be sent. What is served here by now has its place.
+    pub(super) fn has_forwarded(&self, id: GroupId, path: &StreamPath) -> bool {
+        let forwarding = self.replication.as_ref().map(|replication| &replication.forwarding);
+        forwarding.is_some_and(|it| {
+            it.requests.has_elsewhere((id, subject_of(path)), (it.node, it.opening))
+        })
     }
 
     /// Has a call of an operation answered where its group is led.

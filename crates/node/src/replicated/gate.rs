@@ -6,18 +6,26 @@
 //! acknowledged more. So a request that would be answered at once waits until a majority has confirmed this leader,
 //! and is judged then.
 //!
+//! # Order
+//! Writes of one path take effect in the order in which they came at this node. So a write does not pass an earlier one that
+//! waits here, for the word of a majority or for room in the log, or that may be at another node. Answers of the log keep the
+//! order by themselves.
+//!
 //! A node that does not lead a group answers reads behind the word of its leader: see `elsewhere`. Windows are ranges below
 //! a tail that was committed. Only a copy that has not applied so much waits before it answers one. A watcher hears
 //! what is applied here.
 
-use super::copy::{CatchUp, Held, HeldRequest};
+use super::copy::CatchUp;
 use super::elsewhere::end_of;
-use super::{Halt, WAIT_MS_MAX};
+use super::held::{Held, HeldRequest};
+use super::{GroupCopy, Halt, WAIT_MS_MAX};
 use crate::{
-    Failure, Reply, Request, ShardAnswer, ShardCall, ShardCore, Stamp, Ticket, proposed::ReplyTo,
+    Failure, Reply, Request, ShardAnswer, ShardCall, ShardCore, Stamp, Ticket, deferred::Deferred,
+    proposed::ReplyTo,
 };
 use cluster::NotRead;
 use model::{EntryIndex, GroupId};
+use std::collections::VecDeque;
 
 /// What becomes of a call between shards.
 pub(crate) enum Gate {
@@ -33,8 +41,30 @@ impl ShardCore {
     /// Carries out a request of a member, now or later.
     #[cold]
     pub(crate) fn route(&mut self, now: Stamp, ticket: Ticket, (request, data): (Request, &[u8])) {
+        if self.waits_in_queue(&request) {
+            return self.defer(now, ticket, (request, data));
+        }
         if let Some(request) = self.let_in(now, ticket, (request, data)) {
             self.admit(now, ticket, (request, data));
+        }
+    }
+
+    /// Whether earlier writes to its path may wait for room in the log.
+    fn waits_in_queue(&self, request: &Request) -> bool {
+        let Some(path) = request.written_path().filter(|_| !self.write_queue.is_empty()) else {
+            return false;
+        };
+        let copy = self.groups.of_path(path).role.copy();
+        copy.is_some_and(|copy| copy.has_deferred) && !self.write_queue.lets_pass(request)
+    }
+
+    /// A request waits for room in the log.
+    #[cold]
+    pub(crate) fn note_deferred(&mut self, request: &Request) {
+        let Some(path) = request.written_path() else { return };
+        let id = path.group(self.groups.total_count());
+        if let Some(copy) = self.groups.get_mut(id).role.copy_mut() {
+            copy.has_deferred = true;
         }
     }
 
@@ -56,26 +86,40 @@ impl ShardCore {
         let Some(copy) = self.groups.get(id).role.copy() else {
             return self.let_in_before(now, ticket, (request, data));
         };
-        // Those that wait already were first.
-        let is_behind = copy.has_forwards && ticket.peer().is_none();
+        let path = request.written_path();
+        let (is_parked, is_asking) = (copy.has_parked(path), copy.is_asking_for(path));
         let failure = if self.log.is_poisoned() {
             Failure::Poisoned { applied_unknown: false }
         } else if copy.halt.is_some() && request.is_read() {
             Failure::NoLeader
-        } else if !request.is_read() && (is_behind || !copy.leads()) {
+        } else if !is_parked && !is_asking && self.belongs_elsewhere(id, ticket, &request) {
             self.forward(id, now.monotonic, (ticket, request, data.to_vec()));
             return None;
-        } else if copy.takes_proposals() && !self.is_answered_at_once(now, &request, data.len()) {
-            return Some(request);
-        } else if !copy.has_room_for(data.len()) {
-            Failure::Overloaded
         } else {
-            let what = HeldRequest::Client { ticket, request, data: data.to_vec() };
-            self.hold(id, Held { since: now.monotonic, what });
-            return None;
+            let is_for_log = || !self.is_answered_at_once(now, &request, data.len());
+            let is_behind = is_parked || (is_asking && is_for_log());
+            if !is_behind && copy.takes_proposals() && is_for_log() {
+                return Some(request);
+            }
+            if copy.has_room_for(data.len()) {
+                let what = HeldRequest::Client { ticket, request, data: data.to_vec() };
+                self.hold((id, is_behind), Held { since: now.monotonic, what });
+                return None;
+            }
+            Failure::Overloaded
         };
         self.reply(ticket, Reply::Failed(failure));
         None
+    }
+
+    /// Whether a write is for another node, or an earlier one to its path may be there.
+    fn belongs_elsewhere(&self, id: GroupId, ticket: Ticket, request: &Request) -> bool {
+        let is_led_here = self.groups.get(id).role.copy().is_some_and(GroupCopy::leads);
+        let is_behind = || {
+            let path = request.path().filter(|_| ticket.peer().is_none());
+            path.is_some_and(|path| self.has_forwarded(id, path))
+        };
+        !request.is_read() && (!is_led_here || is_behind())
     }
 
     /// Whether the state answers a request, and not the log.
@@ -101,8 +145,13 @@ impl ShardCore {
         }
     }
 
-    pub(super) fn hold(&mut self, id: GroupId, held: Held) {
+    /// Keeps a request until its group's leader is confirmed; or, if it is behind an earlier one, until that is carried out.
+    pub(super) fn hold(&mut self, (id, is_behind): (GroupId, bool), held: Held) {
         let copy = self.copy_mut(id);
+        if is_behind {
+            // What carries out the earlier one drives the group.
+            return copy.park(held);
+        }
         if copy.takes_proposals() || held.is_read() {
             copy.ask_before(held);
         } else {
@@ -132,7 +181,7 @@ impl ShardCore {
             return Gate::Closed(Failure::Overloaded);
         }
         let what = HeldRequest::Call { reply_to, call };
-        self.hold(id, Held { since: now.monotonic, what });
+        self.hold((id, false), Held { since: now.monotonic, what });
         Gate::Held
     }
 
@@ -163,7 +212,18 @@ impl ShardCore {
     }
 
     /// Carries out what has waited for the word of a majority.
-    pub(super) fn execute_held(&mut self, (id, held): (GroupId, Held)) {
+    pub(super) fn release(&mut self, id: GroupId, held: Vec<Held>) {
+        let mut rest = VecDeque::from(held);
+        while let Some(held) = rest.pop_front() {
+            if self.lacks_room(&held) {
+                self.queue(id, held, &mut rest);
+            } else {
+                self.execute_held((id, held));
+            }
+        }
+    }
+
+    fn execute_held(&mut self, (id, held): (GroupId, Held)) {
         let now = self.members().now;
         match held.what {
             HeldRequest::Client { ticket, request, data } if self.needs_leader(now, &request) => {
@@ -172,9 +232,38 @@ impl ShardCore {
             HeldRequest::Barrier { node, number } => self.tell_confirmed(node, (id, number)),
             HeldRequest::CatchUp => self.copy_mut(id).catch_up = CatchUp::Done,
             HeldRequest::Client { ticket, request, data } => {
-                self.admit(now, ticket, (request, &data));
+                self.execute(now, ticket, (request, &data));
             }
             HeldRequest::Call { reply_to, call } => self.handle_open_call(now, reply_to, call),
+        }
+    }
+
+    /// Whether the log has no room for a write of a client now, and may have some soon.
+    pub(super) fn lacks_room(&mut self, held: &Held) -> bool {
+        let HeldRequest::Client { request, data, .. } = &held.what else { return false };
+        let command_bytes = request.command_bytes().filter(|_| !request.is_read());
+        command_bytes.is_some_and(|it| self.is_worth_waiting(request, it + data.len() as u64))
+    }
+
+    /// Has a write wait for room in the log, and behind it all later ones to its path that wait here or in `rest`. Those that
+    /// wait for room already came later still.
+    pub(super) fn queue(&mut self, id: GroupId, held: Held, rest: &mut VecDeque<Held>) {
+        let Some(path) = held.written_path().cloned() else { return self.execute_held((id, held)) };
+        let is_it = |held: &Held| held.written_path() == Some(&path);
+        let mut all = vec![held];
+        let (later, others): (Vec<_>, Vec<_>) = std::mem::take(rest).into_iter().partition(is_it);
+        *rest = others.into();
+        all.extend(later);
+        all.extend(self.copy_mut(id).take_held(is_it));
+        self.copy_mut(id).has_deferred = true;
+        let writes = all.into_iter().filter_map(|Held { since, what }| match what {
+            HeldRequest::Client { ticket, request, data } => {
+                Some(Deferred { ticket, request, data, since })
+            }
+            _ => None,
+        });
+        for refused in self.write_queue.put_before(&path, writes.collect()) {
+            self.reply(refused.ticket, Reply::Failed(Failure::Overloaded));
         }
     }
 

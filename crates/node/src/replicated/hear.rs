@@ -1,6 +1,6 @@
 //! What comes in from peers, and the time of replicas.
 
-use super::copy::{Held, HeldRequest};
+use super::held::{Held, HeldRequest};
 use crate::{PeerEvent, ShardCore, Stamp};
 use cluster::{Body, EntryBytes, EntryHead, GroupMessage, NodeNumber, Section};
 use model::{EntryIndex, GroupId};
@@ -113,10 +113,12 @@ impl ShardCore {
     pub(super) fn hold_again(&mut self, now: Stamp, (id, held): (GroupId, Held)) {
         match held.what {
             HeldRequest::Barrier { node, number } => self.hear_barrier(now, node, (id, number)),
-            HeldRequest::CatchUp => self.hold(id, held),
+            HeldRequest::CatchUp => self.hold((id, false), held),
             HeldRequest::Client { ticket, request, data } => {
                 let came = Stamp { monotonic: held.since, ..now };
-                self.route(came, ticket, (request, &data));
+                if let Some(request) = self.let_in(came, ticket, (request, &data)) {
+                    self.execute(came, ticket, (request, &data));
+                }
             }
             HeldRequest::Call { reply_to, call } => self.handle_call(now, reply_to, call),
         }

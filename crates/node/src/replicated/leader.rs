@@ -1,8 +1,9 @@
 //! What changes when this node takes charge of a group, and when it loses it.
 
-use super::{Gate, copy::HeldRequest};
-use crate::{Failure, ShardAnswer, ShardCore};
+use super::{Gate, held::HeldRequest};
+use crate::{Failure, ShardAnswer, ShardCore, deferred::Deferred};
 use model::{GroupId, StreamKey, Timestamp};
+use std::collections::VecDeque;
 
 impl ShardCore {
     /// Takes charge of a group that is led here since this turn, or passes on the writes that wait for it.
@@ -13,30 +14,44 @@ impl ShardCore {
                 copy.serving = Some(copy.replica.term());
                 self.take_charge(id);
             } else if copy.takes_proposals() && !copy.parked.is_empty() {
-                // Nobody has taken over.
+                // Nobody has taken over, or those before them have their answer.
                 self.release_parked(id);
             }
         } else if !copy.replica.is_leader() {
             copy.serving = None;
-            let now = self.members().now;
-            let held = self.copy_mut(id).take_held(|held| !held.is_read());
-            for held in held {
-                // None of it is in the log: the next leader may have it.
-                match held.what {
-                    HeldRequest::Client { ticket, request, data } => {
-                        self.forward(id, held.since, (ticket, request, data));
-                    }
-                    HeldRequest::Call { reply_to, call } => {
-                        let gate = self.forward_call((id, held.since), reply_to, call);
-                        if let Gate::Closed(failure) = gate {
-                            self.give(now, reply_to, ShardAnswer::Failed(failure));
-                        }
-                    }
-                    HeldRequest::Barrier { .. } | HeldRequest::CatchUp => {
-                        self.turn_away(now, (id, vec![held]), &Failure::NoLeader);
+            self.pass_on(id);
+        }
+    }
+
+    /// Passes on the writes that wait here, in the order in which they came. None of them is in the log: the next leader may
+    /// have it.
+    fn pass_on(&mut self, id: GroupId) {
+        let now = self.members().now;
+        for held in self.copy_mut(id).take_held(|held| !held.is_read()) {
+            match held.what {
+                HeldRequest::Client { ticket, request, data } => {
+                    self.forward(id, held.since, (ticket, request, data));
+                }
+                HeldRequest::Call { reply_to, call } => {
+                    let gate = self.forward_call((id, held.since), reply_to, call);
+                    if let Gate::Closed(failure) = gate {
+                        self.give(now, reply_to, ShardAnswer::Failed(failure));
                     }
                 }
+                HeldRequest::Barrier { .. } | HeldRequest::CatchUp => {
+                    self.turn_away(now, (id, vec![held]), &Failure::NoLeader);
+                }
             }
+        }
+        if !std::mem::take(&mut self.copy_mut(id).has_deferred) {
+            return;
+        }
+        let total_count = self.groups.total_count();
+        let is_of_group = |write: &Deferred| {
+            write.request.written_path().is_some_and(|path| path.group(total_count) == id)
+        };
+        while let Some(write) = self.write_queue.take_first(is_of_group) {
+            self.forward(id, write.since, (write.ticket, write.request, write.data));
         }
     }
 
@@ -63,14 +78,20 @@ impl ShardCore {
         self.release_parked(id);
     }
 
-    /// Judges requests that have waited for a leader as if they came now.
+    /// Judges requests that are parked as if they came now. One that has to wait longer keeps its place before later ones.
     fn release_parked(&mut self, id: GroupId) {
         let now = self.members().now;
-        let parked = std::mem::take(&mut self.copy_mut(id).parked);
-        let parked: Vec<_> = parked.into();
-        self.copy_mut(id).note_released(&parked);
-        for held in parked {
-            self.hold_again(now, (id, held));
+        let mut parked = VecDeque::new();
+        while let Some(held) = self.copy_mut(id).pop_parked() {
+            parked.push_back(held);
+        }
+        while let Some(held) = parked.pop_front() {
+            let is_behind = self.copy_mut(id).is_asking_for(held.written_path());
+            if !is_behind && self.lacks_room(&held) {
+                self.queue(id, held, &mut parked);
+            } else {
+                self.hold_again(now, (id, held));
+            }
         }
     }
 }

@@ -35,6 +35,7 @@ mod elsewhere;
 mod forward;
 mod gate;
 mod hear;
+mod held;
 mod leader;
 mod leave;
 mod meta;

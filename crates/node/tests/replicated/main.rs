@@ -3,6 +3,7 @@
 mod forks;
 mod forwards;
 mod growth;
+mod order;
 mod renewal;
 mod reports;
 mod snapshots;

@@ -143,7 +143,7 @@ impl ShardCore {
         let copy = self.copy_mut(id);
         let held = copy.barriers.applied(index);
         copy.note_released(&held);
-        held.into_iter().for_each(|held| self.execute_held((id, held)));
+        self.release(id, held);
     }
 
     fn tell_watchers(&mut self, group: GroupId, before: &GroupState) {
