@@ -259,7 +259,7 @@ impl GroupCopy {
         count < HELD_COUNT_MAX && (count == 0 || self.held_bytes + data_bytes <= HELD_BYTES_MAX)
     }
 
-    /// Whether a write to this path is parked. A later one does not pass it.
+    /// Whether a write to this path waits for a leader. A later one does not pass it.
     pub(super) fn has_parked(&self, path: Option<&StreamPath>) -> bool {
         self.parked_writes.has(path)
     }

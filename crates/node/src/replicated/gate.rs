@@ -8,7 +8,7 @@
 //!
 //! # Order
 //! Writes of one path take effect in the order in which they came at this node. So a write does not pass an earlier one that
-//! waits here, for the word of a majority or for room in the log, or that may be at another node. Answers of the log keep the
+//! may be at another node, or waits here for the word of a majority or for room in the log. Answers of the log keep the
 //! order by themselves.
 //!
 //! A node that does not lead a group answers reads behind the word of its leader: see `elsewhere`. Windows are ranges below

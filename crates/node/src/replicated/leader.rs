@@ -78,7 +78,7 @@ impl ShardCore {
         self.release_parked(id);
     }
 
-    /// Judges requests that are parked as if they came now. One that has to wait longer keeps its place before later ones.
+    /// Judges requests that have waited as if they came now. One that has to wait longer keeps its place before later ones.
     fn release_parked(&mut self, id: GroupId) {
         let now = self.members().now;
         let mut parked = VecDeque::new();

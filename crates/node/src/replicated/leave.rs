@@ -45,8 +45,8 @@ impl ShardCore {
         }
     }
 
-    /// Whether the process may end, and no other node loses anything by that: it need not wait for an election, and knows what
-    /// became of all that it has sent here. A node that does not answer is waited for as long as its link is up.
+    /// Whether the process may end, and no other node loses anything by that. None has to wait for an election, and each knows
+    /// what became of all that it has sent here. A node that does not answer is waited for as long as its link is up.
     #[must_use]
     pub fn may_end(&self) -> bool {
         let Some(replication) = &self.replication else { return true };
