@@ -168,10 +168,13 @@ impl Forwarding {
         opening.is_some_and(|up| self.ending.get(&node).is_none_or(|(ends, _)| ends != up))
     }
 
-    /// An opening of a node is about to end. If it wants no more requests it gets none; `true` if it has none without an answer.
+    /// An opening of a node is about to end. Once one of its shards wants no more requests it gets none; `true` if it has none
+    /// without an answer then.
     pub(super) fn note_leave(&mut self, node: NodeNumber, opening: u64, is_done: bool) -> bool {
-        self.ending.insert(node, (opening, is_done));
-        is_done && !self.requests.are_at((node, opening))
+        let ends = self.ending.entry(node).or_default();
+        let was_done = *ends == (opening, true);
+        *ends = (opening, is_done || was_done);
+        ends.1 && !self.requests.are_at((node, opening))
     }
 
     fn note_ended(&mut self, forward: &Forward) {
@@ -413,3 +416,21 @@ impl ShardCore {
 
 /// A request of a client, and its data.
 pub(super) type ForwardedRequest = (Ticket, Request, Vec<u8>);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_opening_that_has_taken_leave_gets_nothing_whatever_another_shard_of_it_says() {
+        let two = NodeNumber::new(2);
+        let mut forwarding = Forwarding::new((NodeNumber::new(1), 1));
+        forwarding.up.insert(two, 7);
+        assert!(!forwarding.note_leave(two, 7, false));
+        assert_eq!((forwarding.opening_of(two), forwarding.stays(two)), (Some(7), false));
+        assert!(forwarding.note_leave(two, 7, true) && forwarding.note_leave(two, 7, false));
+        assert_eq!(forwarding.opening_of(two), None);
+        forwarding.up.insert(two, 8);
+        assert_eq!((forwarding.opening_of(two), forwarding.stays(two)), (Some(8), true));
+    }
+}

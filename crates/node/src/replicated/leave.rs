@@ -50,8 +50,10 @@ impl ShardCore {
     #[must_use]
     pub fn may_end(&self) -> bool {
         let Some(replication) = &self.replication else { return true };
-        let mut up = replication.forwarding.nodes();
-        self.owes_nothing() && up.all(|node| replication.leave.has_agreed(node))
+        let has_agreed = |node| replication.leave.has_agreed(node);
+        let has_left = || self.owes_nothing() && replication.forwarding.nodes().all(has_agreed);
+        // A log that has failed serves nobody any more.
+        self.log.is_poisoned() || has_left()
     }
 
     /// Whether nothing is led here that another node could lead, and all requests of other nodes have their answers.

@@ -277,6 +277,19 @@ fn a_node_that_ends_gives_its_groups_away_at_once() {
 }
 
 #[test]
+fn a_node_whose_log_has_failed_ends_at_once() {
+    let mut trio = grown();
+    tick_until(&mut trio, |trio| leaders(trio).contains(&0));
+    trio.disks[0].fail_next_sync(1);
+    tick_until(&mut trio, |trio| {
+        trio.node(0).offer(create(&path("a"), Some("text/plain"), None, b""));
+        trio.node(0).shards[0].poison().is_some()
+    });
+    trio.node(0).shards[0].begin_end();
+    assert!(trio.node(0).shards[0].may_end());
+}
+
+#[test]
 fn nobody_has_to_guess_what_became_of_a_write_at_a_node_that_ends() {
     let mut trio = grown();
     let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b""));
