@@ -23,8 +23,8 @@ const BAR_LENGTH: f64 = 40.0;
 /// How long fresh seeds are simulated, after the fixed ones among the tests.
 const FRESH_SEEDS_MINUTES: u64 = 2;
 
-/// Clusters: about a minute. Fresh ones are behind `cargo xtask sim --cluster`: one in some hundreds still finds something, and that
-/// is no reason to refuse another change.
+/// Clusters: about a minute, always the same. Fresh ones are behind `cargo xtask sim --cluster`: what they find is seldom of the change
+/// that is tested.
 const CLUSTER_SEEDS: u64 = 400;
 
 const STAGES: [Stage; 15] = [
