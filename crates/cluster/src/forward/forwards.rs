@@ -195,14 +195,20 @@ impl<T: Forwarded> Forwards<T> {
         let mut entry = self.remove(order)?;
         entry.state = State::Waiting;
         let verdict = entry.verdict();
-        let (group, subject) = (entry.group, entry.request.subject());
-        let is_overtaken = |(at, other): (&u64, &Entry<T>)| {
-            let is_earlier = *at < order && other.state == State::Waiting;
-            (is_earlier && other.is_of(group, subject)).then_some(*at)
-        };
-        let overtaken: Vec<u64> = self.entries.iter().filter_map(is_overtaken).collect();
-        let overtaken = overtaken.into_iter().filter_map(|at| self.remove(at)).map(Entry::end);
-        Some(Answered { overtaken: overtaken.collect(), request: entry.request, verdict })
+        let overtaken = self.take_overtaken(order, (entry.group, entry.request.subject()));
+        Some(Answered { request: entry.request, verdict, overtaken })
+    }
+
+    /// Requests of a subject that wait, and came before the one that had this place.
+    fn take_overtaken(&mut self, order: u64, of: (GroupId, u64)) -> Vec<(T, Verdict)> {
+        if !self.subjects.contains_key(&of) {
+            // Most requests are alone with their subject.
+            return Vec::new();
+        }
+        let waits = |entry: &Entry<T>| entry.state == State::Waiting && entry.is_of(of.0, of.1);
+        let earlier = self.entries.range(..order).filter(|(_, entry)| waits(entry));
+        let earlier: Vec<u64> = earlier.map(|(order, _)| *order).collect();
+        earlier.into_iter().filter_map(|order| self.remove(order)).map(Entry::end).collect()
     }
 
     /// Requests whose time is over at `now`, each with what is certain of it.
