@@ -28,6 +28,14 @@ fn is_missing(reply: &Reply) -> bool {
     matches!(reply, Reply::Outcome(Outcome::Refused(Refusal::NotFound)))
 }
 
+/// Nodes whose logs have room for little at a time, a stream with one append, and the leader of its group.
+fn with_small_batches() -> (Trio, usize) {
+    let options = LogOptions { batch_bytes_max: 4096, wal_bytes_max: 256 << 20, ..options() };
+    let mut trio = Trio::with(options);
+    let leader = with_text(&mut trio, "a");
+    (trio, leader)
+}
+
 #[test]
 fn no_write_passes_one_that_waits_for_the_word_of_a_majority() {
     let mut trio = Trio::new();
@@ -88,9 +96,7 @@ fn a_new_leader_takes_no_write_before_an_earlier_one_that_went_to_the_last_leade
 
 #[test]
 fn what_waits_for_room_in_the_log_is_not_overtaken_by_a_refusal() {
-    let options = LogOptions { batch_bytes_max: 4096, wal_bytes_max: 256 << 20, ..options() };
-    let mut trio = Trio::with(options);
-    let leader = with_text(&mut trio, "a");
+    let (mut trio, leader) = with_small_batches();
     let other = path(&missing_beside("a"));
     let made = trio.ask(leader, create(&other, Some("text/plain"), None, b""));
     assert!(matches!(made, Reply::Outcome(Outcome::Created(_))), "{made:?}");
@@ -108,9 +114,7 @@ fn what_waits_for_room_in_the_log_is_not_overtaken_by_a_refusal() {
 
 #[test]
 fn what_waits_for_room_goes_to_the_next_leader_in_its_order() {
-    let options = LogOptions { batch_bytes_max: 4096, wal_bytes_max: 256 << 20, ..options() };
-    let mut trio = Trio::with(options);
-    let old = with_text(&mut trio, "a");
+    let (mut trio, old) = with_small_batches();
     trio.tick();
     trio.cut = vec![old];
     // Its disk is busy: two are in the log, the others are not.
