@@ -2,17 +2,12 @@
 
 mod harness;
 
-use harness::{Start, new_dir};
+use harness::{Start, new_dir, reserved_address};
 use serde_json::Value;
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::Path;
 use std::process::Command;
-
-/// A port that nobody has now.
-fn free() -> String {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
-}
 
 /// What `thalweg cluster` prints on each of the two outputs.
 fn cluster(arguments: &[&str]) -> (String, String) {
@@ -28,7 +23,7 @@ fn token(dir: &Path) -> (String, String) {
 
 #[test]
 fn a_node_prints_its_token_while_it_runs_and_keeps_it_over_a_restart() {
-    let (dir, peers) = (new_dir(), free());
+    let (dir, peers) = (new_dir(), reserved_address().to_string());
     let start = Start::with(&["--peer-listen", &peers, "--admin-listen", "127.0.0.1:0"]);
     let server = start.serve(dir.path());
     let (printed, complaints) = token(dir.path());
@@ -55,7 +50,7 @@ fn a_node_prints_its_token_while_it_runs_and_keeps_it_over_a_restart() {
 
 #[test]
 fn a_stranger_at_the_port_of_nodes_gets_no_word_and_clients_are_served() {
-    let (dir, peers) = (new_dir(), free());
+    let (dir, peers) = (new_dir(), reserved_address().to_string());
     let server = Start::with(&["--peer-listen", &peers]).serve(dir.path());
     let mut stranger = TcpStream::connect(&peers).unwrap();
     stranger.write_all(&[b'x'; 2048]).unwrap();
@@ -78,7 +73,7 @@ fn a_directory_without_peers_has_no_token_and_says_what_to_do() {
 
 #[test]
 fn the_status_of_a_node_is_a_table_and_json() {
-    let (dir, peers) = (new_dir(), free());
+    let (dir, peers) = (new_dir(), reserved_address().to_string());
     let start = Start::with(&["--peer-listen", &peers, "--admin-listen", "127.0.0.1:0"]);
     let server = start.serve(dir.path());
     let admin = format!("http://{}", server.admin_address());
@@ -94,7 +89,7 @@ fn the_status_of_a_node_is_a_table_and_json() {
 
 #[test]
 fn a_status_that_nobody_can_tell_says_what_to_do() {
-    let nobody = format!("http://{}", free());
+    let nobody = format!("http://{}", reserved_address());
     let (printed, complaints) = cluster(&["status", "--admin", &nobody]);
     assert_eq!(printed, "");
     assert!(complaints.starts_with(&format!("error: cannot ask {nobody}: ")), "{complaints}");

@@ -1,8 +1,7 @@
 //! Nodes that grow a cluster as an operator does: the first one prints a token, and the others join with it.
 
-use super::{Server, Start, new_dir};
+use super::{Server, Start, new_dir, reserved_address};
 use serde_json::Value;
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;
@@ -19,7 +18,7 @@ pub(crate) struct Node {
 impl Node {
     /// A node that has never run, with `flags`. With a token it joins when it starts.
     pub(crate) fn new(token: Option<&str>, flags: &[&str]) -> Self {
-        let address = free_address();
+        let address = reserved_address().to_string();
         let mut all = vec!["--peer-listen", &address, "--admin-listen", "127.0.0.1:0"];
         all.extend(token.iter().flat_map(|token| ["--join", token]));
         all.extend(flags);
@@ -54,12 +53,6 @@ impl Node {
     pub(crate) fn server(&self) -> &Server {
         self.server.as_ref().expect("it runs")
     }
-}
-
-/// A free address of this machine; another one each time.
-fn free_address() -> String {
-    let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().to_string()
 }
 
 /// What `thalweg cluster token` prints for a data directory.

@@ -21,9 +21,10 @@ pub(crate) mod vectors;
 pub(crate) use client::{Answer, Client};
 
 use env::{Random, SeededRandom};
+use socket2::{Domain, Socket, Type};
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
@@ -90,8 +91,8 @@ impl Start {
 
     /// Starts it on `dir` with its log on `log`, and waits until it serves.
     pub(crate) fn serve_logging_to(&self, log: impl Into<Stdio>, dir: &Path) -> Server {
-        // Taken and given back: the log cannot say which port it became.
-        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        // The log cannot say which port it became.
+        let free = reserved_address();
         let child = self.command(dir, free).stderr(log).spawn().expect("the server starts");
         let mut server = Server { child, log: Arc::default(), address: free, admin: None };
         until("the server serves", || {
@@ -297,6 +298,20 @@ pub(crate) fn until(what: &str, mut is_so: impl FnMut() -> bool) {
         assert!(Instant::now() < deadline, "waited in vain: {what}");
         std::thread::sleep(Duration::from_millis(5));
     }
+}
+
+/// An address of this machine that is kept for one server of this test; another one each time.
+///
+/// Its socket is bound until the process ends, but does not listen: a server can listen there, and the kernel gives the
+/// port to nobody else. A port that is only looked up and given back may go to another test, or to the very connection that
+/// asks whether the server serves.
+pub(crate) fn reserved_address() -> SocketAddr {
+    let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    socket.set_reuse_address(true).unwrap();
+    socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+    let address = socket.local_addr().unwrap().as_socket().unwrap();
+    std::mem::forget(socket);
+    address
 }
 
 /// How long something takes.
