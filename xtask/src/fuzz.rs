@@ -2,17 +2,12 @@
 //!
 //! The fuzzer needs a nightly toolchain and `cargo-fuzz`. Without nightly the targets
 //! are skipped with a message; a missing `cargo-fuzz` is installed. New inputs of the fuzzer stay in
-//! the target directory; the committed corpus is only read.
+//! the target directory; the committed corpus is only read. The tests of the crate `fuzz` run that corpus without a fuzzer.
 
 use crate::workspace::Workspace;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// How long one target runs in a smoke run: its whole corpus and some thousand fresh inputs.
-const SMOKE_SECONDS: u64 = 5;
-/// Where the inputs of a smoke run begin. A merge is refused for what it changes, not for luck: fresh
-/// inputs are for long runs. 0 takes another one each time.
-const SMOKE_SEED: u32 = 1;
 /// How long one target runs by default.
 const SECONDS: u64 = 120;
 /// Largest single allocation, in MiB: an input of some kilobytes must not ask for more.
@@ -21,8 +16,6 @@ const ALLOCATION_MIB_MAX: u32 = 64;
 const INPUT_BYTES_MAX: u32 = 4096;
 /// An input that takes longer hangs.
 const INPUT_SECONDS_MAX: u32 = 10;
-/// The key of the line in the fuzzer's report that counts its inputs.
-const EXECUTED: &str = "number_of_executed_units";
 
 /// What to fuzz, and for how long.
 #[derive(Debug, Clone, Default, clap::Args)]
@@ -31,24 +24,16 @@ pub(crate) struct Options {
     #[arg(long, value_name = "TARGET")]
     target: Option<String>,
     /// Seconds for each target; 120 by default
-    #[arg(long, value_name = "N", conflicts_with = "smoke")]
+    #[arg(long, value_name = "N")]
     seconds: Option<u64>,
-    /// Run each target for a few seconds, as CI does
-    #[arg(long)]
-    smoke: bool,
     /// Only write the first inputs of every target to fuzz/corpus
-    #[arg(long, conflicts_with_all = ["target", "seconds", "smoke"])]
+    #[arg(long, conflicts_with_all = ["target", "seconds"])]
     write_corpus: bool,
 }
 
 impl Options {
-    /// A few seconds of every target.
-    pub(crate) fn smoke() -> Self {
-        Self { smoke: true, ..Self::default() }
-    }
-
     fn seconds(&self) -> u64 {
-        self.seconds.unwrap_or(if self.smoke { SMOKE_SECONDS } else { SECONDS })
+        self.seconds.unwrap_or(SECONDS)
     }
 }
 
@@ -58,9 +43,6 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), String
         return write_corpus(workspace);
     }
     let targets = targets(workspace, options.target.as_deref())?;
-    if options.smoke {
-        check_corpus(workspace)?;
-    }
     if !succeeds(Command::new("cargo").args(["+nightly", "--version"])) {
         println!(
             "fuzz: skipped, there is no nightly toolchain; `rustup toolchain install nightly`"
@@ -114,12 +96,13 @@ fn fuzz(workspace: &Workspace, target: &str, options: &Options) -> Result<(), St
         format!("-max_len={INPUT_BYTES_MAX}"),
         format!("-malloc_limit_mb={ALLOCATION_MIB_MAX}"),
         format!("-timeout={INPUT_SECONDS_MAX}"),
-        format!("-seed={}", if options.smoke { SMOKE_SEED } else { 0 }),
         "-print_final_stats=1".to_owned(),
         "-verbosity=0".to_owned(),
     ]);
-    let advice = format!("target {target}: the input is named above, keep it in the corpus");
-    if options.smoke { check_quietly(&mut command, &advice) } else { check(&mut command, &advice) }
+    check(
+        &mut command,
+        &format!("target {target}: the input is named above, keep it in the corpus"),
+    )
 }
 
 fn cargo_fuzz(workspace: &Workspace) -> Command {
@@ -134,21 +117,8 @@ fn cargo_fuzz(workspace: &Workspace) -> Command {
 
 fn write_corpus(workspace: &Workspace) -> Result<(), String> {
     let mut command = Command::new(env!("CARGO"));
-    command.args(["run", "--quiet", "--example", "write_corpus"]);
-    check(in_fuzz(&mut command, workspace), "the corpus was not written")
-}
-
-/// Every committed input passes, and the first ones are those of today's formats. That needs no nightly.
-fn check_corpus(workspace: &Workspace) -> Result<(), String> {
-    let mut command = Command::new(env!("CARGO"));
-    command.args(["test", "--quiet", "--test", "corpus"]);
-    check(in_fuzz(&mut command, workspace), "the committed corpus does not pass")
-}
-
-/// The workspace of the targets, with the build directory of the other one: what both build alike (the
-/// cryptography in C, above all) is built and stored once.
-fn in_fuzz<'a>(command: &'a mut Command, workspace: &Workspace) -> &'a mut Command {
-    command.current_dir(workspace.root.join("fuzz")).env("CARGO_TARGET_DIR", &workspace.target)
+    command.args(["run", "--quiet", "--package", "thalweg-fuzz", "--example", "write_corpus"]);
+    check(command.current_dir(&workspace.root), "the corpus was not written")
 }
 
 fn made_dir(path: &Path) -> Result<PathBuf, String> {
@@ -167,18 +137,6 @@ fn check(command: &mut Command, advice: &str) -> Result<(), String> {
         Ok(status) => Err(format!("{advice} ({status})")),
         Err(error) => Err(format!("{advice}: {error}")),
     }
-}
-
-/// The same, with the output of what failed only: a fuzzer's report of a good run is long.
-fn check_quietly(command: &mut Command, advice: &str) -> Result<(), String> {
-    let output = command.output().map_err(|error| format!("{advice}: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() {
-        text.lines().filter(|line| line.contains(EXECUTED)).for_each(|line| println!("{line}"));
-        return Ok(());
-    }
-    println!("{}{text}", String::from_utf8_lossy(&output.stdout));
-    Err(format!("{advice} ({})", output.status))
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ While you work:
 Before you push, and what CI runs:
   cargo xtask test            all of that, then the release binary against the protocol's
                               conformance suite, the official clients and a short
-                              crash loop; fresh seeds in the simulator; every fuzz target; the
-                              counts of what an operation costs
+                              crash loop; fresh seeds in the simulator; the counts of what an
+                              operation costs
 
 Against a server of your own:
   cargo xtask conformance --url http://127.0.0.1:4437

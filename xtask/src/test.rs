@@ -2,7 +2,7 @@
 
 use crate::run::{Counts, Failure, cargo_test, check};
 use crate::workspace::Workspace;
-use crate::{client_test, conformance, counts, crash, door, fuzz, neighbours, sim, tidy};
+use crate::{client_test, conformance, counts, crash, door, neighbours, sim, tidy};
 use std::process::Command;
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ const FRESH_SEEDS_MINUTES: u64 = 2;
 /// that is tested.
 const CLUSTER_SEEDS: u64 = 400;
 
-const STAGES: [Stage; 15] = [
+const STAGES: [Stage; 14] = [
     Stage { name: "format", run: format, slow: false },
     Stage { name: "tidy", run: tidy_stage, slow: false },
     Stage { name: "lints", run: lints, slow: false },
@@ -42,7 +42,6 @@ const STAGES: [Stage; 15] = [
     Stage { name: "counts", run: counts_stage, slow: true },
     Stage { name: "crashes", run: crashes, slow: true },
     Stage { name: "simulation", run: simulation, slow: true },
-    Stage { name: "fuzz targets", run: fuzz_targets, slow: true },
 ];
 
 /// Runs all stages, or with `quick` those without the release binary. A stage that fails does not
@@ -122,7 +121,7 @@ fn cargo(workspace: &Workspace) -> Command {
 fn format(workspace: &Workspace) -> Result<Counts, Failure> {
     let advice = "run `cargo fmt --all`, and the same in fuzz/";
     let all = check(cargo(workspace).args(["fmt", "--all", "--check"]), advice)?;
-    // The fuzz targets are a workspace of their own.
+    // The programs of the fuzzer are a workspace of their own.
     let mut fuzz = cargo(workspace);
     fuzz.current_dir(workspace.root.join("fuzz")).args(["fmt", "--check"]);
     Ok(all.and(check(&mut fuzz, advice)?))
@@ -169,10 +168,6 @@ fn crashes(workspace: &Workspace) -> Result<Counts, Failure> {
 fn simulation(workspace: &Workspace) -> Result<Counts, Failure> {
     sim::run(workspace, &sim::Simulation::fresh(FRESH_SEEDS_MINUTES))?;
     as_one(sim::run(workspace, &sim::Simulation::clusters(CLUSTER_SEEDS)))
-}
-
-fn fuzz_targets(workspace: &Workspace) -> Result<Counts, Failure> {
-    as_one(fuzz::run(workspace, &fuzz::Options::smoke()))
 }
 
 /// A command that does not count what it checks counts as one check.

@@ -7,7 +7,7 @@ use std::path::Path;
 use thalweg_fuzz::TARGETS;
 
 fn main() -> io::Result<()> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
+    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
     for target in TARGETS {
         let dir = corpus.join(target.name);
         std::fs::create_dir_all(&dir)?;

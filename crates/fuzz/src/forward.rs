@@ -4,8 +4,9 @@
 //! One byte for what follows: 0 a request, 1 an answer, 2 a question of another group's leader. Then its bytes.
 
 use bytes::Bytes;
+use log::Aim;
 use model::{ByteOffset, GroupId, ReadFrom, StreamId, StreamKey, StreamPath, Term, TrimBefore};
-use node::{Failure, ReadRequest, Reply, Request, ShardCall};
+use node::{Failure, Locate, ReadRequest, Reply, Request, Search, Seen, ShardCall};
 use stream::{
     Append, AppendType, Command, ContentType, CreateRequest, Lifetime, Outcome, Pin, PinToken,
     Refusal, Retention,
@@ -67,12 +68,15 @@ pub fn seeds() -> Vec<Vec<u8>> {
         first_bytes_max: 0,
         records: None,
     };
+    let source = StreamKey { group: GroupId::new(1), stream: StreamId::new(4) };
+    let (from, to) = (ByteOffset::new(2), ByteOffset::new(3));
     let requests = [
         Request::Create(Box::new(create)),
         Request::Append { path: path(), append },
         Request::Delete { path: path() },
         Request::Trim { path: path(), before: TrimBefore::Record(3) },
         Request::Read(read),
+        Request::Window { key: source, from, to },
     ];
     let replies = [
         Reply::Outcome(Outcome::Deleted),
@@ -91,13 +95,16 @@ pub fn seeds() -> Vec<Vec<u8>> {
         seed
     });
     let token = PinToken { fork_group: GroupId::new(3), term: Term::new(2), nonce: 7 };
-    let source = StreamKey { group: GroupId::new(1), stream: StreamId::new(4) };
     let pin = Pin { token, from: ByteOffset::new(9), fork_path: path() };
+    let seen = Seen { tail: to, next_record: 1, closed: false };
     let calls = [
         ShardCall::ForkSource { path: path(), offset: None, content_type: Some(content_type()) },
         ShardCall::Propose(source, Command::Pin(pin)),
         ShardCall::Propose(source, Command::Unpin(token)),
         ShardCall::Holder { path: path(), token },
+        ShardCall::Locate(source, Locate::IntactEnd { from, to, json: true }),
+        ShardCall::Find(source, Search { aim: Aim::Record(4), json: true }),
+        ShardCall::Watch { group: source.group, streams: vec![(source.stream, Some(seen))] },
     ];
     let of_call = calls.iter().map(|call| {
         let mut seed = vec![2];

@@ -1,14 +1,13 @@
 //! What a reader of a long history reads from the disk, beside what it gets.
 
-mod support;
-
+use crate::support;
+use crate::support::{Node, key};
 use env::{Disk, DiskOverlay, File, FileOverlay, MemoryDisk};
 use model::{ByteOffset, StreamKey};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use support::{Node, key};
 use thalweg_log::LogOptions;
 
 const APPENDS: u64 = 100_000;

@@ -1,13 +1,12 @@
 //! One flipped bit anywhere: never a panic, never silently wrong bytes, never another group.
 //! One flipped bit in the WAL: at most one append cannot be read, and nothing moves.
 
-mod support;
-
+use crate::support;
+use crate::support::{APPEND, Node, files, key, wal};
 use env::{Disk, MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey};
 use std::collections::BTreeMap;
 use std::path::Path;
-use support::{APPEND, Node, files, key, wal};
 use thalweg_log::{Damage, DamageKind, LogOptions, ReadError, ShardLog};
 
 type Contents = BTreeMap<StreamKey, Vec<u8>>;

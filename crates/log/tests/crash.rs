@@ -1,11 +1,9 @@
 //! Whatever is acknowledged is there after a crash, once and in order; whatever else happens.
 
-mod support;
-
+use crate::support::{Broken, DELETE, Node, key, small};
 use env::{MemoryDisk, Random, SeededRandom};
 use model::StreamKey;
 use std::collections::BTreeMap;
-use support::{Broken, DELETE, Node, key, small};
 use thalweg_log::LogOptions;
 
 const ROUNDS: u64 = 8;

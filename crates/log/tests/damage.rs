@@ -1,11 +1,10 @@
 //! A torn tail is cut silently; damage is reported, confined, and costs nothing intact.
 
-mod support;
-
+use crate::support;
+use crate::support::{Node, file, files, flip_two, key, row_pages, spoil, spoil_rows, wal};
 use env::{MemoryDisk, SeededRandom};
 use model::{ByteOffset, EntryIndex};
 use std::path::PathBuf;
-use support::{Node, file, files, flip_two, key, row_pages, spoil, spoil_rows, wal};
 use thalweg_log::{DamageKind, ReadError, ReadMode};
 
 /// Commits one batch with an append to each of three streams, `count` times over.

@@ -1,13 +1,11 @@
 //! A process that may have few files open: chunks are closed for what is needed now.
 
-mod support;
-
+use crate::support::{Node, files, key, small};
 use env::{DirLock, Disk, File, FileOverlay, LockError, MemoryDisk};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use support::{Node, files, key, small};
 use thalweg_log::LogOptions;
 
 /// The system's number of "too many open files".

@@ -1,11 +1,9 @@
 //! Disks that are filled and emptied through the log, without outside help.
 
-mod support;
-
+use crate::support::{APPEND, DELETE, Node, key, small};
 use env::{Disk, MemoryDisk};
 use model::{GroupId, StreamKey};
 use std::path::Path;
-use support::{APPEND, DELETE, Node, key, small};
 use thalweg_log::{AppendError, LogOptions};
 
 const STREAM_COUNT: u64 = 60;

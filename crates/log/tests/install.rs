@@ -1,14 +1,13 @@
 //! A snapshot takes the place of a group's log: as a whole or not at all, whatever was there and whenever the power goes.
 
-mod support;
-
-use env::{Disk, DiskOperation, MemoryDisk, Random, SeededRandom};
-use model::{EntryIndex, Term};
-use support::replicas::{Logged, World, group};
-use support::snapshots::{
+use crate::support;
+use crate::support::replicas::{Logged, World, group};
+use crate::support::snapshots::{
     NotInstalled, begin, end_install, ends, export, install, receive, run_install,
 };
-use support::{files, flip_two};
+use crate::support::{files, flip_two};
+use env::{Disk, DiskOperation, MemoryDisk, Random, SeededRandom};
+use model::{EntryIndex, Term};
 use thalweg_log::{Export, InstallError, NewEntry, Note, Purpose, ReplicaError, Tails};
 
 /// What the receiver has before.

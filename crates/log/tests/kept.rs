@@ -1,10 +1,9 @@
 //! Entries that another replica may need stay while there is room for them, and no longer.
 
-mod support;
-
+use crate::support;
+use crate::support::replicas::{Logged, World, group};
 use env::MemoryDisk;
 use model::{EntryIndex, EntrySubject, Term, Timestamp};
-use support::replicas::{Logged, World, group};
 use thalweg_log::{NewEntry, Note, Purpose, ReplicaError};
 
 fn world() -> World {

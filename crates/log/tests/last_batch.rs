@@ -1,10 +1,8 @@
 //! The last batch of a WAL, which nothing behind it vouches for.
 
-mod support;
-
+use crate::support::{Node, file, files, key, wal};
 use env::{Disk, MemoryDisk, SeededRandom};
 use std::path::{Path, PathBuf};
-use support::{Node, file, files, key, wal};
 
 /// Entries of the last batch: their headers take more than one sector.
 const ENTRIES: u64 = 8;

@@ -3,12 +3,10 @@
 //! They are the end of a group, a whole checkpoint, the header of the batch that cut another one, and bytes
 //! that were intact when they were read last.
 
-mod support;
-
+use crate::support::{DELETE, Node, file, key, small, spoil, wal};
 use env::{Disk, MemoryDisk};
 use model::{ByteOffset, GroupId};
 use std::path::{Path, PathBuf};
-use support::{DELETE, Node, file, key, small, spoil, wal};
 use thalweg_log::{DamageKind, LogOptions};
 
 fn missing(node: &Node) -> Vec<(u64, u64)> {

@@ -1,11 +1,9 @@
 //! What a newer version has written into spare bytes of the log refuses the start, and nothing is lost.
 
-mod support;
-
+use crate::support::{Node, files, key, wal};
 use env::{Disk, MemoryDisk};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use support::{Node, files, key, wal};
 use thalweg_log::OpenError;
 
 /// Spare bytes: docs/format/wal.md.

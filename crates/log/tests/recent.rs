@@ -1,11 +1,9 @@
 //! Recently committed bytes are read from memory: only those, all of those, and never others.
 
-mod support;
-
+use crate::support::{APPEND, DELETE, Node, file, files, key, small, spoil, wal};
 use env::{MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey};
 use std::collections::BTreeMap;
-use support::{APPEND, DELETE, Node, file, files, key, small, spoil, wal};
 use thalweg_log::{LogOptions, ReadError, RecentStats, Slice};
 
 fn open(disk: &MemoryDisk, recent_bytes_max: u64) -> Node {

@@ -1,10 +1,8 @@
 //! A damaged chunk keeps its own room, and no more: all others of its group are merged and removed as ever.
 
-mod support;
-
+use crate::support::{DELETE, Node, files, flip_two, key, small, spoil_rows};
 use env::{Disk, MemoryDisk};
 use std::path::{Path, PathBuf};
-use support::{DELETE, Node, files, flip_two, key, small, spoil_rows};
 use thalweg_log::{DamageKind, LogOptions};
 
 const STREAMS: u64 = 40;

@@ -1,11 +1,10 @@
 //! What recovery decides about whole WALs, streams and groups.
 
-mod support;
-
+use crate::support;
+use crate::support::wal::{SEGMENT, batch};
+use crate::support::{Node, key, small};
 use env::{Disk, MemoryDisk};
 use model::ByteOffset;
-use support::wal::{SEGMENT, batch};
-use support::{Node, key, small};
 use thalweg_log::{DamageKind, LogOptions};
 
 #[test]

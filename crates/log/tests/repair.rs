@@ -1,11 +1,10 @@
 //! An operator accepts a loss: what is intact is kept, what is lost is named, and the room returns.
 
-mod support;
-
+use crate::support;
+use crate::support::{DELETE, Node, files, flip_two, key, small, spoil_rows};
 use env::{Disk, DiskOperation, MemoryDisk};
 use model::{ByteOffset, StreamId};
 use std::path::{Path, PathBuf};
-use support::{DELETE, Node, files, flip_two, key, small, spoil_rows};
 use thalweg_log::{LogOptions, LostPart, ReadError};
 
 const STREAMS: u64 = 5;

@@ -1,11 +1,10 @@
 //! Replicated groups under crashes: a batch of entries and notes is whole or gone, and nothing superseded comes back.
 
-mod support;
-
+use crate::support;
+use crate::support::Broken;
+use crate::support::replicas::{GROUPS, Logged, World, group};
 use env::{MemoryDisk, Random, SeededRandom};
 use model::{EntryIndex, Term};
-use support::Broken;
-use support::replicas::{GROUPS, Logged, World, group};
 use thalweg_log::{NewEntry, Note, Purpose, ReplicaError};
 
 const ROUNDS: u64 = 6;

@@ -1,12 +1,11 @@
 //! A small log of a replicated group, cut at every byte and at every change of the disk, and with every bit flipped.
 
-mod support;
-
+use crate::support;
+use crate::support::replicas::{Logged, World, group};
+use crate::support::{files, wal};
 use env::{Disk, MemoryDisk, SeededRandom};
 use model::{EntryIndex, Term};
 use std::path::PathBuf;
-use support::replicas::{Logged, World, group};
-use support::{files, wal};
 use thalweg_log::{DamageKind, EntryError, Note};
 
 fn logged(term: u64, stream: u64, letter: u8) -> Logged {

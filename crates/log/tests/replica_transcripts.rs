@@ -17,13 +17,12 @@
 //!
 //! A command that the log refuses prints what it says.
 
-mod support;
-
+use crate::support;
+use crate::support::replicas::{GROUPS, Logged, World, group};
+use crate::support::{APPEND, spoil, wal};
 use env::{Disk, MemoryDisk};
 use model::{EntryIndex, EntrySubject, Term, Timestamp};
 use std::fmt::Write;
-use support::replicas::{GROUPS, Logged, World, group};
-use support::{APPEND, spoil, wal};
 use thalweg_log::{NewEntry, Note, Purpose, ReplicaError};
 
 #[test]

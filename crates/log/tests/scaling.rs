@@ -1,10 +1,9 @@
 //! What a start, a deletion and a trim cost does not grow with the chunks of the group: looks into chunks are counted.
 
-mod support;
-
+use crate::support;
+use crate::support::{Node, key};
 use env::MemoryDisk;
 use model::{ByteOffset, GroupId};
-use support::{Node, key};
 use thalweg_log::LogOptions;
 
 /// All streams are in each chunk, so that no look is saved by the streams that a chunk names.

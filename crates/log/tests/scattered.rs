@@ -1,10 +1,8 @@
 //! Reads of a stream whose appends are far apart in the WAL: bounded in what they cost.
 
-mod support;
-
+use crate::support::{Node, key};
 use env::MemoryDisk;
 use model::ByteOffset;
-use support::{Node, key};
 use thalweg_log::LogOptions;
 
 #[test]

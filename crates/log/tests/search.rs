@@ -1,11 +1,9 @@
 //! Appends are found by record and by time as a walk over all of them finds them: in the WAL, in chunks, in both,
 //! with gaps, trims, merges and restarts.
 
-mod support;
-
+use crate::support::{APPEND, DELETE, Node, TRIM, key, small, with_records};
 use env::{MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey, Timestamp};
-use support::{APPEND, DELETE, Node, TRIM, key, small, with_records};
 use thalweg_log::{Aim, AppendBounds, LogOptions, PlacedAppend, ReadError, TimeAim};
 
 /// What a walk sees: every append of a stream.

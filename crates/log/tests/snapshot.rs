@@ -1,12 +1,10 @@
 //! What a replica gives to another one: all that the other one lacks, once, and nothing else.
 
-mod support;
-
+use crate::support::replicas::{Logged, World, group};
+use crate::support::snapshots::{ends, export};
+use crate::support::{files, flip_two};
 use env::{Disk, MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, EntryIndex, StreamId, Term};
-use support::replicas::{Logged, World, group};
-use support::snapshots::{ends, export};
-use support::{files, flip_two};
 use thalweg_log::{Export, ExportError, Note, Tails, check_chunk};
 
 /// A group with one voter's entries first, and some of a replicated one.

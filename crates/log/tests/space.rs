@@ -1,12 +1,11 @@
 //! Space: segments are reused, full disks answered, chunks merged, dead data given back.
 
-mod support;
-
+use crate::support;
+use crate::support::{DELETE, Node, files, key, small, spoil_rows};
 use env::{Disk, DiskOperation, MemoryDisk, SeededRandom};
 use model::{ByteOffset, GroupId, StreamKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
-use support::{DELETE, Node, files, key, small, spoil_rows};
 use thalweg_log::{AppendError, LogOptions, Slice};
 
 #[test]

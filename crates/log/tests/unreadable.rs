@@ -1,12 +1,11 @@
 //! A block that cannot be read is damage of that block: the log opens, and everything else is served.
 
-mod support;
-
+use crate::support;
+use crate::support::{Node, file, files, key};
 use env::{Disk, DiskOperation, MemoryDisk, SeededRandom};
 use model::{ByteOffset, EntryIndex, StreamKey};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use support::{Node, file, files, key};
 use thalweg_log::{AppendError, DamageKind, LogOptions, ReadError, Slice};
 
 const APPEND_BYTES: usize = 3000;

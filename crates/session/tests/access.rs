@@ -1,11 +1,9 @@
 //! Requests are decided before their bodies, once, and whatever lasts ends with its credential.
 
-mod support;
-
+use crate::support::rules::{bearer, reload, rules, table, token};
+use crate::support::{Shard, TEXT, get, post, put, request};
 use access::Access;
 use std::sync::Arc;
-use support::rules::{bearer, reload, rules, table, token};
-use support::{Shard, TEXT, get, post, put, request};
 use thalweg_session::{Close, ConnId};
 
 /// A shard with the streams `a/1` and `b/1`, under the rules of a file.

@@ -1,11 +1,9 @@
 //! Every route, with every kind of credential: what is answered, and that a denial is the same whatever exists.
 
-mod support;
-
+use crate::support::rules::{bearer, reload, table};
+use crate::support::{Shard, TEXT, put, request};
 use access::{Access, file, sign};
 use std::sync::Arc;
-use support::rules::{bearer, reload, table};
-use support::{Shard, TEXT, put, request};
 
 /// What a route needs.
 #[derive(Clone, Copy, PartialEq)]

@@ -1,8 +1,6 @@
 //! What bodies are charged, and until when.
 
-mod support;
-
-use support::{Shard, TEXT, put, request};
+use crate::support::{Shard, TEXT, put, request};
 use thalweg_session::Options;
 
 fn fork(name: &str, body: &[u8]) -> Vec<u8> {

@@ -2,9 +2,7 @@
 //!
 //! Such a reader is never sent back to a lower offset, and no answer says that it has everything.
 
-mod support;
-
-use support::{Shard, get, post, put, request};
+use crate::support::{Shard, get, post, put, request};
 
 /// Where the readers are: byte 9 of streams that end before.
 const AHEAD: &str = "0000000000000009_0000000000000000";

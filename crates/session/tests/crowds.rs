@@ -1,10 +1,8 @@
 //! What thousands are due at the same moment comes in slices, so that no turn of the loop is long.
 
-mod support;
-
+use crate::support::{Shard, TEXT, delete, get, post, put, request};
 use flate2::read::GzDecoder;
 use std::io::Read;
-use support::{Shard, TEXT, delete, get, post, put, request};
 use thalweg_session::{ConnId, Input};
 
 /// Clients of one stream: more than several turns have room for.

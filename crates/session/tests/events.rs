@@ -1,8 +1,6 @@
 //! A browser's `EventSource`, whose connection breaks anywhere.
 
-mod support;
-
-use support::{Shard, TEXT, get, post, request};
+use crate::support::{Shard, TEXT, get, post, request};
 
 /// What a browser keeps over its connections. WHATWG HTML §9.2.6.
 #[derive(Debug, Default, Clone, PartialEq)]

@@ -1,11 +1,9 @@
 //! The lines of the logs: one for each exchange, on each wire, and never more than there is room for.
 
-mod support;
-
+use crate::support::rules::{bearer, rules, table};
+use crate::support::{Shard, get, post, put, request};
 use http2::testing::Client;
 use serde_json::Value;
-use support::rules::{bearer, rules, table};
-use support::{Shard, get, post, put, request};
 use thalweg_session::{Input, Lines, Logs, Options};
 
 const ALL: Logs = Logs { access: true, audit: true };

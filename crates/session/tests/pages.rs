@@ -1,9 +1,7 @@
 //! Web pages of listed origins see answers, those of others do not: on each wire, in each kind of answer.
 
-mod support;
-
+use crate::support::{Shard, put, request};
 use http2::testing::Client;
-use support::{Shard, put, request};
 use thalweg_session::{Names, Options, Pages, Sharing};
 
 const LISTED: &str = "https://app.example";

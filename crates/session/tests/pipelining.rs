@@ -1,9 +1,7 @@
 //! Requests behind each other on one connection: under way together, answered in order.
 
-mod support;
-
+use crate::support::{Shard, TEXT, delete, get, post, put, request};
 use node::Request;
-use support::{Shard, TEXT, delete, get, post, put, request};
 use thalweg_session::{Close, Input};
 
 const JSON: &str = "Content-Type: application/json\r\n";

@@ -1,9 +1,7 @@
 //! Readers: what they hold of each other's, and what is left of them.
 
-mod support;
-
+use crate::support::{Shard, TEXT, get, put, request};
 use node::Request;
-use support::{Shard, TEXT, get, put, request};
 
 /// Readers of one stream: more than windows are asked for at a time.
 const READER_COUNT: usize = 12;
@@ -69,7 +67,7 @@ fn a_stream_is_watched_as_long_as_one_reader_is_left() {
     shard.send(reader, &get("one?offset=now&live=sse"));
     shard.hang_up(poll);
     assert_eq!((shard.asked("Watch"), shard.asked("Unwatch")), (1, 0));
-    shard.once(&support::post("one", b"more"));
+    shard.once(&crate::support::post("one", b"more"));
     assert!(shard.got(reader).contains("more"));
 }
 
@@ -84,7 +82,7 @@ fn a_reader_that_a_frame_finds_gone_takes_the_watch_of_no_other() {
     });
     shard.wires.0.get_mut(&readers[1]).unwrap().is_broken = true;
     for news in ["first", "second"] {
-        shard.once(&support::post("one", news.as_bytes()));
+        shard.once(&crate::support::post("one", news.as_bytes()));
         for conn in [readers[0], readers[2]] {
             assert!(shard.got(conn).contains(news), "{news}");
         }
@@ -101,8 +99,8 @@ fn a_long_poll_that_falls_behind_the_head_learns_where_that_is() {
         let poll = shard.connect();
         shard.send(poll, &get(&format!("one?{query}&live=long-poll")));
         shard.holds = |request| matches!(request, Request::Read(_));
-        shard.once(&support::post("one", &vec![b'y'; 100_000]));
-        shard.once(&support::post("one", b"z"));
+        shard.once(&crate::support::post("one", &vec![b'y'; 100_000]));
+        shard.once(&crate::support::post("one", b"z"));
         let trimmed = shard.once(&request("PATCH", "one", "Stream-Trim-Before-Record: 2\r\n", b""));
         assert!(trimmed.starts_with("HTTP/1.1 204"), "{trimmed}");
         shard.release();

@@ -1,10 +1,8 @@
 //! Connections that carry many exchanges at once: HTTP/2 from the first byte to the node.
 
-mod support;
-
+use crate::support::rules::{bearer, reload, rules, table};
+use crate::support::{Shard, put, request};
 use http2::testing::{Client, Exchange};
-use support::rules::{bearer, reload, rules, table};
-use support::{Shard, put, request};
 use thalweg_session::{ConnId, Input, Names, Options, Pages};
 
 const URL: &str = "http://localhost/v1/stream";

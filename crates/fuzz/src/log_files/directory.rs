@@ -1,16 +1,11 @@
 //! Small data directories, written once per process.
 
-use super::owner::{APPEND, Owner, TRIM, key};
+use super::owner::{APPEND, DIR, Owner, TRIM, key};
 use env::{Disk, MemoryDisk, Random, SeededRandom};
 use model::StreamKey;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-
-/// The path of the data directory on its disk.
-pub(super) const DIR: &str = "/data";
-/// The store id: seeds every checksum of a header.
-pub(super) const STORE: u64 = 7;
 
 const BASES: usize = 4;
 

@@ -1,6 +1,6 @@
 //! The places of sealed headers in a file, and how to seal them again. Source: `docs/format`.
 
-use super::directory::STORE;
+use super::owner::STORE;
 use std::path::Path;
 
 /// One sealed header or row of a file.

@@ -3,7 +3,7 @@
 use super::forge;
 
 /// Its lineage is 77: `crates/log/src/chunk/header.rs`.
-const CHUNK: &[u8] = include_bytes!("../../../crates/log/testdata/chunk.golden");
+const CHUNK: &[u8] = include_bytes!("../../../../crates/log/testdata/chunk.golden");
 const LINEAGE: u64 = 77;
 
 /// Input: whether checksums are made right afterwards (1), then edits: position (2) and bits to

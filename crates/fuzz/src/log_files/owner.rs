@@ -1,6 +1,5 @@
 //! A small owner of a log that believes nothing: whatever is replayed, it does not panic.
 
-use super::directory::{DIR, STORE};
 use env::{Disk, MemoryDisk, Random};
 use log::{
     AppendError, CheckpointRow, CheckpointRows, Damage, DamageKind, DataDir, DurableEntry, Entry,
@@ -10,6 +9,12 @@ use log::{
 use model::{
     ByteOffset, EntryIndex, EntrySubject, GroupId, Placement, StreamId, StreamKey, Term, Timestamp,
 };
+
+/// The path of the data directory on its disk.
+pub(super) const DIR: &str = "/data";
+/// The store id: seeds every checksum of a header.
+pub(super) const STORE: u64 = 7;
+
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;

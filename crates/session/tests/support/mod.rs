@@ -1,8 +1,6 @@
 //! One shard in one thread: a session, its core on a disk in memory, and connections that are two buffers each.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file is a crate and uses a part of it")]
-
-pub mod rules;
+pub(crate) mod rules;
 
 use env::{MemoryDisk, SeededRandom};
 use http2::testing::Client;
@@ -19,23 +17,23 @@ const GROUPS: u16 = 4;
 
 /// What both ends of a connection have.
 #[derive(Debug, Default)]
-pub struct Wire {
+pub(crate) struct Wire {
     /// What the client has sent and the session has not read.
     input: Vec<u8>,
     /// What the client got.
-    pub output: Vec<u8>,
+    pub(crate) output: Vec<u8>,
     /// Bytes that it still takes.
     room: usize,
     /// The client sends no more.
     is_half_closed: bool,
-    pub closed: Option<Close>,
+    pub(crate) closed: Option<Close>,
     /// The next write finds it broken.
-    pub is_broken: bool,
+    pub(crate) is_broken: bool,
 }
 
 /// All connections.
 #[derive(Debug, Default)]
-pub struct Wires(pub BTreeMap<ConnId, Wire>);
+pub(crate) struct Wires(pub BTreeMap<ConnId, Wire>);
 
 impl Transport for Wires {
     fn read(&mut self, conn: ConnId, buffer: &mut [u8]) -> Read {
@@ -86,10 +84,10 @@ impl Transport for Wires {
 
 /// A request on its way to the core.
 #[derive(Debug)]
-pub struct Asked {
-    pub ticket: Ticket,
-    pub request: Request,
-    pub data: Vec<u8>,
+pub(crate) struct Asked {
+    pub(crate) ticket: Ticket,
+    pub(crate) request: Request,
+    pub(crate) data: Vec<u8>,
 }
 
 fn asked(ask: Ask<'_>) -> Asked {
@@ -97,31 +95,31 @@ fn asked(ask: Ask<'_>) -> Asked {
     Asked { ticket, request, data: data.into_owned() }
 }
 
-pub struct Shard {
-    pub sessions: Sessions,
-    pub core: ShardCore,
-    pub wires: Wires,
-    pub admission: Arc<Admission>,
-    pub now: Stamp,
+pub(crate) struct Shard {
+    pub(crate) sessions: Sessions,
+    pub(crate) core: ShardCore,
+    pub(crate) wires: Wires,
+    pub(crate) admission: Arc<Admission>,
+    pub(crate) now: Stamp,
     /// What was asked, in order, as the debug form shows it.
-    pub log: Vec<String>,
+    pub(crate) log: Vec<String>,
     /// Asks for which this is true do not reach the core yet.
-    pub holds: fn(&Request) -> bool,
-    pub held: Vec<Asked>,
+    pub(crate) holds: fn(&Request) -> bool,
+    pub(crate) held: Vec<Asked>,
     /// Syncs wait until [`Self::sync`].
-    pub holds_syncs: bool,
+    pub(crate) holds_syncs: bool,
     held_syncs: Vec<log::SyncJob>,
-    pub sync_count: usize,
+    pub(crate) sync_count: usize,
     /// Bodies wait to be checked until [`Self::check`].
-    pub holds_checks: bool,
+    pub(crate) holds_checks: bool,
 }
 
 impl Shard {
-    pub fn open() -> Self {
+    pub(crate) fn open() -> Self {
         Self::with(Options::default())
     }
 
-    pub fn with(options: Options) -> Self {
+    pub(crate) fn with(options: Options) -> Self {
         let disk = Arc::new(MemoryDisk::new());
         let log = LogOptions { group_count: GROUPS, ..LogOptions::default() };
         let random = &mut SeededRandom::new(1);
@@ -147,19 +145,19 @@ impl Shard {
         }
     }
 
-    pub fn connect(&mut self) -> ConnId {
+    pub(crate) fn connect(&mut self) -> ConnId {
         self.connect_with_room(usize::MAX)
     }
 
     /// A client that takes so many bytes for now.
-    pub fn connect_with_room(&mut self, room: usize) -> ConnId {
+    pub(crate) fn connect_with_room(&mut self, room: usize) -> ConnId {
         let conn = self.sessions.open(Peer::default());
         self.wires.0.insert(conn, Wire { room, ..Wire::default() });
         self.handle(Input::Opened(conn));
         conn
     }
 
-    pub fn handle(&mut self, input: Input) {
+    pub(crate) fn handle(&mut self, input: Input) {
         let mut asks = Vec::new();
         self.sessions.handle(self.now, input, &mut self.wires, &mut |ask| asks.push(asked(ask)));
         self.take_asks(asks);
@@ -182,14 +180,14 @@ impl Shard {
     }
 
     /// Sends what a client says, and turns until nothing moves.
-    pub fn send(&mut self, conn: ConnId, bytes: &[u8]) {
+    pub(crate) fn send(&mut self, conn: ConnId, bytes: &[u8]) {
         self.wires.0.get_mut(&conn).unwrap().input.extend_from_slice(bytes);
         self.handle(Input::Readable { conn, ended: false });
         self.run();
     }
 
     /// Moves bytes between a client of HTTP/2 and its connection, until nothing moves.
-    pub fn carry(&mut self, conn: ConnId, client: &mut Client) {
+    pub(crate) fn carry(&mut self, conn: ConnId, client: &mut Client) {
         for _ in 0..100_000 {
             client.poll();
             let sent = client.take_output();
@@ -210,7 +208,7 @@ impl Shard {
     }
 
     /// The client takes so many bytes more.
-    pub fn take(&mut self, conn: ConnId, bytes: usize) {
+    pub(crate) fn take(&mut self, conn: ConnId, bytes: usize) {
         let wire = self.wires.0.get_mut(&conn).unwrap();
         wire.room = wire.room.saturating_add(bytes);
         self.handle(Input::Writable(conn));
@@ -218,26 +216,26 @@ impl Shard {
     }
 
     /// The client has gone.
-    pub fn hang_up(&mut self, conn: ConnId) {
+    pub(crate) fn hang_up(&mut self, conn: ConnId) {
         self.handle(Input::Broken(conn));
         self.run();
     }
 
     /// The client sends no more, and still reads.
-    pub fn half_close(&mut self, conn: ConnId) {
+    pub(crate) fn half_close(&mut self, conn: ConnId) {
         self.wires.0.get_mut(&conn).unwrap().is_half_closed = true;
         self.handle(Input::Readable { conn, ended: true });
         self.run();
     }
 
     /// As [`Self::send`], and the client sends no more after that: the session learns of both at once.
-    pub fn send_and_half_close(&mut self, conn: ConnId, bytes: &[u8]) {
+    pub(crate) fn send_and_half_close(&mut self, conn: ConnId, bytes: &[u8]) {
         self.wires.0.get_mut(&conn).unwrap().input.extend_from_slice(bytes);
         self.half_close(conn);
     }
 
     /// Lets time pass.
-    pub fn pass_ms(&mut self, ms: u64) {
+    pub(crate) fn pass_ms(&mut self, ms: u64) {
         self.now.monotonic = self.now.monotonic.plus_ms(ms);
         self.now.wall = self.now.wall.plus_ms(ms);
         self.handle(Input::Tick);
@@ -245,7 +243,7 @@ impl Shard {
     }
 
     /// Held requests continue.
-    pub fn release(&mut self) {
+    pub(crate) fn release(&mut self) {
         self.holds = |_| false;
         for asked in std::mem::take(&mut self.held) {
             self.give(asked);
@@ -254,7 +252,7 @@ impl Shard {
     }
 
     /// Syncs that were held are done.
-    pub fn sync(&mut self) {
+    pub(crate) fn sync(&mut self) {
         for job in std::mem::take(&mut self.held_syncs) {
             self.core.handle(self.now, Event::Synced(job.run()));
         }
@@ -262,13 +260,13 @@ impl Shard {
     }
 
     /// Bodies that were held are checked.
-    pub fn check(&mut self) {
+    pub(crate) fn check(&mut self) {
         self.holds_checks = false;
         self.run();
     }
 
     /// Turns until nothing moves.
-    pub fn run(&mut self) {
+    pub(crate) fn run(&mut self) {
         for _ in 0..10_000 {
             let moved = self.turn();
             self.sessions.check();
@@ -280,7 +278,7 @@ impl Shard {
     }
 
     /// One turn; `false` if the core wanted nothing done.
-    pub fn turn(&mut self) -> bool {
+    pub(crate) fn turn(&mut self) -> bool {
         let mut asks = Vec::new();
         self.sessions.begin_turn(self.now, &mut self.wires, &mut |ask| asks.push(asked(ask)));
         self.take_asks(asks);
@@ -302,7 +300,7 @@ impl Shard {
     }
 
     /// As [`Self::send`], without a turn.
-    pub fn put_in(&mut self, conn: ConnId, bytes: &[u8]) {
+    pub(crate) fn put_in(&mut self, conn: ConnId, bytes: &[u8]) {
         self.wires.0.get_mut(&conn).unwrap().input.extend_from_slice(bytes);
         self.handle(Input::Readable { conn, ended: false });
     }
@@ -329,20 +327,20 @@ impl Shard {
     }
 
     /// What a client has got, taken out.
-    pub fn got(&mut self, conn: ConnId) -> String {
+    pub(crate) fn got(&mut self, conn: ConnId) -> String {
         let wire = self.wires.0.get_mut(&conn).unwrap();
         String::from_utf8_lossy(&std::mem::take(&mut wire.output)).into_owned()
     }
 
     /// The status codes of what a client has got, in order, taken out.
-    pub fn statuses(&mut self, conn: ConnId) -> Vec<u16> {
+    pub(crate) fn statuses(&mut self, conn: ConnId) -> Vec<u16> {
         let text = self.got(conn);
         let lines = text.split("HTTP/1.1 ").skip(1);
         lines.map(|rest| rest[..3].parse().unwrap()).collect()
     }
 
     /// Does one request on a connection of its own.
-    pub fn once(&mut self, request: &[u8]) -> String {
+    pub(crate) fn once(&mut self, request: &[u8]) -> String {
         let conn = self.connect();
         self.send(conn, request);
         let got = self.got(conn);
@@ -351,13 +349,13 @@ impl Shard {
     }
 
     /// How many of the asks so far begin like this.
-    pub fn asked(&self, begin: &str) -> usize {
+    pub(crate) fn asked(&self, begin: &str) -> usize {
         self.log.iter().filter(|ask| ask.starts_with(begin)).count()
     }
 }
 
 /// A request with a body of text.
-pub fn request(method: &str, path: &str, fields: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn request(method: &str, path: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     let length = body.len();
     let mut out = format!(
         "{method} /v1/stream/{path} HTTP/1.1\r\nHost: x\r\nContent-Length: {length}\r\n{fields}\r\n"
@@ -367,20 +365,20 @@ pub fn request(method: &str, path: &str, fields: &str, body: &[u8]) -> Vec<u8> {
     out
 }
 
-pub const TEXT: &str = "Content-Type: text/plain\r\n";
+pub(crate) const TEXT: &str = "Content-Type: text/plain\r\n";
 
-pub fn put(path: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn put(path: &str, body: &[u8]) -> Vec<u8> {
     request("PUT", path, TEXT, body)
 }
 
-pub fn post(path: &str, body: &[u8]) -> Vec<u8> {
+pub(crate) fn post(path: &str, body: &[u8]) -> Vec<u8> {
     request("POST", path, TEXT, body)
 }
 
-pub fn get(path: &str) -> Vec<u8> {
+pub(crate) fn get(path: &str) -> Vec<u8> {
     format!("GET /v1/stream/{path} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes()
 }
 
-pub fn delete(path: &str) -> Vec<u8> {
+pub(crate) fn delete(path: &str) -> Vec<u8> {
     format!("DELETE /v1/stream/{path} HTTP/1.1\r\nHost: x\r\n\r\n").into_bytes()
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use thalweg_session::Input;
 
 /// A token for each id, the same in all tests.
-pub fn token(id: &str) -> String {
+pub(crate) fn token(id: &str) -> String {
     StaticToken { id, secret: secret(id) }.render()
 }
 
@@ -14,7 +14,7 @@ fn secret(id: &str) -> Secret {
     Secret::new([id.as_bytes()[0]; 32])
 }
 
-pub fn table(id: &str, grants: &str, more: &str) -> String {
+pub(crate) fn table(id: &str, grants: &str, more: &str) -> String {
     format!(
         "[[token]]\nid = \"{id}\"\nsha256 = \"{}\"\ngrants = {grants}\n{more}\n",
         secret(id).hash().render()
@@ -22,16 +22,16 @@ pub fn table(id: &str, grants: &str, more: &str) -> String {
 }
 
 /// The rules of a file, after those of `before`.
-pub fn rules(text: &str, before: Option<&Access>) -> Arc<Access> {
+pub(crate) fn rules(text: &str, before: Option<&Access>) -> Arc<Access> {
     let rules = file::parse(text, &|_, _| Err("is not there".to_owned())).unwrap();
     Arc::new(Access::new(rules, 7, before))
 }
 
-pub fn reload(shard: &mut Shard, access: &Arc<Access>) {
+pub(crate) fn reload(shard: &mut Shard, access: &Arc<Access>) {
     shard.handle(Input::Access(Arc::clone(access)));
     shard.run();
 }
 
-pub fn bearer(id: &str) -> String {
+pub(crate) fn bearer(id: &str) -> String {
     format!("Authorization: Bearer {}\r\n", token(id))
 }

@@ -1,0 +1,29 @@
+//! One program for all tests: each of its own would link everything again. The one that counts allocations is alone in its process.
+
+mod amplification;
+mod bit_flips;
+mod crash;
+mod damage;
+mod descriptors;
+mod full_disk;
+mod install;
+mod kept;
+mod last_batch;
+mod lost_ends;
+mod newer;
+mod recent;
+mod reclaiming;
+mod recovery;
+mod repair;
+mod replica_crash;
+mod replica_damage;
+mod replica_transcripts;
+mod scaling;
+mod scattered;
+mod search;
+mod snapshot;
+mod space;
+mod support;
+mod transcript;
+mod transcripts;
+mod unreadable;
