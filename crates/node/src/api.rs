@@ -1,15 +1,15 @@
 //! What goes into a shard and what comes out.
 
 use crate::{
-    FetchDone, FetchJob, FoundRecord, PeerEvent, ReadDone, ReadJob, Search, ToPeer, TransferDone,
-    TransferJob,
+    FetchDone, FetchJob, FoundRecord, PeerEvent, ReadDone, ReadJob, Search, Seen, ToPeer,
+    TransferDone, TransferJob,
 };
 use bytes::Bytes;
 use cluster::{MetaCommand, MetaOutcome};
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
 use model::{
-    ByteOffset, GroupId, Monotonic, ReadFrom, ReadRecords, ShardId, StreamKey, StreamPath,
-    Timestamp, TrimBefore,
+    ByteOffset, GroupId, Monotonic, ReadFrom, ReadRecords, ShardId, StreamId, StreamKey,
+    StreamPath, Timestamp, TrimBefore,
 };
 use stream::{
     Append, Command, ContentType, CreateRequest, Outcome, PinToken, Refusal, StreamInfo,
@@ -461,6 +461,13 @@ pub enum ShardCall {
         /// The reference.
         token: PinToken,
     },
+    /// Tell another node of changes of streams, for some seconds.
+    Watch {
+        /// Their group.
+        group: GroupId,
+        /// The streams, and how they are as far as that node knows.
+        streams: Vec<(StreamId, Option<Seen>)>,
+    },
 }
 
 impl ShardCall {
@@ -469,6 +476,7 @@ impl ShardCall {
         match self {
             Self::Locate(key, _) | Self::Find(key, _) | Self::Propose(key, _) => key.group,
             Self::ForkSource { path, .. } | Self::Holder { path, .. } => path.group(group_count),
+            Self::Watch { group, .. } => *group,
         }
     }
 }
@@ -517,6 +525,8 @@ pub enum ShardAnswer {
     Outcome(Outcome),
     /// To `Holder`.
     Holder(PinHolder),
+    /// To `Watch`: the present state of each stream of which the asker does not know it.
+    Watched(Vec<Change>),
     /// It could not be done.
     Failed(Failure),
 }

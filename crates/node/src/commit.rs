@@ -1,7 +1,7 @@
 //! The way back: a batch is durable, its entries are applied and answered.
 
 use crate::{
-    Change, DiskTrouble, Failure, Reply, ShardAnswer, ShardCore, Stamp,
+    Change, DiskTrouble, Failure, Reply, Seen, ShardAnswer, ShardCore, Stamp,
     group::Group,
     proposed::{Proposed, ReplyTo},
     role::Role,
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use cluster::Committed;
 use log::{DurableEntry, SyncDone};
 use model::{ByteOffset, StreamKey};
-use stream::{Applied, Effect, LoggedCommand, Outcome, Visible};
+use stream::{Applied, Effect, LoggedCommand, Outcome, StreamInfo, Visible};
 
 /// Changes carry their bytes up to this size; readers fetch larger ones in windows.
 const SHARED_BYTES_MAX: usize = model::limits::READ_WINDOW_BYTES_MAX;
@@ -109,18 +109,16 @@ impl ShardCore {
         }
     }
 
-    /// Tells the shards that watch a stream how it is now, perhaps with the data behind which it is so.
+    /// Tells the shards and the nodes that watch a stream how it is now, perhaps with the data behind which it is so.
     pub(crate) fn announce(&mut self, key: StreamKey, visible: Visible, data: Option<&Bytes>) {
+        let Visible { tail, next_record, closed, gone, .. } = visible;
+        let change = Change { key, tail, next_record, closed, gone, data: data.cloned() };
+        let peers = self.watchers.peers_of(key);
+        if !peers.is_empty() {
+            self.announce_to_peers(&peers, &change);
+        }
         for shard in self.watchers.of(key) {
-            let change = Change {
-                key,
-                tail: visible.tail,
-                next_record: visible.next_record,
-                closed: visible.closed,
-                gone: visible.gone,
-                data: data.cloned(),
-            };
-            self.notify(shard, change);
+            self.notify(shard, change.clone());
         }
         if visible.gone {
             self.watchers.forget(key);
@@ -146,6 +144,23 @@ impl ShardCore {
 }
 
 impl Change {
+    /// The present state of a stream; `None` for one that is gone.
+    pub(crate) fn present(key: StreamKey, info: Option<&StreamInfo>) -> Self {
+        Self {
+            key,
+            tail: info.map_or(ByteOffset::ZERO, |info| info.tail),
+            next_record: info.map_or(0, |info| info.next_record),
+            closed: info.is_some_and(|info| info.closed),
+            gone: info.is_none(),
+            data: None,
+        }
+    }
+
+    /// What a node knows of the stream that has heard of this.
+    pub(crate) fn seen(&self) -> Seen {
+        Seen { tail: self.tail, next_record: self.next_record, closed: self.closed }
+    }
+
     /// Where [`Change::data`] starts in the stream, if it came along.
     #[must_use]
     pub fn data_start(&self) -> Option<ByteOffset> {

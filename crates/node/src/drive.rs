@@ -9,8 +9,8 @@
 //! - Each question gets one answer: at once, or later to the number of the operation that asked.
 
 use crate::{
-    Locate, LocateError, ReadDone, Reply, ShardAnswer, ShardCall, ShardCore, ShardMessage, Stamp,
-    Ticket,
+    Failure, Locate, LocateError, ReadDone, Reply, ShardAnswer, ShardCall, ShardCore, ShardMessage,
+    Stamp, Ticket,
     expiry::ExpirySteps,
     fork::fork_source,
     locate::{Asked, intact_before, position_of},
@@ -157,6 +157,11 @@ impl ShardCore {
             ShardCall::Holder { path, token } => {
                 Some(ShardAnswer::Holder(self.holder_of(&path, token)))
             }
+            ShardCall::Watch { group, streams } => match reply_to {
+                ReplyTo::Client(ticket) => Some(self.watch_for_peer(ticket, group, &streams)),
+                // Nobody asks the own shard like this.
+                _ => Some(ShardAnswer::Failed(Failure::NoLeader)),
+            },
         }
     }
 
@@ -185,6 +190,7 @@ impl ShardCore {
                 self.drive(now, operation, step);
             }
             ReplyTo::Client(ticket) => self.answer_peer_call(ticket, answer),
+            ReplyTo::Watchers => self.hear_watched(answer),
             ReplyTo::Expiries => self.expiries.note_done(),
             ReplyTo::Nobody => {}
         }

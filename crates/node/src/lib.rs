@@ -62,6 +62,7 @@ mod resolve;
 mod retention;
 mod role;
 mod search;
+mod seen;
 mod shard;
 #[cfg(test)]
 mod shard_tests;
@@ -93,6 +94,7 @@ pub use replicated::{
     CopyState, CopyStatus, TransferCounts, decode_answer, decode_call, decode_reply,
     decode_request, encode_answer, encode_call, encode_reply, encode_request,
 };
+pub use seen::Seen;
 pub use shard::{ShardCore, ShardStats};
 pub use slices::SliceLimits;
 pub use transfer_job::{TransferDone, TransferJob};

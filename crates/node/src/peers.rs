@@ -175,6 +175,7 @@ fn hearers(section: &Section, shard_count: u16) -> Range<u16> {
         Section::Answer { request, .. } => {
             one(u16::try_from(request & ((1 << SHARD_BITS) - 1)).expect("16 bits"))
         }
+        Section::Changed { shard, .. } => one(*shard),
         Section::Leave { .. } | Section::Left { .. } => 0..shard_count,
         Section::Part { .. } | Section::Report { .. } => 0..0,
     }

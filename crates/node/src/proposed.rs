@@ -23,6 +23,8 @@ pub(crate) enum ReplyTo {
     },
     /// An operation of this shard that waits.
     Operation(u64),
+    /// The watchers of streams that are kept elsewhere.
+    Watchers,
     /// The slices of expiries.
     Expiries,
     Nobody,

@@ -10,10 +10,10 @@ use crate::{
     reads::{Asker, PendingRead},
     resolve::ResolveSteps,
     shard::Proposal,
-    step::{Step, Target},
+    step::{Step, Target, window_bytes},
     trim::TrimSteps,
 };
-use log::Read;
+use log::{Extent, Read, Slice};
 use model::{ByteOffset, StreamKey, StreamPath, TrimBefore};
 use stream::{Append, Command, Create, CreateRequest, Refusal};
 
@@ -212,13 +212,29 @@ impl ShardCore {
         (from, to): (ByteOffset, ByteOffset),
     ) {
         match self.view(now).window(key, from, to) {
-            Ok(Read::Ready(slice)) => self.reply(ticket, Reply::Window(slice)),
-            Ok(Read::Job(extent)) => {
-                let pending = PendingRead { key, asker: Asker::Window(ticket) };
-                self.reads.add(pending, window_question(from, to), extent);
+            // What goes to another node goes through memory.
+            Ok(Read::Ready(Slice::File { .. })) if ticket.peer().is_some() => {
+                match self.log.extent(key, from, window_bytes(from, to)) {
+                    Ok(Some(extent)) => self.read_window(ticket, key, (from, to), extent),
+                    _ => self.reply(ticket, Reply::Failed(Failure::NoLeader)),
+                }
             }
+            Ok(Read::Ready(slice)) => self.reply(ticket, Reply::Window(slice)),
+            Ok(Read::Job(extent)) => self.read_window(ticket, key, (from, to), extent),
             Err(failure) => self.fail_window(ticket, key, failure),
         }
+    }
+
+    /// Has a window read by a job.
+    fn read_window(
+        &mut self,
+        ticket: Ticket,
+        key: StreamKey,
+        (from, to): (ByteOffset, ByteOffset),
+        extent: Extent,
+    ) {
+        let pending = PendingRead { key, asker: Asker::Window(ticket) };
+        self.reads.add(pending, window_question(from, to), extent);
     }
 
     pub(crate) fn fail_window(&mut self, ticket: Ticket, key: StreamKey, failure: Failure) {
@@ -229,15 +245,11 @@ impl ShardCore {
     /// Answers with a first change that holds the stream's present state. So no commit between the
     /// reader's last look and this moment is lost.
     pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
+        if self.is_elsewhere(key.group) {
+            return self.watch_elsewhere(ticket.shard, key);
+        }
         let info = self.groups.get(key.group).state.info(key.stream);
-        let change = Change {
-            key,
-            tail: info.as_ref().map_or(ByteOffset::ZERO, |info| info.tail),
-            next_record: info.as_ref().map_or(0, |info| info.next_record),
-            closed: info.as_ref().is_some_and(|info| info.closed),
-            gone: info.is_none(),
-            data: None,
-        };
+        let change = Change::present(key, info.as_ref());
         if !change.gone {
             self.watchers.add(key, ticket.shard);
         }

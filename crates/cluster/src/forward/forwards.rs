@@ -15,8 +15,8 @@ pub enum Verdict {
 
 /// What has to be known of a request.
 pub trait Forwarded {
-    /// Requests with the same subject take effect in the order in which they came.
-    fn subject(&self) -> u64;
+    /// Requests with the same subject take effect in the order in which they came; `None` if the order does not matter.
+    fn subject(&self) -> Option<u64>;
 
     /// Whether it may be carried out twice: it changes nothing, or is known again.
     fn may_repeat(&self) -> bool;
@@ -39,12 +39,18 @@ enum State {
     Waiting,
     /// A node has it, or will when the link delivers it.
     Sent(Attempt),
-    /// The link was lost before an answer came. The same opening of the same node may be asked again.
-    InDoubt(Attempt),
+    /// The link was lost, at this time, before an answer came. The same opening of the same node may be asked again.
+    InDoubt(Attempt, Monotonic),
 }
+
+/// So long after its link was lost, the answer of a node that leads no more is waited for. A link that was cut is often back by then.
+const DOUBT_MS_MAX: u64 = 500;
 
 /// One opening of one node: what it knows is gone with it.
 type Opening = (NodeNumber, u64);
+
+/// What requests have in common that keep their order.
+type Subject = (GroupId, u64);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Attempt {
@@ -78,7 +84,7 @@ impl<T> Entry<T> {
     fn attempt(&self) -> Option<Attempt> {
         match self.state {
             State::Waiting => None,
-            State::Sent(attempt) | State::InDoubt(attempt) => Some(attempt),
+            State::Sent(attempt) | State::InDoubt(attempt, _) => Some(attempt),
         }
     }
 }
@@ -113,7 +119,7 @@ pub struct Forwards<T> {
     /// The request of each attempt that is not settled.
     attempts: BTreeMap<u64, u64>,
     /// How many requests each subject of a group has.
-    subjects: BTreeMap<(GroupId, u64), usize>,
+    subjects: BTreeMap<Subject, usize>,
     last: u64,
     last_attempt: u64,
 }
@@ -165,7 +171,12 @@ impl<T> Forwards<T> {
 
 impl<T: Forwarded> Entry<T> {
     fn is_of(&self, group: GroupId, subject: u64) -> bool {
-        self.group == group && self.request.subject() == subject
+        self.group == group && self.request.subject() == Some(subject)
+    }
+
+    /// What other requests take effect before it or behind it.
+    fn key(&self) -> Option<Subject> {
+        Some((self.group, self.request.subject()?))
     }
 
     /// Whether it may be sent: nobody has it, or another opening than `at` may have it, and it may be repeated.
@@ -173,7 +184,7 @@ impl<T: Forwarded> Entry<T> {
         match self.state {
             State::Waiting => true,
             State::Sent(_) => false,
-            State::InDoubt(attempt) => self.request.may_repeat() && Some(attempt.at) != at,
+            State::InDoubt(attempt, _) => self.request.may_repeat() && Some(attempt.at) != at,
         }
     }
 }
@@ -182,11 +193,11 @@ impl<T: Forwarded> Forwards<T> {
     /// Adds a request, to be given up at `deadline`.
     pub fn add(&mut self, group: GroupId, request: T, deadline: Monotonic) {
         self.last += 1;
-        *self.subjects.entry((group, request.subject())).or_insert(0) += 1;
-        self.entries.insert(
-            self.last,
-            Entry { group, state: State::Waiting, deadline, request, is_doubtful: false },
-        );
+        let entry = Entry { group, state: State::Waiting, deadline, request, is_doubtful: false };
+        if let Some(subject) = entry.key() {
+            *self.subjects.entry(subject).or_insert(0) += 1;
+        }
+        self.entries.insert(self.last, entry);
     }
 
     /// An answer has come. `None`: nobody waits for it any more.
@@ -195,12 +206,14 @@ impl<T: Forwarded> Forwards<T> {
         let mut entry = self.remove(order)?;
         entry.state = State::Waiting;
         let verdict = entry.verdict();
-        let overtaken = self.take_overtaken(order, (entry.group, entry.request.subject()));
+        let subject = entry.key();
+        let overtaken = subject.map(|subject| self.take_overtaken(order, subject));
+        let overtaken = overtaken.unwrap_or_default();
         Some(Answered { request: entry.request, verdict, overtaken })
     }
 
     /// Requests of a subject that wait, and came before the one that had this place.
-    fn take_overtaken(&mut self, order: u64, of: (GroupId, u64)) -> Vec<(T, Verdict)> {
+    fn take_overtaken(&mut self, order: u64, of: Subject) -> Vec<(T, Verdict)> {
         if !self.subjects.contains_key(&of) {
             // Most requests are alone with their subject.
             return Vec::new();
@@ -211,9 +224,23 @@ impl<T: Forwarded> Forwards<T> {
         earlier.into_iter().filter_map(|order| self.remove(order)).map(Entry::end).collect()
     }
 
-    /// Requests whose time is over at `now`, each with what is certain of it.
-    pub fn expired(&mut self, now: Monotonic) -> Vec<(T, Verdict)> {
-        self.end(|entry| entry.deadline <= now)
+    /// Requests whose time is over at `now`, each with what is certain of it. `leader` says who leads a group now. A request that
+    /// must not be repeated does not wait much longer for a node that leads no more: others wait for it.
+    pub fn expired(
+        &mut self,
+        now: Monotonic,
+        leader: impl Fn(GroupId) -> Option<NodeNumber>,
+    ) -> Vec<(T, Verdict)> {
+        self.end(|entry| {
+            let is_given_up = match entry.state {
+                State::InDoubt(attempt, since) if !entry.request.may_repeat() => {
+                    let is_late = now.ms_since(since) >= DOUBT_MS_MAX;
+                    is_late && leader(entry.group).is_some_and(|node| node != attempt.at.0)
+                }
+                _ => false,
+            };
+            is_given_up || entry.deadline <= now
+        })
     }
 
     /// All requests: this node forwards nothing any more.
@@ -244,7 +271,7 @@ impl<T: Forwarded> Forwards<T> {
         if let Some(attempt) = entry.attempt() {
             self.attempts.remove(&attempt.number);
         }
-        let subject = (entry.group, entry.request.subject());
+        let Some(subject) = entry.key() else { return };
         let count = self.subjects.get_mut(&subject).expect("each request is counted");
         *count -= 1;
         if *count == 0 {
@@ -260,7 +287,7 @@ impl<T: Forwarded> Forwards<T> {
 
     /// Whether a request with a subject of a group waits, or may be anywhere but at this opening of a node.
     #[must_use]
-    pub fn has_elsewhere(&self, (group, subject): (GroupId, u64), here: (NodeNumber, u64)) -> bool {
+    pub fn has_elsewhere(&self, (group, subject): Subject, here: Opening) -> bool {
         let is_here =
             |entry: &Entry<T>| matches!(entry.state, State::Sent(attempt) if attempt.at == here);
         let is_it = |entry: &Entry<T>| entry.is_of(group, subject);
@@ -285,8 +312,9 @@ impl<T: Forwarded> Forwards<T> {
             if entry.group != group || !entry.may_go(Some(at)) {
                 continue;
             }
-            let subject = entry.request.subject();
-            if held.contains(&subject) || last_sent.get(&subject).is_some_and(|last| last > order) {
+            if let Some(subject) = entry.request.subject()
+                && (held.contains(&subject) || last_sent.get(&subject).is_some_and(|it| it > order))
+            {
                 held.insert(subject);
                 continue;
             }
@@ -311,14 +339,14 @@ impl<T: Forwarded> Forwards<T> {
             let is_other = entry.attempt().is_some_and(|attempt| attempt.at != at);
             is_other && !entry.may_go(Some(at))
         };
-        of_group.filter(is_elsewhere).map(|entry| entry.request.subject()).collect()
+        of_group.filter(is_elsewhere).filter_map(|entry| entry.request.subject()).collect()
     }
 
     /// The last request of each subject of a group that a node may have, and that is not to be repeated there.
     fn last_sent(&self, group: GroupId, at: Opening) -> BTreeMap<u64, u64> {
         let of_group = self.entries.iter().filter(|(_, entry)| entry.group == group);
         let sent = of_group.filter(|(_, entry)| !entry.may_go(Some(at)));
-        sent.map(|(order, entry)| (entry.request.subject(), *order)).collect()
+        sent.filter_map(|(order, entry)| Some((entry.request.subject()?, *order))).collect()
     }
 
     /// The node that had it says that this attempt was not applied, and never will be. It may go elsewhere, once no later one of its
@@ -329,13 +357,13 @@ impl<T: Forwarded> Forwards<T> {
         entry.state = State::Waiting;
     }
 
-    /// The link to a node was lost. What was on it may have arrived or not.
-    pub fn link_lost(&mut self, node: NodeNumber) {
+    /// The link to a node was lost, at `now`. What was on it may have arrived or not.
+    pub fn link_lost(&mut self, node: NodeNumber, now: Monotonic) {
         for entry in self.entries.values_mut() {
             if let State::Sent(attempt) = entry.state
                 && attempt.at.0 == node
             {
-                entry.state = State::InDoubt(attempt);
+                entry.state = State::InDoubt(attempt, now);
             }
         }
     }
@@ -346,14 +374,14 @@ impl<T: Forwarded> Forwards<T> {
         let is_gone = |entry: &Entry<T>| {
             let is_other = |at: Opening| at.0 == node && at.1 != epoch;
             let is_in_doubt =
-                matches!(entry.state, State::InDoubt(attempt) if is_other(attempt.at));
+                matches!(entry.state, State::InDoubt(attempt, _) if is_other(attempt.at));
             is_in_doubt && !entry.request.may_repeat()
         };
         let gone = self.take(is_gone).into_iter().map(|entry| entry.request).collect();
         let settled_below = self.attempts.keys().next().copied().unwrap_or(self.last_attempt + 1);
         let mut sent = Vec::new();
         for entry in self.entries.values_mut() {
-            if let State::InDoubt(attempt) = entry.state
+            if let State::InDoubt(attempt, _) = entry.state
                 && attempt.at == (node, epoch)
             {
                 entry.state = State::Sent(attempt);
@@ -371,10 +399,10 @@ mod tests {
 
     const GROUP: GroupId = GroupId::new(7);
 
-    /// Letters are requests of one subject each; capitals may be repeated.
+    /// Letters are requests of one subject each; capitals may be repeated. Digits are of none.
     impl Forwarded for char {
-        fn subject(&self) -> u64 {
-            u64::from(self.to_ascii_lowercase())
+        fn subject(&self) -> Option<u64> {
+            (!self.is_ascii_digit()).then(|| u64::from(self.to_ascii_lowercase()))
         }
 
         fn may_repeat(&self) -> bool {
@@ -458,7 +486,7 @@ mod tests {
     #[test]
     fn a_lost_link_proves_nothing_and_the_same_opening_is_asked_again() {
         let mut forwards = sent("ab");
-        forwards.link_lost(node(2));
+        forwards.link_lost(node(2), late(0));
         assert_eq!(forwards.send_to(GROUP, node(3), 1), []);
         let (sent, gone) = forwards.link_up(node(2), 9);
         assert_eq!((numbers(&sent), gone.len()), (vec![1, 2], 0));
@@ -468,29 +496,54 @@ mod tests {
     #[test]
     fn what_may_be_repeated_goes_to_the_next_leader_and_its_doubts_stay() {
         let mut forwards = sent("AbC");
-        forwards.link_lost(node(2));
+        forwards.link_lost(node(2), late(0));
         assert_eq!(forwards.send_to(GROUP, node(2), 9), [], "the same opening is asked again");
         assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [4, 5]);
         assert_eq!(answered(&mut forwards, 1), None, "that attempt is given up");
         assert_eq!(answered(&mut forwards, 4), Some(('A', Verdict::Unknown)));
         forwards.not_applied(5);
-        let ended = forwards.expired(late(9));
+        let ended = forwards.expired(late(9), |_| Some(node(2)));
         assert_eq!(ended, [('b', Verdict::Unknown), ('C', Verdict::Unknown)]);
     }
 
     #[test]
     fn what_may_be_repeated_outlives_the_opening_that_had_it() {
         let mut forwards = sent("Ab");
-        forwards.link_lost(node(2));
+        forwards.link_lost(node(2), late(0));
         assert_eq!(forwards.link_up(node(2), 10), (vec![], vec!['b']));
         assert_eq!(numbers(&forwards.send_to(GROUP, node(2), 10)), [3]);
         assert_eq!(answered(&mut forwards, 3), Some(('A', Verdict::Unknown)));
     }
 
     #[test]
+    fn a_request_in_doubt_ends_soon_after_another_node_leads() {
+        let mut forwards = sent("abC");
+        let half_a_second = Monotonic::new(500_000_000);
+        assert!(forwards.answered(1).is_some());
+        forwards.link_lost(node(2), late(0));
+        for leader in [None, Some(node(2))] {
+            assert_eq!(forwards.expired(half_a_second, |_| leader), [], "it may be back");
+        }
+        assert_eq!(forwards.expired(Monotonic::new(499_999_999), |_| Some(node(3))), []);
+        let ended = forwards.expired(half_a_second, |_| Some(node(3)));
+        assert_eq!(ended, [('b', Verdict::Unknown)], "what may be repeated is");
+    }
+
+    #[test]
+    fn what_has_no_subject_waits_for_nothing_and_is_not_overtaken() {
+        let mut forwards = sent("123");
+        forwards.not_applied(1);
+        forwards.add(GROUP, '4', late(9));
+        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [4, 5]);
+        forwards.not_applied(4);
+        assert!(answered(&mut forwards, 2).is_some());
+        assert_eq!((forwards.len(), &forwards.subjects), (3, &BTreeMap::new()));
+    }
+
+    #[test]
     fn nobody_knows_what_a_node_had_that_was_started_anew() {
         let mut forwards = sent("ab");
-        forwards.link_lost(node(2));
+        forwards.link_lost(node(2), late(0));
         let (sent, gone) = forwards.link_up(node(2), 10);
         assert_eq!((sent, gone), (vec![], vec!['a', 'b']));
         assert!(forwards.is_empty());
@@ -500,8 +553,8 @@ mod tests {
     fn time_tells_what_was_certainly_not_applied_from_what_nobody_knows() {
         let mut forwards = sent("abc");
         forwards.not_applied(1);
-        assert_eq!(forwards.expired(late(4)), []);
-        let ended = forwards.expired(late(6));
+        assert_eq!(forwards.expired(late(4), |_| Some(node(2))), []);
+        let ended = forwards.expired(late(6), |_| Some(node(2)));
         assert_eq!(ended, [('a', Verdict::NoLeader), ('b', Verdict::Unknown)]);
         assert_eq!(forwards.end_all(), [('c', Verdict::Unknown)]);
         assert_eq!(forwards.attempts, BTreeMap::new());

@@ -43,6 +43,13 @@ pub enum Section {
         /// Opaque here.
         payload: Bytes,
     },
+    /// A stream that a shard of the receiver watches has changed.
+    Changed {
+        /// The shard.
+        shard: u16,
+        /// How it is now; opaque here.
+        payload: Bytes,
+    },
     /// Asks the leader up to where its group must be applied before a read.
     Barrier {
         /// The group.
@@ -129,6 +136,7 @@ const CONFIRMED: u8 = 35;
 const REPORT: u8 = 41;
 const LEAVE: u8 = 42;
 const LEFT: u8 = 43;
+const CHANGED: u8 = 44;
 const PART: u8 = 48;
 
 /// Where a section is in its frame.
@@ -197,6 +205,7 @@ impl Section {
         let payload = match self {
             Self::Forward { payload, .. }
             | Self::Answer { payload, .. }
+            | Self::Changed { payload, .. }
             | Self::Report { payload } => payload.len(),
             Self::Part { bytes, .. } => 8 + bytes.len(),
             Self::Transfer { transfer, .. } => transfer.payload_bytes(),
@@ -242,6 +251,10 @@ impl Section {
                 out.extend_from_slice(payload);
                 Fields { number: *request, ..of(GroupId::new(0), ANSWER) }
             }
+            Self::Changed { shard, payload } => {
+                out.extend_from_slice(payload);
+                Fields { index: u64::from(*shard), ..of(GroupId::new(0), CHANGED) }
+            }
             Self::Barrier { group, number } => Fields { number: *number, ..of(*group, BARRIER) },
             Self::Confirmed { group, number, confirmation } => {
                 let (index, flag) = match confirmation {
@@ -283,6 +296,10 @@ impl Section {
             FORWARD => {
                 let (request, settled_below) = (fields.number, fields.index);
                 Self::Forward { group, request, settled_below, payload }
+            }
+            CHANGED => {
+                let shard = u16::try_from(fields.index).map_err(|_| wrong("no shard of a node"))?;
+                Self::Changed { shard, payload }
             }
             ANSWER => Self::Answer { request: fields.number, payload },
             BARRIER => Self::Barrier { group, number: fields.number },

@@ -59,6 +59,26 @@ impl View<'_> {
 }
 
 impl ShardCore {
+    /// Whether others keep a group, and not this node: it has no part in the group, or its copy is out.
+    pub(crate) fn is_elsewhere(&self, id: GroupId) -> bool {
+        let Some(replication) = &self.replication else { return false };
+        let Some(copy) = self.groups.get(id).role.copy() else { return false };
+        let placed = replication.meta().map_or(&[][..], |meta| meta.placed(id));
+        let is_placed_here = placed.is_empty() || placed.contains(&replication.forwarding.node);
+        copy.halt.is_some() || (!is_placed_here && !copy.leads())
+    }
+
+    /// Passes on the reads that wait for a copy that has no part in its group any more.
+    pub(super) fn pass_reads_on(&mut self, now: Stamp, id: GroupId) {
+        if !self.is_elsewhere(id) {
+            return;
+        }
+        let is_read = |held: &Held| held.is_read() && !matches!(held.what, HeldRequest::CatchUp);
+        for held in self.copy_mut(id).take_held(is_read) {
+            self.hold_again(now, (id, held));
+        }
+    }
+
     pub(super) fn tell(&mut self, to: NodeNumber, section: Section) {
         self.outputs.push_back(Output::Peer(Box::new(ToPeer { to, section })));
     }
@@ -170,6 +190,7 @@ pub(super) fn end_of(call: &ShardCall) -> Option<(StreamKey, ByteOffset)> {
         }
         // What is looked for may be the last record.
         ShardCall::Find(key, _) => Some((*key, ByteOffset::new(u64::MAX))),
-        ShardCall::ForkSource { .. } | ShardCall::Propose(..) | ShardCall::Holder { .. } => None,
+        ShardCall::ForkSource { .. } | ShardCall::Propose(..) => None,
+        ShardCall::Holder { .. } | ShardCall::Watch { .. } => None,
     }
 }

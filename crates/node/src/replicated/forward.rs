@@ -51,12 +51,13 @@ enum Heard {
 }
 
 impl cluster::Forwarded for Forward {
-    fn subject(&self) -> u64 {
+    fn subject(&self) -> Option<u64> {
         match self {
-            Self::Client { request, .. } => request.path().map_or(0, subject_of),
-            Self::Call { call: ShardCall::Propose(key, _), .. } => key.stream.get(),
+            Self::Client { request: Request::Meta(_), .. } => Some(0),
+            Self::Client { request, .. } => request.written_path().map(subject_of),
+            Self::Call { call: ShardCall::Propose(key, _), .. } => Some(key.stream.get()),
             // They change nothing.
-            Self::Call { .. } => 0,
+            Self::Call { .. } => None,
         }
     }
 
@@ -252,16 +253,14 @@ impl ShardCore {
         if !self.copy_mut(id).has_forwards {
             return;
         }
-        let nodes: Vec<NodeNumber> = self.members().forwarding.nodes().collect();
+        let up: Vec<NodeNumber> = self.members().forwarding.nodes().collect();
+        let placed = self.members().meta().map_or(Vec::new(), |meta| meta.placed(id).to_vec());
+        // As long as no leader has said where it is, it may be anywhere.
+        let may_be_there = |node: &&NodeNumber| placed.is_empty() || placed.contains(node);
+        let there: Vec<NodeNumber> = up.iter().filter(may_be_there).copied().collect();
         let copy = self.copy_mut(id);
-        let voters = copy.replica.configuration().voters.clone();
-        let is_up = |voter: &ReplicaId| nodes.contains(&voter.node());
-        let mut there: Vec<ReplicaId> = voters.into_iter().filter(is_up).collect();
-        if copy.halt.is_some() {
-            // Its voters may be others by now, or lost.
-            there = nodes.iter().map(|node| ReplicaId::new(*node, 1)).collect();
-        }
-        copy.asked = there.get(copy.refusals_count % there.len().max(1)).copied();
+        let node = there.get(copy.refusals_count % there.len().max(1));
+        copy.asked = node.map(|node| ReplicaId::new(*node, 1));
         self.send_forwards(id);
     }
 
@@ -374,7 +373,11 @@ impl ShardCore {
 
     /// Requests that have waited too long get the answer that is certain.
     pub(super) fn give_up_forwards(&mut self, now: Stamp) {
-        let ended = self.members().forwarding.requests.expired(now.monotonic);
+        let groups = &self.groups;
+        let leader =
+            |id: GroupId| groups.get(id).role.copy()?.replica.leader().map(ReplicaId::node);
+        let members = self.replication.as_mut().expect("what is forwarded is a member's");
+        let ended = members.forwarding.requests.expired(now.monotonic, leader);
         self.end_forwards(ended, &Failure::NoLeader);
     }
 
@@ -399,9 +402,10 @@ impl ShardCore {
 
     /// Frames to a node may be lost.
     pub(super) fn forget_link(&mut self, node: NodeNumber) {
+        let now = self.members().now.monotonic;
         let forwarding = &mut self.members().forwarding;
         forwarding.up.remove(&node);
-        forwarding.requests.link_lost(node);
+        forwarding.requests.link_lost(node, now);
         self.touch_forwards();
     }
 

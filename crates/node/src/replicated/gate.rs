@@ -11,7 +11,8 @@
 //! may be at another node, or waits here for the word of a majority or for room in the log. Answers of the log keep the
 //! order by themselves.
 //!
-//! A node that does not lead a group answers reads behind the word of its leader: see `elsewhere`. Windows are ranges below
+//! A node that does not lead a group answers reads behind the word of its leader: see `elsewhere`. One without a part in it
+//! passes them on. Windows are ranges below
 //! a tail that was committed. Only a copy that has not applied so much waits before it answers one. A watcher hears
 //! what is applied here.
 
@@ -24,7 +25,7 @@ use crate::{
     proposed::ReplyTo,
 };
 use cluster::NotRead;
-use model::{EntryIndex, GroupId};
+use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
 use std::collections::VecDeque;
 
 /// What becomes of a call between shards.
@@ -77,7 +78,7 @@ impl ShardCore {
     ) -> Option<Request> {
         let id = match (&request, request.path()) {
             (_, Some(path)) => path.group(self.groups.total_count()),
-            (Request::Window { key, to, .. }, _) if self.may_be_behind(now, *key, *to) => key.group,
+            (Request::Window { key, to, .. }, _) if self.may_lack(now, *key, *to) => key.group,
             (Request::Meta(_), _) if self.meta_group().is_some() => {
                 GroupId::new(self.groups.total_count())
             }
@@ -90,11 +91,11 @@ impl ShardCore {
         let (is_parked, is_asking) = (copy.has_parked(path), copy.is_asking_for(path));
         let failure = if self.log.is_poisoned() {
             Failure::Poisoned { applied_unknown: false }
-        } else if copy.halt.is_some() && request.is_read() {
-            Failure::NoLeader
         } else if !is_parked && !is_asking && self.belongs_elsewhere(id, ticket, &request) {
             self.forward(id, now.monotonic, (ticket, request, data.to_vec()));
             return None;
+        } else if copy.halt.is_some() && request.is_read() {
+            Failure::NoLeader
         } else {
             let is_for_log = || !self.is_answered_at_once(now, &request, data.len());
             let is_behind = is_parked || (is_asking && is_for_log());
@@ -112,14 +113,22 @@ impl ShardCore {
         None
     }
 
-    /// Whether a write is for another node, or an earlier one to its path may be there.
+    /// Whether bytes that were seen may not be here.
+    fn may_lack(&mut self, now: Stamp, key: StreamKey, upto: ByteOffset) -> bool {
+        self.is_elsewhere(key.group) || self.may_be_behind(now, key, upto)
+    }
+
+    /// Whether a request is for another node, or an earlier write to its path may be there.
     fn belongs_elsewhere(&self, id: GroupId, ticket: Ticket, request: &Request) -> bool {
+        if request.is_read() {
+            return ticket.peer().is_none() && self.is_elsewhere(id);
+        }
         let is_led_here = self.groups.get(id).role.copy().is_some_and(GroupCopy::leads);
         let is_behind = || {
             let path = request.path().filter(|_| ticket.peer().is_none());
             path.is_some_and(|path| self.has_forwarded(id, path))
         };
-        !request.is_read() && (!is_led_here || is_behind())
+        !is_led_here || is_behind()
     }
 
     /// Whether the state answers a request, and not the log.
@@ -164,14 +173,14 @@ impl ShardCore {
     pub(crate) fn let_call_in(&mut self, now: Stamp, call: ShardCall, reply_to: ReplyTo) -> Gate {
         let end = end_of(&call);
         let id = match end {
-            Some((key, end)) if !self.may_be_behind(now, key, end) => return Gate::Open(call),
+            Some((key, end)) if !self.may_lack(now, key, end) => return Gate::Open(call),
             _ => call.group(self.groups.total_count()),
         };
         let Some(copy) = self.groups.get(id).role.copy() else { return Gate::Open(call) };
-        if (copy.halt.is_some() && end.is_some()) || self.log.is_poisoned() {
+        if self.log.is_poisoned() {
             return Gate::Closed(Failure::NoLeader);
         }
-        if end.is_none() && !copy.leads() {
+        if (end.is_none() && !copy.leads()) || self.is_elsewhere(id) {
             return self.forward_call((id, now.monotonic), reply_to, call);
         }
         if matches!(call, ShardCall::Propose(..)) && copy.is_serving() {
@@ -305,12 +314,20 @@ impl ShardCore {
         }
     }
 
-    /// The copy takes part in nothing any more.
+    /// The copy takes part in nothing any more. Requests that wait for it go to other nodes.
     pub(super) fn halt(&mut self, id: GroupId, why: Halt) {
         let now = self.members().now;
         let copy = self.copy_mut(id);
         copy.halt = Some(why);
-        let held = copy.take_held(|_| true);
-        self.turn_away(now, (id, held), &Failure::NoLeader);
+        for held in copy.take_held(|_| true) {
+            match &held.what {
+                HeldRequest::Client { .. } | HeldRequest::Call { .. } => {
+                    self.hold_again(now, (id, held));
+                }
+                HeldRequest::Barrier { .. } | HeldRequest::CatchUp => {
+                    self.turn_away(now, (id, vec![held]), &Failure::NoLeader);
+                }
+            }
+        }
     }
 }

@@ -46,6 +46,7 @@ impl ShardCore {
                 self.hear_forward((from, group), (request, settled_below), payload);
             }
             Section::Answer { request, payload } => self.hear_answer(request, payload),
+            Section::Changed { payload, .. } => self.hear_changed(payload),
             Section::Transfer { group, transfer } => {
                 self.hear_transfer(now, from, (group, transfer));
             }
@@ -98,6 +99,7 @@ impl ShardCore {
             self.touch_group(id);
             self.give_up_proposals(now, id);
             self.give_up_held(now, id);
+            self.pass_reads_on(now, id);
         }
         self.give_up_forwards(now);
         self.tick_meta();
@@ -106,6 +108,7 @@ impl ShardCore {
         self.tick_wishes();
         self.tick_transfers(now);
         self.sweep(now);
+        self.renew_watches();
         self.take_leave();
     }
 

@@ -16,7 +16,8 @@
 //! # Who answers
 //! Writes: only a leader that has applied an entry of its term ([`GroupCopy::is_serving`]). What goes through the log needs no
 //! question. What it answers from its state waits until a majority has confirmed that it still leads
-//! ([`cluster::Barriers`]). Another node passes a write on (`forward`, `serve`). Reads: any copy, behind the same word of the leader (`elsewhere`). Nothing expires by the clock of a
+//! ([`cluster::Barriers`]). Another node passes a write on (`forward`, `serve`). Reads: any copy, behind the same word of the leader (`elsewhere`). A node without a copy passes everything on,
+//! and watches streams at their leader (`watch`). Nothing expires by the clock of a
 //! follower.
 //!
 //! # Invariants
@@ -30,8 +31,10 @@ mod apply;
 mod begin;
 mod call_bytes;
 mod catch_up;
+mod change_bytes;
 mod copy;
 mod elsewhere;
+mod field_bytes;
 mod forward;
 mod gate;
 mod hear;
@@ -40,6 +43,7 @@ mod leader;
 mod leave;
 mod meta;
 mod place;
+mod position_bytes;
 mod renew;
 mod renewed;
 mod request_bytes;
@@ -51,6 +55,7 @@ mod status;
 mod sweep;
 mod transfer;
 mod turn;
+mod watch;
 
 pub use call_bytes::{decode_answer, decode_call, encode_answer, encode_call};
 pub(crate) use copy::{GroupCopy, Halt};
@@ -100,6 +105,7 @@ pub(crate) struct Replication {
     /// Ticks since a leadership was last given away so that they spread.
     spread_ticks: u32,
     leave: leave::Leave,
+    far: watch::FarWatches,
     sweeps: sweep::Sweeps,
     transfers: transfer::Transfers,
 }
@@ -123,6 +129,7 @@ impl Replication {
             wish_ticks: 0,
             spread_ticks: 0,
             leave: leave::Leave::default(),
+            far: watch::FarWatches::default(),
             sweeps: sweep::Sweeps::default(),
             transfers: transfer::Transfers::new(membership.opening),
         }

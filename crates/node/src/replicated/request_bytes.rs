@@ -4,9 +4,13 @@
 //! - What was encoded decodes to the same. Only the first bytes of an answered read are left out: its asker has them itself.
 //! - No bytes make a decoder panic.
 
+use super::field_bytes::{
+    put_bytes, put_key, put_option, take_bytes, take_key, take_offset, take_option,
+};
 use crate::{Failure, ReadReply, ReadRequest, Reply, Request, Resolved};
 use bytes::{Buf, BufMut, Bytes};
 use cluster::{MetaCommand, MetaOutcome};
+use log::Slice;
 use model::{
     Bounds, ByteOffset, GroupId, ReadFrom, ReadRecords, StreamId, StreamKey, StreamPath, TrimBefore,
 };
@@ -24,6 +28,7 @@ const ANNOUNCE: u8 = 7;
 const RESOLVE: u8 = 8;
 const READ: u8 = 9;
 const META: u8 = 10;
+const WINDOW: u8 = 11;
 
 const OUTCOME: u8 = 1;
 const IS_HEAD: u8 = 2;
@@ -31,6 +36,8 @@ const IS_READ: u8 = 3;
 const RESOLVED: u8 = 4;
 const INVALID_JSON: u8 = 5;
 const IS_META: u8 = 6;
+// 7 and 9 to 12 answer calls.
+pub(super) const IS_WINDOW: u8 = 8;
 /// Not applied, and never will be.
 const NO_LEADER: u8 = 16;
 /// Nobody can tell whether it is applied.
@@ -44,7 +51,7 @@ const NOT_FOUND: u8 = 22;
 /// Appends a request and its data: kind, path with its length, fields with their length, data.
 ///
 /// # Panics
-/// If it is about bytes that a node reads itself.
+/// If it gets no answer.
 pub fn encode_request(request: &Request, data: &[u8], out: &mut Vec<u8>) {
     let mut fields = Vec::new();
     let kind = match request {
@@ -87,12 +94,17 @@ pub fn encode_request(request: &Request, data: &[u8], out: &mut Vec<u8>) {
             fields = command.encode();
             META
         }
-        Request::Window { .. } | Request::Watch { .. } | Request::Unwatch { .. } => {
-            unreachable!("a node reads bytes itself")
+        Request::Window { key, from, to } => {
+            put_key(*key, &mut fields);
+            fields.put_u64_le(from.get());
+            fields.put_u64_le(to.get());
+            WINDOW
         }
+        Request::Watch { .. } | Request::Unwatch { .. } => unreachable!("they get no answer"),
     };
     let path = request.path().map_or("", StreamPath::as_str);
-    assert!(kind == META || !path.is_empty(), "what is forwarded names a path");
+    let has_path = !matches!(kind, META | WINDOW);
+    assert_eq!(has_path, !path.is_empty(), "what is forwarded names a path");
     out.put_u8(kind);
     put_bytes(path.as_bytes(), out);
     put_bytes(&fields, out);
@@ -104,12 +116,11 @@ pub fn encode_request(request: &Request, data: &[u8], out: &mut Vec<u8>) {
 pub fn decode_request(mut bytes: Bytes) -> Option<(Request, Bytes)> {
     let kind = bytes.try_get_u8().ok()?;
     let path = take_bytes(&mut bytes)?;
-    if kind == META {
-        let command = MetaCommand::decode(&take_bytes(&mut bytes)?).ok()?;
-        return path.is_empty().then(|| (Request::Meta(Box::new(command)), bytes));
+    let mut fields = take_bytes(&mut bytes)?;
+    if path.is_empty() {
+        return Some((decode_without_path(kind, fields)?, bytes));
     }
     let path = StreamPath::new(std::str::from_utf8(&path).ok()?).ok()?;
-    let mut fields = take_bytes(&mut bytes)?;
     let request = match kind {
         CREATE => {
             let create = CreateRequest::decode(&std::mem::take(&mut fields)).ok()?;
@@ -140,32 +151,21 @@ pub fn decode_request(mut bytes: Bytes) -> Option<(Request, Bytes)> {
     fields.is_empty().then_some((request, bytes))
 }
 
-fn append_of(fields: &mut Bytes) -> Option<Append> {
-    Append::decode(&std::mem::take(fields)).ok()
-}
-
-/// Numbers that may be missing are preceded by 1, and 0 stands for one that is.
-pub(super) fn put_option(number: Option<u64>, out: &mut Vec<u8>) {
-    out.put_u8(u8::from(number.is_some()));
-    number.into_iter().for_each(|number| out.put_u64_le(number));
-}
-
-pub(super) fn take_option(bytes: &mut Bytes) -> Option<Option<u64>> {
-    match bytes.try_get_u8().ok()? {
-        0 => Some(None),
-        1 => Some(Some(bytes.try_get_u64_le().ok()?)),
+fn decode_without_path(kind: u8, mut fields: Bytes) -> Option<Request> {
+    match kind {
+        META => Some(Request::Meta(Box::new(MetaCommand::decode(&fields).ok()?))),
+        WINDOW => {
+            let key = take_key(&mut fields)?;
+            let (from, to) = (take_offset(&mut fields)?, take_offset(&mut fields)?);
+            let is_range = from < to && fields.is_empty();
+            is_range.then_some(Request::Window { key, from, to })
+        }
         _ => None,
     }
 }
 
-pub(super) fn put_bytes(part: &[u8], out: &mut Vec<u8>) {
-    out.put_u32_le(u32::try_from(part.len()).expect("paths and fields are short"));
-    out.extend_from_slice(part);
-}
-
-pub(super) fn take_bytes(bytes: &mut Bytes) -> Option<Bytes> {
-    let length = usize::try_from(bytes.try_get_u32_le().ok()?).ok()?;
-    (length <= bytes.len()).then(|| bytes.split_to(length))
+fn append_of(fields: &mut Bytes) -> Option<Append> {
+    Append::decode(&std::mem::take(fields)).ok()
 }
 
 fn encode_read(read: &ReadRequest, out: &mut Vec<u8>) {
@@ -216,7 +216,7 @@ fn decode_read(path: StreamPath, bytes: &mut Bytes) -> Option<ReadRequest> {
 /// Appends an answer.
 ///
 /// # Panics
-/// If it holds bytes of a stream.
+/// If it holds bytes that are not in memory.
 pub fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
     match reply {
         Reply::Outcome(outcome) => {
@@ -251,7 +251,11 @@ pub fn encode_reply(reply: &Reply, out: &mut Vec<u8>) {
             outcome.encode(out);
         }
         Reply::Failed(failure) => encode_failure(failure, out),
-        Reply::Window(_) => unreachable!("a node reads bytes itself"),
+        Reply::Window(Slice::Bytes(bytes)) => {
+            out.put_u8(IS_WINDOW);
+            out.extend_from_slice(bytes);
+        }
+        Reply::Window(Slice::File { .. }) => unreachable!("a peer's window is read into memory"),
     }
 }
 
@@ -301,6 +305,10 @@ pub fn decode_reply(mut bytes: Bytes) -> Option<Reply> {
             Reply::Resolved(Box::new(Resolved { key, info, at, record, time }))
         }
         INVALID_JSON => Reply::InvalidJson(JsonError::decode(&std::mem::take(&mut bytes)).ok()?),
+        IS_WINDOW => {
+            let bytes = Some(std::mem::take(&mut bytes)).filter(|bytes| !bytes.is_empty());
+            Reply::Window(Slice::Bytes(bytes?))
+        }
         IS_META => Reply::Meta(MetaOutcome::decode(&std::mem::take(&mut bytes)).ok()?),
         kind => Reply::Failed(decode_failure(kind, &mut bytes)?),
     };
@@ -383,6 +391,11 @@ mod tests {
             Request::Announce { path: path(), append: append() },
             Request::Resolve(read(ReadFrom::Begin, Some(ReadRecords::default()))),
             Request::Meta(Box::new(MetaCommand::SetReplication(5))),
+            Request::Window {
+                key: StreamKey { group: GroupId::new(3), stream: StreamId::new(4) },
+                from: ByteOffset::new(5),
+                to: ByteOffset::new(6),
+            },
         ];
         all.extend(froms.map(|from| Request::Read(read(from, bounded))));
         all
@@ -443,6 +456,17 @@ mod tests {
             let show = |bytes| decode_request(bytes).map(|decoded| format!("{decoded:?}"));
             assert_whole(&bytes, show, &format!("{:?}", (&request, Bytes::from_static(b"data"))));
         }
+    }
+
+    #[test]
+    fn a_window_comes_back_with_its_bytes() {
+        let mut bytes = Vec::new();
+        encode_reply(&Reply::Window(Slice::Bytes(Bytes::from_static(b"bytes"))), &mut bytes);
+        let Some(Reply::Window(Slice::Bytes(back))) = decode_reply(bytes.into()) else {
+            panic!("no window");
+        };
+        assert_eq!(back, "bytes");
+        assert!(decode_reply(Bytes::from_static(&[IS_WINDOW])).is_none(), "at least one byte");
     }
 
     #[test]

@@ -52,6 +52,12 @@ impl Serving {
         !self.under_way.is_empty()
     }
 
+    /// The node and the shard that have asked.
+    pub(super) fn asker(&self, ticket: Ticket) -> Option<(NodeNumber, u16)> {
+        let (asker, _) = self.under_way.get(&ticket.peer()?)?;
+        Some((asker.node, asker.shard))
+    }
+
     fn begin(&mut self, asker: Asker, request: u64) -> Ticket {
         self.last += 1;
         self.under_way.insert(self.last, (asker, request));
@@ -121,6 +127,7 @@ impl ShardCore {
         match (request.path(), request) {
             (Some(path), _) => path.group(total) == id,
             (None, crate::Request::Meta(_)) => GroupId::new(total) == id,
+            (None, crate::Request::Window { key, .. }) => key.group == id,
             (None, _) => false,
         }
     }

@@ -77,6 +77,10 @@ impl ShardCore {
         }
         self.apply_committed(id);
         self.install_if_ready(id);
+        if self.is_elsewhere(id) {
+            self.settle_leadership(id);
+            return self.send_forwards_from_outside(id);
+        }
         self.copy_mut(id).follow_leader();
         self.settle_leadership(id);
         self.send_forwards(id);

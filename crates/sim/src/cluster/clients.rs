@@ -63,6 +63,10 @@ pub(super) trait Asker {
     fn group(&self, options: &LogOptions) -> GroupId;
     /// The next request, with its data.
     fn ask(&mut self, oracle: &mut Oracle, must_create: bool) -> (Request, Vec<u8>);
+    /// The stream of the run that it reads, if it does not read a fork.
+    fn reads_stream(&self) -> Option<usize> {
+        None
+    }
     /// The append that it waits for.
     fn op(&self) -> Option<usize>;
     /// No answer comes any more.
@@ -237,6 +241,10 @@ impl Asker for Client {
         };
         self.doing = Doing::Append { op, append, called: oracle.history.moment() };
         (request, bytes)
+    }
+
+    fn reads_stream(&self) -> Option<usize> {
+        Some(self.stream)
     }
 
     fn op(&self) -> Option<usize> {

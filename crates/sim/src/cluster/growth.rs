@@ -1,4 +1,4 @@
-//! Clusters that begin as one node and grow to three, under clients and all faults.
+//! Clusters that begin as one node and grow to three or four, under clients and all faults.
 //!
 //! # What is simulated of a server
 //! The file `CLUSTER`: a node knows for good what its shards have reported of the cluster before an answer of the same turn
@@ -9,6 +9,7 @@ use super::member::{Mail, Member, node_number};
 use super::plan::ClusterMutant;
 use super::streams::NODES;
 use super::world::{Act, World};
+use crate::dice::Dice;
 use cluster::{MemberState, MetaCommand, MetaOutcome, ReplicaId};
 use model::{GroupId, ShardId};
 use node::{CopyState, CopyStatus, Membership, MetaStart, PeerEvent, Reply, Request, Ticket};
@@ -18,6 +19,9 @@ const JOIN_PATIENCE_US: u64 = 1_000_000;
 
 /// So many runs of 100 begin without data in groups with one voter: others send it in snapshots.
 const BEGINS_AT_ONCE_PERCENT: u64 = 30;
+
+/// So many runs of 100 have four nodes, and nobody goes.
+const IS_WIDE_PERCENT: u64 = 40;
 
 impl World {
     /// Whether a node may run.
@@ -36,8 +40,10 @@ impl World {
         if self.fault_dice.percent(BEGINS_AT_ONCE_PERCENT) {
             self.at(0, Act::Begin);
         }
+        let is_wide = Dice::new(self.seed() ^ 0x7769_6465).percent(IS_WIDE_PERCENT);
+        self.growth.iter_mut().for_each(|growth| growth.is_wide = is_wide);
         let mut after_us = 0;
-        for node in 1..NODES {
+        for node in 1..NODES + usize::from(is_wide) {
             after_us += self.fault_dice.between(1_000, 6_000_000);
             self.at(after_us, Act::Join(node));
         }
@@ -158,7 +164,8 @@ impl World {
 
     /// A node goes for good, once in a run, and the spare one takes its place. If its disk is lost, no other one is damaged then.
     pub(super) fn exchange(&mut self, out: usize) {
-        let is_grown = self.growth.as_ref().is_some_and(|growth| growth.exchange.is_none());
+        let may_go = |growth: &Growth| growth.exchange.is_none() && !growth.is_wide;
+        let is_grown = self.growth.as_ref().is_some_and(may_go);
         if !is_grown || !self.is_member(out) {
             return;
         }
@@ -201,6 +208,9 @@ impl World {
     /// Whether nobody is going or coming.
     fn is_exchanged(&self) -> bool {
         let growth = self.growth.as_ref().expect("it grows");
+        if growth.is_wide {
+            return growth.joined[NODES];
+        }
         growth.exchange.is_none_or(|it| it.is_gone && growth.joined[NODES])
     }
 

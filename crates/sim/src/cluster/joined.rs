@@ -12,6 +12,8 @@ pub(super) struct Growth {
     pub(super) knows_others: [bool; NODES + 1],
     /// Calls that nobody waits for but the world, and the node that joins by them.
     pub(super) calls: BTreeMap<u32, Option<usize>>,
+    /// The spare node joins as well, so that each group has a node without a copy.
+    pub(super) is_wide: bool,
     /// The node whose place the spare one takes.
     pub(super) exchange: Option<Exchange>,
     /// Each group has had three voters.

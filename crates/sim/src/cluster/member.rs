@@ -6,8 +6,9 @@ use env::MemoryDisk;
 use log::{LogOptions, OpenError, SyncDone, SyncJob, WorkDone, WorkJob};
 use model::{Monotonic, ShardId, Timestamp};
 use node::{
-    Event, FetchDone, FetchJob, Membership, Output, PeerEvent, ReadDone, ReadJob, Reply, Request,
-    ShardCore, ShardMessage, Stamp, Ticket, ToPeer, TransferCounts, TransferDone, TransferJob,
+    Change, Event, FetchDone, FetchJob, Membership, Output, PeerEvent, ReadDone, ReadJob, Reply,
+    Request, ShardCore, ShardMessage, Stamp, Ticket, ToPeer, TransferCounts, TransferDone,
+    TransferJob,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub(super) struct Turn {
     pub(super) mails: Vec<(usize, Mail)>,
     pub(super) jobs: Vec<(usize, Job)>,
     pub(super) said: Vec<ToPeer>,
+    pub(super) changes: Vec<Change>,
     pub(super) is_behind: bool,
 }
 
@@ -211,8 +213,7 @@ fn drain((number, shard): (usize, &mut ShardCore), turn: &mut Turn) {
         match output {
             Output::Reply { ticket, reply } => turn.replies.push((ticket, reply)),
             Output::Shard { to, message } => turn.mails.push((place(to), Mail::Shard(message))),
-            // Nobody watches.
-            Output::Changed { .. } => {}
+            Output::Changed { change, .. } => turn.changes.push(change),
             Output::Sync(job) => turn.jobs.push((number, Job::Sync(job))),
             Output::Work(job) => turn.jobs.push((number, Job::Work(job))),
             Output::Read(job) => turn.jobs.push((number, Job::Read(job))),

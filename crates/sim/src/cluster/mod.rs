@@ -19,6 +19,7 @@
 //! # Map
 //! `plan`: what is run. `world`: the scheduler. `member`: a node. `streams`: what there is. `wires`: the links. `growth`, `joined`: a node alone becomes three. `clients`, `churn`, `forkers`, `nemesis`, `damage`, `hits`: what is asked and what goes wrong. `oracle`: what must hold.
 
+mod calls;
 mod churn;
 mod clients;
 mod damage;
@@ -32,6 +33,8 @@ mod nemesis;
 mod oracle;
 mod plan;
 mod streams;
+mod watchers;
+mod watches;
 mod wires;
 mod world;
 

@@ -132,6 +132,8 @@ pub struct ClusterReport {
     pub forwarded_count: u64,
     /// Forks that were read as a whole.
     pub forks_count: usize,
+    /// Changes that watchers have heard of.
+    pub changes_count: u64,
     /// Leaders that were elected.
     pub leaders_count: usize,
     /// Entries that were compared between copies.
@@ -166,6 +168,7 @@ impl AddAssign for ClusterReport {
             elsewhere_count: self.elsewhere_count + other.elsewhere_count,
             forwarded_count: self.forwarded_count + other.forwarded_count,
             forks_count: self.forks_count + other.forks_count,
+            changes_count: self.changes_count + other.changes_count,
             leaders_count: self.leaders_count + other.leaders_count,
             entries_count: self.entries_count + other.entries_count,
             states_count: self.states_count + other.states_count,

@@ -1,29 +1,25 @@
 //! The scheduler of a cluster: one queue of everything that will happen.
 
-use super::clients::{Asker, Client, Next};
+use super::clients::{Asker, Client};
 use super::forkers::Forker;
 use super::hits::Damages;
 use super::joined::Growth;
 use super::member::{Job, Mail, Member, Turn, membership, node_number};
-use super::oracle::{Disks, Oracle};
+use super::oracle::Oracle;
 use super::plan::{ClusterMutant, ClusterPlan, ClusterReport};
 use super::streams::{NODES, STREAMS};
+use super::watches::Watches;
 use super::wires::{CLASSES, Wire};
 use crate::{dice::Dice, trace::Trace};
 use bytes::Bytes;
 use cluster::Class;
 use log::{LogOptions, OpenError};
-use model::{GroupId, ShardId};
-use node::{
-    CopyState, CopyStatus, Failure, PEER_TICK_MS, PeerEvent, Reply, Request, Ticket, TransferCounts,
-};
+use model::GroupId;
+use node::{CopyStatus, PEER_TICK_MS, PeerEvent, Reply, Request, TransferCounts};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How often a shard's clockwork runs.
 const TICK_US: u64 = 100_000;
-
-/// A client waits this long for an answer at least, and at most.
-const PATIENCE_US: (u64, u64) = (300_000, 8_000_000);
 
 /// Simulated time in which every client must come to its end once nothing fails any more.
 const REST_US: u64 = 120_000_000;
@@ -33,9 +29,6 @@ const COMPARE_US: u64 = 500_000;
 
 /// The history of the cluster.
 const LINEAGE: u64 = 0x7468_616c;
-
-/// One of so many acknowledgements is looked for on the disks.
-const IMAGES_PERCENT: u64 = 8;
 
 /// Something that will happen.
 #[derive(Debug)]
@@ -102,7 +95,7 @@ pub(super) enum Act {
 }
 
 pub(super) struct World {
-    plan: ClusterPlan,
+    pub(super) plan: ClusterPlan,
     pub(super) now_us: u64,
     pub(super) dice: Dice,
     pub(super) fault_dice: Dice,
@@ -120,21 +113,22 @@ pub(super) struct World {
     pub(super) old_images: BTreeMap<usize, env::MemoryDisk>,
     starts: u64,
     grown_count: u64,
-    elsewhere_count: u64,
-    forwarded_count: u64,
+    pub(super) elsewhere_count: u64,
+    pub(super) forwarded_count: u64,
     forks_count: usize,
-    clients: Vec<Box<dyn Asker>>,
+    pub(super) watches: Watches,
+    pub(super) clients: Vec<Box<dyn Asker>>,
     /// Clients that have not come to their end.
-    active: BTreeSet<usize>,
+    pub(super) active: BTreeSet<usize>,
     /// The client of each call, and the node that it asked.
-    calls: BTreeMap<u32, (usize, usize)>,
-    call_next: u32,
-    created: BTreeSet<usize>,
-    contents: Vec<Vec<u8>>,
+    pub(super) calls: BTreeMap<u32, (usize, usize)>,
+    pub(super) call_next: u32,
+    pub(super) created: BTreeSet<usize>,
+    pub(super) contents: Vec<Vec<u8>>,
     ordered: usize,
     queue: BTreeMap<(u64, u64), Act>,
     queued: u64,
-    trace: Trace,
+    pub(super) trace: Trace,
 }
 
 impl World {
@@ -182,6 +176,7 @@ impl World {
             elsewhere_count: 0,
             forwarded_count: 0,
             forks_count: 0,
+            watches: Watches::new(Dice::new(plan.seed ^ 0x0077_6174_6368)),
             clients: Vec::new(),
             active: BTreeSet::new(),
             calls: BTreeMap::new(),
@@ -258,6 +253,11 @@ impl World {
         if let Some(laggard) = self.laggard() {
             self.oracle.broken(format!("a copy never comes to the end of its log: {laggard}"));
         }
+        self.run_until(until, |world| world.deaf_watcher().is_none());
+        if let Some(watcher) = self.deaf_watcher() {
+            self.oracle.broken(watcher);
+        }
+        self.check_changes();
         self.compare();
         if !self.oracle.is_broken() {
             self.ordered = self.oracle.audit(&self.contents);
@@ -276,6 +276,11 @@ impl World {
         if self.is_at_rest() {
             self.forks_count = self.oracle.audit_forks(&self.contents);
         }
+        let until = self.now_us + REST_US;
+        self.run_until(until, |world| world.unaware_watcher().is_none());
+        if let Some(watcher) = self.unaware_watcher() {
+            self.oracle.broken(watcher);
+        }
     }
 
     pub(super) fn report(&self) -> ClusterReport {
@@ -289,6 +294,7 @@ impl World {
             elsewhere_count: self.elsewhere_count,
             forwarded_count: self.forwarded_count,
             forks_count: self.forks_count,
+            changes_count: self.watches.changes_count,
             leaders_count,
             entries_count,
             states_count,
@@ -432,7 +438,7 @@ impl World {
         }
     }
 
-    fn is_life(&self, node: usize, life: u64) -> bool {
+    pub(super) fn is_life(&self, node: usize, life: u64) -> bool {
         self.members[node].life == life && self.members[node].is_up()
     }
 
@@ -474,7 +480,7 @@ impl World {
         }
         self.members[node].is_turn_due = false;
         let turn = self.members[node].turn(self.now_us);
-        let Turn { replies, mails, jobs, said, is_behind } = turn;
+        let Turn { replies, mails, jobs, said, changes, is_behind } = turn;
         self.trace.note(
             self.now_us,
             format_args!("turn of {node}: {} {} {}", replies.len(), jobs.len(), said.len()),
@@ -494,6 +500,7 @@ impl World {
             }
         }
         self.flush(node);
+        self.hear_changes(node, changes);
         for (ticket, reply) in replies {
             let (call, delay_us) = (ticket.exchange[0], self.dice.delay_us(300));
             self.check_acknowledged((node, call), &reply);
@@ -600,7 +607,7 @@ impl World {
         self.at(0, Act::PeerTick { node, life });
     }
 
-    fn membership(&self, node: usize) -> node::Membership {
+    pub(super) fn membership(&self, node: usize) -> node::Membership {
         match self.growth {
             Some(_) => self.membership_in_growth(node),
             None => membership(node, (NODES, self.plan.seed)),
@@ -610,182 +617,6 @@ impl World {
     fn compare(&mut self) {
         for member in &mut self.members {
             self.oracle.compare(member, self.damages.has_hit(member.number));
-        }
-    }
-}
-
-/// The clients' side.
-impl World {
-    fn add_client(&mut self, client: Box<dyn Asker>) {
-        let number = self.clients.len();
-        self.clients.push(client);
-        self.active.insert(number);
-        self.at(0, Act::Wake(number));
-    }
-
-    fn wake(&mut self, number: usize) {
-        let group = self.clients[number].group(&self.options);
-        let must_create = !self.created.contains(&(number % STREAMS)) && number < STREAMS;
-        let is_being_made = self.active.contains(&(number % STREAMS)) || !self.is_ending;
-        if number >= STREAMS && !self.created.contains(&(number % STREAMS)) && is_being_made {
-            return self.at(200_000, Act::Wake(number));
-        }
-        let node = match self.clients[number].asks_anywhere() {
-            true => self.any_node(),
-            false => {
-                let node = *self.clients[number].node();
-                self.leader_known_to(node, group)
-            }
-        };
-        *self.clients[number].node() = node;
-        let (request, data) = self.clients[number].ask(&mut self.oracle, must_create);
-        self.send((number, node), request, data);
-    }
-
-    /// Where a node knows of a leader, that one; else itself.
-    fn leader_known_to(&self, node: usize, group: GroupId) -> usize {
-        let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
-        let known = copies.filter(|copy| copy.group == group).find_map(|copy| copy.leader);
-        let is_member = |node: &usize| self.is_member(*node);
-        let node = Some(node).filter(is_member).unwrap_or(0);
-        known.map_or(node, |leader| usize::from(leader.get()) - 1)
-    }
-
-    /// Whether a node answers for a group without leading it.
-    fn is_elsewhere(&self, node: usize, group: GroupId) -> bool {
-        let mut copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
-        copies.any(|copy| copy.group == group && copy.state == CopyState::Follows)
-    }
-
-    /// Any node that may run.
-    pub(super) fn any_node(&mut self) -> usize {
-        let count = self.members.len();
-        let node = self.dice.below(count as u64) as usize;
-        let mut nodes = (node..node + count).map(|node| node % count);
-        nodes.find(|node| self.is_member(*node)).expect("some node is a member")
-    }
-
-    pub(super) fn next_call(&mut self) -> u32 {
-        self.call_next += 1;
-        self.call_next
-    }
-
-    fn send(&mut self, (client, node): (usize, usize), request: Request, data: Vec<u8>) {
-        let (call, life) = (self.next_call(), self.members[node].life);
-        self.calls.insert(call, (client, node));
-        let delay_us = self.dice.delay_us(300);
-        if self.mutant() == Some(ClusterMutant::RepeatedRequests)
-            && let Request::Append { path, append } = &request
-        {
-            let (path, append, data) = (path.clone(), append.clone(), data.clone());
-            let request = Request::Append { path, append };
-            self.at(delay_us + 1, Act::Arrive { call, node, life, request, data });
-        }
-        self.at(delay_us, Act::Arrive { call, node, life, request, data });
-        let patience_us = self.dice.between(PATIENCE_US.0, PATIENCE_US.1);
-        self.at(patience_us, Act::GiveUp { call });
-    }
-
-    /// A request whose answer nobody hears.
-    pub(super) fn send_unheard(&mut self, node: usize, request: Request, data: Vec<u8>) {
-        self.call_next += 1;
-        let (call, life) = (self.call_next, self.members[node].life);
-        let delay_us = self.dice.delay_us(300);
-        self.at(delay_us, Act::Arrive { call, node, life, request, data });
-    }
-
-    fn give_request(&mut self, (call, node): (u32, usize), request: Request, data: Vec<u8>) {
-        let group = match (&request, request.path()) {
-            (_, Some(path)) => path.group(self.options.group_count),
-            (Request::Window { key, .. }, _) => key.group,
-            _ => unreachable!("clients ask by path or for windows"),
-        };
-        let shard = usize::from(group.shard(self.members[node].shard_count).get());
-        let ticket = Ticket { shard: ShardId::new(0), exchange: [call, 0, 0] };
-        self.post(node, shard, Mail::Request { ticket, request, data });
-    }
-
-    /// What is acknowledged now is on a majority's disks now.
-    fn check_acknowledged(&mut self, (node, call): (usize, u32), reply: &Reply) {
-        let Reply::Outcome(stream::Outcome::Appended(_)) = reply else { return };
-        let Some((client, _)) = self.calls.get(&call) else { return };
-        let Some(op) = self.clients[*client].op() else { return };
-        if self.dice.percent(IMAGES_PERCENT) {
-            let opened: Vec<node::Membership> =
-                (0..self.members.len()).map(|it| self.membership(it)).collect();
-            let disks = Disks {
-                members: &self.members,
-                opened: &opened,
-                damages: &self.damages,
-                options: &self.options,
-            };
-            self.oracle.check_images(&disks, (node, op));
-        }
-    }
-
-    fn hear(&mut self, call: u32, reply: Reply) {
-        if self.hear_cluster(call, &reply) {
-            return;
-        }
-        let Some((client, node)) = self.calls.remove(&call) else { return };
-        let group = self.clients[client].group(&self.options);
-        let is_read = matches!(reply, Reply::Head(..) | Reply::Read(_));
-        let is_write = matches!(reply, Reply::Outcome(stream::Outcome::Appended(_)));
-        let is_elsewhere = self.is_elsewhere(node, group);
-        self.elsewhere_count += u64::from(is_read && is_elsewhere);
-        self.forwarded_count += u64::from(is_write && is_elsewhere);
-        let is_made = matches!(
-            reply,
-            Reply::Outcome(stream::Outcome::Created(_) | stream::Outcome::Existed(_))
-        );
-        if is_made {
-            self.created.insert(client % STREAMS);
-        }
-        let reply = match (reply, self.mutant()) {
-            (
-                Reply::Failed(Failure::Unknown | Failure::Poisoned { applied_unknown: true }),
-                Some(ClusterMutant::DeniedDoubts),
-            ) => Reply::Failed(Failure::NoLeader),
-            (reply, _) => reply,
-        };
-        let is_failed = matches!(reply, Reply::Failed(_));
-        let said = super::clients::in_short(&reply);
-        self.trace.note(self.now_us, format_args!("client {client} hears of {node}: {said}"));
-        let next = self.clients[client].hear(&mut self.oracle, reply, &mut self.contents);
-        self.go_on(client, next, (node, is_failed));
-    }
-
-    /// A call has no answer any more.
-    pub(super) fn give_up(&mut self, call: u32) {
-        let Some((client, node)) = self.calls.remove(&call) else { return };
-        self.trace.note(self.now_us, format_args!("client {client} gives up on {node}"));
-        let next = self.clients[client].give_up(&mut self.oracle);
-        self.go_on(client, next, (node, true));
-    }
-
-    fn go_on(&mut self, client: usize, next: Next, (node, is_failed): (usize, bool)) {
-        match next {
-            Next::Ask(request) => return self.send((client, node), request, Vec::new()),
-            Next::End => {
-                self.active.remove(&client);
-                return;
-            }
-            Next::Again => {}
-        }
-        if is_failed {
-            *self.clients[client].node() = self.any_node();
-        }
-        let delay_us = 1000 + self.clients[client].delay_us();
-        self.at(delay_us, Act::Wake(client));
-    }
-
-    /// Clients of a node that is gone learn that no answer comes.
-    pub(super) fn lose_calls(&mut self, node: usize) {
-        let lost = self.calls.iter().filter(|(_, (_, of))| *of == node).map(|(call, _)| *call);
-        let lost: Vec<u32> = lost.collect();
-        for call in lost {
-            let delay_us = self.dice.delay_us(2000);
-            self.at(delay_us, Act::GiveUp { call });
         }
     }
 }
