@@ -5,6 +5,7 @@ mod bit_flips;
 mod crash;
 mod damage;
 mod descriptors;
+mod drops;
 mod full_disk;
 mod install;
 mod kept;

@@ -245,7 +245,7 @@ impl ShardCore {
     /// Answers with a first change that holds the stream's present state. So no commit between the
     /// reader's last look and this moment is lost.
     pub(crate) fn handle_watch(&mut self, ticket: Ticket, key: StreamKey) {
-        if self.is_elsewhere(key.group) {
+        if self.is_watched_elsewhere(key) {
             return self.watch_elsewhere(ticket.shard, key);
         }
         let info = self.groups.get(key.group).state.info(key.stream);

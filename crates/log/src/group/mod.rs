@@ -199,7 +199,22 @@ impl Group {
         let floor = self.chunks.floor(stream.get());
         self.hot.drop_before(stream, (floor, GONE));
         self.chunks.forget(stream.get());
+        self.note_drop();
+    }
+
+    /// A committed entry has dropped something.
+    fn note_drop(&mut self) {
         self.merge_may_help = true;
+        if let Some(replicated) = &mut self.replicated {
+            replicated.dropped_at = replicated.committed;
+        }
+    }
+
+    /// Whether what its chunks may lack stays dropped, whatever happens: a start that did not know the entry that has dropped it as
+    /// committed would miss it, and could not give it to others either.
+    pub(crate) fn may_merge(&self) -> bool {
+        let is_known = |it: &Replicated| it.dropped_at <= it.durable_commit.max(self.checkpointed);
+        self.replicated.as_deref().is_none_or(is_known)
     }
 
     /// Drops what lies before `upto`.
@@ -210,7 +225,7 @@ impl Group {
         }
         self.hot.drop_before(stream, (floor, upto.get()));
         self.chunks.trim(stream.get(), upto.get());
-        self.merge_may_help = true;
+        self.note_drop();
     }
 
     /// As [`Group::trim`], at the start: what is dead in chunks is known.

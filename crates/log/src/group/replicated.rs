@@ -19,6 +19,10 @@ pub(crate) struct Replicated {
     pub(crate) note_slot: Option<u16>,
     /// Whether this opening has noted it: then no segment of an earlier one is needed for it.
     pub(crate) is_noted: bool,
+    /// A start after a power loss would know this much as committed, at least.
+    pub(crate) durable_commit: u64,
+    /// What was committed when something was dropped last that was stored.
+    pub(crate) dropped_at: u64,
     /// Entries from here on are kept for others while the WAL has room.
     pub(crate) keep_from: u64,
 }

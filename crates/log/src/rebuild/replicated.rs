@@ -87,6 +87,8 @@ impl Rebuild<'_> {
                 note: surveyed.note.map(|(note, _)| note),
                 note_slot: surveyed.note.map(|(_, slot)| slot),
                 is_noted: false,
+                durable_commit: committed,
+                dropped_at: 0,
                 keep_from: KEEP_NONE,
             }));
         }

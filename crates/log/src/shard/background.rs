@@ -348,12 +348,13 @@ impl ShardLog {
 
     fn merge(&mut self) -> Option<(usize, Task)> {
         self.seals_since_merge = 0;
+        self.note_drops();
         let (store, epoch) = (&self.store, self.wal.epoch());
         let spare_bytes = SPARE_SEGMENTS * self.wal.room().segment_bytes;
         in_turn(|is_turn| {
             let mut groups = self.groups.iter_mut().enumerate();
             groups.find_map(|(index, group)| {
-                if !group.merge_may_help || !is_turn(group) {
+                if !group.merge_may_help || !group.may_merge() || !is_turn(group) {
                     return None;
                 }
                 let task = group.start_merge(store, epoch, spare_bytes)?;

@@ -112,6 +112,8 @@ impl ShardLog {
             note: Some(note),
             note_slot: None,
             is_noted: true,
+            durable_commit: 0,
+            dropped_at: 0,
             keep_from: KEEP_NONE,
         }));
         Ok(())
@@ -382,8 +384,12 @@ impl ShardLog {
         for note in &part.notes {
             if let Some(replicated) = &mut self.group_mut(GroupId::new(note.group)).replicated {
                 let before = replicated.note_slot.replace(place.slot);
-                // The segment before may be free now.
-                self.is_work_due.set(self.is_work_due.get() || before != Some(place.slot));
+                let (noted, _) = note.as_note().expect("it is one");
+                let has_waited = replicated.durable_commit < replicated.dropped_at;
+                replicated.durable_commit = replicated.durable_commit.max(noted.commit.get());
+                // The segment before may be free now, and chunks may be merged.
+                let may_do_more = has_waited || before != Some(place.slot);
+                self.is_work_due.set(self.is_work_due.get() || may_do_more);
             }
         }
         for (group, from) in &part.superseded {
@@ -405,6 +411,21 @@ impl ShardLog {
             if let Some(note) = replicated.note.filter(|_| is_old && !is_in_batch) {
                 let note = Note { commit: EntryIndex::new(replicated.committed), ..note };
                 self.are_notes_due |= self.put_note(id, note).is_err();
+            }
+        }
+    }
+
+    /// Notes what is committed of groups whose merges wait for that.
+    pub(super) fn note_drops(&mut self) {
+        for number in 0..self.groups.len() {
+            let group = &self.groups[number];
+            let Some(replicated) = group.replicated.as_deref() else { continue };
+            let is_unknown = group.merge_may_help && !group.may_merge();
+            let (id, committed) = (group.id, EntryIndex::new(replicated.committed));
+            let is_old = |note: &Note| note.commit.get() < replicated.dropped_at;
+            if let Some(note) = replicated.note.filter(|note| is_unknown && is_old(note)) {
+                // One that finds no room is written when the merge is looked for again.
+                let _ = self.put_note(id, Note { commit: committed, ..note });
             }
         }
     }

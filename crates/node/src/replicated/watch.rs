@@ -9,8 +9,10 @@
 //! A change that is lost with a link or a leader costs a second at most: the question is repeated each second, and its
 //! answer has what is missing. A leader that has not heard the question for [`LEASE_MS`] sends nothing more.
 //!
-//! # Invariants
-//! - The tail that is announced here of a stream never falls.
+//! # Own copies
+//! A copy that does not know a stream may be behind: it does not say that the stream is gone, and its leader is asked as well. When the
+//! copy knows the stream, or leads, it says how that is, and tells of changes from then on. A change may come twice then, and an
+//! older one behind a newer one: who watches looks at the tail.
 
 use super::change_bytes::{put_change, take_change};
 use crate::{
@@ -31,24 +33,35 @@ const RENEW_TICKS: u32 = 20;
 /// Streams in one question.
 const STREAMS_MAX: usize = 1 << 10;
 
-/// What a shard knows of streams that it watches and that are kept elsewhere.
+/// The streams for which a shard asks leaders, and what it knows of them.
 #[derive(Debug, Default)]
 pub(super) struct FarWatches {
-    seen: BTreeMap<StreamKey, Seen>,
+    seen: BTreeMap<StreamKey, Option<Seen>>,
     ticks: u32,
 }
 
 impl ShardCore {
-    /// A shard of this node watches a stream of a group that is kept elsewhere.
+    /// Whether only the leader elsewhere can tell of a stream.
+    pub(crate) fn is_watched_elsewhere(&self, key: StreamKey) -> bool {
+        let group = self.groups.get(key.group);
+        let may_be_behind = || !group.role.is_in_charge() && group.state.info(key.stream).is_none();
+        self.replication.is_some() && (self.is_elsewhere(key.group) || may_be_behind())
+    }
+
+    /// A shard of this node watches a stream of which only the leader elsewhere can tell.
     pub(crate) fn watch_elsewhere(&mut self, shard: ShardId, key: StreamKey) {
-        let is_new = self.watchers.of(key).is_empty();
         self.watchers.add(key, shard);
-        if is_new {
-            return self.ask_to_watch(key.group, vec![(key.stream, None)]);
-        }
-        if let Some(Seen { tail, next_record, closed }) = self.members().far.seen.get(&key).copied()
-        {
-            self.notify(shard, Change { key, tail, next_record, closed, gone: false, data: None });
+        match self.members().far.seen.get(&key).copied() {
+            None => {
+                self.members().far.seen.insert(key, None);
+                self.ask_to_watch(key.group, vec![(key.stream, None)]);
+            }
+            // The answer is for all who watch.
+            Some(None) => {}
+            Some(Some(Seen { tail, next_record, closed })) => {
+                let (gone, data) = (false, None);
+                self.notify(shard, Change { key, tail, next_record, closed, gone, data });
+            }
         }
     }
 
@@ -70,16 +83,22 @@ impl ShardCore {
         *ticks = 0;
         let now = self.members().now.monotonic;
         self.watchers.forget_late(now);
-        let mut keys = self.watchers.keys();
-        keys.retain(|key| self.is_elsewhere(key.group));
-        let seen = std::mem::take(&mut self.members().far.seen);
-        let known = keys.iter().filter_map(|key| Some((*key, *seen.get(key)?)));
-        self.members().far.seen = known.collect();
-        for keys in keys.chunk_by(|one, next| one.group == next.group) {
-            for keys in keys.chunks(STREAMS_MAX) {
-                let streams = keys.iter().map(|key| (key.stream, seen.get(key).copied()));
-                self.ask_to_watch(keys[0].group, streams.collect());
+        let before = std::mem::take(&mut self.members().far.seen);
+        let keys = self.watchers.keys();
+        let (far, near): (Vec<_>, Vec<_>) =
+            keys.into_iter().partition(|key| self.is_watched_elsewhere(*key));
+        let far: Vec<(StreamKey, Option<Seen>)> =
+            far.into_iter().map(|key| (key, before.get(&key).copied().flatten())).collect();
+        self.members().far.seen = far.iter().copied().collect();
+        for streams in far.chunk_by(|(one, _), (next, _)| one.group == next.group) {
+            for streams in streams.chunks(STREAMS_MAX) {
+                let asked = streams.iter().map(|(key, seen)| (key.stream, *seen));
+                self.ask_to_watch(streams[0].0.group, asked.collect());
             }
+        }
+        for key in near.into_iter().filter(|key| before.contains_key(key)) {
+            let info = self.groups.get(key.group).state.info(key.stream);
+            self.announce_change(Change::present(key, info.as_ref()));
         }
     }
 
@@ -98,24 +117,19 @@ impl ShardCore {
     }
 
     fn hear_change(&mut self, change: Change) {
-        let Change { key, tail, next_record, closed, gone, data } = &change;
-        let is_here = self.groups.holds(key.group) && !self.is_elsewhere(key.group);
-        if is_here || self.watchers.of(*key).is_empty() {
-            // The own copy tells of it, or nobody wants to know it any more.
-            return;
-        }
         let heard = change.seen();
-        let seen = &mut self.members().far.seen;
-        if *gone {
-            seen.remove(key);
-        } else if seen.get(key).is_none_or(|seen| seen.is_behind(&heard)) {
-            seen.insert(*key, heard);
-        } else {
-            return;
+        // Otherwise nobody wants to know it any more, or the own copy tells of it.
+        let Some(seen) = self.members().far.seen.get_mut(&change.key) else { return };
+        if change.gone || seen.is_none_or(|seen| seen.is_behind(&heard)) {
+            *seen = Some(heard);
+            self.announce_change(change);
         }
-        let (stream, tail, next_record) = (key.stream, *tail, *next_record);
-        let visible = Visible { stream, tail, next_record, closed: *closed, gone: *gone };
-        self.announce(*key, visible, data.as_ref());
+    }
+
+    fn announce_change(&mut self, change: Change) {
+        let Change { key, tail, next_record, closed, gone, data } = change;
+        let visible = Visible { stream: key.stream, tail, next_record, closed, gone };
+        self.announce(key, visible, data.as_ref());
     }
 
     /// Another node watches streams of a group that is led here: what it does not know of them.

@@ -39,6 +39,9 @@ impl World {
             if gone {
                 self.watches.waiting.remove(&place);
             }
+            if gone && !self.watches.may_go {
+                self.oracle.broken(format!("node {node} says that {key:?} is gone"));
+            }
             let Some(known) = self.watches.tails.get_mut(&place) else { continue };
             *known = tail.get().max(*known);
             if let Some(data) = data {

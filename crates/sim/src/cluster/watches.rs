@@ -17,6 +17,8 @@ pub(super) struct Watches {
     pub(super) data: BTreeMap<(StreamKey, u64), BTreeSet<Bytes>>,
     /// Watchers that wait for a deletion.
     pub(super) waiting: BTreeSet<(usize, u64, StreamKey)>,
+    /// Streams are being deleted.
+    pub(super) may_go: bool,
     pub(super) changes_count: u64,
 }
 
@@ -28,6 +30,7 @@ impl Watches {
             tails: BTreeMap::new(),
             data: BTreeMap::new(),
             waiting: BTreeSet::new(),
+            may_go: false,
             changes_count: 0,
         }
     }

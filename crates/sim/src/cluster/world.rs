@@ -267,6 +267,7 @@ impl World {
 
     /// Streams are deleted, then their forks, and nothing is left of either.
     fn close(&mut self) {
+        self.watches.may_go = true;
         for stream in 0..STREAMS {
             let closer = Forker::closer(stream, &self.oracle, self.dice.split());
             self.add_client(Box::new(closer));
