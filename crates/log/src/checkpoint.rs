@@ -135,6 +135,16 @@ impl Header {
     }
 }
 
+/// The whole file of a checkpoint without rows.
+pub(crate) fn empty_checkpoint(
+    store: u64,
+    (group, index, term): (GroupId, EntryIndex, model::Term),
+    header: Vec<u8>,
+) -> Vec<u8> {
+    let (term, rows, dir) = (term.get(), CheckpointRows::new(), PathBuf::new());
+    encode(&CheckpointTask { store, dir, group, index, term, installs: 0, header, rows })
+}
+
 /// The whole file of a checkpoint.
 fn encode(task: &CheckpointTask) -> Vec<u8> {
     let rows = task.rows.sorted();

@@ -1,4 +1,5 @@
-//! What a committed entry has dropped stays in chunks until a start would know that the entry is committed.
+//! What a committed entry has dropped stays in chunks until a start would know that the entry is committed. What a replica has
+//! that takes part in nothing goes at once.
 
 use crate::support::replicas::{Logged, World, group};
 use env::MemoryDisk;
@@ -52,4 +53,27 @@ fn a_start_that_does_not_know_it_has_the_bytes() {
     let world = world.reopen(1, "after the crash");
     assert_eq!(world.shards[0].committed_index(group(0)), EntryIndex::new(8));
     world.check("the stream is there");
+}
+
+#[test]
+fn a_replica_that_is_not_wanted_keeps_nothing_and_takes_a_snapshot_later() {
+    let disk = MemoryDisk::new();
+    let mut world = prepared(&disk);
+    // Nobody commits these.
+    world.append(0, 10, logged(3)).unwrap();
+    world.sync_all().unwrap();
+    world.log(0).empty(group(0), Term::new(2), b"header".to_vec()).unwrap();
+    while let Some(job) = world.shards[0].poll_work() {
+        assert!(world.shards[0].handle_work(job.run()).error.is_none());
+    }
+    for _ in 0..2 {
+        let log = world.log(0);
+        assert_eq!(log.applied_index(group(0)), EntryIndex::new(10));
+        assert_eq!((log.last_index(group(0)).get(), log.first_index(group(0))), (10, None));
+        assert_eq!((log.stats().chunks, log.stats().hot_bytes), (0, 0));
+        assert_eq!(log.last_note(group(0)).unwrap().term, Term::new(2));
+        drop(world);
+        world = World::new(&disk, 1);
+        assert_eq!(world.report.damage_count, 0);
+    }
 }

@@ -5,7 +5,7 @@ use crate::{
     TransferDone, TransferJob,
 };
 use bytes::Bytes;
-use cluster::{MetaCommand, MetaOutcome};
+use cluster::{MetaCommand, MetaOutcome, NodeNumber};
 use log::{ReadError, Slice, SyncDone, SyncJob, WorkDone, WorkJob};
 use model::{
     ByteOffset, GroupId, Monotonic, ReadFrom, ReadRecords, ShardId, StreamId, StreamKey,
@@ -461,6 +461,8 @@ pub enum ShardCall {
         /// The reference.
         token: PinToken,
     },
+    /// Say which nodes have a part in a group.
+    Replicas(GroupId),
     /// Tell another node of changes of streams, for some seconds.
     Watch {
         /// Their group.
@@ -476,7 +478,7 @@ impl ShardCall {
         match self {
             Self::Locate(key, _) | Self::Find(key, _) | Self::Propose(key, _) => key.group,
             Self::ForkSource { path, .. } | Self::Holder { path, .. } => path.group(group_count),
-            Self::Watch { group, .. } => *group,
+            Self::Watch { group, .. } | Self::Replicas(group) => *group,
         }
     }
 }
@@ -525,6 +527,8 @@ pub enum ShardAnswer {
     Outcome(Outcome),
     /// To `Holder`.
     Holder(PinHolder),
+    /// To `Replicas`.
+    Replicas(Vec<NodeNumber>),
     /// To `Watch`: the present state of each stream of which the asker does not know it.
     Watched(Vec<Change>),
     /// It could not be done.

@@ -157,6 +157,7 @@ impl ShardCore {
             ShardCall::Holder { path, token } => {
                 Some(ShardAnswer::Holder(self.holder_of(&path, token)))
             }
+            ShardCall::Replicas(group) => Some(self.replicas_of(group)),
             ShardCall::Watch { group, streams } => match reply_to {
                 ReplyTo::Client(ticket) => Some(self.watch_for_peer(ticket, group, &streams)),
                 // Nobody asks the own shard like this.
@@ -191,6 +192,7 @@ impl ShardCore {
             }
             ReplyTo::Client(ticket) => self.answer_peer_call(ticket, answer),
             ReplyTo::Watchers => self.hear_watched(answer),
+            ReplyTo::Removal(id) => self.hear_replicas(id, &answer),
             ReplyTo::Expiries => self.expiries.note_done(),
             ReplyTo::Nobody => {}
         }

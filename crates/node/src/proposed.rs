@@ -1,7 +1,7 @@
 //! A command on its way through a group's log, and who gets its outcome.
 
 use crate::Ticket;
-use model::{EntryIndex, ShardId};
+use model::{EntryIndex, GroupId, ShardId};
 use stream::{Command, Subject};
 
 /// A command on its way through the log.
@@ -25,6 +25,8 @@ pub(crate) enum ReplyTo {
     Operation(u64),
     /// The watchers of streams that are kept elsewhere.
     Watchers,
+    /// The copy of a group that may not be wanted any more.
+    Removal(GroupId),
     /// The slices of expiries.
     Expiries,
     Nobody,

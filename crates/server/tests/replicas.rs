@@ -104,7 +104,9 @@ fn every_node_knows_how_all_of_them_are() {
             let (states, groups) = view(&status);
             let leaders = status["nodes"].as_array().unwrap().iter().map(|it| &it["leaders"]);
             let led: u64 = leaders.map(|it| it.as_u64().unwrap()).sum();
-            states == ["up"; 3] && groups[1..] == [0, 0] && led == groups[0]
+            let mut nodes = status["nodes"].as_array().unwrap().iter();
+            let are_heard = nodes.all(|it| it["version"].is_string());
+            states == ["up"; 3] && groups[1..] == [0, 0] && led == groups[0] && are_heard
         });
     }
     let found = status(&nodes[1]);

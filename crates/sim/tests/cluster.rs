@@ -8,7 +8,7 @@ const MUTANT_SEEDS: u64 = 40;
 /// The first of them: some defects need a rare coincidence, so the search begins near one.
 fn first_seed(mutant: ClusterMutant) -> u64 {
     match mutant {
-        ClusterMutant::HastyBarriers => 90,
+        ClusterMutant::HastyBarriers => 250,
         ClusterMutant::DeniedReferences => 60,
         _ => 4,
     }

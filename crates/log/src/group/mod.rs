@@ -210,8 +210,8 @@ impl Group {
         }
     }
 
-    /// Whether what its chunks may lack stays dropped, whatever happens: a start that did not know the entry that has dropped it as
-    /// committed would miss it, and could not give it to others either.
+    /// Whether a start would know as committed what has dropped something. One that did not would miss what a merge has left out,
+    /// and could not give it to others either.
     pub(crate) fn may_merge(&self) -> bool {
         let is_known = |it: &Replicated| it.dropped_at <= it.durable_commit.max(self.checkpointed);
         self.replicated.as_deref().is_none_or(is_known)

@@ -5,11 +5,12 @@
 //! 2. [`ShardLog::finish_install`]: the group is frozen, and takes no entry. The next job of the shard's background work checks
 //!    all that was received, and commits. Its report says what has come of it.
 
+use crate::checkpoint::empty_checkpoint;
 use crate::shard::ShardLog;
 use crate::snapshot::{
     Install, InstallDone, InstallError, InstallTask, Installed, Installing, RowEnds, SnapshotHead,
 };
-use model::EntryIndex;
+use model::{EntryIndex, GroupId, Term};
 
 impl ShardLog {
     /// Begins to receive a snapshot. The group lives on meanwhile.
@@ -39,6 +40,43 @@ impl ShardLog {
         if head.index.get() <= replicated.committed {
             let committed = EntryIndex::new(replicated.committed);
             return Err(InstallError::NotNewer { committed });
+        }
+        Ok(())
+    }
+
+    /// Has the group begin again without streams and entries, as if a snapshot of nothing was installed. Its index is behind all
+    /// that is known here as committed, and `header` is the owner's of the checkpoint. It is for a replica that takes part in nothing.
+    ///
+    /// # Errors
+    /// As those of [`ShardLog::begin_install`] and [`ShardLog::finish_install`].
+    ///
+    /// # Panics
+    /// As [`ShardLog::begin_install`].
+    pub fn empty(
+        &mut self,
+        group: GroupId,
+        term: Term,
+        header: Vec<u8>,
+    ) -> Result<(), InstallError> {
+        let index = self.committed_index(group).next();
+        let checkpoint = empty_checkpoint(self.store.id, (group, index, term), header);
+        let head = SnapshotHead {
+            group,
+            index,
+            term,
+            store: self.store.id,
+            checkpoint_bytes: checkpoint.len() as u64,
+            chunk_bytes: Vec::new(),
+            trimmed: Vec::new(),
+        };
+        let install = self.begin_install(head)?;
+        if let Err(refused) = self.finish_install(install, |_| None) {
+            let (install, error) = *refused;
+            self.abort_install(install);
+            return Err(error);
+        }
+        if let Some(Installing::Ready(task)) = &mut self.group_mut(group).install {
+            task.make_checkpoint(checkpoint);
         }
         Ok(())
     }

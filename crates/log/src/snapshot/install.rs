@@ -252,6 +252,8 @@ pub(crate) struct InstallTask {
     first_number: u64,
     /// Those of the group when it begins.
     pub(crate) chunks: Arc<ChunkList>,
+    /// The bytes of the checkpoint, if it does not come from elsewhere.
+    own_checkpoint: Option<Vec<u8>>,
     stage: Stage,
 }
 
@@ -275,7 +277,21 @@ pub(crate) struct InstallDone {
 impl InstallTask {
     /// The snapshot's chunks get the numbers from `first_number` on.
     pub(crate) fn new(install: Install, first_number: u64, ends: RowEnds) -> Self {
-        Self { install, ends, first_number, chunks: Arc::default(), stage: Stage::Check }
+        let (chunks, own_checkpoint) = (Arc::default(), None);
+        Self { install, ends, first_number, chunks, own_checkpoint, stage: Stage::Check }
+    }
+
+    /// The task writes the checkpoint itself.
+    pub(crate) fn make_checkpoint(&mut self, bytes: Vec<u8>) {
+        self.own_checkpoint = Some(bytes);
+    }
+
+    fn write_own_checkpoint(&self) -> Result<(), InstallError> {
+        let Some(bytes) = &self.own_checkpoint else { return Ok(()) };
+        self.install.prepare()?;
+        let mut file = self.install.create(0)?;
+        file.write(bytes)?;
+        Ok(file.finish()?)
     }
 
     pub(crate) fn group(&self) -> GroupId {
@@ -285,10 +301,13 @@ impl InstallTask {
     pub(crate) fn run(mut self: Box<Self>, disk: &dyn Disk) -> InstallEnd {
         let checked = match std::mem::replace(&mut self.stage, Stage::Check) {
             Stage::Commit(checked) => checked,
-            Stage::Check => match self.renumber(disk).and_then(|()| self.check(disk)) {
-                Ok(checked) => Box::new(checked),
-                Err(error) => return InstallEnd::Refused(error),
-            },
+            Stage::Check => {
+                let ready = self.write_own_checkpoint().and_then(|()| self.renumber(disk));
+                match ready.and_then(|()| self.check(disk)) {
+                    Ok(checked) => Box::new(checked),
+                    Err(error) => return InstallEnd::Refused(error),
+                }
+            }
         };
         match self.commit(&checked.checkpoint, disk) {
             Ok(chunks) => {

@@ -13,6 +13,7 @@ use super::position_bytes::{
 use super::request_bytes::{IS_WINDOW, decode_reply, encode_reply};
 use crate::{LocateError, PinHolder, Reply, ShardAnswer, ShardCall};
 use bytes::{Buf, BufMut, Bytes};
+use cluster::NodeNumber;
 use model::{ByteOffset, GroupId, StreamId, StreamPath};
 use stream::{Command, CommandKind, ContentType, Outcome, PinToken};
 
@@ -22,6 +23,7 @@ const HOLDER: u8 = 34;
 const LOCATE: u8 = 35;
 const FIND: u8 = 36;
 const WATCH: u8 = 37;
+const REPLICAS: u8 = 38;
 
 // Answers beside those of requests.
 const IS_HOLDER: u8 = 7;
@@ -29,6 +31,7 @@ const LOCATED: u8 = 9;
 const BEYOND_APPEND: u8 = 10;
 const FOUND: u8 = 11;
 const WATCHED: u8 = 12;
+const IS_REPLICAS: u8 = 13;
 
 /// Appends a call that its group's leader answers.
 ///
@@ -65,6 +68,10 @@ pub fn encode_call(call: &ShardCall, out: &mut Vec<u8>) {
             out.put_u8(FIND);
             put_key(*key, out);
             put_search(search, out);
+        }
+        ShardCall::Replicas(group) => {
+            out.put_u8(REPLICAS);
+            out.put_u16_le(group.get());
         }
         ShardCall::Watch { group, streams } => {
             out.put_u8(WATCH);
@@ -113,6 +120,10 @@ pub fn decode_call(mut bytes: Bytes) -> Option<ShardCall> {
             let call = ShardCall::Find(take_key(&mut bytes)?, take_search(&mut bytes)?);
             bytes.is_empty().then_some(call)
         }
+        REPLICAS => {
+            let group = GroupId::new(bytes.try_get_u16_le().ok()?);
+            bytes.is_empty().then_some(ShardCall::Replicas(group))
+        }
         WATCH => {
             let group = GroupId::new(bytes.try_get_u16_le().ok()?);
             let mut streams = Vec::new();
@@ -160,6 +171,10 @@ pub fn encode_answer(answer: &ShardAnswer, out: &mut Vec<u8>) {
             out.put_u8(FOUND);
             return put_found(*found, out);
         }
+        ShardAnswer::Replicas(nodes) => {
+            out.put_u8(IS_REPLICAS);
+            return nodes.iter().for_each(|node| out.put_u16_le(node.get()));
+        }
         ShardAnswer::Watched(changes) => {
             out.put_u8(WATCHED);
             return changes.iter().for_each(|change| put_change(change, out));
@@ -174,7 +189,7 @@ pub fn encode_answer(answer: &ShardAnswer, out: &mut Vec<u8>) {
 #[must_use]
 pub fn decode_answer(call: &ShardCall, mut bytes: Bytes) -> Option<ShardAnswer> {
     let reply = match bytes.first()? {
-        IS_HOLDER..=WATCHED if bytes[0] != IS_WINDOW => {
+        IS_HOLDER..=IS_REPLICAS if bytes[0] != IS_WINDOW => {
             let kind = bytes.get_u8();
             let answer = own_answer((call, kind), &mut bytes)?;
             return bytes.is_empty().then_some(answer);
@@ -209,6 +224,13 @@ fn own_answer((call, kind): (&ShardCall, u8), bytes: &mut Bytes) -> Option<Shard
             ShardAnswer::Located(Err(LocateError::Beyond { available }))
         }
         (ShardCall::Find(..), FOUND) => ShardAnswer::Found(Ok(take_found(bytes)?)),
+        (ShardCall::Replicas(_), IS_REPLICAS) => {
+            let mut nodes = Vec::new();
+            while !bytes.is_empty() {
+                nodes.push(NodeNumber::new(bytes.try_get_u16_le().ok()?));
+            }
+            ShardAnswer::Replicas(nodes)
+        }
         (ShardCall::Watch { group, .. }, WATCHED) => {
             let mut changes = Vec::new();
             while !bytes.is_empty() {
@@ -271,6 +293,10 @@ mod tests {
             (
                 ShardCall::Watch { group: KEY.group, streams },
                 ShardAnswer::Watched(vec![change(None), change(Some(b"bytes"))]),
+            ),
+            (
+                ShardCall::Replicas(KEY.group),
+                ShardAnswer::Replicas([1, 3].map(NodeNumber::new).to_vec()),
             ),
             (
                 ShardCall::Holder {

@@ -1,6 +1,7 @@
 //! This node's copy of one group: its replica, and what waits for it.
 
 use super::held::{Held, HeldWrites};
+use super::removal::Removal;
 use super::renewed::Renewed;
 use crate::proposed::Proposed;
 use cluster::{
@@ -65,6 +66,8 @@ pub(crate) struct GroupCopy {
     pub(super) is_retired: bool,
     /// It was given a new id, and begins again with a snapshot.
     pub(super) renewed: Option<Renewed>,
+    /// Nobody wants it, as it seems: how far it is with giving back what it has.
+    pub(super) removal: Option<Removal>,
     /// A snapshot takes the place of the log. Its leader's message waits for that.
     pub(super) frozen: Option<GroupMessage>,
     /// What is in chunks here is less than they say: a snapshot comes as if there was nothing.
@@ -126,6 +129,8 @@ pub(crate) enum Halt {
     Damage,
     /// An entry was committed that a newer version wrote.
     Newer,
+    /// The group has other replicas.
+    Removed,
 }
 
 impl GroupCopy {
@@ -161,6 +166,7 @@ impl GroupCopy {
             halt: None,
             is_retired: false,
             renewed: None,
+            removal: None,
             frozen: None,
             has_nothing: false,
             is_touched: false,
@@ -199,14 +205,25 @@ impl GroupCopy {
         self.halt.is_none() && self.replica.is_leader()
     }
 
-    /// Whether it has lost something, and the log does not know that yet.
+    /// Whether it is out, and the log does not know that yet.
     pub(crate) fn must_retire(&self) -> bool {
-        self.halt == Some(Halt::Damage) && !self.is_retired
+        self.is_out() && !self.is_retired
+    }
+
+    /// Whether it never takes part again as what it is.
+    pub(super) fn is_out(&self) -> bool {
+        matches!(self.halt, Some(Halt::Damage | Halt::Removed))
+    }
+
+    /// Whether the log knows that it is out, and nothing is under way that takes its place.
+    pub(super) fn may_be_emptied(&self) -> bool {
+        let is_free = self.renewed.is_none() && self.frozen.is_none();
+        self.is_out() && self.is_retired && is_free
     }
 
     /// Whether its state may stand for what it has applied.
     pub(crate) fn may_checkpoint(&self) -> bool {
-        self.halt != Some(Halt::Damage) && self.frozen.is_none()
+        !self.is_out() && self.frozen.is_none()
     }
 
     /// A snapshot of all up to `index` has taken the place of log and state.

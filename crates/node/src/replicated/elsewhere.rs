@@ -191,6 +191,6 @@ pub(super) fn end_of(call: &ShardCall) -> Option<(StreamKey, ByteOffset)> {
         // What is looked for may be the last record.
         ShardCall::Find(key, _) => Some((*key, ByteOffset::new(u64::MAX))),
         ShardCall::ForkSource { .. } | ShardCall::Propose(..) => None,
-        ShardCall::Holder { .. } | ShardCall::Watch { .. } => None,
+        ShardCall::Holder { .. } | ShardCall::Watch { .. } | ShardCall::Replicas(_) => None,
     }
 }

@@ -65,6 +65,7 @@ impl ShardCore {
         }
         self.members().wish_ticks = 0;
         self.wish_to_renew();
+        self.tick_removals();
         let Some(meta) = self.members().meta.clone() else { return };
         self.wish_to_announce(&meta);
         for id in self.replicated_groups() {

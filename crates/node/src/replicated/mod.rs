@@ -44,6 +44,8 @@ mod leave;
 mod meta;
 mod place;
 mod position_bytes;
+mod removal;
+mod remove;
 mod renew;
 mod renewed;
 mod request_bytes;

@@ -22,7 +22,7 @@
 //! - No note of the old copy is one of the new one, but for the term: a term never falls.
 //! - The snapshot leads beyond all that the old copy has applied. For it has the entry that added the new id.
 
-use super::copy::{Fetch, GroupCopy, Halt};
+use super::copy::{Fetch, GroupCopy};
 use super::renewed::{Renewed, Stage};
 use super::start::to_copy;
 use crate::{Failure, ShardCore};
@@ -56,8 +56,7 @@ impl GroupCopy {
 
     /// Whether it is out, the log knows it, and nothing is known that takes its place.
     fn needs_new_id(&self) -> bool {
-        let is_out = self.halt == Some(Halt::Damage) && self.is_retired;
-        is_out && self.renewed.is_none() && self.frozen.is_none()
+        self.may_be_emptied() && !self.is_being_emptied()
     }
 }
 
@@ -68,7 +67,7 @@ impl ShardCore {
             return Vec::new();
         }
         let mut ids = self.replicated_groups();
-        ids.retain(|id| self.copy_mut(*id).needs_new_id());
+        ids.retain(|id| !self.is_unwanted(*id) && self.copy_mut(*id).needs_new_id());
         ids
     }
 
@@ -112,6 +111,9 @@ impl ShardCore {
 
     /// Damaged chunks of a group are set aside.
     pub(crate) fn note_sifted(&mut self, group: GroupId) {
+        if self.note_sifted_to_empty(group) {
+            return;
+        }
         if let Some(renewed) = &mut self.copy_mut(group).renewed {
             renewed.stage = Stage::Empty;
         }

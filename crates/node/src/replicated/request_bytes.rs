@@ -36,7 +36,7 @@ const IS_READ: u8 = 3;
 const RESOLVED: u8 = 4;
 const INVALID_JSON: u8 = 5;
 const IS_META: u8 = 6;
-// 7 and 9 to 12 answer calls.
+// 7 and 9 to 13 answer calls.
 pub(super) const IS_WINDOW: u8 = 8;
 /// Not applied, and never will be.
 const NO_LEADER: u8 = 16;

@@ -3,16 +3,28 @@
 //! # Why it is written down
 //! A start finds damage by looking. The next one may not: segments and checkpoints that nobody needs are given up, the
 //! damaged ones with them. Then nothing would say that a vote or an acknowledgement is lost, and the copy would vote again.
-//! So its note names nobody that a vote could name ([`RETIRED`]), and background work waits until that is durable.
+//! So its note names nobody that a vote could name (1, or 2 for one that was removed), and background work waits until that is durable.
 //! Nor does a state that lacks something become a checkpoint.
 
-use super::copy::GroupCopy;
+use super::copy::{GroupCopy, Halt};
 use crate::ShardCore;
 use log::{Note, ReplicaError};
 use model::{GroupId, Term};
 
 /// The vote of a copy that takes part in nothing: no replica has such an id.
-pub(super) const RETIRED: u64 = 1;
+const RETIRED: u64 = 1;
+
+/// The same of one that its group has removed.
+const REMOVED: u64 = 2;
+
+/// Why a copy with this vote in its note is out.
+pub(super) fn halt_of(vote: u64) -> Option<Halt> {
+    match vote {
+        RETIRED => Some(Halt::Damage),
+        REMOVED => Some(Halt::Removed),
+        _ => None,
+    }
+}
 
 impl ShardCore {
     /// Writes down that a copy has lost something.
@@ -22,7 +34,9 @@ impl ShardCore {
         }
         let last = self.log.term_of(id, self.log.last_index(id)).unwrap_or(Term::new(1));
         let term = self.log.last_note(id).map_or(last, |note| note.term);
-        let note = Note { term, vote: RETIRED, commit: self.log.committed_index(id) };
+        let is_removed = self.copy_mut(id).halt == Some(Halt::Removed);
+        let vote = if is_removed { REMOVED } else { RETIRED };
+        let note = Note { term, vote, commit: self.log.committed_index(id) };
         let batch = self.log.open_batch();
         match self.log.note(id, note) {
             Ok(()) => {

@@ -1,7 +1,7 @@
 //! A copy continues where its log ends.
 
 use super::copy::{GroupCopy, Halt, Pending};
-use super::retire::RETIRED;
+use super::retire::halt_of;
 use crate::Membership;
 use cluster::{
     Change, Configuration, KIND_CHANGE, LogPosition, Note, Replica, ReplicaId, Start, Terms,
@@ -38,9 +38,9 @@ pub(crate) fn to_copy(
     let is_lost = damages.iter().any(|damage| may_concern(damage, id))
         || (!is_new && (found.is_none() || terms.is_none() || restored != applied));
     let is_damaged = is_lost && !(is_new && membership.is_alone());
-    let is_retired = log.last_note(id).is_some_and(|note| note.vote == RETIRED);
+    let noted = log.last_note(id).and_then(|note| halt_of(note.vote));
     // What the log of a copy that is out says of terms and voters nobody asks for: it may contradict itself.
-    let is_out = is_damaged || is_retired;
+    let is_out = is_damaged || noted.is_some();
     let first = Note { term: Term::new(1), vote: None, commit: EntryIndex::new(0) };
     let note = found.unwrap_or(first);
     let changes = ahead.filter(|_| !is_out).map_or_else(BTreeMap::new, |ahead| ahead.changes);
@@ -60,8 +60,8 @@ pub(crate) fn to_copy(
     // Behind the note of this opening no entry is without one.
     let pending = Pending { is_new, note: Some(note), ..Pending::default() };
     let mut copy = GroupCopy::new(replica, (applied, question), pending, configuration);
-    copy.is_retired = is_retired;
-    copy.halt = is_out.then_some(Halt::Damage);
+    copy.is_retired = noted.is_some();
+    copy.halt = noted.or(is_damaged.then_some(Halt::Damage));
     copy
 }
 

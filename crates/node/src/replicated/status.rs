@@ -1,6 +1,6 @@
 //! What a member can say of its copies.
 
-use super::GroupCopy;
+use super::{GroupCopy, Halt};
 use crate::ShardCore;
 use cluster::{Configuration, Follower, GroupReport, NodeNumber, ReplicaId, Report};
 use model::{EntryIndex, GroupId, Term};
@@ -19,6 +19,8 @@ pub enum CopyState {
     Serves,
     /// It takes part in nothing: something that it had synced is lost or unknown.
     Halted,
+    /// It takes part in nothing: the group is kept by other nodes.
+    Removed,
 }
 
 /// One group's copy on this node.
@@ -59,7 +61,10 @@ impl ShardCore {
         let status = |group: &crate::group::Group| {
             let copy = group.role.copy()?;
             let replica = &copy.replica;
+            let is_unwanted = self.is_unwanted(group.state.group());
+            let is_removed = copy.halt == Some(Halt::Removed) || is_unwanted;
             let state = match (copy.halt.is_some(), copy.is_serving(), replica.is_leader()) {
+                (true, ..) if is_removed => CopyState::Removed,
                 (true, ..) => CopyState::Halted,
                 (_, true, _) => CopyState::Serves,
                 (_, _, true) => CopyState::Begins,
@@ -89,8 +94,9 @@ impl ShardCore {
         self.replication.as_ref()?;
         let mut report = Report::default();
         for group in self.groups.iter() {
-            if let Some(copy) = group.role.copy() {
-                copy.report(group.state.group(), &mut report);
+            let id = group.state.group();
+            if let Some(copy) = group.role.copy().filter(|_| !self.is_unwanted(id)) {
+                copy.report(id, &mut report);
             }
         }
         Some(report)

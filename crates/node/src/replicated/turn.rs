@@ -64,6 +64,7 @@ impl ShardCore {
         if self.copy_mut(id).halt.is_some() {
             self.retire(id);
             self.renew(id);
+            self.remove(id);
         }
         if self.copy_mut(id).halt.is_some() {
             return self.send_forwards_from_outside(id);

@@ -219,7 +219,26 @@ impl World {
         let member = &self.members[usize::from(id.node().get()) - 1];
         let mut copies = member.shards.iter().flat_map(|shard| shard.copies());
         let is_it = |copy: &CopyStatus| (copy.group, copy.id) == (group, id);
-        copies.any(|copy| is_it(&copy) && copy.state != CopyState::Halted)
+        let is_out =
+            |copy: &CopyStatus| matches!(copy.state, CopyState::Halted | CopyState::Removed);
+        copies.any(|copy| is_it(&copy) && !is_out(&copy))
+    }
+
+    /// A node that has entries of a group in which it has no part any more.
+    pub(super) fn hoarder(&self) -> Option<String> {
+        self.growth.as_ref()?;
+        let all = || self.members.iter().flat_map(|member| &member.shards);
+        let settled: Vec<CopyStatus> =
+            all().flat_map(|shard| shard.copies()).filter(|copy| copy.is_settled).collect();
+        all().find_map(|shard| {
+            let has_none = |copy: &CopyStatus| {
+                let mut leaders = settled.iter().filter(|leader| leader.group == copy.group);
+                leaders.all(|leader| !leader.configuration.contains(copy.id))
+            };
+            let has_entries = |copy: &CopyStatus| shard.log().first_index(copy.group).is_some();
+            let copy = shard.copies().into_iter().find(|it| has_none(it) && has_entries(it))?;
+            Some(format!("a node without a part in its group keeps what it has: {copy:?}"))
+        })
     }
 
     /// Whether each group has three voters, the cluster's own too, all of them take part, and nothing is under way.

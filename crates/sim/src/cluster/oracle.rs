@@ -100,6 +100,9 @@ impl Oracle {
         let life = member.life;
         for shard in 0..member.shards.len() {
             for copy in member.shards[shard].copies() {
+                if copy.state == CopyState::Removed {
+                    continue;
+                }
                 if copy.state == CopyState::Halted {
                     if may_halt {
                         continue;

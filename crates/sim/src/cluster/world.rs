@@ -253,6 +253,10 @@ impl World {
         if let Some(laggard) = self.laggard() {
             self.oracle.broken(format!("a copy never comes to the end of its log: {laggard}"));
         }
+        self.run_until(until, |world| world.hoarder().is_none());
+        if let Some(hoarder) = self.hoarder() {
+            self.oracle.broken(hoarder);
+        }
         self.run_until(until, |world| world.deaf_watcher().is_none());
         if let Some(watcher) = self.deaf_watcher() {
             self.oracle.broken(watcher);

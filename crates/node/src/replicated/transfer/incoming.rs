@@ -110,11 +110,16 @@ impl ShardCore {
     fn begin_incoming(&mut self, now: Stamp, Way { group, peer: from, number }: Way) {
         let coming = Incoming::new((from, number), now.monotonic);
         self.transfers().incoming.insert(group, coming);
-        if self.copy_mut(group).has_nothing {
+        if self.copy_mut(group).has_nothing || self.groups.get(group).state.stream_count() == 0 {
             return self.tell_have(group, Tails::default().encode().into());
         }
         let look = TransferWork::Look(Box::new(self.log.tails(group)));
         self.begin_job(JobOf::Incoming(group, number), look);
+    }
+
+    /// Whether a snapshot of a group is on its way.
+    pub(in crate::replicated) fn is_snapshot_coming(&mut self, group: GroupId) -> bool {
+        self.transfers().incoming.contains_key(&group)
     }
 
     /// A leader asks where a snapshot is.

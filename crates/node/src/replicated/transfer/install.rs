@@ -111,7 +111,10 @@ impl ShardCore {
         self.transfers().incoming.remove(&group);
         self.transfers().counts.installs += 1;
         self.begin_behind(now, group, index);
-        self.tell_watchers(group, &before);
+        let is_emptied = self.note_emptied(group);
+        if !is_emptied {
+            self.tell_watchers(group, &before);
+        }
         if self.meta_group() == Some(group) {
             self.publish_meta();
         }
@@ -164,6 +167,10 @@ impl ShardCore {
 
     /// The log has refused a snapshot: nothing has changed. Nobody has heard of it.
     pub(crate) fn note_install_refused(&mut self, group: GroupId, error: &InstallError) {
+        if self.note_emptied(group) {
+            // The next tick tries again.
+            return;
+        }
         let copy = self.copy_mut(group);
         copy.frozen = None;
         // Then what is here is not what it says that it has.
