@@ -7,8 +7,11 @@ use bytes::Bytes;
 use model::{GroupId, Timestamp};
 use std::collections::VecDeque;
 
-/// Bytes of one part: half a frame, so that what comes between has room.
+/// Bytes of one part: with its header half a frame, so that what comes between has room.
 const PART_BYTES: usize = ROOM / 2 - SECTION_HEADER_BYTES;
+
+/// Bytes of small sections in one frame: beside them there is room for a part.
+const SMALL_BYTES: usize = ROOM - ROOM / 2;
 
 /// Sections on their way to one peer.
 ///
@@ -81,7 +84,7 @@ impl Outbox {
         let mut count = 0;
         while let Some(section) = self.small.front() {
             let bytes = section.encoded_bytes();
-            if out.len() - start - FRAME_HEADER_BYTES + bytes > ROOM - PART_BYTES {
+            if out.len() - start - FRAME_HEADER_BYTES + bytes > SMALL_BYTES {
                 break;
             }
             section.encode(out);

@@ -182,6 +182,17 @@ fn a_large_section_goes_in_parts_and_others_pass_it() {
     assert_eq!(received(&frames), order);
 }
 
+#[test]
+fn a_part_has_room_beside_small_sections_of_any_length() {
+    let large = append(1 << 20);
+    for bytes in (1 << 17) - 400..(1 << 17) + 100 {
+        let answer = |bytes: usize| Section::Answer { request: 1, payload: vec![7; bytes].into() };
+        let frames = frames(&[answer(1000), answer(bytes - 1128), large.clone()]);
+        assert!(frames.iter().all(|frame| frame.len() <= FRAME_BYTES_MAX), "{bytes}");
+        assert_eq!(received(&frames).len(), 3, "{bytes}");
+    }
+}
+
 /// A forwarded request of a group, with a payload of so many bytes.
 fn forward(group: u16, request: u64, bytes: usize) -> Section {
     let payload = vec![7; bytes].into();

@@ -7,7 +7,8 @@
 //!
 //! # What has no answer
 //! A question is lost with its leader or its link, and then asked again under another number. So is one without an answer
-//! for half a second: what says that a link is lost may be late. A read that has waited too long is refused.
+//! for half a second: what says that a link is lost may be late. A read that has waited for a while goes to the leader: what it has
+//! to see may take long to come here, as a snapshot does.
 //!
 //! # What the own state does not tell
 //! Lifetimes. Uses of a stream with a sliding one are counted where its group is led, and clocks differ. So the
@@ -17,12 +18,16 @@
 //! - A question begins after the reads that wait for it have come, here and where the group is led.
 //! - Nobody but the leader of a confirmed term answers a question with an index.
 
+use super::Gate;
 use super::copy::GroupCopy;
 use super::held::{Held, HeldRequest};
-use crate::{Output, Request, ShardCall, ShardCore, Stamp, ToPeer, step::View};
+use crate::{Output, Request, ShardAnswer, ShardCall, ShardCore, Stamp, ToPeer, step::View};
 use cluster::{Confirmation, NodeNumber, Section};
 use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
 use stream::Lifetime;
+
+/// A read that has waited so long here is for the leader: what it has to see may take long to come.
+const BEHIND_MS: u64 = 250;
 
 /// A question without an answer for so many ticks is asked again.
 const UNANSWERED_TICKS_MAX: u32 = 10;
@@ -68,14 +73,32 @@ impl ShardCore {
         copy.halt.is_some() || (!is_placed_here && !copy.leads())
     }
 
-    /// Passes on the reads that wait for a copy that has no part in its group any more.
+    /// Passes on the reads that wait for a copy that has no part in its group any more, or is far behind.
     pub(super) fn pass_reads_on(&mut self, now: Stamp, id: GroupId) {
-        if !self.is_elsewhere(id) {
+        let is_elsewhere = self.is_elsewhere(id);
+        if !is_elsewhere && self.copy_mut(id).leads() {
             return;
         }
-        let is_read = |held: &Held| held.is_read() && !matches!(held.what, HeldRequest::CatchUp);
-        for held in self.copy_mut(id).take_held(is_read) {
-            self.hold_again(now, (id, held));
+        let is_it = |held: &Held| {
+            let is_late = || now.monotonic.ms_since(held.since) >= BEHIND_MS;
+            let is_own = matches!(held.what, HeldRequest::CatchUp);
+            held.is_read() && !is_own && (is_elsewhere || is_late())
+        };
+        for held in self.copy_mut(id).take_held(is_it) {
+            match held.what {
+                HeldRequest::Client { ticket, request, data } => {
+                    self.forward(id, held.since, (ticket, request, data));
+                }
+                HeldRequest::Call { reply_to, call } => {
+                    let gate = self.forward_call((id, held.since), reply_to, call);
+                    if let Gate::Closed(failure) = gate {
+                        self.give(now, reply_to, ShardAnswer::Failed(failure));
+                    }
+                }
+                HeldRequest::CatchUp | HeldRequest::Barrier { .. } => {
+                    unreachable!("only what somebody reads is passed on")
+                }
+            }
         }
     }
 

@@ -92,10 +92,11 @@ impl ShardCore {
         let own: NodeNumber = self.members().forwarding.node;
         let is_coming = self.is_snapshot_coming(id);
         let copy = self.copy_mut(id);
-        let is_same = copy.removal.take() == Some(copy.place()) && copy.is_running();
-        let is_free = is_same && !copy.leads() && !is_coming;
+        let is_same = copy.removal.take() == Some(copy.place());
+        let is_free = copy.halt.is_none() && copy.frozen.is_none() && !copy.leads();
+        let is_left = is_same && is_free && !is_coming;
         let ShardAnswer::Replicas(nodes) = answer else { return };
-        if is_free && !nodes.contains(&own) {
+        if is_left && !nodes.contains(&own) {
             self.halt(id, Halt::Removed);
             self.touch_group(id);
         }

@@ -95,8 +95,9 @@ impl ShardCore {
                 continue;
             }
             let term = copy.replica.term();
+            let configuration = copy.replica.configuration().clone();
             for to in copy.replica.wanted_snapshots() {
-                if !self.is_present(group, to) {
+                if !configuration.contains(to) || !self.is_present(group, to) {
                     continue;
                 }
                 let transfers = self.transfers();
@@ -170,7 +171,9 @@ impl ShardCore {
         };
         let is_bare = matches!(out.stage, Stage::Bare { .. });
         let copy = self.copy_mut(key.0);
-        let leads = copy.leads() && copy.replica.term() == term;
+        // A group that has removed the replica meanwhile has nothing for it any more.
+        let is_replica = copy.replica.configuration().contains(key.1);
+        let leads = copy.leads() && copy.replica.term() == term && is_replica;
         let is_present = self.is_present(key.0, key.1);
         if !leads || self.is_caught_up(key) {
             self.forget_outgoing(key);
