@@ -18,16 +18,12 @@
 //! - A question begins after the reads that wait for it have come, here and where the group is led.
 //! - Nobody but the leader of a confirmed term answers a question with an index.
 
-use super::Gate;
 use super::copy::GroupCopy;
 use super::held::{Held, HeldRequest};
-use crate::{Output, Request, ShardAnswer, ShardCall, ShardCore, Stamp, ToPeer, step::View};
+use crate::{Output, Request, ShardCall, ShardCore, Stamp, ToPeer, step::View};
 use cluster::{Confirmation, NodeNumber, Section};
 use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
 use stream::Lifetime;
-
-/// A read that has waited so long here is for the leader: what it has to see may take long to come.
-const BEHIND_MS: u64 = 250;
 
 /// A question without an answer for so many ticks is asked again.
 const UNANSWERED_TICKS_MAX: u32 = 10;
@@ -71,35 +67,6 @@ impl ShardCore {
         let placed = replication.meta().map_or(&[][..], |meta| meta.placed(id));
         let is_placed_here = placed.is_empty() || placed.contains(&replication.forwarding.node);
         copy.halt.is_some() || (!is_placed_here && !copy.leads())
-    }
-
-    /// Passes on the reads that wait for a copy that has no part in its group any more, or is far behind.
-    pub(super) fn pass_reads_on(&mut self, now: Stamp, id: GroupId) {
-        let is_elsewhere = self.is_elsewhere(id);
-        if !is_elsewhere && self.copy_mut(id).leads() {
-            return;
-        }
-        let is_it = |held: &Held| {
-            let is_late = || now.monotonic.ms_since(held.since) >= BEHIND_MS;
-            let is_own = matches!(held.what, HeldRequest::CatchUp);
-            held.is_read() && !is_own && (is_elsewhere || is_late())
-        };
-        for held in self.copy_mut(id).take_held(is_it) {
-            match held.what {
-                HeldRequest::Client { ticket, request, data } => {
-                    self.forward(id, held.since, (ticket, request, data));
-                }
-                HeldRequest::Call { reply_to, call } => {
-                    let gate = self.forward_call((id, held.since), reply_to, call);
-                    if let Gate::Closed(failure) = gate {
-                        self.give(now, reply_to, ShardAnswer::Failed(failure));
-                    }
-                }
-                HeldRequest::CatchUp | HeldRequest::Barrier { .. } => {
-                    unreachable!("only what somebody reads is passed on")
-                }
-            }
-        }
     }
 
     pub(super) fn tell(&mut self, to: NodeNumber, section: Section) {

@@ -1,7 +1,6 @@
 //! What changes when this node takes charge of a group, and when it loses it.
 
-use super::{Gate, held::HeldRequest};
-use crate::{Failure, ShardAnswer, ShardCore, deferred::Deferred};
+use crate::ShardCore;
 use model::{GroupId, StreamKey, Timestamp};
 use std::collections::VecDeque;
 
@@ -20,38 +19,6 @@ impl ShardCore {
         } else if !copy.replica.is_leader() {
             copy.serving = None;
             self.pass_on(id);
-        }
-    }
-
-    /// Passes on the writes that wait here, in the order in which they came. None of them is in the log: the next leader may
-    /// have it.
-    fn pass_on(&mut self, id: GroupId) {
-        let now = self.members().now;
-        for held in self.copy_mut(id).take_held(|held| !held.is_read()) {
-            match held.what {
-                HeldRequest::Client { ticket, request, data } => {
-                    self.forward(id, held.since, (ticket, request, data));
-                }
-                HeldRequest::Call { reply_to, call } => {
-                    let gate = self.forward_call((id, held.since), reply_to, call);
-                    if let Gate::Closed(failure) = gate {
-                        self.give(now, reply_to, ShardAnswer::Failed(failure));
-                    }
-                }
-                HeldRequest::Barrier { .. } | HeldRequest::CatchUp => {
-                    self.turn_away(now, (id, vec![held]), &Failure::NoLeader);
-                }
-            }
-        }
-        if !std::mem::take(&mut self.copy_mut(id).has_deferred) {
-            return;
-        }
-        let total_count = self.groups.total_count();
-        let is_of_group = |write: &Deferred| {
-            write.request.written_path().is_some_and(|path| path.group(total_count) == id)
-        };
-        while let Some(write) = self.write_queue.take_first(is_of_group) {
-            self.forward(id, write.since, (write.ticket, write.request, write.data));
         }
     }
 

@@ -42,6 +42,7 @@ mod held;
 mod leader;
 mod leave;
 mod meta;
+mod pass;
 mod place;
 mod position_bytes;
 mod removal;
