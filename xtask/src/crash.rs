@@ -44,6 +44,13 @@ impl Crashes {
         Self { flags: vec!["--short".to_owned()] }
     }
 
+    /// A cluster of three: the busiest node is killed, and all are restarted one after the other.
+    pub(crate) fn of_clusters() -> [Self; 2] {
+        ["cluster-kill", "cluster-restart"].map(|scenario| Self {
+            flags: ["--short", "--scenario", scenario].map(str::to_owned).to_vec(),
+        })
+    }
+
     fn names(&self, flag: &str) -> bool {
         let assigned = format!("{flag}=");
         self.flags.iter().any(|given| given == flag || given.starts_with(&assigned))

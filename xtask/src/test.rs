@@ -162,7 +162,9 @@ fn counts_stage(workspace: &Workspace) -> Result<Counts, Failure> {
 }
 
 fn crashes(workspace: &Workspace) -> Result<Counts, Failure> {
-    as_one(crash::run(workspace, &crash::Crashes::short()))
+    crash::run(workspace, &crash::Crashes::short())?;
+    let clusters = crash::Crashes::of_clusters();
+    as_one(clusters.iter().try_for_each(|crashes| crash::run(workspace, crashes)))
 }
 
 fn simulation(workspace: &Workspace) -> Result<Counts, Failure> {
