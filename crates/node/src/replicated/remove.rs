@@ -116,6 +116,10 @@ impl ShardCore {
         if copy.removal == Some(Removal::Sifted) {
             return self.empty(id);
         }
+        if copy.is_empty_handed() && copy.frozen.is_none() {
+            // The snapshot for its new id never comes.
+            copy.renewed = None;
+        }
         if copy.may_be_emptied() && !copy.is_being_emptied() {
             copy.removal = Some(Removal::Sifting);
             self.abort_incoming(id);

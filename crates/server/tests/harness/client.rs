@@ -259,6 +259,8 @@ impl Client {
                 self.input.extend_from_slice(&buffer[..count]);
                 count
             }
+            // A read with a timeout says so when the process was stopped for a moment.
+            Err(error) if error.kind() == ErrorKind::Interrupted => self.fill(),
             Err(error) if error.kind() == ErrorKind::ConnectionReset => 0,
             Err(error) => panic!("nothing comes: {error}"),
         }
