@@ -21,10 +21,12 @@
 
 mod answer;
 pub(crate) mod ask;
+mod gauge;
 mod guard;
 mod nodes;
 mod process;
 mod render;
+mod render_cluster;
 
 use crate::metrics::NodeMetrics;
 use crate::reload::Asker;

@@ -1,6 +1,8 @@
 //! The counters as OpenMetrics text.
 
+use super::gauge::gauge;
 use super::process::Reading;
+use super::render_cluster;
 use crate::meters::{Counter, Gauge, Histogram};
 use crate::metrics::{NodeMetrics, ShardMetrics};
 use node::DiskTrouble;
@@ -9,7 +11,6 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
-use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 use std::fmt;
 use std::sync::Arc;
@@ -155,6 +156,10 @@ impl Collector for Snapshot {
         self.encode_labelled(&mut encoder)?;
         self.encode_certificates(&mut encoder)?;
         self.encode_histograms(&mut encoder)?;
+        if let Some(peers) = self.node.peers() {
+            let now = self.node.clock().now_monotonic();
+            render_cluster::encode(&mut encoder, peers, now)?;
+        }
         self.encode_process(&mut encoder)
     }
 }
@@ -283,10 +288,6 @@ impl Snapshot {
 }
 
 /// Gauges of the format are signed; no number of ours comes near the difference.
-fn gauge(value: u64) -> ConstGauge<i64> {
-    ConstGauge::new(i64::try_from(value).unwrap_or(i64::MAX))
-}
-
 fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
     let bounds = Histogram::BOUNDS_NS.iter().map(|bound| seconds(*bound));
     bounds.chain([f64::INFINITY]).zip(histogram.counts()).collect()

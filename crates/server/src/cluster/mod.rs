@@ -29,7 +29,7 @@ pub use join::{Join, Joined};
 pub(crate) use peers::JoinerLink;
 pub use peers::Peers;
 pub(crate) use status::REPORT_MS;
-pub use status::{GroupsStatus, LinkState, NodeStatus, Status};
+pub use status::{GroupStatus, GroupsStatus, LinkState, NodeStatus, Status};
 
 use crate::settings::Settings;
 use cluster::{Member, MemberState, Membership};

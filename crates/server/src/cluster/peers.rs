@@ -9,7 +9,7 @@
 //! and not before the welcome: until then a loss of power here can forget it. The other members have seen it, too.
 
 use super::change::ChangeRefused;
-use super::status::{Board, LinkState, Status};
+use super::status::{Board, GroupStatus, LinkState, Status};
 use cluster::{
     Class, Hello, JoinAnswer, Member, MemberState, Membership, Meta, MetaCommand, MetaOutcome,
     NodeNumber, Refusal, ReplicaId, Secret, VERSION_MAX, VERSION_MIN,
@@ -321,6 +321,14 @@ impl Peers {
     pub fn status(&self, now: Monotonic) -> Status {
         let (membership, links) = self.known();
         self.board.facts(&membership, &links, now).status()
+    }
+
+    /// What operators see of the cluster, and each of its groups.
+    #[must_use]
+    pub fn view(&self, now: Monotonic) -> (Status, Vec<GroupStatus>) {
+        let (membership, links) = self.known();
+        let facts = self.board.facts(&membership, &links, now);
+        (facts.status(), facts.each_group())
     }
 
     /// What is to be asked of the cluster so that a member becomes something else; `seen` are groups that an earlier look has found

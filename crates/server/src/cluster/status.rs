@@ -275,6 +275,18 @@ impl Facts<'_> {
         self.view.replicas(number, true) == 0 && is_behind
     }
 
+    /// Each group of which a node has spoken lately.
+    pub(super) fn each_group(&self) -> Vec<GroupStatus> {
+        let groups = self.view.groups.values().map(|(by, said)| GroupStatus {
+            group: said.group.get(),
+            term: said.term.get(),
+            leader: said.is_led.then_some(by.get()),
+            voters: said.configuration.voters.len(),
+            voters_heard: said.voters_heard(),
+        });
+        groups.collect()
+    }
+
     fn groups(&self) -> GroupsStatus {
         let own = usize::from(self.meta.is_some() && !self.is_alone);
         let total = usize::from(self.membership.group_count) + own;
@@ -303,6 +315,21 @@ pub struct Status {
     pub nodes: Vec<NodeStatus>,
     /// The groups of all of them.
     pub groups: GroupsStatus,
+}
+
+/// One group, as its leader says, or a node that knows no leader.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// Which.
+    pub group: u16,
+    /// The latest term.
+    pub term: u64,
+    /// The node that leads it in that term.
+    pub leader: Option<u16>,
+    /// How many voters it has.
+    pub voters: usize,
+    /// How many of them the leader has heard lately, itself included.
+    pub voters_heard: usize,
 }
 
 /// One member.
