@@ -37,9 +37,10 @@ pub struct Sending {
 enum State {
     /// Nobody has it.
     Waiting,
-    /// A node has it, or will when the link delivers it.
-    Sent(Attempt),
-    /// The link was lost, at this time, before an answer came. The same opening of the same node may be asked again.
+    /// A node has it since this time, or will when the link delivers it.
+    Sent(Attempt, Monotonic),
+    /// The link was lost, at this time, before an answer came, or another node leads since. The same opening of the same node may be
+    /// asked again, and may still answer.
     InDoubt(Attempt, Monotonic),
 }
 
@@ -84,7 +85,7 @@ impl<T> Entry<T> {
     fn attempt(&self) -> Option<Attempt> {
         match self.state {
             State::Waiting => None,
-            State::Sent(attempt) | State::InDoubt(attempt, _) => Some(attempt),
+            State::Sent(attempt, _) | State::InDoubt(attempt, _) => Some(attempt),
         }
     }
 }
@@ -183,7 +184,7 @@ impl<T: Forwarded> Entry<T> {
     fn may_go(&self, at: Option<Opening>) -> bool {
         match self.state {
             State::Waiting => true,
-            State::Sent(_) => false,
+            State::Sent(..) => false,
             State::InDoubt(attempt, _) => self.request.may_repeat() && Some(attempt.at) != at,
         }
     }
@@ -289,7 +290,7 @@ impl<T: Forwarded> Forwards<T> {
     #[must_use]
     pub fn has_elsewhere(&self, (group, subject): Subject, here: Opening) -> bool {
         let is_here =
-            |entry: &Entry<T>| matches!(entry.state, State::Sent(attempt) if attempt.at == here);
+            |entry: &Entry<T>| matches!(entry.state, State::Sent(attempt, _) if attempt.at == here);
         let is_it = |entry: &Entry<T>| entry.is_of(group, subject);
         self.subjects.contains_key(&(group, subject))
             && self.entries.values().any(|entry| is_it(entry) && !is_here(entry))
@@ -302,9 +303,8 @@ impl<T: Forwarded> Forwards<T> {
         waiting.map(|entry| entry.group).collect()
     }
 
-    /// Sends the requests of a group that may be sent to a node; `epoch` is its opening.
-    pub fn send_to(&mut self, group: GroupId, node: NodeNumber, epoch: u64) -> Vec<Sending> {
-        let at = (node, epoch);
+    /// Sends the requests of a group that may be sent to this opening of a node.
+    pub fn send_to(&mut self, group: GroupId, at: Opening, now: Monotonic) -> Vec<Sending> {
         let mut held = self.subjects_elsewhere(group, at);
         let last_sent = self.last_sent(group, at);
         let mut sent = Vec::new();
@@ -325,7 +325,7 @@ impl<T: Forwarded> Forwards<T> {
             self.last_attempt += 1;
             let number = self.last_attempt;
             self.attempts.insert(number, *order);
-            entry.state = State::Sent(Attempt { number, at });
+            entry.state = State::Sent(Attempt { number, at }, now);
             let settled_below = self.attempts.keys().next().copied().unwrap_or(number);
             sent.push(Sending { request: number, group, settled_below });
         }
@@ -359,18 +359,40 @@ impl<T: Forwarded> Forwards<T> {
 
     /// The link to a node was lost, at `now`. What was on it may have arrived or not.
     pub fn link_lost(&mut self, node: NodeNumber, now: Monotonic) {
+        self.doubt(now, |_, at, _| at == node);
+    }
+
+    /// Waits no more for nodes alone that have requests of a group: others may have what may be repeated. `is_it` says for which nodes, and
+    /// the time at which they were asked, that is so. Returns whether there was such a request.
+    pub fn doubt_in(
+        &mut self,
+        group: GroupId,
+        now: Monotonic,
+        is_it: impl Fn(NodeNumber, Monotonic) -> bool,
+    ) -> bool {
+        self.doubt(now, |of, node, since| of == group && is_it(node, since))
+    }
+
+    fn doubt(
+        &mut self,
+        now: Monotonic,
+        is_it: impl Fn(GroupId, NodeNumber, Monotonic) -> bool,
+    ) -> bool {
+        let mut is_any = false;
         for entry in self.entries.values_mut() {
-            if let State::Sent(attempt) = entry.state
-                && attempt.at.0 == node
+            if let State::Sent(attempt, since) = entry.state
+                && is_it(entry.group, attempt.at.0, since)
             {
                 entry.state = State::InDoubt(attempt, now);
+                is_any = true;
             }
         }
+        is_any
     }
 
     /// A link to a node is up: requests in doubt are asked again if it is the same opening. Otherwise
     /// what became of them is gone with it; what may not be repeated is returned.
-    pub fn link_up(&mut self, node: NodeNumber, epoch: u64) -> (Vec<Sending>, Vec<T>) {
+    pub fn link_up(&mut self, (node, epoch): Opening, now: Monotonic) -> (Vec<Sending>, Vec<T>) {
         let is_gone = |entry: &Entry<T>| {
             let is_other = |at: Opening| at.0 == node && at.1 != epoch;
             let is_in_doubt =
@@ -384,7 +406,7 @@ impl<T: Forwarded> Forwards<T> {
             if let State::InDoubt(attempt, _) = entry.state
                 && attempt.at == (node, epoch)
             {
-                entry.state = State::Sent(attempt);
+                entry.state = State::Sent(attempt, now);
                 let (request, group) = (attempt.number, entry.group);
                 sent.push(Sending { request, group, settled_below });
             }
@@ -424,7 +446,7 @@ mod tests {
         for (seconds, request) in (5..).zip(requests.chars()) {
             forwards.add(GROUP, request, late(seconds));
         }
-        assert_eq!(forwards.send_to(GROUP, node(2), 9).len(), requests.len());
+        assert_eq!(forwards.send_to(GROUP, (node(2), 9), late(0)).len(), requests.len());
         forwards
     }
 
@@ -441,13 +463,13 @@ mod tests {
     #[test]
     fn requests_are_sent_once_and_answered_once() {
         let mut forwards = sent("ab");
-        assert_eq!(forwards.send_to(GROUP, node(3), 1), []);
+        assert_eq!(forwards.send_to(GROUP, (node(3), 1), late(0)), []);
         assert_eq!((forwards.get(1), forwards.group(1)), (Some(&'a'), Some(GROUP)));
         assert_eq!(answered(&mut forwards, 1), Some(('a', Verdict::NoLeader)));
         assert_eq!((answered(&mut forwards, 1), forwards.get(1)), (None, None));
         forwards.add(GROUP, 'c', late(7));
         let sending = Sending { request: 3, group: GROUP, settled_below: 2 };
-        assert_eq!(forwards.send_to(GROUP, node(2), 9), [sending]);
+        assert_eq!(forwards.send_to(GROUP, (node(2), 9), late(0)), [sending]);
     }
 
     #[test]
@@ -455,7 +477,7 @@ mod tests {
         let mut forwards = sent("ab");
         forwards.not_applied(2);
         assert_eq!(forwards.waiting_groups(), BTreeSet::from([GROUP]));
-        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [3]);
+        assert_eq!(numbers(&forwards.send_to(GROUP, (node(3), 1), late(0))), [3]);
         forwards.not_applied(2);
         assert!(forwards.waiting_groups().is_empty(), "it was a late copy of the refusal");
         assert_eq!(answered(&mut forwards, 3), Some(('b', Verdict::NoLeader)));
@@ -466,10 +488,14 @@ mod tests {
         let mut forwards = sent("abaa");
         forwards.not_applied(1);
         forwards.add(GROUP, 'a', late(9));
-        assert_eq!(forwards.send_to(GROUP, node(3), 1), [], "the third may be applied");
+        assert_eq!(forwards.send_to(GROUP, (node(3), 1), late(0)), [], "the third may be applied");
         forwards.not_applied(3);
         forwards.not_applied(4);
-        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [5, 6, 7, 8], "in their order");
+        assert_eq!(
+            numbers(&forwards.send_to(GROUP, (node(3), 1), late(0))),
+            [5, 6, 7, 8],
+            "in their order"
+        );
         forwards.not_applied(5);
         let overtaken = forwards.answered(7).map(|it| it.overtaken);
         assert_eq!(overtaken, Some(vec![('a', Verdict::NoLeader)]), "the third was applied");
@@ -477,9 +503,9 @@ mod tests {
         let mut forwards = sent("aa");
         forwards.not_applied(2);
         forwards.add(GROUP, 'b', late(9));
-        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [3], "b alone");
+        assert_eq!(numbers(&forwards.send_to(GROUP, (node(3), 1), late(0))), [3], "b alone");
         assert!(forwards.answered(1).is_some());
-        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [4]);
+        assert_eq!(numbers(&forwards.send_to(GROUP, (node(3), 1), late(0))), [4]);
         assert_eq!(forwards.get(4), Some(&'a'));
     }
 
@@ -487,8 +513,8 @@ mod tests {
     fn a_lost_link_proves_nothing_and_the_same_opening_is_asked_again() {
         let mut forwards = sent("ab");
         forwards.link_lost(node(2), late(0));
-        assert_eq!(forwards.send_to(GROUP, node(3), 1), []);
-        let (sent, gone) = forwards.link_up(node(2), 9);
+        assert_eq!(forwards.send_to(GROUP, (node(3), 1), late(0)), []);
+        let (sent, gone) = forwards.link_up((node(2), 9), late(0));
         assert_eq!((numbers(&sent), gone.len()), (vec![1, 2], 0));
         assert!(forwards.answered(1).is_some());
     }
@@ -497,8 +523,12 @@ mod tests {
     fn what_may_be_repeated_goes_to_the_next_leader_and_its_doubts_stay() {
         let mut forwards = sent("AbC");
         forwards.link_lost(node(2), late(0));
-        assert_eq!(forwards.send_to(GROUP, node(2), 9), [], "the same opening is asked again");
-        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [4, 5]);
+        assert_eq!(
+            forwards.send_to(GROUP, (node(2), 9), late(0)),
+            [],
+            "the same opening is asked again"
+        );
+        assert_eq!(numbers(&forwards.send_to(GROUP, (node(3), 1), late(0))), [4, 5]);
         assert_eq!(answered(&mut forwards, 1), None, "that attempt is given up");
         assert_eq!(answered(&mut forwards, 4), Some(('A', Verdict::Unknown)));
         forwards.not_applied(5);
@@ -510,8 +540,8 @@ mod tests {
     fn what_may_be_repeated_outlives_the_opening_that_had_it() {
         let mut forwards = sent("Ab");
         forwards.link_lost(node(2), late(0));
-        assert_eq!(forwards.link_up(node(2), 10), (vec![], vec!['b']));
-        assert_eq!(numbers(&forwards.send_to(GROUP, node(2), 10)), [3]);
+        assert_eq!(forwards.link_up((node(2), 10), late(0)), (vec![], vec!['b']));
+        assert_eq!(numbers(&forwards.send_to(GROUP, (node(2), 10), late(0))), [3]);
         assert_eq!(answered(&mut forwards, 3), Some(('A', Verdict::Unknown)));
     }
 
@@ -530,11 +560,23 @@ mod tests {
     }
 
     #[test]
+    fn what_may_be_repeated_does_not_wait_for_a_node_that_is_silent() {
+        let mut forwards = sent("AbC");
+        assert!(
+            !forwards.doubt_in(GROUP, late(1), |_, since| since > late(0)),
+            "all were sent before"
+        );
+        assert!(forwards.doubt_in(GROUP, late(1), |at, _| at == node(2)));
+        assert_eq!(numbers(&forwards.send_to(GROUP, (node(3), 1), late(1))), [4, 5]);
+        assert_eq!(answered(&mut forwards, 2), Some(('b', Verdict::NoLeader)), "it was only slow");
+    }
+
+    #[test]
     fn what_has_no_subject_waits_for_nothing_and_is_not_overtaken() {
         let mut forwards = sent("123");
         forwards.not_applied(1);
         forwards.add(GROUP, '4', late(9));
-        assert_eq!(numbers(&forwards.send_to(GROUP, node(3), 1)), [4, 5]);
+        assert_eq!(numbers(&forwards.send_to(GROUP, (node(3), 1), late(0))), [4, 5]);
         forwards.not_applied(4);
         assert!(answered(&mut forwards, 2).is_some());
         assert_eq!((forwards.len(), &forwards.subjects), (3, &BTreeMap::new()));
@@ -544,7 +586,7 @@ mod tests {
     fn nobody_knows_what_a_node_had_that_was_started_anew() {
         let mut forwards = sent("ab");
         forwards.link_lost(node(2), late(0));
-        let (sent, gone) = forwards.link_up(node(2), 10);
+        let (sent, gone) = forwards.link_up((node(2), 10), late(0));
         assert_eq!((sent, gone), (vec![], vec!['a', 'b']));
         assert!(forwards.is_empty());
     }
@@ -571,7 +613,7 @@ mod tests {
         forwards.not_applied(2);
         assert!(forwards.answered(1).is_some());
         assert!(forwards.has_elsewhere(subject('a'), here), "one waits");
-        assert_eq!(forwards.send_to(GROUP, here.0, here.1).len(), 1);
+        assert_eq!(forwards.send_to(GROUP, here, late(0)).len(), 1);
         assert!(!forwards.has_elsewhere(subject('a'), here), "it is served here");
         assert!(forwards.has_elsewhere(subject('a'), (here.0, 5)));
     }

@@ -29,13 +29,15 @@ use stream::Lifetime;
 const UNANSWERED_TICKS_MAX: u32 = 10;
 
 impl GroupCopy {
-    /// Forgets the questions to somebody who leads no more.
-    pub(super) fn follow_leader(&mut self) {
+    /// Forgets the questions to somebody who leads no more; `true` if somebody else leads.
+    pub(super) fn follow_leader(&mut self) -> bool {
         let leader = self.replica.leader();
-        if self.asked != leader {
+        let is_new = self.asked != leader;
+        if is_new {
             self.barriers.lost_all();
             (self.asked, self.is_refused, self.unanswered_ticks) = (leader, false, 0);
         }
+        is_new
     }
 
     /// Time has passed: what has no answer is asked again.

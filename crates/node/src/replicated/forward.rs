@@ -35,6 +35,9 @@ const FORWARDS_COUNT_MAX: usize = 4 << 10;
 /// when too much waits for it.
 const FORWARDS_BYTES_MAX: usize = OUTBOX_BYTES_MAX / 2;
 
+/// A node that is asked from outside a group, and says nothing for so long, is not the only one that is asked.
+const SILENT_MS_MAX: u64 = 1_000;
+
 /// What another node is asked for.
 #[derive(Debug)]
 pub(super) enum Forward {
@@ -264,6 +267,27 @@ impl ShardCore {
         self.send_forwards(id);
     }
 
+    /// Another node leads the group since now: one that led before may be silent.
+    pub(super) fn doubt_former_leaders(&mut self, id: GroupId) {
+        let Some(leader) = self.copy_mut(id).asked else { return };
+        let now = self.members().now.monotonic;
+        let is_former = |node, _| node != leader.node();
+        if self.members().forwarding.requests.doubt_in(id, now, is_former) {
+            self.copy_mut(id).has_forwards = true;
+        }
+    }
+
+    /// The node that was asked from outside a group may be silent: the next one is asked.
+    pub(super) fn doubt_silent_nodes(&mut self, id: GroupId) {
+        let now = self.members().now.monotonic;
+        let is_silent = |_, since| now.ms_since(since) >= SILENT_MS_MAX;
+        if self.members().forwarding.requests.doubt_in(id, now, is_silent) {
+            let copy = self.copy_mut(id);
+            copy.refusals_count = copy.refusals_count.wrapping_add(1);
+            copy.has_forwards = true;
+        }
+    }
+
     /// Sends what waits for the leader of a group. That may be this node by now.
     pub(super) fn send_forwards(&mut self, id: GroupId) {
         let copy = self.copy_mut(id);
@@ -271,13 +295,14 @@ impl ShardCore {
             return;
         };
         let (node, is_serving) = (leader.node(), copy.is_serving());
+        let now = self.members().now.monotonic;
         let forwarding = &mut self.members().forwarding;
         let opening = match node == forwarding.node {
             true => is_serving.then_some(forwarding.opening),
             false => forwarding.opening_of(node),
         };
         let Some(opening) = opening else { return };
-        let sent = forwarding.requests.send_to(id, node, opening);
+        let sent = forwarding.requests.send_to(id, (node, opening), now);
         let waits = forwarding.requests.waiting_groups().contains(&id);
         self.copy_mut(id).has_forwards = waits;
         self.send_attempts((node, opening), sent);
@@ -391,8 +416,9 @@ impl ShardCore {
     pub(super) fn note_link_up(&mut self, node: NodeNumber, opening: u64) {
         self.forget_link(node);
         self.members().leave.forget(node);
+        let now = self.members().now.monotonic;
         self.members().forwarding.up.insert(node, opening);
-        let (sent, gone) = self.members().forwarding.requests.link_up(node, opening);
+        let (sent, gone) = self.members().forwarding.requests.link_up((node, opening), now);
         self.send_attempts((node, opening), sent);
         let gone = gone.into_iter().map(|forward| (forward, Verdict::Unknown)).collect();
         self.end_forwards(gone, &Failure::NoLeader);

@@ -30,6 +30,9 @@ impl ShardCore {
     /// Passes on the reads that wait for a copy that has no part in its group any more, or is far behind.
     pub(super) fn pass_reads_on(&mut self, now: Stamp, id: GroupId) {
         let is_elsewhere = self.is_elsewhere(id);
+        if is_elsewhere {
+            self.doubt_silent_nodes(id);
+        }
         if !is_elsewhere && self.groups.get(id).role.copy().is_some_and(GroupCopy::leads) {
             return;
         }

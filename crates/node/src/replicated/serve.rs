@@ -10,7 +10,7 @@
 
 use super::call_bytes::{decode_call, encode_answer};
 use super::request_bytes::{decode_request, encode_reply};
-use crate::{Failure, Reply, ShardAnswer, ShardCore, Ticket, proposed::ReplyTo};
+use crate::{Failure, Reply, Request, ShardAnswer, ShardCore, Stamp, Ticket, proposed::ReplyTo};
 use bytes::{Buf, BufMut, Bytes};
 use cluster::{Arrival, NodeNumber, Section, Served};
 use model::GroupId;
@@ -108,8 +108,11 @@ impl ShardCore {
             Some(Arrival::Known | Arrival::Settled) | None => return,
         }
         let ticket = self.members().serving.begin(asker, request);
-        if !self.copy_mut(id).leads() || self.log.is_poisoned() {
+        if self.log.is_poisoned() {
             return self.reply(ticket, Reply::Failed(Failure::NoLeader));
+        }
+        if !self.copy_mut(id).leads() {
+            return self.serve_window(now, (ticket, id), payload);
         }
         let group_count = self.groups.total_count();
         if let Some(call) = decode_call(payload.clone()).filter(|it| it.group(group_count) == id) {
@@ -122,12 +125,25 @@ impl ShardCore {
         }
     }
 
-    fn is_of_group(&self, request: &crate::Request, id: GroupId) -> bool {
+    /// Stored bytes below a tail that was seen are the same wherever they are: it takes no leader to give them out.
+    fn serve_window(&mut self, now: Stamp, (ticket, id): (Ticket, GroupId), payload: Bytes) {
+        if self.copy_mut(id).halt.is_none()
+            && let Some((Request::Window { key, from, to }, _)) = decode_request(payload)
+            && key.group == id
+            && !self.may_be_behind(now, key, to)
+        {
+            let request = Request::Window { key, from, to };
+            return self.execute(now, ticket, (request, &[]));
+        }
+        self.reply(ticket, Reply::Failed(Failure::NoLeader));
+    }
+
+    fn is_of_group(&self, request: &Request, id: GroupId) -> bool {
         let total = self.groups.total_count();
         match (request.path(), request) {
             (Some(path), _) => path.group(total) == id,
-            (None, crate::Request::Meta(_)) => GroupId::new(total) == id,
-            (None, crate::Request::Window { key, .. }) => key.group == id,
+            (None, Request::Meta(_)) => GroupId::new(total) == id,
+            (None, Request::Window { key, .. }) => key.group == id,
             (None, _) => false,
         }
     }

@@ -82,7 +82,9 @@ impl ShardCore {
             self.settle_leadership(id);
             return self.send_forwards_from_outside(id);
         }
-        self.copy_mut(id).follow_leader();
+        if self.copy_mut(id).follow_leader() {
+            self.doubt_former_leaders(id);
+        }
         self.settle_leadership(id);
         self.send_forwards(id);
         self.ask_for_reads(id);
