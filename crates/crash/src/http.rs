@@ -173,17 +173,15 @@ impl Connection {
 
     fn receive(&mut self) -> io::Result<usize> {
         let mut buffer = [0; 64 << 10];
-        loop {
+        let count = loop {
             match self.socket.read(&mut buffer) {
                 // A read with a timeout says so when the process was stopped for a moment.
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                count => {
-                    let count = count?;
-                    self.input.extend_from_slice(&buffer[..count]);
-                    return Ok(count);
-                }
+                count => break count?,
             }
-        }
+        };
+        self.input.extend_from_slice(&buffer[..count]);
+        Ok(count)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::paced::Pace;
 use crate::paths::{remove_if_there, remove_unneeded};
 use crate::unreadable::{open_around, read_around};
 use env::{Disk, File};
-use model::{EntryIndex, GroupId, PathHash, StreamId};
+use model::{EntryIndex, GroupId, PathHash, StreamId, Term};
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -138,7 +138,7 @@ impl Header {
 /// The whole file of a checkpoint without rows.
 pub(crate) fn empty_checkpoint(
     store: u64,
-    (group, index, term): (GroupId, EntryIndex, model::Term),
+    (group, index, term): (GroupId, EntryIndex, Term),
     header: Vec<u8>,
 ) -> Vec<u8> {
     let (term, rows, dir) = (term.get(), CheckpointRows::new(), PathBuf::new());

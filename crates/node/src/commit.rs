@@ -6,7 +6,6 @@ use crate::{
     proposed::{Proposed, ReplyTo},
     role::Role,
 };
-use bytes::Bytes;
 use cluster::Committed;
 use log::{DurableEntry, SyncDone};
 use model::{ByteOffset, StreamKey};
@@ -86,14 +85,15 @@ impl ShardCore {
     }
 
     fn follow_up(&mut self, now: Stamp, entry: &DurableEntry, applied: &Applied) {
-        if let Some(visible) = applied.visible
-            && !self.watchers.is_empty()
-        {
-            let key = StreamKey { group: entry.group, stream: visible.stream };
-            let is_shared = !entry.data.is_empty() && entry.data.len() <= SHARED_BYTES_MAX;
-            self.announce(key, visible, is_shared.then_some(&entry.data));
-        }
         let key = |stream| StreamKey { group: entry.group, stream };
+        if let Some(visible) = applied.visible
+            && self.watchers.has(key(visible.stream))
+        {
+            let Visible { tail, next_record, closed, gone, .. } = visible;
+            let is_shared = !entry.data.is_empty() && entry.data.len() <= SHARED_BYTES_MAX;
+            let (key, data) = (key(visible.stream), is_shared.then(|| entry.data.clone()));
+            self.announce(&Change { key, tail, next_record, closed, gone, data });
+        }
         match applied.effect {
             None => {}
             Some(Effect::Forget(stream)) => self.log.forget(key(stream)),
@@ -110,18 +110,16 @@ impl ShardCore {
     }
 
     /// Tells the shards and the nodes that watch a stream how it is now, perhaps with the data behind which it is so.
-    pub(crate) fn announce(&mut self, key: StreamKey, visible: Visible, data: Option<&Bytes>) {
-        let Visible { tail, next_record, closed, gone, .. } = visible;
-        let change = Change { key, tail, next_record, closed, gone, data: data.cloned() };
-        let peers = self.watchers.peers_of(key);
+    pub(crate) fn announce(&mut self, change: &Change) {
+        let peers = self.watchers.peers_of(change.key);
         if !peers.is_empty() {
-            self.announce_to_peers(&peers, &change);
+            self.announce_to_peers(&peers, change);
         }
-        for shard in self.watchers.of(key) {
+        for shard in self.watchers.of(change.key) {
             self.notify(shard, change.clone());
         }
-        if visible.gone {
-            self.watchers.forget(key);
+        if change.gone {
+            self.watchers.forget(change.key);
         }
     }
 

@@ -26,9 +26,20 @@ pub(crate) struct PeerWatch {
 }
 
 impl Watchers {
+    /// Whether a stream is watched from anywhere.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
+    pub(crate) fn has(&self, key: StreamKey) -> bool {
+        !self.is_empty() && (self.is_watched_here(key) || self.peers.contains_key(&key))
+    }
+
+    #[inline]
+    fn is_empty(&self) -> bool {
         self.shards.is_empty() && self.peers.is_empty()
+    }
+
+    /// Whether a shard of this node watches a stream.
+    pub(crate) fn is_watched_here(&self, key: StreamKey) -> bool {
+        self.shards.contains_key(&key)
     }
 
     pub(crate) fn add(&mut self, key: StreamKey, shard: ShardId) {
@@ -66,11 +77,12 @@ impl Watchers {
         self.peers.get(&key).cloned().unwrap_or_default()
     }
 
-    /// The streams that shards of this node watch, in order.
-    pub(crate) fn keys(&self) -> Vec<StreamKey> {
-        let mut keys: Vec<_> = self.shards.keys().copied().collect();
-        keys.sort_unstable();
-        keys
+    /// The streams of some groups that shards of this node watch.
+    pub(crate) fn keys_in(&self, groups: &[GroupId]) -> Vec<StreamKey> {
+        if groups.is_empty() {
+            return Vec::new();
+        }
+        self.shards.keys().filter(|key| groups.contains(&key.group)).copied().collect()
     }
 
     /// The shards that watch `key`, in the order in which they asked.
@@ -143,7 +155,10 @@ mod tests {
         }
         watchers.forget_late(Monotonic::new(3_000_000_000));
         assert_eq!(watchers.peers_of(KEY), [watch(0, 4)]);
-        assert_eq!((watchers.of_group(KEY.group), watchers.keys()), (vec![KEY], vec![]));
+        assert_eq!(
+            (watchers.of_group(KEY.group), watchers.keys_in(&[KEY.group])),
+            (vec![KEY], vec![])
+        );
         watchers.forget_late(Monotonic::new(4_000_000_000));
         assert!(watchers.is_empty());
     }

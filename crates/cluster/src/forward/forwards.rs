@@ -171,10 +171,6 @@ impl<T> Forwards<T> {
 }
 
 impl<T: Forwarded> Entry<T> {
-    fn is_of(&self, group: GroupId, subject: u64) -> bool {
-        self.group == group && self.request.subject() == Some(subject)
-    }
-
     /// What other requests take effect before it or behind it.
     fn key(&self) -> Option<Subject> {
         Some((self.group, self.request.subject()?))
@@ -207,9 +203,7 @@ impl<T: Forwarded> Forwards<T> {
         let mut entry = self.remove(order)?;
         entry.state = State::Waiting;
         let verdict = entry.verdict();
-        let subject = entry.key();
-        let overtaken = subject.map(|subject| self.take_overtaken(order, subject));
-        let overtaken = overtaken.unwrap_or_default();
+        let overtaken = entry.key().map_or(Vec::new(), |of| self.take_overtaken(order, of));
         Some(Answered { request: entry.request, verdict, overtaken })
     }
 
@@ -219,7 +213,7 @@ impl<T: Forwarded> Forwards<T> {
             // Most requests are alone with their subject.
             return Vec::new();
         }
-        let waits = |entry: &Entry<T>| entry.state == State::Waiting && entry.is_of(of.0, of.1);
+        let waits = |entry: &Entry<T>| entry.state == State::Waiting && entry.key() == Some(of);
         let earlier = self.entries.range(..order).filter(|(_, entry)| waits(entry));
         let earlier: Vec<u64> = earlier.map(|(order, _)| *order).collect();
         earlier.into_iter().filter_map(|order| self.remove(order)).map(Entry::end).collect()
@@ -288,11 +282,11 @@ impl<T: Forwarded> Forwards<T> {
 
     /// Whether a request with a subject of a group waits, or may be anywhere but at this opening of a node.
     #[must_use]
-    pub fn has_elsewhere(&self, (group, subject): Subject, here: Opening) -> bool {
+    pub fn has_elsewhere(&self, subject: Subject, here: Opening) -> bool {
         let is_here =
             |entry: &Entry<T>| matches!(entry.state, State::Sent(attempt, _) if attempt.at == here);
-        let is_it = |entry: &Entry<T>| entry.is_of(group, subject);
-        self.subjects.contains_key(&(group, subject))
+        let is_it = |entry: &Entry<T>| entry.key() == Some(subject);
+        self.subjects.contains_key(&subject)
             && self.entries.values().any(|entry| is_it(entry) && !is_here(entry))
     }
 

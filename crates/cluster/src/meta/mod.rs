@@ -162,7 +162,9 @@ impl Meta {
         (0..self.group_count).map(GroupId::new).all(|group| self.is_elsewhere(group, node))
     }
 
-    fn is_elsewhere(&self, group: GroupId, node: NodeNumber) -> bool {
+    /// Whether a group has said where it is, and it is not on this node, nor shall be.
+    #[must_use]
+    pub fn is_elsewhere(&self, group: GroupId, node: NodeNumber) -> bool {
         let is_elsewhere = |nodes: &[NodeNumber]| !nodes.is_empty() && !nodes.contains(&node);
         is_elsewhere(self.placed(group)) && is_elsewhere(self.target(group))
     }

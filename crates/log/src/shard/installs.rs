@@ -69,16 +69,12 @@ impl ShardLog {
             chunk_bytes: Vec::new(),
             trimmed: Vec::new(),
         };
-        let install = self.begin_install(head)?;
-        if let Err(refused) = self.finish_install(install, |_| None) {
+        let install = self.begin_install(head)?.with_checkpoint(checkpoint);
+        self.finish_install(install, |_| None).map_err(|refused| {
             let (install, error) = *refused;
             self.abort_install(install);
-            return Err(error);
-        }
-        if let Some(Installing::Ready(task)) = &mut self.group_mut(group).install {
-            task.make_checkpoint(checkpoint);
-        }
-        Ok(())
+            error
+        })
     }
 
     /// Gives up a snapshot whose files did not come. They go when the next one comes, or with the next start.

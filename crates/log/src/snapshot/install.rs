@@ -117,6 +117,8 @@ pub struct Install {
     installs: u16,
     /// The number of its first chunk; the others follow.
     first_number: u64,
+    /// The bytes of the checkpoint, if they do not come from elsewhere.
+    own_checkpoint: Option<Vec<u8>>,
 }
 
 /// A file of a snapshot that is written from its first byte to its last.
@@ -165,7 +167,20 @@ impl Install {
         (installs, first_number): (u16, u64),
     ) -> Self {
         let dir = chunk_dir(&store.root, head.group.get());
-        Self { head, store, dir, installs, first_number }
+        Self { head, store, dir, installs, first_number, own_checkpoint: None }
+    }
+
+    /// The same with a checkpoint that the job writes, and no other file.
+    pub(crate) fn with_checkpoint(self, bytes: Vec<u8>) -> Self {
+        Self { own_checkpoint: Some(bytes), ..self }
+    }
+
+    fn write_own(&self) -> Result<(), InstallError> {
+        let Some(bytes) = &self.own_checkpoint else { return Ok(()) };
+        self.prepare()?;
+        let mut file = self.create(0)?;
+        file.write(bytes)?;
+        Ok(file.finish()?)
     }
 
     /// Removes what is left of earlier ones. Run it before a file is made.
@@ -252,8 +267,6 @@ pub(crate) struct InstallTask {
     first_number: u64,
     /// Those of the group when it begins.
     pub(crate) chunks: Arc<ChunkList>,
-    /// The bytes of the checkpoint, if it does not come from elsewhere.
-    own_checkpoint: Option<Vec<u8>>,
     stage: Stage,
 }
 
@@ -277,21 +290,7 @@ pub(crate) struct InstallDone {
 impl InstallTask {
     /// The snapshot's chunks get the numbers from `first_number` on.
     pub(crate) fn new(install: Install, first_number: u64, ends: RowEnds) -> Self {
-        let (chunks, own_checkpoint) = (Arc::default(), None);
-        Self { install, ends, first_number, chunks, own_checkpoint, stage: Stage::Check }
-    }
-
-    /// The task writes the checkpoint itself.
-    pub(crate) fn make_checkpoint(&mut self, bytes: Vec<u8>) {
-        self.own_checkpoint = Some(bytes);
-    }
-
-    fn write_own_checkpoint(&self) -> Result<(), InstallError> {
-        let Some(bytes) = &self.own_checkpoint else { return Ok(()) };
-        self.install.prepare()?;
-        let mut file = self.install.create(0)?;
-        file.write(bytes)?;
-        Ok(file.finish()?)
+        Self { install, ends, first_number, chunks: Arc::default(), stage: Stage::Check }
     }
 
     pub(crate) fn group(&self) -> GroupId {
@@ -302,7 +301,7 @@ impl InstallTask {
         let checked = match std::mem::replace(&mut self.stage, Stage::Check) {
             Stage::Commit(checked) => checked,
             Stage::Check => {
-                let ready = self.write_own_checkpoint().and_then(|()| self.renumber(disk));
+                let ready = self.install.write_own().and_then(|()| self.renumber(disk));
                 match ready.and_then(|()| self.check(disk)) {
                     Ok(checked) => Box::new(checked),
                     Err(error) => return InstallEnd::Refused(error),

@@ -5,12 +5,12 @@
 
 use super::change_bytes::{put_change, put_seen, take_change, take_seen};
 use super::field_bytes::{
-    put_bytes, put_key, put_option, take_bytes, take_key, take_offset, take_option,
+    put_bytes, put_key, put_option, take_bytes, take_flag, take_key, take_offset, take_option,
 };
 use super::position_bytes::{
     put_found, put_locate, put_search, take_found, take_locate, take_search,
 };
-use super::request_bytes::{IS_WINDOW, decode_reply, encode_reply};
+use super::request_bytes::{decode_reply, encode_reply};
 use crate::{LocateError, PinHolder, Reply, ShardAnswer, ShardCall};
 use bytes::{Buf, BufMut, Bytes};
 use cluster::NodeNumber;
@@ -91,13 +91,12 @@ pub fn decode_call(mut bytes: Bytes) -> Option<ShardCall> {
         FORK_SOURCE => {
             let path = take_path(&mut bytes)?;
             let offset = take_option(&mut bytes)?.map(ByteOffset::new);
-            let content_type = match bytes.try_get_u8().ok()? {
-                0 => None,
-                1 => {
+            let content_type = match take_flag(&mut bytes)? {
+                false => None,
+                true => {
                     let text = take_bytes(&mut bytes)?;
                     Some(ContentType::new(std::str::from_utf8(&text).ok()?))
                 }
-                _ => return None,
             };
             let call = ShardCall::ForkSource { path, offset, content_type };
             bytes.is_empty().then_some(call)
@@ -188,9 +187,9 @@ pub fn encode_answer(answer: &ShardAnswer, out: &mut Vec<u8>) {
 /// Reads the answer to `call`. `None` if it is none that such a call gets.
 #[must_use]
 pub fn decode_answer(call: &ShardCall, mut bytes: Bytes) -> Option<ShardAnswer> {
-    let reply = match bytes.first()? {
-        IS_HOLDER..=IS_REPLICAS if bytes[0] != IS_WINDOW => {
-            let kind = bytes.get_u8();
+    let reply = match *bytes.first()? {
+        kind @ (IS_HOLDER | LOCATED | BEYOND_APPEND | FOUND | WATCHED | IS_REPLICAS) => {
+            bytes.advance(1);
             let answer = own_answer((call, kind), &mut bytes)?;
             return bytes.is_empty().then_some(answer);
         }

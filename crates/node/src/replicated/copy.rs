@@ -215,10 +215,11 @@ impl GroupCopy {
         matches!(self.halt, Some(Halt::Damage | Halt::Removed))
     }
 
-    /// Whether the log knows that it is out, and nothing is under way that takes its place.
-    pub(super) fn may_be_emptied(&self) -> bool {
+    /// Whether the log knows that it is out, nothing is under way that takes its place, and its log is not about to be emptied.
+    pub(super) fn is_out_and_idle(&self) -> bool {
+        let is_kept = matches!(self.removal, None | Some(Removal::Asked(..)));
         let is_free = self.renewed.is_none() && self.frozen.is_none();
-        self.is_out() && self.is_retired && is_free
+        self.is_out() && self.is_retired && is_free && is_kept
     }
 
     /// Whether its state may stand for what it has applied.

@@ -10,11 +10,10 @@ pub(super) fn put_option(number: Option<u64>, out: &mut Vec<u8>) {
 }
 
 pub(super) fn take_option(bytes: &mut Bytes) -> Option<Option<u64>> {
-    match bytes.try_get_u8().ok()? {
-        0 => Some(None),
-        1 => Some(Some(bytes.try_get_u64_le().ok()?)),
-        _ => None,
-    }
+    Some(match take_flag(bytes)? {
+        false => None,
+        true => Some(bytes.try_get_u64_le().ok()?),
+    })
 }
 
 pub(super) fn put_bytes(part: &[u8], out: &mut Vec<u8>) {

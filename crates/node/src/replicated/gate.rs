@@ -316,18 +316,10 @@ impl ShardCore {
 
     /// The copy takes part in nothing any more. Requests that wait for it go to other nodes.
     pub(super) fn halt(&mut self, id: GroupId, why: Halt) {
-        let now = self.members().now;
         let copy = self.copy_mut(id);
         copy.halt = Some(why);
         for held in copy.take_held(|_| true) {
-            match &held.what {
-                HeldRequest::Client { .. } | HeldRequest::Call { .. } => {
-                    self.hold_again(now, (id, held));
-                }
-                HeldRequest::Barrier { .. } | HeldRequest::CatchUp => {
-                    self.turn_away(now, (id, vec![held]), &Failure::NoLeader);
-                }
-            }
+            self.pass_held_on(id, held);
         }
     }
 }

@@ -46,20 +46,19 @@ impl ShardCore {
         }
     }
 
-    fn pass_held_on(&mut self, id: GroupId, held: Held) {
+    pub(super) fn pass_held_on(&mut self, id: GroupId, held: Held) {
+        let now = self.members().now;
         match held.what {
             HeldRequest::Client { ticket, request, data } => {
                 self.forward(id, held.since, (ticket, request, data));
             }
             HeldRequest::Call { reply_to, call } => {
-                let now = self.members().now;
                 let gate = self.forward_call((id, held.since), reply_to, call);
                 if let Gate::Closed(failure) = gate {
                     self.give(now, reply_to, ShardAnswer::Failed(failure));
                 }
             }
             HeldRequest::Barrier { .. } | HeldRequest::CatchUp => {
-                let now = self.members().now;
                 self.turn_away(now, (id, vec![held]), &Failure::NoLeader);
             }
         }

@@ -33,11 +33,6 @@ impl GroupCopy {
     fn place(&self) -> Removal {
         Removal::Asked(self.replica.last_index(), self.replica.term())
     }
-
-    /// Whether its log is about to be emptied.
-    pub(super) fn is_being_emptied(&self) -> bool {
-        matches!(self.removal, Some(Removal::Sifting | Removal::Sifted | Removal::Emptying))
-    }
 }
 
 impl ShardCore {
@@ -45,17 +40,13 @@ impl ShardCore {
     pub(super) fn is_unwanted(&self, id: GroupId) -> bool {
         let Some(replication) = &self.replication else { return false };
         let Some(meta) = replication.meta() else { return false };
-        let node = replication.forwarding.node;
-        let placed = meta.placed(id);
-        let is_elsewhere = !placed.is_empty() && !placed.contains(&node);
-        id.get() < meta.group_count() && is_elsewhere && !meta.target(id).contains(&node)
+        id.get() < meta.group_count() && meta.is_elsewhere(id, replication.forwarding.node)
     }
 
     /// Whether the log of a group holds nothing.
     fn is_bare(&self, id: GroupId) -> bool {
         let state = &self.groups.get(id).state;
-        let has_entries = self.log.first_index(id).is_some_and(|it| it <= self.log.last_index(id));
-        state.stream_count() == 0 && !has_entries
+        state.stream_count() == 0 && self.log.first_index(id).is_none()
     }
 
     /// Asks leaders about copies that seem not to be wanted.
@@ -120,7 +111,7 @@ impl ShardCore {
             // The snapshot for its new id never comes.
             copy.renewed = None;
         }
-        if copy.may_be_emptied() && !copy.is_being_emptied() {
+        if copy.is_out_and_idle() {
             copy.removal = Some(Removal::Sifting);
             self.abort_incoming(id);
             self.log.sift(id);

@@ -53,11 +53,6 @@ impl GroupCopy {
         let is_free = self.is_empty_handed() && self.frozen.is_none();
         is_free && message.to == self.id() && point.configuration.contains(message.to)
     }
-
-    /// Whether it is out, the log knows it, and nothing is known that takes its place.
-    fn needs_new_id(&self) -> bool {
-        self.may_be_emptied() && !self.is_being_emptied()
-    }
 }
 
 impl ShardCore {
@@ -67,7 +62,7 @@ impl ShardCore {
             return Vec::new();
         }
         let mut ids = self.replicated_groups();
-        ids.retain(|id| !self.is_unwanted(*id) && self.copy_mut(*id).needs_new_id());
+        ids.retain(|id| !self.is_unwanted(*id) && self.copy_mut(*id).is_out_and_idle());
         ids
     }
 

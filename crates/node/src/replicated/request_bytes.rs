@@ -37,7 +37,7 @@ const RESOLVED: u8 = 4;
 const INVALID_JSON: u8 = 5;
 const IS_META: u8 = 6;
 // 7 and 9 to 13 answer calls.
-pub(super) const IS_WINDOW: u8 = 8;
+const IS_WINDOW: u8 = 8;
 /// Not applied, and never will be.
 const NO_LEADER: u8 = 16;
 /// Nobody can tell whether it is applied.
@@ -291,15 +291,15 @@ pub fn decode_reply(mut bytes: Bytes) -> Option<Reply> {
         }
         IS_READ => {
             let (key, info) = take_stream(&mut bytes)?;
-            let start = ByteOffset::new(bytes.try_get_u64_le().ok()?);
-            let end = ByteOffset::new(bytes.try_get_u64_le().ok()?);
+            let start = take_offset(&mut bytes)?;
+            let end = take_offset(&mut bytes)?;
             let records = take_option(&mut bytes)?.zip(take_option(&mut bytes)?);
             let read = ReadReply { key, info, start, end, first: None, records };
             Reply::Read(Box::new(read).filter_ends()?)
         }
         RESOLVED => {
             let (key, info) = take_stream(&mut bytes)?;
-            let at = ByteOffset::new(bytes.try_get_u64_le().ok()?);
+            let at = take_offset(&mut bytes)?;
             let record = bytes.try_get_u64_le().ok()?;
             let time = take_option(&mut bytes)?;
             Reply::Resolved(Box::new(Resolved { key, info, at, record, time }))

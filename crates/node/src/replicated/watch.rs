@@ -22,7 +22,6 @@ use bytes::Bytes;
 use cluster::Section;
 use model::{GroupId, ShardId, StreamId, StreamKey};
 use std::collections::BTreeMap;
-use stream::Visible;
 
 /// For how long a leader tells of changes after it was asked.
 const LEASE_MS: u64 = 3_000;
@@ -84,7 +83,13 @@ impl ShardCore {
         let now = self.members().now.monotonic;
         self.watchers.forget_late(now);
         let before = std::mem::take(&mut self.members().far.seen);
-        let keys = self.watchers.keys();
+        // All that is watched in groups that are elsewhere, and of the others what was asked for before. The own copies tell of the rest.
+        let mut groups = self.replicated_groups();
+        groups.retain(|id| self.is_elsewhere(*id));
+        let mut keys = self.watchers.keys_in(&groups);
+        let others = before.keys().filter(|key| !groups.contains(&key.group));
+        keys.extend(others.filter(|key| self.watchers.is_watched_here(**key)));
+        keys.sort_unstable();
         let (far, near): (Vec<_>, Vec<_>) =
             keys.into_iter().partition(|key| self.is_watched_elsewhere(*key));
         let far: Vec<(StreamKey, Option<Seen>)> =
@@ -96,9 +101,9 @@ impl ShardCore {
                 self.ask_to_watch(streams[0].0.group, asked.collect());
             }
         }
-        for key in near.into_iter().filter(|key| before.contains_key(key)) {
+        for key in near {
             let info = self.groups.get(key.group).state.info(key.stream);
-            self.announce_change(Change::present(key, info.as_ref()));
+            self.announce(&Change::present(key, info.as_ref()));
         }
     }
 
@@ -122,14 +127,8 @@ impl ShardCore {
         let Some(seen) = self.members().far.seen.get_mut(&change.key) else { return };
         if change.gone || seen.is_none_or(|seen| seen.is_behind(&heard)) {
             *seen = Some(heard);
-            self.announce_change(change);
+            self.announce(&change);
         }
-    }
-
-    fn announce_change(&mut self, change: Change) {
-        let Change { key, tail, next_record, closed, gone, data } = change;
-        let visible = Visible { stream: key.stream, tail, next_record, closed, gone };
-        self.announce(key, visible, data.as_ref());
     }
 
     /// Another node watches streams of a group that is led here: what it does not know of them.

@@ -66,18 +66,24 @@ fn repeats_of_a_producer_share_a_question_and_its_next_append_comes_behind_them(
     assert_eq!(trio.text(leader, "a"), b"one,0,1,2,3,");
 }
 
-#[test]
-fn a_new_leader_takes_no_write_before_an_earlier_one_that_went_to_the_last_leader() {
+/// A stream whose leader is cut off, and the next one. Whichever of the two others is elected has passed on a first write, of which
+/// it does not hear.
+fn with_a_silent_leader(first: impl Fn(usize) -> Ask<'static>) -> (Trio, usize) {
     let mut trio = Trio::new();
     let old = with_text(&mut trio, "a");
     trio.tick();
-    // Whichever of the two is elected has passed on a first write, of which it does not hear.
-    let others = [(old + 1) % 3, (old + 2) % 3];
     trio.cut = vec![old];
-    for node in others {
-        trio.node(node).offer(numbered(&format!("p{node}"), 0, b"first,"));
+    for node in [(old + 1) % 3, (old + 2) % 3] {
+        trio.node(node).offer(first(node));
     }
     let new = trio.leader(group_of("a"));
+    (trio, new)
+}
+
+#[test]
+fn a_new_leader_takes_no_write_before_an_earlier_one_that_went_to_the_last_leader() {
+    let first = |node| numbered(&format!("p{node}"), 0, b"first,");
+    let (mut trio, new) = with_a_silent_leader(first);
     trio.node(new).offer(numbered(&format!("p{new}"), 1, b"second,"));
     trio.settle();
     trio.tick();
@@ -95,15 +101,7 @@ fn a_new_leader_takes_no_write_before_an_earlier_one_that_went_to_the_last_leade
 
 #[test]
 fn a_write_that_must_not_be_repeated_holds_later_ones_up_for_half_a_second() {
-    let mut trio = Trio::new();
-    let old = with_text(&mut trio, "a");
-    trio.tick();
-    let others = [(old + 1) % 3, (old + 2) % 3];
-    trio.cut = vec![old];
-    for node in others {
-        trio.node(node).offer(append(&path("a"), b"first,"));
-    }
-    let new = trio.leader(group_of("a"));
+    let (mut trio, new) = with_a_silent_leader(|_| append(&path("a"), b"first,"));
     trio.node(new).offer(append(&path("a"), b"second,"));
     trio.settle();
     trio.tick();

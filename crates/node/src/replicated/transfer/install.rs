@@ -17,11 +17,11 @@ use super::rebuilt::row_ends;
 use super::way::JobOf;
 use crate::replicated::copy::settled_proposal;
 use crate::transfer_job::TransferWork;
-use crate::{Failure, ShardCore, Stamp};
+use crate::{Change, Failure, ShardCore, Stamp};
 use cluster::{Body, GroupMessage};
 use log::{InstallError, WorkDone};
-use model::{EntryIndex, GroupId, StreamKey};
-use stream::{GroupState, StreamInfo, Visible};
+use model::{EntryIndex, GroupId};
+use stream::{GroupState, StreamInfo};
 
 impl ShardCore {
     /// A leader's message of a snapshot.
@@ -151,17 +151,14 @@ impl ShardCore {
 
     fn tell_watchers(&mut self, group: GroupId, before: &GroupState) {
         for key in self.watchers.of_group(group) {
-            let StreamKey { stream, .. } = key;
-            let info = self.groups.get(group).state.info(stream);
-            let (old, is_gone) = (before.info(stream), info.is_none());
+            let info = self.groups.get(group).state.info(key.stream);
+            let (old, is_gone) = (before.info(key.stream), info.is_none());
             let Some(info) = info.or_else(|| old.clone()) else { continue };
             let place = |info: &StreamInfo| (info.tail, info.closed);
             if !is_gone && old.is_some_and(|old| place(&old) == place(&info)) {
                 continue;
             }
-            let StreamInfo { tail, next_record, closed, .. } = info;
-            let visible = Visible { stream, tail, next_record, closed, gone: is_gone };
-            self.announce(key, visible, None);
+            self.announce(&Change { gone: is_gone, ..Change::present(key, Some(&info)) });
         }
     }
 
