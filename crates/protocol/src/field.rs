@@ -106,6 +106,60 @@ fields! {
 }
 
 /// Whether a field of this name is among `fields`.
-pub(crate) fn is_named(fields: &[httparse::Header<'_>], name: &str) -> bool {
-    fields.iter().any(|item| item.name.eq_ignore_ascii_case(name))
+pub(crate) fn is_named(fields: &[httparse::Header<'_>], name: &'static str) -> bool {
+    fields.iter().any(|item| is(item.name, name))
+}
+
+/// Whether a field's name is one of ours, in any case. Several letters are compared at a time.
+///
+/// Our names consist of letters and hyphens. Of the characters of names, only letters of one kind differ from these
+/// in nothing but the bit of their case.
+#[inline]
+pub(crate) fn is(name: &str, ours: &'static str) -> bool {
+    let (name, ours) = (name.as_bytes(), ours.as_bytes());
+    let length = ours.len();
+    if name.len() != length {
+        return false;
+    }
+    if length < 8 {
+        return name.eq_ignore_ascii_case(ours);
+    }
+    let (words, _) = ours.as_chunks::<8>();
+    let (named, _) = name.as_chunks::<8>();
+    let words_equal =
+        named.iter().zip(words).fold(true, |equal, (one, other)| equal & (low(one) == low(other)));
+    let ends = (name.last_chunk::<8>(), ours.last_chunk::<8>());
+    words_equal && matches!(ends, (Some(one), Some(other)) if low(one) == low(other))
+}
+
+const fn low(letters: &[u8; 8]) -> u64 {
+    u64::from_ne_bytes(*letters) | 0x2020_2020_2020_2020
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_equal_in_any_case_and_no_other_ones_are() {
+        for ours in [HOST, IF_MATCH, CONTENT_TYPE, CONTENT_LENGTH, STREAM_RETENTION_RECORDS] {
+            assert!(
+                is(ours, ours) && is(&ours.to_uppercase(), ours) && is(&ours.to_lowercase(), ours)
+            );
+            for at in 0..ours.len() {
+                for other in
+                    (b'!'..=b'~').filter(|byte| !byte.eq_ignore_ascii_case(&ours.as_bytes()[at]))
+                {
+                    let mut name = ours.as_bytes().to_vec();
+                    name[at] = other;
+                    assert!(
+                        !is(std::str::from_utf8(&name).unwrap(), ours),
+                        "{}",
+                        name.escape_ascii()
+                    );
+                }
+            }
+            assert!(!is(&ours[1..], ours) && !is(&format!("{ours}s"), ours));
+        }
+    }
 }

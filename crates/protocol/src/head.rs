@@ -13,7 +13,7 @@
 //! - Each head is started once and ended once.
 //! - No value can end its line or begin another field, see [`HeadSink::field`].
 
-use crate::field::Field;
+use crate::{field::Field, scan};
 
 /// A request method; those that no route knows are one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,7 +45,8 @@ impl<'b> Authority<'b> {
     /// `None` if it has any other byte.
     #[must_use]
     pub fn new(name: &'b [u8]) -> Option<Self> {
-        name.iter().all(|byte| IN_AUTHORITY[usize::from(*byte)]).then_some(Self(name))
+        let is_outside = |byte| !IN_AUTHORITY[usize::from(byte)];
+        (!scan::any(name, is_outside)).then_some(Self(name))
     }
 
     /// Whether nothing is named.

@@ -40,6 +40,7 @@ mod head;
 pub mod http1;
 pub mod http2;
 pub mod limits;
+mod scan;
 pub mod sse;
 mod trace;
 

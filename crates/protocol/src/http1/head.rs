@@ -1,15 +1,17 @@
 //! Request heads: from bytes to method, target, fields and body framing.
 //!
-//! The end of the head is searched first, and only in new bytes. So a client that sends one byte at a
-//! time costs no more than one that sends all at once. That search also finds lone LFs. `httparse` then
-//! reads the tokens, and the fields of the connection say where the body ends.
+//! `httparse` reads the tokens, and the fields of the connection say where the body ends. A head that is not
+//! whole when it comes is searched for its end first, and only in new bytes. So a client that sends one byte at a
+//! time costs no more than one that sends all at once. Lone LFs are refused.
 
 use super::head_error::HeadError;
 use crate::{
     field,
     head::{Authority, Method, RequestHead},
     limits::{HEAD_BYTES_MAX, HEADER_COUNT_MAX, TARGET_BYTES_MAX},
+    scan,
 };
+use httparse::Status;
 use memchr::memchr;
 use std::mem::MaybeUninit;
 
@@ -107,28 +109,43 @@ impl HeadReader {
     ) -> Result<Option<Head<'h, 'b>>, HeadError> {
         let limit_bytes = limits.head_bytes_max.min(HEAD_BYTES_MAX);
         let window = &bytes[..bytes.len().min(limit_bytes)];
-        let end = self.find_end(window);
-        // First, so that the answer is the same however the bytes arrive.
-        self.refuse_hopeless(window)?;
-        let Some(head_bytes) = end? else {
-            if window.len() < limit_bytes {
-                return Ok(None);
-            }
-            let first_line = self.line_start == self.start;
-            return Err(if first_line {
-                HeadError::TargetTooLong
-            } else {
-                HeadError::HeadTooLong { limit_bytes }
-            });
-        };
-        let start = self.start;
+        let mut parsed = httparse::Request::new(&mut []);
+        if self.searched > 0 {
+            let Some(head_bytes) = self.end_of(window, limit_bytes)? else { return Ok(None) };
+            let start = std::mem::take(self).start;
+            parsed.parse_with_uninit_headers(&window[start..head_bytes], &mut slots.0)?;
+            return head_of(parsed, head_bytes, limits).map(Some);
+        }
+        // Most heads are whole when they come: these are not searched for their end first.
+        let read = parsed.parse_with_uninit_headers(window, &mut slots.0);
+        if let Ok(Status::Complete(head_bytes)) = read
+            && !has_lone_newline(&window[..head_bytes])
+        {
+            return head_of(parsed, head_bytes, limits).map(Some);
+        }
+        if self.end_of(window, limit_bytes)?.is_none() {
+            return Ok(None);
+        }
         *self = Self::default();
-        if bytes[start..].starts_with(b"PRI * HTTP/2.0\r\n") {
+        Err(read.map_or_else(HeadError::from, |_| HeadError::RequestLine))
+    }
+
+    /// Position after the head; `None` if more bytes are needed. What is wrong is the same however the bytes arrive.
+    fn end_of(&mut self, window: &[u8], limit_bytes: usize) -> Result<Option<usize>, HeadError> {
+        let end = self.find_end(window);
+        self.refuse_hopeless(window)?;
+        if end?.is_some() && window[self.start..].starts_with(b"PRI * HTTP/2.0\r\n") {
             return Err(HeadError::Http2Preface);
         }
-        let mut parsed = httparse::Request::new(&mut []);
-        parsed.parse_with_uninit_headers(&bytes[start..head_bytes], &mut slots.0)?;
-        head_of(parsed, head_bytes, limits).map(Some)
+        if end?.is_some() || window.len() < limit_bytes {
+            return end;
+        }
+        let first_line = self.line_start == self.start;
+        Err(if first_line {
+            HeadError::TargetTooLong
+        } else {
+            HeadError::HeadTooLong { limit_bytes }
+        })
     }
 
     /// Position after the empty line that ends the head.
@@ -164,6 +181,11 @@ impl HeadReader {
             _ => Ok(()),
         }
     }
+}
+
+fn has_lone_newline(head: &[u8]) -> bool {
+    head.first() == Some(&b'\n')
+        || scan::any_pair(head, |before, byte| (byte == b'\n') & (before != b'\r'))
 }
 
 fn head_of<'h, 'b>(
@@ -226,9 +248,8 @@ impl<'b> Target<'b> {
         if text.len() > TARGET_BYTES_MAX {
             return Err(HeadError::TargetTooLong);
         }
-        // Every byte is looked at, whatever the first ones are: so several are at a time.
         let is_raw = |byte: u8| !byte.is_ascii_graphic() | (byte == b'#');
-        if text.bytes().fold(false, |found, byte| found | is_raw(byte)) {
+        if scan::any(text.as_bytes(), is_raw) {
             return Err(HeadError::Target);
         }
         if text.starts_with('/') {
@@ -318,19 +339,19 @@ impl<'b> CommonFields<'b> {
     #[inline]
     pub(crate) fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), HeadError> {
         match item.name.len() {
-            4 if item.name.eq_ignore_ascii_case(field::HOST) => {
+            4 if field::is(item.name, field::HOST) => {
                 once(&mut self.host, item.value, HeadError::HostInvalid)
             }
-            6 if item.name.eq_ignore_ascii_case(field::EXPECT) => {
+            6 if field::is(item.name, field::EXPECT) => {
                 self.expects = item.value.eq_ignore_ascii_case(b"100-continue");
                 if self.expects { Ok(()) } else { Err(HeadError::Expect) }
             }
-            6 if item.name.eq_ignore_ascii_case(field::ORIGIN) => {
+            6 if field::is(item.name, field::ORIGIN) => {
                 let is_second = self.origin.is_some();
                 self.origin = Some(if is_second { b"null" } else { item.value });
                 Ok(())
             }
-            14 if item.name.eq_ignore_ascii_case(field::CONTENT_LENGTH) => {
+            14 if field::is(item.name, field::CONTENT_LENGTH) => {
                 once(&mut self.length, item.value, HeadError::ContentLength)
             }
             _ => Ok(()),
@@ -341,11 +362,11 @@ impl<'b> CommonFields<'b> {
 impl<'b> Seen<'b> {
     fn take(&mut self, item: &httparse::Header<'b>) -> Result<(), HeadError> {
         match item.name.len() {
-            10 if item.name.eq_ignore_ascii_case(field::CONNECTION) => {
+            10 if field::is(item.name, field::CONNECTION) => {
                 self.take_options(item.value);
                 Ok(())
             }
-            17 if item.name.eq_ignore_ascii_case(field::TRANSFER_ENCODING) => {
+            17 if field::is(item.name, field::TRANSFER_ENCODING) => {
                 once(&mut self.encoding, item.value, HeadError::TransferEncoding)
             }
             _ => self.common.take(item),

@@ -7,6 +7,7 @@ use crate::{
     field,
     field::Field,
     head::{BodyFraming, CommonFields, HeadSink, Length, Viewers},
+    scan,
 };
 
 /// The interim answer to `Expect: 100-continue`.
@@ -94,9 +95,11 @@ impl HeadSink for HeadWriter<'_, '_> {
         self.name(name.name());
         let from = self.out.len();
         self.out.extend_from_slice(value.as_bytes());
-        for byte in &mut self.out[from..] {
-            if *byte < 0x20 || *byte == 0x7f {
-                *byte = b' ';
+        if scan::any(value.as_bytes(), is_control) {
+            for byte in &mut self.out[from..] {
+                if is_control(*byte) {
+                    *byte = b' ';
+                }
             }
         }
         self.out.extend_from_slice(b"\r\n");
@@ -145,6 +148,10 @@ impl HeadSink for HeadWriter<'_, '_> {
             self.out.extend_from_slice(bytes);
         }
     }
+}
+
+const fn is_control(byte: u8) -> bool {
+    (byte < 0x20) | (byte == 0x7f)
 }
 
 fn status_line(status: u16) -> &'static str {

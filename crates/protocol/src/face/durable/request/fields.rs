@@ -3,15 +3,15 @@
 use crate::{
     face::durable::problem::{Code, Problem, detail::quote},
     field::{
-        ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH, LAST_EVENT_ID,
-        PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_EXPIRES_AT,
+        self, ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, IF_MATCH, IF_NONE_MATCH,
+        LAST_EVENT_ID, PRODUCER_EPOCH, PRODUCER_ID, PRODUCER_SEQ, STREAM_CLOSED, STREAM_EXPIRES_AT,
         STREAM_FORK_OFFSET, STREAM_FORK_SUB_OFFSET, STREAM_FORKED_FROM, STREAM_RECORD_MATCH,
         STREAM_RECORD_NUMBERS, STREAM_RECORD_TIME, STREAM_RETENTION_AGE, STREAM_RETENTION_BYTES,
         STREAM_RETENTION_RECORDS, STREAM_SEQ, STREAM_SSE_DATA_ENCODING, STREAM_TRIM_BEFORE,
         STREAM_TRIM_BEFORE_RECORD, STREAM_TTL,
     },
+    scan,
 };
-use memchr::memchr;
 use model::{PathError, StreamPath, Timestamp};
 use std::borrow::Cow;
 use std::str::Utf8Error;
@@ -74,7 +74,7 @@ fn decode_path(encoded: &str) -> Result<StreamPath, Problem> {
 
 /// Decodes percent escapes; `None` for a bad escape or bytes that are not UTF-8.
 pub(crate) fn percent_decode(text: &str) -> Option<Cow<'_, str>> {
-    if memchr(b'%', text.as_bytes()).is_none() {
+    if !scan::any(text.as_bytes(), |byte| byte == b'%') {
         return Some(Cow::Borrowed(text));
     }
     let mut decoded = Vec::with_capacity(text.len());
@@ -196,18 +196,18 @@ impl<'b> Fields<'b> {
     }
 
     fn take_list(&mut self, item: &httparse::Header<'b>) {
-        if item.name.eq_ignore_ascii_case(IF_NONE_MATCH) {
+        if field::is(item.name, IF_NONE_MATCH) {
             self.if_none_match.take(item.value);
-        } else if item.name.eq_ignore_ascii_case(ACCEPT_ENCODING) {
+        } else if field::is(item.name, ACCEPT_ENCODING) {
             self.accept_encoding.take(item.value);
-        } else if item.name.eq_ignore_ascii_case(IF_MATCH) {
+        } else if field::is(item.name, IF_MATCH) {
             self.if_match.take(item.value);
         }
     }
 
     /// The slot of a single-valued field. The length is compared first: it tells most fields apart.
     fn slot(&mut self, name: &str) -> Option<(&'static str, &mut Option<&'b str>)> {
-        let is = |known: &str| name.eq_ignore_ascii_case(known);
+        let is = |known: &'static str| field::is(name, known);
         Some(match name.len() {
             10 if is(STREAM_TTL) => (STREAM_TTL, &mut self.stream_ttl),
             10 if is(STREAM_SEQ) => (STREAM_SEQ, &mut self.stream_seq),

@@ -8,8 +8,7 @@ const ASKED_BYTES_MAX: usize = 1024;
 /// The fields that a page wants to send besides those that every page may, as `traceparent`. What is no list of names, or a
 /// long one, is nothing.
 pub(super) fn asked_fields(head: &RequestHead<'_, '_>) -> Option<Box<str>> {
-    let is_asked =
-        |item: &&httparse::Header<'_>| item.name.eq_ignore_ascii_case(field::REQUESTED_FIELDS);
+    let is_asked = |item: &&httparse::Header<'_>| field::is(item.name, field::REQUESTED_FIELDS);
     let value = head.fields.iter().find(is_asked)?.value;
     let text = std::str::from_utf8(value).ok().filter(|text| text.len() <= ASKED_BYTES_MAX)?;
     let names = || text.split(',').map(str::trim_ascii);
