@@ -158,7 +158,8 @@ fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
         return Ok(());
     }
     let room = shard.wal.room();
-    for size in [room.data_segment(0, 0), room.upkeep_segment(0)] {
+    let unsealed_bytes = shard.hot_chunk_bytes() + shard.wal.data_room();
+    for size in [room.data_segment(0, 0, unsealed_bytes), room.upkeep_segment(0)] {
         let (disk, dir) = (&*shard.store.disk, shard.wal.dir());
         let capacity = size.choose(disk, dir);
         match capacity.and_then(|bytes| create_segment(disk, dir, shard.wal.segment_next(), bytes))

@@ -8,7 +8,7 @@ use crate::chunk::room::chunk_bytes_max;
 use crate::chunk::set::MergePlan;
 use crate::chunk::writer::{ChunkAuthor, ChunkName};
 use crate::group::Group;
-use crate::hot_index::Sealable;
+use crate::hot_index::{HotTotals, Sealable};
 use crate::id_map::IdMap;
 use crate::paths::chunk_dir;
 use crate::store::Store;
@@ -57,6 +57,13 @@ impl Group {
     pub(crate) fn next_seal_bytes_max(&self) -> u64 {
         let [taken, open] = self.seal_bytes_max();
         if self.hot.taken_upto().is_some() { taken } else { open }
+    }
+
+    /// The length of the chunks of all that is hot, at most; one of nothing counts for what may come.
+    pub(crate) fn hot_chunk_bytes(&self) -> u64 {
+        let [taken, open] = self.seal_bytes_max();
+        let least = chunk_bytes_max(&HotTotals::default(), false);
+        taken + open.max(least)
     }
 
     /// The lengths of the chunks of what a seal has taken and of what has come since, at most.

@@ -147,12 +147,20 @@ impl ShardLog {
             let waits = |group: &Group| group.waits_for_log(segment, are_notes_due);
             groups.iter().any(waits)
         };
-        let work = self.wal.poll_fill(&self.slots, is_spent, is_stuck)?;
+        let work = self.wal.poll_fill(&self.slots, is_spent, is_stuck, self.hot_chunk_bytes())?;
         if let FillWork::Recycle { segment, .. } | FillWork::Remove { segment, .. } = &work {
             self.groups.iter_mut().for_each(|group| group.give_up(segment));
             self.wal.forget_indexed(segment.slot);
         }
         Some(Task::Fill(work))
+    }
+
+    /// Bytes of the chunks of all that is hot, at most. A disk with much room has enough for them.
+    pub(crate) fn hot_chunk_bytes(&self) -> u64 {
+        if !self.wal.room().is_tight() {
+            return 0;
+        }
+        self.groups.iter().map(Group::hot_chunk_bytes).sum()
     }
 
     /// Removes the oldest segment of a drained WAL when no shard needs it.

@@ -35,6 +35,9 @@ const UPKEEP_SEGMENT_FACTOR: u64 = 4;
 /// needs one for each of its shards.
 const UPKEEP_SEGMENTS: u64 = 2;
 
+/// What a chunk adds to the entries of a segment, as a part of it, at most.
+const CHUNK_PART: u64 = 8;
+
 /// What an entry is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
@@ -147,12 +150,21 @@ impl WalRoom {
     }
 
     /// The size of a segment for data, for an append of `wanted_bytes` that waits or 0. `usual_bytes` are preferred.
-    pub(crate) fn data_segment(&self, usual_bytes: u64, wanted_bytes: u64) -> SegmentSize {
+    /// `unsealed_bytes` is what has to fit into chunks beside what comes into it.
+    pub(crate) fn data_segment(
+        &self,
+        usual_bytes: u64,
+        wanted_bytes: u64,
+        unsealed_bytes: u64,
+    ) -> SegmentSize {
         let least = self.segment_bytes_min().max(wanted_bytes);
         SegmentSize {
             usual_bytes: usual_bytes.max(least),
             least_bytes: least,
             kept_free_bytes: self.kept_by_data(),
+            // Nobody here knows what the other shards have to seal: as much.
+            kept_beside_seals: self.kept_by_seals() + self.shard_count * unsealed_bytes,
+            sealed_times: self.shard_count,
             purpose: Purpose::Data,
         }
     }
@@ -165,6 +177,8 @@ impl WalRoom {
             usual_bytes: usual.min(self.upkeep_part()).max(least),
             least_bytes: least,
             kept_free_bytes: self.kept_by_upkeep(),
+            kept_beside_seals: 0,
+            sealed_times: 0,
             purpose: Purpose::Upkeep,
         }
     }
@@ -178,20 +192,29 @@ pub(crate) struct SegmentSize {
     pub(crate) least_bytes: u64,
     /// What it leaves free.
     pub(crate) kept_free_bytes: u64,
+    /// What it leaves free beside the chunks of its own data, if that is more.
+    kept_beside_seals: u64,
+    /// How often its length is kept for these chunks.
+    sealed_times: u64,
     pub(crate) purpose: Purpose,
 }
 
 impl SegmentSize {
+    /// What has to be free for a segment of `bytes`.
+    fn needed_bytes(&self, bytes: u64) -> u64 {
+        let chunks = self.sealed_times * (bytes + bytes / CHUNK_PART);
+        bytes.saturating_add(self.kept_free_bytes.max(self.kept_beside_seals + chunks))
+    }
+
     /// The size that the disk of `dir` has room for.
     ///
     /// # Errors
     /// `StorageFull` with a [`NoRoom`], or what the disk answers.
     pub(crate) fn choose(&self, disk: &dyn Disk, dir: &Path) -> io::Result<u64> {
         let free_bytes = disk.free_bytes(dir)?;
-        let fits = |bytes: u64| free_bytes >= bytes.saturating_add(self.kept_free_bytes);
         let sizes = [self.usual_bytes, self.least_bytes];
-        sizes.into_iter().find(|bytes| fits(*bytes)).ok_or_else(|| {
-            let needed_bytes = self.least_bytes + self.kept_free_bytes;
+        sizes.into_iter().find(|bytes| free_bytes >= self.needed_bytes(*bytes)).ok_or_else(|| {
+            let needed_bytes = self.needed_bytes(self.least_bytes);
             NoRoom { what: "the write-ahead log", needed_bytes, free_bytes }.into()
         })
     }
@@ -273,10 +296,11 @@ mod tests {
             disk.set_capacity(free);
             size.choose(&disk, Path::new("/")).ok()
         };
-        let data = room.data_segment(16 * MIB, 2 * MIB);
-        assert_eq!(choose(data, 27 * MIB), Some(16 * MIB));
-        assert_eq!(choose(data, 27 * MIB - 1), Some(2 * MIB));
-        assert_eq!(choose(data, 13 * MIB - 1), None);
+        let data = room.data_segment(16 * MIB, 2 * MIB, MIB);
+        // Its own chunks take 18 MiB, those of what is hot 1 MiB, and 3 MiB are kept besides.
+        assert_eq!(choose(data, 38 * MIB), Some(16 * MIB));
+        assert_eq!(choose(data, 38 * MIB - 1), Some(2 * MIB));
+        assert_eq!(choose(data, 13 * MIB - 1), None, "a seal of 8 MiB, and 3 MiB");
         let upkeep = room.upkeep_segment(0);
         assert_eq!(choose(upkeep, 2 * MIB), Some(MIB));
         assert_eq!(choose(upkeep, 2 * MIB - 1), Some(256 << 10));
@@ -299,7 +323,7 @@ mod tests {
     fn a_refusal_says_what_is_needed_and_what_is_free() {
         let disk = MemoryDisk::new();
         disk.set_capacity(7);
-        let refused = room(1, 0, 0).data_segment(0, 0).choose(&disk, Path::new("/"));
+        let refused = room(1, 0, 0).data_segment(0, 0, 0).choose(&disk, Path::new("/"));
         let error = refused.unwrap_err();
         assert_eq!(error.kind(), io::ErrorKind::StorageFull);
         let text = "the write-ahead log needs 12582912 free bytes, and 7 are free";

@@ -20,18 +20,22 @@ const SEGMENT_GROWTH: u64 = 4;
 
 impl ShardWal {
     /// The next change of the WAL's files. `is_free` tells whether a segment's entries are all
-    /// elsewhere, `is_stuck` whether they cannot be before the log has taken more.
+    /// elsewhere, `is_stuck` whether they cannot be before the log has taken more. `hot_bytes` are the bytes of the
+    /// chunks of all that is hot.
     pub(crate) fn poll_fill(
         &mut self,
         slots: &SegmentTable,
         is_free: impl Fn(&WalSegment) -> bool,
         is_stuck: impl Fn(&WalSegment) -> bool,
+        hot_bytes: u64,
     ) -> Option<FillWork> {
         if self.is_filling || self.commit.is_poisoned() {
             return None;
         }
         let is_stuck = self.retired.front().is_none_or(is_stuck);
-        let work = self.release_oldest(slots, is_free).or_else(|| self.create_segment(is_stuck))?;
+        let work = self
+            .release_oldest(slots, is_free)
+            .or_else(|| self.create_segment(is_stuck, hot_bytes))?;
         self.is_filling = true;
         Some(work)
     }
@@ -61,12 +65,12 @@ impl ShardWal {
         })
     }
 
-    fn create_segment(&self, is_stuck: bool) -> Option<FillWork> {
+    fn create_segment(&self, is_stuck: bool, hot_bytes: u64) -> Option<FillWork> {
         let upkeep_bytes = self.room.upkeep_bytes().max(self.wanted_upkeep_bytes);
         let size = if self.disk_is_full && !self.has_room(upkeep_bytes) {
             self.room.upkeep_segment(self.wanted_upkeep_bytes)
         } else {
-            self.spare_size(is_stuck)?
+            self.spare_size(is_stuck, hot_bytes)?
         };
         let dir = self.identity.dir.clone();
         Some(FillWork::Create { dir, seq: self.segment_next, size })
@@ -74,12 +78,14 @@ impl ShardWal {
 
     /// The size of the next segment for data, if one is wanted and the bound allows it. If nothing can leave the WAL
     /// before it takes more, it does.
-    fn spare_size(&self, is_stuck: bool) -> Option<SegmentSize> {
+    fn spare_size(&self, is_stuck: bool, hot_bytes: u64) -> Option<SegmentSize> {
         if !self.wants_spare() && !self.is_waiting() {
             return None;
         }
         let left_bytes = self.room.wal_bytes_max.saturating_sub(self.wal_bytes());
-        let mut size = self.room.data_segment(self.next_capacity(), self.wanted_bytes);
+        let unsealed_bytes = hot_bytes + self.data_room();
+        let mut size =
+            self.room.data_segment(self.next_capacity(), self.wanted_bytes, unsealed_bytes);
         if size.usual_bytes > left_bytes && self.room.wal_bytes_max < self.options.wal_bytes_max {
             size.usual_bytes = size.least_bytes;
         }
