@@ -102,6 +102,8 @@ pub struct LogOptions {
     pub lineage: Option<u64>,
     /// The id that a new data directory gets, a random one if `None`.
     pub store: Option<u64>,
+    /// An empty log gets a batch, too, when it is opened. So it is known how often it was opened even if nothing was written.
+    pub marks_empty: bool,
 }
 
 /// What a shard's bound of recent bytes is for.
@@ -130,6 +132,7 @@ impl Default for LogOptions {
             own_group_count: 0,
             lineage: None,
             store: None,
+            marks_empty: false,
         }
     }
 }

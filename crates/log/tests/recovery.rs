@@ -3,7 +3,7 @@
 use crate::support;
 use crate::support::wal::{SEGMENT, batch};
 use crate::support::{Node, key, small};
-use env::{Disk, MemoryDisk};
+use env::{Disk, MemoryDisk, SeededRandom};
 use model::ByteOffset;
 use thalweg_log::{DamageKind, LogOptions};
 
@@ -86,4 +86,26 @@ fn a_segment_that_ends_inside_a_batch_without_a_header_is_read_to_its_end() {
     assert_eq!(node.machine.streams[&key(0, 1)].tail, 10 + 630 + 30_000);
     let first = node.shards[0].read(key(0, 1), ByteOffset::ZERO, 10).unwrap();
     assert_eq!(first.to_bytes().unwrap(), [1; 10][..]);
+}
+
+#[test]
+fn an_empty_log_knows_how_often_it_was_opened_if_it_is_marked() {
+    for marks_empty in [false, true] {
+        let (disk, options) = (MemoryDisk::new(), LogOptions { marks_empty, ..small() });
+        let openings = (1..=3).map(|_| {
+            let epoch = Node::open_with(&disk, 2, options.clone()).unwrap().report.epoch;
+            // Only what was synced is there after the power has failed.
+            disk.crash(&mut SeededRandom::new(1));
+            epoch
+        });
+        let expected = if marks_empty { [1, 2, 3] } else { [1, 1, 1] };
+        assert_eq!(openings.collect::<Vec<_>>(), expected);
+        let mut node = Node::open_with(&disk, 2, options).unwrap();
+        node.append(key(0, 1), b"first").unwrap();
+        node.commit().unwrap();
+        disk.crash(&mut SeededRandom::new(1));
+        let mut node = Node::open_with(&disk, 1, small()).unwrap();
+        assert_eq!(node.read_all(key(0, 1), 10).unwrap(), b"first");
+        assert_eq!(node.machine.kinds(), []);
+    }
 }

@@ -69,7 +69,9 @@ fn open_dir(
     membership: Option<&Membership>,
 ) -> Result<Opened, OpenError> {
     let own_group_count = u16::from(membership.is_some_and(|it| it.meta.is_some()));
-    let options = LogOptions { own_group_count, ..options };
+    // Other members see how often its log was opened, and refuse an old copy of it.
+    let marks_empty = membership.is_some_and(|it| !it.is_alone());
+    let options = LogOptions { own_group_count, marks_empty, ..options };
     let mut replay =
         StateReplay { first: membership.map(Membership::first), ..StateReplay::default() };
     let start = membership.and_then(|it| it.meta.as_ref());

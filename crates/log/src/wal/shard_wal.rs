@@ -122,6 +122,7 @@ impl ShardWal {
         assert!(start.durable < start.batch_next);
         let room = WalRoom::new(&options, shard_count);
         let seeds = Seeds::new(identity.store, identity.wal);
+        let marks_empty = options.marks_empty;
         Self {
             kept_bytes: room.kept_at_hand_bytes,
             room,
@@ -140,7 +141,7 @@ impl ShardWal {
             has_no_last_room: false,
             is_filling: false,
             mark_wanted: false,
-            is_marked: start.durable == 0,
+            is_marked: start.durable == 0 && !marks_empty,
             indexed: IndexedBatches::default(),
         }
     }

@@ -42,6 +42,7 @@ pub fn small() -> LogOptions {
         own_group_count: 0,
         lineage: None,
         store: None,
+        marks_empty: false,
     }
 }
 

@@ -12,9 +12,11 @@ mod trio;
 use cluster::{Body, Confirmation, Section};
 use env::{Disk, MemoryDisk, SeededRandom};
 use log::{LogOptions, OpenError};
+use std::path::Path;
+use std::sync::Arc;
 use stream::{Outcome, Refusal};
 use thalweg_node::testing::{Process, append, options, path};
-use thalweg_node::{CopyState, Event, Failure, PeerEvent, Reply, Request};
+use thalweg_node::{CopyState, Event, Failure, PeerEvent, Reply, Request, open_member};
 use trio::{
     SHARDS, Trio, group_of, head, is_appended, membership, missing_beside, number, with_text,
 };
@@ -256,6 +258,17 @@ fn a_node_alone_and_a_member_do_not_take_each_others_directories() {
     trio.kill(0);
     let refused = Process::try_open(&trio.disks[0], SHARDS, options());
     assert!(matches!(refused, Err(OpenError::Replicas { found: true, .. })));
+}
+
+#[test]
+fn a_member_that_is_killed_before_it_has_written_anything_knows_that_it_was_opened() {
+    let disk = MemoryDisk::new();
+    for opening in 1..=3 {
+        let (port, random) = (Arc::new(disk.clone()), &mut SeededRandom::new(opening));
+        let (dir, with) = (Path::new("/data"), (options(), SHARDS));
+        let opened = open_member((port, random), dir, with, &membership(0)).unwrap();
+        assert_eq!(opened.report.epoch, opening, "others take a lower one for an old copy");
+    }
 }
 
 /// The states of a node's copies.
