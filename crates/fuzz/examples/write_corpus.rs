@@ -3,11 +3,10 @@
 //! Inputs that were committed because they once failed have other names and stay.
 
 use std::io;
-use std::path::Path;
-use thalweg_fuzz::TARGETS;
+use thalweg_fuzz::{TARGETS, fuzz_dir};
 
 fn main() -> io::Result<()> {
-    let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus");
+    let corpus = fuzz_dir().join("corpus");
     for target in TARGETS {
         let dir = corpus.join(target.name);
         std::fs::create_dir_all(&dir)?;

@@ -30,6 +30,14 @@ pub mod settings;
 pub mod sse;
 pub mod stream_model;
 
+use std::path::{Path, PathBuf};
+
+/// The directory of the fuzzer's programs and of its committed inputs.
+#[must_use]
+pub fn fuzz_dir() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
+}
+
 /// One fuzz target.
 #[derive(Debug, Clone, Copy)]
 pub struct Target {

@@ -3,9 +3,8 @@
 use env::{Random, SeededRandom};
 use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
 use std::alloc::System;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use thalweg_fuzz::{TARGETS, Target};
+use thalweg_fuzz::{TARGETS, Target, fuzz_dir};
 
 #[global_allocator]
 static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
@@ -23,11 +22,6 @@ const INPUT_BYTES_MAX: usize = 4096;
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// The directory of the fuzzer's programs and of its committed inputs.
-fn fuzz_dir() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz")
 }
 
 /// The committed inputs of a target, by path, in order.

@@ -30,11 +30,6 @@ fn offset(byte: u64) -> String {
     format!("{byte:016}_0000000000000000")
 }
 
-/// All of a stream, over as many answers as it takes.
-fn read(client: &mut Client, path: &str) -> Vec<u8> {
-    client.read_all(path)
-}
-
 #[test]
 fn each_node_answers_for_groups_that_it_does_not_keep() {
     let (_nodes, mut clients) = four(&["--groups", "8"]);
@@ -45,7 +40,7 @@ fn each_node_answers_for_groups_that_it_does_not_keep() {
             client.post(&path, TEXT, format!("{number};").as_bytes()).is(204);
         }
         for client in &mut clients {
-            assert_eq!(read(client, &path), b"0;1;2;3;", "{path}");
+            assert_eq!(client.read_all(&path), b"0;1;2;3;", "{path}");
             assert_eq!(client.call("HEAD", &path, &[], b"").is(200).next(), offset(8));
             assert_eq!(client.get(&format!("{path}?offset={}", offset(4))).is(200).text(), "2;3;");
             client.get(&format!("{path}-none")).is(404);
@@ -55,7 +50,7 @@ fn each_node_answers_for_groups_that_it_does_not_keep() {
         clients[stream % NODES].call("PUT", &fork, &fields, b"").is(201);
         clients[(stream + 1) % NODES].post(&fork, TEXT, b"x;").is(204);
         for client in &mut clients {
-            assert_eq!(read(client, &fork), b"0;1;2;3;x;", "{fork}");
+            assert_eq!(client.read_all(&fork), b"0;1;2;3;x;", "{fork}");
         }
         clients[(stream + 2) % NODES].delete(&path).is(204);
         clients.iter_mut().for_each(|client| drop(client.get(&path).is(410)));
@@ -78,7 +73,7 @@ fn large_answers_come_from_elsewhere_too_and_begin_anywhere() {
             all.extend_from_slice(&data);
         }
         for client in &mut clients {
-            assert!(read(client, &text) == all, "{text}");
+            assert!(client.read_all(&text) == all, "{text}");
             // In the middle of a message an answer begins with that message.
             let answer = client.get(&format!("{json}?offset={}", offset(600_123))).is(200);
             assert_eq!(answer.json()[0].as_str().map(str::len), Some(30_000), "{json}");

@@ -88,6 +88,7 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         own_group_count: 0,
         lineage: None,
         store: None,
+        marks_empty: false,
         recent_bytes_max: 0,
         recent_run_bytes_min: 200,
     }

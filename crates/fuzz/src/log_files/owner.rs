@@ -45,6 +45,7 @@ fn options() -> LogOptions {
         own_group_count: 0,
         lineage: None,
         store: None,
+        marks_empty: false,
     }
 }
 

@@ -287,7 +287,7 @@ impl Snapshot {
     }
 }
 
-/// Gauges of the format are signed; no number of ours comes near the difference.
+/// Upper bounds in seconds, each with the count up to it.
 fn buckets(histogram: &Histogram) -> Vec<(f64, u64)> {
     let bounds = Histogram::BOUNDS_NS.iter().map(|bound| seconds(*bound));
     bounds.chain([f64::INFINITY]).zip(histogram.counts()).collect()
