@@ -108,9 +108,12 @@ fn check_location(head: &RequestHead<'_, '_>, way: &Way<'_>, is_trusted: bool) {
     }
 }
 
-fn location(head: &RequestHead<'_, '_>, way: &Way<'_>) -> Option<Box<str>> {
+fn location(head: &RequestHead<'_, '_>, way: &Way<'_>) -> Option<String> {
     match request::parse(head, way) {
-        Ok(Request::Create(create)) => Some(create.location),
+        Ok(Request::Create(create)) => {
+            let text = String::from_utf8(create.location.into());
+            Some(text.expect("a URL is in ASCII"))
+        }
         _ => None,
     }
 }

@@ -80,13 +80,13 @@ impl<T: Transport> Step<'_, T> {
                 if let (false, Outcome::Appended(accepted)) = (shows_records, &mut outcome) {
                     accepted.records = None;
                 }
-                self.answer_outcome(id, &outcome, "");
+                self.answer_outcome(id, &outcome, b"");
             }
             (Pending::Write, Reply::Outcome(outcome)) => {
                 self.count(&outcome, 0);
-                self.answer_outcome(id, &outcome, "");
+                self.answer_outcome(id, &outcome, b"");
             }
-            (_, Reply::Outcome(outcome)) => self.answer_outcome(id, &outcome, ""),
+            (_, Reply::Outcome(outcome)) => self.answer_outcome(id, &outcome, b""),
             (_, Reply::Head(key, info)) => {
                 self.answer(id, |head| response::metadata(head, key.group, &info));
             }
@@ -105,7 +105,7 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
-    fn answer_outcome(&mut self, id: ConnId, outcome: &Outcome, location: &str) {
+    fn answer_outcome(&mut self, id: ConnId, outcome: &Outcome, location: &[u8]) {
         if let Outcome::Refused(refusal) = outcome {
             self.note_code(id, || Problem::from(refusal).name());
         }

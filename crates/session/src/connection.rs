@@ -138,7 +138,7 @@ pub(crate) struct Receiving {
 #[derive(Debug)]
 pub(crate) enum Pending {
     Create {
-        location: Box<str>,
+        location: Box<[u8]>,
     },
     Append {
         data_bytes: u64,

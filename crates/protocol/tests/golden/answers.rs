@@ -63,7 +63,7 @@ fn writes() -> Vec<Titled> {
     let closing = Accepted { closed: true, close_only: true, ..producer.clone() };
     let open = info("text/plain", 9);
     let closed = StreamInfo { closed: true, ..open.clone() };
-    let write = |came: Outcome| shown(|sink| outcome(sink, &came, "http://h/v1/stream/a"));
+    let write = |came: Outcome| shown(|sink| outcome(sink, &came, b"http://h/v1/stream/a"));
     vec![
         ("append", shown_append(&accepted(9))),
         ("append by a producer", shown_append(&producer)),
@@ -137,7 +137,7 @@ fn live_reads() -> Vec<Titled> {
 }
 
 fn problems() -> Vec<Titled> {
-    let refused = |refusal: Refusal| shown(|sink| outcome(sink, &Outcome::Refused(refusal), ""));
+    let refused = |refusal: Refusal| shown(|sink| outcome(sink, &Outcome::Refused(refusal), b""));
     let problem = |problem: Problem| shown(|sink| problem.render(sink));
     let expected = ContentType::new("text/\"x");
     vec![

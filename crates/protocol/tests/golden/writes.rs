@@ -50,7 +50,7 @@ fn appends(page: &mut Page) {
     ];
     for (title, accepted) in cases {
         page.answer(title, |head| {
-            response::outcome(head, &Outcome::Appended(accepted.clone()), "");
+            response::outcome(head, &Outcome::Appended(accepted.clone()), b"");
             String::new()
         });
     }
@@ -72,7 +72,7 @@ fn creates(page: &mut Page) {
     ];
     for (title, outcome) in cases {
         page.answer(title, |head| {
-            response::outcome(head, &outcome, "http://example.com:4437/v1/stream/a%20b");
+            response::outcome(head, &outcome, b"http://example.com:4437/v1/stream/a%20b");
             String::new()
         });
     }

@@ -24,7 +24,7 @@ pub struct CreateRequest {
     /// What is asked for. Its records are counted when the body is there.
     pub asked: Box<stream::CreateRequest>,
     /// For the `Location` of the answer.
-    pub location: Box<str>,
+    pub location: Box<[u8]>,
 }
 
 /// A creation that is complete.
@@ -33,7 +33,7 @@ pub struct ReadyCreate<'b> {
     /// What is asked for.
     pub asked: Box<stream::CreateRequest>,
     /// For the `Location` of the answer.
-    pub location: Box<str>,
+    pub location: Box<[u8]>,
     /// The first data: in stored form, or as it came for a fork that inherits its content type.
     pub data: Cow<'b, [u8]>,
 }
@@ -41,7 +41,7 @@ pub struct ReadyCreate<'b> {
 impl CreateRequest {
     pub(super) fn parse(
         path: StreamPath,
-        location: Box<str>,
+        location: Box<[u8]>,
         fields: &Fields<'_>,
         way: &Way<'_>,
     ) -> Result<Self, Problem> {

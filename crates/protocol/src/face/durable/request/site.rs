@@ -135,9 +135,9 @@ impl Way<'_> {
 
     /// The URL under which the client reached a stream, whose path here is `path`; a path alone if it named no host.
     // PROTOCOL §5.1: "a `Location` header equal to `{stream-url}`"
-    pub(super) fn location(&self, head: &RequestHead<'_, '_>, path: &str) -> Box<str> {
+    pub(super) fn location(&self, head: &RequestHead<'_, '_>, path: &str) -> Box<[u8]> {
         if let Some(public) = &self.site.public_url {
-            return [&public.url, path].concat().into();
+            return [public.url.as_bytes(), path.as_bytes()].concat().into();
         }
         let first = |name| forwarded(head, name);
         let said = if self.site.trusts(self.address) {
@@ -152,8 +152,8 @@ impl Way<'_> {
         };
         let said_host = said.1.and_then(|host| Authority::new(host.as_bytes()));
         match said_host.filter(|host| !host.is_empty()).or(head.authority) {
-            Some(host) => [scheme, host.text(), path].concat().into(),
-            None => path.into(),
+            Some(host) => [scheme.as_bytes(), host.bytes(), path.as_bytes()].concat().into(),
+            None => path.as_bytes().into(),
         }
     }
 }
@@ -226,13 +226,13 @@ mod tests {
             with_head(fields, |head| from("10.0.0.1", site).location(head, "/v1/stream/a"))
         };
         let (nobody, proxied) = (site(None, &[]), site(None, &["10.0.0.1/32"]));
-        assert_eq!(&*location(&nobody, &fields), "http://10.0.0.9:4437/v1/stream/a");
-        assert_eq!(&*location(&proxied, &fields), "https://a.example/v1/stream/a");
-        assert_eq!(&*location(&proxied, &fields[..1]), "https://10.0.0.9:4437/v1/stream/a");
+        assert_eq!(&*location(&nobody, &fields), b"http://10.0.0.9:4437/v1/stream/a");
+        assert_eq!(&*location(&proxied, &fields), b"https://a.example/v1/stream/a");
+        assert_eq!(&*location(&proxied, &fields[..1]), b"https://10.0.0.9:4437/v1/stream/a");
         let wrong = [("x-forwarded-proto", "gopher"), ("x-forwarded-host", "a b\u{e9}")];
-        assert_eq!(&*location(&proxied, &wrong), "http://10.0.0.9:4437/v1/stream/a");
+        assert_eq!(&*location(&proxied, &wrong), b"http://10.0.0.9:4437/v1/stream/a");
         let public = site(Some("https://s.example/base/"), &["10.0.0.1/32"]);
-        assert_eq!(&*location(&public, &fields), "https://s.example/base/v1/stream/a");
+        assert_eq!(&*location(&public, &fields), b"https://s.example/base/v1/stream/a");
     }
 
     #[test]

@@ -106,7 +106,7 @@ fn a_creation_has_a_content_type_a_lifetime_and_a_location() {
     let plain = create(&[]);
     assert_eq!(plain.asked.content_type.unwrap().as_str(), "application/octet-stream");
     assert_eq!(plain.asked.lifetime, Lifetime::Forever);
-    assert_eq!(&*plain.location, "http://example.com:4437/v1/stream/a");
+    assert_eq!(&*plain.location, b"http://example.com:4437/v1/stream/a");
     assert_eq!(asked(&[("Stream-TTL", "3600")]).lifetime, Lifetime::Ttl { seconds: 3600 });
     assert_eq!(asked(&[("Stream-TTL", "0")]).lifetime, Lifetime::Ttl { seconds: 0 });
     let longest = asked(&[("Stream-TTL", "18446744073709551615")]);

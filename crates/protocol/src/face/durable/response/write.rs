@@ -23,7 +23,7 @@ const PREFLIGHT_MAX_AGE_SECONDS: u64 = 86_400;
 
 /// Answers a write with what came of it. `location` is
 /// [`crate::request::CreateRequest::location`] for a `PUT`, else nothing.
-pub fn outcome<S: HeadSink + ?Sized>(head: &mut S, outcome: &Outcome, location: &str) {
+pub fn outcome<S: HeadSink + ?Sized>(head: &mut S, outcome: &Outcome, location: &[u8]) {
     match outcome {
         Outcome::Appended(accepted) => appended(head, accepted),
         Outcome::Created(info) => created(head, info, Some(location)),
@@ -59,10 +59,10 @@ pub fn appended<S: HeadSink + ?Sized>(head: &mut S, accepted: &Accepted) {
 }
 
 /// Answers a creation; `location` if the stream is new. PROTOCOL §5.1.
-pub fn created<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo, location: Option<&str>) {
+pub fn created<S: HeadSink + ?Sized>(head: &mut S, info: &StreamInfo, location: Option<&[u8]>) {
     head.start(if location.is_some() { 201 } else { 200 }, &EVERY_ANSWER);
     if let Some(location) = location {
-        head.field(Field::Location, location);
+        head.ascii(Field::Location, location);
     }
     describe(head, info);
     head.end(Length::Known(0));
