@@ -107,6 +107,8 @@ pub struct MetaStart {
     /// No other node was ever a member, as the file `CLUSTER` says: nobody else has any of the data, so nothing was promised to
     /// anybody.
     pub is_alone: bool,
+    /// A member that was not heard for so long gives its replicas to others, where enough are there; 0 is never.
+    pub replace_after_ms: u64,
 }
 
 impl Membership {

@@ -155,7 +155,7 @@ pub fn run_serve(settings: &Settings) -> Result<ExitCode, ServeError> {
     // A member has as many groups as its cluster.
     let groups = found.group_count().unwrap_or(settings.groups);
     let settings = &Settings { groups, ..settings.clone() };
-    let (nodes, report) = recover(settings, (shard_count, found.copies()), &metrics)?;
+    let (nodes, report) = recover(settings, (shard_count, found.copies(settings)), &metrics)?;
     let peers = cluster::begin(settings, (disk, found), &report, &mut RealRandom);
     let peers = peers.map_err(ServeError::Cluster)?;
     metrics.set_peers(peers.clone());

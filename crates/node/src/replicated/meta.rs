@@ -197,14 +197,24 @@ impl ShardCore {
     /// What the leader of the group does by itself.
     pub(super) fn tick_meta(&mut self) {
         let Some(id) = self.meta_group() else { return };
+        if !self.has_copy(id) || !self.groups.get(id).role.is_in_charge() {
+            return self.members().presence.rest();
+        }
+        let followers = self.copy_mut(id).replica.followers();
+        let now = self.members().now.monotonic;
+        self.members().presence.note(now, &followers);
         let group = self.groups.get(id);
-        if !self.has_copy(id) || !group.role.is_in_charge() || group.is_group_in_flight() {
+        if group.is_group_in_flight() {
             return;
         }
+        let replication = self.replication.as_ref().expect("it is a member's");
         let meta = group.meta.as_ref().expect("its state is in it");
-        let wanted = match &self.replication.as_ref().expect("it is a member's").own {
+        let wanted = match &replication.own {
             Some(own) if meta.members().next().is_none() => vec![MetaCommand::Join(own.clone())],
-            _ => moves(meta),
+            _ => {
+                let own = replication.forwarding.node;
+                moves(meta, |nodes| replication.presence.holders((now, own), meta, nodes))
+            }
         };
         for command in wanted {
             // What finds no room is proposed again by a later tick.
@@ -215,8 +225,9 @@ impl ShardCore {
     }
 }
 
-/// Targets that are not those of the members that are there, and members that leave and have nothing left.
-fn moves(meta: &Meta) -> Vec<MetaCommand> {
+/// Targets that are not those of the members that are there, and members that leave and have nothing left. `there` says which
+/// of some members may be counted on.
+fn moves(meta: &Meta, there: impl Fn(Vec<NodeNumber>) -> Vec<NodeNumber>) -> Vec<MetaCommand> {
     let leaving = meta.members().filter(|(_, member)| member.state == MemberState::Leaving);
     let free = leaving.map(|(number, _)| number).filter(|number| meta.is_free(*number));
     let removed = |number| MetaCommand::SetState { number, state: MemberState::Removed };
@@ -224,7 +235,7 @@ fn moves(meta: &Meta) -> Vec<MetaCommand> {
 
     let holds = |state| matches!(state, MemberState::Active | MemberState::Draining);
     let holders = meta.members().filter(|(_, member)| holds(member.state));
-    let holders: Vec<NodeNumber> = holders.map(|(number, _)| number).collect();
+    let holders = there(holders.map(|(number, _)| number).collect());
     let wanted = targets(meta.group_count(), &holders, meta.replication()).into_iter();
     let moved = wanted.filter(|(group, nodes)| !nodes.is_empty() && meta.target(*group) != nodes);
     let places = moved.map(|(group, nodes)| MetaCommand::Place { group, nodes });

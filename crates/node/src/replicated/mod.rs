@@ -45,6 +45,7 @@ mod meta;
 mod pass;
 mod place;
 mod position_bytes;
+mod presence;
 mod removal;
 mod remove;
 mod renew;
@@ -108,6 +109,7 @@ pub(crate) struct Replication {
     /// Ticks since a leadership was last given away so that they spread.
     spread_ticks: u32,
     leave: leave::Leave,
+    presence: presence::Presence,
     far: watch::FarWatches,
     sweeps: sweep::Sweeps,
     transfers: transfer::Transfers,
@@ -116,6 +118,7 @@ pub(crate) struct Replication {
 impl Replication {
     /// Of this node and this opening of it.
     pub(crate) fn new(membership: &Membership) -> Self {
+        let replace_after_ms = membership.meta.as_ref().map_or(0, |meta| meta.replace_after_ms);
         Self {
             touched: VecDeque::new(),
             now: Stamp { wall: Timestamp::new(0), monotonic: Monotonic::new(0) },
@@ -132,6 +135,7 @@ impl Replication {
             wish_ticks: 0,
             spread_ticks: 0,
             leave: leave::Leave::default(),
+            presence: presence::Presence::new(replace_after_ms),
             far: watch::FarWatches::default(),
             sweeps: sweep::Sweeps::default(),
             transfers: transfer::Transfers::new(membership.opening),

@@ -1,11 +1,16 @@
 //! A node alone gets its second and its third one, while it runs.
 
 use crate::trio::{SHARDS, Trio, group_of, head, is_appended, number};
-use cluster::{Member, MemberState, MetaCommand, MetaOutcome, ReplicaId};
+use cluster::{Member, MemberState, MetaCommand, MetaOutcome, NodeNumber, ReplicaId, targets};
 use log::LogOptions;
 use model::GroupId;
 use thalweg_node::testing::{GROUPS, Process, append, create, options, path};
-use thalweg_node::{CopyState, Event, Membership, MetaStart, PeerEvent, Reply, Request};
+use thalweg_node::{
+    CopyState, Event, Membership, MetaStart, PEER_TICK_MS, PeerEvent, Reply, Request,
+};
+
+/// A member that is away for so long is replaced.
+const AWAY_MS: u64 = 4_000;
 
 fn member(node: usize) -> Member {
     Member {
@@ -21,7 +26,8 @@ fn member(node: usize) -> Member {
 /// A member of a cluster that began as node 0. `is_alone`: nobody has joined it yet.
 fn membership_of(node: usize, is_alone: bool) -> Membership {
     let voters = vec![ReplicaId::new(number(0), 1)];
-    let meta = Some(MetaStart { cluster: 7, own: member(node), is_alone });
+    let meta =
+        Some(MetaStart { cluster: 7, own: member(node), is_alone, replace_after_ms: AWAY_MS });
     Membership { node: number(node), voters, opening: 1, seed: 11, meta }
 }
 
@@ -445,4 +451,68 @@ fn a_lost_node_is_removed_and_a_new_one_takes_its_place() {
     trio.kill(0);
     assert_eq!(trio.text(3, "a"), b"one,");
     assert!(is_appended(&trio.ask(1, append(&path("a"), b"two,"))));
+}
+
+/// The nodes that vote in each group, as its leader has it; none while that changes.
+fn voting(trio: &mut Trio) -> Vec<Vec<u16>> {
+    let leaders = (0..=GROUPS).map(|group| trio.leader(GroupId::new(group)));
+    let copies = leaders.collect::<Vec<_>>().into_iter().zip(0..);
+    let of = |(leader, group): (usize, usize)| {
+        let copy = trio.node(leader).shards[0].copies().swap_remove(group);
+        let is_settled = copy.is_settled && !copy.configuration.is_joint();
+        let voters = copy.configuration.voters.iter().filter(|_| is_settled);
+        voters.map(|id| id.node().get()).collect()
+    };
+    copies.map(of).collect()
+}
+
+#[test]
+fn a_node_that_is_away_for_long_is_replaced_and_gets_its_places_back() {
+    let mut trio = grown();
+    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b"one,"));
+    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    trio.kill(2);
+    for _ in 0..2 * AWAY_MS / PEER_TICK_MS {
+        trio.tick();
+    }
+    assert_eq!(voting(&mut trio), [[1, 2, 3], [1, 2, 3], [1, 2, 3]], "two are too few");
+    join(&mut trio, 0, 3);
+    tick_until(&mut trio, |trio| voting(trio) == [[1, 2, 4], [1, 2, 4], [1, 2, 4]]);
+    assert_eq!(state(&mut trio, 1, 2), Some(MemberState::Active), "it may come back");
+    trio.kill(0);
+    assert_eq!(trio.text(3, "a"), b"one,");
+    assert!(is_appended(&trio.ask(1, append(&path("a"), b"two,"))));
+    trio.start(0);
+    trio.start(2);
+    let all: Vec<Vec<u16>> = targets(GROUPS, &[1, 2, 3, 4].map(NodeNumber::new), 3)
+        .into_values()
+        .map(|nodes| nodes.into_iter().map(NodeNumber::get).collect())
+        .collect();
+    tick_until(&mut trio, |trio| voting(trio) == all);
+    assert_eq!(trio.text(2, "a"), b"one,two,");
+}
+
+#[test]
+fn a_new_leader_does_not_give_places_back_to_who_is_away() {
+    let mut trio = grown();
+    join(&mut trio, 0, 3);
+    let own = GroupId::new(GROUPS);
+    let led = trio.leader(own);
+    let away = (0..4).find(|node| led != *node).unwrap();
+    trio.kill(away);
+    let gone = u16::try_from(away + 1).unwrap();
+    let is_out = |nodes: &Vec<u16>| nodes.len() == 3 && !nodes.contains(&gone);
+    tick_until(&mut trio, |trio| voting(trio).iter().all(is_out));
+    let led = trio.leader(own);
+    trio.cut.push(led);
+    let next = trio.leader(own);
+    assert_ne!(next, led);
+    trio.cut.clear();
+    (0..4).filter(|node| *node != led && *node != away).for_each(|node| trio.link(led, node));
+    for _ in 0..AWAY_MS / PEER_TICK_MS / 2 {
+        trio.tick();
+        let meta = trio.node(next).shards[0].known_meta().expect("it has heard of the cluster");
+        let holds = |group| meta.target(GroupId::new(group)).contains(&NodeNumber::new(gone));
+        assert!(!(0..=GROUPS).any(holds), "{meta:?}");
+    }
 }

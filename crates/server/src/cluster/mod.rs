@@ -57,9 +57,9 @@ struct Known {
 impl Found {
     /// What the groups of this node need for their copies; `None` if it is no node of a cluster.
     #[must_use]
-    pub fn copies(&self) -> Option<node::Membership> {
+    pub fn copies(&self, settings: &Settings) -> Option<node::Membership> {
         let Self(Some(known)) = self else { return None };
-        Some(peers::copies(&known.membership, known.own.clone()))
+        Some(peers::copies((&known.membership, known.own.clone()), replace_after_ms(settings)))
     }
 
     /// Groups of the cluster, if this is a node of one.
@@ -172,7 +172,12 @@ pub fn begin(
             "what nodes say to each other is not encrypted: keep peer_listen on a network that nobody else can read"
         );
     }
-    Ok(Some(Arc::new(Peers::new(membership, secret, (disk, dir.clone())))))
+    let peers = Peers::new(membership, secret, (disk, dir.clone()));
+    Ok(Some(Arc::new(peers.with_replace_after_ms(replace_after_ms(settings)))))
+}
+
+fn replace_after_ms(settings: &Settings) -> u64 {
+    settings.replace_after_seconds * 1_000
 }
 
 /// What `CLUSTER` is to say, with what is true of this opening.

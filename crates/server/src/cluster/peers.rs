@@ -64,6 +64,7 @@ pub struct Peers {
     board: Board,
     /// There is something to look at.
     woken: Condvar,
+    replace_after_ms: u64,
 }
 
 impl Peers {
@@ -104,9 +105,15 @@ impl Peers {
         };
         let (disk, dir) = at;
         let (state, woken, board) = (Mutex::new(state), Condvar::new(), Board::of(own_number));
-        let peers = Self { own, secret, disk, dir, state, board, woken };
+        let replace_after_ms = 0;
+        let peers = Self { own, secret, disk, dir, state, board, woken, replace_after_ms };
         peers.look_up();
         peers
+    }
+
+    /// With the time after which a member that is away is replaced; 0 is never.
+    pub(crate) fn with_replace_after_ms(self, replace_after_ms: u64) -> Self {
+        Self { replace_after_ms, ..self }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -139,7 +146,8 @@ impl Peers {
     pub(crate) fn first_of_several(&self) -> Option<node::Membership> {
         let state = self.state();
         let is_first = state.membership.number == NodeNumber::new(1);
-        is_first.then(|| copies(&state.membership, state.membership.own().clone()))
+        let own = state.membership.own().clone();
+        is_first.then(|| copies((&state.membership, own), self.replace_after_ms))
     }
 
     /// A shard has applied this of the cluster's own state.
@@ -398,7 +406,10 @@ fn merged(known: Option<&Member>, applied: &Member) -> Member {
 }
 
 /// What the groups of this node need for their copies, where it opens with `own`.
-pub(super) fn copies(membership: &Membership, own: Member) -> node::Membership {
+pub(super) fn copies(
+    (membership, own): (&Membership, Member),
+    replace_after_ms: u64,
+) -> node::Membership {
     let is_alone = membership.members.len() == 1;
     let cluster = membership.cluster;
     node::Membership {
@@ -407,6 +418,6 @@ pub(super) fn copies(membership: &Membership, own: Member) -> node::Membership {
         voters: vec![ReplicaId::new(NodeNumber::new(1), 1)],
         opening: own.epoch,
         seed: cluster,
-        meta: Some(MetaStart { cluster, own, is_alone }),
+        meta: Some(MetaStart { cluster, own, is_alone, replace_after_ms }),
     }
 }

@@ -181,6 +181,10 @@ settings! {
     /// with `peer_listen` makes it. Others must not be able to read it.
     cluster_secret_file: Option<PathBuf> = "none" as OptionalFile;
 
+    /// Seconds after which a node that is away is replaced: its groups get replicas on other nodes, if enough are there. When it
+    /// comes back, it gets some again. 0 is never. The node that leads the cluster's own group decides.
+    replace_after_seconds: u64 = "600" as Number::<u64> { min: 0, max: 31_536_000 };
+
     /// File with tokens, issuers and grants: who may do what. `thalweg token add` writes it. It may be replaced while the server
     /// runs.
     access_file: Option<PathBuf> = "none" as OptionalFile;

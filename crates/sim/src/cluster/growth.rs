@@ -20,6 +20,9 @@ const JOIN_PATIENCE_US: u64 = 1_000_000;
 /// So many runs of 100 begin without data in groups with one voter: others send it in snapshots.
 const BEGINS_AT_ONCE_PERCENT: u64 = 30;
 
+/// A node that is away for so long is replaced: sooner than some faults end, and later.
+const REPLACE_AFTER_MS: [u64; 3] = [2_000, 5_000, 8_000];
+
 /// So many runs of 100 have four nodes, and nobody goes.
 const IS_WIDE_PERCENT: u64 = 40;
 
@@ -41,7 +44,12 @@ impl World {
             self.at(0, Act::Begin);
         }
         let is_wide = Dice::new(self.seed() ^ 0x7769_6465).percent(IS_WIDE_PERCENT);
-        self.growth.iter_mut().for_each(|growth| growth.is_wide = is_wide);
+        let replace_after_ms = match self.mutant() {
+            Some(ClusterMutant::NobodyReplaced) => 0,
+            _ => *Dice::new(self.seed() ^ 0x6177_6179).pick(&REPLACE_AFTER_MS),
+        };
+        let growth = self.growth.as_mut().expect("it was just made");
+        (growth.is_wide, growth.replace_after_ms) = (is_wide, replace_after_ms);
         let mut after_us = 0;
         for node in 1..NODES + usize::from(is_wide) {
             after_us += self.fault_dice.between(1_000, 6_000_000);
@@ -58,7 +66,8 @@ impl World {
         };
         let is_alone = node == 0
             && (!growth.knows_others[0] || self.mutant() == Some(ClusterMutant::ForgottenCluster));
-        let meta = Some(MetaStart { cluster: 1, own: member_of(node), is_alone });
+        let replace_after_ms = growth.replace_after_ms;
+        let meta = Some(MetaStart { cluster: 1, own: member_of(node), is_alone, replace_after_ms });
         let voters = vec![ReplicaId::new(node_number(first), 1)];
         let (opening, seed) = (1, self.seed());
         Membership { node: node_number(node), voters, opening, seed, meta }
@@ -176,8 +185,9 @@ impl World {
             self.members[out].disk = env::MemoryDisk::new();
             self.damages.note(out, self.now_us);
         }
+        let is_told = !is_lost || Dice::new(self.seed() ^ 0x746f_6c64).percent(50);
         let growth = self.growth.as_mut().expect("it grows");
-        growth.exchange = Some(Exchange { out, is_lost, is_gone: is_lost });
+        growth.exchange = Some(Exchange { out, is_lost, is_told, is_gone: is_lost });
         self.at(0, Act::Exchange);
         self.at(0, Act::Join(NODES));
     }
@@ -195,7 +205,7 @@ impl World {
             return self.kill(exchange.out);
         }
         // A node whose place is not taken yet may stay.
-        if exchange.is_lost || growth.joined[NODES] {
+        if exchange.is_told && (exchange.is_lost || growth.joined[NODES]) {
             let state = match exchange.is_lost {
                 true => MemberState::Removed,
                 false => MemberState::Leaving,

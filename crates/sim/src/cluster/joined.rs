@@ -16,6 +16,8 @@ pub(super) struct Growth {
     pub(super) is_wide: bool,
     /// The node whose place the spare one takes.
     pub(super) exchange: Option<Exchange>,
+    /// A node that is away for so long is replaced.
+    pub(super) replace_after_ms: u64,
     /// Each group has had three voters.
     pub(super) is_grown: bool,
 }
@@ -26,6 +28,8 @@ pub(super) struct Exchange {
     pub(super) out: usize,
     /// Its disk is lost; else it leaves as it should.
     pub(super) is_lost: bool,
+    /// Somebody says that it is gone; else its place is taken when it has been away for long.
+    pub(super) is_told: bool,
     /// It runs no more.
     pub(super) is_gone: bool,
 }

@@ -46,6 +46,8 @@ pub enum ClusterMutant {
     SelfMadeMember,
     /// The first node loses its disk, and does not know any more that others have joined it.
     ForgottenCluster,
+    /// Nobody takes the place of a node that is away for long.
+    NobodyReplaced,
     /// A copy that has lost something votes and acknowledges under its old id.
     OldIds,
     /// A copy with a new id acknowledges entries before its snapshot is there.
@@ -54,7 +56,7 @@ pub enum ClusterMutant {
 
 impl ClusterMutant {
     /// All of them.
-    pub const ALL: [Self; 22] = [
+    pub const ALL: [Self; 23] = [
         Self::GarbledSnapshots,
         Self::StrangeSnapshots,
         Self::LyingDisks,
@@ -75,6 +77,7 @@ impl ClusterMutant {
         Self::OldDisk,
         Self::SelfMadeMember,
         Self::ForgottenCluster,
+        Self::NobodyReplaced,
         Self::OldIds,
         Self::HastyCopies,
     ];
@@ -82,7 +85,8 @@ impl ClusterMutant {
     /// Whether only a cluster that begins as one node can have it.
     fn needs_growth(self) -> bool {
         let of_copies = self.is_of_copies_that_are_out();
-        of_copies || matches!(self, Self::SelfMadeMember | Self::ForgottenCluster)
+        let begins = matches!(self, Self::SelfMadeMember | Self::ForgottenCluster);
+        of_copies || begins || self == Self::NobodyReplaced
     }
 
     /// Whether it is one of copies that have lost something.
