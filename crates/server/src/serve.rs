@@ -316,12 +316,16 @@ impl Signals {
                 journal.reopen();
                 journal.note("reload", reloaded.as_ref().err().map(String::as_str));
             }
-            if let Ok(in_force) = &reloaded {
-                plane.put_in_force(in_force).map_err(|error| ServeError::Loop { error })?;
-            }
-            if let Some(ask) = ask {
-                // The caller may have gone.
-                let _ = ask.send(reloaded.map(drop));
+            match (reloaded, ask) {
+                (Ok(in_force), ask) => {
+                    let put = plane.put_in_force(&in_force, ask);
+                    put.map_err(|error| ServeError::Loop { error })?;
+                }
+                (Err(why), Some(ask)) => {
+                    // The caller may have gone.
+                    let _ = ask.send(Err(why));
+                }
+                (Err(_), None) => {}
             }
         }
     }

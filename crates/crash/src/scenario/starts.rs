@@ -48,9 +48,8 @@ const SHAPES: [Shape; 2] = [
         chunks: 10_000,
         streams: 1_000,
         sealed_bytes: 1_000,
-        // More would make the log long for the little data in it. Such a log shortens itself.
-        entries_each: 5_000,
-        ready_max: Duration::from_secs(5),
+        entries_each: 10_000,
+        ready_max: Duration::from_secs(10),
     },
 ];
 
@@ -58,8 +57,9 @@ const STARTS: usize = 4;
 const WRITERS: usize = 4;
 /// Requests that a writer has under way.
 const PIPELINED: usize = 250;
-/// Bytes of an append that is in no chunk.
-const ENTRY_BYTES: usize = 11;
+/// Bytes of an append that is in no chunk. With fewer the log would be long for the little data in it, and such a log
+/// shortens itself.
+const ENTRY_BYTES: usize = 40;
 /// Bytes of a group that are worth a chunk while chunks are made.
 const SEAL_BYTES: usize = 64 << 10;
 

@@ -186,6 +186,9 @@ impl ShardCore {
                 self.note_persisted_while_out(id, batch);
                 continue;
             }
+            if !copy.replica.waits_for(batch) && copy.pending.is_none() {
+                continue;
+            }
             for message in copy.replica.persisted(batch) {
                 self.say(id, message);
             }

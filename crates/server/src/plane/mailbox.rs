@@ -4,7 +4,7 @@
 //! at once. That is one lock and at most one wake for each pair of loops and turn.
 
 use super::asks::Asker;
-use crate::reload::InForce;
+use crate::reload::{Ask, InForce};
 use cluster::{JoinAnswer, MetaCommand};
 use log::{SyncDone, WorkDone};
 use node::{
@@ -40,8 +40,8 @@ pub(crate) enum Mail {
     Transferred(Box<TransferDone>),
     /// A body was checked.
     Checked(Box<CheckDone>),
-    /// What is in force from now on.
-    InForce(Box<InForce>),
+    /// What is in force from now on, and who waits until all loops know it.
+    InForce(Box<InForce>, Option<Arc<Taken>>),
     /// A change of the cluster, for the shard that has its own group.
     Meta { command: Box<MetaCommand>, asker: Asker },
     /// This node is the first one of several from now on.
@@ -50,6 +50,25 @@ pub(crate) enum Mail {
     JoinAnswer { link: u64, answer: Box<JoinAnswer> },
     /// Stop: no new connections, end what is live, finish what is under way.
     Stop,
+}
+
+/// Tells who has asked for a reload that it counts, once all loops have dropped it.
+#[derive(Debug)]
+pub(crate) struct Taken(Option<Ask>);
+
+impl Taken {
+    pub(crate) fn new(ask: Ask) -> Arc<Self> {
+        Arc::new(Self(Some(ask)))
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(ask) = self.0.take() {
+            // The caller may have gone.
+            let _ = ask.send(Ok(()));
+        }
+    }
 }
 
 /// Where others put mail for one event loop.

@@ -38,13 +38,14 @@ mod workers;
 pub use driver::Driver;
 
 use crate::{
-    cluster::Peers, journal::Journal, metrics::NodeMetrics, reload::InForce, settings::Settings,
+    cluster::Peers, journal::Journal, metrics::NodeMetrics, reload::Ask, reload::InForce,
+    settings::Settings,
 };
 use asks::Asker;
 use doors::Listener;
 use env::{Clock, Random, RealDisk, RealRandom};
 use log::{LogOptions, OpenError, WorkJob};
-use mailbox::{Mail, Mailbox};
+use mailbox::{Mail, Mailbox, Taken};
 use mio::net::TcpListener;
 use model::ShardId;
 use node::{Opened, ShardCore, TransferJob};
@@ -286,13 +287,15 @@ impl Plane {
         &self.addresses
     }
 
-    /// Gives all loops what is in force from now on.
+    /// Gives all loops what is in force from now on. `ask` is answered when all of them know it.
     ///
     /// # Errors
     /// If a loop cannot be woken.
-    pub fn put_in_force(&self, in_force: &InForce) -> io::Result<()> {
-        let put =
-            |mailbox: &Arc<Mailbox>| mailbox.put_one(Mail::InForce(Box::new(in_force.clone())));
+    pub fn put_in_force(&self, in_force: &InForce, ask: Option<Ask>) -> io::Result<()> {
+        let taken = ask.map(Taken::new);
+        let put = |mailbox: &Arc<Mailbox>| {
+            mailbox.put_one(Mail::InForce(Box::new(in_force.clone()), taken.clone()))
+        };
         self.mailboxes.iter().try_for_each(put)
     }
 

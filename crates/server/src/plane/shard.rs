@@ -403,9 +403,10 @@ impl Shard {
                 Mail::Fetched(done) => self.core.handle(self.now, Event::Fetched(done)),
                 Mail::Transferred(done) => self.core.handle(self.now, Event::Transferred(done)),
                 Mail::Checked(done) => self.handle(Input::Checked(*done)),
-                Mail::InForce(in_force) => {
+                Mail::InForce(in_force, taken) => {
                     self.doors.tls = in_force.tls;
                     self.handle(Input::Access(in_force.access));
+                    drop(taken);
                 }
                 Mail::Meta { command, asker } => self.ask_cluster(command, asker),
                 Mail::Begin(membership) => self.core.begin_membership(self.now, *membership),
