@@ -34,9 +34,9 @@ impl World {
         let group = *group;
         if let Some(commit) = self.forged_commit(mutant, (node, group), message) {
             match &mut message.body {
-                Body::Append { commit: told, .. }
-                | Body::Heartbeat { commit: told, .. }
-                | Body::Committed { commit: told } => *told = commit,
+                Body::Append { commit: told, .. } | Body::Heartbeat { commit: told, .. } => {
+                    *told = commit;
+                }
                 _ => {}
             }
         }
@@ -65,7 +65,7 @@ impl World {
             (ClusterMutant::EarlyCommits, Body::Append { entries, .. }) => {
                 entries.last().map(|entry| entry.at.index)
             }
-            (ClusterMutant::UnclampedCommits, Body::Heartbeat { .. } | Body::Committed { .. }) => {
+            (ClusterMutant::UnclampedCommits, Body::Heartbeat { .. }) => {
                 let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
                 let own = copies.into_iter().find(|copy| copy.group == group);
                 own.map(|copy| copy.committed)
