@@ -40,7 +40,7 @@ pub(crate) enum Mail {
     Transferred(Box<TransferDone>),
     /// A body was checked.
     Checked(Box<CheckDone>),
-    /// What is in force from now on, and who waits until all loops know it.
+    /// What is in force from now on, and what is dropped when it counts.
     InForce(Box<InForce>, Option<Arc<Taken>>),
     /// A change of the cluster, for the shard that has its own group.
     Meta { command: Box<MetaCommand>, asker: Asker },
