@@ -7,7 +7,8 @@
 //!
 //! # Invariants
 //! - Only a device that has lost bytes makes damage: no memory, no descriptor or no power are errors.
-//! - A read is tried a second time, block by block: what failed once is no damage.
+//! - A read is tried a second time, block by block, and each of these twice: what failed once is no damage, also beside a block
+//!   that is lost.
 
 use crate::options::BLOCK_BYTES;
 use env::{Disk, File, is_unreadable};
@@ -18,6 +19,9 @@ use std::sync::Arc;
 
 /// So often a file is tried to be opened.
 const OPENS: u32 = 2;
+
+/// So often a block is tried to be read.
+const BLOCK_READS: u32 = 2;
 
 /// The system's number of an error of a device.
 const EIO: i32 = 5;
@@ -115,12 +119,14 @@ fn read_blocks(file: &dyn File, buffer: &mut [u8], position: u64) -> io::Result<
         let next = (block + BLOCK_BYTES).min(end);
         let index = |at: u64| usize::try_from(at - position).expect("inside the buffer");
         let part = &mut buffer[index(at)..index(next)];
-        match file.read_exact_at(part, at) {
-            Err(error) if is_unreadable(&error) => {
+        let mut tries = (0..BLOCK_READS).map(|_| file.read_exact_at(part, at));
+        let read = tries.find(|read| !matches!(read, Err(error) if is_unreadable(error)));
+        match read {
+            Some(read) => read?,
+            None => {
                 part.fill(FILLING);
                 unreadable.push(block);
             }
-            read => read?,
         }
         at = next;
     }
@@ -159,6 +165,11 @@ mod tests {
         disk.fail(DiskOperation::Read, 0, 1);
         assert_eq!(read_around(&*file, &mut bytes, 0).unwrap(), []);
         assert_eq!(bytes, [1; 8192]);
+        disk.make_unreadable(Path::new("/d/f"), 0);
+        // All of it, the lost block twice, and then the other one.
+        disk.fail(DiskOperation::Read, 3, 1);
+        assert_eq!(read_around(&*file, &mut bytes, 0).unwrap(), [0], "the other one failed once");
+        assert_eq!(bytes[4096..], [1; 4096]);
         disk.power_off_after(0);
         assert!(read_around(&*file, &mut bytes, 0).is_err());
     }
