@@ -7,6 +7,7 @@
 //! - Writing starts in a segment without a batch: a torn tail is never written over, and the first
 //!   batch (a durable mark) says which older batches are live forever.
 
+use crate::group::seal::hot_chunk_bytes;
 use crate::open_error::{OpenError, at};
 use crate::rebuild::{Rebuilt, RebuiltWal};
 use crate::shard::{DrainedWal, ShardLog};
@@ -158,7 +159,8 @@ fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
         return Ok(());
     }
     let room = shard.wal.room();
-    let unsealed_bytes = shard.hot_chunk_bytes() + shard.wal.data_room();
+    // Nothing is at hand yet.
+    let unsealed_bytes = hot_chunk_bytes(&shard.groups, room.is_tight());
     for size in [room.data_segment(0, 0, unsealed_bytes), room.upkeep_segment(0)] {
         let (disk, dir) = (&*shard.store.disk, shard.wal.dir());
         let capacity = size.choose(disk, dir);

@@ -316,16 +316,13 @@ impl Signals {
                 journal.reopen();
                 journal.note("reload", reloaded.as_ref().err().map(String::as_str));
             }
-            match (reloaded, ask) {
-                (Ok(in_force), ask) => {
+            match reloaded {
+                Ok(in_force) => {
                     let put = plane.put_in_force(&in_force, ask);
                     put.map_err(|error| ServeError::Loop { error })?;
                 }
-                (Err(why), Some(ask)) => {
-                    // The caller may have gone.
-                    let _ = ask.send(Err(why));
-                }
-                (Err(_), None) => {}
+                // The caller may have gone.
+                Err(why) => _ = ask.map(|ask| ask.send(Err(why))),
             }
         }
     }

@@ -31,6 +31,11 @@ impl SealsBefore {
     }
 }
 
+/// Bytes of the chunks of all that is hot in some groups, at most. A disk that is not tight has enough room for them.
+pub(crate) fn hot_chunk_bytes(groups: &[Group], is_tight: bool) -> u64 {
+    if is_tight { groups.iter().map(Group::hot_chunk_bytes).sum() } else { 0 }
+}
+
 impl Group {
     /// What this group has to seal before a checkpoint of it lets `segment` go. `begins_now`: it takes what is hot before
     /// anything is appended.
@@ -60,7 +65,7 @@ impl Group {
     }
 
     /// The length of the chunks of all that is hot, at most; one of nothing counts for what may come.
-    pub(crate) fn hot_chunk_bytes(&self) -> u64 {
+    fn hot_chunk_bytes(&self) -> u64 {
         let [taken, open] = self.seal_bytes_max();
         let least = chunk_bytes_max(&HotTotals::default(), false);
         taken + open.max(least)

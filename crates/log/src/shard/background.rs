@@ -3,7 +3,7 @@
 use crate::checkpoint::CheckpointTask;
 use crate::chunk::copy::CopyDone;
 use crate::chunk::count::{CountDone, CountTask};
-use crate::group::{Group, seal::SealsBefore};
+use crate::group::{Group, seal::SealsBefore, seal::hot_chunk_bytes};
 use crate::options::{MANY_SEGMENTS, MERGE_CHUNKS_MIN};
 use crate::shard::ShardLog;
 use crate::snapshot::{InstallEnd, Installing};
@@ -147,20 +147,14 @@ impl ShardLog {
             let waits = |group: &Group| group.waits_for_log(segment, are_notes_due);
             groups.iter().any(waits)
         };
-        let work = self.wal.poll_fill(&self.slots, is_spent, is_stuck, self.hot_chunk_bytes())?;
+        let is_tight = self.wal.room().is_tight();
+        let hot_bytes = || hot_chunk_bytes(groups, is_tight);
+        let work = self.wal.poll_fill(&self.slots, is_spent, is_stuck, hot_bytes)?;
         if let FillWork::Recycle { segment, .. } | FillWork::Remove { segment, .. } = &work {
             self.groups.iter_mut().for_each(|group| group.give_up(segment));
             self.wal.forget_indexed(segment.slot);
         }
         Some(Task::Fill(work))
-    }
-
-    /// Bytes of the chunks of all that is hot, at most. A disk with much room has enough for them.
-    pub(crate) fn hot_chunk_bytes(&self) -> u64 {
-        if !self.wal.room().is_tight() {
-            return 0;
-        }
-        self.groups.iter().map(Group::hot_chunk_bytes).sum()
     }
 
     /// Removes the oldest segment of a drained WAL when no shard needs it.

@@ -62,6 +62,12 @@ fn join(trio: &mut Trio, through: usize, node: usize) {
     trio.start(node);
 }
 
+/// Makes the stream `a` through a node, with its first data.
+fn make_stream(trio: &mut Trio, through: usize, data: &'static [u8]) {
+    let made = trio.ask(through, create(&path("a"), Some("text/plain"), None, data));
+    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+}
+
 /// Three nodes of which each group has three voters.
 pub(crate) fn grown() -> Trio {
     let mut trio = alone();
@@ -215,8 +221,7 @@ fn two_nodes_have_one_voter_and_three_have_three() {
 #[test]
 fn what_was_acknowledged_survives_the_first_node() {
     let mut trio = grown();
-    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b""));
-    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    make_stream(&mut trio, 1, b"");
     assert!(is_appended(&trio.ask(2, append(&path("a"), b"one,"))));
     trio.kill(0);
     let leader = trio.leader(group_of("a"));
@@ -298,8 +303,7 @@ fn a_node_whose_log_has_failed_ends_at_once() {
 #[test]
 fn nobody_has_to_guess_what_became_of_a_write_at_a_node_that_ends() {
     let mut trio = grown();
-    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b""));
-    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    make_stream(&mut trio, 1, b"");
     for round in 1..7 {
         let leader = trio.leader(group_of("a"));
         let other = (leader + 1 + round % 2) % 3;
@@ -327,8 +331,7 @@ fn nobody_has_to_guess_what_became_of_a_write_at_a_node_that_ends() {
 #[test]
 fn a_write_that_comes_while_the_leader_hands_over_waits_for_the_next_one() {
     let mut trio = grown();
-    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b""));
-    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    make_stream(&mut trio, 1, b"");
     let group = group_of("a");
     for does_answer in [true, false] {
         (0..20).for_each(|_| trio.tick());
@@ -432,8 +435,7 @@ fn a_node_that_leaves_gives_its_copies_away_and_is_removed() {
     tick_until(&mut trio, |trio| state(trio, 1, 0) == Some(MemberState::Removed));
     assert_eq!(placed(&mut trio, 1), [[2, 3, 4], [2, 3, 4], [2, 3, 4]]);
     trio.kill(0);
-    let made = trio.ask(3, create(&path("a"), Some("text/plain"), None, b""));
-    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    make_stream(&mut trio, 3, b"");
     assert!(is_appended(&trio.ask(2, append(&path("a"), b"one,"))));
     assert_eq!(trio.text(1, "a"), b"one,");
 }
@@ -441,8 +443,7 @@ fn a_node_that_leaves_gives_its_copies_away_and_is_removed() {
 #[test]
 fn a_lost_node_is_removed_and_a_new_one_takes_its_place() {
     let mut trio = grown();
-    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b"one,"));
-    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    make_stream(&mut trio, 1, b"one,");
     trio.kill(2);
     let command = MetaCommand::SetState { number: number(2), state: MemberState::Removed };
     assert_eq!(change(&mut trio, 0, command), MetaOutcome::Done);
@@ -469,8 +470,7 @@ fn voting(trio: &mut Trio) -> Vec<Vec<u16>> {
 #[test]
 fn a_node_that_is_away_for_long_is_replaced_and_gets_its_places_back() {
     let mut trio = grown();
-    let made = trio.ask(1, create(&path("a"), Some("text/plain"), None, b"one,"));
-    assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
+    make_stream(&mut trio, 1, b"one,");
     trio.kill(2);
     for _ in 0..2 * AWAY_MS / PEER_TICK_MS {
         trio.tick();

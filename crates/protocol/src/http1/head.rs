@@ -134,18 +134,15 @@ impl HeadReader {
     fn end_of(&mut self, window: &[u8], limit_bytes: usize) -> Result<Option<usize>, HeadError> {
         let end = self.find_end(window);
         self.refuse_hopeless(window)?;
-        if end?.is_some() && window[self.start..].starts_with(b"PRI * HTTP/2.0\r\n") {
-            return Err(HeadError::Http2Preface);
+        match end? {
+            Some(_) if window[self.start..].starts_with(b"PRI * HTTP/2.0\r\n") => {
+                Err(HeadError::Http2Preface)
+            }
+            None if window.len() < limit_bytes => Ok(None),
+            None if self.line_start == self.start => Err(HeadError::TargetTooLong),
+            None => Err(HeadError::HeadTooLong { limit_bytes }),
+            end => Ok(end),
         }
-        if end?.is_some() || window.len() < limit_bytes {
-            return end;
-        }
-        let first_line = self.line_start == self.start;
-        Err(if first_line {
-            HeadError::TargetTooLong
-        } else {
-            HeadError::HeadTooLong { limit_bytes }
-        })
     }
 
     /// Position after the empty line that ends the head.

@@ -146,8 +146,8 @@ impl Peers {
     pub(crate) fn first_of_several(&self) -> Option<node::Membership> {
         let state = self.state();
         let is_first = state.membership.number == NodeNumber::new(1);
-        let own = state.membership.own().clone();
-        is_first.then(|| copies((&state.membership, own), self.replace_after_ms))
+        let members = &state.membership;
+        is_first.then(|| copies((members, members.own().clone()), self.replace_after_ms))
     }
 
     /// A shard has applied this of the cluster's own state.

@@ -38,7 +38,10 @@ mod workers;
 pub use driver::Driver;
 
 use crate::{
-    cluster::Peers, journal::Journal, metrics::NodeMetrics, reload::Ask, reload::InForce,
+    cluster::Peers,
+    journal::Journal,
+    metrics::NodeMetrics,
+    reload::{Ask, InForce},
     settings::Settings,
 };
 use asks::Asker;

@@ -20,14 +20,14 @@ const SEGMENT_GROWTH: u64 = 4;
 
 impl ShardWal {
     /// The next change of the WAL's files. `is_free` tells whether a segment's entries are all
-    /// elsewhere, `is_stuck` whether they cannot be before the log has taken more. `hot_bytes` are the bytes of the
+    /// elsewhere, `is_stuck` whether they cannot be before the log has taken more. `hot_bytes` tells the bytes of the
     /// chunks of all that is hot.
     pub(crate) fn poll_fill(
         &mut self,
         slots: &SegmentTable,
         is_free: impl Fn(&WalSegment) -> bool,
         is_stuck: impl Fn(&WalSegment) -> bool,
-        hot_bytes: u64,
+        hot_bytes: impl Fn() -> u64,
     ) -> Option<FillWork> {
         if self.is_filling || self.commit.is_poisoned() {
             return None;
@@ -65,7 +65,7 @@ impl ShardWal {
         })
     }
 
-    fn create_segment(&self, is_stuck: bool, hot_bytes: u64) -> Option<FillWork> {
+    fn create_segment(&self, is_stuck: bool, hot_bytes: impl Fn() -> u64) -> Option<FillWork> {
         let upkeep_bytes = self.room.upkeep_bytes().max(self.wanted_upkeep_bytes);
         let size = if self.disk_is_full && !self.has_room(upkeep_bytes) {
             self.room.upkeep_segment(self.wanted_upkeep_bytes)
@@ -78,12 +78,12 @@ impl ShardWal {
 
     /// The size of the next segment for data, if one is wanted and the bound allows it. If nothing can leave the WAL
     /// before it takes more, it does.
-    fn spare_size(&self, is_stuck: bool, hot_bytes: u64) -> Option<SegmentSize> {
+    fn spare_size(&self, is_stuck: bool, hot_bytes: impl Fn() -> u64) -> Option<SegmentSize> {
         if !self.wants_spare() && !self.is_waiting() {
             return None;
         }
         let left_bytes = self.room.wal_bytes_max.saturating_sub(self.wal_bytes());
-        let unsealed_bytes = hot_bytes + self.data_room();
+        let unsealed_bytes = hot_bytes() + self.data_room();
         let mut size =
             self.room.data_segment(self.next_capacity(), self.wanted_bytes, unsealed_bytes);
         if size.usual_bytes > left_bytes && self.room.wal_bytes_max < self.options.wal_bytes_max {

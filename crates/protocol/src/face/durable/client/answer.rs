@@ -122,7 +122,7 @@ impl AnswerHead {
     }
 
     fn take(&mut self, item: &httparse::Header<'_>) -> Result<(), AnswerError> {
-        let is = |name: &str| item.name.eq_ignore_ascii_case(name);
+        let is = |ours: &'static str| field::is(item.name, ours);
         let Ok(text) = std::str::from_utf8(item.value) else { return Ok(()) };
         if is(field::CONTENT_LENGTH) {
             let length = text.parse().map_err(|_| AnswerError::Length)?;

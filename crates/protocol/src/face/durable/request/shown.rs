@@ -7,7 +7,7 @@
 use super::{Way, fields::percent_decode};
 use crate::{
     face::durable::problem::detail::{cut, escape_into},
-    field::{AUTHORIZATION, PRODUCER_ID, TRACEPARENT},
+    field::{self, AUTHORIZATION, PRODUCER_ID, TRACEPARENT},
     head::{Method, RequestHead},
     trace::TraceId,
 };
@@ -66,7 +66,7 @@ impl<'b> Shown<'b> {
         let mut shown = Self { client, ..Self::default() };
         let mut authorization_count = 0;
         for item in head.fields {
-            let is = |name: &str| item.name.eq_ignore_ascii_case(name);
+            let is = |ours: &'static str| field::is(item.name, ours);
             match item.name.len() {
                 13 if is(AUTHORIZATION) => {
                     authorization_count += 1;

@@ -6,7 +6,10 @@
 //! pass on what a client has sent.
 
 use super::Scheme;
-use crate::head::{Authority, RequestHead};
+use crate::{
+    field,
+    head::{Authority, RequestHead},
+};
 use ipnet::IpNet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
@@ -120,7 +123,7 @@ impl Way<'_> {
         }
         let mut client = self.address;
         let values = head.fields.iter().rev();
-        for item in values.filter(|item| item.name.eq_ignore_ascii_case(FORWARDED_FOR)) {
+        for item in values.filter(|item| field::is(item.name, FORWARDED_FOR)) {
             for part in item.value.rsplit(|byte| *byte == b',') {
                 // What cannot be read was not written by a proxy of ours.
                 let Some(address) = address_of(part) else { return client };
@@ -159,8 +162,8 @@ impl Way<'_> {
 }
 
 /// The first value of a field: what the proxy said that the client reached.
-fn forwarded<'b>(head: &RequestHead<'_, 'b>, name: &str) -> Option<&'b str> {
-    let item = head.fields.iter().find(|item| item.name.eq_ignore_ascii_case(name))?;
+fn forwarded<'b>(head: &RequestHead<'_, 'b>, name: &'static str) -> Option<&'b str> {
+    let item = head.fields.iter().find(|item| field::is(item.name, name))?;
     std::str::from_utf8(item.value).ok()?.split(',').next().map(str::trim)
 }
 
