@@ -15,30 +15,38 @@ use crate::{
 };
 use log::{Extent, Read, Slice};
 use model::{ByteOffset, StreamKey, StreamPath, TrimBefore};
-use stream::{Append, Command, Create, CreateRequest, Refusal};
+use stream::{Append, Command, Create, CreateCheck, CreateRequest, Refusal};
 
 impl ShardCore {
     pub(crate) fn handle_create(
         &mut self,
         now: Stamp,
         ticket: Ticket,
-        (asked, data): (CreateRequest, &[u8]),
+        (asked, data): (Box<CreateRequest>, &[u8]),
     ) {
         let group = self.groups.of_path(&asked.path);
-        if !group.is_path_in_flight(&asked.path)
-            && let Some(outcome) = group.state.check_create(&asked, now.wall)
-        {
-            return self.reply(ticket, Reply::Outcome(outcome));
-        }
+        let holder = if group.is_path_in_flight(&asked.path) {
+            group.state.expired_holder(&asked.path, now.wall)
+        } else {
+            match group.state.check_create(&asked, now.wall) {
+                CreateCheck::Answered(outcome) => {
+                    return self.reply(ticket, Reply::Outcome(outcome));
+                }
+                CreateCheck::Expired(stream) => Some(stream),
+                CreateCheck::Free => None,
+            }
+        };
         let to = Target { group: group.state.group(), stream: None };
         if asked.fork.is_some() {
-            let (fork, step) = ForkSteps::begin(ticket, asked, data.to_vec());
+            let (fork, step) = ForkSteps::begin(ticket, *asked, data.to_vec());
             return self.drive(now, Operation::Fork(Box::new(fork)), step);
         }
-        let CreateRequest { path, content_type, lifetime, close, record_count, .. } = asked;
-        let CreateRequest { retention, record_time, .. } = asked;
+        let CreateRequest { path, content_type, lifetime, close, record_count, .. } = *asked;
+        let CreateRequest { retention, record_time, .. } = *asked;
         let content_type = content_type.expect("only a fork may leave its content type open");
-        self.expire_holder(now, &path);
+        if let Some(stream) = holder {
+            self.expire_before(now, StreamKey { group: to.group, stream });
+        }
         let layout = content_type.layout();
         let create = Create {
             path,
@@ -60,9 +68,13 @@ impl ShardCore {
         let state = &self.groups.of_path(path).state;
         if let Some(stream) = state.expired_holder(path, now.wall) {
             let key = StreamKey { group: state.group(), stream };
-            // One that finds no room is proposed again: by a later slice, or by the next creation.
-            let _ = self.propose_expiry(now, key);
+            self.expire_before(now, key);
         }
+    }
+
+    fn expire_before(&mut self, now: Stamp, holder: StreamKey) {
+        // One that finds no room is proposed again: by a later slice, or by the next creation.
+        let _ = self.propose_expiry(now, holder);
     }
 
     /// Expires a stream unless something of it is in flight: then a later slice asks again. `false` if the log has no room.

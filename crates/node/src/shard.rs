@@ -239,7 +239,7 @@ impl ShardCore {
         (request, data): (Request, &[u8]),
     ) {
         match request {
-            Request::Create(create) => self.handle_create(now, ticket, (*create, data)),
+            Request::Create(create) => self.handle_create(now, ticket, (create, data)),
             Request::Append { path, append } => {
                 self.handle_append(now, ticket, (&path, append, data));
             }

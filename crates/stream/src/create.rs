@@ -4,7 +4,7 @@ use crate::{
     ConfigField, ContentType, Create, ForkRequest, Lifetime, Outcome, RecordTime, Refusal,
     Retention, record::StreamRecord,
 };
-use model::StreamPath;
+use model::{StreamId, StreamPath};
 
 /// A creation as its client asks for it, from the parser to the group. Its first data travels beside
 /// it. [`Create`] is what is logged of it. PROTOCOL §5.1.
@@ -26,6 +26,17 @@ pub struct CreateRequest {
     pub record_time: Option<RecordTime>,
     /// Records in the data. A fork without content type learns it with its source's.
     pub record_count: u32,
+}
+
+/// What a creation finds at its path.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CreateCheck {
+    /// Nothing.
+    Free,
+    /// A stream whose lifetime has run out. It must be expired first.
+    Expired(StreamId),
+    /// A stream that decides the answer.
+    Answered(Outcome),
 }
 
 /// The configuration that a creation asks for, as far as it names one.

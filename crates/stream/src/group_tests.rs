@@ -1,7 +1,7 @@
 //! The state machine's rules, one behaviour each.
 
 use crate::{
-    Accepted, Append, AppendType, Applied, Command, ConfigField, ContentType, Create,
+    Accepted, Append, AppendType, Applied, Command, ConfigField, ContentType, Create, CreateCheck,
     CreateRequest, Effect, ForkPoint, GroupState, Layout, Lifetime, LoggedCommand, Outcome, Pin,
     PinToken, Producer, Refusal,
 };
@@ -290,7 +290,7 @@ fn a_source_stays_behind_for_its_forks_and_goes_with_the_last() {
     assert_eq!(machine.apply(source, Command::Delete, 0).effect, None);
     assert_eq!(machine.resolve("source"), Err(Refusal::Gone));
     let blocked = machine.state.check_create(&asked(&create("source")), machine.now);
-    assert_eq!(blocked, Some(Outcome::Refused(Refusal::PathBlocked)));
+    assert_eq!(blocked, CreateCheck::Answered(Outcome::Refused(Refusal::PathBlocked)));
 
     let deleted = machine.apply(fork, Command::Delete, 0);
     let token = PinToken { fork_group: GroupId::new(0), term: Term::new(1), nonce: 1 };
@@ -490,7 +490,7 @@ fn a_creation_at_the_path_of_a_stream_that_lost_an_entry_gets_the_damage() {
     let again = create("hit");
     let damaged = Outcome::Refused(Refusal::Damaged);
     let answer = machine.state.check_create(&asked(&again), machine.now);
-    assert_eq!(answer.as_ref(), Some(&damaged));
+    assert_eq!(answer, CreateCheck::Answered(damaged.clone()));
     assert_eq!(machine.apply(NO_STREAM, Command::Create(Box::new(again)), 0).outcome, damaged);
     machine.apply(hit, Command::Delete, 0);
     machine.create(create("hit"));

@@ -66,7 +66,7 @@ pub use command::{
     Append, AppendType, Change, Command, CommandKind, Create, Producer, Subject, Trim,
 };
 pub use condition::{CONDITION_STATES_MAX, Condition, EndState};
-pub use create::CreateRequest;
+pub use create::{CreateCheck, CreateRequest};
 pub use fork::{ForkPoint, ForkRequest, Lineage, Pin, PinToken, Span};
 pub use group::{Applied, Effect, GroupState, LoggedCommand, Visible};
 pub use layout::Layout;

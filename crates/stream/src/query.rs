@@ -3,8 +3,8 @@
 //! Nothing in here is logged: `touch` and the polls only change what will be logged later.
 
 use crate::{
-    CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo, expiries::Noted,
-    group::GroupState, pins::Pinned, record::StreamRecord,
+    CreateCheck, CreateRequest, Lifetime, Outcome, Pin, PinToken, Refusal, StreamInfo,
+    expiries::Noted, group::GroupState, pins::Pinned, record::StreamRecord,
 };
 use model::{ByteOffset, StreamId, StreamKey, StreamPath, Timestamp};
 
@@ -65,15 +65,19 @@ impl GroupState {
         !record.deleted && record.is_expired(now) && !self.losses.is_lost(record.id)
     }
 
-    /// The answer to a `PUT` if the path is taken by a stream alive at `now`, else `None`.
+    /// What a `PUT` would find at its path at `now`.
     #[must_use]
-    pub fn check_create(&self, asked: &CreateRequest, now: Timestamp) -> Option<Outcome> {
+    pub fn check_create(&self, asked: &CreateRequest, now: Timestamp) -> CreateCheck {
         let holder = self.streams.find(&asked.path);
         if let Some(holder) = holder.filter(|holder| self.is_record_due(holder, now)) {
-            return holder.is_pinned().then_some(Outcome::Refused(Refusal::PathBlocked));
+            if holder.is_pinned() {
+                return CreateCheck::Answered(Outcome::Refused(Refusal::PathBlocked));
+            }
+            return CreateCheck::Expired(holder.id);
         }
         let judged = holder.and_then(|holder| self.judge_holder(holder, asked.into()));
-        judged.or_else(|| self.judge_damaged_path(asked))
+        let judged = judged.or_else(|| self.judge_damaged_path(asked));
+        judged.map_or(CreateCheck::Free, CreateCheck::Answered)
     }
 
     /// Notes that the stream was used; a sliding lifetime starts again. `true` if the use must be

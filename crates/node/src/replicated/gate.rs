@@ -27,6 +27,7 @@ use crate::{
 use cluster::NotRead;
 use model::{ByteOffset, EntryIndex, GroupId, StreamKey};
 use std::collections::VecDeque;
+use stream::CreateCheck;
 
 /// What becomes of a call between shards.
 pub(crate) enum Gate {
@@ -146,8 +147,8 @@ impl ShardCore {
             }
             Request::Create(asked) if asked.fork.is_none() => {
                 let group = self.groups.of_path(&asked.path);
-                let outcome = || group.state.check_create(asked, now.wall).is_some();
-                !group.is_path_in_flight(&asked.path) && outcome()
+                let check = || group.state.check_create(asked, now.wall);
+                !group.is_path_in_flight(&asked.path) && matches!(check(), CreateCheck::Answered(_))
             }
             Request::Meta(_) => false,
             _ => true,

@@ -13,9 +13,9 @@ use model::{ByteOffset, EntryIndex, StreamId, StreamKey, StreamPath, Term, Times
 use proptest::{prelude::*, test_runner::TestCaseError};
 use std::collections::BTreeMap;
 use thalweg_stream::{
-    Append, AppendType, Applied, Change, Command, Condition, ContentType, Create, CreateRequest,
-    Effect, EndState, ForkPoint, ForkRequest, GroupState, Lifetime, Lineage, LoggedCommand,
-    Outcome, Pin, PinToken, Producer, RecordTime, StreamInfo, Trim,
+    Append, AppendType, Applied, Change, Command, Condition, ContentType, Create, CreateCheck,
+    CreateRequest, Effect, EndState, ForkPoint, ForkRequest, GroupState, Lifetime, Lineage,
+    LoggedCommand, Outcome, Pin, PinToken, Producer, RecordTime, StreamInfo, Trim,
 };
 
 /// No entry makes a stream with this id.
@@ -162,8 +162,17 @@ impl Pair {
             fork: fork.map(Box::new),
         };
         let beforehand = self.real.check_create(&request_for(&create), self.now);
+        let expired = self.real.expired_holder(&create.path, self.now);
+        let beforehand = match beforehand {
+            CreateCheck::Answered(outcome) => Some(outcome),
+            CreateCheck::Free => None,
+            CreateCheck::Expired(stream) => {
+                prop_assert_eq!(Some(stream), expired);
+                None
+            }
+        };
         prop_assert_eq!(&beforehand, &self.reference.check_create(&create, self.now));
-        if let Some(expired) = self.real.expired_holder(&create.path, self.now) {
+        if let Some(expired) = expired {
             self.apply(expired, &Command::Expire, b"")?;
         }
         let data = step.records.concat();
