@@ -43,14 +43,18 @@ Try it:
   thalweg cluster remove 3 --lost
 
 The replicas move to other nodes first, and the node is removed when it has none. That goes on if this command is ended
-early; `resume` takes it back. With --lost nothing moves, for nothing is there: groups get new voters as far as there are
-nodes. A number is never used again. What would leave groups without a majority is refused, and they are named.";
+early, or ends after ten minutes in which no replica has moved; `resume` takes it back. With --lost nothing moves, for
+nothing is there: groups get new voters as far as there are nodes. A number is never used again. What would leave groups
+without a majority is refused, and they are named.";
 
 /// Time between two looks at a change that is under way.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Looks at a node that is drained: one minute.
 const DRAIN_LOOKS_MAX: usize = 120;
+
+/// Looks at a node that leaves and whose replicas do not move: ten minutes. A large one takes its time.
+const STALLED_LOOKS_MAX: usize = 1200;
 
 /// Looks at a node that has become something else: ten seconds.
 const MADE_LOOKS_MAX: usize = 20;
@@ -277,7 +281,7 @@ fn drain(change: &Change, say: Say<'_>) -> Result<(), CommandError> {
 
 fn remove(change: &Change, say: Say<'_>) -> Result<(), CommandError> {
     let port = make(change, "leaving")?;
-    let mut last = None;
+    let mut moves = Moves::default();
     loop {
         let node = find(&port, change.node)?;
         let Some(node) = node.filter(|node| node.state != "removed") else {
@@ -289,11 +293,49 @@ fn remove(change: &Change, say: Say<'_>) -> Result<(), CommandError> {
             let text = format!("node {} is {}: somebody has changed that", node.number, node.state);
             return Err(CommandError::Slow(text));
         }
-        if last != Some(node.replicas) {
-            put(say, format!("node {} has {} replicas left\n", node.number, node.replicas))?;
-            last = Some(node.replicas);
+        match moves.note(node.replicas) {
+            Moved::Some => {
+                put(say, format!("node {} has {} replicas left\n", node.number, node.replicas))?;
+            }
+            Moved::None => {}
+            Moved::NoneForLong => return Err(CommandError::Slow(stalled(&node))),
         }
         port.pause(LOOK_INTERVAL);
+    }
+}
+
+fn stalled(node: &NodeStatus) -> String {
+    let NodeStatus { number, replicas, .. } = node;
+    format!(
+        "node {number} still has {replicas} replicas, and none has moved for ten minutes. The cluster goes on with that by itself: \
+         look for nodes that are away or full (thalweg cluster status); `thalweg cluster resume {number}` takes it back"
+    )
+}
+
+/// What moves away from a node, seen from look to look.
+#[derive(Debug, Default)]
+struct Moves {
+    /// Replicas that it had.
+    last: Option<usize>,
+    /// Looks since that has changed.
+    looks: usize,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Moved {
+    Some,
+    None,
+    NoneForLong,
+}
+
+impl Moves {
+    fn note(&mut self, replicas: usize) -> Moved {
+        if self.last != Some(replicas) {
+            *self = Self { last: Some(replicas), looks: 0 };
+            return Moved::Some;
+        }
+        self.looks += 1;
+        if self.looks < STALLED_LOOKS_MAX { Moved::None } else { Moved::NoneForLong }
     }
 }
 
@@ -337,5 +379,22 @@ fn watch_status(port: &AdminPort, is_json: bool, say: Say<'_>) -> Result<(), Com
         }
         say(&format!("{clear}{text}")).map_err(CommandError::Print)?;
         port.pause(WATCH_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Moved, Moves, STALLED_LOOKS_MAX};
+
+    #[test]
+    fn a_node_whose_replicas_do_not_move_is_not_waited_for_without_end() {
+        let mut moves = Moves::default();
+        for replicas in [64, 63] {
+            assert_eq!(moves.note(replicas), Moved::Some);
+            for _ in 1..STALLED_LOOKS_MAX {
+                assert_eq!(moves.note(replicas), Moved::None, "time begins again with each move");
+            }
+        }
+        assert_eq!(moves.note(63), Moved::NoneForLong);
     }
 }
