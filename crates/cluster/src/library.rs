@@ -146,6 +146,10 @@ fn fill_log_message(out: &mut Message, body: Body) {
             out.commit = commit.get();
             out.context = context(read);
         }
+        Body::Committed { commit } => {
+            out.set_msg_type(MessageType::MsgHeartbeat);
+            out.commit = commit.get();
+        }
         Body::Alive { commit, read } => {
             out.set_msg_type(MessageType::MsgHeartbeatResponse);
             out.commit = commit.get();
@@ -158,6 +162,14 @@ fn fill_log_message(out: &mut Message, body: Body) {
         Body::Campaign => out.set_msg_type(MessageType::MsgTimeoutNow),
         Body::Ask { .. } | Body::Vote { .. } => unreachable!("elections are filled elsewhere"),
     }
+}
+
+/// Takes the answers out that the library gives to heartbeats: those behind the first `kept` messages.
+pub(crate) fn take_back_answers(messages: &mut Vec<Message>, kept: usize) {
+    let answers = messages.extract_if(kept.min(messages.len()).., |message| {
+        message.get_msg_type() == MessageType::MsgHeartbeatResponse
+    });
+    answers.for_each(drop);
 }
 
 /// A message of the library.

@@ -78,6 +78,11 @@ pub enum Body {
         /// The read that this confirms, if any: comes back in the answer.
         read: u64,
     },
+    /// The sender leads, and more is committed. Nobody answers that.
+    Committed {
+        /// The last committed entry that the receiver has.
+        commit: EntryIndex,
+    },
     /// Answers [`Body::Heartbeat`].
     Alive {
         /// The last entry that the sender knows as committed.

@@ -118,6 +118,7 @@ pub trait Rules {
             message.body,
             Body::Append { .. }
                 | Body::Heartbeat { .. }
+                | Body::Committed { .. }
                 | Body::Alive { .. }
                 | Body::Snapshot(_)
                 | Body::Campaign

@@ -129,6 +129,7 @@ const ALIVE: u8 = 9;
 const SNAPSHOT: u8 = 10;
 const CAMPAIGN: u8 = 11;
 const EMPTY: u8 = 12;
+const COMMITTED: u8 = 13;
 const FORWARD: u8 = 32;
 const ANSWER: u8 = 33;
 const BARRIER: u8 = 34;
@@ -371,6 +372,7 @@ fn message_fields(body: &Body, out: &mut Vec<u8>) -> Fields {
         Body::Heartbeat { commit, read } => {
             Fields { commit: commit.get(), number: *read, ..of(HEARTBEAT) }
         }
+        Body::Committed { commit } => Fields { commit: commit.get(), ..of(COMMITTED) },
         Body::Alive { commit, read } => Fields { commit: commit.get(), number: *read, ..of(ALIVE) },
         Body::Snapshot(point) => {
             point.configuration.encode(out);
@@ -405,6 +407,7 @@ fn message(fields: &Fields, payload: &Bytes) -> Result<GroupMessage, &'static st
             commit,
         },
         HEARTBEAT => Body::Heartbeat { commit, read: fields.number },
+        COMMITTED => Body::Committed { commit },
         ALIVE => Body::Alive { commit, read: fields.number },
         SNAPSHOT => {
             let configuration = configuration(payload)?;

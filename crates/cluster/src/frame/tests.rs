@@ -43,6 +43,7 @@ fn every_kind() -> Vec<Section> {
         Body::Snapshot(SnapshotPoint { last: at, configuration }),
         Body::Campaign,
         Body::Empty,
+        Body::Committed { commit },
     ]
     .map(message)
     .into();

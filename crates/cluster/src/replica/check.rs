@@ -113,7 +113,10 @@ impl<R: Rules> Replica<R> {
     fn check_sender(&self, message: &GroupMessage) -> Result<(), StepRefused> {
         let is_leaders = matches!(
             message.body,
-            Body::Append { .. } | Body::Heartbeat { .. } | Body::Snapshot(_)
+            Body::Append { .. }
+                | Body::Heartbeat { .. }
+                | Body::Committed { .. }
+                | Body::Snapshot(_)
         );
         let is_known = message.term == self.term() && self.raw.raft.leader_id != 0;
         if is_leaders && is_known && self.leader() != Some(message.from) {
@@ -130,7 +133,9 @@ impl<R: Rules> Replica<R> {
                 self.check_committed(std::iter::once(*previous).chain(places))
             }
             Body::Snapshot(point) => self.check_committed(std::iter::once(point.last)),
-            Body::Heartbeat { commit, .. } if commit.get() > log.last_index() => {
+            Body::Heartbeat { commit, .. } | Body::Committed { commit }
+                if commit.get() > log.last_index() =>
+            {
                 contradiction("the leader knows of entries that this replica had and has not")
             }
             Body::Appended { index, .. } if is_of_this_term && index.get() > log.last_index() => {
@@ -222,6 +227,7 @@ fn largest_number(message: &GroupMessage) -> u64 {
         Body::Appended { index, commit } => index.get().max(commit.get()),
         Body::Rejected { index, hint, commit } => index.get().max(of(hint)).max(commit.get()),
         Body::Heartbeat { commit, .. } | Body::Alive { commit, .. } => commit.get(),
+        Body::Committed { commit } => commit.get(),
         Body::Snapshot(point) => of(&point.last),
         Body::Campaign | Body::Empty => 0,
     };

@@ -142,6 +142,8 @@ pub struct Replica<R: Rules = Enforced> {
     snapshots: BTreeMap<ReplicaId, u32>,
     /// Followers that have said to this leader that they have nothing.
     empty: BTreeSet<ReplicaId>,
+    /// Up to where each follower of this leader knows what is committed.
+    told: BTreeMap<ReplicaId, u64>,
     refusals: Refusals,
     /// The last entry that was in the log when the configuration changed.
     settles_behind: u64,
@@ -199,6 +201,7 @@ impl<R: Rules> Replica<R> {
             last_read: 0,
             snapshots: BTreeMap::new(),
             empty: BTreeSet::new(),
+            told: BTreeMap::new(),
             refusals: Refusals::default(),
             settles_behind: 0,
             _rules: PhantomData,
@@ -469,6 +472,8 @@ fn config(id: ReplicaId, applied: EntryIndex) -> Config {
         max_size_per_msg: MESSAGE_BYTES_MAX,
         max_inflight_msgs: MESSAGES_IN_FLIGHT_MAX,
         max_uncommitted_size: UNCOMMITTED_BYTES_MAX,
+        // Followers learn of it with less: see `ready::tell_commits`.
+        skip_bcast_commit: true,
         ..Config::default()
     }
 }

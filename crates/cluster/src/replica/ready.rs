@@ -60,8 +60,10 @@ impl<R: Rules> Replica<R> {
     pub fn take_ready(&mut self, batch: u64) -> Option<GroupReady> {
         assert!(batch > 0, "batches are counted from 1");
         self.flush();
+        let commits = self.tell_commits();
         if !self.raw.has_ready() {
-            return None;
+            let has_any = !commits.is_empty();
+            return has_any.then(|| GroupReady { messages: commits, ..GroupReady::default() });
         }
         let mut ready = self.raw.ready();
         let mut out = GroupReady { is_urgent: ready.must_sync(), ..GroupReady::default() };
@@ -79,10 +81,37 @@ impl<R: Rules> Replica<R> {
         let committed = ready.take_committed_entries();
         self.take_reads(&mut ready, &mut out);
         self.hold_or_send((&ready, span), batch, messages, &mut out);
+        out.messages.extend(commits);
         self.raw.advance_append_async(ready);
         self.persist_idle();
         self.take_committed(&committed, &mut out);
         Some(out)
+    }
+
+    /// What followers have is committed, and they do not know it yet. The library would send each of them an append without
+    /// entries, and get an answer: two more messages for each entry and follower.
+    fn tell_commits(&mut self) -> Vec<GroupMessage> {
+        let raft = &self.raw.raft;
+        if raft.state != StateRole::Leader {
+            self.told.clear();
+            return Vec::new();
+        }
+        let mut messages = Vec::new();
+        for (bits, progress) in raft.prs().iter() {
+            let commit = progress.matched.min(raft.raft_log.committed);
+            let to = ReplicaId::from_bits(*bits).filter(|id| *id != self.id);
+            let Some(to) = to.filter(|to| self.told.get(to).is_none_or(|told| *told < commit))
+            else {
+                continue;
+            };
+            let body = Body::Committed { commit: EntryIndex::new(commit) };
+            let message = GroupMessage { from: self.id, to, term: Term::new(raft.term), body };
+            if R::may_go(&message, self.durable_term) {
+                self.told.insert(to, commit);
+                messages.push(message);
+            }
+        }
+        messages
     }
 
     /// Whether something waits for this batch to be durable.

@@ -31,9 +31,14 @@ impl<R: Rules> Replica<R> {
         if message.body == Body::Empty {
             return self.hear_empty(message);
         }
+        let wants_no_answer = matches!(message.body, Body::Committed { .. });
         let message = library::to_library(message);
+        let said = self.raw.raft.msgs.len();
         // The library refuses answers of replicas that it does not know; they are late.
         let _ = self.raw.step(message);
+        if wants_no_answer {
+            library::take_back_answers(&mut self.raw.raft.msgs, said);
+        }
         self.note_changes(changes);
         self.is_installing |= self.raw.snap().is_some_and(|snapshot| !snapshot.is_empty());
         Ok(())

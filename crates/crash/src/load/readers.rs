@@ -58,12 +58,13 @@ fn why_broken_off(
         let stream = lock(stream);
         (stream.path.clone(), stream.deleted != Fate::No, stream.is_replaced)
     };
+    // What was read may be another stream's, of another type.
+    if is_replaced {
+        return Ok(());
+    }
     let is_cut = matches!(error.kind(), ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset);
     if !is_cut || !is_deleted {
         return Err(format!("{path}: {error}"));
-    }
-    if is_replaced {
-        return Ok(());
     }
     let next = round
         .doors

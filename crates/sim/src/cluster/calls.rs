@@ -126,6 +126,7 @@ impl World {
         let Reply::Outcome(stream::Outcome::Appended(_)) = reply else { return };
         let Some((client, _)) = self.calls.get(&call) else { return };
         let Some(op) = self.clients[*client].op() else { return };
+        self.spring_ambush(node, self.oracle.group_of(op, &self.options));
         if self.dice.percent(IMAGES_PERCENT) {
             let opened: Vec<node::Membership> =
                 (0..self.members.len()).map(|it| self.membership(it)).collect();

@@ -20,6 +20,7 @@ impl World {
         let Some(mutant) = self.mutant() else { return };
         let peer = usize::from(said.to.get()) - 1;
         if let Section::Barrier { group, number } = said.section
+            && self.hear_each_other(node, peer)
             && let Some(at) = self.forged_confirmation(mutant, (peer, group))
         {
             let confirmation = Confirmation::At(at);
@@ -34,9 +35,9 @@ impl World {
         let group = *group;
         if let Some(commit) = self.forged_commit(mutant, (node, group), message) {
             match &mut message.body {
-                Body::Append { commit: told, .. } | Body::Heartbeat { commit: told, .. } => {
-                    *told = commit;
-                }
+                Body::Append { commit: told, .. }
+                | Body::Heartbeat { commit: told, .. }
+                | Body::Committed { commit: told } => *told = commit,
                 _ => {}
             }
         }
@@ -55,6 +56,10 @@ impl World {
         }
     }
 
+    fn hear_each_other(&self, node: usize, peer: usize) -> bool {
+        [(node, peer), (peer, node)].iter().all(|way| !self.wires[way].is_cut)
+    }
+
     fn forged_commit(
         &self,
         mutant: ClusterMutant,
@@ -65,7 +70,7 @@ impl World {
             (ClusterMutant::EarlyCommits, Body::Append { entries, .. }) => {
                 entries.last().map(|entry| entry.at.index)
             }
-            (ClusterMutant::UnclampedCommits, Body::Heartbeat { .. }) => {
+            (ClusterMutant::UnclampedCommits, Body::Heartbeat { .. } | Body::Committed { .. }) => {
                 let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
                 let own = copies.into_iter().find(|copy| copy.group == group);
                 own.map(|copy| copy.committed)

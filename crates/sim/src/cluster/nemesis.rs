@@ -3,6 +3,8 @@
 use super::plan::ClusterMutant;
 use super::world::{Act, World};
 use env::MemoryDisk;
+use model::GroupId;
+use node::{CopyState, CopyStatus};
 
 /// Mean time between two faults.
 const STRIKE_US: u64 = 1_500_000;
@@ -26,6 +28,10 @@ impl World {
                 self.cut_power(node);
                 self.isolate(peer);
             }
+            // What a new leader says too early shows where the last one was not heard to the end.
+            0..60 if self.mutant() == Some(ClusterMutant::HastyBarriers) => {
+                self.is_ambush_set = true;
+            }
             // What such a copy says shows when the others fail.
             0..30
                 if self.mutant().is_some_and(ClusterMutant::is_of_copies_that_are_out)
@@ -39,7 +45,8 @@ impl World {
             28..34 => (0..count).for_each(|node| self.cut_power(node)),
             34..45 => self.pause(node),
             45..57 => self.cut(node, peer),
-            57..68 => self.isolate(node),
+            57..63 => self.isolate(node),
+            63..68 => self.is_ambush_set = true,
             68..74 => self.part(node, peer),
             74..78 => self.reset(node, peer),
             78..81 => self.reset_bulk(node, peer),
@@ -174,6 +181,17 @@ impl World {
         }
     }
 
+    /// A leader acknowledges something, and an ambush is set: nobody hears what it says at this moment. The next leader has the entry,
+    /// and does not know that it is committed.
+    pub(super) fn spring_ambush(&mut self, node: usize, group: GroupId) {
+        let serves = |copy: CopyStatus| copy.group == group && copy.state == CopyState::Serves;
+        let is_leader = || self.members[node].shards.iter().flat_map(|it| it.copies()).any(serves);
+        if self.is_ambush_set && is_leader() {
+            self.is_ambush_set = false;
+            self.isolate(node);
+        }
+    }
+
     /// Two nodes do not hear each other; both hear the third.
     fn part(&mut self, node: usize, peer: usize) {
         self.cut(node, peer);
@@ -223,7 +241,7 @@ impl World {
 
     /// Nothing fails any more.
     pub(super) fn heal(&mut self) {
-        self.is_ending = true;
+        (self.is_ending, self.is_ambush_set) = (true, false);
         self.note(format_args!("nothing fails any more"));
         for node in 0..self.members.len() {
             self.members[node].disk.fail_nothing();

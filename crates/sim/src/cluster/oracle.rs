@@ -160,6 +160,11 @@ impl Oracle {
         }
     }
 
+    /// The group of an append.
+    pub(super) fn group_of(&self, op: usize, options: &LogOptions) -> GroupId {
+        group_of(self.ops[op].stream, options)
+    }
+
     /// An append was acknowledged: a majority has it on stable storage. A node that was damaged may have had it before.
     pub(super) fn check_images(
         &mut self,
@@ -167,7 +172,7 @@ impl Oracle {
         (acked_by, op): (usize, usize),
     ) {
         self.images_count += 1;
-        let (group, bytes) = (group_of(self.ops[op].stream, options), &self.ops[op].bytes);
+        let (group, bytes) = (self.group_of(op, options), &self.ops[op].bytes);
         let begun_us = self.ops[op].begun_us;
         let held_it = |member: &Member| damages.may_have_cost(member.number, begun_us);
         let holds = |member: &&Member| {

@@ -104,6 +104,8 @@ pub(super) struct World {
     pub(super) wires: BTreeMap<(usize, usize), Wire>,
     pub(super) oracle: Oracle,
     pub(super) is_ending: bool,
+    /// The next leader that acknowledges something is cut off.
+    pub(super) is_ambush_set: bool,
     pub(super) faults: u64,
     pub(super) damages: Damages,
     pub(super) hits: u64,
@@ -166,6 +168,7 @@ impl World {
             wires: wires.collect(),
             oracle: Oracle::default(),
             is_ending: false,
+            is_ambush_set: false,
             faults: 0,
             damages: Damages::default(),
             hits: 0,

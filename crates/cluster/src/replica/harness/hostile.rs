@@ -242,7 +242,7 @@ impl<R: Rules> Hostile<R> {
         let (index, commit) = (EntryIndex::new(self.index()), EntryIndex::new(self.index()));
         let (last, place) = (self.place(), self.place());
         let (is_pre, is_so, read) = (self.dice.percent(50), self.dice.percent(70), self.near(2));
-        let body = match self.dice.below(13) {
+        let body = match self.dice.below(14) {
             0 => Body::Ask { is_pre, is_transfer: is_so, last, commit: place },
             1..=3 => Body::Vote { is_pre, is_granted: is_so, commit: place },
             4..=5 => Body::Append { previous: last, commit, entries: self.entries(last, term) },
@@ -254,6 +254,7 @@ impl<R: Rules> Hostile<R> {
                 Body::Snapshot(SnapshotPoint { last, configuration: self.configuration() })
             }
             11 => Body::Empty,
+            12 => Body::Committed { commit },
             _ => Body::Campaign,
         };
         GroupMessage { from: self.peer(), to, term: Term::new(term), body }

@@ -48,7 +48,11 @@ pub(super) struct Counts {
 fn is_leaders(message: &GroupMessage) -> bool {
     matches!(
         message.body,
-        Body::Append { .. } | Body::Heartbeat { .. } | Body::Snapshot(_) | Body::Campaign
+        Body::Append { .. }
+            | Body::Heartbeat { .. }
+            | Body::Committed { .. }
+            | Body::Snapshot(_)
+            | Body::Campaign
     )
 }
 
