@@ -60,10 +60,10 @@ impl<R: Rules> Replica<R> {
     pub fn take_ready(&mut self, batch: u64) -> Option<GroupReady> {
         assert!(batch > 0, "batches are counted from 1");
         self.flush();
-        let commits = self.tell_commits();
         if !self.raw.has_ready() {
-            let has_any = !commits.is_empty();
-            return has_any.then(|| GroupReady { messages: commits, ..GroupReady::default() });
+            let messages = self.tell_commits(&[]);
+            let has_any = !messages.is_empty();
+            return has_any.then(|| GroupReady { messages, ..GroupReady::default() });
         }
         let mut ready = self.raw.ready();
         let mut out = GroupReady { is_urgent: ready.must_sync(), ..GroupReady::default() };
@@ -81,6 +81,7 @@ impl<R: Rules> Replica<R> {
         let committed = ready.take_committed_entries();
         self.take_reads(&mut ready, &mut out);
         self.hold_or_send((&ready, span), batch, messages, &mut out);
+        let commits = self.tell_commits(&out.messages);
         out.messages.extend(commits);
         self.raw.advance_append_async(ready);
         self.persist_idle();
@@ -88,13 +89,20 @@ impl<R: Rules> Replica<R> {
         Some(out)
     }
 
-    /// What followers have is committed, and they do not know it yet. The library would send each of them an append without
-    /// entries, and get an answer: two more messages for each entry and follower.
-    fn tell_commits(&mut self) -> Vec<GroupMessage> {
+    /// What followers have is committed, and they do not know it yet, nor learn it from what is `sent` now. The library would send each
+    /// of them an append without entries, and get an answer: two more messages for each entry and follower.
+    fn tell_commits(&mut self, sent: &[GroupMessage]) -> Vec<GroupMessage> {
         let raft = &self.raw.raft;
         if raft.state != StateRole::Leader {
             self.told.clear();
             return Vec::new();
+        }
+        for message in sent {
+            if let Body::Append { previous, commit, entries } = &message.body {
+                let last = entries.last().map_or(previous.index, |entry| entry.at.index);
+                let told = self.told.entry(message.to).or_default();
+                *told = last.min(*commit).get().max(*told);
+            }
         }
         let mut messages = Vec::new();
         for (bits, progress) in raft.prs().iter() {
