@@ -142,7 +142,7 @@ pub struct Replica<R: Rules = Enforced> {
     snapshots: BTreeMap<ReplicaId, u32>,
     /// Followers that have said to this leader that they have nothing.
     empty: BTreeSet<ReplicaId>,
-    /// Up to where each follower of this leader knows what is committed.
+    /// Up to where this leader has said to each follower what is committed. A message may be lost: the next append or heartbeat says it again.
     told: BTreeMap<ReplicaId, u64>,
     refusals: Refusals,
     /// The last entry that was in the log when the configuration changed.

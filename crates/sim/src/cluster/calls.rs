@@ -44,8 +44,7 @@ impl World {
 
     /// Where a node knows of a leader, that one; else itself.
     fn leader_known_to(&self, node: usize, group: GroupId) -> usize {
-        let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
-        let known = copies.filter(|copy| copy.group == group).find_map(|copy| copy.leader);
+        let known = self.members[node].copy_of(group).and_then(|copy| copy.leader);
         let is_member = |node: &usize| self.is_member(*node);
         let node = Some(node).filter(is_member).unwrap_or(0);
         known.map_or(node, |leader| usize::from(leader.get()) - 1)
@@ -53,8 +52,7 @@ impl World {
 
     /// Whether a node answers for a group without leading it.
     fn is_elsewhere(&self, node: usize, group: GroupId) -> bool {
-        let mut copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
-        copies.any(|copy| copy.group == group && copy.state == CopyState::Follows)
+        self.members[node].copy_of(group).is_some_and(|copy| copy.state == CopyState::Follows)
     }
 
     /// Any node that may run.

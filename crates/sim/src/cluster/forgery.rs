@@ -41,14 +41,12 @@ impl World {
                 _ => {}
             }
         }
-        let is_out = |copy: &CopyStatus| copy.group == group && copy.state == CopyState::Halted;
-        let mut copies = self.members[peer].shards.iter().flat_map(|shard| shard.copies());
+        let is_out = |copy: CopyStatus| copy.state == CopyState::Halted;
         let forger = match mutant {
             mutant if !mutant.is_of_copies_that_are_out() => Some(mutant),
-            _ if !copies.any(|copy| is_out(&copy)) => None,
+            _ if !self.members[peer].copy_of(group).is_some_and(is_out) => None,
             mutant => forgery_of(mutant, message.to.incarnation() > 1),
         };
-        drop(copies);
         if let Some(body) = forger.and_then(|forger| forged_answer(forger, &message.body)) {
             let (from, to) = (message.to, message.from);
             let message = GroupMessage { from, to, term: message.term, body };
@@ -71,9 +69,7 @@ impl World {
                 entries.last().map(|entry| entry.at.index)
             }
             (ClusterMutant::UnclampedCommits, Body::Heartbeat { .. } | Body::Committed { .. }) => {
-                let copies = self.members[node].shards.iter().flat_map(|shard| shard.copies());
-                let own = copies.into_iter().find(|copy| copy.group == group);
-                own.map(|copy| copy.committed)
+                self.members[node].copy_of(group).map(|copy| copy.committed)
             }
             _ => None,
         }
@@ -121,11 +117,11 @@ impl World {
         mutant: ClusterMutant,
         (node, group): (usize, GroupId),
     ) -> Option<EntryIndex> {
-        let copies = || self.members[node].shards.iter().flat_map(|shard| shard.copies());
-        let committed = || copies().find(|copy| copy.group == group).map(|copy| copy.committed);
         match mutant {
             ClusterMutant::ForgedBarriers => Some(EntryIndex::new(0)),
-            ClusterMutant::HastyBarriers => committed(),
+            ClusterMutant::HastyBarriers => {
+                self.members[node].copy_of(group).map(|copy| copy.committed)
+            }
             _ => None,
         }
     }

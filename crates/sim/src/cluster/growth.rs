@@ -227,7 +227,7 @@ impl World {
     /// Whether a replica is there, and not out.
     fn takes_part(&self, group: GroupId, id: ReplicaId) -> bool {
         let member = &self.members[usize::from(id.node().get()) - 1];
-        let mut copies = member.shards.iter().flat_map(|shard| shard.copies());
+        let mut copies = member.copies();
         let is_it = |copy: &CopyStatus| (copy.group, copy.id) == (group, id);
         let is_out =
             |copy: &CopyStatus| matches!(copy.state, CopyState::Halted | CopyState::Removed);

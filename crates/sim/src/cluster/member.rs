@@ -4,11 +4,11 @@ use crate::dice::Dice;
 use cluster::{NodeNumber, ReplicaId};
 use env::MemoryDisk;
 use log::{LogOptions, OpenError, SyncDone, SyncJob, WorkDone, WorkJob};
-use model::{Monotonic, ShardId, Timestamp};
+use model::{GroupId, Monotonic, ShardId, Timestamp};
 use node::{
-    Change, Event, FetchDone, FetchJob, Membership, Output, PeerEvent, ReadDone, ReadJob, Reply,
-    Request, ShardCore, ShardMessage, Stamp, Ticket, ToPeer, TransferCounts, TransferDone,
-    TransferJob,
+    Change, CopyStatus, Event, FetchDone, FetchJob, Membership, Output, PeerEvent, ReadDone,
+    ReadJob, Reply, Request, ShardCore, ShardMessage, Stamp, Ticket, ToPeer, TransferCounts,
+    TransferDone, TransferJob,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -114,6 +114,16 @@ impl Member {
 
     pub(super) fn is_up(&self) -> bool {
         !self.shards.is_empty()
+    }
+
+    /// Its copies of groups.
+    pub(super) fn copies(&self) -> impl Iterator<Item = CopyStatus> {
+        self.shards.iter().flat_map(ShardCore::copies)
+    }
+
+    /// Its copy of a group: no node has two of one.
+    pub(super) fn copy_of(&self, group: GroupId) -> Option<CopyStatus> {
+        self.copies().find(|copy| copy.group == group)
     }
 
     pub(super) fn is_poisoned(&self) -> bool {

@@ -1,5 +1,6 @@
 //! What goes wrong in a cluster.
 
+use super::member::Member;
 use super::plan::ClusterMutant;
 use super::world::{Act, World};
 use env::MemoryDisk;
@@ -71,8 +72,7 @@ impl World {
     /// Any node, or a leader.
     fn victim(&mut self) -> usize {
         let node = self.fault_dice.below(self.members.len() as u64) as usize;
-        let copies =
-            self.members.iter().flat_map(|member| &member.shards).flat_map(|it| it.copies());
+        let copies = self.members.iter().flat_map(Member::copies);
         let leaders: Vec<_> = copies.filter_map(|copy| copy.leader).collect();
         if leaders.is_empty() || self.fault_dice.percent(50) {
             return node;
@@ -184,9 +184,8 @@ impl World {
     /// A leader acknowledges something, and an ambush is set: nobody hears what it says at this moment. The next leader has the entry,
     /// and does not know that it is committed.
     pub(super) fn spring_ambush(&mut self, node: usize, group: GroupId) {
-        let serves = |copy: CopyStatus| copy.group == group && copy.state == CopyState::Serves;
-        let is_leader = || self.members[node].shards.iter().flat_map(|it| it.copies()).any(serves);
-        if self.is_ambush_set && is_leader() {
+        let serves = |copy: CopyStatus| copy.state == CopyState::Serves;
+        if self.is_ambush_set && self.members[node].copy_of(group).is_some_and(serves) {
             self.is_ambush_set = false;
             self.isolate(node);
         }

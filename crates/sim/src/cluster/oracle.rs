@@ -84,7 +84,7 @@ impl Oracle {
 
     /// Looks at a node after a turn: a term has one leader.
     pub(super) fn note_leaders(&mut self, member: &Member) {
-        let copies = member.shards.iter().flat_map(|shard| shard.copies());
+        let copies = member.copies();
         let leads = |copy: &CopyStatus| matches!(copy.state, CopyState::Begins | CopyState::Serves);
         for copy in copies.filter(leads) {
             let key = (copy.group.get(), copy.term.get());
@@ -181,9 +181,9 @@ impl Oracle {
         };
         let holders: Vec<usize> =
             members.iter().filter(holds).map(|member| member.number).collect();
-        let copies = members.iter().flat_map(|member| &member.shards);
-        let copies = copies
-            .flat_map(|shard| shard.copies())
+        let copies = members
+            .iter()
+            .flat_map(Member::copies)
             .filter(|copy| copy.group == group && copy.applied.get() > 0);
         // What a change of voters follows was committed by those before.
         let has_quorum = |copy: &CopyStatus| {

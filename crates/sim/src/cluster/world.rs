@@ -334,7 +334,7 @@ impl World {
 
     fn describe_copies(&self) -> String {
         let copies = self.members.iter().flat_map(|member| {
-            let copies = member.shards.iter().flat_map(|shard| shard.copies());
+            let copies = member.copies();
             copies.map(|copy| format!("{} {copy:?}", member.number))
         });
         copies.collect::<Vec<_>>().join("\n")
@@ -355,7 +355,7 @@ impl World {
         let copies = || {
             let members = self.members.iter();
             members.flat_map(|member| {
-                let copies = member.shards.iter().flat_map(|shard| shard.copies());
+                let copies = member.copies();
                 copies.map(|copy| (member.number, copy))
             })
         };
