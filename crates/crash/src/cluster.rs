@@ -16,6 +16,10 @@ pub(crate) const NODE_COUNT: usize = 3;
 /// How long a request may be under way between nodes after its client is gone. A node tries for 5 s.
 const LATE_MAX: Duration = Duration::from_millis(6_500);
 
+/// A log and chunks of the smallest sizes.
+pub(crate) const SMALLEST: [&str; 3] =
+    ["--segment-bytes=1MiB", "--wal-bytes-max=4MiB", "--seal-bytes=64KiB"];
+
 /// Where a node lives.
 #[derive(Debug, Clone)]
 pub(crate) struct Home {
@@ -34,81 +38,80 @@ impl Home {
     }
 }
 
-/// Several servers.
+/// Several servers. Their indexes are in the order of joining, so each one's number is the next after its index.
 #[derive(Debug, Default)]
 pub(crate) struct Cluster {
     nodes: Vec<Node>,
+    /// Flags of every node.
+    flags: Vec<String>,
 }
 
 #[derive(Debug)]
 struct Node {
     start: Start,
     server: Option<Server>,
+    /// It has not been started yet.
+    is_new: bool,
 }
 
 impl Cluster {
     /// Three nodes that live below `dir`, all of them well.
     pub(crate) fn local(trial: &mut Trial<'_>, dir: &Path) -> Outcome<Self> {
         let homes = (1..=NODE_COUNT).map(|node| Home::local(dir.join(format!("n{node}"))));
-        Self::grow(trial, homes)
+        let mut cluster = Self::default();
+        cluster.grow(trial, homes)?;
+        Ok(cluster)
     }
 
-    /// Nodes that live there, all of them well. The first one begins, the others join.
+    /// One without nodes yet, which will all have these flags.
+    pub(crate) fn with(flags: &[&str]) -> Self {
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Self { flags, ..Self::default() }
+    }
+
+    /// Adds nodes that live there, and waits until all of them are well. The first one begins, the others join.
     pub(crate) fn grow(
+        &mut self,
         trial: &mut Trial<'_>,
         homes: impl IntoIterator<Item = Home>,
-    ) -> Outcome<Self> {
-        let mut cluster = Self::default();
+    ) -> Outcome<()> {
         for home in homes {
-            cluster.add(trial, home)?;
+            let node = self.prepare(trial, home)?;
+            self.start(node)?;
         }
-        cluster.wait_whole()?;
-        Ok(cluster)
+        self.wait_whole()
     }
 
-    /// The same with a log and chunks of the smallest sizes, on one shard each.
-    pub(crate) fn grow_small(
-        trial: &mut Trial<'_>,
-        homes: impl IntoIterator<Item = Home>,
-    ) -> Outcome<Self> {
-        let small = "--shards=1 --segment-bytes=1MiB --wal-bytes-max=4MiB --seal-bytes=64KiB";
-        let mut cluster = Self::default();
-        for home in homes {
-            let flags = small.split(' ').map(str::to_owned).collect();
-            cluster.join(trial, home, flags)?;
-        }
-        cluster.wait_whole()?;
-        Ok(cluster)
-    }
-
-    /// Adds a node, which joins if there are others; its index.
-    pub(crate) fn add(&mut self, trial: &mut Trial<'_>, home: Home) -> Outcome<usize> {
-        let mut flags = vec![format!("--shards={}", trial.numbers.within(1, 4))];
-        if trial.numbers.chance(75) {
-            flags.extend(SMALL.map(str::to_owned));
-        }
-        self.join(trial, home, flags)
-    }
-
-    fn join(&mut self, trial: &Trial<'_>, home: Home, mut flags: Vec<String>) -> Outcome<usize> {
+    /// Makes all ready for another node; its index. It joins when it is started, if others run.
+    pub(crate) fn prepare(&mut self, trial: &mut Trial<'_>, home: Home) -> Outcome<usize> {
         let number = self.nodes.len() + 1;
-        flags.push(format!("--peer-listen={}", free_port(&home)?));
-        if let Some(other) = self.nodes.iter().find(|node| node.server.is_some()) {
-            flags.push(format!("--join={}", token(&other.start)?));
+        let mut flags = vec![format!("--peer-listen={}", free_port(&home)?)];
+        if self.flags == SMALLEST {
+            flags.push("--shards=1".to_owned());
+        } else {
+            flags.push(format!("--shards={}", trial.numbers.within(1, 4)));
+            if trial.numbers.chance(75) {
+                flags.extend(SMALL.map(str::to_owned));
+            }
         }
+        flags.extend_from_slice(&self.flags);
         let log = trial.start.log.with_extension(format!("n{number}.log"));
         let Home { data, host, under } = home;
         std::fs::create_dir_all(&data).map_err(|e| format!("{}: {e}", data.display()))?;
         let start = Start { binary: trial.start.binary.clone(), data, log, flags, under, host };
-        let server = Some(start.serve()?);
-        self.nodes.push(Node { start, server });
+        self.nodes.push(Node { start, server: None, is_new: true });
         Ok(number - 1)
     }
 
-    /// Where clients come in.
+    /// Where clients come in: a door for each node, closed for those that do not run.
     pub(crate) fn doors(&self) -> Doors {
-        let servers = self.nodes.iter().filter_map(|node| node.server.as_ref());
-        Doors::new(servers.map(|server| server.address))
+        let address = |node: &Node| node.server.as_ref().map(|server| server.address);
+        Doors::of(self.nodes.iter().map(address))
+    }
+
+    /// How many nodes there are and were.
+    pub(crate) const fn count(&self) -> usize {
+        self.nodes.len()
     }
 
     /// Nodes that run.
@@ -122,10 +125,22 @@ impl Cluster {
         self.nodes[node].server.as_ref().expect("it runs")
     }
 
-    /// Starts a node again; where its clients come in.
+    /// Starts a node, for the first time or again; where its clients come in.
     pub(crate) fn start(&mut self, node: usize) -> Outcome<SocketAddr> {
-        let server = self.nodes[node].start.serve()?;
-        Ok(self.nodes[node].server.insert(server).address)
+        if self.nodes[node].is_new
+            && let Some(other) = self.nodes.iter().find(|node| node.server.is_some())
+        {
+            let token = token(&other.start)?;
+            self.nodes[node].start.flags.push(format!("--join={token}"));
+        }
+        let node = &mut self.nodes[node];
+        node.is_new = false;
+        Ok(node.server.insert(node.start.serve()?).address)
+    }
+
+    /// The directory of a node's data.
+    pub(crate) fn data(&self, node: usize) -> &Path {
+        &self.nodes[node].start.data
     }
 
     /// Takes the server of a node, which is about to end.
@@ -144,7 +159,11 @@ impl Cluster {
     pub(crate) fn busiest(&self) -> Outcome<(usize, u64)> {
         let running = self.running();
         let status = self.status(running[0])?;
-        let leads = |node: usize| status["nodes"][node]["leaders"].as_u64().unwrap_or(0);
+        let nodes = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+        let leads = |node: usize| {
+            let of = nodes.iter().find(|of| of["number"] == node + 1);
+            of.and_then(|of| of["leaders"].as_u64()).unwrap_or(0)
+        };
         let busiest = running.into_iter().map(|node| (node, leads(node)));
         busiest.max_by_key(|(_, leaders)| *leaders).ok_or_else(|| "no node runs".to_owned())
     }
@@ -169,12 +188,33 @@ impl Cluster {
     /// of them in turn.
     pub(crate) fn verify(&self, trial: &mut Trial<'_>, ended: Instant) -> Outcome<()> {
         self.wait_whole()?;
+        self.compare(trial, ended)
+    }
+
+    /// The same, whether all groups have all their voters or not.
+    pub(crate) fn compare(&self, trial: &mut Trial<'_>, ended: Instant) -> Outcome<()> {
         std::thread::sleep(LATE_MAX.saturating_sub(ended.elapsed()));
         for node in self.running() {
             let verified = trial.verify(self.server(node), Allowed::default());
             verified.map_err(|what| format!("on node {}: {what}", node + 1))?;
         }
         Ok(())
+    }
+
+    /// Removes a node, as an operator does: `thalweg cluster remove` at another node, and then its process ends.
+    pub(crate) fn remove(&mut self, node: usize) -> Outcome<()> {
+        let leaver = self.take(node);
+        let at = self.running()[0];
+        let admin = format!("http://{}", self.server(at).admin);
+        let mut command = Command::new(&self.nodes[at].start.binary);
+        let number = (node + 1).to_string();
+        let output = command.args(["cluster", "remove", &number, "--admin", &admin]).output();
+        let output = output.map_err(|error| format!("cluster remove: {error}"))?;
+        if !output.status.success() {
+            let why = String::from_utf8_lossy(&output.stderr);
+            return Err(format!("node {number} is not removed: {why}"));
+        }
+        leaver.stop()
     }
 }
 

@@ -34,7 +34,17 @@ pub(crate) struct Place {
 impl Doors {
     /// The doors of nodes that all run.
     pub(crate) fn new(addresses: impl IntoIterator<Item = SocketAddr>) -> Self {
-        let door = |address| Mutex::new(Door { address, has_fallen: false, falls: 0 });
+        Self::of(addresses.into_iter().map(Some))
+    }
+
+    /// A door for each node; that of a node which does not run yet, or any more, has fallen.
+    pub(crate) fn of(addresses: impl IntoIterator<Item = Option<SocketAddr>>) -> Self {
+        let nowhere = SocketAddr::from(([0, 0, 0, 0], 0));
+        let door = |address: Option<SocketAddr>| {
+            let has_fallen = address.is_none();
+            let address = address.unwrap_or(nowhere);
+            Mutex::new(Door { address, has_fallen, falls: u64::from(has_fallen) })
+        };
         Self(addresses.into_iter().map(door).collect())
     }
 
@@ -72,9 +82,11 @@ impl Doors {
         lock(&self.0[door]).falls > 0
     }
 
-    /// The place of the client with this number, spread over all doors.
+    /// The place of the client with this number, spread over all doors that are open.
     pub(crate) fn place(&self, client: u32) -> Place {
-        self.at(client as usize % self.0.len())
+        let mut open: Vec<usize> = (0..self.0.len()).collect();
+        open.retain(|door| !lock(&self.0[*door]).has_fallen);
+        self.at(open[client as usize % open.len()])
     }
 
     fn at(&self, door: usize) -> Place {
@@ -123,6 +135,14 @@ mod tests {
         assert_eq!(doors.next(place).unwrap().unwrap().door, 0);
         doors.fall_all();
         assert!(doors.next(place).unwrap().is_none());
+    }
+
+    #[test]
+    fn nobody_begins_at_a_node_that_does_not_run() {
+        let doors = Doors::of([None, Some(SocketAddr::from(([127, 0, 0, 1], 1))), None]);
+        assert!((0..6).all(|client| doors.place(client).door == 1));
+        doors.stand(2, SocketAddr::from(([127, 0, 0, 1], 3)));
+        assert_eq!((doors.place(0).door, doors.place(1).door), (1, 2));
     }
 
     #[test]

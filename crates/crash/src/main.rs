@@ -15,6 +15,7 @@ mod doors;
 mod http;
 mod ledger;
 mod load;
+mod net;
 mod numbers;
 mod record;
 mod report;
@@ -76,6 +77,10 @@ enum Scenario {
     ClusterPower,
     ClusterRestart,
     ClusterFull,
+    ClusterPartition,
+    ClusterLost,
+    ClusterMembers,
+    ClusterAway,
     All,
 }
 
@@ -94,12 +99,16 @@ const OF_ONE: [(Scenario, Run); 10] = [
     (Scenario::Clock, scenario::clock::run),
 ];
 
-const OF_A_CLUSTER: [(Scenario, Run); 5] = [
+const OF_A_CLUSTER: [(Scenario, Run); 9] = [
     (Scenario::ClusterKill, scenario::cluster::kill::run),
     (Scenario::ClusterPause, scenario::cluster::pause::run),
     (Scenario::ClusterPower, scenario::cluster::power::run),
     (Scenario::ClusterRestart, scenario::cluster::restart::run),
     (Scenario::ClusterFull, scenario::cluster::full::run),
+    (Scenario::ClusterPartition, scenario::cluster::partition::run),
+    (Scenario::ClusterLost, scenario::cluster::lost::run),
+    (Scenario::ClusterMembers, scenario::cluster::members::run),
+    (Scenario::ClusterAway, scenario::cluster::away::run),
 ];
 
 fn main() -> ExitCode {

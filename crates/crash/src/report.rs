@@ -2,6 +2,7 @@
 
 use crate::ledger::{Checked, lock};
 use std::fmt;
+use std::ops::Sub;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -39,6 +40,37 @@ pub(crate) struct Report {
     violations: Mutex<Vec<String>>,
 }
 
+/// How writes were answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answers {
+    acknowledged: u64,
+    refused: u64,
+    /// No answer came.
+    unknown: u64,
+}
+
+impl Sub for Answers {
+    type Output = Self;
+
+    fn sub(self, before: Self) -> Self {
+        Self {
+            acknowledged: self.acknowledged - before.acknowledged,
+            refused: self.refused - before.refused,
+            unknown: self.unknown - before.unknown,
+        }
+    }
+}
+
+impl fmt::Display for Answers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { acknowledged, refused, unknown } = self;
+        write!(
+            f,
+            "{acknowledged} appends acknowledged, {refused} refused, {unknown} without an answer"
+        )
+    }
+}
+
 /// Adds to a counter.
 pub(crate) fn add(counter: &AtomicU64, count: u64) {
     counter.fetch_add(count, Ordering::Relaxed);
@@ -50,6 +82,16 @@ impl Report {
         let mut violations = lock(&self.violations);
         if violations.len() < VIOLATIONS_MAX {
             violations.push(format!("{} {}", time_of_day(), what.into()));
+        }
+    }
+
+    /// How writes were answered so far.
+    pub(crate) fn answers(&self) -> Answers {
+        let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
+        Answers {
+            acknowledged: get(&self.acknowledged),
+            refused: get(&self.refused),
+            unknown: get(&self.unknown),
         }
     }
 

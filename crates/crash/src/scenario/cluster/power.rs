@@ -32,7 +32,8 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
         }
     }
     let homes = disks.iter().map(|disk| Home::local(disk.path().join("data")));
-    let mut cluster = Cluster::grow(&mut trial, homes)?;
+    let mut cluster = Cluster::default();
+    cluster.grow(&mut trial, homes)?;
     for cycle in 0..cycles {
         let victims = match cycle % 3 {
             0 | 2 => (0..NODE_COUNT).collect(),

@@ -22,14 +22,17 @@ pub(super) const TURN_BYTES: usize = 256 << 10;
 /// What one read of a socket takes at most.
 pub(super) const READ_BYTES: usize = 64 << 10;
 
-/// How long two nodes may take to make sure of each other.
-pub(super) const HELLO_TIMEOUT_MS: u64 = 5000;
+/// How long two nodes may take to make sure of each other. A machine that cannot be reached is dialled again after that.
+pub(super) const HELLO_TIMEOUT_MS: u64 = 1500;
 
 /// How often a node says that it is there on a link that is idle.
-pub(super) const KEEP_ALIVE_MS: u64 = 1000;
+pub(super) const KEEP_ALIVE_MS: u64 = 500;
 
 /// How long a link may be silent, and how long sent bytes may stay without an acknowledgement of the peer's machine.
-pub(super) const SILENCE_MS: u64 = 5000;
+///
+/// A system sends lost bytes again after pauses that grow by two. So a link that was cut for a while would carry
+/// nothing for as long again; a new one does at once.
+pub(super) const SILENCE_MS: u64 = 2000;
 
 /// What all links of a shard share.
 #[derive(Debug)]
