@@ -83,8 +83,7 @@ impl Net {
 
     fn send_to(&self, from: usize, to: usize, whose: usize) -> Outcome<()> {
         let (space, to, whose) = (self.space(from), address(Some(to)), hardware(whose));
-        let words =
-            format!("-n {space} neigh replace {to} lladdr {whose} dev eth0 nud permanent");
+        let words = format!("-n {space} neigh replace {to} lladdr {whose} dev eth0 nud permanent");
         if ip(&words) { Ok(()) } else { Err(format!("`ip {words}` fails")) }
     }
 

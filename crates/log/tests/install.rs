@@ -1,7 +1,7 @@
 //! A snapshot takes the place of a group's log: as a whole or not at all, whatever was there and whenever the power goes.
 
 use crate::support;
-use crate::support::replicas::{Logged, World, group};
+use crate::support::replicas::{Log, Logged, World, group};
 use crate::support::snapshots::{
     NotInstalled, begin, end_install, ends, export, install, receive, run_install,
 };
@@ -613,4 +613,25 @@ fn a_merge_around_a_hole_does_not_hide_the_chunk_that_came_to_fill_it() {
     end_install(&mut receiver, 0, installed).unwrap();
     receiver.check("installed");
     receiver.reopen(2, "behind the snapshot");
+}
+
+#[test]
+fn streams_that_come_back_to_an_emptied_replica_are_all_there() {
+    let mut sender = sender();
+    let disk = MemoryDisk::new();
+    let mut receiver = receiver(&sender, &disk, Before::Prefix);
+    assert!(files(&disk, "chunk").iter().any(|path| path.starts_with("/data/chunks/00000")));
+    receiver.log(0).empty(group(0), Term::new(3), b"header".to_vec()).unwrap();
+    let last = sender.open[&0].entries[..=COMMON as usize].to_vec();
+    receiver.expect(0, Log { entries: last, note: receiver.open[&0].note });
+    let emptied = run_install(&mut receiver, 0).unwrap();
+    end_install(&mut receiver, 0, emptied).unwrap();
+    // No job has looked yet at the chunks that it had before.
+    let export = export_for(&mut sender, &mut receiver);
+    let from = sender.open[&0].clone();
+    install(&mut receiver, (0, &from), &export, |_| ()).unwrap();
+    receiver.check("installed");
+    follow(&mut receiver, &sender);
+    receiver.work().unwrap();
+    receiver.check("merged");
 }

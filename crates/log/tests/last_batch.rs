@@ -2,7 +2,9 @@
 
 use crate::support::{Node, file, files, key, wal};
 use env::{Disk, MemoryDisk, SeededRandom};
+use model::StreamId;
 use std::path::{Path, PathBuf};
+use thalweg_log::DamageKind;
 
 /// Entries of the last batch: their headers take more than one sector.
 const ENTRIES: u64 = 8;
@@ -159,4 +161,36 @@ fn a_batch_that_only_the_page_cache_has_is_durable_after_a_start() {
         let mut node = Node::open(&disk, 1).unwrap();
         assert_eq!(node.read_all(key(0, 1), 100).unwrap(), b"firstsecond", "seed {seed}");
     }
+}
+
+/// What is reported of a lost batch that a mark has listed, if the power went while the mark was written or not.
+fn losses(is_torn: bool) -> Vec<(DamageKind, Option<StreamId>)> {
+    const BLOCK: usize = 4096;
+    let disk = MemoryDisk::new();
+    let mut node = Node::open(&disk, 1).unwrap();
+    for data in [b"first", b"other"] {
+        node.append(key(0, 1), data).unwrap();
+        node.commit().unwrap();
+    }
+    node.stop();
+    let path = file(&disk, "wal");
+    let write = |bytes: &[u8], position: u64| {
+        disk.open(&path).unwrap().write_at(bytes, position).unwrap();
+        disk.open(&path).unwrap().sync_data().unwrap();
+    };
+    if is_torn {
+        // The header of the mark is there, and nothing behind it.
+        write(&[0; BLOCK - 64], wal::batch(2) + 64);
+    }
+    drop(Node::open(&disk, 1).unwrap());
+    write(&[0; BLOCK], wal::batch(1));
+    let node = Node::open(&disk, 1).unwrap();
+    node.machine.damages.iter().map(|damage| (damage.kind, damage.stream)).collect()
+}
+
+#[test]
+fn what_a_torn_mark_lists_is_listed_again() {
+    let losses = losses(true);
+    assert!(losses.iter().any(|(_, stream)| *stream == Some(StreamId::new(1))), "{losses:?}");
+    assert_eq!(losses, self::losses(false));
 }

@@ -28,6 +28,8 @@ pub(crate) struct Batch {
     pub(crate) entry_count: u64,
     payload_bytes: u64,
     list_bytes: u64,
+    /// The batch that its list is about; `None` if it has none, or one that the power has cut.
+    listed: Option<u64>,
     /// Group and index of each entry.
     entries: Vec<(u16, u64)>,
 }
@@ -38,6 +40,14 @@ fn entry(file: &dyn File, position: u64) -> Option<(u16, u64)> {
     file.read_exact_at(&mut header, position).ok()?;
     let group = u16::from_le_bytes(header[52..54].try_into().expect("two"));
     Some((group, u64::from_le_bytes(header[..8].try_into().expect("eight"))))
+}
+
+/// The batch that a list is about, if its front and its checksum are there.
+fn listed(file: &dyn File, position: u64, list_bytes: u64) -> Option<u64> {
+    let mut list = vec![0; usize::try_from(list_bytes).ok()?];
+    file.read_exact_at(&mut list, position).ok()?;
+    let (front, checksum) = (list.first_chunk()?, list.last_chunk::<4>()?);
+    (checksum != &[0; 4]).then(|| u64::from_le_bytes(*front))
 }
 
 impl Batch {
@@ -52,14 +62,16 @@ impl Batch {
         let is_here = header.starts_with(b"ThBa") && segment == Some(long(8));
         let entry_count = u64::from(short(44));
         let entries = (1..=entry_count).map_while(|number| entry(file, position + 64 * number));
+        let (payload_bytes, list_bytes) = (u64::from(short(40)), u64::from(short(48)));
         is_here.then(|| Self {
             path: path.to_owned(),
             position,
             seq: long(16),
             durable: long(24),
             entry_count,
-            payload_bytes: u64::from(short(40)),
-            list_bytes: u64::from(short(48)),
+            payload_bytes,
+            list_bytes,
+            listed: listed(file, position + 64 * (1 + entry_count) + payload_bytes, list_bytes),
             entries: entries.collect(),
         })
     }
@@ -98,7 +110,7 @@ impl Batch {
 
     fn list(&self) -> Option<Vec<Block>> {
         let bytes = self.used_bytes() - self.list_bytes..self.used_bytes();
-        (self.list_bytes > 0).then(|| self.blocks_of(bytes))
+        (self.listed == Some(self.durable)).then(|| self.blocks_of(bytes))
     }
 }
 

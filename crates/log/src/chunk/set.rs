@@ -148,6 +148,14 @@ impl ChunkSet {
         self.floors.raise(stream, GONE);
     }
 
+    /// Begins again with these floors, behind a snapshot. A stream that was gone may be there again: so what is dead is counted
+    /// anew.
+    pub(crate) fn begin_behind(&mut self, floors: impl IntoIterator<Item = (u64, u64)>) {
+        (self.dead, self.all_dead_bytes) = Default::default();
+        self.floors = Floors::default();
+        floors.into_iter().for_each(|(stream, floor)| self.floors.raise(stream, floor));
+    }
+
     /// Learns at the start what is dead, by a look at all rows: `floor_of` says where a stream begins. Returns what
     /// is damaged in pages of rows.
     ///

@@ -117,10 +117,8 @@ impl ShardLog {
         let group = self.group_mut(installed.group);
         let place = (installed.index.get(), installed.term.get());
         let hot = group.begin_behind(place, installed.bytes());
+        group.chunks.begin_behind(floors);
         chunks.into_iter().for_each(|chunk| group.chunks.add(chunk, 0));
-        for (stream, floor) in floors {
-            group.chunks.trim(stream, floor);
-        }
         group.merge_may_help = true;
         let (id, note) = (group.id, group.replicated.as_ref().and_then(|it| it.note));
         self.spent.push(Box::new(hot));

@@ -318,7 +318,8 @@ impl Chain<'_> {
         entries.check_version(&file.path, batch.position)?;
         // A torn write leaves bytes that can be read. So these were whole perhaps, unless it was cut before.
         let is_damaged = !is_read && batch.header.epoch == applied.epoch;
-        if entries.are_whole() || entries.were_applied(applied) || is_damaged {
+        let is_whole = entries.are_whole() && !self.is_torn_mark(batch)?;
+        if is_whole || entries.were_applied(applied) || is_damaged {
             self.wal.durable = batch.header.seq;
             self.wal.add_live(self.files, batch);
         } else {
@@ -354,6 +355,14 @@ impl Chain<'_> {
         }
         self.claimer = Some(*batch);
         Ok(())
+    }
+
+    /// Whether a batch without entries lacks its list. There is nothing else in it to lose. If it is cut, the next batch
+    /// lists what it has listed.
+    fn is_torn_mark(&self, batch: &FoundBatch) -> io::Result<bool> {
+        let BatchHeader { entry_count, list_bytes, .. } = batch.header;
+        let is_mark = entry_count == 0 && list_bytes > 0;
+        Ok(is_mark && read_list(self.name, self.files, batch)?.is_none())
     }
 
     fn is_whole(&self, batch: &FoundBatch) -> io::Result<bool> {

@@ -71,11 +71,7 @@ fn replace(
     Ok((took, ended))
 }
 
-fn kill_second(
-    trial: &mut Trial<'_>,
-    cluster: &mut Cluster,
-    second: usize,
-) -> Outcome<Instant> {
+fn kill_second(trial: &mut Trial<'_>, cluster: &mut Cluster, second: usize) -> Outcome<Instant> {
     let round = trial.round_at(cluster.doors()).expecting(HARMED);
     round.run(|| -> Outcome<()> {
         std::thread::sleep(AFTERWARDS);

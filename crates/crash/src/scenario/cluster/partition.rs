@@ -78,7 +78,11 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
             std::thread::sleep(AFTERWARDS);
             Ok(())
         };
-        if is_steady { round.run_steady(during)? } else { round.run(during)? }
+        if is_steady {
+            round.run_steady(during)?
+        } else {
+            round.run(during)?
+        }
         let ended = Instant::now();
         let (others, own) = round.gaps();
         trial.clean()?;
