@@ -2,7 +2,7 @@
 
 use crate::doors::Doors;
 use crate::server::{Server, Start};
-use crate::trial::{Outcome, SMALL, Trial, wait_until};
+use crate::trial::{Outcome, SMALL, Trial, wait_for};
 use crate::verify::Allowed;
 use serde_json::Value;
 use std::net::{SocketAddr, TcpListener};
@@ -19,6 +19,9 @@ const LATE_MAX: Duration = Duration::from_millis(6_500);
 /// A log and chunks of the smallest sizes.
 pub(crate) const SMALLEST: [&str; 3] =
     ["--segment-bytes=1MiB", "--wal-bytes-max=4MiB", "--seal-bytes=64KiB"];
+
+/// How long all groups may take to get new voters while a load uses all cores. Alone it takes seconds.
+const MOVES_MAX: Duration = Duration::from_secs(240);
 
 /// Where a node lives.
 #[derive(Debug, Clone)]
@@ -171,7 +174,7 @@ impl Cluster {
     /// Waits until every node that runs says that all groups are led and have all their voters.
     pub(crate) fn wait_whole(&self) -> Outcome<()> {
         let mut said = String::new();
-        let waited = wait_until("all groups have all voters", || {
+        let waited = wait_for("all groups have all voters", MOVES_MAX, || {
             for node in self.running() {
                 let status = self.status(node)?;
                 said = format!("node {} says {status}", node + 1);

@@ -158,8 +158,20 @@ impl<'a> Trial<'a> {
 ///
 /// # Errors
 /// If it stays no for longer than anything may take.
-pub(crate) fn wait_until(what: &str, mut is_so: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
-    let deadline = Instant::now() + PATIENCE;
+pub(crate) fn wait_until(what: &str, is_so: impl FnMut() -> Outcome<bool>) -> Outcome<()> {
+    wait_for(what, PATIENCE, is_so)
+}
+
+/// The same, with another patience.
+///
+/// # Errors
+/// If it stays no for so long.
+pub(crate) fn wait_for(
+    what: &str,
+    patience: Duration,
+    mut is_so: impl FnMut() -> Outcome<bool>,
+) -> Outcome<()> {
+    let deadline = Instant::now() + patience;
     while !is_so()? {
         if Instant::now() > deadline {
             return Err(format!("waited in vain: {what}"));

@@ -148,8 +148,8 @@ impl ChunkSet {
         self.floors.raise(stream, GONE);
     }
 
-    /// Begins again with these floors, behind a snapshot. A stream that was gone may be there again: so what is dead is counted
-    /// anew.
+    /// Begins again with these floors, behind a snapshot. A stream that was gone may be there again. So what is dead is counted
+    /// once more.
     pub(crate) fn begin_behind(&mut self, floors: impl IntoIterator<Item = (u64, u64)>) {
         (self.dead, self.all_dead_bytes) = Default::default();
         self.floors = Floors::default();
