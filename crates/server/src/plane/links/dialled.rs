@@ -11,7 +11,7 @@ use std::io::{Read as _, Write as _};
 
 /// How long a node waits before it dials again, at first and at last.
 const BACKOFF_MS_MIN: u64 = 100;
-const BACKOFF_MS_MAX: u64 = 1000;
+const BACKOFF_MS_MAX: u64 = 500;
 
 /// The classes of a node's links, each at its place.
 const CLASSES: [Class; 2] = [Class::Raft, Class::Bulk];
