@@ -151,7 +151,9 @@ fn voters_wanted(view: &GroupView<'_>, replication: u16) -> Vec<ReplicaId> {
         let left: Vec<_> = left.collect();
         return if left.is_empty() { view.configuration.voters.clone() } else { left };
     }
-    if is_target(&view.leader) { vec![view.leader] } else { best_learner(view) }
+    let wanted = if is_target(&view.leader) { vec![view.leader] } else { best_learner(view) };
+    // Nobody is heard that could take over: all stays as it is.
+    if wanted.is_empty() { view.configuration.voters.clone() } else { wanted }
 }
 
 fn best_learner(view: &GroupView<'_>) -> Vec<ReplicaId> {

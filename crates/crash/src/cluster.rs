@@ -207,25 +207,33 @@ impl Cluster {
     /// Removes a node, as an operator does: `thalweg cluster remove` at another node, and then its process ends.
     pub(crate) fn remove(&mut self, node: usize) -> Outcome<()> {
         let leaver = self.take(node);
+        self.run_remove(node, &[])?;
+        leaver.stop()
+    }
+
+    /// Removes a node that is gone.
+    pub(crate) fn remove_lost(&self, node: usize) -> Outcome<()> {
+        self.run_remove(node, &["--lost"])
+    }
+
+    fn run_remove(&self, node: usize, flags: &[&str]) -> Outcome<()> {
         let at = self.running()[0];
         let admin = format!("http://{}", self.server(at).admin);
         let mut command = Command::new(&self.nodes[at].start.binary);
         let number = (node + 1).to_string();
-        let output = command.args(["cluster", "remove", &number, "--admin", &admin]).output();
-        let output = output.map_err(|error| format!("cluster remove: {error}"))?;
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr);
-            return Err(format!("node {number} is not removed: {why}"));
+        command.args(["cluster", "remove", &number, "--admin", &admin]).args(flags);
+        let output = command.output().map_err(|error| format!("cluster remove: {error}"))?;
+        if output.status.success() {
+            return Ok(());
         }
-        leaver.stop()
+        let why = String::from_utf8_lossy(&output.stderr);
+        Err(format!("node {number} is not removed: {why}"))
     }
 }
 
 fn is_whole(status: &Value) -> bool {
     let groups = &status["groups"];
-    let lags = status["nodes"].as_array().into_iter().flatten();
-    let lag = lags.filter_map(|node| node["lag_entries"].as_u64()).max();
-    groups["leaderless"] == 0 && groups["under_replicated"] == 0 && lag.is_some()
+    groups["leaderless"] == 0 && groups["under_replicated"] == 0
 }
 
 /// An address for other nodes, free at the moment. On a machine of its own every port is.

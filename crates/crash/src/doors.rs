@@ -82,10 +82,14 @@ impl Doors {
         lock(&self.0[door]).falls > 0
     }
 
-    /// The place of the client with this number, spread over all doors that are open.
+    /// The place of the client with this number, spread over all doors that are open; over all of them if none is.
     pub(crate) fn place(&self, client: u32) -> Place {
-        let mut open: Vec<usize> = (0..self.0.len()).collect();
-        open.retain(|door| !lock(&self.0[*door]).has_fallen);
+        let all = 0..self.0.len();
+        let mut open: Vec<usize> =
+            all.clone().filter(|door| !lock(&self.0[*door]).has_fallen).collect();
+        if open.is_empty() {
+            open = all.collect();
+        }
         self.at(open[client as usize % open.len()])
     }
 
@@ -143,6 +147,8 @@ mod tests {
         assert!((0..6).all(|client| doors.place(client).door == 1));
         doors.stand(2, SocketAddr::from(([127, 0, 0, 1], 3)));
         assert_eq!((doors.place(0).door, doors.place(1).door), (1, 2));
+        doors.fall_all();
+        assert_eq!(doors.place(5).door, 2);
     }
 
     #[test]

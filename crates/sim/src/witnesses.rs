@@ -42,16 +42,25 @@ fn entry(file: &dyn File, position: u64) -> Option<(u16, u64)> {
     Some((group, u64::from_le_bytes(header[..8].try_into().expect("eight"))))
 }
 
-/// The batch that a list is about, if its front and its checksum are there.
-fn listed(file: &dyn File, position: u64, list_bytes: u64) -> Option<u64> {
+/// The batch that a list is about, if its checksum is right under `seed`.
+fn listed(file: &dyn File, position: u64, (list_bytes, seed): (u64, u32)) -> Option<u64> {
     let mut list = vec![0; usize::try_from(list_bytes).ok()?];
     file.read_exact_at(&mut list, position).ok()?;
-    let (front, checksum) = (list.first_chunk()?, list.last_chunk::<4>()?);
-    (checksum != &[0; 4]).then(|| u64::from_le_bytes(*front))
+    let (said, checksum) = list.split_last_chunk()?;
+    let is_intact = crc32c::crc32c_append(seed, said) == u32::from_le_bytes(*checksum);
+    is_intact.then_some(u64::from_le_bytes(*said.first_chunk()?))
+}
+
+/// What the checksums of the lists of a WAL begin with: the id of the store in `FORMAT`, and the number of the WAL.
+fn list_seed(disk: &MemoryDisk, segment: &Path) -> Option<u32> {
+    let mut store = [0; 8];
+    disk.open(Path::new("/data/FORMAT")).ok()?.read_exact_at(&mut store, 12).ok()?;
+    let wal: u64 = segment.parent()?.file_name()?.to_str()?.parse().ok()?;
+    Some(crc32c::crc32c_append(crc32c::crc32c(&store), &wal.to_le_bytes()))
 }
 
 impl Batch {
-    fn read(file: &dyn File, path: &Path, position: u64) -> Option<Self> {
+    fn read(file: &dyn File, path: &Path, (position, seed): (u64, u32)) -> Option<Self> {
         let mut header = [0; 64];
         file.read_exact_at(&mut header, position).ok()?;
         let short = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four"));
@@ -63,6 +72,7 @@ impl Batch {
         let entry_count = u64::from(short(44));
         let entries = (1..=entry_count).map_while(|number| entry(file, position + 64 * number));
         let (payload_bytes, list_bytes) = (u64::from(short(40)), u64::from(short(48)));
+        let list_position = position + 64 * (1 + entry_count) + payload_bytes;
         is_here.then(|| Self {
             path: path.to_owned(),
             position,
@@ -71,7 +81,7 @@ impl Batch {
             entry_count,
             payload_bytes,
             list_bytes,
-            listed: listed(file, position + 64 * (1 + entry_count) + payload_bytes, list_bytes),
+            listed: listed(file, list_position, (list_bytes, seed)),
             entries: entries.collect(),
         })
     }
@@ -124,12 +134,13 @@ impl Witnesses {
     /// Reads the WAL to which a segment belongs.
     pub(crate) fn read(disk: &MemoryDisk, segment: &Path) -> Self {
         let mut batches = Vec::new();
+        let seed = list_seed(disk, segment).unwrap_or(0);
         let paths = disk.paths().into_iter().filter(|path| path.parent() == segment.parent());
         for path in paths {
             let Ok(file) = disk.open(&path) else { continue };
             let (mut at, length) = (0, file.len().unwrap_or(0));
             while at < length {
-                let batch = Batch::read(&*file, &path, at);
+                let batch = Batch::read(&*file, &path, (at, seed));
                 at += batch.as_ref().map_or(BLOCK_BYTES, Batch::length);
                 batches.extend(batch);
             }

@@ -1,6 +1,6 @@
 //! Changes of what the cluster knows of itself.
 
-use super::{ADDRESS_BYTES_MAX, Given, MEMBERS_MAX, Member, MemberState, Meta};
+use super::{ADDRESS_BYTES_MAX, Given, MEMBERS_MAX, Member, MemberState, Meta, PRESENT_MAX};
 use crate::identity::{NodeNumber, ReplicaId};
 use model::GroupId;
 use std::fmt;
@@ -93,7 +93,10 @@ impl fmt::Display for MetaRefusal {
             }
             Self::OtherStore(number) => write!(f, "node {number} is another data directory"),
             Self::OldDisk => f.write_str("the data directory is an old copy"),
-            Self::Full => write!(f, "the cluster has had {MEMBERS_MAX} members"),
+            Self::Full => write!(
+                f,
+                "the cluster has {PRESENT_MAX} members, or has had {MEMBERS_MAX}; remove one that is gone"
+            ),
             Self::Impossible => f.write_str("the command makes no sense"),
         }
     }
@@ -125,7 +128,9 @@ impl Meta {
             };
         }
         let last = self.members.keys().next_back().map_or(0, |number| number.get());
-        if last >= MEMBERS_MAX {
+        let is_present = |member: &&Member| member.state != MemberState::Removed;
+        let present = self.members.values().filter(is_present).count();
+        if last >= MEMBERS_MAX || present >= PRESENT_MAX {
             return Err(MetaRefusal::Full);
         }
         let number = NodeNumber::new(last + 1);

@@ -36,6 +36,9 @@ use std::collections::BTreeMap;
 /// Most members, removed ones included: the tables of the cluster are small.
 pub const MEMBERS_MAX: u16 = 1024;
 
+/// Members that a cluster has at a time: each of them has a copy of the cluster's own group.
+pub(crate) const PRESENT_MAX: usize = REPLICAS_MAX - REPLICATION_DEFAULT as usize;
+
 /// Longest address of a member: a host name and a port.
 pub const ADDRESS_BYTES_MAX: usize = 300;
 

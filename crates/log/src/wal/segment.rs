@@ -132,17 +132,21 @@ pub(crate) fn recycle_segment(
     assert!(old.seq < seq, "segment numbers rise");
     let path = segment_path(dir, seq);
     let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-    let has_name = match disk.rename(&old.path, &path) {
-        // An earlier try renamed it and could not sync the directory.
+    let found = match disk.rename(&old.path, &path) {
+        // An earlier try renamed it and could not sync the directory. Or one has removed its name, and what has this one
+        // is a segment that was made and could not be named durably: so not `old.file`.
         Err(error) if is_missing(&error) => match disk.open(&path) {
-            Err(error) if is_missing(&error) => false,
-            other => other.map(|_| true)?,
+            Err(error) if is_missing(&error) => None,
+            opened => {
+                let file = opened?;
+                let capacity = file.len()?;
+                Some((file, capacity))
+            }
         },
-        other => other.map(|()| true)?,
+        renamed => renamed.map(|()| Some((Arc::clone(&old.file), old.capacity)))?,
     };
     disk.sync_dir(dir)?;
-    let renamed = || SegmentFile { seq, path, file: Arc::clone(&old.file), capacity: old.capacity };
-    Ok(has_name.then(renamed))
+    Ok(found.map(|(file, capacity)| SegmentFile { seq, path, file, capacity }))
 }
 
 /// A segment file that a shard has open, and what of it is in memory.
@@ -285,7 +289,7 @@ impl SegmentTable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use env::MemoryDisk;
+    use env::{DiskOperation, MemoryDisk};
 
     #[test]
     fn a_segment_is_zero_filled_and_named_last() {
@@ -303,6 +307,25 @@ mod tests {
         // Before the next try another segment may take the number.
         create_segment(&disk, &dir, 0x20, 4096).unwrap();
         assert!(recycle_segment(&disk, &dir, &segment, 0x21).unwrap().is_none());
+    }
+
+    /// A name is neither durably given nor durably taken away, and both files are one segment to the next try.
+    #[test]
+    fn what_is_written_to_a_recycled_segment_is_in_the_file_of_its_name() {
+        let disk = MemoryDisk::new();
+        let dir = wal_dir(Path::new("/d"), 0);
+        disk.create_dir_all(&dir).unwrap();
+        let old = create_segment(&disk, &dir, 1, 8192).unwrap();
+        disk.fail(DiskOperation::SyncDir, 0, None);
+        create_segment(&disk, &dir, 2, 4096).unwrap_err();
+        disk.remove(&old.path).unwrap();
+        disk.fail_nothing();
+        let recycled = recycle_segment(&disk, &dir, &old, 2).unwrap().unwrap();
+        recycled.file.write_at(b"acknowledged", 0).unwrap();
+        recycled.file.sync_data().unwrap();
+        let mut found = [0; 12];
+        disk.open(&recycled.path).unwrap().read_exact_at(&mut found, 0).unwrap();
+        assert_eq!((&found, recycled.capacity), (b"acknowledged", 4096));
     }
 
     #[test]

@@ -248,6 +248,7 @@ impl Peers {
         if let Some(link) = hello.number.and_then(|number| state.links.get_mut(&number)) {
             link.sending += 1;
             link.trouble = None;
+            link.known_troubles.clear();
         }
     }
 
@@ -259,7 +260,8 @@ impl Peers {
         }
         let Some(link) = state.links.get_mut(&node) else { return false };
         link.sending -= u32::from(was_up);
-        let is_news = link.trouble.as_ref() != Some(&trouble);
+        // A machine that is off is reached by no route at one time, and does not answer at the next.
+        let is_news = link.known_troubles.insert(trouble.clone());
         link.trouble = Some(trouble);
         is_news
     }

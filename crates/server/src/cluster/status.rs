@@ -22,7 +22,7 @@ use cluster::{
 };
 use model::{GroupId, Monotonic, ShardId};
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Time between two reports of a node.
@@ -48,6 +48,8 @@ pub struct LinkState {
     pub receiving: u32,
     /// Why the last one was not made or has ended, until one is up.
     pub trouble: Option<String>,
+    /// What was said of that before, since one was up.
+    pub(super) known_troubles: BTreeSet<String>,
 }
 
 impl LinkState {

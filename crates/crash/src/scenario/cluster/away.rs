@@ -8,8 +8,8 @@ use crate::report::Report;
 use crate::trial::{Options, Outcome, Trial, Verdict};
 use std::time::{Duration, Instant};
 
-/// The load continues for so long before the node goes.
-const BEFORE: Duration = Duration::from_secs(5);
+/// The load continues for so many times as long before the node goes: what it has then must not come again.
+const BEFORE_TIMES: u32 = 2;
 
 /// A node may fetch so much for each hundred bytes that were written meanwhile.
 const FETCHED_PERCENT_MAX: u64 = 120;
@@ -30,7 +30,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
         let (node, _) = cluster.busiest()?;
         let round = trial.round_at(cluster.doors()).expecting(HARMED);
         let written = round.run(|| -> Outcome<u64> {
-            std::thread::sleep(BEFORE);
+            std::thread::sleep(BEFORE_TIMES * away);
             round.doors.fall(node);
             cluster.take(node).kill()?;
             let before = payload(&cluster)?;

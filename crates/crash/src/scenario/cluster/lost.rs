@@ -37,6 +37,8 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
         cluster.compare(&mut trial, ended)?;
         cluster.start(second)?;
         cluster.wait_whole()?;
+        // A cluster has so many members at a time.
+        cluster.remove_lost(lost)?;
         trial.count_cycle(cycles);
     }
     Ok(Verdict::Done)

@@ -12,6 +12,9 @@ use std::time::{Duration, Instant};
 /// The load continues for so long after links are whole again.
 const AFTERWARDS: Duration = Duration::from_millis(1_500);
 
+/// A link that is cut is noticed within such a time.
+const SEEN: Duration = Duration::from_millis(4_000);
+
 /// Which links are cut, as seen from the node that leads most groups.
 #[derive(Debug, Clone, Copy)]
 enum Cut {
@@ -71,8 +74,11 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
             // Its clients may wait for as long as the cut lasts.
             round.doors.fall(busiest);
             let links = cut.links(busiest, &mut numbers);
-            links.into_iter().try_for_each(|(from, to)| net.cut(from, to))?;
+            links.iter().try_for_each(|(from, to)| net.cut(*from, *to))?;
             std::thread::sleep(length);
+            if length > SEEN {
+                all_see(&cluster, &links)?;
+            }
             net.heal()?;
             round.doors.stand(busiest, cluster.server(busiest).address);
             std::thread::sleep(AFTERWARDS);
@@ -99,4 +105,18 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
         trial.count_cycle(cycles);
     }
     Ok(Verdict::Done)
+}
+
+/// Both ends of each link that is cut must have noticed it.
+fn all_see(cluster: &Cluster, links: &[(usize, usize)]) -> Outcome<()> {
+    for (node, other) in links.iter().flat_map(|(from, to)| [(*from, *to), (*to, *from)]) {
+        let status = cluster.status(node)?;
+        if status["nodes"][other]["up"] != false {
+            let (node, other) = (node + 1, other + 1);
+            return Err(format!(
+                "node {node} has not noticed that its link to node {other} is cut"
+            ));
+        }
+    }
+    Ok(())
 }

@@ -1,7 +1,8 @@
 //! Links that other nodes have dialled: this shard receives on them.
 
 use super::wire::{
-    ACCEPTED, HELLO_TIMEOUT_MS, SILENCE_MS, STRANGERS_MAX, TURN_BYTES, Wire, is_not_ready, prepare,
+    ACCEPTED, HELLO_TIMEOUT_MS, JOIN_MS, SILENCE_MS, STRANGERS_MAX, TURN_BYTES, Wire, is_not_ready,
+    prepare,
 };
 use cluster::{Class, Hello, Inbound, JoinAnswer, JoinQuestion, LinkError, NodeNumber, Refusal};
 use mio::{Interest, Registry, Token, net::TcpListener, net::TcpStream};
@@ -248,6 +249,7 @@ impl Accepted {
             link.flush();
             let is_late = match link.end.peer() {
                 None => now.ms_since(link.began) > HELLO_TIMEOUT_MS,
+                Some(joiner) if joiner.number.is_none() => now.ms_since(link.began) > JOIN_MS,
                 Some(_) => now.ms_since(link.heard_at) > SILENCE_MS,
             };
             if is_late {

@@ -75,9 +75,13 @@ impl Links {
         self.accepted.run(&mut self.wire, now.monotonic, &mut self.heard);
         self.dialled.run(&mut self.wire, now, &mut self.heard);
         if now.monotonic >= self.next_tick {
-            // What the loop itself has lost is not made up for.
+            // What the loop itself has lost is not made up for. Nor does it count as silence of others: what they have said
+            // meanwhile may not be read yet.
+            let is_late = now.monotonic.ms_since(self.next_tick) > PEER_TICK_MS;
             self.next_tick = now.monotonic.plus_ms(PEER_TICK_MS);
-            self.accepted.end_silent(&mut self.wire, now.monotonic);
+            if !is_late {
+                self.accepted.end_silent(&mut self.wire, now.monotonic);
+            }
             self.dialled.tick(&mut self.wire, now, &mut self.heard);
             self.heard.push(PeerEvent::Tick);
         }

@@ -28,11 +28,14 @@ pub(super) const HELLO_TIMEOUT_MS: u64 = 1500;
 /// How often a node says that it is there on a link that is idle.
 pub(super) const KEEP_ALIVE_MS: u64 = 500;
 
-/// How long a link may be silent, and how long sent bytes may stay without an acknowledgement of the peer's machine.
+/// How long a link may be silent, and how long a peer may take nothing of what is sent.
 ///
 /// A system sends lost bytes again after pauses that grow by two. So a link that was cut for a while would carry
 /// nothing for as long again; a new one does at once.
 pub(super) const SILENCE_MS: u64 = 2000;
+
+/// The same of a node that has asked to join: it says nothing while the cluster decides, and waits for eight seconds.
+pub(super) const JOIN_MS: u64 = 10_000;
 
 /// What all links of a shard share.
 #[derive(Debug)]
