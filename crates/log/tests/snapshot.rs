@@ -174,6 +174,24 @@ fn a_job_whose_checkpoint_was_replaced_says_so() {
     assert!(matches!(job.run(), Err(ExportError::Replaced)));
 }
 
+/// A block that was found intact by a read is not compared again by the next one. An export gives its bytes new checksums.
+#[test]
+fn what_has_changed_since_it_was_read_is_never_sent() {
+    let mut random = SeededRandom::new(8);
+    let disk = MemoryDisk::new();
+    let mut world = replicated(&disk);
+    grow(&mut world, &mut random, 60);
+    checkpoint(&mut world);
+    world.check("every block is read");
+    let chunk = &files(&disk, "chunk")[0];
+    // Behind its header, in the data of the first append.
+    disk.flip_bit(chunk, (4096 + 20) * 8);
+    for have in [Tails::default(), Tails { sealed: EntryIndex::new(1), ..Tails::default() }] {
+        let sent = export(&mut world, 0, have);
+        assert!(matches!(sent, Err(ExportError::Damaged { .. })), "{sent:?}");
+    }
+}
+
 #[test]
 fn damage_is_never_sent() {
     let mut random = SeededRandom::new(7);

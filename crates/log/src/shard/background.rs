@@ -207,7 +207,7 @@ impl ShardLog {
         self.next_sift().map(|(index, task)| (index, Task::Sift(task)))
     }
 
-    /// A snapshot that is there: its group waits for nothing else.
+    /// A snapshot that is there: its group waits for nothing else, and no other job of the group comes before it.
     fn ready_install(&mut self, waits: bool) -> Option<(usize, Task)> {
         let is_ready = |group: &Group| matches!(group.install, Some(Installing::Ready(_)));
         let groups = self.groups.iter_mut().enumerate();
@@ -242,6 +242,7 @@ impl ShardLog {
     fn ready_checkpoint(&mut self) -> Option<(usize, Task)> {
         let groups = self.groups.iter_mut().enumerate();
         let in_turn = groups.filter(|(_, group)| group.jobs_to_wait == 0 && group.is_ready());
+        let in_turn = in_turn.filter(|(_, group)| !group.is_frozen());
         let bytes = |group: &Group| group.pending.as_ref().map(CheckpointTask::bytes);
         let (index, group) = in_turn.min_by_key(|(_, group)| bytes(group))?;
         Some((index, Task::Checkpoint(group.pending.take()?)))
@@ -266,7 +267,8 @@ impl ShardLog {
     fn next_to_write(&self) -> Option<usize> {
         let seal_bytes = self.store.options.seal_bytes;
         in_turn(|is_turn| {
-            let groups = self.groups.iter().enumerate().filter(|(_, group)| is_turn(group));
+            let groups = self.groups.iter().enumerate();
+            let groups = groups.filter(|(_, group)| is_turn(group) && !group.is_frozen());
             let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());
             let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes));
             let seal = || due.max_by_key(|(_, group)| group.hot_totals().bytes);
@@ -300,7 +302,8 @@ impl ShardLog {
     /// that failed is tried again before any seal.
     fn least_to_write(&self) -> Option<usize> {
         let seal_bytes = self.store.options.seal_bytes;
-        let due = self.groups.iter().enumerate().filter_map(|(index, group)| {
+        let groups = self.groups.iter().enumerate().filter(|(_, group)| !group.is_frozen());
+        let due = groups.filter_map(|(index, group)| {
             let (hot_bytes, waits) = (group.hot_totals().bytes, group.jobs_to_wait);
             match &group.pending {
                 Some(task) if group.is_ready() => Some((0, waits, task.bytes(), index)),
@@ -322,7 +325,7 @@ impl ShardLog {
         let store = &self.store;
         in_turn(|is_turn| {
             let groups = self.groups.iter_mut().enumerate();
-            let mut groups = groups.filter(|(_, group)| is_turn(group));
+            let mut groups = groups.filter(|(_, group)| is_turn(group) && !group.is_frozen());
             groups
                 .find_map(|(index, group)| Some((index, Task::Remove(group.start_removal(store)?))))
         })
@@ -340,7 +343,8 @@ impl ShardLog {
     fn count_in_turn(&mut self) -> Option<(usize, Task)> {
         [false, true].into_iter().find_map(|waits| {
             let groups = self.groups.iter_mut().enumerate();
-            let mut groups = groups.filter(|(_, group)| (group.jobs_to_wait > 0) == waits);
+            let mut groups =
+                groups.filter(|(_, group)| (group.jobs_to_wait > 0) == waits && !group.is_frozen());
             groups.find_map(|(index, group)| {
                 let task = group.chunks.start_count(group.id)?;
                 Some((index, Task::Count(task)))
@@ -356,7 +360,11 @@ impl ShardLog {
         in_turn(|is_turn| {
             let mut groups = self.groups.iter_mut().enumerate();
             groups.find_map(|(index, group)| {
-                if !group.merge_may_help || !group.may_merge() || !is_turn(group) {
+                if !group.merge_may_help
+                    || !group.may_merge()
+                    || !is_turn(group)
+                    || group.is_frozen()
+                {
                     return None;
                 }
                 let task = group.start_merge(store, epoch, spare_bytes)?;

@@ -22,8 +22,8 @@ impl ShardLog {
     /// The next chunk to look at, of a group that is to be sifted.
     pub(crate) fn next_sift(&mut self) -> Option<(usize, SiftTask)> {
         let root = &self.store.root;
-        let mut groups = self.groups.iter().enumerate();
-        groups.find_map(|(index, group)| {
+        let groups = self.groups.iter().enumerate();
+        groups.filter(|(_, group)| !group.is_frozen()).find_map(|(index, group)| {
             let Some(Sifting::Upto(last)) = group.sifting else { return None };
             let files = group.chunks.list().files().iter().filter(|file| file.seq > last);
             let what = match files.min_by_key(|file| file.seq) {

@@ -60,8 +60,10 @@ pub struct SnapshotHead {
     pub trimmed: Vec<(StreamId, ByteOffset)>,
 }
 
-/// Compares all checksums of a chunk, those of both copies of its pages, too. What is damaged in it may be what nobody wants.
+/// Compares all checksums of a chunk, those of both copies of its pages, too, whatever was found intact before. What is damaged in
+/// it may be what nobody wants.
 fn is_intact(chunk: &ChunkFile) -> io::Result<bool> {
+    chunk.check_again();
     let mut rows = Vec::new();
     let is_whole = chunk.check_rows(|row| rows.push(row))?.is_empty();
     if !is_whole || !chunk.check_index()?.is_empty() {

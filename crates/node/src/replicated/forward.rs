@@ -399,8 +399,11 @@ impl ShardCore {
     /// Requests that have waited too long get the answer that is certain.
     pub(super) fn give_up_forwards(&mut self, now: Stamp) {
         let groups = &self.groups;
-        let leader =
-            |id: GroupId| groups.get(id).role.copy()?.replica.leader().map(ReplicaId::node);
+        // A copy that is out hears nothing: who led when it did may lead no more.
+        let leader = |id: GroupId| {
+            let copy = groups.get(id).role.copy().filter(|copy| copy.halt.is_none())?;
+            copy.replica.leader().map(ReplicaId::node)
+        };
         let members = self.replication.as_mut().expect("what is forwarded is a member's");
         let ended = members.forwarding.requests.expired(now.monotonic, leader);
         self.end_forwards(ended, &Failure::NoLeader);

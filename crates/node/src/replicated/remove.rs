@@ -83,7 +83,9 @@ impl ShardCore {
         let own: NodeNumber = self.members().forwarding.node;
         let is_coming = self.is_snapshot_coming(id);
         let copy = self.copy_mut(id);
-        let is_same = copy.removal.take() == Some(copy.place());
+        // It may be further already, for another reason.
+        let asked = copy.removal.take_if(|removal| matches!(removal, Removal::Asked(..)));
+        let is_same = asked == Some(copy.place());
         let is_free = copy.halt.is_none() && copy.frozen.is_none() && !copy.leads();
         let is_left = is_same && is_free && !is_coming;
         let ShardAnswer::Replicas(nodes) = answer else { return };

@@ -16,6 +16,8 @@ pub(super) struct Incoming {
     from: ReplicaId,
     number: u64,
     pub(super) stage: Stage,
+    /// The job that works for it, or has worked last. Two leaders may give their snapshots the same number.
+    job: u64,
     /// When the leader was heard last.
     heard: Monotonic,
     /// Pieces that are not in their place yet, and their bytes.
@@ -55,6 +57,7 @@ impl Incoming {
             from,
             number,
             stage: Stage::Looking,
+            job: 0,
             heard,
             waiting: Vec::new(),
             waiting_bytes: 0,
@@ -114,7 +117,12 @@ impl ShardCore {
             return self.tell_have(group, Tails::default().encode().into());
         }
         let look = TransferWork::Look(Box::new(self.log.tails(group)));
-        self.begin_job(JobOf::Incoming(group, number), look);
+        self.begin_incoming_job(group, look);
+    }
+
+    fn begin_incoming_job(&mut self, group: GroupId, work: TransferWork) {
+        let job = self.begin_job(JobOf::Incoming(group), work);
+        self.transfers().incoming.get_mut(&group).expect("it is coming").job = job;
     }
 
     /// Whether a snapshot of a group is on its way.
@@ -217,7 +225,7 @@ impl ShardCore {
     /// Puts pieces in their place.
     fn work_incoming(&mut self, group: GroupId) {
         let Some(coming) = self.transfers().incoming.get_mut(&group) else { return };
-        let (key, of) = ((coming.from, coming.number), JobOf::Incoming(group, coming.number));
+        let key = (coming.from, coming.number);
         match &mut coming.stage {
             Stage::Heading { head, head_bytes } => {
                 let mut rest = Vec::new();
@@ -237,23 +245,23 @@ impl ShardCore {
                 let got = TransferSays::Got { position: coming.written, is_asked: false };
                 if let Some(job) = job {
                     coming.stage = Stage::Understanding;
-                    self.begin_job(of, job);
+                    self.begin_incoming_job(group, job);
                 }
                 self.say_of_transfer(group, key, got);
             }
             Stage::Files(writing) if !coming.waiting.is_empty() => {
                 if let Some(writing) = writing.take() {
                     let pieces = coming.take_waiting();
-                    self.begin_job(of, TransferWork::Write(writing, pieces));
+                    self.begin_incoming_job(group, TransferWork::Write(writing, pieces));
                 }
             }
             _ => {}
         }
     }
 
-    pub(super) fn note_receiver_job(&mut self, group: GroupId, number: u64, came: TransferCame) {
+    pub(super) fn note_receiver_job(&mut self, group: GroupId, job: u64, came: TransferCame) {
         let coming = self.transfers().incoming.get_mut(&group);
-        let coming = coming.filter(|coming| coming.number == number);
+        let coming = coming.filter(|coming| coming.job == job);
         match (coming, came) {
             // It was given up while the job ran.
             (None, TransferCame::Written(writing, _)) => {

@@ -121,12 +121,14 @@ impl ShardCore {
         &mut self.members().transfers
     }
 
-    fn begin_job(&mut self, of: JobOf, work: TransferWork) {
+    /// Begins a job; its number.
+    fn begin_job(&mut self, of: JobOf, work: TransferWork) -> u64 {
         let transfers = self.transfers();
         transfers.last_job += 1;
         let number = transfers.last_job;
         transfers.jobs.insert(number, of);
         self.outputs.push_back(Output::Transfer(Box::new(TransferJob { number, work })));
+        number
     }
 
     fn say_of_transfer(
@@ -173,7 +175,7 @@ impl ShardCore {
             (JobOf::Outgoing(group, to, number), came) => {
                 self.note_sender_job((group, to), number, came);
             }
-            (JobOf::Incoming(group, number), came) => self.note_receiver_job(group, number, came),
+            (JobOf::Incoming(group), came) => self.note_receiver_job(group, done.number, came),
             (JobOf::Nobody, _) => {}
         }
     }

@@ -17,6 +17,6 @@ pub(super) struct Way {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum JobOf {
     Outgoing(GroupId, ReplicaId, u64),
-    Incoming(GroupId, u64),
+    Incoming(GroupId),
     Nobody,
 }
