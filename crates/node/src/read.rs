@@ -237,7 +237,10 @@ impl ReadSteps {
     ) -> Step {
         match found(answer).and_then(|found| records.learn(found)) {
             Ok(()) => self.find_records(view, records, sizes),
-            Err(failure) => Step::Reply(self.ticket, Reply::Failed(failure)),
+            Err(failure) => {
+                let failure = view.overtaken(records.key, records.aim(), failure);
+                Step::Reply(self.ticket, Reply::Failed(failure))
+            }
         }
     }
 
@@ -255,7 +258,10 @@ impl ReadSteps {
                 self.answer(view, ends, known, Some(number))
             }
             Ok(Learned::AskNext) => unreachable!("a byte has one owner"),
-            Err(failure) => Step::Reply(self.ticket, Reply::Failed(failure)),
+            Err(failure) => {
+                let failure = view.overtaken(ends.key, finder.aim(), failure);
+                Step::Reply(self.ticket, Reply::Failed(failure))
+            }
         }
     }
 

@@ -107,6 +107,11 @@ impl RecordSteps {
         steps
     }
 
+    /// What is being looked for.
+    pub(crate) fn aim(&self) -> Aim {
+        self.finder.aim()
+    }
+
     /// What has to be asked, and of whom; `None` if all is known.
     pub(crate) fn question(&self) -> Option<(StreamKey, Search)> {
         (self.stage != Stage::Done).then(|| self.finder.question(self.key, &self.info))

@@ -64,7 +64,7 @@ impl ResolveSteps {
     }
 
     pub(crate) fn step(&mut self, view: &View<'_>, answer: ShardAnswer) -> Step {
-        let step = self.next_step(answer);
+        let step = self.next_step(view, answer);
         let again = self.again.as_mut().and_then(|again| again.instead_of(&step));
         match again.map(|read| begin(view, self.ticket, read)) {
             None => step,
@@ -76,7 +76,7 @@ impl ResolveSteps {
         }
     }
 
-    fn next_step(&mut self, answer: ShardAnswer) -> Step {
+    fn next_step(&mut self, view: &View<'_>, answer: ShardAnswer) -> Step {
         let learned = match (found(answer), &mut self.time_finder) {
             (Ok(found), Some(finder)) => finder.learn(self.records.key, &self.records.info, found),
             (Ok(found), None) => self.records.learn(found).map(|()| Learned::AskNext),
@@ -85,7 +85,11 @@ impl ResolveSteps {
         match learned {
             Ok(Learned::Found(found)) => self.answer(found),
             Ok(Learned::AskNext) => self.advance(),
-            Err(failure) => Step::Reply(self.ticket, Reply::Failed(failure)),
+            Err(failure) => {
+                let aim = self.time_finder.map_or_else(|| self.records.aim(), |it| it.aim());
+                let failure = view.overtaken(self.records.key, aim, failure);
+                Step::Reply(self.ticket, Reply::Failed(failure))
+            }
         }
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     releases::Releases, retention::RetentionBook,
 };
 use env::SeededRandom;
-use log::{Read, ReadError, ReadLimit, ShardLog, Slice};
+use log::{Aim, Read, ReadError, ReadLimit, ShardLog, Slice};
 use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, limits};
 use stream::{Command, GroupState, Refusal, StreamInfo};
 
@@ -108,6 +108,20 @@ impl View<'_> {
             return Failure::NotFound;
         }
         Failure::lost(key, from)
+    }
+
+    /// Why a record of a stream was not found: it is lost, unless a trim has overtaken who looks for it.
+    pub(crate) fn overtaken(&self, key: StreamKey, aim: Aim, failure: Failure) -> Failure {
+        let Failure::Damaged { .. } = failure else { return failure };
+        let Some(info) = self.groups.get(key.group).state.info(key.stream) else {
+            return Failure::NotFound;
+        };
+        let is_trimmed = match aim {
+            Aim::Byte(at) => at < info.head,
+            Aim::Record(number) => number < info.first_record,
+            Aim::Time(_) => false,
+        };
+        if is_trimmed { Failure::Trimmed { head: info.head } } else { failure }
     }
 
     pub(crate) fn failure_of(&self, key: StreamKey, at: ByteOffset, error: ReadError) -> Failure {

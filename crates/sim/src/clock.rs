@@ -61,6 +61,11 @@ impl SimClock {
         self.believed = self.believed.max(self.offset());
     }
 
+    /// Whether the wall clock has ever left its course.
+    pub(crate) fn has_jumped(&self) -> bool {
+        self.jumps.len() > 1
+    }
+
     /// Whether a server may have stopped to believe the wall clock.
     fn is_doubtful(&self) -> bool {
         self.offsets.1 - self.offsets.0 > JUMP_MS_MAX.cast_signed() - LAG_MS_MAX

@@ -437,10 +437,16 @@ impl World {
         self.count_hit(path);
     }
 
+    /// The witnesses of a WAL. A mutant that writes no lists must not be spared for that.
+    fn witnesses(&self, segment: &Path) -> Witnesses {
+        let lists_count = self.plan.mutant == Some(crate::mutant::Mutant::LostLists);
+        Witnesses::read(&self.disk, segment, lists_count)
+    }
+
     /// Whether what the block of a WAL holds may be lost without a loss that nothing can name. If so it counts as lost.
     fn may_lose(&mut self, (path, position): (&Path, u64), is_garbage: bool) -> bool {
         let block = (path.to_owned(), position / BLOCK_BYTES);
-        let witnesses = Witnesses::read(&self.disk, path);
+        let witnesses = self.witnesses(path);
         let looks_torn = is_garbage && witnesses.is_unclaimed(&block);
         if looks_torn || witnesses.is_last(&block, &self.lost_blocks) {
             return false;
@@ -455,7 +461,7 @@ impl World {
         let Some(segment) = files.get(self.later_dice.below(files.len() as u64) as usize) else {
             return;
         };
-        let witnesses = Witnesses::read(&self.disk, segment);
+        let witnesses = self.witnesses(segment);
         let Some(batch) = witnesses.last_claimed() else { return };
         let (path, block) = self.later_dice.pick(&batch.blocks()).clone();
         let is_garbage = self.later_dice.percent(50);
@@ -482,7 +488,7 @@ impl World {
         let mut files = self.files("/wal/");
         files.retain(|path| {
             let is_hit = self.lost_blocks.iter().any(|(lost, _)| lost.parent() == path.parent());
-            !is_hit && Witnesses::read(&self.disk, path).is_missed(path)
+            !is_hit && self.witnesses(path).is_missed(path)
         });
         let Some(path) = files.get(self.later_dice.below(files.len() as u64) as usize) else {
             return;

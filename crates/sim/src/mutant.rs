@@ -4,7 +4,7 @@ use crate::oracle::Rule;
 use log::Slice;
 use model::{ByteOffset, TrimBefore};
 use node::{ReadReply, Reply, Request, Stamp};
-use stream::Outcome;
+use stream::{Keep, Outcome};
 
 /// A defect built into the simulated server or its disk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -79,6 +79,8 @@ pub enum Mutant {
     GreedyTrim,
     /// New bounds of streams are answered and not set.
     DeafToBounds,
+    /// Appends get old in half the time.
+    ShortAges,
     /// Reads say the number of the record before.
     MiscountedRecords,
     /// What a batch of the log says of the one before never reaches the disk.
@@ -127,7 +129,7 @@ impl Mutant {
         (Self::LostDelete, &[Rule::Undeleted]),
         (Self::EarlyExpiry, &[Rule::Lifetime]),
         (Self::LateExpiry, &[Rule::Lifetime]),
-        (Self::Gullible, &[Rule::Lifetime]),
+        (Self::Gullible, &[Rule::Lifetime, Rule::Kept]),
         (Self::WrongPrefix, &[Rule::ForkPrefix, Rule::Unseen, Rule::Garbled]),
         (Self::FalseDamage, &[Rule::Damage]),
         (Self::RefusalIgnored, &[Rule::RefusedApplied]),
@@ -153,6 +155,7 @@ impl Mutant {
         (Self::Unconditional, &[Rule::Contended, Rule::Kept]),
         (Self::GreedyTrim, &[Rule::Kept]),
         (Self::DeafToBounds, &[Rule::Kept]),
+        (Self::ShortAges, &[Rule::Kept]),
         (Self::MiscountedRecords, &[Rule::Kept]),
         (Self::LostLists, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten]),
         (Self::DeafToUnwatch, &[Rule::Hoarded]),
@@ -231,6 +234,12 @@ impl Mutant {
             }
             (Self::DeafToBounds, Request::Change { path, .. }) => {
                 Request::Change { path, change: stream::Change::default() }
+            }
+            (Self::ShortAges, Request::Change { path, mut change }) => {
+                if let Some(Keep::AtLeast(seconds)) = &mut change.retention.age_seconds {
+                    *seconds /= 2;
+                }
+                Request::Change { path, change }
             }
             (Self::LostDelete, Request::Delete { path }) => Request::Head { path },
             (_, request) => request,

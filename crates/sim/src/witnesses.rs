@@ -28,8 +28,8 @@ pub(crate) struct Batch {
     pub(crate) entry_count: u64,
     payload_bytes: u64,
     list_bytes: u64,
-    /// The batch that its list is about; `None` if it has none, or one that the power has cut.
-    listed: Option<u64>,
+    /// Whether it has a list of the batch that it claims durable, and the power has not cut that.
+    has_list: bool,
     /// Group and index of each entry.
     entries: Vec<(u16, u64)>,
 }
@@ -42,13 +42,13 @@ fn entry(file: &dyn File, position: u64) -> Option<(u16, u64)> {
     Some((group, u64::from_le_bytes(header[..8].try_into().expect("eight"))))
 }
 
-/// The batch that a list is about, if its checksum is right under `seed`.
-fn listed(file: &dyn File, position: u64, (list_bytes, seed): (u64, u32)) -> Option<u64> {
-    let mut list = vec![0; usize::try_from(list_bytes).ok()?];
-    file.read_exact_at(&mut list, position).ok()?;
-    let (said, checksum) = list.split_last_chunk()?;
-    let is_intact = crc32c::crc32c_append(seed, said) == u32::from_le_bytes(*checksum);
-    is_intact.then_some(u64::from_le_bytes(*said.first_chunk()?))
+/// Whether a list is there. Without a seed its checksum does not matter.
+fn has_list(file: &dyn File, position: u64, (list_bytes, seed): (u64, Option<u32>)) -> bool {
+    let mut list = vec![0; usize::try_from(list_bytes).expect("a list is short")];
+    let is_read = file.read_exact_at(&mut list, position).is_ok();
+    let Some((said, checksum)) = list.split_last_chunk() else { return false };
+    let is_right = |seed| crc32c::crc32c_append(seed, said) == u32::from_le_bytes(*checksum);
+    is_read && seed.is_none_or(is_right)
 }
 
 /// What the checksums of the lists of a WAL begin with: the id of the store in `FORMAT`, and the number of the WAL.
@@ -60,7 +60,7 @@ fn list_seed(disk: &MemoryDisk, segment: &Path) -> Option<u32> {
 }
 
 impl Batch {
-    fn read(file: &dyn File, path: &Path, (position, seed): (u64, u32)) -> Option<Self> {
+    fn read(file: &dyn File, path: &Path, (position, seed): (u64, Option<u32>)) -> Option<Self> {
         let mut header = [0; 64];
         file.read_exact_at(&mut header, position).ok()?;
         let short = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four"));
@@ -81,7 +81,7 @@ impl Batch {
             entry_count,
             payload_bytes,
             list_bytes,
-            listed: listed(file, list_position, (list_bytes, seed)),
+            has_list: has_list(file, list_position, (list_bytes, seed)),
             entries: entries.collect(),
         })
     }
@@ -120,7 +120,7 @@ impl Batch {
 
     fn list(&self) -> Option<Vec<Block>> {
         let bytes = self.used_bytes() - self.list_bytes..self.used_bytes();
-        (self.listed == Some(self.durable)).then(|| self.blocks_of(bytes))
+        self.has_list.then(|| self.blocks_of(bytes))
     }
 }
 
@@ -131,10 +131,10 @@ pub(crate) struct Witnesses {
 }
 
 impl Witnesses {
-    /// Reads the WAL to which a segment belongs.
-    pub(crate) fn read(disk: &MemoryDisk, segment: &Path) -> Self {
+    /// Reads the WAL to which a segment belongs. `lists_count` says whether lists are taken for written as headers say.
+    pub(crate) fn read(disk: &MemoryDisk, segment: &Path, lists_count: bool) -> Self {
         let mut batches = Vec::new();
-        let seed = list_seed(disk, segment).unwrap_or(0);
+        let seed = if lists_count { None } else { Some(list_seed(disk, segment).unwrap_or(0)) };
         let paths = disk.paths().into_iter().filter(|path| path.parent() == segment.parent());
         for path in paths {
             let Ok(file) = disk.open(&path) else { continue };

@@ -189,15 +189,16 @@ fn only_clients_that_know_their_place_find_a_request_that_is_judged_too_early() 
     }
 }
 
-/// Without it, what a clock that has jumped ahead does to lifetimes is what a clock does.
+/// Without it, what a clock that has jumped ahead does to lifetimes and ages is what a clock does.
 #[test]
-fn only_lifetimes_find_a_server_that_believes_every_clock() {
+fn only_lifetimes_and_ages_find_a_server_that_believes_every_clock() {
     let mutant = Some(Mutant::Gullible);
     let plan = |seed| Plan { faults: vec![FaultKind::ClockJump], mutant, ..Plan::of_seed(seed) };
     let found: Vec<_> = (0..20).filter_map(|seed| run(&plan(seed)).err()).collect();
     assert!(found.len() > 2, "found out by {} of 20 seeds", found.len());
     for failure in found {
-        assert_eq!(failure.violation.rule, Rule::Lifetime, "{failure}");
+        let rules = [Rule::Lifetime, Rule::Kept];
+        assert!(rules.contains(&failure.violation.rule), "{failure}");
     }
 }
 
@@ -275,6 +276,30 @@ fn only_opens_that_fail_in_use_find_a_file_that_is_given_up() {
 fn only_a_segment_that_stays_closed_finds_a_start_that_is_refused_for_it() {
     let without = [FaultKind::FailedStart, FaultKind::FailedOpens, FaultKind::Kill];
     is_found_only_by(Mutant::BrittleSegments, &without, &[Rule::Refused]);
+}
+
+#[test]
+fn only_a_read_that_fails_once_finds_a_block_that_is_given_up_for_it() {
+    let without = [FaultKind::FailedNames, FaultKind::FailedOpens, FaultKind::Kill];
+    is_found_only_by(Mutant::StickyReads, &without, &[Rule::Damage]);
+}
+
+#[test]
+fn only_an_unreadable_block_finds_a_start_that_is_refused_for_it() {
+    let without = [FaultKind::FailedNames, FaultKind::FailedOpens, FaultKind::Kill];
+    is_found_only_by(Mutant::BrittleReads, &without, &[Rule::Refused]);
+}
+
+#[test]
+fn only_names_that_fail_find_errors_that_are_swallowed() {
+    let rules = [Rule::AckedLost, Rule::Unseen, Rule::Damage, Rule::Refused];
+    is_found_only_by(Mutant::SwallowedErrors, &[FaultKind::PowerLoss, FaultKind::Kill], &rules);
+}
+
+#[test]
+fn only_a_lost_last_batch_finds_lists_that_are_not_written() {
+    let rules = [Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten];
+    is_found_only_by(Mutant::LostLists, &[FaultKind::PowerLoss, FaultKind::Kill], &rules);
 }
 
 #[test]

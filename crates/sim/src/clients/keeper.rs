@@ -142,7 +142,8 @@ impl Keeper {
     }
 
     fn new_append(&mut self, ctx: &mut Ctx<'_>) -> Step {
-        let piece = self.book.draw(self.shape, ctx.dice);
+        let now = ctx.clock.time_since(ctx.clock.now_us);
+        let piece = self.book.draw(self.shape, ctx.dice, now);
         let wanted = match ctx.dice.below(10) {
             0 => Wanted::Record { fits: false },
             1..4 => Wanted::Record { fits: true },
@@ -210,6 +211,9 @@ impl Keeper {
 
     /// All is sent: the bounds must hold soon.
     fn look_in_the_end(&mut self, ctx: &mut Ctx<'_>) -> Option<Step> {
+        if !ctx.clock.has_jumped() {
+            self.book.expect_old_to_go();
+        }
         if self.book.head() >= self.book.owed() || ctx.oracle.damage_possible {
             return None;
         }
@@ -226,6 +230,7 @@ impl Keeper {
 
 impl Client for Keeper {
     fn wake(&mut self, ctx: &mut Ctx<'_>) -> Move {
+        self.book.pass(ctx.clock.time_since(ctx.clock.now_us));
         if self.stream.is_some_and(|stream| ctx.oracle.is_damaged(stream)) {
             return Move::Done;
         }
@@ -251,6 +256,7 @@ impl Client for Keeper {
     }
 
     fn heard(&mut self, ctx: &mut Ctx<'_>, heard: Heard) -> Move {
+        self.book.pass(ctx.clock.time_since(ctx.clock.now_us));
         let stream = self.stream.expect("a stream was made");
         let step = self.sent.take().expect("an answer belongs to a request");
         let stream = match (&step, &self.fork) {

@@ -51,7 +51,7 @@ impl World {
         let disk = self.members[node].disk.clone();
         let block = (path.clone(), byte / BLOCK_BYTES);
         let is_wal = path.starts_with("/data/wal");
-        if is_wal && Witnesses::read(&disk, &path).is_unclaimed(&block) {
+        if is_wal && Witnesses::read(&disk, &path, false).is_unclaimed(&block) {
             return;
         }
         if self.fault_dice.percent(50) {

@@ -2,6 +2,7 @@
 
 use crate::{
     clients::{Ctx, unframed},
+    clock::WallRange,
     dice::Dice,
     oracle::Shape,
     wire::Ask,
@@ -10,6 +11,7 @@ use crate::{
 /// What is kept of the stream.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Bounds {
+    pub(super) age_seconds: Option<u64>,
     pub(super) bytes: Option<u64>,
     pub(super) records: Option<u64>,
 }
@@ -19,6 +21,7 @@ impl Bounds {
     pub(super) fn draw(ctx: &mut Ctx<'_>) -> Self {
         let dice = &mut *ctx.dice;
         Self {
+            age_seconds: dice.percent(30).then(|| dice.between(2, 40)),
             bytes: dice.percent(40).then(|| dice.between(0, 2_000)),
             records: dice.percent(40).then(|| dice.between(0, 30)),
         }
@@ -26,7 +29,8 @@ impl Bounds {
 
     pub(super) fn fields(self, ask: Ask) -> Ask {
         let text = |bound: Option<u64>| bound.map_or("none".into(), |bound| bound.to_string());
-        ask.field("Stream-Retention-Bytes", text(self.bytes))
+        ask.field("Stream-Retention-Age", text(self.age_seconds))
+            .field("Stream-Retention-Bytes", text(self.bytes))
             .field("Stream-Retention-Records", text(self.records))
     }
 }
@@ -40,6 +44,8 @@ pub(super) struct Piece {
     pub(super) stored: Vec<u8>,
     /// Where each record ends, counted from the start of the append.
     pub(super) ends: Vec<u64>,
+    /// The times between which it has arrived, in milliseconds, as a server may count them.
+    pub(super) arrived: WallRange,
 }
 
 impl Piece {
@@ -74,6 +80,10 @@ pub(super) struct Book {
     kept: Vec<Bounds>,
     /// Those that hold.
     now: Bounds,
+    /// The latest time that a server may have, in milliseconds.
+    time_high: u64,
+    /// Appends that were too old at this time, of a clock that has never jumped, have to go.
+    old_at: Option<u64>,
 }
 
 impl Book {
@@ -90,7 +100,7 @@ impl Book {
     }
 
     /// A new append, which names itself.
-    pub(super) fn draw(&mut self, shape: Shape, dice: &mut Dice) -> Piece {
+    pub(super) fn draw(&mut self, shape: Shape, dice: &mut Dice, now: WallRange) -> Piece {
         let count = if shape == Shape::Json { dice.between(1, 4) } else { 1 };
         let (start, first_record) = (self.tail(), self.next_record());
         let (mut stored, mut ends) = (Vec::new(), Vec::new());
@@ -103,14 +113,29 @@ impl Book {
             stored.extend_from_slice(text.as_bytes());
             ends.push(stored.len() as u64);
         }
-        let piece = Piece { start, first_record, stored, ends };
+        let arrived = WallRange { low: now.low, high: u64::MAX };
+        let piece = Piece { start, first_record, stored, ends, arrived };
         self.pending = Some(piece.clone());
         piece
     }
 
     /// The append under way is there.
     pub(super) fn accept(&mut self) {
-        self.pieces.extend(self.pending.take());
+        let arrived_high = self.time_high;
+        self.pieces.extend(self.pending.take().map(|piece| {
+            let arrived = WallRange { high: arrived_high, ..piece.arrived };
+            Piece { arrived, ..piece }
+        }));
+    }
+
+    /// Time has passed.
+    pub(super) fn pass(&mut self, now: WallRange) {
+        self.time_high = self.time_high.max(now.high);
+    }
+
+    /// From now on what is too old has to go.
+    pub(super) fn expect_old_to_go(&mut self) {
+        self.old_at.get_or_insert(self.time_high);
     }
 
     /// The append under way is not there, and will not be.
@@ -171,7 +196,12 @@ impl Book {
         all.skip(size(from)).take(size(to - from)).collect()
     }
 
-    /// What these bounds let go of, if the stream ends here.
+    /// The start of the first append that is not too old.
+    fn young_from(&self, tail: u64, is_old: impl Fn(&Piece) -> bool) -> u64 {
+        self.all().find(|piece| !is_old(piece)).map_or(tail, |piece| piece.start)
+    }
+
+    /// What these bounds let go of, if the stream ends here, but for its age.
     fn let_go(&self, bounds: Bounds, tail: u64, next_record: u64) -> u64 {
         let by_bytes = bounds.bytes.map_or(0, |kept| self.floor_of(tail.saturating_sub(kept)));
         let by_records = bounds.records.map_or(0, |kept| {
@@ -186,12 +216,21 @@ impl Book {
         let end = self.all().next_back();
         let (tail, next_record) = end.map_or((0, 0), |piece| (piece.end(), piece.next_record()));
         let by_bounds = self.kept.iter().map(|bounds| self.let_go(*bounds, tail, next_record));
-        by_bounds.max().unwrap_or(0).max(self.trim_sent)
+        let by_age = self.kept.iter().filter_map(|bounds| {
+            let age_ms = bounds.age_seconds? * 1000;
+            Some(self.young_from(tail, |piece| piece.arrived.low + age_ms <= self.time_high))
+        });
+        by_bounds.chain(by_age).max().unwrap_or(0).max(self.trim_sent)
     }
 
     /// The stream has to begin here at least, soon.
     pub(super) fn owed(&self) -> u64 {
-        self.let_go(self.now, self.tail(), self.next_record()).max(self.trim_done)
+        let by_bounds = self.let_go(self.now, self.tail(), self.next_record());
+        let by_age = self.now.age_seconds.zip(self.old_at).map(|(age, old_at)| {
+            let is_old = |piece: &Piece| piece.arrived.high.saturating_add(age * 1000) < old_at;
+            self.young_from(self.tail(), is_old)
+        });
+        by_bounds.max(by_age.unwrap_or(0)).max(self.trim_done)
     }
 
     /// An answer shows that the stream begins here, with this record if it says so.
@@ -227,19 +266,41 @@ mod tests {
     #[test]
     fn a_book_knows_its_records_and_what_its_bounds_let_go() {
         let (mut book, mut dice) = (Book::default(), Dice::new(7));
-        for _ in 0..50 {
-            book.draw(Shape::Json, &mut dice);
+        for number in 0..50 {
+            let now = WallRange { low: 1_000 * number, high: 1_000 * number };
+            book.pass(now);
+            book.draw(Shape::Json, &mut dice, now);
             book.accept();
         }
         for number in 0..=book.next_record() {
             assert_eq!(book.record_at(book.start_of(number)), Some(number));
         }
-        book.may_keep(Bounds { records: Some(3), bytes: None });
+        book.may_keep(Bounds { records: Some(3), ..Bounds::default() });
         assert!(book.see_head(0, Some(0)).is_ok());
         let kept = book.floor_of(book.start_of(book.next_record() - 3));
         assert_eq!(book.allowed(), kept);
         assert!(book.see_head(kept, book.record_at(kept)).is_ok());
         assert!(book.see_head(0, Some(0)).is_err(), "a head never falls");
         assert!(book.see_head(book.tail(), None).is_err(), "three are kept");
+    }
+
+    #[test]
+    fn a_book_knows_what_is_too_old() {
+        let (mut book, mut dice) = (Book::default(), Dice::new(7));
+        let at = |seconds: u64| WallRange { low: seconds * 1_000, high: seconds * 1_000 };
+        for second in 0..50 {
+            book.pass(at(second));
+            book.draw(Shape::Text, &mut dice, at(second));
+            book.accept();
+        }
+        let bounds = Bounds { age_seconds: Some(10), ..Bounds::default() };
+        book.may_keep(bounds);
+        assert_eq!(book.allowed(), book.start_of(40), "that of second 39 may be gone at 49");
+        book.keeps(bounds);
+        assert_eq!(book.owed(), 0, "nobody waits yet");
+        book.expect_old_to_go();
+        assert_eq!(book.owed(), book.start_of(39));
+        book.pass(at(70));
+        assert_eq!((book.owed(), book.allowed()), (book.start_of(39), book.tail()));
     }
 }
