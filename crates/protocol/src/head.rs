@@ -43,6 +43,7 @@ pub struct Authority<'b>(&'b [u8]);
 
 impl<'b> Authority<'b> {
     /// `None` if it has any other byte.
+    #[inline(always)]
     #[must_use]
     pub fn new(name: &'b [u8]) -> Option<Self> {
         let is_outside = |byte| !IN_AUTHORITY[usize::from(byte)];

@@ -89,7 +89,7 @@ fn path_of(request: &Request) -> &str {
 
 impl<T: Transport> Step<'_, T> {
     /// Decides whether a request is carried out.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn judge_request(
         &mut self,
         id: ConnId,

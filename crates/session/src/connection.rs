@@ -369,7 +369,7 @@ impl Connection {
     ///
     /// # Errors
     /// [`Broken`] if the connection is.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn send(
         &mut self,
         io: &mut impl Transport,
@@ -403,6 +403,7 @@ impl Connection {
         Ok(())
     }
 
+    #[inline(always)]
     fn send_now(
         &mut self,
         io: &mut impl Transport,

@@ -170,6 +170,7 @@ pub enum AppendType {
 
 impl AppendType {
     /// Recognises that of a stream.
+    #[inline(always)]
     pub(crate) fn recognise(&mut self, record: &StreamRecord) {
         if matches!(self, Self::Named(sent) if record.has_type(sent)) {
             *self = Self::StreamsOwn;
@@ -177,6 +178,7 @@ impl AppendType {
     }
 
     /// Whether data of this type belongs into a stream.
+    #[inline(always)]
     pub(crate) fn fits(&self, record: &StreamRecord) -> bool {
         match self {
             Self::Unnamed => false,

@@ -257,7 +257,7 @@ impl StreamRecord {
     }
 
     /// Whether its content type has the same media type.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn has_type(&self, sent: &ContentType) -> bool {
         let is_same = matches!(sent.0, Text::Known(place) if place == self.known_type);
         is_same || *sent == self.content_type()

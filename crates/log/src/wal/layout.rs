@@ -63,6 +63,7 @@ pub(crate) struct BatchHeader {
 }
 
 impl BatchHeader {
+    #[inline(always)]
     pub(crate) fn encode(&self, seeds: &Seeds) -> [u8; BATCH_HEADER_BYTES] {
         assert!(self.durable < self.seq, "a batch claims only batches before itself");
         let mut aligned = Aligned([0; BATCH_HEADER_BYTES]);
@@ -197,7 +198,7 @@ pub(crate) fn begin_list(list: &mut Vec<u8>, header: &BatchHeader, position: u64
 }
 
 /// Adds an entry to a list; index 0 is one of which nothing is known, or a note.
-#[inline]
+#[inline(always)]
 pub(crate) fn push_listed(list: &mut Vec<u8>, entry: &EntryHeader) {
     list.extend_from_slice(&entry.subject.to_le_bytes());
     put_varint(list, if entry.is_note() { 0 } else { entry.index });
@@ -357,6 +358,7 @@ impl EntryHeader {
     }
 
     /// Writes all but the position and the checksum, which [`seal_entry_header`] adds.
+    #[inline(always)]
     pub(crate) fn encode(&self) -> [u8; ENTRY_HEADER_BYTES] {
         let mut out = [0; ENTRY_HEADER_BYTES];
         put(&mut out, 0, &self.index.to_le_bytes());

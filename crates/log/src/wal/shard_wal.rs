@@ -230,6 +230,7 @@ impl ShardWal {
     ///
     /// # Panics
     /// If the entry is larger than the limits: the caller bounds its bodies far below them.
+    #[inline(always)]
     pub(crate) fn append(
         &mut self,
         index: EntryIndex,

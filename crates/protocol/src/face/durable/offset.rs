@@ -43,7 +43,7 @@ pub fn put(out: &mut Vec<u8>, offset: ByteOffset) {
 ///
 /// # Panics
 /// As [`put`].
-#[inline]
+#[inline(always)]
 #[must_use]
 pub fn render(offset: ByteOffset) -> [u8; OFFSET_BYTES] {
     let mut rest = offset.get();

@@ -9,6 +9,7 @@ use model::limits;
 use stream::{CONDITION_STATES_MAX, Condition, EndState};
 
 /// The condition of an append, if it has one.
+#[inline(always)]
 pub(super) fn condition(fields: &Fields<'_>) -> Result<Option<Box<Condition>>, Problem> {
     if fields.record_match.is_none() && fields.if_match.is_absent() {
         return Ok(None);

@@ -83,6 +83,7 @@ fn keep(name: &str, value: Option<&str>) -> Result<Option<Keep>, Problem> {
 }
 
 /// The time that a client gives its records.
+#[inline(always)]
 pub(super) fn record_time(fields: &Fields<'_>) -> Result<Option<RecordTime>, Problem> {
     let Some(text) = fields.record_time else { return Ok(None) };
     let ms = parse_number(text, u64::MAX).or_else(|| Some(parse_time(text)?.get()));
