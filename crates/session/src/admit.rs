@@ -13,6 +13,7 @@
 use crate::{
     connection::State,
     gate::{Gate, Judged},
+    receive::Next,
     sessions::Step,
     slab::ConnId,
     transport::Transport,
@@ -31,6 +32,9 @@ use std::sync::Arc;
 
 /// Credentials in a row that are not valid, until the connection is closed.
 const BAD_CREDENTIALS_MAX: u8 = 3;
+
+/// A body that nobody wants is read past up to this length; a longer one costs the connection.
+const DISCARD_BYTES_MAX: u64 = 1 << 20;
 
 /// A request with what its head says of its body.
 struct Claim {
@@ -171,6 +175,36 @@ impl<T: Transport> Step<'_, T> {
             }
         }
         problem
+    }
+
+    /// Answers before the body has come: it is read past if that is cheap.
+    pub(crate) fn refuse_early(
+        &mut self,
+        id: ConnId,
+        problem: &Problem,
+        body: BodyLength,
+        expects_invitation: bool,
+    ) -> Next {
+        let left_bytes = match body {
+            BodyLength::Known(0) => 0,
+            BodyLength::Known(length) if length <= DISCARD_BYTES_MAX && !expects_invitation => {
+                length
+            }
+            BodyLength::Known(_) | BodyLength::Unknown => {
+                if let Some(connection) = self.state.connections.get_mut(id) {
+                    connection.meta.keep_alive = false;
+                }
+                0
+            }
+        };
+        self.answer_problem(id, problem);
+        if let Some(connection) = self.state.connections.get_mut(id)
+            && matches!(connection.state, State::Head)
+            && left_bytes > 0
+        {
+            connection.state = State::Discard { left_bytes };
+        }
+        Next::Again
     }
 
     /// Whether a client that shows nothing gets the same answer to a read, so that shared caches may keep it.

@@ -22,9 +22,6 @@ use protocol::{
 use std::borrow::Cow;
 use std::sync::Arc;
 
-/// A body that nobody wants is read past up to this length; a longer one costs the connection.
-const DISCARD_BYTES_MAX: u64 = 1 << 20;
-
 /// What requests without data bring.
 pub(crate) const NO_DATA: Cow<'static, [u8]> = Cow::Borrowed(&[]);
 
@@ -296,36 +293,6 @@ impl<T: Transport> Step<'_, T> {
             connection.wire.restart();
         }
         self.yield_input(id);
-    }
-
-    /// Answers before the body has come: it is read past if that is cheap.
-    fn refuse_early(
-        &mut self,
-        id: ConnId,
-        problem: &Problem,
-        body: BodyLength,
-        expects_invitation: bool,
-    ) -> Next {
-        let left_bytes = match body {
-            BodyLength::Known(0) => 0,
-            BodyLength::Known(length) if length <= DISCARD_BYTES_MAX && !expects_invitation => {
-                length
-            }
-            BodyLength::Known(_) | BodyLength::Unknown => {
-                if let Some(connection) = self.state.connections.get_mut(id) {
-                    connection.meta.keep_alive = false;
-                }
-                0
-            }
-        };
-        self.answer_problem(id, problem);
-        if let Some(connection) = self.state.connections.get_mut(id)
-            && matches!(connection.state, State::Head)
-            && left_bytes > 0
-        {
-            connection.state = State::Discard { left_bytes };
-        }
-        Next::Again
     }
 
     /// A request is complete, and it is its turn.

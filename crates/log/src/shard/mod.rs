@@ -24,16 +24,18 @@
 mod background;
 #[cfg(test)]
 mod check_tests;
+mod drain;
 mod installs;
 mod replicas;
 mod sifts;
+mod stats;
 
-pub use self::replicas::ReplicaError;
+pub(crate) use self::drain::DrainedWal;
+pub use self::{replicas::ReplicaError, stats::LogStats};
 
 use crate::aim::{Aim, PlacedAppend};
 use crate::checkpoint::CheckpointTask;
 use crate::checkpoint_rows::CheckpointRows;
-use crate::chunk::cache::ChunkStats;
 use crate::entry::{AppendBounds, DurableEntry, NewEntry};
 use crate::extent::{Extent, Read};
 use crate::group::Group;
@@ -41,7 +43,6 @@ use crate::hot::HotFields;
 use crate::paths::checkpoint_dir;
 use crate::read::{ReadError, ReadLimit, ReadMode, Slice};
 use crate::store::Store;
-use crate::wal::recent::RecentStats;
 use crate::wal::room::Purpose;
 use crate::wal::segment::{SegmentTable, WalSegment};
 use crate::wal::shard_wal::ShardWal;
@@ -49,44 +50,6 @@ use crate::wal::{AppendError, DurableBatch, SyncDone, SyncFailed, SyncJob};
 use crate::work::{Spent, WorkJob};
 use model::{ByteOffset, EntryIndex, GroupId, Placement, ShardId, StreamKey};
 use std::cell::Cell;
-use std::collections::VecDeque;
-use std::path::PathBuf;
-
-/// A WAL that no shard writes any more. It is removed when its entries are in chunks and checkpoints.
-#[derive(Debug)]
-pub(crate) struct DrainedWal {
-    pub(crate) dir: PathBuf,
-    pub(crate) segments: VecDeque<WalSegment>,
-}
-
-/// Figures of one shard's log.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct LogStats {
-    /// Bytes of WAL segments, spare ones included.
-    pub wal_bytes: u64,
-    /// Appends that are read from the WAL.
-    pub hot_appends: u64,
-    /// Their data bytes.
-    pub hot_bytes: u64,
-    /// Chunks of the shard's groups.
-    pub chunks: u64,
-    /// Bytes of data in chunks.
-    pub chunk_bytes: u64,
-    /// Of these, bytes of deleted or trimmed data.
-    pub dead_bytes: u64,
-    /// Chunks that are not merged, because a part of them is damaged.
-    pub damaged_chunks: u64,
-    /// Batches made durable since the open, durable marks included.
-    pub batches: u64,
-    /// Bytes that their commits wrote: headers, commands, data and padding.
-    pub batch_bytes: u64,
-    /// Entries made durable since the open.
-    pub entries: u64,
-    /// Recently committed bytes in memory.
-    pub recent: RecentStats,
-    /// Open files and pages of chunks, for all shards together: each says the same.
-    pub chunk_cache: ChunkStats,
-}
 
 /// One shard's log. Dropping all shards of a log closes it.
 #[derive(Debug)]
@@ -438,13 +401,6 @@ impl ShardLog {
         Ok(found?.map(|append| append.end))
     }
 
-    /// Number of chunks of which more than half is dead, as far as that was counted. A merge gives their room back, so a log that
-    /// is idle has none. Looks at each chunk.
-    #[must_use]
-    pub fn wasteful_chunks(&self) -> usize {
-        self.groups.iter().map(|group| group.chunks.wasteful().count()).sum()
-    }
-
     /// Offset after the last byte that the log holds of a stream; `None` if it holds none.
     #[must_use]
     pub fn tail(&self, key: StreamKey) -> Option<ByteOffset> {
@@ -525,33 +481,5 @@ impl ShardLog {
     #[must_use]
     pub fn is_poisoned(&self) -> bool {
         self.wal.is_poisoned()
-    }
-
-    /// Figures for metrics.
-    #[must_use]
-    pub fn stats(&self) -> LogStats {
-        let mut stats = LogStats {
-            wal_bytes: self.wal.wal_bytes(),
-            batches: self.batches,
-            batch_bytes: self.batch_bytes,
-            entries: self.entries,
-            recent: self.slots.recent_stats(),
-            chunk_cache: self.store.chunk_cache.stats(),
-            ..LogStats::default()
-        };
-        for wal in &self.drained {
-            stats.wal_bytes += wal.segments.iter().map(|segment| segment.capacity).sum::<u64>();
-        }
-        for group in &self.groups {
-            let hot = group.hot_totals();
-            let (chunks, chunk_bytes, dead_bytes) = group.chunks.totals();
-            stats.hot_appends += hot.appends;
-            stats.hot_bytes += hot.bytes;
-            stats.chunks += chunks;
-            stats.chunk_bytes += chunk_bytes;
-            stats.dead_bytes += dead_bytes;
-            stats.damaged_chunks += group.chunks.held.count();
-        }
-        stats
     }
 }
