@@ -145,15 +145,17 @@ fn voters_wanted(view: &GroupView<'_>, replication: u16) -> Vec<ReplicaId> {
         return view.target.to_vec();
     }
     let is_target = |id: &ReplicaId| view.target.contains(id);
-    if view.configuration.voters.len() > 1 {
+    let voters = &view.configuration.voters;
+    let wanted = if voters.len() > 1 {
         // Nodes were removed: the voters that are left stay, and none is added.
-        let left = view.configuration.voters.iter().copied().filter(is_target);
-        let left: Vec<_> = left.collect();
-        return if left.is_empty() { view.configuration.voters.clone() } else { left };
-    }
-    let wanted = if is_target(&view.leader) { vec![view.leader] } else { best_learner(view) };
-    // Nobody is heard that could take over: all stays as it is.
-    if wanted.is_empty() { view.configuration.voters.clone() } else { wanted }
+        voters.iter().copied().filter(is_target).collect()
+    } else if is_target(&view.leader) {
+        vec![view.leader]
+    } else {
+        best_learner(view)
+    };
+    // If nobody is left, or heard, that could take over, all stays as it is.
+    if wanted.is_empty() { voters.clone() } else { wanted }
 }
 
 fn best_learner(view: &GroupView<'_>) -> Vec<ReplicaId> {

@@ -16,9 +16,9 @@ pub(crate) const NODE_COUNT: usize = 3;
 /// How long a request may be under way between nodes after its client is gone. A node tries for 5 s.
 const LATE_MAX: Duration = Duration::from_millis(6_500);
 
-/// A log and chunks of the smallest sizes.
-pub(crate) const SMALLEST: [&str; 3] =
-    ["--segment-bytes=1MiB", "--wal-bytes-max=4MiB", "--seal-bytes=64KiB"];
+/// One shard, with a log and chunks of the smallest sizes.
+const SMALLEST: [&str; 4] =
+    ["--shards=1", "--segment-bytes=1MiB", "--wal-bytes-max=4MiB", "--seal-bytes=64KiB"];
 
 /// How long all groups may take to get new voters while a load uses all cores. Alone it takes seconds.
 const MOVES_MAX: Duration = Duration::from_secs(240);
@@ -39,6 +39,16 @@ impl Home {
     pub(crate) fn local(data: PathBuf) -> Self {
         Self { data, host: crate::server::LOCAL.to_owned(), under: Vec::new() }
     }
+
+    /// That of a node on this machine, below `dir`.
+    pub(crate) fn below(dir: &Path, node: usize) -> Self {
+        Self::local(Self::dir(dir, node))
+    }
+
+    /// The directory of a node's data below `dir`.
+    pub(crate) fn dir(dir: &Path, node: usize) -> PathBuf {
+        dir.join(format!("n{}", node + 1))
+    }
 }
 
 /// Several servers. Their indexes are in the order of joining, so each one's number is the next after its index.
@@ -47,6 +57,8 @@ pub(crate) struct Cluster {
     nodes: Vec<Node>,
     /// Flags of every node.
     flags: Vec<String>,
+    /// They say how many shards there are and what sizes files have. Else that is drawn.
+    are_sizes_given: bool,
 }
 
 #[derive(Debug)]
@@ -60,9 +72,8 @@ struct Node {
 impl Cluster {
     /// Three nodes that live below `dir`, all of them well.
     pub(crate) fn local(trial: &mut Trial<'_>, dir: &Path) -> Outcome<Self> {
-        let homes = (1..=NODE_COUNT).map(|node| Home::local(dir.join(format!("n{node}"))));
         let mut cluster = Self::default();
-        cluster.grow(trial, homes)?;
+        cluster.grow(trial, (0..NODE_COUNT).map(|node| Home::below(dir, node)))?;
         Ok(cluster)
     }
 
@@ -70,6 +81,11 @@ impl Cluster {
     pub(crate) fn with(flags: &[&str]) -> Self {
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
         Self { flags, ..Self::default() }
+    }
+
+    /// One without nodes yet, whose logs and chunks will have the smallest sizes.
+    pub(crate) fn smallest() -> Self {
+        Self { are_sizes_given: true, ..Self::with(&SMALLEST) }
     }
 
     /// Adds nodes that live there, and waits until all of them are well. The first one begins, the others join.
@@ -89,9 +105,7 @@ impl Cluster {
     pub(crate) fn prepare(&mut self, trial: &mut Trial<'_>, home: Home) -> Outcome<usize> {
         let number = self.nodes.len() + 1;
         let mut flags = vec![format!("--peer-listen={}", free_port(&home)?)];
-        if self.flags == SMALLEST {
-            flags.push("--shards=1".to_owned());
-        } else {
+        if !self.are_sizes_given {
             flags.push(format!("--shards={}", trial.numbers.within(1, 4)));
             if trial.numbers.chance(75) {
                 flags.extend(SMALL.map(str::to_owned));
@@ -162,11 +176,7 @@ impl Cluster {
     pub(crate) fn busiest(&self) -> Outcome<(usize, u64)> {
         let running = self.running();
         let status = self.status(running[0])?;
-        let nodes = status["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-        let leads = |node: usize| {
-            let of = nodes.iter().find(|of| of["number"] == node + 1);
-            of.and_then(|of| of["leaders"].as_u64()).unwrap_or(0)
-        };
+        let leads = |node: usize| status["nodes"][node]["leaders"].as_u64().unwrap_or(0);
         let busiest = running.into_iter().map(|node| (node, leads(node)));
         busiest.max_by_key(|(_, leaders)| *leaders).ok_or_else(|| "no node runs".to_owned())
     }

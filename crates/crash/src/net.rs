@@ -6,12 +6,15 @@
 //!
 //! Everything that this program makes is removed when it is dropped.
 
-use crate::cluster::Home;
+use crate::cluster::{Cluster, Home};
 use crate::server::quiet;
-use crate::trial::Outcome;
+use crate::trial::{Outcome, Trial};
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// Nodes that listen beyond loopback refuse requests without a credential, but with this flag.
+const OPEN: &str = "--anonymous=all";
 
 /// A hardware address that nobody has.
 const NOBODY: usize = 0xff;
@@ -57,8 +60,16 @@ impl Net {
         is_done
     }
 
+    /// A node on each machine, with its data below `dir`, all of them well.
+    pub(crate) fn cluster(&self, trial: &mut Trial<'_>, dir: &Path) -> Outcome<Cluster> {
+        let mut cluster = Cluster::with(&[OPEN]);
+        let homes = (0..self.count).map(|machine| self.home(machine, Home::dir(dir, machine)));
+        cluster.grow(trial, homes)?;
+        Ok(cluster)
+    }
+
     /// A home on a machine.
-    pub(crate) fn home(&self, machine: usize, data: PathBuf) -> Home {
+    fn home(&self, machine: usize, data: PathBuf) -> Home {
         let space = self.space(machine);
         let under = ["ip", "netns", "exec", space.as_str()].map(str::to_owned).to_vec();
         Home { data, host: address(Some(machine)), under }

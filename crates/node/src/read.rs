@@ -237,10 +237,7 @@ impl ReadSteps {
     ) -> Step {
         match found(answer).and_then(|found| records.learn(found)) {
             Ok(()) => self.find_records(view, records, sizes),
-            Err(failure) => {
-                let failure = view.overtaken(records.key, records.aim(), failure);
-                Step::Reply(self.ticket, Reply::Failed(failure))
-            }
+            Err(failure) => view.not_found(self.ticket, (records.key, records.aim()), failure),
         }
     }
 
@@ -258,10 +255,7 @@ impl ReadSteps {
                 self.answer(view, ends, known, Some(number))
             }
             Ok(Learned::AskNext) => unreachable!("a byte has one owner"),
-            Err(failure) => {
-                let failure = view.overtaken(ends.key, finder.aim(), failure);
-                Step::Reply(self.ticket, Reply::Failed(failure))
-            }
+            Err(failure) => view.not_found(self.ticket, (ends.key, finder.aim()), failure),
         }
     }
 

@@ -87,8 +87,7 @@ impl ResolveSteps {
             Ok(Learned::AskNext) => self.advance(),
             Err(failure) => {
                 let aim = self.time_finder.map_or_else(|| self.records.aim(), |it| it.aim());
-                let failure = view.overtaken(self.records.key, aim, failure);
-                Step::Reply(self.ticket, Reply::Failed(failure))
+                view.not_found(self.ticket, (self.records.key, aim), failure)
             }
         }
     }

@@ -110,8 +110,18 @@ impl View<'_> {
         Failure::lost(key, from)
     }
 
-    /// Why a record of a stream was not found: it is lost, unless a trim has overtaken who looks for it.
-    pub(crate) fn overtaken(&self, key: StreamKey, aim: Aim, failure: Failure) -> Failure {
+    /// The answer to who has not found a record of a stream.
+    pub(crate) fn not_found(
+        &self,
+        ticket: Ticket,
+        (key, aim): (StreamKey, Aim),
+        failure: Failure,
+    ) -> Step {
+        Step::Reply(ticket, Reply::Failed(self.overtaken(key, aim, failure)))
+    }
+
+    /// Why a record was not found: it is lost, unless a trim has overtaken who looks for it.
+    fn overtaken(&self, key: StreamKey, aim: Aim, failure: Failure) -> Failure {
         let Failure::Damaged { .. } = failure else { return failure };
         let Some(info) = self.groups.get(key.group).state.info(key.stream) else {
             return Failure::NotFound;

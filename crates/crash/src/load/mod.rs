@@ -118,6 +118,11 @@ impl<'a> Round<'a> {
         })
     }
 
+    /// Runs one of both loads while `during` runs.
+    pub(crate) fn run_either<T>(&self, is_steady: bool, during: impl FnOnce() -> T) -> T {
+        if is_steady { self.run_steady(during) } else { self.run(during) }
+    }
+
     /// The longest gaps of the steady writers: of those whose node was never harmed, and of the others.
     pub(crate) fn gaps(&self) -> (Duration, Duration) {
         let gaps = lock(&self.gaps);

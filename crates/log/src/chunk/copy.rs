@@ -167,8 +167,6 @@ impl MergeTask {
     /// underlying disk before the new chunk is durable. After that nothing is an error: it replaces its sources, whether
     /// they can be removed or not.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
-        // What was intact when it was read last need not be so now.
-        self.sources.iter().for_each(|source| source.check_again());
         self.check_room(disk)?;
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
         let mut done = CopyDone::default();
@@ -213,7 +211,8 @@ impl MergeTask {
         Ok(())
     }
 
-    /// Copies rows in order until one is damaged.
+    /// Copies rows in order until one is damaged. The copy has checksums of its own, so all bytes are compared once more. What was
+    /// intact when it was read last need not be so now.
     ///
     /// # Errors
     /// Any error of the underlying disk.
@@ -222,6 +221,7 @@ impl MergeTask {
         writer: &mut ChunkWriter,
         done: &mut CopyDone,
     ) -> io::Result<()> {
+        self.sources.iter().for_each(|source| source.check_again());
         let mut rows = MergeRows::new(&self.sources);
         while let Some(next) = rows.next_row()? {
             let (source, row) = match next {

@@ -7,7 +7,7 @@ use crate::group::{Group, seal::SealsBefore, seal::hot_chunk_bytes};
 use crate::options::{MANY_SEGMENTS, MERGE_CHUNKS_MIN};
 use crate::shard::ShardLog;
 use crate::snapshot::{InstallEnd, Installing};
-use crate::wal::fill::{FillDone, FillWork};
+use crate::wal::fill::FillWork;
 use crate::wal::room::is_no_room;
 use crate::wal::segment::WalSegment;
 use crate::work::{CopyEnd, Spent, Task, TaskDone, WorkDone, WorkReport};
@@ -30,12 +30,15 @@ const JOBS_AFTER_FAILURE: u8 = 8;
 /// The same where there is no room: what failed may be what makes some.
 const JOBS_WITHOUT_ROOM: u8 = 1;
 
-/// What `look` finds among the groups whose last job did not fail, or else among the others.
+/// What `look` finds among the groups whose last job did not fail, or else among the others. A group that is about to begin behind a
+/// snapshot gets no job before that.
 fn in_turn<T>(mut look: impl FnMut(&dyn Fn(&Group) -> bool) -> Option<T>) -> Option<T> {
-    look(&|group| group.jobs_to_wait == 0).or_else(|| look(&|group| group.jobs_to_wait > 0))
+    let mut look_at =
+        |waits| look(&|group| (group.jobs_to_wait > 0) == waits && !group.is_frozen());
+    look_at(false).or_else(|| look_at(true))
 }
 
-fn is_free(groups: &[Group], segment: &WalSegment) -> bool {
+pub(super) fn is_free(groups: &[Group], segment: &WalSegment) -> bool {
     !groups.iter().any(|group| group.pins(segment) || group.holds_note(segment))
 }
 
@@ -157,23 +160,6 @@ impl ShardLog {
         Some(Task::Fill(work))
     }
 
-    /// Removes the oldest segment of a drained WAL when no shard needs it.
-    fn poll_drain(&mut self) -> Option<Task> {
-        if self.is_draining {
-            return None;
-        }
-        let (groups, slots) = (&self.groups, &self.slots);
-        let wal = self.drained.iter_mut().find(|wal| {
-            let oldest = wal.segments.front();
-            oldest.is_some_and(|oldest| is_free(groups, oldest) && slots.is_unshared(oldest.slot))
-        })?;
-        let segment = wal.segments.pop_front().expect("it was just looked at");
-        self.groups.iter_mut().for_each(|group| group.give_up(&segment));
-        self.is_draining = true;
-        let old = Arc::clone(self.slots.get(segment.slot));
-        Some(Task::Drain(FillWork::Remove { dir: wal.dir.clone(), old, segment }))
-    }
-
     /// A checkpoint that waits, data that is to be sealed, or chunks to merge, in this order. But a log that is short
     /// of room all the time merges, too: a lookup asks one chunk after the other, and there must not be ever more of them.
     fn poll_group(&mut self) -> Option<Task> {
@@ -241,8 +227,8 @@ impl ShardLog {
     /// The smallest checkpoint that waits for nothing more, of a group whose last job did not fail.
     fn ready_checkpoint(&mut self) -> Option<(usize, Task)> {
         let groups = self.groups.iter_mut().enumerate();
-        let in_turn = groups.filter(|(_, group)| group.jobs_to_wait == 0 && group.is_ready());
-        let in_turn = in_turn.filter(|(_, group)| !group.is_frozen());
+        let is_turn = |group: &Group| group.jobs_to_wait == 0 && !group.is_frozen();
+        let in_turn = groups.filter(|(_, group)| is_turn(group) && group.is_ready());
         let bytes = |group: &Group| group.pending.as_ref().map(CheckpointTask::bytes);
         let (index, group) = in_turn.min_by_key(|(_, group)| bytes(group))?;
         Some((index, Task::Checkpoint(group.pending.take()?)))
@@ -267,8 +253,7 @@ impl ShardLog {
     fn next_to_write(&self) -> Option<usize> {
         let seal_bytes = self.store.options.seal_bytes;
         in_turn(|is_turn| {
-            let groups = self.groups.iter().enumerate();
-            let groups = groups.filter(|(_, group)| is_turn(group) && !group.is_frozen());
+            let groups = self.groups.iter().enumerate().filter(|(_, group)| is_turn(group));
             let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());
             let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes));
             let seal = || due.max_by_key(|(_, group)| group.hot_totals().bytes);
@@ -325,7 +310,7 @@ impl ShardLog {
         let store = &self.store;
         in_turn(|is_turn| {
             let groups = self.groups.iter_mut().enumerate();
-            let mut groups = groups.filter(|(_, group)| is_turn(group) && !group.is_frozen());
+            let mut groups = groups.filter(|(_, group)| is_turn(group));
             groups
                 .find_map(|(index, group)| Some((index, Task::Remove(group.start_removal(store)?))))
         })
@@ -341,10 +326,9 @@ impl ShardLog {
     }
 
     fn count_in_turn(&mut self) -> Option<(usize, Task)> {
-        [false, true].into_iter().find_map(|waits| {
+        in_turn(|is_turn| {
             let groups = self.groups.iter_mut().enumerate();
-            let mut groups =
-                groups.filter(|(_, group)| (group.jobs_to_wait > 0) == waits && !group.is_frozen());
+            let mut groups = groups.filter(|(_, group)| is_turn(group));
             groups.find_map(|(index, group)| {
                 let task = group.chunks.start_count(group.id)?;
                 Some((index, Task::Count(task)))
@@ -360,11 +344,7 @@ impl ShardLog {
         in_turn(|is_turn| {
             let mut groups = self.groups.iter_mut().enumerate();
             groups.find_map(|(index, group)| {
-                if !group.merge_may_help
-                    || !group.may_merge()
-                    || !is_turn(group)
-                    || group.is_frozen()
-                {
+                if !group.merge_may_help || !group.may_merge() || !is_turn(group) {
                     return None;
                 }
                 let task = group.start_merge(store, epoch, spare_bytes)?;
@@ -479,38 +459,6 @@ impl ShardLog {
         let group = self.group_mut(group);
         group.jobs_to_wait = if has_failed { waits } else { 0 };
         group
-    }
-
-    fn handle_drain(&mut self, done: FillDone) -> Option<io::Error> {
-        self.is_draining = false;
-        match done {
-            FillDone::Removed { segment } => {
-                self.slots.remove_unlinked(segment.slot);
-                self.drained.retain(|wal| !wal.segments.is_empty());
-                None
-            }
-            FillDone::Failed { dir, error, kept, .. } => {
-                let wal = self.drained.iter_mut().find(|wal| wal.dir == dir);
-                if let (Some(wal), Some(segment)) = (wal, kept) {
-                    wal.segments.push_front(segment);
-                }
-                Some(error)
-            }
-            FillDone::Spare { .. } => panic!("a drained WAL gets no spare segment"),
-        }
-    }
-
-    /// Releases segments of other WALs that our groups do not need any more.
-    pub(crate) fn release_foreign(&mut self) {
-        let (groups, slots) = (&mut self.groups, &mut self.slots);
-        self.foreign.retain(|segment| {
-            let is_needed = !is_free(groups, segment);
-            if !is_needed {
-                groups.iter_mut().for_each(|group| group.give_up(segment));
-                slots.remove(segment.slot);
-            }
-            is_needed
-        });
     }
 }
 

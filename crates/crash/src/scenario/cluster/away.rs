@@ -1,7 +1,7 @@
 //! A node is away while the others take writes. When it is back it fetches what it lacks, and not much more: what comes to its
 //! machine is counted from outside.
 
-use super::{HARMED, OPEN};
+use super::HARMED;
 use crate::cluster::{Cluster, NODE_COUNT};
 use crate::net::Net;
 use crate::report::Report;
@@ -23,9 +23,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     };
     let dir = options.dir.join("cluster-away");
     let mut trial = Trial::new(options, report, "cluster-away", &dir)?;
-    let homes = (0..NODE_COUNT).map(|node| net.home(node, dir.join(format!("n{}", node + 1))));
-    let mut cluster = Cluster::with(&[OPEN]);
-    cluster.grow(&mut trial, homes)?;
+    let mut cluster = net.cluster(&mut trial, &dir)?;
     for _ in 0..cycles {
         let (node, _) = cluster.busiest()?;
         let round = trial.round_at(cluster.doors()).expecting(HARMED);

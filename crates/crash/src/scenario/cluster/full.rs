@@ -1,7 +1,7 @@
 //! The disk of one node fills up. What its cluster acknowledges meanwhile is on the other two; when space comes
 //! back, so does the node.
 
-use crate::cluster::{Cluster, Home, SMALLEST};
+use crate::cluster::{Cluster, Home};
 use crate::disk::Disk;
 use crate::load::Round;
 use crate::report::Report;
@@ -41,7 +41,7 @@ fn one(trial: &mut Trial<'_>, dir: &Path, small: &Path) -> Outcome<()> {
     let ballast = small.join("ballast");
     std::fs::write(&ballast, vec![1; BALLAST_BYTES]).map_err(|error| error.to_string())?;
     let homes = [dir.join("n1"), small.join("data"), dir.join("n3")].map(Home::local);
-    let mut cluster = Cluster::with(&SMALLEST);
+    let mut cluster = Cluster::smallest();
     cluster.grow(trial, homes)?;
     let round = trial.round_at(cluster.doors()).expecting(EXPECTED);
     round.run(|| fill_and_free(&cluster, &round, &ballast))?;

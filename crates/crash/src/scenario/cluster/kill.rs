@@ -27,7 +27,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
         let pause = Duration::from_millis(trial.numbers.within(400, 1_500));
         let round = trial.round_at(cluster.doors()).expecting(HARMED);
         let during = || kill_and_start(&mut cluster, &round, pause);
-        let done = if is_steady { round.run_steady(during) } else { round.run(during) };
+        let done = round.run_either(is_steady, during);
         let (node, leaders) = done?;
         let ended = Instant::now();
         if is_steady {

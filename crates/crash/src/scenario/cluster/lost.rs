@@ -17,7 +17,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     let cycles = options.cycles(1, 10);
     let dir = options.dir.join("cluster-lost");
     let mut trial = Trial::new(options, report, "cluster-lost", &dir)?;
-    let home = |node: usize| Home::local(dir.join(format!("n{}", node + 1)));
+    let home = |node: usize| Home::below(&dir, node);
     let mut cluster = Cluster::with(&[REPLACE]);
     cluster.grow(&mut trial, (0..NODE_COUNT).map(home))?;
     for _ in 0..cycles {

@@ -17,7 +17,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     let cycles = options.cycles(1, 20);
     let dir = options.dir.join("cluster-members");
     let mut trial = Trial::new(options, report, "cluster-members", &dir)?;
-    let home = |node: usize| Home::local(dir.join(format!("n{}", node + 1)));
+    let home = |node: usize| Home::below(&dir, node);
     let mut cluster = Cluster::default();
     cluster.grow(&mut trial, (0..NODE_COUNT).map(home))?;
     for cycle in 0..cycles {
@@ -40,7 +40,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
             Ok(leaver)
         };
         let is_steady = cycle % 2 == 0;
-        let leaver = if is_steady { round.run_steady(during)? } else { round.run(during)? };
+        let leaver = round.run_either(is_steady, during)?;
         let ended = Instant::now();
         let (others, own) = round.gaps();
         trial.clean()?;

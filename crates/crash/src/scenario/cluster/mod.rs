@@ -12,6 +12,3 @@ pub(crate) mod restart;
 
 /// What a node may answer while another one is harmed: for certain not applied, or nobody can tell.
 const HARMED: &[&str] = &["no-leader", "write-unknown"];
-
-/// Nodes that listen beyond loopback refuse requests without a credential, but with this flag.
-const OPEN: &str = "--anonymous=all";

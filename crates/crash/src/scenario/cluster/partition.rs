@@ -1,7 +1,7 @@
 //! Links between nodes are cut, in one direction or in both, and heal again. Each node has a machine of its own; clients reach
 //! all of them all the time. Nobody hears that a packet is lost.
 
-use super::{HARMED, OPEN};
+use super::HARMED;
 use crate::cluster::{Cluster, NODE_COUNT};
 use crate::net::Net;
 use crate::numbers::Numbers;
@@ -58,9 +58,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     };
     let dir = options.dir.join("cluster-partition");
     let mut trial = Trial::new(options, report, "cluster-partition", &dir)?;
-    let homes = (0..NODE_COUNT).map(|node| net.home(node, dir.join(format!("n{}", node + 1))));
-    let mut cluster = Cluster::with(&[OPEN]);
-    cluster.grow(&mut trial, homes)?;
+    let cluster = net.cluster(&mut trial, &dir)?;
     for cycle in 0..cycles {
         let cut = CUTS[cycle as usize % CUTS.len()];
         let before = Duration::from_millis(trial.numbers.within(200, 1_200));
@@ -84,11 +82,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
             std::thread::sleep(AFTERWARDS);
             Ok(())
         };
-        if is_steady {
-            round.run_steady(during)?
-        } else {
-            round.run(during)?
-        }
+        round.run_either(is_steady, during)?;
         let ended = Instant::now();
         let (others, own) = round.gaps();
         trial.clean()?;

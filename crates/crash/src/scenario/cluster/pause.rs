@@ -29,7 +29,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
             std::thread::sleep(AFTERWARDS);
             Ok(node)
         };
-        let node = if is_steady { round.run_steady(during)? } else { round.run(during)? };
+        let node = round.run_either(is_steady, during)?;
         let ended = Instant::now();
         trial.clean()?;
         trial.progress(&format!("node {} stopped for {} ms", node + 1, pause.as_millis()));

@@ -20,10 +20,7 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
         let before = report.answers();
         let round = trial.round_at(cluster.doors()).expecting(HARMED);
         let during = || restart_all(&mut cluster, &round);
-        match cycle % 2 {
-            0 => round.run_steady(during)?,
-            _ => round.run(during)?,
-        }
+        round.run_either(cycle % 2 == 0, during)?;
         let ended = Instant::now();
         let (others, own) = round.gaps();
         println!(
