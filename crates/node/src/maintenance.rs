@@ -170,6 +170,7 @@ impl ShardCore {
             self.checkpoint_if_wanted();
         }
         self.execute_deferred(now);
+        self.try_first_in_line();
     }
 
     /// Background work gets its time.

@@ -441,11 +441,13 @@ impl Ends {
         end: ByteOffset,
     ) -> Result<Option<Slice>, Failure> {
         let (owner, limit) = self.owner_of(start);
+        let to = end.min(limit);
         let is_left_out = end.since(start) > self.first_bytes_max;
-        if start == end || is_left_out || !view.groups.is_here(owner.group) {
+        let is_here = view.groups.is_here(owner.group) && !view.may_be_behind(owner, to);
+        if start == end || is_left_out || !is_here {
             return Ok(None);
         }
-        match view.window(owner, start, end.min(limit)) {
+        match view.window(owner, start, to) {
             Ok(Read::Ready(slice)) => Ok(Some(slice)),
             Ok(Read::Job(_)) => Ok(None),
             Err(failure) => {

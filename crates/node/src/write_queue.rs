@@ -12,7 +12,7 @@
 
 use crate::{
     Failure, Reply, Request, ShardCore, Stamp, Ticket, api::UPKEEP_COMMAND_BYTES_MAX,
-    deferred::Deferred,
+    deferred::Deferred, replicated::Waiter,
 };
 use log::{AppendError, Purpose};
 
@@ -44,7 +44,8 @@ impl ShardCore {
         match self.log.check_room(request.purpose(), payload_bytes) {
             Err(AppendError::Backpressure) => true,
             Err(AppendError::DiskFull) => matches!(request, Request::Delete { .. }),
-            Ok(()) | Err(AppendError::Poisoned) => false,
+            Ok(()) => request.purpose() == Purpose::Data && !self.is_turn_of(Waiter::Clients),
+            Err(AppendError::Poisoned) => false,
         }
     }
 
@@ -60,6 +61,7 @@ impl ShardCore {
         }
         if self.replication.is_some() {
             self.note_deferred(&request);
+            self.join_line(Waiter::Clients);
         }
         let (since, data) = (now.monotonic, data.to_vec());
         self.write_queue.push(Deferred { ticket, request, data, since });
@@ -73,9 +75,11 @@ impl ShardCore {
             if self.waits_for_copy(request)
                 || self.is_worth_waiting(request, request_bytes + data.len() as u64)
             {
-                return self.write_queue.put_back(deferred);
+                self.write_queue.put_back(deferred);
+                return self.wait_in_line();
             }
             let Deferred { ticket, request, data, since } = deferred;
+            let is_data = request.purpose() == Purpose::Data;
             if self.replication.is_none() {
                 self.execute(now, ticket, (request, &data));
                 continue;
@@ -84,6 +88,16 @@ impl ShardCore {
             if let Some(request) = self.let_in(came, ticket, (request, &data)) {
                 self.execute(now, ticket, (request, &data));
             }
+            if is_data {
+                self.leave_line(Waiter::Clients);
+            }
+        }
+    }
+
+    /// Writes wait on, and those of a cluster's node in one line with its copies.
+    fn wait_in_line(&mut self) {
+        if self.replication.is_some() {
+            self.join_line(Waiter::Clients);
         }
     }
 

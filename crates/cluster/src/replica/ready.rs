@@ -264,13 +264,18 @@ impl<R: Rules> Replica<R> {
     }
 
     /// What the last [`Replica::take_ready`] wants is in `batch`, a later one than the owner has said: the log had no room for all of it.
-    /// Until the owner knows which one it is, that is [`u64::MAX`]. Nothing else is taken meanwhile.
+    /// Until the owner knows which one it is, that is [`u64::MAX`]. All that is taken meanwhile comes into the same batch.
     ///
     /// # Panics
     /// If nothing waits for a batch.
     pub fn moved_to(&mut self, batch: u64) {
-        let held = self.held.back_mut().filter(|held| held.batch > Some(0));
-        held.expect("what was taken last waits for its batch").batch = Some(batch);
+        let first = self.held.iter().position(|held| held.batch == Some(u64::MAX));
+        let first = first.or(self.held.len().checked_sub(1));
+        let moved = self.held.iter_mut().skip(first.expect("something waits for its batch"));
+        for held in moved {
+            assert!(held.batch > Some(0), "what was taken last waits for its batch");
+            held.batch = Some(batch);
+        }
     }
 
     /// The batch and all before it are durable here. Returns the messages that may go now; more may be

@@ -5,8 +5,8 @@ use super::removal::Removal;
 use super::renewed::Renewed;
 use crate::proposed::Proposed;
 use cluster::{
-    Barriers, Change, Commit, Configuration, GroupMessage, NodeNumber, Note, Proposals, Replica,
-    ReplicaId, ToAppend,
+    Barriers, Body, Change, Commit, Configuration, GroupMessage, NodeNumber, Note, Proposals,
+    Replica, ReplicaId, ToAppend,
 };
 use log::DurableEntry;
 use model::{EntryIndex, Monotonic, StreamPath, Term};
@@ -236,6 +236,41 @@ impl GroupCopy {
     /// Whether it is driven: nothing is lost, the log takes what it wants, and no snapshot takes its place.
     pub(super) fn is_running(&self) -> bool {
         self.halt.is_none() && self.pending.is_none() && self.frozen.is_none()
+    }
+
+    /// Whether time passes for its replica, and it is asked what it wants. While the log has no room for what that wanted before, it
+    /// may still want to say something, or to have entries applied that are durable.
+    pub(super) fn is_driven(&self) -> bool {
+        let is_written = self.pending.as_ref().is_none_or(|pending| pending.is_taken);
+        self.halt.is_none() && self.frozen.is_none() && is_written
+    }
+
+    /// Whether it takes what a message says. While the log has no room for what came before, more entries are lost: their sender
+    /// repeats them. All else is heard. What commits the entries here lets them leave the log, and so makes room.
+    pub(super) fn hears(&self, body: &Body) -> bool {
+        let brings_entries = matches!(body, Body::Append { entries, .. } if !entries.is_empty());
+        self.is_running() || (self.is_driven() && !brings_entries)
+    }
+
+    /// Its replica wants this in the log. If something waits for room already it comes behind that. Returns the messages that may go
+    /// now: they speak of nothing that is not in the log.
+    pub(super) fn await_room(
+        &mut self,
+        (append, note): (Vec<ToAppend>, Option<Note>),
+        messages: Vec<GroupMessage>,
+    ) -> Vec<GroupMessage> {
+        let Some(pending) = &mut self.pending else {
+            let append = append.into();
+            let is_taken = true;
+            self.pending = Some(Pending { append, note, messages, is_taken, ..Pending::default() });
+            return Vec::new();
+        };
+        pending.append.extend(append);
+        pending.note = note.or(pending.note);
+        let has_entries = |message: &GroupMessage| matches!(message.body, Body::Append { .. });
+        let (later, now) = messages.into_iter().partition(has_entries);
+        pending.messages.extend::<Vec<_>>(later);
+        now
     }
 
     /// The last entry that may be applied.

@@ -70,8 +70,7 @@ impl ShardCore {
         if copy.halt.is_some() {
             return self.hear_while_out(group, &message);
         }
-        // While the log has no room for what came before, what comes now is lost: its sender repeats it.
-        if copy.is_running() {
+        if copy.hears(&message.body) {
             // The replica counts what it refuses.
             let _ = copy.replica.step(message);
             self.touch_group(group);
@@ -83,7 +82,7 @@ impl ShardCore {
             let (first, last) = (self.log.first_index(id), self.log.last_index(id));
             let applied = self.groups.get(id).state.applied();
             let copy = self.copy_mut(id);
-            if copy.is_running() {
+            if copy.is_driven() {
                 copy.replica.tick();
                 if copy.replica.leader().is_none() && copy.is_only_voter() {
                     copy.replica.campaign();

@@ -41,6 +41,7 @@ mod hear;
 mod held;
 mod leader;
 mod leave;
+mod line;
 mod meta;
 mod pass;
 mod place;
@@ -64,6 +65,7 @@ mod watch;
 pub use call_bytes::{decode_answer, decode_call, encode_answer, encode_call};
 pub(crate) use copy::{GroupCopy, Halt};
 pub(crate) use gate::Gate;
+pub(crate) use line::Waiter;
 pub use request_bytes::{decode_reply, decode_request, encode_reply, encode_request};
 pub(crate) use start::to_copy;
 pub use status::{CopyState, CopyStatus};
@@ -85,6 +87,8 @@ const WAIT_MS_MAX: u64 = 5_000;
 pub(crate) struct Replication {
     /// Groups that something happened to in this turn.
     touched: VecDeque<GroupId>,
+    /// Copies and clients that need room in the log.
+    line: line::Line,
     /// The time of the last event.
     now: Stamp,
     last_fetch: u64,
@@ -121,6 +125,7 @@ impl Replication {
         let replace_after_ms = membership.meta.as_ref().map_or(0, |meta| meta.replace_after_ms);
         Self {
             touched: VecDeque::new(),
+            line: line::Line::default(),
             now: Stamp { wall: Timestamp::new(0), monotonic: Monotonic::new(0) },
             last_fetch: 0,
             retiring: None,

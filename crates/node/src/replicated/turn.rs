@@ -1,6 +1,7 @@
 //! One step of the library for each group that something happened to: what it wants goes into the log and to the peers.
 
 use super::copy::{GroupCopy, Halt, Pending};
+use super::line::Waiter;
 use crate::ShardCore;
 use cluster::{EntryHead, GroupReady, KIND_NOOP, LogPosition, Note, ToAppend};
 use log::{AppendError, NewEntry, Purpose, ReplicaError};
@@ -70,7 +71,7 @@ impl ShardCore {
             return self.send_forwards_from_outside(id);
         }
         self.write_pending(id);
-        while self.copy_mut(id).is_running() {
+        while self.copy_mut(id).is_driven() {
             let batch = self.log.open_batch();
             let Some(ready) = self.copy_mut(id).replica.take_ready(batch) else { break };
             self.take_ready(id, ready);
@@ -107,9 +108,8 @@ impl ShardCore {
         }
         // A commit alone is worth no sync: it goes with the next entry.
         let note = if is_urgent { copy.unwritten.take() } else { None };
-        let append = append.into();
-        copy.pending =
-            Some(Pending { append, note, messages, is_taken: true, ..Pending::default() });
+        let now = copy.await_room((append, note), messages);
+        now.into_iter().for_each(|message| self.say(id, message));
         self.write_pending(id);
         for (read, index) in ready.reads {
             self.confirm_read(id, read, index);
@@ -139,6 +139,7 @@ impl ShardCore {
         for message in pending.messages {
             self.say(id, message);
         }
+        self.leave_line(Waiter::Copy(id));
     }
 
     fn write(&mut self, id: GroupId, pending: &mut Pending) -> Result<(), ReplicaError> {
@@ -171,8 +172,16 @@ impl ShardCore {
         let (command, data) = (head.command(bytes), head.data(bytes));
         let purpose = if data.is_empty() { Purpose::Upkeep } else { Purpose::Data };
         let EntryHead { subject, time: at, kind, .. } = head;
+        if purpose == Purpose::Data && !self.is_turn_of(Waiter::Copy(id)) {
+            self.join_line(Waiter::Copy(id));
+            return Err(AppendError::Backpressure.into());
+        }
         let entry = NewEntry { group: id, term, subject, at, kind, command, data };
-        self.log.append_entry(purpose, index, entry)
+        let appended = self.log.append_entry(purpose, index, entry);
+        if purpose == Purpose::Data && matches!(appended, Err(ReplicaError::Refused(_))) {
+            self.join_line(Waiter::Copy(id));
+        }
+        appended
     }
 
     /// A batch is durable: what waited for it may go, and more may be committed.

@@ -1,10 +1,10 @@
 //! Forks whose source is led by another node.
 
-use crate::trio::{Trio, group_of, head, with_text};
+use crate::trio::{Trio, group_of, head, is_appended, read_of, with_text};
 use model::GroupId;
 use stream::{Outcome, Refusal};
-use thalweg_node::testing::{GROUPS, create, fork_of, options, path};
-use thalweg_node::{Reply, Request};
+use thalweg_node::testing::{GROUPS, append, create, fork_of, options, path};
+use thalweg_node::{CopyState, Reply, Request};
 
 /// A path in a group.
 fn name_in(group: GroupId, prefix: &str) -> String {
@@ -57,6 +57,33 @@ fn a_fork_of_any_group_is_made_read_and_given_up_at_any_node() {
         trio.tick();
     }
     assert_eq!(refusal_of(&mut trio, 1, "source"), Some(Refusal::NotFound), "nobody needs it");
+}
+
+#[test]
+fn a_fork_is_read_at_a_node_whose_copy_of_the_source_is_behind() {
+    let mut trio = Trio::new();
+    let leader = with_text(&mut trio, "source");
+    trio.tick();
+    let behind = (leader + 1) % 3;
+    trio.lost = Some((behind, group_of("source")));
+    assert!(is_appended(&trio.ask(leader, append(&path("source"), b"two,"))));
+    let mut groups = (0..GROUPS).map(GroupId::new);
+    let other = groups.find(|group| *group != group_of("source")).expect("there are two");
+    let name = name_in(other, "fork");
+    let made = fork(&mut trio, leader, (&name, "source"));
+    assert!(matches!(made, Reply::Outcome(Outcome::Created(_))), "{made:?}");
+    let at = model::ByteOffset::new(4);
+    let reply = trio.ask(behind, Request::Read(read_of(&name, at)));
+    let Reply::Read(read) = reply else { panic!("a read was answered by {reply:?}") };
+    assert_eq!((read.start, read.end.get()), (at, 8));
+    // Nothing is damaged: no copy is given up for it.
+    let damages = trio.node(behind).shards[0].take_read_damages();
+    assert!(damages.is_empty(), "{damages:?}");
+    trio.lost = None;
+    (0..10).for_each(|_| trio.tick());
+    assert_eq!(trio.text(behind, &name), b"one,two,");
+    let states: Vec<_> = trio.node(behind).shards[0].copies();
+    assert!(states.iter().all(|copy| copy.state != CopyState::Halted), "{states:?}");
 }
 
 /// Nodes with a source, and the name of a fork in a group that another one leads, with that node.

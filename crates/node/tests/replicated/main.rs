@@ -6,6 +6,7 @@ mod growth;
 mod order;
 mod renewal;
 mod reports;
+mod room;
 mod snapshots;
 mod trio;
 

@@ -23,6 +23,8 @@ pub(crate) struct Trio {
     pub(crate) under_way: VecDeque<(usize, usize, Section)>,
     /// Nodes that nobody hears, and that hear nobody.
     pub(crate) cut: Vec<usize>,
+    /// Messages of a group to a node, none of which arrives.
+    pub(crate) lost: Option<(usize, GroupId)>,
     pub(crate) openings: u64,
     pub(crate) opened: [u64; NODES],
     pub(crate) membership: fn(usize) -> Membership,
@@ -62,7 +64,8 @@ impl Trio {
         let nodes = disks.iter().map(|_| None).collect();
         let (under_way, cut) = (VecDeque::new(), Vec::new());
         let (openings, opened) = (0, [0; NODES]);
-        Self { options, disks, nodes, under_way, cut, openings, opened, membership, seed: 11 }
+        let lost = None;
+        Self { options, disks, nodes, under_way, cut, lost, openings, opened, membership, seed: 11 }
     }
 
     pub(crate) fn start(&mut self, node: usize) {
@@ -128,7 +131,9 @@ impl Trio {
             }
         }
         let Some((from, to, section)) = self.under_way.pop_front() else { return false };
-        let is_cut = self.cut.contains(&from) || self.cut.contains(&to);
+        let is_lost =
+            matches!(section, Section::Message { group, .. } if self.lost == Some((to, group)));
+        let is_cut = is_lost || self.cut.contains(&from) || self.cut.contains(&to);
         if let Some(node) = self.nodes[to].as_mut().filter(|_| !is_cut) {
             to_shards((number(from), section), SHARDS, |shard, event| {
                 node.handle(usize::from(shard.get()), Event::Peer(Box::new(event)));
@@ -187,17 +192,7 @@ impl Trio {
     }
 
     pub(crate) fn text(&mut self, node: usize, name: &str) -> Vec<u8> {
-        let path = path(name);
-        let reply = self.ask(
-            node,
-            Request::Read(thalweg_node::ReadRequest {
-                path,
-                from: model::ReadFrom::At(model::ByteOffset::ZERO),
-                boundary_bytes: 1 << 40,
-                first_bytes_max: u64::MAX,
-                records: None,
-            }),
-        );
+        let reply = self.ask(node, Request::Read(read_of(name, model::ByteOffset::ZERO)));
         let Reply::Read(read) = reply else { panic!("a read was answered by {reply:?}") };
         let mut bytes = Vec::new();
         let mut at = read.start;
@@ -234,6 +229,17 @@ pub(crate) fn with_text(trio: &mut Trio, name: &str) -> usize {
     assert!(matches!(made, Reply::Outcome(Outcome::Created(_))), "{made:?}");
     assert!(is_appended(&trio.ask(leader, append(&path(name), b"one,"))));
     leader
+}
+
+/// A read of all from there on.
+pub(crate) fn read_of(name: &str, from: model::ByteOffset) -> thalweg_node::ReadRequest {
+    thalweg_node::ReadRequest {
+        path: path(name),
+        from: model::ReadFrom::At(from),
+        boundary_bytes: 1 << 40,
+        first_bytes_max: u64::MAX,
+        records: None,
+    }
 }
 
 pub(crate) fn head(name: &str) -> Request {
