@@ -24,6 +24,9 @@ const TICK_US: u64 = 100_000;
 /// Simulated time in which every client must come to its end once nothing fails any more.
 const REST_US: u64 = 120_000_000;
 
+/// How long a node tries for a request at most, and some more.
+const LATE_US: u64 = 6_000_000;
+
 /// How often copies are compared.
 const COMPARE_US: u64 = 500_000;
 
@@ -241,6 +244,9 @@ impl World {
         if !self.is_at_rest() || !self.grow_up() {
             return;
         }
+        // A request that its client has given up may still be under way.
+        let until = self.now_us + LATE_US;
+        self.run_until(until, |_| false);
         for stream in 0..STREAMS {
             let auditor = Client::auditor(stream, self.dice.split());
             self.add_client(Box::new(auditor));
