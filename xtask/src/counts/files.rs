@@ -13,7 +13,14 @@ use std::path::Path;
 /// An append of 256 bytes with a commit of its own, on one shard.
 const WORKLOAD: &str = "append-1";
 
-/// Prints the files, with their lines and their instructions for each append.
+/// Most files with an executed function.
+const FILES_MAX: usize = 25;
+
+/// Most lines of one of them.
+const LINES_MAX: usize = 500;
+
+/// Prints the files, with their lines and their instructions for each append; fails if they are too many or one of them is too
+/// long.
 pub(super) fn print(workspace: &Workspace, scratch: &Path) -> Result<(), Failure> {
     let span = measure::span_of(WORKLOAD).expect("a workload of the table");
     let [few, many] = [span.few, span.many].map(|operations| {
@@ -32,14 +39,34 @@ pub(super) fn print(workspace: &Workspace, scratch: &Path) -> Result<(), Failure
         executed.collect::<Vec<_>>()
     };
     let functions = per_append(|costs| &costs.functions);
+    let mut long = Vec::new();
     for (file, cost) in &functions {
         let text = std::fs::read_to_string(workspace.root.join("crates").join(file));
         let lines = text.unwrap_or_default().lines().count();
         println!("{cost:>8.0} instructions  {lines:>4} lines  crates/{file}");
+        if lines > LINES_MAX {
+            long.push(format!("crates/{file} has {lines} lines"));
+        }
     }
     let lines = per_append(|costs| &costs.lines);
     println!("{} files with an executed function in one append", functions.len());
     println!("{} files with an executed line, with inlined functions", lines.len());
+    judge(functions.len(), &long)
+}
+
+fn judge(files_count: usize, long: &[String]) -> Result<(), Failure> {
+    if files_count > FILES_MAX {
+        let why =
+            format!("one append runs through {files_count} files; at most {FILES_MAX} are allowed");
+        return Err(Failure::new(why));
+    }
+    if !long.is_empty() {
+        let why = format!(
+            "at most {LINES_MAX} lines are allowed on the way of an append: {}",
+            long.join(", ")
+        );
+        return Err(Failure::new(why));
+    }
     Ok(())
 }
 
