@@ -117,12 +117,22 @@ impl Membership {
         Configuration::of(&self.voters)
     }
 
-    /// This node's copy of a group whose log ends with this configuration: the last one of several, its first one if none
-    /// has a part in it.
+    /// This node's copy of a group whose log has these configurations, one after the other. The last of them that names one
+    /// counts, and of several copies the last one. If none does it is the node's first copy.
+    ///
+    /// A log may end with an entry that gives the copy up. If that is never committed, or the node gets its place back, the copy
+    /// is the one that it was.
     #[must_use]
-    pub fn replica_in(&self, configuration: &Configuration) -> ReplicaId {
-        let own = configuration.replicas().into_iter().filter(|id| id.node() == self.node);
-        own.max().unwrap_or_else(|| ReplicaId::new(self.node, 1))
+    pub fn replica_in<'a>(
+        &self,
+        configurations: impl IntoIterator<Item = &'a Configuration>,
+    ) -> ReplicaId {
+        let own = |configuration: &Configuration| {
+            let replicas = configuration.replicas().into_iter();
+            replicas.filter(|id| id.node() == self.node).max()
+        };
+        let named = configurations.into_iter().filter_map(own).last();
+        named.unwrap_or_else(|| ReplicaId::new(self.node, 1))
     }
 
     /// The same, where the write-ahead log has counted so many openings.
@@ -220,8 +230,8 @@ mod tests {
         let voters = vec![id(1, 1), id(3, 1)];
         let node = NodeNumber::new(2);
         let membership = Membership { node, voters, opening: 1, seed: 0, meta: None };
-        assert_eq!(membership.replica_in(&membership.first()), id(2, 1));
+        assert_eq!(membership.replica_in([&membership.first()]), id(2, 1));
         let with_two = Configuration::of(&[id(1, 1), id(2, 1), id(2, 4)]);
-        assert_eq!(membership.replica_in(&with_two), id(2, 4));
+        assert_eq!(membership.replica_in([&with_two, &membership.first()]), id(2, 4));
     }
 }

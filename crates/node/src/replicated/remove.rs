@@ -14,7 +14,8 @@
 //! A copy that is out already, and is not wanted back, goes the same way from step 3 on.
 //!
 //! # Coming back
-//! As a damaged copy: under a new id, with a snapshot (`renew`).
+//! As a damaged copy: under a new id, with a snapshot (`renew`). So does a copy whose id is an old one. A copy reads its id in its
+//! log, and after a start nothing there says that it had a later one when the group was without it.
 //!
 //! # Invariants
 //! - A copy that a leader may count is not emptied: what it has acknowledged and for whom it has voted is what others
@@ -49,9 +50,24 @@ impl ShardCore {
         state.stream_count() == 0 && self.log.first_index(id).is_none()
     }
 
+    /// Whether the cluster knows a later id of the copy, and no message will ever be for the one that it has.
+    fn is_forgotten(&self, id: GroupId) -> bool {
+        let Some(replication) = &self.replication else { return false };
+        let (Some(meta), Some(copy)) = (replication.meta(), self.groups.get(id).role.copy()) else {
+            return false;
+        };
+        let is_free = copy.halt.is_none() && copy.frozen.is_none() && !copy.leads();
+        let is_old = meta.replica(id, replication.forwarding.node) > copy.id();
+        is_free && is_old && !copy.replica.configuration().contains(copy.id())
+    }
+
     /// Asks leaders about copies that seem not to be wanted.
     pub(super) fn tick_removals(&mut self) {
         for id in self.replicated_groups() {
+            if self.is_forgotten(id) {
+                self.halt(id, Halt::Removed);
+                self.touch_group(id);
+            }
             if !self.is_unwanted(id) || self.is_bare(id) {
                 continue;
             }

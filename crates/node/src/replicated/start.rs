@@ -44,11 +44,13 @@ pub(crate) fn to_copy(
     let first = Note { term: Term::new(1), vote: None, commit: EntryIndex::new(0) };
     let note = found.unwrap_or(first);
     let changes = ahead.filter(|_| !is_out).map_or_else(BTreeMap::new, |ahead| ahead.changes);
-    let last = changes
-        .values()
-        .fold(configuration.clone(), |before, change| before.after(change).unwrap_or(before));
+    let mut configurations = vec![configuration.clone()];
+    for change in changes.values() {
+        let after = configurations.last().and_then(|before| before.after(change));
+        configurations.extend(after);
+    }
     let replica = Replica::new(Start {
-        id: membership.replica_in(&last),
+        id: membership.replica_in(&configurations),
         seed: seed(membership.seed, id),
         configuration: configuration.clone(),
         note,

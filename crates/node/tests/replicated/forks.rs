@@ -1,6 +1,7 @@
 //! Forks whose source is led by another node.
 
 use crate::trio::{Trio, group_of, head, is_appended, read_of, with_text};
+use cluster::Section;
 use model::GroupId;
 use stream::{Outcome, Refusal};
 use thalweg_node::testing::{GROUPS, append, create, fork_of, options, path};
@@ -65,7 +66,8 @@ fn a_fork_is_read_at_a_node_whose_copy_of_the_source_is_behind() {
     let leader = with_text(&mut trio, "source");
     trio.tick();
     let behind = (leader + 1) % 3;
-    trio.lost = Some((behind, group_of("source")));
+    let is_source = |section: &Section| matches!(section, Section::Message { group, .. } if *group == group_of("source"));
+    trio.loses = Some(Box::new(move |_, to, section| to == behind && is_source(section)));
     assert!(is_appended(&trio.ask(leader, append(&path("source"), b"two,"))));
     let mut groups = (0..GROUPS).map(GroupId::new);
     let other = groups.find(|group| *group != group_of("source")).expect("there are two");
@@ -79,7 +81,7 @@ fn a_fork_is_read_at_a_node_whose_copy_of_the_source_is_behind() {
     // Nothing is damaged: no copy is given up for it.
     let damages = trio.node(behind).shards[0].take_read_damages();
     assert!(damages.is_empty(), "{damages:?}");
-    trio.lost = None;
+    trio.loses = None;
     (0..10).for_each(|_| trio.tick());
     assert_eq!(trio.text(behind, &name), b"one,two,");
     let states: Vec<_> = trio.node(behind).shards[0].copies();

@@ -23,8 +23,8 @@ pub(crate) struct Trio {
     pub(crate) under_way: VecDeque<(usize, usize, Section)>,
     /// Nodes that nobody hears, and that hear nobody.
     pub(crate) cut: Vec<usize>,
-    /// Messages of a group to a node, none of which arrives.
-    pub(crate) lost: Option<(usize, GroupId)>,
+    /// Whether what one node says to another one never arrives.
+    pub(crate) loses: Option<Box<dyn Fn(usize, usize, &Section) -> bool>>,
     pub(crate) openings: u64,
     pub(crate) opened: [u64; NODES],
     pub(crate) membership: fn(usize) -> Membership,
@@ -64,8 +64,19 @@ impl Trio {
         let nodes = disks.iter().map(|_| None).collect();
         let (under_way, cut) = (VecDeque::new(), Vec::new());
         let (openings, opened) = (0, [0; NODES]);
-        let lost = None;
-        Self { options, disks, nodes, under_way, cut, lost, openings, opened, membership, seed: 11 }
+        let loses = None;
+        Self {
+            options,
+            disks,
+            nodes,
+            under_way,
+            cut,
+            loses,
+            openings,
+            opened,
+            membership,
+            seed: 11,
+        }
     }
 
     pub(crate) fn start(&mut self, node: usize) {
@@ -131,8 +142,7 @@ impl Trio {
             }
         }
         let Some((from, to, section)) = self.under_way.pop_front() else { return false };
-        let is_lost =
-            matches!(section, Section::Message { group, .. } if self.lost == Some((to, group)));
+        let is_lost = self.loses.as_ref().is_some_and(|loses| loses(from, to, &section));
         let is_cut = is_lost || self.cut.contains(&from) || self.cut.contains(&to);
         if let Some(node) = self.nodes[to].as_mut().filter(|_| !is_cut) {
             to_shards((number(from), section), SHARDS, |shard, event| {
