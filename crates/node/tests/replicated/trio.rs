@@ -16,6 +16,9 @@ pub(crate) const SHARDS: u16 = 1;
 /// Three nodes, and one that may take the place of another.
 const NODES: usize = 4;
 
+/// Of the node that says something and the one that it says it to.
+type Loses = dyn Fn(usize, usize, &Section) -> bool;
+
 pub(crate) struct Trio {
     pub(crate) options: LogOptions,
     pub(crate) disks: Vec<MemoryDisk>,
@@ -24,7 +27,7 @@ pub(crate) struct Trio {
     /// Nodes that nobody hears, and that hear nobody.
     pub(crate) cut: Vec<usize>,
     /// Whether what one node says to another one never arrives.
-    pub(crate) loses: Option<Box<dyn Fn(usize, usize, &Section) -> bool>>,
+    pub(crate) loses: Option<Box<Loses>>,
     pub(crate) openings: u64,
     pub(crate) opened: [u64; NODES],
     pub(crate) membership: fn(usize) -> Membership,
