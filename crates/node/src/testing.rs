@@ -344,10 +344,15 @@ impl Process {
 
     /// Runs the syncs that are held, and those that follow, until none is left.
     pub fn sync_held(&mut self) {
-        while let Some((shard, job)) = self.held.syncs.as_mut().and_then(Vec::pop) {
-            self.handle(shard, Event::Synced(job.run()));
-            self.settle();
-        }
+        while self.sync_one() {}
+    }
+
+    /// Runs one sync that is held; `false` if there is none.
+    pub fn sync_one(&mut self) -> bool {
+        let Some((shard, job)) = self.held.syncs.as_mut().and_then(Vec::pop) else { return false };
+        self.handle(shard, Event::Synced(job.run()));
+        self.settle();
+        true
     }
 
     /// Lets time pass for all shards.

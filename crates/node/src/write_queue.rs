@@ -61,8 +61,8 @@ impl ShardCore {
         }
         if self.replication.is_some() {
             self.note_deferred(&request);
-            self.join_line(Waiter::Clients);
         }
+        self.join_line(Waiter::Clients);
         let (since, data) = (now.monotonic, data.to_vec());
         self.write_queue.push(Deferred { ticket, request, data, since });
     }
@@ -76,7 +76,7 @@ impl ShardCore {
                 || self.is_worth_waiting(request, request_bytes + data.len() as u64)
             {
                 self.write_queue.put_back(deferred);
-                return self.wait_in_line();
+                return self.join_line(Waiter::Clients);
             }
             let Deferred { ticket, request, data, since } = deferred;
             let is_data = request.purpose() == Purpose::Data;
@@ -91,13 +91,6 @@ impl ShardCore {
             if is_data {
                 self.leave_line(Waiter::Clients);
             }
-        }
-    }
-
-    /// Writes wait on, and those of a cluster's node in one line with its copies.
-    fn wait_in_line(&mut self) {
-        if self.replication.is_some() {
-            self.join_line(Waiter::Clients);
         }
     }
 

@@ -235,7 +235,7 @@ impl GroupCopy {
 
     /// Whether it is driven: nothing is lost, the log takes what it wants, and no snapshot takes its place.
     pub(super) fn is_running(&self) -> bool {
-        self.halt.is_none() && self.pending.is_none() && self.frozen.is_none()
+        self.pending.is_none() && self.is_driven()
     }
 
     /// Whether time passes for its replica, and it is asked what it wants. While the log has no room for what that wanted before, it
@@ -249,7 +249,7 @@ impl GroupCopy {
     /// repeats them. All else is heard. What commits the entries here lets them leave the log, and so makes room.
     pub(super) fn hears(&self, body: &Body) -> bool {
         let brings_entries = matches!(body, Body::Append { entries, .. } if !entries.is_empty());
-        self.is_running() || (self.is_driven() && !brings_entries)
+        self.is_driven() && (self.pending.is_none() || !brings_entries)
     }
 
     /// Its replica wants this in the log. If something waits for room already it comes behind that. Returns the messages that may go

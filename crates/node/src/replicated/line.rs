@@ -9,7 +9,6 @@
 
 use crate::ShardCore;
 use model::GroupId;
-use std::collections::VecDeque;
 
 /// One in the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,11 +51,11 @@ impl ShardCore {
         }
     }
 
-    /// It found no room, or it is not its turn.
+    /// It found no room, or it is not its turn. A node alone has no line: its writes have their queue.
     #[cold]
     pub(crate) fn join_line(&mut self, who: Waiter) {
-        let line = &mut self.members().line;
-        if !line.contains(&who) {
+        let line = self.replication.as_mut().map(|it| &mut it.line);
+        if let Some(line) = line.filter(|line| !line.contains(&who)) {
             line.push_back(who);
         }
     }
@@ -78,6 +77,3 @@ impl ShardCore {
         }
     }
 }
-
-/// The first one is at the front.
-pub(super) type Line = VecDeque<Waiter>;

@@ -87,8 +87,8 @@ const WAIT_MS_MAX: u64 = 5_000;
 pub(crate) struct Replication {
     /// Groups that something happened to in this turn.
     touched: VecDeque<GroupId>,
-    /// Copies and clients that need room in the log.
-    line: line::Line,
+    /// Copies and clients that need room in the log, the first one at the front.
+    line: VecDeque<Waiter>,
     /// The time of the last event.
     now: Stamp,
     last_fetch: u64,
@@ -125,7 +125,7 @@ impl Replication {
         let replace_after_ms = membership.meta.as_ref().map_or(0, |meta| meta.replace_after_ms);
         Self {
             touched: VecDeque::new(),
-            line: line::Line::default(),
+            line: VecDeque::new(),
             now: Stamp { wall: Timestamp::new(0), monotonic: Monotonic::new(0) },
             last_fetch: 0,
             retiring: None,

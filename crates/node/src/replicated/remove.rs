@@ -31,6 +31,11 @@ use model::{GroupId, Term};
 use stream::GroupState;
 
 impl GroupCopy {
+    /// Whether it takes part in its group, does not lead it, and nothing is about to take its place.
+    fn may_be_given_up(&self) -> bool {
+        self.halt.is_none() && self.frozen.is_none() && !self.leads()
+    }
+
     fn place(&self) -> Removal {
         Removal::Asked(self.replica.last_index(), self.replica.term())
     }
@@ -56,9 +61,9 @@ impl ShardCore {
         let (Some(meta), Some(copy)) = (replication.meta(), self.groups.get(id).role.copy()) else {
             return false;
         };
-        let is_free = copy.halt.is_none() && copy.frozen.is_none() && !copy.leads();
         let is_old = meta.replica(id, replication.forwarding.node) > copy.id();
-        is_free && is_old && !copy.replica.configuration().contains(copy.id())
+        let is_named = || copy.replica.configuration().contains(copy.id());
+        copy.may_be_given_up() && is_old && !is_named()
     }
 
     /// Asks leaders about copies that seem not to be wanted.
@@ -102,8 +107,7 @@ impl ShardCore {
         // It may be further already, for another reason.
         let asked = copy.removal.take_if(|removal| matches!(removal, Removal::Asked(..)));
         let is_same = asked == Some(copy.place());
-        let is_free = copy.halt.is_none() && copy.frozen.is_none() && !copy.leads();
-        let is_left = is_same && is_free && !is_coming;
+        let is_left = is_same && copy.may_be_given_up() && !is_coming;
         let ShardAnswer::Replicas(nodes) = answer else { return };
         if is_left && !nodes.contains(&own) {
             self.halt(id, Halt::Removed);

@@ -172,13 +172,14 @@ impl ShardCore {
         let (command, data) = (head.command(bytes), head.data(bytes));
         let purpose = if data.is_empty() { Purpose::Upkeep } else { Purpose::Data };
         let EntryHead { subject, time: at, kind, .. } = head;
-        if purpose == Purpose::Data && !self.is_turn_of(Waiter::Copy(id)) {
-            self.join_line(Waiter::Copy(id));
-            return Err(AppendError::Backpressure.into());
-        }
-        let entry = NewEntry { group: id, term, subject, at, kind, command, data };
-        let appended = self.log.append_entry(purpose, index, entry);
-        if purpose == Purpose::Data && matches!(appended, Err(ReplicaError::Refused(_))) {
+        let is_data = purpose == Purpose::Data;
+        let appended = if is_data && !self.is_turn_of(Waiter::Copy(id)) {
+            Err(AppendError::Backpressure.into())
+        } else {
+            let entry = NewEntry { group: id, term, subject, at, kind, command, data };
+            self.log.append_entry(purpose, index, entry)
+        };
+        if is_data && matches!(appended, Err(ReplicaError::Refused(_))) {
             self.join_line(Waiter::Copy(id));
         }
         appended

@@ -8,7 +8,7 @@ use log::LogOptions;
 use model::GroupId;
 use thalweg_node::testing::{GROUPS, Process, append, create, options, path};
 use thalweg_node::{
-    CopyState, CopyStatus, Event, Membership, MetaStart, PEER_TICK_MS, PeerEvent, Reply, Request,
+    CopyState, Event, Membership, MetaStart, PEER_TICK_MS, PeerEvent, Reply, Request,
 };
 
 /// A member that is away for so long is replaced.
@@ -494,15 +494,11 @@ fn a_node_that_is_away_for_long_is_replaced_and_gets_its_places_back() {
     assert_eq!(trio.text(2, "a"), b"one,two,");
 }
 
+const FIRST: GroupId = GroupId::new(0);
+
 /// Whether a node votes in the first group.
 fn votes(trio: &mut Trio, node: usize) -> bool {
-    let number = u16::try_from(node + 1).unwrap();
-    voting(trio)[0].contains(&number)
-}
-
-/// A node's copy of the first group.
-fn first_copy(trio: &mut Trio, node: usize) -> CopyStatus {
-    trio.node(node).shards[0].copies().swap_remove(0)
+    voting(trio)[0].contains(&number(node).get())
 }
 
 /// Four nodes: one has a place in the first group only while another one, which has none, is away.
@@ -510,17 +506,17 @@ fn with_a_substitute() -> (Trio, usize, usize) {
     let mut trio = grown();
     join(&mut trio, 0, 3);
     let all = targets(GROUPS, &[1, 2, 3, 4].map(NodeNumber::new), 3);
-    let holders = all[&GroupId::new(0)].clone();
+    let holders = all[&FIRST].clone();
     let holds = |node: usize| holders.contains(&number(node));
     tick_until(&mut trio, |trio| (0..4).all(|node| votes(trio, node) == holds(node)));
     let substitute = (0..4).find(|node| !holds(*node)).unwrap();
-    let led = trio.leader(GroupId::new(0));
+    let led = trio.leader(FIRST);
     let away = (0..4).find(|node| holds(*node) && *node != led).unwrap();
     (trio, substitute, away)
 }
 
 fn has_second_id(trio: &mut Trio, node: usize) -> bool {
-    first_copy(trio, node).id > ReplicaId::new(number(node), 1)
+    trio.copy(node, FIRST).id > ReplicaId::new(number(node), 1)
 }
 
 /// The substitute has got its place for the second time, under its second id, and loses it.
@@ -532,9 +528,8 @@ fn with_a_second_id() -> (Trio, usize, usize) {
         trio.start(away);
         if !has_second_id(&mut trio, substitute) {
             let is_bare = |trio: &mut Trio| {
-                let has =
-                    trio.node(substitute).shards[0].log().first_index(GroupId::new(0)).is_some();
-                !has && first_copy(trio, substitute).state == CopyState::Removed
+                let has = trio.node(substitute).shards[0].log().first_index(FIRST).is_some();
+                !has && trio.copy(substitute, FIRST).state == CopyState::Removed
             };
             tick_until(&mut trio, is_bare);
         }
@@ -548,9 +543,9 @@ fn a_copy_that_loses_its_place_and_gets_it_back_keeps_its_id_over_a_start() {
     // A start may come before the entry that takes the place is committed, or after that.
     for is_committed in [false, true] {
         let (mut trio, substitute, away) = with_a_second_id();
-        let before = first_copy(&mut trio, substitute);
+        let before = trio.copy(substitute, FIRST);
         let is_it = |trio: &mut Trio| {
-            let copy = first_copy(trio, substitute);
+            let copy = trio.copy(substitute, FIRST);
             let is_given_up = !copy.configuration.contains(copy.id);
             let is_joint = copy.configuration.is_joint() && copy.last > copy.committed;
             if is_committed { is_given_up } else { is_joint || is_given_up }
@@ -572,7 +567,7 @@ fn a_copy_that_loses_its_place_and_gets_it_back_keeps_its_id_over_a_start() {
         trio.loses = Some(Box::new(move |from, _, section| from == substitute && asks(section)));
         let is_wanted = |trio: &mut Trio| {
             let meta = trio.node(substitute).shards[0].known_meta();
-            meta.is_some_and(|meta| meta.target(GroupId::new(0)).contains(&number(substitute)))
+            meta.is_some_and(|meta| meta.target(FIRST).contains(&number(substitute)))
         };
         tick_until(&mut trio, is_wanted);
         trio.loses = None;

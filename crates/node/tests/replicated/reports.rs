@@ -74,8 +74,7 @@ fn who_is_alone_of_three_says_that_nobody_leads() {
 
 /// The last entry of the group of `a` that is applied on a node.
 fn applied(trio: &mut Trio, node: usize) -> EntryIndex {
-    let copies = trio.node(node).shards[0].copies();
-    copies.iter().find(|copy| copy.group == group_of("a")).expect("it has a copy").applied
+    trio.copy(node, group_of("a")).applied
 }
 
 fn catching_up(trio: &mut Trio, node: usize) -> usize {

@@ -4,7 +4,6 @@ use super::trio::{Trio, group_of, is_appended, with_text};
 use cluster::GroupReport;
 use log::LogOptions;
 use thalweg_node::testing::{append, options, path};
-use thalweg_node::{CopyStatus, Event};
 
 /// Bytes of one batch.
 const BATCH_BYTES: usize = 4096;
@@ -32,17 +31,8 @@ fn fill(trio: &mut Trio, leader: usize) {
 
 /// The disk is done with the batch that is under way.
 fn sync_one(trio: &mut Trio, node: usize) {
-    let job = trio.node(node).held.syncs.as_mut().and_then(Vec::pop);
-    if let Some((shard, job)) = job {
-        trio.node(node).handle(shard, Event::Synced(job.run()));
-        trio.settle();
-    }
-}
-
-/// A node's copy of the group of a stream.
-fn copy(trio: &mut Trio, node: usize, name: &str) -> CopyStatus {
-    let mut copies = trio.node(node).shards[0].copies().into_iter();
-    copies.find(|copy| copy.group == group_of(name)).expect("it has a copy")
+    trio.node(node).sync_one();
+    trio.settle();
 }
 
 #[test]
@@ -54,9 +44,9 @@ fn a_copy_that_waits_for_room_is_heard_and_learns_what_is_committed() {
     let of_group = said.groups.iter().find(|it| it.group == group_of("a"));
     assert_eq!(of_group.map(GroupReport::voters_heard), Some(3));
     // What is durable is applied at once, though more waits.
-    let before = copy(&mut trio, busy, "a").applied;
+    let before = trio.copy(busy, group_of("a")).applied;
     sync_one(&mut trio, busy);
-    assert!(copy(&mut trio, busy, "a").applied > before, "entry {before} was the last one");
+    assert!(trio.copy(busy, group_of("a")).applied > before, "entry {before} was the last one");
 }
 
 #[test]
@@ -69,7 +59,7 @@ fn small_entries_do_not_take_the_room_for_which_a_large_one_waits() {
     };
     let small = names.find(is_it).expect("there are more groups");
     with_text(&mut trio, &small);
-    let last = copy(&mut trio, leader, "a").applied;
+    let last = trio.copy(leader, group_of("a")).applied;
     for round in 0..40 {
         if round == 2 {
             let large = [b'l'; BATCH_BYTES - 512];
@@ -83,5 +73,5 @@ fn small_entries_do_not_take_the_room_for_which_a_large_one_waits() {
         assert!(is_appended(&trio.ask(leader, append(&path(&small), &[b's'; 300]))));
         trio.tick();
     }
-    assert!(copy(&mut trio, busy, "a").applied > last, "the large one is not there");
+    assert!(trio.copy(busy, group_of("a")).applied > last, "the large one is not there");
 }

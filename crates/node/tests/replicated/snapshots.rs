@@ -52,8 +52,7 @@ fn counts(trio: &mut Trio, node: usize) -> TransferCounts {
 }
 
 fn applied(trio: &mut Trio, node: usize, name: &str) -> u64 {
-    let copies = trio.node(node).shards[0].copies();
-    copies[usize::from(group_of(name).get())].applied.get()
+    trio.copy(node, group_of(name)).applied.get()
 }
 
 /// Whether a node has as much as the leader.

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use stream::Outcome;
 use thalweg_node::testing::{Process, append, create, options, path};
 use thalweg_node::{
-    CopyState, Event, Membership, PEER_TICK_MS, PeerEvent, Reply, Request, to_shards,
+    CopyState, CopyStatus, Event, Membership, PEER_TICK_MS, PeerEvent, Reply, Request, to_shards,
 };
 
 pub(crate) const SHARDS: u16 = 1;
@@ -175,6 +175,12 @@ impl Trio {
             copies.filter(|copy| copy.group == group).any(|copy| state(&copy))
         };
         (0..NODES).find(|&node| !self.cut.contains(&node) && serves(&self.nodes[node]))
+    }
+
+    /// A node's copy of a group.
+    pub(crate) fn copy(&mut self, node: usize, group: GroupId) -> CopyStatus {
+        let mut copies = self.node(node).shards[0].copies().into_iter();
+        copies.find(|copy| copy.group == group).expect("it has a copy")
     }
 
     /// Lets time pass until somebody leads the group.
