@@ -4,7 +4,7 @@
 //! file counts if a function of it ran; files with inlined lines alone are a second number. It counts
 //! only if it costs more in a run with more appends: what a process runs once is in no append.
 
-use super::measure::{self, ShardRun};
+use super::measure::{self, ShardRun, Span};
 use crate::run::Failure;
 use crate::workspace::Workspace;
 use std::collections::{BTreeMap, HashMap};
@@ -19,12 +19,36 @@ const FILES_MAX: usize = 25;
 /// Most lines of one of them.
 const LINES_MAX: usize = 500;
 
-/// Prints the files, with their lines and their instructions for each append; fails if they are too many or one of them is too
-/// long.
+/// Counts appends, and prints the files.
+pub(super) fn count(workspace: &Workspace, scratch: &Path) -> Result<(), Failure> {
+    for run in runs(workspace, scratch) {
+        run.totals()?;
+    }
+    print(workspace, scratch)
+}
+
+/// The runs with few appends and with many.
+fn runs<'a>(workspace: &'a Workspace, scratch: &'a Path) -> [ShardRun<'a>; 2] {
+    let span = span();
+    let run = |operations| ShardRun {
+        workspace,
+        scratch,
+        workload: WORKLOAD,
+        operations,
+        callgrind: true,
+    };
+    [span.few, span.many].map(run)
+}
+
+fn span() -> Span {
+    measure::span_of(WORKLOAD).expect("a workload of the table")
+}
+
+/// Prints the files, with their lines and their instructions for each append, from what callgrind wrote of the runs. Fails if they
+/// are too many or one of them is too long.
 pub(super) fn print(workspace: &Workspace, scratch: &Path) -> Result<(), Failure> {
-    let span = measure::span_of(WORKLOAD).expect("a workload of the table");
-    let [few, many] = [span.few, span.many].map(|operations| {
-        let run = ShardRun { workspace, scratch, workload: WORKLOAD, operations, callgrind: true };
+    let span = span();
+    let [few, many] = runs(workspace, scratch).map(|run| {
         let profile = run.profile()?;
         Ok::<_, Failure>(costs_by_file(&profile, &workspace.root.join("crates")))
     });

@@ -89,6 +89,13 @@ pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>,
     Ok(counted)
 }
 
+impl Counted {
+    /// Whether callgrind has counted it.
+    pub(super) fn is_instructions(&self) -> bool {
+        self.what == Instrument::Callgrind.what()
+    }
+}
+
 impl Span {
     pub(super) fn per_operation(self, few: f64, many: f64) -> f64 {
         (many - few) / (self.many - self.few) as f64
@@ -96,7 +103,7 @@ impl Span {
 }
 
 /// What a run printed of itself, and what was counted of it from outside.
-struct Totals {
+pub(super) struct Totals {
     own: Value,
     instructions: Option<f64>,
 }
@@ -106,7 +113,12 @@ fn differences(workload: &'static str, span: Span, few: &Totals, many: &Totals) 
     if let (Some(few), Some(many)) = (few.instructions, many.instructions) {
         let value = span.per_operation(few, many);
         let tolerance_percent = INSTRUCTIONS_TOLERANCE_PERCENT;
-        counted.push(Counted { workload, what: "instructions", value, tolerance_percent });
+        counted.push(Counted {
+            workload,
+            what: Instrument::Callgrind.what(),
+            value,
+            tolerance_percent,
+        });
     }
     for (what, tolerance_percent) in OWN {
         let [few, many] = [few, many].map(|totals| totals.own[what].as_f64().unwrap_or(f64::NAN));
@@ -138,15 +150,14 @@ impl ShardRun<'_> {
         self.scratch.join(format!("{}-{}", self.workload, self.operations))
     }
 
-    /// What callgrind wrote of the run.
+    /// What callgrind wrote of the run, which was made.
     pub(super) fn profile(&self) -> Result<String, Failure> {
-        self.totals()?;
         let profile = self.stem().with_extension("profile");
         std::fs::read_to_string(&profile)
             .map_err(|error| Failure::new(format!("cannot read {}: {error}", profile.display())))
     }
 
-    fn totals(&self) -> Result<Totals, Failure> {
+    pub(super) fn totals(&self) -> Result<Totals, Failure> {
         let stem = self.stem();
         let program = self.workspace.counts_binary().display().to_string();
         let mut words = Vec::new();

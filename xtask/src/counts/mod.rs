@@ -48,13 +48,13 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), String
     run::check(&mut build, "what is counted does not build").map_err(|f| f.to_string())?;
     let scratch = workspace.scratch("counts")?;
     if options.files {
-        return files::print(workspace, &scratch).map_err(|failure| failure.message);
+        return files::count(workspace, &scratch).map_err(|failure| failure.message);
     }
     let counted = measure::all(workspace, &scratch).map_err(|failure| failure.to_string())?;
-    let files = workspace.scratch("counts-files")?;
-    let judged = files::print(workspace, &files).map_err(|failure| failure.message);
-    let _ = std::fs::remove_dir_all(&files);
-    judged?;
+    // Where callgrind does not work there is nothing to tell files by.
+    if counted.iter().any(Counted::is_instructions) {
+        files::print(workspace, &scratch).map_err(|failure| failure.message)?;
+    }
     if options.keep {
         println!("the profiles are in {}", scratch.display());
     } else {
