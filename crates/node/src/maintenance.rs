@@ -101,6 +101,7 @@ impl ShardCore {
             if may(self.groups.get(group)) {
                 return self.begin_checkpoint(group);
             }
+            self.log.refuse_checkpoint(group);
         }
     }
 

@@ -128,6 +128,12 @@ impl<R: Rules> Replica<R> {
         self.held.front().is_some_and(|held| held.batch.is_some_and(|of| of <= batch))
     }
 
+    /// How much waits for a batch to be durable.
+    #[must_use]
+    pub fn held_count(&self) -> usize {
+        self.held.len()
+    }
+
     fn take_snapshot(&mut self, ready: &Ready, out: &mut GroupReady) {
         if ready.snapshot().is_empty() {
             return;

@@ -42,6 +42,8 @@ pub(crate) struct Group {
     /// Log bytes since the last checkpoint was asked for.
     pub(crate) bytes_since_checkpoint: u64,
     pub(crate) pending: Option<CheckpointTask>,
+    /// Its owner has said that there can be no checkpoint now.
+    pub(crate) is_checkpoint_refused: bool,
     /// Size of the newest checkpoint.
     pub(crate) checkpoint_bytes: u64,
     /// Whether chunks changed since a merge was last looked for.
@@ -76,6 +78,7 @@ impl Group {
             leftovers: Leftovers::default(),
             bytes_since_checkpoint: 0,
             pending: None,
+            is_checkpoint_refused: false,
             checkpoint_bytes: 0,
             merge_may_help: true,
             is_busy: false,
@@ -252,12 +255,13 @@ impl Group {
     }
 
     /// Whether `segment` can leave the WAL only when that has taken more. It has entries that are not committed: what commits or
-    /// supersedes them may be an entry behind them, such as a new leader's first. Or it has a note, and notes are due that
-    /// found no room.
+    /// supersedes them may be an entry behind them, such as a new leader's first. Or there can be no checkpoint of them: what
+    /// changes that is written, too. Or it has a note, and notes are due that found no room.
     pub(crate) fn waits_for_log(&self, segment: &WalSegment, are_notes_due: bool) -> bool {
         let is_uncommitted = segment.last[usize::from(self.id.get())] > self.applied;
-        let is_uncommitted = self.replicated.is_some() && self.pins(segment) && is_uncommitted;
-        is_uncommitted || (are_notes_due && self.holds_note(segment))
+        let is_uncommitted = self.replicated.is_some() && is_uncommitted;
+        let is_kept = self.pins(segment) && (is_uncommitted || self.is_checkpoint_refused);
+        is_kept || (are_notes_due && self.holds_note(segment))
     }
 
     /// Whether another replica may need entries.
@@ -296,6 +300,7 @@ impl Group {
         (self.sealed, self.checkpointed) = (index, index);
         (self.pending, self.checkpoint_bytes, self.bytes_since_checkpoint) = (None, bytes, 0);
         self.installs += 1;
+        self.is_checkpoint_refused = false;
         self.sifting = None;
         self.far_read_bytes.set(0);
         let replicated = self.replicated.as_mut().expect("a group with one voter gets no snapshot");

@@ -45,7 +45,7 @@ pub(super) fn is_free(groups: &[Group], segment: &WalSegment) -> bool {
 impl ShardLog {
     /// A group whose checkpoint would shorten recovery or free WAL segments, in turn.
     ///
-    /// Answer with [`ShardLog::checkpoint`]; until then the same group may be named again.
+    /// Answer with [`ShardLog::checkpoint`] or [`ShardLog::refuse_checkpoint`]; until then the same group may be named again.
     pub fn wants_checkpoint(&mut self) -> Option<GroupId> {
         if self.is_poisoned() {
             return None;

@@ -441,12 +441,24 @@ impl ShardLog {
         if index.get() <= state.checkpointed() {
             return;
         }
-        state.bytes_since_checkpoint = 0;
+        (state.bytes_since_checkpoint, state.is_checkpoint_refused) = (0, false);
         let installs = state.installs;
         let task = CheckpointTask { store, dir, group, index, term, installs, header, rows };
         state.checkpoint_bytes = task.bytes();
         state.pending = Some(task);
         self.is_work_due.set(true);
+    }
+
+    /// The other answer to [`ShardLog::wants_checkpoint`]: no state of the group may stand for what is applied, until
+    /// a snapshot is installed. Meanwhile its entries stay, and the log passes its bound rather than to wait for them.
+    ///
+    /// # Panics
+    /// If the group belongs to another shard.
+    pub fn refuse_checkpoint(&mut self, group: GroupId) {
+        let refused = &mut self.group_mut(group).is_checkpoint_refused;
+        if !std::mem::replace(refused, true) {
+            self.is_work_due.set(true);
+        }
     }
 
     /// Asserts what holds whenever no call is under way. Its cost grows with groups and segments, not

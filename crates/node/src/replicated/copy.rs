@@ -18,6 +18,9 @@ const HELD_COUNT_MAX: usize = 4 << 10;
 /// Bytes of their data.
 const HELD_BYTES_MAX: usize = 16 << 20;
 
+/// What a replica may want while the log has no room for the first of it: some minutes of answers to a leader.
+const WAITS_MAX: usize = 4 << 10;
+
 /// This node's copy of one group.
 #[derive(Debug)]
 pub(crate) struct GroupCopy {
@@ -238,18 +241,29 @@ impl GroupCopy {
         self.pending.is_none() && self.is_driven()
     }
 
-    /// Whether time passes for its replica, and it is asked what it wants. While the log has no room for what that wanted before, it
-    /// may still want to say something, or to have entries applied that are durable.
+    /// Whether its replica is asked what it wants. While the log has no room for what that wanted before, it may still want to say
+    /// something, or to have entries applied that are durable. Not forever: it remembers what it has said.
     pub(super) fn is_driven(&self) -> bool {
-        let is_written = self.pending.as_ref().is_none_or(|pending| pending.is_taken);
-        self.halt.is_none() && self.frozen.is_none() && is_written
+        let is_short =
+            |pending: &Pending| pending.is_taken && self.replica.held_count() < WAITS_MAX;
+        self.halt.is_none() && self.frozen.is_none() && self.pending.as_ref().is_none_or(is_short)
+    }
+
+    /// Whether time passes for it. A leader that the log has no room for takes no proposals: its followers choose another one.
+    pub(super) fn is_ticked(&self) -> bool {
+        self.is_running() || (self.is_driven() && !self.leads())
     }
 
     /// Whether it takes what a message says. While the log has no room for what came before, more entries are lost: their sender
-    /// repeats them. All else is heard. What commits the entries here lets them leave the log, and so makes room.
+    /// repeats them. Nor does it take the lead. All else is heard: what commits the entries here lets them leave the log, and so
+    /// makes room.
     pub(super) fn hears(&self, body: &Body) -> bool {
-        let brings_entries = matches!(body, Body::Append { entries, .. } if !entries.is_empty());
-        self.is_driven() && (self.pending.is_none() || !brings_entries)
+        let wants_room = match body {
+            Body::Append { entries, .. } => !entries.is_empty(),
+            Body::Campaign => true,
+            _ => false,
+        };
+        self.is_driven() && (self.pending.is_none() || !wants_room)
     }
 
     /// Its replica wants this in the log. If something waits for room already it comes behind that. Returns the messages that may go

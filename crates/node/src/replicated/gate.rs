@@ -19,6 +19,7 @@
 use super::copy::CatchUp;
 use super::elsewhere::end_of;
 use super::held::{Held, HeldRequest};
+use super::line::Waiter;
 use super::{GroupCopy, Halt, WAIT_MS_MAX};
 use crate::{
     Failure, Reply, Request, ShardAnswer, ShardCall, ShardCore, Stamp, Ticket, deferred::Deferred,
@@ -266,6 +267,7 @@ impl ShardCore {
         all.extend(later);
         all.extend(self.copy_mut(id).take_held(is_it));
         self.copy_mut(id).has_deferred = true;
+        self.join_line(Waiter::Clients);
         let writes = all.into_iter().filter_map(|Held { since, what }| match what {
             HeldRequest::Client { ticket, request, data } => {
                 Some(Deferred { ticket, request, data, since })

@@ -82,7 +82,7 @@ impl ShardCore {
             let (first, last) = (self.log.first_index(id), self.log.last_index(id));
             let applied = self.groups.get(id).state.applied();
             let copy = self.copy_mut(id);
-            if copy.is_driven() {
+            if copy.is_ticked() {
                 copy.replica.tick();
                 if copy.replica.leader().is_none() && copy.is_only_voter() {
                     copy.replica.campaign();

@@ -5,7 +5,8 @@
 //! own. Without an order the small entries would take all that comes free, and the large one would never be written.
 //!
 //! # Invariants
-//! - While the line is not empty, data goes into the log only for the first one in it. Entries without data are never in it.
+//! - While the line is not empty, data goes into the log only for the first one in it. Entries without data are never in it, nor are
+//!   commands of another shard: a fork's pin is small, and its request has waited there.
 
 use crate::ShardCore;
 use model::GroupId;

@@ -149,6 +149,9 @@ impl ShardCore {
             self.log.replicate(id, log_note(note), Term::new(last_term))?;
             (pending.is_new, pending.note) = (false, None);
         }
+        if let Some(note) = pending.note.filter(|_| !pending.append.is_empty()) {
+            self.note_term(id, note)?;
+        }
         while let Some(entry) = pending.append.front() {
             self.append_entry(id, entry)?;
             pending.append.pop_front();
@@ -158,6 +161,18 @@ impl ShardCore {
             pending.note = None;
         }
         Ok(())
+    }
+
+    /// Notes a higher term before the first entry that may be of it. The log may have no room for the others, nor for the whole note
+    /// behind them: a start finds no entry of a term that was never noted.
+    fn note_term(&mut self, id: GroupId, note: Note) -> Result<(), ReplicaError> {
+        let is_known = self.log.last_note(id).is_some_and(|known| known.term >= note.term);
+        if is_known {
+            return Ok(());
+        }
+        // Entries up to that of the note may be about to be superseded.
+        let commit = self.log.committed_index(id);
+        self.log.note(id, log_note(Note { commit, ..note }))
     }
 
     fn append_entry(&mut self, id: GroupId, entry: &ToAppend) -> Result<(), ReplicaError> {
