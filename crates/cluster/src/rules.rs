@@ -25,6 +25,7 @@ use crate::identity::ReplicaId;
 use crate::message::{Body, GroupMessage, SnapshotPoint};
 use crate::terms::{Terms, weight};
 use bytes::Bytes;
+use model::split_mix;
 use raft::eraftpb::ConfChangeTransition;
 use raft::{RawNode, StateRole};
 
@@ -77,7 +78,7 @@ pub trait Rules {
     /// Rule 6: called before each tick.
     fn before_tick(raw: &mut RawNode<Terms>, seed: u64) {
         let span = (ELECTION_TICKS_END - ELECTION_TICKS) as u64;
-        let drawn = mix(mix(seed ^ raw.raft.id) ^ raw.raft.term) % span;
+        let drawn = split_mix(split_mix(seed ^ raw.raft.id) ^ raw.raft.term) % span;
         raw.raft.set_randomized_election_timeout(ELECTION_TICKS + drawn as usize);
     }
 
@@ -143,11 +144,3 @@ pub trait Rules {
 pub struct Enforced;
 
 impl Rules for Enforced {}
-
-/// Steele and Vigna's SplitMix64: one number from another.
-fn mix(number: u64) -> u64 {
-    let number = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    number ^ (number >> 31)
-}

@@ -37,9 +37,7 @@ impl Random for RealRandom {
     }
 }
 
-/// Pseudo-random numbers that repeat from their seed. They are no secrets: each number gives away the next.
-///
-/// Source: Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators" (SplitMix64).
+/// Pseudo-random numbers that repeat from their seed, by [`model::split_mix`]. They are no secrets: each number gives away the next.
 #[derive(Debug, Clone)]
 pub struct SeededRandom {
     state: u64,
@@ -64,11 +62,9 @@ impl SeededRandom {
 
 impl Random for SeededRandom {
     fn next_u64(&mut self) -> u64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.state;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        let number = model::split_mix(self.state);
+        self.state = self.state.wrapping_add(model::SPLIT_MIX_STEP);
+        number
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reads of appends in the WAL, by the shard or on another thread.
 
-use crate::hot::{HotAppend, check_on_disk, first_span};
+use crate::hot::{HotAppend, Span, check_on_disk, first_span};
 use crate::options::{COPY_BYTES, READ_GAP_BYTES_MAX};
 use crate::read::{ReadError, ReadMode, Slice};
 use crate::wal::recent_runs::RUN_BYTES_MAX;
@@ -33,16 +33,21 @@ pub(crate) fn read_hot<S: Segments>(
         let bytes = read_part(first, from, max_bytes, (segments, mode))?;
         return Ok((bytes, 0));
     }
-    let mut out = BytesMut::with_capacity(max_bytes.min(COPY_BYTES));
     let mut scratch = SCRATCH.take();
+    let mut copied = Copied {
+        bytes: BytesMut::with_capacity(max_bytes.min(COPY_BYTES)),
+        from,
+        max_bytes,
+        is_ended: false,
+    };
     let mut rest = following(appends, max_bytes as u64);
     // Every byte of other streams that is taken along costs a copy: four times is enough. Short appends that are far
     // from each other fill no window; what is found for the price of one is returned, and the caller asks again.
     let span_bytes_max = 4 * max_bytes as u64;
     let bytes_max = span_bytes_max.max(4 * READ_WINDOW_BYTES_MAX as u64);
     let (mut left_bytes, mut reads) = (bytes_max, 0);
-    while !rest.is_empty() && out.len() < max_bytes && left_bytes > 0 {
-        let recent_count = copy_recent(rest, (from, max_bytes), &mut out, segments);
+    while !rest.is_empty() && !copied.is_full() && left_bytes > 0 {
+        let recent_count = copied.copy_recent(rest, segments);
         if recent_count > 0 {
             rest = &rest[recent_count..];
             continue;
@@ -51,61 +56,83 @@ pub(crate) fn read_hot<S: Segments>(
         left_bytes = left_bytes.saturating_sub(span.length.max(SPAN_BYTES_MIN));
         reads += 1;
         segments.note_misses(span.append_count);
-        let file = &segments.segment(span.slot).file;
-        let length = usize::try_from(span.length).expect("a span is bounded");
-        if scratch.len() < length {
-            scratch.resize(length, 0);
-        }
-        let is_whole = match mode.fill(&**file, &mut scratch[..length], span.position) {
-            // What was found so far is an answer, too.
-            Err(error) if error.kind() == io::ErrorKind::WouldBlock && !out.is_empty() => break,
-            read => read?,
-        };
-        for append in &rest[..span.append_count] {
-            let fields = append.fields();
-            let start = (u64::from(fields.position) - span.position) as usize;
-            let bytes = &scratch[start..start + fields.length as usize];
-            if !append.is_verified() || !is_whole {
-                if crc32c::crc32c(bytes) != fields.crc {
-                    return if out.is_empty() {
-                        Err(append.damaged(segments))
-                    } else {
-                        Ok((out.freeze(), 0))
-                    };
-                }
-                append.set_verified();
-            }
-            put(&mut out, (bytes, fields.start), from, max_bytes);
-        }
+        copied.copy_span(rest, &span, (segments, mode), &mut scratch)?;
         rest = &rest[span.append_count..];
     }
     if scratch.len() <= COPY_BYTES {
         SCRATCH.set(scratch);
     }
     let far_bytes = if reads > 1 { bytes_max - left_bytes } else { 0 };
-    Ok((out.freeze(), far_bytes))
+    Ok((copied.bytes.freeze(), far_bytes))
 }
 
-/// Copies the appends at the front that are in memory, and returns how many.
-fn copy_recent(
-    appends: &[HotAppend],
-    (from, max_bytes): (u64, usize),
-    out: &mut BytesMut,
-    segments: &impl Segments,
-) -> usize {
-    for (index, append) in appends.iter().enumerate() {
-        let recent = if out.len() < max_bytes { segments.recent(append) } else { None };
-        let Some(bytes) = recent else { return index };
-        put(out, (bytes, append.fields().start), from, max_bytes);
+/// What a read has found so far.
+struct Copied {
+    bytes: BytesMut,
+    from: u64,
+    max_bytes: usize,
+    /// What comes next is damaged, or not at hand: what was found before is the answer.
+    is_ended: bool,
+}
+
+impl Copied {
+    fn is_full(&self) -> bool {
+        self.is_ended || self.bytes.len() >= self.max_bytes
     }
-    appends.len()
-}
 
-/// Adds the bytes of an append behind `from`, as far as they fit.
-fn put(out: &mut BytesMut, (bytes, start): (&[u8], u64), from: u64, max_bytes: usize) {
-    let skip = from.saturating_sub(start) as usize;
-    let take = (bytes.len() - skip).min(max_bytes - out.len());
-    out.extend_from_slice(&bytes[skip..skip + take]);
+    /// Copies the appends at the front that are in memory, and returns how many.
+    fn copy_recent(&mut self, appends: &[HotAppend], segments: &impl Segments) -> usize {
+        for (index, append) in appends.iter().enumerate() {
+            let recent = if self.is_full() { None } else { segments.recent(append) };
+            let Some(bytes) = recent else { return index };
+            self.put(bytes, append.fields().start);
+        }
+        appends.len()
+    }
+
+    /// Reads a span of the WAL and copies its appends. Where there is something already, nothing fails: it ends there.
+    fn copy_span(
+        &mut self,
+        appends: &[HotAppend],
+        span: &Span,
+        (segments, mode): (&impl Segments, ReadMode),
+        scratch: &mut Vec<u8>,
+    ) -> Result<(), ReadError> {
+        let file = &segments.segment(span.slot).file;
+        let length = usize::try_from(span.length).expect("a span is bounded");
+        if scratch.len() < length {
+            scratch.resize(length, 0);
+        }
+        let read = mode.fill(&**file, &mut scratch[..length], span.position);
+        let is_late = |error: &io::Error| error.kind() == io::ErrorKind::WouldBlock;
+        if read.as_ref().is_err_and(is_late) && !self.bytes.is_empty() {
+            self.is_ended = true;
+            return Ok(());
+        }
+        let is_whole = read?;
+        for append in &appends[..span.append_count] {
+            let fields = append.fields();
+            let start = (u64::from(fields.position) - span.position) as usize;
+            let bytes = &scratch[start..start + fields.length as usize];
+            if !append.is_verified() || !is_whole {
+                if crc32c::crc32c(bytes) != fields.crc {
+                    self.is_ended = true;
+                    let is_first = self.bytes.is_empty();
+                    return if is_first { Err(append.damaged(segments)) } else { Ok(()) };
+                }
+                append.set_verified();
+            }
+            self.put(bytes, fields.start);
+        }
+        Ok(())
+    }
+
+    /// Adds the bytes of an append behind `from`, as far as they fit.
+    fn put(&mut self, bytes: &[u8], start: u64) {
+        let skip = self.from.saturating_sub(start) as usize;
+        let take = (bytes.len() - skip).min(self.max_bytes - self.bytes.len());
+        self.bytes.extend_from_slice(&bytes[skip..skip + take]);
+    }
 }
 
 /// At most so many bytes of a long read from `from` in one piece. A run has them, or one is made of what is in memory.

@@ -11,17 +11,16 @@
 //! - An entry is applied once, in index order, and never after a later one of its group.
 //! - Of a replicated group only what is committed is applied: `replicated`, and the first pass in `survey`.
 
+mod batch;
 mod replicated;
 
 use crate::checkpoint::load_checkpoint;
 use crate::chunk::floors::GONE;
 use crate::chunk::opening::{FoundChunks, chunk_damage, open_chunks};
 use crate::damage::{Damage, DamageKind};
-use crate::directory::EntryPlace;
 use crate::group::Group;
 use crate::hot::HotFields;
 use crate::names::wal_numbers;
-use crate::newer::NewerVersion;
 use crate::open_error::{OpenError, at};
 use crate::paths::{checkpoint_dir, chunk_dir, remove_unneeded};
 use crate::replay::Replay;
@@ -31,13 +30,9 @@ use crate::store::Store;
 use crate::survey::Survey;
 use crate::unreadable::open_around;
 use crate::wal::last_batch::{list_last, settle_last};
-use crate::wal::layout::{
-    BatchList, BatchPlace, ENTRY_HEADER_BYTES, EntryHeader, Payload, WritePlace,
-    entry_header_position,
-};
+use crate::wal::layout::{EntryHeader, Payload, WritePlace};
 use crate::wal::scan::{
-    Applied, FoundBatch, FoundSegments, LiveBatch, ScannedWal, WalHeaders, WalName, entry_header,
-    place_damage, read_batch, read_headless, read_list, scan_wal,
+    Applied, FoundBatch, FoundSegments, ScannedWal, WalHeaders, WalName, place_damage, scan_wal,
 };
 use crate::wal::segment::{
     FILL_NAME, SegmentFile, give_up_segment, lost_name, parse_lost_name, parse_segment_name,
@@ -260,95 +255,6 @@ impl<'a> Rebuild<'a> {
         all.into_iter().map(|(_, wal, number)| (wal, number)).collect()
     }
 
-    fn replay_batch(
-        &mut self,
-        (wal, batch_number): (usize, usize),
-        batch: &LiveBatch,
-    ) -> io::Result<()> {
-        let segment = batch.segment();
-        let file = Arc::clone(&self.wals[wal].files[segment]);
-        let told = self.report.damage_count;
-        let (bytes, is_read, copy, count, position, seq) = match *batch {
-            LiveBatch::Whole(found) => {
-                let (bytes, is_read) = read_batch(&file, &found)?;
-                let FoundBatch { header, position, .. } = found;
-                (bytes, is_read, header.copy_position(), header.entry_count, position, header.seq)
-            }
-            LiveBatch::Headless { position, seq, .. } => {
-                let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
-                let (bytes, count) = read_headless(&file, position, place)?;
-                (bytes, true, None, count, position, seq)
-            }
-        };
-        self.report.wal_bytes_read += bytes.len() as u64;
-        let place = BatchPlace { store: self.store.id, segment: file.seq, seq };
-        let is_torn = matches!(batch, LiveBatch::Whole(found) if found.is_torn);
-        let mut listed = None;
-        for number in 0..count {
-            let header_position = position + entry_header_position(number) as u64;
-            let Some(header) = entry_header((&bytes, copy), place, number) else {
-                let newer = newer_entry(&bytes, place, number);
-                if let Some(newer) = newer {
-                    return Err(newer.at(&file.path, header_position).into());
-                }
-                let list = match listed {
-                    Some(list) => list,
-                    None => self.read_list_of(wal, batch_number)?,
-                };
-                match list.as_ref().and_then(|list| list.entry(number)) {
-                    Some(header) => self.lose_listed((wal, segment), position, header),
-                    None => {
-                        let kind = DamageKind::EntryHeader;
-                        self.damaged(&place_damage(kind, &file, header_position));
-                    }
-                }
-                listed = Some(list);
-                continue;
-            };
-            if header.is_repaired && !is_torn {
-                self.damaged(&place_damage(DamageKind::HeaderRepaired, &file, header_position));
-            }
-            let header = header.value;
-            if header.group >= self.store.options.group_total() {
-                continue;
-            }
-            let slot = self.wals[wal].first_slot + segment as u16;
-            let written = EntryPlace::on_disk(WritePlace { slot, position }, number);
-            if header.is_note() || self.is_left_out(&file, position, (&header, written), &bytes) {
-                continue;
-            }
-            let last = &mut self.wals[wal].last[segment][usize::from(header.group)];
-            *last = header.index.max(*last);
-            match header.payload(&bytes) {
-                Some(payload) => self.replay_entry((slot, position), &file, &header, payload)?,
-                None => self.lose_entry(&file, position, &header),
-            }
-        }
-        // Chunks and checkpoints have what was in it; the operator hears of the disk all the same.
-        if !is_read && self.report.damage_count == told {
-            self.damaged(&place_damage(DamageKind::UnreadableBlock, &file, position));
-        }
-        Ok(())
-    }
-
-    /// What the batch behind a live one has of it.
-    fn read_list_of(&self, wal: usize, batch: usize) -> io::Result<Option<BatchList>> {
-        let RebuiltWal { wal, scanned, files, .. } = &self.wals[wal];
-        let name = WalName { store: self.store.id, wal: *wal };
-        scanned.claimer(batch).map_or(Ok(None), |claimer| read_list(name, files, claimer))
-    }
-
-    /// Loses an entry of which only the list is left.
-    fn lose_listed(&mut self, (wal, segment): (usize, usize), position: u64, header: &EntryHeader) {
-        if header.group < self.store.options.group_total() {
-            let RebuiltWal { files, last, .. } = &mut self.wals[wal];
-            let last = &mut last[segment][usize::from(header.group)];
-            *last = header.index.max(*last);
-            let file = Arc::clone(&files[segment]);
-            self.lose_entry(&file, position, header);
-        }
-    }
-
     fn lose_entry(&mut self, file: &SegmentFile, position: u64, header: &EntryHeader) {
         if self.is_uncommitted(header) {
             let place = place_damage(DamageKind::UncommittedEntry, file, position);
@@ -489,12 +395,6 @@ fn floor_of(replay: &mut dyn Replay, key: StreamKey, is_certain: bool) -> u64 {
         None if is_certain => GONE,
         None => 0,
     }
-}
-
-/// What a newer version wrote into an entry header of a batch.
-fn newer_entry(bytes: &[u8], place: BatchPlace, number: u32) -> Option<NewerVersion> {
-    let header = bytes.get(entry_header_position(number)..)?.get(..ENTRY_HEADER_BYTES)?;
-    EntryHeader::newer_in(header, place, number)
 }
 
 /// A damage of the entry with an intact header.

@@ -5,9 +5,11 @@
 //! place of a log entry's index.
 
 pub mod limits;
+mod mix;
 mod parted;
 mod path;
 
+pub use mix::{SPLIT_MIX_STEP, split_mix};
 pub use parted::{PartedTable, TablePlace};
 pub use path::{PathError, PathHash, StreamPath};
 

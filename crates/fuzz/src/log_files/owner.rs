@@ -168,8 +168,8 @@ impl Owner {
     }
 
     pub(super) fn shard(&mut self, group: GroupId) -> &mut ShardLog {
-        let count = self.shards.len();
-        &mut self.shards[usize::from(group.get()) % count]
+        let count = u16::try_from(self.shards.len()).expect("it was given as one");
+        &mut self.shards[usize::from(group.shard(count).get())]
     }
 
     pub(super) fn write(&mut self, key: StreamKey, kind: u8, command: &[u8], data: &[u8]) {

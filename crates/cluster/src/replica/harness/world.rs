@@ -7,7 +7,7 @@ use crate::entry_bytes::entry_of_command;
 use crate::identity::{NodeNumber, ReplicaId};
 use crate::message::{Body, GroupMessage, LogPosition, SnapshotPoint};
 use crate::rules::Rules;
-use model::{EntryIndex, Timestamp};
+use model::{EntryIndex, SPLIT_MIX_STEP, Timestamp, split_mix};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NODES: usize = 5;
@@ -60,10 +60,9 @@ pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (mixed ^ (mixed >> 31)) % bound
+        let number = split_mix(self.0);
+        self.0 = self.0.wrapping_add(SPLIT_MIX_STEP);
+        number % bound
     }
 
     pub(super) fn percent(&mut self, chance: u64) -> bool {
