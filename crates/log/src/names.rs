@@ -14,6 +14,7 @@ use crate::store::Store;
 use crate::wal::segment::wal_dir;
 use env::is_unreadable;
 use std::io::{self, ErrorKind::NotFound, ErrorKind::PermissionDenied};
+use std::path::Path;
 
 /// Numbers of all WALs that the directory has.
 ///
@@ -33,11 +34,18 @@ pub(crate) fn settle_names(store: &Store) -> Result<Option<io::Error>, OpenError
     make_dirs(store)?;
     match sync_dirs(store) {
         Err(OpenError::Io { path, error }) if is_unreadable(&error) => {
-            let what = format!("the directory {} cannot be synced: {error}", path.display());
-            Ok(Some(io::Error::new(error.kind(), what)))
+            Ok(Some(not_synced(&path, &error)))
         }
         synced => synced.map(|()| None),
     }
+}
+
+/// Says which directory it is that cannot be synced.
+pub(crate) fn not_synced(dir: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(
+        error.kind(),
+        format!("the directory {} cannot be synced: {error}", dir.display()),
+    )
 }
 
 fn make_dirs(store: &Store) -> Result<(), OpenError> {

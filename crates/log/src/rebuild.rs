@@ -20,7 +20,7 @@ use crate::chunk::opening::{FoundChunks, chunk_damage, open_chunks};
 use crate::damage::{Damage, DamageKind};
 use crate::group::Group;
 use crate::hot::HotFields;
-use crate::names::wal_numbers;
+use crate::names::{not_synced, wal_numbers};
 use crate::open_error::{OpenError, at};
 use crate::paths::{checkpoint_dir, chunk_dir, remove_unneeded};
 use crate::replay::Replay;
@@ -31,6 +31,7 @@ use crate::survey::Survey;
 use crate::unreadable::open_around;
 use crate::wal::last_batch::{list_last, settle_last};
 use crate::wal::layout::{EntryHeader, Payload, WritePlace};
+use crate::wal::room::is_no_room;
 use crate::wal::scan::{
     Applied, FoundBatch, FoundSegments, ScannedWal, WalHeaders, WalName, place_damage, scan_wal,
 };
@@ -38,6 +39,7 @@ use crate::wal::segment::{
     FILL_NAME, SegmentFile, give_up_segment, lost_name, parse_lost_name, parse_segment_name,
     segment_path, wal_dir,
 };
+use env::{Disk, is_unreadable};
 use model::{EntryIndex, EntrySubject, GroupId, StreamId, StreamKey};
 use std::collections::{BTreeMap, HashSet};
 use std::io;
@@ -66,6 +68,8 @@ pub(crate) struct Rebuilt {
     pub(crate) groups: Vec<Group>,
     pub(crate) wals: Vec<RebuiltWal>,
     pub(crate) report: RecoveryReport,
+    /// A name that is needed before anything is written could not be made durable.
+    pub(crate) unsynced: Option<io::Error>,
 }
 
 /// Recovery at work.
@@ -87,6 +91,7 @@ pub(crate) struct Rebuild<'a> {
     uncertain: HashSet<GroupId>,
     /// Something is lost, of an unknown group.
     is_all_uncertain: bool,
+    unsynced: Option<io::Error>,
     pub(crate) report: RecoveryReport,
 }
 
@@ -103,6 +108,7 @@ impl<'a> Rebuild<'a> {
             survey: Survey::default(),
             uncertain: HashSet::new(),
             is_all_uncertain: false,
+            unsynced: None,
             report: RecoveryReport::default(),
         }
     }
@@ -154,10 +160,11 @@ impl<'a> Rebuild<'a> {
         let mut wals = Vec::new();
         for wal in wal_numbers(self.store)? {
             let dir = wal_dir(&self.store.root, wal);
-            let segments = self.open_segments(wal).map_err(at(&dir))?;
+            let mut segments = self.open_segments(wal).map_err(at(&dir))?;
             let name = WalName { store: self.store.id, wal };
             let headers = WalHeaders::read(name, &segments.files).map_err(at(&dir))?;
             segments.damages().for_each(|damage| self.damaged(&damage));
+            self.unsynced = segments.unsynced.take().or(self.unsynced.take());
             wals.push((wal, dir, segments, headers));
         }
         let epochs = wals.iter().map(|(_, _, _, headers)| headers.epoch_max());
@@ -218,7 +225,7 @@ impl<'a> Rebuild<'a> {
             let opened = if was_lost { None } else { open_around(disk, &path)? };
             let Some(file) = opened else {
                 if !was_lost && self.store.has_synced_names {
-                    give_up_segment(disk, &dir, seq)?;
+                    found.unsynced = give_up(disk, &dir, seq)?.or(found.unsynced.take());
                 }
                 found.lost.push(path);
                 continue;
@@ -384,7 +391,8 @@ impl<'a> Rebuild<'a> {
     }
 
     pub(crate) fn finish(self) -> Rebuilt {
-        Rebuilt { groups: self.groups, wals: self.wals, report: self.report }
+        let Self { groups, wals, report, unsynced, .. } = self;
+        Rebuilt { groups, wals, report, unsynced }
     }
 }
 
@@ -394,6 +402,19 @@ fn floor_of(replay: &mut dyn Replay, key: StreamKey, is_certain: bool) -> u64 {
         Some(head) => head.get(),
         None if is_certain => GONE,
         None => 0,
+    }
+}
+
+/// Gives a segment up. Returns why the device cannot write that down, if it cannot: then no index is given out again.
+///
+/// # Errors
+/// Any other error of the underlying disk.
+fn give_up(disk: &dyn Disk, dir: &Path, seq: u64) -> io::Result<Option<io::Error>> {
+    match give_up_segment(disk, dir, seq) {
+        Err(error) if is_unreadable(&error) || is_no_room(&error) => {
+            Ok(Some(not_synced(dir, &error)))
+        }
+        given_up => given_up.map(|()| None),
     }
 }
 

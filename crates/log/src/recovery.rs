@@ -54,7 +54,9 @@ pub fn open(
     rebuild.pass_over_lost_ends();
     rebuild.finish_replicated();
     rebuild.ask_heads()?;
-    let rebuilt = rebuild.finish();
+    let mut rebuilt = rebuild.finish();
+    let unsynced = unsynced.or(rebuilt.unsynced.take());
+    store.has_synced_names = unsynced.is_none();
     let report = rebuilt.report.clone();
     let group_count = store.options.group_count;
     let (shards, epoch) = assemble(&store, rebuilt)?;

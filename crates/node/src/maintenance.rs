@@ -26,7 +26,7 @@ impl ShardCore {
             return;
         }
         self.expiries.tick();
-        self.retention.is_due = true;
+        self.retention.tick(now.wall);
         self.do_slice(now);
         self.log_producers_max();
         if self.durable_mark.is_time_due(now.monotonic) {

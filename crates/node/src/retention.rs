@@ -13,6 +13,9 @@ use model::{StreamKey, Timestamp};
 use std::collections::{BTreeSet, HashMap};
 use stream::{Retention, StreamInfo};
 
+/// Ticks after which a stream whose trim has failed is looked at again, at most: one second.
+const PUT_OFF_TICKS: u32 = 10;
+
 /// Streams that are to be looked at.
 #[derive(Debug, Default)]
 pub(crate) struct RetentionBook {
@@ -22,6 +25,11 @@ pub(crate) struct RetentionBook {
     pub is_on: bool,
     by_time: BTreeSet<(Timestamp, StreamKey)>,
     times: HashMap<StreamKey, Timestamp>,
+    /// Streams whose trim has failed: the log had no room, perhaps. They are tried again after some ticks, whatever the clock on the
+    /// wall says: one that was set back may not move for hours.
+    put_off: Vec<StreamKey>,
+    /// Ticks since these were last put down.
+    put_off_ticks: u32,
     /// Some may be due that nobody has looked at.
     pub is_due: bool,
     /// Streams that are being looked at.
@@ -40,6 +48,23 @@ impl RetentionBook {
         }
         self.times.insert(key, due);
         self.by_time.insert((due, key));
+    }
+
+    /// Has a stream looked at again in a second.
+    pub(crate) fn put_off(&mut self, key: StreamKey) {
+        self.put_off.push(key);
+    }
+
+    /// Time has passed.
+    pub(crate) fn tick(&mut self, now: Timestamp) {
+        self.put_off_ticks += 1;
+        if self.put_off_ticks >= PUT_OFF_TICKS {
+            self.put_off_ticks = 0;
+            for key in std::mem::take(&mut self.put_off) {
+                self.put_down(key, now);
+            }
+        }
+        self.is_due = true;
     }
 
     /// A stream is gone.
@@ -98,6 +123,18 @@ pub(crate) fn age_ms(seconds: u64) -> u64 {
 mod tests {
     use super::*;
     use model::{GroupId, StreamId};
+
+    #[test]
+    fn a_stream_that_was_put_off_comes_up_again_though_the_clock_stands_still() {
+        let mut book = RetentionBook::default();
+        let key = StreamKey { group: GroupId::new(0), stream: StreamId::new(1) };
+        let now = Timestamp::new(70);
+        book.put_off(key);
+        (1..PUT_OFF_TICKS).for_each(|_| book.tick(now));
+        assert_eq!(book.take_due(now), None);
+        book.tick(now);
+        assert_eq!((book.take_due(now), book.take_due(now)), (Some(key), None));
+    }
 
     #[test]
     fn a_stream_comes_up_once_at_its_earliest_time() {

@@ -121,7 +121,7 @@ impl View<'_> {
     }
 
     /// Why a record was not found: it is lost, unless a trim has overtaken who looks for it.
-    fn overtaken(&self, key: StreamKey, aim: Aim, failure: Failure) -> Failure {
+    pub(crate) fn overtaken(&self, key: StreamKey, aim: Aim, failure: Failure) -> Failure {
         let Failure::Damaged { .. } = failure else { return failure };
         let Some(info) = self.groups.get(key.group).state.info(key.stream) else {
             return Failure::NotFound;

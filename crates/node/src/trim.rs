@@ -4,7 +4,7 @@
 //! bytes, by jobs if need be. The trim that is logged names the byte and its record: every replica does the same.
 
 use crate::{
-    Failure, Reply, ShardAnswer, ShardCall, Ticket,
+    Failure, FoundRecord, Reply, ShardAnswer, ShardCall, Ticket,
     finder::{Finder, Learned},
     read::found,
     retention::age_ms,
@@ -30,16 +30,29 @@ pub(crate) struct TrimSteps {
     is_proposed: bool,
 }
 
-/// The first append to keep.
+/// The first append to keep, or what is to be found out of the one before it.
 #[derive(Debug, Clone, Copy)]
 struct Goal {
     aim: Aim,
-    /// How old an append may be, if that is what it is about: the one that is found is due then.
-    age_ms: Option<u64>,
+    /// How old an append may be, if that is what it is about.
+    age: Option<Age>,
+    /// Where the trim ends if the append before that is too old. A search by time passes over what cannot be read, however young
+    /// it is.
+    unproven: Option<Trim>,
 }
 
-/// Milliseconds after which a trim is tried again that the log had no room for.
-const RETRY_MS: u64 = 1000;
+#[derive(Debug, Clone, Copy)]
+struct Age {
+    ms_max: u64,
+    /// Older appends are too old.
+    first: Timestamp,
+}
+
+impl Goal {
+    fn of(aim: Aim) -> Self {
+        Self { aim, age: None, unproven: None }
+    }
+}
 
 impl TrimSteps {
     /// Begins a trim for a client.
@@ -73,7 +86,7 @@ impl TrimSteps {
         let (best, goals) = match (is_all, is_done) {
             (true, _) => (Some(all), Vec::new()),
             (_, true) => (None, Vec::new()),
-            _ => (None, vec![Goal { aim, age_ms: None }]),
+            _ => (None, vec![Goal::of(aim)]),
         };
         Ok(Self::new(Some(ticket), (key, info), goals, best))
     }
@@ -92,20 +105,21 @@ impl TrimSteps {
         if let Some(bound) = kept.bytes.at_least().filter(|bound| bytes > *bound) {
             match ByteOffset::new(info.tail.get() - bound) {
                 at if at == info.tail => best = Some(all),
-                at => goals.push(Goal { aim: Aim::Byte(at), age_ms: None }),
+                at => goals.push(Goal::of(Aim::Byte(at))),
             }
         }
         let records = info.next_record - info.first_record;
         if let Some(bound) = kept.records.at_least().filter(|bound| records > *bound) {
             match info.next_record - bound {
                 number if number == info.next_record => best = Some(all),
-                number => goals.push(Goal { aim: Aim::Record(number), age_ms: None }),
+                number => goals.push(Goal::of(Aim::Record(number))),
             }
         }
         if let Some(seconds) = kept.age_seconds.at_least().filter(|_| bytes > 0) {
-            let age_ms = age_ms(seconds);
-            let first = Timestamp::new(now.get().saturating_sub(age_ms));
-            goals.push(Goal { aim: Aim::Time(TimeAim::Arrival(first)), age_ms: Some(age_ms) });
+            let ms_max = age_ms(seconds);
+            let first = Timestamp::new(now.get().saturating_sub(ms_max));
+            let age = Some(Age { ms_max, first });
+            goals.push(Goal { age, ..Goal::of(Aim::Time(TimeAim::Arrival(first))) });
         }
         Self::new(None, (key, info), goals, best)
     }
@@ -131,22 +145,54 @@ impl TrimSteps {
         let (goal, mut finder) = self.asked.take().expect("an answer belongs to a question");
         match found(answer).and_then(|found| finder.learn(self.key, &self.info, found)) {
             Ok(Learned::AskNext) => self.ask(goal, finder),
-            Ok(Learned::Found(found)) => {
-                let all = Trim { to: self.info.tail, first_record: self.info.next_record };
-                let trim = found.map_or(all, |found| Trim {
-                    to: found.append.bounds.start,
-                    first_record: found.append.first_record,
-                });
-                if trim.to > self.info.head && self.best.is_none_or(|best| best.to < trim.to) {
-                    self.best = Some(trim);
-                }
-                if let (Some(age_ms), Some(found)) = (goal.age_ms, found) {
-                    let due = found.append.bounds.at.plus_ms(age_ms.saturating_add(1));
-                    view.retention.put_down(self.key, due);
-                }
+            Ok(Learned::Found(found)) => self.learn(view, goal, found),
+            Err(failure) => self.learn_failure(view, goal, failure),
+        }
+    }
+
+    fn learn(&mut self, view: &mut View<'_>, goal: Goal, found: Option<FoundRecord>) -> Step {
+        if let (Some(trim), Some(age)) = (goal.unproven, goal.age) {
+            let is_old = found.is_some_and(|found| found.append.bounds.at < age.first);
+            if !is_old {
+                return self.fail(view, Failure::lost(self.key, trim.to));
+            }
+            self.note(trim);
+            return self.advance();
+        }
+        let all = Trim { to: self.info.tail, first_record: self.info.next_record };
+        let trim = found.map_or(all, |found| Trim {
+            to: found.append.bounds.start,
+            first_record: found.append.first_record,
+        });
+        if let (Some(age), Some(found)) = (goal.age, found) {
+            let due = found.append.bounds.at.plus_ms(age.ms_max.saturating_add(1));
+            view.retention.put_down(self.key, due);
+        }
+        if trim.to > self.info.head && goal.age.is_some() {
+            let before = Aim::Byte(ByteOffset::new(trim.to.get() - 1));
+            let goal = Goal { aim: before, unproven: Some(trim), ..goal };
+            return self.ask(goal, Finder::new(&self.info, before));
+        }
+        self.note(trim);
+        self.advance()
+    }
+
+    fn note(&mut self, trim: Trim) {
+        if trim.to > self.info.head && self.best.is_none_or(|best| best.to < trim.to) {
+            self.best = Some(trim);
+        }
+    }
+
+    /// What was looked for is lost, or another trim has dropped it meanwhile. Then there is nothing left to do for it.
+    fn learn_failure(&mut self, view: &mut View<'_>, goal: Goal, failure: Failure) -> Step {
+        let failure = view.overtaken(self.key, goal.aim, failure);
+        let info = view.groups.get(self.key.group).state.info(self.key.stream);
+        match (failure, info) {
+            (Failure::Trimmed { .. }, Some(info)) if info.head > self.info.head => {
+                self.info = info;
                 self.advance()
             }
-            Err(failure) => self.fail(view, failure),
+            (failure, _) => self.fail(view, failure),
         }
     }
 
@@ -191,7 +237,7 @@ impl TrimSteps {
         match self.ticket {
             Some(ticket) => Step::Reply(ticket, Reply::Failed(failure)),
             None => {
-                view.retention.put_down(self.key, view.now.wall.plus_ms(RETRY_MS));
+                view.retention.put_off(self.key);
                 Step::End
             }
         }

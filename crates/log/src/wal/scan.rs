@@ -84,6 +84,8 @@ pub(crate) struct FoundSegments {
     pub(crate) files: Vec<Arc<SegmentFile>>,
     /// Those that the device could not open, at this start or an earlier one.
     pub(crate) lost: Vec<PathBuf>,
+    /// Why it could not be written down that one of these is lost.
+    pub(crate) unsynced: Option<io::Error>,
     /// The highest number of all; 0 if there is none.
     pub(crate) seq_max: u64,
 }
