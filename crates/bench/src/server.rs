@@ -70,9 +70,18 @@ impl Server {
         dir: &Path,
         keeper: &Keeper,
     ) -> Outcome<Self> {
+        Self::start_at(free_addresses()?, system, places, (dir, keeper))
+    }
+
+    fn start_at(
+        addresses: [SocketAddr; 2],
+        system: System,
+        places: &Places,
+        (dir, keeper): (&Path, &Keeper),
+    ) -> Outcome<Self> {
         system.check_installed(places)?;
         let scratch = scratch(dir)?;
-        let launch = system.launch(places, &scratch, free_addresses()?)?;
+        let launch = system.launch(places, &scratch, addresses)?;
         if let Some((path, text)) = &launch.settings {
             fs::write(path, text).doing(|| format!("cannot write {}", path.display()))?;
         }
@@ -100,9 +109,9 @@ impl Server {
     /// Three nodes of this server on one disk, ready when each group has three voters and leaders are spread.
     pub(crate) fn start_cluster(places: &Places, dir: &Path, keeper: &Keeper) -> Outcome<Self> {
         let mut first = places.clone();
-        let [peers, _] = free_addresses()?;
+        let [peers, own @ ..] = free_addresses::<3>()?;
         first.thalweg_flags.push(format!("--peer-listen={peers}"));
-        let mut server = Self::start(System::Thalweg, &first, dir, keeper)?;
+        let mut server = Self::start_at(own, System::Thalweg, &first, (dir, keeper))?;
         server.grow(places)?;
         server.name.push_str(", cluster of three");
         server.durability =
@@ -114,10 +123,9 @@ impl Server {
         let token = self.token()?;
         for number in 2..=CLUSTER_NODES {
             let mut own = places.clone();
-            let [peers, _] = free_addresses()?;
+            let [peers, addresses @ ..] = free_addresses::<3>()?;
             let flags = [format!("--peer-listen={peers}"), format!("--join={token}")];
             own.thalweg_flags.extend(flags);
-            let addresses = free_addresses()?;
             let started = self.own()?;
             let data = started.scratch.join(format!("data-{number}"));
             let launch = System::Thalweg.launch_in(&own, &data, addresses)?;
@@ -391,11 +399,13 @@ fn scratch(dir: &Path) -> Outcome<PathBuf> {
     Err(Failure::new(format!("{} is full of old runs", dir.display())))
 }
 
-/// Two loopback addresses whose ports were free a moment ago.
-fn free_addresses() -> Outcome<[SocketAddr; 2]> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let (first, second) = (bind()?, bind()?);
-    Ok([first.local_addr()?, second.local_addr()?])
+/// Loopback addresses whose ports were free a moment ago. All are bound before the first one is given up: no two are the same.
+fn free_addresses<const N: usize>() -> Outcome<[SocketAddr; N]> {
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
+    let bound = (0..N).map(bind).collect::<std::io::Result<Vec<_>>>()?;
+    let addresses =
+        bound.iter().map(TcpListener::local_addr).collect::<std::io::Result<Vec<_>>>()?;
+    Ok(addresses.try_into().expect("so many were bound"))
 }
 
 fn is_ready(ready: Ready) -> std::io::Result<bool> {
