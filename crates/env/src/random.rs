@@ -62,9 +62,7 @@ impl SeededRandom {
 
 impl Random for SeededRandom {
     fn next_u64(&mut self) -> u64 {
-        let number = model::split_mix(self.state);
-        self.state = self.state.wrapping_add(model::SPLIT_MIX_STEP);
-        number
+        model::split_mix_next(&mut self.state)
     }
 }
 

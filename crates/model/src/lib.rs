@@ -9,7 +9,7 @@ mod mix;
 mod parted;
 mod path;
 
-pub use mix::{SPLIT_MIX_STEP, split_mix};
+pub use mix::{split_mix, split_mix_next};
 pub use parted::{PartedTable, TablePlace};
 pub use path::{PathError, PathHash, StreamPath};
 

@@ -36,9 +36,6 @@ struct Goal {
     aim: Aim,
     /// How old an append may be, if that is what it is about.
     age: Option<Age>,
-    /// Where the trim ends if the append before that is too old. A search by time passes over what cannot be read, however young
-    /// it is.
-    unproven: Option<Trim>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -46,11 +43,14 @@ struct Age {
     ms_max: u64,
     /// Older appends are too old.
     first: Timestamp,
+    /// Where the trim ends if the append before that is too old. A search by time passes over what cannot be read, however young
+    /// it is.
+    unproven: Option<Trim>,
 }
 
 impl Goal {
     fn of(aim: Aim) -> Self {
-        Self { aim, age: None, unproven: None }
+        Self { aim, age: None }
     }
 }
 
@@ -118,8 +118,8 @@ impl TrimSteps {
         if let Some(seconds) = kept.age_seconds.at_least().filter(|_| bytes > 0) {
             let ms_max = age_ms(seconds);
             let first = Timestamp::new(now.get().saturating_sub(ms_max));
-            let age = Some(Age { ms_max, first });
-            goals.push(Goal { age, ..Goal::of(Aim::Time(TimeAim::Arrival(first))) });
+            let age = Some(Age { ms_max, first, unproven: None });
+            goals.push(Goal { aim: Aim::Time(TimeAim::Arrival(first)), age });
         }
         Self::new(None, (key, info), goals, best)
     }
@@ -151,8 +151,8 @@ impl TrimSteps {
     }
 
     fn learn(&mut self, view: &mut View<'_>, goal: Goal, found: Option<FoundRecord>) -> Step {
-        if let (Some(trim), Some(age)) = (goal.unproven, goal.age) {
-            let is_old = found.is_some_and(|found| found.append.bounds.at < age.first);
+        if let Some(Age { first, unproven: Some(trim), .. }) = goal.age {
+            let is_old = found.is_some_and(|found| found.append.bounds.at < first);
             if !is_old {
                 return self.fail(view, Failure::lost(self.key, trim.to));
             }
@@ -168,10 +168,10 @@ impl TrimSteps {
             let due = found.append.bounds.at.plus_ms(age.ms_max.saturating_add(1));
             view.retention.put_down(self.key, due);
         }
-        if trim.to > self.info.head && goal.age.is_some() {
-            let before = Aim::Byte(ByteOffset::new(trim.to.get() - 1));
-            let goal = Goal { aim: before, unproven: Some(trim), ..goal };
-            return self.ask(goal, Finder::new(&self.info, before));
+        if let Some(age) = goal.age.filter(|_| trim.to > self.info.head) {
+            let aim = Aim::Byte(ByteOffset::new(trim.to.get() - 1));
+            let age = Some(Age { unproven: Some(trim), ..age });
+            return self.ask(Goal { aim, age }, Finder::new(&self.info, aim));
         }
         self.note(trim);
         self.advance()

@@ -7,7 +7,7 @@ use crate::entry_bytes::entry_of_command;
 use crate::identity::{NodeNumber, ReplicaId};
 use crate::message::{Body, GroupMessage, LogPosition, SnapshotPoint};
 use crate::rules::Rules;
-use model::{EntryIndex, SPLIT_MIX_STEP, Timestamp, split_mix};
+use model::{EntryIndex, Timestamp, split_mix_next};
 use std::collections::{BTreeMap, BTreeSet};
 
 const NODES: usize = 5;
@@ -60,9 +60,7 @@ pub(super) struct Dice(pub(super) u64);
 
 impl Dice {
     pub(super) fn below(&mut self, bound: u64) -> u64 {
-        let number = split_mix(self.0);
-        self.0 = self.0.wrapping_add(SPLIT_MIX_STEP);
-        number % bound
+        split_mix_next(&mut self.0) % bound
     }
 
     pub(super) fn percent(&mut self, chance: u64) -> bool {
