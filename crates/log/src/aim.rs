@@ -43,3 +43,11 @@ impl TimeAim {
         }
     }
 }
+
+impl PlacedAppend {
+    /// Whether it lies before a time.
+    #[must_use]
+    pub fn is_before(&self, time: TimeAim) -> bool {
+        time.is_behind(self.bounds.at.get(), self.mark)
+    }
+}

@@ -41,6 +41,11 @@ enum Stage {
         at: ByteOffset,
         finder: Finder,
     },
+    /// Looking at the source once more, whose head was here: what was looked for is lost, or a trim has dropped it meanwhile.
+    Doubt {
+        head: ByteOffset,
+        failure: Failure,
+    },
     /// Taking the reference.
     Pin(Box<ForkPoint>, ContentType, Lifetime),
     /// Making the fork.
@@ -55,12 +60,16 @@ impl ForkSteps {
     /// A fork that `asked` wants, which names its source.
     pub(crate) fn begin(ticket: Ticket, asked: CreateRequest, data: Vec<u8>) -> (Self, Step) {
         let fork = Self { ticket, asked, data, stage: Stage::Source };
-        let call = ShardCall::ForkSource {
-            offset: fork.request().offset,
-            content_type: fork.asked.content_type.clone(),
-            path: fork.request().source.clone(),
-        };
-        (fork, Step::Ask(call))
+        let step = fork.ask_source();
+        (fork, step)
+    }
+
+    fn ask_source(&self) -> Step {
+        Step::Ask(ShardCall::ForkSource {
+            offset: self.request().offset,
+            content_type: self.asked.content_type.clone(),
+            path: self.request().source.clone(),
+        })
     }
 
     /// The reference that it has asked for, once it has.
@@ -68,7 +77,11 @@ impl ForkSteps {
         match &self.stage {
             Stage::Pin(point, ..) => Some(point.token),
             Stage::Create { token, .. } => Some(*token),
-            Stage::Source | Stage::SubOffset { .. } | Stage::Record { .. } | Stage::Ended => None,
+            Stage::Source
+            | Stage::SubOffset { .. }
+            | Stage::Record { .. }
+            | Stage::Doubt { .. }
+            | Stage::Ended => None,
         }
     }
 
@@ -82,7 +95,17 @@ impl ForkSteps {
             (Stage::Source, ShardAnswer::ForkSource(Ok((source, info)))) => {
                 self.anchor(view, source, info)
             }
-            (Stage::Source, ShardAnswer::ForkSource(Err(refusal))) => self.refuse(refusal),
+            (Stage::Source | Stage::Doubt { .. }, ShardAnswer::ForkSource(Err(refusal))) => {
+                self.refuse(refusal)
+            }
+            (Stage::Doubt { head, .. }, ShardAnswer::ForkSource(Ok((source, info))))
+                if info.head > head =>
+            {
+                self.anchor(view, source, info)
+            }
+            (Stage::Doubt { failure, .. }, ShardAnswer::ForkSource(Ok(_))) => {
+                self.reply(Reply::Failed(failure))
+            }
             (Stage::SubOffset { source, info }, ShardAnswer::Located(located)) => match located {
                 Ok(at) => self.count(view, (source, info), at),
                 Err(LocateError::Beyond { available }) => {
@@ -92,13 +115,13 @@ impl ForkSteps {
                 Err(LocateError::Failed(Failure::NotFound)) => {
                     self.refuse(Refusal::ForkSourceNotFound)
                 }
-                Err(LocateError::Failed(failure)) => self.reply(Reply::Failed(failure)),
+                Err(LocateError::Failed(failure)) => self.doubt(info.head, failure),
             },
             (Stage::Record { source, info, at, mut finder }, ShardAnswer::Found(found)) => {
                 match found.and_then(|found| finder.learn(source, &info, found)) {
                     Ok(Learned::Found(found)) => self.branch(view, (source, info), at, found),
                     Ok(Learned::AskNext) => unreachable!("a byte has one owner"),
-                    Err(failure) => self.reply(Reply::Failed(failure)),
+                    Err(failure) => self.doubt(info.head, failure),
                 }
             }
             (
@@ -134,6 +157,15 @@ impl ForkSteps {
 
     fn refuse(&self, refusal: Refusal) -> Step {
         self.reply(Reply::Outcome(Outcome::Refused(refusal)))
+    }
+
+    /// Bytes of the source were not found.
+    fn doubt(&mut self, head: ByteOffset, failure: Failure) -> Step {
+        if !matches!(failure, Failure::Damaged { .. } | Failure::Trimmed { .. }) {
+            return self.reply(Reply::Failed(failure));
+        }
+        self.stage = Stage::Doubt { head, failure };
+        self.ask_source()
     }
 
     /// A step failed. If the creation's fate is unknown, so is the reference's: it stays, and the

@@ -22,7 +22,8 @@ pub struct SliceLimits {
     /// Streams that are looked at because they may have expired. One that has takes up to 4 µs until its end is
     /// applied.
     pub expiries_max: usize,
-    /// Streams that are looked at because they may keep more than they need to.
+    /// Streams that are looked at because they may keep more than they need to. One may look for four appends, each in
+    /// several chunks.
     pub trims_max: usize,
     /// Rows of a checkpoint. One takes half a microsecond.
     pub rows_max: usize,
@@ -30,7 +31,7 @@ pub struct SliceLimits {
 
 impl Default for SliceLimits {
     fn default() -> Self {
-        Self { expiries_max: 256, trims_max: 64, rows_max: 1024 }
+        Self { expiries_max: 256, trims_max: 16, rows_max: 1024 }
     }
 }
 

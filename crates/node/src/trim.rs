@@ -30,27 +30,17 @@ pub(crate) struct TrimSteps {
     is_proposed: bool,
 }
 
-/// The first append to keep, or what is to be found out of the one before it.
+/// The first append to keep.
 #[derive(Debug, Clone, Copy)]
 struct Goal {
     aim: Aim,
-    /// How old an append may be, if that is what it is about.
-    age: Option<Age>,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Age {
-    ms_max: u64,
-    /// Older appends are too old.
-    first: Timestamp,
-    /// Where the trim ends if the append before that is too old. A search by time passes over what cannot be read, however young
-    /// it is.
-    unproven: Option<Trim>,
+    /// How old an append may be, in milliseconds, if that is what it is about.
+    age_ms_max: Option<u64>,
 }
 
 impl Goal {
     fn of(aim: Aim) -> Self {
-        Self { aim, age: None }
+        Self { aim, age_ms_max: None }
     }
 }
 
@@ -118,8 +108,8 @@ impl TrimSteps {
         if let Some(seconds) = kept.age_seconds.at_least().filter(|_| bytes > 0) {
             let ms_max = age_ms(seconds);
             let first = Timestamp::new(now.get().saturating_sub(ms_max));
-            let age = Some(Age { ms_max, first, unproven: None });
-            goals.push(Goal { aim: Aim::Time(TimeAim::Arrival(first)), age });
+            let aim = Aim::Time(TimeAim::Arrival(first));
+            goals.push(Goal { aim, age_ms_max: Some(ms_max) });
         }
         Self::new(None, (key, info), goals, best)
     }
@@ -146,32 +136,19 @@ impl TrimSteps {
         match found(answer).and_then(|found| finder.learn(self.key, &self.info, found)) {
             Ok(Learned::AskNext) => self.ask(goal, finder),
             Ok(Learned::Found(found)) => self.learn(view, goal, found),
-            Err(failure) => self.learn_failure(view, goal, failure),
+            Err(failure) => self.learn_failure(view, finder.aim(), failure),
         }
     }
 
     fn learn(&mut self, view: &mut View<'_>, goal: Goal, found: Option<FoundRecord>) -> Step {
-        if let Some(Age { first, unproven: Some(trim), .. }) = goal.age {
-            let is_old = found.is_some_and(|found| found.append.bounds.at < first);
-            if !is_old {
-                return self.fail(view, Failure::lost(self.key, trim.to));
-            }
-            self.note(trim);
-            return self.advance();
-        }
         let all = Trim { to: self.info.tail, first_record: self.info.next_record };
         let trim = found.map_or(all, |found| Trim {
             to: found.append.bounds.start,
             first_record: found.append.first_record,
         });
-        if let (Some(age), Some(found)) = (goal.age, found) {
-            let due = found.append.bounds.at.plus_ms(age.ms_max.saturating_add(1));
+        if let (Some(ms_max), Some(found)) = (goal.age_ms_max, found) {
+            let due = found.append.bounds.at.plus_ms(ms_max.saturating_add(1));
             view.retention.put_down(self.key, due);
-        }
-        if let Some(age) = goal.age.filter(|_| trim.to > self.info.head) {
-            let aim = Aim::Byte(ByteOffset::new(trim.to.get() - 1));
-            let age = Some(Age { unproven: Some(trim), ..age });
-            return self.ask(Goal { aim, age }, Finder::new(&self.info, aim));
         }
         self.note(trim);
         self.advance()
@@ -184,8 +161,8 @@ impl TrimSteps {
     }
 
     /// What was looked for is lost, or another trim has dropped it meanwhile. Then there is nothing left to do for it.
-    fn learn_failure(&mut self, view: &mut View<'_>, goal: Goal, failure: Failure) -> Step {
-        let failure = view.overtaken(self.key, goal.aim, failure);
+    fn learn_failure(&mut self, view: &mut View<'_>, aim: Aim, failure: Failure) -> Step {
+        let failure = view.overtaken(self.key, aim, failure);
         let info = view.groups.get(self.key.group).state.info(self.key.stream);
         match (failure, info) {
             (Failure::Trimmed { .. }, Some(info)) if info.head > self.info.head => {

@@ -91,14 +91,8 @@ fn a_fork_of_a_stream_whose_creation_was_lost_is_damaged_and_not_missing() {
     flip_before(&disk, source.as_str().as_bytes(), 0);
     in_lives(&disk, 2, |process| {
         assert_eq!(process.refusal(&source), Some(Refusal::Damaged));
-        let (path, from) = (fork.clone(), ReadFrom::Begin);
-        let reply = process.ask(Request::Read(ReadRequest {
-            path,
-            from,
-            boundary_bytes: 8,
-            first_bytes_max: u64::MAX,
-            records: None,
-        }));
+        let read = ReadRequest { boundary_bytes: 8, ..read_from(&fork, ReadFrom::Begin) };
+        let reply = process.ask(Request::Read(read));
         assert!(matches!(reply, Reply::Failed(Failure::Damaged { .. })), "{reply:?}");
         assert_eq!(process.ends(&fork, 3, 8), (3, 6), "its own bytes are there");
     });
@@ -175,16 +169,19 @@ fn a_lost_row_of_a_checkpoint_costs_one_stream() {
     });
 }
 
-fn is_damaged(process: &mut Process, path: &StreamPath, from: u64) -> bool {
-    let from = ReadFrom::At(ByteOffset::new(from));
-    let read = ReadRequest {
+fn read_from(path: &StreamPath, from: ReadFrom) -> ReadRequest {
+    ReadRequest {
         path: path.clone(),
         from,
         boundary_bytes: 1 << 40,
         first_bytes_max: u64::MAX,
         records: None,
-    };
-    match process.ask(Request::Read(read)) {
+    }
+}
+
+fn is_damaged(process: &mut Process, path: &StreamPath, from: u64) -> bool {
+    let from = ReadFrom::At(ByteOffset::new(from));
+    match process.ask(Request::Read(read_from(path, from))) {
         Reply::Failed(Failure::Damaged { .. }) => true,
         Reply::Read(_) => false,
         other => panic!("a read was answered by {other:?}"),
@@ -378,6 +375,33 @@ fn a_sub_offset_in_a_source_whose_rows_were_lost_is_damaged_and_not_missing() {
         flip_in_both(byte);
     }
     assert_eq!(damaged, page_bytes.div_ceil(9), "each flip costs the page");
+}
+
+#[test]
+fn a_read_by_time_does_not_pass_over_what_is_lost() {
+    let hit = path_in(0, "hit");
+    let (disk, chunk) = sealed(&hit);
+    let mut process = Process::open(&disk, 2);
+    process.wait_ms(3_600_000);
+    let later = process.now.wall.get();
+    process.append(&hit, text(), b"later");
+    let starts = |process: &mut Process| {
+        [0, later, later + 3_600_000].map(|time| {
+            let reply = process.ask(Request::Read(read_from(&hit, ReadFrom::Time(time))));
+            match reply {
+                Reply::Read(read) => Some(read.start.get()),
+                Reply::Failed(Failure::Damaged { .. }) => None,
+                other => panic!("a read was answered by {other:?}"),
+            }
+        })
+    };
+    assert_eq!(starts(&mut process), [Some(0), Some(5_000), Some(5_005)]);
+    process.kill();
+    let (pages, _) = page_of_rows(&disk, &chunk);
+    pages.iter().for_each(|page| disk.flip_bit(&chunk, page * 8));
+    let mut process = Process::open(&disk, 2);
+    // What the lost rows had may have come before the second time, or after it.
+    assert_eq!(starts(&mut process), [None, None, Some(5_005)]);
 }
 
 /// The places of a text in the log: file and position.

@@ -4,7 +4,7 @@ use env::MemoryDisk;
 use log::LogOptions;
 use model::{ByteOffset, ReadFrom, ReadRecords, ShardId, StreamPath, TrimBefore, limits};
 use stream::{Append, ContentType, Outcome, Refusal};
-use thalweg_node::testing::{Process, create, fork_of, options, path_in, text};
+use thalweg_node::testing::{Ask, Process, create, fork_of, options, path_in, text};
 use thalweg_node::{Change, Event, Failure, ReadRequest, Reply, Request};
 
 fn process() -> Process {
@@ -312,18 +312,11 @@ fn a_read_at_the_tail_of_a_stream_that_is_all_in_chunks_looks_into_none() {
 }
 
 /// Asks where nothing is in memory, and lets the stream be trimmed while a job looks.
-fn read_beside_a_trim(from: ReadFrom) -> Reply {
+fn ask_beside_a_trim(ask: impl FnOnce(&StreamPath) -> Ask<'static>) -> Reply {
     let (mut process, path, _) = cold_messages();
     process.append(&path, json(), b"4,5,");
-    let read = ReadRequest {
-        path: path.clone(),
-        from,
-        boundary_bytes: 1 << 30,
-        first_bytes_max: u64::MAX,
-        records: Some(ReadRecords::default()),
-    };
     process.held.reads = Some(vec![]);
-    process.offer(Request::Read(read));
+    process.offer(ask(&path));
     process.settle();
     let held = process.held.reads.take().unwrap();
     assert!(!held.is_empty() && process.replies.is_empty(), "a job looks for the place");
@@ -335,6 +328,32 @@ fn read_beside_a_trim(from: ReadFrom) -> Reply {
     }
     process.settle();
     process.replies.pop().expect("an answer").1
+}
+
+fn read_beside_a_trim(from: ReadFrom) -> Reply {
+    ask_beside_a_trim(|path| {
+        let request = Request::Read(ReadRequest {
+            path: path.clone(),
+            from,
+            boundary_bytes: 1 << 30,
+            first_bytes_max: u64::MAX,
+            records: Some(ReadRecords::default()),
+        });
+        Ask { request, data: b"" }
+    })
+}
+
+#[test]
+fn a_fork_that_a_trim_overtakes_learns_of_the_trim() {
+    for sub_offset in [0, 1] {
+        let reply = ask_beside_a_trim(|path| {
+            create(&path_in(0, "fork"), None, Some(fork_of(path, Some(2), sub_offset)), b"")
+        });
+        assert!(
+            matches!(reply, Reply::Outcome(Outcome::Refused(Refusal::ForkTrimmed { .. }))),
+            "{reply:?}"
+        );
+    }
 }
 
 #[test]

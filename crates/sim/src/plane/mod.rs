@@ -110,7 +110,7 @@ pub(crate) struct PlaneOptions {
 pub(crate) fn slice_limits(dice: &mut Dice, sessions: &mut Options) -> SliceLimits {
     let expiries_max = *dice.pick(&[1, 1, 3, 256]);
     sessions.due_answers_per_turn_max = *dice.pick(&[1, 256, 256, 256]);
-    let trims_max = *dice.pick(&[1, 2, 64]);
+    let trims_max = *dice.pick(&[1, 2, 16]);
     SliceLimits { expiries_max, trims_max, rows_max: *dice.pick(&[1, 1, 2, 1024]) }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! Work takes no time unless the plan says so. Then a change of the disk takes milliseconds, as on a slow disk. A read, an answer
 //! or an entry of the log takes a hundredth of that. The shard is busy for as long, and a turn beyond the bound breaks a
-//! promise. A read of bytes that the log has just found in memory does not wait.
+//! promise. A read of bytes that the log has just found in memory does not wait. It takes 0.8 µs on a real machine, whatever the
+//! disk; here it takes six times that.
 
 use crate::plane::{Outbox, Shard};
 use env::{MemoryDisk, ReadCounts};
@@ -10,7 +11,7 @@ use env::{MemoryDisk, ReadCounts};
 /// A write, a sync, or a change of names.
 const CHANGE_US: u64 = 5_000;
 const READ_US: u64 = 50;
-const PROBE_US: u64 = 10;
+const PROBE_US: u64 = 5;
 const ANSWER_US: u64 = 50;
 const ENTRY_US: u64 = 20;
 
