@@ -21,6 +21,9 @@ pub const KIND_CHANGE: u8 = 250;
 /// The kind of an entry whose command is a [`crate::MetaCommand`].
 pub const KIND_META: u8 = 251;
 
+/// The kind of an entry that asks each copy for a digest of its state. Its command is the number of the check, 8 bytes, little-endian.
+pub const KIND_CHECK: u8 = 252;
+
 /// Bytes of the header.
 pub const ENTRY_HEAD_BYTES: usize = 56;
 

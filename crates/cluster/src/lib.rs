@@ -22,7 +22,7 @@
 //! - `configuration`, `placement`: who votes, and the next step to who shall. `meta`: members and targets.
 //! - `link`, `frame`: how nodes make sure of each other, and what they send then.
 //! - `join`: how a node becomes a member.
-//! - `report`: what nodes tell each other for operators. `call`: who may change something at the admin port.
+//! - `report`, `digest`: what nodes tell each other for operators. `call`: who may change something at the admin port.
 //! - `barrier`, `forward`: reads that wait for the leader's word, and requests that wait for their answer.
 //!
 //! # Invariants
@@ -34,6 +34,7 @@ mod barrier;
 mod call;
 mod codec;
 mod configuration;
+mod digest;
 mod entry_bytes;
 mod forward;
 mod frame;
@@ -54,8 +55,9 @@ pub use barrier::Barriers;
 pub use call::{AdminCall, CALL_CLOCK_MS_MAX, CALLS_MAX, CallProof, CallRefused, Calls};
 pub use codec::DecodeError;
 pub use configuration::{Change, Configuration, Part, REPLICAS_MAX};
+pub use digest::{CheckReport, StateDigest};
 pub use entry_bytes::{
-    ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE, KIND_META, KIND_NOOP, entry_of_command,
+    ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE, KIND_CHECK, KIND_META, KIND_NOOP, entry_of_command,
 };
 pub use forward::{
     Answered, Arrival, Forwarded, Forwards, Proposals, Sending, Served, Settled, Verdict,

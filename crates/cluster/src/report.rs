@@ -6,13 +6,14 @@
 //!
 //! # Invariants
 //! - A group is in the report of who leads it and serves, and of those that know no such leader.
-//! - Groups are in rising order, and so are the nodes that are behind.
+//! - Groups are in rising order, and so are the nodes that are behind and the checks.
 //!
 //! # Format
 //! `docs/format/cluster.md`.
 
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::configuration::{Configuration, REPLICAS_MAX};
+use crate::digest::CheckReport;
 use crate::identity::{NodeNumber, ReplicaId};
 use model::{GroupId, Term};
 use std::collections::BTreeMap;
@@ -39,6 +40,8 @@ pub struct Report {
     pub groups: Vec<GroupReport>,
     /// Entries that the replica on each other node lacks, in the group led here in which it lacks most.
     pub lags: BTreeMap<NodeNumber, u64>,
+    /// What its copies have said of their states not long ago.
+    pub checks: Vec<CheckReport>,
 }
 
 /// What a node says of one group.
@@ -94,6 +97,8 @@ impl Report {
         self.halted += other.halted;
         self.groups.extend_from_slice(&other.groups);
         self.groups.sort_unstable_by_key(|group| group.group);
+        self.checks.extend_from_slice(&other.checks);
+        self.checks.sort_unstable_by_key(|check| check.group);
         for (node, lag) in &other.lags {
             self.note_lag(*node, *lag);
         }
@@ -132,6 +137,8 @@ impl Report {
             writer.number(group.heard.into());
             group.configuration.encode(&mut out);
         }
+        Writer(&mut out).number(self.checks.len() as u64);
+        self.checks.iter().for_each(|check| check.write(&mut out));
         out
     }
 
@@ -163,6 +170,13 @@ impl Report {
                 return reader.error();
             }
             report.groups.push(group);
+        }
+        for _ in 0..reader.number_below(COPIES_MAX)? {
+            let check = CheckReport::read(&mut reader)?;
+            if report.checks.last().is_some_and(|last| last.group >= check.group) {
+                return reader.error();
+            }
+            report.checks.push(check);
         }
         reader.end()?;
         Ok(report)
@@ -197,6 +211,8 @@ fn read_group(reader: &mut Reader<'_>) -> Result<GroupReport, DecodeError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::digest::StateDigest;
+    use model::EntryIndex;
     use proptest::prelude::*;
 
     fn id(node: u16) -> ReplicaId {
@@ -212,7 +228,13 @@ mod tests {
     fn report() -> Report {
         let lags = [(2, 300), (3, 0)].map(|(node, lag)| (NodeNumber::new(node), lag)).into();
         let groups = vec![group(1, true), group(4, false)];
-        Report { program: "0.1".to_owned(), copies: 5, halted: 1, groups, lags }
+        let checks = vec![check(4), check(7)];
+        Report { program: "0.1".to_owned(), copies: 5, halted: 1, groups, lags, checks }
+    }
+
+    fn check(group: u16) -> CheckReport {
+        let (group, index) = (GroupId::new(group), EntryIndex::new(300));
+        CheckReport { group, number: 2, index, digest: StateDigest::of_header(b"") }
     }
 
     #[test]
@@ -225,6 +247,11 @@ mod tests {
             golden.extend([0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1]);
             golden.extend([0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0xc0, 1]);
             golden.extend([0, 0, 0]);
+        }
+        golden.push(2);
+        for group in [4, 7] {
+            golden.extend([group, 2, 0xac, 2]);
+            golden.extend(check(0).digest.get().to_le_bytes());
         }
         assert_eq!(bytes, golden);
         assert_eq!(Report::decode(&bytes), Ok(report()));
@@ -240,6 +267,7 @@ mod tests {
         refused(&|wrong| wrong.groups.reverse());
         refused(&|wrong| wrong.groups[1].group = wrong.groups[0].group);
         refused(&|wrong| wrong.groups[0].heard = 0b1000);
+        refused(&|wrong| wrong.checks.reverse());
         refused(&|wrong| wrong.groups[0].configuration.voters.clear());
         refused(&|wrong| _ = wrong.lags.insert(NodeNumber::new(0), 1));
         let mut bytes = report().encode();
@@ -265,7 +293,10 @@ mod tests {
     fn shards_of_a_node_become_one_report() {
         let mut all = Report { groups: vec![group(3, true)], ..report() };
         all.note_lag(NodeNumber::new(2), 7);
-        all.add(&Report { groups: vec![group(0, true), group(9, false)], ..report() });
+        let checks = vec![check(1), check(5)];
+        all.add(&Report { groups: vec![group(0, true), group(9, false)], checks, ..report() });
+        let checked: Vec<u16> = all.checks.iter().map(|check| check.group.get()).collect();
+        assert_eq!(checked, [1, 4, 5, 7]);
         let numbers: Vec<u16> = all.groups.iter().map(|group| group.group.get()).collect();
         assert_eq!((numbers, all.copies, all.halted), (vec![0, 3, 9], 10, 2));
         assert_eq!(all.lags[&NodeNumber::new(2)], 300, "the largest counts");

@@ -98,6 +98,9 @@ impl ShardCore {
         let may = |group: &Group| group.role.copy().is_none_or(GroupCopy::may_checkpoint);
         for _ in 0..self.groups.iter().count() {
             let Some(group) = self.log.wants_checkpoint() else { return };
+            if self.copies_rows(group) {
+                return;
+            }
             if may(self.groups.get(group)) {
                 return self.begin_checkpoint(group);
             }
@@ -211,8 +214,9 @@ impl ShardCore {
     /// Whether there is work for [`crate::Event::Continue`] now.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        let has_slice =
-            self.expiries.is_ready() || self.retention.is_ready() || self.checkpoint.is_some();
+        let is_checking = || self.replication.as_ref().is_some_and(|it| it.is_checking());
+        let is_copying = || self.checkpoint.is_some() || is_checking();
+        let has_slice = self.expiries.is_ready() || self.retention.is_ready() || is_copying();
         has_slice && !self.log.is_poisoned()
     }
 
@@ -228,6 +232,7 @@ impl ShardCore {
             self.trim_some(now);
         }
         self.copy_rows();
+        self.digest_rows();
     }
 
     /// Begins a checkpoint of a group as it is now.
@@ -258,6 +263,10 @@ impl ShardCore {
         if is_done {
             let CheckpointSlices { group, index, header, rows } = checkpoint;
             self.log.checkpoint(group, index, header, rows);
+            if self.groups.get(group).role.copy().is_some() {
+                // The entry of a check may wait for it.
+                self.touch_group(group);
+            }
         } else {
             self.checkpoint = Some(checkpoint);
         }

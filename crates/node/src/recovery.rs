@@ -7,7 +7,9 @@ use crate::{
     replicated::{Replication, to_copy},
     role::Role,
 };
-use cluster::{Change, Configuration, KIND_CHANGE, KIND_META, KIND_NOOP, Meta, MetaCommand};
+use cluster::{
+    Change, Configuration, KIND_CHANGE, KIND_CHECK, KIND_META, KIND_NOOP, Meta, MetaCommand,
+};
 use env::{Disk, Random, SeededRandom};
 use log::{
     CheckpointRow, Damage, DamageKind, DataDir, Entry, LogOptions, NewerVersion, OpenError, Owner,
@@ -389,7 +391,7 @@ impl Replay for StateReplay {
         if group.state.applied().next() < entry.index {
             group.skip_to(EntryIndex::new(entry.index.get() - 1));
         }
-        if matches!(entry.kind, KIND_NOOP | KIND_CHANGE | KIND_META) {
+        if matches!(entry.kind, KIND_NOOP | KIND_CHANGE | KIND_META | KIND_CHECK) {
             group.skip_to(entry.index);
             match entry.kind {
                 KIND_CHANGE => self.change(entry)?,

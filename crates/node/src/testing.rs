@@ -395,6 +395,18 @@ impl Process {
         self.outcome(create(path, Some(content_type), None, b""))
     }
 
+    /// Makes the state of a stream another one than its log says, as a defect would.
+    pub fn spoil(&mut self, path: &StreamPath) {
+        for shard in &mut self.shards {
+            let group = path.group(shard.group_count());
+            if shard.groups.iter().any(|it| it.state.group() == group) {
+                let state = &mut shard.groups.get_mut(group).state;
+                let stream = state.resolve(path, self.now.wall).expect("it is there").stream;
+                state.mark_damaged(stream, path.hash());
+            }
+        }
+    }
+
     /// Makes a fork.
     pub fn fork(&mut self, path: &StreamPath, fork: ForkRequest) -> Outcome {
         self.outcome(create(path, None, Some(fork), b""))

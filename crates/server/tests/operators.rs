@@ -67,6 +67,41 @@ fn a_node_is_drained_for_maintenance_and_resumed() {
 }
 
 #[test]
+fn copies_are_compared_and_nodes_that_do_not_answer_are_named() {
+    let mut nodes = three();
+    let mut client = nodes[1].server().connect();
+    for stream in 0..20 {
+        client.put(&format!("/s{stream}"), TEXT).is(201);
+        client.post(&format!("/s{stream}"), TEXT, b"text;").is(204);
+    }
+    for node in &nodes {
+        let said = done(node, &["check"]);
+        assert!(said.ends_with("all 65 groups are the same on all their nodes\n"), "{said}");
+    }
+    nodes[2].kill();
+    let mut number = String::new();
+    // The nodes that are left may elect leaders first.
+    until("a check begins", || {
+        let mut admin = nodes[0].server().connect_admin();
+        admin.send(b"PUT /cluster/check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 0\r\n\r\n");
+        let answer = admin.answer();
+        number = answer.text();
+        answer.status == 200
+    });
+    let path = format!("/cluster/checks/{}", number.trim());
+    let look = |node: &Node| -> serde_json::Value {
+        serde_json::from_str(&node.server().admin(&path).text()).unwrap()
+    };
+    until("all groups wait for the third node", || {
+        let status = look(&nodes[0]);
+        let waiting = status["waiting"].as_array().unwrap();
+        waiting.len() == 65 && waiting.iter().all(|it| it["nodes"] == serde_json::json!([3]))
+    });
+    nodes[2].start();
+    until("it has caught up, and has taken part", || look(&nodes[0])["equal"] == 65);
+}
+
+#[test]
 fn a_node_gives_its_replicas_away_before_it_is_removed() {
     let mut nodes = three();
     let token = token(nodes[0].dir.path());

@@ -113,7 +113,8 @@ impl fmt::Display for ClusterSum {
         write!(f, "{seeds} clusters held: {} appends acknowledged, ", sum.acked_count)?;
         write!(f, "{} of them looked for on all disks, ", sum.images_count)?;
         write!(f, "{} operations ordered, {} entries and ", sum.ordered_count, sum.entries_count)?;
-        write!(f, "{} states compared, {} leaders, ", sum.states_count, sum.leaders_count)?;
+        write!(f, "{} states compared, ", sum.states_count)?;
+        write!(f, "{} digests compared, {} leaders, ", sum.digests_count, sum.leaders_count)?;
         let kib = sum.snapshot_bytes >> 10;
         write!(f, "{} snapshots installed ({kib} KiB, {} resumed), ", sum.installs, sum.resumed)?;
         write!(f, "{} faults, {} damaged places, {} starts, ", sum.faults, sum.hits, sum.starts)?;

@@ -28,7 +28,7 @@ fn fixed_seeds_of_clusters_hold() {
         sum.changes_count,
     ];
     assert!(counts.iter().all(|count| *count > 40), "{sum:?}");
-    assert!(sum.entries_count > 1000 && sum.states_count > 60, "{sum:?}");
+    assert!(sum.entries_count > 1000 && sum.states_count > 60 && sum.digests_count > 60, "{sum:?}");
     assert!(sum.installs > 4, "{sum:?}");
 }
 

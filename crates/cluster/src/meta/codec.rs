@@ -54,6 +54,7 @@ impl MetaCommand {
                 writer.number(group.get().into());
                 write_nodes(&mut writer, nodes);
             }
+            Self::Check => writer.byte(8),
         }
         out
     }
@@ -88,6 +89,7 @@ impl MetaCommand {
                 group: GroupId::new(reader.short()?),
                 nodes: read_nodes(&mut reader)?,
             },
+            8 => Self::Check,
             _ => return reader.error(),
         };
         reader.end()?;
@@ -103,6 +105,7 @@ impl MetaOutcome {
             Self::Joined(number) => (1, Some(number.get().into())),
             Self::Renewed(replica) => (2, Some(replica.bits())),
             Self::Done => (3, None),
+            Self::Checking(number) => (10, Some(*number)),
             Self::Refused(refusal) => return write_refusal(&mut writer, *refusal),
         };
         writer.byte(kind);
@@ -119,6 +122,7 @@ impl MetaOutcome {
             1 => Self::Joined(read_number(&mut reader)?),
             2 => Self::Renewed(read_replica(&mut reader)?),
             3 => Self::Done,
+            10 => Self::Checking(reader.number()?),
             _ => {
                 reader = Reader::new(bytes);
                 Self::Refused(read_refusal(&mut reader)?)
@@ -137,6 +141,7 @@ impl Meta {
         writer.number(self.cluster);
         writer.number(self.group_count.into());
         writer.number(self.replication.into());
+        writer.number(self.checks);
         write_members(&mut writer, &self.members);
         for map in [&self.targets, &self.placed] {
             writer.number(map.len() as u64);
@@ -165,6 +170,7 @@ impl Meta {
         }
         let mut meta = Self::new(reader.number()?, reader.short()?);
         meta.replication = reader.short()?;
+        meta.checks = reader.number()?;
         meta.members = read_members(&mut reader)?;
         let targets_max = u64::from(u16::MAX);
         for map in [&mut meta.targets, &mut meta.placed] {

@@ -52,6 +52,8 @@ pub enum MetaCommand {
         /// Where, without doubles: voters and learners.
         nodes: Vec<NodeNumber>,
     },
+    /// The copies of each group compare their states.
+    Check,
 }
 
 /// What came of a command.
@@ -61,6 +63,8 @@ pub enum MetaOutcome {
     Joined(NodeNumber),
     /// The replica has this id.
     Renewed(ReplicaId),
+    /// The check has this number.
+    Checking(u64),
     /// It is so.
     Done,
     /// Nothing has changed.
@@ -115,6 +119,10 @@ impl Meta {
             MetaCommand::Renew { group, replica, epoch } => self.renew(*group, *replica, *epoch),
             MetaCommand::SetReplication(voters) => self.set_replication(*voters),
             MetaCommand::Placed { group, nodes } => self.note_placed(*group, nodes),
+            MetaCommand::Check => {
+                self.checks += 1;
+                Ok(MetaOutcome::Checking(self.checks))
+            }
         };
         outcome.unwrap_or_else(MetaOutcome::Refused)
     }

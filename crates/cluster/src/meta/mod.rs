@@ -81,6 +81,7 @@ pub struct Meta {
     cluster: u64,
     group_count: u16,
     replication: u16,
+    checks: u64,
     members: BTreeMap<NodeNumber, Member>,
     /// Where each group shall be; a group that is not here stays where it began.
     targets: BTreeMap<GroupId, Vec<NodeNumber>>,
@@ -105,6 +106,7 @@ impl Meta {
             cluster,
             group_count,
             replication: REPLICATION_DEFAULT,
+            checks: 0,
             members: BTreeMap::new(),
             targets: BTreeMap::new(),
             placed: BTreeMap::new(),
@@ -128,6 +130,12 @@ impl Meta {
     #[must_use]
     pub fn replication(&self) -> u16 {
         self.replication
+    }
+
+    /// How often the copies of all groups were to compare their states; the number of the last check.
+    #[must_use]
+    pub fn checks(&self) -> u64 {
+        self.checks
     }
 
     /// All members, removed ones too, by number.

@@ -175,6 +175,8 @@ fn the_state_comes_back_from_its_bytes() {
     let replica = meta.replica(group, number(3));
     meta.apply(&MetaCommand::Renew { group, replica, epoch: 6 });
     meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1)] });
+    assert_eq!(meta.apply(&MetaCommand::Check), MetaOutcome::Checking(1));
+    assert_eq!((meta.apply(&MetaCommand::Check), meta.checks()), (MetaOutcome::Checking(2), 2));
     let mut out = Vec::new();
     meta.encode(&mut out);
     assert_eq!(Meta::decode(&out), Ok(meta));
@@ -185,7 +187,7 @@ fn the_state_comes_back_from_its_bytes() {
 
 #[test]
 fn commands_have_golden_bytes() {
-    let goldens: [(MetaCommand, &[u8]); 7] = [
+    let goldens: [(MetaCommand, &[u8]); 8] = [
         (MetaCommand::Join(node(1)), b"\x01\x01\x07n1:4439\x00\x00\x01\x04"),
         (
             MetaCommand::Announce { number: number(2), member: node(1) },
@@ -209,11 +211,12 @@ fn commands_have_golden_bytes() {
             MetaCommand::Placed { group: GroupId::new(3), nodes: vec![number(1), number(2)] },
             b"\x07\x03\x02\x01\x02",
         ),
+        (MetaCommand::Check, b"\x08"),
     ];
     for (command, golden) in goldens {
         assert_eq!(command.encode(), golden, "{command:?}");
         assert_eq!(MetaCommand::decode(golden), Ok(command));
     }
-    assert!(MetaCommand::decode(&[8]).is_err());
+    assert!(MetaCommand::decode(&[9]).is_err());
     assert!(MetaCommand::decode(b"\x06\x05\x00").is_err());
 }

@@ -8,8 +8,8 @@ use crate::{
     shard::Proposal,
 };
 use cluster::{
-    Committed, ENTRY_HEAD_BYTES, KIND_CHANGE, KIND_META, KIND_NOOP, LogPosition, NotProposed,
-    Settled,
+    Committed, ENTRY_HEAD_BYTES, KIND_CHANGE, KIND_CHECK, KIND_META, KIND_NOOP, LogPosition,
+    NotProposed, Settled,
 };
 use log::{DurableEntry, NewEntry, Purpose};
 use model::GroupId;
@@ -23,13 +23,19 @@ impl ShardCore {
         }
     }
 
-    /// The next entry to apply, if it is committed and at hand; reads it if it is not.
+    /// The next entry to apply, if it is committed and at hand; reads it if it is not. That of a check waits for the rows of the
+    /// group, if they are being copied.
     fn next_committed(&mut self, id: GroupId) -> Option<Committed<DurableEntry>> {
+        let copies_rows = self.copies_rows(id);
         let group = self.groups.get_mut(id);
         let next = group.state.applied().next();
         let copy =
             group.role.copy_mut().filter(|copy| copy.halt.is_none() && copy.frozen.is_none())?;
         let commit = copy.commit.as_ref().filter(|commit| next <= commit.upto())?;
+        let is_waiting = |entry: &DurableEntry| entry.kind == KIND_CHECK && copies_rows;
+        if copy.durable.get(&next).is_some_and(is_waiting) {
+            return None;
+        }
         let Some(entry) = copy.durable.remove(&next) else {
             self.fetch_to_apply(id, next);
             return None;
@@ -47,12 +53,15 @@ impl ShardCore {
         let at = LogPosition { index: entry.index, term: entry.term };
         let mut settled = self.settle(id, at);
         let own = settled.extract_if(.., |it| matches!(it, Settled::Applied(_))).next();
-        if matches!(entry.kind, KIND_NOOP | KIND_CHANGE) {
+        if matches!(entry.kind, KIND_NOOP | KIND_CHANGE | KIND_CHECK) {
             if entry.kind == KIND_CHANGE {
                 self.copy_mut(id).apply_change(&entry.command);
             }
             self.groups.get_mut(id).state.skip_to(entry.index);
             self.log.applied(id, entry.index);
+            if entry.kind == KIND_CHECK {
+                self.begin_check(id, entry);
+            }
         } else if entry.kind == KIND_META {
             self.apply_meta(id, entry, own);
         } else if let Some(proposed) = command_of(own, entry) {

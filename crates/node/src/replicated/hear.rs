@@ -103,6 +103,7 @@ impl ShardCore {
         self.give_up_forwards(now);
         self.tick_meta();
         self.place_groups();
+        self.tick_checks();
         self.tick_renewals();
         self.tick_wishes();
         self.tick_transfers(now);

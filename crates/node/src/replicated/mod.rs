@@ -32,6 +32,7 @@ mod begin;
 mod call_bytes;
 mod catch_up;
 mod change_bytes;
+mod compare;
 mod copy;
 mod elsewhere;
 mod field_bytes;
@@ -116,6 +117,7 @@ pub(crate) struct Replication {
     presence: presence::Presence,
     far: watch::FarWatches,
     sweeps: sweep::Sweeps,
+    checks: compare::Checks,
     transfers: transfer::Transfers,
 }
 
@@ -143,8 +145,14 @@ impl Replication {
             presence: presence::Presence::new(replace_after_ms),
             far: watch::FarWatches::default(),
             sweeps: sweep::Sweeps::default(),
+            checks: compare::Checks::default(),
             transfers: transfer::Transfers::new(membership.opening),
         }
+    }
+
+    /// Whether a digest of a group's state is under way.
+    pub(crate) fn is_checking(&self) -> bool {
+        self.checks.is_under_way()
     }
 
     /// Asserts what holds between two turns.

@@ -91,8 +91,9 @@ impl ShardCore {
     /// What this shard can tell the other nodes of its copies; `None` if it has none, as a node alone. Its program is left empty.
     #[must_use]
     pub fn report(&self) -> Option<Report> {
-        self.replication.as_ref()?;
+        let replication = self.replication.as_ref()?;
         let mut report = Report::default();
+        replication.checks.report(replication.now.monotonic, &mut report);
         for group in self.groups.iter() {
             let id = group.state.group();
             if let Some(copy) = group.role.copy().filter(|_| !self.is_unwanted(id)) {
@@ -103,9 +104,9 @@ impl ShardCore {
     }
 
     /// The state of a group as a checkpoint of it would hold it: header and rows. Copies at the same index have the same.
-    /// `None` while a checkpoint is under way.
+    /// `None` while its rows are being copied.
     pub fn checkpoint_bytes(&mut self, group: GroupId) -> Option<Vec<u8>> {
-        if self.checkpoint.is_some() {
+        if self.copies_rows(group) {
             return None;
         }
         let mut bytes = self.owner_header(group);

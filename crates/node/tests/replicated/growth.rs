@@ -50,7 +50,7 @@ fn begin(trio: &mut Trio) {
     }
 }
 
-fn change(trio: &mut Trio, node: usize, command: MetaCommand) -> MetaOutcome {
+pub(crate) fn change(trio: &mut Trio, node: usize, command: MetaCommand) -> MetaOutcome {
     match trio.ask(node, Request::Meta(Box::new(command))) {
         Reply::Meta(outcome) => outcome,
         reply => panic!("a change of the cluster was answered by {reply:?}"),
@@ -65,7 +65,7 @@ fn join(trio: &mut Trio, through: usize, node: usize) {
 }
 
 /// Makes the stream `a` through a node, with its first data.
-fn make_stream(trio: &mut Trio, through: usize, data: &'static [u8]) {
+pub(crate) fn make_stream(trio: &mut Trio, through: usize, data: &'static [u8]) {
     let made = trio.ask(through, create(&path("a"), Some("text/plain"), None, data));
     assert!(matches!(made, Reply::Outcome(stream::Outcome::Created(_))), "{made:?}");
 }

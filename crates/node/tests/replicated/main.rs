@@ -1,5 +1,6 @@
 //! Three nodes with copies of the same groups: what one of them acknowledges, a majority has.
 
+mod checks;
 mod forks;
 mod forwards;
 mod growth;

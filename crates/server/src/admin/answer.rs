@@ -44,13 +44,21 @@ impl Answer {
     /// The cluster as this node sees it.
     pub(super) fn cluster(node: &NodeMetrics) -> Self {
         match node.peers() {
-            Some(peers) => {
-                let status = peers.status(node.clock().now_monotonic());
-                let body = serde_json::to_string(&status).expect("plain text and numbers");
-                Self { status: StatusCode::OK, content_type: "application/json", body }
-            }
+            Some(peers) => Self::json(&peers.status(node.clock().now_monotonic())),
             None => Self::no_node(),
         }
+    }
+
+    /// Something as JSON: plain text and numbers.
+    pub(super) fn json(what: &impl Serialize) -> Self {
+        let body = serde_json::to_string(what).expect("plain text and numbers");
+        Self { status: StatusCode::OK, content_type: "application/json", body }
+    }
+
+    /// A check has begun.
+    pub(super) fn checking(number: u64) -> Self {
+        let body = format!("{number}\n");
+        Self { status: StatusCode::OK, content_type: "text/plain", body }
     }
 
     /// There is no cluster.
@@ -122,14 +130,14 @@ impl Answer {
 
     /// The path is none of ours.
     pub(super) fn unknown() -> Self {
-        let detail = "The admin server has /healthz, /readyz, /metrics, /cluster, /cluster/nodes/N/state, /clock/confirm and /reload.";
+        let detail = "The admin server has /healthz, /readyz, /metrics, /cluster, /cluster/nodes/N/state, /cluster/check, /cluster/checks/N, /clock/confirm and /reload.";
         Self::problem(StatusCode::NOT_FOUND, "Not found", Some(detail), Vec::new())
     }
 
     /// The method is none of ours.
     pub(super) fn read_only() -> Self {
         let status = StatusCode::METHOD_NOT_ALLOWED;
-        let detail = "Three paths change something, by PUT: /clock/confirm, /reload and /cluster/nodes/N/state. For all others use GET or HEAD.";
+        let detail = "Four paths take a PUT: /clock/confirm, /reload, /cluster/check and /cluster/nodes/N/state. For all others use GET or HEAD.";
         Self::problem(status, "Method not allowed", Some(detail), Vec::new())
     }
 

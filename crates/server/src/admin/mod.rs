@@ -10,6 +10,7 @@
 //! - `/metrics` is all counters in the OpenMetrics text format.
 //! - `PUT /clock/confirm` believes the clock, and `PUT /reload` reads certificates again: 422 with what is wrong.
 //! - `/cluster` is how the cluster is; `PUT /cluster/nodes/N/state` makes a member active, draining, leaving or removed.
+//!   `PUT /cluster/check` has all copies compare their states, and `/cluster/checks/N` is what came of it.
 //! - Everything else is 404 and says what there is.
 //!
 //! Bounded: [`CONNECTIONS_MAX`] connections at a time, each at most [`CONNECTION_SECONDS_MAX`] old.
@@ -21,6 +22,7 @@
 
 mod answer;
 pub(crate) mod ask;
+mod checks;
 mod gauge;
 mod guard;
 mod nodes;
@@ -120,6 +122,7 @@ fn routes(shared: Arc<Shared>, guard: Arc<Guard>) -> Router {
         .route("/clock/confirm", put(confirm_clock))
         .route("/reload", put(reload))
         .route("/cluster/nodes/{number}/state", put(nodes::set_state))
+        .route("/cluster/check", put(checks::begin))
         .method_not_allowed_fallback(async || Answer::read_only())
         .route_layer(middleware::from_fn_with_state(guard, guard::guard));
     Router::new()
@@ -136,6 +139,7 @@ fn routes(shared: Arc<Shared>, guard: Arc<Guard>) -> Router {
             "/cluster",
             get(async |State(shared): State<Arc<Shared>>| Answer::cluster(&shared.node)),
         )
+        .route("/cluster/checks/{number}", get(checks::status))
         .method_not_allowed_fallback(async || Answer::read_only())
         .merge(changes)
         .fallback(async || Answer::unknown())

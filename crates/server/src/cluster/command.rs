@@ -1,6 +1,6 @@
 //! `thalweg cluster`: what an operator asks of a node.
 
-use super::{ClusterError, NodeStatus, Status, secret, table::table};
+use super::{CheckStatus, ClusterError, NodeStatus, Status, secret, table::table};
 use crate::admin::ask::{AdminPort, AskError};
 use crate::settings::{Flags, Settings};
 use clap::{Args, Subcommand};
@@ -47,6 +47,15 @@ early, or ends after ten minutes in which no replica has moved; `resume` takes i
 nothing is there: groups get new voters as far as there are nodes. A number is never used again. What would leave groups
 without a majority is refused, and they are named.";
 
+const CHECK_HELP: &str = "\
+Try it:
+  thalweg cluster check
+
+Each node takes a digest of all that it knows of its streams: names, lengths, lifetimes, producers, references. All nodes take
+that of a group at the same entry of its log, so these must be equal. A group with copies that differ is named, with the digests.
+The bytes of streams are not compared: each node has checksums of them, and `/metrics` counts what is damaged. It ends
+with 1 if copies differ, or if some have not answered within a minute.";
+
 /// Time between two looks at a change that is under way.
 const LOOK_INTERVAL: Duration = Duration::from_millis(500);
 
@@ -58,6 +67,9 @@ const STALLED_LOOKS_MAX: usize = 1200;
 
 /// Looks at a node that has become something else: ten seconds.
 const MADE_LOOKS_MAX: usize = 20;
+
+/// Looks at a check: one minute. Nodes report for so long.
+const CHECK_LOOKS_MAX: usize = 120;
 
 /// How often a node that does not answer is asked again.
 const TRIES_MAX: u32 = 10;
@@ -100,6 +112,9 @@ pub enum Ask {
     Drain(Change),
     /// Let a node take part again that was drained, or is leaving
     Resume(Change),
+    /// Compare the copies of each group
+    #[command(after_help = CHECK_HELP)]
+    Check(Caller),
     /// Move all replicas of a node away, and remove it; wait until it is removed
     #[command(after_help = REMOVE_HELP)]
     Remove {
@@ -126,6 +141,14 @@ pub struct Change {
     /// Number of the node
     #[arg(value_name = "N")]
     node: u16,
+    /// Which node is asked, and by whom.
+    #[command(flatten)]
+    caller: Caller,
+}
+
+/// Which node is asked for something that not everybody may ask for, and how the caller proves that it may.
+#[derive(Debug, Args)]
+pub struct Caller {
     /// Which node is asked.
     #[command(flatten)]
     admin: Admin,
@@ -144,6 +167,8 @@ pub enum CommandError {
     Ask(AskError),
     /// The secret cannot be read.
     Secret(ClusterError),
+    /// Copies differ, or have not answered.
+    Unequal(CheckStatus),
     /// It was asked for, and takes longer than it should.
     Slow(String),
     /// Nobody takes what is printed.
@@ -155,6 +180,7 @@ impl fmt::Display for CommandError {
         match self {
             Self::Ask(error) => error.fmt(f),
             Self::Secret(error) => error.fmt(f),
+            Self::Unequal(status) => status.fmt(f),
             Self::Slow(what) => f.write_str(what),
             Self::Print(error) => write!(f, "cannot print all of it: {error}"),
         }
@@ -200,6 +226,7 @@ pub fn ask(ask: &Ask, say: Say<'_>) -> Result<(), CommandError> {
             let _ = make(change, "active")?;
             put(say, format!("node {} takes part again\n", change.node))
         }
+        Ask::Check(caller) => check(caller, say),
         Ask::Remove { change, lost: false } => remove(change, say),
         Ask::Remove { change, lost: true } => {
             let _ = make(change, "removed")?;
@@ -218,25 +245,29 @@ fn put(say: Say<'_>, text: String) -> Result<(), CommandError> {
     say(&text).map_err(CommandError::Print)
 }
 
-/// Has the cluster make something else of a node.
-fn make(change: &Change, state: &str) -> Result<AdminPort, CommandError> {
-    let port = AdminPort::at(&change.admin.admin)?;
-    let path = format!("/cluster/nodes/{}/state", change.node);
-    let secret = match (&change.cluster_secret_file, &change.data_dir) {
+/// Calls a path that not everybody may call; what it answers.
+fn call(caller: &Caller, port: &AdminPort, path: &str, body: &str) -> Result<String, CommandError> {
+    let secret = match (&caller.cluster_secret_file, &caller.data_dir) {
         (Some(file), _) => Some(file.clone()),
         (None, dir) => dir.as_ref().map(|dir| secret::path_in(dir)),
     };
     let prove = |file: PathBuf| -> Result<String, CommandError> {
         let secret = secret::read(&file).map_err(CommandError::Secret)?;
-        let node = NodeNumber::new(read_status(&port)?.number);
+        let node = NodeNumber::new(read_status(port)?.number);
         let mut nonce = [0; 16];
         RealRandom.fill(&mut nonce);
-        let call = AdminCall { method: "PUT", path: &path, node, body: state.as_bytes() };
+        let call = AdminCall { method: "PUT", path, node, body: body.as_bytes() };
         Ok(call.prove(&secret, RealClock::new().now_wall(), nonce).to_string())
     };
     let proof = secret.map(prove).transpose()?;
-    let answer = port.put(&path, state.to_owned(), proof);
-    answer.map_err(CommandError::Ask)?;
+    port.put(path, body.to_owned(), proof).map_err(CommandError::Ask)
+}
+
+/// Has the cluster make something else of a node.
+fn make(change: &Change, state: &str) -> Result<AdminPort, CommandError> {
+    let port = AdminPort::at(&change.caller.admin.admin)?;
+    let path = format!("/cluster/nodes/{}/state", change.node);
+    call(&change.caller, &port, &path, state)?;
     for _ in 0..MADE_LOOKS_MAX {
         // The node that is asked may hear of it later than who leads the cluster's own group.
         let found = find(&port, change.node)?.map(|node| node.state);
@@ -253,6 +284,31 @@ fn make(change: &Change, state: &str) -> Result<AdminPort, CommandError> {
         "node {} is to be {state}, and the node that was asked has not heard of it: look at the status of others",
         change.node
     )))
+}
+
+fn check(caller: &Caller, say: Say<'_>) -> Result<(), CommandError> {
+    let port = AdminPort::at(&caller.admin.admin)?;
+    let number = call(caller, &port, "/cluster/check", "")?;
+    let path = format!("/cluster/checks/{}", number.trim());
+    let look = || -> Result<CheckStatus, AskError> {
+        serde_json::from_str(&port.get(&path)?).map_err(|error| port.unknown(error))
+    };
+    let mut status = look()?;
+    for _ in 0..CHECK_LOOKS_MAX {
+        if status.waiting.is_empty() {
+            break;
+        }
+        port.pause(LOOK_INTERVAL);
+        let next = look()?;
+        if next.equal != status.equal {
+            put(say, format!("{} of {} groups are the same so far\n", next.equal, next.groups))?;
+        }
+        status = next;
+    }
+    if status.equal == status.groups {
+        return put(say, format!("all {} groups are the same on all their nodes\n", status.groups));
+    }
+    Err(CommandError::Unequal(status))
 }
 
 fn drain(change: &Change, say: Say<'_>) -> Result<(), CommandError> {

@@ -12,6 +12,7 @@
 //! - A server without `peer_listen` has nothing of this, and is refused a directory that has other members.
 
 mod change;
+mod check;
 mod command;
 mod error;
 mod join;
@@ -23,6 +24,7 @@ mod table;
 mod tests;
 
 pub(crate) use change::ChangeRefused;
+pub use check::{CheckStatus, DifferentGroup, WaitingGroup};
 pub use command::{Ask, Command, CommandError, Say, ask, token};
 pub use error::ClusterError;
 pub use join::{Join, Joined};

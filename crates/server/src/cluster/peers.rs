@@ -9,6 +9,7 @@
 //! and not before the welcome: until then a loss of power here can forget it. The other members have seen it, too.
 
 use super::change::ChangeRefused;
+use super::check::CheckStatus;
 use super::status::{Board, GroupStatus, LinkState, Status};
 use cluster::{
     Class, Hello, JoinAnswer, Member, MemberState, Membership, Meta, MetaCommand, MetaOutcome,
@@ -331,6 +332,18 @@ impl Peers {
     pub fn status(&self, now: Monotonic) -> Status {
         let (membership, links) = self.known();
         self.board.facts(&membership, &links, now).status()
+    }
+
+    /// Whether this is the only node, as far as it knows.
+    pub(crate) fn is_alone(&self, now: Monotonic) -> bool {
+        let (membership, links) = self.known();
+        self.board.facts(&membership, &links, now).is_alone
+    }
+
+    /// How a check is.
+    pub(crate) fn compared(&self, number: u64, now: Monotonic) -> CheckStatus {
+        let (membership, links) = self.known();
+        self.board.facts(&membership, &links, now).check(number)
     }
 
     /// What operators see of the cluster, and each of its groups.

@@ -17,7 +17,7 @@
 //! One report for each shard and each other member, and one word of each member for each group.
 
 use cluster::{
-    CAUGHT_UP_ENTRIES, GroupReport, Member, MemberState, Membership, Meta, NodeNumber,
+    CAUGHT_UP_ENTRIES, CheckReport, GroupReport, Member, MemberState, Membership, Meta, NodeNumber,
     REPLICATION_DEFAULT, Report,
 };
 use model::{GroupId, Monotonic, ShardId};
@@ -127,10 +127,13 @@ impl Board {
         let is_fresh = |node, at| is_up(node) && now.ms_since(at) <= REPORT_MS_MAX;
         let others = said.nodes.iter().filter(|(node, (at, _))| is_fresh(node, *at));
         let others = others.map(|(node, (_, report))| (*node, report));
-        let mut now_said = View::default();
+        let (mut now_said, mut checks) = (View::default(), BTreeMap::<_, Vec<_>>::new());
         for (node, report) in others.chain([(self.own, &own)]) {
             report.groups.iter().for_each(|word| now_said.note(node, word));
             now_said.note_lags(report);
+            for check in &report.checks {
+                checks.entry(check.group).or_default().push((node, *check));
+            }
         }
         let mut view = now_said.clone();
         for ((_, node), (at, word)) in &said.words {
@@ -141,7 +144,7 @@ impl Board {
         let programs = said.nodes.iter().map(|(node, (_, it))| (*node, it.program.clone()));
         let programs = programs.chain([(membership.number, own.program.clone())]).collect();
         let (meta, is_alone) = (said.meta.clone(), own.copies == 0);
-        Facts { membership, links, meta, now_said, view, programs, is_alone }
+        Facts { membership, links, meta, now_said, view, checks, programs, is_alone }
     }
 }
 
@@ -207,7 +210,9 @@ pub(super) struct Facts<'a> {
     /// What the last report of each node says.
     pub(super) now_said: View,
     /// With what they have said shortly before.
-    view: View,
+    pub(super) view: View,
+    /// What the last report of each node says of its copies' states.
+    pub(super) checks: BTreeMap<GroupId, Vec<(NodeNumber, CheckReport)>>,
     programs: BTreeMap<NodeNumber, String>,
     /// It runs no consensus yet.
     pub(super) is_alone: bool,
@@ -451,7 +456,7 @@ pub(super) mod testing {
             Self { board, membership, links }
         }
 
-        pub(super) fn hear(&self, node: u16, report: &Report, at_ms: u64) {
+        pub(in crate::cluster) fn hear(&self, node: u16, report: &Report, at_ms: u64) {
             let now = Monotonic::default().plus_ms(at_ms);
             self.board.hear(number(node), &report.encode(), now);
         }

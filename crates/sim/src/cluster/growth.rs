@@ -169,6 +169,8 @@ impl World {
         let state = if is_drained { MemberState::Draining } else { MemberState::Active };
         self.note(format_args!("node {node} becomes {state:?}"));
         self.ask_cluster(MetaCommand::SetState { number: node_number(node), state }, None);
+        // Leaderships move while the copies compare their states.
+        self.ask_cluster(MetaCommand::Check, None);
     }
 
     /// A node goes for good, once in a run, and the spare one takes its place. If its disk is lost, no other one is damaged then.

@@ -4,6 +4,7 @@ use super::hits::Damages;
 use super::member::Member;
 use super::streams::{group_of, name_of};
 use crate::history::History;
+use cluster::StateDigest;
 use env::{Disk, MemoryDisk, SeededRandom};
 use log::LogOptions;
 use model::{EntryIndex, GroupId, StreamPath};
@@ -59,6 +60,10 @@ pub(super) struct Oracle {
     compared: BTreeMap<(usize, u64, u16), u64>,
     /// Checksum of the state of a group at an index.
     states: BTreeMap<(u16, u64), u32>,
+    /// What the copies of a group say of that, and the first node that has said it.
+    digests: BTreeMap<(u16, u64), (StateDigest, usize)>,
+    /// How often another copy has said the same.
+    pub(super) digests_count: u64,
     pub(super) acked_count: u64,
     pub(super) now_us: u64,
     pub(super) images_count: u64,
@@ -112,6 +117,24 @@ impl Oracle {
                 self.compare_entries((member, shard, life), &copy);
                 self.compare_state((member, shard), &copy);
             }
+            self.compare_digests(member, shard);
+        }
+    }
+
+    /// Compares what copies say of their states.
+    fn compare_digests(&mut self, member: &Member, shard: usize) {
+        let report = member.shards[shard].report();
+        for check in report.into_iter().flat_map(|report| report.checks) {
+            let key = (check.group.get(), check.index.get());
+            let said = (check.digest, member.number);
+            let (known, by) = *self.digests.entry(key).or_insert(said);
+            if known != check.digest {
+                self.broken(format!(
+                    "two digests of group and index {key:?}, by {by} and {}",
+                    said.1
+                ));
+            }
+            self.digests_count += u64::from(by != member.number);
         }
     }
 

@@ -128,6 +128,8 @@ pub struct ClusterReport {
     pub ordered_count: usize,
     /// Acknowledgements that were looked for on stable storage.
     pub images_count: u64,
+    /// How often a copy has reported the digest that another one had reported for the same entry.
+    pub digests_count: u64,
     /// Clusters that began as one node and have three voters of each group.
     pub grown_count: u64,
     /// Reads that a node has answered without leading the group.
@@ -168,6 +170,7 @@ impl AddAssign for ClusterReport {
             acked_count: self.acked_count + other.acked_count,
             ordered_count: self.ordered_count + other.ordered_count,
             images_count: self.images_count + other.images_count,
+            digests_count: self.digests_count + other.digests_count,
             grown_count: self.grown_count + other.grown_count,
             elsewhere_count: self.elsewhere_count + other.elsewhere_count,
             forwarded_count: self.forwarded_count + other.forwarded_count,

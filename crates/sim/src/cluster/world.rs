@@ -304,6 +304,7 @@ impl World {
             acked_count: self.oracle.acked_count,
             ordered_count: self.ordered,
             images_count: self.oracle.images_count,
+            digests_count: self.oracle.digests_count,
             grown_count: self.grown_count,
             elsewhere_count: self.elsewhere_count,
             forwarded_count: self.forwarded_count,

@@ -72,6 +72,7 @@ impl ShardCore {
         let Err(refused) = self.log.finish_install(*install, row_ends) else {
             self.copy_mut(group).frozen = Some(message);
             self.checkpoint.take_if(|checkpoint| checkpoint.group == group);
+            self.members().checks.stop(group);
             return;
         };
         let (install, error) = *refused;

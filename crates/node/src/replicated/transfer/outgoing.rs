@@ -321,7 +321,7 @@ impl ShardCore {
         let Stage::Preparing { have } = &mut out.stage else { return };
         out.stage = Stage::Waiting { have: std::mem::take(have), since: now.monotonic };
         let may = self.copy_mut(key.0).may_checkpoint();
-        if may && self.checkpoint.is_none() {
+        if may && self.checkpoint.is_none() && !self.copies_rows(key.0) {
             self.begin_checkpoint(key.0);
         }
     }

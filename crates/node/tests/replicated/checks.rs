@@ -1,0 +1,95 @@
+//! Copies compare their states.
+
+use crate::growth::{change, grown, make_stream, tick_until};
+use crate::trio::{Trio, group_of, is_appended};
+use cluster::{CheckReport, MetaCommand, MetaOutcome};
+use model::GroupId;
+use thalweg_node::SliceLimits;
+use thalweg_node::testing::{GROUPS, append, create, path};
+
+/// What each node says of a group.
+fn said(trio: &mut Trio, group: GroupId) -> Vec<Option<CheckReport>> {
+    let of = |node| {
+        let report = trio.node(node).shards[0].report().expect("it is a member");
+        report.checks.into_iter().find(|check| check.group == group)
+    };
+    (0..3).map(of).collect()
+}
+
+/// Asks for a check, and waits until each node has said the same number for each group.
+fn check(trio: &mut Trio, number: u64) {
+    assert_eq!(change(trio, 0, MetaCommand::Check), MetaOutcome::Checking(number));
+    tick_until(trio, |trio| {
+        let mut groups = (0..=GROUPS).map(GroupId::new);
+        groups.all(|group| {
+            said(trio, group).iter().all(|said| said.is_some_and(|it| it.number == number))
+        })
+    });
+}
+
+fn are_equal(trio: &mut Trio, group: GroupId) -> bool {
+    let mut said = said(trio, group);
+    said.dedup();
+    said.len() == 1
+}
+
+#[test]
+fn copies_say_the_same_of_their_states_unless_one_differs() {
+    let mut trio = grown();
+    make_stream(&mut trio, 0, b"one,");
+    check(&mut trio, 1);
+    for group in (0..=GROUPS).map(GroupId::new) {
+        assert!(are_equal(&mut trio, group), "{:?}", said(&mut trio, group));
+    }
+    let differs = (trio.leader(group_of("a")) + 1) % 3;
+    trio.node(differs).spoil(&path("a"));
+    check(&mut trio, 2);
+    let said: Vec<_> = said(&mut trio, group_of("a")).into_iter().flatten().collect();
+    let odd = said.iter().enumerate().filter(|(_, it)| it.digest != said[(differs + 1) % 3].digest);
+    assert_eq!(odd.map(|(node, _)| node).collect::<Vec<_>>(), [differs]);
+    assert_eq!((said[0].index, said[1].index), (said[1].index, said[2].index));
+}
+
+#[test]
+fn a_digest_is_of_the_state_at_its_entry_whatever_comes_meanwhile() {
+    let mut trio = grown();
+    for name in 0..50 {
+        let name = path(&format!("{}-{name}", group_of("a")));
+        let made = trio.ask(0, create(&name, Some("text/plain"), None, b"x"));
+        assert!(matches!(made, thalweg_node::Reply::Outcome(_)), "{made:?}");
+    }
+    make_stream(&mut trio, 0, b"one,");
+    // Nodes take different numbers of rows in a turn, and streams change in between.
+    for (node, rows_max) in [1, 2, 1000].into_iter().enumerate() {
+        let limits = SliceLimits { rows_max, ..SliceLimits::default() };
+        trio.node(node).shards[0].set_slice_limits(limits);
+    }
+    assert_eq!(change(&mut trio, 0, MetaCommand::Check), MetaOutcome::Checking(1));
+    for _ in 0..40 {
+        let leader = trio.leader(group_of("a"));
+        assert!(is_appended(&trio.ask(leader, append(&path("a"), b"more,"))));
+        trio.tick();
+    }
+    for group in (0..=GROUPS).map(GroupId::new) {
+        let said = said(&mut trio, group);
+        assert!(said.iter().all(Option::is_some) && are_equal(&mut trio, group), "{said:?}");
+    }
+}
+
+#[test]
+fn a_check_of_before_is_not_made_again_by_a_node_that_starts_or_leads_next() {
+    let mut trio = grown();
+    make_stream(&mut trio, 0, b"one,");
+    check(&mut trio, 1);
+    let index = said(&mut trio, group_of("a"))[1].expect("it was checked").index;
+    let leader = trio.leader(group_of("a"));
+    trio.kill(leader);
+    let next = trio.leader(group_of("a"));
+    assert_ne!(leader, next);
+    trio.start(leader);
+    (0..60).for_each(|_| trio.tick());
+    let still = said(&mut trio, group_of("a"))[next].map(|it| it.index);
+    assert!(still.is_none_or(|still| still == index), "{still:?} and {index:?}");
+    check(&mut trio, 2);
+    assert!(are_equal(&mut trio, group_of("a")));
+}
