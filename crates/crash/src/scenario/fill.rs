@@ -1,7 +1,8 @@
 //! A disk is filled through the API and emptied through the API: no outside help, default settings.
 //!
 //! Every DELETE is taken on a full disk, before and after a restart. The service and the space come
-//! back by themselves, reads never stop, and `/readyz` says what is wrong.
+//! back by themselves, and `/readyz` says what is wrong. One stream stays. It is read from before the first append
+//! until the space is back, but for the moment in which the server is killed and started again.
 
 use crate::disk::Disk;
 use crate::http::{Answer, Connection, offset, request};
@@ -14,10 +15,21 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-/// Sizes of the file systems, and the one of a short run.
-const SIZES_MIB: [u64; 5] = [200, 500, 900, 1400, 4096];
-const SHORT_MIB: u64 = 300;
-const STREAM_COUNT: usize = 100;
+/// A file system, and how many streams fill it.
+#[derive(Debug, Clone, Copy)]
+struct Shape {
+    mib: u64,
+    streams: usize,
+}
+
+const SHAPES: [Shape; 5] = [
+    Shape { mib: 200, streams: 100 },
+    Shape { mib: 500, streams: 1000 },
+    Shape { mib: 900, streams: 100 },
+    Shape { mib: 1400, streams: 1000 },
+    Shape { mib: 4096, streams: 2000 },
+];
+const SHORT: [Shape; 1] = [Shape { mib: 300, streams: 200 }];
 const WRITER_COUNT: usize = 8;
 const APPEND_BYTES: usize = 60_000;
 /// So many refusals in a row, this far apart: the disk is full, and nothing makes room by itself.
@@ -28,15 +40,28 @@ const RETRY_PAUSE: Duration = Duration::from_millis(20);
 const APPEND_WITHIN: Duration = Duration::from_secs(10);
 const SPACE_WITHIN: Duration = Duration::from_secs(60);
 const SPACE_PERCENT: u64 = 90;
+/// The stream that is read all the time and never deleted.
+const READ: &str = "/fill/read";
+const READ_PAUSE: Duration = Duration::from_millis(5);
+/// From one answer to the next one.
+const SILENCE_MAX: Duration = Duration::from_secs(2);
+
+/// What the reader saw.
+#[derive(Debug, Clone, Copy)]
+struct Seen {
+    reads: u64,
+    /// The longest time from one answer to the next one.
+    silence: Duration,
+}
 
 pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
-    let sizes = if options.is_short { &[SHORT_MIB][..] } else { &SIZES_MIB };
-    for mib in sizes {
-        let mut disk = match small_disk(&options.dir, *mib) {
+    let shapes = if options.is_short { &SHORT[..] } else { &SHAPES };
+    for shape in shapes {
+        let mut disk = match small_disk(&options.dir, shape.mib) {
             Ok(disk) => disk,
             Err(missing) => return Ok(Verdict::Skipped(missing)),
         };
-        one(options, report, &disk, *mib).map_err(|what| format!("{mib} MiB: {what}"))?;
+        one(options, report, &disk, *shape).map_err(|what| format!("{} MiB: {what}", shape.mib))?;
         add(&report.cycles, 1);
         disk.unmount()?;
     }
@@ -49,7 +74,7 @@ fn small_disk(dir: &Path, mib: u64) -> Result<Disk, String> {
     Disk::in_memory(dir, &name, mib).or_else(|_| Disk::make(dir, &name, mib))
 }
 
-fn one(options: &Options, report: &Report, disk: &Disk, mib: u64) -> Outcome<()> {
+fn one(options: &Options, report: &Report, disk: &Disk, shape: Shape) -> Outcome<()> {
     let room = free_bytes(disk)?;
     let start = Start {
         binary: options.binary.clone(),
@@ -59,29 +84,40 @@ fn one(options: &Options, report: &Report, disk: &Disk, mib: u64) -> Outcome<()>
         under: Vec::new(),
         host: LOCAL.to_owned(),
     };
+    let half = shape.streams / 2;
     let server = start.serve()?;
-    let started = Instant::now();
-    let appends = fill(server.address, report)?;
-    let filled = started.elapsed();
-    says_that_it_is_full(&server)?;
-    with_reader(server.address, || delete(server.address, 1..STREAM_COUNT / 2, report))?;
+    create_all(server.address, shape.streams)?;
+    let ((appends, filled), before) = with_reader(server.address, || {
+        let started = Instant::now();
+        let appends = fill(server.address, shape.streams)?;
+        let filled = started.elapsed();
+        says_that_it_is_full(&server)?;
+        delete(server.address, 0..half, report)?;
+        Ok((appends, filled))
+    })?;
+    add(&report.acknowledged, appends);
     server.kill()?;
 
     let server = start.serve()?;
-    let rest = STREAM_COUNT / 2..STREAM_COUNT;
-    with_reader(server.address, || delete(server.address, rest, report))?;
-    delete(server.address, 0..1, report)?;
-    let emptied = Instant::now();
-    let served = append_again(server.address, emptied)?;
-    let freed = space_returns(disk, room, emptied)?;
-    wait_until("the server is ready again", || Ok(server.readiness()?.0 == 200))?;
+    let ((served, freed), after) = with_reader(server.address, || {
+        delete(server.address, half..shape.streams, report)?;
+        let emptied = Instant::now();
+        let served = append_again(server.address, emptied)?;
+        let freed = space_returns(disk, room, emptied)?;
+        wait_until("the server is ready again", || Ok(server.readiness()?.0 == 200))?;
+        Ok((served, freed))
+    })?;
     server.stop()?;
     println!(
-        "[fill] {mib} MiB: full after {appends} appends and {:.1} s, {STREAM_COUNT} deletes taken; then an \
-         append after {:.2} s, {SPACE_PERCENT} % free after {:.1} s",
+        "[fill] {} MiB: full after {appends} appends and {:.1} s, {} deletes taken; then an append after {:.2} s, \
+         {SPACE_PERCENT} % free after {:.1} s; {} reads, none later than {:.0?} after the one before",
+        shape.mib,
         filled.as_secs_f64(),
+        shape.streams,
         served.as_secs_f64(),
         freed.as_secs_f64(),
+        before.reads + after.reads,
+        before.silence.max(after.silence),
     );
     Ok(())
 }
@@ -108,30 +144,36 @@ pub(super) fn connect(address: SocketAddr) -> Outcome<Connection> {
 
 pub(super) const BINARY: (&str, &str) = ("Content-Type", "application/octet-stream");
 
-/// Writes to all streams until the disk is full; how many appends were acknowledged.
-fn fill(address: SocketAddr, report: &Report) -> Outcome<u64> {
+/// Creates the streams that are filled, and the one that is read.
+fn create_all(address: SocketAddr, streams: usize) -> Outcome<()> {
     let mut connection = connect(address)?;
-    for stream in 0..STREAM_COUNT {
-        let answer = call(&mut connection, &request("PUT", &path(stream), &[BINARY], b""))?;
+    let read = request("PUT", READ, &[BINARY], &body());
+    let filled = (0..streams).map(|stream| request("PUT", &path(stream), &[BINARY], b""));
+    for request in filled.chain([read]) {
+        let answer = call(&mut connection, &request)?;
         if answer.status != 201 {
             return Err(format!("a stream is not created: {}", answer.shown()));
         }
     }
-    let appends = std::thread::scope(|scope| {
-        let writers: Vec<_> =
-            (0..WRITER_COUNT).map(|writer| scope.spawn(move || write(address, writer))).collect();
-        let counts = writers.into_iter().map(|w| w.join().expect("a writer does not panic"));
-        counts.sum::<Outcome<u64>>()
-    })?;
-    add(&report.acknowledged, appends);
-    Ok(appends)
+    Ok(())
 }
 
-fn write(address: SocketAddr, writer: usize) -> Outcome<u64> {
+/// Writes to all streams until the disk is full; how many appends were acknowledged.
+fn fill(address: SocketAddr, streams: usize) -> Outcome<u64> {
+    std::thread::scope(|scope| {
+        let writers: Vec<_> = (0..WRITER_COUNT)
+            .map(|writer| scope.spawn(move || write(address, writer, streams)))
+            .collect();
+        let counts = writers.into_iter().map(|w| w.join().expect("a writer does not panic"));
+        counts.sum::<Outcome<u64>>()
+    })
+}
+
+fn write(address: SocketAddr, writer: usize, streams: usize) -> Outcome<u64> {
     let (mut connection, body) = (connect(address)?, body());
-    let streams = (0..STREAM_COUNT).skip(writer).step_by(WRITER_COUNT).cycle();
+    let own = (0..streams).skip(writer).step_by(WRITER_COUNT).cycle();
     let (mut taken, mut refusals) = (0, 0);
-    for stream in streams {
+    for stream in own {
         let answer = call(&mut connection, &request("POST", &path(stream), &[BINARY], &body))?;
         match (answer.status, answer.code().as_str()) {
             (204, _) => (taken, refusals) = (taken + 1, 0),
@@ -154,33 +196,36 @@ fn says_that_it_is_full(server: &Server) -> Outcome<()> {
     })
 }
 
-/// Runs `during` while the first stream is read all the time.
-fn with_reader(address: SocketAddr, during: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+/// Runs `during` while a stream is read all the time.
+fn with_reader<T>(address: SocketAddr, during: impl FnOnce() -> Outcome<T>) -> Outcome<(T, Seen)> {
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let reader = scope.spawn(|| read(address, &stop));
         let result = during();
         stop.store(true, Ordering::SeqCst);
-        let read = reader.join().expect("the reader does not panic");
-        result.and(read)
+        let seen = reader.join().expect("the reader does not panic");
+        Ok((result?, seen?))
     })
 }
 
-fn read(address: SocketAddr, stop: &AtomicBool) -> Outcome<()> {
+fn read(address: SocketAddr, stop: &AtomicBool) -> Outcome<Seen> {
     let (mut connection, body) = (connect(address)?, body());
-    let tail = call(&mut connection, &request("HEAD", &path(0), &[], b""))?.next.unwrap_or(0);
-    let last = tail.checked_sub(APPEND_BYTES as u64).ok_or("the first stream has no append")?;
-    let target = format!("{}?offset={}", path(0), offset(last));
-    loop {
-        let answer = call(&mut connection, &request("GET", &target, &[], b""))?;
+    let read = request("GET", &format!("{READ}?offset={}", offset(0)), &[], b"");
+    let mut seen = Seen { reads: 0, silence: Duration::ZERO };
+    let mut last = Instant::now();
+    while !stop.load(Ordering::SeqCst) {
+        let answer = call(&mut connection, &read)?;
         if answer.status != 200 || answer.body != body {
             return Err(format!("a read on a full disk is answered {}", answer.status));
         }
-        if stop.load(Ordering::SeqCst) {
-            return Ok(());
+        seen = Seen { reads: seen.reads + 1, silence: seen.silence.max(last.elapsed()) };
+        if seen.silence > SILENCE_MAX {
+            return Err(format!("reads stopped for {:.1?}", seen.silence));
         }
-        std::thread::sleep(RETRY_PAUSE);
+        last = Instant::now();
+        std::thread::sleep(READ_PAUSE);
     }
+    Ok(seen)
 }
 
 /// Deletes streams one after the other: every one is taken at once.
