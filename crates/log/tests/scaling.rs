@@ -1,10 +1,12 @@
 //! What a start, a deletion and a trim cost does not grow with the chunks of the group: looks into chunks are counted.
+//! What a read of a damaged block costs does not grow with the rows of its chunk: reads of the disk are counted.
 
 use crate::support;
-use crate::support::{Node, key};
-use env::MemoryDisk;
+use crate::support::{Node, file, flip_two, key};
+use env::{Disk, MemoryDisk};
 use model::{ByteOffset, GroupId};
-use thalweg_log::LogOptions;
+use std::ops::RangeInclusive;
+use thalweg_log::{LogOptions, ReadError};
 
 /// All streams are in each chunk, so that no look is saved by the streams that a chunk names.
 const STREAMS: u64 = 8;
@@ -94,4 +96,85 @@ fn a_deletion_and_a_trim_look_into_no_chunk_and_a_job_counts_what_died() {
     assert!(node.run_job());
     assert!(looks(&node) >= before + 2 * CHUNKS, "the job looks into all of them");
     assert_eq!(node.shards[0].stats().dead_bytes, 150 + CHUNKS * 100);
+}
+
+/// Streams on both sides of a damaged one that are read: more than its block holds.
+const NEIGHBOURS: u64 = 1_000;
+
+/// The bytes of a stream in a chunk of many streams: no other stream has the same.
+fn run(stream: u64) -> Vec<u8> {
+    stream.to_le_bytes().repeat(12)
+}
+
+/// One chunk with a run of each of so many streams; no page of it stays in memory, so that each look is a read.
+fn with_rows(rows: u64) -> (MemoryDisk, LogOptions) {
+    let disk = MemoryDisk::new();
+    let options = LogOptions {
+        seal_bytes: 64 << 10,
+        chunk_bytes_max: 64 << 20,
+        chunk_pages_bytes_max: 0,
+        segment_bytes: 64 << 20,
+        wal_bytes_max: 256 << 20,
+        ..options()
+    };
+    let sealing = LogOptions { seal_bytes: rows * run(0).len() as u64, ..options.clone() };
+    let mut node = Node::open_with(&disk, 1, sealing).unwrap();
+    for stream in 1..=rows {
+        node.append(key(0, stream), &run(stream)).unwrap();
+        if stream % 1000 == 0 {
+            node.commit().unwrap();
+        }
+    }
+    node.commit().unwrap();
+    node.work().unwrap();
+    let stats = node.shards[0].stats();
+    assert_eq!((stats.chunks, stats.hot_appends), (1, 0));
+    (disk, options)
+}
+
+/// The place of the bytes of a stream in the only chunk.
+fn place(disk: &MemoryDisk, stream: u64) -> u64 {
+    let file = disk.open(&file(disk, "chunk")).unwrap();
+    let mut bytes = vec![0; file.len().unwrap() as usize];
+    file.read_exact_at(&mut bytes, 0).unwrap();
+    let run = run(stream);
+    bytes.windows(run.len()).position(|found| found == run).unwrap() as u64
+}
+
+/// After a start: the most reads of the disk for one of `streams`, and which of these are damaged.
+fn reads_each(
+    (disk, options): &(MemoryDisk, LogOptions),
+    streams: RangeInclusive<u64>,
+) -> (u64, Vec<u64>) {
+    let node = Node::open_with(disk, 1, options.clone()).unwrap();
+    let (mut most, mut damaged) = (0, Vec::new());
+    for stream in streams {
+        let before = disk.read_counts();
+        let found = node.shards[0].read(key(0, stream), ByteOffset::ZERO, 1 << 10);
+        match found.map(|slice| slice.to_bytes().unwrap()) {
+            Ok(bytes) => assert_eq!(bytes[..], run(stream)),
+            Err(ReadError::Damaged { .. }) => damaged.push(stream),
+            Err(error) => panic!("stream {stream}: {error:?}"),
+        }
+        let now = disk.read_counts();
+        most = most.max(now.waiting + now.cached - before.waiting - before.cached);
+    }
+    (most, damaged)
+}
+
+#[test]
+fn a_read_of_a_damaged_block_makes_few_reads_however_many_rows_the_chunk_has() {
+    for rows in [3_000, 70_000] {
+        let chunk = with_rows(rows);
+        let middle = rows / 2;
+        let streams = middle - NEIGHBOURS..=middle + NEIGHBOURS;
+        let (intact, damaged) = reads_each(&chunk, streams.clone());
+        assert_eq!(damaged, []);
+        let disk = &chunk.0;
+        flip_two(disk, &file(disk, "chunk"), place(disk, middle));
+        let (beside, damaged) = reads_each(&chunk, streams);
+        assert_eq!(damaged, [middle], "its neighbours in the block are intact");
+        assert!(intact <= 8, "{rows} rows: {intact} reads for one stream");
+        assert!(beside <= 12, "{rows} rows: {beside} reads for one stream beside damage");
+    }
 }
