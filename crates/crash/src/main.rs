@@ -21,6 +21,7 @@ mod record;
 mod report;
 mod scenario;
 mod server;
+mod throttle;
 mod trial;
 mod verify;
 
@@ -71,6 +72,7 @@ enum Scenario {
     Unreadable,
     Chunks,
     Starts,
+    SlowReads,
     Clock,
     ClusterKill,
     ClusterPause,
@@ -86,7 +88,7 @@ enum Scenario {
 
 type Run = fn(&Options, &Report) -> Outcome<Verdict>;
 
-const OF_ONE: [(Scenario, Run); 10] = [
+const OF_ONE: [(Scenario, Run); 11] = [
     (Scenario::Kill, scenario::kill::run),
     (Scenario::Power, scenario::power::run),
     (Scenario::SyncFailure, scenario::sync_failure::run),
@@ -96,6 +98,7 @@ const OF_ONE: [(Scenario, Run); 10] = [
     (Scenario::Unreadable, scenario::unreadable::run),
     (Scenario::Chunks, scenario::chunks::run),
     (Scenario::Starts, scenario::starts::run),
+    (Scenario::SlowReads, scenario::slow_reads::run),
     (Scenario::Clock, scenario::clock::run),
 ];
 

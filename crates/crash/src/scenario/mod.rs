@@ -8,6 +8,7 @@ pub(crate) mod disk_full;
 pub(crate) mod fill;
 pub(crate) mod kill;
 pub(crate) mod power;
+pub(crate) mod slow_reads;
 pub(crate) mod starts;
 pub(crate) mod sync_failure;
 pub(crate) mod unreadable;

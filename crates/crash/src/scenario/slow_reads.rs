@@ -1,0 +1,221 @@
+//! Readers of a long history on a disk that reads slowly. The appends of others do not wait for their reads.
+//!
+//! # How
+//! History is written to a file system of its own. It is unmounted and mounted again, so that nothing of it is in
+//! memory. Then four readers go through it while the system holds reads of the device back, and one client appends to
+//! another stream of the same shard. Its appends are timed alone, beside these readers, and beside readers that come
+//! again: their bytes have been compared with their checksums, but have left memory.
+
+use crate::disk::Disk;
+use crate::http::{offset, request};
+use crate::report::{Report, add};
+use crate::scenario::chunks::insist;
+use crate::scenario::fill::{BINARY, call, connect};
+use crate::server::{LOCAL, Start, files, quiet};
+use crate::throttle::Throttle;
+use crate::trial::{Options, Outcome, Verdict};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+const DISK_MIB: u64 = 1024;
+const READERS: usize = 4;
+const APPEND_BYTES: usize = 60_000;
+/// Appends to the stream of each reader: more than it can read in time.
+const APPENDS: u64 = 2_000;
+/// What the device reads in a second, for all readers together.
+const SLOW_BYTES: u64 = 16 << 20;
+const SLOW_READS: u64 = 200;
+/// What is read beyond it: the system lets some through at first.
+const BYTES_MARGIN: u64 = 8 << 20;
+const SHORT: Duration = Duration::from_secs(4);
+const LONG: Duration = Duration::from_secs(10);
+const APPEND_PAUSE: Duration = Duration::from_millis(2);
+/// Appends beside slow reads. One that waits for a read takes tens of milliseconds and more.
+const MEDIAN_MAX: Duration = Duration::from_millis(15);
+
+pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
+    let made = Disk::make(&options.dir, "slow-reads", DISK_MIB);
+    let mut disk = match made {
+        Ok(disk) => disk,
+        Err(missing) => return Ok(Verdict::Skipped(missing)),
+    };
+    let throttle = match Throttle::make(disk.path()) {
+        Ok(throttle) => throttle,
+        Err(missing) => return Ok(Verdict::Skipped(missing)),
+    };
+    let mut start = Start {
+        binary: options.binary.clone(),
+        data: disk.path().join("data"),
+        log: options.dir.join("slow-reads.log"),
+        flags: ["--shards=1", "--seal-bytes=1MiB", "--segment-bytes=4MiB", "--wal-bytes-max=16MiB"]
+            .map(str::to_owned)
+            .to_vec(),
+        under: Vec::new(),
+        host: LOCAL.to_owned(),
+    };
+    let server = start.serve()?;
+    write_history(server.address)?;
+    add(&report.acknowledged, READERS as u64 * APPENDS);
+    server.stop()?;
+    disk.unmount()?;
+    disk.mount()?;
+    start.under = throttle.joining();
+    start.flags.truncate(1);
+    let server = start.serve()?;
+    throttle.set(SLOW_BYTES, SLOW_READS)?;
+    let lasts = if options.is_short { SHORT } else { LONG };
+    let measured = measure(server.address, (&throttle, &start.data), lasts);
+    throttle.set(0, 0)?;
+    measured?;
+    server.stop()?;
+    add(&report.cycles, 1);
+    disk.unmount()?;
+    Ok(Verdict::Done)
+}
+
+fn measure(
+    address: SocketAddr,
+    (throttle, data): (&Throttle, &Path),
+    lasts: Duration,
+) -> Outcome<()> {
+    insist(&mut connect(address)?, &request("PUT", "/slow/other", &[BINARY], b""))?;
+    let alone = append_for(address, lasts)?;
+    println!("[slow-reads] appends alone: {}", shown(&alone));
+    for what in ["slow reads", "slow reads of what had been read"] {
+        let before = throttle.read_bytes()?;
+        let (appends, reads) = with_readers(address, || append_for(address, lasts))?;
+        let read_bytes = throttle.read_bytes()? - before;
+        println!(
+            "[slow-reads] appends beside {what}: {}; answers of 4 MiB at most: {}; {} MiB from the device",
+            shown(&appends),
+            shown(&reads),
+            read_bytes >> 20
+        );
+        check(lasts, &appends, read_bytes)?;
+        forget_cached(data)?;
+    }
+    Ok(())
+}
+
+/// Whether the device was busy all the time, and appends did not wait for it.
+fn check(lasts: Duration, appends: &[Duration], read_bytes: u64) -> Outcome<()> {
+    let slow_bytes = SLOW_BYTES * lasts.as_secs();
+    if !(slow_bytes / 2..slow_bytes * 2 + BYTES_MARGIN).contains(&read_bytes) {
+        return Err(format!(
+            "{read_bytes} bytes were read from the device, not about {slow_bytes}"
+        ));
+    }
+    let median = quantile(appends, 50);
+    if median > MEDIAN_MAX {
+        return Err(format!("half of the appends beside slow reads took more than {median:.1?}"));
+    }
+    Ok(())
+}
+
+fn path(reader: usize) -> String {
+    format!("/slow/{reader}")
+}
+
+fn write_history(address: SocketAddr) -> Outcome<()> {
+    let write = |reader: usize| {
+        let (mut connection, body) = (connect(address)?, vec![reader as u8; APPEND_BYTES]);
+        insist(&mut connection, &request("PUT", &path(reader), &[BINARY], b""))?;
+        let append = request("POST", &path(reader), &[BINARY], &body);
+        (0..APPENDS).try_for_each(|_| insist(&mut connection, &append).map(drop))
+    };
+    std::thread::scope(|scope| {
+        let writers: Vec<_> =
+            (0..READERS).map(|reader| scope.spawn(move || write(reader))).collect();
+        writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
+    })
+}
+
+/// Appends one after the other; how long each took, in order of length.
+fn append_for(address: SocketAddr, lasts: Duration) -> Outcome<Vec<Duration>> {
+    let (mut connection, began) = (connect(address)?, Instant::now());
+    let append = request("POST", "/slow/other", &[BINARY], &[7; 100]);
+    let mut took = Vec::new();
+    while began.elapsed() < lasts {
+        let sent = Instant::now();
+        insist(&mut connection, &append)?;
+        took.push(sent.elapsed());
+        std::thread::sleep(APPEND_PAUSE);
+    }
+    took.sort_unstable();
+    Ok(took)
+}
+
+/// Runs `during` beside the readers; its result, and how long each read took, in order of length.
+fn with_readers<T>(
+    address: SocketAddr,
+    during: impl FnOnce() -> Outcome<T>,
+) -> Outcome<(T, Vec<Duration>)> {
+    let (stop, took) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+    let result = std::thread::scope(|scope| {
+        let readers: Vec<_> = (0..READERS)
+            .map(|reader| {
+                let (stop, took) = (&stop, &took);
+                scope.spawn(move || read_history(address, reader, (stop, took)))
+            })
+            .collect();
+        let result = during();
+        stop.store(true, Ordering::SeqCst);
+        let mut readers = readers.into_iter();
+        let read = readers.try_for_each(|reader| reader.join().expect("a reader does not panic"));
+        read.and(result)
+    });
+    let mut took = took.into_inner().expect("no reader panics");
+    took.sort_unstable();
+    Ok((result?, took))
+}
+
+fn read_history(
+    address: SocketAddr,
+    reader: usize,
+    (stop, took): (&AtomicBool, &Mutex<Vec<Duration>>),
+) -> Outcome<()> {
+    let (mut connection, mut at) = (connect(address)?, 0);
+    while !stop.load(Ordering::SeqCst) {
+        let sent = Instant::now();
+        let target = format!("{}?offset={}", path(reader), offset(at));
+        let answer = call(&mut connection, &request("GET", &target, &[], b""))?;
+        if answer.status == 200 && answer.body.is_empty() && answer.up_to_date {
+            // The others have left it more than its part.
+            return Ok(());
+        }
+        let is_right = answer.body.iter().all(|byte| usize::from(*byte) == reader);
+        if answer.status != 200 || answer.body.is_empty() || !is_right {
+            return Err(format!("a read at {at} is answered {}", answer.status));
+        }
+        took.lock().expect("no reader panics").push(sent.elapsed());
+        at += answer.body.len() as u64;
+    }
+    Ok(())
+}
+
+/// Lets the bytes of all files go from memory.
+fn forget_cached(dir: &Path) -> Outcome<()> {
+    for file in files(dir) {
+        let mut command = Command::new("dd");
+        command.arg(format!("if={}", file.display())).args(["iflag=nocache", "count=0"]);
+        if !quiet(&mut command) {
+            return Err(format!("{} stays in memory", file.display()));
+        }
+    }
+    Ok(())
+}
+
+/// The value below which `percent` of the sorted ones are.
+fn quantile(sorted: &[Duration], percent: usize) -> Duration {
+    let last = sorted.len().saturating_sub(1);
+    sorted.get(last * percent / 100).copied().unwrap_or_default()
+}
+
+fn shown(sorted: &[Duration]) -> String {
+    let [half, most, all] = [50, 99, 100].map(|percent| quantile(sorted, percent));
+    format!("{}, p50 {half:.1?}, p99 {most:.1?}, longest {all:.1?}", sorted.len())
+}
