@@ -1,6 +1,6 @@
-//! A disk that is full and a sync that fails.
+//! A disk that is full, one that refuses work for other reasons, and a sync that fails.
 //!
-//! The first needs root and a loop device, the second `strace`. Where they are missing the test says
+//! The first needs root and a loop device, the others `strace`. Where they are missing the test says
 //! so and passes.
 
 mod harness;
@@ -10,7 +10,7 @@ use harness::{
     pause, remove_file, until, write_file,
 };
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -220,4 +220,75 @@ fn repeats_of_an_append_whose_sync_failed_are_not_acknowledged() {
     assert_eq!(produce(&mut client, failed - 1), 204, "what is durable is a duplicate");
     let status = client.call("POST", "/s", &[("Stream-Closed", "true")], b"").status;
     assert_eq!(status, 503);
+}
+
+/// `strace` on a server that runs already: it opens no file. Files can be opened again when this is dropped.
+struct FailingOpens(Child);
+
+impl FailingOpens {
+    fn attach(server: &Server, error: &str) -> Self {
+        let inject = format!("inject=openat:error={error}");
+        let mut command = Command::new("strace");
+        command.args(["-f", "-qq", "-o", "/dev/null", "-e", "trace=openat", "-e", &inject, "-p"]);
+        Self(command.arg(server.pid().to_string()).spawn().expect("strace runs"))
+    }
+}
+
+impl Drop for FailingOpens {
+    fn drop(&mut self) {
+        // It detaches at this signal; at its death the kernel does it.
+        let pid = self.0.id().to_string();
+        quiet(Command::new("kill").args(["-TERM", &pid]));
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn the_operator_is_told_why_the_disk_refuses_work() {
+    const TROUBLES: [(&str, &str); 4] = [
+        ("ENOSPC", "disk_full"),
+        ("EDQUOT", "disk_quota_used_up"),
+        ("EMFILE", "out_of_descriptors"),
+        ("EIO", "disk_failing"),
+    ];
+    if !quiet(Command::new("strace").arg("-V")) {
+        return eprintln!("skipped: strace is not installed");
+    }
+    let dir = new_dir();
+    let flags = ["--shards", "1", "--admin-listen", "127.0.0.1:0"];
+    let server = Start::with(&[&SMALL_LOG[..], &flags].concat()).serve(dir.path());
+    let (mut client, mut numbers) = (server.connect(), Numbers::new(3));
+    client.put("/s", BINARY).is(201);
+    let mut acknowledged = Vec::new();
+    let mut append = |client: &mut Client| {
+        let body = numbers.bytes(50_000);
+        let status = client.post("/s", BINARY, &body).status;
+        if status == 204 {
+            acknowledged.extend(body);
+        }
+        status
+    };
+    for (error, reason) in TROUBLES {
+        let failing = FailingOpens::attach(&server, error);
+        let mut ready = server.admin("/readyz");
+        until("the operator is informed", || {
+            append(&mut client);
+            ready = server.admin("/readyz");
+            ready.status == 503
+        });
+        assert_eq!(ready.json()["reasons"][0]["reason"], reason, "{error}: {}", ready.text());
+        for (_, other) in TROUBLES {
+            let is_told = server.metric(&format!("thalweg_{other}"));
+            assert_eq!(is_told, u64::from(other == reason), "{error}: thalweg_{other}");
+        }
+        drop(failing);
+        until("the trouble is over", || {
+            append(&mut client);
+            server.admin("/readyz").status == 200
+        });
+        assert_eq!(server.metric(&format!("thalweg_{reason}")), 0);
+    }
+    assert_eq!(append(&mut client), 204);
+    assert!(client.read_all("/s") == acknowledged, "nothing is lost");
+    server.stop();
 }
