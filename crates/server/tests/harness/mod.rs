@@ -328,6 +328,11 @@ impl Watch {
     }
 }
 
+/// Seconds since 1970, as `strace` writes them.
+pub(crate) fn wall_clock() -> f64 {
+    std::time::SystemTime::UNIX_EPOCH.elapsed().expect("it is later").as_secs_f64()
+}
+
 /// Lets a moment pass in which nothing should happen, or between two attempts.
 pub(crate) fn pause(ms: u64) {
     std::thread::sleep(Duration::from_millis(ms));
