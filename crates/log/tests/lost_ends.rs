@@ -3,7 +3,7 @@
 //! They are the end of a group, a whole checkpoint, the header of the batch that cut another one, and bytes
 //! that were intact when they were read last.
 
-use crate::support::{DELETE, Node, file, key, small, spoil, wal};
+use crate::support::{APPEND, DELETE, Node, file, key, small, spoil, wal};
 use env::{Disk, MemoryDisk};
 use model::{ByteOffset, GroupId};
 use std::path::{Path, PathBuf};
@@ -124,4 +124,84 @@ fn a_merge_copies_nothing_that_has_changed_since_it_was_read() {
     node.work().unwrap();
     assert_eq!(node.machine.kinds(), [DamageKind::StreamData]);
     assert!(disk.paths().contains(&chunk));
+}
+
+/// A group is in one WAL, in the other, and in the first one again: 2 appends each time, the fifth of `bytes`. The
+/// segments of the first WAL. The later ones begin with a mark, and the batches of the last two appends follow.
+fn with_changes_of_shards(bytes: usize) -> (MemoryDisk, Vec<PathBuf>) {
+    let disk = MemoryDisk::new();
+    for (opening, shards) in [(1, 2), (2, 1), (3, 2)] {
+        let mut node = open(&disk, shards);
+        for number in 0..2 {
+            // Segments are made, and nothing is sealed.
+            while let Some(job) = node.shard(key(1, 1).group).poll_work() {
+                assert_eq!(job.group(), None);
+                let _ = node.shard(key(1, 1).group).handle_work(job.run());
+            }
+            let length = if (opening, number) == (3, 0) { bytes } else { 50 };
+            let data = vec![10 * opening + number; length];
+            node.offer(key(1, 1), APPEND, &[], &data).unwrap();
+            node.commit().unwrap();
+        }
+    }
+    let segments = disk.paths().into_iter().filter(|path| path.starts_with("/data/wal/00001"));
+    (disk, segments.collect())
+}
+
+fn open(disk: &MemoryDisk, shards: u16) -> Node {
+    let options = LogOptions {
+        batch_bytes_max: 32 << 10,
+        wal_bytes_max: 1 << 20,
+        seal_bytes: 1 << 20,
+        ..small()
+    };
+    Node::open_with(disk, shards, options).unwrap()
+}
+
+/// The first byte of each append that is there, and the entries that are reported as missing; the same at each start.
+fn found(disk: &MemoryDisk) -> (Vec<u8>, Vec<(u64, u64)>) {
+    let [first, second] = [(), ()].map(|()| {
+        let mut node = open(disk, 2);
+        let mut bytes = node.read_all(key(1, 1), 50).unwrap();
+        bytes.dedup();
+        (bytes, missing(&node))
+    });
+    assert_eq!(first, second);
+    first
+}
+
+#[test]
+fn headers_lost_in_a_row_behind_a_change_of_shards_cost_one_entry_in_the_same_segment() {
+    let appends = vec![10, 11, 20, 21, 30, 31];
+    for lost in [&[][..], &[0], &[1], &[0, 1]] {
+        let (disk, segments) = with_changes_of_shards(50);
+        for batch in lost {
+            spoil(&disk, &segments[1], wal::batch(*batch) + wal::BATCH_NUMBER);
+        }
+        // Behind two lost headers nothing says where the second batch begins: its only entry is lost.
+        let wanted = match lost.len() {
+            2 => (vec![10, 11, 20, 21, 31], vec![(5, 5)]),
+            _ => (appends.clone(), Vec::new()),
+        };
+        assert_eq!(found(&disk), wanted, "headers of {lost:?} are lost");
+    }
+}
+
+/// A known gap: the second batch is found, for it begins a segment, but is taken for one of the opening before. So the
+/// entries that another WAL has between are passed over. They are reported.
+#[test]
+fn headers_lost_in_a_row_behind_a_change_of_shards_cost_the_entries_between_which_is_told() {
+    let appends = vec![10, 11, 20, 21, 30, 31];
+    for lost in [&[][..], &[2], &[3], &[2, 3]] {
+        let (disk, segments) = with_changes_of_shards(30_000);
+        for segment in lost {
+            // The mark has a segment without room for the large append, which is in the next one.
+            spoil(&disk, &segments[segment - 1], wal::BATCH_NUMBER);
+        }
+        let wanted = match lost.len() {
+            2 => (vec![10, 11, 30, 31], vec![(3, 4)]),
+            _ => (appends.clone(), Vec::new()),
+        };
+        assert_eq!(found(&disk), wanted, "the first headers of segments {lost:?} are lost");
+    }
 }
