@@ -23,6 +23,7 @@ mod scenario;
 mod server;
 mod throttle;
 mod trial;
+mod turns;
 mod verify;
 
 use clap::{Parser, ValueEnum};
@@ -50,6 +51,9 @@ struct Cli {
     /// About a minute for all scenarios together, three for those of a cluster
     #[arg(long)]
     short: bool,
+    /// Leaves data and logs; a long history that an earlier run has left is used again
+    #[arg(long)]
+    keep: bool,
     /// Decides everything but the moments in time; a new one unless given
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
@@ -73,6 +77,7 @@ enum Scenario {
     Chunks,
     Starts,
     SlowReads,
+    History,
     Clock,
     ClusterKill,
     ClusterPause,
@@ -88,7 +93,7 @@ enum Scenario {
 
 type Run = fn(&Options, &Report) -> Outcome<Verdict>;
 
-const OF_ONE: [(Scenario, Run); 11] = [
+const OF_ONE: [(Scenario, Run); 12] = [
     (Scenario::Kill, scenario::kill::run),
     (Scenario::Power, scenario::power::run),
     (Scenario::SyncFailure, scenario::sync_failure::run),
@@ -99,6 +104,7 @@ const OF_ONE: [(Scenario, Run); 11] = [
     (Scenario::Chunks, scenario::chunks::run),
     (Scenario::Starts, scenario::starts::run),
     (Scenario::SlowReads, scenario::slow_reads::run),
+    (Scenario::History, scenario::history::run),
     (Scenario::Clock, scenario::clock::run),
 ];
 
@@ -123,6 +129,7 @@ fn main() -> ExitCode {
         seed,
         cycles: cli.cycles,
         is_short: cli.short,
+        is_kept: cli.keep,
     };
     if let Err(error) = std::fs::create_dir_all(&options.dir) {
         eprintln!("error: cannot make {}: {error}", options.dir.display());
@@ -138,7 +145,9 @@ fn main() -> ExitCode {
         println!("data and logs are kept in {}", options.dir.display());
         return ExitCode::FAILURE;
     }
-    let _ = std::fs::remove_dir_all(&options.dir);
+    if !cli.keep {
+        let _ = std::fs::remove_dir_all(&options.dir);
+    }
     ExitCode::SUCCESS
 }
 

@@ -24,6 +24,8 @@ pub(crate) struct Options {
     pub(crate) seed: u64,
     pub(crate) cycles: Option<u64>,
     pub(crate) is_short: bool,
+    /// Whether data is left for another run.
+    pub(crate) is_kept: bool,
 }
 
 impl Options {

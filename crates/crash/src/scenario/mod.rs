@@ -6,6 +6,7 @@ pub(crate) mod clock;
 pub(crate) mod cluster;
 pub(crate) mod disk_full;
 pub(crate) mod fill;
+pub(crate) mod history;
 pub(crate) mod kill;
 pub(crate) mod power;
 pub(crate) mod slow_reads;
