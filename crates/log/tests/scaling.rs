@@ -98,6 +98,55 @@ fn a_deletion_and_a_trim_look_into_no_chunk_and_a_job_counts_what_died() {
     assert_eq!(node.shards[0].stats().dead_bytes, 150 + CHUNKS * 100);
 }
 
+/// Makes chunks of which the first one alone has stream 5: no other has it, and each has streams on both sides of it.
+fn with_one_in_the_first_chunk(options: &LogOptions) -> (MemoryDisk, Node) {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open_with(&disk, 1, options.clone()).unwrap();
+    for chunk in 0..CHUNKS {
+        let between = if chunk == 0 { 5 } else { 6 };
+        for stream in [1, between, 20] {
+            node.append(key(0, stream), &[7; 300]).unwrap();
+        }
+        node.commit().unwrap();
+        node.work().unwrap();
+    }
+    assert_eq!(node.shards[0].stats().chunks, CHUNKS);
+    (disk, node)
+}
+
+#[test]
+fn a_read_takes_no_page_of_a_chunk_without_its_stream() {
+    let (disk, node) = with_one_in_the_first_chunk(&options());
+    drop(node);
+    let mut node = open(&disk);
+    for _ in 0..2 {
+        let before = looks(&node);
+        assert_eq!(node.read_all(key(0, 5), 300).unwrap(), [7; 300]);
+        let taken = looks(&node) - before;
+        assert!(taken < CHUNKS / 20, "{taken} pages of {CHUNKS} chunks");
+    }
+}
+
+#[test]
+fn filters_and_pages_take_no_more_memory_than_they_may() {
+    let options = LogOptions { chunk_pages_bytes_max: 8 << 10, ..options() };
+    let (disk, node) = with_one_in_the_first_chunk(&options);
+    drop(node);
+    let mut node = Node::open_with(&disk, 1, options.clone()).unwrap();
+    let kept = |node: &Node| node.shards[0].stats().chunk_cache.page_bytes;
+    for _ in 0..2 {
+        assert_eq!(node.read_all(key(0, 5), 300).unwrap(), [7; 300]);
+        assert!((4 << 10..=8 << 10).contains(&kept(&node)), "{} bytes", kept(&node));
+    }
+    (1..=20).for_each(|stream| node.shards[0].forget(key(0, stream)));
+    for _ in 0..10 {
+        append_to_all(&mut node, 1);
+        node.work().unwrap();
+    }
+    assert!(node.shards[0].stats().chunks < 20, "{:?}", node.shards[0].stats().chunks);
+    assert!(kept(&node) <= 4 << 10, "filters of chunks that are gone are gone: {}", kept(&node));
+}
+
 /// Streams on both sides of a damaged one that are read: more than its block holds.
 const NEIGHBOURS: u64 = 1_000;
 

@@ -1,8 +1,12 @@
-//! What all chunks of a store share: open files and pages in memory, both bounded.
+//! What all chunks of a store share: open files, pages and filters in memory, all bounded.
 //!
 //! # Why
 //! A long history has tens of thousands of chunks. Each would cost a descriptor, and their rows gigabytes. So
 //! files are opened when they are read, and pages are kept while they are used.
+//!
+//! A lookup may ask the filters of hundreds of chunks, one after the other, and a cache that is a little smaller than what
+//! is asked for in turn has nothing of it. So filters have a half of the memory for themselves. Chunks keep theirs as long as
+//! they live; what finds no room is read with its page.
 //!
 //! # Invariants
 //! - No lock is held during IO, nor while a file is closed.
@@ -27,6 +31,8 @@ pub(crate) struct ChunkCache {
     disk: Arc<dyn Disk>,
     files: Mutex<Clock<u64, Arc<dyn File>>>,
     pages: Mutex<Clock<(u64, u32), Arc<Page>>>,
+    filter_bytes: AtomicU64,
+    filter_bytes_max: u64,
     id_next: AtomicU64,
     held: HeldDescriptors,
     counts: Counts,
@@ -41,7 +47,7 @@ pub struct ChunkStats {
     pub file_hits: u64,
     /// Files that were opened for a read.
     pub file_misses: u64,
-    /// Bytes of pages in memory.
+    /// Bytes of pages and filters in memory.
     pub page_bytes: u64,
     /// Pages that were found in memory.
     pub page_hits: u64,
@@ -73,11 +79,14 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl ChunkCache {
     /// The cache of a store; `path` is a file of it that is always there.
     pub(crate) fn new(disk: Arc<dyn Disk>, path: PathBuf, options: &LogOptions) -> Self {
+        let filter_bytes_max = options.chunk_pages_bytes_max / 2;
         Self {
             held: HeldDescriptors::new(path),
             disk,
             files: Mutex::new(Clock::new(options.chunk_files_max)),
-            pages: Mutex::new(Clock::new(options.chunk_pages_bytes_max)),
+            pages: Mutex::new(Clock::new(options.chunk_pages_bytes_max - filter_bytes_max)),
+            filter_bytes: AtomicU64::new(0),
+            filter_bytes_max,
             id_next: AtomicU64::new(0),
             counts: Counts::default(),
         }
@@ -90,7 +99,7 @@ impl ChunkCache {
             open_files: locked(&self.files).weight(),
             file_hits: of(file_hits),
             file_misses: of(file_misses),
-            page_bytes: locked(&self.pages).weight(),
+            page_bytes: locked(&self.pages).weight() + of(&self.filter_bytes),
             page_hits: of(page_hits),
             page_misses: of(page_misses),
             damaged_pages: of(damaged_pages),
@@ -170,6 +179,19 @@ impl ChunkCache {
     pub(crate) fn forget_file(&self, id: u64) {
         let closed = locked(&self.files).remove(id);
         drop(closed);
+    }
+
+    /// Takes room for a filter; `false` if there is none.
+    pub(crate) fn take_filter_room(&self, bytes: u64) -> bool {
+        let taken = self.filter_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |kept| {
+            Some(kept + bytes).filter(|bytes| *bytes <= self.filter_bytes_max)
+        });
+        taken.is_ok()
+    }
+
+    /// A filter is not kept any longer.
+    pub(crate) fn give_filter_room(&self, bytes: u64) {
+        self.filter_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
     pub(crate) fn page(&self, id: u64, number: u32) -> Option<Arc<Page>> {

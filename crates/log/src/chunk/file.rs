@@ -37,6 +37,8 @@ pub(crate) struct ChunkFile {
     pub(crate) path: PathBuf,
     cache: Arc<ChunkCache>,
     id: u64,
+    /// The filter, if it is in one page of the index and there was room for it.
+    filter: OnceLock<Box<[u8]>>,
     /// Of all its open files.
     failures: ReadFailures,
     /// The open file of a chunk that was replaced.
@@ -78,9 +80,21 @@ impl PageSource for Pages<'_> {
         }
         let page = chunk.read_page(number, self.mode)?.map(Arc::new);
         if let Some(page) = &page {
-            chunk.cache.keep_page(chunk.id, number, page);
+            chunk.keep_page(number, page);
         }
         Ok(page)
+    }
+
+    fn filter(&self) -> Option<&[u8]> {
+        self.chunk.filter.get().map(|filter| &filter[..])
+    }
+}
+
+impl Drop for ChunkFile {
+    fn drop(&mut self) {
+        if let Some(filter) = self.filter.get() {
+            self.cache.give_filter_room(filter.len() as u64);
+        }
     }
 }
 
@@ -97,6 +111,7 @@ impl ChunkFile {
             path: written.path,
             cache,
             id,
+            filter: OnceLock::new(),
             failures,
             kept: OnceLock::new(),
             verified: OnceLock::new(),
@@ -210,10 +225,28 @@ impl ChunkFile {
         for number in layout.row_pages..layout.page_count() {
             let page = self.check_page(number, &mut found)?;
             if let Some(page) = page {
-                self.cache.keep_page(self.id, number, &Arc::new(page));
+                self.keep_page(number, &Arc::new(page));
             }
         }
         Ok(found)
+    }
+
+    /// Keeps a page while it is used, and the filter that is in it.
+    fn keep_page(&self, number: u32, page: &Arc<Page>) {
+        let layout = self.header.layout();
+        let ((first, start), length) =
+            (layout.index_place(layout.filter_start), layout.blocks_start - layout.filter_start);
+        let place = start..start + usize::try_from(length).expect("fits memory");
+        let filter =
+            page.payload.get(place).filter(|_| first == number && self.filter.get().is_none());
+        if let Some(filter) = filter
+            && self.cache.take_filter_room(length)
+            && self.filter.set(filter.into()).is_err()
+        {
+            // Another thread has just kept it.
+            self.cache.give_filter_room(length);
+        }
+        self.cache.keep_page(self.id, number, page);
     }
 
     /// Gives each row in order to `each`, but for those of lost pages, and returns what is damaged in the pages

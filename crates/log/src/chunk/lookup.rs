@@ -33,6 +33,11 @@ pub(crate) trait PageSource {
     /// # Errors
     /// The source's own.
     fn page(&self, number: u32) -> Result<Option<Arc<Page>>, Self::Error>;
+
+    /// The whole filter, if it is in memory.
+    fn filter(&self) -> Option<&[u8]> {
+        None
+    }
 }
 
 /// What a chunk knows of a byte.
@@ -119,7 +124,12 @@ pub(crate) fn may_have<S: PageSource>(source: &S, stream: u64) -> Result<bool, S
     let layout = header.layout();
     let hash = FilterHash::of(stream);
     let filter_bytes = layout.blocks_start - layout.filter_start;
-    let at = layout.filter_start + hash.block_start(filter_bytes);
+    let start = hash.block_start(filter_bytes);
+    if let Some(filter) = source.filter() {
+        let start = usize::try_from(start).expect("fits memory");
+        return Ok(hash.may_be_in(&filter[start..start + FILTER_BLOCK_BYTES]));
+    }
+    let at = layout.filter_start + start;
     let block = index_bytes(source, at, FILTER_BLOCK_BYTES)?;
     Ok(block.is_none_or(|(page, place)| hash.may_be_in(&page.payload[place])))
 }
