@@ -4,8 +4,8 @@
 //! A long history has tens of thousands of chunks. Each would cost a descriptor, and their rows gigabytes. So
 //! files are opened when they are read, and pages are kept while they are used.
 //!
-//! A lookup may ask the filters of hundreds of chunks, one after the other, and a cache that is a little smaller than what
-//! is asked for in turn has nothing of it. So filters have a half of the memory for themselves. Chunks keep theirs as long as
+//! A lookup may ask the filters of hundreds of chunks in turn. A cache that is a little smaller than all of them has none
+//! when it is asked for. So filters have a half of the memory for themselves. Chunks keep theirs as long as
 //! they live; what finds no room is read with its page.
 //!
 //! # Invariants
