@@ -128,6 +128,18 @@ fn a_read_takes_no_page_of_a_chunk_without_its_stream() {
 }
 
 #[test]
+fn a_read_of_a_stream_that_is_in_all_chunks_looks_into_few() {
+    let (_, mut node) = with_chunks(CHUNKS);
+    for chunk in [0, 1, CHUNKS / 3, CHUNKS - 1] {
+        let before = looks(&node);
+        let read = node.shards[0].read(key(0, 5), ByteOffset::new(chunk * 100 + 50), 10);
+        assert_eq!(read.unwrap().to_bytes().unwrap()[..], [7; 10]);
+        let taken = looks(&node) - before;
+        assert!(taken < CHUNKS / 8, "{taken} pages of {CHUNKS} chunks");
+    }
+}
+
+#[test]
 fn filters_and_pages_take_no_more_memory_than_they_may() {
     let options = LogOptions { chunk_pages_bytes_max: 8 << 10, ..options() };
     let (disk, node) = with_one_in_the_first_chunk(&options);

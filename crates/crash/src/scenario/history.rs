@@ -50,8 +50,7 @@ const LONG: [Shape; 2] = [
         singles: ROUND,
         ready_max: READY_MAX,
         memory_mib_max: MEMORY_MIB_MAX,
-        // A lookup asks half of the chunks of its group for a page. That is shown.
-        read_p99_max: Duration::MAX,
+        read_p99_max: READ_P99_MAX,
     },
     Shape {
         chunks: CHUNKS,

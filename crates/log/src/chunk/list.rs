@@ -2,7 +2,8 @@
 //!
 //! # Why
 //! There is no index per stream: an idle stream costs nothing but its rows on disk. A lookup asks one chunk
-//! after the other, the newest first; a filter answers for nearly all of them.
+//! after the other, the newest first; a filter answers for nearly all of them. A stream that is written all the time is in hundreds of
+//! them. So where there are many chunks, and in order, each look leaves a half of them.
 //!
 //! # Invariants
 //! - Chunks are sorted by the entries they cover.
@@ -21,12 +22,27 @@ pub(crate) struct ChunkList {
     files: Vec<Arc<ChunkFile>>,
 }
 
+/// Where a byte is, seen from the rows of its stream in a chunk.
+enum Side {
+    /// In this row.
+    Here(Row),
+    /// In an older chunk.
+    Older,
+    /// In a newer chunk.
+    Newer,
+    /// Rows are lost, or the byte is.
+    Unknown,
+}
+
 /// A run and the chunk that it is in.
 pub(crate) type ChunkRun<'a> = (&'a Arc<ChunkFile>, Row);
 
 impl ChunkList {
     /// Chunks that a thread which must not wait looks into: some 50 µs of it.
     pub(crate) const INLINE_CHUNKS_MAX: usize = 64;
+
+    /// Fewer than these are asked one after the other.
+    const HALVED_CHUNKS_MIN: usize = 16;
 
     pub(crate) fn files(&self) -> &[Arc<ChunkFile>] {
         &self.files
@@ -54,10 +70,7 @@ impl ChunkList {
 
     /// Chunks that may have rows of a stream, the newest first, without a look at any page.
     fn of_stream(&self, stream: u64) -> impl Iterator<Item = &Arc<ChunkFile>> {
-        let has = move |file: &&Arc<ChunkFile>| {
-            (file.header.first_stream..=file.header.last_stream).contains(&stream)
-        };
-        self.files.iter().rev().filter(has)
+        self.files.iter().rev().filter(move |file| may_have(file, stream))
     }
 
     /// The run that holds byte `at` of `stream`.
@@ -70,6 +83,9 @@ impl ChunkList {
         at: u64,
         mode: ReadMode,
     ) -> Result<Option<ChunkRun<'_>>, ReadError> {
+        if let Some(found) = self.find_by_halves((stream, at), mode)? {
+            return Ok(Some(found));
+        }
         let mut lost = None;
         for (number, file) in self.of_stream(stream).enumerate() {
             if mode == ReadMode::Inline && number >= Self::INLINE_CHUNKS_MAX {
@@ -82,6 +98,43 @@ impl ChunkList {
             }
         }
         lost.map_or(Ok(None), Err)
+    }
+
+    /// The run that holds a byte, if there are many chunks and nothing is in the way. `None` says nothing.
+    fn find_by_halves(
+        &self,
+        (stream, at): (u64, u64),
+        mode: ReadMode,
+    ) -> Result<Option<ChunkRun<'_>>, ReadError> {
+        let (mut low, mut high) = (0, self.files.len());
+        if high < Self::HALVED_CHUNKS_MIN || !self.is_in_order() {
+            return Ok(None);
+        }
+        // What was written last is read most.
+        let (mut asked, mut middle) = (0, high - 1);
+        while low < high {
+            let mut found = None;
+            let nearest = (middle..high).chain((low..middle).rev());
+            for place in nearest.filter(|place| may_have(&self.files[*place], stream)) {
+                asked += 1;
+                if mode == ReadMode::Inline && asked > Self::INLINE_CHUNKS_MAX {
+                    return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
+                }
+                found = side(&self.files[place], (stream, at), mode)?.map(|side| (place, side));
+                if found.is_some() {
+                    break;
+                }
+            }
+            match found {
+                Some((place, Side::Here(row))) => return Ok(Some((&self.files[place], row))),
+                Some((place, Side::Newer)) if place >= middle => low = place + 1,
+                // Between the middle and this chunk there is nothing of the stream.
+                Some((place, Side::Older)) => high = place.min(middle),
+                _ => return Ok(None),
+            }
+            middle = low.midpoint(high);
+        }
+        Ok(None)
     }
 
     /// Each run of `stream` that ends behind `floor`, in no order. Rows that are lost are left out.
@@ -106,4 +159,34 @@ impl ChunkList {
         }
         Ok(())
     }
+}
+
+/// Whether a chunk may have rows of a stream, without a look at any page.
+fn may_have(file: &ChunkFile, stream: u64) -> bool {
+    (file.header.first_stream..=file.header.last_stream).contains(&stream)
+}
+
+/// Where a byte is, seen from a chunk; `None` if that has nothing of the stream.
+fn side(
+    file: &ChunkFile,
+    (stream, at): (u64, u64),
+    mode: ReadMode,
+) -> Result<Option<Side>, ReadError> {
+    let (mut here, mut is_older, mut is_newer, mut is_lost) = (None, false, false, false);
+    let look = |row: Row| {
+        is_older |= at < row.start;
+        is_newer |= row.end() <= at;
+        if row.start <= at && at < row.end() {
+            here = Some(row);
+        }
+    };
+    rows_of(&file.pages(mode), stream, look, |_| is_lost = true)?;
+    Ok(match (here, is_older, is_newer) {
+        (Some(row), ..) => Some(Side::Here(row)),
+        _ if is_lost => Some(Side::Unknown),
+        (None, false, false) => None,
+        (None, true, false) => Some(Side::Older),
+        (None, false, true) => Some(Side::Newer),
+        (None, true, true) => Some(Side::Unknown),
+    })
 }
