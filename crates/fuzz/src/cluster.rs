@@ -3,11 +3,11 @@
 
 use crate::input::Input;
 use ::cluster::{
-    Acceptor, Body, Change, Class, Configuration, Dialler, EntryBytes, Frame, GroupMessage,
-    GroupReport, Hello, LogPosition, Member, MemberState, Membership, Meta, MetaCommand,
-    NodeNumber, Note, Outbox, Part, Parts, Progress, Replica, ReplicaId, Report, Secret, Section,
-    SentEntry, SnapshotPoint, Start, Terms, Transfer, TransferEnd, TransferSays, VERSION_MAX,
-    VERSION_MIN, entry_of_command,
+    Acceptor, Body, Change, CheckReport, Class, Configuration, Dialler, EntryBytes, Frame,
+    GroupMessage, GroupReport, Hello, LogPosition, Member, MemberState, Membership, Meta,
+    MetaCommand, NodeNumber, Note, Outbox, Part, Parts, Progress, Replica, ReplicaId, Report,
+    Secret, Section, SentEntry, SnapshotPoint, Start, StateDigest, Terms, Transfer, TransferEnd,
+    TransferSays, VERSION_MAX, VERSION_MIN, entry_of_command,
 };
 use bytes::Bytes;
 use model::{EntryIndex, GroupId, Term, Timestamp};
@@ -124,6 +124,8 @@ pub fn section_seeds() -> Vec<Vec<u8>> {
     let led = GroupReport::new((group, Term::new(5)), true, three, |replica| replica != id(2));
     let mut report = Report { copies: 4, halted: 1, groups: vec![led], ..Report::default() };
     report.note_lag(NodeNumber::new(2), 300);
+    let (index, digest) = (EntryIndex::new(300), StateDigest::of_header(b"header"));
+    report.checks.push(CheckReport { group, number: 2, index, digest });
     seeds.push(encoded(&Section::Report { payload: report.encode().into() }));
     seeds
 }
@@ -292,5 +294,6 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
     meta.apply(&join);
     let mut state = vec![3];
     meta.encode(&mut state);
-    vec![configuration, change, command, state, membership]
+    let check = [vec![2], MetaCommand::Check.encode()].concat();
+    vec![configuration, change, command, check, state, membership]
 }

@@ -129,7 +129,7 @@ fn a_read_takes_no_page_of_a_chunk_without_its_stream() {
 
 #[test]
 fn a_read_of_a_stream_that_is_in_all_chunks_looks_into_few() {
-    let (_, mut node) = with_chunks(CHUNKS);
+    let (_, node) = with_chunks(CHUNKS);
     for chunk in [0, 1, CHUNKS / 3, CHUNKS - 1] {
         let before = looks(&node);
         let read = node.shards[0].read(key(0, 5), ByteOffset::new(chunk * 100 + 50), 10);

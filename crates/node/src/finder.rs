@@ -51,7 +51,9 @@ impl Finder {
     /// The owner to ask, and what.
     pub(crate) fn question(&self, key: StreamKey, info: &StreamInfo) -> (StreamKey, Search) {
         let owner = info.lineage.spans().get(self.span).map_or(key, |span| span.owner);
-        (owner, Search { aim: self.aim(), json: info.layout.is_json() })
+        // What proves a time is the append, and no message in it.
+        let json = info.layout.is_json() && self.unproven.is_none();
+        (owner, Search { aim: self.aim(), json })
     }
 
     /// Takes the owner's answer.

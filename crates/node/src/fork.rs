@@ -43,6 +43,7 @@ enum Stage {
     },
     /// Looking at the source once more, whose head was here: what was looked for is lost, or a trim has dropped it meanwhile.
     Doubt {
+        source: StreamKey,
         head: ByteOffset,
         failure: Failure,
     },
@@ -98,11 +99,10 @@ impl ForkSteps {
             (Stage::Source | Stage::Doubt { .. }, ShardAnswer::ForkSource(Err(refusal))) => {
                 self.refuse(refusal)
             }
-            (Stage::Doubt { head, .. }, ShardAnswer::ForkSource(Ok((source, info))))
-                if info.head > head =>
-            {
-                self.anchor(view, source, info)
-            }
+            (
+                Stage::Doubt { source: before, head, .. },
+                ShardAnswer::ForkSource(Ok((source, info))),
+            ) if source != before || info.head > head => self.anchor(view, source, info),
             (Stage::Doubt { failure, .. }, ShardAnswer::ForkSource(Ok(_))) => {
                 self.reply(Reply::Failed(failure))
             }
@@ -115,13 +115,13 @@ impl ForkSteps {
                 Err(LocateError::Failed(Failure::NotFound)) => {
                     self.refuse(Refusal::ForkSourceNotFound)
                 }
-                Err(LocateError::Failed(failure)) => self.doubt(info.head, failure),
+                Err(LocateError::Failed(failure)) => self.doubt((source, info.head), failure),
             },
             (Stage::Record { source, info, at, mut finder }, ShardAnswer::Found(found)) => {
                 match found.and_then(|found| finder.learn(source, &info, found)) {
                     Ok(Learned::Found(found)) => self.branch(view, (source, info), at, found),
                     Ok(Learned::AskNext) => unreachable!("a byte has one owner"),
-                    Err(failure) => self.doubt(info.head, failure),
+                    Err(failure) => self.doubt((source, info.head), failure),
                 }
             }
             (
@@ -160,11 +160,11 @@ impl ForkSteps {
     }
 
     /// Bytes of the source were not found.
-    fn doubt(&mut self, head: ByteOffset, failure: Failure) -> Step {
+    fn doubt(&mut self, (source, head): (StreamKey, ByteOffset), failure: Failure) -> Step {
         if !matches!(failure, Failure::Damaged { .. } | Failure::Trimmed { .. }) {
             return self.reply(Reply::Failed(failure));
         }
-        self.stage = Stage::Doubt { head, failure };
+        self.stage = Stage::Doubt { source, head, failure };
         self.ask_source()
     }
 

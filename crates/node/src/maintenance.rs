@@ -99,7 +99,7 @@ impl ShardCore {
         for _ in 0..self.groups.iter().count() {
             let Some(group) = self.log.wants_checkpoint() else { return };
             if self.copies_rows(group) {
-                return;
+                return self.hurry_check(group);
             }
             if may(self.groups.get(group)) {
                 return self.begin_checkpoint(group);
@@ -262,8 +262,12 @@ impl ShardCore {
         });
         if is_done {
             let CheckpointSlices { group, index, header, rows } = checkpoint;
-            self.log.checkpoint(group, index, header, rows);
-            if self.groups.get(group).role.copy().is_some() {
+            let is_copy = self.groups.get(group).role.copy().map(GroupCopy::may_checkpoint);
+            // A snapshot may be taking the place of log and state.
+            if is_copy != Some(false) {
+                self.log.checkpoint(group, index, header, rows);
+            }
+            if is_copy.is_some() {
                 // The entry of a check may wait for it.
                 self.touch_group(group);
             }

@@ -35,18 +35,20 @@ impl GroupState {
         self.streams.begin_copy(is_compared.then_some(expected));
     }
 
-    /// Copies at most `count_max` rows, besides those that changes have made necessary; whether all are copied then.
+    /// Copies at most `count_max` rows, those that changes have made necessary first; whether all are copied then.
     ///
     /// # Panics
     /// If no copy is under way.
     pub fn copy_rows(&mut self, count_max: usize, mut take: impl FnMut(StreamRow)) -> bool {
         let mut copy = self.streams.take_copy().expect("a copy was begun");
-        for record in std::mem::take(&mut copy.early) {
+        let early_count = copy.early.len().min(count_max);
+        let early: Vec<_> = copy.early.drain(..early_count).collect();
+        for record in early {
             let row = encode_row(&record);
             check_row(&mut copy, &row);
             take(row);
         }
-        let mut rows_left = count_max;
+        let mut rows_left = count_max - early_count;
         for _ in 0..count_max * LOOKS_PER_ROW {
             if copy.left_count == 0 || rows_left == 0 {
                 break;
@@ -59,7 +61,7 @@ impl GroupState {
             }
             copy.next_place = self.streams.after(copy.next_place);
         }
-        let is_done = copy.left_count == 0;
+        let is_done = copy.left_count == 0 && copy.early.is_empty();
         if is_done {
             let is_missing = copy.expected.is_some_and(|expected| !expected.is_empty());
             assert!(!is_missing, "streams of the beginning were not copied");

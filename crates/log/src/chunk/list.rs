@@ -20,6 +20,7 @@ use std::sync::Arc;
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ChunkList {
     files: Vec<Arc<ChunkFile>>,
+    has_disorder: bool,
 }
 
 /// Where a byte is, seen from the rows of its stream in a chunk.
@@ -51,9 +52,14 @@ impl ChunkList {
     /// Whether what a chunk holds of a stream lies before what the next one holds. Data that was sealed again beside
     /// a damaged chunk is in one that names no range.
     pub(crate) fn is_in_order(&self) -> bool {
+        !self.has_disorder
+    }
+
+    fn note_order(&mut self) {
         let ranges = self.files.iter().map(|file| (file.header.from, file.header.to));
-        ranges.clone().all(|(from, to)| from < to)
-            && ranges.clone().zip(ranges.skip(1)).all(|((_, to), (from, _))| to <= from)
+        let is_in_order = ranges.clone().all(|(from, to)| from < to)
+            && ranges.clone().zip(ranges.skip(1)).all(|((_, to), (from, _))| to <= from);
+        self.has_disorder = !is_in_order;
     }
 
     /// Adds a chunk at its place.
@@ -61,11 +67,14 @@ impl ChunkList {
         let order = |file: &ChunkFile| (file.header.from, file.seq);
         let place = self.files.partition_point(|other| order(other) < order(&file));
         self.files.insert(place, file);
+        self.note_order();
     }
 
     /// Takes chunks out.
     pub(crate) fn remove(&mut self, seqs: &[u64]) -> Vec<Arc<ChunkFile>> {
-        self.files.extract_if(.., |file| seqs.contains(&file.seq)).collect()
+        let removed = self.files.extract_if(.., |file| seqs.contains(&file.seq)).collect();
+        self.note_order();
+        removed
     }
 
     /// Chunks that may have rows of a stream, the newest first, without a look at any page.
@@ -83,8 +92,10 @@ impl ChunkList {
         at: u64,
         mode: ReadMode,
     ) -> Result<Option<ChunkRun<'_>>, ReadError> {
-        if let Some(found) = self.find_by_halves((stream, at), mode)? {
-            return Ok(Some(found));
+        match self.find_by_halves((stream, at), mode) {
+            Ok(None) => {}
+            Err(error) if !error.would_block() => {}
+            found => return found,
         }
         let mut lost = None;
         for (number, file) in self.of_stream(stream).enumerate() {
@@ -110,8 +121,8 @@ impl ChunkList {
         if high < Self::HALVED_CHUNKS_MIN || !self.is_in_order() {
             return Ok(None);
         }
-        // What was written last is read most.
-        let (mut asked, mut middle) = (0, high - 1);
+        // What was written last is read most: steps from the newest chunk become longer until one is too old.
+        let (mut asked, mut middle, mut step) = (0, high - 1, 1);
         while low < high {
             let mut found = None;
             let nearest = (middle..high).chain((low..middle).rev());
@@ -132,7 +143,8 @@ impl ChunkList {
                 Some((place, Side::Older)) => high = place.min(middle),
                 _ => return Ok(None),
             }
-            middle = low.midpoint(high);
+            step *= 2;
+            middle = if low > 0 { low.midpoint(high) } else { high.saturating_sub(step) };
         }
         Ok(None)
     }

@@ -164,6 +164,22 @@ fn a_directory_of_an_older_or_newer_version_is_refused() {
 }
 
 #[test]
+fn a_spare_byte_in_either_copy_is_a_newer_versions() {
+    for (name, spare) in [FORMAT_NAME, COPY_NAME]
+        .into_iter()
+        .flat_map(|name| [22, 23, 56, 59].into_iter().map(move |spare| (name, spare)))
+    {
+        let disk = made();
+        let mut newer = bytes_of(&disk, name);
+        newer[spare] = 1;
+        crate::codec::seal_header(newer.first_chunk_mut::<64>().unwrap(), &[]);
+        overwrite(&disk, name, &newer);
+        let refused = open(&disk).unwrap_err();
+        assert!(matches!(refused, OpenError::Newer { .. }), "{name}, byte {spare}: {refused}");
+    }
+}
+
+#[test]
 fn one_intact_copy_opens_and_the_other_one_is_reported() {
     for (hit, intact) in [(FORMAT_NAME, COPY_NAME), (COPY_NAME, FORMAT_NAME)] {
         let damages: [fn(&MemoryDisk, &str); 4] = [

@@ -34,6 +34,7 @@ impl ShardCore {
         let commit = copy.commit.as_ref().filter(|commit| next <= commit.upto())?;
         let is_waiting = |entry: &DurableEntry| entry.kind == KIND_CHECK && copies_rows;
         if copy.durable.get(&next).is_some_and(is_waiting) {
+            self.hurry_check(id);
             return None;
         }
         let Some(entry) = copy.durable.remove(&next) else {

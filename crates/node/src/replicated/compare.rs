@@ -3,7 +3,7 @@
 //! # How
 //! An operator asks for a check, and the cluster's own group counts it ([`cluster::Meta::checks`]). The leader of each group then
 //! appends an entry with the number of the check. Each copy that applies it takes a digest of its header and its rows, in slices as a
-//! checkpoint takes its rows, and reports it for a minute. The server compares what the nodes report.
+//! checkpoint takes its rows, and reports it for ten minutes. The server compares what the nodes report.
 //!
 //! # What it does not see
 //! The bytes of streams: each copy has checksums of these, and finds its own damage.
@@ -18,8 +18,11 @@ use log::DurableEntry;
 use model::{EntryIndex, GroupId, Monotonic};
 use std::collections::BTreeMap;
 
-/// How long a digest is reported: an operator looks for as long.
-const REPORT_MS_MAX: u64 = 60_000;
+/// How long a digest is reported: an operator looks for a minute, and some nodes have many groups to go through.
+const REPORT_MS_MAX: u64 = 600_000;
+
+/// A row of a digest takes as long as so many of a checkpoint.
+const ROW_COST: usize = 4;
 
 /// The checks of a shard's copies.
 #[derive(Debug, Default)]
@@ -50,6 +53,14 @@ impl Checks {
 
     fn is_of(&self, group: GroupId) -> bool {
         self.under_way.iter().any(|check| check.group == group)
+    }
+
+    /// The digest of a group comes first.
+    fn hurry(&mut self, group: GroupId) {
+        if let Some(place) = self.under_way.iter().position(|check| check.group == group) {
+            let check = self.under_way.remove(place);
+            self.under_way.insert(0, check);
+        }
     }
 
     /// The state of a group is given up.
@@ -95,14 +106,21 @@ impl ShardCore {
         checks.under_way.push(CheckSlices { group, number, index: entry.index, digest });
     }
 
-    /// Takes the digest of some rows of the oldest check.
+    /// Something waits for the rows of a group.
+    pub(crate) fn hurry_check(&mut self, group: GroupId) {
+        if let Some(replication) = &mut self.replication {
+            replication.checks.hurry(group);
+        }
+    }
+
+    /// Takes the digest of some rows of the first check.
     pub(crate) fn digest_rows(&mut self) {
         let Some(replication) = &mut self.replication else { return };
         let Some(check) = replication.checks.under_way.first_mut() else { return };
         let CheckSlices { group, number, index, .. } = *check;
         let state = &mut self.groups.get_mut(group).state;
         let add = |row: stream::StreamRow| check.digest.add_row(row.stream, &row.bytes);
-        if state.copy_rows(self.slice_limits.rows_max, add) {
+        if state.copy_rows(self.slice_limits.rows_max.div_ceil(ROW_COST), add) {
             let report = CheckReport { group, number, index, digest: check.digest };
             let now = replication.now.monotonic;
             replication.checks.done.insert(group, (report, now));

@@ -45,6 +45,18 @@ pub struct DifferentGroup {
     pub digests: BTreeMap<u16, String>,
 }
 
+impl CheckStatus {
+    /// What an earlier look has found does not become untrue.
+    pub(super) fn keep_differences(&mut self, before: &Self) {
+        for group in &before.different {
+            if self.different.iter().all(|it| it.group != group.group) {
+                self.waiting.retain(|it| it.group != group.group);
+                self.different.push(group.clone());
+            }
+        }
+    }
+}
+
 /// For operators, if not all groups are equal.
 impl fmt::Display for CheckStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

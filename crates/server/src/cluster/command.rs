@@ -68,7 +68,7 @@ const STALLED_LOOKS_MAX: usize = 1200;
 /// Looks at a node that has become something else: ten seconds.
 const MADE_LOOKS_MAX: usize = 20;
 
-/// Looks at a check: one minute. Nodes report for so long.
+/// Looks at a check: one minute.
 const CHECK_LOOKS_MAX: usize = 120;
 
 /// How often a node that does not answer is asked again.
@@ -299,8 +299,9 @@ fn check(caller: &Caller, say: Say<'_>) -> Result<(), CommandError> {
             break;
         }
         port.pause(LOOK_INTERVAL);
-        let next = look()?;
-        if next.equal != status.equal {
+        let mut next = look()?;
+        next.keep_differences(&status);
+        if next.equal > status.equal {
             put(say, format!("{} of {} groups are the same so far\n", next.equal, next.groups))?;
         }
         status = next;

@@ -71,8 +71,6 @@ impl ShardCore {
         };
         let Err(refused) = self.log.finish_install(*install, row_ends) else {
             self.copy_mut(group).frozen = Some(message);
-            self.checkpoint.take_if(|checkpoint| checkpoint.group == group);
-            self.members().checks.stop(group);
             return;
         };
         let (install, error) = *refused;
@@ -105,6 +103,8 @@ impl ShardCore {
         let Rebuilt { state, configuration, meta, last } = rebuilt;
         let of = self.groups.get_mut(group);
         let before = std::mem::replace(&mut of.state, state);
+        self.checkpoint.take_if(|checkpoint| checkpoint.group == group);
+        self.replication.as_mut().expect("it is a member's").checks.stop(group);
         of.meta = meta.or(of.meta.take());
         of.role.copy_mut().expect("the group is replicated").configuration = configuration;
         self.time.follow(last);
