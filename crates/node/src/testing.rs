@@ -59,6 +59,8 @@ pub struct Held {
     pub work: Option<Vec<(usize, WorkJob)>>,
     /// Reads that wait for the disk.
     pub reads: Option<Vec<(usize, ReadJob)>>,
+    /// Turns for work in slices are not taken: a slice comes with each tick alone.
+    pub turns: bool,
 }
 
 /// A request and its data.
@@ -336,6 +338,9 @@ impl Process {
 
     /// Begins a turn of the shards that have work left; `false` if none has.
     pub fn next_turn(&mut self) -> bool {
+        if self.held.turns {
+            return false;
+        }
         let behind: Vec<usize> =
             (0..self.shards.len()).filter(|&shard| self.shards[shard].is_behind()).collect();
         behind.iter().for_each(|&shard| self.handle(shard, Event::Continue));

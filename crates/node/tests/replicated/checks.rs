@@ -1,11 +1,11 @@
 //! Copies compare their states.
 
-use crate::growth::{change, grown, make_stream, tick_until};
+use crate::growth::{change, grown, join, make_stream, placed, tick_until};
 use crate::trio::{Trio, group_of, is_appended};
 use cluster::{CheckReport, MetaCommand, MetaOutcome};
 use model::GroupId;
-use thalweg_node::SliceLimits;
-use thalweg_node::testing::{GROUPS, append, create, path};
+use thalweg_node::testing::{GROUPS, append, create, path, path_in};
+use thalweg_node::{CopyState, CopyStatus, SliceLimits};
 
 /// What each node says of a group.
 fn said(trio: &mut Trio, group: GroupId) -> Vec<Option<CheckReport>> {
@@ -92,4 +92,43 @@ fn a_check_of_before_is_not_made_again_by_a_node_that_starts_or_leads_next() {
     assert!(still.is_none_or(|still| still == index), "{still:?} and {index:?}");
     check(&mut trio, 2);
     assert!(are_equal(&mut trio, group_of("a")));
+}
+
+#[test]
+fn a_digest_ends_with_the_state_that_it_is_of() {
+    let mut trio = grown();
+    for stream in 0..120 {
+        for group in 0..GROUPS {
+            let name = path_in(group, &format!("{stream}"));
+            let made = trio.ask(0, create(&name, Some("text/plain"), None, b""));
+            assert!(matches!(made, thalweg_node::Reply::Outcome(_)), "{made:?}");
+        }
+    }
+    let hold = |trio: &mut Trio, turns| {
+        for node in 0..3 {
+            let limits = SliceLimits { rows_max: 1, ..SliceLimits::default() };
+            trio.node(node).shards[0].set_slice_limits(limits);
+            trio.node(node).held.turns = turns;
+        }
+    };
+    hold(&mut trio, true);
+    assert_eq!(change(&mut trio, 1, MetaCommand::Check), MetaOutcome::Checking(1));
+    (0..20).for_each(|_| trio.tick());
+    assert_eq!(said(&mut trio, GroupId::new(0)), [None; 3], "all are under way");
+    // A fourth node gets copies of some groups. Those that go give back what they have.
+    join(&mut trio, 0, 3);
+    tick_until(&mut trio, |trio| placed(trio, 0).iter().any(|nodes| nodes.contains(&4)));
+    let has_gone = |copy: &CopyStatus| copy.state == CopyState::Removed;
+    tick_until(&mut trio, |trio| {
+        (0..3).any(|node| trio.node(node).shards[0].copies().iter().any(has_gone))
+    });
+    (0..100).for_each(|_| trio.tick());
+    hold(&mut trio, false);
+    (0..20).for_each(|_| trio.tick());
+    // Of each group two copies have stayed, or three.
+    for group in (0..=GROUPS).map(GroupId::new) {
+        let digests: Vec<_> = said(&mut trio, group).into_iter().flatten().collect();
+        assert!(digests.len() >= 2, "{digests:?}");
+        assert!(digests.iter().all(|it| it.digest == digests[0].digest), "{digests:?}");
+    }
 }

@@ -57,7 +57,7 @@ pub(crate) fn change(trio: &mut Trio, node: usize, command: MetaCommand) -> Meta
     }
 }
 
-fn join(trio: &mut Trio, through: usize, node: usize) {
+pub(crate) fn join(trio: &mut Trio, through: usize, node: usize) {
     let joined = change(trio, through, MetaCommand::Join(member(node)));
     assert_eq!(joined, MetaOutcome::Joined(number(node)));
     trio.membership = |node| membership_of(node, false);
@@ -417,7 +417,7 @@ fn a_copy_that_begins_has_nobody_to_ask_and_says_so() {
 }
 
 /// Where the groups are, by the numbers of nodes, as the cluster knows.
-fn placed(trio: &mut Trio, at: usize) -> Vec<Vec<u16>> {
+pub(crate) fn placed(trio: &mut Trio, at: usize) -> Vec<Vec<u16>> {
     let meta = trio.node(at).shards[0].known_meta().expect("it has heard of the cluster");
     let of = |group| meta.placed(GroupId::new(group)).iter().map(|node| node.get()).collect();
     (0..=GROUPS).map(of).collect()
