@@ -12,6 +12,7 @@
 mod cluster;
 mod disk;
 mod doors;
+mod durations;
 mod http;
 mod ledger;
 mod load;

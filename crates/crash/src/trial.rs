@@ -9,7 +9,7 @@ use crate::report::{Report, add};
 use crate::server::{LOCAL, Server, Start};
 use crate::verify::{Allowed, Damaged, Verification};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Settings that make segments, chunks and checkpoints turn over in seconds.
@@ -154,6 +154,24 @@ impl<'a> Trial<'a> {
     pub(crate) fn clean(&self) -> Outcome<()> {
         if self.report.is_clean() { Ok(()) } else { Err("a promise is broken".to_owned()) }
     }
+}
+
+/// Does something while another thread does something else, until it is asked to stop; what came of both.
+///
+/// # Errors
+/// Those of either, and of the work first.
+pub(crate) fn beside<T, U: Send>(
+    other: impl FnOnce(&AtomicBool) -> Outcome<U> + Send,
+    work: impl FnOnce() -> Outcome<T>,
+) -> Outcome<(T, U)> {
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| other(&stop));
+        let done = work();
+        stop.store(true, Ordering::SeqCst);
+        let other = other.join().expect("the other thread does not panic");
+        Ok((done?, other?))
+    })
 }
 
 /// Asks again and again until the answer is yes.

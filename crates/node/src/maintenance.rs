@@ -214,9 +214,10 @@ impl ShardCore {
     /// Whether there is work for [`crate::Event::Continue`] now.
     #[must_use]
     pub fn is_behind(&self) -> bool {
-        let is_checking = || self.replication.as_ref().is_some_and(|it| it.is_checking());
-        let is_copying = || self.checkpoint.is_some() || is_checking();
-        let has_slice = self.expiries.is_ready() || self.retention.is_ready() || is_copying();
+        let has_slice = self.expiries.is_ready()
+            || self.retention.is_ready()
+            || self.checkpoint.is_some()
+            || self.is_checking();
         has_slice && !self.log.is_poisoned()
     }
 

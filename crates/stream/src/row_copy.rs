@@ -42,8 +42,7 @@ impl GroupState {
     pub fn copy_rows(&mut self, count_max: usize, mut take: impl FnMut(StreamRow)) -> bool {
         let mut copy = self.streams.take_copy().expect("a copy was begun");
         let early_count = copy.early.len().min(count_max);
-        let early: Vec<_> = copy.early.drain(..early_count).collect();
-        for record in early {
+        for record in copy.early.split_off(copy.early.len() - early_count) {
             let row = encode_row(&record);
             check_row(&mut copy, &row);
             take(row);

@@ -109,6 +109,34 @@ pub(crate) fn insist(connection: &mut Connection, request: &[u8]) -> Outcome<Ans
     }
 }
 
+/// Insists on requests of which many are under way at once on one connection.
+pub(crate) fn insist_on_all<'a>(
+    address: SocketAddr,
+    requests: impl Iterator<Item = &'a [u8]>,
+) -> Outcome<()> {
+    let broken = |error| format!("pipelined requests: {error}");
+    let (mut connection, mut requests) = (connect(address)?, requests);
+    loop {
+        let part: Vec<&[u8]> = requests.by_ref().take(PIPELINED).collect();
+        if part.is_empty() {
+            return Ok(());
+        }
+        connection.send(&part.concat()).map_err(broken)?;
+        let mut refused = Vec::new();
+        for request in part {
+            let answer = connection.answer().map_err(broken)?;
+            match answer.status {
+                503 => refused.push(request),
+                _ if answer.is_success() => {}
+                _ => return Err(format!("a request is answered {}", answer.shown())),
+            }
+        }
+        for request in refused {
+            insist(&mut connection, request)?;
+        }
+    }
+}
+
 fn create_all(address: SocketAddr) -> Outcome<()> {
     let mut connection = connect(address)?;
     for stream in 0..STREAM_COUNT {

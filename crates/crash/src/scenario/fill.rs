@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use crate::http::{Answer, Connection, offset, request};
 use crate::report::{Report, add};
 use crate::server::{LOCAL, Server, Start};
-use crate::trial::{Options, Outcome, Verdict, wait_until};
+use crate::trial::{Options, Outcome, Verdict, beside, wait_until};
 use env::{Disk as _, RealDisk};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -87,26 +87,32 @@ fn one(options: &Options, report: &Report, disk: &Disk, shape: Shape) -> Outcome
     let half = shape.streams / 2;
     let server = start.serve()?;
     create_all(server.address, shape.streams)?;
-    let ((appends, filled), before) = with_reader(server.address, || {
-        let started = Instant::now();
-        let appends = fill(server.address, shape.streams)?;
-        let filled = started.elapsed();
-        says_that_it_is_full(&server)?;
-        delete(server.address, 0..half, report)?;
-        Ok((appends, filled))
-    })?;
+    let ((appends, filled), before) = beside(
+        |stop| read(server.address, stop),
+        || {
+            let started = Instant::now();
+            let appends = fill(server.address, shape.streams)?;
+            let filled = started.elapsed();
+            says_that_it_is_full(&server)?;
+            delete(server.address, 0..half, report)?;
+            Ok((appends, filled))
+        },
+    )?;
     add(&report.acknowledged, appends);
     server.kill()?;
 
     let server = start.serve()?;
-    let ((served, freed), after) = with_reader(server.address, || {
-        delete(server.address, half..shape.streams, report)?;
-        let emptied = Instant::now();
-        let served = append_again(server.address, emptied)?;
-        let freed = space_returns(disk, room, emptied)?;
-        wait_until("the server is ready again", || Ok(server.readiness()?.0 == 200))?;
-        Ok((served, freed))
-    })?;
+    let ((served, freed), after) = beside(
+        |stop| read(server.address, stop),
+        || {
+            delete(server.address, half..shape.streams, report)?;
+            let emptied = Instant::now();
+            let served = append_again(server.address, emptied)?;
+            let freed = space_returns(disk, room, emptied)?;
+            wait_until("the server is ready again", || Ok(server.readiness()?.0 == 200))?;
+            Ok((served, freed))
+        },
+    )?;
     server.stop()?;
     println!(
         "[fill] {} MiB: full after {appends} appends and {:.1} s, {} deletes taken; then an append after {:.2} s, \
@@ -193,18 +199,6 @@ fn says_that_it_is_full(server: &Server) -> Outcome<()> {
     wait_until("/readyz says that the disk is full", || {
         let (status, text) = server.readiness()?;
         Ok(status == 503 && text.contains("\"disk_full\""))
-    })
-}
-
-/// Runs `during` while a stream is read all the time.
-fn with_reader<T>(address: SocketAddr, during: impl FnOnce() -> Outcome<T>) -> Outcome<(T, Seen)> {
-    let stop = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let reader = scope.spawn(|| read(address, &stop));
-        let result = during();
-        stop.store(true, Ordering::SeqCst);
-        let seen = reader.join().expect("the reader does not panic");
-        Ok((result?, seen?))
     })
 }
 

@@ -8,13 +8,14 @@
 //!
 //! Bounds of time hold in the long form. What a busy machine shows in the short one says nothing.
 
+use crate::durations::{part, spread};
 use crate::http::{Connection, offset, request};
 use crate::numbers::Numbers;
 use crate::report::{Report, add};
-use crate::scenario::chunks::insist;
+use crate::scenario::chunks::{insist, insist_on_all};
 use crate::scenario::fill::{BINARY, connect};
 use crate::server::{LOCAL, Server, Start, logged, quiet};
-use crate::trial::{Options, Outcome, Verdict, wait_until};
+use crate::trial::{Options, Outcome, Verdict, beside, wait_until};
 use crate::turns::Turns;
 use std::fs;
 use std::net::SocketAddr;
@@ -85,8 +86,6 @@ const RUNS: usize = 260;
 const ROUND: usize = GROUPS * RUNS;
 /// Many, so that batches are long.
 const WRITERS: usize = 16;
-/// Requests that a writer has under way.
-const PIPELINED: usize = 250;
 const _: () = assert!(SHORT.streams >= ROUND, "appends of a stream keep their order");
 const STARTS: usize = 3;
 /// How long others are watched without reads.
@@ -194,29 +193,7 @@ fn body(stream: usize, number: usize) -> Vec<u8> {
     word.bytes().cycle().take(APPEND_BYTES).collect()
 }
 
-/// Sends requests, many under way at once, and insists on each.
-fn send_all(address: SocketAddr, requests: &[Vec<u8>]) -> Outcome<()> {
-    let broken = |error| format!("pipelined requests: {error}");
-    let mut connection = connect(address)?;
-    for part in requests.chunks(PIPELINED) {
-        connection.send(&part.concat()).map_err(broken)?;
-        let mut refused = Vec::new();
-        for request in part {
-            let answer = connection.answer().map_err(broken)?;
-            match answer.status {
-                503 => refused.push(request),
-                _ if answer.is_success() => {}
-                _ => return Err(format!("a request is answered {}", answer.shown())),
-            }
-        }
-        for request in refused {
-            insist(&mut connection, request)?;
-        }
-    }
-    Ok(())
-}
-
-/// The same over many connections; `make` has the request of a number.
+/// Insists on many requests over many connections; `make` has the request of a number.
 fn send_range(
     (address, connections): (SocketAddr, usize),
     numbers: Range<usize>,
@@ -232,7 +209,7 @@ fn send_range(
                 let firsts = part.clone().step_by(ROUND);
                 firsts.into_iter().try_for_each(|from| {
                     let requests: Vec<_> = (from..part.end.min(from + ROUND)).map(make).collect();
-                    send_all(address, &requests)
+                    insist_on_all(address, requests.iter().map(Vec::as_slice))
                 })
             })
         };
@@ -326,11 +303,12 @@ impl History {
     /// Reads appends at random, of which nothing is in memory: first from the disk, then the same ones from what the
     /// kernel has. The p99 of the latter, which is the server's own part.
     fn read_cold(&self, server: &Server, options: &Options, report: &Report) -> Outcome<Duration> {
-        let calm = beside(server.address, || {
+        let calm = || {
             std::thread::sleep(CALM);
             Ok(())
-        })?;
-        println!("[history] appends of a client alone: {calm}");
+        };
+        let ((), mut alone) = beside(|stop| append_until(server.address, stop), calm)?;
+        println!("[history] appends of a client alone: {}", spread(&mut alone));
         drop_caches(options);
         self.read_beside(server, options.seed, report)?;
         println!("[history] the same reads again, with what the kernel has");
@@ -341,15 +319,14 @@ impl History {
     fn read_beside(&self, server: &Server, seed: u64, report: &Report) -> Outcome<Duration> {
         let misses = || server.metric("chunk_page_misses_total");
         let (missed, turns) = (misses()?, Turns::of(server)?);
-        let mut taken = Vec::new();
-        let others = beside(server.address, || {
-            taken = self.read_all(server.address, seed, report)?;
-            Ok(())
-        })?;
+        let (mut taken, mut others) = beside(
+            |stop| append_until(server.address, stop),
+            || self.read_all(server.address, seed, report),
+        )?;
         println!("[history] {} reads: {}", taken.len(), spread(&mut taken));
         println!("[history]   {} pages of chunks were not in memory", misses()? - missed);
         println!("[history]   turns meanwhile: {}", Turns::of(server)?.since(&turns).shown());
-        println!("[history]   appends of another client meanwhile: {others}");
+        println!("[history]   appends of another client meanwhile: {}", spread(&mut others));
         Ok(part(&mut taken, 990))
     }
 
@@ -433,19 +410,6 @@ fn show(server: &Server, what: &str) -> Outcome<()> {
     Ok(())
 }
 
-/// What appends of another client take while something is done.
-fn beside(address: SocketAddr, work: impl FnOnce() -> Outcome<()>) -> Outcome<String> {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let other = scope.spawn(|| append_until(address, &is_over));
-        let done = work();
-        is_over.store(true, Ordering::Relaxed);
-        let taken = other.join().expect("a writer does not panic");
-        done?;
-        Ok(spread(&mut taken?))
-    })
-}
-
 fn append_until(address: SocketAddr, is_over: &AtomicBool) -> Outcome<Vec<Duration>> {
     let mut connection: Connection = connect(address)?;
     insist(&mut connection, &request("PUT", "/other", &[BINARY], b""))?;
@@ -458,28 +422,4 @@ fn append_until(address: SocketAddr, is_over: &AtomicBool) -> Outcome<Vec<Durati
         std::thread::sleep(Duration::from_millis(1));
     }
     Ok(taken)
-}
-
-/// So many thousandths are at most as long.
-fn part(taken: &mut [Duration], thousandths: usize) -> Duration {
-    taken.sort_unstable();
-    let last = taken.len().saturating_sub(1);
-    taken.get(last * thousandths / 1000).copied().unwrap_or_default()
-}
-
-fn spread(taken: &mut [Duration]) -> String {
-    let [p50, p99, p999, most] = [500, 990, 999, 1000].map(|of| part(taken, of));
-    format!("p50 {p50:.2?}, p99 {p99:.2?}, p99.9 {p999:.2?}, longest {most:.2?}")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_of_durations_are_found_in_any_order() {
-        let mut taken: Vec<_> = (1..=1001).rev().map(Duration::from_millis).collect();
-        assert_eq!(part(&mut taken, 990), Duration::from_millis(991));
-        assert_eq!(part(&mut [], 500), Duration::ZERO);
-    }
 }

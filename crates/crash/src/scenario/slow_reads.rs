@@ -7,6 +7,7 @@
 //! again: their bytes have been compared with their checksums, but have left memory.
 
 use crate::disk::Disk;
+use crate::durations::{part, spread};
 use crate::http::{offset, request};
 use crate::report::{Report, add};
 use crate::scenario::chunks::insist;
@@ -84,37 +85,32 @@ fn measure(
     lasts: Duration,
 ) -> Outcome<()> {
     insist(&mut connect(address)?, &request("PUT", "/slow/other", &[BINARY], b""))?;
-    let alone = append_for(address, lasts)?;
-    println!("[slow-reads] appends alone: {}", shown(&alone));
+    let mut alone = append_for(address, lasts)?;
+    println!("[slow-reads] appends alone: {}", shown(&mut alone));
     for what in ["slow reads", "slow reads of what had been read"] {
         let before = throttle.read_bytes()?;
-        let (appends, reads) = with_readers(address, || append_for(address, lasts))?;
+        let (mut appends, mut reads) = with_readers(address, || append_for(address, lasts))?;
         let read_bytes = throttle.read_bytes()? - before;
         println!(
             "[slow-reads] appends beside {what}: {}; answers of 4 MiB at most: {}; {} MiB from the device",
-            shown(&appends),
-            shown(&reads),
+            shown(&mut appends),
+            shown(&mut reads),
             read_bytes >> 20
         );
-        check(lasts, (&alone, &appends), read_bytes)?;
+        check(lasts, [part(&mut alone, 500), part(&mut appends, 500)], read_bytes)?;
         forget_cached(data)?;
     }
     Ok(())
 }
 
-/// Whether the device was busy all the time, and appends did not wait for it.
-fn check(
-    lasts: Duration,
-    (alone, beside): (&[Duration], &[Duration]),
-    read_bytes: u64,
-) -> Outcome<()> {
+/// Whether the device was busy all the time, and half of the appends took about as long beside slow reads as alone.
+fn check(lasts: Duration, [alone, beside]: [Duration; 2], read_bytes: u64) -> Outcome<()> {
     let slow_bytes = SLOW_BYTES * lasts.as_secs();
     if !(slow_bytes / 2..slow_bytes * 2 + BYTES_MARGIN).contains(&read_bytes) {
         return Err(format!(
             "{read_bytes} bytes were read from the device, not about {slow_bytes}"
         ));
     }
-    let [alone, beside] = [alone, beside].map(|sorted| quantile(sorted, 50));
     if beside > alone + DELAY_MAX {
         return Err(format!(
             "appends took {beside:.1?} beside slow reads and {alone:.1?} alone (p50)"
@@ -141,7 +137,7 @@ fn write_history(address: SocketAddr, appends: u64) -> Outcome<()> {
     })
 }
 
-/// Appends one after the other; how long each took, in order of length.
+/// Appends one after the other; how long each took.
 fn append_for(address: SocketAddr, lasts: Duration) -> Outcome<Vec<Duration>> {
     let (mut connection, began) = (connect(address)?, Instant::now());
     let append = request("POST", "/slow/other", &[BINARY], &[7; 100]);
@@ -152,11 +148,10 @@ fn append_for(address: SocketAddr, lasts: Duration) -> Outcome<Vec<Duration>> {
         took.push(sent.elapsed());
         std::thread::sleep(APPEND_PAUSE);
     }
-    took.sort_unstable();
     Ok(took)
 }
 
-/// Runs `during` beside the readers; its result, and how long each read took, in order of length.
+/// Runs `during` beside the readers; its result, and how long each read took.
 fn with_readers<T>(
     address: SocketAddr,
     during: impl FnOnce() -> Outcome<T>,
@@ -175,9 +170,7 @@ fn with_readers<T>(
         let read = readers.try_for_each(|reader| reader.join().expect("a reader does not panic"));
         read.and(result)
     });
-    let mut took = took.into_inner().expect("no reader panics");
-    took.sort_unstable();
-    Ok((result?, took))
+    Ok((result?, took.into_inner().expect("no reader panics")))
 }
 
 fn read_history(
@@ -216,13 +209,6 @@ fn forget_cached(dir: &Path) -> Outcome<()> {
     Ok(())
 }
 
-/// The value below which `percent` of the sorted ones are.
-fn quantile(sorted: &[Duration], percent: usize) -> Duration {
-    let last = sorted.len().saturating_sub(1);
-    sorted.get(last * percent / 100).copied().unwrap_or_default()
-}
-
-fn shown(sorted: &[Duration]) -> String {
-    let [half, most, all] = [50, 99, 100].map(|percent| quantile(sorted, percent));
-    format!("{}, p50 {half:.1?}, p99 {most:.1?}, longest {all:.1?}", sorted.len())
+fn shown(taken: &mut [Duration]) -> String {
+    format!("{}, {}", taken.len(), spread(taken))
 }

@@ -8,7 +8,7 @@
 
 use crate::http::request;
 use crate::report::{Report, add};
-use crate::scenario::chunks::insist;
+use crate::scenario::chunks::{insist, insist_on_all};
 use crate::scenario::fill::{BINARY, call, connect};
 use crate::server::{LOCAL, Server, Start, logged};
 use crate::trial::{Options, Outcome, Verdict, wait_until};
@@ -61,8 +61,6 @@ const SHAPES: [Shape; 2] = [
 const STARTS: usize = 4;
 /// Many, so that batches are long and little of the log is padding.
 const WRITERS: usize = 16;
-/// Requests that a writer has under way.
-const PIPELINED: usize = 250;
 /// Bytes of an append that is in no chunk.
 const ENTRY_BYTES: usize = 16;
 /// Bytes of a group that are worth a chunk while chunks are made.
@@ -189,30 +187,11 @@ fn write_part(
     address: SocketAddr,
     (count, bytes): (usize, usize),
 ) -> Outcome<()> {
-    let broken = |error| format!("pipelined appends: {error}");
-    let mut connection = connect(address)?;
     let body = vec![b'x'; bytes];
     let append = |stream: &usize| request("POST", &path(*stream), &[BINARY], &body);
     let appends: Vec<Vec<u8>> = streams.iter().map(append).collect();
     let all = appends.len() * count;
-    for first in (0..all).step_by(PIPELINED) {
-        let part = || (first..all.min(first + PIPELINED)).map(|at| &appends[at % appends.len()]);
-        let bytes: Vec<u8> = part().flatten().copied().collect();
-        connection.send(&bytes).map_err(broken)?;
-        let mut refused = Vec::new();
-        for append in part() {
-            let answer = connection.answer().map_err(broken)?;
-            match answer.status {
-                503 => refused.push(append),
-                _ if answer.is_success() => {}
-                _ => return Err(format!("an append is answered {}", answer.shown())),
-            }
-        }
-        for append in refused {
-            insist(&mut connection, append)?;
-        }
-    }
-    Ok(())
+    insist_on_all(address, appends.iter().map(Vec::as_slice).cycle().take(all))
 }
 
 /// Starts it, and shows what that took.

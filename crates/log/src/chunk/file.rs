@@ -235,11 +235,11 @@ impl ChunkFile {
     fn keep_page(&self, number: u32, page: &Arc<Page>) {
         let layout = self.header.layout();
         let ((first, start), length) =
-            (layout.index_place(layout.filter_start), layout.blocks_start - layout.filter_start);
-        let place = start..start + usize::try_from(length).expect("fits memory");
-        let filter =
-            page.payload.get(place).filter(|_| first == number && self.filter.get().is_none());
-        if let Some(filter) = filter
+            (layout.index_place(layout.filter_start), layout.filter_bytes());
+        let end = start + usize::try_from(length).expect("fits memory");
+        if first == number
+            && self.filter.get().is_none()
+            && let Some(filter) = page.payload.get(start..end)
             && self.cache.take_filter_room(length)
             && self.filter.set(filter.into()).is_err()
         {

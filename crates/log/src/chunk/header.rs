@@ -82,6 +82,11 @@ pub(crate) struct ChunkHeader {
 }
 
 impl ChunkHeader {
+    /// Whether it may have rows of a stream, by the numbers of its first and last one.
+    pub(crate) fn names(&self, stream: u64) -> bool {
+        (self.first_stream..=self.last_stream).contains(&stream)
+    }
+
     pub(crate) fn encode(&self) -> [u8; HEADER_BYTES] {
         let Origin { lineage, store, epoch, number } = self.origin;
         let mut out = [0; HEADER_BYTES];
@@ -244,6 +249,10 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
+    pub(crate) fn filter_bytes(&self) -> u64 {
+        self.blocks_start - self.filter_start
+    }
+
     pub(crate) fn page_count(&self) -> u32 {
         self.row_pages + self.index_pages
     }

@@ -14,6 +14,7 @@ use crate::chunk::lookup::{Found, find_row, rows_of};
 use crate::chunk::row::Row;
 use crate::read::{ReadError, ReadMode};
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The chunks of a group.
@@ -79,7 +80,25 @@ impl ChunkList {
 
     /// Chunks that may have rows of a stream, the newest first, without a look at any page.
     fn of_stream(&self, stream: u64) -> impl Iterator<Item = &Arc<ChunkFile>> {
-        self.files.iter().rev().filter(move |file| may_have(file, stream))
+        self.files.iter().rev().filter(move |file| file.header.names(stream))
+    }
+
+    /// What the chunk nearest to `middle` in a range says that may have rows of a stream and has something to say; newer ones come first.
+    pub(crate) fn nearest<T>(
+        &self,
+        stream: u64,
+        (middle, range): (usize, Range<usize>),
+        mut look: impl FnMut(&ChunkFile) -> Result<Option<T>, ReadError>,
+    ) -> Result<Option<(usize, T)>, ReadError> {
+        for place in (middle..range.end).chain((range.start..middle).rev()) {
+            let file = &self.files[place];
+            if file.header.names(stream)
+                && let Some(said) = look(file)?
+            {
+                return Ok(Some((place, said)));
+            }
+        }
+        Ok(None)
     }
 
     /// The run that holds byte `at` of `stream`.
@@ -124,18 +143,13 @@ impl ChunkList {
         // What was written last is read most: steps from the newest chunk become longer until one is too old.
         let (mut asked, mut middle, mut step) = (0, high - 1, 1);
         while low < high {
-            let mut found = None;
-            let nearest = (middle..high).chain((low..middle).rev());
-            for place in nearest.filter(|place| may_have(&self.files[*place], stream)) {
+            let found = self.nearest(stream, (middle, low..high), |file| {
                 asked += 1;
                 if mode == ReadMode::Inline && asked > Self::INLINE_CHUNKS_MAX {
                     return Err(io::Error::from(io::ErrorKind::WouldBlock).into());
                 }
-                found = side(&self.files[place], (stream, at), mode)?.map(|side| (place, side));
-                if found.is_some() {
-                    break;
-                }
-            }
+                side(file, (stream, at), mode)
+            })?;
             match found {
                 Some((place, Side::Here(row))) => return Ok(Some((&self.files[place], row))),
                 Some((place, Side::Newer)) if place >= middle => low = place + 1,
@@ -171,11 +185,6 @@ impl ChunkList {
         }
         Ok(())
     }
-}
-
-/// Whether a chunk may have rows of a stream, without a look at any page.
-fn may_have(file: &ChunkFile, stream: u64) -> bool {
-    (file.header.first_stream..=file.header.last_stream).contains(&stream)
 }
 
 /// Where a byte is, seen from a chunk; `None` if that has nothing of the stream.

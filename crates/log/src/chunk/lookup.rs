@@ -118,13 +118,12 @@ pub(crate) fn rows_of<S: PageSource>(
 /// As the source answers.
 pub(crate) fn may_have<S: PageSource>(source: &S, stream: u64) -> Result<bool, S::Error> {
     let header = source.header();
-    if !(header.first_stream..=header.last_stream).contains(&stream) {
+    if !header.names(stream) {
         return Ok(false);
     }
     let layout = header.layout();
     let hash = FilterHash::of(stream);
-    let filter_bytes = layout.blocks_start - layout.filter_start;
-    let start = hash.block_start(filter_bytes);
+    let start = hash.block_start(layout.filter_bytes());
     if let Some(filter) = source.filter() {
         let start = usize::try_from(start).expect("fits memory");
         return Ok(hash.may_be_in(&filter[start..start + FILTER_BLOCK_BYTES]));

@@ -18,7 +18,6 @@ use crate::chunk::row::Row;
 use crate::read::{ReadError, ReadMode};
 use model::ByteOffset;
 use std::io;
-use std::ops::Range;
 use std::sync::Arc;
 
 /// A run and the chunk that it is in.
@@ -96,7 +95,11 @@ impl ColdSearch {
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = low.midpoint(high);
-            let Some((place, rows)) = self.near(middle, low..high, mode)? else { break };
+            let near = chunks.nearest(self.lookup.stream, (middle, low..high), |file| {
+                let rows = self.rows_in(file, mode)?;
+                Ok((!rows.is_empty()).then_some(rows))
+            })?;
+            let Some((place, rows)) = near else { break };
             let first = rows.iter().find(|row| !self.is_before(row));
             match first {
                 None => low = place + 1,
@@ -110,22 +113,6 @@ impl ColdSearch {
             }
         }
         Ok(found)
-    }
-
-    /// The chunk nearest to `middle` in a range that has runs of the stream, and these.
-    fn near(
-        &self,
-        middle: usize,
-        range: Range<usize>,
-        mode: ReadMode,
-    ) -> Result<Option<(usize, Vec<Row>)>, ReadError> {
-        for place in (middle..range.end).chain((range.start..middle).rev()) {
-            let rows = self.rows_in(&self.lookup.chunks.files()[place], mode)?;
-            if !rows.is_empty() {
-                return Ok(Some((place, rows)));
-            }
-        }
-        Ok(None)
     }
 
     /// The stream's runs in a chunk; those on pages that are lost are left out.

@@ -47,10 +47,6 @@ struct CheckSlices {
 }
 
 impl Checks {
-    pub(super) fn is_under_way(&self) -> bool {
-        !self.under_way.is_empty()
-    }
-
     fn is_of(&self, group: GroupId) -> bool {
         self.under_way.iter().any(|check| check.group == group)
     }
@@ -104,6 +100,11 @@ impl ShardCore {
         let checks = &mut self.members().checks;
         checks.last.insert(group, number);
         checks.under_way.push(CheckSlices { group, number, index: entry.index, digest });
+    }
+
+    /// Whether a digest of a group's state is under way.
+    pub(crate) fn is_checking(&self) -> bool {
+        self.replication.as_ref().is_some_and(|it| !it.checks.under_way.is_empty())
     }
 
     /// Something waits for the rows of a group.

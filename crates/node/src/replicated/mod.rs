@@ -150,11 +150,6 @@ impl Replication {
         }
     }
 
-    /// Whether a digest of a group's state is under way.
-    pub(crate) fn is_checking(&self) -> bool {
-        self.checks.is_under_way()
-    }
-
     /// Asserts what holds between two turns.
     ///
     /// # Panics

@@ -89,7 +89,7 @@ impl fmt::Display for CheckStatus {
 impl Facts<'_> {
     /// How check `number` is.
     pub(super) fn check(&self, number: u64) -> CheckStatus {
-        let groups = self.status().groups.total;
+        let groups = self.groups().total;
         let mut status =
             CheckStatus { number, groups, equal: 0, waiting: Vec::new(), different: Vec::new() };
         for group in (0..groups).filter_map(|group| u16::try_from(group).ok()) {

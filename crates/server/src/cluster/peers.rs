@@ -10,7 +10,7 @@
 
 use super::change::ChangeRefused;
 use super::check::CheckStatus;
-use super::status::{Board, GroupStatus, LinkState, Status};
+use super::status::{Board, Facts, GroupStatus, LinkState, Status};
 use cluster::{
     Class, Hello, JoinAnswer, Member, MemberState, Membership, Meta, MetaCommand, MetaOutcome,
     NodeNumber, Refusal, ReplicaId, Secret, VERSION_MAX, VERSION_MIN,
@@ -330,28 +330,23 @@ impl Peers {
     /// What operators see of the cluster.
     #[must_use]
     pub fn status(&self, now: Monotonic) -> Status {
-        let (membership, links) = self.known();
-        self.board.facts(&membership, &links, now).status()
+        self.with_facts(now, |facts| facts.status())
     }
 
     /// Whether this is the only node, as far as it knows.
     pub(crate) fn is_alone(&self, now: Monotonic) -> bool {
-        let (membership, links) = self.known();
-        self.board.facts(&membership, &links, now).is_alone
+        self.with_facts(now, |facts| facts.is_alone)
     }
 
     /// How a check is.
     pub(crate) fn compared(&self, number: u64, now: Monotonic) -> CheckStatus {
-        let (membership, links) = self.known();
-        self.board.facts(&membership, &links, now).check(number)
+        self.with_facts(now, |facts| facts.check(number))
     }
 
     /// What operators see of the cluster, and each of its groups.
     #[must_use]
     pub fn view(&self, now: Monotonic) -> (Status, Vec<GroupStatus>) {
-        let (membership, links) = self.known();
-        let facts = self.board.facts(&membership, &links, now);
-        (facts.status(), facts.each_group())
+        self.with_facts(now, |facts| (facts.status(), facts.each_group()))
     }
 
     /// What is to be asked of the cluster so that a member becomes something else; `seen` are groups that an earlier look has found
@@ -365,13 +360,15 @@ impl Peers {
         seen: &mut BTreeSet<GroupId>,
         now: Monotonic,
     ) -> Result<MetaCommand, ChangeRefused> {
-        let (membership, links) = self.known();
-        self.board.facts(&membership, &links, now).plan(change, seen)
+        self.with_facts(now, |facts| facts.plan(change, seen))
     }
 
-    fn known(&self) -> (Membership, BTreeMap<NodeNumber, LinkState>) {
+    /// Looks at all that is known of the cluster.
+    fn with_facts<T>(&self, now: Monotonic, look: impl FnOnce(&Facts<'_>) -> T) -> T {
         let state = self.state();
-        (state.membership.clone(), state.links.clone())
+        let (membership, links) = (state.membership.clone(), state.links.clone());
+        drop(state);
+        look(&self.board.facts(&membership, &links, now))
     }
 
     /// The number of this node.

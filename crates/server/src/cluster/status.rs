@@ -294,7 +294,8 @@ impl Facts<'_> {
         groups.collect()
     }
 
-    fn groups(&self) -> GroupsStatus {
+    /// How the groups are.
+    pub(super) fn groups(&self) -> GroupsStatus {
         let own = usize::from(self.meta.is_some() && !self.is_alone);
         let total = usize::from(self.membership.group_count) + own;
         if self.is_alone {

@@ -103,10 +103,10 @@ impl ShardCore {
         let Rebuilt { state, configuration, meta, last } = rebuilt;
         let of = self.groups.get_mut(group);
         let before = std::mem::replace(&mut of.state, state);
-        self.checkpoint.take_if(|checkpoint| checkpoint.group == group);
-        self.replication.as_mut().expect("it is a member's").checks.stop(group);
         of.meta = meta.or(of.meta.take());
         of.role.copy_mut().expect("the group is replicated").configuration = configuration;
+        self.checkpoint.take_if(|checkpoint| checkpoint.group == group);
+        self.members().checks.stop(group);
         self.time.follow(last);
         self.handle_work_done(now, done);
         self.transfers().incoming.remove(&group);
