@@ -28,6 +28,7 @@
 mod clients;
 mod clock;
 mod cluster;
+mod damage;
 mod dice;
 mod engine;
 mod events;

@@ -153,6 +153,7 @@ fn heal(world: &mut World, dice: &mut Dice) {
     world.disk.fail_nothing();
     world.slow_until_us = 0;
     world.tears_commit = false;
+    world.cuts_work = false;
     let is_poisoned = world.process.as_ref().is_some_and(|process| process.is_poisoned());
     if dice.percent(50) || is_poisoned {
         world.end_process(End::Kill);

@@ -133,6 +133,8 @@ pub(crate) struct World {
     pub(crate) is_ending: bool,
     /// The power goes in the middle of the next commit.
     pub(crate) tears_commit: bool,
+    /// The process or the power goes in the next work on files.
+    pub(crate) cuts_work: bool,
     pub(crate) starts: u64,
     pub(crate) steps: u64,
     pub(crate) ordered_count: usize,
@@ -152,7 +154,7 @@ pub(crate) struct World {
     wire_next: u32,
     job_next: u64,
     /// No client begins anything before this.
-    quiet_until_us: u64,
+    pub(crate) quiet_until_us: u64,
     poisoned_since_us: Option<u64>,
     /// Files removed so far when no job was under way, last.
     removed_before_jobs: u64,
@@ -205,6 +207,7 @@ impl World {
             start_changes: 0,
             is_ending: false,
             tears_commit: false,
+            cuts_work: false,
             starts: 0,
             steps: 0,
             ordered_count: 0,
@@ -242,7 +245,7 @@ impl World {
         self.queue.insert((at_us.max(self.clock.now_us), self.queued), act);
     }
 
-    fn after(&mut self, us: u64, act: Act) {
+    pub(crate) fn after(&mut self, us: u64, act: Act) {
         self.at(self.clock.now_us + us, act);
     }
 
@@ -505,6 +508,9 @@ impl World {
         let Some(process) = self.process.as_mut().filter(|process| process.life == life) else {
             return;
         };
+        if self.cuts_work && matches!(process.jobs[&number].1, Job::Work(_)) {
+            return self.end_damaged();
+        }
         let (shard, job) = process.jobs.remove(&number).expect("a job runs once");
         let changes = self.disk.change_count();
         let mail = match job {
@@ -541,29 +547,5 @@ impl World {
             let end = if power { crate::fault::End::PowerLoss } else { crate::fault::End::Kill };
             self.end_process(end);
         }
-    }
-
-    // Damage.
-
-    /// Clients pause until everything that is under way is durable and marked so.
-    pub(crate) fn quiet_then(&mut self, kind: FaultKind) {
-        self.quiet_until_us = self.clock.now_us + 16_000_000;
-        self.slow_until_us = 0;
-        self.after(15_000_000, Act::Hit(kind));
-    }
-
-    fn hit(&mut self, kind: FaultKind) {
-        let is_quiet = self.process.as_ref().is_some_and(|process| {
-            let idle = process.open_shards().all(|shard| shard.core.stats().in_flight_count == 0);
-            idle && process.jobs.is_empty() && !process.is_poisoned() && !process.is_stopping
-        });
-        if !is_quiet || self.is_ending {
-            return;
-        }
-        self.process = None;
-        self.disk.kill_process();
-        self.lose_connections(|_| true);
-        self.hit_disk(kind);
-        self.after(1_000, Act::Start);
     }
 }
