@@ -103,6 +103,8 @@ pub enum Mutant {
     StickyOpens,
     /// A segment of a WAL that cannot be opened is an error like any other.
     BrittleSegments,
+    /// What a merge has left half-written cannot be removed beside a file that has become unreadable.
+    BrittleLeftovers,
     /// Parts of one answer of HTTP/2 are sent as parts of another.
     CrossedBodies,
     /// Windows that clients of HTTP/2 give back are not seen.
@@ -167,6 +169,7 @@ impl Mutant {
         (Self::BrittleSyncs, &[Rule::Refused]),
         (Self::StickyOpens, &[Rule::Damage]),
         (Self::BrittleSegments, &[Rule::Refused]),
+        (Self::BrittleLeftovers, &[Rule::Refused]),
         (Self::CrossedBodies, &[Rule::Garbled, Rule::Unseen, Rule::Bounds]),
         (Self::DeafToWindows, &[Rule::Bounds]),
         (Self::RetriedSync, &[Rule::AckedLost, Rule::Unseen, Rule::WriterForgotten, Rule::Damage]),
@@ -186,7 +189,7 @@ impl Mutant {
             || writes
             || files
             || matches!(self, Self::NoReserve | Self::NoMerges | Self::KeptChunks)
-            || self == Self::BrittleSyncs
+            || matches!(self, Self::BrittleSyncs | Self::BrittleLeftovers)
     }
 
     /// Whether it changes frames of HTTP/2.

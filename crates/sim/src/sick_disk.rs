@@ -103,6 +103,15 @@ impl SickDisk {
         }
     }
 
+    /// Whether a block of a file of this directory cannot be read.
+    fn has_unreadable(&self, dir: &Path) -> bool {
+        self.below.list(dir).into_iter().flatten().any(|name| {
+            let Ok(file) = self.below.open(&dir.join(name)) else { return false };
+            let length = usize::try_from(file.len().unwrap_or(0)).expect("it is in memory");
+            file.read_exact_at(&mut vec![0; length], 0).is_err_and(|error| is_unreadable(&error))
+        })
+    }
+
     fn brittle<T>(&self, result: io::Result<T>) -> io::Result<T> {
         match result {
             Err(error) if is_unreadable(&error) && self.mutant == Mutant::BrittleNames => {
@@ -235,6 +244,13 @@ impl Disk for SickDisk {
         let is_chunk = path.extension().is_some_and(|extension| extension == "chunk");
         if is_chunk && self.mutant == Mutant::KeptChunks {
             return Ok(());
+        }
+        let is_half_written = path.extension().is_some_and(|extension| extension == "tmp");
+        if is_half_written
+            && self.mutant == Mutant::BrittleLeftovers
+            && self.has_unreadable(path.parent().expect("a file is in a directory"))
+        {
+            return Err(any_error());
         }
         let mut late = self.late.lock().unwrap_or_else(PoisonError::into_inner);
         late.removals += 1;

@@ -155,6 +155,7 @@ fn missed(mutant: Mutant, rules: &[Rule]) -> Option<String> {
             Mutant::BrittleSyncs => vec![FaultKind::FailedStart, FaultKind::Kill],
             Mutant::StickyOpens => vec![FaultKind::FailedOpens],
             Mutant::BrittleSegments => vec![FaultKind::LostSegment],
+            Mutant::BrittleLeftovers => vec![FaultKind::DamagedEnd],
             Mutant::SwallowedErrors => vec![FaultKind::FailedNames, FaultKind::PowerLoss],
             Mutant::NoProducer | Mutant::NoSequence | Mutant::WrongRepeat => {
                 vec![FaultKind::Vanish, FaultKind::Kill]
