@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 const SECTOR_BYTES: u64 = 512;
 
 impl World {
-    /// Lets clients pause first until all that is under way is durable and marked so: damage to the very last batch of a
-    /// log cannot be distinguished from a torn batch, until a mark says that it was durable.
+    /// Lets clients pause first, until all that is under way is durable and marked so. Without a mark, damage to the very
+    /// last batch of a log cannot be distinguished from a torn batch.
     pub(crate) fn damage_disk(&mut self, kind: FaultKind) {
         if self.process.as_ref().is_none_or(|process| process.is_poisoned()) {
             return;
