@@ -82,7 +82,7 @@ impl World {
         let length = file.len().unwrap_or(0);
         let Some(byte) = self.used_byte(path, length) else { return };
         let position = byte / SECTOR_BYTES * SECTOR_BYTES;
-        if path.starts_with("/data/wal") && !self.may_lose((path, position), true) {
+        if !self.may_lose((path, position), true) {
             return;
         }
         let count = SECTOR_BYTES.min(length - position);
@@ -99,8 +99,11 @@ impl World {
         Witnesses::read(&self.disk, segment, lists_count)
     }
 
-    /// Whether what the block of a WAL holds may be lost without a loss that nothing can name. If so it counts as lost.
+    /// Whether what a block holds may be lost without a loss that nothing can name. If so, one of a WAL counts as lost.
     fn may_lose(&mut self, (path, position): (&Path, u64), is_garbage: bool) -> bool {
+        if !path.starts_with("/data/wal") {
+            return true;
+        }
         let block = (path.to_owned(), position / BLOCK_BYTES);
         let witnesses = self.witnesses(path);
         let looks_torn = is_garbage && witnesses.is_unclaimed(&block);
@@ -189,7 +192,7 @@ impl World {
         let length = file.len().unwrap_or(0);
         let Some(byte) = self.used_byte(path, length) else { return };
         let block = byte / BLOCK_BYTES;
-        if path.starts_with("/data/wal") && !self.may_lose((path, byte), false) {
+        if !self.may_lose((path, byte), false) {
             return;
         }
         self.note(format_args!("block {block} of {} cannot be read", path.display()));
@@ -205,7 +208,7 @@ impl World {
         // Most of a WAL is zeroes: a bit there hits nothing.
         let Some(byte) = self.used_byte(path, length) else { return };
         let bit = byte * 8 + self.fault_dice.below(8);
-        if path.starts_with("/data/wal") && !self.may_lose((path, byte), true) {
+        if !self.may_lose((path, byte), true) {
             return;
         }
         self.note(format_args!("bit {bit} of {}", path.display()));
