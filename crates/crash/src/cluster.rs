@@ -5,7 +5,8 @@ use crate::server::{Server, Start};
 use crate::trial::{Outcome, SMALL, Trial, wait_for};
 use crate::verify::Allowed;
 use serde_json::Value;
-use std::net::{SocketAddr, TcpListener};
+use socket2::{Domain, Socket, Type};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -104,7 +105,7 @@ impl Cluster {
     /// Makes all ready for another node; its index. It joins when it is started, if others run.
     pub(crate) fn prepare(&mut self, trial: &mut Trial<'_>, home: Home) -> Outcome<usize> {
         let number = self.nodes.len() + 1;
-        let mut flags = vec![format!("--peer-listen={}", free_port(&home)?)];
+        let mut flags = vec![format!("--peer-listen={}", peer_address(&home)?)];
         if !self.are_sizes_given {
             flags.push(format!("--shards={}", trial.numbers.within(1, 4)));
             if trial.numbers.chance(75) {
@@ -246,13 +247,23 @@ fn is_whole(status: &Value) -> bool {
     groups["leaderless"] == 0 && groups["under_replicated"] == 0
 }
 
-/// An address for other nodes, free at the moment. On a machine of its own every port is.
-fn free_port(home: &Home) -> Outcome<String> {
+/// An address for other nodes. On a machine of its own every port is free.
+///
+/// On this machine a socket keeps it until the process ends, but does not listen. So a node can listen there, also after
+/// each kill. The kernel gives the port to nobody else, not even as the near end of a connection.
+fn peer_address(home: &Home) -> Outcome<String> {
     if home.host != crate::server::LOCAL {
         return Ok(format!("{}:4439", home.host));
     }
-    let socket = TcpListener::bind((home.host.as_str(), 0));
-    let address = socket.and_then(|socket| socket.local_addr());
+    let keep = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        let address = socket.local_addr()?;
+        std::mem::forget(socket);
+        Ok(address.as_socket().expect("an address of IPv4"))
+    };
+    let address: std::io::Result<SocketAddr> = keep();
     address.map(|address| address.to_string()).map_err(|error| format!("no free port: {error}"))
 }
 

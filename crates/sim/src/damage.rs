@@ -33,7 +33,7 @@ impl World {
         self.process = None;
         self.disk.kill_process();
         self.lose_connections(|_| true);
-        self.hit_disk(kind);
+        self.hit_disk(kind, true);
         self.after(1_000, Act::Start);
     }
 
@@ -49,11 +49,11 @@ impl World {
             FaultKind::UnreadableBlock,
         ];
         let kind = *self.later_dice.pick(&kinds);
-        self.hit_disk(kind);
+        self.hit_disk(kind, false);
     }
 
-    /// Changes stored bytes while no process runs.
-    fn hit_disk(&mut self, kind: FaultKind) {
+    /// Changes stored bytes while no process runs. All of them are durable and marked so if it `was_quiet`.
+    fn hit_disk(&mut self, kind: FaultKind, was_quiet: bool) {
         if kind == FaultKind::LostSegment {
             return self.lose_segment();
         }
@@ -70,7 +70,7 @@ impl World {
         let path = self.fault_dice.pick(&files).clone();
         match kind {
             FaultKind::LostLastBatch => self.lose_last_batch(),
-            FaultKind::FlippedBit => self.flip(&path),
+            FaultKind::FlippedBit => self.flip(&path, was_quiet),
             FaultKind::LostSector => self.lose_sector(&path),
             FaultKind::UnreadableBlock => self.lose_readability(&path),
             _ => self.misdirect(&path),
@@ -203,13 +203,18 @@ impl World {
         }
     }
 
-    fn flip(&mut self, path: &Path) {
+    /// One bit, wherever it is, is noticed and named when all was marked durable and no block of a WAL is lost.
+    fn flip(&mut self, path: &Path, was_quiet: bool) {
         let length = self.disk.open(path).and_then(|file| file.len()).unwrap_or(0);
         // Most of a WAL is zeroes: a bit there hits nothing.
         let Some(byte) = self.used_byte(path, length) else { return };
         let bit = byte * 8 + self.fault_dice.below(8);
+        let is_alone = was_quiet && self.lost_blocks.is_empty();
         if !self.may_lose((path, byte), true) {
-            return;
+            if !is_alone {
+                return;
+            }
+            self.lost_blocks.insert((path.to_owned(), byte / BLOCK_BYTES));
         }
         self.note(format_args!("bit {bit} of {}", path.display()));
         self.disk.flip_bit(path, bit);

@@ -84,6 +84,12 @@ fn seeds_that_once_refused_deletions_hold() {
     }
 }
 
+/// After 30 s without an answer a client's new connection was one too many: that says nothing of the disk.
+#[test]
+fn a_seed_that_refused_a_connection_after_the_disk_was_emptied_holds() {
+    pass(527_976_710_415..527_976_710_416);
+}
+
 /// A chunk of which most was dead stayed: that was counted after the last merge, and nobody looked again.
 #[test]
 fn a_seed_that_counted_what_was_dead_after_the_last_merge_holds() {

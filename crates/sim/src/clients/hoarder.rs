@@ -30,8 +30,10 @@ pub(crate) struct Hoarder {
     /// Refusals since the last append that was taken.
     refusals: u32,
     reading: Option<Reading>,
-    /// When the streams that had filled the disk were deleted, until an append is taken again.
-    emptied_us: Option<u64>,
+    /// The streams that had filled the disk were deleted, and no append is taken since.
+    is_emptied: bool,
+    /// The first refusal since then.
+    refused_us: Option<u64>,
     rounds_left: u64,
 }
 
@@ -58,7 +60,8 @@ impl Hoarder {
             is_tainted: false,
             refusals: 0,
             reading: None,
-            emptied_us: None,
+            is_emptied: false,
+            refused_us: None,
             rounds_left: rounds,
         }
     }
@@ -78,7 +81,7 @@ impl Hoarder {
 
     fn choose(&mut self, ctx: &mut Ctx<'_>) -> Option<Step> {
         if self.streams.is_empty() {
-            let is_over = self.emptied_us.is_none() && (ctx.is_ending || self.rounds_left == 0);
+            let is_over = !self.is_emptied && (ctx.is_ending || self.rounds_left == 0);
             return (!is_over).then(|| self.create(ctx));
         }
         if self.is_full() || ctx.is_ending {
@@ -129,7 +132,8 @@ impl Hoarder {
         match step {
             Step::Create(op, _) | Step::Append(op, _) => {
                 self.refusals = 0;
-                self.emptied_us = None;
+                self.is_emptied = false;
+                self.refused_us = None;
                 ctx.oracle.truth_mut(stream).is_ready = true;
                 let known = self.streams.iter_mut().filter(|(known, _)| *known == stream);
                 known.for_each(|(_, is_sure)| *is_sure = true);
@@ -150,24 +154,24 @@ impl Hoarder {
         let (stream, _) = self.streams.pop().expect("one was deleted");
         ctx.oracle.truth_mut(stream).is_gone = true;
         if self.streams.is_empty() {
-            self.emptied_us = self.is_full().then_some(ctx.clock.now_us);
+            self.is_emptied = self.is_full();
             self.rounds_left = self.rounds_left.saturating_sub(1);
             self.refusals = 0;
         }
     }
 
     /// Refused for want of room or for another reason that passes.
-    fn busy(&mut self, ctx: &mut Ctx<'_>, step: Step, status: u16) -> Move {
-        let is_refusal = status == 507;
-        self.refusals += u32::from(is_refusal && self.emptied_us.is_none());
+    fn busy(&mut self, ctx: &mut Ctx<'_>, step: Step, answer: &Answer) -> Move {
+        let is_refusal = answer.status == 507;
+        self.refusals += u32::from(is_refusal && !self.is_emptied);
         match step {
             Step::Delete => {
-                ctx.must_take_delete(status);
+                ctx.must_take_delete(answer.status);
                 self.step = step;
             }
             Step::Append(..) => {}
             Step::Create(..) => {
-                self.must_take_append(ctx, status);
+                self.must_take_append(ctx, answer);
                 // What was surely never made needs no deletion.
                 if !self.is_tainted {
                     self.streams.pop();
@@ -179,14 +183,19 @@ impl Hoarder {
         Move::SleepMs(if is_refusal { REFUSAL_PAUSE_MS } else { ctx.dice.between(50, 500) })
     }
 
-    /// An append is refused. Once all that filled the disk is deleted, that must end.
-    fn must_take_append(&self, ctx: &mut Ctx<'_>, status: u16) {
-        let (Some(emptied_us), Some(well_since_us)) = (self.emptied_us, ctx.well_since_us) else {
+    /// An append is refused. Once all that filled the disk is deleted, that must end. One refusal says nothing: its
+    /// client may have heard nothing for long before, and is served at the next try.
+    fn must_take_append(&mut self, ctx: &mut Ctx<'_>, answer: &Answer) {
+        if !self.is_emptied {
             return;
-        };
-        let since_us = ctx.clock.now_us.saturating_sub(emptied_us.max(well_since_us));
+        }
+        let refused_us = *self.refused_us.get_or_insert(ctx.clock.now_us);
+        let Some(well_since_us) = ctx.well_since_us else { return };
+        let since_us = ctx.clock.now_us.saturating_sub(refused_us.max(well_since_us));
         if ctx.is_freed_by_deletes() && since_us > APPEND_WITHIN_US {
-            let detail = format!("an append is answered {status} long after all was deleted");
+            let (status, problem) = (answer.status, answer.problem().unwrap_or_default());
+            let detail =
+                format!("an append is answered {status} {problem} long after all was deleted");
             ctx.oracle.broken(Rule::FullDisk, detail);
         }
     }
@@ -222,13 +231,15 @@ impl Client for Hoarder {
     fn heard(&mut self, ctx: &mut Ctx<'_>, heard: Heard) -> Move {
         let step = std::mem::replace(&mut self.step, Step::Choose);
         let stream = self.stream_of(ctx, &step);
-        let status = heard.answer.as_ref().map_or(0, |answer| answer.status);
         match judge(ctx, stream, &heard) {
             Verdict::Done(answer) => {
                 self.done(ctx, &step, &answer);
                 Move::SleepMs(ctx.dice.between(1, 20))
             }
-            Verdict::Busy => self.busy(ctx, step, status),
+            Verdict::Busy => {
+                let answer = heard.answer.as_ref().expect("a node that is busy says so");
+                self.busy(ctx, step, answer)
+            }
             Verdict::Refused(_, answer) => self.refused(ctx, &step, &answer),
             Verdict::Unknown => {
                 // Nobody knows of an append, and another one follows. What else was asked is asked again.

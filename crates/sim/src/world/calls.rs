@@ -232,7 +232,9 @@ impl World {
         let status = answer.as_ref().map_or(0, |answer| answer.status);
         let field = |name| answer.as_ref().and_then(|answer| answer.field(name)).unwrap_or("");
         let (next, tag) = (field("stream-next-offset"), field("etag"));
-        let line = format!("{number} heard {status} {next} {tag}");
+        let failed = answer.as_ref().filter(|answer| answer.status >= 400);
+        let problem = failed.and_then(Answer::problem).unwrap_or_default();
+        let line = format!("{number} heard {status} {problem}{next} {tag}");
         self.note(format_args!("{line}"));
         self.oracle.history.heard(number, answer.as_ref());
         let heard = Heard { since_us: call.since_us, answer, cut, gave_up };
