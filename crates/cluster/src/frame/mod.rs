@@ -119,9 +119,9 @@ impl Frame {
         let at = u64::from_le_bytes(bytes[8..16].try_into().expect("eight bytes"));
         let mut crc = crc32c::crc32c(&bytes[..4]);
         crc = crc32c::crc32c_append(crc, &bytes[8..FRAME_HEADER_BYTES]);
-        let mut sections = Vec::new();
         let mut position = FRAME_HEADER_BYTES;
-        let mut pieces = Vec::new();
+        let pieces_max = (bytes.len() - FRAME_HEADER_BYTES) / fields::SECTION_HEADER_BYTES;
+        let mut pieces = Vec::with_capacity(pieces_max.min(word(16) as usize));
         while position < bytes.len() {
             let piece = section::piece(bytes, position)?;
             crc = piece.checksum(crc, bytes);
@@ -137,6 +137,7 @@ impl Frame {
                 what: "the header is of a newer version",
             });
         }
+        let mut sections = Vec::with_capacity(pieces.len());
         for piece in pieces {
             sections.push(Section::decode(bytes, &piece)?);
         }

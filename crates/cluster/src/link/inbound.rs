@@ -129,6 +129,7 @@ impl Inbound {
             return Ok(false);
         }
         let frame = Frame::decode(&self.received.split_to(length).freeze())?;
+        heard.sections.reserve(frame.sections.len());
         for section in frame.sections {
             match section {
                 Section::Part { .. } => heard.sections.extend(self.parts.take(&section)?),

@@ -56,6 +56,13 @@ pub struct GroupReady {
 }
 
 impl<R: Rules> Replica<R> {
+    /// Whether [`Replica::take_ready`] may say something, but for commits that followers do not know: those follow a message, and are
+    /// asked for then.
+    #[must_use]
+    pub fn has_ready(&self) -> bool {
+        !self.proposals.is_empty() || self.raw.has_ready()
+    }
+
     /// What must happen now; `batch` is the number of the batch that is open. `None`: nothing.
     pub fn take_ready(&mut self, batch: u64) -> Option<GroupReady> {
         assert!(batch > 0, "batches are counted from 1");

@@ -84,6 +84,9 @@ impl ShardCore {
         let Some(wanted) = self.members().meta().map(|meta| meta.checks()) else { return };
         let baseline = *self.members().checks.baseline.get_or_insert(wanted);
         for id in self.replicated_groups() {
+            if !self.members().is_due(id) {
+                continue;
+            }
             let last = self.members().checks.last.get(&id).copied().unwrap_or(baseline);
             // One that finds no room is appended by a later tick.
             if last < wanted && self.append_own(id, KIND_CHECK, &wanted.to_le_bytes()).is_ok() {

@@ -249,6 +249,18 @@ impl GroupCopy {
         self.halt.is_none() && self.frozen.is_none() && self.pending.as_ref().is_none_or(is_short)
     }
 
+    /// Whether driving it may change something, though nothing has happened to it but time.
+    pub(super) fn wants_anything(&self, applied: EntryIndex) -> bool {
+        let waits_for_log = self.halt.is_some() || self.pending.is_some() || self.frozen.is_some();
+        let has_requests = !self.parked.is_empty()
+            || !self.barriers.is_empty()
+            || self.has_forwards
+            || self.has_deferred;
+        let replica = &self.replica;
+        let is_new = replica.has_ready() || self.asked != replica.leader();
+        is_new || waits_for_log || has_requests || self.committed() > applied
+    }
+
     /// Whether time passes for it. A leader that the log has no room for takes no proposals: its followers choose another one.
     pub(super) fn is_ticked(&self) -> bool {
         self.is_running() || (self.is_driven() && !self.leads())

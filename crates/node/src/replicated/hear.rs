@@ -71,34 +71,23 @@ impl ShardCore {
             return self.hear_while_out(group, &message);
         }
         if copy.hears(&message.body) {
+            let is_alive = matches!(message.body, Body::Alive { .. });
             // The replica counts what it refuses.
             let _ = copy.replica.step(message);
-            self.touch_group(group);
+            // Most answers to heartbeats say nothing new.
+            if !is_alive || self.wants_anything(group) {
+                self.touch_group(group);
+            }
         }
     }
 
     fn tick_replicas(&mut self, now: Stamp) {
+        self.members().note_tick();
         for id in self.replicated_groups() {
-            let (first, last) = (self.log.first_index(id), self.log.last_index(id));
-            let applied = self.groups.get(id).state.applied();
-            let copy = self.copy_mut(id);
-            if copy.is_ticked() {
-                copy.replica.tick();
-                if copy.replica.leader().is_none() && copy.is_only_voter() {
-                    copy.replica.campaign();
-                }
-                // Entries that the log has released.
-                let base = first.map_or(last.get(), |first| first.get() - 1);
-                if !copy.replica.is_installing() {
-                    copy.replica.compact(EntryIndex::new(base.min(applied.get())));
-                }
+            self.tick_copy(id);
+            if self.members().is_due(id) {
+                self.look_after(now, id);
             }
-            copy.tick_questions();
-            self.ask_to_catch_up(now, id);
-            self.touch_group(id);
-            self.give_up_proposals(now, id);
-            self.give_up_held(now, id);
-            self.pass_reads_on(now, id);
         }
         self.give_up_forwards(now);
         self.tick_meta();
@@ -110,6 +99,44 @@ impl ShardCore {
         self.sweep(now);
         self.renew_watches();
         self.take_leave();
+    }
+
+    /// Time passes for a copy. It is driven if anything comes of that.
+    fn tick_copy(&mut self, id: GroupId) {
+        let copy = self.copy_mut(id);
+        if copy.is_ticked() {
+            copy.replica.tick();
+            if copy.replica.leader().is_none() && copy.is_only_voter() {
+                copy.replica.campaign();
+            }
+        }
+        copy.tick_questions();
+        if self.wants_anything(id) {
+            self.touch_group(id);
+        }
+    }
+
+    /// Whether a group has something to do that may wait for time alone.
+    fn wants_anything(&self, id: GroupId) -> bool {
+        let group = self.groups.get(id);
+        group.role.copy().is_some_and(|copy| copy.wants_anything(group.state.applied()))
+    }
+
+    /// What need not be looked at with each tick.
+    fn look_after(&mut self, now: Stamp, id: GroupId) {
+        let (first, last) = (self.log.first_index(id), self.log.last_index(id));
+        let applied = self.groups.get(id).state.applied();
+        let copy = self.copy_mut(id);
+        if copy.is_ticked() && !copy.replica.is_installing() {
+            // Entries that the log has released.
+            let base = first.map_or(last.get(), |first| first.get() - 1);
+            copy.replica.compact(EntryIndex::new(base.min(applied.get())));
+        }
+        self.ask_to_catch_up(now, id);
+        self.touch_group(id);
+        self.give_up_proposals(now, id);
+        self.give_up_held(now, id);
+        self.pass_reads_on(now, id);
     }
 
     /// A request that has waited for a leader is judged as if it came now. It does not wait longer for that.

@@ -83,6 +83,9 @@ use std::sync::Arc;
 /// give up soon after.
 const WAIT_MS_MAX: u64 = 5_000;
 
+/// Ticks between two in which a group is looked after: 200 ms.
+const CARE_TICKS: u32 = 4;
+
 /// What a shard has beside the copies of its groups.
 #[derive(Debug)]
 pub(crate) struct Replication {
@@ -111,6 +114,8 @@ pub(crate) struct Replication {
     wishes: VecDeque<MetaCommand>,
     /// Ticks since the cluster's own state was last compared with what is so here.
     wish_ticks: u32,
+    /// Ticks since the start.
+    ticks: u32,
     /// Ticks since a leadership was last given away so that they spread.
     spread_ticks: u32,
     leave: leave::Leave,
@@ -140,6 +145,7 @@ impl Replication {
             is_meta_new: false,
             wishes: VecDeque::new(),
             wish_ticks: 0,
+            ticks: 0,
             spread_ticks: 0,
             leave: leave::Leave::default(),
             presence: presence::Presence::new(replace_after_ms),
@@ -162,6 +168,15 @@ impl Replication {
     /// Time has passed.
     pub(crate) fn note_time(&mut self, now: Stamp) {
         self.now = now;
+    }
+
+    fn note_tick(&mut self) {
+        self.ticks = self.ticks.wrapping_add(1);
+    }
+
+    /// Whether a group is looked after in this tick. Not all of them are in the same one.
+    fn is_due(&self, id: GroupId) -> bool {
+        u32::from(id.get()) % CARE_TICKS == self.ticks % CARE_TICKS
     }
 
     fn next_fetch(&mut self) -> u64 {

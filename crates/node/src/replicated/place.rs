@@ -1,7 +1,7 @@
 //! The leader of a group brings it where it shall be, one step after the other, and leaderships spread.
 //!
 //! # How
-//! [`cluster::next_step`] compares the group's configuration with its target, at each tick again. A leader that has just begun
+//! [`cluster::next_step`] compares the group's configuration with its target, some ticks apart again. A leader that has just begun
 //! continues where the last one has stopped. One group changes one thing at a time.
 //!
 //! # Leaders
@@ -30,15 +30,17 @@ impl ShardCore {
     /// The groups that are led here take their next step to where they shall be.
     pub(super) fn place_groups(&mut self) {
         let Some(meta) = self.members().meta().cloned() else { return };
+        let is_ending = self.members().leave.is_ending;
         for id in self.replicated_groups() {
+            let is_due = is_ending || self.members().is_due(id);
             let copy = self.copy_mut(id);
-            if copy.is_serving() && copy.is_running() {
+            if is_due && copy.is_serving() && copy.is_running() {
                 self.place_group(id, &meta);
             }
         }
         let members = self.members();
         members.spread_ticks += 1;
-        if members.spread_ticks >= SPREAD_TICKS && !members.leave.is_ending {
+        if members.spread_ticks >= SPREAD_TICKS && !is_ending {
             members.spread_ticks = 0;
             self.spread_leaders(&meta);
         }

@@ -62,7 +62,7 @@ impl ShardCore {
             return Vec::new();
         }
         let mut ids = self.replicated_groups();
-        ids.retain(|id| !self.is_unwanted(*id) && self.copy_mut(*id).is_out_and_idle());
+        ids.retain(|id| self.copy_mut(*id).is_out_and_idle() && !self.is_unwanted(*id));
         ids
     }
 

@@ -24,8 +24,11 @@ impl ShardCore {
 
     /// Groups of this shard that are replicated.
     pub(super) fn replicated_groups(&self) -> Vec<GroupId> {
-        let replicated = self.groups.iter().filter(|group| group.role.copy().is_some());
-        replicated.map(|group| group.state.group()).collect()
+        let groups = self.groups.iter();
+        let mut ids = Vec::with_capacity(groups.size_hint().0);
+        let replicated = groups.filter(|group| group.role.copy().is_some());
+        ids.extend(replicated.map(|group| group.state.group()));
+        ids
     }
 
     /// Has the group driven at the end of the turn.

@@ -94,9 +94,13 @@ impl ShardCore {
             if !copy.is_running() || !copy.replica.is_leader() {
                 continue;
             }
+            let wanted = copy.replica.wanted_snapshots();
+            if wanted.is_empty() {
+                continue;
+            }
             let term = copy.replica.term();
             let configuration = copy.replica.configuration().clone();
-            for to in copy.replica.wanted_snapshots() {
+            for to in wanted {
                 if !configuration.contains(to) || !self.is_present(group, to) {
                     continue;
                 }
