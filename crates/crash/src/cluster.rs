@@ -84,6 +84,11 @@ impl Cluster {
         Self { flags, ..Self::default() }
     }
 
+    /// One without nodes yet, which will run with the server's own settings.
+    pub(crate) fn of_default_sizes() -> Self {
+        Self { are_sizes_given: true, ..Self::default() }
+    }
+
     /// One without nodes yet, whose logs and chunks will have the smallest sizes.
     pub(crate) fn smallest() -> Self {
         Self { are_sizes_given: true, ..Self::with(&SMALLEST) }

@@ -89,6 +89,7 @@ enum Scenario {
     ClusterLost,
     ClusterMembers,
     ClusterAway,
+    ClusterGrow,
     All,
 }
 
@@ -109,7 +110,7 @@ const OF_ONE: [(Scenario, Run); 12] = [
     (Scenario::Clock, scenario::clock::run),
 ];
 
-const OF_A_CLUSTER: [(Scenario, Run); 9] = [
+const OF_A_CLUSTER: [(Scenario, Run); 10] = [
     (Scenario::ClusterKill, scenario::cluster::kill::run),
     (Scenario::ClusterPause, scenario::cluster::pause::run),
     (Scenario::ClusterPower, scenario::cluster::power::run),
@@ -119,6 +120,7 @@ const OF_A_CLUSTER: [(Scenario, Run); 9] = [
     (Scenario::ClusterLost, scenario::cluster::lost::run),
     (Scenario::ClusterMembers, scenario::cluster::members::run),
     (Scenario::ClusterAway, scenario::cluster::away::run),
+    (Scenario::ClusterGrow, scenario::cluster::grow::run),
 ];
 
 fn main() -> ExitCode {

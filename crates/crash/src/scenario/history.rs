@@ -194,7 +194,7 @@ fn body(stream: usize, number: usize) -> Vec<u8> {
 }
 
 /// Insists on many requests over many connections; `make` has the request of a number.
-fn send_range(
+pub(crate) fn send_range(
     (address, connections): (SocketAddr, usize),
     numbers: Range<usize>,
     make: impl Fn(usize) -> Vec<u8> + Sync,

@@ -15,7 +15,7 @@
 use crate::ShardCore;
 use cluster::{CheckReport, KIND_CHECK, Report, StateDigest};
 use log::DurableEntry;
-use model::{EntryIndex, GroupId, Monotonic};
+use model::{EntryIndex, GroupId, Monotonic, Term};
 use std::collections::BTreeMap;
 
 /// How long a digest is reported: an operator looks for a minute, and some nodes have many groups to go through.
@@ -29,8 +29,11 @@ const ROW_COST: usize = 4;
 pub(super) struct Checks {
     /// The last one that was asked for before this node heard of the cluster. Its leaders of then have taken care of it.
     baseline: Option<u64>,
-    /// Of each group the last one whose entry this node has applied or appended.
+    /// Of each group the last one whose entry this node has applied.
     last: BTreeMap<GroupId, u64>,
+    /// Of each group the last one whose entry this node has appended, and the term of that. Another leader may have superseded an
+    /// entry of an earlier term.
+    appended: BTreeMap<GroupId, (u64, Term)>,
     /// Digests under way, one for a group at most.
     under_way: Vec<CheckSlices>,
     /// The last digest of each group, and when it was done.
@@ -88,9 +91,13 @@ impl ShardCore {
                 continue;
             }
             let last = self.members().checks.last.get(&id).copied().unwrap_or(baseline);
+            let this = (wanted, self.copy_mut(id).replica.term());
+            if last >= wanted || self.members().checks.appended.get(&id) == Some(&this) {
+                continue;
+            }
             // One that finds no room is appended by a later tick.
-            if last < wanted && self.append_own(id, KIND_CHECK, &wanted.to_le_bytes()).is_ok() {
-                self.members().checks.last.insert(id, wanted);
+            if self.append_own(id, KIND_CHECK, &wanted.to_le_bytes()).is_ok() {
+                self.members().checks.appended.insert(id, this);
             }
         }
     }

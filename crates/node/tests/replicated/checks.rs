@@ -2,10 +2,11 @@
 
 use crate::growth::{change, grown, join, make_stream, placed, tick_until};
 use crate::trio::{Trio, group_of, is_appended};
-use cluster::{CheckReport, MetaCommand, MetaOutcome};
+use cluster::{CheckReport, Meta, MetaCommand, MetaOutcome};
 use model::GroupId;
+use std::sync::Arc;
 use thalweg_node::testing::{GROUPS, append, create, path, path_in};
-use thalweg_node::{CopyState, CopyStatus, SliceLimits};
+use thalweg_node::{CopyState, CopyStatus, PeerEvent, SliceLimits};
 
 /// What each node says of a group.
 fn said(trio: &mut Trio, group: GroupId) -> Vec<Option<CheckReport>> {
@@ -92,6 +93,34 @@ fn a_check_of_before_is_not_made_again_by_a_node_that_starts_or_leads_next() {
     assert!(still.is_none_or(|still| still == index), "{still:?} and {index:?}");
     check(&mut trio, 2);
     assert!(are_equal(&mut trio, group_of("a")));
+}
+
+#[test]
+fn a_check_whose_entry_was_superseded_is_appended_again() {
+    let mut trio = grown();
+    make_stream(&mut trio, 0, b"one,");
+    let group = group_of("a");
+    let first = trio.leader(group);
+    // This node alone knows of the check, and nobody hears of its entry.
+    trio.cut = vec![first];
+    let mut meta = Meta::clone(trio.node(first).shards[0].known_meta().expect("it has grown"));
+    assert_eq!(meta.apply(&MetaCommand::Check), MetaOutcome::Checking(1));
+    let meta = Arc::new(meta);
+    let before = trio.copy(first, group).last;
+    trio.tell(first, PeerEvent::Meta(meta.clone()));
+    (0..4).for_each(|_| trio.tick());
+    assert!(trio.copy(first, group).last > before, "its entry is in the log");
+    let next = trio.leader(group);
+    trio.cut = Vec::new();
+    (0..20).for_each(|_| trio.tick());
+    assert_eq!(said(&mut trio, group), [None; 3]);
+    // It leads again.
+    trio.cut = vec![next];
+    tick_until(&mut trio, |trio| trio.serving(group) == Some(first));
+    trio.tell(first, PeerEvent::Meta(meta));
+    (0..20).for_each(|_| trio.tick());
+    let report = trio.node(first).shards[0].report().expect("it is a member");
+    assert!(report.checks.iter().any(|check| check.group == group), "{:?}", report.checks);
 }
 
 #[test]

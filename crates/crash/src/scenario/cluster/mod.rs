@@ -2,6 +2,7 @@
 
 pub(crate) mod away;
 pub(crate) mod full;
+pub(crate) mod grow;
 pub(crate) mod kill;
 pub(crate) mod lost;
 pub(crate) mod members;
