@@ -17,6 +17,7 @@ Try it (builds of this program and the server side by side):
 
 Compare:
   thalweg-bench appends --against bare                       the same load, nothing stored
+  thalweg-bench appends --cluster 3 --against ursula         three nodes of another system
   thalweg-bench appends --cluster 3                          three nodes, each append on two disks at least
   thalweg-bench appends --url http://127.0.0.1:4437 --pid 4711    a server that runs already
   thalweg-bench appends --against ursula                     another system, after `cargo xtask peers`
@@ -49,7 +50,8 @@ pub(crate) struct Place {
     /// What to start and measure
     #[arg(long, global = true, value_enum, default_value_t = System::Thalweg)]
     pub(crate) against: System,
-    /// Start so many nodes of this server as a cluster: 1 or 3. Clients spread over them, and CPU time is that of all
+    /// Start so many nodes as a cluster: 1 or 3, of this server, or of Ursula for `appends`. Clients spread over them, and
+    /// CPU time is that of all
     #[arg(long, global = true, value_name = "NODES", value_parser = ["1", "3"], default_value = "1")]
     pub(crate) cluster: String,
     /// How the server given by --url is asked; a system that is started is asked in its own style

@@ -1,5 +1,7 @@
 //! The process under load: a server on an empty directory, or one that runs already.
 
+mod cluster;
+
 use crate::api::{Api, ApiStyle};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::keeper::Keeper;
@@ -20,10 +22,6 @@ const READY_TIMEOUT: Duration = Duration::from_secs(600);
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
 const NAMESPACE_TIMEOUT: Duration = Duration::from_secs(30);
 const NAMESPACE_INTERVAL: Duration = Duration::from_millis(50);
-const GROW_TIMEOUT: Duration = Duration::from_secs(120);
-const GROW_INTERVAL: Duration = Duration::from_millis(100);
-/// Nodes of a cluster.
-const CLUSTER_NODES: usize = 3;
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// A directory whose size has not changed for this long has settled.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
@@ -42,7 +40,7 @@ pub(crate) struct Server {
     process: Option<Process>,
     started: Option<Started>,
     /// The other nodes of its cluster.
-    mates: Vec<Mate>,
+    mates: Vec<cluster::Mate>,
 }
 
 /// A server that this program started.
@@ -53,13 +51,6 @@ struct Started {
     keeper: Keeper,
     /// Its directory, removed with the server.
     scratch: PathBuf,
-}
-
-/// Another node of the cluster, whose files are beside those of the first one.
-#[derive(Debug)]
-struct Mate {
-    address: SocketAddr,
-    child: Child,
 }
 
 impl Server {
@@ -82,17 +73,21 @@ impl Server {
         system.check_installed(places)?;
         let scratch = scratch(dir)?;
         let launch = system.launch(places, &scratch, addresses)?;
-        if let Some((path, text)) = &launch.settings {
-            fs::write(path, text).doing(|| format!("cannot write {}", path.display()))?;
-        }
-        prepare(&launch)?;
+        let mut server = Self::begin(system, launch, scratch, keeper)?;
+        server.wait_until_ready()?;
+        server.make_namespace()?;
+        Ok(server)
+    }
+
+    /// Starts a server, and does not wait for it.
+    fn begin(system: System, launch: Launch, scratch: PathBuf, keeper: &Keeper) -> Outcome<Self> {
         let child = spawn(&launch, keeper, &scratch)?;
         let release = match system.version() {
             Some(version) => format!("{} {version}", system.label()),
             None if system == System::Thalweg => version(&launch.binary),
             None => system.label().to_owned(),
         };
-        let mut server = Self {
+        Ok(Self {
             address: launch.listen,
             api: Api::new(system.style(), launch.listen.to_string()),
             name: format!("{release} {}", launch.shown).trim_end().to_owned(),
@@ -100,71 +95,7 @@ impl Server {
             process: Some(Process::new(child.id())),
             started: Some(Started { child, launch, keeper: keeper.clone(), scratch }),
             mates: Vec::new(),
-        };
-        server.wait_until_ready()?;
-        server.make_namespace()?;
-        Ok(server)
-    }
-
-    /// Three nodes of this server on one disk, ready when each group has three voters and leaders are spread.
-    pub(crate) fn start_cluster(places: &Places, dir: &Path, keeper: &Keeper) -> Outcome<Self> {
-        let mut first = places.clone();
-        let [peers, own @ ..] = free_addresses::<3>()?;
-        first.thalweg_flags.push(format!("--peer-listen={peers}"));
-        let mut server = Self::start_at(own, System::Thalweg, &first, (dir, keeper))?;
-        server.grow(places)?;
-        server.name.push_str(", cluster of three");
-        server.durability =
-            "fdatasync on two of three nodes before every acknowledgement, one disk";
-        Ok(server)
-    }
-
-    fn grow(&mut self, places: &Places) -> Outcome<()> {
-        let token = self.token()?;
-        for number in 2..=CLUSTER_NODES {
-            let mut own = places.clone();
-            let [peers, addresses @ ..] = free_addresses::<3>()?;
-            let flags = [format!("--peer-listen={peers}"), format!("--join={token}")];
-            own.thalweg_flags.extend(flags);
-            let started = self.own()?;
-            let data = started.scratch.join(format!("data-{number}"));
-            let launch = System::Thalweg.launch_in(&own, &data, addresses)?;
-            let child = spawn(&launch, &started.keeper, &started.scratch)?;
-            self.mates.push(Mate { address: launch.listen, child });
-        }
-        let own = self.own()?.child.id();
-        let ids: Vec<u32> =
-            [own].into_iter().chain(self.mates.iter().map(|mate| mate.child.id())).collect();
-        self.process = Some(Process::of(&ids));
-        self.wait_until_grown()
-    }
-
-    fn token(&mut self) -> Outcome<String> {
-        let started = self.own()?;
-        let mut command = Command::new(&started.launch.binary);
-        let data = started.scratch.join("data");
-        let output = command.args(["cluster", "token", "--data-dir"]).arg(data).output()?;
-        let token = String::from_utf8_lossy(&output.stdout).trim().to_owned();
-        if output.status.success() {
-            return Ok(token);
-        }
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        Err(started.failure(&format!("no token of the cluster: {said}")))
-    }
-
-    fn wait_until_grown(&mut self) -> Outcome<()> {
-        let started = self.own()?;
-        let request = "GET /cluster HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        let deadline = Instant::now() + GROW_TIMEOUT;
-        while Instant::now() < deadline {
-            if let Ok((200, answer)) = ask(started.launch.ready.address, request.as_bytes())
-                && is_grown(&answer)
-            {
-                return Ok(());
-            }
-            std::thread::sleep(GROW_INTERVAL);
-        }
-        Err(started.failure("the cluster has not grown in time"))
+        })
     }
 
     /// Where its streams are, on each of its nodes.
@@ -200,8 +131,8 @@ impl Server {
         // A system that is ready may still be choosing who leads.
         let deadline = Instant::now() + NAMESPACE_TIMEOUT;
         loop {
-            let answer = ask(self.address, &request).doing(|| "the namespace".to_owned());
-            let (status, answer) = answer?;
+            let (_, status, answer) =
+                self.ask_anywhere(&request).doing(|| "the namespace".to_owned())?;
             match status {
                 200..300 | 409 => return Ok(()),
                 500.. if Instant::now() < deadline => std::thread::sleep(NAMESPACE_INTERVAL),
@@ -367,7 +298,12 @@ fn prepare(launch: &Launch) -> Outcome<()> {
     Err(Failure::new(format!("the data was not prepared: {}", String::from_utf8_lossy(&said))))
 }
 
+/// Starts its process, once what it needs is in place.
 fn spawn(launch: &Launch, keeper: &Keeper, scratch: &Path) -> Outcome<Child> {
+    if let Some((path, text)) = &launch.settings {
+        fs::write(path, text).doing(|| format!("cannot write {}", path.display()))?;
+    }
+    prepare(launch)?;
     let log = File::options().create(true).append(true).open(scratch.join("log"))?;
     let mut command = Command::new(&launch.binary);
     // A setting that the shell happens to have would be in force and not in the results.
@@ -433,20 +369,6 @@ fn ask(address: SocketAddr, request: &[u8]) -> std::io::Result<(u16, String)> {
     Ok((status.filter(|_| text.starts_with("HTTP/1.")).unwrap_or_default(), text))
 }
 
-/// Whether each group has three voters, and leaders are spread.
-fn is_grown(answer: &str) -> bool {
-    let status: Option<serde_json::Value> = answer.split_once("\r\n\r\n").and_then(|(_, body)| {
-        serde_json::from_str(body.get(body.find('{')?..=body.rfind('}')?)?).ok()
-    });
-    let Some(status) = status else { return false };
-    let groups = &status["groups"];
-    let number = |value: &serde_json::Value| value.as_u64().unwrap_or(u64::MAX);
-    let total = number(&groups["total"]);
-    let lead = |node: &serde_json::Value| node["leaders"].as_u64().unwrap_or(0) >= total / 4;
-    let leads = status["nodes"].as_array().is_some_and(|nodes| nodes.iter().all(lead));
-    number(&groups["leaderless"]) == 0 && number(&groups["under_replicated"]) == 0 && leads
-}
-
 /// Space that the files below `path` take on disk, as `du` counts it.
 fn allocated_bytes(path: &Path) -> std::io::Result<u64> {
     let mut sum = fs::symlink_metadata(path)?.blocks() * 512;
@@ -510,22 +432,6 @@ mod tests {
         assert_eq!([ready(ok), ready(any), ready(any)], [false, true, false]);
         answers.join().unwrap();
         assert!(is_ready(Ready { address, probe: Probe::Connection }).is_err());
-    }
-
-    #[test]
-    fn a_cluster_is_grown_when_its_groups_and_leaders_are_where_they_shall_be() {
-        let answer = |leaders: [u64; 3], lacking: u64| {
-            let nodes = leaders.map(|leaders| serde_json::json!({ "leaders": leaders }));
-            let groups = serde_json::json!({
-                "total": 65, "leaderless": 0, "under_replicated": lacking
-            });
-            let body = serde_json::json!({ "nodes": nodes, "groups": groups }).to_string();
-            format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n{body}", body.len())
-        };
-        assert!(is_grown(&answer([22, 22, 21], 0)));
-        assert!(!is_grown(&answer([22, 22, 21], 1)));
-        assert!(!is_grown(&answer([65, 0, 0], 0)));
-        assert!(!is_grown("HTTP/1.1 200 OK\r\n\r\n"));
     }
 
     #[test]

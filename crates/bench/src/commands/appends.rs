@@ -21,8 +21,18 @@ pub(super) fn run(bench: &Bench, asked: &Appends) -> Outcome<Run> {
     let server = bench.server()?;
     let mut run = bench.start_run("appends", &server);
     describe(asked, &mut run);
-    streams::create(&server, "a", asked.streams, (asked.connections.min(64), 4))?;
+    if asked.pinned && server.redirects() {
+        return Err(Failure::new(
+            "--pinned needs nodes that pass requests on; these redirect them",
+        ));
+    }
     let appender = Appender::new(&server, "a", asked.streams, asked.payload_bytes);
+    let appender = if server.redirects() {
+        appender.at_leaders(server.make_at_leaders("a", asked.streams)?)
+    } else {
+        streams::create(&server, "a", asked.streams, (asked.connections.min(64), 4))?;
+        appender
+    };
     let appender = if asked.producer { appender.with_producers() } else { appender };
     let mut appender = if asked.pinned { appender.pinned() } else { appender };
     let duration = Some(Duration::from_secs_f64(asked.seconds));

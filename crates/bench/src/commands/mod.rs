@@ -116,7 +116,7 @@ impl Bench {
         let Place { against, url, pid, api_style, .. } = &self.place;
         let Some(url) = url else {
             if self.is_cluster() {
-                return Server::start_cluster(&self.places()?, &self.dir(), &self.keeper);
+                return Server::start_cluster(*against, &self.places()?, &self.dir(), &self.keeper);
             }
             return Server::start(*against, &self.places()?, &self.dir(), &self.keeper);
         };
@@ -170,9 +170,13 @@ impl Bench {
             let what = "this command ends the server and starts it again; leave --url out";
             return Err(Failure::new(format!("--url {url}: {what}")));
         }
-        if self.is_cluster() && (url.is_some() || *against != System::Thalweg || ends_it) {
-            let what = "--cluster starts nodes of this server, for commands that do not end it; leave \
-                        --url and --against out";
+        // Nodes of Ursula send clients to each other, which only `appends` follows.
+        let is_redirected =
+            against.style() == ApiStyle::Ursula && matches!(command, Command::Appends(_));
+        let is_known = *against == System::Thalweg || is_redirected;
+        if self.is_cluster() && (url.is_some() || !is_known || ends_it) {
+            let what = "--cluster starts nodes of this server, for commands that do not end it, or of \
+                        Ursula for `appends`; leave --url and other systems out";
             return Err(Failure::new(what));
         }
         if let Some(pid) = pid.filter(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {

@@ -97,7 +97,34 @@ pub(crate) struct Appender {
     producers: Option<HashMap<(usize, u64), u64>>,
     /// How many appends each connection has made to its own stream; none if streams take turns.
     pinned: Option<Vec<u64>>,
+    /// Where nodes send clients to each other: which streams each node leads.
+    led: Option<Led>,
     acknowledged: Numbers,
+}
+
+/// Which streams each node of a cluster leads, and how many appends it got.
+#[derive(Debug)]
+struct Led {
+    streams: Vec<Vec<u64>>,
+    sent: Vec<u64>,
+}
+
+impl Led {
+    /// The next stream of a connection's node, and how many appends that has had; `None` if the node leads none. Connections are
+    /// spread over the nodes in turn.
+    fn take_place(&mut self, connection: usize) -> Option<(u64, u64)> {
+        let node = connection % self.streams.len();
+        let (streams, sent) = (&self.streams[node], &mut self.sent[node]);
+        let count = streams.len() as u64;
+        let place = *sent;
+        *sent += u64::from(count > 0);
+        (count > 0).then(|| (streams[(place % count) as usize], place / count))
+    }
+
+    fn node_of(&self, stream: u64) -> usize {
+        let node = self.streams.iter().position(|streams| streams.contains(&stream));
+        node.expect("each stream was made at a node")
+    }
 }
 
 impl Appender {
@@ -113,7 +140,15 @@ impl Appender {
             producers: None,
             acknowledged: Numbers::default(),
             pinned: None,
+            led: None,
         }
+    }
+
+    /// Makes each connection append to the streams that its node leads.
+    pub(crate) fn at_leaders(mut self, streams: Vec<Vec<u64>>) -> Self {
+        let sent = vec![0; streams.len()];
+        self.led = Some(Led { streams, sent });
+        self
     }
 
     /// Ends after `count` appends.
@@ -134,16 +169,30 @@ impl Appender {
         self
     }
 
-    /// The number of the next append of `connection`; its stream is `number % streams`.
-    fn take_number(&mut self, connection: usize) -> u64 {
-        let Some(pinned) = &mut self.pinned else {
-            self.next += 1;
-            return self.next - 1;
+    /// The number of the next append of `connection`; its stream is `number % streams`. `None` if it has no stream.
+    fn take_number(&mut self, connection: usize) -> Option<u64> {
+        let number = if let Some(led) = &mut self.led {
+            let (stream, round) = led.take_place(connection)?;
+            stream + round * self.streams
+        } else if let Some(pinned) = &mut self.pinned {
+            pinned[connection] += 1;
+            connection as u64 + (pinned[connection] - 1) * self.streams
+        } else {
+            self.next
         };
-        let number = connection as u64 + pinned[connection] * self.streams;
-        pinned[connection] += 1;
         self.next = self.next.max(number + 1);
-        number
+        Some(number)
+    }
+
+    /// Readers, one at each node that leads some of the streams.
+    fn collectors(&self, server: &Server) -> Outcome<Vec<Collector>> {
+        match &self.led {
+            None => Ok(vec![Collector::new(server)?]),
+            Some(_) => {
+                let addresses = server.addresses().into_iter();
+                addresses.map(|address| Collector::at(server, address)).collect()
+            }
+        }
     }
 
     /// Reads at most `limit` streams back and checks that they hold what was acknowledged.
@@ -152,13 +201,14 @@ impl Appender {
         if count == 0 {
             return Ok(());
         }
-        let mut collector = Collector::new(server)?;
+        let mut collectors = self.collectors(server)?;
         let mut seen = Numbers::default();
         let (mut stored, mut wrong) = (0, 0);
         let step = self.streams.div_ceil(count);
         let looked_at = (0..self.streams).step_by(step as usize);
         for stream in looked_at.clone() {
-            let data = collector.read_all(&stream_name(&self.prefix, stream))?;
+            let node = self.led.as_ref().map_or(0, |led| led.node_of(stream));
+            let data = collectors[node].read_all(&stream_name(&self.prefix, stream))?;
             for payload in data.chunks(self.payloads.bytes()) {
                 let number = self.payloads.number_of(payload);
                 let right = number.filter(|n| n % self.streams == stream && seen.insert(*n));
@@ -185,7 +235,7 @@ impl Source for Appender {
         if self.next == self.end {
             return None;
         }
-        let number = self.take_number(connection);
+        let number = self.take_number(connection)?;
         let stream = number % self.streams;
         self.payload.clear();
         self.payloads.put(number, &mut self.payload);

@@ -122,7 +122,12 @@ pub(crate) struct Collector {
 
 impl Collector {
     pub(crate) fn new(server: &Server) -> Outcome<Self> {
-        let (address, api) = (server.address, server.api.clone());
+        Self::at(server, server.address)
+    }
+
+    /// One at this node of a server.
+    pub(crate) fn at(server: &Server, address: SocketAddr) -> Outcome<Self> {
+        let api = server.api.clone();
         Ok(Self { driver: Driver::connect(address, 1)?, address, api })
     }
 

@@ -71,6 +71,24 @@ impl System {
         Ok(launch.thalweg(places, &data.display().to_string(), addresses))
     }
 
+    /// How nodes of Ursula are started that listen on these addresses.
+    pub(crate) fn launch_voters(
+        self,
+        places: &Places,
+        scratch: &Path,
+        nodes: &[[SocketAddr; 2]],
+    ) -> Outcome<Vec<Launch>> {
+        let launch = |number: usize| {
+            let launch = Launch::new(self.program(places)?, nodes[number - 1][0]);
+            Ok(launch.ursula(scratch, (number, nodes), self.ursula_fsync()))
+        };
+        (1..=nodes.len()).map(launch).collect()
+    }
+
+    fn ursula_fsync(self) -> &'static str {
+        if self == Self::Ursula { "always" } else { "never" }
+    }
+
     /// How it is started with its files in `scratch`; it listens on the first address, and may use
     /// the second.
     pub(crate) fn launch(
@@ -95,8 +113,9 @@ impl System {
             Self::DurableStreamsMemory => launch.durable_streams(&data, "memory"),
             Self::DurableStreamsNode => launch.node(places, &data),
             Self::DurableStreamsAxum => launch.axum(&data),
-            Self::Ursula => launch.ursula(scratch, addresses, "always"),
-            Self::UrsulaPageCache => launch.ursula(scratch, addresses, "never"),
+            Self::Ursula | Self::UrsulaPageCache => {
+                launch.ursula(scratch, (1, &[addresses]), self.ursula_fsync())
+            }
             Self::S2Lite => launch.s2_lite(&data),
             Self::Nats => launch.nats(scratch, addresses, Some("always")),
             Self::NatsPageCache => launch.nats(scratch, addresses, None),
@@ -186,21 +205,35 @@ impl Launch {
         self.ready(listen, "/readyz")
     }
 
-    fn ursula(mut self, scratch: &Path, addresses: [SocketAddr; 2], fsync: &str) -> Self {
-        let [listen, admin] = addresses;
-        let wal = scratch.join("data").display().to_string();
-        let text = format!(
+    /// Node `number` of those that listen on `nodes`.
+    fn ursula(
+        mut self,
+        scratch: &Path,
+        (number, nodes): (usize, &[[SocketAddr; 2]]),
+        fsync: &str,
+    ) -> Self {
+        let [listen, admin] = nodes[number - 1];
+        let of_node = |name: &str| match number {
+            1 => scratch.join(name),
+            _ => scratch.join(format!("{name}-{number}")),
+        };
+        let wal = of_node("data").display().to_string();
+        let mut text = format!(
             "[server]\nlisten = \"{listen}\"\nadmin_listen = \"{admin}\"\n\
              cluster_id = \"thalweg-bench\"\n\n\
-             [raft]\nnode_id = 1\n\n\
-             [raft.wal]\npath = {wal:?}\nfsync = \"{fsync}\"\n\n\
-             [[raft.peers]]\nnode_id = 1\nurl = \"http://{listen}\"\n"
+             [raft]\nnode_id = {number}\n\n\
+             [raft.wal]\npath = {wal:?}\nfsync = \"{fsync}\"\n"
         );
-        let path = scratch.join("ursula.toml");
+        for (at, [peer, _]) in nodes.iter().enumerate() {
+            let id = at + 1;
+            text += &format!("\n[[raft.peers]]\nnode_id = {id}\nurl = \"http://{peer}\"\n");
+        }
+        let path = of_node("ursula.toml");
         let flags = ["server".to_owned(), "--config".to_owned(), path.display().to_string()];
         self.settings = Some((path, text));
         self.variables = vec![("RUST_LOG", "warn".to_owned())];
-        self.shown = format!("one node, raft.wal.fsync = {fsync}, no cold tier, else defaults");
+        let voters = if nodes.len() == 1 { "one node" } else { "cluster of three" };
+        self.shown = format!("{voters}, raft.wal.fsync = {fsync}, no cold tier, else defaults");
         self.flags(flags).ready(listen, "/__ursula/ready")
     }
 
