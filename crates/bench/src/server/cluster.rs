@@ -164,14 +164,23 @@ impl Server {
     /// Makes `count` streams of the set `prefix`, each where the first node sends its client: the streams of each node.
     pub(crate) fn make_at_leaders(&self, prefix: &str, count: u64) -> Outcome<Vec<Vec<u64>>> {
         let mut streams = vec![Vec::new(); 1 + self.mates.len()];
+        // Groups may still be choosing who leads them.
+        let deadline = Instant::now() + GROW_TIMEOUT;
         for number in 0..count {
             let mut request = Vec::new();
             self.api.put_create(&mut request, &stream_name(prefix, number));
-            let asked = self.ask_anywhere(&request);
-            let (node, status, answer) = asked.doing(|| format!("stream {number}"))?;
-            if !(200..300).contains(&status) {
-                return Err(Failure::new(format!("stream {number} was not made: {answer:.300}")));
-            }
+            let node = loop {
+                let asked = self.ask_anywhere(&request);
+                let (node, status, answer) = asked.doing(|| format!("stream {number}"))?;
+                match status {
+                    200..300 => break node,
+                    500.. if Instant::now() < deadline => std::thread::sleep(GROW_INTERVAL),
+                    _ => {
+                        let what = format!("stream {number} was not made: {answer:.300}");
+                        return Err(Failure::new(what));
+                    }
+                }
+            };
             streams[node].push(number);
         }
         Ok(streams)

@@ -19,6 +19,9 @@ const KAFKA_JVM: [&str; 6] = [
     "-Djava.awt.headless=true",
 ];
 
+/// Groups of a cluster of Ursula: as many as ours has.
+const VOTERS_GROUPS: usize = 64;
+
 /// A cluster's name must be 16 bytes in base 64.
 const KAFKA_CLUSTER: &str = "dGhhbHdlZy1iZW5jaC0xMQ";
 
@@ -213,26 +216,32 @@ impl Launch {
         fsync: &str,
     ) -> Self {
         let [listen, admin] = nodes[number - 1];
-        let of_node = |name: &str| match number {
-            1 => scratch.join(name),
-            _ => scratch.join(format!("{name}-{number}")),
+        let (data, settings) = match number {
+            1 => ("data".to_owned(), "ursula.toml".to_owned()),
+            _ => (format!("data-{number}"), format!("ursula-{number}.toml")),
         };
-        let wal = of_node("data").display().to_string();
+        let wal = scratch.join(data).display().to_string();
+        // It wants to be told what all nodes have to agree on.
+        let groups = if nodes.len() == 1 {
+            String::new()
+        } else {
+            format!("group_count = {VOTERS_GROUPS}\n")
+        };
         let mut text = format!(
             "[server]\nlisten = \"{listen}\"\nadmin_listen = \"{admin}\"\n\
              cluster_id = \"thalweg-bench\"\n\n\
-             [raft]\nnode_id = {number}\n\n\
+             [raft]\nnode_id = {number}\n{groups}\n\
              [raft.wal]\npath = {wal:?}\nfsync = \"{fsync}\"\n"
         );
         for (at, [peer, _]) in nodes.iter().enumerate() {
             let id = at + 1;
             text += &format!("\n[[raft.peers]]\nnode_id = {id}\nurl = \"http://{peer}\"\n");
         }
-        let path = of_node("ursula.toml");
+        let path = scratch.join(settings);
         let flags = ["server".to_owned(), "--config".to_owned(), path.display().to_string()];
         self.settings = Some((path, text));
         self.variables = vec![("RUST_LOG", "warn".to_owned())];
-        let voters = if nodes.len() == 1 { "one node" } else { "cluster of three" };
+        let voters = if nodes.len() == 1 { "one node" } else { "cluster of three, 64 groups" };
         self.shown = format!("{voters}, raft.wal.fsync = {fsync}, no cold tier, else defaults");
         self.flags(flags).ready(listen, "/__ursula/ready")
     }
