@@ -174,7 +174,8 @@ impl Server {
                 let (node, status, answer) = asked.doing(|| format!("stream {number}"))?;
                 match status {
                     200..300 => break node,
-                    500.. if Instant::now() < deadline => std::thread::sleep(GROW_INTERVAL),
+                    // Nodes may also send a client back and forth.
+                    307 | 500.. if Instant::now() < deadline => std::thread::sleep(GROW_INTERVAL),
                     _ => {
                         let what = format!("stream {number} was not made: {answer:.300}");
                         return Err(Failure::new(what));

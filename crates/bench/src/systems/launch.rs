@@ -221,7 +221,7 @@ impl Launch {
             _ => (format!("data-{number}"), format!("ursula-{number}.toml")),
         };
         let wal = scratch.join(data).display().to_string();
-        // It wants to be told what all nodes have to agree on.
+        // All nodes have to agree on it, so several of them want it in their settings.
         let groups = if nodes.len() == 1 {
             String::new()
         } else {
