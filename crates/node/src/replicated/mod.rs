@@ -174,7 +174,8 @@ impl Replication {
         self.ticks = self.ticks.wrapping_add(1);
     }
 
-    /// Whether a group is looked after in this tick. Not all of them are in the same one.
+    /// Whether a group is looked after in this tick: its number says so. If the shards are a multiple of four, all groups of
+    /// one are in the same tick.
     fn is_due(&self, id: GroupId) -> bool {
         u32::from(id.get()) % CARE_TICKS == self.ticks % CARE_TICKS
     }
