@@ -174,6 +174,22 @@ pub(crate) fn beside<T, U: Send>(
     })
 }
 
+/// Does something for each part, each in a thread of its own; what came of them, in order.
+///
+/// # Errors
+/// Those of the first part that has any.
+pub(crate) fn in_threads<P: Send, T: Send>(
+    parts: impl IntoIterator<Item = P>,
+    work: impl Fn(P) -> Outcome<T> + Sync,
+) -> Outcome<Vec<T>> {
+    std::thread::scope(|scope| {
+        let work = &work;
+        let threads: Vec<_> =
+            parts.into_iter().map(|part| scope.spawn(move || work(part))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no thread panics")).collect()
+    })
+}
+
 /// Asks again and again until the answer is yes.
 ///
 /// # Errors

@@ -8,7 +8,7 @@ use crate::http::{Answer, Connection, offset, request};
 use crate::report::{Report, add};
 use crate::scenario::fill::{BINARY, call, connect};
 use crate::server::{LOCAL, Server, Start, logged, quiet};
-use crate::trial::{Options, Outcome, Verdict, wait_until};
+use crate::trial::{Options, Outcome, Verdict, in_threads, wait_until};
 use std::net::SocketAddr;
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -167,16 +167,8 @@ fn fill(server: &Server, chunks: u64) -> Outcome<Vec<u64>> {
     let address = server.address;
     let mut counts = vec![0; STREAM_COUNT];
     while server.metric("chunks")? < chunks {
-        let rounds = std::thread::scope(|scope| {
-            let parts: Vec<_> = counts
-                .chunks_mut(STREAM_COUNT / WRITER_COUNT)
-                .enumerate()
-                .map(|(writer, part)| scope.spawn(move || write_round(address, writer, part)))
-                .collect();
-            parts.into_iter().map(|part| part.join().expect("a writer does not panic")).collect()
-        });
-        let rounds: Vec<Outcome<()>> = rounds;
-        rounds.into_iter().collect::<Outcome<()>>()?;
+        let parts = counts.chunks_mut(STREAM_COUNT / WRITER_COUNT).enumerate();
+        in_threads(parts, |(writer, part)| write_round(address, writer, part))?;
     }
     Ok(counts)
 }

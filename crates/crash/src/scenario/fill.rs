@@ -8,7 +8,7 @@ use crate::disk::Disk;
 use crate::http::{Answer, Connection, offset, request};
 use crate::report::{Report, add};
 use crate::server::{LOCAL, Server, Start};
-use crate::trial::{Options, Outcome, Verdict, beside, wait_until};
+use crate::trial::{Options, Outcome, Verdict, beside, in_threads, wait_until};
 use env::{Disk as _, RealDisk};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -166,13 +166,8 @@ fn create_all(address: SocketAddr, streams: usize) -> Outcome<()> {
 
 /// Writes to all streams until the disk is full; how many appends were acknowledged.
 fn fill(address: SocketAddr, streams: usize) -> Outcome<u64> {
-    std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITER_COUNT)
-            .map(|writer| scope.spawn(move || write(address, writer, streams)))
-            .collect();
-        let counts = writers.into_iter().map(|w| w.join().expect("a writer does not panic"));
-        counts.sum::<Outcome<u64>>()
-    })
+    let counts = in_threads(0..WRITER_COUNT, |writer| write(address, writer, streams))?;
+    Ok(counts.into_iter().sum())
 }
 
 fn write(address: SocketAddr, writer: usize, streams: usize) -> Outcome<u64> {

@@ -15,7 +15,7 @@ use crate::report::{Report, add};
 use crate::scenario::chunks::{insist, insist_on_all};
 use crate::scenario::fill::{BINARY, connect};
 use crate::server::{LOCAL, Server, Start, logged, quiet};
-use crate::trial::{Options, Outcome, Verdict, beside, wait_until};
+use crate::trial::{Options, Outcome, Verdict, beside, in_threads, wait_until};
 use crate::turns::Turns;
 use std::fs;
 use std::net::SocketAddr;
@@ -200,23 +200,15 @@ pub(crate) fn send_range(
     make: impl Fn(usize) -> Vec<u8> + Sync,
 ) -> Outcome<()> {
     let each = numbers.len().div_ceil(connections).max(1);
-    let make = &make;
-    let results: Vec<Outcome<()>> = std::thread::scope(|scope| {
-        let parts = numbers.clone().step_by(each).map(|from| from..numbers.end.min(from + each));
-        let send = |part: Range<usize>| {
-            scope.spawn(move || {
-                // Some thousand at a time are made.
-                let firsts = part.clone().step_by(ROUND);
-                firsts.into_iter().try_for_each(|from| {
-                    let requests: Vec<_> = (from..part.end.min(from + ROUND)).map(make).collect();
-                    insist_on_all(address, requests.iter().map(Vec::as_slice))
-                })
-            })
-        };
-        let parts: Vec<_> = parts.map(send).collect();
-        parts.into_iter().map(|part| part.join().expect("a writer does not panic")).collect()
-    });
-    results.into_iter().collect()
+    let parts = numbers.clone().step_by(each).map(|from| from..numbers.end.min(from + each));
+    let send = |part: Range<usize>| {
+        // Some thousand at a time are made.
+        part.clone().step_by(ROUND).try_for_each(|from| {
+            let requests: Vec<_> = (from..part.end.min(from + ROUND)).map(&make).collect();
+            insist_on_all(address, requests.iter().map(Vec::as_slice))
+        })
+    };
+    in_threads(parts, send).map(drop)
 }
 
 fn create_all(shape: Shape, address: SocketAddr) -> Outcome<()> {

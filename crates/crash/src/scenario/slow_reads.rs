@@ -14,7 +14,7 @@ use crate::scenario::chunks::insist;
 use crate::scenario::fill::{BINARY, call, connect};
 use crate::server::{LOCAL, Start, files, quiet};
 use crate::throttle::Throttle;
-use crate::trial::{Options, Outcome, Verdict};
+use crate::trial::{Options, Outcome, Verdict, in_threads};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
@@ -130,11 +130,7 @@ fn write_history(address: SocketAddr, appends: u64) -> Outcome<()> {
         let append = request("POST", &path(reader), &[BINARY], &body);
         (0..appends).try_for_each(|_| insist(&mut connection, &append).map(drop))
     };
-    std::thread::scope(|scope| {
-        let writers: Vec<_> =
-            (0..READERS).map(|reader| scope.spawn(move || write(reader))).collect();
-        writers.into_iter().try_for_each(|writer| writer.join().expect("a writer does not panic"))
-    })
+    in_threads(0..READERS, write).map(drop)
 }
 
 /// Appends one after the other; how long each took.

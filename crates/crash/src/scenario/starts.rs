@@ -11,7 +11,7 @@ use crate::report::{Report, add};
 use crate::scenario::chunks::{insist, insist_on_all};
 use crate::scenario::fill::{BINARY, call, connect};
 use crate::server::{LOCAL, Server, Start, logged};
-use crate::trial::{Options, Outcome, Verdict, wait_until};
+use crate::trial::{Options, Outcome, Verdict, in_threads, wait_until};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -173,13 +173,8 @@ fn fill(shape: Shape, server: &Server) -> Outcome<usize> {
 /// So many appends of so many bytes to each stream.
 fn write_all(shape: Shape, address: SocketAddr, appends: (usize, usize)) -> Outcome<()> {
     let streams: Vec<usize> = (0..shape.streams).collect();
-    let results: Vec<Outcome<()>> = std::thread::scope(|scope| {
-        let parts = streams.chunks(shape.streams.div_ceil(WRITERS));
-        let parts: Vec<_> =
-            parts.map(|part| scope.spawn(move || write_part(part, address, appends))).collect();
-        parts.into_iter().map(|part| part.join().expect("a writer does not panic")).collect()
-    });
-    results.into_iter().collect()
+    let parts = streams.chunks(shape.streams.div_ceil(WRITERS));
+    in_threads(parts, |part| write_part(part, address, appends)).map(drop)
 }
 
 fn write_part(

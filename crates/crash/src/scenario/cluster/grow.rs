@@ -12,7 +12,7 @@ use crate::http::{offset, request};
 use crate::report::{Report, add};
 use crate::scenario::fill::{BINARY, call, connect};
 use crate::scenario::history::send_range;
-use crate::trial::{Options, Outcome, Trial, Verdict};
+use crate::trial::{Options, Outcome, Trial, Verdict, beside, in_threads};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -56,7 +56,9 @@ pub(crate) fn run(options: &Options, report: &Report) -> Outcome<Verdict> {
     let others: Vec<usize> = (1..NODE_COUNT)
         .map(|node| cluster.prepare(&mut trial, Home::below(&dir, node)))
         .collect::<Outcome<_>>()?;
-    let (grown, written) = beside_writers((address, shape), || {
+    let write_all =
+        |stop: &AtomicBool| in_threads(0..WRITERS, |writer| write((address, shape), writer, stop));
+    let (grown, written) = beside(write_all, || {
         std::thread::sleep(CALM);
         let began = Instant::now();
         others.into_iter().try_for_each(|node| cluster.start(node).map(drop))?;
@@ -117,29 +119,6 @@ const fn place(shape: Shape, writer: usize, number: usize) -> (usize, usize) {
     (writer + number % own * WRITERS, number / own)
 }
 
-/// Runs `during` beside the writers; its result, and what each writer did.
-fn beside_writers<T>(
-    (address, shape): (SocketAddr, Shape),
-    during: impl FnOnce() -> Outcome<T>,
-) -> Outcome<(T, Vec<Vec<Done>>)> {
-    let is_over = AtomicBool::new(false);
-    std::thread::scope(|scope| {
-        let writers: Vec<_> = (0..WRITERS)
-            .map(|writer| {
-                let is_over = &is_over;
-                scope.spawn(move || write((address, shape), writer, is_over))
-            })
-            .collect();
-        let result = during();
-        is_over.store(true, Ordering::SeqCst);
-        let join = |writer: std::thread::ScopedJoinHandle<'_, Outcome<Vec<Done>>>| {
-            writer.join().expect("a writer does not panic")
-        };
-        let written = writers.into_iter().map(join).collect::<Outcome<_>>();
-        Ok((result?, written?))
-    })
-}
-
 fn write(
     (address, shape): (SocketAddr, Shape),
     writer: usize,
@@ -184,12 +163,7 @@ fn compare_all(addresses: &[SocketAddr], shape: Shape, counts: &[usize]) -> Outc
         }
         Ok(())
     };
-    std::thread::scope(|scope| {
-        let read = &read;
-        let readers: Vec<_> =
-            (0..FILLERS).map(|reader| scope.spawn(move || read(reader))).collect();
-        readers.into_iter().try_for_each(|reader| reader.join().expect("a reader does not panic"))
-    })
+    in_threads(0..FILLERS, read).map(drop)
 }
 
 /// What a stream holds after so many appends of its writer.
