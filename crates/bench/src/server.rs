@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 /// How long a server may take to be ready: recovery of a million streams in a debug build.
 const READY_TIMEOUT: Duration = Duration::from_secs(600);
 const STOP_TIMEOUT: Duration = Duration::from_secs(120);
-const NAMESPACE_TIMEOUT: Duration = Duration::from_secs(30);
-const NAMESPACE_INTERVAL: Duration = Duration::from_millis(50);
+/// How long a system that is ready may still be choosing who leads.
+const LEADERS_TIMEOUT: Duration = Duration::from_secs(30);
 const PROBE_INTERVAL: Duration = Duration::from_millis(2);
 /// A directory whose size has not changed for this long has settled.
 const SETTLED_AFTER: Duration = Duration::from_secs(3);
@@ -70,10 +70,24 @@ impl Server {
         places: &Places,
         (dir, keeper): (&Path, &Keeper),
     ) -> Outcome<Self> {
+        Self::start_nodes(system, places, (dir, keeper), |scratch| {
+            Ok(vec![system.launch(places, scratch, addresses)?])
+        })
+    }
+
+    /// Starts all nodes of a system, as `launch` says for an empty directory, and waits until they are ready.
+    fn start_nodes(
+        system: System,
+        places: &Places,
+        (dir, keeper): (&Path, &Keeper),
+        launch: impl FnOnce(&Path) -> Outcome<Vec<Launch>>,
+    ) -> Outcome<Self> {
         system.check_installed(places)?;
         let scratch = scratch(dir)?;
-        let launch = system.launch(places, &scratch, addresses)?;
-        let mut server = Self::begin(system, launch, scratch, keeper)?;
+        let mut launches = launch(&scratch)?.into_iter();
+        let first = launches.next().expect("a system has a node");
+        let mut server = Self::begin(system, first, scratch, keeper)?;
+        launches.try_for_each(|launch| server.add_mate(&launch))?;
         server.wait_until_ready()?;
         server.make_namespace()?;
         Ok(server)
@@ -128,16 +142,11 @@ impl Server {
         if request.is_empty() {
             return Ok(());
         }
-        // A system that is ready may still be choosing who leads.
-        let deadline = Instant::now() + NAMESPACE_TIMEOUT;
-        loop {
-            let (_, status, answer) =
-                self.ask_anywhere(&request).doing(|| "the namespace".to_owned())?;
-            match status {
-                200..300 | 409 => return Ok(()),
-                500.. if Instant::now() < deadline => std::thread::sleep(NAMESPACE_INTERVAL),
-                _ => return Err(Failure::new(format!("no namespace was made: {answer:.300}"))),
-            }
+        let asked = self.ask_until(&request, Instant::now() + LEADERS_TIMEOUT);
+        let (_, status, answer) = asked.doing(|| "the namespace".to_owned())?;
+        match status {
+            200..300 | 409 => Ok(()),
+            _ => Err(Failure::new(format!("no namespace was made: {answer:.300}"))),
         }
     }
 
@@ -242,18 +251,33 @@ impl Server {
     }
 
     fn wait_until_ready(&mut self) -> Outcome<()> {
+        let mates: Vec<Ready> = self.mates.iter().map(|mate| mate.ready).collect();
+        let limits = (READY_TIMEOUT, PROBE_INTERVAL);
+        self.wait_until(limits, "the server was not ready in time", |first| {
+            [first].into_iter().chain(mates.iter().copied()).all(|at| is_ready(at).unwrap_or(false))
+        })
+    }
+
+    /// Looks again and again, with the second time between two looks, whether something is so; at most for the first one.
+    /// `is_so` gets the place where the first node says that it is ready.
+    fn wait_until(
+        &mut self,
+        (limit, interval): (Duration, Duration),
+        too_late: &str,
+        mut is_so: impl FnMut(Ready) -> bool,
+    ) -> Outcome<()> {
         let started = self.own()?;
-        let deadline = Instant::now() + READY_TIMEOUT;
+        let deadline = Instant::now() + limit;
         while Instant::now() < deadline {
             if let Some(status) = started.child.try_wait()? {
                 return Err(started.failure(&format!("the server ended at its start: {status}")));
             }
-            if is_ready(started.launch.ready).unwrap_or(false) {
+            if is_so(started.launch.ready) {
                 return Ok(());
             }
-            std::thread::sleep(PROBE_INTERVAL);
+            std::thread::sleep(interval);
         }
-        Err(started.failure("the server was not ready in time"))
+        Err(started.failure(too_late))
     }
 }
 

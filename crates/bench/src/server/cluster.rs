@@ -3,12 +3,12 @@
 //! Ours pass requests on. Ursula's answer 307 to what another node leads: each of its streams is made where a client is sent, and
 //! appended to and read there.
 
-use super::{PROBE_INTERVAL, READY_TIMEOUT, Server, ask, free_addresses, is_ready, scratch, spawn};
+use super::{LEADERS_TIMEOUT, Server, ask, free_addresses, spawn};
 use crate::api::{ApiStyle, stream_name};
 use crate::failure::{Doing, Failure, Outcome};
 use crate::keeper::Keeper;
 use crate::process::Process;
-use crate::systems::{Places, Ready, System};
+use crate::systems::{Launch, Places, Ready, System};
 use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command};
@@ -16,6 +16,8 @@ use std::time::{Duration, Instant};
 
 const GROW_TIMEOUT: Duration = Duration::from_secs(120);
 const GROW_INTERVAL: Duration = Duration::from_millis(100);
+/// Between two tries of a request that nobody takes yet.
+const ASK_INTERVAL: Duration = Duration::from_millis(50);
 /// Nodes of a cluster.
 const CLUSTER_NODES: usize = 3;
 
@@ -23,6 +25,7 @@ const CLUSTER_NODES: usize = 3;
 #[derive(Debug)]
 pub(super) struct Mate {
     pub(super) address: SocketAddr,
+    pub(super) ready: Ready,
     pub(super) child: Child,
 }
 
@@ -60,14 +63,22 @@ impl Server {
             let [peers, addresses @ ..] = free_addresses::<3>()?;
             let flags = [format!("--peer-listen={peers}"), format!("--join={token}")];
             own.thalweg_flags.extend(flags);
-            let started = self.own()?;
-            let data = started.scratch.join(format!("data-{number}"));
-            let launch = System::Thalweg.launch_in(&own, &data, addresses)?;
-            let child = spawn(&launch, &started.keeper, &started.scratch)?;
-            self.mates.push(Mate { address: launch.listen, child });
+            let data = self.own()?.scratch.join(format!("data-{number}"));
+            self.add_mate(&System::Thalweg.launch_in(&own, &data, addresses)?)?;
         }
-        self.measure_all()?;
         self.wait_until_grown()
+    }
+
+    /// Starts another node. Figures are of the processes of all nodes.
+    pub(super) fn add_mate(&mut self, launch: &Launch) -> Outcome<()> {
+        let started = self.own()?;
+        let own = started.child.id();
+        let child = spawn(launch, &started.keeper, &started.scratch)?;
+        self.mates.push(Mate { address: launch.listen, ready: launch.ready, child });
+        let ids: Vec<u32> =
+            [own].into_iter().chain(self.mates.iter().map(|mate| mate.child.id())).collect();
+        self.process = Some(Process::of(&ids));
+        Ok(())
     }
 
     fn token(&mut self) -> Outcome<String> {
@@ -84,18 +95,12 @@ impl Server {
     }
 
     fn wait_until_grown(&mut self) -> Outcome<()> {
-        let started = self.own()?;
         let request = "GET /cluster HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-        let deadline = Instant::now() + GROW_TIMEOUT;
-        while Instant::now() < deadline {
-            if let Ok((200, answer)) = ask(started.launch.ready.address, request.as_bytes())
-                && is_grown(&answer)
-            {
-                return Ok(());
-            }
-            std::thread::sleep(GROW_INTERVAL);
-        }
-        Err(started.failure("the cluster has not grown in time"))
+        let limits = (GROW_TIMEOUT, GROW_INTERVAL);
+        self.wait_until(limits, "the cluster has not grown in time", |first| {
+            let asked = ask(first.address, request.as_bytes());
+            asked.is_ok_and(|(status, answer)| status == 200 && is_grown(&answer))
+        })
     }
 
     /// Three nodes of Ursula, each with a vote in every group, ready when they take a namespace.
@@ -104,43 +109,16 @@ impl Server {
         places: &Places,
         (dir, keeper): (&Path, &Keeper),
     ) -> Outcome<Self> {
-        system.check_installed(places)?;
-        let scratch = scratch(dir)?;
         let addresses: [SocketAddr; 2 * CLUSTER_NODES] = free_addresses()?;
         let (nodes, _) = addresses.as_chunks::<2>();
-        let mut launches = system.launch_voters(places, &scratch, nodes)?.into_iter();
-        let first = launches.next().expect("there are three");
-        let mut server = Self::begin(system, first, scratch.clone(), keeper)?;
-        let mut ready: Vec<Ready> = Vec::new();
-        for launch in launches {
-            let child = spawn(&launch, keeper, &scratch)?;
-            server.mates.push(Mate { address: launch.listen, child });
-            ready.push(launch.ready);
-        }
-        server.measure_all()?;
-        server.wait_until_ready()?;
-        let deadline = Instant::now() + READY_TIMEOUT;
-        while !ready.iter().all(|ready| is_ready(*ready).unwrap_or(false)) {
-            if Instant::now() > deadline {
-                return Err(server.own()?.failure("not all nodes were ready in time"));
-            }
-            std::thread::sleep(PROBE_INTERVAL);
-        }
-        server.make_namespace()?;
+        let mut server = Self::start_nodes(system, places, (dir, keeper), |scratch| {
+            system.launch_voters(places, scratch, nodes)
+        })?;
         server.durability = match system {
             System::Ursula => "fsync on two of three nodes before every acknowledgement, one disk",
             _ => "page cache of two of three nodes: their logs are not synced, one disk",
         };
         Ok(server)
-    }
-
-    /// Figures are of the processes of all nodes.
-    fn measure_all(&mut self) -> Outcome<()> {
-        let own = self.own()?.child.id();
-        let ids: Vec<u32> =
-            [own].into_iter().chain(self.mates.iter().map(|mate| mate.child.id())).collect();
-        self.process = Some(Process::of(&ids));
-        Ok(())
     }
 
     /// Whether its nodes send clients to each other.
@@ -149,7 +127,7 @@ impl Server {
     }
 
     /// Asks the first node, and then the one to which that sends its client: the answer, and which node it is of.
-    pub(super) fn ask_anywhere(&self, request: &[u8]) -> std::io::Result<(usize, u16, String)> {
+    fn ask_anywhere(&self, request: &[u8]) -> std::io::Result<(usize, u16, String)> {
         let (status, answer) = ask(self.address, request)?;
         if status != 307 {
             return Ok((0, status, answer));
@@ -161,27 +139,33 @@ impl Server {
         Ok((node, status, answer))
     }
 
+    /// The same, until somebody leads what is asked for: till then nodes are busy, or send a client back and forth.
+    pub(super) fn ask_until(
+        &self,
+        request: &[u8],
+        deadline: Instant,
+    ) -> std::io::Result<(usize, u16, String)> {
+        loop {
+            let answer = self.ask_anywhere(request)?;
+            match answer.1 {
+                307 | 500.. if Instant::now() < deadline => std::thread::sleep(ASK_INTERVAL),
+                _ => return Ok(answer),
+            }
+        }
+    }
+
     /// Makes `count` streams of the set `prefix`, each where the first node sends its client: the streams of each node.
     pub(crate) fn make_at_leaders(&self, prefix: &str, count: u64) -> Outcome<Vec<Vec<u64>>> {
         let mut streams = vec![Vec::new(); 1 + self.mates.len()];
-        // Groups may still be choosing who leads them.
-        let deadline = Instant::now() + GROW_TIMEOUT;
+        let deadline = Instant::now() + LEADERS_TIMEOUT;
         for number in 0..count {
             let mut request = Vec::new();
             self.api.put_create(&mut request, &stream_name(prefix, number));
-            let node = loop {
-                let asked = self.ask_anywhere(&request);
-                let (node, status, answer) = asked.doing(|| format!("stream {number}"))?;
-                match status {
-                    200..300 => break node,
-                    // Nodes may also send a client back and forth.
-                    307 | 500.. if Instant::now() < deadline => std::thread::sleep(GROW_INTERVAL),
-                    _ => {
-                        let what = format!("stream {number} was not made: {answer:.300}");
-                        return Err(Failure::new(what));
-                    }
-                }
-            };
+            let asked = self.ask_until(&request, deadline);
+            let (node, status, answer) = asked.doing(|| format!("stream {number}"))?;
+            if !(200..300).contains(&status) {
+                return Err(Failure::new(format!("stream {number} was not made: {answer:.300}")));
+            }
             streams[node].push(number);
         }
         Ok(streams)
