@@ -234,7 +234,7 @@ impl World {
         let (next, tag) = (field("stream-next-offset"), field("etag"));
         let failed = answer.as_ref().filter(|answer| answer.status >= 400);
         let problem = failed.and_then(Answer::problem).unwrap_or_default();
-        let line = format!("{number} heard {status} {problem}{next} {tag}");
+        let line = format!("{number} heard {status} {problem} {next} {tag}");
         self.note(format_args!("{line}"));
         self.oracle.history.heard(number, answer.as_ref());
         let heard = Heard { since_us: call.since_us, answer, cut, gave_up };
