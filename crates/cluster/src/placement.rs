@@ -10,7 +10,7 @@
 //! - A group has one voter until enough nodes for all of its voters are there: two voters would only add a way to stop.
 //! - A group's voters change when those that come have caught up, and in one joint change.
 //! - A change is settled before the next one begins, and before anybody counts on its voters (rule 12).
-//! - A leader is never unseated by its own step: it hands over first (rule 1).
+//! - A leader is never unseated by its own step: it hands over first (rule 1). Where nobody may take over, all else is done, and it stays.
 //! - Without a change of members nothing moves: the order is by a hash of group and node.
 
 use crate::configuration::{Change, Configuration, Part};
@@ -52,6 +52,8 @@ pub struct GroupView<'a> {
     pub target: &'a [ReplicaId],
     /// Which ones shall only learn beside them.
     pub listeners: &'a [ReplicaId],
+    /// Nodes that shall not lead.
+    pub drained: &'a [NodeNumber],
 }
 
 /// The nodes that each group shall be on, if `nodes` are all that may hold replicas.
@@ -109,14 +111,21 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
         learners.extend(stale.map(|id| (*id, Part::Gone)));
         return Some(PlacementStep::Change(Change::Enter(learners)));
     }
-    let voters = voters_wanted(view, replication);
-    let coming = voters.iter().filter(|id| !configuration.voters.contains(id));
-    if !coming.clone().all(|id| has_caught_up(view, *id)) {
+    let mut voters = voters_wanted(view, replication);
+    let is_voter = |id: &ReplicaId| configuration.voters.contains(id);
+    if !voters.iter().filter(|id| !is_voter(id)).all(|id| has_caught_up(view, *id)) {
         return None;
     }
     if !voters.contains(&view.leader) {
-        return Some(give_way(view, &voters));
+        let may_lead = |id: &ReplicaId| is_voter(id) && !view.drained.contains(&id.node());
+        let able: Vec<ReplicaId> = voters.iter().copied().filter(may_lead).collect();
+        if !able.is_empty() {
+            return Some(PlacementStep::HandOver(by_progress(view, &able)));
+        }
+        // Nobody can take over. Those that come may, once they vote.
+        voters.push(view.leader);
     }
+    let coming = voters.iter().filter(|id| !is_voter(id));
     let mut parts: Vec<_> = coming.map(|id| (*id, Part::Voter)).collect();
     for id in known.iter().filter(|id| !voters.contains(id)) {
         let part = if is_wanted(id) { Part::Learner } else { Part::Gone };
@@ -126,17 +135,6 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
         }
     }
     (!parts.is_empty()).then_some(PlacementStep::Change(Change::Enter(parts)))
-}
-
-/// The leader's next step where it shall not vote any more. Only who votes can take over.
-fn give_way(view: &GroupView<'_>, voters: &[ReplicaId]) -> PlacementStep {
-    let (able, coming): (Vec<ReplicaId>, Vec<ReplicaId>) =
-        voters.iter().partition(|id| view.configuration.voters.contains(id));
-    if able.is_empty() {
-        let parts = coming.into_iter().map(|id| (id, Part::Voter));
-        return PlacementStep::Change(Change::Enter(parts.collect()));
-    }
-    PlacementStep::HandOver(by_progress(view, &able))
 }
 
 /// The replicas that shall vote: all of the target, or one as long as these are too few.

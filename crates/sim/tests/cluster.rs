@@ -33,6 +33,11 @@ fn fixed_seeds_of_clusters_hold() {
 }
 
 #[test]
+fn a_seed_in_which_a_lost_voter_stayed_since_nobody_could_take_over_holds() {
+    held(148394124287);
+}
+
+#[test]
 fn one_seed_gives_one_run_of_a_cluster() {
     assert_eq!(held(3), held(3));
     assert_ne!(held(3).trace_hash, held(4).trace_hash);

@@ -65,6 +65,7 @@ fn settle(from: &Configuration, leader: u16, target: &[u16]) -> (Configuration, 
             followers: &followers,
             target: &target,
             listeners: &[],
+            drained: &[],
         };
         match next_step(&view, 3) {
             None => return (configuration, leader.node().get(), steps),
@@ -122,6 +123,7 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
             followers,
             target: &target,
             listeners: &[],
+            drained: &[],
         };
         next_step(&view, 3)
     };
@@ -142,6 +144,7 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
         followers: &followers,
         target: &newer,
         listeners: &[],
+        drained: &[],
     };
     let learns = Change::Enter(vec![(new.successor(), Part::Learner), (new, Part::Gone)]);
     assert_eq!(next_step(&view, 3), Some(PlacementStep::Change(learns)));
@@ -151,7 +154,7 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
 fn a_leader_that_leaves_hands_over_to_who_votes_and_not_to_who_learns() {
     let renewed = id(1).successor();
     let followers = [up(id(2)), up(renewed), up(id(4))];
-    let step = |voters: &[ReplicaId], learners: &[ReplicaId]| {
+    let step_beside = |voters: &[ReplicaId], learners: &[ReplicaId], drained: &[NodeNumber]| {
         let configuration =
             Configuration { learners: learners.to_vec(), ..Configuration::of(voters) };
         let view = GroupView {
@@ -163,15 +166,28 @@ fn a_leader_that_leaves_hands_over_to_who_votes_and_not_to_who_learns() {
             followers: &followers,
             target: &[renewed, id(2), id(4)],
             listeners: &[],
+            drained,
         };
         next_step(&view, 3)
     };
+    let step = |voters: &[_], learners: &[_]| step_beside(voters, learners, &[]);
     let taken = step(&[id(1), id(3), id(4)], &[renewed, id(2)]);
     assert_eq!(taken, Some(PlacementStep::HandOver(vec![id(4)])));
     // None of those that shall vote does: they come first.
-    let parts = [renewed, id(2), id(4)].map(|id| (id, Part::Voter));
+    let mut parts = [renewed, id(2), id(4)].map(|id| (id, Part::Voter)).to_vec();
+    parts.push((id(1), Part::Gone));
     let taken = step(&[id(1), id(3)], &[renewed, id(2), id(4)]);
-    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(parts.to_vec()))));
+    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(parts))));
+    // One of them does, but shall not lead. The lost voter is replaced all the same.
+    let parts = vec![(renewed, Part::Voter), (id(2), Part::Voter), (id(1), Part::Gone)];
+    let (voters, learners) = ([id(1), id(3), id(4)], [renewed, id(2)]);
+    let taken = step_beside(&voters, &learners, &[node(4)]);
+    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(parts))));
+    let with_leader = [renewed, id(2), id(3), id(4)];
+    let taken = step_beside(&with_leader, &[], &[node(4)]);
+    assert_eq!(taken, Some(PlacementStep::HandOver(vec![renewed, id(2)])));
+    // Nobody may take over: the leader stays.
+    assert_eq!(step_beside(&with_leader, &[], &[1, 2, 4].map(node)), None);
 }
 
 #[test]
@@ -189,6 +205,7 @@ fn a_node_that_only_listens_learns_and_never_votes() {
             followers: &followers,
             target,
             listeners,
+            drained: &[],
         };
         next_step(&view, 3)
     };
@@ -227,6 +244,7 @@ fn voters_wait_until_the_coming_ones_have_caught_up() {
                 followers: &followers,
                 target: &target,
                 listeners: &[],
+                drained: &[],
             },
             3,
         )
@@ -260,6 +278,7 @@ fn a_joint_configuration_is_left_first() {
             followers,
             target,
             listeners: &[],
+            drained: &[],
         }
     };
     let leave = Some(PlacementStep::Change(Change::Leave));

@@ -56,6 +56,8 @@ impl ShardCore {
         let listening = if is_own { meta.listeners() } else { Vec::new() };
         let listeners: Vec<ReplicaId> =
             listening.iter().map(|node| meta.replica(id, *node)).collect();
+        let numbers = meta.members().map(|(number, _)| number);
+        let drained: Vec<NodeNumber> = numbers.filter(|node| !may_lead(meta, *node)).collect();
         let view = GroupView {
             leader: replica.id(),
             first,
@@ -65,6 +67,7 @@ impl ShardCore {
             followers: &replica.followers(),
             target: &target,
             listeners: &listeners,
+            drained: &drained,
         };
         match next_step(&view, meta.replication()) {
             Some(PlacementStep::Change(change)) => self.propose_change(id, change),
