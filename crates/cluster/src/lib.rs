@@ -87,4 +87,5 @@ pub use replica::{
 };
 pub use report::{GroupReport, PROGRAM_BYTES_MAX, Report};
 pub use role::{Commit, Committed, LogEntry, Solo};
+pub use rules::HEARTBEAT_TICKS;
 pub use terms::Terms;

@@ -98,7 +98,9 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
     if !view.is_settled {
         return Some(PlacementStep::Settle);
     }
-    if target.is_empty() {
+    // An idle node asks this for each of its groups, again and again.
+    let is_there = configuration.voters == *target && configuration.learners == *listeners;
+    if target.is_empty() || is_there {
         return None;
     }
     let known = configuration.replicas();

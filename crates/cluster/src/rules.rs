@@ -36,7 +36,7 @@ pub(crate) const ELECTION_TICKS: usize = 6;
 pub(crate) const ELECTION_TICKS_END: usize = 12;
 
 /// Ticks between two heartbeats: 100 ms.
-pub(crate) const HEARTBEAT_TICKS: usize = 2;
+pub const HEARTBEAT_TICKS: u32 = 2;
 
 /// Ticks after which a sent snapshot counts as failed: 30 s. Its contents are there before it is sent.
 pub(crate) const SNAPSHOT_TICKS_MAX: u32 = 600;

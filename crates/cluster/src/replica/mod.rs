@@ -19,6 +19,7 @@
 //! - A message that promises something goes when that is durable (rule 11).
 //! - What is handed out as committed stays so: no other entry ever has its index.
 
+mod beat;
 mod change;
 mod check;
 mod empty;
@@ -466,7 +467,7 @@ fn config(id: ReplicaId, applied: EntryIndex) -> Config {
         election_tick: ELECTION_TICKS,
         min_election_tick: ELECTION_TICKS,
         max_election_tick: ELECTION_TICKS_END,
-        heartbeat_tick: HEARTBEAT_TICKS,
+        heartbeat_tick: HEARTBEAT_TICKS as usize,
         check_quorum: true,
         pre_vote: true,
         max_size_per_msg: MESSAGE_BYTES_MAX,

@@ -26,6 +26,9 @@ impl<R: Rules> Replica<R> {
         if self.is_installing && !R::hears_while_installing() {
             return Err(StepRefused::Installing);
         }
+        if self.note_alive(&message) {
+            return Ok(());
+        }
         self.flush();
         let changes = self.check(&message)?;
         if message.body == Body::Empty {

@@ -2,7 +2,7 @@
 
 use super::held::{Held, HeldRequest};
 use crate::{PeerEvent, ShardCore, Stamp};
-use cluster::{Body, EntryBytes, EntryHead, GroupMessage, NodeNumber, Section};
+use cluster::{Body, EntryBytes, EntryHead, GroupMessage, HEARTBEAT_TICKS, NodeNumber, Section};
 use model::{EntryIndex, GroupId};
 
 impl ShardCore {
@@ -70,6 +70,9 @@ impl ShardCore {
         if copy.halt.is_some() {
             return self.hear_while_out(group, &message);
         }
+        if let Some(answer) = copy.replica.answer_heartbeat(&message) {
+            return self.say(group, answer);
+        }
         if copy.hears(&message.body) {
             let is_alive = matches!(message.body, Body::Alive { .. });
             // The replica counts what it refuses.
@@ -103,14 +106,24 @@ impl ShardCore {
 
     /// Time passes for a copy. It is driven if anything comes of that.
     fn tick_copy(&mut self, id: GroupId) {
+        let is_beat = self.members().is_beat();
         let copy = self.copy_mut(id);
         if copy.is_ticked() {
-            copy.replica.tick();
+            // All leaders of a node beat at once: their heartbeats share a frame.
+            let passed = match (copy.leads(), is_beat) {
+                (false, _) => 1,
+                (true, true) => HEARTBEAT_TICKS,
+                (true, false) => 0,
+            };
+            (0..passed).for_each(|_| copy.replica.tick());
             if copy.replica.leader().is_none() && copy.is_only_voter() {
                 copy.replica.campaign();
             }
         }
         copy.tick_questions();
+        while let Some(heartbeat) = self.copy_mut(id).replica.take_heartbeat() {
+            self.say(id, heartbeat);
+        }
         if self.wants_anything(id) {
             self.touch_group(id);
         }

@@ -21,12 +21,15 @@ use cluster::{
     Settled, targets,
 };
 use log::{DurableEntry, NewEntry, Purpose};
-use model::{EntrySubject, GroupId};
+use model::{EntrySubject, GroupId, Monotonic};
 use std::sync::Arc;
 use stream::{Command, Subject};
 
 /// Ticks between two looks at what the cluster knows: 500 ms.
 const WISH_TICKS: u32 = 10;
+
+/// A state of the cluster and the nodes that hold its groups, of which nothing is to change.
+pub(super) type InPlace = (Arc<Meta>, Vec<NodeNumber>);
 
 /// Targets that are proposed in one tick.
 const PLACES_PER_TICK: usize = 64;
@@ -207,14 +210,12 @@ impl ShardCore {
         if group.is_group_in_flight() {
             return;
         }
-        let replication = self.replication.as_ref().expect("it is a member's");
+        let replication = self.replication.as_mut().expect("it is a member's");
         let meta = group.meta.as_ref().expect("its state is in it");
         let wanted = match &replication.own {
             Some(own) if meta.members().next().is_none() => vec![MetaCommand::Join(own.clone())],
-            _ => {
-                let own = replication.forwarding.node;
-                moves(meta, |nodes| replication.presence.holders((now, own), meta, nodes))
-            }
+            _ if !replication.is_due(id) => return,
+            _ => replication.moves(now, meta),
         };
         for command in wanted {
             // What finds no room is proposed again by a later tick.
@@ -225,18 +226,14 @@ impl ShardCore {
     }
 }
 
-/// Targets that are not those of the members that are there, and members that leave and have nothing left. `there` says which
-/// of some members may be counted on.
-fn moves(meta: &Meta, there: impl Fn(Vec<NodeNumber>) -> Vec<NodeNumber>) -> Vec<MetaCommand> {
+/// Targets that are not those of `holders`, and members that leave and have nothing left.
+fn moves(meta: &Meta, holders: &[NodeNumber]) -> Vec<MetaCommand> {
     let leaving = meta.members().filter(|(_, member)| member.state == MemberState::Leaving);
     let free = leaving.map(|(number, _)| number).filter(|number| meta.is_free(*number));
     let removed = |number| MetaCommand::SetState { number, state: MemberState::Removed };
     let mut moves: Vec<MetaCommand> = free.map(removed).collect();
 
-    let holds = |state| matches!(state, MemberState::Active | MemberState::Draining);
-    let holders = meta.members().filter(|(_, member)| holds(member.state));
-    let holders = there(holders.map(|(number, _)| number).collect());
-    let wanted = targets(meta.group_count(), &holders, meta.replication()).into_iter();
+    let wanted = targets(meta.group_count(), holders, meta.replication()).into_iter();
     let moved = wanted.filter(|(group, nodes)| !nodes.is_empty() && meta.target(*group) != nodes);
     let places = moved.map(|(group, nodes)| MetaCommand::Place { group, nodes });
     moves.extend(places.take(PLACES_PER_TICK));
@@ -247,5 +244,23 @@ impl Replication {
     /// What the cluster knows of itself, as far as this shard has heard.
     pub(super) fn meta(&self) -> Option<&Arc<Meta>> {
         self.meta.as_ref()
+    }
+
+    /// What is to change so that groups are where they shall be. `meta` is what was published last.
+    fn moves(&mut self, now: Monotonic, meta: &Meta) -> Vec<MetaCommand> {
+        let holds = |state| matches!(state, MemberState::Active | MemberState::Draining);
+        let holders = meta.members().filter(|(_, member)| holds(member.state));
+        let holders = holders.map(|(number, _)| number).collect();
+        let holders = self.presence.holders((now, self.forwarding.node), meta, holders);
+        let published = self.meta.as_ref();
+        let is_same = |known: &InPlace| {
+            published.is_some_and(|it| Arc::ptr_eq(it, &known.0)) && known.1 == holders
+        };
+        if self.in_place.as_ref().is_some_and(is_same) {
+            return Vec::new();
+        }
+        let moves = moves(meta, &holders);
+        self.in_place = published.filter(|_| moves.is_empty()).map(|it| (it.clone(), holders));
+        moves
     }
 }

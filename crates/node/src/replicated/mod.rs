@@ -74,7 +74,7 @@ pub use transfer::TransferCounts;
 pub(crate) use transfer::{Rebuilt, Source, Writing};
 
 use crate::{Membership, Stamp};
-use cluster::{Member, Meta, MetaCommand};
+use cluster::{HEARTBEAT_TICKS, Member, Meta, MetaCommand};
 use model::{GroupId, Monotonic, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -116,8 +116,9 @@ pub(crate) struct Replication {
     wish_ticks: u32,
     /// Ticks since the start.
     ticks: u32,
-    /// Ticks since a leadership was last given away so that they spread.
-    spread_ticks: u32,
+    /// Until something changes the leader of the cluster's own group has nothing to propose.
+    in_place: Option<meta::InPlace>,
+    spread: place::Spread,
     leave: leave::Leave,
     presence: presence::Presence,
     far: watch::FarWatches,
@@ -146,7 +147,8 @@ impl Replication {
             wishes: VecDeque::new(),
             wish_ticks: 0,
             ticks: 0,
-            spread_ticks: 0,
+            in_place: None,
+            spread: place::Spread::default(),
             leave: leave::Leave::default(),
             presence: presence::Presence::new(replace_after_ms),
             far: watch::FarWatches::default(),
@@ -178,6 +180,11 @@ impl Replication {
     /// one are in the same tick.
     fn is_due(&self, id: GroupId) -> bool {
         u32::from(id.get()) % CARE_TICKS == self.ticks % CARE_TICKS
+    }
+
+    /// Whether leaders beat in this tick.
+    fn is_beat(&self) -> bool {
+        self.ticks.is_multiple_of(HEARTBEAT_TICKS)
     }
 
     fn next_fetch(&mut self) -> u64 {

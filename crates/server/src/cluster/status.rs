@@ -16,6 +16,7 @@
 //! # Bounds
 //! One report for each shard and each other member, and one word of each member for each group.
 
+use bytes::Bytes;
 use cluster::{
     CAUGHT_UP_ENTRIES, CheckReport, GroupReport, Member, MemberState, Membership, Meta, NodeNumber,
     REPLICATION_DEFAULT, Report,
@@ -70,11 +71,20 @@ pub(crate) struct Board {
 #[derive(Debug, Default)]
 struct Said {
     shards: BTreeMap<ShardId, Report>,
-    nodes: BTreeMap<NodeNumber, (Monotonic, Report)>,
+    /// What this node says to the others, until a shard says something new.
+    own: Option<Bytes>,
+    nodes: BTreeMap<NodeNumber, (Monotonic, Arc<Heard>)>,
     /// The last word of each node about each group. It stays when a node says no more of the group: the next
     /// leader may not have spoken yet.
     words: BTreeMap<(GroupId, NodeNumber), (Monotonic, GroupReport)>,
     meta: Option<Arc<Meta>>,
+}
+
+/// What another node has said. While nothing happens it says the same again.
+#[derive(Debug)]
+struct Heard {
+    payload: Vec<u8>,
+    report: Report,
 }
 
 impl Board {
@@ -91,7 +101,10 @@ impl Board {
     pub(crate) fn show(&self, shard: ShardId, report: Report, now: Monotonic) {
         let mut said = self.said();
         said.note_words(self.own, &report, now);
-        said.shards.insert(shard, report);
+        if said.shards.get(&shard) != Some(&report) {
+            said.shards.insert(shard, report);
+            said.own = None;
+        }
     }
 
     /// A shard of this node tells what it knows of the cluster.
@@ -101,16 +114,25 @@ impl Board {
 
     /// Another node tells of its copies. What is no report is passed over.
     pub(crate) fn hear(&self, from: NodeNumber, payload: &[u8], now: Monotonic) {
-        if let Ok(report) = Report::decode(payload) {
-            let mut said = self.said();
-            said.note_words(from, &report, now);
-            said.nodes.insert(from, (now, report));
-        }
+        let mut said = self.said();
+        let known = said.nodes.get(&from).map(|(_, heard)| heard);
+        let heard = match known.filter(|heard| heard.payload == payload) {
+            Some(heard) => Arc::clone(heard),
+            None => {
+                let Ok(report) = Report::decode(payload) else { return };
+                Arc::new(Heard { payload: payload.to_vec(), report })
+            }
+        };
+        said.note_words(from, &heard.report, now);
+        said.nodes.insert(from, (now, heard));
     }
 
     /// What this node says to the others.
-    pub(crate) fn own(&self) -> Report {
-        self.said().own()
+    pub(crate) fn own(&self) -> Bytes {
+        let mut said = self.said();
+        let own = said.own.take().unwrap_or_else(|| said.own().encode().into());
+        said.own = Some(own.clone());
+        own
     }
 
     /// All that is known here of the cluster.
@@ -126,7 +148,7 @@ impl Board {
             |node: &NodeNumber| *node == self.own || links.get(node).is_some_and(LinkState::is_up);
         let is_fresh = |node, at| is_up(node) && now.ms_since(at) <= REPORT_MS_MAX;
         let others = said.nodes.iter().filter(|(node, (at, _))| is_fresh(node, *at));
-        let others = others.map(|(node, (_, report))| (*node, report));
+        let others = others.map(|(node, (_, heard))| (*node, &heard.report));
         let (mut now_said, mut checks) = (View::default(), BTreeMap::<_, Vec<_>>::new());
         for (node, report) in others.chain([(self.own, &own)]) {
             report.groups.iter().for_each(|word| now_said.note(node, word));
@@ -141,7 +163,7 @@ impl Board {
                 view.note(*node, word);
             }
         }
-        let programs = said.nodes.iter().map(|(node, (_, it))| (*node, it.program.clone()));
+        let programs = said.nodes.iter().map(|(node, (_, it))| (*node, it.report.program.clone()));
         let programs = programs.chain([(membership.number, own.program.clone())]).collect();
         let (meta, is_alone) = (said.meta.clone(), own.copies == 0);
         Facts { membership, links, meta, now_said, view, checks, programs, is_alone }
@@ -151,7 +173,12 @@ impl Board {
 impl Said {
     fn note_words(&mut self, from: NodeNumber, report: &Report, now: Monotonic) {
         for group in &report.groups {
-            self.words.insert((group.group, from), (now, group.clone()));
+            let word = self.words.entry((group.group, from));
+            let (at, word) = word.or_insert_with(|| (now, group.clone()));
+            *at = now;
+            if word != group {
+                word.clone_from(group);
+            }
         }
     }
 

@@ -3,7 +3,6 @@
 use super::{handshakes::HandshakeCounts, shard::Shard};
 use crate::{cluster::REPORT_MS, metrics::DiskRefusal};
 use ::cluster::{NodeNumber, Section};
-use bytes::Bytes;
 use log::ChunkStats;
 use node::{DiskTrouble, ToPeer};
 use std::sync::Arc;
@@ -78,7 +77,7 @@ impl Shard {
         if self.id.get() > 0 {
             return;
         }
-        let payload = Bytes::from(peers.board().own().encode());
+        let payload = peers.board().own();
         for to in peers.others() {
             let section = Section::Report { payload: payload.clone() };
             links.push(ToPeer { to, section }, self.now);

@@ -154,7 +154,9 @@ impl<R: Rules> Hostile<R> {
             // Its contents lie there before it is sent.
             self.node.staged = Some((point.clone(), 7));
         }
-        let _ = self.replica().step(message);
+        if self.replica().answer_heartbeat(&message).is_none() {
+            let _ = self.replica().step(message);
+        }
     }
 
     fn peer(&mut self) -> ReplicaId {

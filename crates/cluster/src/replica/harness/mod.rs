@@ -7,6 +7,7 @@
 //! Checked at every step: one entry per index over all nodes, one leader per term, and no stale read. What is
 //! applied is durable here and on a majority. In the end everything is healed, and the group continues.
 
+mod beat;
 mod disk;
 mod empty;
 mod hostile;

@@ -214,6 +214,7 @@ impl<R: Rules> World<R> {
     fn tick(&mut self, node: usize) {
         if let Some(replica) = self.nodes[node].replica.as_mut() {
             replica.tick();
+            self.net.extend(std::iter::from_fn(|| replica.take_heartbeat()));
             self.turn(node);
         }
     }
@@ -246,6 +247,10 @@ impl<R: Rules> World<R> {
             if !is_staged || message.to != node.id {
                 return;
             }
+        }
+        if let Some(answer) = replica.answer_heartbeat(&message) {
+            self.net.push(answer);
+            return;
         }
         let _ = replica.step(message);
         self.turn(number);
