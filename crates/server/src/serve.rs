@@ -126,7 +126,7 @@ impl fmt::Display for ServeError {
 
 impl std::error::Error for ServeError {}
 
-/// Serves until SIGTERM or SIGINT, or until a thread ends that should not.
+/// Serves until SIGTERM or SIGINT, until the node is removed from its cluster, or until a thread ends that should not.
 ///
 /// # Errors
 /// [`ServeError`] if the server could not start, or one of its threads ended by itself.
@@ -303,6 +303,12 @@ impl Signals {
                 Woken::Look => {
                     if let Some(ended) = plane.find_ended() {
                         return Ok(Some(ended));
+                    }
+                    if plane.was_removed() {
+                        tracing::error!(
+                            "this node was removed from its cluster, so it ends; its data is not needed"
+                        );
+                        return Ok(None);
                     }
                     looks = looks.wrapping_add(1);
                     if !looks.is_multiple_of(LOOKS_PER_FILE_LOOK) || !reloads.look() {

@@ -41,6 +41,10 @@ impl Dialler {
         if bytes.starts_with(refusal::MAGIC) {
             let Some(bytes) = bytes.first_chunk() else { return Step::more() };
             let refusal = Refusal::decode(bytes).unwrap_or(Refusal::NotANode);
+            // A node ends when it hears that it was removed. Only who knows the secret may say so.
+            let is_known = matches!(self.state, State::Proved(_));
+            let is_believed = is_known || !matches!(refusal, Refusal::Removed { .. });
+            let refusal = if is_believed { refusal } else { Refusal::NotANode };
             return Step::refused(refusal::BYTES, Vec::new(), refusal);
         }
         match &self.state {

@@ -167,3 +167,11 @@ fn a_node_that_the_cluster_does_not_want_learns_why() {
     assert_eq!(heard.end, Some(LinkError::Refused(removed)));
     assert_eq!(from.handle(&heard.send, &|_| Ok(())), Err(LinkError::Refused(removed)));
 }
+
+#[test]
+fn who_has_not_proved_that_it_knows_the_secret_removes_nobody() {
+    let (mut from, _) = ends();
+    let removed = Refusal::Removed { number: NodeNumber::new(1) };
+    let said = from.handle(&removed.encode(), &|_| Ok(()));
+    assert_eq!(said, Err(LinkError::Refused(Refusal::NotANode)));
+}

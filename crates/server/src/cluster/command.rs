@@ -342,8 +342,10 @@ fn remove(change: &Change, say: Say<'_>) -> Result<(), CommandError> {
     loop {
         let node = find(&port, change.node)?;
         let Some(node) = node.filter(|node| node.state != "removed") else {
-            let text =
-                format!("node {} is removed: stop it, its data is not needed\n", change.node);
+            let text = format!(
+                "node {} is removed: its process ends by itself, and its data is not needed\n",
+                change.node
+            );
             return put(say, text);
         };
         if node.state != "leaving" {

@@ -49,6 +49,11 @@ pub enum ClusterError {
         /// Members of its cluster.
         members: usize,
     },
+    /// The data directory is that of a node that was removed.
+    WasRemoved {
+        /// Its number.
+        number: NodeNumber,
+    },
     /// Others cannot dial the address that is listened on.
     NeedsAdvertise {
         /// That address.
@@ -127,6 +132,11 @@ impl fmt::Display for ClusterError {
                 f,
                 "the data directory is that of node {number} of {members}, and alone it would serve an old state; say \
                  where the others reach it (setting peer_listen)"
+            ),
+            Self::WasRemoved { number } => write!(
+                f,
+                "the data directory is that of node {number}, which was removed from its cluster; join with an empty \
+                 one and a token of the cluster (setting join)"
             ),
             Self::NeedsAdvertise { listen } => write!(
                 f,

@@ -86,6 +86,9 @@ pub fn find(
         tracing::error!(file = %damaged.display(), "one copy of CLUSTER is damaged; it is written again");
     }
     let found = found.map(|found| found.membership);
+    if let Some(removed) = found.as_ref().filter(|it| it.own().state == MemberState::Removed) {
+        return Err(ClusterError::WasRemoved { number: removed.number });
+    }
     if settings.peer_listen.is_none() {
         return match found {
             Some(Membership { number, members, .. }) if members.len() > 1 => {

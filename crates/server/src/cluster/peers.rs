@@ -171,6 +171,24 @@ impl Peers {
         self.woken.notify_all();
     }
 
+    /// A member says that this node was removed, if it has that number.
+    pub(crate) fn note_removed(&self, number: NodeNumber) {
+        let mut state = self.state();
+        if number != state.membership.number {
+            return;
+        }
+        if let Some(own) = state.membership.members.get_mut(&number) {
+            own.state = MemberState::Removed;
+        }
+        (state.is_changed, state.is_woken) = (true, true);
+        self.woken.notify_all();
+    }
+
+    /// Whether this node was removed from its cluster, as far as it has heard.
+    pub(crate) fn is_removed(&self) -> bool {
+        self.state().membership.own().state == MemberState::Removed
+    }
+
     /// A node has joined under this number, and waits for its answer.
     pub(crate) fn note_joined(&self, number: NodeNumber, link: JoinerLink) {
         let mut state = self.state();

@@ -118,6 +118,8 @@ type Addresses = Vec<(SocketAddr, bool)>;
 pub struct Plane {
     addresses: Addresses,
     mailboxes: Vec<Arc<Mailbox>>,
+    /// If it is a node of a cluster.
+    node: Option<Arc<Peers>>,
     loops: Vec<JoinHandle<io::Result<()>>>,
     workers: Vec<JoinHandle<()>>,
 }
@@ -225,6 +227,7 @@ impl Plane {
             mailboxes.push(Mailbox::new(mio::Waker::new(poll.registry(), WAKE)?));
             polls.push(poll);
         }
+        let node = peers.clone();
         let (peers, peers_thread) = listen_for_peers(settings, peers, &mailboxes)?;
         let clock = Arc::clone(metrics.clock());
         let shared = Shared::new(settings, clock, mailboxes.clone(), in_force);
@@ -272,7 +275,13 @@ impl Plane {
             let builder = std::thread::Builder::new().name(format!("shard-{id}"));
             loops.push(builder.spawn(move || shard.run())?);
         }
-        Ok(Self { addresses, mailboxes, loops, workers: worker_threads })
+        Ok(Self { addresses, mailboxes, node, loops, workers: worker_threads })
+    }
+
+    /// Whether this is a node of a cluster that was removed from it.
+    #[must_use]
+    pub fn was_removed(&self) -> bool {
+        self.node.as_ref().is_some_and(|node| node.is_removed())
     }
 
     /// A thread that has ended although nobody called [`Self::stop`], if there is one.

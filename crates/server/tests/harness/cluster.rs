@@ -50,6 +50,12 @@ impl Node {
         self.server.take().expect("it runs").stop();
     }
 
+    /// Waits until it has ended by itself, which is no failure.
+    pub(crate) fn ends(&mut self) {
+        let status = self.server.take().expect("it runs").wait();
+        assert!(status.success(), "{status}");
+    }
+
     pub(crate) fn server(&self) -> &Server {
         self.server.as_ref().expect("it runs")
     }

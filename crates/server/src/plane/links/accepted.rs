@@ -36,6 +36,8 @@ pub(super) struct Accepted {
     questions: Vec<(u64, JoinQuestion)>,
     /// Refusals that were logged.
     refused: BTreeSet<(IpAddr, String)>,
+    /// How often the members had changed when they were looked at.
+    changes: u64,
 }
 
 #[derive(Debug)]
@@ -63,9 +65,9 @@ enum End {
 impl Accepted {
     pub(super) fn new(mut listener: TcpListener, registry: &Registry) -> io::Result<Self> {
         registry.register(&mut listener, Token(ACCEPTED - 1), Interest::READABLE)?;
-        let (slots, ready, count, questions, refused) = Default::default();
-        let again = Monotonic::new(0);
-        Ok(Self { listener, is_pending: true, again, slots, ready, count, questions, refused })
+        let (slots, ready, count, questions, refused, changes) = Default::default();
+        let (is_pending, again) = (true, Monotonic::new(0));
+        Ok(Self { listener, is_pending, again, slots, ready, count, questions, refused, changes })
     }
 
     /// Takes up an event of a slot, or of the listener.
@@ -239,6 +241,21 @@ impl Accepted {
         });
         if let Some(older) = older {
             self.close(older, wire, &End::Closed);
+        }
+    }
+
+    /// Ends links of nodes that were removed: each learns why when it dials again.
+    pub(super) fn end_removed(&mut self, wire: &mut Wire) {
+        let changes = wire.peers.changes();
+        if std::mem::replace(&mut self.changes, changes) == changes {
+            return;
+        }
+        for slot in 0..self.slots.len() {
+            let hello = self.slots[slot].as_ref().and_then(|link| link.end.peer());
+            let checked = hello.map_or(Ok(()), |hello| wire.peers.check(hello));
+            if let Err(refusal @ Refusal::Removed { .. }) = checked {
+                self.close(slot, wire, &End::Refused(LinkError::Refused(refusal)));
+            }
         }
     }
 

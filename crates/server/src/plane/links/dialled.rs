@@ -2,12 +2,13 @@
 
 use super::wire::{DIALLED, HELLO_TIMEOUT_MS, KEEP_ALIVE_MS, Wire, is_not_ready, prepare};
 use crate::cluster::Peers;
-use cluster::{Class, Hello, NodeNumber, Outbound, Refusal};
+use cluster::{Class, Hello, LinkError, NodeNumber, Outbound, Refusal};
 use env::Random;
 use mio::{Interest, Token, net::TcpStream};
 use model::Monotonic;
 use node::{PeerEvent, Stamp, ToPeer};
-use std::io::{Read as _, Write as _};
+use std::fmt;
+use std::io::{self, Read as _, Write as _};
 
 /// How long a node waits before it dials again, at first and at last.
 const BACKOFF_MS_MIN: u64 = 100;
@@ -225,7 +226,12 @@ impl Way {
                 heard.push(PeerEvent::Up { node, opening });
             }
             Ok(Some(_)) => {}
-            Err(why) => return self.lose(wire, now, heard, why),
+            Err(lost) => {
+                if let Lost::Refused(LinkError::Refused(Refusal::Removed { number })) = lost {
+                    wire.peers.note_removed(number);
+                }
+                return self.lose(wire, now, heard, lost.to_string());
+            }
         }
         self.flush(wire, now, heard);
     }
@@ -263,25 +269,42 @@ impl Way {
     }
 }
 
+/// Why a link is over before it was up.
+enum Lost {
+    Refused(LinkError),
+    Closed,
+    Unreachable(io::Error),
+}
+
+impl fmt::Display for Lost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => error.fmt(f),
+            Self::Closed => f.write_str("it has closed the link"),
+            Self::Unreachable(error) => write!(f, "it cannot be reached: {error}"),
+        }
+    }
+}
+
 impl Open {
     /// Reads what the peer says before it welcomes this node; its hello, if it has done so just now.
     fn receive(
         &mut self,
         buffer: &mut [u8],
         check: &dyn Fn(&Hello) -> Result<(), Refusal>,
-    ) -> Result<Option<Hello>, String> {
+    ) -> Result<Option<Hello>, Lost> {
         let mut up = None;
         loop {
             match self.socket.read(buffer) {
-                Ok(0) => return Err("it has closed the link".to_owned()),
+                Ok(0) => return Err(Lost::Closed),
                 Ok(count) => match self.end.handle(&buffer[..count], check) {
                     Ok(Some(hello)) => up = Some(hello),
                     Ok(None) => {}
-                    Err(error) => return Err(error.to_string()),
+                    Err(error) => return Err(Lost::Refused(error)),
                 },
                 Err(error) if is_not_ready(&error) => return Ok(up),
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(format!("it cannot be reached: {error}")),
+                Err(error) => return Err(Lost::Unreachable(error)),
             }
         }
     }

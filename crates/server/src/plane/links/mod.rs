@@ -82,6 +82,7 @@ impl Links {
             if !is_late {
                 self.accepted.end_silent(&mut self.wire, now.monotonic);
             }
+            self.accepted.end_removed(&mut self.wire);
             self.dialled.tick(&mut self.wire, now, &mut self.heard);
             self.heard.push(PeerEvent::Tick);
         }
