@@ -121,8 +121,9 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
     if !voters.contains(&view.leader) {
         let may_lead = |id: &ReplicaId| is_voter(id) && !view.drained.contains(&id.node());
         let able: Vec<ReplicaId> = voters.iter().copied().filter(may_lead).collect();
+        let able = by_progress(view, &able);
         if !able.is_empty() {
-            return Some(PlacementStep::HandOver(by_progress(view, &able)));
+            return Some(PlacementStep::HandOver(able));
         }
         // Nobody can take over. Those that come may, once they vote.
         voters.push(view.leader);
@@ -159,7 +160,10 @@ fn voters_wanted(view: &GroupView<'_>, replication: u16) -> Vec<ReplicaId> {
 }
 
 fn best_learner(view: &GroupView<'_>) -> Vec<ReplicaId> {
-    by_progress(view, view.target).into_iter().take(1).collect()
+    let mut learners = by_progress(view, view.target);
+    learners.sort_by_key(|id| view.drained.contains(&id.node()));
+    learners.truncate(1);
+    learners
 }
 
 fn follower<'a>(view: &GroupView<'a>, id: ReplicaId) -> Option<&'a Follower> {

@@ -2,7 +2,7 @@
 
 use super::dialler::WELCOME;
 use super::hello::{HELLO_BYTES, Hello, PROOF_BYTES, Secret, Side};
-use super::refusal::Refusal;
+use super::refusal::{PROOF_PLACE, Refusal};
 use super::{Progress, Step};
 
 #[derive(Debug)]
@@ -42,7 +42,12 @@ impl Acceptor {
                 let is_proved = self.secret.verify(Side::Dialler, (dialler, &self.hello), proof);
                 let checked = if is_proved { check(dialler) } else { Err(Refusal::Secret) };
                 if let Err(refusal) = checked {
-                    return Step::refused(PROOF_BYTES, refusal.encode().to_vec(), refusal);
+                    let mut bytes = refusal.encode();
+                    if matches!(refusal, Refusal::Removed { .. }) {
+                        let proof = self.secret.prove(Side::Remover, dialler, &self.hello);
+                        bytes[PROOF_PLACE].copy_from_slice(&proof);
+                    }
+                    return Step::refused(PROOF_BYTES, bytes.to_vec(), refusal);
                 }
                 let progress = Progress::Up(dialler.clone());
                 Step { used: PROOF_BYTES, send: WELCOME.to_vec(), progress }

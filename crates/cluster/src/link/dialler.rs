@@ -1,7 +1,7 @@
 //! The side that dials.
 
 use super::hello::{HELLO_BYTES, Hello, PROOF_BYTES, Secret, Side};
-use super::refusal::{self, Refusal};
+use super::refusal::{self, PROOF_PLACE, Refusal};
 use super::{Progress, Step};
 
 /// What an acceptor says when all is well.
@@ -40,11 +40,7 @@ impl Dialler {
     ) -> Step {
         if bytes.starts_with(refusal::MAGIC) {
             let Some(bytes) = bytes.first_chunk() else { return Step::more() };
-            let refusal = Refusal::decode(bytes).unwrap_or(Refusal::NotANode);
-            // A node ends when it hears that it was removed. Only who knows the secret may say so.
-            let is_known = matches!(self.state, State::Proved(_));
-            let is_believed = is_known || !matches!(refusal, Refusal::Removed { .. });
-            let refusal = if is_believed { refusal } else { Refusal::NotANode };
+            let refusal = self.believed(bytes).unwrap_or(Refusal::NotANode);
             return Step::refused(refusal::BYTES, Vec::new(), refusal);
         }
         match &self.state {
@@ -57,6 +53,21 @@ impl Dialler {
                 }
                 Some(_) => Step::refused(0, Vec::new(), Refusal::NotANode),
             },
+        }
+    }
+
+    /// A refusal, as far as its sender may say so.
+    fn believed(&self, bytes: &[u8; refusal::BYTES]) -> Option<Refusal> {
+        let refusal = Refusal::decode(bytes)?;
+        let proof = bytes[PROOF_PLACE].try_into().expect("it has the length of a proof");
+        let is_proved =
+            |acceptor: &Hello| self.secret.verify(Side::Remover, (&self.hello, acceptor), proof);
+        match (&self.state, refusal) {
+            (State::Proved(acceptor), Refusal::Removed { .. }) => {
+                is_proved(acceptor).then_some(refusal)
+            }
+            (State::Greeted, Refusal::Removed { .. }) => None,
+            _ => Some(refusal),
         }
     }
 

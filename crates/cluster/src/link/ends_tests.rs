@@ -174,4 +174,10 @@ fn who_has_not_proved_that_it_knows_the_secret_removes_nobody() {
     let removed = Refusal::Removed { number: NodeNumber::new(1) };
     let said = from.handle(&removed.encode(), &|_| Ok(()));
     assert_eq!(said, Err(LinkError::Refused(Refusal::NotANode)));
+    // Nor does a stranger that has passed on what a member has said.
+    let (mut from, mut to) = ends();
+    let heard = to.handle(&send_all(&mut from), &|_| Ok(()));
+    let _ = from.handle(&heard.send, &|_| Ok(())).unwrap();
+    let said = from.handle(&removed.encode(), &|_| Ok(()));
+    assert_eq!(said, Err(LinkError::Refused(Refusal::NotANode)));
 }

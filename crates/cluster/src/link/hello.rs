@@ -131,6 +131,8 @@ impl fmt::Debug for Secret {
 pub(super) enum Side {
     Dialler,
     Acceptor,
+    /// An acceptor that refuses a node which was removed.
+    Remover,
 }
 
 impl Secret {
@@ -166,6 +168,7 @@ impl Secret {
         mac.update(match side {
             Side::Dialler => b"thalweg dialler 1",
             Side::Acceptor => b"thalweg acceptor1",
+            Side::Remover => b"thalweg remover 1",
         });
         mac.update(&dialler.encode());
         mac.update(&acceptor.encode());

@@ -1,8 +1,9 @@
 //! Why a node does not talk to another.
 
-use super::hello::{HELLO_BYTES, VERSION_MAX, VERSION_MIN};
+use super::hello::{HELLO_BYTES, PROOF_BYTES, VERSION_MAX, VERSION_MIN};
 use crate::identity::NodeNumber;
 use std::fmt;
+use std::ops::Range;
 
 /// Why a peer was refused. Each says what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,6 +69,11 @@ pub(super) const MAGIC: &[u8; 4] = b"ThNo";
 
 /// Bytes of a refusal on the wire: as many as a hello has.
 pub(super) const BYTES: usize = HELLO_BYTES;
+
+/// Where the proof is that the refused was removed: it ends when it hears that, so only a node that knows the secret may say so.
+pub(super) const PROOF_PLACE: Range<usize> = 24..24 + PROOF_BYTES;
+
+const _: () = assert!(PROOF_PLACE.end <= BYTES);
 
 impl Refusal {
     pub(super) fn encode(&self) -> [u8; BYTES] {

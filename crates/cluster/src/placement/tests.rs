@@ -188,6 +188,29 @@ fn a_leader_that_leaves_hands_over_to_who_votes_and_not_to_who_learns() {
     assert_eq!(taken, Some(PlacementStep::HandOver(vec![renewed, id(2)])));
     // Nobody may take over: the leader stays.
     assert_eq!(step_beside(&with_leader, &[], &[1, 2, 4].map(node)), None);
+    // The same where the only one that may is silent: 5 is not among those that are heard.
+    let view = GroupView {
+        leader: id(3),
+        first: EntryIndex::new(1),
+        last: EntryIndex::new(100),
+        configuration: &Configuration {
+            learners: vec![id(2)],
+            ..Configuration::of(&ids(&[3, 4, 5]))
+        },
+        is_settled: true,
+        followers: &[up(id(2)), up(id(4)), Follower { is_heard: false, ..up(id(5)) }],
+        target: &ids(&[2, 4, 5]),
+        listeners: &[],
+        drained: &[node(4)],
+    };
+    let taken = next_step(&view, 3);
+    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(vec![(id(2), Part::Voter)]))));
+    // The only voter leaves: a learner on a node that may lead takes its place.
+    let one = Configuration { learners: ids(&[2, 4]), ..Configuration::of(&ids(&[3])) };
+    let view =
+        GroupView { configuration: &one, target: &ids(&[2, 4]), drained: &[node(2)], ..view };
+    let taken = next_step(&view, 3);
+    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(vec![(id(4), Part::Voter)]))));
 }
 
 #[test]

@@ -70,7 +70,9 @@ impl ShardCore {
         if copy.halt.is_some() {
             return self.hear_while_out(group, &message);
         }
-        if let Some(answer) = copy.replica.answer_heartbeat(&message) {
+        if copy.is_driven()
+            && let Some(answer) = copy.replica.answer_heartbeat(&message)
+        {
             return self.say(group, answer);
         }
         if copy.hears(&message.body) {

@@ -27,7 +27,7 @@ const SPREAD_TICKS: u32 = 5;
 /// Room that a change wants in the log, at most.
 const CHANGE_BYTES_MAX: u64 = 1 << 10;
 
-/// Who shall lead each group, so that leaderships spread.
+/// The node that shall lead each group, so that leaderships spread.
 #[derive(Debug, Default)]
 pub(super) struct Spread {
     /// Ticks since one was last given away.

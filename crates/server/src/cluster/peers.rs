@@ -36,6 +36,8 @@ struct State {
     membership: Membership,
     /// Whether it says more than `CLUSTER`.
     is_changed: bool,
+    /// Whether this node was removed, and `CLUSTER` says so if it can be written.
+    is_removed: bool,
     /// Whether somebody waits for [`Peers::look`].
     is_woken: bool,
     /// How often other members have come or gone, and whether they have since.
@@ -94,6 +96,7 @@ impl Peers {
         let state = State {
             membership,
             is_changed,
+            is_removed: false,
             is_woken,
             changes,
             have_changed,
@@ -186,7 +189,7 @@ impl Peers {
 
     /// Whether this node was removed from its cluster, as far as it has heard.
     pub(crate) fn is_removed(&self) -> bool {
-        self.state().membership.own().state == MemberState::Removed
+        self.state().is_removed
     }
 
     /// A node has joined under this number, and waits for its answer.
@@ -305,6 +308,8 @@ impl Peers {
         };
         let kept = replace_membership(&*self.disk, &self.dir, &mut membership);
         let mut state = self.state();
+        // Where it cannot be written the next start hears it again.
+        state.is_removed = membership.own().state == MemberState::Removed;
         state.membership.revision = membership.revision;
         if let Err(error) = kept {
             tracing::warn!(%error, "CLUSTER cannot be written; it is tried again");
