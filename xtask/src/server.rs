@@ -4,10 +4,11 @@
 
 use crate::run::Failure;
 use crate::workspace::Workspace;
+use socket2::{Domain, Socket, Type};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus};
 use std::time::{Duration, Instant};
@@ -52,7 +53,7 @@ impl Server {
             )));
         }
         let scratch = workspace.scratch(purpose)?;
-        let [listen, admin] = free_addresses()?;
+        let (listen, admin) = (reserved_address()?, reserved_address()?);
         let log = File::create(scratch.join("log"))
             .map_err(|error| format!("cannot make the server's log file: {error}"))?;
         let mut words = prefix.iter().map(OsString::from).chain([binary.into_os_string()]);
@@ -173,12 +174,20 @@ impl Drop for Server {
     }
 }
 
-/// Two loopback addresses whose ports were free a moment ago.
-fn free_addresses() -> Result<[SocketAddr; 2], Failure> {
-    let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0));
-    let both = bind().and_then(|first| Ok([first, bind()?]));
-    both.and_then(|[first, second]| Ok([first.local_addr()?, second.local_addr()?]))
-        .map_err(|error| Failure::new(format!("no free port on the loopback address: {error}")))
+/// A loopback address that is kept until this process ends. Its socket does not listen: a server can, and no connection gets the port,
+/// not even the one that asks whether the server is ready.
+fn reserved_address() -> Result<SocketAddr, Failure> {
+    let reserve = || {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
+        socket.set_reuse_address(true)?;
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
+        let address = socket.local_addr()?;
+        std::mem::forget(socket);
+        Ok(address.as_socket().expect("an address of IPv4"))
+    };
+    reserve().map_err(|error: std::io::Error| {
+        Failure::new(format!("no free port on the loopback address: {error}"))
+    })
 }
 
 fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {
