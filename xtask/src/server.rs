@@ -4,7 +4,6 @@
 
 use crate::run::Failure;
 use crate::workspace::Workspace;
-use socket2::{Domain, Socket, Type};
 use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
@@ -53,7 +52,8 @@ impl Server {
             )));
         }
         let scratch = workspace.scratch(purpose)?;
-        let (listen, admin) = (reserved_address()?, reserved_address()?);
+        // It chooses its ports, and its log names them: one that was looked up before could be taken meanwhile.
+        let any = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
         let log = File::create(scratch.join("log"))
             .map_err(|error| format!("cannot make the server's log file: {error}"))?;
         let mut words = prefix.iter().map(OsString::from).chain([binary.into_os_string()]);
@@ -61,7 +61,7 @@ impl Server {
         let child = Command::new(program)
             .args(words)
             .arg("serve")
-            .args(["--listen", &listen.to_string(), "--admin-listen", &admin.to_string()])
+            .args(["--listen", &any.to_string(), "--admin-listen", &any.to_string()])
             .args(["--long-poll-timeout-ms", &LONG_POLL_TIMEOUT_MS.to_string()])
             .arg("--data-dir")
             .arg(scratch.join("data"))
@@ -69,7 +69,7 @@ impl Server {
             .stderr(log)
             .spawn()
             .map_err(|error| format!("cannot start the server: {error}"))?;
-        let mut server = Self { child, scratch, listen, admin };
+        let mut server = Self { child, scratch, listen: any, admin: any };
         server.wait_until_ready()?;
         Ok(server)
     }
@@ -103,12 +103,16 @@ impl Server {
             if let Ok(Some(status)) = self.child.try_wait() {
                 return Err(self.failure(&format!("the server ended at its start: {status}")));
             }
-            match get(self.admin, "/readyz") {
+            std::thread::sleep(PROBE_INTERVAL);
+            let log = self.log();
+            let listens = (address(&log, " listening "), address(&log, "admin server listens"));
+            let (Some(listen), Some(admin)) = listens else { continue };
+            (self.listen, self.admin) = (listen, admin);
+            match get(admin, "/readyz") {
                 Ok(answer) if answer.starts_with("HTTP/1.1 200") => return Ok(()),
                 Ok(answer) => last = answer,
                 Err(error) => last = error.to_string(),
             }
-            std::thread::sleep(PROBE_INTERVAL);
         }
         Err(self.failure(&format!("the server was not ready in {READY_TIMEOUT:?}: {last}")))
     }
@@ -158,8 +162,12 @@ impl Server {
         None
     }
 
+    fn log(&self) -> String {
+        std::fs::read_to_string(self.scratch.join("log")).unwrap_or_default()
+    }
+
     fn failure(&self, what: &str) -> Failure {
-        let log = std::fs::read_to_string(self.scratch.join("log")).unwrap_or_default();
+        let log = self.log();
         let tail: Vec<&str> = log.lines().rev().take(20).collect();
         let tail: Vec<&str> = tail.into_iter().rev().collect();
         let place = self.scratch.display();
@@ -174,20 +182,10 @@ impl Drop for Server {
     }
 }
 
-/// A loopback address that is kept until this process ends. Its socket does not listen: a server can, and no connection gets the port,
-/// not even the one that asks whether the server is ready.
-fn reserved_address() -> Result<SocketAddr, Failure> {
-    let reserve = || {
-        let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
-        socket.set_reuse_address(true)?;
-        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into())?;
-        let address = socket.local_addr()?;
-        std::mem::forget(socket);
-        Ok(address.as_socket().expect("an address of IPv4"))
-    };
-    reserve().map_err(|error: std::io::Error| {
-        Failure::new(format!("no free port on the loopback address: {error}"))
-    })
+/// The address in the first line of the log that says `message`.
+fn address(log: &str, message: &str) -> Option<SocketAddr> {
+    let line = log.lines().find(|line| line.contains(message))?;
+    line.split_once("address=")?.1.split(' ').next()?.parse().ok()
 }
 
 fn get(address: SocketAddr, path: &str) -> std::io::Result<String> {

@@ -59,16 +59,13 @@ impl Dialler {
     /// A refusal, as far as its sender may say so.
     fn believed(&self, bytes: &[u8; refusal::BYTES]) -> Option<Refusal> {
         let refusal = Refusal::decode(bytes)?;
-        let proof = bytes[PROOF_PLACE].try_into().expect("it has the length of a proof");
-        let is_proved =
-            |acceptor: &Hello| self.secret.verify(Side::Remover, (&self.hello, acceptor), proof);
-        match (&self.state, refusal) {
-            (State::Proved(acceptor), Refusal::Removed { .. }) => {
-                is_proved(acceptor).then_some(refusal)
-            }
-            (State::Greeted, Refusal::Removed { .. }) => None,
-            _ => Some(refusal),
+        if !matches!(refusal, Refusal::Removed { .. }) {
+            return Some(refusal);
         }
+        let State::Proved(acceptor) = &self.state else { return None };
+        let proof = bytes[PROOF_PLACE].try_into().expect("it has the length of a proof");
+        let is_proved = self.secret.verify(Side::Remover, (&self.hello, acceptor), proof);
+        is_proved.then_some(refusal)
     }
 
     fn handle_hello(

@@ -28,9 +28,6 @@ use stream::{Command, Subject};
 /// Ticks between two looks at what the cluster knows: 500 ms.
 const WISH_TICKS: u32 = 10;
 
-/// A state of the cluster and the nodes that hold its groups, of which nothing is to change.
-pub(super) type InPlace = (Arc<Meta>, Vec<NodeNumber>);
-
 /// Targets that are proposed in one tick.
 const PLACES_PER_TICK: usize = 64;
 
@@ -101,13 +98,14 @@ impl ShardCore {
         let meta = group.meta.as_ref().expect("its state is in it");
         if meta.members().next().is_some() {
             let meta = Arc::new(Meta::clone(meta));
-            (self.members().meta, self.members().is_meta_new) = (Some(meta), true);
+            self.members().set_meta(meta);
+            self.members().is_meta_new = true;
         }
     }
 
     /// Another shard of this node has applied a change.
     pub(super) fn learn_meta(&mut self, meta: Arc<Meta>) {
-        self.members().meta = Some(meta);
+        self.members().set_meta(meta);
     }
 
     /// A change that a client asks for, where the group is led.
@@ -246,21 +244,23 @@ impl Replication {
         self.meta.as_ref()
     }
 
+    /// What was found out from the last one may not hold any more.
+    fn set_meta(&mut self, meta: Arc<Meta>) {
+        (self.in_place, self.leaders_wanted) = (None, None);
+        self.meta = Some(meta);
+    }
+
     /// What is to change so that groups are where they shall be. `meta` is what was published last.
     fn moves(&mut self, now: Monotonic, meta: &Meta) -> Vec<MetaCommand> {
         let holds = |state| matches!(state, MemberState::Active | MemberState::Draining);
         let holders = meta.members().filter(|(_, member)| holds(member.state));
         let holders = holders.map(|(number, _)| number).collect();
         let holders = self.presence.holders((now, self.forwarding.node), meta, holders);
-        let published = self.meta.as_ref();
-        let is_same = |known: &InPlace| {
-            published.is_some_and(|it| Arc::ptr_eq(it, &known.0)) && known.1 == holders
-        };
-        if self.in_place.as_ref().is_some_and(is_same) {
+        if self.in_place.as_ref() == Some(&holders) {
             return Vec::new();
         }
         let moves = moves(meta, &holders);
-        self.in_place = published.filter(|_| moves.is_empty()).map(|it| (it.clone(), holders));
+        self.in_place = moves.is_empty().then_some(holders);
         moves
     }
 }

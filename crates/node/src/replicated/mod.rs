@@ -74,9 +74,9 @@ pub use transfer::TransferCounts;
 pub(crate) use transfer::{Rebuilt, Source, Writing};
 
 use crate::{Membership, Stamp};
-use cluster::{HEARTBEAT_TICKS, Member, Meta, MetaCommand};
+use cluster::{HEARTBEAT_TICKS, Member, Meta, MetaCommand, NodeNumber};
 use model::{GroupId, Monotonic, Timestamp};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 /// How long a request may wait: for a leader, for its confirmation, or for its entry to be committed. Clients begin to
@@ -116,9 +116,12 @@ pub(crate) struct Replication {
     wish_ticks: u32,
     /// Ticks since the start.
     ticks: u32,
-    /// Until something changes the leader of the cluster's own group has nothing to propose.
-    in_place: Option<meta::InPlace>,
-    spread: place::Spread,
+    /// The nodes that hold groups, if these are where they shall be.
+    in_place: Option<Vec<NodeNumber>>,
+    /// The node that shall lead each group, as soon as somebody has asked.
+    leaders_wanted: Option<Arc<BTreeMap<GroupId, NodeNumber>>>,
+    /// Ticks since a leadership was last given away so that they spread.
+    spread_ticks: u32,
     leave: leave::Leave,
     presence: presence::Presence,
     far: watch::FarWatches,
@@ -148,7 +151,8 @@ impl Replication {
             wish_ticks: 0,
             ticks: 0,
             in_place: None,
-            spread: place::Spread::default(),
+            leaders_wanted: None,
+            spread_ticks: 0,
             leave: leave::Leave::default(),
             presence: presence::Presence::new(replace_after_ms),
             far: watch::FarWatches::default(),

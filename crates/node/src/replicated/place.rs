@@ -18,7 +18,6 @@ use cluster::{
 };
 use log::Purpose;
 use model::GroupId;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Ticks between two leaderships that a shard gives away so that they spread: 250 ms.
@@ -26,30 +25,6 @@ const SPREAD_TICKS: u32 = 5;
 
 /// Room that a change wants in the log, at most.
 const CHANGE_BYTES_MAX: u64 = 1 << 10;
-
-/// The node that shall lead each group, so that leaderships spread.
-#[derive(Debug, Default)]
-pub(super) struct Spread {
-    /// Ticks since one was last given away.
-    ticks: u32,
-    /// The last answer, and the state of the cluster that it follows from.
-    wanted: Option<(Arc<Meta>, Arc<LeadersWanted>)>,
-}
-
-type LeadersWanted = BTreeMap<GroupId, NodeNumber>;
-
-impl Spread {
-    fn wanted(&mut self, meta: &Arc<Meta>) -> Arc<LeadersWanted> {
-        let known = self.wanted.take().filter(|(of, _)| Arc::ptr_eq(of, meta));
-        let (_, wanted) = self.wanted.insert(known.unwrap_or_else(|| {
-            let groups = (0..=meta.group_count()).map(GroupId::new);
-            let targets = groups.map(|group| (group, meta.target(group)));
-            let wanted = leaders_wanted(targets, |node| may_lead(meta, node));
-            (Arc::clone(meta), Arc::new(wanted))
-        }));
-        Arc::clone(wanted)
-    }
-}
 
 impl ShardCore {
     /// The groups that are led here take their next step to where they shall be.
@@ -63,10 +38,10 @@ impl ShardCore {
                 self.place_group(id, &meta);
             }
         }
-        let spread = &mut self.members().spread;
-        spread.ticks += 1;
-        if spread.ticks >= SPREAD_TICKS && !is_ending {
-            spread.ticks = 0;
+        let members = self.members();
+        members.spread_ticks += 1;
+        if members.spread_ticks >= SPREAD_TICKS && !is_ending {
+            members.spread_ticks = 0;
             self.spread_leaders(&meta);
         }
     }
@@ -130,7 +105,12 @@ impl ShardCore {
 
     /// Gives one leadership of this shard to who shall have it.
     fn spread_leaders(&mut self, meta: &Arc<Meta>) {
-        let wanted = self.members().spread.wanted(meta);
+        let known = &mut self.members().leaders_wanted;
+        let wanted = Arc::clone(known.get_or_insert_with(|| {
+            let groups = (0..=meta.group_count()).map(GroupId::new);
+            let targets = groups.map(|group| (group, meta.target(group)));
+            Arc::new(leaders_wanted(targets, |node| may_lead(meta, node)))
+        }));
         for id in self.replicated_groups() {
             let copy = self.copy_mut(id);
             let own = copy.replica.id().node();

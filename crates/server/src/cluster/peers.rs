@@ -169,8 +169,13 @@ impl Peers {
         if !is_changed {
             return;
         }
-        (state.is_changed, state.is_woken) = (true, true);
         state.renew_links();
+        self.have_kept(state);
+    }
+
+    /// Has `CLUSTER` written again.
+    fn have_kept(&self, mut state: MutexGuard<'_, State>) {
+        (state.is_changed, state.is_woken) = (true, true);
         self.woken.notify_all();
     }
 
@@ -183,8 +188,7 @@ impl Peers {
         if let Some(own) = state.membership.members.get_mut(&number) {
             own.state = MemberState::Removed;
         }
-        (state.is_changed, state.is_woken) = (true, true);
-        self.woken.notify_all();
+        self.have_kept(state);
     }
 
     /// Whether this node was removed from its cluster, as far as it has heard.
@@ -197,8 +201,7 @@ impl Peers {
         let mut state = self.state();
         state.joiners.insert(number, link);
         // It may be in there already.
-        (state.is_changed, state.is_woken) = (true, true);
-        self.woken.notify_all();
+        self.have_kept(state);
     }
 
     /// Asks the cluster for a change. What comes of it is `None` if nobody could be asked: there is no leader at the moment, or this

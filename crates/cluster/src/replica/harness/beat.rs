@@ -1,6 +1,6 @@
 //! A heartbeat that says nothing new does what the library does with it, and its answer as well.
 
-use super::mutants::{elect, id, start};
+use super::mutants::{elect, id, says, settle, start};
 use crate::configuration::Configuration;
 use crate::library;
 use crate::message::{Body, GroupMessage, LogPosition};
@@ -12,25 +12,6 @@ use raft::ProgressState;
 /// Replica 1 of three.
 fn replica() -> Replica {
     start::<Enforced>(id(1), Configuration::of(&[id(1), id(2), id(3)]))
-}
-
-fn says(from: u16, replica: &Replica, body: Body) -> GroupMessage {
-    GroupMessage { from: id(from), to: replica.id(), term: replica.term(), body }
-}
-
-/// Takes all that is ready, as after a sync of it.
-fn settle(replica: &mut Replica) -> Vec<GroupMessage> {
-    let mut messages = Vec::new();
-    for _ in 0..2 {
-        while let Some(ready) = replica.take_ready(9) {
-            messages.extend(ready.messages);
-            if let Some(commit) = ready.committed {
-                replica.applied(commit.upto());
-            }
-        }
-        messages.extend(replica.persisted(9));
-    }
-    messages
 }
 
 /// A follower of 2 in term 5 that knows everything.

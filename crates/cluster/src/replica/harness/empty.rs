@@ -1,6 +1,6 @@
 //! A follower that has nothing asks for a snapshot.
 
-use super::mutants::{elect, id, start};
+use super::mutants::{self, elect, id, start};
 use crate::configuration::{Change, Configuration, Part};
 use crate::message::{Body, GroupMessage, SnapshotPoint};
 use crate::replica::{Replica, StepRefused};
@@ -8,7 +8,7 @@ use crate::rules::Enforced;
 use model::EntryIndex;
 
 fn says(leader: &Replica, body: Body) -> GroupMessage {
-    GroupMessage { from: id(4), to: leader.id(), term: leader.term(), body }
+    mutants::says(4, leader, body)
 }
 
 /// A leader of three whose log begins with its first entry, and the learner 4.
@@ -28,18 +28,8 @@ fn leader_with_a_learner() -> Replica {
 
 /// What goes to the learner.
 fn settle(leader: &mut Replica) -> Vec<Body> {
-    let mut bodies = Vec::new();
-    for _ in 0..2 {
-        while let Some(ready) = leader.take_ready(9) {
-            let to_it = ready.messages.into_iter().filter(|message| message.to == id(4));
-            bodies.extend(to_it.map(|message| message.body));
-            if let Some(commit) = ready.committed {
-                leader.applied(commit.upto());
-            }
-        }
-        let _ = leader.persisted(9);
-    }
-    bodies
+    let to_it = mutants::settle(leader).into_iter().filter(|message| message.to == id(4));
+    to_it.map(|message| message.body).collect()
 }
 
 fn snapshots(bodies: &[Body]) -> usize {

@@ -311,6 +311,26 @@ fn answer<R: Rules>(leader: &mut Replica<R>, from: ReplicaId, body: Body) {
     leader.step(message).expect("an answer is taken");
 }
 
+/// What a replica says to another one in its term.
+pub(super) fn says(from: u16, replica: &Replica, body: Body) -> GroupMessage {
+    GroupMessage { from: id(from), to: replica.id(), term: replica.term(), body }
+}
+
+/// Takes all that is ready, as after a sync of it.
+pub(super) fn settle(replica: &mut Replica) -> Vec<GroupMessage> {
+    let mut messages = Vec::new();
+    for _ in 0..2 {
+        while let Some(ready) = replica.take_ready(9) {
+            messages.extend(ready.messages);
+            if let Some(commit) = ready.committed {
+                replica.applied(commit.upto());
+            }
+        }
+        messages.extend(replica.persisted(9));
+    }
+    messages
+}
+
 /// Makes it the leader of term 2, with two followers that are up to date.
 pub(super) fn elect<R: Rules>(replica: &mut Replica<R>) {
     replica.campaign();

@@ -36,8 +36,6 @@ pub(super) struct Accepted {
     questions: Vec<(u64, JoinQuestion)>,
     /// Refusals that were logged.
     refused: BTreeSet<(IpAddr, String)>,
-    /// How often the members had changed when they were looked at.
-    changes: u64,
 }
 
 #[derive(Debug)]
@@ -65,9 +63,9 @@ enum End {
 impl Accepted {
     pub(super) fn new(mut listener: TcpListener, registry: &Registry) -> io::Result<Self> {
         registry.register(&mut listener, Token(ACCEPTED - 1), Interest::READABLE)?;
-        let (slots, ready, count, questions, refused, changes) = Default::default();
-        let (is_pending, again) = (true, Monotonic::new(0));
-        Ok(Self { listener, is_pending, again, slots, ready, count, questions, refused, changes })
+        let (slots, ready, count, questions, refused) = Default::default();
+        let again = Monotonic::new(0);
+        Ok(Self { listener, is_pending: true, again, slots, ready, count, questions, refused })
     }
 
     /// Takes up an event of a slot, or of the listener.
@@ -246,10 +244,6 @@ impl Accepted {
 
     /// Ends links of nodes that were removed: each learns why when it dials again.
     pub(super) fn end_removed(&mut self, wire: &mut Wire) {
-        let changes = wire.peers.changes();
-        if std::mem::replace(&mut self.changes, changes) == changes {
-            return;
-        }
         for slot in 0..self.slots.len() {
             let hello = self.slots[slot].as_ref().and_then(|link| link.end.peer());
             let checked = hello.map_or(Ok(()), |hello| wire.peers.check(hello));

@@ -22,8 +22,6 @@ const CLASSES: [Class; 2] = [Class::Raft, Class::Bulk];
 pub(super) struct Dialled {
     /// Members that there are or were: a place is that of one node.
     ways: Vec<Way>,
-    /// How often the members had changed when they were looked at.
-    changes: u64,
     has_event: bool,
 }
 
@@ -59,7 +57,7 @@ struct Open {
 
 impl Dialled {
     pub(super) fn new(peers: &Peers, now: Monotonic) -> Self {
-        let mut dialled = Self { ways: Vec::new(), changes: peers.changes(), has_event: false };
+        let mut dialled = Self { ways: Vec::new(), has_event: false };
         dialled.add(&peers.others(), now);
         dialled
     }
@@ -74,7 +72,7 @@ impl Dialled {
     }
 
     /// Members have come or gone.
-    fn renew(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
+    pub(super) fn renew(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
         let nodes = wire.peers.others();
         for way in self.ways.iter_mut().filter(|way| !nodes.contains(&way.node)) {
             way.lose(wire, now, heard, "it is no member any more".to_owned());
@@ -109,10 +107,6 @@ impl Dialled {
 
     /// Dials, keeps links alive, and gives up what takes too long.
     pub(super) fn tick(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
-        let changes = wire.peers.changes();
-        if std::mem::replace(&mut self.changes, changes) != changes {
-            self.renew(wire, now, heard);
-        }
         for (place, way) in self.ways.iter_mut().enumerate() {
             way.tick(place, wire, now, heard);
         }
@@ -211,7 +205,7 @@ impl Way {
         let State::Open(open) = &mut self.state else { return };
         let open = &mut open[place];
         if let Ok(Some(error)) = open.socket.take_error() {
-            return self.lose(wire, now, heard, format!("it cannot be reached: {error}"));
+            return self.lose(wire, now, heard, Lost::Unreachable(error).to_string());
         }
         open.is_full = false;
         let (peers, wanted) = (&wire.peers, self.node);
@@ -239,8 +233,8 @@ impl Way {
     fn flush(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
         let State::Open(open) = &mut self.state else { return };
         let failed = open.iter_mut().find_map(|open| open.send(now).err());
-        if let Some(why) = failed {
-            self.lose(wire, now, heard, why);
+        if let Some(lost) = failed {
+            self.lose(wire, now, heard, lost.to_string());
         }
     }
 
@@ -269,7 +263,7 @@ impl Way {
     }
 }
 
-/// Why a link is over before it was up.
+/// Why the socket of a link is of no use any more.
 enum Lost {
     Refused(LinkError),
     Closed,
@@ -310,7 +304,7 @@ impl Open {
     }
 
     /// Sends what the socket takes.
-    fn send(&mut self, now: Stamp) -> Result<(), String> {
+    fn send(&mut self, now: Stamp) -> Result<(), Lost> {
         while !self.is_full {
             let bytes = self.end.unsent(now.wall);
             if bytes.is_empty() {
@@ -323,7 +317,7 @@ impl Open {
                 }
                 Err(error) if is_not_ready(&error) => self.is_full = true,
                 Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-                Err(error) => return Err(format!("it cannot be reached: {error}")),
+                Err(error) => return Err(Lost::Unreachable(error)),
             }
         }
         Ok(())

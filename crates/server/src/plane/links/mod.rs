@@ -41,6 +41,8 @@ pub(super) struct Links {
     dialled: Dialled,
     heard: Vec<PeerEvent>,
     next_tick: Monotonic,
+    /// How often the members had changed when they were looked at.
+    changes: u64,
 }
 
 impl Links {
@@ -53,11 +55,11 @@ impl Links {
         now: Monotonic,
     ) -> io::Result<Self> {
         let accepted = Accepted::new(listener, registry)?;
-        let dialled = Dialled::new(&peers, now);
+        let (changes, dialled) = (peers.changes(), Dialled::new(&peers, now));
         let registry = registry.try_clone()?;
         let buffer = vec![0; READ_BYTES];
         let wire = Wire { peers, registry, shard, random: RealRandom, buffer };
-        Ok(Self { wire, accepted, dialled, heard: Vec::new(), next_tick: now })
+        Ok(Self { wire, accepted, dialled, heard: Vec::new(), next_tick: now, changes })
     }
 
     /// Takes up an event; `false` if its token is none of a link's.
@@ -82,7 +84,11 @@ impl Links {
             if !is_late {
                 self.accepted.end_silent(&mut self.wire, now.monotonic);
             }
-            self.accepted.end_removed(&mut self.wire);
+            let changes = self.wire.peers.changes();
+            if std::mem::replace(&mut self.changes, changes) != changes {
+                self.accepted.end_removed(&mut self.wire);
+                self.dialled.renew(&mut self.wire, now, &mut self.heard);
+            }
             self.dialled.tick(&mut self.wire, now, &mut self.heard);
             self.heard.push(PeerEvent::Tick);
         }
