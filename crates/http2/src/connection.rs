@@ -165,8 +165,17 @@ impl Connection {
         self.unsent.take_read_bytes()
     }
 
-    /// What is to be sent to the client. What was left of a poll for want of room comes with the next one.
-    pub fn take_output(&mut self) -> Bytes {
+    /// Lends it a buffer for what is to be sent: many connections may take turns with one that the processor has at hand.
+    pub fn lend(&mut self, mut buffer: Vec<u8>) {
+        let mut pipe = self.io.pipe();
+        if pipe.output.is_empty() {
+            buffer.clear();
+            pipe.output = buffer;
+        }
+    }
+
+    /// What is to be sent to the client, in the buffer that was lent. What was left of a poll for want of room comes with the next one.
+    pub fn take_output(&mut self) -> Vec<u8> {
         let mut pipe = self.io.pipe();
         let was_full = pipe.is_full;
         let output = pipe.take_output();

@@ -18,6 +18,10 @@ pub const UNSENT_BYTES_MAX: usize = 256 << 10;
 /// The same for one stream.
 pub const STREAM_UNSENT_BYTES_MAX: usize = 64 << 10;
 
+/// Bytes of short pieces that a stream takes without a question, after the client had room for one. Should it take no more, the library
+/// holds them.
+pub const STREAM_HELD_BYTES_MAX: usize = 4 << 10;
+
 /// Resets by a client that nobody minds: a browser that leaves a page resets all of its streams.
 pub const RESETS_MAX: u32 = 1_000;
 
@@ -34,4 +38,5 @@ pub const UNSEEN_RESETS_MAX: usize = 20;
 pub const ERROR_RESETS_MAX: usize = 128;
 
 const _: () = assert!(STREAM_WINDOW_BYTES <= CONNECTION_WINDOW_BYTES);
+const _: () = assert!(STREAM_HELD_BYTES_MAX <= STREAM_UNSENT_BYTES_MAX);
 const _: () = assert!(STREAM_UNSENT_BYTES_MAX <= UNSENT_BYTES_MAX);

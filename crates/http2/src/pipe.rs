@@ -1,7 +1,7 @@
 //! What the library takes for a socket: two buffers.
 
 use crate::limits::OUTPUT_BYTES_MAX;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Buf, BytesMut};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ pub(crate) struct Pipe {
     pub allowed_bytes: usize,
     /// The client sends no more.
     pub has_ended: bool,
-    pub output: BytesMut,
+    pub output: Vec<u8>,
     /// The library had more to write.
     pub is_full: bool,
 }
@@ -33,9 +33,9 @@ impl Io {
 }
 
 impl Pipe {
-    pub(crate) fn take_output(&mut self) -> Bytes {
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
         self.is_full = false;
-        self.output.split().freeze()
+        std::mem::take(&mut self.output)
     }
 
     /// How much may be written now.
@@ -67,6 +67,7 @@ impl AsyncRead for Io {
 }
 
 impl AsyncWrite for Io {
+    /// Pieces do not come together: the library would give each short one by itself then, and copies many of them into one now.
     fn poll_write(
         self: Pin<&mut Self>,
         _: &mut Context<'_>,
@@ -79,30 +80,6 @@ impl AsyncWrite for Io {
         }
         pipe.output.extend_from_slice(&bytes[..count]);
         Poll::Ready(Ok(count))
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let mut pipe = self.pipe();
-        let mut left = pipe.room();
-        if left == 0 {
-            return Poll::Pending;
-        }
-        let mut written = 0;
-        for piece in pieces {
-            let count = piece.len().min(left);
-            pipe.output.extend_from_slice(&piece[..count]);
-            (left, written) = (left - count, written + count);
-        }
-        Poll::Ready(Ok(written))
-    }
-
-    /// So that bodies are copied once.
-    fn is_write_vectored(&self) -> bool {
-        true
     }
 
     fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {

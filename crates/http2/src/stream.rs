@@ -21,6 +21,8 @@ pub struct Stream {
     knock: Option<Arc<Knock>>,
     waker: Waker,
     unsent: Arc<Unsent>,
+    /// What it takes without a question.
+    held_bytes_left: usize,
     /// The last byte of the answer was given.
     has_ended: bool,
 }
@@ -66,8 +68,12 @@ impl Unsent {
         self.read_bytes.swap(0, Relaxed)
     }
 
+    fn left_bytes(&self) -> usize {
+        limits::UNSENT_BYTES_MAX.saturating_sub(self.bytes.load(Relaxed))
+    }
+
     fn room(&self, waker: &Waker) -> usize {
-        let room = limits::UNSENT_BYTES_MAX.saturating_sub(self.bytes.load(Relaxed));
+        let room = self.left_bytes();
         if room == 0 {
             self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
         }
@@ -88,7 +94,8 @@ impl Unsent {
 impl Stream {
     pub(crate) fn new(respond: SendResponse<Bytes>, body: RecvStream, unsent: Arc<Unsent>) -> Self {
         let (knock, waker) = (None, Waker::noop().clone());
-        Self { respond, sender: None, body, knock, waker, unsent, has_ended: false }
+        let (sender, held_bytes_left, has_ended) = (None, 0, false);
+        Self { respond, sender, body, knock, waker, unsent, held_bytes_left, has_ended }
     }
 
     /// Gives a stream that was accepted the key that it writes down.
@@ -170,6 +177,13 @@ impl Stream {
         Ok(())
     }
 
+    /// Whether a short piece may be given without asking for [`Self::room`]: the client had room when that was asked last, and the library
+    /// holds what it has no room for by now. Asking costs more than sending.
+    #[must_use]
+    pub fn takes(&self, bytes: usize) -> bool {
+        bytes <= self.held_bytes_left && bytes <= self.unsent.left_bytes()
+    }
+
     /// How many of `wanted` bytes may be given now. If not all, its key is written down when there is more room.
     pub fn room(&mut self, wanted: usize) -> usize {
         let Some(sender) = &mut self.sender else { return 0 };
@@ -184,19 +198,25 @@ impl Stream {
         if capacity < wanted {
             // It says once that capacity has come, which was just looked at, and then registers the waker.
             while let Poll::Ready(Some(Ok(_))) = sender.poll_capacity(&mut context) {}
-        } else if sender.poll_reset(&mut context).is_ready() {
-            self.waker.wake_by_ref();
+            self.held_bytes_left = 0;
+        } else {
+            self.held_bytes_left = limits::STREAM_HELD_BYTES_MAX;
+            if sender.poll_reset(&mut context).is_ready() {
+                self.waker.wake_by_ref();
+            }
         }
         capacity.min(self.unsent.room(&self.waker))
     }
 
-    /// Gives bytes of the answer's body, no more than there is [`Self::room`] for; `is_end` if they are the last.
+    /// Gives bytes of the answer's body, no more than there is [`Self::room`] for or than it [takes](Self::takes); `is_end` if they are
+    /// the last.
     ///
     /// # Errors
     /// [`Gone`] if nobody waits.
     pub fn send(&mut self, bytes: Bytes, is_end: bool) -> Result<(), Gone> {
         let Some(sender) = &mut self.sender else { return Err(Gone) };
         self.unsent.bytes.fetch_add(bytes.len(), Relaxed);
+        self.held_bytes_left = self.held_bytes_left.saturating_sub(bytes.len());
         sender.send_data(bytes, is_end).map_err(|_| Gone)?;
         self.has_ended = is_end;
         Ok(())

@@ -135,7 +135,7 @@ impl Client {
     }
 
     /// What the server is to get.
-    pub fn take_output(&mut self) -> Bytes {
+    pub fn take_output(&mut self) -> Vec<u8> {
         self.io.pipe().take_output()
     }
 

@@ -147,6 +147,47 @@ fn a_client_without_a_window_gets_nothing_and_holds_up_no_other() {
 }
 
 #[test]
+fn short_pieces_need_no_question_until_so_many_are_held() {
+    let (mut server, mut client) = (Server::new(), Client::new(1_000));
+    let place = client.ask("GET", URL, &[], "");
+    let [key] = server.exchange(&mut client)[..] else { panic!("one request") };
+    client.exchanges[place].is_stalled = true;
+    server.answer(key, Length::Unknown);
+    assert!(!server.stream(key).takes(1), "nobody has asked for room yet");
+    assert_eq!(server.stream(key).room(700), 700);
+    let mut given = Vec::new();
+    for number in 0_u8.. {
+        if !server.stream(key).takes(700) {
+            break;
+        }
+        given.extend(vec![number; 700]);
+        server.stream(key).send(Bytes::from(vec![number; 700]), false).unwrap();
+        server.exchange(&mut client);
+    }
+    assert!(given.len() <= limits::STREAM_HELD_BYTES_MAX && given.len() > 3_000, "{}", given.len());
+    // The client had room for the first and takes nothing more: neither is more held.
+    assert_eq!(server.stream(key).room(700), 0);
+    assert!(!server.stream(key).takes(1));
+    let _ = server.stream(key).look();
+    let _ = server.ready.take();
+    client.exchanges[place].is_stalled = false;
+    server.exchange(&mut client);
+    assert!(server.ready.take().contains(&key), "room that comes back is written down");
+    assert_eq!(client.exchanges[place].received, given);
+    assert_eq!(server.stream(key).room(700), 700);
+    assert!(server.stream(key).takes(700));
+    // A client that gives it up is noticed although no question was asked.
+    server.stream(key).send(Bytes::from(vec![0; 700]), false).unwrap();
+    let _ = server.stream(key).look();
+    let _ = server.ready.take();
+    server.stream(key).send(Bytes::from(vec![0; 700]), false).unwrap();
+    client.reset(place);
+    server.exchange(&mut client);
+    assert!(server.ready.take().contains(&key));
+    assert!(server.stream(key).look().is_err());
+}
+
+#[test]
 fn what_a_client_gives_up_is_noticed() {
     let (mut server, mut client) = (Server::new(), Client::new(65_535));
     let place = client.ask("GET", URL, &[], "");

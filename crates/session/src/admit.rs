@@ -283,6 +283,9 @@ impl<T: Transport> Step<'_, T> {
         let (state, judged) = match state {
             State::Sse(mut reader) => {
                 let judged = self.judge_again(id, &mut reader.request);
+                if let Some(number) = reader.live_number() {
+                    self.state.live.renew_reader(reader.key, number, reader.as_live(id));
+                }
                 (State::Sse(reader), judged)
             }
             State::LongPoll(mut poll) => {

@@ -16,6 +16,8 @@ pub(crate) struct Streams {
     pub heard: Monotonic,
     /// It was asked for a sign of life since.
     pub is_asked: bool,
+    /// The turn that has put a live frame on it last.
+    framed_turn: u64,
 }
 
 /// What becomes of a line whose client says nothing while exchanges are open.
@@ -29,7 +31,13 @@ pub(crate) enum Silence {
 
 impl Streams {
     pub(crate) fn new(line: Line, now: Monotonic) -> Self {
-        Self { line, open: BTreeSet::new(), idle_bytes: 0, heard: now, is_asked: false }
+        let (open, idle_bytes, is_asked, framed_turn) = Default::default();
+        Self { line, open, idle_bytes, heard: now, is_asked, framed_turn }
+    }
+
+    /// A live frame is put on it; whether that is the first one in `turn`.
+    pub(crate) fn note_frame(&mut self, turn: u64) -> bool {
+        std::mem::replace(&mut self.framed_turn, turn) != turn
     }
 
     /// Takes what has come.

@@ -11,7 +11,7 @@ use crate::{
     pipeline::{Ahead, Touch},
     slab::ConnId,
     transport::{self, Peer, Read, Sent, Transport},
-    wire::{BodyReader, Meta, Wire},
+    wire::{BodyReader, Meta, StreamWire, Wire},
 };
 use access::{Authorized, Principal};
 use bytes::Bytes;
@@ -286,7 +286,7 @@ impl Connection {
 
     /// Whether the client takes any more bytes now. If not, a stream is looked at when it does.
     pub(crate) fn has_room(&mut self) -> bool {
-        self.wire.stream().is_none_or(|stream| stream.room(1) > 0)
+        self.wire.stream().is_none_or(StreamWire::has_room)
     }
 
     /// Invites the body of a request that waits for that.
@@ -392,11 +392,15 @@ impl Connection {
         now: Monotonic,
     ) -> Result<(), Broken> {
         self.note_sent(bytes.len());
-        if self.is_stream() {
-            self.enqueue(Piece::Bytes(bytes.clone()), now);
-            return self.flush(io, now).map(|_| ());
-        }
-        let sent = if self.is_drained() { self.send_now(io, bytes, now)? } else { 0 };
+        let sent = if !self.is_drained() {
+            0
+        } else if let Some(stream) = self.wire.stream() {
+            let given = stream.give(bytes.len(), |room| bytes.slice(..room));
+            self.progress = now;
+            given.map_err(|_| Broken)?
+        } else {
+            self.send_now(io, bytes, now)?
+        };
         if sent < bytes.len() {
             self.enqueue(Piece::Bytes(bytes.slice(sent..)), now);
         }
@@ -412,12 +416,8 @@ impl Connection {
     ) -> Result<usize, Broken> {
         self.progress = now;
         if let Some(stream) = self.wire.stream() {
-            let room = stream.room(bytes.len());
-            if room > 0 {
-                let given = Bytes::copy_from_slice(&bytes[..room]);
-                stream.send(given, room == bytes.len()).map_err(|_| Broken)?;
-            }
-            return Ok(room);
+            let given = stream.give(bytes.len(), |room| Bytes::copy_from_slice(&bytes[..room]));
+            return given.map_err(|_| Broken);
         }
         match io.write(self.id, &[transport::Piece::Bytes(bytes)]) {
             Sent::Bytes(sent) => Ok(usize::try_from(sent).expect("no more than there was")),

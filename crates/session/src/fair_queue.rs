@@ -17,7 +17,8 @@
 //! - Every window that was asked for is answered, so the count of asked windows always falls again.
 
 use crate::{
-    sessions::Step,
+    connection::State,
+    sessions::{Sessions, Step},
     slab::{ConnId, Slab},
     transport::Transport,
     wire::ExchangeId,
@@ -41,6 +42,9 @@ const FRAMES_NS_MAX: u64 = 400_000;
 
 /// What a short frame counts in that: most of it is the system call.
 const FRAME_BYTES_MIN: usize = 4 << 10;
+
+/// The same on a stream, where a frame counts a quarter of its bytes: it is copied in memory. The system call of its line is counted once.
+const STREAM_FRAME_BYTES_MIN: usize = 256;
 
 /// The lines of readers and what they may still move.
 #[derive(Debug, Default)]
@@ -73,13 +77,8 @@ impl FairQueue {
         may_ask || !self.unsent.is_empty()
     }
 
-    /// Whether a frame may be sent now; `false` if its reader must queue it and join the line.
-    pub(crate) fn admit_frame(&mut self, bytes: usize) -> bool {
-        let may_send = self.unsent.is_empty() && self.left_frame_bytes > 0;
-        if may_send {
-            self.count_frame(bytes);
-        }
-        may_send
+    fn may_send_frame(&self) -> bool {
+        self.unsent.is_empty() && self.left_frame_bytes > 0
     }
 
     /// Asserts that a reader waits once, and that a turn moves no more than it may.
@@ -95,9 +94,8 @@ impl FairQueue {
         self.waiting.contains(&id)
     }
 
-    fn count_frame(&mut self, bytes: usize) {
-        let counted = bytes.max(FRAME_BYTES_MIN);
-        self.left_frame_bytes = self.left_frame_bytes.saturating_sub(counted);
+    fn count_frame(&mut self, cost: usize) {
+        self.left_frame_bytes = self.left_frame_bytes.saturating_sub(cost);
     }
 
     /// `id` has queued its first frame and nothing was tried yet.
@@ -153,6 +151,29 @@ impl FairQueue {
     }
 }
 
+impl Sessions {
+    /// Whether a frame may be sent now; `false` if its reader must queue it and join the line. `parent` carries the reader's stream.
+    pub(crate) fn admit_frame(&mut self, parent: Option<ConnId>, bytes: usize) -> bool {
+        let may_send = self.fair.may_send_frame();
+        if may_send {
+            self.count_frame(parent, bytes);
+        }
+        may_send
+    }
+
+    fn count_frame(&mut self, parent: Option<ConnId>, bytes: usize) {
+        let line = parent.and_then(|parent| self.connections.get_mut(parent));
+        let cost = match line.map(|line| &mut line.state) {
+            Some(State::Streams(streams)) => {
+                let line_cost = if streams.note_frame(self.turn) { FRAME_BYTES_MIN } else { 0 };
+                line_cost + STREAM_FRAME_BYTES_MIN.max(bytes / 4)
+            }
+            _ => FRAME_BYTES_MIN.max(bytes),
+        };
+        self.fair.count_frame(cost);
+    }
+}
+
 impl<T: Transport> Step<'_, T> {
     /// Whether a reader may move its next bytes now; if not, it is called when it may.
     pub(crate) fn may_move(&mut self, id: ConnId) -> bool {
@@ -188,8 +209,9 @@ impl<T: Transport> Step<'_, T> {
     pub(crate) fn send_unsent(&mut self) {
         let began_ns = self.io.turn_ns();
         while let Some(id) = self.state.fair.call_unsent() {
-            let bytes = self.state.connections.get_mut(id).map_or(0, |one| one.queued_bytes);
-            self.state.fair.count_frame(bytes);
+            let Some(connection) = self.state.connections.get_mut(id) else { continue };
+            let (bytes, parent) = (connection.queued_bytes, connection.parent);
+            self.state.count_frame(parent, bytes);
             self.handle_writable(id);
             if self.io.turn_ns() - began_ns > FRAMES_NS_MAX {
                 break;
@@ -243,14 +265,19 @@ mod tests {
         let mut fair = FairQueue::default();
         fair.begin_turn();
         let short = FRAME_BYTES_PER_TURN_MAX / FRAME_BYTES_MIN;
-        assert!((0..short).all(|_| fair.admit_frame(200)));
-        assert!(!fair.admit_frame(200), "the turn has sent enough");
+        for _ in 0..short {
+            assert!(fair.may_send_frame());
+            fair.count_frame(FRAME_BYTES_MIN);
+        }
+        assert!(!fair.may_send_frame(), "the turn has sent enough");
         fair.note_unsent(id(1));
         assert!(fair.is_ready() && fair.call_unsent().is_none(), "not before the next turn");
         fair.begin_turn();
-        assert!(!fair.admit_frame(200), "another one waits");
+        assert!(!fair.may_send_frame(), "another one waits");
         assert_eq!(fair.call_unsent(), Some(id(1)));
-        assert!(fair.admit_frame(FRAME_BYTES_PER_TURN_MAX) && !fair.admit_frame(1));
+        assert!(fair.may_send_frame());
+        fair.count_frame(FRAME_BYTES_PER_TURN_MAX);
+        assert!(!fair.may_send_frame());
     }
 
     #[test]

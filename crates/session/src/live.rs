@@ -22,7 +22,7 @@ use crate::{
 };
 use bytes::Bytes;
 use log::Slice;
-use model::{ByteOffset, StreamKey};
+use model::{ByteOffset, StreamKey, Timestamp};
 use node::{Change, ReadReply, Request};
 use protocol::{
     BodyFraming, cursor,
@@ -79,7 +79,18 @@ struct Cohort {
     encoder: SseEncoder,
     /// What the encoder was given.
     fed: Fed,
-    readers: Members<ConnId>,
+    readers: Members<LiveReader>,
+}
+
+/// A live reader. A frame for thousands looks at nothing else of it but its connection: each look at memory that is its own costs as
+/// much as all the rest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LiveReader {
+    pub id: ConnId,
+    /// Its cursors are at least this.
+    pub cursor_min: u64,
+    /// When its credential allows it no more, if ever.
+    pub valid_until: Option<Timestamp>,
 }
 
 /// What makes two readers get the same bytes.
@@ -112,14 +123,30 @@ impl LiveStreams {
         }
     }
 
-    /// All readers, with their streams.
-    pub(crate) fn readers(&self) -> Vec<(StreamKey, ConnId)> {
-        let of = |(key, stream): (&StreamKey, &LiveStream)| {
-            let live = stream.cohorts.iter().flat_map(|cohort| cohort.readers.iter());
-            let polls = stream.polls.iter().map(|poll| &poll.id);
-            live.chain(polls).map(|id| (*key, *id)).collect::<Vec<_>>()
+    /// All who wait, with their streams.
+    pub(crate) fn waiting(&self) -> Vec<(StreamKey, ConnId)> {
+        let polls_of = |(key, stream): (&StreamKey, &LiveStream)| {
+            stream.polls.iter().map(|poll| (*key, poll.id)).collect::<Vec<_>>()
         };
-        self.streams.iter().flat_map(of).collect()
+        let live = self.readers().map(|(key, reader)| (key, reader.id));
+        self.streams.iter().flat_map(polls_of).chain(live).collect()
+    }
+
+    /// All live readers, with their streams.
+    pub(crate) fn readers(&self) -> impl Iterator<Item = (StreamKey, LiveReader)> {
+        self.streams.iter().flat_map(|(key, stream)| {
+            let readers = stream.cohorts.iter().flat_map(|cohort| cohort.readers.iter());
+            readers.map(|reader| (*key, *reader))
+        })
+    }
+
+    /// Something of a live reader is another.
+    pub(crate) fn renew_reader(&mut self, key: StreamKey, number: u64, reader: LiveReader) {
+        let Some(stream) = self.streams.get_mut(&key) else { return };
+        let mut cohorts = stream.cohorts.iter_mut();
+        if let Some(known) = cohorts.find_map(|cohort| cohort.readers.get_mut(number)) {
+            *known = reader;
+        }
     }
 
     /// Streams that have readers.
@@ -189,7 +216,7 @@ impl LiveStreams {
     pub(crate) fn join(
         &mut self,
         key: StreamKey,
-        id: ConnId,
+        reader: LiveReader,
         encoding: Encoding,
         (encoder, fed): (SseEncoder, Fed),
     ) -> Option<u64> {
@@ -205,7 +232,7 @@ impl LiveStreams {
             stream.cohorts.push(Cohort { encoding, encoder, fed, readers });
             stream.cohorts.len() - 1
         });
-        stream.cohorts[place].readers.push(number, id);
+        stream.cohorts[place].readers.push(number, reader);
         Some(number)
     }
 }
@@ -265,7 +292,7 @@ impl<T: Transport> Step<'_, T> {
 
     fn advance_cohort(&mut self, mut cohort: Cohort, change: &Change) {
         if change.gone {
-            cohort.readers.iter().for_each(|id| self.end_sse_in_turn(*id));
+            cohort.readers.iter().for_each(|reader| self.end_sse_in_turn(reader.id));
             return;
         }
         let data = change.data.as_ref().filter(|_| change.data_start() == Some(cohort.fed.end));
@@ -274,7 +301,7 @@ impl<T: Transport> Step<'_, T> {
             // Something is missing in between, or too large to be shared: each reads for itself. So do readers
             // who were beyond the tail until now.
             let position = cohort.encoder.position();
-            cohort.readers.iter().for_each(|id| self.fall_behind(*id, position));
+            cohort.readers.iter().for_each(|reader| self.fall_behind(reader.id, position));
             return;
         }
         if data.is_some() || change.closed {
@@ -290,7 +317,7 @@ impl<T: Transport> Step<'_, T> {
 
     /// Whether its readers have all that there is, and not more: they were not beyond the tail.
     fn is_up_to_date(&self, cohort: &Cohort) -> bool {
-        let is_told = |id: &ConnId| match &self.state.connections.get(*id)?.state {
+        let is_told = |reader: &LiveReader| match &self.state.connections.get(reader.id)?.state {
             State::Sse(reader) => Some(reader.is_up_to_date()),
             _ => None,
         };
@@ -299,15 +326,17 @@ impl<T: Transport> Step<'_, T> {
 
     fn fan_out(&mut self, cohort: &mut Cohort, frame: &Frame) {
         let encoding = cohort.encoding;
-        cohort.readers.retain(|id| self.send_frame(id, encoding, frame));
+        cohort.readers.retain(|reader| self.send_frame(reader, encoding, frame));
     }
 
     /// Sends a frame to a reader, or queues it; `false` if the reader is live no more.
-    fn send_frame(&mut self, id: ConnId, encoding: Encoding, frame: &Frame) -> bool {
-        let now = self.state.now.monotonic;
+    fn send_frame(&mut self, reader: LiveReader, encoding: Encoding, frame: &Frame) -> bool {
+        let (id, now) = (reader.id, self.state.now.monotonic);
         let Some(connection) = self.state.connections.get_mut(id) else { return false };
-        let State::Sse(reader) = &connection.state else { return false };
-        if reader.is_expired(self.state.now.wall) {
+        if !matches!(connection.state, State::Sse(_)) {
+            return false;
+        }
+        if reader.valid_until.is_some_and(|until| until <= self.state.now.wall) {
             // It ends where it reads on.
             self.fall_behind(id, frame.before);
             return false;
@@ -318,16 +347,18 @@ impl<T: Transport> Step<'_, T> {
             return false;
         }
         let own;
-        let bytes = match reader.cursor_ahead(frame.cursor) {
-            None => &frame.framed,
-            Some(cursor) => {
-                let mut plain = Vec::new();
-                put_with_cursor(&frame.plain, cursor, &mut plain);
-                own = Bytes::from(encoding.frame(&plain));
-                &own
-            }
+        let bytes = if reader.cursor_min <= frame.cursor {
+            &frame.framed
+        } else {
+            let mut plain = Vec::new();
+            put_with_cursor(&frame.plain, reader.cursor_min, &mut plain);
+            own = Bytes::from(encoding.frame(&plain));
+            &own
         };
-        let sent = if !connection.is_drained() || self.state.fair.admit_frame(bytes.len()) {
+        let (is_drained, parent) = (connection.is_drained(), connection.parent);
+        let may_send = !is_drained || self.state.admit_frame(parent, bytes.len());
+        let Some(connection) = self.state.connections.get_mut(id) else { return false };
+        let sent = if may_send {
             connection.send_shared(self.io, bytes, now)
         } else {
             connection.push(Piece::Bytes(bytes.clone()), now);

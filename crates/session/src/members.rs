@@ -38,6 +38,11 @@ impl<T: Copy> Members<T> {
         self.place_of(number).is_some()
     }
 
+    pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {
+        let place = self.place_of(number)?;
+        self.list[place].1.as_mut()
+    }
+
     /// Takes a member out, if it is there.
     pub(crate) fn remove(&mut self, number: u64) {
         let Some(place) = self.place_of(number) else { return };

@@ -118,6 +118,8 @@ pub struct Sessions {
     pub(crate) checks: VecDeque<CheckJob>,
     /// Connections that carry many exchanges, and their streams, that something has happened to.
     pub(crate) ready: Arc<Ready>,
+    /// What frames of a line are written to, one line after the other.
+    pub(crate) frames_buffer: Vec<u8>,
 }
 
 /// Takes what a session asks, at once; the data is borrowed where it lies.
@@ -165,6 +167,7 @@ impl Sessions {
             fork_bytes: HashMap::new(),
             checks: VecDeque::new(),
             ready: Arc::default(),
+            frames_buffer: Vec::new(),
         }
     }
 
@@ -332,9 +335,15 @@ impl Sessions {
         self.fair.check();
         self.live.check();
         self.check_waiting();
-        for (key, id) in self.live.readers() {
+        for (key, id) in self.live.waiting() {
             let connection = self.connections.get_mut(id).expect("a live reader has a connection");
             assert_eq!(connection.follows(), Some(key), "{id:?} is live where it says");
+        }
+        for (_, known) in self.live.readers() {
+            let connection = self.connections.get_mut(known.id).map(|connection| &connection.state);
+            let Some(State::Sse(reader)) = connection else { panic!("{known:?} is no reader") };
+            assert!(!reader.is_revoked, "{known:?} is live no more");
+            assert_eq!(reader.as_live(known.id), known, "what frames know of it holds");
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::{
     connection::State,
-    live::{Encoding, Fed},
+    live::{Encoding, Fed, LiveReader},
     receive::NO_DATA,
     sessions::Step,
     slab::ConnId,
@@ -64,9 +64,11 @@ struct EventUnderWay {
 }
 
 impl SseReader {
-    /// The cursor to send instead of `cursor`, if this reader is ahead of it.
-    pub(crate) fn cursor_ahead(&self, cursor: u64) -> Option<u64> {
-        (self.cursor_min > cursor).then_some(self.cursor_min)
+    /// What frames for all have to know of it.
+    pub(crate) fn as_live(&self, id: ConnId) -> LiveReader {
+        let who = self.request.permit().who();
+        let valid_until = who.and_then(|who| who.valid_until());
+        LiveReader { id, cursor_min: self.cursor_min, valid_until }
     }
 
     /// Between two events, so that something else may be sent or the answer may end.
@@ -319,8 +321,8 @@ impl<T: Transport> Step<'_, T> {
         }
         let position = encoder.position();
         let Some(reader) = self.reader(id) else { return };
-        let (key, encoding) = (reader.key, reader.encoding);
-        match self.state.live.join(key, id, encoding, (encoder, fed)) {
+        let (key, encoding, live) = (reader.key, reader.encoding, reader.as_live(id));
+        match self.state.live.join(key, live, encoding, (encoder, fed)) {
             Some(number) => {
                 self.put_phase(id, Phase::Live(number));
                 self.ensure_watch(id, key);

@@ -130,6 +130,7 @@ impl<T: Transport> Step<'_, T> {
         }
         let before = streams.line.input_bytes();
         streams.line.allow_input();
+        streams.line.lend(std::mem::take(&mut self.state.frames_buffer));
         let Some(request_count) = self.accept(id) else { return self.end_streams(id) };
         self.send_frames(id);
         let Some(connection) = self.state.connections.get_mut(id) else { return };
@@ -175,7 +176,9 @@ impl<T: Transport> Step<'_, T> {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         let State::Streams(streams) = &mut connection.state else { return };
         let output = streams.line.take_output();
-        if !output.is_empty() && connection.send_shared(self.io, &output, now).is_err() {
+        let is_sent = output.is_empty() || connection.send(self.io, &output, now).is_ok();
+        self.state.frames_buffer = output;
+        if !is_sent {
             self.drop_connection(id);
         }
     }
@@ -346,7 +349,7 @@ impl<T: Transport> Step<'_, T> {
         let state = std::mem::replace(&mut connection.state, State::Closing);
         let State::Streams(mut streams) = state else { unreachable!("{state:?} has no line") };
         let last = streams.line.take_output();
-        let is_sent = last.is_empty() || connection.send_shared(self.io, &last, now).is_ok();
+        let is_sent = last.is_empty() || connection.send(self.io, &last, now).is_ok();
         let (is_drained, has_ended) = (connection.is_drained(), connection.has_ended);
         self.drop_streams(*streams);
         if !is_sent || has_ended {

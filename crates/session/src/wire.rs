@@ -290,7 +290,13 @@ impl Line {
         }
     }
 
-    pub(crate) fn take_output(&mut self) -> Bytes {
+    /// Lends it a buffer for what is to be sent.
+    pub(crate) fn lend(&mut self, buffer: Vec<u8>) {
+        self.0.lend(buffer);
+    }
+
+    /// What is to be sent, in the buffer that was lent.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
         self.0.take_output()
     }
 
@@ -371,14 +377,33 @@ impl StreamWire {
         Ok((written, status, body))
     }
 
+    /// Whether the client takes any more bytes now.
+    pub(crate) fn has_room(&mut self) -> bool {
+        self.stream.room(1) > 0
+    }
+
+    /// How many of `wanted` bytes may be sent now.
     #[inline]
     pub(crate) fn room(&mut self, wanted: usize) -> usize {
-        self.stream.room(wanted)
+        if self.stream.takes(wanted) { wanted } else { self.stream.room(wanted) }
     }
 
     /// Sends bytes that there is room for; `is_last` if nothing is queued behind them.
     pub(crate) fn send(&mut self, bytes: Bytes, is_last: bool) -> Result<(), Gone> {
         self.stream.send(bytes, is_last && self.is_whole)
+    }
+
+    /// Sends as many of `wanted` bytes as there is room for, behind which nothing is queued yet; how many.
+    pub(crate) fn give(
+        &mut self,
+        wanted: usize,
+        bytes: impl FnOnce(usize) -> Bytes,
+    ) -> Result<usize, Gone> {
+        let room = self.room(wanted);
+        if room > 0 {
+            self.send(bytes(room), room == wanted)?;
+        }
+        Ok(room)
     }
 
     pub(crate) fn end(&mut self) {

@@ -2,6 +2,7 @@
 
 use crate::support::{Shard, TEXT, delete, get, post, put, request};
 use flate2::read::GzDecoder;
+use http2::testing::Client;
 use std::io::Read;
 use thalweg_session::{ConnId, Input};
 
@@ -69,6 +70,44 @@ fn one_append_answers_some_long_polls_in_each_turn() {
         assert!(got.starts_with("HTTP/1.1 200") && got.ends_with("\r\n\r\nnews"), "{got}");
         shard.send(conn, &get("one?offset=-1"));
         assert!(shard.got(conn).ends_with("\r\n\r\nxnews"), "the connection continues");
+    }
+}
+
+/// Connections of HTTP/2 with so many live readers of the stream `one` each, all of which have heard what there is.
+fn lines(shard: &mut Shard, count: usize, readers: usize) -> Vec<ConnId> {
+    let mut conns = Vec::new();
+    for _ in 0..count {
+        let (conn, mut client) = (shard.connect(), Client::new(30_000));
+        for _ in 0..readers {
+            client.ask("GET", "http://localhost/v1/stream/one?offset=now&live=sse", &[], "");
+        }
+        shard.carry(conn, &mut client);
+        conns.push(conn);
+    }
+    assert_eq!(shard.sessions.counts().live_readers, (count * readers) as u64);
+    conns
+}
+
+#[test]
+fn readers_with_connections_of_their_own_hear_in_slices_whatever_the_wire() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"x"));
+    let crowd = lines(&mut shard, CROWD, 1);
+    let writer = shard.connect();
+    shard.put_in(writer, &post("one", b"news"));
+    assert_sliced(&heard_by_turn(&mut shard, &crowd, "news"));
+}
+
+#[test]
+fn readers_that_share_a_connection_hear_in_one_turn() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"x"));
+    let crowd = lines(&mut shard, 4, 100);
+    let writer = shard.connect();
+    shard.put_in(writer, &post("one", b"news"));
+    assert_eq!(heard_by_turn(&mut shard, &crowd, "news"), [4]);
+    for conn in crowd {
+        assert_eq!(shard.got(conn).matches("news").count(), 100, "all at once");
     }
 }
 
