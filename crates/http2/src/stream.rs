@@ -177,8 +177,8 @@ impl Stream {
         Ok(())
     }
 
-    /// Whether a short piece may be given without asking for [`Self::room`]: the client had room when that was asked last, and the library
-    /// holds what it has no room for by now. Asking costs more than sending.
+    /// Whether a short piece may be given without asking for [`Self::room`]. The client had room when that was asked last. What it has no
+    /// room for by now, the library holds. Asking costs more than sending.
     #[must_use]
     pub fn takes(&self, bytes: usize) -> bool {
         bytes <= self.held_bytes_left && bytes <= self.unsent.left_bytes()

@@ -37,6 +37,7 @@ mod frames;
 mod history;
 mod mutant;
 mod oracle;
+mod passing;
 mod plan;
 mod plane;
 mod process;

@@ -115,6 +115,8 @@ pub enum Mutant {
     EndlessTokens,
     /// A grant below a prefix is one of everything.
     WideGrants,
+    /// An access file that has changed is not read.
+    DeafToReloads,
 }
 
 impl Mutant {
@@ -176,6 +178,7 @@ impl Mutant {
         (Self::OpenDoor, &[Rule::Access]),
         (Self::EndlessTokens, &[Rule::Access]),
         (Self::WideGrants, &[Rule::Access]),
+        (Self::DeafToReloads, &[Rule::Access]),
     ];
 
     /// Whether it hides errors of the disk.
@@ -200,7 +203,8 @@ impl Mutant {
     /// Whether it changes who may do what.
     #[must_use]
     pub fn is_of_access(self) -> bool {
-        matches!(self, Self::OpenDoor | Self::EndlessTokens | Self::WideGrants)
+        let rules = matches!(self, Self::OpenDoor | Self::EndlessTokens | Self::WideGrants);
+        rules || self == Self::DeafToReloads
     }
 
     /// Whether it mixes up pipelined requests.

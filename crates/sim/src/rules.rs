@@ -18,6 +18,8 @@ pub(crate) enum Shows {
     Guest,
     /// One with the same grants, which ends.
     Brief,
+    /// One with the same grants, which the file has at times.
+    Passing,
     /// One that nobody has issued.
     Forged,
 }
@@ -42,15 +44,16 @@ pub(crate) fn field_of(shows: Shows) -> Option<String> {
         Shows::Nothing => None,
         Shows::Guest => Some(bearer("guest")),
         Shows::Brief => Some(bearer("brief")),
+        Shows::Passing => Some(bearer("passing")),
         Shows::Forged => Some(bearer("forged")),
     }
 }
 
-/// Whether a guest may do something, as long as what it shows has not ended.
+/// Whether a guest may do something, as long as what it shows is known and has not ended.
 pub(crate) fn may(shows: Shows, deed: Deed, path: &str) -> bool {
     match shows {
         Shows::Nothing => deed == Deed::Read && path == "shared/0",
-        Shows::Guest | Shows::Brief => {
+        Shows::Guest | Shows::Brief | Shows::Passing => {
             let is_shared = deed == Deed::Read && path.starts_with("shared/");
             is_shared || (deed != Deed::Delete && path.starts_with("guest/"))
         }
@@ -58,8 +61,12 @@ pub(crate) fn may(shows: Shows, deed: Deed, path: &str) -> bool {
     }
 }
 
-/// The rules of a run, or those that a mutant has in their place.
-pub(crate) fn rules(mutant: Option<Mutant>) -> Arc<Access> {
+/// The rules of a run, or those that a mutant has in their place; `before` are those until now.
+pub(crate) fn rules(
+    mutant: Option<Mutant>,
+    has_passing: bool,
+    before: Option<&Access>,
+) -> Arc<Access> {
     let own = match mutant {
         Some(Mutant::WideGrants) => r#"["read **", "read,append,create guest/"]"#,
         _ => r#"["read shared/", "read,append,create guest/"]"#,
@@ -75,9 +82,10 @@ pub(crate) fn rules(mutant: Option<Mutant>) -> Arc<Access> {
     let text = "[anonymous]\ngrants = [\"read shared/0\"]\n".to_owned()
         + &table("owner", r#"["* **"]"#, "")
         + &table("guest", own, "")
-        + &table("brief", own, end);
+        + &table("brief", own, end)
+        + &if has_passing { table("passing", own, "") } else { String::new() };
     let rules = file::parse(&text, &|_, _| Err("there are no other files".to_owned()));
-    Arc::new(Access::new(rules.expect("rules without a mistake"), 7, None))
+    Arc::new(Access::new(rules.expect("rules without a mistake"), 7, before))
 }
 
 fn bearer(id: &str) -> String {

@@ -228,6 +228,7 @@ fn populate_guests(world: &mut World) {
     if !world.plan.has_access {
         return;
     }
+    world.begin_reloads();
     let mut dice = Dice::new(world.plan.seed ^ ACCESS).split();
     for name in 0..dice.between(1, 3) {
         world.add_client(Box::new(Guest::new(name, dice.between(50, 400))));

@@ -336,7 +336,9 @@ fn only_http2_finds_what_is_wrong_with_its_frames() {
 
 #[test]
 fn only_guests_find_rules_that_let_in_too_much() {
-    for mutant in [Mutant::OpenDoor, Mutant::EndlessTokens, Mutant::WideGrants] {
+    for mutant in
+        [Mutant::OpenDoor, Mutant::EndlessTokens, Mutant::WideGrants, Mutant::DeafToReloads]
+    {
         let plan = |seed, has_access| Plan {
             faults: vec![],
             mutant: Some(mutant),

@@ -40,7 +40,7 @@ struct Sent {
 enum Must {
     BeDenied,
     BeLetIn,
-    /// The token ends while it is under way.
+    /// The token ends, comes or goes while it is under way.
     Either,
 }
 
@@ -116,10 +116,16 @@ impl Guest {
     }
 }
 
-fn must(sent: &Sent, wall: WallRange) -> Must {
+/// `is_known` says whether the passing token was in the rules.
+fn must(sent: &Sent, wall: WallRange, is_known: Option<bool>) -> Must {
     let is_allowed = may(sent.shows, sent.deed, &sent.path);
     match (sent.shows, is_allowed) {
         (_, false) => Must::BeDenied,
+        (Shows::Passing, true) => match is_known {
+            Some(true) => Must::BeLetIn,
+            Some(false) => Must::BeDenied,
+            None => Must::Either,
+        },
         (Shows::Brief, true) if wall.low > BRIEF_UNTIL_MS + 1_000 => Must::BeDenied,
         (Shows::Brief, true) if wall.high + 1_000 >= BRIEF_UNTIL_MS => Must::Either,
         (_, true) => Must::BeLetIn,
@@ -132,8 +138,15 @@ impl Client for Guest {
             return Move::Done;
         }
         self.left -= 1;
-        let all =
-            [Shows::Nothing, Shows::Guest, Shows::Guest, Shows::Brief, Shows::Brief, Shows::Forged];
+        let all = [
+            Shows::Nothing,
+            Shows::Guest,
+            Shows::Brief,
+            Shows::Brief,
+            Shows::Passing,
+            Shows::Passing,
+            Shows::Forged,
+        ];
         let deeds = [
             (Deed::Read, "GET"),
             (Deed::Read, "HEAD"),
@@ -163,7 +176,8 @@ impl Client for Guest {
         let is_done = (200..300).contains(&answer.status);
         // A head that is malformed, or a server that is too busy, is answered before anybody is judged.
         let is_judged = !matches!(answer.status, 408 | 429 | 503);
-        match must(&sent, ctx.clock.raw_since(heard.since_us)) {
+        let is_known = ctx.passing.is_known(heard.since_us, ctx.clock.now_us);
+        match must(&sent, ctx.clock.raw_since(heard.since_us), is_known) {
             Must::BeDenied if is_done || (is_judged && !is_denied) => {
                 Self::broken(ctx, &sent, format_args!("{} is answered", answer.status));
             }

@@ -32,6 +32,7 @@ use crate::{
     dice::Dice,
     events::Event,
     oracle::{Oracle, Rule, StreamNo},
+    passing::Passing,
     wire::{Answer, Ask},
 };
 use std::fmt;
@@ -48,6 +49,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) is_ending: bool,
     /// How often the wall clock has gone backwards.
     pub(crate) backward_jumps: u64,
+    /// When the passing token was in the access file.
+    pub(crate) passing: &'a Passing,
     /// The disk may be full or have failed: uses that could not be logged were answered all the
     /// same, and a crash may forget them.
     pub(crate) may_forget_uses: bool,

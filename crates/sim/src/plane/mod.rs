@@ -58,6 +58,8 @@ pub(crate) enum Mail {
     Checked(Box<CheckDone>),
     ReadDone(Box<ReadDone>),
     Tick,
+    /// The access file has changed.
+    Access(Arc<Access>),
     /// The session was left with work.
     Again,
     Stop,

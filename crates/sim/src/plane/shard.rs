@@ -130,6 +130,7 @@ impl Shard {
             Mail::Worked(done) => self.core.handle(self.now, Event::Worked(done)),
             Mail::Checked(done) => self.handle(Input::Checked(*done)),
             Mail::Tick => self.tick(),
+            Mail::Access(access) => self.handle(Input::Access(access)),
             Mail::Again => {}
             Mail::Stop => {
                 self.is_stopping = true;

@@ -63,6 +63,7 @@ impl World {
             oracle: &mut self.oracle,
             is_ending: self.is_ending,
             backward_jumps: self.backward_jumps,
+            passing: &self.passing,
         };
         act(&mut *self.seats[seat].client, &mut ctx)
     }

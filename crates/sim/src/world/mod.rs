@@ -5,6 +5,7 @@ mod calls;
 mod disk;
 mod formats;
 mod frames;
+mod reload;
 mod stop;
 mod turn_cost;
 mod wires;
@@ -16,6 +17,7 @@ use crate::{
     fault::{EVICTED_TICKS_PERCENT, FaultKind, job_delay_us},
     mutant::Mutant,
     oracle::{Oracle, Rule},
+    passing::Passing,
     plan::{FRAMES, Plan, log_options, recent_bytes_max},
     plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options, slice_limits},
     process::Process,
@@ -92,6 +94,8 @@ pub(crate) enum Act {
     /// Its operations fail no more.
     DiskWorks,
     Strike,
+    /// The access file changes.
+    Reload,
     /// Everything is quiet: stop, damage the disk, start.
     Hit(FaultKind),
 }
@@ -142,6 +146,7 @@ pub(crate) struct World {
     /// Choices of HTTP/2.
     frames_dice: Dice,
     client_dice: Dice,
+    passing: Passing,
     options: LogOptions,
     plane: PlaneOptions,
     queue: BTreeMap<(u64, u64), Act>,
@@ -161,6 +166,9 @@ pub(crate) struct World {
     trace: Trace,
 }
 
+/// Parts the moments of reloads from the other choices of a seed.
+const RELOADS: u64 = 0x7265_6c6f;
+
 /// Parts the choice of slices from the others of a seed.
 const SLICES: u64 = 0x0051_1ce5;
 
@@ -179,7 +187,7 @@ impl World {
         let mut later_dice = Dice::new(plan.seed ^ 0x726f_6f6d);
         let (disk, room_bytes) = disk::new(plan.seed, is_small, &mut later_dice);
         let is_open = !plan.has_access || plan.mutant == Some(Mutant::OpenDoor);
-        let access = (!is_open).then(|| rules(plan.mutant));
+        let access = (!is_open).then(|| rules(plan.mutant, true, None));
         let mut plane = PlaneOptions { shard_count, sessions, slices, access, mutant: plan.mutant };
         let mut frames_dice = Dice::new(plan.seed ^ FRAMES).split();
         plane.sessions.http2_streams_max = *frames_dice.pick(&[1, 3, 256, 256]);
@@ -213,6 +221,7 @@ impl World {
             ordered_count: 0,
             dice,
             frames_dice,
+            passing: Passing::new(Dice::new(plan.seed ^ RELOADS)),
             options,
             plane,
             queue: BTreeMap::new(),
@@ -323,6 +332,7 @@ impl World {
                     self.after(wait_ms * 1000, Act::Strike);
                 }
             }
+            Act::Reload => self.reload(),
             Act::Hit(kind) => self.hit(kind),
         }
     }
