@@ -83,12 +83,13 @@ impl Connection {
             .max_local_error_reset_streams(Some(limits::ERROR_RESETS_MAX))
             .reset_stream_duration(Duration::from_secs(1));
         let knock = Knock::new(key, ready);
+        let waker = Waker::from(Arc::clone(&knock));
         Self {
             link: Link::Handshake(Box::new(builder.handshake(io.clone()))),
             io,
-            waker: Waker::from(Arc::clone(&knock)),
+            unsent: Arc::new(Unsent::new(waker.clone())),
+            waker,
             knock,
-            unsent: Arc::default(),
             resets: Resets { left: limits::RESETS_MAX, at_ms: 0 },
             is_ending: false,
             pings: None,

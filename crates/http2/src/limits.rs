@@ -12,7 +12,7 @@ pub const INPUT_BYTES_PER_POLL: usize = 16 << 10;
 /// Bytes of output that a poll may leave, besides one frame.
 pub const OUTPUT_BYTES_MAX: usize = 64 << 10;
 
-/// Bytes of bodies that the library holds for all streams of a connection.
+/// Bytes of bodies that the library is given for all streams of a connection before its output is taken.
 pub const UNSENT_BYTES_MAX: usize = 256 << 10;
 
 /// The same for one stream.

@@ -6,7 +6,7 @@ use h2::{Reason, RecvStream, SendStream, server::SendResponse};
 use http::Response;
 use protocol::http2::CONTINUE;
 use std::sync::{
-    Arc, Mutex, PoisonError,
+    Arc, Mutex, MutexGuard, PoisonError,
     atomic::{AtomicUsize, Ordering::Relaxed},
 };
 use std::task::{Context, Poll, Wake, Waker};
@@ -53,17 +53,23 @@ pub enum Why {
     Failed,
 }
 
-/// Bytes of bodies that the library holds for one connection.
-#[derive(Debug, Default)]
+/// Bytes of bodies that were given to the library for one connection since its output was taken last.
+#[derive(Debug)]
 pub(crate) struct Unsent {
     bytes: AtomicUsize,
     /// Bytes of requests' bodies that were read.
     read_bytes: AtomicUsize,
     /// Streams that wait for room.
     waiting: Mutex<Vec<Waker>>,
+    /// Has the connection polled: its output is taken then.
+    line: Waker,
 }
 
 impl Unsent {
+    pub(crate) fn new(line: Waker) -> Self {
+        Self { bytes: 0.into(), read_bytes: 0.into(), waiting: Mutex::default(), line }
+    }
+
     pub(crate) fn take_read_bytes(&self) -> usize {
         self.read_bytes.swap(0, Relaxed)
     }
@@ -72,22 +78,26 @@ impl Unsent {
         limits::UNSENT_BYTES_MAX.saturating_sub(self.bytes.load(Relaxed))
     }
 
-    fn room(&self, waker: &Waker) -> usize {
+    /// As many of `wanted` bytes as there is room for. `waker` hears when there is room for more.
+    fn room(&self, wanted: usize, waker: &Waker) -> usize {
         let room = self.left_bytes();
-        if room == 0 {
-            self.waiting.lock().unwrap_or_else(PoisonError::into_inner).push(waker.clone());
+        if room < wanted {
+            self.waiting().push(waker.clone());
+            // The library does not wake it for what its client has no window for.
+            self.line.wake_by_ref();
         }
-        room
+        room.min(wanted)
     }
 
-    /// All of them were written.
+    /// What the clients of all streams had a window for was written.
     pub(crate) fn clear(&self) {
-        if self.bytes.swap(0, Relaxed) < limits::UNSENT_BYTES_MAX {
-            return;
-        }
-        let waiting =
-            std::mem::take(&mut *self.waiting.lock().unwrap_or_else(PoisonError::into_inner));
+        self.bytes.store(0, Relaxed);
+        let waiting = std::mem::take(&mut *self.waiting());
         waiting.iter().for_each(Waker::wake_by_ref);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Vec<Waker>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -187,6 +197,7 @@ impl Stream {
     /// How many of `wanted` bytes may be given now. If not all, its key is written down when there is more room.
     pub fn room(&mut self, wanted: usize) -> usize {
         let Some(sender) = &mut self.sender else { return 0 };
+        let is_more = wanted > limits::STREAM_UNSENT_BYTES_MAX;
         let wanted = wanted.min(limits::STREAM_UNSENT_BYTES_MAX);
         // The library wakes the task that waits for a reset, too, when it gives capacity.
         match &self.knock {
@@ -205,7 +216,12 @@ impl Stream {
                 self.waker.wake_by_ref();
             }
         }
-        capacity.min(self.unsent.room(&self.waker))
+        let room = self.unsent.room(capacity, &self.waker);
+        if is_more && room == wanted {
+            // When this was given there may be room for the rest.
+            self.waker.wake_by_ref();
+        }
+        room
     }
 
     /// Gives bytes of the answer's body, no more than there is [`Self::room`] for or than it [takes](Self::takes); `is_end` if they are

@@ -11,6 +11,11 @@ use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 
+/// What a connection takes if its client does not ask for more.
+const NARROW_WINDOW_BYTES: u32 = 65_535;
+
+const WIDE_WINDOW_BYTES: u32 = 16 << 20;
+
 type Opened = (client::SendRequest<Bytes>, client::Connection<Io, Bytes>);
 type Opening = Pin<Box<dyn Future<Output = Result<Opened, h2::Error>> + Send>>;
 
@@ -76,12 +81,16 @@ impl Exchange {
 }
 
 impl Client {
-    /// A client whose streams take `window_bytes` each before they must be read.
+    /// A client whose streams take `window_bytes` each before they must be read. All together take 64 KiB, or 16 MiB if one takes more
+    /// than 64 KiB.
     #[must_use]
     pub fn new(window_bytes: u32) -> Self {
         let io = Io::default();
         let mut builder = client::Builder::new();
         builder.initial_window_size(window_bytes).enable_push(false);
+        if window_bytes > NARROW_WINDOW_BYTES {
+            builder.initial_connection_window_size(WIDE_WINDOW_BYTES);
+        }
         builder.initial_max_send_streams(usize::MAX >> 1);
         let for_library = io.clone();
         let opening = async move { builder.handshake::<Io, Bytes>(for_library).await };

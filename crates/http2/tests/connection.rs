@@ -221,6 +221,7 @@ fn many_streams_with_endless_windows_hold_a_bounded_number_of_bytes() {
         server.stream(*key).send(Bytes::from(vec![0; room]), false).unwrap();
     }
     assert!(held <= limits::UNSENT_BYTES_MAX, "{held}");
+    assert!(!keys.iter().any(|key| server.stream(*key).takes(1)), "nor is a short piece taken");
     assert_eq!(server.stream(keys[0]).room(1), 0);
     // Output is bounded, too, and room comes back with it.
     let mut taken = 0;

@@ -16,8 +16,8 @@ pub(crate) struct Streams {
     pub heard: Monotonic,
     /// It was asked for a sign of life since.
     pub is_asked: bool,
-    /// The turn that has put a live frame on it last.
-    framed_turn: u64,
+    /// A live frame was put on it since its frames were sent last.
+    is_framed: bool,
 }
 
 /// What becomes of a line whose client says nothing while exchanges are open.
@@ -31,13 +31,19 @@ pub(crate) enum Silence {
 
 impl Streams {
     pub(crate) fn new(line: Line, now: Monotonic) -> Self {
-        let (open, idle_bytes, is_asked, framed_turn) = Default::default();
-        Self { line, open, idle_bytes, heard: now, is_asked, framed_turn }
+        let (open, idle_bytes, is_asked, is_framed) = Default::default();
+        Self { line, open, idle_bytes, heard: now, is_asked, is_framed }
     }
 
-    /// A live frame is put on it; whether that is the first one in `turn`.
-    pub(crate) fn note_frame(&mut self, turn: u64) -> bool {
-        std::mem::replace(&mut self.framed_turn, turn) != turn
+    /// A live frame is put on it; whether that is the first one since its frames were sent.
+    pub(crate) fn note_frame(&mut self) -> bool {
+        !std::mem::replace(&mut self.is_framed, true)
+    }
+
+    /// What is to be sent, in the buffer that was lent.
+    pub(crate) fn take_output(&mut self) -> Vec<u8> {
+        self.is_framed = false;
+        self.line.take_output()
     }
 
     /// Takes what has come.

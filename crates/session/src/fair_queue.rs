@@ -6,8 +6,8 @@
 //! queued, new ones with their whole answer. Short answers never queue.
 //!
 //! In the same way a commit may be news for thousands of live readers. They share one frame, but each
-//! costs a system call. A turn makes a bounded number of these calls. Further readers keep the frame in
-//! their queues until a later turn.
+//! costs a system call, or a copy into the frames of the connection that carries its stream. A turn makes a bounded number of
+//! these. Further readers keep the frame in their queues until a later turn.
 //!
 //! # Invariants
 //! - Queued readers are served before new ones: each queued reader moves one window before any moves a
@@ -33,7 +33,7 @@ const WINDOWS_PER_TURN_MAX: usize = 4;
 /// front of the requests that come after them.
 const WINDOWS_ASKED_MAX: usize = 8;
 
-/// Bytes that one turn sends to live readers.
+/// What one turn spends on live readers, as if each byte went out by a connection of its own.
 const FRAME_BYTES_PER_TURN_MAX: usize = 256 << 10;
 
 /// Time that one turn spends on frames of earlier turns. To a distant client, whose segments are short, a frame
@@ -43,7 +43,8 @@ const FRAMES_NS_MAX: u64 = 400_000;
 /// What a short frame counts in that: most of it is the system call.
 const FRAME_BYTES_MIN: usize = 4 << 10;
 
-/// The same on a stream, where a frame counts a quarter of its bytes: it is copied in memory. The system call of its line is counted once.
+/// The same on a stream, where a frame counts a quarter of its bytes: it is copied in memory. The system call of its connection is
+/// counted with the first frame that goes out by it.
 const STREAM_FRAME_BYTES_MIN: usize = 256;
 
 /// The lines of readers and what they may still move.
@@ -165,7 +166,7 @@ impl Sessions {
         let line = parent.and_then(|parent| self.connections.get_mut(parent));
         let cost = match line.map(|line| &mut line.state) {
             Some(State::Streams(streams)) => {
-                let line_cost = if streams.note_frame(self.turn) { FRAME_BYTES_MIN } else { 0 };
+                let line_cost = if streams.note_frame() { FRAME_BYTES_MIN } else { 0 };
                 line_cost + STREAM_FRAME_BYTES_MIN.max(bytes / 4)
             }
             _ => FRAME_BYTES_MIN.max(bytes),

@@ -365,7 +365,9 @@ impl<T: Transport> Step<'_, T> {
             self.state.fair.note_unsent(id);
             Ok(())
         };
-        if sent.is_err() {
+        if sent.is_err() && parent.is_some() {
+            self.lose_stream(id);
+        } else if sent.is_err() {
             self.drop_connection(id);
         } else if frame.closes {
             self.end_sse_in_turn(id);

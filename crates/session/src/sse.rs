@@ -320,7 +320,11 @@ impl<T: Transport> Step<'_, T> {
             return self.end_sse(id);
         }
         let position = encoder.position();
+        let wall = self.state.now.wall;
         let Some(reader) = self.reader(id) else { return };
+        if reader.is_expired(wall) {
+            return self.end_sse_with_control(id);
+        }
         let (key, encoding, live) = (reader.key, reader.encoding, reader.as_live(id));
         match self.state.live.join(key, live, encoding, (encoder, fed)) {
             Some(number) => {

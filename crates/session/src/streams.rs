@@ -175,7 +175,7 @@ impl<T: Transport> Step<'_, T> {
         let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         let State::Streams(streams) = &mut connection.state else { return };
-        let output = streams.line.take_output();
+        let output = streams.take_output();
         let is_sent = output.is_empty() || connection.send(self.io, &output, now).is_ok();
         self.state.frames_buffer = output;
         if !is_sent {
@@ -216,7 +216,7 @@ impl<T: Transport> Step<'_, T> {
     }
 
     /// The client has given an exchange up.
-    fn lose_stream(&mut self, id: ConnId) {
+    pub(crate) fn lose_stream(&mut self, id: ConnId) {
         let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         if connection.is_abandoned {
@@ -348,8 +348,9 @@ impl<T: Transport> Step<'_, T> {
         let Some(connection) = self.state.connections.get_mut(id) else { return };
         let state = std::mem::replace(&mut connection.state, State::Closing);
         let State::Streams(mut streams) = state else { unreachable!("{state:?} has no line") };
-        let last = streams.line.take_output();
+        let last = streams.take_output();
         let is_sent = last.is_empty() || connection.send(self.io, &last, now).is_ok();
+        self.state.frames_buffer = last;
         let (is_drained, has_ended) = (connection.is_drained(), connection.has_ended);
         self.drop_streams(*streams);
         if !is_sent || has_ended {

@@ -233,6 +233,42 @@ fn new_rules_end_what_they_do_not_allow_and_nothing_else() {
 }
 
 #[test]
+fn a_reader_that_catches_up_while_the_rules_change_gets_nothing_afterwards() {
+    let file = table("x", r#"["read **"]"#, "") + &table("w", ALL, "");
+    let (mut shard, before) = shard(&file);
+    shard.once(&request("POST", "a/1", &(bearer("w") + TEXT), &[b'z'; 70_000]));
+    // Its last read waits for the node.
+    shard.holds = |request| matches!(request, node::Request::Read(read) if matches!(read.from, model::ReadFrom::At(at) if at.get() > 60_000));
+    let conn = shard.connect();
+    shard.send(conn, &request("GET", "a/1?offset=-1&live=sse", &bearer("x"), b""));
+    assert_eq!(shard.held.len(), 1);
+    let after = rules(&table("w", ALL, ""), Some(&before));
+    reload(&mut shard, &after);
+    shard.release();
+    shard.once(&request("POST", "a/1", &(bearer("w") + TEXT), b"secret"));
+    let got = shard.got(conn);
+    assert!(!got.contains("secret") && got.ends_with("0\r\n\r\n"), "it has ended");
+    assert!(got.contains("0000000000070005_"), "and says where to continue");
+}
+
+#[test]
+fn a_token_that_new_rules_end_earlier_ends_then() {
+    let end = |seconds| {
+        table("x", r#"["read **"]"#, &format!("expires = 1970-01-01T00:00:{seconds}Z"))
+            + &table("w", ALL, "")
+    };
+    let (mut shard, before) = shard(&end(50));
+    let conn = follow(&mut shard, "a/1", "sse", "x");
+    shard.got(conn);
+    reload(&mut shard, &rules(&end(20), Some(&before)));
+    assert_eq!(shard.got(conn), "");
+    shard.now.wall = model::Timestamp::new(20_000);
+    shard.once(&request("POST", "a/1", &(bearer("w") + TEXT), b"secret"));
+    let got = shard.got(conn);
+    assert!(!got.contains("secret") && got.ends_with("0\r\n\r\n"), "{got}");
+}
+
+#[test]
 fn a_read_that_waits_for_the_node_is_judged_when_it_begins_to_last() {
     let (mut shard, before) = shard(&table("x", ALL, ""));
     shard.holds = |request| matches!(request, node::Request::Read(_));

@@ -112,6 +112,34 @@ fn readers_that_share_a_connection_hear_in_one_turn() {
 }
 
 #[test]
+fn readers_of_many_streams_that_share_a_connection_take_few_writes_in_a_turn() {
+    let mut shard = Shard::open();
+    let streams = 0..250;
+    streams.clone().for_each(|stream| drop(shard.once(&put(&format!("{stream}"), b"x"))));
+    let (conn, mut client) = (shard.connect(), Client::new(1 << 20));
+    for stream in streams.clone() {
+        let url = format!("http://localhost/v1/stream/{stream}?offset=now&live=sse");
+        client.ask("GET", &url, &[], "");
+    }
+    shard.carry(conn, &mut client);
+    for stream in streams {
+        let writer = shard.connect();
+        shard.put_in(writer, &post(&format!("{stream}"), b"news"));
+    }
+    let mut heard = 0;
+    for _ in 0..CROWD {
+        let before = shard.wires.0[&conn].write_count;
+        shard.turn();
+        let wire = &shard.wires.0[&conn];
+        let count = wire.write_count - before;
+        assert!(count <= PER_TURN_MAX, "{count} writes in one turn");
+        let output = String::from_utf8_lossy(&wire.output).into_owned();
+        heard = output.matches("news").count();
+    }
+    assert_eq!(heard, 250);
+}
+
+#[test]
 fn a_request_waits_for_one_slice_of_the_crowd_only() {
     let (mut shard, writer, crowd) = waiting("one?offset=now&live=long-poll");
     shard.put_in(writer, &post("one", b"news"));

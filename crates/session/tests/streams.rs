@@ -144,6 +144,54 @@ fn a_hundred_live_readers_share_a_connection() {
     assert_eq!(line.shard.sessions.connection_count(), 0);
 }
 
+/// A client with windows of a megabyte, as browsers have, and so many live readers of the stream `a`.
+fn wide(readers: usize) -> Line {
+    let mut line = Line { client: Client::new(1 << 20), ..Line::open() };
+    line.once("PUT", "a", b"");
+    for _ in 0..readers {
+        line.ask("GET", "a?offset=now&live=sse", b"");
+    }
+    line.run();
+    assert_eq!(line.shard.sessions.counts().live_readers, readers as u64);
+    line
+}
+
+fn assert_all_heard(line: &mut Line, what: &str) {
+    line.run();
+    let lacking = |place: &usize| !line.client.exchanges[*place].text().contains(what);
+    let lacking: Vec<usize> = (1..line.client.exchanges.len()).filter(lacking).collect();
+    assert!(lacking.is_empty(), "{lacking:?} have not heard {what:?}");
+}
+
+#[test]
+fn live_readers_get_all_of_a_frame_though_the_library_takes_no_more_at_once() {
+    let mut line = wide(150);
+    // Together these frames are more than a connection gives the library before it is polled.
+    let news = [vec![b'y'; 3_000], b"END".to_vec()].concat();
+    line.shard.once(&request("POST", "a", "Content-Type: text/plain\r\n", &news));
+    assert_all_heard(&mut line, "END");
+    line.shard.once(&request("POST", "a", "Content-Type: text/plain\r\n", b"SECOND"));
+    assert_all_heard(&mut line, "SECOND");
+}
+
+#[test]
+fn pieces_that_are_longer_than_a_stream_gives_at_once_arrive_whole() {
+    let mut line = wide(2);
+    let long = [vec![b'y'; 65_000], b"END".to_vec(), vec![b'z'; 500]].concat();
+    line.shard.once(&request("POST", "a", "Content-Type: text/plain\r\n", &long));
+    assert_all_heard(&mut line, "zz\nid:");
+    line.shard.once(&request("PUT", "json", "Content-Type: application/json\r\n", b""));
+    for length in 65_530..65_540 {
+        let message = format!("[\"{}\"]", "y".repeat(length));
+        let fields = "Content-Type: application/json\r\n";
+        line.shard.once(&request("POST", "json", fields, message.as_bytes()));
+        let answer = line.once("GET", "json?offset=-1", b"");
+        assert!(answer.text().ends_with("y\"]"));
+        line.shard.once(&request("DELETE", "json", "", b""));
+        line.shard.once(&request("PUT", "json", fields, b""));
+    }
+}
+
 #[test]
 fn a_stalled_reader_holds_up_no_other_and_is_ended() {
     let mut line = Line::open();

@@ -29,6 +29,8 @@ pub(crate) struct Wire {
     pub(crate) closed: Option<Close>,
     /// The next write finds it broken.
     pub(crate) is_broken: bool,
+    /// System calls that have sent something.
+    pub(crate) write_count: usize,
 }
 
 /// All connections.
@@ -54,6 +56,7 @@ impl Transport for Wires {
         if wire.is_broken {
             return Sent::Broken;
         }
+        wire.write_count += 1;
         let mut sent = 0;
         for piece in pieces {
             let Piece::Bytes(bytes) = piece else { panic!("files are not taken") };
