@@ -377,7 +377,8 @@ impl Connection {
         now: Monotonic,
     ) -> Result<(), Broken> {
         self.note_sent(bytes.len());
-        let sent = if self.is_drained() { self.send_now(io, bytes, now)? } else { 0 };
+        let copy = |room| Bytes::copy_from_slice(&bytes[..room]);
+        let sent = if self.is_drained() { self.send_now(io, (bytes, copy), now)? } else { 0 };
         if sent < bytes.len() {
             self.enqueue(Piece::Bytes(Bytes::copy_from_slice(&bytes[sent..])), now);
         }
@@ -392,32 +393,25 @@ impl Connection {
         now: Monotonic,
     ) -> Result<(), Broken> {
         self.note_sent(bytes.len());
-        let sent = if !self.is_drained() {
-            0
-        } else if let Some(stream) = self.wire.stream() {
-            let given = stream.give(bytes.len(), |room| bytes.slice(..room));
-            self.progress = now;
-            given.map_err(|_| Broken)?
-        } else {
-            self.send_now(io, bytes, now)?
-        };
+        let share = |room| bytes.slice(..room);
+        let sent = if self.is_drained() { self.send_now(io, (bytes, share), now)? } else { 0 };
         if sent < bytes.len() {
             self.enqueue(Piece::Bytes(bytes.slice(sent..)), now);
         }
         Ok(())
     }
 
+    /// Sends as many of `bytes` as are taken; a stream takes them as `part` makes them.
     #[inline(always)]
     fn send_now(
         &mut self,
         io: &mut impl Transport,
-        bytes: &[u8],
+        (bytes, part): (&[u8], impl FnOnce(usize) -> Bytes),
         now: Monotonic,
     ) -> Result<usize, Broken> {
         self.progress = now;
         if let Some(stream) = self.wire.stream() {
-            let given = stream.give(bytes.len(), |room| Bytes::copy_from_slice(&bytes[..room]));
-            return given.map_err(|_| Broken);
+            return stream.give(bytes.len(), part).map_err(|_| Broken);
         }
         match io.write(self.id, &[transport::Piece::Bytes(bytes)]) {
             Sent::Bytes(sent) => Ok(usize::try_from(sent).expect("no more than there was")),

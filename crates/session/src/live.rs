@@ -125,11 +125,11 @@ impl LiveStreams {
 
     /// All who wait, with their streams.
     pub(crate) fn waiting(&self) -> Vec<(StreamKey, ConnId)> {
-        let polls_of = |(key, stream): (&StreamKey, &LiveStream)| {
-            stream.polls.iter().map(|poll| (*key, poll.id)).collect::<Vec<_>>()
-        };
-        let live = self.readers().map(|(key, reader)| (key, reader.id));
-        self.streams.iter().flat_map(polls_of).chain(live).collect()
+        let polls = self
+            .streams
+            .iter()
+            .flat_map(|(key, stream)| stream.polls.iter().map(|poll| (*key, poll.id)));
+        polls.chain(self.readers().map(|(key, reader)| (key, reader.id))).collect()
     }
 
     /// All live readers, with their streams.

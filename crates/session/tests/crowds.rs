@@ -73,17 +73,21 @@ fn one_append_answers_some_long_polls_in_each_turn() {
     }
 }
 
-/// Connections of HTTP/2 with so many live readers of the stream `one` each, all of which have heard what there is.
-fn lines(shard: &mut Shard, count: usize, readers: usize) -> Vec<ConnId> {
-    let mut conns = Vec::new();
-    for _ in 0..count {
-        let (conn, mut client) = (shard.connect(), Client::new(30_000));
-        for _ in 0..readers {
-            client.ask("GET", "http://localhost/v1/stream/one?offset=now&live=sse", &[], "");
-        }
-        shard.carry(conn, &mut client);
-        conns.push(conn);
+/// A connection of HTTP/2 with a live reader of each of these streams, all of which have heard what there is.
+fn line(shard: &mut Shard, mut client: Client, streams: &[String]) -> ConnId {
+    let conn = shard.connect();
+    for stream in streams {
+        let url = format!("http://localhost/v1/stream/{stream}?offset=now&live=sse");
+        client.ask("GET", &url, &[], "");
     }
+    shard.carry(conn, &mut client);
+    conn
+}
+
+/// Such connections, with so many readers of the stream `one` each.
+fn lines(shard: &mut Shard, count: usize, readers: usize) -> Vec<ConnId> {
+    let streams = vec!["one".to_owned(); readers];
+    let conns = (0..count).map(|_| line(shard, Client::new(30_000), &streams)).collect();
     assert_eq!(shard.sessions.counts().live_readers, (count * readers) as u64);
     conns
 }
@@ -114,17 +118,12 @@ fn readers_that_share_a_connection_hear_in_one_turn() {
 #[test]
 fn readers_of_many_streams_that_share_a_connection_take_few_writes_in_a_turn() {
     let mut shard = Shard::open();
-    let streams = 0..250;
-    streams.clone().for_each(|stream| drop(shard.once(&put(&format!("{stream}"), b"x"))));
-    let (conn, mut client) = (shard.connect(), Client::new(1 << 20));
-    for stream in streams.clone() {
-        let url = format!("http://localhost/v1/stream/{stream}?offset=now&live=sse");
-        client.ask("GET", &url, &[], "");
-    }
-    shard.carry(conn, &mut client);
-    for stream in streams {
+    let streams: Vec<String> = (0..250).map(|stream| format!("{stream}")).collect();
+    streams.iter().for_each(|stream| drop(shard.once(&put(stream, b"x"))));
+    let conn = line(&mut shard, Client::new(1 << 20), &streams);
+    for stream in &streams {
         let writer = shard.connect();
-        shard.put_in(writer, &post(&format!("{stream}"), b"news"));
+        shard.put_in(writer, &post(stream, b"news"));
     }
     let mut heard = 0;
     for _ in 0..CROWD {

@@ -1,7 +1,7 @@
 //! Connections that carry many exchanges at once: HTTP/2 from the first byte to the node.
 
 use crate::support::rules::{bearer, reload, rules, table};
-use crate::support::{Shard, put, request};
+use crate::support::{Shard, delete, post, put, request};
 use http2::testing::{Client, Exchange};
 use thalweg_session::{ConnId, Input, Names, Options, Pages};
 
@@ -168,9 +168,9 @@ fn live_readers_get_all_of_a_frame_though_the_library_takes_no_more_at_once() {
     let mut line = wide(150);
     // Together these frames are more than a connection gives the library before it is polled.
     let news = [vec![b'y'; 3_000], b"END".to_vec()].concat();
-    line.shard.once(&request("POST", "a", "Content-Type: text/plain\r\n", &news));
+    line.shard.once(&post("a", &news));
     assert_all_heard(&mut line, "END");
-    line.shard.once(&request("POST", "a", "Content-Type: text/plain\r\n", b"SECOND"));
+    line.shard.once(&post("a", b"SECOND"));
     assert_all_heard(&mut line, "SECOND");
 }
 
@@ -178,17 +178,16 @@ fn live_readers_get_all_of_a_frame_though_the_library_takes_no_more_at_once() {
 fn pieces_that_are_longer_than_a_stream_gives_at_once_arrive_whole() {
     let mut line = wide(2);
     let long = [vec![b'y'; 65_000], b"END".to_vec(), vec![b'z'; 500]].concat();
-    line.shard.once(&request("POST", "a", "Content-Type: text/plain\r\n", &long));
+    line.shard.once(&post("a", &long));
     assert_all_heard(&mut line, "zz\nid:");
-    line.shard.once(&request("PUT", "json", "Content-Type: application/json\r\n", b""));
+    let fields = "Content-Type: application/json\r\n";
     for length in 65_530..65_540 {
+        line.shard.once(&request("PUT", "json", fields, b""));
         let message = format!("[\"{}\"]", "y".repeat(length));
-        let fields = "Content-Type: application/json\r\n";
         line.shard.once(&request("POST", "json", fields, message.as_bytes()));
         let answer = line.once("GET", "json?offset=-1", b"");
         assert!(answer.text().ends_with("y\"]"));
-        line.shard.once(&request("DELETE", "json", "", b""));
-        line.shard.once(&request("PUT", "json", fields, b""));
+        line.shard.once(&delete("json"));
     }
 }
 

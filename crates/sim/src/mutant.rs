@@ -203,8 +203,10 @@ impl Mutant {
     /// Whether it changes who may do what.
     #[must_use]
     pub fn is_of_access(self) -> bool {
-        let rules = matches!(self, Self::OpenDoor | Self::EndlessTokens | Self::WideGrants);
-        rules || self == Self::DeafToReloads
+        matches!(
+            self,
+            Self::OpenDoor | Self::EndlessTokens | Self::WideGrants | Self::DeafToReloads
+        )
     }
 
     /// Whether it mixes up pipelined requests.
