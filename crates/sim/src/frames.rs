@@ -36,8 +36,8 @@ pub(crate) enum FramesEnd {
 
 impl Frames {
     pub(crate) fn new(dice: &mut Dice) -> Box<Self> {
-        let window_bytes = *dice.pick(&[500, 3_000, 65_535]);
-        let may_leave = window_bytes < 65_535;
+        let window_bytes = *dice.pick(&[500, 3_000, 65_535, 1 << 20]);
+        let may_leave = window_bytes != 65_535;
         Box::new(Self { client: Client::new(window_bytes), calls: Vec::new(), may_leave })
     }
 

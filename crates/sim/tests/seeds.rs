@@ -33,6 +33,12 @@ fn seeds_that_found_defects_of_trims_and_of_a_start_hold() {
     seeds.into_iter().for_each(|seed| pass(seed..seed + 1));
 }
 
+/// Six connections were allowed, and clients kept as many without a request: the last reader was refused until the end.
+#[test]
+fn a_seed_whose_clients_kept_all_connections_holds() {
+    pass(761777551974..761777551975);
+}
+
 #[test]
 fn seeds_0_to_49_hold() {
     pass(0..50);

@@ -167,7 +167,11 @@ impl World {
             return false;
         }
         end.calls.retain(|call| *call != number);
+        let is_spent = end.is_closing && end.calls.is_empty();
         self.send_frames(wire);
+        if is_spent {
+            self.hang_up(wire);
+        }
         self.finish(number, Cut::No, true);
         true
     }

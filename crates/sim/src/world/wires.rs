@@ -57,6 +57,9 @@ impl World {
         shard_count: usize,
         frames: Option<Box<Frames>>,
     ) -> u32 {
+        if self.is_ending && self.wires.len() >= self.plane.sessions.connections_max {
+            self.hang_up_idle();
+        }
         let shard = usize::try_from(self.dice.below(shard_count as u64)).expect("an index");
         self.wire_next += 1;
         let wire = self.wire_next;
@@ -126,6 +129,14 @@ impl World {
     pub(super) fn perhaps_hang_up(&mut self, wire: u32) {
         let is_idle = self.wires.get(&wire).is_some_and(|end| end.calls.is_empty());
         if is_idle && self.dice.percent(25) {
+            self.hang_up(wire);
+        }
+    }
+
+    /// Clients close their connections without requests: those would keep the last clients out.
+    fn hang_up_idle(&mut self) {
+        let idle = self.wires.iter().filter(|(_, end)| end.calls.is_empty()).map(|(wire, _)| *wire);
+        for wire in idle.collect::<Vec<_>>() {
             self.hang_up(wire);
         }
     }
