@@ -45,7 +45,7 @@ const FRAME_BYTES_MIN: usize = 4 << 10;
 
 /// The same on a stream, where a frame counts a quarter of its bytes: it is copied in memory. The system call of its connection is
 /// counted with the first frame that goes out by it.
-const STREAM_FRAME_BYTES_MIN: usize = 256;
+const STREAM_FRAME_BYTES_MIN: usize = 192;
 
 /// The lines of readers and what they may still move.
 #[derive(Debug, Default)]
