@@ -200,7 +200,7 @@ fn a_changed_file_counts_on_open_connections_and_ends_live_readers() {
     assert!(answer.text().contains("access.toml:1"), "{}", answer.text());
     assert_eq!(get(&mut client, "/s", &all), 200);
     // Its line may come after the answer.
-    until("the log says why", || !server.logged("a reload failed").is_empty());
+    server.awaited_lines("a reload failed");
     write_file(&dir.path().join("access.toml"), b"[anonymous]\ngrants = [\"read s\"]\n");
     let pid = server.pid().to_string();
     assert!(Command::new("kill").args(["-HUP", &pid]).status().unwrap().success());

@@ -101,7 +101,7 @@ fn a_full_disk_is_an_answer_and_passes() {
     let mut numbers = Numbers::new(1);
     fill(&server, &mut acknowledged, &mut numbers);
     assert!(client.read_all("/s") == acknowledged, "reads go on");
-    let errors = server.logged("the disk refuses").len();
+    let errors = server.awaited_lines("the disk refuses").len();
     assert!((1..20).contains(&errors), "{errors} errors in the log");
 
     remove_file(&ballast);
@@ -186,7 +186,7 @@ fn after_a_failed_sync_nothing_is_acknowledged() {
         let ready = server.admin("/readyz");
         ready.status == 503 && ready.text().contains("poisoned")
     });
-    assert_eq!(server.logged("a write or sync failed").len(), 1);
+    assert_eq!(server.awaited_lines("a write or sync failed").len(), 1);
     server.stop();
     let server = Start::with(&["--shards", "2"]).serve(dir.path());
     let stored = server.connect().get("/s").is(200).text();

@@ -247,7 +247,7 @@ fn existing_connections_are_served_without_free_descriptors() {
     let mut client = server.connect();
     client.put("/early", TEXT).is(201);
     let _crowd: Vec<Client> = (0..100).map(|_| server.connect()).collect();
-    until("descriptors run out", || !server.logged("cannot accept").is_empty());
+    server.awaited_lines("cannot accept");
     for number in 0..20 {
         let path = format!("/late/{number}");
         client.put(&path, TEXT).is(201);

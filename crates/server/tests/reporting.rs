@@ -126,8 +126,7 @@ fn a_log_on_a_full_disk_changes_nothing_for_clients_and_is_counted() {
         line.map_or(0, |count| count.parse::<u64>().unwrap())
     };
     until("the lost lines are counted", || unwritten() >= 102);
-    until("it is said", || !server.logged("lines of a log are lost").is_empty());
-    assert_eq!(server.logged("lines of a log are lost").len(), 1, "and once");
+    assert_eq!(server.awaited_lines("lines of a log are lost").len(), 1, "and once");
     server.stop();
 }
 

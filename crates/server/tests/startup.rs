@@ -52,7 +52,7 @@ fn one_intact_copy_of_format_is_enough_and_the_other_is_named() {
         write_file(&path, &format);
         let server = Start::with(&[]).serve(dir.path());
         server.connect().get("/s").is(200);
-        let errors = server.logged("ERROR");
+        let errors = server.awaited_lines("ERROR");
         assert!(errors.iter().any(|line| line.contains(&format!("{name} at"))), "{errors:?}");
         assert_eq!(read_file(&path), format, "it is left as it is");
     }

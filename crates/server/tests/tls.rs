@@ -42,7 +42,7 @@ fn a_server_on_a_laptop_makes_its_certificate_and_keeps_it() {
     assert!(head.starts_with("HTTP/1.1 201 "), "{head}");
     assert!(head.contains("https://localhost/v1/stream/a"), "{head}");
     let first = secure.certificate();
-    assert_eq!(server.logged("sha256:").len(), 1, "its fingerprint is in the log");
+    assert_eq!(server.awaited_lines("sha256:").len(), 1, "its fingerprint is in the log");
     server.stop();
     let server = start.serve(&data);
     assert_eq!(connect_trusting(&file, server.address(), &[]).certificate(), first);
@@ -235,7 +235,7 @@ fn certificates_change_under_connections_that_go_on() {
     assert!(answer.text().contains("server.crt"), "{}", answer.text());
     assert!(!is_new());
     // Its line may come after the answer.
-    until("the log says why", || !server.logged("a reload failed").is_empty());
+    server.awaited_lines("a reload failed");
     let text = server.admin("/metrics").text();
     assert!(text.contains("thalweg_reloads_total 3"), "{text}");
     assert!(old.ask(&request("GET", "/a", &[], b"")).1 == b"hello");

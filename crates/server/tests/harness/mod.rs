@@ -213,6 +213,12 @@ impl Server {
         lines.iter().filter(|line| line.contains(what)).cloned().collect()
     }
 
+    /// The lines of the log with `what`, as soon as there is one: a line may come a moment after what it reports can be seen.
+    pub(crate) fn awaited_lines(&self, what: &str) -> Vec<String> {
+        until("the log has it", || !self.logged(what).is_empty());
+        self.logged(what)
+    }
+
     /// Memory in use, in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         self.status("VmRSS:") << 10
