@@ -199,7 +199,6 @@ fn a_changed_file_counts_on_open_connections_and_ends_live_readers() {
     assert_eq!(answer.status, 422);
     assert!(answer.text().contains("access.toml:1"), "{}", answer.text());
     assert_eq!(get(&mut client, "/s", &all), 200);
-    // Its line may come after the answer.
     server.awaited_lines("a reload failed");
     write_file(&dir.path().join("access.toml"), b"[anonymous]\ngrants = [\"read s\"]\n");
     let pid = server.pid().to_string();

@@ -234,7 +234,6 @@ fn certificates_change_under_connections_that_go_on() {
     assert_eq!(answer.status, 422);
     assert!(answer.text().contains("server.crt"), "{}", answer.text());
     assert!(!is_new());
-    // Its line may come after the answer.
     server.awaited_lines("a reload failed");
     let text = server.admin("/metrics").text();
     assert!(text.contains("thalweg_reloads_total 3"), "{text}");

@@ -215,7 +215,7 @@ impl Server {
 
     /// The lines of the log with `what`, as soon as there is one: a line may come a moment after what it reports can be seen.
     pub(crate) fn awaited_lines(&self, what: &str) -> Vec<String> {
-        until("the log has it", || !self.logged(what).is_empty());
+        until(&format!("the log says {what:?}"), || !self.logged(what).is_empty());
         self.logged(what)
     }
 

@@ -1,7 +1,7 @@
 //! Attacks by many connections that want little.
 
 use super::harness::siege::{Attack, Siege};
-use super::harness::{BINARY, Client, Numbers, pause, until};
+use super::harness::{BINARY, Client, Numbers, pause};
 
 const MIB: u64 = 1 << 20;
 
@@ -184,7 +184,7 @@ pub(crate) const NO_DESCRIPTORS: Attack = Attack {
     run: |siege| {
         while siege.is_running() {
             let crowd: Vec<Client> = (0..100).map(|_| siege.server.connect()).collect();
-            until("descriptors run out", || !siege.server.logged("cannot accept").is_empty());
+            siege.server.awaited_lines("cannot accept");
             siege.set_ready();
             pause(400);
             drop(crowd);

@@ -1,6 +1,6 @@
 //! Connections of clients that speak HTTP/2: many requests at a time, windows, and answers that are left for a while.
 
-use super::{Act, World};
+use super::{Act, WireEnd, World};
 use crate::{
     clients::Cut,
     frames::{Frames, FramesEnd, News},
@@ -92,8 +92,7 @@ impl World {
                 return self.oracle.broken(rule, what);
             }
         }
-        let is_spent =
-            self.wires.get(&wire).is_some_and(|end| end.is_closing && end.calls.is_empty());
+        let is_spent = self.wires.get(&wire).is_some_and(WireEnd::is_spent);
         if is_over || is_spent {
             self.hang_up(wire);
         } else {
@@ -167,7 +166,7 @@ impl World {
             return false;
         }
         end.calls.retain(|call| *call != number);
-        let is_spent = end.is_closing && end.calls.is_empty();
+        let is_spent = end.is_spent();
         self.send_frames(wire);
         if is_spent {
             self.hang_up(wire);

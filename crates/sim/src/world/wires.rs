@@ -29,6 +29,13 @@ pub(super) struct WireEnd {
     pub(super) frames: Option<Box<Frames>>,
 }
 
+impl WireEnd {
+    /// Whether it is of no more use: all its requests are over, and it takes no others.
+    pub(super) fn is_spent(&self) -> bool {
+        self.is_closing && self.calls.is_empty()
+    }
+}
+
 impl World {
     /// A connection for a request: one of those that are open, or a new one. `None` if nobody listens.
     pub(super) fn wire_for(&mut self, is_live: bool) -> Option<u32> {
