@@ -25,6 +25,7 @@ mod check;
 mod empty;
 #[cfg(test)]
 mod harness;
+mod heard;
 mod held;
 mod install;
 mod ready;
@@ -34,6 +35,7 @@ pub use change::ChangeRefused;
 pub use check::{Refusals, StepRefused};
 pub use ready::{GroupReady, Note, ToAppend};
 
+use self::heard::Heard;
 use self::held::Held;
 use crate::configuration::{Change, Configuration};
 use crate::identity::{NodeNumber, ReplicaId};
@@ -145,6 +147,7 @@ pub struct Replica<R: Rules = Enforced> {
     empty: BTreeSet<ReplicaId>,
     /// Up to where this leader has said to each follower what is committed. A message may be lost: the next append or heartbeat says it again.
     told: BTreeMap<ReplicaId, u64>,
+    heard: Heard,
     refusals: Refusals,
     /// The last entry that was in the log when the configuration changed.
     settles_behind: u64,
@@ -203,6 +206,7 @@ impl<R: Rules> Replica<R> {
             snapshots: BTreeMap::new(),
             empty: BTreeSet::new(),
             told: BTreeMap::new(),
+            heard: Heard::default(),
             refusals: Refusals::default(),
             settles_behind: 0,
             _rules: PhantomData,
@@ -303,10 +307,11 @@ impl<R: Rules> Replica<R> {
         let others = self.raw.raft.prs().iter().filter(|(id, _)| **id != self.id.bits());
         let mut followers: Vec<Follower> = others
             .filter_map(|(id, progress)| {
+                let id = ReplicaId::from_bits(*id)?;
                 Some(Follower {
-                    id: ReplicaId::from_bits(*id)?,
+                    id,
                     matched: EntryIndex::new(progress.matched),
-                    is_heard: progress.recent_active,
+                    is_heard: self.is_heard(id),
                     is_installing: progress.state == ProgressState::Snapshot,
                 })
             })

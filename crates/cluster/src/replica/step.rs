@@ -58,6 +58,7 @@ impl<R: Rules> Replica<R> {
             return;
         }
         R::before_tick(&mut self.raw, self.seed);
+        self.keep_heard();
         self.raw.tick();
     }
 

@@ -26,7 +26,7 @@ fn follower() -> Replica {
 }
 
 /// A leader whose followers have all that it has.
-fn leader() -> Replica {
+pub(super) fn leader() -> Replica {
     let mut leader = replica();
     elect(&mut leader);
     for from in [2, 3] {
@@ -38,11 +38,11 @@ fn leader() -> Replica {
     leader
 }
 
-fn heartbeat(commit: u64, read: u64) -> Body {
+pub(super) fn heartbeat(commit: u64, read: u64) -> Body {
     Body::Heartbeat { commit: EntryIndex::new(commit), read }
 }
 
-fn alive(commit: u64, read: u64) -> Body {
+pub(super) fn alive(commit: u64, read: u64) -> Body {
     Body::Alive { commit: EntryIndex::new(commit), read }
 }
 

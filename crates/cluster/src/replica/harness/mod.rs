@@ -10,6 +10,7 @@
 mod beat;
 mod disk;
 mod empty;
+mod heard;
 mod hostile;
 mod mutants;
 mod node;
