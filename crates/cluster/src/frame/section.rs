@@ -233,6 +233,14 @@ impl Section {
         }
     }
 
+    /// Whether it need not go at once: an answer to a heartbeat that has asked nothing. Its leader asks every few hundred milliseconds whether
+    /// one has come.
+    #[must_use]
+    pub fn may_wait(&self) -> bool {
+        let Self::Message { message, .. } = self else { return false };
+        matches!(message.body, Body::Alive { read: 0, .. })
+    }
+
     /// The header's fields; the payload is appended.
     fn fields(&self, out: &mut Vec<u8>) -> Fields {
         let of = |group: GroupId, kind| Fields { group: group.get(), kind, ..Fields::default() };

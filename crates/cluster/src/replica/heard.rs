@@ -1,39 +1,38 @@
-//! Who was heard.
+//! Which followers were heard.
 //!
 //! # Why
-//! The library notes who has answered, and forgets all of them in the tick in which it asks whether they are a quorum. Until the next
-//! answers come, a healthy group would look like one that has lost everybody. So the leader keeps what was noted before that tick.
+//! The library notes which of them have answered, and forgets all of them in the tick in which it asks whether they are a quorum. Until
+//! the next answers come, a healthy group would look like one that has lost everybody. So a leader keeps what was noted before that tick.
 
-use super::Replica;
 use crate::identity::ReplicaId;
-use crate::rules::{ELECTION_TICKS, Rules};
+use crate::rules::ELECTION_TICKS;
+use crate::terms::Terms;
+use raft::{Raft, StateRole};
 
-/// The followers that had answered when the library forgot them last.
+/// The followers that had answered when the library last forgot them.
 #[derive(Debug, Default)]
 pub(super) struct Heard {
-    /// Of the leader that they had answered to.
+    /// The term of the leader that they had answered to.
     term: u64,
     followers: Vec<u64>,
 }
 
-impl<R: Rules> Replica<R> {
-    /// Keeps who has answered, if this tick makes the library forget it. Comes before the tick.
-    pub(super) fn keep_heard(&mut self) {
-        let raft = &self.raw.raft;
-        if !self.is_leader() || raft.election_elapsed + 1 < ELECTION_TICKS {
+impl Heard {
+    /// Keeps which followers have answered, if the next tick makes the library forget it. Comes before each tick.
+    pub(super) fn keep(&mut self, raft: &Raft<Terms>) {
+        if raft.state != StateRole::Leader || raft.election_elapsed + 1 < ELECTION_TICKS {
             return;
         }
         let has_answered = raft.prs().iter().filter(|(_, progress)| progress.recent_active);
-        self.heard.term = raft.term;
-        self.heard.followers.clear();
-        self.heard.followers.extend(has_answered.map(|(id, _)| *id));
+        self.term = raft.term;
+        self.followers.clear();
+        self.followers.extend(has_answered.map(|(id, _)| *id));
     }
 
-    /// Whether a follower has answered to this leader since the last tick but one that asked for a quorum.
-    pub(super) fn is_heard(&self, follower: ReplicaId) -> bool {
-        let raft = &self.raw.raft;
+    /// Whether a follower of this leader has answered in this span between two such ticks, or in the one before.
+    pub(super) fn has(&self, follower: ReplicaId, raft: &Raft<Terms>) -> bool {
         let bits = follower.bits();
-        let is_kept = self.heard.term == raft.term && self.heard.followers.contains(&bits);
+        let is_kept = self.term == raft.term && self.followers.contains(&bits);
         is_kept || raft.prs().get(bits).is_some_and(|progress| progress.recent_active)
     }
 }

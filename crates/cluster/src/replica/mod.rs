@@ -311,7 +311,7 @@ impl<R: Rules> Replica<R> {
                 Some(Follower {
                     id,
                     matched: EntryIndex::new(progress.matched),
-                    is_heard: self.is_heard(id),
+                    is_heard: self.heard.has(id, &self.raw.raft),
                     is_installing: progress.state == ProgressState::Snapshot,
                 })
             })

@@ -58,7 +58,7 @@ impl<R: Rules> Replica<R> {
             return;
         }
         R::before_tick(&mut self.raw, self.seed);
-        self.keep_heard();
+        self.heard.keep(&self.raw.raft);
         self.raw.tick();
     }
 

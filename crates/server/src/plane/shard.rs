@@ -45,6 +45,9 @@ pub(crate) const WAKE: Token = Token(usize::MAX);
 /// The core's clockwork (expiry, checkpoints, sweeps) runs this often.
 const TICK_MS: u64 = 100;
 
+/// How far that may be off for a tick of the links, so that one wakeup is for both: an idle node does little but wake up.
+const TICK_SLACK_MS: u64 = 25;
+
 /// How long a node that ends waits for others at most: to take its groups over, and to get their answers.
 const LEAVE_MS_MAX: u64 = 10_000;
 
@@ -192,7 +195,7 @@ impl Shard {
             // busy neighbour each yield loses a time slice.
             std::thread::yield_now();
         }
-        let mut next = self.sessions.next_deadline().min(self.next_tick);
+        let mut next = self.sessions.next_deadline().min(self.tick_deadline());
         next = self.doors.next_accept().map_or(next, |accept| next.min(accept));
         next = self.links.as_ref().map_or(next, |links| next.min(links.next_deadline()));
         let wait_ns = if self.is_behind() { 0 } else { next.get().saturating_sub(now.get()) };
@@ -347,7 +350,7 @@ impl Shard {
         if self.now.monotonic >= self.sessions.next_deadline() {
             self.handle(Input::Tick);
         }
-        if self.now.monotonic < self.next_tick {
+        if !self.is_tick_due() {
             return;
         }
         self.next_tick = self.now.monotonic.plus_ms(TICK_MS);
@@ -356,6 +359,17 @@ impl Shard {
         self.doors.tick(self.poll.registry(), self.now.monotonic);
         self.report();
         self.report_copies();
+    }
+
+    fn is_tick_due(&self) -> bool {
+        let is_with_links = self.links.as_ref().is_some_and(|links| links.has_ticked());
+        let early_ms = if is_with_links { 2 * TICK_SLACK_MS } else { 0 };
+        self.now.monotonic.plus_ms(early_ms) >= self.tick_deadline()
+    }
+
+    /// When a tick is due without one of the links.
+    fn tick_deadline(&self) -> Monotonic {
+        if self.links.is_some() { self.next_tick.plus_ms(TICK_SLACK_MS) } else { self.next_tick }
     }
 
     fn drain_node(&mut self) {

@@ -2,7 +2,7 @@
 
 use super::wire::{DIALLED, HELLO_TIMEOUT_MS, KEEP_ALIVE_MS, Wire, is_not_ready, prepare};
 use crate::cluster::Peers;
-use cluster::{Class, Hello, LinkError, NodeNumber, Outbound, Refusal};
+use cluster::{Class, HEARTBEAT_TICKS, Hello, LinkError, NodeNumber, Outbound, Refusal};
 use env::Random;
 use mio::{Interest, Token, net::TcpStream};
 use model::Monotonic;
@@ -13,6 +13,9 @@ use std::io::{self, Read as _, Write as _};
 /// How long a node waits before it dials again, at first and at last.
 const BACKOFF_MS_MIN: u64 = 100;
 const BACKOFF_MS_MAX: u64 = 500;
+
+/// Ticks until what may wait goes out by itself. Leaders beat in every second one, so it mostly goes with their heartbeats.
+const WAIT_TICKS_MAX: u32 = HEARTBEAT_TICKS;
 
 /// The classes of a node's links, each at its place.
 const CLASSES: [Class; 2] = [Class::Raft, Class::Bulk];
@@ -33,6 +36,17 @@ struct Way {
     backoff_ms: u64,
     /// By class.
     events: [bool; 2],
+    flush: Flush,
+}
+
+/// Whether what was said to a node goes out at the end of this turn.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Flush {
+    Now,
+    /// All that there is may wait; so many ticks ago something was said.
+    Later {
+        ticks: u32,
+    },
 }
 
 #[derive(Debug)]
@@ -66,7 +80,8 @@ impl Dialled {
         for node in nodes {
             if self.ways.iter().all(|way| way.node != *node) {
                 let (state, backoff_ms) = (State::Waiting { until: now }, BACKOFF_MS_MIN);
-                self.ways.push(Way { node: *node, state, backoff_ms, events: [false; 2] });
+                let (events, flush) = ([false; 2], Flush::Now);
+                self.ways.push(Way { node: *node, state, backoff_ms, events, flush });
             }
         }
     }
@@ -123,14 +138,22 @@ impl Dialled {
             return;
         }
         let State::Open(open) = &mut way.state else { return };
+        if !section.may_wait() {
+            way.flush = Flush::Now;
+        }
         let place = CLASSES.iter().position(|class| *class == section.class());
         if let Err(error) = open[place.unwrap_or(0)].end.push(section) {
             way.lose(wire, now, heard, error.to_string());
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn has_unsent(&self) -> bool {
+        self.ways.iter().any(Way::has_unsent)
+    }
+
     pub(super) fn flush(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
-        for way in &mut self.ways {
+        for way in self.ways.iter_mut().filter(|way| way.flush == Flush::Now) {
             way.flush(wire, now, heard);
         }
     }
@@ -151,6 +174,10 @@ impl Way {
         matches!(&self.state, State::Open(open) if open.iter().all(|it| it.end.peer().is_some()))
     }
 
+    fn has_unsent(&self) -> bool {
+        matches!(&self.state, State::Open(open) if open.iter().any(|it| it.end.has_unsent()))
+    }
+
     fn tick(&mut self, place: usize, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
         let is_up = self.is_up();
         match &mut self.state {
@@ -165,9 +192,21 @@ impl Way {
                 for open in open.iter_mut() {
                     if now.monotonic.ms_since(open.sent_at) > KEEP_ALIVE_MS {
                         open.end.keep_alive(now.wall);
+                        self.flush = Flush::Now;
                     }
                 }
-                self.flush(wire, now, heard);
+                self.count_tick();
+            }
+        }
+    }
+
+    /// What waits has waited for one tick more.
+    fn count_tick(&mut self) {
+        let has_unsent = self.has_unsent();
+        if let Flush::Later { ticks } = &mut self.flush {
+            *ticks += u32::from(has_unsent);
+            if *ticks >= WAIT_TICKS_MAX {
+                self.flush = Flush::Now;
             }
         }
     }
@@ -231,6 +270,7 @@ impl Way {
     }
 
     fn flush(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
+        self.flush = Flush::Later { ticks: 0 };
         let State::Open(open) = &mut self.state else { return };
         let failed = open.iter_mut().find_map(|open| open.send(now).err());
         if let Some(lost) = failed {

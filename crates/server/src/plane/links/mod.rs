@@ -41,6 +41,8 @@ pub(super) struct Links {
     dialled: Dialled,
     heard: Vec<PeerEvent>,
     next_tick: Monotonic,
+    /// The last [`Links::run`] was a tick.
+    has_ticked: bool,
     /// How often the members had changed when they were looked at.
     changes: u64,
 }
@@ -59,7 +61,15 @@ impl Links {
         let registry = registry.try_clone()?;
         let buffer = vec![0; READ_BYTES];
         let wire = Wire { peers, registry, shard, random: RealRandom, buffer };
-        Ok(Self { wire, accepted, dialled, heard: Vec::new(), next_tick: now, changes })
+        Ok(Self {
+            wire,
+            accepted,
+            dialled,
+            heard: Vec::new(),
+            next_tick: now,
+            has_ticked: false,
+            changes,
+        })
     }
 
     /// Takes up an event; `false` if its token is none of a link's.
@@ -76,7 +86,8 @@ impl Links {
     pub(super) fn run(&mut self, now: Stamp) {
         self.accepted.run(&mut self.wire, now.monotonic, &mut self.heard);
         self.dialled.run(&mut self.wire, now, &mut self.heard);
-        if now.monotonic >= self.next_tick {
+        self.has_ticked = now.monotonic >= self.next_tick;
+        if self.has_ticked {
             // What the loop itself has lost is not made up for. Nor does it count as silence of others: what they have said
             // meanwhile may not be read yet.
             let is_late = now.monotonic.ms_since(self.next_tick) > PEER_TICK_MS;
@@ -122,6 +133,11 @@ impl Links {
     /// Sends what the sockets take.
     pub(super) fn flush(&mut self, now: Stamp) {
         self.dialled.flush(&mut self.wire, now, &mut self.heard);
+    }
+
+    /// Whether the last [`Links::run`] was a tick.
+    pub(super) fn has_ticked(&self) -> bool {
+        self.has_ticked
     }
 
     /// When [`Links::run`] has something to do without any event.

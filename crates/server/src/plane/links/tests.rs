@@ -4,10 +4,12 @@ use super::super::listen;
 use super::wire::STRANGERS_MAX;
 use super::*;
 use crate::cluster::LinkState;
-use cluster::{Member, MemberState, Membership, NodeNumber, Secret, Section};
+use cluster::{
+    Body, GroupMessage, Member, MemberState, Membership, NodeNumber, ReplicaId, Secret, Section,
+};
 use env::{Clock, MemoryDisk, RealClock};
 use mio::{Events, Poll};
-use model::GroupId;
+use model::{EntryIndex, GroupId, Term};
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::SocketAddr;
@@ -179,6 +181,34 @@ fn three_nodes_find_each_other_and_what_they_say_arrives_in_order() {
     let ups =
         nodes[2].heard.iter().filter(|event| matches!(event, PeerEvent::Up { opening: 3, .. }));
     assert_eq!(ups.count(), 2);
+}
+
+/// The answer of group 7 to a heartbeat that has asked nothing, or to one that has.
+fn alive(read: u64) -> Section {
+    let replica = |number| ReplicaId::new(NodeNumber::new(number), 1);
+    let body = Body::Alive { commit: EntryIndex::new(0), read };
+    let message = GroupMessage { from: replica(1), to: replica(2), term: Term::new(1), body };
+    Section::Message { group: GroupId::new(7), message }
+}
+
+#[test]
+fn an_answer_to_a_heartbeat_waits_for_company_or_for_two_ticks() {
+    let (mut nodes, _) = cluster(2);
+    until("links are up", &mut nodes, all_up);
+    let mut is_sent = |sections: &[Section]| {
+        sections.iter().for_each(|section| nodes[0].say(2, section.clone()));
+        let now = nodes[0].now();
+        nodes[0].links.flush(now);
+        !nodes[0].links.dialled.has_unsent()
+    };
+    assert!(!is_sent(&[alive(0)]), "alone it waits");
+    assert!(is_sent(&[barrier(1)]), "what waits goes with what does not");
+    assert!(is_sent(&[alive(5)]), "a read waits for this one");
+    assert!(!is_sent(&[alive(0)]), "again it waits");
+    let heard = |nodes: &[Node]| nodes[1].sections().len();
+    until("all arrive, the last one by itself", &mut nodes, |nodes| heard(nodes) == 4);
+    let sections: Vec<Section> = nodes[1].sections().into_iter().map(|(_, it)| it).collect();
+    assert_eq!(sections, [alive(0), barrier(1), alive(5), alive(0)]);
 }
 
 #[test]
