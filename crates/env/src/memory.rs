@@ -242,10 +242,11 @@ impl MemoryDisk {
     #[must_use]
     pub fn open_files(&self) -> OpenFiles {
         let state = self.state();
-        let live: BTreeSet<InodeId> = state.live.files.values().copied().collect();
+        let mut live: Vec<InodeId> = state.live.files.values().copied().collect();
+        live.sort_unstable();
         let mut open = OpenFiles::default();
         for (inode, count) in &state.open {
-            let of = if live.contains(inode) { &mut open.named } else { &mut open.removed };
+            let of = if live.binary_search(inode).is_ok() { &mut open.named } else { &mut open.removed };
             *of += count;
         }
         open
@@ -326,6 +327,14 @@ impl MemoryDisk {
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
         self.state().live.files.keys().cloned().collect()
+    }
+
+    /// How many files there are below `dir`.
+    #[must_use]
+    pub fn file_count(&self, dir: &Path) -> usize {
+        let state = self.state();
+        let from_here = state.live.files.range(dir.to_path_buf()..);
+        from_here.take_while(|(path, _)| path.starts_with(dir)).count()
     }
 
     /// A block of 4 KiB cannot be read any more, until all of it is written again. It survives crashes. To

@@ -6,7 +6,7 @@
 
 use super::World;
 use crate::{fault::FaultKind, oracle::Rule};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The longest turn, beside what each thing that has come may take.
 const TURN_US_MAX: u64 = 5_000;
@@ -62,8 +62,7 @@ impl World {
         let body_bytes = process.admission.body_bytes();
         // The WAL of every shard, WALs of other shard counts, and what a large append may add.
         let wal_max = 10 * self.options.wal_bytes_max + (2 << 20);
-        let segments =
-            self.disk.paths().iter().filter(|path| path.starts_with("/data/wal")).count();
+        let segments = self.disk.file_count(Path::new("/data/wal"));
         let files_max =
             self.options.chunk_files_max + segments as u64 + FILES_PER_JOB * jobs + FILES_BESIDE;
         let bodies_max = self.plane.sessions.body_bytes_in_flight_max;
