@@ -400,7 +400,7 @@ pub(crate) struct Bare {
     /// Where to listen; port 0 is any that is free
     #[arg(default_value = "127.0.0.1:0")]
     pub(crate) listen: SocketAddr,
-    /// Through hyper instead of the plain loop
+    /// Through hyper instead of the plain loop, over HTTP/1.1 and HTTP/2
     #[arg(long)]
     pub(crate) hyper: bool,
     /// With reads, long-polls and server-sent events of what is in memory

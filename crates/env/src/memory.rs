@@ -246,7 +246,8 @@ impl MemoryDisk {
         live.sort_unstable();
         let mut open = OpenFiles::default();
         for (inode, count) in &state.open {
-            let of = if live.binary_search(inode).is_ok() { &mut open.named } else { &mut open.removed };
+            let of =
+                if live.binary_search(inode).is_ok() { &mut open.named } else { &mut open.removed };
             *of += count;
         }
         open

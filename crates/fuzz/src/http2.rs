@@ -114,6 +114,7 @@ impl Shard {
     fn handle(&mut self, input: session::Input) {
         let mut asks = Vec::new();
         self.sessions.handle(self.now, input, &mut self.wire, &mut |ask| asks.push(asked(ask)));
+        self.sessions.send_answers(self.now, &mut self.wire, &mut |ask| asks.push(asked(ask)));
         self.give(asks);
     }
 

@@ -6,7 +6,7 @@ use protocol::{
 };
 
 /// Fields that most answers have.
-const FIELDS: usize = 16;
+const FIELDS: usize = 12;
 
 /// A head, and what of a small body was put behind it.
 #[derive(Debug)]
@@ -64,8 +64,11 @@ impl<'a> AnswerWriter<'a> {
         self.answer.fields.append(HeaderName::from_static(name), value);
     }
 
-    fn put_number(&mut self, name: &'static str, value: u64) {
-        self.put(name, HeaderValue::from(value));
+    /// A value that other answers hardly have. The table of the connection keeps none of them: each would push out what all answers have,
+    /// and is compared with all others of its name.
+    fn put_own(&mut self, name: Field, mut value: HeaderValue) {
+        value.set_sensitive(true);
+        self.put(name.lower_name(), value);
     }
 }
 
@@ -93,12 +96,11 @@ impl HeadSink for AnswerWriter<'_> {
     }
 
     fn ascii(&mut self, name: Field, value: &[u8]) {
-        let value = HeaderValue::from_bytes(value).expect("printable characters");
-        self.put(name.lower_name(), value);
+        self.put_own(name, HeaderValue::from_bytes(value).expect("printable characters"));
     }
 
     fn number(&mut self, name: Field, value: u64) {
-        self.put_number(name.lower_name(), value);
+        self.put_own(name, HeaderValue::from(value));
     }
 
     /// Other streams of the connection continue.
@@ -108,7 +110,7 @@ impl HeadSink for AnswerWriter<'_> {
         self.length = match length {
             Length::None => Some(0),
             Length::Known(bytes) => {
-                self.put_number(names::CONTENT_LENGTH, bytes);
+                self.put(names::CONTENT_LENGTH, HeaderValue::from(bytes));
                 Some(bytes)
             }
             Length::Unknown => None,

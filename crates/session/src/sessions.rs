@@ -199,7 +199,7 @@ impl Sessions {
         self.connections.insert(|id| Connection::new(id, peer, now))
     }
 
-    /// Takes one input in.
+    /// Takes one input in. Answers that a reply makes over HTTP/2 wait for [`Self::send_answers`].
     pub fn handle(
         &mut self,
         now: Stamp,
@@ -208,6 +208,7 @@ impl Sessions {
         asks: &mut AskSink<'_>,
     ) {
         self.set_now(now);
+        let is_reply = matches!(input, Input::Reply(..));
         let mut step = Step { state: self, io, asks };
         match input {
             Input::Opened(conn) => step.admit(conn),
@@ -221,7 +222,17 @@ impl Sessions {
             Input::Access(access) => step.take_access(access),
             Input::Stop => step.begin_stop(),
         }
-        step.run_ready();
+        if !is_reply {
+            step.run_ready();
+        }
+    }
+
+    /// The replies that there are now were all taken: their answers over HTTP/2 go out, with one write for those of a connection. What is
+    /// not called for here comes in the next turn.
+    #[inline]
+    pub fn send_answers(&mut self, now: Stamp, io: &mut impl Transport, asks: &mut AskSink<'_>) {
+        self.set_now(now);
+        Step { state: self, io, asks }.run_ready();
     }
 
     /// The next body to check beside the loop; its result comes back as [`Input::Checked`].

@@ -1,22 +1,24 @@
-//! The yardstick on hyper: what a server costs whose HTTP/1.1 is a library's, before it does anything.
+//! The yardstick on hyper: what a server costs whose HTTP is a library's, before it does anything. It takes HTTP/1.1 and HTTP/2 by
+//! prior knowledge.
 //!
 //! The same loop and the same answers as [`super::bare`], so the two differ by the library alone.
 
 use super::bare;
 use crate::failure::Outcome;
 use hyper::body::{Body, Incoming};
-use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use hyper_util::server::conn::auto;
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 
 /// Prints the address and answers until the process is killed.
 pub(super) fn serve(address: SocketAddr) -> Outcome<()> {
-    bare::serve_each(address, |socket| {
-        http1::Builder::new().serve_connection(TokioIo::new(socket), service_fn(answer))
+    bare::serve_each(address, async |socket| {
+        let server = auto::Builder::new(TokioExecutor::new());
+        server.serve_connection(TokioIo::new(socket), service_fn(answer)).await
     })
 }
 

@@ -373,6 +373,19 @@ impl Shard {
     }
 
     fn drain_node(&mut self) {
+        self.drain_outputs();
+        self.send_answers();
+        self.drain_outputs();
+        self.flush_links();
+    }
+
+    fn send_answers(&mut self) {
+        let (sessions, sockets, mut owners) = self.split();
+        sessions.send_answers(owners.now, sockets, &mut |ask| owners.give(ask));
+        self.start_checks();
+    }
+
+    fn drain_outputs(&mut self) {
         while let Some(output) = self.core.poll_output() {
             match output {
                 Output::Reply { ticket, reply } if ticket.shard == self.id => {
@@ -390,7 +403,8 @@ impl Shard {
                 }
                 Output::Changed { to, change } => self.mail(to, Mail::Changed(change)),
                 Output::Sync(job) if self.sync_place.is_loop() => {
-                    // A leader's entries are on their way while its own disk works.
+                    // Answers, and a leader's entries, are on their way while its own disk works.
+                    self.send_answers();
                     self.flush_links();
                     let start = self.shared.clock.now_monotonic();
                     let done = job.run();
@@ -414,7 +428,6 @@ impl Shard {
                 Output::Transfer(job) => self.workers.start_transfer(self.id, job),
             }
         }
-        self.flush_links();
     }
 
     fn read(&mut self, job: DiskRead) {

@@ -163,6 +163,7 @@ impl Shard {
     pub(crate) fn handle(&mut self, input: Input) {
         let mut asks = Vec::new();
         self.sessions.handle(self.now, input, &mut self.wires, &mut |ask| asks.push(asked(ask)));
+        self.sessions.send_answers(self.now, &mut self.wires, &mut |ask| asks.push(asked(ask)));
         self.take_asks(asks);
     }
 

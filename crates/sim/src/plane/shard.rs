@@ -79,6 +79,10 @@ impl Shard {
             self.core.handle(self.now, Event::Continue);
         }
         self.drain();
+        let mut asks = Vec::new();
+        self.sessions.send_answers(self.now, &mut self.wires, &mut |ask| asks.push(kept(ask)));
+        self.give_asks(asks);
+        self.drain();
         self.core.check();
         self.sessions.check();
         self.out.answers = std::mem::take(&mut self.wires.answers);
