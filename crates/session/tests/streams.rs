@@ -64,6 +64,25 @@ impl Line {
 }
 
 #[test]
+fn answers_of_one_turn_go_out_with_one_write() {
+    let mut line = Line::open();
+    line.once("PUT", "a", b"");
+    line.shard.holds_syncs = true;
+    let places: Vec<usize> = (0..20).map(|_| line.ask("POST", "a", b"x")).collect();
+    line.run();
+    let before = line.shard.wires.0[&line.conn].write_count;
+    line.shard.holds_syncs = false;
+    line.shard.sync();
+    assert_eq!(line.shard.wires.0[&line.conn].write_count, before + 1);
+    line.run();
+    let exchanges = places.iter().map(|place| &line.client.exchanges[*place]);
+    let offsets: Vec<&str> = exchanges
+        .map(|exchange| exchange.field("stream-next-offset").expect("it is done"))
+        .collect();
+    assert!(offsets.is_sorted() && offsets.first() < offsets.last(), "{offsets:?}");
+}
+
+#[test]
 fn a_stream_lives_from_its_creation_to_its_end() {
     let mut line = Line::open();
     let created = line.once("PUT", "a", b"");

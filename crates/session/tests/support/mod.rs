@@ -163,7 +163,6 @@ impl Shard {
     pub(crate) fn handle(&mut self, input: Input) {
         let mut asks = Vec::new();
         self.sessions.handle(self.now, input, &mut self.wires, &mut |ask| asks.push(asked(ask)));
-        self.sessions.send_answers(self.now, &mut self.wires, &mut |ask| asks.push(asked(ask)));
         self.take_asks(asks);
     }
 
@@ -296,6 +295,15 @@ impl Shard {
         if self.core.is_behind() {
             self.core.handle(self.now, Event::Continue);
         }
+        moved |= self.take_outputs();
+        let mut asks = Vec::new();
+        self.sessions.send_answers(self.now, &mut self.wires, &mut |ask| asks.push(asked(ask)));
+        self.take_asks(asks);
+        moved | self.take_outputs()
+    }
+
+    fn take_outputs(&mut self) -> bool {
+        let mut moved = false;
         while let Some(output) = self.core.poll_output() {
             moved = true;
             self.take_output(output);
