@@ -93,4 +93,13 @@ impl Server {
         let groups = &self.cluster()["groups"];
         groups["leaderless"] == 0 && groups["under_replicated"] == 0
     }
+
+    /// Whether all groups have three voters, and each node leads as many as the others: no group gets another leader then.
+    pub(crate) fn is_settled(&self) -> bool {
+        let cluster = self.cluster();
+        let nodes = cluster["nodes"].as_array().unwrap().iter();
+        let led: Vec<u64> = nodes.map(|node| node["leaders"].as_u64().unwrap()).collect();
+        let (least, most) = (led.iter().min().unwrap(), led.iter().max().unwrap());
+        self.has_three_voters() && most - least <= 1
+    }
 }
