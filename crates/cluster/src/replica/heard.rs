@@ -4,7 +4,6 @@
 //! The library notes which of them have answered, and forgets all of them in the tick in which it asks whether they are a quorum. Until
 //! the next answers come, a healthy group would look like one that has lost everybody. So a leader keeps what was noted before that tick.
 
-use crate::identity::ReplicaId;
 use crate::rules::ELECTION_TICKS;
 use crate::terms::Terms;
 use raft::{Raft, StateRole};
@@ -29,10 +28,8 @@ impl Heard {
         self.followers.extend(has_answered.map(|(id, _)| *id));
     }
 
-    /// Whether a follower of this leader has answered in this span between two such ticks, or in the one before.
-    pub(super) fn has(&self, follower: ReplicaId, raft: &Raft<Terms>) -> bool {
-        let bits = follower.bits();
-        let is_kept = self.term == raft.term && self.followers.contains(&bits);
-        is_kept || raft.prs().get(bits).is_some_and(|progress| progress.recent_active)
+    /// Whether a follower, by the bits of its id, had answered to the leader of `term`.
+    pub(super) fn has(&self, follower: u64, term: u64) -> bool {
+        self.term == term && self.followers.contains(&follower)
     }
 }

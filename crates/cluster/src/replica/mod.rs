@@ -304,14 +304,14 @@ impl<R: Rules> Replica<R> {
         if !self.is_leader() {
             return Vec::new();
         }
+        let term = self.raw.raft.term;
         let others = self.raw.raft.prs().iter().filter(|(id, _)| **id != self.id.bits());
         let mut followers: Vec<Follower> = others
             .filter_map(|(id, progress)| {
-                let id = ReplicaId::from_bits(*id)?;
                 Some(Follower {
-                    id,
+                    id: ReplicaId::from_bits(*id)?,
                     matched: EntryIndex::new(progress.matched),
-                    is_heard: self.heard.has(id, &self.raw.raft),
+                    is_heard: progress.recent_active || self.heard.has(*id, term),
                     is_installing: progress.state == ProgressState::Snapshot,
                 })
             })
