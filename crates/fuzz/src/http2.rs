@@ -114,7 +114,6 @@ impl Shard {
     fn handle(&mut self, input: session::Input) {
         let mut asks = Vec::new();
         self.sessions.handle(self.now, input, &mut self.wire, &mut |ask| asks.push(asked(ask)));
-        self.sessions.send_answers(self.now, &mut self.wire, &mut |ask| asks.push(asked(ask)));
         self.give(asks);
     }
 
@@ -148,6 +147,15 @@ impl Shard {
         if self.core.is_behind() {
             self.core.handle(self.now, Event::Continue);
         }
+        moved |= self.drain();
+        let mut asks = Vec::new();
+        self.sessions.send_answers(self.now, &mut self.wire, &mut |ask| asks.push(asked(ask)));
+        self.give(asks);
+        moved | self.drain()
+    }
+
+    fn drain(&mut self) -> bool {
+        let mut moved = false;
         while let Some(output) = self.core.poll_output() {
             moved = true;
             match output {
