@@ -108,6 +108,7 @@ pub fn section_seeds() -> Vec<Vec<u8>> {
     seeds.push(encoded(&Section::Answer { request: 7, payload }));
     seeds.push(encoded(&Section::Barrier { group, number: 8 }));
     seeds.push(encoded(&Section::Leave { opening: 9, is_done: false }));
+    seeds.push(encoded(&Section::Removed { number: NodeNumber::new(2) }));
     seeds.push(encoded(&Section::Left { opening: 9, shard: 1, shard_count: 2 }));
     let bytes = Bytes::from_static(b"piece");
     let says = [

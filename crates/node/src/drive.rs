@@ -77,6 +77,9 @@ impl ShardCore {
                         Err(refusal) => return self.refuse(ticket, refusal),
                     }
                 }
+                Step::Elsewhere(ticket, since, request, data) => {
+                    return self.carry_out_elsewhere(since, (ticket, request, data));
+                }
                 Step::End => return self.note_end(&operation),
             };
             match answer {

@@ -2,25 +2,29 @@
 //! steps and what a crash between them leaves behind.
 
 use crate::{
-    Failure, FoundRecord, Locate, LocateError, Reply, ShardAnswer, ShardCall, Ticket,
+    Failure, FoundRecord, Locate, LocateError, Reply, Request, ShardAnswer, ShardCall, Ticket,
     finder::{Finder, Learned},
     read::owner_of,
     step::{Step, Target, View},
 };
 use env::Random;
 use log::Aim;
-use model::{ByteOffset, StreamKey, StreamPath, limits};
+use model::{ByteOffset, Monotonic, StreamKey, StreamPath, limits};
 use stream::{
     Command, ContentType, Create, CreateRequest, ForkPoint, ForkRequest, Lifetime, Lineage,
-    Outcome, Pin, PinToken, Refusal, StreamInfo, messages,
+    Outcome, Pin, PinToken, Refusal, StreamInfo,
+    messages::{self, Flattened},
 };
 
 /// A fork on its way.
 #[derive(Debug)]
 pub(crate) struct ForkSteps {
     ticket: Ticket,
+    since: Monotonic,
     asked: CreateRequest,
     data: Vec<u8>,
+    /// The messages that `data` holds, if the type of the source has shown that it is JSON.
+    flattened: Option<Flattened>,
     stage: Stage,
 }
 
@@ -59,8 +63,12 @@ enum Stage {
 
 impl ForkSteps {
     /// A fork that `asked` wants, which names its source.
-    pub(crate) fn begin(ticket: Ticket, asked: CreateRequest, data: Vec<u8>) -> (Self, Step) {
-        let fork = Self { ticket, asked, data, stage: Stage::Source };
+    pub(crate) fn begin(
+        (ticket, since): (Ticket, Monotonic),
+        asked: CreateRequest,
+        data: Vec<u8>,
+    ) -> (Self, Step) {
+        let fork = Self { ticket, since, asked, data, flattened: None, stage: Stage::Source };
         let step = fork.ask_source();
         (fork, step)
     }
@@ -170,15 +178,35 @@ impl ForkSteps {
 
     /// A step failed. If the creation's fate is unknown, so is the reference's: it stays, and the
     /// next start of the node compares the two.
-    fn abandon(&self, view: &mut View<'_>, stage: &Stage, failure: Failure) -> Step {
-        let unknown =
-            matches!(failure, Failure::Poisoned { applied_unknown: true } | Failure::Unknown);
-        if let Stage::Create { source, token } = *stage
-            && !unknown
-        {
-            view.releases.add(source, token);
+    fn abandon(&mut self, view: &mut View<'_>, stage: &Stage, failure: Failure) -> Step {
+        match (stage, failure) {
+            (Stage::Create { source, token }, Failure::NoLeader) => {
+                self.begin_elsewhere(view, (*source, *token))
+            }
+            (Stage::Create { source, token }, failure) => {
+                let unknown = matches!(
+                    failure,
+                    Failure::Poisoned { applied_unknown: true } | Failure::Unknown
+                );
+                if !unknown {
+                    view.releases.add(*source, *token);
+                }
+                self.reply(Reply::Failed(failure))
+            }
+            (_, failure) => self.reply(Reply::Failed(failure)),
         }
-        self.reply(Reply::Failed(failure))
+    }
+
+    /// The group of the fork is led by another node by now, or in another term, and the fork is not made, for certain. So it is
+    /// made there, from the beginning.
+    fn begin_elsewhere(
+        &mut self,
+        view: &mut View<'_>,
+        (source, token): (StreamKey, PinToken),
+    ) -> Step {
+        view.releases.add(source, token);
+        let request = Request::Create(Box::new(self.asked.clone()));
+        Step::Elsewhere(self.ticket, self.since, request, std::mem::take(&mut self.data))
     }
 
     /// The source is known: looks for the place where the fork leaves it.
@@ -231,10 +259,7 @@ impl ForkSteps {
         let inherits = self.asked.content_type.is_none();
         if inherits && !self.data.is_empty() && info.layout.is_json() {
             match messages::flatten(&self.data) {
-                Ok(flattened) => {
-                    self.data = flattened.stored;
-                    self.asked.record_count = flattened.count;
-                }
+                Ok(flattened) => self.flattened = Some(flattened),
                 Err(error) => return self.reply(Reply::InvalidJson(error)),
             }
         }
@@ -270,23 +295,26 @@ impl ForkSteps {
     ) -> Step {
         let (source, token) = (point.source, point.token);
         if view.groups.get(token.fork_group).role.term() != token.term {
-            view.releases.add(source, token);
-            return self.reply(Reply::Failed(Failure::NoLeader));
+            return self.begin_elsewhere(view, (source, token));
         }
         self.stage = Stage::Create { source, token };
+        let (data, record_count) = match self.flattened.take() {
+            Some(flattened) => (flattened.stored, flattened.count),
+            None => (self.data.clone(), self.asked.record_count),
+        };
         let create = Create {
             path: self.asked.path.clone(),
             layout: content_type.layout(),
             content_type,
             lifetime,
             close: self.asked.close,
-            record_count: self.asked.record_count,
+            record_count,
             retention: self.asked.retention,
             record_time: self.asked.record_time,
             fork: Some(point),
         };
         let to = Target { group: token.fork_group, stream: None };
-        Step::Propose(to, Command::Create(Box::new(create)), std::mem::take(&mut self.data))
+        Step::Propose(to, Command::Create(Box::new(create)), data)
     }
 }
 

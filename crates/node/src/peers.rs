@@ -189,7 +189,7 @@ fn hearers(section: &Section, shard_count: u16) -> Range<u16> {
         }
         Section::Changed { shard, .. } => one(*shard),
         Section::Leave { .. } | Section::Left { .. } => 0..shard_count,
-        Section::Part { .. } | Section::Report { .. } => 0..0,
+        Section::Part { .. } | Section::Report { .. } | Section::Removed { .. } => 0..0,
     }
 }
 

@@ -38,7 +38,7 @@ impl ShardCore {
         };
         let to = Target { group: group.state.group(), stream: None };
         if asked.fork.is_some() {
-            let (fork, step) = ForkSteps::begin(ticket, *asked, data.to_vec());
+            let (fork, step) = ForkSteps::begin((ticket, now.monotonic), *asked, data.to_vec());
             return self.drive(now, Operation::Fork(Box::new(fork)), step);
         }
         let CreateRequest { path, content_type, lifetime, close, record_count, .. } = *asked;

@@ -30,6 +30,14 @@ impl Role {
         }
     }
 
+    /// Whether it would take a command into its log now.
+    pub(crate) fn takes_commands(&self) -> bool {
+        match self {
+            Self::Solo(_) => true,
+            Self::Replicated(copy) => copy.takes_proposals(),
+        }
+    }
+
     /// The copy of a group that others have, too.
     pub(crate) fn copy(&self) -> Option<&GroupCopy> {
         match self {

@@ -7,15 +7,15 @@
 //!
 //! # Driving it
 //! Each operation has a method that begins it and `step(view, answer)`, which takes the answer to the
-//! step before. After [`Step::Reply`], [`Step::Refuse`] or [`Step::End`] it gets no other.
+//! step before. After [`Step::Reply`], [`Step::Refuse`], [`Step::Elsewhere`] or [`Step::End`] it gets no other.
 
 use crate::{
-    Failure, Reply, ShardCall, Stamp, Ticket, damage::DamageBook, group::Groups,
+    Failure, Reply, Request, ShardCall, Stamp, Ticket, damage::DamageBook, group::Groups,
     releases::Releases, retention::RetentionBook,
 };
 use env::SeededRandom;
 use log::{Aim, Read, ReadError, ReadLimit, ShardLog, Slice};
-use model::{ByteOffset, GroupId, StreamId, StreamKey, StreamPath, limits};
+use model::{ByteOffset, GroupId, Monotonic, StreamId, StreamKey, StreamPath, limits};
 use stream::{Command, GroupState, Refusal, StreamInfo};
 
 /// The receiver of a command: a group, and a stream of it unless the command names none.
@@ -42,6 +42,8 @@ pub(crate) enum Step {
     Reply(Ticket, Reply),
     /// Refuse a request for what is at a path, and end.
     Refuse(Ticket, StreamPath, Refusal),
+    /// Have a request, which has waited since then, carried out where its group is led by now, and end.
+    Elsewhere(Ticket, Monotonic, Request, Vec<u8>),
     /// End without an answer.
     End,
 }

@@ -4,21 +4,21 @@
 //! bytes, by jobs if need be. The trim that is logged names the byte and its record: every replica does the same.
 
 use crate::{
-    Failure, FoundRecord, Reply, ShardAnswer, ShardCall, Ticket,
+    Failure, FoundRecord, Reply, Request, ShardAnswer, ShardCall, Ticket,
     finder::{Finder, Learned},
     read::found,
     retention::age_ms,
     step::{Step, View},
 };
 use log::{Aim, TimeAim};
-use model::{ByteOffset, StreamKey, StreamPath, Timestamp, TrimBefore};
+use model::{ByteOffset, Monotonic, StreamKey, StreamPath, Timestamp, TrimBefore};
 use stream::{Command, Outcome, Retention, StreamInfo, Trim};
 
 /// A trim on its way.
 #[derive(Debug)]
 pub(crate) struct TrimSteps {
     /// The client that waits; none for retention.
-    ticket: Option<Ticket>,
+    client: Option<Client>,
     key: StreamKey,
     info: StreamInfo,
     /// What is still to be looked for.
@@ -28,6 +28,15 @@ pub(crate) struct TrimSteps {
     /// The furthest trim so far.
     best: Option<Trim>,
     is_proposed: bool,
+}
+
+/// The client of a trim, and what it has asked for.
+#[derive(Debug)]
+struct Client {
+    ticket: Ticket,
+    since: Monotonic,
+    path: StreamPath,
+    before: TrimBefore,
 }
 
 /// The first append to keep.
@@ -78,7 +87,9 @@ impl TrimSteps {
             (_, true) => (None, Vec::new()),
             _ => (None, vec![Goal::of(aim)]),
         };
-        Ok(Self::new(Some(ticket), (key, info), goals, best))
+        let since = view.now.monotonic;
+        let client = Client { ticket, since, path: path.clone(), before };
+        Ok(Self::new(Some(client), (key, info), goals, best))
     }
 
     /// Begins a look at what a stream need not keep at `now`.
@@ -115,12 +126,12 @@ impl TrimSteps {
     }
 
     fn new(
-        ticket: Option<Ticket>,
+        client: Option<Client>,
         (key, info): (StreamKey, StreamInfo),
         goals: Vec<Goal>,
         best: Option<Trim>,
     ) -> Self {
-        Self { ticket, key, info, goals, asked: None, best, is_proposed: false }
+        Self { client, key, info, goals, asked: None, best, is_proposed: false }
     }
 
     /// The first step.
@@ -187,20 +198,24 @@ impl TrimSteps {
             self.is_proposed = true;
             return Step::Propose(self.key.into(), Command::Trim(trim), Vec::new());
         }
-        match self.ticket {
-            Some(ticket) => {
+        match &self.client {
+            Some(Client { ticket, .. }) => {
                 let (head, first_record) = (self.info.head, self.info.first_record);
-                Step::Reply(ticket, Reply::Outcome(Outcome::Trimmed { head, first_record }))
+                Step::Reply(*ticket, Reply::Outcome(Outcome::Trimmed { head, first_record }))
             }
             None => Step::End,
         }
     }
 
     fn end(&mut self, view: &mut View<'_>, answer: ShardAnswer) -> Step {
-        match (answer, self.ticket) {
+        match (answer, &self.client) {
+            (ShardAnswer::Failed(Failure::NoLeader), Some(client)) => {
+                let request = Request::Trim { path: client.path.clone(), before: client.before };
+                Step::Elsewhere(client.ticket, client.since, request, Vec::new())
+            }
             (ShardAnswer::Failed(failure), _) => self.fail(view, failure),
-            (ShardAnswer::Outcome(outcome), Some(ticket)) => {
-                Step::Reply(ticket, Reply::Outcome(outcome))
+            (ShardAnswer::Outcome(outcome), Some(Client { ticket, .. })) => {
+                Step::Reply(*ticket, Reply::Outcome(outcome))
             }
             (ShardAnswer::Outcome(_), None) => {
                 view.retention.trims += 1;
@@ -211,8 +226,8 @@ impl TrimSteps {
     }
 
     fn fail(&mut self, view: &mut View<'_>, failure: Failure) -> Step {
-        match self.ticket {
-            Some(ticket) => Step::Reply(ticket, Reply::Failed(failure)),
+        match &self.client {
+            Some(Client { ticket, .. }) => Step::Reply(*ticket, Reply::Failed(failure)),
             None => {
                 view.retention.put_off(self.key);
                 Step::End
@@ -222,6 +237,6 @@ impl TrimSteps {
 
     /// Whether nobody waits for it but the bounds of its stream.
     pub(crate) fn is_retention(&self) -> bool {
-        self.ticket.is_none()
+        self.client.is_none()
     }
 }

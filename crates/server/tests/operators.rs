@@ -2,9 +2,12 @@
 
 mod harness;
 
+use harness::client::{Client, request};
 use harness::cluster::{Node, grown, token};
-use harness::{TEXT, until};
+use harness::{TEXT, thread, until};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output};
+use std::thread::JoinHandle;
 
 /// `thalweg cluster` with these arguments, at the admin port of a node.
 fn cluster(node: &Node, arguments: &[&str]) -> Output {
@@ -101,6 +104,29 @@ fn copies_are_compared_and_nodes_that_do_not_answer_are_named() {
     until("it has caught up, and has taken part", || look(&nodes[0])["equal"] == 65);
 }
 
+/// Clients that append byte by byte until nobody listens, and how many bytes each has appended.
+fn writers(address: SocketAddr) -> Vec<JoinHandle<usize>> {
+    let write = move |path: String| {
+        let mut count = 0;
+        Client::connect(address).put(&path, TEXT).is(201);
+        let append = request("POST", &path, &[("Content-Type", TEXT)], b"x");
+        while let Ok(socket) = TcpStream::connect(address) {
+            let mut client = Client::over(socket);
+            // A connection without a request ends at once: one that is sent just then has come to nobody.
+            while client.try_send(&append)
+                && let Some(answer) = client.try_answer()
+            {
+                count += 1;
+                if answer.is(204).closes() {
+                    break;
+                }
+            }
+        }
+        count
+    };
+    (0..8).map(|it| thread("writer", move || write(format!("/w{it}")))).collect()
+}
+
 #[test]
 fn a_node_gives_its_replicas_away_before_it_is_removed() {
     let mut nodes = three();
@@ -120,6 +146,8 @@ fn a_node_gives_its_replicas_away_before_it_is_removed() {
     assert!(said.contains("cannot remove itself"), "{said}");
     let said = refused(&nodes[0], &["remove", "3", "--lost"]);
     assert!(said.contains("is up: remove it without --lost"), "{said}");
+    // It answers what has come to it.
+    let writers = writers(nodes[2].server().address());
     let said = done(&nodes[0], &["remove", "3"]);
     assert!(
         said.contains("replicas left\n") && said.ends_with("its data is not needed\n"),
@@ -127,6 +155,8 @@ fn a_node_gives_its_replicas_away_before_it_is_removed() {
     );
     assert_eq!(seen(&nodes[0], 3).0, "removed");
     nodes[2].ends();
+    let written: usize = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+    assert!(written > 100, "{written} appends");
     let said = nodes[2].refused();
     assert!(
         said.contains("node 3, which was removed from its cluster; join with an empty"),
@@ -135,6 +165,9 @@ fn a_node_gives_its_replicas_away_before_it_is_removed() {
     until("the others have three voters", || nodes[1].server().has_three_voters());
     let said = refused(&nodes[1], &["resume", "3"]);
     assert!(said.contains("its number is never used again"), "{said}");
+    let mut client = nodes[0].server().connect();
+    let kept: usize = (0..8).map(|it| client.read_all(&format!("/w{it}")).len()).sum();
+    assert_eq!(kept, written, "what is there was answered");
     nodes[0].kill();
     for stream in 0..8 {
         let answer = nodes[3].server().connect().get(&format!("/s{stream}?offset=-1"));

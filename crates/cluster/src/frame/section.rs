@@ -9,7 +9,7 @@ use super::transfer::{END, OFFER, Transfer};
 use crate::codec::Reader;
 use crate::configuration::Configuration;
 use crate::entry_bytes::{ENTRY_HEAD_BYTES, EntryHead, KIND_CHANGE};
-use crate::identity::ReplicaId;
+use crate::identity::{NodeNumber, ReplicaId};
 use crate::link::Class;
 use crate::message::{Body, EntryBytes, GroupMessage, LogPosition, SentEntry, SnapshotPoint};
 use bytes::Bytes;
@@ -95,6 +95,11 @@ pub enum Section {
         /// How many shards its node has.
         shard_count: u16,
     },
+    /// The receiver was removed from the cluster: its process is to end. The sender keeps the links up for as long as that may take.
+    Removed {
+        /// The receiver's number.
+        number: NodeNumber,
+    },
     /// One part of a section that does not fit into a frame.
     Part {
         /// Which of the sender's large sections it is a part of.
@@ -138,6 +143,7 @@ const REPORT: u8 = 41;
 const LEAVE: u8 = 42;
 const LEFT: u8 = 43;
 const CHANGED: u8 = 44;
+const REMOVED: u8 = 45;
 const PART: u8 = 48;
 
 /// Where a section is in its frame.
@@ -284,6 +290,9 @@ impl Section {
                 let (index, commit) = (u64::from(*shard), u64::from(*shard_count));
                 Fields { number: *opening, index, commit, ..of(GroupId::new(0), LEFT) }
             }
+            Self::Removed { number } => {
+                Fields { number: number.get().into(), ..of(GroupId::new(0), REMOVED) }
+            }
             Self::Part { number, position, total, bytes } => {
                 out.extend_from_slice(bytes);
                 let fields = of(GroupId::new(0), PART);
@@ -326,6 +335,11 @@ impl Section {
             REPORT => Self::Report { payload },
             LEAVE => Self::Leave { opening: fields.number, is_done: fields.flag },
             LEFT => left(&fields).ok_or(wrong("no shard of a node"))?,
+            REMOVED => {
+                let number =
+                    u16::try_from(fields.number).map_err(|_| wrong("no number of a node"))?;
+                Self::Removed { number: NodeNumber::new(number) }
+            }
             PART => Self::Part {
                 number: fields.number,
                 position: fields.index,

@@ -53,6 +53,7 @@ fn every_kind() -> Vec<Section> {
     all.push(Section::Report { payload });
     all.push(Section::Leave { opening: 7, is_done: true });
     all.push(Section::Left { opening: 7, shard: 1, shard_count: 3 });
+    all.push(Section::Removed { number: NodeNumber::new(7) });
     all.push(Section::Barrier { group, number: 4 });
     let at = Confirmation::At(EntryIndex::new(12));
     for confirmation in [at, Confirmation::NotLeader] {

@@ -199,7 +199,7 @@ impl GroupCopy {
     }
 
     /// Whether it leads, and is not giving that away: a request that comes then waits for the next leader.
-    pub(super) fn takes_proposals(&self) -> bool {
+    pub(crate) fn takes_proposals(&self) -> bool {
         self.is_serving() && !self.replica.is_handing_over()
     }
 

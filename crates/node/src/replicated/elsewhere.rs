@@ -150,7 +150,12 @@ impl ShardCore {
     pub(super) fn needs_leader(&mut self, now: Stamp, request: &Request) -> bool {
         let Some(path) = request.path() else { return false };
         let group = self.groups.of_path(path);
-        if group.role.is_in_charge() {
+        let is_here = match request.is_read() {
+            true => group.role.is_in_charge(),
+            // One that hands over is in charge, and takes no command.
+            false => group.role.takes_commands(),
+        };
+        if is_here {
             return false;
         }
         let is_use = || {

@@ -210,6 +210,14 @@ impl ShardCore {
         self.reply(ticket, Reply::Failed(failure));
     }
 
+    /// Has a write carried out by who leads its group by now, which was not this node when it was to be logged.
+    #[cold]
+    pub(crate) fn carry_out_elsewhere(&mut self, since: Monotonic, what: ForwardedRequest) {
+        let path = what.1.written_path().expect("only what is logged needs a leader");
+        let id = path.group(self.groups.total_count());
+        self.forward(id, since, what);
+    }
+
     /// Whether a write to a path may be at another node, or waits to be sent. What is served here by now has its place.
     pub(super) fn has_forwarded(&self, id: GroupId, path: &StreamPath) -> bool {
         let forwarding = self.replication.as_ref().map(|replication| &replication.forwarding);
@@ -448,7 +456,7 @@ impl ShardCore {
 }
 
 /// A request of a client, and its data.
-pub(super) type ForwardedRequest = (Ticket, Request, Vec<u8>);
+pub(crate) type ForwardedRequest = (Ticket, Request, Vec<u8>);
 
 #[cfg(test)]
 mod tests {

@@ -54,8 +54,8 @@ impl ShardCore {
             Section::Left { opening, shard, shard_count } => {
                 self.hear_left(from, opening, (shard, shard_count));
             }
-            // Only the whole says something, and reports are for the owner of the shards.
-            Section::Part { .. } | Section::Report { .. } => {}
+            // Only the whole says something, and the others are for the owner of the shards.
+            Section::Part { .. } | Section::Report { .. } | Section::Removed { .. } => {}
         }
     }
 

@@ -104,6 +104,32 @@ fn apart() -> (Trio, String, usize) {
 }
 
 #[test]
+fn a_fork_whose_group_gets_another_leader_is_made_there() {
+    let mut moved_count = 0;
+    for steps in 0.. {
+        let (mut trio, name, coordinator) = apart();
+        let group = group_of(&name);
+        let fork = create(&path(&name), None, Some(fork_of(&path("source"), None, 0)), b"two,");
+        let number = trio.node(coordinator).offer(fork);
+        (0..steps).for_each(|_| _ = trio.settle_one());
+        if trio.node(coordinator).replies.iter().any(|(of, _)| *of == number) {
+            break;
+        }
+        trio.cut_off_for_a_while(coordinator);
+        moved_count += usize::from(trio.leader(group) != coordinator);
+        let made = trio.node(coordinator).replies.iter().find(|(of, _)| *of == number);
+        let is_made = matches!(made, Some((_, Reply::Outcome(Outcome::Created(_)))));
+        assert!(is_made, "{made:?} after {steps} steps");
+        assert_eq!(trio.text((coordinator + 1) % 3, &name), b"one,two,");
+        delete(&mut trio, "source");
+        delete(&mut trio, &name);
+        (0..10).for_each(|_| trio.tick());
+        assert_eq!(refusal_of(&mut trio, 1, "source"), Some(Refusal::NotFound), "{steps} steps");
+    }
+    assert!(moved_count > 0, "another node led the group");
+}
+
+#[test]
 fn whenever_a_coordinator_dies_no_reference_stays_that_no_fork_holds() {
     let mut references_count = 0;
     for steps in 0.. {

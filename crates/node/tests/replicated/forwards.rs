@@ -247,3 +247,26 @@ fn uses_and_ends_of_lifetimes_are_told_by_the_leader() {
     let gone = trio.ask(follower, head("a"));
     assert!(matches!(gone, Reply::Outcome(Outcome::Refused(Refusal::NotFound))), "{gone:?}");
 }
+
+#[test]
+fn a_trim_that_another_leader_supersedes_is_made_there() {
+    let mut moved_count = 0;
+    for steps in 0.. {
+        let mut trio = Trio::new();
+        let leader = with_text(&mut trio, "a");
+        assert!(is_appended(&trio.ask(leader, append(&path("a"), b"two,"))));
+        let before = model::TrimBefore::Offset(model::ByteOffset::new(4));
+        let number = trio.node(leader).offer(Request::Trim { path: path("a"), before });
+        (0..steps).for_each(|_| _ = trio.settle_one());
+        if trio.node(leader).replies.iter().any(|(of, _)| *of == number) {
+            break;
+        }
+        trio.cut_off_for_a_while(leader);
+        moved_count += usize::from(trio.leader(group_of("a")) != leader);
+        let replies = trio.node(leader).replies.iter();
+        let reply = replies.filter(|(of, _)| *of == number).map(|(_, reply)| reply).next();
+        let is_trimmed = matches!(reply, Some(Reply::Outcome(Outcome::Trimmed { .. })));
+        assert!(is_trimmed, "after {steps} steps: {reply:?}");
+    }
+    assert!(moved_count > 0, "another node led the group");
+}

@@ -364,6 +364,32 @@ fn a_write_that_comes_while_the_leader_hands_over_waits_for_the_next_one() {
 }
 
 #[test]
+fn a_write_that_is_let_in_while_the_leader_hands_over_is_made_by_the_next_one() {
+    let mut deleted_count = 0;
+    for steps in 0..60 {
+        let mut trio = grown();
+        make_stream(&mut trio, 1, b"");
+        (0..20).for_each(|_| trio.tick());
+        let leader = trio.leader(group_of("a"));
+        let command =
+            MetaCommand::SetState { number: number(leader), state: MemberState::Draining };
+        assert_eq!(change(&mut trio, leader, command), MetaOutcome::Done);
+        // It waits for the word of a majority.
+        let number_of = trio.node(leader).offer(Request::Delete { path: path("a") });
+        trio.node(leader).wait_ms(thalweg_node::PEER_TICK_MS);
+        (0..steps).for_each(|_| _ = trio.settle_one());
+        trio.tell(leader, PeerEvent::Tick);
+        (0..60).for_each(|_| trio.tick());
+        let answered = std::mem::take(&mut trio.node(leader).replies);
+        let (_, reply) = answered.iter().find(|(of, _)| *of == number_of).expect("an answer");
+        let is_deleted = matches!(reply, Reply::Outcome(stream::Outcome::Deleted));
+        assert!(is_deleted, "after {steps} steps: {reply:?}");
+        deleted_count += usize::from(trio.leader(group_of("a")) != leader);
+    }
+    assert!(deleted_count > 0, "another node led the group");
+}
+
+#[test]
 fn each_member_knows_the_others() {
     let mut trio = grown();
     (0..4).for_each(|_| trio.tick());

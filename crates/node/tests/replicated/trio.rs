@@ -177,6 +177,17 @@ impl Trio {
         (0..NODES).find(|&node| !self.cut.contains(&node) && serves(&self.nodes[node]))
     }
 
+    /// A node's links are down until others lead, and come back.
+    pub(crate) fn cut_off_for_a_while(&mut self, node: usize) {
+        let others = (0..NODES).filter(|&other| other != node);
+        others.clone().for_each(|other| self.unlink(node, other));
+        self.cut = vec![node];
+        (0..30).for_each(|_| self.tick());
+        self.cut.clear();
+        others.for_each(|other| self.link(node, other));
+        (0..30).for_each(|_| self.tick());
+    }
+
     /// A node's copy of a group.
     pub(crate) fn copy(&mut self, node: usize, group: GroupId) -> CopyStatus {
         let mut copies = self.node(node).shards[0].copies().into_iter();

@@ -90,20 +90,7 @@ impl Server {
 
     /// Whether all groups have three voters.
     pub(crate) fn has_three_voters(&self) -> bool {
-        is_whole(&self.cluster())
+        let groups = &self.cluster()["groups"];
+        groups["leaderless"] == 0 && groups["under_replicated"] == 0
     }
-
-    /// Whether all groups have three voters, and each node leads as many as the others: no group gets another leader then.
-    pub(crate) fn is_settled(&self) -> bool {
-        let cluster = self.cluster();
-        let nodes = cluster["nodes"].as_array().unwrap().iter();
-        let led: Vec<u64> = nodes.map(|node| node["leaders"].as_u64().unwrap()).collect();
-        let (least, most) = (led.iter().min().unwrap(), led.iter().max().unwrap());
-        is_whole(&cluster) && most - least <= 1
-    }
-}
-
-fn is_whole(cluster: &Value) -> bool {
-    let groups = &cluster["groups"];
-    groups["leaderless"] == 0 && groups["under_replicated"] == 0
 }

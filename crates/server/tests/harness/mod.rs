@@ -370,7 +370,10 @@ pub(crate) fn full_device() -> fs::File {
 }
 
 /// A thread with a name.
-pub(crate) fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
+pub(crate) fn thread<T: Send + 'static>(
+    name: &str,
+    run: impl FnOnce() -> T + Send + 'static,
+) -> JoinHandle<T> {
     std::thread::Builder::new().name(name.to_owned()).spawn(run).unwrap()
 }
 

@@ -1,10 +1,12 @@
 //! Links that other nodes have dialled: this shard receives on them.
 
 use super::wire::{
-    ACCEPTED, HELLO_TIMEOUT_MS, JOIN_MS, SILENCE_MS, STRANGERS_MAX, TURN_BYTES, Wire, is_not_ready,
-    prepare,
+    ACCEPTED, HELLO_TIMEOUT_MS, JOIN_MS, REMOVED_MS, SILENCE_MS, STRANGERS_MAX, TURN_BYTES, Wire,
+    is_not_ready, prepare,
 };
-use cluster::{Class, Hello, Inbound, JoinAnswer, JoinQuestion, LinkError, NodeNumber, Refusal};
+use cluster::{
+    Class, Hello, Inbound, JoinAnswer, JoinQuestion, LinkError, NodeNumber, Refusal, Section,
+};
 use mio::{Interest, Registry, Token, net::TcpListener, net::TcpStream};
 use model::Monotonic;
 use node::PeerEvent;
@@ -48,6 +50,8 @@ struct Link {
     end: Inbound,
     began: Monotonic,
     heard_at: Monotonic,
+    /// Its node was removed.
+    ends_at: Option<Monotonic>,
     is_ready: bool,
 }
 
@@ -139,6 +143,7 @@ impl Accepted {
             end,
             began: now,
             heard_at: now,
+            ends_at: None,
             is_ready: true,
         };
         self.ready.push(slot);
@@ -200,8 +205,12 @@ impl Accepted {
                 self.end_older(slot, &hello, wire);
             }
             if let Some(from) = self.peer(slot) {
-                let sections = step.sections.into_iter();
-                heard.extend(sections.map(|section| PeerEvent::Section { from, section }));
+                for section in step.sections {
+                    match section {
+                        Section::Removed { number } => wire.peers.note_removed(number),
+                        section => heard.push(PeerEvent::Section { from, section }),
+                    }
+                }
             }
             if let Some(error) = step.end {
                 return Err(End::Refused(error));
@@ -242,23 +251,24 @@ impl Accepted {
         }
     }
 
-    /// Ends links of nodes that were removed: each learns why when it dials again.
-    pub(super) fn end_removed(&mut self, wire: &mut Wire) {
-        for slot in 0..self.slots.len() {
-            let hello = self.slots[slot].as_ref().and_then(|link| link.end.peer());
-            let checked = hello.map_or(Ok(()), |hello| wire.peers.check(hello));
-            if let Err(refusal @ Refusal::Removed { .. }) = checked {
-                self.close(slot, wire, &End::Refused(LinkError::Refused(refusal)));
+    /// Links of nodes that were removed end, at the latest after a while.
+    pub(super) fn note_removed(&mut self, wire: &Wire, now: Monotonic) {
+        for link in self.slots.iter_mut().flatten() {
+            let checked = link.end.peer().map_or(Ok(()), |hello| wire.peers.check(hello));
+            if matches!(checked, Err(Refusal::Removed { .. })) {
+                link.ends_at.get_or_insert(now.plus_ms(REMOVED_MS));
             }
         }
     }
 
-    /// Ends links of nodes that say nothing, and of strangers that take too long.
+    /// Ends links of nodes that say nothing or were removed, and of strangers that take too long.
     pub(super) fn end_silent(&mut self, wire: &mut Wire, now: Monotonic) {
         for slot in 0..self.slots.len() {
             let Some(link) = &mut self.slots[slot] else { continue };
             link.flush();
+            let is_over = link.ends_at.is_some_and(|at| now >= at);
             let is_late = match link.end.peer() {
+                _ if is_over => true,
                 None => now.ms_since(link.began) > HELLO_TIMEOUT_MS,
                 Some(joiner) if joiner.number.is_none() => now.ms_since(link.began) > JOIN_MS,
                 Some(_) => now.ms_since(link.heard_at) > SILENCE_MS,

@@ -1,8 +1,10 @@
 //! Links that this shard has dialled: it sends on them.
 
-use super::wire::{DIALLED, HELLO_TIMEOUT_MS, KEEP_ALIVE_MS, Wire, is_not_ready, prepare};
+use super::wire::{
+    DIALLED, HELLO_TIMEOUT_MS, KEEP_ALIVE_MS, REMOVED_MS, Wire, is_not_ready, prepare,
+};
 use crate::cluster::Peers;
-use cluster::{Class, HEARTBEAT_TICKS, Hello, LinkError, NodeNumber, Outbound, Refusal};
+use cluster::{Class, HEARTBEAT_TICKS, Hello, LinkError, NodeNumber, Outbound, Refusal, Section};
 use env::Random;
 use mio::{Interest, Token, net::TcpStream};
 use model::Monotonic;
@@ -34,6 +36,8 @@ struct Way {
     node: NodeNumber,
     state: State,
     backoff_ms: u64,
+    /// The node was removed.
+    ends_at: Option<Monotonic>,
     /// By class.
     events: [bool; 2],
     flush: Flush,
@@ -81,19 +85,25 @@ impl Dialled {
             if self.ways.iter().all(|way| way.node != *node) {
                 let (state, backoff_ms) = (State::Waiting { until: now }, BACKOFF_MS_MIN);
                 let (events, flush) = ([false; 2], Flush::Now);
-                self.ways.push(Way { node: *node, state, backoff_ms, events, flush });
+                self.ways.push(Way {
+                    node: *node,
+                    state,
+                    backoff_ms,
+                    ends_at: None,
+                    events,
+                    flush,
+                });
             }
         }
     }
 
     /// Members have come or gone.
-    pub(super) fn renew(&mut self, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
+    pub(super) fn renew(&mut self, wire: &Wire, now: Monotonic) {
         let nodes = wire.peers.others();
         for way in self.ways.iter_mut().filter(|way| !nodes.contains(&way.node)) {
-            way.lose(wire, now, heard, "it is no member any more".to_owned());
-            way.state = State::Gone;
+            way.end_removed(now);
         }
-        self.add(&nodes, now.monotonic);
+        self.add(&nodes, now);
     }
 
     pub(super) fn note_event(&mut self, place: usize) -> bool {
@@ -178,7 +188,26 @@ impl Way {
         matches!(&self.state, State::Open(open) if open.iter().any(|it| it.end.has_unsent()))
     }
 
+    /// The node was removed. If that can be said to it, its links stay up until it ends them, or for a while.
+    fn end_removed(&mut self, now: Monotonic) {
+        if self.ends_at.is_some() {
+            return;
+        }
+        let removed = Section::Removed { number: self.node };
+        let is_up = self.is_up();
+        let has_said = match &mut self.state {
+            State::Open(open) if is_up => open[0].end.push(removed).is_ok(),
+            _ => false,
+        };
+        self.flush = Flush::Now;
+        self.ends_at = Some(if has_said { now.plus_ms(REMOVED_MS) } else { now });
+    }
+
     fn tick(&mut self, place: usize, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
+        if self.ends_at.is_some_and(|at| now.monotonic >= at) {
+            self.lose(wire, now, heard, "it is no member any more".to_owned());
+            self.state = State::Gone;
+        }
         let is_up = self.is_up();
         match &mut self.state {
             State::Waiting { until } if now.monotonic >= *until => self.dial(place, wire, now),
@@ -296,6 +325,10 @@ impl Way {
         let node = self.node;
         if wire.peers.note_trouble(node, was_up, why.clone()) {
             tracing::warn!(%node, why, "there is no link to a node; the same is not logged again");
+        }
+        if self.ends_at.is_some() {
+            self.state = State::Gone;
+            return;
         }
         let jitter_ms = wire.random.next_u64() % (self.backoff_ms / 4);
         self.state = State::Waiting { until: now.monotonic.plus_ms(self.backoff_ms + jitter_ms) };

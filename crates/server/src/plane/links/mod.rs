@@ -97,8 +97,8 @@ impl Links {
             }
             let changes = self.wire.peers.changes();
             if std::mem::replace(&mut self.changes, changes) != changes {
-                self.accepted.end_removed(&mut self.wire);
-                self.dialled.renew(&mut self.wire, now, &mut self.heard);
+                self.accepted.note_removed(&self.wire, now.monotonic);
+                self.dialled.renew(&self.wire, now.monotonic);
             }
             self.dialled.tick(&mut self.wire, now, &mut self.heard);
             self.heard.push(PeerEvent::Tick);

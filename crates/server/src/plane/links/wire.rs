@@ -34,7 +34,10 @@ pub(super) const KEEP_ALIVE_MS: u64 = 500;
 /// nothing for as long again; a new one does at once.
 pub(super) const SILENCE_MS: u64 = 2000;
 
-/// The same of a node that has asked to join: it says nothing while the cluster decides, and waits for eight seconds.
+/// How long the links of a node that was removed stay up: it ends as after SIGTERM, and what it has asked for is answered.
+pub(super) const REMOVED_MS: u64 = 15_000;
+
+/// How long a link may be silent if its node has asked to join: it says nothing while the cluster decides, and waits for eight seconds.
 pub(super) const JOIN_MS: u64 = 10_000;
 
 /// What all links of a shard share.
