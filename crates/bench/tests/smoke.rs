@@ -157,7 +157,10 @@ fn two_servers_take_turns_and_a_report_comes_out() {
             assert!(turn[1]["run"]["figures"][0]["value"].as_f64().unwrap() > 0.0, "{turn}");
         }
     }
-    let page = read("README.md");
+    assert!(
+        read("README.md").contains("(overview.svg)") && read("overview.svg").starts_with("<svg")
+    );
+    let page = read("details.md");
     assert!(page.contains("| Thalweg, the other one |") && page.contains("A trial"), "{page}");
     for plot in ["writes-appends.svg", "replay-p99.svg"] {
         assert!(page.contains(plot) && read(plot).starts_with("<svg"), "{plot}");

@@ -1,7 +1,9 @@
 //! Every workload with its parameters, as commands.
 
 use super::workloads::Workload;
-use crate::cli::{Appends, Command, Commits, Compare, LongPoll, Messages, Replay, SseFanout};
+use crate::cli::{
+    Appends, Command, Commits, Compare, LongPoll, Messages, Mixed, Recent, Replay, SseFanout,
+};
 use crate::report::grouped;
 use clap::ValueEnum;
 
@@ -25,6 +27,8 @@ impl Workload {
             Self::Serial => &[128, 256],
             Self::Commits => return commit_cases(asked),
             Self::Messages => return message_cases(asked),
+            Self::Recent => return recent_cases(asked),
+            Self::Mixed => &[10, 50],
         };
         // The small sizes of a trial are still different from each other.
         let shown = if asked.quick { &sizes[..2] } else { sizes };
@@ -51,7 +55,13 @@ impl Workload {
                 let long_poll = LongPoll { streams, rate, writers, event_bytes, seconds };
                 ("streams", Command::LongPoll(long_poll))
             }
-            Self::Commits | Self::Messages => unreachable!("their cases have two sizes"),
+            Self::Mixed => {
+                let (streams, rate, event_bytes) = (count as usize, 20.0 * count as f64, 256);
+                ("streams", Command::Mixed(Mixed { streams, rate, event_bytes, seconds }))
+            }
+            Self::Commits | Self::Messages | Self::Recent => {
+                unreachable!("their cases have two sizes")
+            }
         };
         let name = format!("{} {unit}", grouped(&count.to_string()));
         Case { workload: self, name, command }
@@ -91,6 +101,23 @@ fn message_cases(asked: &Compare) -> Vec<Case> {
         }),
     };
     corners(asked, &[(1, false), (1, true), (64, false), (64, true)]).map(of).collect()
+}
+
+/// Few bytes, many small events, many bytes, and both.
+fn recent_cases(asked: &Compare) -> Vec<Case> {
+    let of = |(events, event_bytes): (u64, usize)| Case {
+        workload: Workload::Recent,
+        name: format!("{} × {event_bytes} B", grouped(&events.to_string())),
+        command: Command::Recent(Recent {
+            streams: 50,
+            events,
+            event_bytes,
+            connections: 64,
+            client_threads: 1,
+            seconds: asked.seconds,
+        }),
+    };
+    corners(asked, &[(5, 1024), (100, 256), (200, 1024), (2000, 256)]).map(of).collect()
 }
 
 /// All four, or in a trial the two that differ in everything.
@@ -156,6 +183,8 @@ mod tests {
         );
         assert_eq!(names(&["--workload", "catch-up"]), ["200 events", "2,000 events"]);
         let fanout = names(&["--workload", "fanout"]);
+        let recent = names(&["--workload", "recent"]);
+        assert_eq!(recent, ["5 × 1024 B", "100 × 256 B", "200 × 1024 B", "2,000 × 256 B"]);
         assert_eq!(fanout, ["50 readers", "200 readers", "500 readers", "1,000 readers"]);
     }
 

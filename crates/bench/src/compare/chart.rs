@@ -30,6 +30,18 @@ const COLORS: [RGBColor; 10] = [
     RGBColor(150, 75, 0),
 ];
 
+/// One line of the picture of leads.
+#[derive(Debug)]
+pub(crate) struct Bar {
+    pub(crate) label: String,
+    /// How many times better this server is than the best other one.
+    pub(crate) lead: f64,
+}
+
+/// Height of a line of that picture, and of what is above and below the lines.
+const BAR_HEIGHT: u32 = 22;
+const FRAME_HEIGHT: u32 = 70;
+
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
 /// What one plot shows.
@@ -56,6 +68,57 @@ pub(crate) fn render_all(comparison: &Comparison) -> Outcome<Vec<(String, String
         }
     }
     Ok(files)
+}
+
+/// How many times better this server is, a line for each bar: to the right of 1 it leads.
+pub(crate) fn render_leads(bars: &[Bar]) -> Outcome<String> {
+    let mut svg = String::new();
+    {
+        let height = FRAME_HEIGHT + BAR_HEIGHT * bars.len() as u32;
+        let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
+        let drawn = root.fill(&WHITE).and_then(|()| draw_leads(&root, bars));
+        let drawn = drawn.and_then(|()| root.present());
+        drawn.map_err(|error| format!("{error:?}")).doing(|| "the picture of leads".to_owned())?;
+    }
+    Ok(svg)
+}
+
+fn draw_leads<'a>(area: &Area<'a>, bars: &[Bar]) -> Drawn<'a> {
+    let leads = || bars.iter().map(|bar| bar.lead);
+    let least = leads().fold(0.5, f64::min) * 0.8;
+    let most = leads().fold(2.0, f64::max) * 1.6;
+    let mut chart = ChartBuilder::on(area)
+        .caption("Times better than the best other system (log scale)", ("sans-serif", 18))
+        .margin(8)
+        .set_label_area_size(LabelAreaPosition::Left, 400)
+        .set_label_area_size(LabelAreaPosition::Bottom, 26)
+        .build_cartesian_2d((least..most).log_scale(), 0.0..bars.len().max(1) as f64)?;
+    chart
+        .configure_mesh()
+        .disable_y_mesh()
+        .disable_y_axis()
+        .x_labels(6)
+        .max_light_lines(1)
+        .x_label_formatter(&|value| crate::report::number(*value))
+        .label_style(("sans-serif", 13))
+        .draw()?;
+    for (at, bar) in bars.iter().enumerate() {
+        let bottom = (bars.len() - 1 - at) as f64;
+        let fill = color(if bar.lead < 1.0 { 5 } else { 0 }).filled();
+        let (from, to) = (bar.lead.min(1.0), bar.lead.max(1.0));
+        chart.draw_series([Rectangle::new([(from, bottom + 0.2), (to, bottom + 0.8)], fill)])?;
+        let (_, y) = chart.backend_coord(&(1.0, bottom + 0.5));
+        let (x, _) = chart.backend_coord(&(to, bottom));
+        let (left, top) = area.get_base_pixel();
+        let style = ("sans-serif", 13).into_font().color(&BLACK);
+        let (of_label, of_value) = (HPos::Right, HPos::Left);
+        let pos = |side| style.pos(Pos::new(side, VPos::Center));
+        area.draw(&Text::new(bar.label.clone(), (400 - left, y - top), pos(of_label)))?;
+        let value = format!("{} ×", crate::report::number(bar.lead));
+        area.draw(&Text::new(value, (x - left + 6, y - top), pos(of_value)))?;
+    }
+    chart.draw_series([PathElement::new(vec![(1.0, 0.0), (1.0, bars.len() as f64)], BLACK)])?;
+    Ok(())
 }
 
 impl<'a> Plot<'a> {

@@ -7,15 +7,17 @@
 //!   of the machine hit both. The report shows the median of the ratios and their spread.
 //! - A run counts only if all acknowledged data was read back unchanged, and nothing was refused.
 //!   Failed runs are listed.
+//! - A bare responder is no system: it takes part to show what a workload costs at least, and nobody is ahead of it or behind.
 //! - A system that is not installed is left out, and the report says so. A workload leaves out
 //!   systems that it does not fit, as live readers do not fit a system without HTTP.
 //!
 //! # Code map
-//! [`workloads`] what is run and [`cases`] with which parameters; [`record`] what came of it; [`pairing`] ratios and verdicts; [`page`]
-//! the report as Markdown; [`chart`] its plots.
+//! [`workloads`] what is run and [`cases`] with which parameters; [`record`] what came of it; [`pairing`] ratios and verdicts.
+//! [`page`] has all figures as Markdown, [`overview`] the page before it, and [`chart`] the plots.
 
 mod cases;
 mod chart;
+mod overview;
 mod page;
 mod pairing;
 mod record;
@@ -23,7 +25,7 @@ mod workloads;
 
 pub(crate) use workloads::Workload;
 
-use crate::cli::{Compare, Place};
+use crate::cli::{Command, Compare, Place};
 use crate::commands::Bench;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::report::{commit, print};
@@ -93,7 +95,7 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
         // After each case, so that an interruption leaves what was measured.
         write(&comparison, &asked.out)?;
     }
-    print(&format!("{}\n", asked.out.join(page::FILE).display()));
+    print(&format!("{}\n", asked.out.join(overview::FILE).display()));
     Ok(comparison.ours_passed())
 }
 
@@ -169,6 +171,7 @@ fn write(comparison: &Comparison, out: &Path) -> Outcome<()> {
     let mut files = vec![(page::FILE.to_owned(), page::render(comparison))];
     let json = serde_json::to_string_pretty(comparison).doing(|| "the figures".to_owned())?;
     files.push((page::FIGURES.to_owned(), json + "\n"));
+    files.extend(overview::render_all(comparison)?);
     files.extend(chart::render_all(comparison)?);
     for (name, text) in files {
         let path = out.join(name);
@@ -189,7 +192,16 @@ impl Contender {
 
     /// Whether it can be measured with `case` at all.
     fn takes(&self, bench: &Bench, case: &Case) -> bool {
-        self.bench(bench).check_style(&case.command).is_ok()
+        let reads = matches!(
+            case.command,
+            Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_)
+        );
+        let fits = match self.system {
+            System::Bare | System::BareHyper => matches!(case.command, Command::Appends(_)),
+            System::BareReaders => reads,
+            _ => true,
+        };
+        fits && self.bench(bench).check_style(&case.command).is_ok()
     }
 
     fn record(&self) -> ContenderRecord {
@@ -198,6 +210,7 @@ impl Contender {
             label: self.label.clone(),
             durability: self.system.durability().to_owned(),
             server: String::new(),
+            is_yardstick: !self.system.stores(),
         }
     }
 }

@@ -1,15 +1,15 @@
-//! The report: what was measured, how, and what may be said of it, losses before wins.
+//! All figures of a comparison: what was measured, and how.
 
 use super::chart;
-use super::pairing::{Contest, Finding, Metric, Verdict, findings};
+use super::pairing::{Contest, Metric};
 use super::record::{CaseRecord, Comparison};
 use super::workloads::Workload;
 use crate::report::number;
 use crate::spread::Spread;
 use std::fmt::Write;
 
-/// The report's name in its directory, and that of the figures.
-pub(crate) const FILE: &str = "README.md";
+/// The page's name in its directory, and that of the figures.
+pub(crate) const FILE: &str = "details.md";
 pub(crate) const FIGURES: &str = "figures.json";
 
 const READING: &str = "\
@@ -19,11 +19,10 @@ ratios and, in brackets, the least and the greatest. *Ahead* and *behind* need e
 counts only if nothing was refused and everything acknowledged was read back unchanged. Server CPU is user and\n\
 system time of the server's process. The client runs on the same machine and takes its share.\n";
 
-/// The whole report.
+/// The whole page.
 pub(crate) fn render(comparison: &Comparison) -> String {
-    let mut page = String::from("# Thalweg beside other systems\n\n");
+    let mut page = String::from("# Thalweg beside other systems: all figures\n\n");
     put_head(&mut page, comparison);
-    put_summary(&mut page, &findings(comparison));
     for workload in comparison.workloads() {
         put_workload(&mut page, comparison, workload);
     }
@@ -54,31 +53,6 @@ fn put_head(page: &mut String, comparison: &Comparison) {
         let names = comparison.skipped.join(", ");
         let _ = writeln!(page, "Left out, because not installed: {names}.\n");
     }
-}
-
-fn put_summary(page: &mut String, findings: &[Finding<'_>]) {
-    let of = |verdict| findings.iter().filter(move |found| found.contest.verdict == verdict);
-    let count = |verdict| of(verdict).count();
-    let _ = writeln!(
-        page,
-        "## In short\n\nOf {} comparisons Thalweg is behind in {}, ahead in {}, and {} are undecided.\n",
-        findings.len(),
-        count(Verdict::Behind),
-        count(Verdict::Ahead),
-        count(Verdict::Undecided)
-    );
-    if count(Verdict::Behind) > 0 {
-        page.push_str("Where Thalweg is behind:\n\n");
-        of(Verdict::Behind).for_each(|found| put_finding(page, found));
-        page.push('\n');
-    }
-}
-
-fn put_finding(page: &mut String, found: &Finding<'_>) {
-    let title = found.case.workload.title();
-    let (case, peer, metric) = (&found.case.name, found.peer, found.metric.label);
-    let ratio = ratio(&found.contest.ratio);
-    let _ = writeln!(page, "- {title}, {case}, {metric}: {ratio} of {peer}");
 }
 
 fn put_workload(page: &mut String, comparison: &Comparison, workload: Workload) {
@@ -154,7 +128,8 @@ fn put_ratios(
     page.push('\n');
 }
 
-fn ratio(spread: &Spread) -> String {
+/// A ratio, with the least and the greatest of all turns.
+pub(super) fn ratio(spread: &Spread) -> String {
     let Spread { least, median, most } = *spread;
     let text = |value: f64| if value < 0.1 { format!("{value:.4}") } else { format!("{value:.2}") };
     format!("{} × ({}–{})", text(median), text(least), text(most))
@@ -190,7 +165,6 @@ mod tests {
             "thalweg bench compare --pairs 2",
             "| Ours | ours 1 --flag | fdatasync before it |",
             "Left out, because not installed: Absent.",
-            "Of 1 comparisons Thalweg is behind in 0, ahead in 1, and 0 are undecided.",
             "| 7 streams | Ours | fdatasync | 250 |",
             "| 7 streams | Theirs | 2.50 × (2.00–3.00) ahead |",
             "![Writes to many streams, appends](writes-appends.svg)",
@@ -199,15 +173,6 @@ mod tests {
             assert!(page.contains(part), "{part}\n{page}");
         }
         assert!(!page.contains("do not count"), "{page}");
-    }
-
-    #[test]
-    fn losses_are_listed_first() {
-        let page = render(&comparison(&[(50.0, 100.0), (60.0, 100.0)]));
-        let loss = "- Writes to many streams, 7 streams, appends: 0.55 × (0.50–0.60) of Theirs";
-        let at = page.find(loss).expect("the loss is listed");
-        assert!(at < page.find("## Writes to many streams").unwrap(), "{page}");
-        assert!(page.contains("0.55 × (0.50–0.60) **behind**"), "{page}");
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub(crate) fn findings(comparison: &Comparison) -> Vec<Finding<'_>> {
     let Some((ours, peers)) = comparison.contenders.split_first() else { return Vec::new() };
     let mut findings = Vec::new();
     for case in &comparison.cases {
-        for peer in peers {
+        for peer in peers.iter().filter(|peer| !peer.is_yardstick) {
             for metric in case.workload.metrics() {
                 let contest = Contest::of(case, &ours.key, &peer.key, metric);
                 findings.extend(contest.map(|contest| Finding {

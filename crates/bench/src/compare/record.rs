@@ -36,6 +36,8 @@ pub(crate) struct ContenderRecord {
     pub(crate) durability: String,
     /// Release and settings, as its first run reported.
     pub(crate) server: String,
+    /// It stores nothing, and shows what the workload costs at least.
+    pub(crate) is_yardstick: bool,
 }
 
 /// One case with all its runs.
@@ -167,6 +169,7 @@ pub(super) mod tests {
             label: label.to_owned(),
             durability: durability.to_owned(),
             server: String::new(),
+            is_yardstick: false,
         };
         let attempt = |key: &str, rate: f64| {
             let mut run = Run::new("appends");

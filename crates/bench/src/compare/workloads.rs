@@ -24,6 +24,10 @@ pub(crate) enum Workload {
     Commits,
     /// JSON messages with keys, packed and pipelined (PolarStreams)
     Messages,
+    /// Histories that were written a moment ago, read whole
+    Recent,
+    /// Writers, readers and live readers at the same time
+    Mixed,
 }
 
 const MEMORY: Metric = lower("server memory peak", "peak memory", "MiB");
@@ -79,6 +83,25 @@ const MESSAGES: &[Metric] = &[
     MEMORY,
 ];
 
+const RECENT: &[Metric] = &[
+    Metric { figure: "reads per second", label: "reads", unit: "1/s", better: Better::Higher },
+    lower("server CPU per read", "CPU per read", "µs"),
+    lower("server CPU per first read", "CPU per first read", "µs"),
+    lower("first read latency p50", "first p50", "ms"),
+    lower("read latency p50", "p50", "ms"),
+    lower("read latency p99", "p99", "ms"),
+    MEMORY,
+];
+
+const MIXED: &[Metric] = &[
+    Metric { figure: "reads per second", label: "reads", unit: "1/s", better: Better::Higher },
+    lower("append latency p50", "append p50", "ms"),
+    lower("append latency p99", "append p99", "ms"),
+    lower("delivery latency p99", "delivery p99", "ms"),
+    lower("server CPU per read", "CPU per read", "µs"),
+    MEMORY,
+];
+
 const fn lower(figure: &'static str, label: &'static str, unit: &'static str) -> Metric {
     Metric { figure, label, unit, better: Better::Lower }
 }
@@ -101,6 +124,8 @@ impl Workload {
             Self::Serial => "Serial small appends",
             Self::Commits => "Commits of events",
             Self::Messages => "Messages with keys",
+            Self::Recent => "Recent history",
+            Self::Mixed => "Everything at once",
         }
     }
 
@@ -150,6 +175,14 @@ impl Workload {
                  one; all distinct, and all identical, as its published rates have them. Latency is of \
                  an append in such a pipeline."
             }
+            Self::Recent => {
+                "Clients that come back: 50 streams of N events, which were written in turn a moment ago, are read whole \
+                 over 64 connections: each once, and then again and again."
+            }
+            Self::Mixed => {
+                "N streams, each with a writer of 20 events of 256 B a second, a client that reads the whole history again and \
+                 again, and a live reader."
+            }
         }
     }
 
@@ -160,6 +193,8 @@ impl Workload {
             Self::Replay | Self::CatchUp => REPLAYS,
             Self::Commits => COMMITS,
             Self::Messages => MESSAGES,
+            Self::Recent => RECENT,
+            Self::Mixed => MIXED,
         }
     }
 }
