@@ -121,6 +121,8 @@ pub(crate) enum Command {
     Table(Table),
     /// This server beside others, in turns, as a report with plots
     Compare(Compare),
+    /// One report of the figures of several comparisons: parts of one that takes hours
+    Report(Report),
 }
 
 /// Arguments of `idle-streams`.
@@ -454,6 +456,17 @@ pub(crate) struct Compare {
     /// Small numbers: tries every workload; the figures mean nothing
     #[arg(long)]
     pub(crate) quick: bool,
+}
+
+/// Arguments of `report`.
+#[derive(Args, Debug, Clone)]
+pub(crate) struct Report {
+    /// The figures.json of each comparison; all of the same commit, machine and number of turns
+    #[arg(required = true, value_name = "FIGURES")]
+    pub(crate) figures: Vec<PathBuf>,
+    /// Where the report, its plots and the figures go
+    #[arg(long, value_name = "DIR", default_value = "docs/benchmarks")]
+    pub(crate) out: PathBuf,
 }
 
 /// A number that is at least `MIN`.

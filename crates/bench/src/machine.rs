@@ -3,7 +3,7 @@
 use crate::disk::{BLOCK_BYTES, WrittenFile};
 use crate::failure::{Doing, Outcome};
 use crate::latency::Latencies;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::fs;
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use std::path::Path;
 const SYNCS: u64 = 200;
 
 /// The machine and its disk.
-#[derive(Debug, Default, Serialize)]
+#[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Machine {
     cores: usize,
     cpu: String,
@@ -49,6 +49,12 @@ impl Machine {
             let kind = &self.file_system;
             format!("the data directory is on {kind}: syncs cost nothing there; choose --dir")
         })
+    }
+
+    /// Whether figures from both can be in one report.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let of = |it: &Self| (it.cores, it.cpu.clone(), it.file_system.clone());
+        of(self) == of(other)
     }
 
     /// One line for people.

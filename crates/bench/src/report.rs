@@ -1,7 +1,8 @@
 //! Results: figures with units, checks that passed or not, and what they were measured with.
 
 use crate::machine::Machine;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::fmt::Write;
 
 /// All runs of one call of this program.
@@ -14,7 +15,7 @@ pub(crate) struct Report {
 }
 
 /// One measurement.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Run {
     pub(crate) command: String,
     /// What was asked of it.
@@ -28,15 +29,15 @@ pub(crate) struct Run {
 }
 
 /// One number.
-#[derive(Debug, Serialize, PartialEq)]
+#[derive(Debug, Serialize, Deserialize, PartialEq)]
 pub(crate) struct Figure {
     pub(crate) name: String,
     pub(crate) value: f64,
-    pub(crate) unit: &'static str,
+    pub(crate) unit: Cow<'static, str>,
 }
 
 /// Something that must hold for the figures to mean anything.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Check {
     pub(crate) what: String,
     pub(crate) passed: bool,
@@ -60,7 +61,7 @@ impl Run {
     }
 
     pub(crate) fn figure(&mut self, name: impl Into<String>, value: f64, unit: &'static str) {
-        self.figures.push(Figure { name: name.into(), value, unit });
+        self.figures.push(Figure { name: name.into(), value, unit: unit.into() });
     }
 
     pub(crate) fn check(&mut self, what: impl Into<String>, passed: bool) {

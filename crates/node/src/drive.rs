@@ -77,9 +77,7 @@ impl ShardCore {
                         Err(refusal) => return self.refuse(ticket, refusal),
                     }
                 }
-                Step::Elsewhere(ticket, since, request, data) => {
-                    return self.carry_out_elsewhere(since, (ticket, request, data));
-                }
+                Step::Elsewhere(moved) => return self.carry_out_elsewhere(*moved),
                 Step::End => return self.note_end(&operation),
             };
             match answer {

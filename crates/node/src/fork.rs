@@ -5,7 +5,7 @@ use crate::{
     Failure, FoundRecord, Locate, LocateError, Reply, Request, ShardAnswer, ShardCall, Ticket,
     finder::{Finder, Learned},
     read::owner_of,
-    step::{Step, Target, View},
+    step::{Moved, Step, Target, View},
 };
 use env::Random;
 use log::Aim;
@@ -206,7 +206,8 @@ impl ForkSteps {
     ) -> Step {
         view.releases.add(source, token);
         let request = Request::Create(Box::new(self.asked.clone()));
-        Step::Elsewhere(self.ticket, self.since, request, std::mem::take(&mut self.data))
+        let (ticket, since, data) = (self.ticket, self.since, std::mem::take(&mut self.data));
+        Step::Elsewhere(Box::new(Moved { ticket, since, request, data }))
     }
 
     /// The source is known: looks for the place where the fork leaves it.

@@ -42,10 +42,20 @@ pub(crate) enum Step {
     Reply(Ticket, Reply),
     /// Refuse a request for what is at a path, and end.
     Refuse(Ticket, StreamPath, Refusal),
-    /// Have a request, which has waited since then, carried out where its group is led by now, and end.
-    Elsewhere(Ticket, Monotonic, Request, Vec<u8>),
+    /// Have a write carried out where its group is led by now, and end.
+    Elsewhere(Box<Moved>),
     /// End without an answer.
     End,
+}
+
+/// A write of a client that another leader is to carry out.
+#[derive(Debug)]
+pub(crate) struct Moved {
+    pub ticket: Ticket,
+    /// It has waited since then.
+    pub since: Monotonic,
+    pub request: Request,
+    pub data: Vec<u8>,
 }
 
 /// What an operation sees of its shard, and the little that it may note.

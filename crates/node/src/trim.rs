@@ -8,7 +8,7 @@ use crate::{
     finder::{Finder, Learned},
     read::found,
     retention::age_ms,
-    step::{Step, View},
+    step::{Moved, Step, View},
 };
 use log::{Aim, TimeAim};
 use model::{ByteOffset, Monotonic, StreamKey, StreamPath, Timestamp, TrimBefore};
@@ -211,7 +211,8 @@ impl TrimSteps {
         match (answer, &self.client) {
             (ShardAnswer::Failed(Failure::NoLeader), Some(client)) => {
                 let request = Request::Trim { path: client.path.clone(), before: client.before };
-                Step::Elsewhere(client.ticket, client.since, request, Vec::new())
+                let Client { ticket, since, .. } = *client;
+                Step::Elsewhere(Box::new(Moved { ticket, since, request, data: Vec::new() }))
             }
             (ShardAnswer::Failed(failure), _) => self.fail(view, failure),
             (ShardAnswer::Outcome(outcome), Some(Client { ticket, .. })) => {

@@ -42,6 +42,9 @@ pub(crate) fn run(cli: Cli) -> Outcome<bool> {
         };
         return serve(asked.listen).map(|()| true);
     }
+    if let Command::Report(asked) = cli.command {
+        return compare::join(&asked).map(|()| true);
+    }
     let bench = Bench { place: cli.place, keeper: Keeper::watch()? };
     let runs = match cli.command {
         Command::Table(table) => return table::run(&bench, &table),
@@ -78,7 +81,7 @@ impl Bench {
             Command::LongPoll(asked) => long_poll::run(self, asked),
             Command::Recent(asked) => recent::run(self, asked),
             Command::Mixed(asked) => mixed::run(self, asked),
-            Command::Bare(_) | Command::Table(_) | Command::Compare(_) => {
+            Command::Bare(_) | Command::Table(_) | Command::Compare(_) | Command::Report(_) => {
                 Err(Failure::new("this command is no measurement"))
             }
         };

@@ -25,14 +25,14 @@ mod workloads;
 
 pub(crate) use workloads::Workload;
 
-use crate::cli::{Command, Compare, Place};
+use crate::cli::{Command, Compare, Place, Report};
 use crate::commands::Bench;
 use crate::failure::{Doing, Failure, Outcome};
 use crate::report::{commit, print};
 use crate::systems::System;
 use cases::Case;
 use record::{Attempt, CaseRecord, Comparison, ContenderRecord};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 /// Between two runs, so that what one leaves to the disk is not the next one's.
@@ -70,7 +70,6 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
         skipped,
         cases: Vec::new(),
     };
-    std::fs::create_dir_all(&asked.out).doing(|| format!("cannot make {}", asked.out.display()))?;
     let runs = cases.iter().flat_map(|case| contenders.iter().map(move |c| c.takes(bench, case)));
     let mut steps = Steps::new(asked.pairs * runs.filter(|takes| *takes).count());
     for case in &cases {
@@ -97,6 +96,19 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
     }
     print(&format!("{}\n", asked.out.join(overview::FILE).display()));
     Ok(comparison.ours_passed())
+}
+
+/// Writes one report of the figures of several comparisons.
+pub(crate) fn join(asked: &Report) -> Outcome<()> {
+    let read = |path: &PathBuf| {
+        let text = std::fs::read(path).doing(|| format!("cannot read {}", path.display()))?;
+        serde_json::from_slice(&text)
+            .doing(|| format!("{} has no figures of this version of the program", path.display()))
+    };
+    let parts: Vec<Comparison> = asked.figures.iter().map(read).collect::<Outcome<_>>()?;
+    write(&Comparison::join(parts).map_err(Failure::new)?, &asked.out)?;
+    print(&format!("{}\n", asked.out.join(overview::FILE).display()));
+    Ok(())
 }
 
 /// The systems that take part, this server first, and the skipped ones with reasons.
@@ -168,6 +180,7 @@ fn settle(dir: &Path) {
 }
 
 fn write(comparison: &Comparison, out: &Path) -> Outcome<()> {
+    std::fs::create_dir_all(out).doing(|| format!("cannot make {}", out.display()))?;
     let mut files = vec![(page::FILE.to_owned(), page::render(comparison))];
     let json = serde_json::to_string_pretty(comparison).doing(|| "the figures".to_owned())?;
     files.push((page::FIGURES.to_owned(), json + "\n"));

@@ -5,10 +5,11 @@ use super::pairing::Metric;
 use super::workloads::Workload;
 use crate::machine::Machine;
 use crate::report::Run;
-use serde::Serialize;
+use clap::ValueEnum;
+use serde::{Deserialize, Deserializer, Serialize};
 
 /// Everything that was measured, and with what.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Comparison {
     pub(crate) commit: String,
     pub(crate) date: String,
@@ -29,7 +30,7 @@ pub(crate) struct Comparison {
 }
 
 /// A system that took part.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct ContenderRecord {
     pub(crate) key: String,
     pub(crate) label: String,
@@ -41,9 +42,9 @@ pub(crate) struct ContenderRecord {
 }
 
 /// One case with all its runs.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct CaseRecord {
-    #[serde(serialize_with = "key_of")]
+    #[serde(serialize_with = "key_of", deserialize_with = "of_key")]
     pub(crate) workload: Workload,
     pub(crate) name: String,
     /// For each turn the attempts of all contenders, in their order.
@@ -51,7 +52,7 @@ pub(crate) struct CaseRecord {
 }
 
 /// One run, or why there is none.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Attempt {
     pub(crate) contender: String,
     pub(crate) run: Option<Run>,
@@ -62,7 +63,59 @@ fn key_of<S: serde::Serializer>(workload: &Workload, out: S) -> Result<S::Ok, S:
     out.serialize_str(&workload.key())
 }
 
+fn of_key<'de, D: Deserializer<'de>>(key: D) -> Result<Workload, D::Error> {
+    let key = String::deserialize(key)?;
+    Workload::from_str(&key, false).map_err(serde::de::Error::custom)
+}
+
 impl Comparison {
+    /// One of several, whose cases come together. Of a case that more than one has, the last one counts.
+    ///
+    /// # Errors
+    /// What keeps them apart, if their figures cannot be compared.
+    pub(crate) fn join(parts: Vec<Self>) -> Result<Self, String> {
+        let mut parts = parts.into_iter();
+        let mut all = parts.next().ok_or("there are no figures")?;
+        for part in parts {
+            if part.commit != all.commit {
+                return Err(format!("they are of two commits, {} and {}", all.commit, part.commit));
+            }
+            if !part.machine.is_like(&all.machine) {
+                let (one, other) = (all.machine.line(), part.machine.line());
+                return Err(format!("they are of two machines, {one} and {other}"));
+            }
+            if (part.pairs, part.is_trial) != (all.pairs, all.is_trial) {
+                return Err(format!(
+                    "cases of {} and of {} turns, or trials",
+                    all.pairs, part.pairs
+                ));
+            }
+            all.take(part);
+        }
+        let keys: Vec<&String> = all.contenders.iter().map(|one| &one.label).collect();
+        all.skipped.retain(|label| !keys.contains(&label));
+        // Cases of a workload keep their order.
+        all.cases.sort_by_key(|case| case.workload as u8);
+        Ok(all)
+    }
+
+    fn take(&mut self, part: Self) {
+        for contender in part.contenders {
+            match self.contenders.iter_mut().find(|known| known.key == contender.key) {
+                Some(known) if known.server.is_empty() => *known = contender,
+                Some(_) => {}
+                None => self.contenders.push(contender),
+            }
+        }
+        let is_of = |case: &CaseRecord| (case.workload, case.name.clone());
+        let newer: Vec<_> = part.cases.iter().map(is_of).collect();
+        self.cases.retain(|case| !newer.contains(&is_of(case)));
+        self.cases.extend(part.cases);
+        self.skipped.extend(part.skipped);
+        self.command = format!("{}\nthalweg bench {}", self.command, part.command);
+        (self.date, self.load) = (part.date, self.load.max(part.load));
+    }
+
     /// Takes from the first runs how each system was started.
     pub(crate) fn note_servers(&mut self, record: &CaseRecord) {
         for contender in self.contenders.iter_mut().filter(|known| known.server.is_empty()) {
@@ -228,6 +281,39 @@ pub(super) mod tests {
         let case = &comparison.cases[0];
         assert_eq!(case.failure_of("theirs").as_deref(), Some("it ended\nits log"));
         assert_eq!(case.failure_of("ours"), None);
+    }
+
+    fn with(name: &str, rates: &[(f64, f64)]) -> Comparison {
+        let mut comparison = comparison(rates);
+        comparison.cases[0].name = name.to_owned();
+        // As it is kept.
+        serde_json::from_value(serde_json::to_value(comparison).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn parts_of_a_comparison_come_together() {
+        let rates = [(1.0, 2.0)];
+        let mut third = with("9 streams", &rates);
+        third.contenders.remove(1);
+        third.cases[0].workload = Workload::Mixed;
+        let parts = vec![third, with("8 streams", &rates), with("8 streams", &[(5.0, 2.0)])];
+        let all = Comparison::join(parts).unwrap();
+        let cases: Vec<_> =
+            all.cases.iter().map(|case| (case.workload, case.name.as_str())).collect();
+        assert_eq!(cases, [(Workload::Writes, "8 streams"), (Workload::Mixed, "9 streams")]);
+        assert_eq!(all.cases[0].values("ours", &Workload::Writes.metrics()[0]), [5.0]);
+        let keys: Vec<&str> = all.contenders.iter().map(|one| one.key.as_str()).collect();
+        assert_eq!(keys, ["ours", "theirs"]);
+    }
+
+    #[test]
+    fn parts_that_cannot_be_compared_are_refused() {
+        let (mut other, rates) = (with("a", &[(1.0, 2.0)]), [(1.0, 2.0)]);
+        other.commit = "def".to_owned();
+        let said = Comparison::join(vec![with("b", &rates), other]).unwrap_err();
+        assert_eq!(said, "they are of two commits, abc and def");
+        let two = with("c", &[(1.0, 2.0), (1.0, 2.0)]);
+        assert!(Comparison::join(vec![with("b", &rates), two]).is_err());
     }
 
     #[test]

@@ -19,7 +19,7 @@ use super::request_bytes::{decode_reply, encode_request};
 use super::{Gate, WAIT_MS_MAX};
 use crate::{
     Failure, Reply, Request, ShardAnswer, ShardCall, ShardCore, Stamp, Ticket, peers::SHARD_BITS,
-    proposed::ReplyTo,
+    proposed::ReplyTo, step::Moved,
 };
 use bytes::{Buf, BufMut, Bytes};
 use cluster::{
@@ -212,10 +212,11 @@ impl ShardCore {
 
     /// Has a write carried out by who leads its group by now, which was not this node when it was to be logged.
     #[cold]
-    pub(crate) fn carry_out_elsewhere(&mut self, since: Monotonic, what: ForwardedRequest) {
-        let path = what.1.written_path().expect("only what is logged needs a leader");
+    pub(crate) fn carry_out_elsewhere(&mut self, moved: Moved) {
+        let Moved { ticket, since, request, data } = moved;
+        let path = request.written_path().expect("only what is logged needs a leader");
         let id = path.group(self.groups.total_count());
-        self.forward(id, since, what);
+        self.forward(id, since, (ticket, request, data));
     }
 
     /// Whether a write to a path may be at another node, or waits to be sent. What is served here by now has its place.
@@ -456,7 +457,7 @@ impl ShardCore {
 }
 
 /// A request of a client, and its data.
-pub(crate) type ForwardedRequest = (Ticket, Request, Vec<u8>);
+pub(super) type ForwardedRequest = (Ticket, Request, Vec<u8>);
 
 #[cfg(test)]
 mod tests {
