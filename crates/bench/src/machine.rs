@@ -53,8 +53,7 @@ impl Machine {
 
     /// Whether figures from both can be in one report.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
-        let of = |it: &Self| (it.cores, it.cpu.clone(), it.file_system.clone());
-        of(self) == of(other)
+        (self.cores, &self.cpu, &self.file_system) == (other.cores, &other.cpu, &other.file_system)
     }
 
     /// One line for people.

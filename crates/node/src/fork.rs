@@ -179,22 +179,17 @@ impl ForkSteps {
     /// A step failed. If the creation's fate is unknown, so is the reference's: it stays, and the
     /// next start of the node compares the two.
     fn abandon(&mut self, view: &mut View<'_>, stage: &Stage, failure: Failure) -> Step {
-        match (stage, failure) {
-            (Stage::Create { source, token }, Failure::NoLeader) => {
-                self.begin_elsewhere(view, (*source, *token))
+        let unknown =
+            matches!(failure, Failure::Poisoned { applied_unknown: true } | Failure::Unknown);
+        if let Stage::Create { source, token } = *stage {
+            if matches!(failure, Failure::NoLeader) {
+                return self.begin_elsewhere(view, (source, token));
             }
-            (Stage::Create { source, token }, failure) => {
-                let unknown = matches!(
-                    failure,
-                    Failure::Poisoned { applied_unknown: true } | Failure::Unknown
-                );
-                if !unknown {
-                    view.releases.add(*source, *token);
-                }
-                self.reply(Reply::Failed(failure))
+            if !unknown {
+                view.releases.add(source, token);
             }
-            (_, failure) => self.reply(Reply::Failed(failure)),
         }
+        self.reply(Reply::Failed(failure))
     }
 
     /// The group of the fork is led by another node by now, or in another term, and the fork is not made, for certain. So it is

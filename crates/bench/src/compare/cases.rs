@@ -183,9 +183,9 @@ mod tests {
         );
         assert_eq!(names(&["--workload", "catch-up"]), ["200 events", "2,000 events"]);
         let fanout = names(&["--workload", "fanout"]);
+        assert_eq!(fanout, ["50 readers", "200 readers", "500 readers", "1,000 readers"]);
         let recent = names(&["--workload", "recent"]);
         assert_eq!(recent, ["5 × 1024 B", "100 × 256 B", "200 × 1024 B", "2,000 × 256 B"]);
-        assert_eq!(fanout, ["50 readers", "200 readers", "500 readers", "1,000 readers"]);
     }
 
     #[test]

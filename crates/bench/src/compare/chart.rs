@@ -72,13 +72,21 @@ pub(crate) fn render_all(comparison: &Comparison) -> Outcome<Vec<(String, String
 
 /// How many times better this server is, a line for each bar: to the right of 1 it leads.
 pub(crate) fn render_leads(bars: &[Bar]) -> Outcome<String> {
+    let height = FRAME_HEIGHT + BAR_HEIGHT * bars.len() as u32;
+    svg("the picture of leads", height, |root| draw_leads(root, bars))
+}
+
+/// A drawing of that height on white.
+fn svg(
+    what: &str,
+    height: u32,
+    draw: impl for<'a> FnOnce(&Area<'a>) -> Drawn<'a>,
+) -> Outcome<String> {
     let mut svg = String::new();
     {
-        let height = FRAME_HEIGHT + BAR_HEIGHT * bars.len() as u32;
         let root = SVGBackend::with_string(&mut svg, (WIDTH, height)).into_drawing_area();
-        let drawn = root.fill(&WHITE).and_then(|()| draw_leads(&root, bars));
-        let drawn = drawn.and_then(|()| root.present());
-        drawn.map_err(|error| format!("{error:?}")).doing(|| "the picture of leads".to_owned())?;
+        let drawn = root.fill(&WHITE).and_then(|()| draw(&root)).and_then(|()| root.present());
+        drawn.map_err(|error| format!("{error:?}")).doing(|| what.to_owned())?;
     }
     Ok(svg)
 }
@@ -141,21 +149,11 @@ impl<'a> Plot<'a> {
     }
 
     fn render(&self) -> Outcome<String> {
-        let mut svg = String::new();
-        {
-            let root = SVGBackend::with_string(&mut svg, (WIDTH, HEIGHT)).into_drawing_area();
-            self.draw(&root).doing(|| format!("the plot \"{}\"", self.title))?;
-        }
-        Ok(svg)
-    }
-
-    fn draw(&self, root: &Area<'_>) -> Result<(), String> {
-        let text = |error: DrawingAreaErrorKind<_>| format!("{error:?}");
-        root.fill(&WHITE).map_err(text)?;
-        let (chart, legend) = root.split_vertically(HEIGHT - LEGEND_HEIGHT);
-        self.draw_bars(&chart).map_err(text)?;
-        self.draw_legend(&legend).map_err(text)?;
-        root.present().map_err(text)
+        svg(&format!("the plot \"{}\"", self.title), HEIGHT, |root| {
+            let (chart, legend) = root.split_vertically(HEIGHT - LEGEND_HEIGHT);
+            self.draw_bars(&chart)?;
+            self.draw_legend(&legend)
+        })
     }
 
     /// The greatest value, with room above it.

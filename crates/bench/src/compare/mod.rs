@@ -205,13 +205,12 @@ impl Contender {
 
     /// Whether it can be measured with `case` at all.
     fn takes(&self, bench: &Bench, case: &Case) -> bool {
-        let reads = matches!(
-            case.command,
-            Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_)
-        );
         let fits = match self.system {
             System::Bare | System::BareHyper => matches!(case.command, Command::Appends(_)),
-            System::BareReaders => reads,
+            System::BareReaders => matches!(
+                case.command,
+                Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_)
+            ),
             _ => true,
         };
         fits && self.bench(bench).check_style(&case.command).is_ok()

@@ -31,11 +31,10 @@ struct Duel<'a> {
 impl<'a> Duel<'a> {
     /// None if no other system was measured.
     fn of(comparison: &'a Comparison, case: &'a CaseRecord, metric: &'a Metric) -> Option<Self> {
-        let (own, peers) = comparison.contenders.split_first()?;
+        let (own, peers) = comparison.rivals()?;
         let median = |one: &ContenderRecord| {
             Spread::of(&case.values(&one.key, metric)).map(|spread| spread.median)
         };
-        let peers = peers.iter().filter(|peer| !peer.is_yardstick);
         let found = peers.filter_map(|peer| Some((peer, median(peer)?)));
         let (peer, theirs) = match metric.better {
             Better::Higher => found.max_by(|one, other| one.1.total_cmp(&other.1)),

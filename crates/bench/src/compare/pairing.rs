@@ -84,10 +84,10 @@ impl Contest {
 
 /// Every contest of a comparison.
 pub(crate) fn findings(comparison: &Comparison) -> Vec<Finding<'_>> {
-    let Some((ours, peers)) = comparison.contenders.split_first() else { return Vec::new() };
+    let Some((ours, peers)) = comparison.rivals() else { return Vec::new() };
     let mut findings = Vec::new();
     for case in &comparison.cases {
-        for peer in peers.iter().filter(|peer| !peer.is_yardstick) {
+        for peer in peers.clone() {
             for metric in case.workload.metrics() {
                 let contest = Contest::of(case, &ours.key, &peer.key, metric);
                 findings.extend(contest.map(|contest| Finding {

@@ -92,8 +92,8 @@ impl Comparison {
             }
             all.take(part);
         }
-        let keys: Vec<&String> = all.contenders.iter().map(|one| &one.label).collect();
-        all.skipped.retain(|label| !keys.contains(&label));
+        let contenders = &all.contenders;
+        all.skipped.retain(|label| contenders.iter().all(|one| one.label != *label));
         // Cases of a workload keep their order.
         all.cases.sort_by_key(|case| case.workload as u8);
         Ok(all)
@@ -133,6 +133,14 @@ impl Comparison {
         let attempts = self.cases.iter().flat_map(|case| case.turns.iter().flatten());
         let mut own = attempts.filter(|attempt| Some(attempt.contender.as_str()) == ours);
         own.all(|attempt| attempt.counted().is_some())
+    }
+
+    /// This server, and the systems that it is measured against: a yardstick is none.
+    pub(crate) fn rivals(
+        &self,
+    ) -> Option<(&ContenderRecord, impl Iterator<Item = &ContenderRecord> + Clone)> {
+        let (own, others) = self.contenders.split_first()?;
+        Some((own, others.iter().filter(|other| !other.is_yardstick)))
     }
 
     /// The workloads that were run, in order.

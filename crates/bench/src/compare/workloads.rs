@@ -33,7 +33,7 @@ pub(crate) enum Workload {
 const MEMORY: Metric = lower("server memory peak", "peak memory", "MiB");
 
 const APPENDS: &[Metric] = &[
-    Metric { figure: "appends per second", label: "appends", unit: "1/s", better: Better::Higher },
+    higher("appends per second", "appends", "1/s"),
     lower("append latency p50", "p50", "ms"),
     lower("append latency p99", "p99", "ms"),
     lower("server CPU per append", "CPU per append", "µs"),
@@ -48,7 +48,7 @@ const DELIVERIES: &[Metric] = &[
 ];
 
 const REPLAYS: &[Metric] = &[
-    Metric { figure: "bytes per second", label: "contents", unit: "MiB/s", better: Better::Higher },
+    higher("bytes per second", "contents", "MiB/s"),
     lower("replay latency p50", "p50", "ms"),
     lower("replay latency p99", "p99", "ms"),
     lower("server CPU per GiB", "CPU per GiB", "s"),
@@ -71,12 +71,7 @@ const COMMITS: &[Metric] = &[
 ];
 
 const MESSAGES: &[Metric] = &[
-    Metric {
-        figure: "messages per second",
-        label: "messages",
-        unit: "1/s",
-        better: Better::Higher,
-    },
+    higher("messages per second", "messages", "1/s"),
     lower("append latency p50", "p50", "ms"),
     lower("append latency p99", "p99", "ms"),
     lower("server CPU per message", "CPU per message", "µs"),
@@ -84,7 +79,7 @@ const MESSAGES: &[Metric] = &[
 ];
 
 const RECENT: &[Metric] = &[
-    Metric { figure: "reads per second", label: "reads", unit: "1/s", better: Better::Higher },
+    higher("reads per second", "reads", "1/s"),
     lower("server CPU per read", "CPU per read", "µs"),
     lower("server CPU per first read", "CPU per first read", "µs"),
     lower("first read latency p50", "first p50", "ms"),
@@ -94,13 +89,17 @@ const RECENT: &[Metric] = &[
 ];
 
 const MIXED: &[Metric] = &[
-    Metric { figure: "reads per second", label: "reads", unit: "1/s", better: Better::Higher },
+    higher("reads per second", "reads", "1/s"),
     lower("append latency p50", "append p50", "ms"),
     lower("append latency p99", "append p99", "ms"),
     lower("delivery latency p99", "delivery p99", "ms"),
     lower("server CPU per read", "CPU per read", "µs"),
     MEMORY,
 ];
+
+const fn higher(figure: &'static str, label: &'static str, unit: &'static str) -> Metric {
+    Metric { figure, label, unit, better: Better::Higher }
+}
 
 const fn lower(figure: &'static str, label: &'static str, unit: &'static str) -> Metric {
     Metric { figure, label, unit, better: Better::Lower }

@@ -268,12 +268,11 @@ impl Accepted {
             link.flush();
             let is_over = link.ends_at.is_some_and(|at| now >= at);
             let is_late = match link.end.peer() {
-                _ if is_over => true,
                 None => now.ms_since(link.began) > HELLO_TIMEOUT_MS,
                 Some(joiner) if joiner.number.is_none() => now.ms_since(link.began) > JOIN_MS,
                 Some(_) => now.ms_since(link.heard_at) > SILENCE_MS,
             };
-            if is_late {
+            if is_over || is_late {
                 self.close(slot, wire, &End::Closed);
             }
         }

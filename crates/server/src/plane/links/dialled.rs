@@ -204,7 +204,8 @@ impl Way {
     }
 
     fn tick(&mut self, place: usize, wire: &mut Wire, now: Stamp, heard: &mut Vec<PeerEvent>) {
-        if self.ends_at.is_some_and(|at| now.monotonic >= at) {
+        let is_gone = matches!(self.state, State::Gone);
+        if !is_gone && self.ends_at.is_some_and(|at| now.monotonic >= at) {
             self.lose(wire, now, heard, "it is no member any more".to_owned());
             self.state = State::Gone;
         }
