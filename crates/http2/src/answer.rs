@@ -1,12 +1,11 @@
 //! The head of an answer, in fields.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response};
-use protocol::{
-    BodyFraming, CommonFields, Field, HeadSink, HttpDate, Length, Viewers, http2::names,
-};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use protocol::{BodyFraming, CommonFields, Field, HeadSink, HttpDate, Length, Viewers};
 
-/// Fields that most answers have.
-const FIELDS: usize = 12;
+/// Fields of most answers besides the common ones: the date, and the next offset. A map of so many is small enough for the
+/// allocator's quick lists; that of a read grows once.
+const OWN_FIELDS: usize = 2;
 
 /// A head, and what of a small body was put behind it.
 #[derive(Debug)]
@@ -48,8 +47,8 @@ impl<'a> AnswerWriter<'a> {
     /// Writes the answer of `date` to a request, which is `HEAD` or not, for the pages that may see it.
     #[must_use]
     pub fn new(date: &'a HttpDate, is_head: bool, viewers: Viewers<'a>) -> Self {
-        let fields = HeaderMap::with_capacity(FIELDS);
-        let answer = Answer { status: 0, fields, body: Vec::new(), is_whole: false };
+        let answer =
+            Answer { status: 0, fields: HeaderMap::new(), body: Vec::new(), is_whole: false };
         Self { answer, date, viewers, is_head, length: None }
     }
 
@@ -60,15 +59,15 @@ impl<'a> AnswerWriter<'a> {
         self.answer
     }
 
-    fn put(&mut self, name: &'static str, value: HeaderValue) {
-        self.answer.fields.append(HeaderName::from_static(name), value);
+    fn put(&mut self, name: HeaderName, value: HeaderValue) {
+        self.answer.fields.append(name, value);
     }
 
     /// A value that other answers hardly have. The table of the connection keeps none of them: each would push out what all answers have,
     /// and is compared with all others of its name.
     fn put_own(&mut self, name: Field, mut value: HeaderValue) {
         value.set_sensitive(true);
-        self.put(name.lower_name(), value);
+        self.put(name.header_name(), value);
     }
 }
 
@@ -76,11 +75,12 @@ impl HeadSink for AnswerWriter<'_> {
     fn start(&mut self, status: u16, common: &CommonFields) {
         self.answer.status = status;
         let is_for_all = self.viewers == Viewers::All;
-        for (name, value) in if is_for_all { common.fields } else { common.listed_fields } {
-            self.put(name, HeaderValue::from_static(value));
+        let fields = if is_for_all { common.fields } else { common.listed_fields };
+        self.answer.fields = HeaderMap::with_capacity(fields.len() + OWN_FIELDS);
+        for (name, value) in fields {
+            self.put(name.clone(), value.clone());
         }
-        let date = HeaderValue::from_bytes(self.date.as_bytes()).expect("a date is plain");
-        self.put(names::DATE, date);
+        self.put(header::DATE, self.date.value());
         common.put_viewer(self.viewers, self);
     }
 
@@ -92,7 +92,7 @@ impl HeadSink for AnswerWriter<'_> {
             let plain = |byte| if is_plain(byte) { byte } else { b' ' };
             HeaderValue::from_bytes(&value.bytes().map(plain).collect::<Vec<u8>>())
         };
-        self.put(name.lower_name(), value.expect("control characters are blanks"));
+        self.put(name.header_name(), value.expect("control characters are blanks"));
     }
 
     fn ascii(&mut self, name: Field, value: &[u8]) {
@@ -109,8 +109,10 @@ impl HeadSink for AnswerWriter<'_> {
     fn end(&mut self, length: Length) -> BodyFraming {
         self.length = match length {
             Length::None => Some(0),
+            // The end of the stream says it, and RFC 9110 §8.6 wants no length on a 204.
+            Length::Known(0) if !self.is_head => Some(0),
             Length::Known(bytes) => {
-                self.put(names::CONTENT_LENGTH, HeaderValue::from(bytes));
+                self.put(header::CONTENT_LENGTH, HeaderValue::from(bytes));
                 Some(bytes)
             }
             Length::Unknown => None,

@@ -10,14 +10,12 @@ use protocol::{
 #[derive(Debug)]
 pub struct Head {
     parts: HttpParts,
-    target: String,
     is_end: bool,
 }
 
 impl Head {
     pub(crate) fn new(parts: HttpParts, is_end: bool) -> Self {
-        let target = parts.uri.path_and_query().map_or("", |target| target.as_str()).to_owned();
-        Self { parts, target, is_end }
+        Self { parts, is_end }
     }
 
     /// Its fields, for [`Self::read`].
@@ -47,7 +45,7 @@ impl Head {
     ) -> Result<ReadHead<'h, 'b>, HeadError> {
         let parts = Parts {
             method: self.parts.method.as_str(),
-            target: &self.target,
+            target: self.parts.uri.path_and_query().map_or("", |target| target.as_str()),
             authority: self.parts.uri.authority().map(http::uri::Authority::as_str),
             fields,
             is_end: self.is_end,

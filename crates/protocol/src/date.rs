@@ -1,11 +1,12 @@
 //! The `Date` field, rendered once per second by the owner of the clock.
 
+use http::HeaderValue;
 use model::Timestamp;
 use time::OffsetDateTime;
 
 /// A time as HTTP writes it, `Sun, 06 Nov 1994 08:49:37 GMT`. Source: RFC 9110 §5.6.7.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct HttpDate([u8; 29]);
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HttpDate(HeaderValue);
 
 const DAYS: [&str; 7] = ["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"];
 const MONTHS: [&str; 12] =
@@ -28,7 +29,7 @@ impl HttpDate {
         two(&mut text[17..19], date.hour());
         two(&mut text[20..22], date.minute());
         two(&mut text[23..25], date.second());
-        Self(text)
+        Self(HeaderValue::from_bytes(&text).expect("a date is plain"))
     }
 
     /// The second of `at` as RFC 3339 writes it, without a zone: `2026-11-25T09:50:12`.
@@ -42,7 +43,13 @@ impl HttpDate {
     /// The text.
     #[must_use]
     pub fn as_bytes(&self) -> &[u8] {
-        &self.0
+        self.0.as_bytes()
+    }
+
+    /// The text as a value of a field, without a copy.
+    #[must_use]
+    pub fn value(&self) -> HeaderValue {
+        self.0.clone()
     }
 }
 

@@ -56,10 +56,10 @@ macro_rules! fields {
                 match self { $(Self::$field => $name,)* }
             }
 
-            /// The name in lower case, as HTTP/2 has it.
+            /// The name as HTTP/2 has it.
             #[must_use]
-            pub const fn lower_name(self) -> &'static str {
-                match self { $(Self::$field => $lower,)* }
+            pub const fn header_name(self) -> http::HeaderName {
+                match self { $(Self::$field => const { http::HeaderName::from_static($lower) },)* }
             }
         }
     };

@@ -14,6 +14,7 @@
 //! - No value can end its line or begin another field, see [`HeadSink::field`].
 
 use crate::{field::Field, scan};
+use http::{HeaderName, HeaderValue};
 
 /// A request method; those that no route knows are one value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,12 +133,12 @@ pub enum BodyFraming {
 pub struct CommonFields {
     /// All of them as lines of HTTP/1.1, and the name of the date, which follows.
     pub(crate) lines: &'static str,
-    /// Names in lower case, and values.
-    pub fields: &'static [(&'static str, &'static str)],
+    /// All of them as HTTP/2 has them.
+    pub fields: &'static [(HeaderName, HeaderValue)],
     /// As `lines`, where pages are listed.
     pub(crate) listed_lines: &'static str,
     /// As `fields`, where pages are listed.
-    pub listed_fields: &'static [(&'static str, &'static str)],
+    pub listed_fields: &'static [(HeaderName, HeaderValue)],
     /// Whether pages may see the answer at all.
     pub(crate) is_shown: bool,
 }
@@ -150,22 +151,40 @@ macro_rules! common_fields {
         all: { $($name:literal / $lower:literal : $value:literal),* $(,)? },
         listed: { $($listed:literal / $listed_lower:literal : $listed_value:literal),* $(,)? },
         both: { $($both:literal / $both_lower:literal : $both_value:literal),* $(,)? } $(,)?
-    ) => {
+    ) => {{
+        static FIELDS: [$crate::head::Plain; $crate::head::count(&[$($lower,)* $($both_lower,)*])] = [
+            $($crate::head::plain($lower, $value),)* $($crate::head::plain($both_lower, $both_value),)*
+        ];
+        static LISTED: [$crate::head::Plain; $crate::head::count(&[$($listed_lower,)* $($both_lower,)*])] = [
+            $($crate::head::plain($listed_lower, $listed_value),)*
+            $($crate::head::plain($both_lower, $both_value),)*
+        ];
         $crate::head::CommonFields {
             lines: concat!(
                 $($name, ": ", $value, "\r\n",)* $($both, ": ", $both_value, "\r\n",)* "Date: "
             ),
-            fields: &[$(($lower, $value),)* $(($both_lower, $both_value),)*],
+            fields: &FIELDS,
             listed_lines: concat!(
                 $($listed, ": ", $listed_value, "\r\n",)* $($both, ": ", $both_value, "\r\n",)*
                 "Date: "
             ),
-            listed_fields: &[$(($listed_lower, $listed_value),)* $(($both_lower, $both_value),)*],
+            listed_fields: &LISTED,
             is_shown: $is_shown,
         }
-    };
+    }};
 }
 pub(crate) use common_fields;
+
+/// A name and its value.
+pub(crate) type Plain = (HeaderName, HeaderValue);
+
+pub(crate) const fn plain(name: &'static str, value: &'static str) -> Plain {
+    (HeaderName::from_static(name), HeaderValue::from_static(value))
+}
+
+pub(crate) const fn count(names: &[&str]) -> usize {
+    names.len()
+}
 
 /// Which web pages may see an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,14 +11,6 @@ use crate::{
     limits::TARGET_BYTES_MAX,
 };
 
-/// The fields that an answer names by itself, in lower case.
-pub mod names {
-    /// How long the body is.
-    pub const CONTENT_LENGTH: &str = "content-length";
-    /// When the answer was made.
-    pub const DATE: &str = "date";
-}
-
 /// The status that invites a body which the client has announced by `Expect`.
 pub const CONTINUE: u16 = 100;
 

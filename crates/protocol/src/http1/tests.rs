@@ -220,7 +220,7 @@ proptest! {
 }
 
 /// No common fields but the date.
-const NONE: CommonFields =
+static NONE: CommonFields =
     crate::head::common_fields! { shown: true, all: {}, listed: {}, both: {} };
 
 fn exchange(date: &HttpDate, version: Version, keep_alive: bool) -> Exchange<'_> {

@@ -59,22 +59,24 @@ impl HeadSink for OtherWire {
         self.status = status;
         let is_listed = self.viewers != Viewers::All;
         let fields = if is_listed { common.listed_fields } else { common.fields };
-        fields.iter().for_each(|(name, value)| self.push(name, value));
+        for (name, value) in fields {
+            self.push(name.as_str(), value.to_str().expect("ASCII"));
+        }
         common.put_viewer(self.viewers, self);
     }
 
     fn field(&mut self, name: Field, value: &str) {
         let shown: String = value.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        self.push(name.lower_name(), &shown);
+        self.push(name.header_name().as_str(), &shown);
     }
 
     fn ascii(&mut self, name: Field, value: &[u8]) {
         assert!(value.is_ascii());
-        self.push(name.lower_name(), std::str::from_utf8(value).expect("ASCII"));
+        self.push(name.header_name().as_str(), std::str::from_utf8(value).expect("ASCII"));
     }
 
     fn number(&mut self, name: Field, value: u64) {
-        self.push(name.lower_name(), &value.to_string());
+        self.push(name.header_name().as_str(), &value.to_string());
     }
 
     fn close(&mut self) {

@@ -37,7 +37,7 @@ macro_rules! shown_fields {
 }
 
 /// What every answer carries, errors and `304` too.
-pub(crate) const EVERY_ANSWER: CommonFields = shown_fields!(
+pub(crate) static EVERY_ANSWER: CommonFields = shown_fields!(
     "Content-Encoding, ETag, Location, Producer-Epoch, Producer-Expected-Seq, \
      Producer-Received-Seq, Producer-Seq, Retry-After, Stream-Closed, Stream-Cursor, \
      Stream-Expires-At, Stream-Next-Offset, Stream-SSE-Data-Encoding, Stream-TTL, \
@@ -45,7 +45,7 @@ pub(crate) const EVERY_ANSWER: CommonFields = shown_fields!(
 );
 
 /// For pages that may not see the answer.
-pub(crate) const NO_SCRIPT: CommonFields = common_fields! {
+pub(crate) static NO_SCRIPT: CommonFields = common_fields! {
     shown: false,
     all: {
         "X-Content-Type-Options" / "x-content-type-options": "nosniff",
@@ -60,7 +60,7 @@ pub(crate) const NO_SCRIPT: CommonFields = common_fields! {
 };
 
 /// [`EVERY_ANSWER`] for accepted appends, which are many and carry few fields: 250 bytes less.
-pub(crate) const EVERY_APPEND: CommonFields =
+pub(crate) static EVERY_APPEND: CommonFields =
     shown_fields!("Producer-Epoch, Producer-Seq, Stream-Closed, Stream-Next-Offset");
 
 /// What scripts may see besides of an answer with numbers of records. Most answers have none.
