@@ -3,7 +3,7 @@
 use crate::hot::{HotAppend, Span, check_on_disk, first_span};
 use crate::options::{COPY_BYTES, READ_GAP_BYTES_MAX};
 use crate::read::{ReadError, ReadMode, Slice};
-use crate::wal::recent_runs::RUN_BYTES_MAX;
+use crate::wal::recent_runs::{COPIES_MIN, RUN_BYTES_MAX};
 use crate::wal::segment::{SegmentFile, SegmentTable};
 use bytes::{Bytes, BytesMut};
 use model::StreamKey;
@@ -150,7 +150,8 @@ pub(crate) fn read_run(
     if let Some(slice) = runs.find(stream, from, bytes_max) {
         return Some(slice);
     }
-    if !runs.is_asked_again(stream, from) {
+    let asked_before = runs.asked_before((stream, from), (end - from).min(bytes_max as u64));
+    if asked_before < COPIES_MIN {
         return None;
     }
     let (mut pieces, mut bytes, mut next) = (Vec::new(), 0, from);
@@ -167,7 +168,7 @@ pub(crate) fn read_run(
         next += piece.len() as u64;
         pieces.push(piece);
     }
-    if runs.is_long(bytes as u64) { runs.put(stream, from, &pieces) } else { None }
+    if runs.is_long(bytes as u64) { runs.put((stream, from), asked_before, &pieces) } else { None }
 }
 
 /// The appends at the front that follow each other without a hole, up to about `max_bytes`.

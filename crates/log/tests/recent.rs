@@ -67,7 +67,9 @@ fn a_long_history_that_is_read_again_is_in_one_piece() {
         assert_eq!(bytes, expected[from..from + bytes.len()], "from {from}");
         (matches!(slice, Slice::File { .. }), bytes.len())
     };
-    assert_eq!(read_from(50), (false, 550), "most are read once, and end with an append");
+    for _ in 0..3 {
+        assert_eq!(read_from(50), (false, 550), "most are read seldom, and end with an append");
+    }
     assert_eq!(read_from(50), (true, 600), "made now");
     spoil(&disk, &file(&disk, "wal"), wal::batch(0) + wal::payload(20) + 310);
     assert_eq!(read_from(50), (true, 600));
@@ -81,7 +83,7 @@ fn a_run_ends_where_memory_does_and_never_outlives_its_stream() {
     let disk = MemoryDisk::new();
     let mut node = open(&disk, 1 << 20);
     commit(&mut node, key(0, 1), &[1; 400]);
-    (0..2).for_each(|_| assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), [1; 400]));
+    (0..5).for_each(|_| assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), [1; 400]));
     // Its next append is too long to be kept.
     commit(&mut node, key(0, 1), &[2; 40_000]);
     commit(&mut node, key(0, 1), &[3; 400]);

@@ -2,15 +2,15 @@
 //!
 //! # What and why
 //! The ring of recent bytes ([`crate::wal::recent`]) has a stream's appends between those of others. A long read copies
-//! them, and the system copies them again into the socket. The second one writes them into a file in memory, with
-//! one vectored write. From there they are sent by reference, to this reader and to those after it. The first read does not:
+//! them, and the system copies them again into the socket. The fourth one writes them into a file in memory, with
+//! one vectored write. From there they are sent by reference, to this reader and to those after it. The first ones do not:
 //! most histories are read once, and fresh pages cost more than the copies.
 //!
 //! # How
 //! A run is written once and never changed: what was sent may still be in the buffers of a socket. Runs lie in slabs, each a
 //! file of its own. A slab that is full is given up as a whole. The system gives its memory back when the last reader
-//! has taken it. The slab that goes is the one that served least of late; among equals a counter picks one, so that readers
-//! who go round more than fits still find some.
+//! has taken it. The slab that goes is the one that served least of late, and it goes only for what is asked for far more often.
+//! Readers who go round more than fits find some of it each time, and the rest is copied.
 //!
 //! # Invariants
 //! - A run holds durable bytes of its stream. These never change, and no other stream gets its number.
@@ -31,8 +31,15 @@ const SLAB_BYTES_MAX: u64 = 1 << 20;
 /// Slabs that the bound holds at least.
 const SLABS_MIN: u64 = 8;
 
-/// Reads that are remembered because a second one is worth a run. A collision costs a copy or a run too many.
+/// Reads that are remembered because another one may be worth a run. A collision costs a copy or a run too many.
 const ASKED_COUNT: usize = 4096;
+
+/// Reads that copy before one makes a run. What three copies cost more than sending by reference, fresh pages cost more than a copy
+/// (docs/adr/0060).
+pub(crate) const COPIES_MIN: u32 = 3;
+
+/// How many times what all slabs hold is read until older reads count half.
+const ROUNDS: u64 = 8;
 
 /// Spreads numbers over 64 bits: 2^64 divided by the golden ratio.
 const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -55,8 +62,17 @@ pub(crate) struct RecentRuns {
     held: Vec<Arc<dyn File>>,
     slab_next: u64,
     /// What was asked for of late and not found, by its hash.
-    asked: Vec<u64>,
+    asked: Vec<Asked>,
+    /// Bytes that were read until older reads count half.
+    young_bytes: u64,
     hits: u64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Asked {
+    hash: u64,
+    /// How often, as far as it counts.
+    count: u32,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +87,7 @@ struct Slab {
     number: u64,
     file: Arc<dyn File>,
     used_bytes: u64,
-    /// Bytes that it served, halved each time a slab is given up.
+    /// Bytes that it served, as far as they count.
     served_bytes: u64,
     starts: Vec<(StreamKey, u64)>,
 }
@@ -91,6 +107,7 @@ impl RecentRuns {
             held: Vec::new(),
             slab_next: 0,
             asked: Vec::new(),
+            young_bytes: 0,
             hits: 0,
         }
     }
@@ -112,47 +129,73 @@ impl RecentRuns {
         let slab = slab.expect("the runs of a slab go with it");
         let length = (run.length - skipped).min(bytes_max as u64);
         slab.served_bytes += length;
-        Some(Slice::File { file: Arc::clone(&slab.file), position: run.position + skipped, length })
+        let slice =
+            Slice::File { file: Arc::clone(&slab.file), position: run.position + skipped, length };
+        self.note_read(length);
+        Some(slice)
     }
 
-    /// Whether the same was asked for a while ago; notes that it is asked for now.
-    pub(crate) fn is_asked_again(&mut self, stream: StreamKey, from: u64) -> bool {
+    /// How often the same was asked for of late; notes that it is asked for now, by a read of about so many `bytes`.
+    pub(crate) fn asked_before(&mut self, (stream, from): (StreamKey, u64), bytes: u64) -> u32 {
         if self.asked.is_empty() {
-            self.asked = vec![0; ASKED_COUNT];
+            self.asked = vec![Asked::default(); ASKED_COUNT];
         }
+        self.note_read(bytes);
         let StreamKey { group, stream } = stream;
         let numbers = [u64::from(group.get()), stream.get(), from];
         let mix =
             |hash: u64, number: u64| (hash.rotate_left(26) ^ number).wrapping_mul(HASH_FACTOR);
         let hash = numbers.into_iter().fold(1, mix) | 1;
         let place = usize::try_from(hash >> 40).expect("24 bits") % ASKED_COUNT;
-        std::mem::replace(&mut self.asked[place], hash) == hash
+        let asked = &mut self.asked[place];
+        if asked.hash != hash {
+            *asked = Asked { hash, count: 0 };
+        }
+        let before = asked.count;
+        asked.count = before.saturating_add(1);
+        before
     }
 
-    /// Makes a run of `pieces`, the bytes of `stream` from `from` on; `None` if there is no room for it now.
-    pub(crate) fn put(&mut self, stream: StreamKey, from: u64, pieces: &[&[u8]]) -> Option<Slice> {
+    fn note_read(&mut self, bytes: u64) {
+        self.young_bytes += bytes;
+        if self.young_bytes >= ROUNDS * self.slab_bytes * self.slabs_max as u64 {
+            self.young_bytes = 0;
+            self.slabs.iter_mut().for_each(|slab| slab.served_bytes /= 2);
+            self.asked.iter_mut().for_each(|asked| asked.count /= 2);
+        }
+    }
+
+    /// Makes a run of `pieces`, the bytes of `stream` from `from` on, which were asked for so many times before; `None` if there is
+    /// no room for it now.
+    pub(crate) fn put(
+        &mut self,
+        (stream, from): (StreamKey, u64),
+        asked_before: u32,
+        pieces: &[&[u8]],
+    ) -> Option<Slice> {
         let length = pieces.iter().map(|piece| piece.len() as u64).sum::<u64>();
         if length == 0 || length > self.slab_bytes {
             return None;
         }
         let has_room = |slab: &Slab| slab.used_bytes + length <= self.slab_bytes;
         if !self.slabs.last().is_some_and(has_room) {
-            self.add_slab()?;
+            self.add_slab(asked_before)?;
         }
         let slab = self.slabs.last_mut()?;
         let position = slab.used_bytes;
         // Memory is short: the caller copies.
         slab.file.write_pieces_at(pieces, position).ok()?;
         slab.used_bytes = (position + length).next_multiple_of(PAGE_BYTES);
+        slab.served_bytes += length;
         slab.starts.push((stream, from));
         self.runs.insert((stream, from), Run { slab: slab.number, position, length });
         Some(Slice::File { file: Arc::clone(&slab.file), position, length })
     }
 
-    fn add_slab(&mut self) -> Option<()> {
+    fn add_slab(&mut self, asked_before: u32) -> Option<()> {
         self.held.retain(|file| Arc::strong_count(file) > 1);
         if self.slabs.len() + self.held.len() >= self.slabs_max {
-            self.give_up_slab()?;
+            self.give_up_slab(asked_before)?;
         }
         if self.slabs.len() + self.held.len() >= self.slabs_max {
             return None;
@@ -169,9 +212,12 @@ impl RecentRuns {
         Some(())
     }
 
-    /// Gives up the slab that served least of late; `None` if there is none.
-    fn give_up_slab(&mut self) -> Option<()> {
+    /// Gives up the slab that served least of late for what was asked for more than twice as often; `None` if there is none.
+    fn give_up_slab(&mut self, asked_before: u32) -> Option<()> {
         let least = self.slabs.iter().map(|slab| slab.served_bytes).min()?;
+        if u64::from(asked_before) * self.slab_bytes <= 2 * least {
+            return None;
+        }
         let is_least = |slab: &Slab| slab.served_bytes == least;
         let among = self.slabs.iter().filter(|slab| is_least(slab)).count() as u64;
         let chosen = self.slab_next.wrapping_mul(HASH_FACTOR) >> 33;
@@ -186,7 +232,6 @@ impl RecentRuns {
         if Arc::strong_count(&slab.file) > 1 {
             self.held.push(slab.file);
         }
-        self.slabs.iter_mut().for_each(|slab| slab.served_bytes /= 2);
         Some(())
     }
 
@@ -228,7 +273,7 @@ mod tests {
     }
 
     fn put(runs: &mut RecentRuns, number: u64) -> Option<Slice> {
-        runs.put(stream(number), 100, &[&[number as u8; 30], &[99; 30]])
+        runs.put((stream(number), 100), 1, &[&[number as u8; 30], &[99; 30]])
     }
 
     fn find(runs: &mut RecentRuns, number: u64, from: u64) -> Option<Vec<u8>> {
@@ -263,19 +308,38 @@ mod tests {
         assert_eq!(kept as u64, SLABS_MIN);
     }
 
-    #[test]
-    fn a_round_of_more_than_fits_finds_some() {
-        let mut runs = runs();
-        let mut found = 0;
-        for _ in 0..50 {
-            for number in 0..12 {
-                match find(&mut runs, number, 100) {
-                    Some(_) => found += 1,
-                    None => assert!(put(&mut runs, number).is_some()),
-                }
-            }
+    /// Reads a page from the beginning of a stream; whether it found a run, or made one.
+    fn read_page(runs: &mut RecentRuns, number: u64) -> (bool, bool) {
+        runs.check();
+        if runs.find(stream(number), 0, PAGE_BYTES as usize).is_some() {
+            return (true, false);
         }
-        assert!(found > 150, "{found} of 600");
+        let before = runs.asked_before((stream(number), 0), PAGE_BYTES);
+        let page = [number as u8; PAGE_BYTES as usize];
+        (false, before > 0 && runs.put((stream(number), 0), before, &[&page]).is_some())
+    }
+
+    #[test]
+    fn a_round_of_more_than_fits_finds_what_fits_each_time() {
+        let mut runs = runs();
+        for round in 0..200 {
+            let read: Vec<_> = (0..20).map(|number| read_page(&mut runs, number)).collect();
+            let found = read.iter().filter(|(found, _)| *found).count() as u64;
+            let made = read.iter().filter(|(_, made)| *made).count() as u64;
+            let wanted = [(0, 0), (0, SLABS_MIN)];
+            assert_eq!((found, made), *wanted.get(round).unwrap_or(&(SLABS_MIN, 0)), "{round}");
+        }
+    }
+
+    #[test]
+    fn what_is_read_far_more_often_takes_the_place_of_what_was_read_less() {
+        let mut runs = runs();
+        for _ in 0..10 {
+            (0..20).for_each(|number| _ = read_page(&mut runs, number));
+        }
+        let asked = (1..100).find(|_| read_page(&mut runs, 50).1).expect("it gets its place");
+        assert!((4..40).contains(&asked), "{asked}");
+        assert!(read_page(&mut runs, 50).0);
     }
 
     #[test]
@@ -295,11 +359,11 @@ mod tests {
     #[test]
     fn only_the_same_read_is_asked_again() {
         let mut runs = runs();
-        let mut asked = |number, from| runs.is_asked_again(stream(number), from);
-        let first = [asked(1, 0), asked(1, 100), asked(2, 0), asked(2, 100)];
-        assert_eq!(first, [false; 4]);
-        let again = [asked(1, 0), asked(1, 100), asked(2, 0), asked(2, 100)];
-        assert_eq!(again, [true; 4]);
+        let mut asked = |number, from| runs.asked_before((stream(number), from), 1);
+        for before in 0..4 {
+            let asked = [asked(1, 0), asked(1, 100), asked(2, 0), asked(2, 100)];
+            assert_eq!(asked, [before; 4]);
+        }
     }
 
     #[test]
