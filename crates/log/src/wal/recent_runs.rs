@@ -147,7 +147,10 @@ impl RecentRuns {
             |hash: u64, number: u64| (hash.rotate_left(26) ^ number).wrapping_mul(HASH_FACTOR);
         let hash = numbers.into_iter().fold(1, mix) | 1;
         let place = usize::try_from(hash >> 40).expect("24 bits") % ASKED_COUNT;
-        let asked = &mut self.asked[place];
+        // Either of two places: two that are asked for in turn do not push each other out.
+        let (one, other) = (self.asked[place], self.asked[place ^ 1]);
+        let is_other = other.hash == hash || (one.hash != hash && other.count < one.count);
+        let asked = &mut self.asked[if is_other { place ^ 1 } else { place }];
         if asked.hash != hash {
             *asked = Asked { hash, count: 0 };
         }
