@@ -3,7 +3,7 @@
 mod harness;
 
 use harness::events::Events;
-use harness::{BINARY, Client, JSON, Server, Start, TEXT, Watch, new_dir, pause, until};
+use harness::{BINARY, Client, JSON, Server, Start, TEXT, Watch, new_dir, pause, thread, until};
 use serde_json::Value;
 use std::time::Duration;
 
@@ -185,6 +185,35 @@ fn requests_on_their_way_are_answered_before_the_end() {
     let stored = server.connect().read_all("/s").len();
     assert!(stored >= acknowledged * body.len(), "{acknowledged} acknowledged, {stored} bytes");
     assert_eq!(stored % body.len(), 0, "each append is whole");
+}
+
+#[test]
+fn sigterm_leaves_no_request_of_a_kept_connection_without_an_answer() {
+    let dir = new_dir();
+    let server = Start::with(&[]).serve(dir.path());
+    server.connect().put("/s", BINARY).is(201);
+    let writers: Vec<_> = (0..8)
+        .map(|number| {
+            let mut client = server.connect();
+            thread("writer", move || {
+                for count in 1.. {
+                    let answer = client.post("/s", BINARY, &[number; 10]).is(204);
+                    if answer.closes() {
+                        return count;
+                    }
+                    pause(u64::from(number) * 10);
+                }
+                unreachable!("the server ends")
+            })
+        })
+        .collect();
+    pause(300);
+    let start = Watch::start();
+    server.stop();
+    assert!(start.elapsed() < Duration::from_secs(3), "{:?}", start.elapsed());
+    let acknowledged: usize = writers.into_iter().map(|writer| writer.join().unwrap()).sum();
+    let server = Start::with(&[]).serve(dir.path());
+    assert_eq!(server.connect().read_all("/s").len(), acknowledged * 10);
 }
 
 #[test]

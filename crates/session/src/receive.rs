@@ -297,7 +297,9 @@ impl<T: Transport> Step<'_, T> {
 
     /// A request is complete, and it is its turn.
     pub(crate) fn finish(&mut self, id: ConnId, request: Authorized<Request>, body: Cow<'_, [u8]>) {
-        if self.state.stopping.is_some() {
+        // What waits would not end. All else is answered: nobody new comes, and each connection ends with its answer.
+        let waits = matches!(request.get(), Request::Read(read) if read.live != Live::CatchUp);
+        if self.state.stopping.is_some() && waits {
             return self.answer_problem(id, &Problem::new(Code::ShuttingDown));
         }
         if let Some(connection) = self.state.connections.get_mut(id) {

@@ -24,6 +24,10 @@ const LINGER_MS: u64 = 1_000;
 /// The same while the server stops: what was sent is with the client's kernel by then.
 const LINGER_STOPPING_MS: u64 = 100;
 
+/// How long a server that stops waits for one more request of a client that was active a moment ago. Its answer says that the
+/// connection ends. Closed at once, a request that is on its way would get no answer, and nobody would know what came of it.
+const LAST_REQUEST_MS: u64 = 500;
+
 /// Connections or deadlines that one turn looks at, at most: some 50 ns each.
 const LOOKS_PER_TURN_MAX: usize = 4096;
 
@@ -132,8 +136,9 @@ impl<T: Transport> Step<'_, T> {
             return Verdict::Drop;
         }
         match &connection.state {
-            State::Head if connection.input.is_empty() => {
-                if quiet_ms >= settings.idle_timeout_ms {
+            State::Head if connection.is_idle() => {
+                let idle_ms = if is_stopping { LAST_REQUEST_MS } else { u64::MAX };
+                if quiet_ms >= idle_ms.min(settings.idle_timeout_ms) {
                     Verdict::Drop
                 } else {
                     Verdict::Keep
@@ -204,12 +209,12 @@ impl<T: Transport> Step<'_, T> {
 
     /// Ends what waits without an end; whether there was something.
     fn stop_one(&mut self, id: ConnId) -> bool {
+        let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return false };
         connection.end_after_exchanges();
+        let may_ask = now.ms_since(connection.progress) < LAST_REQUEST_MS;
         match &connection.state {
-            State::Head if connection.input.is_empty() && connection.ahead.is_empty() => {
-                self.drop_connection(id);
-            }
+            State::Head if connection.is_idle() && !may_ask => self.drop_connection(id),
             State::Lingering => self.drop_connection(id),
             State::Streams(_) => self.shut_streams_down(id),
             State::LongPoll(poll) => {

@@ -158,6 +158,31 @@ fn a_stop_lets_all_that_is_under_way_be_answered() {
 }
 
 #[test]
+fn a_stop_waits_a_moment_for_the_last_request_of_each_client() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"a"));
+    let [quiet, asking, silent, waiting] = [(); 4].map(|()| shard.connect());
+    shard.send(quiet, &get("one"));
+    shard.pass_ms(600);
+    [asking, silent, waiting].into_iter().for_each(|conn| shard.send(conn, &get("one")));
+    shard.handle(Input::Stop);
+    shard.run();
+    let is_closed = |shard: &Shard, conn| shard.wires.0[&conn].closed.is_some();
+    let closed = [quiet, asking, silent].map(|conn| is_closed(&shard, conn));
+    assert_eq!(closed, [true, false, false], "who was active may be about to ask");
+    shard.pass_ms(300);
+    shard.send(asking, &post("one", b"b"));
+    let got = shard.got(asking);
+    assert!(got.contains("HTTP/1.1 204") && got.matches("Connection: close").count() == 1, "{got}");
+    shard.send(waiting, &get("one?offset=now&live=long-poll"));
+    let got = shard.got(waiting);
+    assert!(got.contains("HTTP/1.1 503") && got.contains("shutting-down"), "{got}");
+    shard.pass_ms(300);
+    assert!([asking, silent, waiting].iter().all(|conn| is_closed(&shard, *conn)));
+    assert!(shard.sessions.is_finished(shard.now.monotonic));
+}
+
+#[test]
 fn the_end_of_input_is_found_behind_more_requests_than_a_turn_takes() {
     let mut shard = Shard::open();
     shard.once(&put("a", b"one"));
