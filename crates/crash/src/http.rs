@@ -22,6 +22,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 pub(crate) struct Connection {
     socket: TcpStream,
     input: Vec<u8>,
+    is_over: bool,
 }
 
 /// One answer.
@@ -70,7 +71,12 @@ impl Connection {
         socket.set_read_timeout(Some(PATIENCE))?;
         socket.set_write_timeout(Some(PATIENCE))?;
         socket.set_nodelay(true)?;
-        Ok(Self { socket, input: Vec::new() })
+        Ok(Self { socket, input: Vec::new(), is_over: false })
+    }
+
+    /// The server has said with an answer that it takes no other request here.
+    pub(crate) const fn is_over(&self) -> bool {
+        self.is_over
     }
 
     pub(crate) fn send(&mut self, bytes: &[u8]) -> io::Result<()> {
@@ -103,6 +109,7 @@ impl Connection {
             };
             self.input.drain(..head.head_bytes);
             if head.status >= 200 {
+                self.is_over |= !head.keep_alive;
                 return Ok(head);
             }
         }

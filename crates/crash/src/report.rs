@@ -49,6 +49,13 @@ pub(crate) struct Answers {
     unknown: u64,
 }
 
+impl Answers {
+    /// Every request was answered, and none refused.
+    pub(crate) const fn are_all_acknowledged(&self) -> bool {
+        self.refused == 0 && self.unknown == 0
+    }
+}
+
 impl Sub for Answers {
     type Output = Self;
 

@@ -26,7 +26,7 @@ const LINGER_STOPPING_MS: u64 = 100;
 
 /// How long a server that stops waits for one more request of a client that was active a moment ago. Its answer says that the
 /// connection ends. Closed at once, a request that is on its way would get no answer, and nobody would know what came of it.
-const LAST_REQUEST_MS: u64 = 500;
+const LAST_REQUEST_MS: u64 = 1_000;
 
 /// Connections or deadlines that one turn looks at, at most: some 50 ns each.
 const LOOKS_PER_TURN_MAX: usize = 4096;

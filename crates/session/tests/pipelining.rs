@@ -163,7 +163,7 @@ fn a_stop_waits_a_moment_for_the_last_request_of_each_client() {
     shard.once(&put("one", b"a"));
     let [quiet, asking, silent, waiting] = [(); 4].map(|()| shard.connect());
     shard.send(quiet, &get("one"));
-    shard.pass_ms(600);
+    shard.pass_ms(1_100);
     [asking, silent, waiting].into_iter().for_each(|conn| shard.send(conn, &get("one")));
     shard.handle(Input::Stop);
     shard.run();
@@ -177,7 +177,7 @@ fn a_stop_waits_a_moment_for_the_last_request_of_each_client() {
     shard.send(waiting, &get("one?offset=now&live=long-poll"));
     let got = shard.got(waiting);
     assert!(got.contains("HTTP/1.1 503") && got.contains("shutting-down"), "{got}");
-    shard.pass_ms(300);
+    shard.pass_ms(1_000);
     assert!([asking, silent, waiting].iter().all(|conn| is_closed(&shard, *conn)));
     assert!(shard.sessions.is_finished(shard.now.monotonic));
 }

@@ -7,7 +7,7 @@ mod steady;
 mod worker;
 
 use crate::doors::{Doors, Place};
-use crate::http::Answer;
+use crate::http::{Answer, Connection};
 use crate::ledger::{Ledger, lock};
 use crate::numbers::Numbers;
 use crate::report::Report;
@@ -89,6 +89,16 @@ impl<'a> Round<'a> {
             self.report.violation(what);
             None
         })
+    }
+
+    /// Leaves a connection that its server has ended with an answer; where the client continues, or nothing if there is no such place.
+    fn leave(&self, connection: &mut Option<Connection>, place: Place) -> Option<Place> {
+        if connection.as_ref().is_some_and(Connection::is_over) {
+            *connection = None;
+            // A server may end a connection without an end of its own.
+            return self.doors.next(place).unwrap_or(Some(place));
+        }
+        Some(place)
     }
 
     /// Runs the load while `during` runs.

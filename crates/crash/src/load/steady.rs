@@ -43,6 +43,8 @@ pub(super) fn run(round: &Round<'_>, index: u32) {
     });
     let mut deleting = old.next();
     while round.is_running() {
+        let Some(here) = round.leave(&mut connection, place) else { break };
+        place = here;
         let result =
             open(round, &mut place, &mut connection).and_then(|connection| match &deleting {
                 Some(old) => delete(round, connection, old).map(|()| false),

@@ -57,6 +57,8 @@ impl<'a> Worker<'a> {
     /// Works until told to stop or until all servers are gone.
     pub(super) fn run(mut self) {
         while self.round.is_running() {
+            let Some(here) = self.round.leave(&mut self.connection, self.place) else { return };
+            self.place = here;
             let Err(error) = self.step() else { continue };
             self.connection = None;
             let Some(next) = self.round.after_break(self.place, &error) else { return };
