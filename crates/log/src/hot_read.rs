@@ -144,13 +144,14 @@ pub(crate) fn read_run(
 ) -> Option<Slice> {
     let mut runs = slots.runs();
     let end = appends.last()?.end();
-    if !runs.is_long((end - from).min(bytes_max as u64)) {
+    let asked_bytes = (end - from).min(bytes_max as u64);
+    if !runs.is_long(asked_bytes) {
         return None;
     }
     if let Some(slice) = runs.find(stream, from, bytes_max) {
         return Some(slice);
     }
-    let asked_before = runs.asked_before((stream, from), (end - from).min(bytes_max as u64));
+    let asked_before = runs.asked_before((stream, from), asked_bytes);
     if asked_before < COPIES_MIN {
         return None;
     }

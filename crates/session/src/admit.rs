@@ -26,7 +26,7 @@ use model::StreamPath;
 use node::Stamp;
 use protocol::{
     problem::{Code, Problem},
-    request::{Live, Page, Proof, ReadRequest, Request, Shown},
+    request::{Page, Proof, ReadRequest, Request, Shown},
 };
 use std::sync::Arc;
 
@@ -70,7 +70,7 @@ impl Named for Claim {
             BodyLength::Known(bytes) => bytes,
             BodyLength::Unknown => 0,
         };
-        let is_live = matches!(&self.request, Request::Read(read) if read.live != Live::CatchUp);
+        let is_live = self.request.is_live();
         Cost { creates: matches!(self.request, Request::Create(_)), append_bytes, is_live }
     }
 }

@@ -304,19 +304,10 @@ impl Connection {
             Piece::File { .. } => 0,
         });
         assert_eq!(bytes.sum::<usize>(), self.queued_bytes, "queued bytes are counted");
-        assert!(!self.is_between() || self.ahead.is_empty(), "kept requests have their turn");
+        let is_between = matches!(self.state, State::Head) && self.is_drained();
+        assert!(!is_between || self.ahead.is_empty(), "kept requests have their turn");
         let is_over = matches!(self.state, State::Closing | State::Lingering | State::Streams(_));
         assert!(!is_over || self.entry.is_none(), "an exchange that is over has its line");
-    }
-
-    /// Answers are sent, and the next request has not come.
-    fn is_between(&self) -> bool {
-        matches!(self.state, State::Head) && self.is_drained()
-    }
-
-    /// The same, and nothing of a next request has come.
-    pub(crate) fn is_idle(&self) -> bool {
-        self.is_between() && self.input.is_empty()
     }
 
     pub(crate) fn is_compressing(&self) -> bool {

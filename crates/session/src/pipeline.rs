@@ -30,7 +30,7 @@ use crate::{
 use access::Authorized;
 use model::PathHash;
 use node::Reply;
-use protocol::request::{Asked, Live, Page, Request, Shown, Site};
+use protocol::request::{Asked, Page, Request, Shown, Site};
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -100,7 +100,7 @@ impl Touch {
             Request::Create(create) => (&create.asked.path, Kind::Exists),
             Request::Append(append) => (&append.path, Kind::Append),
             Request::Delete(path) => (path, Kind::Exists),
-            Request::Read(read) if read.live != Live::CatchUp => return Self::ALONE,
+            Request::Read(_) if request.is_live() => return Self::ALONE,
             Request::Read(read) => (&read.path, Kind::Read),
             Request::Head(path) => (path, Kind::Read),
             Request::Resolve { .. } | Request::Change { .. } => return Self::ALONE,

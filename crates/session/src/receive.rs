@@ -298,8 +298,7 @@ impl<T: Transport> Step<'_, T> {
     /// A request is complete, and it is its turn.
     pub(crate) fn finish(&mut self, id: ConnId, request: Authorized<Request>, body: Cow<'_, [u8]>) {
         // What waits would not end. All else is answered: nobody new comes, and each connection ends with its answer.
-        let waits = matches!(request.get(), Request::Read(read) if read.live != Live::CatchUp);
-        if self.state.stopping.is_some() && waits {
+        if self.state.stopping.is_some() && request.get().is_live() {
             return self.answer_problem(id, &Problem::new(Code::ShuttingDown));
         }
         if let Some(connection) = self.state.connections.get_mut(id) {

@@ -136,16 +136,16 @@ impl<T: Transport> Step<'_, T> {
             return Verdict::Drop;
         }
         match &connection.state {
-            State::Head if connection.is_idle() => {
-                let idle_ms = if is_stopping { LAST_REQUEST_MS } else { u64::MAX };
-                if quiet_ms >= idle_ms.min(settings.idle_timeout_ms) {
+            // The next request waits until the answers before it are taken.
+            State::Head if !connection.is_drained() => Verdict::Keep,
+            State::Head if connection.input.is_empty() => {
+                let is_last = is_stopping && quiet_ms >= LAST_REQUEST_MS;
+                if is_last || quiet_ms >= settings.idle_timeout_ms {
                     Verdict::Drop
                 } else {
                     Verdict::Keep
                 }
             }
-            // The next request waits until the answers before it are taken.
-            State::Head if !connection.is_drained() => Verdict::Keep,
             State::Head => {
                 if quiet_ms >= settings.head_timeout_ms {
                     Verdict::Refuse
@@ -209,12 +209,9 @@ impl<T: Transport> Step<'_, T> {
 
     /// Ends what waits without an end; whether there was something.
     fn stop_one(&mut self, id: ConnId) -> bool {
-        let now = self.state.now.monotonic;
         let Some(connection) = self.state.connections.get_mut(id) else { return false };
         connection.end_after_exchanges();
-        let may_ask = now.ms_since(connection.progress) < LAST_REQUEST_MS;
         match &connection.state {
-            State::Head if connection.is_idle() && !may_ask => self.drop_connection(id),
             State::Lingering => self.drop_connection(id),
             State::Streams(_) => self.shut_streams_down(id),
             State::LongPoll(poll) => {
@@ -222,7 +219,8 @@ impl<T: Transport> Step<'_, T> {
                 self.time_out_poll(id, number);
             }
             State::Sse(reader) if reader.is_live() => self.end_sse_with_control(id),
-            _ => return false,
+            // Those that have been quiet go at once.
+            _ => return self.sweep_one(id),
         }
         true
     }

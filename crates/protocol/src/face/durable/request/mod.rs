@@ -94,6 +94,12 @@ impl Request {
         }
     }
 
+    /// Whether it may wait for what comes: a long-poll, or events.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Read(read) if read.live != Live::CatchUp)
+    }
+
     /// Whether a body of it is checked as JSON, which takes longer than all the rest of a request.
     #[must_use]
     pub fn takes_json(&self) -> bool {
