@@ -72,10 +72,14 @@ impl<'a> AnswerWriter<'a> {
 }
 
 impl HeadSink for AnswerWriter<'_> {
+    fn viewers(&self) -> Viewers<'_> {
+        self.viewers
+    }
+
     fn start(&mut self, status: u16, common: &CommonFields) {
         self.answer.status = status;
-        let is_for_all = self.viewers == Viewers::All;
-        let fields = if is_for_all { common.fields } else { common.listed_fields };
+        let are_listed = self.viewers.are_listed();
+        let fields = if are_listed { common.listed_fields } else { common.fields };
         self.answer.fields = HeaderMap::with_capacity(fields.len() + OWN_FIELDS);
         for (name, value) in fields {
             self.put(name.clone(), value.clone());

@@ -191,6 +191,8 @@ pub(crate) const fn count(names: &[&str]) -> usize {
 pub enum Viewers<'a> {
     /// Those of every origin, if the answer is for them. What a browser adds by itself does not count for them.
     All,
+    /// As [`Self::All`], but a program has sent the request. Pages see the answer only where a cache may keep it.
+    Program,
     /// That of one origin, or none. The answer to another page would be another one.
     Listed(Option<Viewer<'a>>),
 }
@@ -202,6 +204,20 @@ pub struct Viewer<'a> {
     pub origin: &'a str,
     /// Also if the browser has added what it knows of its user, such as a certificate.
     pub credentials: bool,
+}
+
+impl Viewers<'_> {
+    /// Whether only pages of a list may see an answer.
+    #[must_use]
+    pub fn are_listed(&self) -> bool {
+        matches!(self, Self::Listed(_))
+    }
+
+    /// Whether a page may see an answer that no cache keeps.
+    #[must_use]
+    pub fn is_page(&self) -> bool {
+        matches!(self, Self::All | Self::Listed(Some(_)))
+    }
 }
 
 impl CommonFields {
@@ -219,6 +235,9 @@ impl CommonFields {
 
 /// Where the head of an answer is written.
 pub trait HeadSink {
+    /// Who may see the answer.
+    fn viewers(&self) -> Viewers<'_>;
+
     /// Begins the head: its status, the common fields of its face, and the date.
     fn start(&mut self, status: u16, common: &CommonFields);
 

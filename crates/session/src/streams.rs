@@ -20,9 +20,9 @@ use crate::{
     sessions::{Sessions, Step},
     slab::ConnId,
     transport::Transport,
-    wire::{Brought, Data, Line, Meta, StreamWire, Wire},
+    wire::{Arrived, Brought, Data, Line, Meta, StreamWire, Wire},
 };
-use protocol::{HeadSink, problem::Problem, request::Page};
+use protocol::{HeadSink, problem::Problem};
 use std::sync::Arc;
 
 /// The part of a turn's budget that a request takes. Some are under way together, so they share what a flight costs.
@@ -247,7 +247,7 @@ impl<T: Transport> Step<'_, T> {
                     let limits = self.state.limits;
                     let begun = head.read(&limits, &way, |arrived| match arrived {
                         Ok(arrived) => {
-                            self.note_page(id, arrived.page.as_ref());
+                            self.note_sender(id, &arrived);
                             self.begin(id, arrived, &[]).is_some()
                         }
                         Err(error) => {
@@ -270,10 +270,11 @@ impl<T: Transport> Step<'_, T> {
         }
     }
 
-    /// Notes the page that sends a request, where that matters.
-    fn note_page(&mut self, id: ConnId, page: Option<&Page<'_>>) {
+    /// Notes whether a page sends a request, and which, where that matters.
+    fn note_sender(&mut self, id: ConnId, arrived: &Arrived<'_>) {
         if let Some(connection) = self.state.connections.get_mut(id) {
-            connection.meta.note_page(page, &self.state.options.pages);
+            connection.meta = arrived.meta;
+            connection.meta.note_page(arrived.page.as_ref(), &self.state.options.pages);
         }
     }
 

@@ -441,7 +441,7 @@ impl StreamHead {
         let page = Page { host: head.request.authority, origin: head.origin };
         take(Ok(Arrived {
             request: request::parse(&head.request, way),
-            meta: self.meta(),
+            meta: Meta { sender: Sender::of(head.origin), ..self.meta() },
             shown: limits.reads_shown.then(|| Box::new(Shown::find(&head.request, way))),
             asked: limits.logs.then(|| Box::new(Asked::of(&head.request))),
             page: limits.reads_page.then_some(page),
@@ -454,13 +454,17 @@ impl StreamHead {
 
 impl Meta {
     /// Of bytes that were no request.
-    pub(crate) const CLOSE: Self =
-        Self { version: Version::Http11, keep_alive: false, is_head: false, sender: Sender::Other };
+    pub(crate) const CLOSE: Self = Self {
+        version: Version::Http11,
+        keep_alive: false,
+        is_head: false,
+        sender: Sender::Program,
+    };
 
     #[inline]
     fn of(head: &Head<'_, '_>) -> Self {
         let is_head = head.request.method == Method::Head;
-        let sender = Sender::Other;
+        let sender = Sender::of(head.origin);
         Self { version: head.version, keep_alive: head.keep_alive, is_head, sender }
     }
 

@@ -142,3 +142,29 @@ fn streams_of_http2_are_each_for_their_own_page() {
     let to = |origin: &str, credentials| (Some(origin.to_owned()), credentials);
     assert_eq!(learnt, [to(LISTED, true), (None, false), to("*", false), (None, false)]);
 }
+
+#[test]
+fn appends_of_programs_are_answered_without_the_fields_of_pages() {
+    let mut shard = Shard::with(Options::default());
+    shard.once(&put("a", b"some"));
+    let text = "Content-Type: text/plain\r\n";
+    let by_program = shard.once(&request("POST", "a", text, b"x"));
+    assert!(!by_program.contains("Access-Control-"), "{by_program}");
+    let by_page = shard.once(&request("POST", "a", &(text.to_owned() + &from("null")), b"x"));
+    assert!(by_page.contains("\r\nAccess-Control-Allow-Origin: *\r\n"), "{by_page}");
+    assert!(by_page.contains("\r\nAccess-Control-Expose-Headers: Producer-Epoch, "), "{by_page}");
+    let read = shard.once(&request("GET", "a", "", b""));
+    assert!(read.contains("\r\nAccess-Control-Allow-Origin: *\r\n"), "a cache may keep it: {read}");
+
+    let conn = shard.connect();
+    let mut client = Client::new(30_000);
+    let fields = [("content-type", "text/plain"), ("origin", "https://a.example")];
+    let places = [&fields[..1], &fields]
+        .map(|fields| client.ask("POST", "http://localhost/v1/stream/a", fields, b"x".to_vec()));
+    shard.carry(conn, &mut client);
+    let allowed = places.map(|place| {
+        let exchange = &client.exchanges[place];
+        exchange.field("access-control-allow-origin").map(str::to_owned)
+    });
+    assert_eq!(allowed, [None, Some("*".to_owned())]);
+}

@@ -77,16 +77,21 @@ impl<'o, 'a> HeadWriter<'o, 'a> {
 
 impl HeadSink for HeadWriter<'_, '_> {
     #[inline]
+    fn viewers(&self) -> Viewers<'_> {
+        self.exchange.viewers
+    }
+
+    #[inline]
     fn start(&mut self, status: u16, common: &CommonFields) {
         self.status = status;
         self.out.reserve(HEAD_BYTES);
         self.out.extend_from_slice(status_line(status).as_bytes());
-        let is_for_all = matches!(self.exchange.viewers, Viewers::All);
-        let lines = if is_for_all { common.lines } else { common.listed_lines };
+        let are_listed = self.exchange.viewers.are_listed();
+        let lines = if are_listed { common.listed_lines } else { common.lines };
         self.out.extend_from_slice(lines.as_bytes());
         self.out.extend_from_slice(self.exchange.date.as_bytes());
         self.out.extend_from_slice(b"\r\n");
-        if !is_for_all {
+        if are_listed {
             common.put_viewer(self.exchange.viewers, self);
         }
     }

@@ -54,11 +54,15 @@ impl OtherWire {
 }
 
 impl HeadSink for OtherWire {
+    fn viewers(&self) -> Viewers<'_> {
+        self.viewers
+    }
+
     fn start(&mut self, status: u16, common: &CommonFields) {
         assert_eq!(self.status, 0, "a head begins once");
         self.status = status;
-        let is_listed = self.viewers != Viewers::All;
-        let fields = if is_listed { common.listed_fields } else { common.fields };
+        let are_listed = self.viewers.are_listed();
+        let fields = if are_listed { common.listed_fields } else { common.fields };
         for (name, value) in fields {
             self.push(name.as_str(), value.to_str().expect("ASCII"));
         }

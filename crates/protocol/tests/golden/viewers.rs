@@ -38,5 +38,14 @@ pub(crate) fn page() -> String {
             });
         }
     }
+    let (what, append) = answers[1];
+    page.answer_to(
+        &format!("{what}, for a program where no pages are listed"),
+        Viewers::Program,
+        |head| {
+            append(head);
+            String::new()
+        },
+    );
     page.text()
 }

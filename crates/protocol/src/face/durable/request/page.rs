@@ -51,8 +51,10 @@ pub enum Sharing {
 /// The page that sends a request, as far as it shapes the answer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sender {
-    /// None, or one that sees nothing where origins are listed.
+    /// None: a program.
     #[default]
+    Program,
+    /// One that sees nothing where origins are listed.
     Other,
     /// One of this machine or of this server.
     Machine,
@@ -116,10 +118,9 @@ impl Pages {
     /// Which page sends a request.
     #[must_use]
     pub fn sender(&self, page: &Page<'_>) -> Sender {
+        let Some(origin) = page.origin else { return Sender::Program };
         let Names::Local(listed) = &self.origins else { return Sender::Other };
-        let Some(origin) = page.origin.and_then(|text| std::str::from_utf8(text).ok()) else {
-            return Sender::Other;
-        };
+        let Ok(origin) = std::str::from_utf8(origin) else { return Sender::Other };
         if let Some(place) = listed.iter().position(|known| known.eq_ignore_ascii_case(origin)) {
             return u16::try_from(place).map_or(Sender::Machine, Sender::Listed);
         }
@@ -137,6 +138,7 @@ impl Pages {
     #[must_use]
     pub fn viewers(&self, sender: Sender) -> Viewers<'_> {
         match self.sharing {
+            Sharing::All if sender == Sender::Program => Viewers::Program,
             Sharing::All => Viewers::All,
             Sharing::Listed { credentials } => self.listed_viewers(sender, credentials),
         }
@@ -154,6 +156,15 @@ impl Pages {
             }
             _ => Viewers::Listed(None),
         }
+    }
+}
+
+impl Sender {
+    /// Whether it is a page, by the `Origin` of its request. [`Pages::sender`] says which one.
+    #[inline]
+    #[must_use]
+    pub fn of(origin: Option<&[u8]>) -> Self {
+        if origin.is_some() { Self::Other } else { Self::Program }
     }
 }
 
@@ -315,7 +326,7 @@ mod tests {
     fn viewer(pages: &Pages, origin: Option<&str>) -> Option<(String, bool)> {
         let page = Page { host: Authority::new(b"s.example"), origin: origin.map(str::as_bytes) };
         match pages.viewers(pages.sender(&page)) {
-            Viewers::All => panic!("pages are listed"),
+            Viewers::All | Viewers::Program => panic!("pages are listed"),
             Viewers::Listed(viewer) => {
                 viewer.map(|viewer| (viewer.origin.to_owned(), viewer.credentials))
             }

@@ -1,6 +1,6 @@
 //! Answers to writes, `HEAD` and `OPTIONS`.
 
-use super::{EVERY_ANSWER, EVERY_APPEND, EXPOSED_NUMBERS, EXPOSED_PLACES, METHODS};
+use super::{EVERY_ANSWER, EVERY_APPEND, EXPOSED_NUMBERS, EXPOSED_PLACES, METHODS, NO_SCRIPT};
 use crate::{
     date,
     face::durable::{etag::ETag, offset, problem::Problem},
@@ -35,17 +35,20 @@ pub fn outcome<S: HeadSink + ?Sized>(head: &mut S, outcome: &Outcome, location: 
     }
 }
 
-/// Answers an accepted append. PROTOCOL §5.2, §5.2.1.
+/// Answers an accepted append. No cache keeps the answer, so one to a program has no field for pages. PROTOCOL §5.2, §5.2.1.
 pub fn appended<S: HeadSink + ?Sized>(head: &mut S, accepted: &Accepted) {
     // PROTOCOL §5.2.1, "Response Codes": 200 says that a producer's data is new.
     let is_new = accepted.producer.is_some() && !accepted.duplicate && !accepted.close_only;
-    head.start(if is_new { 200 } else { 204 }, &EVERY_APPEND);
+    let is_page = head.viewers().is_page();
+    head.start(if is_new { 200 } else { 204 }, if is_page { &EVERY_APPEND } else { &NO_SCRIPT });
     head.ascii(Field::StreamNextOffset, &offset::render(accepted.tail));
     if accepted.closed {
         head.field(Field::StreamClosed, "true");
     }
     if let Some((start, next)) = accepted.records {
-        head.field(Field::AccessControlExposeHeaders, EXPOSED_NUMBERS);
+        if is_page {
+            head.field(Field::AccessControlExposeHeaders, EXPOSED_NUMBERS);
+        }
         head.number(Field::StreamRecordStart, start);
         head.number(Field::StreamRecordNext, next);
     }
