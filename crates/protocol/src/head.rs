@@ -235,7 +235,7 @@ impl CommonFields {
 
 /// Where the head of an answer is written.
 pub trait HeadSink {
-    /// Who may see the answer.
+    /// The pages that may see the answer.
     fn viewers(&self) -> Viewers<'_>;
 
     /// Begins the head: its status, the common fields of its face, and the date.

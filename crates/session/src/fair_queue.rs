@@ -66,6 +66,7 @@ pub(crate) struct FairQueue {
 }
 
 impl FairQueue {
+    #[inline]
     pub(crate) fn begin_turn(&mut self) {
         self.left_count = WINDOWS_PER_TURN_MAX;
         self.ahead_count = WINDOWS_PER_TURN_MAX;
@@ -73,9 +74,16 @@ impl FairQueue {
     }
 
     /// Whether there is something to do without any event.
+    #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         let may_ask = !self.waiting.is_empty() && self.asked.len() < WINDOWS_ASKED_MAX;
         may_ask || !self.unsent.is_empty()
+    }
+
+    /// Whether a reader waits for its turn.
+    #[inline]
+    pub(crate) fn is_waited_for(&self) -> bool {
+        !self.waiting.is_empty() || !self.unsent.is_empty()
     }
 
     fn may_send_frame(&self) -> bool {
@@ -145,6 +153,7 @@ impl FairQueue {
     }
 
     /// An answer for `id` has come.
+    #[inline]
     pub(crate) fn note_answered(&mut self, exchange: ExchangeId) {
         if !self.asked.is_empty() {
             self.asked.remove(&exchange);

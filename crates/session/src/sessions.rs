@@ -409,8 +409,10 @@ impl<T: Transport> Step<'_, T> {
             }
             self.resume_input(id);
         }
-        self.call_queued();
-        self.send_unsent();
+        if self.state.fair.is_waited_for() {
+            self.call_queued();
+            self.send_unsent();
+        }
         if self.state.due.is_any() {
             self.give_due();
         }
