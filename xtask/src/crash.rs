@@ -25,7 +25,8 @@ pub(crate) fn run(workspace: &Workspace, crashes: &Crashes) -> Result<(), String
         run::check(&mut build, "the server does not build").map_err(|f| f.to_string())?;
     }
     let mut command = cargo(workspace);
-    command.args(["run", "--release", "--quiet", "--package", "thalweg-crash", "--"]);
+    // One that panics still ends its servers and unmounts its disks: in this profile it unwinds.
+    command.args(["run", "--profile", "hunt", "--quiet", "--package", "thalweg-crash", "--"]);
     command.args(&crashes.flags);
     if !crashes.names("--bin") {
         command.arg("--bin").arg(binary);

@@ -458,7 +458,7 @@ impl Access {
             return Err(Denied::Expired { at });
         }
         if at > now.plus_ms(key.lifetime_s_max.saturating_mul(1000)) {
-            return Err(malformed);
+            return Err(Denied::Invalid(Invalid::UrlLifetime));
         }
         Ok(Principal {
             name: Arc::clone(&key.name),

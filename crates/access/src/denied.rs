@@ -79,6 +79,8 @@ pub enum Invalid {
     Claims,
     /// A signed URL whose parameters are malformed, or whose key is unknown.
     Url,
+    /// A signed URL that ends later than its key allows.
+    UrlLifetime,
 }
 
 impl Invalid {
@@ -103,6 +105,9 @@ impl Invalid {
             Self::Signature => "The signature is wrong.",
             Self::Claims => "A claim of the JWT is missing or malformed.",
             Self::Url => "The signature of the URL is malformed, or its key is not known here.",
+            Self::UrlLifetime => {
+                "The URL is valid for longer than its key allows (lifetime_s_max)."
+            }
         }
     }
 }

@@ -110,7 +110,7 @@ fn a_signed_url_opens_no_more_than_its_key_may() {
     assert!(matches!(get("other", NOW_S + 60, Operation::Read), Err(Denied::Insufficient { .. })));
     assert_eq!(
         get("chat/1", NOW_S + 61, Operation::Read),
-        Err(Denied::Invalid(Invalid::Url)),
+        Err(Denied::Invalid(Invalid::UrlLifetime)),
         "too long"
     );
     assert_eq!(get("chat/1", NOW_S, Operation::Read), Err(Denied::Expired { at: now().wall }));

@@ -1,4 +1,4 @@
-//! Servers do not outlive this program: a signal ends them and removes their data, then us.
+//! Servers do not outlive this program: a signal or a panic ends them and removes their data, then us.
 //!
 //! Every server is started by the keeper, and its end is reported to the keeper. Both happen under one
 //! lock, so that there is no moment at which a server runs unknown to it.
@@ -24,9 +24,10 @@ pub(crate) struct Keeper {
 }
 
 impl Keeper {
-    /// A keeper that ends all servers when this process is asked to end.
+    /// A keeper that ends all servers when this process is asked to end, or panics: a release does not unwind.
     pub(crate) fn watch() -> Outcome<Self> {
         let keeper = Self::default();
+        keeper.watch_panics();
         let own = keeper.clone();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
@@ -47,6 +48,15 @@ impl Keeper {
             std::process::exit(EXIT_INTERRUPTED);
         });
         Ok(keeper)
+    }
+
+    fn watch_panics(&self) {
+        let own = self.clone();
+        let report = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            report(panic);
+            own.end_all();
+        }));
     }
 
     /// Starts a server whose files are in `scratch`.

@@ -40,6 +40,8 @@ pub struct Exchange {
     receiver: Option<RecvStream>,
     /// Nothing of the answer's body is taken.
     pub is_stalled: bool,
+    /// Nothing of the request's body is sent.
+    pub is_withholding: bool,
     /// The answer's status.
     pub status: Option<u16>,
     /// The answer's fields.
@@ -71,6 +73,12 @@ impl Exchange {
     #[must_use]
     pub fn field(&self, name: &str) -> Option<&str> {
         self.fields.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Bytes of the request's body that are not sent.
+    #[must_use]
+    pub fn unsent_bytes(&self) -> usize {
+        self.body.len()
     }
 
     /// What has come of the answer's body, as text.
@@ -192,11 +200,15 @@ impl Exchange {
     }
 
     fn poll(&mut self, requests: &mut client::SendRequest<Bytes>, context: &mut Context<'_>) {
-        if self.is_broken || self.is_complete {
+        if self.is_broken {
             return;
         }
         self.begin(requests, context);
+        // As many clients do, even if the answer is there.
         self.send(context);
+        if self.is_complete {
+            return;
+        }
         self.take_answer(context);
         self.take_body(context);
     }
@@ -216,7 +228,7 @@ impl Exchange {
     }
 
     fn send(&mut self, context: &mut Context<'_>) {
-        let Some(sender) = &mut self.sender else { return };
+        let Some(sender) = self.sender.as_mut().filter(|_| !self.is_withholding) else { return };
         while !self.body.is_empty() {
             sender.reserve_capacity(self.body.len());
             let room = sender.capacity().min(self.body.len());

@@ -326,6 +326,7 @@ impl Signals {
                 Ok(in_force) => {
                     let put = plane.put_in_force(&in_force, ask);
                     put.map_err(|error| ServeError::Loop { error })?;
+                    tracing::info!("a reload was done: what the files say now is in force");
                 }
                 // The caller may have gone.
                 Err(why) => _ = ask.map(|ask| ask.send(Err(why))),

@@ -134,6 +134,9 @@ fn a_signed_url_reads_one_stream_without_a_header() {
     client.get(&below.replacen("/chat/?", "/chat/4%202?", 1)).is(200);
     let beside = sign("other");
     client.get(&beside).fails(403, "access-denied");
+    let arguments = ["/v1/stream/chat/42", "--key-file", "web.key", "--key", "web"];
+    let said = refused(token(dir.path(), "sign", &arguments));
+    assert!(said.contains("write `chat/42`, not `/v1/stream/chat/42`"), "{said}");
 }
 
 /// As an operator does it.

@@ -265,6 +265,11 @@ impl<T: Transport> Step<'_, T> {
                     Data::End => self.finish_body(id),
                     Data::Gone => return self.lose_stream(id),
                 },
+                State::Lingering => match stream.read() {
+                    Data::Bytes(bytes) => stream.release(bytes.len()),
+                    Data::Nothing => return,
+                    Data::End | Data::Gone => return self.forget_stream(id),
+                },
                 _ => return,
             }
         }
@@ -320,12 +325,20 @@ impl<T: Transport> Step<'_, T> {
         Some(written)
     }
 
-    /// All of a stream's answer was given.
+    /// All of a stream's answer was given. If its client still sends the request, that is read past for a while: some clients lose
+    /// the answer of a stream that is reset while they send.
     pub(crate) fn finish_stream(&mut self, id: ConnId) {
-        let Some(mut connection) = self.state.connections.remove(id) else { return };
-        if let Some(stream) = connection.wire.stream() {
-            stream.end();
+        let Some(connection) = self.state.connections.get_mut(id) else { return };
+        let Some(stream) = connection.wire.stream() else { return };
+        if stream.end() {
+            return self.forget_stream(id);
         }
+        connection.state = State::Lingering;
+    }
+
+    /// A stream is over; it is reset if its client still sends.
+    fn forget_stream(&mut self, id: ConnId) {
+        let Some(connection) = self.state.connections.remove(id) else { return };
         let Some(parent) = connection.parent else { return };
         self.leave_streams(parent, &connection);
         self.forget_state(&connection);

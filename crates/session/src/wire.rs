@@ -110,7 +110,7 @@ pub(crate) struct Meta {
     version: Version,
     pub keep_alive: bool,
     is_head: bool,
-    /// The web page that it comes from.
+    /// The web page that it comes from, or a program.
     pub sender: Sender,
 }
 
@@ -406,8 +406,14 @@ impl StreamWire {
         Ok(room)
     }
 
-    pub(crate) fn end(&mut self) {
+    /// Ends the answer; whether all of the request was read. If not, the stream is looked at again.
+    pub(crate) fn end(&mut self) -> bool {
         self.stream.end();
+        let is_read = self.stream.is_read();
+        if !is_read {
+            self.stream.knock();
+        }
+        is_read
     }
 
     /// Resets it; `is_cut` if the answer cannot be whole.

@@ -315,6 +315,37 @@ fn bodies_over_the_bound_are_refused_and_the_connection_continues() {
 }
 
 #[test]
+fn a_body_that_nobody_wants_is_read_past_for_a_second() {
+    let mut line = Line::with(Options { append_bytes_max: 1_000, ..Options::default() });
+    line.once("PUT", "a", b"");
+    let body = vec![b'x'; 300_000];
+    let refused = [line.ask("POST", "a", &body), line.ask("POST", "nothing", b"some")];
+    let slow = line.ask("POST", "a", &body);
+    line.client.exchanges[slow].is_withholding = true;
+    line.run();
+    for (place, status) in refused.into_iter().zip([413, 404]) {
+        let exchange = &line.client.exchanges[place];
+        assert_eq!((exchange.status, exchange.is_complete), (Some(status), true));
+        assert_eq!(exchange.unsent_bytes(), 0, "its stream is not reset");
+    }
+    // Its length is not announced: it is refused when a byte too many has come.
+    assert_eq!(line.status(slow), None);
+    let announced = line.ask_with("POST", "a", &[TEXT, ("content-length", "300000")], &body);
+    line.client.exchanges[announced].is_withholding = true;
+    line.run();
+    assert_eq!(line.status(announced), Some(413));
+    let count = line.shard.sessions.connection_count();
+    line.shard.pass_ms(900);
+    assert_eq!(line.shard.sessions.connection_count(), count, "it is waited for");
+    line.shard.pass_ms(1_000);
+    assert_eq!(line.shard.sessions.connection_count(), count - 1, "no longer");
+    line.client.exchanges[announced].is_withholding = false;
+    line.run();
+    assert!(line.client.exchanges[announced].is_complete && !line.client.is_over);
+    assert_eq!(line.once("POST", "a", b"x").status, Some(204), "others continue");
+}
+
+#[test]
 fn requests_are_decided_as_over_http1() {
     let mut line = Line::open();
     line.once("PUT", "a", b"first");

@@ -52,7 +52,7 @@ const SERVER_SPAN: Span = Span { few: 400, many: 1200 };
 /// the system likes, and other load of the machine adds system calls. So the least of the tries counts. Where a sync takes more
 /// than a millisecond it runs beside the loop, which takes nearly twice the calls.
 const SERVER_COUNTS: [(Instrument, f64, u32); 3] =
-    [(Instrument::Callgrind, 30.0, 1), (Instrument::Dhat, 40.0, 1), (Instrument::Strace, 90.0, 3)];
+    [(Instrument::Callgrind, 20.0, 1), (Instrument::Dhat, 25.0, 1), (Instrument::Strace, 90.0, 3)];
 
 /// Everything that can be counted here.
 pub(super) fn all(workspace: &Workspace, scratch: &Path) -> Result<Vec<Counted>, Failure> {

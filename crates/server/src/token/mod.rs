@@ -173,6 +173,11 @@ fn check(path: &Path, token_file: Option<&Path>) -> Result<String, TokenError> {
 }
 
 fn sign_url(path: &str, key_file: &Path, key: &str, lasts: LifeSpan) -> Result<String, TokenError> {
+    if path.starts_with('/') {
+        let shown = path.trim_start_matches("/v1/stream").trim_start_matches('/');
+        let advice = format!("a path does not begin with a slash; write `{shown}`, not `{path}`");
+        return Err(TokenError::Argument(advice));
+    }
     let is_prefix = path.ends_with('/');
     model::StreamPath::new(path).map_err(|_| {
         TokenError::Argument(format!("`{path}` is not a path that a stream may have"))

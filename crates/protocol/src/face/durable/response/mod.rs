@@ -44,7 +44,7 @@ pub(crate) static EVERY_ANSWER: CommonFields = shown_fields!(
      Stream-Up-To-Date"
 );
 
-/// For pages that may not see the answer.
+/// For what no page sees: answers that are kept from pages, and those to programs that no cache keeps.
 pub(crate) static NO_SCRIPT: CommonFields = common_fields! {
     shown: false,
     all: {
@@ -59,7 +59,7 @@ pub(crate) static NO_SCRIPT: CommonFields = common_fields! {
     both: {},
 };
 
-/// [`EVERY_ANSWER`] for accepted appends, which are many and carry few fields: 250 bytes less.
+/// [`EVERY_ANSWER`] for accepted appends of pages, which are many and carry few fields: 250 bytes less.
 pub(crate) static EVERY_APPEND: CommonFields =
     shown_fields!("Producer-Epoch, Producer-Seq, Stream-Closed, Stream-Next-Offset");
 
