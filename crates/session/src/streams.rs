@@ -336,7 +336,7 @@ impl<T: Transport> Step<'_, T> {
         connection.state = State::Lingering;
     }
 
-    /// A stream is over; it is reset if its client still sends.
+    /// A stream is over: its answer was given, and its request was read or given up.
     fn forget_stream(&mut self, id: ConnId) {
         let Some(connection) = self.state.connections.remove(id) else { return };
         let Some(parent) = connection.parent else { return };
