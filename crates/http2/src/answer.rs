@@ -78,8 +78,7 @@ impl HeadSink for AnswerWriter<'_> {
 
     fn start(&mut self, status: u16, common: &CommonFields) {
         self.answer.status = status;
-        let are_listed = self.viewers.are_listed();
-        let fields = if are_listed { common.listed_fields } else { common.fields };
+        let fields = common.fields_for(self.viewers);
         self.answer.fields = HeaderMap::with_capacity(fields.len() + OWN_FIELDS);
         for (name, value) in fields {
             self.put(name.clone(), value.clone());

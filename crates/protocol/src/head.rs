@@ -134,11 +134,11 @@ pub struct CommonFields {
     /// All of them as lines of HTTP/1.1, and the name of the date, which follows.
     pub(crate) lines: &'static str,
     /// All of them as HTTP/2 has them.
-    pub fields: &'static [(HeaderName, HeaderValue)],
+    pub(crate) fields: &'static [(HeaderName, HeaderValue)],
     /// As `lines`, where pages are listed.
     pub(crate) listed_lines: &'static str,
     /// As `fields`, where pages are listed.
-    pub listed_fields: &'static [(HeaderName, HeaderValue)],
+    pub(crate) listed_fields: &'static [(HeaderName, HeaderValue)],
     /// Whether pages may see the answer at all.
     pub(crate) is_shown: bool,
 }
@@ -209,7 +209,7 @@ pub struct Viewer<'a> {
 impl Viewers<'_> {
     /// Whether only pages of a list may see an answer.
     #[must_use]
-    pub fn are_listed(&self) -> bool {
+    pub(crate) fn are_listed(&self) -> bool {
         matches!(self, Self::Listed(_))
     }
 
@@ -221,6 +221,12 @@ impl Viewers<'_> {
 }
 
 impl CommonFields {
+    /// All of them as HTTP/2 has them, but which page may see the answer: [`Self::put_viewer`] writes that.
+    #[must_use]
+    pub fn fields_for(&self, viewers: Viewers<'_>) -> &'static [(HeaderName, HeaderValue)] {
+        if viewers.are_listed() { self.listed_fields } else { self.fields }
+    }
+
     /// Writes which page may see this answer, where pages are listed.
     pub fn put_viewer(&self, viewers: Viewers<'_>, head: &mut impl HeadSink) {
         let Viewers::Listed(Some(viewer)) = viewers else { return };

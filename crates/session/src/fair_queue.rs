@@ -66,7 +66,6 @@ pub(crate) struct FairQueue {
 }
 
 impl FairQueue {
-    #[inline]
     pub(crate) fn begin_turn(&mut self) {
         self.left_count = WINDOWS_PER_TURN_MAX;
         self.ahead_count = WINDOWS_PER_TURN_MAX;
@@ -74,16 +73,9 @@ impl FairQueue {
     }
 
     /// Whether there is something to do without any event.
-    #[inline]
     pub(crate) fn is_ready(&self) -> bool {
         let may_ask = !self.waiting.is_empty() && self.asked.len() < WINDOWS_ASKED_MAX;
         may_ask || !self.unsent.is_empty()
-    }
-
-    /// Whether a reader waits for its turn.
-    #[inline]
-    pub(crate) fn is_waited_for(&self) -> bool {
-        !self.waiting.is_empty() || !self.unsent.is_empty()
     }
 
     fn may_send_frame(&self) -> bool {
@@ -217,6 +209,9 @@ impl<T: Transport> Step<'_, T> {
 
     /// Sends the frames that earlier turns left, as many as this turn has room for.
     pub(crate) fn send_unsent(&mut self) {
+        if self.state.fair.unsent.is_empty() {
+            return;
+        }
         let began_ns = self.io.turn_ns();
         while let Some(id) = self.state.fair.call_unsent() {
             let Some(connection) = self.state.connections.get_mut(id) else { continue };

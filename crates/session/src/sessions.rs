@@ -409,10 +409,8 @@ impl<T: Transport> Step<'_, T> {
             }
             self.resume_input(id);
         }
-        if self.state.fair.is_waited_for() {
-            self.call_queued();
-            self.send_unsent();
-        }
+        self.call_queued();
+        self.send_unsent();
         if self.state.due.is_any() {
             self.give_due();
         }

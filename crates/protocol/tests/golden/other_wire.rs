@@ -61,8 +61,7 @@ impl HeadSink for OtherWire {
     fn start(&mut self, status: u16, common: &CommonFields) {
         assert_eq!(self.status, 0, "a head begins once");
         self.status = status;
-        let are_listed = self.viewers.are_listed();
-        let fields = if are_listed { common.listed_fields } else { common.fields };
+        let fields = common.fields_for(self.viewers);
         for (name, value) in fields {
             self.push(name.as_str(), value.to_str().expect("ASCII"));
         }

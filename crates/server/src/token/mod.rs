@@ -174,7 +174,8 @@ fn check(path: &Path, token_file: Option<&Path>) -> Result<String, TokenError> {
 
 fn sign_url(path: &str, key_file: &Path, key: &str, lasts: LifeSpan) -> Result<String, TokenError> {
     if path.starts_with('/') {
-        let shown = path.trim_start_matches("/v1/stream").trim_start_matches('/');
+        let inner = path.strip_prefix("/v1/stream/").unwrap_or(path);
+        let shown = inner.trim_start_matches('/');
         let advice = format!("a path does not begin with a slash; write `{shown}`, not `{path}`");
         return Err(TokenError::Argument(advice));
     }
