@@ -213,6 +213,15 @@ pub trait File: Send + Sync + fmt::Debug {
     /// As the file system answers.
     fn set_len(&self, length: u64) -> io::Result<()>;
 
+    /// Extends the file to `length` with room on the disk for each byte; new bytes are zeroes. Quicker than to write them, but
+    /// the first write to a block changes metadata.
+    ///
+    /// # Errors
+    /// `Unsupported` if the disk cannot; `StorageFull` if there is no room.
+    fn allocate(&self, _length: u64) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
     /// Really writes zeroes, so that later writes to the range change no metadata.
     ///
     /// # Errors

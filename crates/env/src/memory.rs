@@ -650,6 +650,10 @@ impl File for MemoryFile {
         self.resize(&mut state, length)
     }
 
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.set_len(length)
+    }
+
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
     }

@@ -154,6 +154,10 @@ impl<F: FileOverlay> File for F {
         self.below().set_len(length)
     }
 
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        self.below().allocate(length)
+    }
+
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         self.below().as_fd()
     }

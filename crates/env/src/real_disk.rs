@@ -1,7 +1,7 @@
 //! The disk of the operating system.
 
 use crate::disk::{DirLock, Disk, File, LockError};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fs;
 use std::io::{self, Write};
@@ -233,6 +233,10 @@ impl File for RealFile {
         Ok(self.0.metadata()?.len())
     }
 
+    fn allocate(&self, length: u64) -> io::Result<()> {
+        Ok(fallocate(&self.0, FallocateFlags::empty(), 0, length)?)
+    }
+
     fn set_len(&self, length: u64) -> io::Result<()> {
         self.0.set_len(length)
     }
@@ -289,6 +293,24 @@ mod tests {
             io::ErrorKind::UnexpectedEof
         );
         assert!(RealDisk.free_bytes(&dir).unwrap() > 0);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_allocated_reads_as_zeroes_and_is_there() {
+        use std::os::unix::fs::MetadataExt;
+        let dir = scratch("allocated");
+        let file = RealDisk.create(&dir.join("f")).unwrap();
+        file.write_at(b"first", 0).unwrap();
+        file.allocate(100_000).unwrap();
+        let mut read = [9; 8];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!(&read, b"first\0\0\0");
+        file.read_exact_at(&mut read, 99_992).unwrap();
+        assert_eq!(read, [0; 8]);
+        let metadata = fs::metadata(dir.join("f")).unwrap();
+        assert_eq!(metadata.len(), 100_000);
+        assert!(metadata.blocks() * 512 >= 100_000, "blocks of its own");
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -8,6 +8,7 @@
 //!   batch (a durable mark) says which older batches are live forever.
 
 use crate::group::seal::hot_chunk_bytes;
+use crate::load::Load;
 use crate::open_error::{OpenError, at};
 use crate::rebuild::{Rebuilt, RebuiltWal};
 use crate::shard::{DrainedWal, ShardLog};
@@ -23,7 +24,7 @@ use model::ShardId;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// Makes the shards of this opening, whose epoch is returned, and writes each WAL's first mark. Where names are not durable, the shards are poisoned instead.
 ///
@@ -121,6 +122,7 @@ fn make_shard(store: &Store, wals: &[RebuiltWal], number: u16, epoch: u64) -> Sh
         has_just_sifted: false,
         is_count_due: true,
         seals_since_merge: 0,
+        load: Load::default(),
         turn: 0,
         batches: 0,
         batch_bytes: 0,
@@ -164,8 +166,8 @@ fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
     for size in [room.data_segment(0, 0, unsealed_bytes), room.upkeep_segment(0)] {
         let (disk, dir) = (&*shard.store.disk, shard.wal.dir());
         let capacity = size.choose(disk, dir);
-        match capacity.and_then(|bytes| create_segment(disk, dir, shard.wal.segment_next(), bytes))
-        {
+        let (seq, is_awaited) = (shard.wal.segment_next(), AtomicBool::new(false));
+        match capacity.and_then(|bytes| create_segment(disk, dir, seq, bytes, &is_awaited)) {
             Ok(file) => {
                 shard.wal.add_spare(&mut shard.slots, file, size.purpose);
                 return Ok(());

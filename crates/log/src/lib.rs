@@ -46,6 +46,7 @@ mod hot;
 mod hot_index;
 mod hot_read;
 mod id_map;
+mod load;
 mod names;
 mod newer;
 mod open_error;

@@ -42,6 +42,11 @@ pub(crate) const MERGE_CHUNKS_MAX: usize = 16;
 /// Fewest neighbours of like size that are worth a merge.
 pub(crate) const MERGE_CHUNKS_MIN: usize = 8;
 
+/// Small chunks of one group, and of all groups of a shard, whose merges may wait for a quiet log. A lookup asks each of its
+/// group's.
+pub(crate) const WAITING_CHUNKS_MAX: usize = 64;
+pub(crate) const ALL_WAITING_CHUNKS_MAX: usize = 512;
+
 /// Largest WAL of a shard. One group may own all that is in it, and all of that becomes one chunk, in
 /// which positions have 32 bits. Half of these are left for the chunk's tables and for appends under way.
 pub const WAL_BYTES_MAX: u64 = 1 << 31;

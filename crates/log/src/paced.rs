@@ -9,6 +9,7 @@
 
 use env::File;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Bytes that stay with the system's cache, at least and at most.
@@ -51,13 +52,25 @@ impl Pace {
         Ok(())
     }
 
-    /// Really writes zeroes, so that later writes to the range change no metadata.
+    /// Really writes zeroes, so that later writes to the range change no metadata. Where somebody waits, what is left is only
+    /// allocated, if the disk can do that.
     ///
     /// # Errors
     /// Any error of the underlying disk.
-    pub(crate) fn write_zeroes(&mut self, file: &dyn File, length: u64) -> io::Result<()> {
+    pub(crate) fn write_zeroes(
+        &mut self,
+        file: &dyn File,
+        length: u64,
+        is_awaited: &AtomicBool,
+    ) -> io::Result<()> {
         let mut at = 0;
         while at < length {
+            if is_awaited.load(Ordering::Relaxed) {
+                match file.allocate(length) {
+                    Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
+                    allocated => return allocated,
+                }
+            }
             let count = usize::try_from(length - at).unwrap_or(usize::MAX).min(ZEROES.len());
             self.write(file, &ZEROES[..count], at)?;
             at += count as u64;
@@ -104,8 +117,22 @@ mod tests {
     fn zeroes_are_written_to_the_end() {
         let file = new_file();
         let length = 3 * UNWRITTEN_BYTES_MIN as u64 + 7;
-        Pace::default().write_zeroes(&*file, length).unwrap();
+        Pace::default().write_zeroes(&*file, length, &AtomicBool::new(false)).unwrap();
         assert_eq!(file.len().unwrap(), length);
+    }
+
+    #[test]
+    fn what_is_awaited_is_whole_at_once_or_is_written() {
+        let length = 3 * UNWRITTEN_BYTES_MIN as u64 + 7;
+        let unwritten = |file: &dyn File| {
+            let mut pace = Pace::default();
+            pace.write_zeroes(file, length, &AtomicBool::new(true)).unwrap();
+            assert_eq!(file.len().unwrap(), length);
+            pace.unwritten_bytes
+        };
+        assert_eq!(unwritten(&*new_file()), 0, "nothing was written");
+        let heap = MemoryDisk::new().memory_file().unwrap();
+        assert_eq!(unwritten(&*heap), 7, "it cannot allocate");
     }
 
     #[test]

@@ -10,6 +10,7 @@ mod full_disk;
 mod install;
 mod kept;
 mod last_batch;
+mod load;
 mod lost_ends;
 mod newer;
 mod recent;

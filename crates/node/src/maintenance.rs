@@ -180,6 +180,7 @@ impl ShardCore {
     /// Background work gets its time.
     pub(crate) fn tick_background(&mut self, now: Monotonic) {
         self.background.tick(now);
+        self.log.tick();
         self.log.look_if_waiting();
         if self.background.wants_merge_retry(now) {
             self.log.retry_merges();

@@ -19,6 +19,15 @@ const GROWTH: u64 = 4;
 /// The same of one that is as large as it may be.
 const LAST_GROWTH: u64 = 2;
 
+/// Whether a chunk is as seals make them.
+pub(crate) fn is_small(file: &ChunkFile, options: &LogOptions) -> bool {
+    file.header.data_bytes <= small_bytes_max(options)
+}
+
+fn small_bytes_max(options: &LogOptions) -> u64 {
+    options.seal_bytes.saturating_mul(2)
+}
+
 /// Neighbours that may be merged with each other.
 pub(crate) struct Neighbours<'a> {
     pub(crate) files: &'a [Arc<ChunkFile>],
@@ -52,7 +61,7 @@ impl Neighbours<'_> {
     /// Neighbours of like size: sizes grow fourfold from class to class, so that each byte is copied
     /// a few times only.
     fn of_like_size(&self) -> Option<Range<usize>> {
-        let mut size_max = self.options.seal_bytes.saturating_mul(2);
+        let mut size_max = small_bytes_max(self.options);
         while size_max <= self.options.chunk_bytes_max {
             let found = (0..self.files.len()).find_map(|start| {
                 let fit = self.fit(start, size_max);

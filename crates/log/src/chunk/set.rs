@@ -9,7 +9,7 @@ use crate::chunk::file::{ChunkFile, PageDamage};
 use crate::chunk::floors::{Floors, FloorsThen, GONE};
 use crate::chunk::held::HeldChunks;
 use crate::chunk::list::ChunkList;
-use crate::chunk::merge_plan::Neighbours;
+use crate::chunk::merge_plan::{Neighbours, is_small};
 use crate::damage::{Damage, DamageKind};
 use crate::id_map::IdMap;
 use crate::options::LogOptions;
@@ -34,6 +34,8 @@ pub(crate) struct ChunkSet {
     /// The last entry that a chunk covers.
     covered: u64,
     pub(crate) held: HeldChunks,
+    /// Small chunks whose merge waits for a quiet log.
+    waiting: usize,
 }
 
 /// Chunks to copy into one.
@@ -253,13 +255,31 @@ impl ChunkSet {
         files.filter(move |(_, file)| self.is_wasteful(file) && may_copy(file))
     }
 
-    /// Chunks that are better copied: one that is mostly dead, or small neighbours.
-    pub(crate) fn plan_merge(&mut self, options: &LogOptions) -> Option<MergePlan> {
+    /// Chunks that are better copied: one that is mostly dead, or small neighbours. These wait while there are fewer than
+    /// `small_min` small chunks.
+    pub(crate) fn plan_merge(
+        &mut self,
+        options: &LogOptions,
+        small_min: usize,
+    ) -> Option<MergePlan> {
+        self.waiting = 0;
         // The cheapest first: on a full disk it makes room for the next.
         let wasteful = self.wasteful().min_by_key(|(_, file)| self.live_bytes(file));
-        let range = wasteful.map(|(index, _)| index..index + 1);
-        let range = range.or_else(|| self.neighbours(options))?;
+        if let Some((index, _)) = wasteful {
+            return Some(self.plan(index..index + 1));
+        }
+        let range = self.neighbours(options)?;
+        let small = self.list.files().iter().filter(|file| is_small(file, options)).count();
+        if small < small_min {
+            self.waiting = small;
+            return None;
+        }
         Some(self.plan(range))
+    }
+
+    /// Small chunks whose merge waits.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
     }
 
     /// Neighbours that are better one chunk.
@@ -349,7 +369,7 @@ pub(crate) mod tests {
         count(&mut set);
         assert_eq!(set.totals(), (2, 1_300, 300 + 900));
         set.check();
-        let plan = set.plan_merge(&LogOptions::default()).unwrap();
+        let plan = set.plan_merge(&LogOptions::default(), 0).unwrap();
         assert_eq!((plan.from, plan.to, plan.saves, plan.live_bytes), (0, 10, true, 0));
     }
 

@@ -330,7 +330,8 @@ mod tests {
         let disk = env::MemoryDisk::new();
         let dir = std::path::Path::new("/w");
         env::Disk::create_dir_all(&disk, dir).unwrap();
-        let segment = crate::wal::segment::create_segment(&disk, dir, 1, 8192).unwrap();
+        let segment =
+            crate::wal::segment::create_segment(&disk, dir, 1, 8192, &Default::default()).unwrap();
         let mut slots = SegmentTable::forgetful(Arc::default());
         let slot = slots.insert(Arc::new(segment));
         let mut group = Group::new(GroupId::new(0), EntryIndex::new(5), ChunkSet::default());

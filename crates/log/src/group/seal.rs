@@ -130,19 +130,20 @@ impl Group {
         self.merge_may_help = true;
     }
 
-    /// The next merge that is worth it. One that saves no space leaves `spare_bytes` of the disk free.
+    /// The next merge that is worth it. One that saves no space leaves `spare_bytes` of the disk free, and waits until there are
+    /// `small_min` small chunks.
     pub(crate) fn start_merge(
         &mut self,
         store: &Store,
         epoch: u64,
-        spare_bytes: u64,
+        (spare_bytes, small_min): (u64, usize),
     ) -> Option<MergeTask> {
         if self.leftovers.are_many() {
             return None;
         }
         // True again with whatever changes from here on.
         self.merge_may_help = false;
-        let plan = self.chunks.plan_merge(&store.options)?;
+        let plan = self.chunks.plan_merge(&store.options, small_min)?;
         let spare_bytes = if plan.saves { 0 } else { spare_bytes };
         Some(self.merge_task(store, epoch, (plan, spare_bytes)))
     }

@@ -4,7 +4,7 @@ use crate::checkpoint::CheckpointTask;
 use crate::chunk::copy::CopyDone;
 use crate::chunk::count::{CountDone, CountTask};
 use crate::group::{Group, seal::SealsBefore, seal::hot_chunk_bytes};
-use crate::options::{MANY_SEGMENTS, MERGE_CHUNKS_MIN};
+use crate::options::{ALL_WAITING_CHUNKS_MAX, MANY_SEGMENTS, MERGE_CHUNKS_MIN, WAITING_CHUNKS_MAX};
 use crate::shard::ShardLog;
 use crate::snapshot::{InstallEnd, Installing};
 use crate::wal::fill::FillWork;
@@ -73,7 +73,7 @@ impl ShardLog {
     fn is_wal_long(&self) -> bool {
         let (room, used_bytes) = (self.wal.room(), self.wal.used_bytes());
         let hot_bytes = self.groups.iter().map(|group| group.hot_totals().bytes).sum();
-        used_bytes * 2 > room.wal_bytes_max
+        self.wal.is_half_full()
             || self.wal.retired_count() > MANY_SEGMENTS
             // Spare segments may fill the bound and all be too small for what waits.
             || self.wal.is_waiting()
@@ -341,16 +341,34 @@ impl ShardLog {
         self.note_drops();
         let (store, epoch) = (&self.store, self.wal.epoch());
         let spare_bytes = SPARE_SEGMENTS * self.wal.room().segment_bytes;
+        let small_min = self.small_chunks_to_merge();
         in_turn(|is_turn| {
             let mut groups = self.groups.iter_mut().enumerate();
             groups.find_map(|(index, group)| {
                 if !group.merge_may_help || !group.may_merge() || !is_turn(group) {
                     return None;
                 }
-                let task = group.start_merge(store, epoch, spare_bytes)?;
+                let task = group.start_merge(store, epoch, (spare_bytes, small_min))?;
                 Some((index, Task::Merge(task)))
             })
         })
+    }
+
+    /// How many small chunks a group must have for a merge that saves no space.
+    fn small_chunks_to_merge(&self) -> usize {
+        let waiting: usize = self.groups.iter().map(|group| group.chunks.waiting()).sum();
+        let may_wait = self.load.is_heavy() && !self.is_out_of_room;
+        if may_wait && waiting < ALL_WAITING_CHUNKS_MAX { WAITING_CHUNKS_MAX } else { 0 }
+    }
+
+    /// Looks at how much is written; for about every 100 ms. While it is much, merges that save no space wait, up to a bound.
+    pub fn tick(&mut self) {
+        if self.load.tick(self.batch_bytes, self.store.options.seal_bytes) {
+            for group in self.groups.iter_mut().filter(|group| group.chunks.waiting() > 0) {
+                group.merge_may_help = true;
+            }
+            self.is_work_due.set(true);
+        }
     }
 
     /// Takes the result of a piece of background work.

@@ -9,7 +9,7 @@
 //! 4. [`ShardLog::poll_work`] until it is `None`, runs the jobs elsewhere, hands each result to
 //!    [`ShardLog::handle_work`].
 //!
-//! When idle for a while, and before it stops: [`ShardLog::mark_durable`], then step 2 once more.
+//! About every 100 ms: [`ShardLog::tick`]. When idle for a while, and before it stops: [`ShardLog::mark_durable`], then step 2 once more.
 //!
 //! # When background work is looked for
 //! Most turns of a loop change nothing that a job waits for. `is_work_due` remembers that something did: a
@@ -40,6 +40,7 @@ use crate::entry::{AppendBounds, DurableEntry, NewEntry};
 use crate::extent::{Extent, Read};
 use crate::group::Group;
 use crate::hot::HotFields;
+use crate::load::Load;
 use crate::paths::checkpoint_dir;
 use crate::read::{ReadError, ReadLimit, ReadMode, Slice};
 use crate::store::Store;
@@ -77,6 +78,7 @@ pub struct ShardLog {
     pub(crate) is_count_due: bool,
     /// Chunks sealed since a merge was last looked for.
     pub(crate) seals_since_merge: usize,
+    pub(crate) load: Load,
     /// Where the search for a group that needs work continues.
     pub(crate) turn: usize,
     pub(crate) batches: u64,

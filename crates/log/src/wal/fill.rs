@@ -6,13 +6,13 @@ use crate::wal::segment::{SegmentFile, WalSegment, create_segment, recycle_segme
 use env::Disk;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// One change of a WAL's files.
 #[derive(Debug)]
 pub(crate) enum FillWork {
-    /// Fill a new segment with zeroes.
-    Create { dir: PathBuf, seq: u64, size: SegmentSize },
+    /// Fill a new segment with zeroes, as far as nothing waits for it.
+    Create { dir: PathBuf, seq: u64, size: SegmentSize, is_awaited: Arc<AtomicBool> },
     /// Rename the oldest segment, which nobody needs, to be the newest.
     Recycle { dir: PathBuf, seq: u64, old: Arc<SegmentFile>, segment: WalSegment },
     /// Remove the oldest segment.
@@ -33,9 +33,11 @@ pub(crate) enum FillDone {
 impl FillWork {
     pub(crate) fn run(self, disk: &dyn Disk) -> FillDone {
         match self {
-            Self::Create { dir, seq, size } => {
+            Self::Create { dir, seq, size, is_awaited } => {
                 let capacity = size.choose(disk, &dir);
-                match capacity.and_then(|capacity| create_segment(disk, &dir, seq, capacity)) {
+                let made = capacity
+                    .and_then(|capacity| create_segment(disk, &dir, seq, capacity, &is_awaited));
+                match made {
                     Ok(file) => FillDone::Spare { file, replaced: None, purpose: size.purpose },
                     Err(error) => {
                         FillDone::Failed { dir, error, kept: None, purpose: size.purpose }

@@ -93,7 +93,7 @@ pub(crate) fn give_up_segment(disk: &dyn Disk, dir: &Path, seq: u64) -> io::Resu
     disk.sync_dir(dir)
 }
 
-/// Makes segment `seq` of `capacity` bytes, zero-filled and durable.
+/// Makes segment `seq` of `capacity` bytes, zero-filled and durable. Where it is awaited, the rest of it is only allocated.
 ///
 /// # Errors
 /// Any error of the underlying disk; what was written is removed then.
@@ -102,11 +102,13 @@ pub(crate) fn create_segment(
     dir: &Path,
     seq: u64,
     capacity: u64,
+    is_awaited: &AtomicBool,
 ) -> io::Result<SegmentFile> {
     let filling = dir.join(FILL_NAME);
     remove_if_there(disk, &filling)?;
     let file = disk.create(&filling)?;
-    let filled = Pace::default().write_zeroes(&*file, capacity).and_then(|()| file.sync_all());
+    let filled = Pace::default().write_zeroes(&*file, capacity, is_awaited);
+    let filled = filled.and_then(|()| file.sync_all());
     if let Err(error) = filled {
         // The space of a half-filled file is wanted back; the first error is the one to tell.
         let _ = disk.remove(&filling);
@@ -291,12 +293,14 @@ mod tests {
     use super::*;
     use env::{DiskOperation, MemoryDisk};
 
+    static NOBODY_WAITS: AtomicBool = AtomicBool::new(false);
+
     #[test]
     fn a_segment_is_zero_filled_and_named_last() {
         let disk = MemoryDisk::new();
         let dir = wal_dir(Path::new("/d"), 2);
         disk.create_dir_all(&dir).unwrap();
-        let segment = create_segment(&disk, &dir, 0x1f, 8192).unwrap();
+        let segment = create_segment(&disk, &dir, 0x1f, 8192, &NOBODY_WAITS).unwrap();
         assert_eq!(segment.path, Path::new("/d/wal/00002/000000000000001f.wal"));
         assert_eq!(parse_segment_name("000000000000001f.wal"), Some(0x1f));
         assert_eq!(segment.file.len().unwrap(), 8192);
@@ -305,7 +309,7 @@ mod tests {
         // A try that could not sync the directory is repeated.
         assert!(recycle_segment(&disk, &dir, &segment, 0x20).unwrap().is_some());
         // Before the next try another segment may take the number.
-        create_segment(&disk, &dir, 0x20, 4096).unwrap();
+        create_segment(&disk, &dir, 0x20, 4096, &NOBODY_WAITS).unwrap();
         assert!(recycle_segment(&disk, &dir, &segment, 0x21).unwrap().is_none());
     }
 
@@ -315,9 +319,9 @@ mod tests {
         let disk = MemoryDisk::new();
         let dir = wal_dir(Path::new("/d"), 0);
         disk.create_dir_all(&dir).unwrap();
-        let old = create_segment(&disk, &dir, 1, 8192).unwrap();
+        let old = create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap();
         disk.fail(DiskOperation::SyncDir, 0, None);
-        create_segment(&disk, &dir, 2, 4096).unwrap_err();
+        create_segment(&disk, &dir, 2, 4096, &NOBODY_WAITS).unwrap_err();
         disk.remove(&old.path).unwrap();
         disk.fail_nothing();
         let recycled = recycle_segment(&disk, &dir, &old, 2).unwrap().unwrap();
@@ -334,8 +338,10 @@ mod tests {
         let dir = wal_dir(Path::new("/d"), 0);
         disk.create_dir_all(&dir).unwrap();
         disk.set_capacity(5000);
-        assert!(create_segment(&disk, &dir, 1, 8192).is_err());
-        assert_eq!(disk.used_bytes(), 0);
+        for is_awaited in [false, true] {
+            assert!(create_segment(&disk, &dir, 1, 8192, &AtomicBool::new(is_awaited)).is_err());
+            assert_eq!(disk.used_bytes(), 0);
+        }
     }
 
     #[test]
@@ -343,7 +349,7 @@ mod tests {
         let disk = MemoryDisk::new();
         let dir = wal_dir(Path::new("/d"), 0);
         disk.create_dir_all(&dir).unwrap();
-        let segment = Arc::new(create_segment(&disk, &dir, 1, 8192).unwrap());
+        let segment = Arc::new(create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap());
         let is_closing = Arc::default();
         let mut mine = SegmentTable::forgetful(Arc::clone(&is_closing));
         let mut theirs = SegmentTable::forgetful(is_closing);

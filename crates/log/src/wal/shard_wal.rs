@@ -27,6 +27,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What data leaves at hand while all room at hand is for upkeep: more than any segment has.
 const ALL_BYTES: u64 = 1 << 62;
@@ -106,6 +107,8 @@ pub(crate) struct ShardWal {
     /// There is no room even for upkeep.
     has_no_last_room: bool,
     is_filling: bool,
+    /// Something waits for the segment that is being filled.
+    is_awaited: Arc<AtomicBool>,
     mark_wanted: bool,
     /// Whether the last batch holds no entries, so that all entries are claimed durable.
     is_marked: bool,
@@ -140,6 +143,7 @@ impl ShardWal {
             disk_is_full: false,
             has_no_last_room: false,
             is_filling: false,
+            is_awaited: Arc::default(),
             mark_wanted: false,
             is_marked: start.durable == 0 && !marks_empty,
             indexed: IndexedBatches::default(),
@@ -184,6 +188,11 @@ impl ShardWal {
     /// Bytes of segments that hold batches.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.wal_bytes() - self.spare_bytes()
+    }
+
+    /// Whether more than half of the bound is used.
+    pub(crate) fn is_half_full(&self) -> bool {
+        self.used_bytes() * 2 > self.room.wal_bytes_max
     }
 
     fn spare_bytes(&self) -> u64 {
@@ -285,6 +294,7 @@ impl ShardWal {
             Purpose::Upkeep => (&mut self.wanted_upkeep_bytes, 0),
         };
         *wanted = (*wanted).max(single_bytes + with);
+        self.note_awaited();
         Err(if is_full { AppendError::DiskFull } else { AppendError::Backpressure })
     }
 

@@ -13,7 +13,7 @@ use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::{Purpose, SegmentSize, is_no_room};
 use crate::wal::segment::{SegmentFile, SegmentTable, WalSegment};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 /// How many times larger than the one before it a segment is, until they have their usual size.
 const SEGMENT_GROWTH: u64 = 4;
@@ -72,8 +72,15 @@ impl ShardWal {
         } else {
             self.spare_size(is_stuck, hot_bytes)?
         };
-        let dir = self.identity.dir.clone();
-        Some(FillWork::Create { dir, seq: self.segment_next, size })
+        self.note_awaited();
+        let (dir, is_awaited) = (self.identity.dir.clone(), Arc::clone(&self.is_awaited));
+        Some(FillWork::Create { dir, seq: self.segment_next, size, is_awaited })
+    }
+
+    /// Says whether the segment that is being filled is awaited. With half of the bound used, seals are better not outrun: who
+    /// writes then waits for the zeroes, a tenth of a second, and not for seals of all groups.
+    pub(super) fn note_awaited(&self) {
+        self.is_awaited.store(self.is_waiting() && !self.is_half_full(), Ordering::Relaxed);
     }
 
     /// The size of the next segment for data, if one is wanted and the bound allows it. If nothing can leave the WAL

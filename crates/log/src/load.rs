@@ -1,0 +1,55 @@
+//! Whether so much is written to the log that merges should wait.
+//!
+//! # Why
+//! Commits and merges write to the same disk. A merge that saves no space can be made at any time. Beside commits of 100 KB merges
+//! added half to their p50 (`docs/adr/0120-merges-wait-for-a-quiet-log.md`).
+//!
+//! # Driving it
+//! No clock in here: the owner of the log calls [`Load::tick`] about every 100 ms. Where nobody does, no merge waits.
+
+/// Ticks with little to write, in a row, until the log is quiet.
+const QUIET_TICKS: u32 = 10;
+
+/// Of the bytes that are sealed into one chunk, this part in one tick is much.
+const MUCH_PART: u64 = 8;
+
+/// What was written lately.
+#[derive(Debug, Default)]
+pub(crate) struct Load {
+    /// Bytes of all batches at the last tick.
+    bytes_then: u64,
+    /// Ticks with little to write that must still come.
+    ticks_left: u32,
+}
+
+impl Load {
+    /// All batches have had `bytes` by now. Whether the log has just become quiet.
+    pub(crate) fn tick(&mut self, bytes: u64, seal_bytes: u64) -> bool {
+        let was_heavy = self.is_heavy();
+        let written = bytes - std::mem::replace(&mut self.bytes_then, bytes);
+        let is_much = written * MUCH_PART >= seal_bytes;
+        self.ticks_left = if is_much { QUIET_TICKS } else { self.ticks_left.saturating_sub(1) };
+        was_heavy && !self.is_heavy()
+    }
+
+    pub(crate) fn is_heavy(&self) -> bool {
+        self.ticks_left > 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_quiet_a_second_after_it_had_much_to_write() {
+        let (mut load, seal_bytes) = (Load::default(), 800);
+        assert!(!load.tick(99, seal_bytes) && !load.is_heavy(), "that was little");
+        assert!(!load.tick(199, seal_bytes) && load.is_heavy());
+        for tick in 1..QUIET_TICKS {
+            assert!(!load.tick(199 + u64::from(tick), seal_bytes) && load.is_heavy());
+        }
+        assert!(load.tick(250, seal_bytes), "the last one says it");
+        assert!(!load.is_heavy() && !load.tick(250, seal_bytes), "and none after it");
+    }
+}

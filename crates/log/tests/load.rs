@@ -1,0 +1,141 @@
+//! What waits while much is written, and what is quicker then.
+
+use crate::support::{APPEND, DELETE, Node, files, key, small};
+use env::MemoryDisk;
+use thalweg_log::LogOptions;
+
+/// More than chunks of 1 KiB are joined from in turn, and fewer than may wait.
+const CHUNKS: usize = 40;
+
+/// Each append is sealed by itself, and never fills the WAL.
+fn options() -> LogOptions {
+    LogOptions {
+        segment_bytes: 1 << 20,
+        wal_bytes_max: 64 << 20,
+        seal_bytes: 1 << 10,
+        checkpoint_bytes: 64 << 20,
+        ..small()
+    }
+}
+
+/// Appends to `group`, a chunk for each, with a tick after each.
+fn seal(node: &mut Node, group: u16, count: usize) {
+    for number in 0..count {
+        node.append(key(group, 1), &[number as u8; 1 << 10]).unwrap();
+        node.commit().unwrap();
+        node.work().unwrap();
+        node.shards[0].tick();
+    }
+}
+
+fn chunks(node: &Node) -> u64 {
+    node.shards[0].stats().chunks
+}
+
+#[test]
+fn merges_wait_until_the_log_has_been_quiet() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open_with(&disk, 1, options()).unwrap();
+    // Before the first tick nothing says that there is much to write.
+    node.shards[0].tick();
+    seal(&mut node, 0, 1);
+    seal(&mut node, 0, CHUNKS - 1);
+    assert_eq!(chunks(&node), CHUNKS as u64);
+    let bytes = node.read_all(key(0, 1), 777).unwrap();
+    for _ in 0..9 {
+        node.shards[0].tick();
+        assert!(!node.run_job(), "that was not long enough");
+    }
+    node.shards[0].tick();
+    node.work().unwrap();
+    assert!(chunks(&node) < 16, "{} chunks are left", chunks(&node));
+    assert_eq!(files(&disk, "chunk").len() as u64, chunks(&node));
+    assert_eq!(node.read_all(key(0, 1), 777).unwrap(), bytes);
+}
+
+#[test]
+fn no_more_than_a_bounded_number_of_chunks_wait() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open_with(&disk, 1, options()).unwrap();
+    let mut most = 0;
+    for _ in 0..300 {
+        seal(&mut node, 0, 1);
+        most = most.max(chunks(&node));
+    }
+    assert!((50..=80).contains(&most), "{most} chunks of one group");
+}
+
+#[test]
+fn nor_do_those_of_all_groups() {
+    let disk = MemoryDisk::new();
+    let options = LogOptions { group_count: 12, ..options() };
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    // Each group alone may let all of its chunks wait.
+    for _ in 0..60 {
+        (0..12).for_each(|group| seal(&mut node, group, 1));
+    }
+    assert!((400..=560).contains(&chunks(&node)), "{} chunks", chunks(&node));
+}
+
+#[test]
+fn what_is_deleted_gives_its_space_back_also_while_much_is_written() {
+    let disk = MemoryDisk::new();
+    let mut node = Node::open_with(&disk, 1, options()).unwrap();
+    seal(&mut node, 0, CHUNKS);
+    node.write(key(0, 1), DELETE, &[], &[]).unwrap();
+    seal(&mut node, 1, 2);
+    assert!(chunks(&node) <= 3, "{} chunks are left", chunks(&node));
+}
+
+/// Writes until `bytes` are in the log, and then, if it is to be awaited, until the log takes no more. How many changes of the
+/// disk the next segment takes.
+fn changes_of_a_fill(bytes: usize, is_awaited: bool) -> u64 {
+    const APPEND_BYTES: usize = 256 << 10;
+    let options = || LogOptions {
+        segment_bytes: 4 << 20,
+        wal_bytes_max: 16 << 20,
+        seal_bytes: 64 << 20,
+        batch_bytes_max: 1 << 20,
+        checkpoint_bytes: 64 << 20,
+        ..small()
+    };
+    let disk = MemoryDisk::new();
+    let mut node = Node::open_with(&disk, 1, options()).unwrap();
+    let append = |node: &mut Node| {
+        let is_taken = node.offer(key(0, 1), APPEND, &[], &[7; APPEND_BYTES]).is_ok();
+        node.commit().unwrap();
+        is_taken
+    };
+    while node.machine.streams.get(&key(0, 1)).is_none_or(|ends| ends.tail < bytes as u64) {
+        if !append(&mut node) {
+            let job = node.shards[0].poll_work().expect("a segment is to be made");
+            node.finish_job(job);
+        }
+    }
+    let job = node.shards[0].poll_work().filter(|job| job.group().is_none());
+    let job = job.expect("a spare segment is to be made");
+    while is_awaited && append(&mut node) {}
+    let before = disk.change_count();
+    node.finish_job(job);
+    let changes = disk.change_count() - before;
+    assert!(append(&mut node), "the segment can be used");
+    let written = node.read_all(key(0, 1), 1 << 20).unwrap();
+    assert!(written.iter().all(|byte| *byte == 7));
+    drop(node);
+    let mut node = Node::open_with(&disk, 1, options()).unwrap();
+    assert_eq!(node.read_all(key(0, 1), 1 << 20).unwrap(), written, "what is in it is found");
+    changes
+}
+
+#[test]
+fn a_segment_that_is_awaited_is_not_filled_first() {
+    // Sixteen pieces of zeroes, or one allocation.
+    let (filled, awaited) = (changes_of_a_fill(1, false), changes_of_a_fill(1, true));
+    assert!(filled - awaited >= 15, "{filled} and {awaited} changes");
+}
+
+#[test]
+fn with_half_of_the_log_used_it_is() {
+    let half = 8 << 20;
+    assert_eq!(changes_of_a_fill(half, true), changes_of_a_fill(half, false));
+}
