@@ -11,7 +11,7 @@
 //!   server's.
 //! - Only acknowledgements count. What was acknowledged must be there when it is read back; a run
 //!   that finds otherwise fails.
-//! - CPU time is the system's (`utime + stime`), memory is `VmRSS` and `VmHWM`.
+//! - CPU time is that of the whole process, the kernel's included; memory is `VmRSS` and `VmHWM`.
 //! - In an open loop (`--rate`) a latency begins when the request was due, not when there was a free
 //!   connection for it: waiting in our own queue counts.
 //!

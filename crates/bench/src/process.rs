@@ -1,5 +1,6 @@
-//! What the system knows of a process. Source: proc(5).
+//! What the system knows of a process. Sources: proc(5), clock_getcpuclockid(3).
 
+use nix::{time::clock_getcpuclockid, unistd::Pid};
 use std::fs;
 use std::time::Duration;
 
@@ -41,14 +42,9 @@ impl Process {
         self.ids.into_iter().flatten()
     }
 
-    /// CPU time of all its threads, in the kernel and outside.
+    /// CPU time of all threads that it has had, in the kernel and outside.
     pub(crate) fn cpu(self) -> Option<Duration> {
-        let ticks_per_second = rustix::param::clock_ticks_per_second();
-        let ticks: Option<u64> = self
-            .ids()
-            .map(|id| cpu_ticks(&fs::read_to_string(format!("/proc/{id}/stat")).ok()?))
-            .sum();
-        Some(Duration::from_micros(ticks? * 1_000_000 / ticks_per_second))
+        self.ids().map(cpu_time).sum()
     }
 
     pub(crate) fn memory(self) -> Option<Memory> {
@@ -74,13 +70,10 @@ impl Process {
     }
 }
 
-/// Fields 14 and 15 of `/proc/PID/stat`; the second one, a name, may hold blanks and brackets.
-fn cpu_ticks(stat: &str) -> Option<u64> {
-    let after_name = &stat[stat.rfind(')')? + 1..];
-    let mut fields = after_name.split_ascii_whitespace().skip(11);
-    let user: u64 = fields.next()?.parse().ok()?;
-    let system: u64 = fields.next()?.parse().ok()?;
-    user.checked_add(system)
+/// The clock that `clock_getcpuclockid` names; proc(5) says the same in steps of 10 ms.
+fn cpu_time(id: u32) -> Option<Duration> {
+    let clock = clock_getcpuclockid(Pid::from_raw(i32::try_from(id).ok()?)).ok()?;
+    Some(clock.now().ok()?.into())
 }
 
 /// A line as `VmRSS:    5412 kB`.
@@ -103,11 +96,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn cpu_time_is_found_behind_any_name() {
-        let stat = "7 (a) b) (c) S 1 7 7 0 -1 4194560 100 0 0 0 250 31 0 0 20 0 1 0 9 1 2";
-        assert_eq!(cpu_ticks(stat), Some(281));
-        assert_eq!(cpu_ticks("7 (a) S 1"), None);
-        assert_eq!(cpu_ticks(""), None);
+    fn cpu_time_is_that_of_the_process_and_has_no_steps() {
+        let before = Process::own().cpu().unwrap();
+        let start = std::time::Instant::now();
+        while start.elapsed() < Duration::from_millis(2) {}
+        let used = Process::own().cpu().unwrap() - before;
+        assert!(Duration::ZERO < used && used < Duration::from_secs(1), "{used:?}");
+        assert_eq!(Process::new(u32::MAX).cpu(), None);
     }
 
     #[test]
