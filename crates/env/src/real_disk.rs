@@ -234,7 +234,12 @@ impl File for RealFile {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        Ok(fallocate(&self.0, FallocateFlags::empty(), 0, length)?)
+        loop {
+            match fallocate(&self.0, FallocateFlags::empty(), 0, length) {
+                Err(Errno::INTR) => {}
+                allocated => return Ok(allocated?),
+            }
+        }
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {

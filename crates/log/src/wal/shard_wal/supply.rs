@@ -77,10 +77,13 @@ impl ShardWal {
         Some(FillWork::Create { dir, seq: self.segment_next, size, is_awaited })
     }
 
-    /// Says whether the segment that is being filled is awaited. With half of the bound used, seals are better not outrun: who
-    /// writes then waits for the zeroes, a tenth of a second, and not for seals of all groups.
+    /// Says whether the segment that is being filled is awaited. With half of the bound used, seals are better not outrun:
+    /// writes then wait for the zeroes, a tenth of a second, and not for seals of all groups. On a disk with little room only
+    /// what is written is sure to be there.
     pub(super) fn note_awaited(&self) {
-        self.is_awaited.store(self.is_waiting() && !self.is_half_full(), Ordering::Relaxed);
+        let has_room = !self.room.is_tight() && !self.disk_is_full;
+        let is_awaited = has_room && self.is_waiting() && !self.is_half_full();
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
     }
 
     /// The size of the next segment for data, if one is wanted and the bound allows it. If nothing can leave the WAL
