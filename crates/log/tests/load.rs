@@ -4,10 +4,11 @@ use crate::support::{APPEND, DELETE, Node, files, key, small};
 use env::MemoryDisk;
 use thalweg_log::LogOptions;
 
-/// More than chunks of 1 KiB are joined from in turn, and fewer than may wait.
+/// Enough for some merges, and fewer than may wait.
 const CHUNKS: usize = 40;
+const CHUNK_BYTES: usize = 3 << 10;
 
-/// Each append is sealed by itself, and never fills the WAL.
+/// Each append is sealed by itself, and never fills the WAL. Chunks may be longer than what is enough for a seal.
 fn options() -> LogOptions {
     LogOptions {
         segment_bytes: 1 << 20,
@@ -21,7 +22,7 @@ fn options() -> LogOptions {
 /// Appends to `group`, a chunk for each, with a tick after each.
 fn seal(node: &mut Node, group: u16, count: usize) {
     for number in 0..count {
-        node.append(key(group, 1), &[number as u8; 1 << 10]).unwrap();
+        node.append(key(group, 1), &[number as u8; CHUNK_BYTES]).unwrap();
         node.commit().unwrap();
         node.work().unwrap();
         node.shards[0].tick();

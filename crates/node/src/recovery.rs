@@ -4,7 +4,7 @@ use crate::{
     DiskTrouble, Membership, ShardCore,
     group::{Group, Groups},
     owner_header::{OwnerHeader, decode_configuration, decode_meta},
-    replicated::{Replication, to_copy},
+    replicated::{Replication, may_concern, to_copy},
     role::Role,
 };
 use cluster::{
@@ -93,8 +93,12 @@ fn open_dir(
         let log = opened.shards.iter().find(|log| log.owns(group));
         let Some(log) = log else { continue };
         let found = log.is_replicated(group);
+        // Where other groups are copies, what said so of this one may be what is damaged. It is out then.
+        let is_lost = || has_copies && replay.damages.iter().any(|it| may_concern(it, group));
         match membership {
-            Some(membership) if found || membership.may_begin(log.last_index(group)) => {
+            Some(membership)
+                if found || membership.may_begin(log.last_index(group)) || is_lost() =>
+            {
                 replay.begin_copy(log, group, membership);
             }
             None if !found => {

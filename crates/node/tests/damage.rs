@@ -340,9 +340,19 @@ fn sealed(path: &StreamPath) -> (MemoryDisk, PathBuf) {
         process.append(&other, text(), &[b'y'; 30_000]);
         process.wait_ms(100);
     }
+    // Merges wait for a quiet log.
+    (0..20).for_each(|_| process.wait_ms(100));
     process.kill();
-    let chunk = disk.paths().into_iter().find(|path| path.starts_with("/data/chunks/00000"));
-    (disk, chunk.expect("it is sealed"))
+    let has_text = |chunk: &PathBuf| {
+        let file = disk.open(chunk).unwrap();
+        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        bytes.windows(100).any(|window| window == [b'x'; 100])
+    };
+    let mut chunks = disk.paths();
+    chunks.retain(|path| path.starts_with("/data/chunks/00000"));
+    let chunk = chunks.into_iter().find(has_text).expect("it is sealed");
+    (disk, chunk)
 }
 
 /// Both copies of the page of rows of a small chunk, and its length: docs/format/chunk.md.

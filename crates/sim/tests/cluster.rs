@@ -38,6 +38,11 @@ fn a_seed_in_which_a_lost_voter_stayed_since_nobody_could_take_over_holds() {
 }
 
 #[test]
+fn a_seed_in_which_all_that_made_a_group_a_copy_was_damaged_holds() {
+    held(11574303127);
+}
+
+#[test]
 fn one_seed_gives_one_run_of_a_cluster() {
     assert_eq!(held(3), held(3));
     assert_ne!(held(3).trace_hash, held(4).trace_hash);

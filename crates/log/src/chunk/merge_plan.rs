@@ -19,13 +19,9 @@ const GROWTH: u64 = 4;
 /// The same of one that is as large as it may be.
 const LAST_GROWTH: u64 = 2;
 
-/// Whether a chunk is as seals make them.
+/// Whether two such chunks fit one: of neighbours that are merged, all but one are small.
 pub(crate) fn is_small(file: &ChunkFile, options: &LogOptions) -> bool {
-    file.header.data_bytes <= small_bytes_max(options)
-}
-
-fn small_bytes_max(options: &LogOptions) -> u64 {
-    options.seal_bytes.saturating_mul(2)
+    file.header.data_bytes <= options.chunk_bytes_max / 2
 }
 
 /// Neighbours that may be merged with each other.
@@ -61,7 +57,7 @@ impl Neighbours<'_> {
     /// Neighbours of like size: sizes grow fourfold from class to class, so that each byte is copied
     /// a few times only.
     fn of_like_size(&self) -> Option<Range<usize>> {
-        let mut size_max = small_bytes_max(self.options);
+        let mut size_max = self.options.seal_bytes.saturating_mul(2);
         while size_max <= self.options.chunk_bytes_max {
             let found = (0..self.files.len()).find_map(|start| {
                 let fit = self.fit(start, size_max);

@@ -68,7 +68,7 @@ pub(crate) use copy::{GroupCopy, Halt};
 pub(crate) use gate::Gate;
 pub(crate) use line::Waiter;
 pub use request_bytes::{decode_reply, decode_request, encode_reply, encode_request};
-pub(crate) use start::to_copy;
+pub(crate) use start::{may_concern, to_copy};
 pub use status::{CopyState, CopyStatus};
 pub use transfer::TransferCounts;
 pub(crate) use transfer::{Rebuilt, Source, Writing};

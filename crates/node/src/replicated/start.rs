@@ -128,7 +128,7 @@ fn terms_of(log: &ShardLog, id: GroupId, ahead: &Ahead) -> Option<Terms> {
 }
 
 /// Whether something of the group may be lost that this node had synced.
-fn may_concern(damage: &Damage, id: GroupId) -> bool {
+pub(crate) fn may_concern(damage: &Damage, id: GroupId) -> bool {
     let is_harmless = matches!(damage.kind, DamageKind::HeaderRepaired | DamageKind::FormatCopy);
     !is_harmless && damage.group.is_none_or(|group| group == id)
 }

@@ -251,10 +251,17 @@ fn entries_go_before_the_sync_of_the_leader_and_acknowledgements_after_their_own
 fn a_node_alone_and_a_member_do_not_take_each_others_directories() {
     let alone = MemoryDisk::new();
     let mut process = Process::open(&alone, SHARDS);
-    process.with_text(&path("a"), b"x");
+    process.with_text(&path("a"), b"alone,");
     let alone = process.kill();
-    let refused = Process::open_member(&alone, (options(), SHARDS), &membership(0));
-    assert!(matches!(refused, Err(OpenError::Replicas { found: false, .. })));
+    // Damage does not make copies of them.
+    for is_damaged in [false, true] {
+        if is_damaged {
+            let (file, bit) = bit_of(&alone, b"alone,");
+            alone.flip_bit(&file, bit);
+        }
+        let refused = Process::open_member(&alone, (options(), SHARDS), &membership(0));
+        assert!(matches!(refused, Err(OpenError::Replicas { found: false, .. })));
+    }
     let mut trio = Trio::new();
     with_text(&mut trio, "a");
     trio.kill(0);

@@ -250,7 +250,7 @@ fn a_copy_that_meets_damage_in_a_read_is_renewed_and_whole_chunks_are_not_sent_a
     assert_eq!(copy_of_a(&trio, node).id.incarnation(), 1, "nobody has read it");
     let Reply::Head(key, _) = trio.ask(node, head("a")) else { panic!("it is there") };
     let at = ByteOffset::new;
-    let refused = trio.ask(node, Request::Window { key, from: at(0), to: at(12) });
+    let refused = trio.ask(node, Request::Window { key, from: at(4), to: at(12) });
     assert!(matches!(refused, Reply::Failed(Failure::NoLeader)), "{refused:?}");
     let before = sent_bytes(&trio);
     tick_until(&mut trio, |trio| is_whole(trio) && copy_of_a(trio, node).id.incarnation() == 2);
