@@ -2,7 +2,7 @@
 //!
 //! # Why
 //! Commits and merges write to the same disk. A merge that saves no space can be made at any time. Beside commits of 100 KB merges
-//! added half to their p50 (`docs/adr/0120-merges-wait-for-a-quiet-log.md`).
+//! added half to their p50 (`docs/adr/0120-bursts-go-before-what-can-wait.md`).
 //!
 //! # Driving it
 //! No clock in here: the owner of the log calls [`Load::tick`] about every 100 ms. Where nobody does, no merge waits.
