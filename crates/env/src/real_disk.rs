@@ -2,7 +2,7 @@
 
 use crate::disk::{DirLock, Disk, File, LockError};
 use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
-use rustix::io::{Errno, ReadWriteFlags, preadv2};
+use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 use std::fs;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
@@ -234,12 +234,7 @@ impl File for RealFile {
     }
 
     fn allocate(&self, length: u64) -> io::Result<()> {
-        loop {
-            match fallocate(&self.0, FallocateFlags::empty(), 0, length) {
-                Err(Errno::INTR) => {}
-                allocated => return Ok(allocated?),
-            }
-        }
+        Ok(retry_on_intr(|| fallocate(&self.0, FallocateFlags::empty(), 0, length))?)
     }
 
     fn set_len(&self, length: u64) -> io::Result<()> {

@@ -1,6 +1,6 @@
 //! What waits while much is written, and what is quicker then.
 
-use crate::support::{APPEND, DELETE, Node, files, key, small};
+use crate::support::{APPEND, DELETE, Node, files, key, never_full, small};
 use env::MemoryDisk;
 use thalweg_log::LogOptions;
 
@@ -8,15 +8,9 @@ use thalweg_log::LogOptions;
 const CHUNKS: usize = 40;
 const CHUNK_BYTES: usize = 3 << 10;
 
-/// Each append is sealed by itself, and never fills the WAL. Chunks may be longer than what is enough for a seal.
+/// Each append is sealed by itself. Chunks may be longer than what is enough for a seal.
 fn options() -> LogOptions {
-    LogOptions {
-        segment_bytes: 1 << 20,
-        wal_bytes_max: 64 << 20,
-        seal_bytes: 1 << 10,
-        checkpoint_bytes: 64 << 20,
-        ..small()
-    }
+    LogOptions { seal_bytes: 1 << 10, ..never_full() }
 }
 
 /// Appends to `group`, a chunk for each, with a tick after each.

@@ -1,7 +1,7 @@
 //! Space: segments are reused, full disks answered, chunks merged, dead data given back.
 
 use crate::support;
-use crate::support::{DELETE, Node, files, key, small, spoil_rows};
+use crate::support::{DELETE, Node, files, key, never_full, small, spoil_rows};
 use env::{Disk, DiskOperation, MemoryDisk, SeededRandom};
 use model::{ByteOffset, GroupId, StreamKey};
 use std::collections::{BTreeMap, BTreeSet};
@@ -189,17 +189,6 @@ fn small_chunks_are_merged_into_long_runs() {
     assert_eq!((bounds.start.get(), bounds.end.get(), bounds.records), (4000, 4400, 1));
     assert_eq!(bounds.at.get(), 1_700_000_000_400);
     assert_eq!(node.read_all(key(0, 1), 777).unwrap().len(), 125 * 400);
-}
-
-/// Neither batches nor the WAL are ever full, which would let the node do all that there is to do.
-fn never_full() -> LogOptions {
-    LogOptions {
-        batch_bytes_max: 1 << 20,
-        segment_bytes: 1 << 20,
-        wal_bytes_max: 64 << 20,
-        checkpoint_bytes: 64 << 20,
-        ..small()
-    }
 }
 
 #[test]

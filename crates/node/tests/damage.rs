@@ -343,15 +343,8 @@ fn sealed(path: &StreamPath) -> (MemoryDisk, PathBuf) {
     // Merges wait for a quiet log.
     (0..20).for_each(|_| process.wait_ms(100));
     process.kill();
-    let has_text = |chunk: &PathBuf| {
-        let file = disk.open(chunk).unwrap();
-        let mut bytes = vec![0; usize::try_from(file.len().unwrap()).unwrap()];
-        file.read_exact_at(&mut bytes, 0).unwrap();
-        bytes.windows(100).any(|window| window == [b'x'; 100])
-    };
-    let mut chunks = disk.paths();
-    chunks.retain(|path| path.starts_with("/data/chunks/00000"));
-    let chunk = chunks.into_iter().find(has_text).expect("it is sealed");
+    let places = places_of(&disk, "/data/chunks/00000", &[b'x'; 100]);
+    let (chunk, _) = places.into_iter().next().expect("it is sealed");
     (disk, chunk)
 }
 
@@ -414,10 +407,10 @@ fn a_read_by_time_does_not_pass_over_what_is_lost() {
     assert_eq!(starts(&mut process), [None, None, Some(5_005)]);
 }
 
-/// The places of a text in the log: file and position.
-fn places_of(disk: &MemoryDisk, text: &[u8]) -> Vec<(PathBuf, u64)> {
+/// The places of a text in the files below `dir`: file and position.
+fn places_of(disk: &MemoryDisk, dir: &str, text: &[u8]) -> Vec<(PathBuf, u64)> {
     let mut places = Vec::new();
-    for path in disk.paths().into_iter().filter(|path| path.starts_with("/data/wal")) {
+    for path in disk.paths().into_iter().filter(|path| path.starts_with(dir)) {
         let file = disk.open(&path).unwrap();
         let mut bytes = vec![0; file.len().unwrap() as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
@@ -449,7 +442,7 @@ fn damaged_chain(disk: &MemoryDisk) -> StreamPath {
     // A later batch vouches for the one before.
     process.append(&link(depth), text(), b"y");
     process.kill();
-    let lost = places_of(disk, b"what is lost");
+    let lost = places_of(disk, "/data/wal", b"what is lost");
     assert_eq!(lost.len(), depth);
     for (file, position) in lost {
         // The command is written before its data.

@@ -269,7 +269,8 @@ impl ChunkSet {
             return Some(self.plan(index..index + 1));
         }
         let range = self.neighbours(options)?;
-        let small = self.list.files().iter().filter(|file| is_small(file, options)).count();
+        let small = self.list.files().iter().filter(|file| is_small(file, options));
+        let small = small.take(small_min).count();
         if small < small_min {
             self.waiting = small;
             return None;

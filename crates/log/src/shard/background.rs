@@ -73,7 +73,7 @@ impl ShardLog {
     fn is_wal_long(&self) -> bool {
         let (room, used_bytes) = (self.wal.room(), self.wal.used_bytes());
         let hot_bytes = self.groups.iter().map(|group| group.hot_totals().bytes).sum();
-        self.wal.is_half_full()
+        room.is_half_used(used_bytes)
             || self.wal.retired_count() > MANY_SEGMENTS
             // Spare segments may fill the bound and all be too small for what waits.
             || self.wal.is_waiting()

@@ -96,6 +96,11 @@ impl WalRoom {
         self.kept_at_hand_bytes = if self.is_tight() { self.upkeep_bytes() } else { 0 };
     }
 
+    /// Whether segments that hold so much use more than half of the bound.
+    pub(crate) fn is_half_used(&self, used_bytes: u64) -> bool {
+        used_bytes * 2 > self.wal_bytes_max
+    }
+
     /// Whether the disk has less room than the bound of the settings.
     pub(crate) fn is_tight(&self) -> bool {
         self.wal_bytes_max < self.wal_bytes_limit

@@ -190,11 +190,6 @@ impl ShardWal {
         self.wal_bytes() - self.spare_bytes()
     }
 
-    /// Whether more than half of the bound is used.
-    pub(crate) fn is_half_full(&self) -> bool {
-        self.used_bytes() * 2 > self.room.wal_bytes_max
-    }
-
     fn spare_bytes(&self) -> u64 {
         self.spares.iter().map(|segment| segment.capacity).sum()
     }

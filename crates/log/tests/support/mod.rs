@@ -46,6 +46,17 @@ pub fn small() -> LogOptions {
     }
 }
 
+/// Neither batches nor the WAL are ever full, which would let the node do all that there is to do.
+pub fn never_full() -> LogOptions {
+    LogOptions {
+        batch_bytes_max: 1 << 20,
+        segment_bytes: 1 << 20,
+        wal_bytes_max: 64 << 20,
+        checkpoint_bytes: 64 << 20,
+        ..small()
+    }
+}
+
 /// The directory of the tests; its ids are the same in every run.
 pub fn data_dir(disk: &MemoryDisk, options: LogOptions) -> Result<DataDir, OpenError> {
     data_dir_on(Arc::new(disk.clone()), options)

@@ -82,7 +82,8 @@ impl ShardWal {
     /// what is written is sure to be there.
     pub(super) fn note_awaited(&self) {
         let has_room = !self.room.is_tight() && !self.disk_is_full;
-        let is_awaited = has_room && self.is_waiting() && !self.is_half_full();
+        let is_awaited =
+            has_room && self.is_waiting() && !self.room.is_half_used(self.used_bytes());
         self.is_awaited.store(is_awaited, Ordering::Relaxed);
     }
 
