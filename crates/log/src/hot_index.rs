@@ -184,6 +184,11 @@ impl HotIndex {
         self.taken.as_ref().map_or_else(HotTotals::default, |taken| taken.left)
     }
 
+    /// Bytes that the next seal moves.
+    pub(crate) fn next_bytes(&self) -> u64 {
+        self.taken.as_ref().map_or(self.open.totals, |taken| taken.left).bytes
+    }
+
     /// The last entry that may be in what a seal has taken.
     pub(crate) fn taken_upto(&self) -> Option<u64> {
         self.taken.as_ref().map(|taken| taken.upto)

@@ -20,7 +20,7 @@ pub(crate) struct Load {
     bytes_then: u64,
     /// Ticks with little to write that must still come.
     ticks_left: u32,
-    /// Since the log was quiet, half of its bound has been used.
+    /// Since the log was quiet, much has come to be sealed.
     is_lasting: bool,
 }
 
@@ -35,8 +35,8 @@ impl Load {
         was_heavy && !self.is_heavy()
     }
 
-    /// Half of the log's bound is used.
-    pub(crate) fn note_half_used(&mut self) {
+    /// There is so much to seal that it should not become more.
+    pub(crate) fn note_backlog(&mut self) {
         self.is_lasting = self.is_heavy();
     }
 
@@ -63,11 +63,11 @@ mod tests {
             assert!(!load.tick(199 + u64::from(tick), seal_bytes) && load.is_heavy());
         }
         assert!(load.is_burst());
-        load.note_half_used();
+        load.note_backlog();
         assert!(load.is_heavy() && !load.is_burst());
         assert!(load.tick(250, seal_bytes), "the last one says it");
         assert!(!load.is_heavy() && !load.tick(250, seal_bytes), "and none after it");
-        load.note_half_used();
+        load.note_backlog();
         assert!(!load.tick(350, seal_bytes) && load.is_burst(), "that was before it");
     }
 }

@@ -163,12 +163,26 @@ fn with_half_of_the_log_used_seals_wait_no_longer_until_it_was_quiet() {
 fn what_waits_for_long_becomes_two_chunks() {
     let options = LogOptions { wal_bytes_max: 4 << 20, ..long() };
     let mut node = burst(&MemoryDisk::new(), options);
-    // A quarter of the log is set apart.
+    // An eighth of the log is set apart.
     seal(&mut node, 0, 500);
     assert_eq!(chunks(&node), 0);
     (0..10).for_each(|_| node.shards[0].tick());
     node.work().unwrap();
     assert_eq!(chunks(&node), 2);
+}
+
+#[test]
+fn with_many_groups_seals_wait_for_less() {
+    let options =
+        LogOptions { group_count: 16, wal_bytes_max: 4 << 20, seal_bytes: 16 << 10, ..long() };
+    let mut node = burst(&MemoryDisk::new(), options);
+    let mut count = 0;
+    while chunks(&node) == 0 {
+        seal(&mut node, count % 16, 1);
+        count += 1;
+    }
+    // Nothing leaves the log before each group is sealed. Three sixteenths of it are 256 appends of 3 KiB.
+    assert!((250..=270).contains(&count), "{count} appends");
 }
 
 /// Writes until `bytes` are in the log, and then, if it is to be awaited, until the log takes no more. How many changes of the

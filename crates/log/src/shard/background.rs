@@ -110,7 +110,7 @@ impl ShardLog {
 
     /// Looks for background work that can start now.
     pub(super) fn next_task(&mut self) -> Option<Task> {
-        self.note_half_used();
+        self.note_backlog();
         self.poll_free()
             .or_else(|| self.poll_fill())
             .or_else(|| self.poll_drain())

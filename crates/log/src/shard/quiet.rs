@@ -6,7 +6,10 @@ use crate::options::{ALL_WAITING_CHUNKS_MAX, WAITING_CHUNKS_MAX};
 use model::GroupId;
 
 /// The part of its bound that the log has of one group when that is set apart for a seal.
-const APART_PART: u64 = 4;
+const APART_PART: u64 = 8;
+
+/// What may have to be sealed before the oldest segment can go, in sixteenths of the log's bound.
+const FIRST_SEALS_SIXTEENTHS: u64 = 3;
 
 impl ShardLog {
     /// Looks at how much is written; for about every 100 ms. While it is much, merges that save no space and seals of long appends
@@ -22,6 +25,7 @@ impl ShardLog {
         let much = self.store.options.wal_bytes_max / APART_PART;
         let has_much = |group: &&mut Group| group.hot_totals().bytes >= much;
         self.groups.iter_mut().filter(has_much).for_each(Group::set_apart);
+        self.note_backlog();
     }
 
     /// Looks whether there is enough to seal.
@@ -37,10 +41,13 @@ impl ShardLog {
         if may_wait && waiting < ALL_WAITING_CHUNKS_MAX { WAITING_CHUNKS_MAX } else { 0 }
     }
 
-    /// Remembers that half of the log's bound was used, until the log is quiet.
-    pub(super) fn note_half_used(&mut self) {
-        if self.wal.room().is_half_used(self.wal.used_bytes()) {
-            self.load.note_half_used();
+    /// Remembers until the log is quiet that so much is to be sealed. The next segments have to last until the oldest can go, for
+    /// which each group is sealed that has something in it.
+    pub(super) fn note_backlog(&mut self) {
+        let first_bytes: u64 = self.groups.iter().map(|group| group.hot.next_bytes()).sum();
+        let much = self.store.options.wal_bytes_max / 16 * FIRST_SEALS_SIXTEENTHS;
+        if first_bytes > much || self.wal.room().is_half_used(self.wal.used_bytes()) {
+            self.load.note_backlog();
         }
     }
 
