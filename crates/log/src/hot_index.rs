@@ -51,7 +51,7 @@ pub(crate) struct HotIndex {
 
 /// What a seal has taken.
 #[derive(Debug)]
-struct Taken {
+pub(crate) struct Taken {
     streams: Arc<HotStreams>,
     /// All entries up to here that have data are in it, or were sealed before.
     upto: u64,
@@ -184,6 +184,11 @@ impl HotIndex {
         self.taken.as_ref().map_or_else(HotTotals::default, |taken| taken.left)
     }
 
+    /// Bytes that the next seal moves.
+    pub(crate) fn next_bytes(&self) -> u64 {
+        self.taken.as_ref().map_or(self.open.totals, |taken| taken.left).bytes
+    }
+
     /// The last entry that may be in what a seal has taken.
     pub(crate) fn taken_upto(&self) -> Option<u64> {
         self.taken.as_ref().map(|taken| taken.upto)
@@ -278,14 +283,19 @@ impl HotIndex {
         self.taken.take_if(is_done);
     }
 
-    /// Takes everything for a job that seals it. What a seal has taken that failed comes first.
-    pub(crate) fn begin_seal(&mut self, applied: u64) -> Sealable {
+    /// Takes everything for the next seal, unless something is taken.
+    pub(crate) fn take(&mut self, applied: u64) -> &mut Taken {
         let open = &mut self.open;
-        let taken = self.taken.get_or_insert_with(|| {
+        self.taken.get_or_insert_with(|| {
             let streams = Arc::new(std::mem::take(open));
             let left = streams.totals;
             Taken { streams, upto: applied, left, late: Vec::new(), is_in_job: false }
-        });
+        })
+    }
+
+    /// Takes everything for a job that seals it. What was taken before comes first.
+    pub(crate) fn begin_seal(&mut self, applied: u64) -> Sealable {
+        let taken = self.take(applied);
         assert!(!taken.is_in_job, "one seal at a time");
         taken.is_in_job = true;
         Sealable { streams: Arc::clone(&taken.streams), upto: taken.upto, left: taken.left }

@@ -1,4 +1,4 @@
-//! Whether so much is written to the log that merges should wait.
+//! Whether so much is written to the log that merges and some seals should wait.
 //!
 //! # Why
 //! Commits and merges write to the same disk. A merge that saves no space can be made at any time. Beside commits of 100 KB merges
@@ -20,6 +20,8 @@ pub(crate) struct Load {
     bytes_then: u64,
     /// Ticks with little to write that must still come.
     ticks_left: u32,
+    /// Since the log was quiet, much has come to be sealed.
+    is_lasting: bool,
 }
 
 impl Load {
@@ -29,7 +31,18 @@ impl Load {
         let written = bytes - std::mem::replace(&mut self.bytes_then, bytes);
         let is_much = written * MUCH_PART >= seal_bytes;
         self.ticks_left = if is_much { QUIET_TICKS } else { self.ticks_left.saturating_sub(1) };
+        self.is_lasting &= self.is_heavy();
         was_heavy && !self.is_heavy()
+    }
+
+    /// There is so much to seal that it should not become more.
+    pub(crate) fn note_backlog(&mut self) {
+        self.is_lasting = self.is_heavy();
+    }
+
+    /// Whether much is written, but not yet for long.
+    pub(crate) fn is_burst(&self) -> bool {
+        self.is_heavy() && !self.is_lasting
     }
 
     pub(crate) fn is_heavy(&self) -> bool {
@@ -49,7 +62,12 @@ mod tests {
         for tick in 1..QUIET_TICKS {
             assert!(!load.tick(199 + u64::from(tick), seal_bytes) && load.is_heavy());
         }
+        assert!(load.is_burst());
+        load.note_backlog();
+        assert!(load.is_heavy() && !load.is_burst());
         assert!(load.tick(250, seal_bytes), "the last one says it");
         assert!(!load.is_heavy() && !load.tick(250, seal_bytes), "and none after it");
+        load.note_backlog();
+        assert!(!load.tick(350, seal_bytes) && load.is_burst(), "that was before it");
     }
 }

@@ -85,6 +85,9 @@ pub struct LogOptions {
     pub wal_bytes_max: u64,
     /// Unsealed data of one group that is worth a chunk.
     pub seal_bytes: u64,
+    /// Mean size of a group's appends from which on their seal may wait while much is written. There are few of them then in all
+    /// that the log holds, so a chunk of them takes little memory.
+    pub long_append_bytes: u64,
     /// Appends join an open batch up to this size; a single larger one is its own batch.
     pub batch_bytes_max: u64,
     /// Log bytes of one group after which it wants a checkpoint.
@@ -126,6 +129,7 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             wal_bytes_max: 1 << 30,
             seal_bytes: 8 << 20,
+            long_append_bytes: 16 << 10,
             batch_bytes_max: 4 << 20,
             checkpoint_bytes: 32 << 20,
             chunk_bytes_max: 256 << 20,

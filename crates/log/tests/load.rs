@@ -82,6 +82,109 @@ fn what_is_deleted_gives_its_space_back_also_while_much_is_written() {
     assert!(chunks(&node) <= 3, "{} chunks are left", chunks(&node));
 }
 
+/// Appends are long, and a seal of three is enough.
+fn long() -> LogOptions {
+    LogOptions { seal_bytes: 8 << 10, long_append_bytes: CHUNK_BYTES as u64, ..never_full() }
+}
+
+/// A log that has much to write, with nothing in chunks but what came before that was known.
+fn burst(disk: &MemoryDisk, options: LogOptions) -> Node {
+    let mut node = Node::open_with(disk, 1, options).unwrap();
+    seal(&mut node, 0, 1);
+    assert_eq!(chunks(&node), 0);
+    node
+}
+
+#[test]
+fn seals_of_long_appends_wait_until_the_log_has_been_quiet() {
+    let disk = MemoryDisk::new();
+    let options = || LogOptions { checkpoint_bytes: 16 << 10, ..long() };
+    let mut node = burst(&disk, options());
+    let checkpoints = || files(&disk, "ckpt").len();
+    let checkpoints_before = checkpoints();
+    seal(&mut node, 0, 30);
+    assert_eq!(chunks(&node), 0);
+    assert_eq!(checkpoints(), checkpoints_before, "one would be a seal, too");
+    let bytes = node.read_all(key(0, 1), 777).unwrap();
+    for _ in 0..9 {
+        node.shards[0].tick();
+        node.work().unwrap();
+        assert_eq!(chunks(&node), 0, "that was not long enough");
+    }
+    node.shards[0].tick();
+    node.work().unwrap();
+    assert_eq!(chunks(&node), 1);
+    assert_eq!(checkpoints(), checkpoints_before + 1);
+    assert_eq!(node.read_all(key(0, 1), 777).unwrap(), bytes);
+    drop(node);
+    let mut node = Node::open_with(&disk, 1, options()).unwrap();
+    assert_eq!(node.read_all(key(0, 1), 777).unwrap(), bytes);
+}
+
+#[test]
+fn seals_of_short_appends_do_not_wait() {
+    let options = LogOptions { long_append_bytes: CHUNK_BYTES as u64 + 1, ..long() };
+    let mut node = burst(&MemoryDisk::new(), options);
+    seal(&mut node, 0, 30);
+    assert_eq!(chunks(&node), 10);
+}
+
+#[test]
+fn nor_do_those_on_a_disk_with_less_room_than_the_log_may_use() {
+    let disk = MemoryDisk::new();
+    disk.set_capacity(20 << 20);
+    let mut node = burst(&disk, long());
+    seal(&mut node, 0, 30);
+    assert!(chunks(&node) >= 9, "{} chunks", chunks(&node));
+}
+
+#[test]
+fn with_half_of_the_log_used_seals_wait_no_longer_until_it_was_quiet() {
+    let options = LogOptions { segment_bytes: 64 << 10, wal_bytes_max: 512 << 10, ..long() };
+    let mut node = burst(&MemoryDisk::new(), options);
+    let mut count = 0;
+    while chunks(&node) == 0 {
+        seal(&mut node, 0, 1);
+        count += 1;
+    }
+    assert!((50..=90).contains(&count), "{count} appends of 3 KiB until half of 512 KiB are used");
+    // What was set apart frees the log when it is in a chunk, and there is more.
+    let then = chunks(&node);
+    seal(&mut node, 1, 30);
+    assert!(chunks(&node) >= then + 9, "{} chunks, {then} then", chunks(&node));
+    (0..10).for_each(|_| node.shards[0].tick());
+    node.work().unwrap();
+    let then = chunks(&node);
+    seal(&mut node, 2, 20);
+    assert!(chunks(&node) <= then + 1, "the next burst waits again");
+}
+
+#[test]
+fn what_waits_for_long_becomes_two_chunks() {
+    let options = LogOptions { wal_bytes_max: 4 << 20, ..long() };
+    let mut node = burst(&MemoryDisk::new(), options);
+    // An eighth of the log is set apart.
+    seal(&mut node, 0, 500);
+    assert_eq!(chunks(&node), 0);
+    (0..10).for_each(|_| node.shards[0].tick());
+    node.work().unwrap();
+    assert_eq!(chunks(&node), 2);
+}
+
+#[test]
+fn with_many_groups_seals_wait_for_less() {
+    let options =
+        LogOptions { group_count: 16, wal_bytes_max: 4 << 20, seal_bytes: 16 << 10, ..long() };
+    let mut node = burst(&MemoryDisk::new(), options);
+    let mut count = 0;
+    while chunks(&node) == 0 {
+        seal(&mut node, count % 16, 1);
+        count += 1;
+    }
+    // Nothing leaves the log before each group is sealed. Three sixteenths of it are 256 appends of 3 KiB.
+    assert!((250..=270).contains(&count), "{count} appends");
+}
+
 /// Writes until `bytes` are in the log, and then, if it is to be awaited, until the log takes no more. How many changes of the
 /// disk the next segment takes.
 fn changes_of_a_fill(bytes: usize, is_awaited: bool) -> u64 {

@@ -78,6 +78,7 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         segment_bytes,
         wal_bytes_max: segment_bytes * dice.between(3, 8),
         seal_bytes: *dice.pick(&[8 << 10, 32 << 10, 128 << 10]),
+        long_append_bytes: 200,
         batch_bytes_max: *dice.pick(&[32 << 10, 128 << 10]),
         checkpoint_bytes: *dice.pick(&[16 << 10, 64 << 10, 256 << 10]),
         chunk_bytes_max: *dice.pick(&[64 << 10, 512 << 10]),

@@ -34,6 +34,7 @@ fn options() -> LogOptions {
         segment_bytes: 8 << 10,
         wal_bytes_max: 96 << 10,
         seal_bytes: 4 << 10,
+        long_append_bytes: 200,
         batch_bytes_max: 4 << 10,
         checkpoint_bytes: 8 << 10,
         chunk_bytes_max: 64 << 10,

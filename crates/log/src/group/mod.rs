@@ -127,12 +127,19 @@ impl Group {
     }
 
     /// Whether it is time to seal: because there is enough, or because reads have fetched as much, piece by piece, as
-    /// there is to seal.
-    pub(crate) fn wants_seal(&self, seal_bytes: u64) -> bool {
+    /// there is to seal. What is enough waits where appends are `waiting_mean` bytes long.
+    pub(crate) fn wants_seal(&self, seal_bytes: u64, waiting_mean: u64) -> bool {
         let hot_bytes = self.hot_totals().bytes;
         let is_read_apart = self.far_read_bytes.get() >= hot_bytes;
         let is_worth_it = is_read_apart && hot_bytes * READ_SEAL_PART >= seal_bytes;
-        hot_bytes > 0 && (hot_bytes >= seal_bytes || is_worth_it)
+        let is_enough = hot_bytes >= seal_bytes && !self.has_long_appends(waiting_mean);
+        hot_bytes > 0 && (is_enough || is_worth_it)
+    }
+
+    /// Whether what is hot has so few appends for its bytes.
+    pub(crate) fn has_long_appends(&self, mean_bytes: u64) -> bool {
+        let HotTotals { appends, bytes, .. } = self.hot_totals();
+        appends > 0 && bytes / appends >= mean_bytes
     }
 
     /// Records that the state machine has applied everything up to `index`.

@@ -110,6 +110,11 @@ impl Group {
         }
     }
 
+    /// Sets apart what is hot for the next seal, unless something is. What comes meanwhile is for the one after it.
+    pub(crate) fn set_apart(&mut self) {
+        self.hot.take(self.applied);
+    }
+
     /// Takes a sealed chunk: its appends are hot no more.
     pub(crate) fn finish_seal(&mut self, task: SealTask, done: CopyDone) {
         self.hot.finish_seal();

@@ -4,7 +4,7 @@ use crate::checkpoint::CheckpointTask;
 use crate::chunk::copy::CopyDone;
 use crate::chunk::count::{CountDone, CountTask};
 use crate::group::{Group, seal::SealsBefore, seal::hot_chunk_bytes};
-use crate::options::{ALL_WAITING_CHUNKS_MAX, MANY_SEGMENTS, MERGE_CHUNKS_MIN, WAITING_CHUNKS_MAX};
+use crate::options::{MANY_SEGMENTS, MERGE_CHUNKS_MIN};
 use crate::shard::ShardLog;
 use crate::snapshot::{InstallEnd, Installing};
 use crate::wal::fill::FillWork;
@@ -52,12 +52,14 @@ impl ShardLog {
         }
         let is_long = self.is_wal_long();
         let oldest = self.wal.oldest().filter(|oldest| is_long || self.is_cheap_to_free(oldest));
+        let waiting_mean = self.mean_that_waits();
         let wants = |group: &Group| {
             let is_large = group.bytes_since_checkpoint >= self.store.options.checkpoint_bytes
                 && group.applied() > group.checkpointed();
             let drained = self.drained.iter().flat_map(|wal| &wal.segments);
             let mut old = oldest.into_iter().chain(drained).chain(&self.foreign);
-            is_large || old.any(|segment| group.could_unpin(segment))
+            let has_reason = is_large || old.any(|segment| group.could_unpin(segment));
+            has_reason && !group.has_long_appends(waiting_mean)
         };
         let count = self.groups.len();
         let in_turn = (0..count).map(|step| (self.turn + step) % count);
@@ -108,6 +110,7 @@ impl ShardLog {
 
     /// Looks for background work that can start now.
     pub(super) fn next_task(&mut self) -> Option<Task> {
+        self.note_backlog();
         self.poll_free()
             .or_else(|| self.poll_fill())
             .or_else(|| self.poll_drain())
@@ -251,11 +254,11 @@ impl ShardLog {
     /// The group of a checkpoint that waits, or the largest to seal: where all are due all the time, none waits forever.
     /// One whose last job failed comes after the others.
     fn next_to_write(&self) -> Option<usize> {
-        let seal_bytes = self.store.options.seal_bytes;
+        let (seal_bytes, waiting_mean) = (self.store.options.seal_bytes, self.mean_that_waits());
         in_turn(|is_turn| {
             let groups = self.groups.iter().enumerate().filter(|(_, group)| is_turn(group));
             let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());
-            let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes));
+            let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes, waiting_mean));
             let seal = || due.max_by_key(|(_, group)| group.hot_totals().bytes);
             checkpoint.or_else(seal).map(|(index, _)| index)
         })
@@ -293,7 +296,9 @@ impl ShardLog {
             match &group.pending {
                 Some(task) if group.is_ready() => Some((0, waits, task.bytes(), index)),
                 Some(_) => Some((1, waits, hot_bytes, index)),
-                None => group.wants_seal(seal_bytes).then_some((1, waits, hot_bytes, index)),
+                None => {
+                    group.wants_seal(seal_bytes, u64::MAX).then_some((1, waits, hot_bytes, index))
+                }
             }
         });
         due.min().map(|(_, _, _, index)| index)
@@ -352,23 +357,6 @@ impl ShardLog {
                 Some((index, Task::Merge(task)))
             })
         })
-    }
-
-    /// How many small chunks a group must have for a merge that saves no space.
-    fn small_chunks_to_merge(&self) -> usize {
-        let waiting: usize = self.groups.iter().map(|group| group.chunks.waiting()).sum();
-        let may_wait = self.load.is_heavy() && !self.is_out_of_room;
-        if may_wait && waiting < ALL_WAITING_CHUNKS_MAX { WAITING_CHUNKS_MAX } else { 0 }
-    }
-
-    /// Looks at how much is written; for about every 100 ms. While it is much, merges that save no space wait, up to a bound.
-    pub fn tick(&mut self) {
-        if self.load.tick(self.batch_bytes, self.store.options.seal_bytes) {
-            for group in self.groups.iter_mut().filter(|group| group.chunks.waiting() > 0) {
-                group.merge_may_help = true;
-            }
-            self.is_work_due.set(true);
-        }
     }
 
     /// Takes the result of a piece of background work.

@@ -26,6 +26,7 @@ mod background;
 mod check_tests;
 mod drain;
 mod installs;
+mod quiet;
 mod replicas;
 mod sifts;
 mod stats;
@@ -246,11 +247,6 @@ impl ShardLog {
         let fields = HotFields::of(entry, &placement, false);
         self.group_mut(entry.group).place(entry.index, &placement, fields);
         self.note_seal(entry.group);
-    }
-
-    /// Looks whether there is enough to seal.
-    fn note_seal(&self, group: GroupId) {
-        self.note_work(self.group(group).wants_seal(self.store.options.seal_bytes));
     }
 
     /// Records that the state machine has applied every entry of `group` up to `index`.

@@ -31,6 +31,7 @@ pub fn small() -> LogOptions {
         segment_bytes: 32 << 10,
         wal_bytes_max: 256 << 10,
         seal_bytes: 8 << 10,
+        long_append_bytes: 16 << 10,
         batch_bytes_max: 8 << 10,
         checkpoint_bytes: 16 << 10,
         chunk_bytes_max: 256 << 10,

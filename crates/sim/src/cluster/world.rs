@@ -145,6 +145,7 @@ impl World {
             // Half of it is kept for nodes that are away.
             wal_bytes_max: 8 * segment_bytes,
             seal_bytes: *dice.pick(&[16 << 10, 256 << 10]),
+            long_append_bytes: 200,
             batch_bytes_max: *dice.pick(&[32 << 10, segment_bytes]),
             checkpoint_bytes: *dice.pick(&[16 << 10, 128 << 10]),
             chunk_bytes_max: 512 << 10,
