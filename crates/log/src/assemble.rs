@@ -123,6 +123,7 @@ fn make_shard(store: &Store, wals: &[RebuiltWal], number: u16, epoch: u64) -> Sh
         is_count_due: true,
         seals_since_merge: 0,
         load: Load::default(),
+        waiting_mean: u64::MAX,
         turn: 0,
         batches: 0,
         batch_bytes: 0,

@@ -52,14 +52,13 @@ impl ShardLog {
         }
         let is_long = self.is_wal_long();
         let oldest = self.wal.oldest().filter(|oldest| is_long || self.is_cheap_to_free(oldest));
-        let waiting_mean = self.mean_that_waits();
         let wants = |group: &Group| {
             let is_large = group.bytes_since_checkpoint >= self.store.options.checkpoint_bytes
                 && group.applied() > group.checkpointed();
             let drained = self.drained.iter().flat_map(|wal| &wal.segments);
             let mut old = oldest.into_iter().chain(drained).chain(&self.foreign);
             let has_reason = is_large || old.any(|segment| group.could_unpin(segment));
-            has_reason && !group.has_long_appends(waiting_mean)
+            has_reason && !group.has_long_appends(self.waiting_mean)
         };
         let count = self.groups.len();
         let in_turn = (0..count).map(|step| (self.turn + step) % count);
@@ -108,9 +107,25 @@ impl ShardLog {
         }
     }
 
+    /// Looks whether there is enough to seal.
+    pub(super) fn note_seal(&self, group: GroupId) {
+        let seal_bytes = self.store.options.seal_bytes;
+        self.note_work(self.group(group).wants_seal(seal_bytes, self.waiting_mean));
+    }
+
+    /// Looks whether seals of long appends may still wait. The load, the disk and the last job say so.
+    pub(super) fn look_what_waits(&mut self) {
+        if self.is_work_due.get() {
+            self.note_backlog();
+        }
+        let may_wait = self.load.is_burst() && !self.is_out_of_room && !self.wal.room().is_tight();
+        let mean = if may_wait { self.store.options.long_append_bytes } else { u64::MAX };
+        let before = std::mem::replace(&mut self.waiting_mean, mean);
+        self.note_work(before != mean);
+    }
+
     /// Looks for background work that can start now.
     pub(super) fn next_task(&mut self) -> Option<Task> {
-        self.note_backlog();
         self.poll_free()
             .or_else(|| self.poll_fill())
             .or_else(|| self.poll_drain())
@@ -254,7 +269,7 @@ impl ShardLog {
     /// The group of a checkpoint that waits, or the largest to seal: where all are due all the time, none waits forever.
     /// One whose last job failed comes after the others.
     fn next_to_write(&self) -> Option<usize> {
-        let (seal_bytes, waiting_mean) = (self.store.options.seal_bytes, self.mean_that_waits());
+        let (seal_bytes, waiting_mean) = (self.store.options.seal_bytes, self.waiting_mean);
         in_turn(|is_turn| {
             let groups = self.groups.iter().enumerate().filter(|(_, group)| is_turn(group));
             let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());

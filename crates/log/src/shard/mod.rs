@@ -80,6 +80,8 @@ pub struct ShardLog {
     /// Chunks sealed since a merge was last looked for.
     pub(crate) seals_since_merge: usize,
     pub(crate) load: Load,
+    /// Mean size of a group's appends from which on its seal, and a checkpoint for which it is sealed, wait now.
+    pub(crate) waiting_mean: u64,
     /// Where the search for a group that needs work continues.
     pub(crate) turn: usize,
     pub(crate) batches: u64,
@@ -204,6 +206,7 @@ impl ShardLog {
         if self.is_poisoned() {
             return None;
         }
+        self.look_what_waits();
         if !self.is_work_due.get() {
             #[cfg(debug_assertions)]
             assert!(self.next_task().is_none(), "work can start that nobody has noted");

@@ -3,7 +3,6 @@
 use super::ShardLog;
 use crate::group::Group;
 use crate::options::{ALL_WAITING_CHUNKS_MAX, WAITING_CHUNKS_MAX};
-use model::GroupId;
 
 /// The part of its bound that the log has of one group when that is set apart for a seal.
 const APART_PART: u64 = 8;
@@ -28,12 +27,6 @@ impl ShardLog {
         self.note_backlog();
     }
 
-    /// Looks whether there is enough to seal.
-    pub(super) fn note_seal(&self, group: GroupId) {
-        let (seal_bytes, waiting_mean) = (self.store.options.seal_bytes, self.mean_that_waits());
-        self.note_work(self.group(group).wants_seal(seal_bytes, waiting_mean));
-    }
-
     /// How many small chunks a group must have for a merge that saves no space.
     pub(super) fn small_chunks_to_merge(&self) -> usize {
         let waiting: usize = self.groups.iter().map(|group| group.chunks.waiting()).sum();
@@ -49,11 +42,5 @@ impl ShardLog {
         if first_bytes > much || self.wal.room().is_half_used(self.wal.used_bytes()) {
             self.load.note_backlog();
         }
-    }
-
-    /// Mean size of a group's appends from which on its seal, and a checkpoint for which it is sealed, wait now.
-    pub(super) fn mean_that_waits(&self) -> u64 {
-        let may_wait = self.load.is_burst() && !self.is_out_of_room && !self.wal.room().is_tight();
-        if may_wait { self.store.options.long_append_bytes } else { u64::MAX }
     }
 }
