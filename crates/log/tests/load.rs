@@ -139,6 +139,19 @@ fn nor_do_those_on_a_disk_with_less_room_than_the_log_may_use() {
 }
 
 #[test]
+fn what_waits_does_not_as_soon_as_the_disk_has_less_room_than_the_log_may_use() {
+    let options = LogOptions { segment_bytes: 64 << 10, wal_bytes_max: 16 << 20, ..long() };
+    let disk = MemoryDisk::new();
+    let mut node = burst(&disk, options);
+    seal(&mut node, 0, 30);
+    assert_eq!(chunks(&node), 0);
+    disk.set_capacity(4 << 20);
+    let appends_of_a_segment = 21;
+    seal(&mut node, 0, appends_of_a_segment);
+    assert!(chunks(&node) >= 1, "the job for the next segment has seen it");
+}
+
+#[test]
 fn with_half_of_the_log_used_seals_wait_no_longer_until_it_was_quiet() {
     let options = LogOptions { segment_bytes: 64 << 10, wal_bytes_max: 512 << 10, ..long() };
     let mut node = burst(&MemoryDisk::new(), options);
