@@ -307,7 +307,7 @@ impl Core {
     /// Asks for a checkpoint of everything that was applied.
     pub(crate) fn checkpoint(&mut self) {
         let index = self.shard.applied_index(GROUP);
-        self.shard.checkpoint(GROUP, index, Vec::new(), self.streams.rows());
+        self.shard.checkpoint(GROUP, index, Vec::new(), self.streams.rows(index));
     }
 
     /// Moves work to where a worker finds it; whether one is to be woken.

@@ -141,9 +141,11 @@ impl Streams {
         }
     }
 
-    /// The rows of a checkpoint.
-    pub(crate) fn rows(&self) -> CheckpointRows {
-        let mut streams: Vec<&Stream> = self.list.iter().collect();
+    /// The rows of a checkpoint at `applied`. A stream whose creation is not applied yet is in none of them: its id is the index of
+    /// an entry that may be lost, and then another stream gets it.
+    pub(crate) fn rows(&self, applied: EntryIndex) -> CheckpointRows {
+        let is_applied = |stream: &&Stream| stream.id.get() <= applied.get();
+        let mut streams: Vec<&Stream> = self.list.iter().filter(is_applied).collect();
         streams.sort_unstable_by_key(|stream| stream.id);
         let mut rows = CheckpointRows::new();
         let mut row = Vec::new();
@@ -275,7 +277,7 @@ mod tests {
     #[test]
     fn rows_hold_everything() {
         let streams = filled();
-        let rows = streams.rows();
+        let rows = streams.rows(EntryIndex::new(7));
         let mut again = Streams::default();
         for row in rows.iter() {
             again.restore(row).unwrap();
@@ -284,6 +286,14 @@ mod tests {
         assert_eq!(stream.tail, Position { id: 3, offset: 100 });
         assert_eq!(stream.cursors["billing"], 2);
         assert_eq!(stream.written, stream.tail);
+    }
+
+    #[test]
+    fn no_row_holds_a_stream_that_is_being_made() {
+        let mut streams = filled();
+        streams.create(StreamId::new(10), "mails");
+        assert_eq!(streams.rows(EntryIndex::new(9)).len(), 1);
+        assert_eq!(streams.rows(EntryIndex::new(10)).len(), 2);
     }
 
     #[test]
