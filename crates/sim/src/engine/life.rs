@@ -1,7 +1,7 @@
 //! One life of an engine: what its caller and its driver do, until it ends.
 
 use super::{
-    model::{Act, CURSORS, Model, STREAMS, draw_entries},
+    model::{Act, CURSORS, Model, draw_entries, draw_stream},
     mutant::EngineMutant,
     scene::Scene,
 };
@@ -32,7 +32,9 @@ pub(super) struct Life {
     pub(super) base: Model,
     /// What was tried since, in order.
     pub(super) acts: Vec<Act>,
-    /// How many of them survive the death of the process, and power loss.
+    /// Streams of acts that found no room.
+    pub(super) refused: Vec<&'static str>,
+    /// How many of the acts survive the death of the process, and power loss.
     pub(super) acked: usize,
     pub(super) durable: usize,
     /// `base` with all acts, and with those that are acknowledged.
@@ -53,6 +55,7 @@ impl Life {
             acked_model: base.clone(),
             base,
             acts: Vec::new(),
+            refused: Vec::new(),
             acked: 0,
             durable: 0,
             durability,
@@ -143,7 +146,9 @@ impl Life {
     /// Records an act whose call has returned, or begun.
     fn record(&mut self, act: Act, result: Result<(), WriteError>) -> Result<(), String> {
         let class = result.as_ref().err().map(WriteError::class);
-        if class != Some(Class::Retry) {
+        if class == Some(Class::Retry) {
+            self.refused.push(act.stream());
+        } else {
             self.now.apply(&act);
             self.acts.push(act);
         }
@@ -161,7 +166,7 @@ impl Life {
     }
 
     fn begin_append(&mut self, world: &mut Scene, engine: &Engine) -> Result<(), String> {
-        let stream = *world.dice.pick(&STREAMS);
+        let stream = draw_stream(&mut world.dice);
         let entries = draw_entries(&mut world.dice, self.acts.len() as u64);
         let slices: Vec<&[u8]> = entries.iter().map(Vec::as_slice).collect();
         let begun = engine.begin_append(stream, &slices);
@@ -194,7 +199,7 @@ impl Life {
 
     /// A call that returns when it is acknowledged.
     fn call(&mut self, world: &mut Scene, engine: &Engine) -> Result<(), String> {
-        let (stream, cursor) = (*world.dice.pick(&STREAMS), *world.dice.pick(&CURSORS));
+        let (stream, cursor) = (draw_stream(&mut world.dice), *world.dice.pick(&CURSORS));
         let Ends { head, tail: visible } = engine.ends(stream);
         let act = match world.dice.below(10) {
             0..4 if visible > 0 => {
@@ -239,7 +244,7 @@ impl Life {
 
     /// What is visible is what was written, holds all that was acknowledged, and stays.
     fn read(&mut self, world: &mut Scene, engine: &Engine) -> Result<(), String> {
-        let stream = *world.dice.pick(&STREAMS);
+        let stream = draw_stream(&mut world.dice);
         let ends = engine.ends(stream);
         let (least, most) = (self.acked_model.tail(stream), self.now.tail(stream));
         if !(least..=most).contains(&ends.tail) && !self.may_hide(engine) {

@@ -28,7 +28,7 @@ use crate::dice::Dice;
 use ::engine::{Driver, Durability, Engine, OpenError, Options};
 use env::Disk;
 use life::{End, Life};
-use model::Model;
+use model::{Act, Model};
 use scene::Scene;
 use std::{
     fmt,
@@ -195,7 +195,7 @@ impl EngineWorld {
             }
         }
         let tails = model::STREAMS.map(|stream| engine.ends(stream));
-        let Some((moment, model)) = found else {
+        let Some((moment, mut model)) = found else {
             return Err(format!("after {end:?} the engine holds no moment of its life: {tails:?}"));
         };
         let (acts, lost) = (life.acts.len(), certain.saturating_sub(moment));
@@ -206,7 +206,10 @@ impl EngineWorld {
         }
         self.scene
             .note(format_args!("after {end:?}: act {moment} of {acts}, {certain} were certain"));
-        match model.differs(engine) {
+        let mut begun = life.refused;
+        begun.extend(life.acts.get(moment).map(Act::stream));
+        let problem = model.check_streams(&engine.streams(), &begun);
+        match problem.or_else(|| model.differs(engine)) {
             Some(problem) => Err(format!("after {end:?}: {problem}")),
             None => Ok(model),
         }

@@ -4,7 +4,16 @@ use crate::dice::Dice;
 use ::engine::{Engine, ReadError, ReadLimits};
 use std::collections::BTreeMap;
 
-pub(super) const STREAMS: [&str; 3] = ["orders", "mails", "logs"];
+pub(super) const STREAMS: [&str; 63] = [
+    "orders", "mails", "logs", "s00", "s01", "s02", "s03", "s04", "s05", "s06", "s07", "s08",
+    "s09", "s10", "s11", "s12", "s13", "s14", "s15", "s16", "s17", "s18", "s19", "s20", "s21",
+    "s22", "s23", "s24", "s25", "s26", "s27", "s28", "s29", "s30", "s31", "s32", "s33", "s34",
+    "s35", "s36", "s37", "s38", "s39", "s40", "s41", "s42", "s43", "s44", "s45", "s46", "s47",
+    "s48", "s49", "s50", "s51", "s52", "s53", "s54", "s55", "s56", "s57", "s58", "s59",
+];
+
+/// The first streams, which get most of what is done.
+const BUSY: usize = 3;
 pub(super) const CURSORS: [&str; 2] = ["billing", "audit"];
 
 /// Entries of one stream that are read back at once.
@@ -23,6 +32,16 @@ pub(super) struct Model {
     entries: BTreeMap<&'static str, Vec<Vec<u8>>>,
     heads: BTreeMap<&'static str, u64>,
     cursors: BTreeMap<(&'static str, &'static str), u64>,
+}
+
+impl Act {
+    pub(super) fn stream(&self) -> &'static str {
+        match self {
+            Self::Append { stream, .. }
+            | Self::Commit { stream, .. }
+            | Self::Trim { stream, .. } => stream,
+        }
+    }
 }
 
 impl Model {
@@ -47,6 +66,23 @@ impl Model {
                 *head = (*head).max(*upto);
             }
         }
+    }
+
+    /// Compares which streams there are with those of the engine. The creation of one of `begun` may be there without the append that it was
+    /// for; the model has it from then on, empty.
+    pub(super) fn check_streams(
+        &mut self,
+        found: &[String],
+        begun: &[&'static str],
+    ) -> Option<String> {
+        for stream in begun.iter().filter(|stream| found.iter().any(|name| name == *stream)) {
+            self.entries.entry(stream).or_default();
+        }
+        let unknown = found.iter().find(|name| !self.entries.contains_key(name.as_str()));
+        let missing =
+            || self.entries.keys().find(|stream| found.iter().all(|name| name != *stream));
+        let unknown = unknown.map(|name| format!("{name} is there, which nothing has made"));
+        unknown.or_else(|| missing().map(|stream| format!("{stream} is not there")))
     }
 
     /// Whether ends and cursors are those of the engine.
@@ -103,6 +139,12 @@ impl Model {
         }
         Ok(Some(found.next_id()))
     }
+}
+
+/// A stream for the next act: seldom one of those that are made late, or never.
+pub(super) fn draw_stream(dice: &mut Dice) -> &'static str {
+    let streams = if dice.percent(75) { &STREAMS[..BUSY] } else { &STREAMS[..] };
+    dice.pick::<&'static str>(streams)
 }
 
 /// The entries of an append: mostly one short entry, sometimes a batch, now and then a large one.
