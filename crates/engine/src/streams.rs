@@ -141,8 +141,8 @@ impl Streams {
         }
     }
 
-    /// The rows of a checkpoint at `applied`. A stream whose creation is not applied yet is in none of them: its id is the index of
-    /// an entry that may be lost, and then another stream gets it.
+    /// The rows of a checkpoint at `applied`. A stream whose creation is not applied yet has none. Its id is the index of an entry
+    /// that may still be lost, and then another stream gets it.
     pub(crate) fn rows(&self, applied: EntryIndex) -> CheckpointRows {
         let is_applied = |stream: &&Stream| stream.id.get() <= applied.get();
         let mut streams: Vec<&Stream> = self.list.iter().filter(is_applied).collect();
