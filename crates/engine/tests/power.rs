@@ -10,7 +10,7 @@ use env::{Disk, MemoryDisk, Random, RealClock, RealRandom, SeededRandom};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use thalweg_engine::{Driver, Durability, Engine};
+use thalweg_engine::{Durability, Engine};
 
 const PERIODIC: Durability = Durability::Periodic(Duration::from_millis(1));
 
@@ -79,7 +79,7 @@ fn loses_a_stream_beside_a_checkpoint(seed: u64) -> bool {
     drop((engine, driver));
     disk.crash(&mut SeededRandom::new(seed));
     disk.power_off_after(None);
-    let (engine, mut driver) = open();
+    let (engine, driver) = open();
     let is_lost = engine.tail("mails") == 0;
     assert!(engine.tail("orders") >= 600);
     engine.append("logs", b"first").unwrap();
