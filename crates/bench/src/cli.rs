@@ -408,6 +408,9 @@ pub(crate) struct Bare {
     /// With reads, long-polls and server-sent events of what is in memory
     #[arg(long, conflicts_with = "hyper")]
     pub(crate) readers: bool,
+    /// With --readers: write and sync a block of 4 KiB in this directory before each append is acknowledged
+    #[arg(long, requires = "readers")]
+    pub(crate) sync_dir: Option<PathBuf>,
 }
 
 /// Arguments of `table`.

@@ -43,16 +43,21 @@ impl WrittenFile {
     /// Writes and syncs `count` times, one after the other.
     pub(crate) fn write(&mut self, count: u64, latencies: &mut Latencies) -> Result<()> {
         for _ in 0..count {
-            // No two writes are alike.
-            self.block[..8].copy_from_slice(&self.written.to_le_bytes());
-            let at = self.written % self.places * self.block.len() as u64;
             let start = Instant::now();
-            self.file.write_all_at(&self.block, at)?;
-            self.file.sync_data()?;
+            self.write_one()?;
             latencies.record(start.elapsed());
-            self.written += 1;
         }
         Ok(())
+    }
+
+    /// Writes and syncs the next blocks.
+    pub(crate) fn write_one(&mut self) -> Result<()> {
+        // No two writes are alike.
+        self.block[..8].copy_from_slice(&self.written.to_le_bytes());
+        let at = self.written % self.places * self.block.len() as u64;
+        self.written += 1;
+        self.file.write_all_at(&self.block, at)?;
+        self.file.sync_data()
     }
 }
 

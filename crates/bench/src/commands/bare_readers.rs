@@ -2,9 +2,11 @@
 //!
 //! Appends go behind each other into a file in memory, without a log, a sync or a check. A read is `sendfile` of that file, a
 //! long-poll a write when the next append comes, and an append one write to each reader of events. No server here can do
-//! the same with less, unless by other means.
+//! the same with less, unless by other means. With `--sync-dir` each append is acknowledged when a block of a file there was
+//! written and synced: what a server that acknowledges only what is durable needs beside.
 
 use super::bare::lengths;
+use crate::disk::{BLOCK_BYTES, WrittenFile};
 use crate::failure::Outcome;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -12,6 +14,7 @@ use std::collections::HashMap;
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 const LISTENER: Token = Token(usize::MAX);
 const EVENTS: usize = 64;
@@ -61,10 +64,13 @@ struct Plain {
     streams: Vec<Stream>,
     names: HashMap<String, usize>,
     scratch: Vec<u8>,
+    /// What each append writes to, and syncs.
+    disk: Option<WrittenFile>,
 }
 
-/// Prints the address and answers until the process is killed.
-pub(super) fn serve(address: SocketAddr) -> Outcome<()> {
+/// Prints the address and answers until the process is killed. Appends are synced in `sync_dir`, if there is one.
+pub(super) fn serve(address: SocketAddr, sync_dir: Option<&Path>) -> Outcome<()> {
+    let disk = sync_dir.map(|dir| WrittenFile::make(dir, BLOCK_BYTES)).transpose()?;
     let (poll, mut listener) = (Poll::new()?, TcpListener::bind(address)?);
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     println!("{}", listener.local_addr()?);
@@ -75,6 +81,7 @@ pub(super) fn serve(address: SocketAddr) -> Outcome<()> {
         streams: Vec::new(),
         names: HashMap::new(),
         scratch: vec![0; SCRATCH_BYTES],
+        disk,
     };
     let mut events = Events::with_capacity(EVENTS);
     loop {
@@ -170,6 +177,7 @@ impl Plain {
             Asked::Create => self.put(at, CREATED),
             Asked::Append => {
                 stream.append(body)?;
+                self.disk.as_mut().map_or(Ok(()), WrittenFile::write_one)?;
                 self.put(at, APPENDED);
                 self.flush(at);
                 self.tell(number, body);

@@ -35,12 +35,12 @@ use std::path::{Path, PathBuf};
 /// Runs what was asked; whether all checks passed.
 pub(crate) fn run(cli: Cli) -> Outcome<bool> {
     if let Command::Bare(asked) = cli.command {
-        let serve = match (asked.hyper, asked.readers) {
-            (true, _) => bare_hyper::serve,
-            (_, true) => bare_readers::serve,
-            _ => bare::serve,
+        let served = match (asked.hyper, asked.readers) {
+            (true, _) => bare_hyper::serve(asked.listen),
+            (_, true) => bare_readers::serve(asked.listen, asked.sync_dir.as_deref()),
+            _ => bare::serve(asked.listen),
         };
-        return serve(asked.listen).map(|()| true);
+        return served.map(|()| true);
     }
     if let Command::Report(asked) = cli.command {
         return compare::join(&asked).map(|()| true);

@@ -207,7 +207,7 @@ impl Contender {
     fn takes(&self, bench: &Bench, case: &Case) -> bool {
         let fits = match self.system {
             System::Bare | System::BareHyper => matches!(case.command, Command::Appends(_)),
-            System::BareReaders => matches!(
+            System::BareReaders | System::BareSynced => matches!(
                 case.command,
                 Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_)
             ),

@@ -112,6 +112,16 @@ impl System {
             Self::BareReaders => {
                 launch.flags(["bare".to_owned(), listen.to_string(), "--readers".to_owned()])
             }
+            Self::BareSynced => launch.flags(
+                [
+                    "bare",
+                    &listen.to_string(),
+                    "--readers",
+                    "--sync-dir",
+                    &scratch.display().to_string(),
+                ]
+                .map(str::to_owned),
+            ),
             Self::DurableStreams => launch.durable_streams(&data, "wal"),
             Self::DurableStreamsMemory => launch.durable_streams(&data, "memory"),
             Self::DurableStreamsNode => launch.node(places, &data),

@@ -25,6 +25,8 @@ pub(crate) enum System {
     BareHyper,
     /// The same for readers: their sockets, heads and frames, and a file that is sent
     BareReaders,
+    /// The same, with a block written and synced before each append is acknowledged
+    BareSynced,
     /// Durable Streams' server in Rust, with its write-ahead log
     DurableStreams,
     /// The same without the log
@@ -74,6 +76,7 @@ impl System {
             Self::Bare => "bare responder",
             Self::BareHyper => "bare responder on hyper",
             Self::BareReaders => "bare responder for readers",
+            Self::BareSynced => "bare responder for readers, synced",
             Self::DurableStreams => "Durable Streams (Rust)",
             Self::DurableStreamsMemory => "Durable Streams (Rust), memory",
             Self::DurableStreamsNode => "Durable Streams (Node)",
@@ -91,7 +94,9 @@ impl System {
     /// The release that is measured; none for what is built here.
     pub(crate) fn version(self) -> Option<&'static str> {
         match self {
-            Self::Thalweg | Self::Bare | Self::BareHyper | Self::BareReaders => None,
+            Self::Thalweg | Self::Bare | Self::BareHyper | Self::BareReaders | Self::BareSynced => {
+                None
+            }
             Self::DurableStreams | Self::DurableStreamsMemory => Some("0.1.5"),
             Self::DurableStreamsNode => Some("0.3.7"),
             Self::DurableStreamsAxum => Some("0.3.0"),
@@ -108,6 +113,9 @@ impl System {
             Self::Thalweg => "fdatasync before every acknowledgement, one node",
             Self::Bare | Self::BareHyper => "stores nothing",
             Self::BareReaders => "keeps it in memory",
+            Self::BareSynced => {
+                "keeps it in memory; fdatasync of a block before every acknowledgement"
+            }
             Self::DurableStreams => {
                 "fdatasync of its log before an append is acknowledged, one node"
             }
@@ -145,7 +153,7 @@ impl System {
 
     /// Whether it stores what it acknowledges, so that it can be read back.
     pub(crate) fn stores(self) -> bool {
-        !matches!(self, Self::Bare | Self::BareHyper | Self::BareReaders)
+        !matches!(self, Self::Bare | Self::BareHyper | Self::BareReaders | Self::BareSynced)
     }
 
     /// The file that must be there to start it.
@@ -153,7 +161,9 @@ impl System {
         let below = |path: &str| places.peers.join(path);
         Ok(match self {
             Self::Thalweg => places.thalweg.clone(),
-            Self::Bare | Self::BareHyper | Self::BareReaders => std::env::current_exe()?,
+            Self::Bare | Self::BareHyper | Self::BareReaders | Self::BareSynced => {
+                std::env::current_exe()?
+            }
             Self::DurableStreams | Self::DurableStreamsMemory => {
                 below("durable-streams/bin/durable-streams-server")
             }
