@@ -35,8 +35,11 @@ impl ShardLog {
     }
 
     /// Remembers until the log is quiet that so much is to be sealed. The next segments have to last until the oldest can go, for
-    /// which each group is sealed that has something in it.
+    /// which each group is sealed that has something in it. Nothing waits but in a burst: groups are not gone through otherwise.
     pub(super) fn note_backlog(&mut self) {
+        if !self.load.is_burst() {
+            return;
+        }
         let first_bytes: u64 = self.groups.iter().map(|group| group.hot.next_bytes()).sum();
         let much = self.store.options.wal_bytes_max / 16 * FIRST_SEALS_SIXTEENTHS;
         if first_bytes > much || self.wal.room().is_half_used(self.wal.used_bytes()) {
