@@ -5,10 +5,8 @@ mod acts;
 mod disk;
 
 use acts::{Model, STREAMS, live, pick};
-use disk::{DIR, read_from, small, try_open};
-use env::{Disk, MemoryDisk, Random, RealClock, RealRandom, SeededRandom};
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use disk::{files, open_driven, read_from, small, try_open};
+use env::{MemoryDisk, Random, SeededRandom};
 use std::time::Duration;
 use thalweg_engine::{Durability, Engine};
 
@@ -54,16 +52,8 @@ fn run(seed: u64, durability: Durability) {
 /// Makes a stream, has a checkpoint written before that is applied, and cuts the power. Whether the stream is lost.
 fn loses_a_stream_beside_a_checkpoint(seed: u64) -> bool {
     let disk = MemoryDisk::new();
-    let open = || {
-        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let (clock, random) = (Arc::new(RealClock::new()), &mut RealRandom);
-        let options = small(Durability::None);
-        Engine::open_driven(shared, clock, random, Path::new(DIR), options).unwrap()
-    };
-    let checkpoints = || {
-        let is_checkpoint = |path: &PathBuf| path.extension().is_some_and(|end| end == "ckpt");
-        disk.paths().into_iter().filter(is_checkpoint).collect::<Vec<_>>()
-    };
+    let open = || open_driven(&disk, small(Durability::None));
+    let checkpoints = || files(&disk, "ckpt");
     let (engine, mut driver) = open();
     let before = checkpoints();
     for _ in 0..600 {

@@ -2,9 +2,8 @@
 
 mod disk;
 
-use disk::{open, read_from, try_open};
+use disk::{files, open, read_from, try_open};
 use env::{MemoryDisk, SeededRandom};
-use std::path::PathBuf;
 use std::time::Duration;
 use thalweg_engine::{
     Class, DamageKind, Durability, Engine, Options, ReadError, ReadLimits, WriteError,
@@ -162,10 +161,6 @@ fn what_a_killed_process_wrote_is_there() {
     }
 }
 
-fn wal_files(disk: &MemoryDisk) -> Vec<PathBuf> {
-    disk.paths().into_iter().filter(|path| path.extension().is_some_and(|e| e == "wal")).collect()
-}
-
 /// Inverts the first byte of `needle`, wherever it occurs.
 fn damage(disk: &MemoryDisk, needle: &[u8]) {
     use env::Disk;
@@ -228,7 +223,7 @@ fn the_wal_stays_within_its_bound() {
         for number in 0..2_000_u32 {
             engine.append("a", &number.to_le_bytes().repeat(50)).unwrap();
         }
-        assert!(wal_files(&disk).len() <= 9, "{:?}", wal_files(&disk));
+        assert!(files(&disk, "wal").len() <= 9, "{:?}", files(&disk, "wal"));
         assert!(engine.stats().chunks > 0);
         assert_eq!(read_from(&engine, "a", 0).len(), 2_000);
     }

@@ -3,9 +3,9 @@
 #![allow(dead_code, reason = "each test program uses a part of this")]
 
 use env::{Disk, MemoryDisk, RealClock, RealRandom};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use thalweg_engine::{Durability, Engine, OpenError, Options, ReadLimits};
+use thalweg_engine::{Driver, Durability, Engine, OpenError, Options, ReadLimits};
 
 pub(crate) const DIR: &str = "/engine";
 
@@ -23,6 +23,19 @@ pub(crate) fn try_open(disk: &MemoryDisk, options: Options) -> Result<Engine, Op
     let disk: Arc<dyn Disk> = Arc::new(disk.clone());
     let (clock, random) = (Arc::new(RealClock::new()), &mut RealRandom);
     Engine::open_on(disk, clock, random, Path::new(DIR), options)
+}
+
+/// Without threads.
+pub(crate) fn open_driven(disk: &MemoryDisk, options: Options) -> (Engine, Driver) {
+    let disk: Arc<dyn Disk> = Arc::new(disk.clone());
+    let (clock, random) = (Arc::new(RealClock::new()), &mut RealRandom);
+    Engine::open_driven(disk, clock, random, Path::new(DIR), options).unwrap()
+}
+
+/// The files whose names end in `extension`.
+pub(crate) fn files(disk: &MemoryDisk, extension: &str) -> Vec<PathBuf> {
+    let has_it = |path: &PathBuf| path.extension().is_some_and(|end| end == extension);
+    disk.paths().into_iter().filter(has_it).collect()
 }
 
 /// Patient: on a busy machine background work may take its time, which is no failure.
