@@ -14,6 +14,7 @@ pub(super) const STREAMS: [&str; 63] = [
 
 /// The first streams, which get most of what is done.
 const BUSY: usize = 3;
+
 pub(super) const CURSORS: [&str; 2] = ["billing", "audit"];
 
 /// Entries of one stream that are read back at once.
@@ -141,7 +142,7 @@ impl Model {
     }
 }
 
-/// A stream for the next act: seldom one of those that are made late, or never.
+/// A stream for the next act: mostly a busy one, otherwise any. The others are made late, or never.
 pub(super) fn draw_stream(dice: &mut Dice) -> &'static str {
     let streams = if dice.percent(75) { &STREAMS[..BUSY] } else { &STREAMS[..] };
     dice.pick::<&'static str>(streams)
