@@ -408,7 +408,7 @@ pub(crate) struct Bare {
     /// With reads, long-polls and server-sent events of what is in memory
     #[arg(long, conflicts_with = "hyper")]
     pub(crate) readers: bool,
-    /// With --readers: write and sync a block of 4 KiB in this directory before each append is acknowledged
+    /// With --readers: write appends to a file in this directory and sync it before they are acknowledged
     #[arg(long, requires = "readers")]
     pub(crate) sync_dir: Option<PathBuf>,
 }

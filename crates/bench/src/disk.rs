@@ -22,6 +22,8 @@ pub(crate) struct WrittenFile {
     block: Vec<u8>,
     places: u64,
     written: u64,
+    /// Where the next bytes go that [`WrittenFile::write_bytes`] gets.
+    next: u64,
 }
 
 impl WrittenFile {
@@ -32,7 +34,7 @@ impl WrittenFile {
         let path = dir.join(format!("thalweg-bench-disk-{}", std::process::id()));
         let file = File::create(&path)?;
         std::fs::remove_file(&path)?;
-        let own = Self { file, block, places, written: 0 };
+        let own = Self { file, block, places, written: 0, next: 0 };
         for place in 0..places {
             own.file.write_all_at(&vec![0; own.block.len()], place * own.block.len() as u64)?;
         }
@@ -61,6 +63,22 @@ impl WrittenFile {
     }
 }
 
+impl WrittenFile {
+    /// Writes `bytes` and zeroes up to whole blocks behind what was written last, and syncs.
+    ///
+    /// # Panics
+    /// If they are longer than the file.
+    pub(crate) fn write_bytes(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
+        bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
+        let (length, file_bytes) = (bytes.len() as u64, self.places * self.block.len() as u64);
+        assert!(length <= file_bytes, "{length} bytes for a file of {file_bytes}");
+        let at = if self.next + length > file_bytes { 0 } else { self.next };
+        self.file.write_all_at(bytes, at)?;
+        self.next = at + length;
+        self.file.sync_data()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -73,6 +91,16 @@ mod tests {
         let mut latencies = Latencies::new();
         file.write(203, &mut latencies).unwrap();
         assert_eq!(latencies.count(), 203);
+        assert_eq!(file.file.metadata().unwrap().len(), length);
+        for turn in 0..5 {
+            let mut bytes = vec![turn; 500_000];
+            file.write_bytes(&mut bytes).unwrap();
+            let mut found = vec![1; 503_808];
+            // The fourth does not fit behind the third.
+            let at = [0, 503_808, 1_007_616, 0, 503_808][usize::from(turn)];
+            file.file.read_exact_at(&mut found, at).unwrap();
+            assert_eq!(found, bytes);
+        }
         assert_eq!(file.file.metadata().unwrap().len(), length);
     }
 }

@@ -120,6 +120,7 @@ impl Options {
             checkpoint_bytes: self.wal_bytes_max / 8,
             // Its owner's memory is not the engine's to fill.
             recent_bytes_max: 0,
+            read_cache_bytes_max: 0,
             group_count: 1,
             ..LogOptions::default()
         }

@@ -98,6 +98,7 @@ impl Shard {
             wal_bytes_max: 256 << 10,
             batch_bytes_max: 32 << 10,
             recent_bytes_max: 64 << 10,
+            read_cache_bytes_max: 64 << 10,
             ..LogOptions::default()
         };
         let random = &mut SeededRandom::new(1);

@@ -13,6 +13,7 @@ use crate::open_error::{OpenError, at};
 use crate::rebuild::{Rebuilt, RebuiltWal};
 use crate::shard::{DrainedWal, ShardLog};
 use crate::store::Store;
+use crate::wal::read_cache::ReadCache;
 use crate::wal::recent::RecentRing;
 use crate::wal::recent_runs::RecentRuns;
 use crate::wal::room::{WalRoom, is_no_room};
@@ -85,8 +86,8 @@ fn make_shard(store: &Store, wals: &[RebuiltWal], number: u16, epoch: u64) -> Sh
         Arc::clone(&store.disk),
         (store.options.recent_run_bytes_min, recent.runs as u64),
     );
-    let ring = RecentRing::new(recent.ring);
-    let mut slots = SegmentTable::new(Arc::clone(&store.is_closing), ring, runs);
+    let in_memory = (RecentRing::new(recent.ring), runs, ReadCache::new(recent.cache));
+    let mut slots = SegmentTable::new(Arc::clone(&store.is_closing), in_memory);
     let (mut drained, mut foreign) = (Vec::new(), Vec::new());
     let mut start = WalStart { segment_next: 1, batch_next: 1, ..WalStart::default() };
     for wal in wals {

@@ -70,6 +70,14 @@ impl Segments for ExtentFiles {
         None
     }
 
+    fn cached(&self, _: &HotAppend, _: impl FnOnce(&[u8]) -> bool) -> bool {
+        false
+    }
+
+    fn read_around(&self, _: &HotAppend, _: ReadMode) -> bool {
+        false
+    }
+
     fn note_misses(&self, _: usize) {}
 }
 

@@ -249,7 +249,13 @@ impl HotStream {
             HotAppends::One(first) => {
                 self.appends = HotAppends::Many(vec![first.clone(), append]);
             }
-            HotAppends::Many(appends) => appends.push(append),
+            HotAppends::Many(appends) => {
+                // Twice as many would be a third of the memory of an index that is full.
+                if appends.len() == appends.capacity() {
+                    appends.reserve_exact((appends.len() / 2).max(4));
+                }
+                appends.push(append);
+            }
         }
     }
 

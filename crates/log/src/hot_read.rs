@@ -45,11 +45,16 @@ pub(crate) fn read_hot<S: Segments>(
     // from each other fill no window; what is found for the price of one is returned, and the caller asks again.
     let span_bytes_max = 4 * max_bytes as u64;
     let bytes_max = span_bytes_max.max(4 * READ_WINDOW_BYTES_MAX as u64);
-    let (mut left_bytes, mut reads) = (bytes_max, 0);
+    let (mut left_bytes, mut reads, mut may_load) = (bytes_max, 0, true);
     while !rest.is_empty() && !copied.is_full() && left_bytes > 0 {
-        let recent_count = copied.copy_recent(rest, segments);
-        if recent_count > 0 {
-            rest = &rest[recent_count..];
+        let count = copied.copy_from_memory(rest, segments);
+        rest = &rest[count..];
+        if count > 0 {
+            continue;
+        }
+        // One piece at most: to load it takes the loop's time.
+        if may_load && segments.read_around(&rest[0], mode) {
+            may_load = false;
             continue;
         }
         let span = first_span(rest, READ_GAP_BYTES_MAX, span_bytes_max.min(left_bytes));
@@ -81,13 +86,30 @@ impl Copied {
     }
 
     /// Copies the appends at the front that are in memory, and returns how many.
-    fn copy_recent(&mut self, appends: &[HotAppend], segments: &impl Segments) -> usize {
+    fn copy_from_memory(&mut self, appends: &[HotAppend], segments: &impl Segments) -> usize {
         for (index, append) in appends.iter().enumerate() {
-            let recent = if self.is_full() { None } else { segments.recent(append) };
-            let Some(bytes) = recent else { return index };
-            self.put(bytes, append.fields().start);
+            if self.is_full() {
+                return index;
+            }
+            if let Some(bytes) = segments.recent(append) {
+                self.put(bytes, append.fields().start);
+            } else if !segments.cached(append, |bytes| self.put_checked(append, bytes)) {
+                return index;
+            }
         }
         appends.len()
+    }
+
+    /// Adds the bytes of an append if they are what was acknowledged; whether they are.
+    fn put_checked(&mut self, append: &HotAppend, bytes: &[u8]) -> bool {
+        if !append.is_verified() {
+            if crc32c::crc32c(bytes) != append.fields().crc {
+                return false;
+            }
+            append.set_verified();
+        }
+        self.put(bytes, append.fields().start);
+        true
     }
 
     /// Reads a span of the WAL and copies its appends. Where there is something already, nothing fails: it ends there.
@@ -224,6 +246,12 @@ pub(crate) trait Segments {
     /// The bytes of an append, if they are in memory.
     fn recent(&self, append: &HotAppend) -> Option<&[u8]>;
 
+    /// Gives the bytes of an append to `take` if the cache of the log has them; whether it has and `take` says so.
+    fn cached(&self, append: &HotAppend, take: impl FnOnce(&[u8]) -> bool) -> bool;
+
+    /// Counts a read of the file for an append. If what lies around it is worth it, that is read into the cache: whether it was.
+    fn read_around(&self, append: &HotAppend, mode: ReadMode) -> bool;
+
     /// Counts appends that were not in memory.
     fn note_misses(&self, count: usize);
 }
@@ -235,6 +263,14 @@ impl Segments for SegmentTable {
 
     fn recent(&self, append: &HotAppend) -> Option<&[u8]> {
         self.recent(append.place(), append.fields().length)
+    }
+
+    fn cached(&self, append: &HotAppend, take: impl FnOnce(&[u8]) -> bool) -> bool {
+        self.cached(append.place(), append.fields().length, take)
+    }
+
+    fn read_around(&self, append: &HotAppend, mode: ReadMode) -> bool {
+        self.read_around(append.place(), mode)
     }
 
     fn note_misses(&self, count: usize) {

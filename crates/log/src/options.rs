@@ -20,6 +20,10 @@ pub(crate) const READ_INLINE_BYTES_MAX: u64 = 256 << 10;
 /// The part of `seal_bytes` from which on a group that is read in many pieces is worth a chunk.
 pub(crate) const READ_SEAL_PART: u64 = 32;
 
+/// How many times what is hot reads must have fetched in pieces, on the thread of the loop, until a chunk would have cost less. A
+/// read of a piece counts 4 KiB at least.
+pub(crate) const READS_PER_SEAL: u64 = 8;
+
 /// The part of a batch that must be data for it to be kept in memory: creates and commands alone are not.
 pub(crate) const RECENT_DATA_PART: u64 = 8;
 
@@ -85,6 +89,9 @@ pub struct LogOptions {
     pub wal_bytes_max: u64,
     /// Unsealed data of one group that is worth a chunk.
     pub seal_bytes: u64,
+    /// Unsealed appends of all groups together: a group that has its part of them is sealed, however short they are. Each takes 32
+    /// bytes of memory, and up to half of it beside them.
+    pub hot_appends: u64,
     /// Mean size of a group's appends from which on their seal may wait while much is written. There are few of them then in all
     /// that the log holds, so a chunk of them takes little memory.
     pub long_append_bytes: u64,
@@ -96,7 +103,9 @@ pub struct LogOptions {
     pub chunk_bytes_max: u64,
     /// Recently committed bytes that stay in memory, for all shards together; 0 keeps none.
     pub recent_bytes_max: u64,
-    /// Shortest read of them that puts them together, in one piece, for readers after it.
+    /// Older bytes of the log in memory that many reads need, for all shards together; 0 keeps none.
+    pub read_cache_bytes_max: u64,
+    /// Shortest read of recent bytes that puts them together, in one piece, for readers after it.
     pub recent_run_bytes_min: usize,
     /// Chunk files that are open at once, for all shards together.
     pub chunk_files_max: u64,
@@ -114,13 +123,15 @@ pub struct LogOptions {
     pub marks_empty: bool,
 }
 
-/// What a shard's bound of recent bytes is for.
+/// What a shard's bounds of bytes in memory are for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RecentBytes {
     /// Batches, as they were committed.
     pub(crate) ring: usize,
     /// What of them long reads have put together.
     pub(crate) runs: usize,
+    /// Older pieces of the log that many reads need.
+    pub(crate) cache: u64,
 }
 
 impl Default for LogOptions {
@@ -129,11 +140,13 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             wal_bytes_max: 1 << 30,
             seal_bytes: 8 << 20,
+            hot_appends: 512 << 10,
             long_append_bytes: 16 << 10,
             batch_bytes_max: 4 << 20,
             checkpoint_bytes: 32 << 20,
             chunk_bytes_max: 256 << 20,
             recent_bytes_max: 128 << 20,
+            read_cache_bytes_max: 8 << 20,
             recent_run_bytes_min: 32 << 10,
             chunk_files_max: 512,
             chunk_pages_bytes_max: 32 << 20,
@@ -152,12 +165,18 @@ impl LogOptions {
         self.group_count + self.own_group_count
     }
 
-    /// Recently committed bytes that one of `shard_count` shards keeps in memory.
+    /// Whether a group has its part of the appends that may be unsealed.
+    pub(crate) fn are_many(&self, appends: u64) -> bool {
+        appends * u64::from(self.group_count) >= self.hot_appends
+    }
+
+    /// Bytes that one of `shard_count` shards keeps in memory.
     pub(crate) fn recent_bytes_of_shard(&self, shard_count: u16) -> RecentBytes {
         let bytes = self.recent_bytes_max / u64::from(shard_count);
         let bytes = usize::try_from(bytes).expect("the bound of memory fits memory");
         let runs = bytes / RECENT_RUNS_PART;
-        RecentBytes { ring: bytes - runs, runs }
+        let cache = self.read_cache_bytes_max / u64::from(shard_count);
+        RecentBytes { ring: bytes - runs, runs, cache }
     }
 
     /// Refuses settings that no log can keep.
@@ -174,7 +193,8 @@ impl LogOptions {
             self.wal_bytes_max / self.segment_bytes <= WAL_SEGMENTS_MAX,
             "a WAL has no more segments than can be counted"
         );
-        assert!(self.seal_bytes > 0 && self.batch_bytes_max > 0 && self.checkpoint_bytes > 0);
+        assert!(self.seal_bytes > 0 && self.hot_appends > 0);
+        assert!(self.batch_bytes_max > 0 && self.checkpoint_bytes > 0);
         assert!(self.chunk_bytes_max <= 1 << 31, "positions in a chunk are 32 bits");
         assert!(0 < self.group_count && self.group_count <= limits::GROUPS_MAX);
         assert!(self.own_group_count <= limits::GROUPS_MAX, "numbers of groups have 16 bits");

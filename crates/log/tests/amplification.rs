@@ -55,6 +55,7 @@ fn options() -> LogOptions {
         segment_bytes: 8 << 20,
         wal_bytes_max: 64 << 20,
         seal_bytes: APPENDS * APPEND_BYTES as u64,
+        hot_appends: APPENDS,
         chunk_bytes_max: 64 << 20,
         chunk_pages_bytes_max: 1 << 20,
         checkpoint_bytes: 1 << 30,

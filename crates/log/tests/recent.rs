@@ -1,6 +1,6 @@
 //! Recently committed bytes are read from memory: only those, all of those, and never others.
 
-use crate::support::{APPEND, DELETE, Node, file, files, key, small, spoil, wal};
+use crate::support::{APPEND, DELETE, Node, file, files, key, never_full, small, spoil, wal};
 use env::{MemoryDisk, Random, SeededRandom};
 use model::{ByteOffset, StreamKey};
 use std::collections::BTreeMap;
@@ -22,6 +22,35 @@ fn commit(node: &mut Node, key: StreamKey, data: &[u8]) {
 fn read(node: &mut Node, key: StreamKey, from: u64) -> Result<Vec<u8>, ReadError> {
     let slice = node.shard(key.group).read(key, ByteOffset::new(from), 1 << 20)?;
     Ok(slice.to_bytes()?.to_vec())
+}
+
+/// Nearly a block.
+const LONG: usize = 3_000;
+
+/// Appends to a stream of each of two groups in turn, a block each, until the first two segments are full; what each then has.
+fn fill_segments(node: &mut Node) -> [Vec<u8>; 2] {
+    let mut expected = [Vec::new(), Vec::new()];
+    for number in 0..20 {
+        commit(node, key(number % 2, 1), &[number as u8; LONG]);
+        assert!(
+            !node.run_job(),
+            "a segment is made before an append waits for it, for which all would be sealed"
+        );
+        expected[usize::from(number % 2)].extend_from_slice(&[number as u8; LONG]);
+    }
+    expected
+}
+
+/// Keeps nothing of what was committed last, and four pieces of 16 KiB of what is read.
+fn open_with_cache(disk: &MemoryDisk) -> Node {
+    let options = LogOptions {
+        segment_bytes: 32 << 10,
+        wal_bytes_max: 8 << 20,
+        seal_bytes: 1 << 20,
+        read_cache_bytes_max: 64 << 10,
+        ..never_full()
+    };
+    Node::open_with(disk, 1, options).unwrap()
 }
 
 /// Damages the data of the append that is the only one in the batch at this block of the only segment with batches.
@@ -187,7 +216,9 @@ fn places_of_segments_that_are_used_again_name_their_new_bytes() {
         let mut random = SeededRandom::new(seed);
         let disk = MemoryDisk::new();
         let bound = [2_000, 50_000, 1 << 20][(seed % 3) as usize];
-        let mut node = open(&disk, bound);
+        let read_cache_bytes_max = [0, 16 << 10][(seed / 3 % 2) as usize];
+        let options = LogOptions { recent_bytes_max: bound, read_cache_bytes_max, ..small() };
+        let mut node = Node::open_with(&disk, 1, options).unwrap();
         let mut expected: BTreeMap<StreamKey, Vec<u8>> = BTreeMap::new();
         let mut names = std::collections::BTreeSet::new();
         for _ in 0..600 {
@@ -206,13 +237,61 @@ fn places_of_segments_that_are_used_again_name_their_new_bytes() {
             let ends = node.machine.streams.get(&key).copied().unwrap_or_default();
             let found = node.read_all(key, 1 + random.below(3000) as usize).unwrap();
             assert_eq!(found, expected[&key][..ends.tail as usize], "seed {seed}: {key}");
-            assert!(stats(&node).held_bytes <= bound, "seed {seed}");
+            let held = stats(&node).held_bytes;
+            assert!(held <= bound + read_cache_bytes_max, "seed {seed}");
         }
         assert!(names.len() > 8, "segments were used again: {}", names.len());
         let RecentStats { hits, misses, run_hits, .. } = stats(&node);
         assert!(run_hits > 0 || bound < 1 << 20, "seed {seed}: no run was read");
         assert!(hits > 100 && (misses > 100 || bound > 2_000), "{hits} hits, {misses} misses");
     }
+}
+
+#[test]
+fn a_read_of_an_older_segment_takes_along_what_lies_around_it() {
+    let disk = MemoryDisk::new();
+    let mut node = open_with_cache(&disk);
+    let expected = fill_segments(&mut node);
+    // One piece for a read: the second half of the segment is still read append by append.
+    assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), expected[0]);
+    assert_eq!(stats(&node).held_bytes, 16 << 10);
+    let segment = files(&disk, "wal")[0].clone();
+    spoil(&disk, &segment, wal::batch(1) + wal::payload(1));
+    assert_eq!(read(&mut node, key(1, 1), 0).unwrap(), expected[1], "of another stream, too");
+    let held = stats(&node);
+    assert_eq!(held.held_bytes, 32 << 10);
+    assert_eq!(held.hits + held.misses, 20);
+    assert!(held.hits >= 5, "{held:?}");
+    assert_eq!(read(&mut node, key(1, 1), 0).unwrap(), expected[1]);
+}
+
+#[test]
+fn nothing_is_taken_along_of_the_segment_that_is_written() {
+    let disk = MemoryDisk::new();
+    let mut node = open_with_cache(&disk);
+    let mut expected = Vec::new();
+    for number in 0..6 {
+        commit(&mut node, key(0, 1), &[number; LONG]);
+        expected.extend_from_slice(&[number; LONG]);
+        assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), expected);
+    }
+    assert_eq!(stats(&node).held_bytes, 0);
+    assert_eq!(stats(&node).hits, 0);
+}
+
+#[test]
+fn damage_that_a_piece_has_is_found_by_its_checksum() {
+    let disk = MemoryDisk::new();
+    let mut node = open_with_cache(&disk);
+    let expected = fill_segments(&mut node);
+    let segment = files(&disk, "wal")[0].clone();
+    spoil(&disk, &segment, wal::batch(1) + wal::payload(1));
+    // This one loads the piece.
+    assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), expected[0]);
+    assert_eq!(stats(&node).held_bytes, 16 << 10);
+    assert!(matches!(read(&mut node, key(1, 1), 0), Err(ReadError::Damaged { .. })));
+    let behind = read(&mut node, key(1, 1), LONG as u64).unwrap();
+    assert_eq!(behind, expected[1][LONG..], "what follows is intact");
 }
 
 #[test]

@@ -86,6 +86,7 @@ pub fn options() -> LogOptions {
         segment_bytes: 1 << 20,
         wal_bytes_max: 4 << 20,
         recent_bytes_max: 0,
+        read_cache_bytes_max: 0,
         ..LogOptions::default()
     }
 }

@@ -78,6 +78,7 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         segment_bytes,
         wal_bytes_max: segment_bytes * dice.between(3, 8),
         seal_bytes: *dice.pick(&[8 << 10, 32 << 10, 128 << 10]),
+        hot_appends: 600,
         long_append_bytes: 200,
         batch_bytes_max: *dice.pick(&[32 << 10, 128 << 10]),
         checkpoint_bytes: *dice.pick(&[16 << 10, 64 << 10, 256 << 10]),
@@ -91,8 +92,14 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         store: None,
         marks_empty: false,
         recent_bytes_max: 0,
+        read_cache_bytes_max: 0,
         recent_run_bytes_min: 200,
     }
+}
+
+/// Memory for older bytes of the log that are read: none, or four pieces. The seed says which.
+pub(crate) fn read_cache_bytes_max(seed: u64) -> u64 {
+    [0, 64 << 10][usize::try_from(seed / 16 % 2).expect("an index")]
 }
 
 /// Memory for recent bytes: none, so little that most reads need the disk, some, or enough for all. The seed says

@@ -2,11 +2,12 @@
 //!
 //! Appends go behind each other into a file in memory, without a log, a sync or a check. A read is `sendfile` of that file, a
 //! long-poll a write when the next append comes, and an append one write to each reader of events. No server here can do
-//! the same with less, unless by other means. With `--sync-dir` each append is acknowledged when a block of a file there was
-//! written and synced: what a server that acknowledges only what is durable needs beside.
+//! the same with less, unless by other means. With `--sync-dir` an append is acknowledged when its bytes were written to a file there,
+//! and synced. All appends that one look at the sockets finds are written and synced together. That is what a server needs beside that
+//! acknowledges only what is durable.
 
 use super::bare::lengths;
-use crate::disk::{BLOCK_BYTES, WrittenFile};
+use crate::disk::WrittenFile;
 use crate::failure::Outcome;
 use mio::net::{TcpListener, TcpStream};
 use mio::{Events, Interest, Poll, Token};
@@ -17,9 +18,12 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 
 const LISTENER: Token = Token(usize::MAX);
-const EVENTS: usize = 64;
+const EVENTS: usize = 1 << 10;
 const SCRATCH_BYTES: usize = 64 << 10;
 const HEADERS_MAX: usize = 32;
+
+/// Most bytes that are written and synced at once, but for a body that is longer.
+const SYNC_BYTES_MAX: usize = 8 << 20;
 
 /// What one write of a long answer takes at most.
 const FILE_BYTES_MAX: usize = 128 << 10;
@@ -64,13 +68,22 @@ struct Plain {
     streams: Vec<Stream>,
     names: HashMap<String, usize>,
     scratch: Vec<u8>,
-    /// What each append writes to, and syncs.
+    /// What appends are written to, and synced.
     disk: Option<WrittenFile>,
+    /// Appends that are not acknowledged.
+    waiting: Vec<Waiting>,
+}
+
+/// An append of a stream, from a connection.
+struct Waiting {
+    at: usize,
+    stream: usize,
+    body: Vec<u8>,
 }
 
 /// Prints the address and answers until the process is killed. Appends are synced in `sync_dir`, if there is one.
 pub(super) fn serve(address: SocketAddr, sync_dir: Option<&Path>) -> Outcome<()> {
-    let disk = sync_dir.map(|dir| WrittenFile::make(dir, BLOCK_BYTES)).transpose()?;
+    let disk = sync_dir.map(|dir| WrittenFile::make(dir, SYNC_BYTES_MAX)).transpose()?;
     let (poll, mut listener) = (Poll::new()?, TcpListener::bind(address)?);
     poll.registry().register(&mut listener, LISTENER, Interest::READABLE)?;
     println!("{}", listener.local_addr()?);
@@ -82,6 +95,7 @@ pub(super) fn serve(address: SocketAddr, sync_dir: Option<&Path>) -> Outcome<()>
         names: HashMap::new(),
         scratch: vec![0; SCRATCH_BYTES],
         disk,
+        waiting: Vec::new(),
     };
     let mut events = Events::with_capacity(EVENTS);
     loop {
@@ -95,6 +109,7 @@ pub(super) fn serve(address: SocketAddr, sync_dir: Option<&Path>) -> Outcome<()>
                 Token(at) => plain.serve_one(at, (event.is_readable(), event.is_writable())),
             }
         }
+        plain.acknowledge()?;
     }
 }
 
@@ -151,8 +166,7 @@ impl Plain {
             let body = connection.input[head..length].to_vec();
             connection.input.drain(..length);
             let stream = self.stream(&name);
-            self.answer(at, stream, (asked, &body))?;
-            self.flush(at);
+            self.answer(at, stream, (asked, body))?;
         }
         Ok(())
     }
@@ -170,17 +184,18 @@ impl Plain {
         &mut self,
         at: usize,
         number: usize,
-        (asked, body): (Asked, &[u8]),
+        (asked, body): (Asked, Vec<u8>),
     ) -> io::Result<()> {
+        if asked != Asked::Append && self.waiting.iter().any(|waiting| waiting.at == at) {
+            // Answers come in the order of requests.
+            self.acknowledge()?;
+        }
         let stream = &mut self.streams[number];
         match asked {
             Asked::Create => self.put(at, CREATED),
             Asked::Append => {
-                stream.append(body)?;
-                self.disk.as_mut().map_or(Ok(()), WrittenFile::write_one)?;
-                self.put(at, APPENDED);
-                self.flush(at);
-                self.tell(number, body);
+                self.waiting.push(Waiting { at, stream: number, body });
+                return Ok(());
             }
             Asked::Read(from) => self.put_read(at, number, from),
             Asked::Poll(from) if from < stream.bytes => self.put_read(at, number, from),
@@ -191,6 +206,30 @@ impl Plain {
                 self.put(at, EVENTS_HEAD);
                 self.put(at, &chunk(&control));
             }
+        }
+        self.flush(at);
+        Ok(())
+    }
+
+    /// Syncs the appends of this turn, answers them, and gives them to the readers that wait for them.
+    fn acknowledge(&mut self) -> io::Result<()> {
+        let waiting = std::mem::take(&mut self.waiting);
+        if let Some(disk) = self.disk.as_mut().filter(|_| !waiting.is_empty()) {
+            let mut bytes = Vec::new();
+            for one in &waiting {
+                if bytes.len() + one.body.len() > SYNC_BYTES_MAX {
+                    disk.write_bytes(&mut bytes)?;
+                    bytes.clear();
+                }
+                bytes.extend_from_slice(&one.body);
+            }
+            disk.write_bytes(&mut bytes)?;
+        }
+        waiting.iter().for_each(|one| self.put(one.at, APPENDED));
+        waiting.iter().for_each(|one| self.flush(one.at));
+        for one in &waiting {
+            self.streams[one.stream].append(&one.body)?;
+            self.tell(one.stream, &one.body);
         }
         Ok(())
     }

@@ -205,12 +205,18 @@ impl Contender {
 
     /// Whether it can be measured with `case` at all.
     fn takes(&self, bench: &Bench, case: &Case) -> bool {
+        let is_read = matches!(
+            case.command,
+            Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_)
+        );
+        let is_append = matches!(
+            case.command,
+            Command::Appends(_) | Command::Commits(_) | Command::Messages(_)
+        );
         let fits = match self.system {
             System::Bare | System::BareHyper => matches!(case.command, Command::Appends(_)),
-            System::BareReaders | System::BareSynced => matches!(
-                case.command,
-                Command::SseFanout(_) | Command::Replay(_) | Command::LongPoll(_)
-            ),
+            System::BareReaders => is_read,
+            System::BareSynced => is_read || is_append,
             _ => true,
         };
         fits && self.bench(bench).check_style(&case.command).is_ok()

@@ -76,7 +76,7 @@ impl System {
             Self::Bare => "bare responder",
             Self::BareHyper => "bare responder on hyper",
             Self::BareReaders => "bare responder for readers",
-            Self::BareSynced => "bare responder for readers, synced",
+            Self::BareSynced => "bare responder, synced",
             Self::DurableStreams => "Durable Streams (Rust)",
             Self::DurableStreamsMemory => "Durable Streams (Rust), memory",
             Self::DurableStreamsNode => "Durable Streams (Node)",
@@ -114,7 +114,7 @@ impl System {
             Self::Bare | Self::BareHyper => "stores nothing",
             Self::BareReaders => "keeps it in memory",
             Self::BareSynced => {
-                "keeps it in memory; fdatasync of a block before every acknowledgement"
+                "keeps it in memory; fdatasync of its bytes before every acknowledgement"
             }
             Self::DurableStreams => {
                 "fdatasync of its log before an append is acknowledged, one node"

@@ -11,6 +11,7 @@ use crate::extent::{Extent, Read};
 use crate::group::Group;
 use crate::hot::HotStream;
 use crate::hot_read::{following, read_hot, read_run};
+use crate::options::READS_PER_SEAL;
 use crate::read::{ReadError, ReadLimit, ReadMode, Slice};
 use crate::wal::segment::SegmentTable;
 use bytes::Bytes;
@@ -151,7 +152,8 @@ impl Group {
 
     /// Learns what a read elsewhere has found out.
     pub(crate) fn note_extent(&self, stream: StreamId, extent: &Extent) {
-        self.note_far_read(extent.far_bytes());
+        // It may have waited for the disk each time.
+        self.note_far_read(extent.far_bytes() * READS_PER_SEAL);
         for read in extent.verified() {
             let known = self.hot.find(stream, read.fields().start);
             let known = known.map(|(hot, index)| &hot.appends()[index]);

@@ -109,8 +109,8 @@ impl ShardLog {
 
     /// Looks whether there is enough to seal.
     pub(super) fn note_seal(&self, group: GroupId) {
-        let seal_bytes = self.store.options.seal_bytes;
-        self.note_work(self.group(group).wants_seal(seal_bytes, self.waiting_mean));
+        let options = &self.store.options;
+        self.note_work(self.group(group).wants_seal(options, self.waiting_mean));
     }
 
     /// Looks whether seals of long appends may still wait. The load, the disk and the last job say so.
@@ -269,11 +269,11 @@ impl ShardLog {
     /// The group of a checkpoint that waits, or the largest to seal: where all are due all the time, none waits forever.
     /// One whose last job failed comes after the others.
     fn next_to_write(&self) -> Option<usize> {
-        let (seal_bytes, waiting_mean) = (self.store.options.seal_bytes, self.waiting_mean);
+        let (options, waiting_mean) = (&self.store.options, self.waiting_mean);
         in_turn(|is_turn| {
             let groups = self.groups.iter().enumerate().filter(|(_, group)| is_turn(group));
             let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());
-            let due = groups.filter(|(_, group)| group.wants_seal(seal_bytes, waiting_mean));
+            let due = groups.filter(|(_, group)| group.wants_seal(options, waiting_mean));
             let seal = || due.max_by_key(|(_, group)| group.hot_totals().bytes);
             checkpoint.or_else(seal).map(|(index, _)| index)
         })
@@ -304,16 +304,14 @@ impl ShardLog {
     /// The group whose next seal or checkpoint needs the least room. A checkpoint comes first: it lets a segment go. One
     /// that failed is tried again before any seal.
     fn least_to_write(&self) -> Option<usize> {
-        let seal_bytes = self.store.options.seal_bytes;
+        let options = &self.store.options;
         let groups = self.groups.iter().enumerate().filter(|(_, group)| !group.is_frozen());
         let due = groups.filter_map(|(index, group)| {
             let (hot_bytes, waits) = (group.hot_totals().bytes, group.jobs_to_wait);
             match &group.pending {
                 Some(task) if group.is_ready() => Some((0, waits, task.bytes(), index)),
                 Some(_) => Some((1, waits, hot_bytes, index)),
-                None => {
-                    group.wants_seal(seal_bytes, u64::MAX).then_some((1, waits, hot_bytes, index))
-                }
+                None => group.wants_seal(options, u64::MAX).then_some((1, waits, hot_bytes, index)),
             }
         });
         due.min().map(|(_, _, _, index)| index)

@@ -4,7 +4,7 @@
 //! - `shard_wal`: one shard's writer. `batch`: from the first entry to the proof, job and result.
 //! - `room`: how much of the disk it takes.
 //! - `layout`: the bytes. `segment`: the files. `group_commit`: when something is durable.
-//! - `recent`: the batches of the last moments, in memory. `indexed`: those of replicated groups, by index.
+//! - `recent`: the batches of the last moments, in memory. `read_cache`: what of older ones many reads need. `indexed`: those of replicated groups, by index.
 //! - `scan`: finds the batches of a WAL again and distinguishes a torn tail from damage. `last_batch`: makes the last
 //!   one durable at a start.
 //!
@@ -17,6 +17,7 @@ mod group_commit;
 pub(crate) mod indexed;
 pub(crate) mod last_batch;
 pub(crate) mod layout;
+pub(crate) mod read_cache;
 pub(crate) mod recent;
 pub(crate) mod recent_runs;
 pub(crate) mod room;

@@ -12,7 +12,9 @@
 use crate::entry::DataPlace;
 use crate::paced::Pace;
 use crate::paths::{parse_numbered, remove_if_there};
+use crate::read::ReadMode;
 use crate::wal::batch::DurableBatch;
+use crate::wal::read_cache::ReadCache;
 use crate::wal::recent::{KeptBlocks, RecentRing, RecentStats};
 use crate::wal::recent_runs::RecentRuns;
 use env::{Disk, File};
@@ -166,6 +168,9 @@ pub(crate) struct SegmentTable {
     unlinked: Vec<Arc<SegmentFile>>,
     recent: RecentRing,
     runs: RefCell<RecentRuns>,
+    cache: RefCell<ReadCache>,
+    /// The slot of the last durable batch: its segment is being written.
+    written: Option<u16>,
     /// Shared by all shards of a log: some shard has released its files because it is closed, not
     /// because it needs them no more.
     is_closing: Arc<AtomicBool>,
@@ -179,10 +184,20 @@ impl Drop for SegmentTable {
 }
 
 impl SegmentTable {
-    /// A table without files. It keeps recent bytes in `recent` and `runs`.
-    pub(crate) fn new(is_closing: Arc<AtomicBool>, recent: RecentRing, runs: RecentRuns) -> Self {
-        let (files, unlinked) = (Vec::new(), Vec::new());
-        Self { files, unlinked, recent, runs: RefCell::new(runs), is_closing }
+    /// A table without files. It keeps bytes in memory as these three say.
+    pub(crate) fn new(
+        is_closing: Arc<AtomicBool>,
+        (recent, runs, cache): (RecentRing, RecentRuns, ReadCache),
+    ) -> Self {
+        Self {
+            files: Vec::new(),
+            unlinked: Vec::new(),
+            recent,
+            runs: RefCell::new(runs),
+            cache: RefCell::new(cache),
+            written: None,
+            is_closing,
+        }
     }
 
     /// Keeps `file` open under the returned number.
@@ -202,6 +217,10 @@ impl SegmentTable {
     /// Keeps a durable batch in memory, if it is worth it.
     #[inline]
     pub(crate) fn keep(&mut self, batch: &DurableBatch) {
+        if self.written != Some(batch.place.slot) {
+            self.written = Some(batch.place.slot);
+            self.cache.get_mut().forget(batch.place.slot);
+        }
         let slot = self.files[usize::from(batch.place.slot)].as_mut();
         self.recent.keep(batch, &mut slot.expect("a batch's segment is open").kept);
     }
@@ -223,6 +242,27 @@ impl SegmentTable {
         self.runs.borrow_mut()
     }
 
+    /// Gives the `length` bytes of an append to `take` if the cache of the log has them; whether it has and `take` says so.
+    pub(crate) fn cached(
+        &self,
+        place: DataPlace,
+        length: u32,
+        take: impl FnOnce(&[u8]) -> bool,
+    ) -> bool {
+        self.cache.borrow_mut().find(place.slot, place.position, length).is_some_and(take)
+    }
+
+    /// Counts a read of the file for an append. If what lies around it is worth it, that is read into the cache: whether it was.
+    pub(crate) fn read_around(&self, place: DataPlace, mode: ReadMode) -> bool {
+        let mut cache = self.cache.borrow_mut();
+        if self.written == Some(place.slot) || !cache.note_read(place.slot, place.position) {
+            return false;
+        }
+        let segment = self.get(place.slot);
+        cache.load((place.slot, place.position), (&*segment.file, segment.capacity), mode);
+        true
+    }
+
     /// Counts appends that are read from a file.
     pub(crate) fn note_recent_misses(&self, count: usize) {
         self.recent.note_misses(count as u64);
@@ -231,7 +271,9 @@ impl SegmentTable {
     /// What is in memory, and how often it was found.
     pub(crate) fn recent_stats(&self) -> RecentStats {
         let (mut stats, runs) = (self.recent.stats(), self.runs.borrow());
-        stats.held_bytes += runs.held_bytes();
+        let cache = self.cache.borrow();
+        stats.held_bytes += runs.held_bytes() + cache.held_bytes();
+        stats.hits += cache.hits();
         stats.run_hits = runs.hits();
         stats
     }
@@ -240,6 +282,7 @@ impl SegmentTable {
     pub(crate) fn check(&self) {
         self.recent.check();
         self.runs.borrow().check();
+        self.cache.borrow().check();
         let files = self.files.iter().flatten();
         let mut paths: Vec<&PathBuf> = files.map(|open| &open.file.path).collect();
         let count = paths.len();
@@ -255,6 +298,7 @@ impl SegmentTable {
     }
 
     pub(crate) fn remove(&mut self, slot: u16) -> Arc<SegmentFile> {
+        self.cache.get_mut().forget(slot);
         self.files[usize::from(slot)].take().expect("an indexed segment is open").file
     }
 
@@ -284,7 +328,7 @@ impl SegmentTable {
     /// A table that keeps no recent bytes.
     pub(crate) fn forgetful(is_closing: Arc<AtomicBool>) -> Self {
         let runs = RecentRuns::new(Arc::new(env::MemoryDisk::new()), (0, 0));
-        Self::new(is_closing, RecentRing::new(0), runs)
+        Self::new(is_closing, (RecentRing::new(0), runs, ReadCache::new(0)))
     }
 }
 

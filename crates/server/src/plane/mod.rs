@@ -63,6 +63,9 @@ use stream::{Keep, Retention};
 use workers::Workers;
 pub(crate) use workers::spawn;
 
+/// The part of the memory for recent bytes that is for what many clients read of older ones.
+const READ_CACHE_PART: u64 = 12;
+
 /// Why the data plane could not start.
 #[derive(Debug)]
 pub enum StartError {
@@ -193,12 +196,14 @@ fn log_options(settings: &Settings) -> Result<LogOptions, StartError> {
             "wal_bytes_max is {wal_bytes_max}; it must hold four segments of {segment_bytes} bytes"
         )));
     }
+    let read_cache_bytes_max = settings.recent_bytes_max / READ_CACHE_PART;
     Ok(LogOptions {
         segment_bytes,
         wal_bytes_max,
         seal_bytes: settings.seal_bytes,
         chunk_bytes_max: settings.chunk_bytes_max,
-        recent_bytes_max: settings.recent_bytes_max,
+        recent_bytes_max: settings.recent_bytes_max - read_cache_bytes_max,
+        read_cache_bytes_max,
         chunk_pages_bytes_max: settings.chunk_pages_bytes_max,
         chunk_files_max: settings.chunk_files_max,
         group_count: settings.groups,

@@ -307,13 +307,15 @@ settings! {
     /// has a descriptor, so a log may have 256 of them: `wal_bytes_max` is at most 256 times as much.
     segment_bytes: u64 = "64MiB" as Blocks { min: MIB64, max: WAL_BYTES_MAX / 4 };
 
-    /// Committed data of one group that is sealed into one chunk file.
+    /// Committed data of one group that is sealed into one chunk file. Where there are 64
+    /// groups, 8,192 appends are enough, too.
     seal_bytes: u64 = "8MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
 
     /// Largest chunk file that merges make. Each holds older data of one group.
     chunk_bytes_max: u64 = "256MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
 
-    /// Memory for what was committed last, over all shards: clients that read it need no file. 0 keeps nothing.
+    /// Memory for what was committed last, over all shards: clients that read it need no file. A twelfth of it is for what many
+    /// clients read that is older and in no chunk yet. 0 keeps nothing.
     recent_bytes_max: u64 = "128MiB" as Bytes::<u64> { min: 0, max: 1 << 36 };
 
     /// Memory for pages of chunk files, over all shards: what finds older data without a look at the disk.

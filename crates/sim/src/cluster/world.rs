@@ -145,12 +145,14 @@ impl World {
             // Half of it is kept for nodes that are away.
             wal_bytes_max: 8 * segment_bytes,
             seal_bytes: *dice.pick(&[16 << 10, 256 << 10]),
+            hot_appends: 600,
             long_append_bytes: 200,
             batch_bytes_max: *dice.pick(&[32 << 10, segment_bytes]),
             checkpoint_bytes: *dice.pick(&[16 << 10, 128 << 10]),
             chunk_bytes_max: 512 << 10,
             group_count: u16::try_from(*dice.pick(&[1_u64, 2, 3])).expect("16 bits"),
             recent_bytes_max: *dice.pick(&[0, 1 << 20]),
+            read_cache_bytes_max: 64 << 10,
             // All directories of a cluster continue one history: chunks are the same bytes in each.
             lineage: Some(LINEAGE),
             ..LogOptions::default()

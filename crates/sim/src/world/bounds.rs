@@ -66,9 +66,10 @@ impl World {
         let files_max =
             self.options.chunk_files_max + segments as u64 + FILES_PER_JOB * jobs + FILES_BESIDE;
         let bodies_max = self.plane.sessions.body_bytes_in_flight_max;
+        let recent_max = self.options.recent_bytes_max + self.options.read_cache_bytes_max;
         let checks = [
             (Rule::Bounds, "bytes of WAL", wal_bytes, wal_max),
-            (Rule::Hoarded, "recent bytes", recent_bytes, self.options.recent_bytes_max),
+            (Rule::Hoarded, "recent bytes", recent_bytes, recent_max),
             (Rule::Hoarded, "bytes of pages", page_bytes, self.options.chunk_pages_bytes_max),
             (Rule::Hoarded, "open files", open_files.named, files_max),
             (Rule::Hoarded, "open files that are removed", open_files.removed, replaced_max),

@@ -18,7 +18,7 @@ use crate::{
     mutant::Mutant,
     oracle::{Oracle, Rule},
     passing::Passing,
-    plan::{FRAMES, Plan, log_options, recent_bytes_max},
+    plan::{FRAMES, Plan, log_options, read_cache_bytes_max, recent_bytes_max},
     plane::{Job, Mail, Outbox, Piece, PlaneOptions, session_options, slice_limits},
     process::Process,
     rules::rules,
@@ -176,8 +176,11 @@ impl World {
     pub(crate) fn new(plan: Plan) -> Self {
         let mut dice = Dice::new(plan.seed);
         let is_small = plan.faults.contains(&FaultKind::SmallDisk);
-        let recent_bytes_max = recent_bytes_max(plan.seed);
-        let options = LogOptions { recent_bytes_max, ..log_options(&mut dice) };
+        let options = LogOptions {
+            recent_bytes_max: recent_bytes_max(plan.seed),
+            read_cache_bytes_max: read_cache_bytes_max(plan.seed),
+            ..log_options(&mut dice)
+        };
         let options = disk::options(is_small, options);
         let shard_count = u16::try_from(dice.between(1, 3)).expect("16 bits");
         let mut sessions = session_options(&mut dice);
