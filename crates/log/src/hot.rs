@@ -175,6 +175,9 @@ struct HotMore {
     unmarked: usize,
 }
 
+/// Appends of a stream of which there may be twice the room.
+const FEW_APPENDS: usize = 8;
+
 /// Appends of which one has its record's number in the index. A lookup by number walks over as many.
 const NUMBERED_APPENDS: usize = 1024;
 
@@ -251,8 +254,8 @@ impl HotStream {
             }
             HotAppends::Many(appends) => {
                 // Twice as many would be a third of the memory of an index that is full.
-                if appends.len() == appends.capacity() {
-                    appends.reserve_exact((appends.len() / 2).max(4));
+                if appends.len() == appends.capacity() && appends.len() >= FEW_APPENDS {
+                    appends.reserve_exact(appends.len() / 2);
                 }
                 appends.push(append);
             }

@@ -140,7 +140,7 @@ impl Default for LogOptions {
             segment_bytes: 64 << 20,
             wal_bytes_max: 1 << 30,
             seal_bytes: 8 << 20,
-            hot_appends: 512 << 10,
+            hot_appends: 384 << 10,
             long_append_bytes: 16 << 10,
             batch_bytes_max: 4 << 20,
             checkpoint_bytes: 32 << 20,

@@ -389,6 +389,23 @@ mod tests {
     }
 
     #[test]
+    fn what_was_read_around_an_append_goes_with_its_segment() {
+        let disk = MemoryDisk::new();
+        let dir = wal_dir(Path::new("/d"), 0);
+        disk.create_dir_all(&dir).unwrap();
+        let segment = create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap();
+        let mut table = SegmentTable::forgetful(Arc::default());
+        table.cache = RefCell::new(ReadCache::new(16 << 10));
+        let slot = table.insert(Arc::new(segment));
+        let place = DataPlace { slot, position: 100, crc: 0 };
+        assert!(table.read_around(place, ReadMode::Inline));
+        assert!(table.cached(place, 10, |bytes| bytes == [0; 10]));
+        assert_eq!(table.recent_stats().held_bytes, 4096);
+        table.remove(slot);
+        assert_eq!(table.recent_stats().held_bytes, 0);
+    }
+
+    #[test]
     fn a_segment_that_a_closed_shard_held_is_not_free() {
         let disk = MemoryDisk::new();
         let dir = wal_dir(Path::new("/d"), 0);

@@ -308,7 +308,7 @@ settings! {
     segment_bytes: u64 = "64MiB" as Blocks { min: MIB64, max: WAL_BYTES_MAX / 4 };
 
     /// Committed data of one group that is sealed into one chunk file. Where there are 64
-    /// groups, 8,192 appends are enough, too.
+    /// groups, 6,144 appends are enough, too.
     seal_bytes: u64 = "8MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
 
     /// Largest chunk file that merges make. Each holds older data of one group.
