@@ -57,6 +57,11 @@ impl Default for BatchDelay {
 }
 
 impl BatchDelay {
+    /// Writes that the present batch has.
+    pub(super) fn count(&self) -> usize {
+        self.count
+    }
+
     /// A write has come for the present batch.
     pub(super) fn note_write(&mut self) {
         self.count += 1;

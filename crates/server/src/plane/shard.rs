@@ -130,11 +130,12 @@ impl Shard {
     fn turn(&mut self, events: &mut Events) -> io::Result<()> {
         self.read_clock();
         self.turn_length.begin(self.now.monotonic);
-        self.sync_place.note_turn(events.iter().count(), self.is_behind());
+        let (event_count, is_behind) = (events.iter().count(), self.is_behind());
         let (sessions, sockets, mut owners) = self.split();
         sessions.begin_turn(owners.now, sockets, &mut |ask| owners.give(ask));
         self.start_checks();
         self.handle_events(events);
+        self.sync_place.note_turn((event_count, self.batch_delay.count()), is_behind);
         self.delay_batch(events)?;
         self.take_mail();
         self.hear_peers();
