@@ -32,7 +32,8 @@ impl WrittenFile {
         let block = vec![7; bytes.next_multiple_of(BLOCK_BYTES)];
         let places = (FILE_BYTES / block.len()).clamp(4, PLACES_MAX) as u64;
         let path = dir.join(format!("thalweg-bench-disk-{}", std::process::id()));
-        let file = File::create(&path)?;
+        let mut open = File::options();
+        let file = open.read(true).write(true).create(true).truncate(true).open(&path)?;
         std::fs::remove_file(&path)?;
         let own = Self { file, block, places, written: 0, next: 0 };
         for place in 0..places {
@@ -61,9 +62,7 @@ impl WrittenFile {
         self.file.write_all_at(&self.block, at)?;
         self.file.sync_data()
     }
-}
 
-impl WrittenFile {
     /// Writes `bytes` and zeroes up to whole blocks behind what was written last, and syncs.
     ///
     /// # Panics
