@@ -20,9 +20,9 @@ pub(crate) struct WrittenFile {
     file: File,
     /// What each write writes: whole blocks.
     block: Vec<u8>,
-    places: u64,
+    file_bytes: u64,
     written: u64,
-    /// Where the next bytes go that [`WrittenFile::write_bytes`] gets.
+    /// Where the next bytes go.
     next: u64,
 }
 
@@ -35,12 +35,12 @@ impl WrittenFile {
         let mut open = File::options();
         let file = open.read(true).write(true).create(true).truncate(true).open(&path)?;
         std::fs::remove_file(&path)?;
-        let own = Self { file, block, places, written: 0, next: 0 };
         for place in 0..places {
-            own.file.write_all_at(&vec![0; own.block.len()], place * own.block.len() as u64)?;
+            file.write_all_at(&vec![0; block.len()], place * block.len() as u64)?;
         }
-        own.file.sync_all()?;
-        Ok(own)
+        file.sync_all()?;
+        let file_bytes = places * block.len() as u64;
+        Ok(Self { file, block, file_bytes, written: 0, next: 0 })
     }
 
     /// Writes and syncs `count` times, one after the other.
@@ -57,8 +57,8 @@ impl WrittenFile {
     pub(crate) fn write_one(&mut self) -> Result<()> {
         // No two writes are alike.
         self.block[..8].copy_from_slice(&self.written.to_le_bytes());
-        let at = self.written % self.places * self.block.len() as u64;
         self.written += 1;
+        let at = self.take_place(self.block.len());
         self.file.write_all_at(&self.block, at)?;
         self.file.sync_data()
     }
@@ -69,12 +69,18 @@ impl WrittenFile {
     /// If they are longer than the file.
     pub(crate) fn write_bytes(&mut self, bytes: &mut Vec<u8>) -> Result<()> {
         bytes.resize(bytes.len().next_multiple_of(BLOCK_BYTES), 0);
-        let (length, file_bytes) = (bytes.len() as u64, self.places * self.block.len() as u64);
+        let at = self.take_place(bytes.len());
+        self.file.write_all_at(bytes, at)?;
+        self.file.sync_data()
+    }
+
+    /// The place of the next `length` bytes: behind the last ones, or at the beginning.
+    fn take_place(&mut self, length: usize) -> u64 {
+        let (length, file_bytes) = (length as u64, self.file_bytes);
         assert!(length <= file_bytes, "{length} bytes for a file of {file_bytes}");
         let at = if self.next + length > file_bytes { 0 } else { self.next };
-        self.file.write_all_at(bytes, at)?;
         self.next = at + length;
-        self.file.sync_data()
+        at
     }
 }
 
@@ -91,6 +97,7 @@ mod tests {
         file.write(203, &mut latencies).unwrap();
         assert_eq!(latencies.count(), 203);
         assert_eq!(file.file.metadata().unwrap().len(), length);
+        let mut file = WrittenFile::make(&std::env::temp_dir(), 5000).unwrap();
         for turn in 0..5 {
             let mut bytes = vec![turn; 500_000];
             file.write_bytes(&mut bytes).unwrap();

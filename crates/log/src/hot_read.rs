@@ -93,16 +93,16 @@ impl Copied {
             }
             if let Some(bytes) = segments.recent(append) {
                 self.put(bytes, append.fields().start);
-            } else if !segments.cached(append, |bytes| self.put_checked(append, bytes)) {
+            } else if !segments.cached(append, |bytes| self.put_checked(append, bytes, true)) {
                 return index;
             }
         }
         appends.len()
     }
 
-    /// Adds the bytes of an append if they are what was acknowledged; whether they are.
-    fn put_checked(&mut self, append: &HotAppend, bytes: &[u8]) -> bool {
-        if !append.is_verified() {
+    /// Adds the bytes of an append if they are what was acknowledged; whether they are. What could not be read whole is compared again.
+    fn put_checked(&mut self, append: &HotAppend, bytes: &[u8], is_whole: bool) -> bool {
+        if !append.is_verified() || !is_whole {
             if crc32c::crc32c(bytes) != append.fields().crc {
                 return false;
             }
@@ -136,15 +136,11 @@ impl Copied {
             let fields = append.fields();
             let start = (u64::from(fields.position) - span.position) as usize;
             let bytes = &scratch[start..start + fields.length as usize];
-            if !append.is_verified() || !is_whole {
-                if crc32c::crc32c(bytes) != fields.crc {
-                    self.is_ended = true;
-                    let is_first = self.bytes.is_empty();
-                    return if is_first { Err(append.damaged(segments)) } else { Ok(()) };
-                }
-                append.set_verified();
+            if !self.put_checked(append, bytes, is_whole) {
+                self.is_ended = true;
+                let is_first = self.bytes.is_empty();
+                return if is_first { Err(append.damaged(segments)) } else { Ok(()) };
             }
-            self.put(bytes, fields.start);
         }
         Ok(())
     }

@@ -14,7 +14,8 @@
 //! # When background work is looked for
 //! Most turns of a loop change nothing that a job waits for. `is_work_due` remembers that something did: a
 //! job ended, a segment became full, an entry was refused, there is enough to seal, data was dropped, or
-//! a checkpoint was taken. So does a change of which seals wait. Debug builds look each time and assert that nothing is found without it.
+//! a checkpoint was taken. So does a change of which seals wait. Debug builds look each time and assert that nothing is
+//! found without it.
 //!
 //! # Invariants
 //! - One commit, one change of the WAL's files and one seal, merge or checkpoint in flight.

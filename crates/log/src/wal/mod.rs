@@ -4,7 +4,8 @@
 //! - `shard_wal`: one shard's writer. `batch`: from the first entry to the proof, job and result.
 //! - `room`: how much of the disk it takes.
 //! - `layout`: the bytes. `segment`: the files. `group_commit`: when something is durable.
-//! - `recent`: the batches of the last moments, in memory. `read_cache`: what of older ones many reads need. `indexed`: those of replicated groups, by index.
+//! - `recent`: the batches of the last moments, in memory. `read_cache`: what of older ones many reads need.
+//! - `indexed`: the batches of replicated groups, by index.
 //! - `scan`: finds the batches of a WAL again and distinguishes a torn tail from damage. `last_batch`: makes the last
 //!   one durable at a start.
 //!

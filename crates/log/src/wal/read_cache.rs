@@ -15,6 +15,7 @@
 //!   a segment.
 //! - Whether the bytes of an append are what was acknowledged, its checksum says, as if the file had been read.
 
+use crate::id_map::hash_id;
 use crate::read::ReadMode;
 use env::File;
 
@@ -32,9 +33,6 @@ const BYTES_PER_READ: u64 = 16 << 10;
 
 /// Pieces of which reads are counted. A collision costs a piece too few.
 const COUNTED: usize = 512;
-
-/// Spreads numbers over 64 bits: 2^64 divided by the golden ratio.
-const HASH_FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// The place of a piece: the slot of its segment, and its number in there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -113,8 +111,8 @@ impl ReadCache {
             self.counted = vec![None; COUNTED];
         }
         let at = self.at(slot, position);
-        let mix = (u64::from(at.slot) << 32 | u64::from(at.number)).wrapping_mul(HASH_FACTOR);
-        let place = usize::try_from(mix >> 32).expect("32 bits") % COUNTED;
+        let hash = hash_id(u64::from(at.slot) << 32 | u64::from(at.number));
+        let place = usize::try_from(hash % COUNTED as u64).expect("less than the count");
         let counted = &mut self.counted[place];
         let before = counted.filter(|counted| counted.at == at).map_or(0, |counted| counted.reads);
         let is_worth_it = u64::from(before + 1) * BYTES_PER_READ >= self.piece_bytes;
@@ -123,7 +121,8 @@ impl ReadCache {
         is_worth_it
     }
 
-    /// Reads the piece at `position` of a segment of so many bytes, which is not being written. The one that was not used for longest makes place.
+    /// Reads the piece at `position` of a segment of so many bytes, which is not being written. The one that was not used for longest
+    /// makes place.
     pub(crate) fn load(
         &mut self,
         (slot, position): (u16, u32),

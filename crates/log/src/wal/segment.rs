@@ -339,11 +339,16 @@ mod tests {
 
     static NOBODY_WAITS: AtomicBool = AtomicBool::new(false);
 
+    /// A disk with the empty directory of a WAL.
+    fn new_wal(number: u16) -> (MemoryDisk, PathBuf) {
+        let (disk, dir) = (MemoryDisk::new(), wal_dir(Path::new("/d"), number));
+        disk.create_dir_all(&dir).unwrap();
+        (disk, dir)
+    }
+
     #[test]
     fn a_segment_is_zero_filled_and_named_last() {
-        let disk = MemoryDisk::new();
-        let dir = wal_dir(Path::new("/d"), 2);
-        disk.create_dir_all(&dir).unwrap();
+        let (disk, dir) = new_wal(2);
         let segment = create_segment(&disk, &dir, 0x1f, 8192, &NOBODY_WAITS).unwrap();
         assert_eq!(segment.path, Path::new("/d/wal/00002/000000000000001f.wal"));
         assert_eq!(parse_segment_name("000000000000001f.wal"), Some(0x1f));
@@ -360,9 +365,7 @@ mod tests {
     /// A name is neither durably given nor durably taken away, and both files are one segment to the next try.
     #[test]
     fn what_is_written_to_a_recycled_segment_is_in_the_file_of_its_name() {
-        let disk = MemoryDisk::new();
-        let dir = wal_dir(Path::new("/d"), 0);
-        disk.create_dir_all(&dir).unwrap();
+        let (disk, dir) = new_wal(0);
         let old = create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap();
         disk.fail(DiskOperation::SyncDir, 0, None);
         create_segment(&disk, &dir, 2, 4096, &NOBODY_WAITS).unwrap_err();
@@ -378,9 +381,7 @@ mod tests {
 
     #[test]
     fn a_full_disk_leaves_no_half_filled_segment() {
-        let disk = MemoryDisk::new();
-        let dir = wal_dir(Path::new("/d"), 0);
-        disk.create_dir_all(&dir).unwrap();
+        let (disk, dir) = new_wal(0);
         disk.set_capacity(5000);
         for is_awaited in [false, true] {
             assert!(create_segment(&disk, &dir, 1, 8192, &AtomicBool::new(is_awaited)).is_err());
@@ -390,9 +391,7 @@ mod tests {
 
     #[test]
     fn what_was_read_around_an_append_goes_with_its_segment() {
-        let disk = MemoryDisk::new();
-        let dir = wal_dir(Path::new("/d"), 0);
-        disk.create_dir_all(&dir).unwrap();
+        let (disk, dir) = new_wal(0);
         let segment = create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap();
         let mut table = SegmentTable::forgetful(Arc::default());
         table.cache = RefCell::new(ReadCache::new(16 << 10));
@@ -407,9 +406,7 @@ mod tests {
 
     #[test]
     fn a_segment_that_a_closed_shard_held_is_not_free() {
-        let disk = MemoryDisk::new();
-        let dir = wal_dir(Path::new("/d"), 0);
-        disk.create_dir_all(&dir).unwrap();
+        let (disk, dir) = new_wal(0);
         let segment = Arc::new(create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap());
         let is_closing = Arc::default();
         let mut mine = SegmentTable::forgetful(Arc::clone(&is_closing));
