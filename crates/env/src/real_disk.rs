@@ -5,7 +5,7 @@ use rustix::fs::{FallocateFlags, Mode, OFlags, fallocate};
 use rustix::io::{Errno, ReadWriteFlags, preadv2, retry_on_intr};
 use std::fs;
 use std::io::{self, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -122,14 +122,47 @@ fn is_memory(file: &fs::File) -> bool {
     rustix::fs::fstatfs(file).is_ok_and(|stat| u64::try_from(stat.f_type) == Ok(TMPFS_MAGIC))
 }
 
-/// Alignment of direct reads that every device takes.
+/// Alignment of direct reads and writes that every device takes.
 const DIRECT_BYTES: usize = 4096;
+
+/// The file once more, past the page cache; `None` where that is not possible.
+fn open_direct(file: &fs::File, access: OFlags) -> Option<OwnedFd> {
+    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+    rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
+}
+
+/// Writes whole blocks past the page cache; how many bytes were written before that was not possible any more.
+fn write_direct(file: &fs::File, bytes: &[u8], position: u64) -> io::Result<usize> {
+    let is_between = |place: u64| place.is_multiple_of(DIRECT_BYTES as u64);
+    if !is_between(position) || !is_between(bytes.len() as u64) {
+        return Ok(0);
+    }
+    let Some(direct) = open_direct(file, OFlags::WRONLY) else { return Ok(0) };
+    let mut memory: Vec<u8> = Vec::new();
+    let aligned = if bytes.as_ptr().align_offset(DIRECT_BYTES) == 0 {
+        bytes
+    } else {
+        memory.reserve_exact(bytes.len() + DIRECT_BYTES);
+        let start = memory.as_ptr().align_offset(DIRECT_BYTES);
+        memory.resize(start, 0);
+        memory.extend_from_slice(bytes);
+        &memory[start..]
+    };
+    let mut written = 0;
+    while written < bytes.len() && is_between(written as u64) {
+        match rustix::io::pwrite(&direct, &aligned[written..], position + written as u64) {
+            Err(Errno::INTR) => {}
+            Err(Errno::INVAL | Errno::OPNOTSUPP) => break,
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            count => written += count?,
+        }
+    }
+    Ok(written)
+}
 
 /// Reads past the page cache; `None` where that is not possible.
 fn read_direct(file: &fs::File, position: u64, length: usize) -> io::Result<Option<Vec<u8>>> {
-    let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
-    let Ok(direct) = rustix::fs::open(path, flags, Mode::empty()) else { return Ok(None) };
+    let Some(direct) = open_direct(file, OFlags::RDONLY) else { return Ok(None) };
     let skipped = usize::try_from(position % DIRECT_BYTES as u64).expect("below the alignment");
     let wanted = (skipped + length).next_multiple_of(DIRECT_BYTES);
     let mut memory = vec![0; wanted + DIRECT_BYTES];
@@ -214,6 +247,11 @@ impl File for RealFile {
         Ok(())
     }
 
+    fn write_uncached_at(&self, bytes: &[u8], position: u64) -> io::Result<()> {
+        let written = write_direct(&self.0, bytes, position)?;
+        self.write_at(&bytes[written..], position + written as u64)
+    }
+
     fn write_out(&self) -> io::Result<Duration> {
         // `sync_file_range` would not wait, but other files' syncs then do, for longer.
         let start = Instant::now();
@@ -293,6 +331,41 @@ mod tests {
             io::ErrorKind::UnexpectedEof
         );
         assert!(RealDisk.free_bytes(&dir).unwrap() > 0);
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_is_written_past_the_cache_is_read_and_is_not_in_it() {
+        let dir = scratch("uncached");
+        let file = RealDisk.create(&dir.join("f")).unwrap();
+        let bytes: Vec<u8> = (0..20_000_u32).map(|number| number as u8).collect();
+        file.write_at(&bytes[..4096], 0).unwrap();
+        // From memory that is aligned as blocks are, and from memory that is not.
+        let start = bytes.as_ptr().align_offset(DIRECT_BYTES);
+        for (from, position) in [(start, 4096_u64), (start + 1, 12_288)] {
+            file.write_uncached_at(&bytes[from..from + 8192], position).unwrap();
+            let mut read = vec![0; 8192];
+            file.read_exact_at(&mut read, position).unwrap();
+            assert_eq!(read, bytes[from..from + 8192]);
+        }
+        assert_eq!(file.len().unwrap(), 20_480);
+        let other = RealDisk.create(&dir.join("g")).unwrap();
+        other.write_uncached_at(&bytes[..8192], 0).unwrap();
+        let is_memory = is_memory(&fs::File::open(&dir).unwrap());
+        assert!(is_memory || !other.are_ends_cached(0, 8192), "nothing was kept in memory");
+        fs::remove_dir_all(&dir).unwrap();
+    }
+
+    #[test]
+    fn what_does_not_end_between_blocks_is_written_all_the_same() {
+        let dir = scratch("unaligned");
+        let file = RealDisk.create(&dir.join("f")).unwrap();
+        for (bytes, position) in [(vec![1; 5000], 0), (vec![2; 4096], 5000), (vec![], 4096)] {
+            file.write_uncached_at(&bytes, position).unwrap();
+        }
+        let mut read = vec![9; 9096];
+        file.read_exact_at(&mut read, 0).unwrap();
+        assert_eq!((&read[..5000], &read[5000..]), (&[1; 5000][..], &[2; 4096][..]));
         fs::remove_dir_all(&dir).unwrap();
     }
 

@@ -22,6 +22,8 @@ pub(crate) struct Load {
     ticks_left: u32,
     /// Since the log was quiet, much has come to be sealed.
     is_lasting: bool,
+    /// The last tick brought as much as is sealed into one chunk.
+    pub(crate) is_flood: bool,
 }
 
 impl Load {
@@ -30,6 +32,7 @@ impl Load {
         let was_heavy = self.is_heavy();
         let written = bytes - std::mem::replace(&mut self.bytes_then, bytes);
         let is_much = written * MUCH_PART >= seal_bytes;
+        self.is_flood = written >= seal_bytes;
         self.ticks_left = if is_much { QUIET_TICKS } else { self.ticks_left.saturating_sub(1) };
         self.is_lasting &= self.is_heavy();
         was_heavy && !self.is_heavy()
@@ -69,5 +72,14 @@ mod tests {
         assert!(!load.is_heavy() && !load.tick(250, seal_bytes), "and none after it");
         load.note_backlog();
         assert!(!load.tick(350, seal_bytes) && load.is_burst(), "that was before it");
+    }
+
+    #[test]
+    fn a_chunk_in_a_tick_is_a_flood() {
+        let mut load = Load::default();
+        for (bytes, is_flood) in [(799, false), (1599, true), (2398, false)] {
+            load.tick(bytes, 800);
+            assert_eq!(load.is_flood, is_flood, "{bytes}");
+        }
     }
 }

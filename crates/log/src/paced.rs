@@ -19,7 +19,11 @@ const UNWRITTEN_BYTES_MAX: usize = 2 << 20;
 /// Others can wait for this long. Where one step takes longer, it should be worth more bytes.
 const STEP_MAX: Duration = Duration::from_millis(2);
 
-static ZEROES: [u8; UNWRITTEN_BYTES_MIN] = [0; UNWRITTEN_BYTES_MIN];
+/// As it is written past the cache: from memory that is aligned as blocks are.
+#[repr(align(4096))]
+struct Zeroes([u8; UNWRITTEN_BYTES_MIN]);
+
+static ZEROES: Zeroes = Zeroes([0; UNWRITTEN_BYTES_MIN]);
 
 /// How the writes to one file go.
 #[derive(Debug)]
@@ -27,15 +31,22 @@ pub(crate) struct Pace {
     unwritten_bytes: usize,
     /// They are written out when there are so many.
     step_bytes: usize,
+    /// Whole blocks go to the disk at once and leave nothing in the system's cache.
+    pub(crate) is_uncached: bool,
 }
 
 impl Default for Pace {
     fn default() -> Self {
-        Self { unwritten_bytes: 0, step_bytes: UNWRITTEN_BYTES_MIN }
+        Self { unwritten_bytes: 0, step_bytes: UNWRITTEN_BYTES_MIN, is_uncached: false }
     }
 }
 
 impl Pace {
+    /// For what nobody is likely to read soon.
+    pub(crate) fn uncached() -> Self {
+        Self { is_uncached: true, ..Self::default() }
+    }
+
     /// Writes all of `bytes` at `position`, and writes out as it goes.
     ///
     /// # Errors
@@ -43,6 +54,10 @@ impl Pace {
     pub(crate) fn write(&mut self, file: &dyn File, bytes: &[u8], position: u64) -> io::Result<()> {
         let positions = (position..).step_by(UNWRITTEN_BYTES_MIN);
         for (piece, at) in bytes.chunks(UNWRITTEN_BYTES_MIN).zip(positions) {
+            if self.is_uncached {
+                file.write_uncached_at(piece, at)?;
+                continue;
+            }
             file.write_at(piece, at)?;
             self.unwritten_bytes += piece.len();
             if self.unwritten_bytes >= self.step_bytes {
@@ -71,8 +86,8 @@ impl Pace {
                     allocated => return allocated,
                 }
             }
-            let count = usize::try_from(length - at).unwrap_or(usize::MAX).min(ZEROES.len());
-            self.write(file, &ZEROES[..count], at)?;
+            let count = usize::try_from(length - at).unwrap_or(usize::MAX).min(ZEROES.0.len());
+            self.write(file, &ZEROES.0[..count], at)?;
             at += count as u64;
         }
         Ok(())

@@ -76,6 +76,8 @@ pub(crate) struct Connection {
     pub stream_next: u32,
     /// Requests behind the present one that were asked already, in order.
     pub ahead: VecDeque<Ahead>,
+    /// Bytes of their bodies.
+    pub ahead_bytes: usize,
     /// The request at the front of the input may not be asked yet.
     pub is_blocked: bool,
     /// Kept replies are being answered.
@@ -216,6 +218,7 @@ impl Connection {
             touch: Touch::ALONE,
             stream_next: 0,
             ahead: VecDeque::new(),
+            ahead_bytes: 0,
             is_blocked: false,
             is_advancing: false,
             is_half_closed: false,

@@ -40,8 +40,11 @@ const AHEAD_MAX: usize = 255;
 /// Reads among them: each may bring a window of 64 KiB, which waits for its turn in memory.
 const READS_AHEAD_MAX: usize = 8;
 
-/// Bytes of requests that wait behind one that may not go yet.
-const INPUT_BYTES_MAX: usize = 64 << 10;
+/// Bodies of those requests: the node copies each as it is asked.
+const AHEAD_BYTES_MAX: usize = 256 << 10;
+
+/// Bytes of requests that wait behind the present one, and so the longest request that is asked before its turn.
+const INPUT_BYTES_MAX: usize = 128 << 10;
 
 /// What an exchange does to which stream.
 #[derive(Debug, Clone, Copy)]
@@ -68,6 +71,7 @@ pub(crate) struct Ahead {
     touch: Touch,
     pending: Pending,
     reply: Option<Reply>,
+    body_bytes: usize,
     pub entry: Option<Box<Entry>>,
 }
 
@@ -85,7 +89,7 @@ struct Whole<'b> {
 /// What is at the front of the input.
 enum Front<'b> {
     Whole(Box<Whole<'b>>),
-    /// Less than a head.
+    /// Less than a request.
     Partial,
     /// Something for its own turn.
     Other,
@@ -148,7 +152,14 @@ impl Connection {
             && !self.has_ended
             && !self.is_clogged()
             && self.ahead.len() < AHEAD_MAX
+            && self.ahead_bytes < AHEAD_BYTES_MAX
             && self.input.len() < INPUT_BYTES_MAX
+    }
+
+    /// How much may be received now. What is no whole request behind the present one waits in the input.
+    pub(crate) fn input_room(&self) -> usize {
+        let is_kept = matches!(self.state, State::Waiting(_));
+        if is_kept { INPUT_BYTES_MAX.saturating_sub(self.input.len()) } else { usize::MAX }
     }
 
     fn may_go(&self, touch: Touch) -> bool {
@@ -173,6 +184,9 @@ impl Connection {
         assert!(self.ahead.len() <= AHEAD_MAX, "too many requests are ahead");
         let reads = self.ahead.iter().filter(|ahead| ahead.touch.kind == Kind::Read).count();
         assert!(reads <= READS_AHEAD_MAX, "too many reads are ahead");
+        let bytes = self.ahead.iter().map(|ahead| ahead.body_bytes);
+        assert_eq!(bytes.sum::<usize>(), self.ahead_bytes, "bodies ahead are counted");
+        assert!(self.input.len() <= INPUT_BYTES_MAX, "too much input waits");
         let mut behind = self.ahead.iter().skip(1);
         let is_open = |ahead: &Ahead| behind.next().is_none() || ahead.meta.keep_alive;
         let are_open = self.ahead.is_empty() || self.meta.keep_alive;
@@ -210,9 +224,13 @@ impl Connection {
             }
         };
         let BodyLength::Known(body_bytes) = arrived.body else { return Front::Other };
-        let is_whole = body_bytes <= (bytes.len() - arrived.head_bytes) as u64;
+        if body_bytes > (bytes.len() - arrived.head_bytes) as u64 {
+            let is_short = body_bytes <= INPUT_BYTES_MAX.saturating_sub(arrived.head_bytes) as u64;
+            let is_awaited = is_short && !arrived.expects_invitation;
+            return if is_awaited { Front::Partial } else { Front::Other };
+        }
         match arrived.request {
-            Ok(request) if is_whole && arrived.meta.may_be_followed() => {
+            Ok(request) if arrived.meta.may_be_followed() => {
                 let touch = Touch::of(&request);
                 let body = arrived.head_bytes..arrived.head_bytes + body_bytes as usize;
                 let (meta, page) = (arrived.meta, arrived.page);
@@ -270,7 +288,7 @@ impl<T: Transport> Step<'_, T> {
         let length = BodyLength::Known(body.len() as u64);
         let from = (shown.as_deref(), page.as_ref());
         let judged = self.judge_request(id, request, from, length);
-        let (mut who, body_bytes) = (None, body.len() as u64);
+        let (mut who, body_bytes) = (None, body.len());
         let write = match judged {
             Judged::Authorized(request) => {
                 if self.state.journal.is_kept() {
@@ -295,9 +313,11 @@ impl<T: Transport> Step<'_, T> {
         let now = self.state.now.monotonic;
         let mut entry = connection.entry_of(asked, shown.as_deref(), now);
         if let Some(entry) = &mut entry {
-            (entry.who, entry.body_bytes) = (who, body_bytes);
+            (entry.who, entry.body_bytes) = (who, body_bytes as u64);
         }
-        connection.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None, entry });
+        connection.ahead_bytes += body_bytes;
+        let ahead = Ahead { stream, meta, touch, pending, reply: None, body_bytes, entry };
+        connection.ahead.push_back(ahead);
         self.ask_as(ExchangeId { conn: id, stream }, request, data);
         Some(used)
     }
@@ -336,7 +356,8 @@ impl<T: Transport> Step<'_, T> {
                 return;
             }
             let Some(ahead) = connection.ahead.pop_front() else { return };
-            let Ahead { stream, meta, touch, pending, reply, entry } = ahead;
+            let Ahead { stream, meta, touch, pending, reply, body_bytes, entry } = ahead;
+            connection.ahead_bytes -= body_bytes;
             connection.entry = entry;
             (connection.stream, connection.touch, connection.meta) = (stream, touch, meta);
             connection.is_blocked = false;
@@ -359,8 +380,9 @@ impl<T: Transport> Step<'_, T> {
 impl Connection {
     pub(crate) fn ask_ahead(&mut self, stream: u32) {
         let (meta, touch) = (self.meta, Touch { path: None, kind: Kind::Append });
-        let pending = Pending::Write;
-        self.ahead.push_back(Ahead { stream, meta, touch, pending, reply: None, entry: None });
+        let (pending, body_bytes) = (Pending::Write, 0);
+        let ahead = Ahead { stream, meta, touch, pending, reply: None, body_bytes, entry: None };
+        self.ahead.push_back(ahead);
     }
 }
 

@@ -63,7 +63,8 @@ impl<T: Transport> Step<'_, T> {
                 self.yield_input(id);
                 break;
             }
-            match connection.read(self.io, &mut scratch) {
+            let room = connection.input_room().min(scratch.len());
+            match connection.read(self.io, &mut scratch[..room]) {
                 Read::Nothing => break,
                 Read::Bytes(count) | Read::Last(count) => {
                     connection.spend(self.state.turn, count);

@@ -114,6 +114,58 @@ fn so_many_are_under_way_and_no_more() {
 }
 
 #[test]
+fn long_appends_are_under_way_together_as_far_as_their_bytes_go() {
+    for (body_kib, together) in [(60, 6), (100, 4), (120, 4)] {
+        let mut shard = Shard::open();
+        shard.once(&put("one", b""));
+        let conn = shard.connect();
+        shard.holds_syncs = true;
+        let body = vec![b'x'; body_kib << 10];
+        shard.send(conn, &all(&vec![post("one", &body); 20]));
+        assert_eq!(shard.asked("Append"), together, "of {body_kib} KiB");
+        shard.holds_syncs = false;
+        shard.sync();
+        assert_eq!(shard.statuses(conn), [204; 20]);
+        let head = shard.once(&request("HEAD", "one", "", b""));
+        assert!(head.contains(&format!("{:016}", 20 * body.len())), "{head}");
+    }
+}
+
+#[test]
+fn a_body_that_comes_while_another_request_waits_needs_no_turn_of_its_own() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b"a"));
+    let conn = shard.connect();
+    shard.holds_syncs = true;
+    let long = post("one", &[b'b'; 70_000]);
+    shard.send(conn, &post("one", b"c"));
+    for piece in long.chunks(20_000) {
+        assert_eq!(shard.asked("Append"), 1, "it is not whole");
+        shard.send(conn, piece);
+    }
+    assert_eq!(shard.asked("Append"), 2);
+    shard.holds_syncs = false;
+    shard.sync();
+    assert_eq!(shard.statuses(conn), [204; 2]);
+    assert!(shard.once(&get("one")).ends_with(&format!("ac{}", "b".repeat(70_000))));
+}
+
+#[test]
+fn a_request_that_is_too_long_to_wait_has_its_own_turn() {
+    let mut shard = Shard::open();
+    shard.once(&put("one", b""));
+    let conn = shard.connect();
+    shard.holds_syncs = true;
+    let requests = [post("one", b"a"), post("one", &[b'b'; 140_000]), post("one", b"c")];
+    shard.send(conn, &all(&requests));
+    assert_eq!(shard.asked("Append"), 1);
+    shard.holds_syncs = false;
+    shard.sync();
+    assert_eq!(shard.statuses(conn), [204; 3]);
+    assert!(shard.once(&get("one")).ends_with(&format!("a{}c", "b".repeat(140_000))));
+}
+
+#[test]
 fn a_client_that_takes_nothing_holds_up_itself_alone() {
     let mut shard = Shard::open();
     shard.once(&put("one", &[b'x'; 10_000]));

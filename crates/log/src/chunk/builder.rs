@@ -169,10 +169,10 @@ impl ChunkBuilder {
         &self.buffer
     }
 
-    /// They were taken; returns the position in the file of the next ones.
-    pub(crate) fn clear(&mut self) -> u64 {
-        self.taken += self.buffer.len() as u64;
-        self.buffer.clear();
+    /// The first `count` were taken; returns the position in the file of the next ones.
+    pub(crate) fn take(&mut self, count: usize) -> u64 {
+        self.taken += count as u64;
+        self.buffer.drain(..count);
         CONTENT_START + self.taken
     }
 
@@ -315,7 +315,7 @@ pub(crate) mod tests {
                 [first, rest].into_iter().for_each(|part| builder.write(part));
                 if builder.buffered().len() > 1000 {
                     file.extend_from_slice(builder.buffered());
-                    assert_eq!(builder.clear(), file.len() as u64);
+                    assert_eq!(builder.take(builder.buffered().len()), file.len() as u64);
                 }
             }
         }

@@ -44,6 +44,8 @@ pub(crate) struct SealTask {
     pub(crate) segments: HashMap<u16, Arc<SegmentFile>>,
     /// The length of the chunk, at most.
     pub(crate) bytes_max: u64,
+    /// It is in a hurry, and nobody is likely to read it soon.
+    pub(crate) is_uncached: bool,
 }
 
 /// Copies what is alive in some chunks into one.
@@ -81,6 +83,9 @@ impl SealTask {
     /// Any error of the underlying disk; nothing has changed then.
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
+        if self.is_uncached {
+            writer = writer.uncached();
+        }
         let mut done = CopyDone::default();
         let mut buffer = Vec::new();
         for (stream, hot) in self.streams.sorted() {

@@ -10,7 +10,7 @@
 use crate::chunk::builder::{ChunkBuilder, StreamPiece};
 use crate::chunk::header::{CONTENT_START, ChunkHeader, Origin};
 use crate::chunk::pages::ChunkIdentity;
-use crate::options::COPY_BYTES;
+use crate::options::{BLOCK_BYTES, COPY_BYTES};
 use crate::paced::Pace;
 use crate::paths::{parse_numbered, remove_if_there, remove_unneeded};
 use env::{Disk, File};
@@ -102,6 +102,11 @@ impl ChunkWriter {
         Self { name, file, builder, written: CONTENT_START, pace: Pace::default() }
     }
 
+    /// Its data stays out of the system's cache.
+    pub(crate) fn uncached(self) -> Self {
+        Self { pace: Pace::uncached(), ..self }
+    }
+
     /// Offset after the last byte of `stream` that was taken; 0 if there is none.
     pub(crate) fn end_of(&self, stream: u64) -> u64 {
         self.builder.end_of(stream)
@@ -118,12 +123,19 @@ impl ChunkWriter {
     /// Any error of the underlying disk.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.builder.write(bytes);
-        if self.builder.buffered().len() >= COPY_BYTES { self.drain() } else { Ok(()) }
+        let buffered = self.builder.buffered().len();
+        // What is written past the cache has to end between two blocks.
+        if buffered >= COPY_BYTES {
+            self.drain(buffered - buffered % BLOCK_BYTES as usize)
+        } else {
+            Ok(())
+        }
     }
 
-    fn drain(&mut self) -> io::Result<()> {
-        self.pace.write(&*self.file, self.builder.buffered(), self.written)?;
-        self.written = self.builder.clear();
+    /// Writes the first `count` of the buffered bytes.
+    fn drain(&mut self, count: usize) -> io::Result<()> {
+        self.pace.write(&*self.file, &self.builder.buffered()[..count], self.written)?;
+        self.written = self.builder.take(count);
         Ok(())
     }
 
@@ -156,7 +168,7 @@ impl ChunkWriter {
     /// Writes all that is not written yet, the header last.
     fn write_pages(&mut self) -> io::Result<Option<ChunkHeader>> {
         let Some(pages) = self.builder.finish(self.name.identity) else { return Ok(None) };
-        self.drain()?;
+        self.drain(self.builder.buffered().len())?;
         let header = pages.header;
         let mut buffer = Vec::with_capacity(COPY_BYTES);
         for page in pages.tail() {
@@ -202,7 +214,7 @@ pub(crate) fn remove_half_written(disk: &dyn Disk, dir: &Path, names: &[String])
 mod tests {
     use super::*;
     use crate::chunk::builder::tests::{IDENTITY, wanted, write_all};
-    use env::MemoryDisk;
+    use env::{MemoryDisk, RealDisk};
 
     fn write(disk: &MemoryDisk, runs: u64) -> Option<WrittenChunk> {
         let dir = PathBuf::from("/c");
@@ -221,6 +233,27 @@ mod tests {
         chunk.file.read_exact_at(&mut bytes, 0).unwrap();
         assert!(bytes == include_bytes!("../../testdata/chunk.golden"));
         assert_eq!(disk.paths(), [PathBuf::from("/c/0000000000000009.chunk")]);
+    }
+
+    #[test]
+    fn past_the_cache_it_has_the_same_bytes() {
+        let dir = PathBuf::from(format!("/tmp/thalweg-uncached-{}", std::process::id()));
+        RealDisk.create_dir_all(&dir).unwrap();
+        let name = ChunkName { dir: dir.clone(), identity: IDENTITY };
+        let mut writer = ChunkWriter::create(&RealDisk, name).unwrap().uncached();
+        let runs = 30_000;
+        write_all(&wanted(runs, 12), &mut writer);
+        let uncached = writer.finish(&RealDisk).unwrap().unwrap();
+        let usual = write(&MemoryDisk::new(), runs).unwrap();
+        RealDisk.remove(&uncached.path).unwrap();
+        RealDisk.remove_dir(&dir).unwrap();
+        let [uncached, usual] = [uncached, usual].map(|chunk| {
+            let mut bytes = vec![0; chunk.file.len().unwrap() as usize];
+            chunk.file.read_exact_at(&mut bytes, 0).unwrap();
+            bytes
+        });
+        assert!(usual.len() > 2 * COPY_BYTES, "it is written in several steps");
+        assert!(uncached == usual);
     }
 
     #[test]

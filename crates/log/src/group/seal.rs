@@ -94,7 +94,7 @@ impl Group {
         &mut self,
         store: &Store,
         epoch: u64,
-        slots: &SegmentTable,
+        (slots, is_uncached): (&SegmentTable, bool),
     ) -> SealTask {
         assert!(self.is_hot(), "there is something to seal");
         let from = self.chunks.covered().max(self.sealed);
@@ -107,6 +107,7 @@ impl Group {
             segments: streams.slots().iter().map(segment).collect(),
             streams,
             bytes_max: chunk_bytes_max(&left, self.hot.has_times()),
+            is_uncached,
         }
     }
 

@@ -260,9 +260,10 @@ impl ShardLog {
             return group.pending.take().map(|checkpoint| (index, Task::Checkpoint(checkpoint)));
         }
         let kept_free_bytes = self.kept_by_seal(index);
+        let is_uncached = self.load.is_flood;
         let group = &mut self.groups[index];
         self.seals_since_merge += 1;
-        let seal = group.start_seal(&self.store, self.wal.epoch(), &self.slots);
+        let seal = group.start_seal(&self.store, self.wal.epoch(), (&self.slots, is_uncached));
         Some((index, Task::Seal(seal, kept_free_bytes)))
     }
 

@@ -109,7 +109,7 @@ pub(crate) fn create_segment(
     let filling = dir.join(FILL_NAME);
     remove_if_there(disk, &filling)?;
     let file = disk.create(&filling)?;
-    let filled = Pace::default().write_zeroes(&*file, capacity, is_awaited);
+    let filled = Pace::uncached().write_zeroes(&*file, capacity, is_awaited);
     let filled = filled.and_then(|()| file.sync_all());
     if let Err(error) = filled {
         // The space of a half-filled file is wanted back; the first error is the one to tell.
