@@ -10,7 +10,7 @@
 //! - [`sockets`]: what its session reads and writes; [`listen`]: sockets for one address.
 //! - [`doors`]: what is accepted from them; [`handshakes`]: TLS before there is a session.
 //! - [`links`]: sockets of other nodes; [`membership`] and [`asks`]: changes of the cluster.
-//! - [`batch_delay`] and [`sync_place`]: when and where commits run.
+//! - [`batch_delay`] and [`sync_place`]: when and where commits run; [`yields`]: when a cluster's loop lets others run.
 //! - [`mailbox`]: messages between loops; [`workers`]: threads that may block.
 //! - [`report`]: what a shard shows to the metrics and the log.
 
@@ -34,6 +34,7 @@ mod sockets;
 mod sync_place;
 mod turn_length;
 mod workers;
+mod yields;
 
 pub use driver::Driver;
 

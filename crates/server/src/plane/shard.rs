@@ -29,6 +29,7 @@ use super::{
     sync_place::SyncPlace,
     turn_length::TurnLength,
     workers::{DiskRead, Workers},
+    yields::Yields,
 };
 use crate::metrics::ShardMetrics;
 use ::cluster::Section;
@@ -76,6 +77,7 @@ pub(crate) struct Shard {
     ends_by: Option<Monotonic>,
     has_finished: bool,
     sync_place: SyncPlace,
+    yields: Yields,
     batch_delay: BatchDelay,
     turn_length: TurnLength,
     next_tick: Monotonic,
@@ -181,7 +183,7 @@ impl Shard {
     }
 
     fn wait(&mut self, events: &mut Events) -> io::Result<()> {
-        let now = self.shared.clock.now_monotonic();
+        let mut now = self.shared.clock.now_monotonic();
         if let Some(turn_ns) = self.turn_length.end(now) {
             self.metrics.turn_ns.record_ns(turn_ns);
         }
@@ -190,6 +192,11 @@ impl Shard {
             // then need not wait for the end of its time slice. Not for readers of stored bytes: beside a
             // busy neighbour each yield loses a time slice.
             std::thread::yield_now();
+        }
+        if self.links.is_some() && self.yields.is_due() {
+            std::thread::yield_now();
+            let began = std::mem::replace(&mut now, self.shared.clock.now_monotonic());
+            self.yields.note(now.get() - began.get());
         }
         let mut next = self.sessions.next_deadline().min(self.tick_deadline());
         next = self.doors.next_accept().map_or(next, |accept| next.min(accept));

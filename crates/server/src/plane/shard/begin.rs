@@ -12,6 +12,7 @@ use crate::plane::{
     sync_place::SyncPlace,
     turn_length::TurnLength,
     workers::Workers,
+    yields::Yields,
 };
 use crate::{cluster::Peers, metrics::ShardMetrics, reload::InForce, settings::Settings, tls::Tls};
 use access::Access;
@@ -117,6 +118,7 @@ impl Shard {
             ends_by: None,
             has_finished: false,
             sync_place: SyncPlace::default(),
+            yields: Yields::default(),
             batch_delay: BatchDelay::default(),
             turn_length: TurnLength::default(),
             next_tick: now.monotonic,
