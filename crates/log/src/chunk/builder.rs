@@ -2,7 +2,7 @@
 //!
 //! # Driving it
 //! For each append in order of stream and start: `begin`, then `write` its bytes. Take what is buffered from time
-//! to time ([`ChunkBuilder::buffered`], [`ChunkBuilder::clear`]); it follows what was taken before, from
+//! to time ([`ChunkBuilder::buffered`], [`ChunkBuilder::take`]); it follows what was taken before, from
 //! `CONTENT_START` on. `finish` gives the pages; what is still buffered comes before them.
 //!
 //! # Invariants
