@@ -13,6 +13,9 @@ const QUIET_TICKS: u32 = 10;
 /// Of the bytes that are sealed into one chunk, this part in one tick is much.
 const MUCH_PART: u64 = 8;
 
+/// So much in one tick is a flood: 80 MB/s.
+const FLOOD_BYTES: u64 = 8 << 20;
+
 /// What was written lately.
 #[derive(Debug, Default)]
 pub(crate) struct Load {
@@ -22,7 +25,7 @@ pub(crate) struct Load {
     ticks_left: u32,
     /// Since the log was quiet, much has come to be sealed.
     is_lasting: bool,
-    /// The last tick brought as much as is sealed into one chunk.
+    /// The last tick brought so much that the system's cache would not keep it for long.
     pub(crate) is_flood: bool,
 }
 
@@ -32,7 +35,7 @@ impl Load {
         let was_heavy = self.is_heavy();
         let written = bytes - std::mem::replace(&mut self.bytes_then, bytes);
         let is_much = written * MUCH_PART >= seal_bytes;
-        self.is_flood = written >= seal_bytes;
+        self.is_flood = written >= FLOOD_BYTES;
         self.ticks_left = if is_much { QUIET_TICKS } else { self.ticks_left.saturating_sub(1) };
         self.is_lasting &= self.is_heavy();
         was_heavy && !self.is_heavy()
@@ -75,11 +78,12 @@ mod tests {
     }
 
     #[test]
-    fn a_chunk_in_a_tick_is_a_flood() {
-        let mut load = Load::default();
-        for (bytes, is_flood) in [(799, false), (1599, true), (2398, false)] {
+    fn much_in_one_tick_is_a_flood_until_the_next() {
+        let (mut load, mut bytes) = (Load::default(), 0);
+        for (written, is_flood) in [(FLOOD_BYTES - 1, false), (FLOOD_BYTES, true), (800, false)] {
+            bytes += written;
             load.tick(bytes, 800);
-            assert_eq!(load.is_flood, is_flood, "{bytes}");
+            assert_eq!(load.is_flood, is_flood, "{written}");
         }
     }
 }
