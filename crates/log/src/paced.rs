@@ -32,7 +32,7 @@ pub(crate) struct Pace {
     /// They are written out when there are so many.
     step_bytes: usize,
     /// Whole blocks go to the disk at once and leave nothing in the system's cache.
-    pub(crate) is_uncached: bool,
+    is_uncached: bool,
 }
 
 impl Default for Pace {
@@ -55,10 +55,12 @@ impl Pace {
         let positions = (position..).step_by(UNWRITTEN_BYTES_MIN);
         for (piece, at) in bytes.chunks(UNWRITTEN_BYTES_MIN).zip(positions) {
             if self.is_uncached {
-                file.write_uncached_at(piece, at)?;
-                continue;
+                if file.write_uncached_at(piece, at)? {
+                    continue;
+                }
+            } else {
+                file.write_at(piece, at)?;
             }
-            file.write_at(piece, at)?;
             self.unwritten_bytes += piece.len();
             if self.unwritten_bytes >= self.step_bytes {
                 self.note_step(file.write_out()?);
@@ -126,6 +128,15 @@ mod tests {
         assert_eq!(read[..7], [0; 7]);
         assert_eq!(read[7..], bytes);
         assert_eq!(file.len().unwrap(), read.len() as u64);
+    }
+
+    #[test]
+    fn what_cannot_go_past_the_cache_is_paced_as_usual() {
+        let (file, mut pace) = (new_file(), Pace::uncached());
+        pace.write(&*file, &[1; 4096], 0).unwrap();
+        assert_eq!(pace.unwritten_bytes, 4096);
+        pace.write(&*file, &vec![1; UNWRITTEN_BYTES_MIN], 4096).unwrap();
+        assert_eq!((pace.unwritten_bytes, file.len().unwrap()), (0, 4096 + (256 << 10)));
     }
 
     #[test]
