@@ -131,6 +131,13 @@ fn open_direct(file: &fs::File, access: OFlags) -> Option<OwnedFd> {
     rustix::fs::open(path, access | OFlags::DIRECT | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
+/// Memory for `length` bytes of a direct read or write, filled up to where they begin.
+fn aligned_memory(length: usize) -> Vec<u8> {
+    let mut memory: Vec<u8> = Vec::with_capacity(length + DIRECT_BYTES);
+    memory.resize(memory.as_ptr().align_offset(DIRECT_BYTES), 0);
+    memory
+}
+
 /// Writes whole blocks past the page cache; how many bytes were written before that was not possible any more.
 fn write_direct(file: &fs::File, bytes: &[u8], position: u64) -> io::Result<usize> {
     let is_between = |place: u64| place.is_multiple_of(DIRECT_BYTES as u64);
@@ -138,13 +145,12 @@ fn write_direct(file: &fs::File, bytes: &[u8], position: u64) -> io::Result<usiz
         return Ok(0);
     }
     let Some(direct) = open_direct(file, OFlags::WRONLY) else { return Ok(0) };
-    let mut memory: Vec<u8> = Vec::new();
+    let mut memory;
     let aligned = if bytes.as_ptr().align_offset(DIRECT_BYTES) == 0 {
         bytes
     } else {
-        memory.reserve_exact(bytes.len() + DIRECT_BYTES);
-        let start = memory.as_ptr().align_offset(DIRECT_BYTES);
-        memory.resize(start, 0);
+        memory = aligned_memory(bytes.len());
+        let start = memory.len();
         memory.extend_from_slice(bytes);
         &memory[start..]
     };
@@ -165,9 +171,10 @@ fn read_direct(file: &fs::File, position: u64, length: usize) -> io::Result<Opti
     let Some(direct) = open_direct(file, OFlags::RDONLY) else { return Ok(None) };
     let skipped = usize::try_from(position % DIRECT_BYTES as u64).expect("below the alignment");
     let wanted = (skipped + length).next_multiple_of(DIRECT_BYTES);
-    let mut memory = vec![0; wanted + DIRECT_BYTES];
-    let aligned = memory.as_ptr().align_offset(DIRECT_BYTES);
-    let (buffer, mut filled) = (&mut memory[aligned..aligned + wanted], 0);
+    let mut memory = aligned_memory(wanted);
+    let aligned = memory.len();
+    memory.resize(aligned + wanted, 0);
+    let (buffer, mut filled) = (&mut memory[aligned..], 0);
     let start = position - skipped as u64;
     while filled < skipped + length {
         match rustix::io::pread(&direct, &mut buffer[filled..], start + filled as u64) {

@@ -10,7 +10,8 @@
 //! - [`sockets`]: what its session reads and writes; [`listen`]: sockets for one address.
 //! - [`doors`]: what is accepted from them; [`handshakes`]: TLS before there is a session.
 //! - [`links`]: sockets of other nodes; [`membership`] and [`asks`]: changes of the cluster.
-//! - [`batch_delay`] and [`sync_place`]: when and where commits run; [`yields`]: when a cluster's loop lets others run.
+//! - [`batch_delay`] and [`sync_place`]: when and where commits run;
+//!   [`yields`]: when a cluster's loop lets others run; [`back_off`]: for how long what was slow is left alone.
 //! - [`mailbox`]: messages between loops; [`workers`]: threads that may block.
 //! - [`report`]: what a shard shows to the metrics and the log.
 
@@ -20,6 +21,7 @@
 )]
 
 mod asks;
+mod back_off;
 mod batch_delay;
 mod doors;
 mod driver;

@@ -187,16 +187,15 @@ impl Shard {
         if let Some(turn_ns) = self.turn_length.end(now) {
             self.metrics.turn_ns.record_ns(turn_ns);
         }
-        if self.sessions.has_runnable() {
-            // A client that pipelines keeps this thread busy. The WAL threads and others on this processor
-            // then need not wait for the end of its time slice. Not for readers of stored bytes: beside a
-            // busy neighbour each yield loses a time slice.
-            std::thread::yield_now();
-        }
         if self.links.is_some() && self.yields.is_due() {
             std::thread::yield_now();
             let began = std::mem::replace(&mut now, self.shared.clock.now_monotonic());
             self.yields.note(now.get() - began.get());
+        } else if self.sessions.has_runnable() {
+            // A client that pipelines keeps this thread busy. The WAL threads and others on this processor
+            // then need not wait for the end of its time slice. Not for readers of stored bytes: beside a
+            // busy neighbour each yield loses a time slice.
+            std::thread::yield_now();
         }
         let mut next = self.sessions.next_deadline().min(self.tick_deadline());
         next = self.doors.next_accept().map_or(next, |accept| next.min(accept));

@@ -14,6 +14,8 @@
 //! A write that arrives during the sync would also have waited for the WAL thread. A read that arrives then
 //! waits for one short sync.
 
+use super::back_off::BackOff;
+
 /// Events of a turn without a write that are few.
 const EVENTS_MAX: usize = 16;
 
@@ -38,17 +40,14 @@ const SHORT_TO_TRUST: u32 = 1024;
 pub(super) struct SyncPlace {
     /// Turns of few events that must still come.
     turns_left: u32,
-    /// Short syncs that must still come.
-    short_left: u32,
-    /// Short syncs that are asked for after the next slow one.
-    short_wanted: u32,
-    /// Short syncs on the loop since that number changed.
-    short_on_loop: u32,
+    /// Counts short syncs on the WAL thread.
+    back_off: BackOff,
 }
 
 impl Default for SyncPlace {
     fn default() -> Self {
-        Self { turns_left: TURNS_MIN, short_left: 0, short_wanted: SHORT_MIN, short_on_loop: 0 }
+        let back_off = BackOff::new((SHORT_MIN, SHORT_MAX), SHORT_TO_TRUST);
+        Self { turns_left: TURNS_MIN, back_off }
     }
 }
 
@@ -66,30 +65,24 @@ impl SyncPlace {
     /// A commit on the loop took this long.
     pub(super) fn note_sync_here(&mut self, took_ns: u64) {
         if took_ns > COMMIT_NS_MAX {
-            self.short_left = self.short_wanted;
-            self.short_wanted = (self.short_wanted * 2).min(SHORT_MAX);
-            self.short_on_loop = 0;
-            return;
-        }
-        self.short_on_loop += 1;
-        if self.short_on_loop == SHORT_TO_TRUST {
-            self.short_wanted = (self.short_wanted / 2).max(SHORT_MIN);
-            self.short_on_loop = 0;
+            self.back_off.note_slow();
+        } else {
+            self.back_off.note_quick();
         }
     }
 
     /// A commit on the WAL thread took this long.
     pub(super) fn note_sync_away(&mut self, took_ns: u64) {
-        self.short_left = if took_ns > COMMIT_NS_MAX {
-            self.short_left.max(self.short_wanted)
+        if took_ns > COMMIT_NS_MAX {
+            self.back_off.extend();
         } else {
-            self.short_left.saturating_sub(1)
-        };
+            self.back_off.count_down();
+        }
     }
 
     /// Whether the next commit runs on the loop.
     pub(super) fn is_loop(&self) -> bool {
-        self.turns_left == 0 && self.short_left == 0
+        self.turns_left == 0 && self.back_off.is_over()
     }
 }
 

@@ -8,6 +8,8 @@
 //! Beside a thread that computes, a yield loses a time slice. So after one that took long there is none for some turns: 16 at
 //! first. Each long one doubles that number, and 64 short ones halve it.
 
+use super::back_off::BackOff;
+
 /// A yield that takes longer has lost a time slice. Between nodes on one machine it takes a quarter of this.
 const YIELD_NS_MAX: u64 = 1_000_000;
 
@@ -21,40 +23,30 @@ const SHORT_TO_TRUST: u32 = 64;
 /// What the last yields say about the next one.
 #[derive(Debug)]
 pub(super) struct Yields {
-    /// Turns without a yield that must still come.
-    turns_left: u32,
-    /// Turns without a yield after the next long one.
-    pause: u32,
-    /// Short yields since that number changed.
-    short: u32,
+    /// Counts turns without a yield.
+    back_off: BackOff,
 }
 
 impl Default for Yields {
     fn default() -> Self {
-        Self { turns_left: 0, pause: PAUSE_MIN, short: 0 }
+        Self { back_off: BackOff::new((PAUSE_MIN, PAUSE_MAX), SHORT_TO_TRUST) }
     }
 }
 
 impl Yields {
     /// Whether the loop yields after this turn.
     pub(super) fn is_due(&mut self) -> bool {
-        let is_due = self.turns_left == 0;
-        self.turns_left = self.turns_left.saturating_sub(1);
+        let is_due = self.back_off.is_over();
+        self.back_off.count_down();
         is_due
     }
 
     /// A yield took this long.
     pub(super) fn note(&mut self, took_ns: u64) {
         if took_ns > YIELD_NS_MAX {
-            self.turns_left = self.pause;
-            self.pause = (self.pause * 2).min(PAUSE_MAX);
-            self.short = 0;
-            return;
-        }
-        self.short += 1;
-        if self.short == SHORT_TO_TRUST {
-            self.pause = (self.pause / 2).max(PAUSE_MIN);
-            self.short = 0;
+            self.back_off.note_slow();
+        } else {
+            self.back_off.note_quick();
         }
     }
 }
@@ -71,7 +63,6 @@ mod tests {
         while !yields.is_due() {
             turns += 1;
         }
-        yields.turns_left = 0;
         turns
     }
 
