@@ -10,6 +10,7 @@
 //!   `outgoing` and `learners_next`.
 //! - Lists are sorted and without doubles.
 //! - There is at least one voter.
+//! - The revision never falls: what follows an older target is no change that can be ([`Configuration::revision`]).
 //!
 //! # Format
 //! `docs/format/cluster.md`. Source: Ongaro's thesis §4.3, in the form of etcd's raft.
@@ -31,6 +32,8 @@ pub struct Configuration {
     pub outgoing: Vec<ReplicaId>,
     /// Outgoing voters that become learners when the change is finished.
     pub learners_next: Vec<ReplicaId>,
+    /// The revision of the group's target that the last change has followed ([`crate::Meta::target`]); 0 before the first one.
+    pub revision: u64,
 }
 
 /// What a replica becomes by a change.
@@ -48,7 +51,12 @@ pub enum Part {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Change {
     /// Enters a joint configuration.
-    Enter(Vec<(ReplicaId, Part)>),
+    Enter {
+        /// The revision of the group's target that it follows.
+        revision: u64,
+        /// What replicas become.
+        parts: Vec<(ReplicaId, Part)>,
+    },
     /// Leaves it.
     Leave,
 }
@@ -109,11 +117,12 @@ impl Configuration {
                 after.learners.sort_unstable();
                 after.outgoing.clear();
             }
-            Change::Enter(parts) if !self.is_joint() => {
+            Change::Enter { revision, parts } if !self.is_joint() && *revision >= self.revision => {
+                after.revision = *revision;
                 after.outgoing = self.voters.clone();
                 parts.iter().for_each(|(id, part)| after.give(*id, *part));
             }
-            Change::Leave | Change::Enter(_) => return None,
+            Change::Leave | Change::Enter { .. } => return None,
         }
         after.is_possible().then_some(after)
     }
@@ -144,6 +153,7 @@ impl Configuration {
             writer.number(list.len() as u64);
             list.iter().for_each(|id| writer.number(id.bits()));
         }
+        writer.number(self.revision);
     }
 
     /// The configuration that these bytes are.
@@ -163,6 +173,7 @@ impl Configuration {
             learners: read_list(reader)?,
             outgoing: read_list(reader)?,
             learners_next: read_list(reader)?,
+            revision: reader.number()?,
         };
         if configuration.is_possible() { Ok(configuration) } else { reader.error() }
     }
@@ -199,7 +210,7 @@ impl Change {
     #[must_use]
     pub fn unseats(&self, replica: ReplicaId) -> bool {
         match self {
-            Self::Enter(parts) => {
+            Self::Enter { parts, .. } => {
                 parts.iter().any(|(id, part)| *id == replica && *part != Part::Voter)
             }
             Self::Leave => false,
@@ -213,8 +224,9 @@ impl Change {
         let mut writer = Writer(&mut out);
         match self {
             Self::Leave => writer.byte(0),
-            Self::Enter(parts) => {
+            Self::Enter { revision, parts } => {
                 writer.byte(1);
+                writer.number(*revision);
                 writer.number(parts.len() as u64);
                 for (id, part) in parts {
                     writer.number(id.bits());
@@ -237,7 +249,7 @@ impl Change {
         let mut reader = Reader::new(bytes);
         let change = match reader.byte()? {
             0 => Self::Leave,
-            1 => Self::Enter(read_parts(&mut reader)?),
+            1 => Self::Enter { revision: reader.number()?, parts: read_parts(&mut reader)? },
             _ => return reader.error(),
         };
         reader.end()?;
@@ -279,6 +291,7 @@ mod tests {
             learners: vec![id(5)],
             outgoing: vec![id(1), id(2), id(3)],
             learners_next: vec![id(1)],
+            revision: 300,
         }
     }
 
@@ -288,7 +301,7 @@ mod tests {
         Configuration::of(&[id(2), id(1)]).encode(&mut out);
         let golden = [
             2, 0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40, 0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80,
-            1, 0, 0, 0,
+            1, 0, 0, 0, 0,
         ];
         assert_eq!(out, golden);
         assert_eq!(Configuration::decode(&out), Ok(Configuration::of(&[id(1), id(2)])));
@@ -329,12 +342,25 @@ mod tests {
     }
 
     #[test]
+    fn a_change_that_follows_an_older_target_is_none() {
+        let known = Configuration { revision: 7, ..Configuration::of(&[id(1), id(2)]) };
+        let after = |revision| {
+            known.after(&Change::Enter { revision, parts: vec![(id(3), Part::Learner)] })
+        };
+        assert_eq!(after(6), None);
+        assert_eq!([7, 9].map(|revision| after(revision).unwrap().revision), [7, 9]);
+        let left = after(9).unwrap().after(&Change::Leave).unwrap();
+        assert_eq!((left.revision, left.learners), (9, vec![id(3)]));
+    }
+
+    #[test]
     fn changes_have_golden_bytes() {
         assert_eq!(Change::Leave.encode(), [0]);
-        let enter = Change::Enter(vec![(id(4), Part::Voter), (id(1), Part::Gone)]);
+        let parts = vec![(id(4), Part::Voter), (id(1), Part::Gone)];
+        let enter = Change::Enter { revision: 300, parts };
         let golden = [
-            1, 2, 0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 0x81, 0x80, 0x80, 0x80, 0x80,
-            0x80, 0x40, 2,
+            1, 0xac, 2, 2, 0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 2, 0, 0x81, 0x80, 0x80, 0x80,
+            0x80, 0x80, 0x40, 2,
         ];
         assert_eq!(enter.encode(), golden);
         assert_eq!(Change::decode(&golden), Ok(enter.clone()));
@@ -343,9 +369,10 @@ mod tests {
 
     #[test]
     fn changes_that_name_a_replica_twice_or_none_are_refused() {
-        let twice = Change::Enter(vec![(id(4), Part::Voter), (id(4), Part::Gone)]);
+        let enter = |parts| Change::Enter { revision: 0, parts };
+        let twice = enter(vec![(id(4), Part::Voter), (id(4), Part::Gone)]);
         assert!(Change::decode(&twice.encode()).is_err());
-        assert!(Change::decode(&Change::Enter(Vec::new()).encode()).is_err());
+        assert!(Change::decode(&enter(Vec::new()).encode()).is_err());
         assert!(Change::decode(&[2]).is_err());
         assert!(Change::decode(&[0, 0]).is_err());
     }

@@ -29,11 +29,11 @@ pub(crate) fn conf_state(configuration: &Configuration) -> ConfState {
     }
 }
 
-/// The configuration as we have it.
+/// The configuration as we have it. The library knows nothing of the revision.
 ///
 /// # Panics
 /// If a number is no replica's: the library knows only those that we named.
-pub(crate) fn configuration(state: &ConfState) -> Configuration {
+pub(crate) fn configuration(state: &ConfState, revision: u64) -> Configuration {
     let ids = |list: &[u64]| {
         let mut ids: Vec<ReplicaId> = list.iter().map(|bits| replica(*bits)).collect();
         ids.sort_unstable();
@@ -44,6 +44,7 @@ pub(crate) fn configuration(state: &ConfState) -> Configuration {
         learners: ids(&state.learners),
         outgoing: ids(&state.voters_outgoing),
         learners_next: ids(&state.learners_next),
+        revision,
     }
 }
 
@@ -54,7 +55,7 @@ fn replica(bits: u64) -> ReplicaId {
 /// A change as the library applies it.
 pub(crate) fn conf_change(change: &Change, transition: ConfChangeTransition) -> ConfChangeV2 {
     let mut conf_change = ConfChangeV2::default();
-    let Change::Enter(parts) = change else { return conf_change };
+    let Change::Enter { parts, .. } = change else { return conf_change };
     conf_change.set_transition(transition);
     let singles = parts.iter().map(|(id, part)| {
         let mut single = ConfChangeSingle { node_id: id.bits(), ..ConfChangeSingle::default() };
@@ -69,9 +70,10 @@ pub(crate) fn conf_change(change: &Change, transition: ConfChangeTransition) -> 
     conf_change
 }
 
-/// A snapshot without contents: those travel beside it.
+/// A snapshot. Its contents travel beside it: only the configuration's revision is in its data.
 pub(crate) fn snapshot(point: &SnapshotPoint) -> Snapshot {
-    let mut snapshot = Snapshot::default();
+    let data = Bytes::copy_from_slice(&point.configuration.revision.to_le_bytes());
+    let mut snapshot = Snapshot { data, ..Snapshot::default() };
     let metadata = snapshot.mut_metadata();
     metadata.index = point.last.index.get();
     metadata.term = point.last.term.get();
@@ -80,11 +82,15 @@ pub(crate) fn snapshot(point: &SnapshotPoint) -> Snapshot {
 }
 
 /// Where a snapshot is.
+///
+/// # Panics
+/// If [`snapshot`] has not made it.
 pub(crate) fn snapshot_point(snapshot: &Snapshot) -> SnapshotPoint {
     let metadata = snapshot.get_metadata();
+    let revision = u64::from_le_bytes(snapshot.get_data().try_into().expect("it has a revision"));
     SnapshotPoint {
         last: LogPosition::new(metadata.index, metadata.term),
-        configuration: configuration(metadata.get_conf_state()),
+        configuration: configuration(metadata.get_conf_state(), revision),
     }
 }
 

@@ -10,6 +10,7 @@
 //! - A group has one voter until enough nodes for all of its voters are there: two voters would only add a way to stop.
 //! - A group's voters change when those that come have caught up, and in one joint change.
 //! - A change is settled before the next one begins, and before anybody counts on its voters (rule 12).
+//! - A leader that knows only an older target than its group follows changes nothing ([`Configuration::revision`]).
 //! - A leader is never unseated by its own step: it hands over first (rule 1). Where nobody may take over, all else is done, and it stays.
 //! - Without a change of members nothing moves: the order is by a hash of group and node.
 
@@ -50,6 +51,10 @@ pub struct GroupView<'a> {
     pub followers: &'a [Follower],
     /// Which replicas there shall be.
     pub target: &'a [ReplicaId],
+    /// The revision of the target.
+    pub revision: u64,
+    /// Whether the group shall follow this revision even if it is where it shall be. Each later leader knows the target then.
+    pub is_revision_awaited: bool,
     /// Which ones shall only learn beside them.
     pub listeners: &'a [ReplicaId],
     /// Nodes that shall not lead.
@@ -98,10 +103,13 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
     if !view.is_settled {
         return Some(PlacementStep::Settle);
     }
-    // An idle node asks this for each of its groups, again and again.
-    let is_there = configuration.voters == *target && configuration.learners == *listeners;
-    if target.is_empty() || is_there {
+    let is_old = view.revision < configuration.revision;
+    if target.is_empty() || is_old {
         return None;
+    }
+    // An idle node asks this for each of its groups, again and again.
+    if configuration.voters == *target && configuration.learners == *listeners {
+        return confirm(view);
     }
     let known = configuration.replicas();
     let is_wanted = |id: &ReplicaId| target.contains(id) || listeners.contains(id);
@@ -111,7 +119,7 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
         // A node that gets one new id after the other must not fill the group with those that it never used.
         let stale = configuration.learners.iter().filter(|id| !is_wanted(id));
         learners.extend(stale.map(|id| (*id, Part::Gone)));
-        return Some(PlacementStep::Change(Change::Enter(learners)));
+        return Some(enter(view, learners));
     }
     let mut voters = voters_wanted(view, replication);
     let is_voter = |id: &ReplicaId| configuration.voters.contains(id);
@@ -137,7 +145,18 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
             parts.push((*id, part));
         }
     }
-    (!parts.is_empty()).then_some(PlacementStep::Change(Change::Enter(parts)))
+    if parts.is_empty() { confirm(view) } else { Some(enter(view, parts)) }
+}
+
+fn enter(view: &GroupView<'_>, parts: Vec<(ReplicaId, Part)>) -> PlacementStep {
+    PlacementStep::Change(Change::Enter { revision: view.revision, parts })
+}
+
+/// A change that changes nothing but the revision, if somebody waits for it.
+fn confirm(view: &GroupView<'_>) -> Option<PlacementStep> {
+    let is_behind = view.configuration.revision < view.revision;
+    let parts = || vec![(view.leader, Part::Voter)];
+    (view.is_revision_awaited && is_behind).then(|| enter(view, parts()))
 }
 
 /// The replicas that shall vote: all of the target, or one as long as these are too few.

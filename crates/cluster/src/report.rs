@@ -222,6 +222,7 @@ mod tests {
     fn group(number: u16, is_led: bool) -> GroupReport {
         let three = Configuration::of(&[id(1), id(2), id(3)]);
         let of = (GroupId::new(number), Term::new(5));
+        let three = Configuration { revision: 9, ..three };
         GroupReport::new(of, is_led, three, |replica| replica != id(2))
     }
 
@@ -246,7 +247,7 @@ mod tests {
             golden.extend([0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x40]);
             golden.extend([0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0x80, 1]);
             golden.extend([0x81, 0x80, 0x80, 0x80, 0x80, 0x80, 0xc0, 1]);
-            golden.extend([0, 0, 0]);
+            golden.extend([0, 0, 0, 9]);
         }
         golden.push(2);
         for group in [4, 7] {

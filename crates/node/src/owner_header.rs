@@ -131,8 +131,8 @@ mod tests {
         let header = OwnerHeader { streams: b"\x01", cluster: Some(&part), meta: None };
         let bytes = header.encode();
         let golden = [
-            1, 1, 0, 0, 0, 1, 2, 20, 0, 0, 0, 1, 2, 129, 128, 128, 128, 128, 128, 64, 129, 128,
-            128, 128, 128, 128, 128, 1, 0, 0, 0,
+            1, 1, 0, 0, 0, 1, 2, 21, 0, 0, 0, 1, 2, 129, 128, 128, 128, 128, 128, 64, 129, 128,
+            128, 128, 128, 128, 128, 1, 0, 0, 0, 0,
         ];
         assert_eq!(bytes, golden);
         let decoded = OwnerHeader::decode(&bytes).unwrap();

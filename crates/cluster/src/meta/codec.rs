@@ -2,7 +2,7 @@
 
 use super::{
     ADDRESS_BYTES_MAX, Given, MEMBERS_MAX, Member, MemberState, Meta, MetaCommand, MetaOutcome,
-    MetaRefusal,
+    MetaRefusal, Place,
 };
 use crate::codec::{DecodeError, Reader, Writer};
 use crate::configuration::{REPLICAS_MAX, read_replica};
@@ -49,10 +49,11 @@ impl MetaCommand {
                 writer.byte(6);
                 writer.number((*voters).into());
             }
-            Self::Placed { group, nodes } => {
+            Self::Placed { group, nodes, revision } => {
                 writer.byte(7);
                 writer.number(group.get().into());
                 write_nodes(&mut writer, nodes);
+                writer.number(*revision);
             }
             Self::Check => writer.byte(8),
         }
@@ -88,6 +89,7 @@ impl MetaCommand {
             7 => Self::Placed {
                 group: GroupId::new(reader.short()?),
                 nodes: read_nodes(&mut reader)?,
+                revision: reader.number()?,
             },
             8 => Self::Check,
             _ => return reader.error(),
@@ -145,9 +147,10 @@ impl Meta {
         write_members(&mut writer, &self.members);
         for map in [&self.targets, &self.placed] {
             writer.number(map.len() as u64);
-            for (group, nodes) in map {
+            for (group, place) in map {
                 writer.number(group.get().into());
-                write_nodes(&mut writer, nodes);
+                write_nodes(&mut writer, &place.nodes);
+                writer.number(place.revision);
             }
         }
         writer.number(self.incarnations.len() as u64);
@@ -175,7 +178,8 @@ impl Meta {
         let targets_max = u64::from(u16::MAX);
         for map in [&mut meta.targets, &mut meta.placed] {
             *map = read_map(&mut reader, targets_max, |reader| {
-                Ok((GroupId::new(reader.short()?), read_nodes(reader)?))
+                let group = GroupId::new(reader.short()?);
+                Ok((group, Place { nodes: read_nodes(reader)?, revision: reader.number()? }))
             })?;
         }
         let replicas_max = targets_max * u64::from(MEMBERS_MAX);

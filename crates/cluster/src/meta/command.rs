@@ -1,6 +1,6 @@
 //! Changes of what the cluster knows of itself.
 
-use super::{ADDRESS_BYTES_MAX, Given, MEMBERS_MAX, Member, MemberState, Meta, PRESENT_MAX};
+use super::{ADDRESS_BYTES_MAX, Given, MEMBERS_MAX, Member, MemberState, Meta, PRESENT_MAX, Place};
 use crate::identity::{NodeNumber, ReplicaId};
 use model::GroupId;
 use std::fmt;
@@ -51,6 +51,8 @@ pub enum MetaCommand {
         group: GroupId,
         /// Where, without doubles: voters and learners.
         nodes: Vec<NodeNumber>,
+        /// The revision of the target that it follows ([`crate::Configuration::revision`]).
+        revision: u64,
     },
     /// The copies of each group compare their states.
     Check,
@@ -118,7 +120,9 @@ impl Meta {
             MetaCommand::Place { group, nodes } => self.place(*group, nodes),
             MetaCommand::Renew { group, replica, epoch } => self.renew(*group, *replica, *epoch),
             MetaCommand::SetReplication(voters) => self.set_replication(*voters),
-            MetaCommand::Placed { group, nodes } => self.note_placed(*group, nodes),
+            MetaCommand::Placed { group, nodes, revision } => {
+                self.note_placed(*group, nodes, *revision)
+            }
             MetaCommand::Check => {
                 self.checks += 1;
                 Ok(MetaOutcome::Checking(self.checks))
@@ -194,18 +198,23 @@ impl Meta {
         &mut self,
         group: GroupId,
         nodes: &[NodeNumber],
+        revision: u64,
     ) -> Result<MetaOutcome, MetaRefusal> {
-        let sorted = self.sorted(group, nodes)?;
-        self.placed.insert(group, sorted);
+        let nodes = self.sorted(group, nodes)?;
+        // A leader that is none any more may say so late.
+        if revision >= self.placed_revision(group) {
+            self.placed.insert(group, Place { nodes, revision });
+        }
         Ok(MetaOutcome::Done)
     }
 
     fn place(&mut self, group: GroupId, nodes: &[NodeNumber]) -> Result<MetaOutcome, MetaRefusal> {
         let sorted = self.sorted(group, nodes)?;
-        if let Some(gone) = nodes.iter().find(|node| self.is_removed(**node)) {
+        if let Some(gone) = sorted.iter().find(|node| self.is_removed(**node)) {
             return Err(MetaRefusal::NoMember(*gone));
         }
-        self.targets.insert(group, sorted);
+        let target = self.targets.entry(group).or_default();
+        *target = Place { nodes: sorted, revision: target.revision + 1 };
         Ok(MetaOutcome::Done)
     }
 

@@ -84,11 +84,19 @@ pub struct Meta {
     checks: u64,
     members: BTreeMap<NodeNumber, Member>,
     /// Where each group shall be; a group that is not here stays where it began.
-    targets: BTreeMap<GroupId, Vec<NodeNumber>>,
+    targets: BTreeMap<GroupId, Place>,
     /// Where each group is, as its leaders have said last.
-    placed: BTreeMap<GroupId, Vec<NodeNumber>>,
+    placed: BTreeMap<GroupId, Place>,
     /// The present incarnation of each replica that was ever given one.
     incarnations: BTreeMap<(GroupId, NodeNumber), Given>,
+}
+
+/// Where a group is, or shall be.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+struct Place {
+    nodes: Vec<NodeNumber>,
+    /// Of a target, how often there was one, from 1. Of where the group is, that of the target that it follows.
+    revision: u64,
 }
 
 /// An incarnation, and the opening of its node that has asked for it.
@@ -152,25 +160,55 @@ impl Meta {
     /// Where a group shall be.
     #[must_use]
     pub fn target(&self, group: GroupId) -> &[NodeNumber] {
-        self.targets.get(&group).map_or(&[], Vec::as_slice)
+        self.targets.get(&group).map_or(&[], |place| &place.nodes)
+    }
+
+    /// How often it was said where a group shall be; 0 if it never was.
+    #[must_use]
+    pub fn revision(&self, group: GroupId) -> u64 {
+        self.targets.get(&group).map_or(0, |place| place.revision)
     }
 
     /// Where a group is, as its leaders have said last.
     #[must_use]
     pub fn placed(&self, group: GroupId) -> &[NodeNumber] {
-        self.placed.get(&group).map_or(&[], Vec::as_slice)
+        self.placed.get(&group).map_or(&[], |place| &place.nodes)
     }
 
-    /// Whether each group has said where it is, and none is on this node or shall be.
+    /// The revision of the target that the group follows there.
+    #[must_use]
+    pub fn placed_revision(&self, group: GroupId) -> u64 {
+        self.placed.get(&group).map_or(0, |place| place.revision)
+    }
+
+    /// Whether each group has said where it is. Then each is a copy, and its first note is durable.
+    #[must_use]
+    pub fn has_begun(&self) -> bool {
+        (0..=self.group_count).map(GroupId::new).all(|group| !self.placed(group).is_empty())
+    }
+
+    /// Whether no group is on this node, none shall be, and no leader of one can take the node for a part of it. A leader that
+    /// knows only an older target than its group follows changes nothing ([`crate::next_step`]).
     #[must_use]
     pub fn is_free(&self, node: NodeNumber) -> bool {
         let own = GroupId::new(self.group_count);
-        self.is_free_of_streams(node) && self.is_elsewhere(own, node)
+        self.is_free_of_streams(node) && self.is_settled_elsewhere(own, node)
     }
 
     /// The same of all groups but the cluster's own.
     fn is_free_of_streams(&self, node: NodeNumber) -> bool {
-        (0..self.group_count).map(GroupId::new).all(|group| self.is_elsewhere(group, node))
+        (0..self.group_count).map(GroupId::new).all(|group| self.is_settled_elsewhere(group, node))
+    }
+
+    /// Whether a group is elsewhere for as long as its target does not change.
+    fn is_settled_elsewhere(&self, group: GroupId, node: NodeNumber) -> bool {
+        self.is_elsewhere(group, node) && self.placed_revision(group) >= self.revision(group)
+    }
+
+    /// Whether a node leaves. It is free when each group has said that it follows its newest target.
+    #[must_use]
+    pub fn awaits_revisions(&self) -> bool {
+        self.members.values().any(|member| member.state == MemberState::Leaving)
     }
 
     /// Whether a group has said where it is, and it is not on this node, nor shall be.

@@ -138,11 +138,15 @@ fn a_node_is_free_when_every_group_has_said_that_it_is_elsewhere() {
         meta.apply(&MetaCommand::Join(node(store)));
     }
     let nodes = vec![number(1), number(2)];
+    let revision = 1;
     for group in (0..=1).map(GroupId::new) {
         assert!(!meta.is_free(number(3)));
         meta.apply(&MetaCommand::Place { group, nodes: nodes.clone() });
         assert!(!meta.is_free(number(3)), "nobody has said that it is so");
-        meta.apply(&MetaCommand::Placed { group, nodes: nodes.clone() });
+        let placed = |revision| MetaCommand::Placed { group, nodes: nodes.clone(), revision };
+        meta.apply(&placed(0));
+        assert!(!meta.is_free(number(3)), "its next leader may know an older target");
+        meta.apply(&placed(revision));
     }
     assert!(meta.is_free(number(3)) && !meta.is_free(number(2)));
     assert_eq!(meta.listeners(), [number(3)], "it may lead other groups");
@@ -150,9 +154,29 @@ fn a_node_is_free_when_every_group_has_said_that_it_is_elsewhere() {
     meta.apply(&MetaCommand::SetState { number: number(3), state });
     assert_eq!(meta.listeners(), []);
     let group = GroupId::new(0);
-    meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1), number(3)] });
+    meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1), number(3)], revision });
     assert!(!meta.is_free(number(3)), "it is on the way");
     assert_eq!(meta.listeners(), [number(3)], "it may lead what is still on it");
+}
+
+#[test]
+fn each_target_of_a_group_has_a_revision_and_older_reports_change_nothing() {
+    let mut meta = cluster();
+    let (group, other) = (GroupId::new(4), GroupId::new(5));
+    assert_eq!((meta.revision(group), meta.placed_revision(group)), (0, 0));
+    for revision in 1..=3 {
+        meta.apply(&MetaCommand::Place { group, nodes: vec![number(1), number(2)] });
+        assert_eq!((meta.revision(group), meta.revision(other)), (revision, 0));
+    }
+    meta.apply(&MetaCommand::Place { group, nodes: vec![number(9)] });
+    assert_eq!(meta.revision(group), 3, "that one is none");
+    let mut placed = |node, revision| {
+        meta.apply(&MetaCommand::Placed { group, nodes: vec![number(node)], revision })
+    };
+    placed(1, 2);
+    placed(2, 3);
+    placed(3, 2);
+    assert_eq!((meta.placed(group), meta.placed_revision(group)), (&[number(2)][..], 3));
 }
 
 #[test]
@@ -174,7 +198,7 @@ fn the_state_comes_back_from_its_bytes() {
     meta.apply(&MetaCommand::Place { group, nodes: vec![number(1), number(3)] });
     let replica = meta.replica(group, number(3));
     meta.apply(&MetaCommand::Renew { group, replica, epoch: 6 });
-    meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1)] });
+    meta.apply(&MetaCommand::Placed { group, nodes: vec![number(1)], revision: 8 });
     assert_eq!(meta.apply(&MetaCommand::Check), MetaOutcome::Checking(1));
     assert_eq!((meta.apply(&MetaCommand::Check), meta.checks()), (MetaOutcome::Checking(2), 2));
     let mut out = Vec::new();
@@ -208,8 +232,12 @@ fn commands_have_golden_bytes() {
         ),
         (MetaCommand::SetReplication(5), b"\x06\x05"),
         (
-            MetaCommand::Placed { group: GroupId::new(3), nodes: vec![number(1), number(2)] },
-            b"\x07\x03\x02\x01\x02",
+            MetaCommand::Placed {
+                group: GroupId::new(3),
+                nodes: vec![number(1), number(2)],
+                revision: 300,
+            },
+            b"\x07\x03\x02\x01\x02\xac\x02",
         ),
         (MetaCommand::Check, b"\x08"),
     ];

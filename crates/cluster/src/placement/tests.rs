@@ -12,6 +12,10 @@ fn ids(numbers: &[u16]) -> Vec<ReplicaId> {
     numbers.iter().map(|number| id(*number)).collect()
 }
 
+fn enter(parts: Vec<(ReplicaId, Part)>) -> Change {
+    Change::Enter { revision: 0, parts }
+}
+
 /// Applies a change as the library does.
 fn changed(configuration: &Configuration, change: &Change) -> Configuration {
     let mut next = configuration.clone();
@@ -21,7 +25,8 @@ fn changed(configuration: &Configuration, change: &Change) -> Configuration {
             next.learners.sort_unstable();
             next.outgoing.clear();
         }
-        Change::Enter(parts) => {
+        Change::Enter { revision, parts } => {
+            next.revision = *revision;
             next.outgoing = configuration.voters.clone();
             for (id, part) in parts {
                 let was_voter = configuration.voters.contains(id);
@@ -64,6 +69,8 @@ fn settle(from: &Configuration, leader: u16, target: &[u16]) -> (Configuration, 
             is_settled,
             followers: &followers,
             target: &target,
+            revision: 0,
+            is_revision_awaited: false,
             listeners: &[],
             drained: &[],
         };
@@ -122,15 +129,17 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
             is_settled,
             followers,
             target: &target,
+            revision: 0,
+            is_revision_awaited: false,
             listeners: &[],
             drained: &[],
         };
         next_step(&view, 3)
     };
-    let learns = Change::Enter(vec![(new, Part::Learner)]);
+    let learns = enter(vec![(new, Part::Learner)]);
     assert_eq!(view(&three, &followers), Some(PlacementStep::Change(learns.clone())));
     let learning = changed(&changed(&three, &learns), &Change::Leave);
-    let exchange = Change::Enter(vec![(new, Part::Voter), (id(3), Part::Gone)]);
+    let exchange = enter(vec![(new, Part::Voter), (id(3), Part::Gone)]);
     assert_eq!(view(&learning, &followers), Some(PlacementStep::Change(exchange)));
     // It was lost once more before it had anything.
     let older = Configuration { learners: vec![new], ..three.clone() };
@@ -143,10 +152,12 @@ fn a_replica_with_a_new_id_takes_the_place_of_the_old_one() {
         is_settled: true,
         followers: &followers,
         target: &newer,
+        revision: 0,
+        is_revision_awaited: false,
         listeners: &[],
         drained: &[],
     };
-    let learns = Change::Enter(vec![(new.successor(), Part::Learner), (new, Part::Gone)]);
+    let learns = enter(vec![(new.successor(), Part::Learner), (new, Part::Gone)]);
     assert_eq!(next_step(&view, 3), Some(PlacementStep::Change(learns)));
 }
 
@@ -165,6 +176,8 @@ fn a_leader_that_leaves_hands_over_to_who_votes_and_not_to_who_learns() {
             is_settled: true,
             followers: &followers,
             target: &[renewed, id(2), id(4)],
+            revision: 0,
+            is_revision_awaited: false,
             listeners: &[],
             drained,
         };
@@ -177,12 +190,12 @@ fn a_leader_that_leaves_hands_over_to_who_votes_and_not_to_who_learns() {
     let mut parts = [renewed, id(2), id(4)].map(|id| (id, Part::Voter)).to_vec();
     parts.push((id(1), Part::Gone));
     let taken = step(&[id(1), id(3)], &[renewed, id(2), id(4)]);
-    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(parts))));
+    assert_eq!(taken, Some(PlacementStep::Change(enter(parts))));
     // One of them does, but shall not lead. The lost voter is replaced all the same.
     let parts = vec![(renewed, Part::Voter), (id(2), Part::Voter), (id(1), Part::Gone)];
     let (voters, learners) = ([id(1), id(3), id(4)], [renewed, id(2)]);
     let taken = step_beside(&voters, &learners, &[node(4)]);
-    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(parts))));
+    assert_eq!(taken, Some(PlacementStep::Change(enter(parts))));
     let with_leader = [renewed, id(2), id(3), id(4)];
     let taken = step_beside(&with_leader, &[], &[node(4)]);
     assert_eq!(taken, Some(PlacementStep::HandOver(vec![renewed, id(2)])));
@@ -200,17 +213,19 @@ fn a_leader_that_leaves_hands_over_to_who_votes_and_not_to_who_learns() {
         is_settled: true,
         followers: &[up(id(2)), up(id(4)), Follower { is_heard: false, ..up(id(5)) }],
         target: &ids(&[2, 4, 5]),
+        revision: 0,
+        is_revision_awaited: false,
         listeners: &[],
         drained: &[node(4)],
     };
     let taken = next_step(&view, 3);
-    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(vec![(id(2), Part::Voter)]))));
+    assert_eq!(taken, Some(PlacementStep::Change(enter(vec![(id(2), Part::Voter)]))));
     // The only voter leaves: a learner on a node that may lead takes its place.
     let one = Configuration { learners: ids(&[2, 4]), ..Configuration::of(&ids(&[3])) };
     let view =
         GroupView { configuration: &one, target: &ids(&[2, 4]), drained: &[node(2)], ..view };
     let taken = next_step(&view, 3);
-    assert_eq!(taken, Some(PlacementStep::Change(Change::Enter(vec![(id(4), Part::Voter)]))));
+    assert_eq!(taken, Some(PlacementStep::Change(enter(vec![(id(4), Part::Voter)]))));
 }
 
 #[test]
@@ -227,25 +242,64 @@ fn a_node_that_only_listens_learns_and_never_votes() {
             is_settled: true,
             followers: &followers,
             target,
+            revision: 0,
+            is_revision_awaited: false,
             listeners,
             drained: &[],
         };
         next_step(&view, 3)
     };
-    let four = Change::Enter(vec![(id(4), Part::Learner)]);
+    let four = enter(vec![(id(4), Part::Learner)]);
     let target = ids(&[1, 2, 3]);
     assert_eq!(step(&three, &target, &[id(4)]), Some(PlacementStep::Change(four.clone())));
     let with_four = changed(&changed(&three, &four), &Change::Leave);
     assert_eq!(step(&with_four, &target, &[id(4)]), None);
     // 3 leaves, and has other groups to bring away.
     let target = ids(&[1, 2, 4]);
-    let exchange = Change::Enter(vec![(id(4), Part::Voter), (id(3), Part::Learner)]);
+    let exchange = enter(vec![(id(4), Part::Voter), (id(3), Part::Learner)]);
     let taken = step(&with_four, &target, &[id(3)]);
     assert_eq!(taken, Some(PlacementStep::Change(exchange.clone())));
     let with_three = changed(&changed(&with_four, &exchange), &Change::Leave);
     assert_eq!(step(&with_three, &target, &[id(3)]), None);
-    let gone = Change::Enter(vec![(id(3), Part::Gone)]);
+    let gone = enter(vec![(id(3), Part::Gone)]);
     assert_eq!(step(&with_three, &target, &[]), Some(PlacementStep::Change(gone)));
+}
+
+#[test]
+fn a_leader_that_knows_an_older_target_than_its_group_follows_changes_nothing() {
+    let at = |configuration: Configuration, revision, is_revision_awaited| {
+        let followers = [up(id(2)), up(id(3)), up(id(4))];
+        let view = GroupView {
+            leader: id(1),
+            first: EntryIndex::new(1),
+            last: EntryIndex::new(100),
+            configuration: &configuration,
+            is_settled: true,
+            followers: &followers,
+            target: &ids(&[1, 2, 3]),
+            revision,
+            is_revision_awaited,
+            listeners: &[],
+            drained: &[],
+        };
+        next_step(&view, 3)
+    };
+    let enters = |revision, parts| Some(PlacementStep::Change(Change::Enter { revision, parts }));
+    let moved = Configuration { revision: 5, ..Configuration::of(&ids(&[1, 3, 4])) };
+    assert_eq!(at(moved.clone(), 4, true), None, "the place of 2 was given away since");
+    assert_eq!(at(moved.clone(), 6, false), enters(6, vec![(id(2), Part::Learner)]));
+    // What another leader has begun is finished by any.
+    let joint = Configuration { outgoing: ids(&[1, 2, 3]), ..moved };
+    assert_eq!(at(joint, 4, false), Some(PlacementStep::Change(Change::Leave)));
+    // Where the group shall be is where it is.
+    let there = Configuration { revision: 5, ..Configuration::of(&ids(&[1, 2, 3])) };
+    assert_eq!(at(there.clone(), 6, false), None, "nobody waits for it");
+    let confirmed = enters(6, vec![(id(1), Part::Voter)]);
+    assert_eq!(at(there.clone(), 6, true), confirmed);
+    let Some(PlacementStep::Change(change)) = confirmed else { unreachable!("it is one") };
+    let after = there.after(&change).and_then(|joint| joint.after(&Change::Leave)).unwrap();
+    assert_eq!(after, Configuration { revision: 6, ..there });
+    assert_eq!(at(after, 6, true), None);
 }
 
 #[test]
@@ -266,6 +320,8 @@ fn voters_wait_until_the_coming_ones_have_caught_up() {
                 is_settled: true,
                 followers: &followers,
                 target: &target,
+                revision: 0,
+                is_revision_awaited: false,
                 listeners: &[],
                 drained: &[],
             },
@@ -300,6 +356,8 @@ fn a_joint_configuration_is_left_first() {
             is_settled,
             followers,
             target,
+            revision: 0,
+            is_revision_awaited: false,
             listeners: &[],
             drained: &[],
         }

@@ -54,15 +54,16 @@ impl<R: Rules> Replica<R> {
     fn after(&self, change: &Change) -> Option<Configuration> {
         let changer = Changer::new(self.raw.raft.prs());
         let is_joint = self.configuration.is_joint();
-        let (after, _) = match change {
-            Change::Leave if is_joint => changer.leave_joint().ok()?,
-            Change::Enter(_) if !is_joint => {
+        let known = self.configuration.revision;
+        let ((after, _), revision) = match change {
+            Change::Leave if is_joint => (changer.leave_joint().ok()?, known),
+            Change::Enter { revision, .. } if !is_joint && *revision >= known => {
                 let conf_change = library::conf_change(change, R::transition());
-                changer.enter_joint(false, &conf_change.changes).ok()?
+                (changer.enter_joint(false, &conf_change.changes).ok()?, *revision)
             }
             _ => return None,
         };
-        let after = library::configuration(&after.to_conf_state());
+        let after = library::configuration(&after.to_conf_state(), revision);
         after.is_possible().then_some(after)
     }
 
@@ -71,14 +72,14 @@ impl<R: Rules> Replica<R> {
     /// An impossible one changes nothing, on no replica: all have the same configuration at the same index. No
     /// correct leader proposes one, so it is counted.
     pub(super) fn apply_change(&mut self, change: &Change) {
-        if self.after(change).is_none() {
+        let Some(after) = self.after(change) else {
             self.refusals.impossible_changes += 1;
             return;
-        }
+        };
         let conf_change = library::conf_change(change, R::transition());
         let state = self.raw.apply_conf_change(&conf_change);
         let state = state.expect("the library finds the change possible");
-        self.configuration = library::configuration(&state);
+        self.configuration = library::configuration(&state, after.revision);
         R::after_change(&mut self.raw);
     }
 }
@@ -125,7 +126,11 @@ mod tests {
                 }
                 let change = match below(2) {
                     0 => Change::Leave,
-                    _ => Change::Enter(parts.into_iter().collect()),
+                    _ => {
+                        let revision = replica.configuration.revision + below(9);
+                        let revision = revision.saturating_sub(2);
+                        Change::Enter { revision, parts: parts.into_iter().collect() }
+                    }
                 };
                 let expected = replica.after(&change);
                 let before = replica.configuration.clone();

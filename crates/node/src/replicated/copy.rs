@@ -184,13 +184,14 @@ impl GroupCopy {
     }
 
     /// Where the group is, if it is led here and no change of that is under way.
-    pub(super) fn placed(&self) -> Option<Vec<NodeNumber>> {
+    pub(super) fn placed(&self) -> Option<(Vec<NodeNumber>, u64)> {
         let configuration = self.replica.configuration();
         let is_settled = self.replica.is_configuration_settled() && !configuration.is_joint();
-        let replicas = || configuration.replicas();
-        let mut nodes: Vec<NodeNumber> = replicas().iter().map(|id| id.node()).collect();
+        let replicas = configuration.replicas();
+        let mut nodes: Vec<NodeNumber> = replicas.iter().map(|id| id.node()).collect();
         nodes.dedup();
-        (self.is_serving() && is_settled).then_some(nodes)
+        let revision = configuration.revision;
+        (self.is_serving() && is_settled).then_some((nodes, revision))
     }
 
     /// Whether no other copy votes.

@@ -70,8 +70,10 @@ impl ShardCore {
         self.wish_to_announce(&meta);
         for id in self.replicated_groups() {
             let placed = self.copy_mut(id).placed();
-            if let Some(nodes) = placed.filter(|nodes| meta.placed(id) != nodes) {
-                self.members().wishes.push_back(MetaCommand::Placed { group: id, nodes });
+            let Some((nodes, revision)) = placed else { continue };
+            if meta.placed(id) != nodes || meta.placed_revision(id) != revision {
+                let placed = MetaCommand::Placed { group: id, nodes, revision };
+                self.members().wishes.push_back(placed);
             }
         }
     }
@@ -111,6 +113,7 @@ impl ShardCore {
     /// A change that a client asks for, where the group is led.
     pub(crate) fn handle_meta(&mut self, ticket: Ticket, command: &MetaCommand) {
         let proposed = match self.meta_group() {
+            Some(id) if self.is_too_early(id, command) => Err(Failure::NoLeader),
             // The first member is the first node: it is one, or its entry is the one before.
             Some(id) if self.has_members(id) || self.groups.get(id).is_group_in_flight() => {
                 self.propose_meta(id, command, ReplyTo::Client(ticket))
@@ -120,6 +123,14 @@ impl ShardCore {
         if let Err(failure) = proposed {
             self.reply(ticket, Reply::Failed(failure));
         }
+    }
+
+    /// A second node is no member before each group of the first one is a copy, durably. So a group of the first node that has no
+    /// note has lost it, once others are members (`start`).
+    fn is_too_early(&self, id: GroupId, command: &MetaCommand) -> bool {
+        let meta = self.groups.get(id).meta.as_ref();
+        let is_second = |meta: &Meta| meta.members().count() < 2 && !meta.has_begun();
+        matches!(command, MetaCommand::Join(_)) && meta.is_some_and(|meta| is_second(meta))
     }
 
     fn has_members(&self, id: GroupId) -> bool {

@@ -10,6 +10,7 @@
 //!
 //! # Invariants
 //! - A leader does not propose what would unseat it: it hands over first.
+//! - What it proposes follows a target that is as new as any that a leader of the group has followed (docs/adr/0126).
 
 use crate::ShardCore;
 use cluster::{
@@ -66,6 +67,8 @@ impl ShardCore {
             is_settled: replica.is_configuration_settled(),
             followers: &replica.followers(),
             target: &target,
+            revision: meta.revision(id),
+            is_revision_awaited: meta.awaits_revisions(),
             listeners: &listeners,
             drained: &drained,
         };

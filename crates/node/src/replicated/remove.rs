@@ -94,7 +94,7 @@ impl ShardCore {
     pub(crate) fn replicas_of(&self, id: GroupId) -> ShardAnswer {
         let copy = self.groups.get(id).role.copy();
         match copy.and_then(GroupCopy::placed) {
-            Some(nodes) => ShardAnswer::Replicas(nodes),
+            Some((nodes, _)) => ShardAnswer::Replicas(nodes),
             None => ShardAnswer::Failed(crate::Failure::NoLeader),
         }
     }

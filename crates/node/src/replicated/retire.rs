@@ -49,20 +49,15 @@ impl ShardCore {
         }
     }
 
-    /// The log knows no copy of the group. That may be what is lost. Only on the first node of a cluster a group has entries and no copy: then it
-    /// has promised nothing, and nobody else has them.
+    /// The log knows no copy of the group: that is what is lost.
     fn retire_for_the_first_time(&mut self, id: GroupId, note: Note) {
-        if !self.members().membership.is_founder() {
-            let last_term = u64::from(self.log.last_index(id).get() > 0);
-            let batch = self.log.open_batch();
-            if self.log.replicate(id, note, Term::new(last_term)).is_err() {
-                return self.members().retiring = None;
-            }
-            self.copy_mut(id).is_retired = true;
-            self.members().retiring = Some(batch);
-            return;
+        let last_term = u64::from(self.log.last_index(id).get() > 0);
+        let batch = self.log.open_batch();
+        if self.log.replicate(id, note, Term::new(last_term)).is_err() {
+            return self.members().retiring = None;
         }
-        (self.copy_mut(id).is_retired, self.members().retiring) = (true, None);
+        self.copy_mut(id).is_retired = true;
+        self.members().retiring = Some(batch);
     }
 
     /// Background work waits for a note that is not durable yet.

@@ -23,7 +23,8 @@ const QUESTION_BITS: u32 = 40;
 /// The copy of a group. Its log is applied up to where the log knows; `restored` is how far its state has come, and less if
 /// a checkpoint is lost. `configuration` is the one there.
 ///
-/// A group that has had one voter continues where it is: its first term was 1.
+/// A group that has had one voter continues where it is: its first term was 1. Once others are members there is none: each group of
+/// the first node was a copy before them, and one without a note has lost it.
 pub(crate) fn to_copy(
     log: &ShardLog,
     (id, restored): (GroupId, EntryIndex),
@@ -35,9 +36,12 @@ pub(crate) fn to_copy(
     let applied = log.applied_index(id);
     let ahead = Ahead::read(log, id, applied);
     let terms = ahead.as_ref().and_then(|ahead| terms_of(log, id, ahead));
-    let is_lost = damages.iter().any(|damage| may_concern(damage, id))
-        || (!is_new && (found.is_none() || terms.is_none() || restored != applied));
-    let is_damaged = is_lost && !(is_new && membership.is_alone());
+    let is_hit = damages.iter().any(|damage| may_concern(damage, id));
+    let is_damaged = match is_new {
+        true if membership.is_founder() => !membership.is_alone(),
+        true => is_hit,
+        false => is_hit || found.is_none() || terms.is_none() || restored != applied,
+    };
     let noted = log.last_note(id).and_then(|note| halt_of(note.vote));
     // What the log of a copy that is out says of terms and voters nobody asks for: it may contradict itself.
     let is_out = is_damaged || noted.is_some();

@@ -1,7 +1,7 @@
 //! Copies compare their states.
 
 use crate::growth::{change, grown, join, make_stream, placed, tick_until};
-use crate::trio::{Trio, group_of, is_appended};
+use crate::trio::{Trio, group_of, is_appended, number};
 use cluster::{CheckReport, Meta, MetaCommand, MetaOutcome};
 use model::GroupId;
 use std::sync::Arc;
@@ -112,7 +112,9 @@ fn a_check_whose_entry_was_superseded_is_appended_again() {
     assert!(trio.copy(first, group).last > before, "its entry is in the log");
     let next = trio.leader(group);
     trio.cut = Vec::new();
-    (0..20).for_each(|_| trio.tick());
+    // Others have elected the next leader, and this node hears of it.
+    tick_until(&mut trio, |trio| trio.copy(first, group).leader == Some(number(next)));
+    trio.settle();
     assert_eq!(said(&mut trio, group), [None; 3]);
     // It leads again.
     trio.cut = vec![next];

@@ -34,7 +34,7 @@ fn membership_of(node: usize, is_alone: bool) -> Membership {
 }
 
 /// The first node, which nobody has joined.
-fn alone() -> Trio {
+pub(crate) fn alone() -> Trio {
     // A joiner makes its directory with the lineage of its cluster.
     let options = LogOptions { lineage: Some(7), ..options() };
     let mut trio = Trio::of(options, |node| membership_of(node, node == 0));
@@ -58,10 +58,19 @@ pub(crate) fn change(trio: &mut Trio, node: usize, command: MetaCommand) -> Meta
 }
 
 pub(crate) fn join(trio: &mut Trio, through: usize, node: usize) {
+    has_begun(trio, through);
     let joined = change(trio, through, MetaCommand::Join(member(node)));
     assert_eq!(joined, MetaOutcome::Joined(number(node)));
     trio.membership = |node| membership_of(node, false);
     trio.start(node);
+}
+
+/// Each group of the first node is a copy, and the cluster knows.
+fn has_begun(trio: &mut Trio, through: usize) {
+    tick_until(trio, |trio| {
+        let meta = trio.node(through).shards[0].known_meta();
+        meta.is_some_and(|meta| meta.has_begun())
+    });
 }
 
 /// Makes the stream `a` through a node, with its first data.
@@ -73,11 +82,16 @@ pub(crate) fn make_stream(trio: &mut Trio, through: usize, data: &'static [u8]) 
 /// Three nodes of which each group has three voters.
 pub(crate) fn grown() -> Trio {
     let mut trio = alone();
-    begin(&mut trio);
-    join(&mut trio, 0, 1);
-    join(&mut trio, 1, 2);
-    tick_until(&mut trio, |trio| voters(trio).iter().all(|count| *count == 3));
+    grow(&mut trio);
     trio
+}
+
+/// Two more nodes join the first one.
+pub(crate) fn grow(trio: &mut Trio) {
+    begin(trio);
+    join(trio, 0, 1);
+    join(trio, 1, 2);
+    tick_until(trio, |trio| voters(trio).iter().all(|count| *count == 3));
 }
 
 pub(crate) fn tick_until(trio: &mut Trio, is_it: impl Fn(&mut Trio) -> bool) {
@@ -425,9 +439,22 @@ fn a_node_that_is_somewhere_else_after_a_start_says_so() {
 }
 
 #[test]
+fn nobody_joins_before_each_group_of_the_first_node_is_a_copy() {
+    let mut trio = alone();
+    begin(&mut trio);
+    let join = || Request::Meta(Box::new(MetaCommand::Join(member(1))));
+    let early = trio.ask(0, join());
+    assert!(matches!(early, Reply::Failed(thalweg_node::Failure::NoLeader)), "{early:?}");
+    has_begun(&mut trio, 0);
+    let joined = trio.ask(0, join());
+    assert!(matches!(joined, Reply::Meta(MetaOutcome::Joined(_))), "{joined:?}");
+}
+
+#[test]
 fn a_copy_that_begins_has_nobody_to_ask_and_says_so() {
     let mut trio = alone();
     begin(&mut trio);
+    has_begun(&mut trio, 0);
     let joined = change(&mut trio, 0, MetaCommand::Join(member(1)));
     assert_eq!(joined, MetaOutcome::Joined(number(1)));
     trio.membership = |node| membership_of(node, false);

@@ -1,7 +1,7 @@
 //! A copy that has lost something comes back under a new id, with what the others have.
 
 use crate::bit_of;
-use crate::growth::{grown, tick_until};
+use crate::growth::{alone, grow, grown, make_stream, tick_until};
 use crate::trio::{Trio, group_of, head, is_appended, number, with_text};
 use cluster::{Body, GroupMessage, ReplicaId, Section};
 use env::{Disk, MemoryDisk};
@@ -91,6 +91,31 @@ fn a_damaged_copy_comes_back_under_a_new_id_with_all_that_was_acknowledged() {
     trio.kill(other);
     assert!(is_appended(&trio.ask(node, append(&path("a"), b"with two,"))));
     assert_eq!(trio.text(node, "a"), b"one,damaged,behind,later,with two,");
+}
+
+#[test]
+fn groups_of_the_first_node_that_are_no_copies_any_more_come_back_under_new_ids() {
+    let mut trio = alone();
+    make_stream(&mut trio, 0, b"one,");
+    // Nothing in these files says that any group has other copies.
+    let old = trio.disks[0].durable_image();
+    grow(&mut trio);
+    let leader = trio.leader(group_of("a"));
+    assert!(is_appended(&trio.ask(leader, append(&path("a"), b"behind,"))));
+    trio.kill(0);
+    trio.disks[0] = old;
+    for _ in 0..2 {
+        // They are out, whatever a later start finds.
+        trio.start(0);
+        trio.settle();
+        let states = copies(&trio, 0).into_iter().map(|copy| copy.state);
+        assert!(states.clone().all(|state| state == CopyState::Halted), "{states:?}");
+        trio.kill(0);
+    }
+    trio.start(0);
+    tick_until(&mut trio, |trio| is_whole(trio));
+    assert_eq!(trio.text(0, "a"), b"one,behind,");
+    check_equal(&mut trio);
 }
 
 #[test]

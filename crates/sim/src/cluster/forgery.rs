@@ -3,7 +3,7 @@
 use super::member::node_number;
 use super::plan::ClusterMutant;
 use super::world::World;
-use cluster::{Body, Confirmation, GroupMessage, LogPosition, Section, TransferSays};
+use cluster::{Body, Confirmation, GroupMessage, LogPosition, MetaCommand, Section, TransferSays};
 use model::{EntryIndex, GroupId};
 use node::{CopyState, CopyStatus, ToPeer};
 
@@ -123,6 +123,18 @@ impl World {
                 self.members[node].copy_of(group).map(|copy| copy.committed)
             }
             _ => None,
+        }
+    }
+
+    /// A leader says that its group is where it is to be, and the node that leaves is still one of its own.
+    pub(super) fn forge_place(&self, command: &mut MetaCommand) {
+        let exchange = self.growth.as_ref().and_then(|growth| growth.exchange);
+        let (Some(ClusterMutant::HastyPlaces), Some(exchange)) = (self.mutant(), exchange) else {
+            return;
+        };
+        if let MetaCommand::Placed { nodes, revision, .. } = command {
+            nodes.retain(|node| *node != node_number(exchange.out));
+            *revision = u64::MAX;
         }
     }
 

@@ -154,7 +154,8 @@ impl World {
         let shards = self.members[node].shards.iter_mut();
         let wishes: Vec<_> =
             shards.flat_map(|shard| std::iter::from_fn(|| shard.poll_wish())).collect();
-        for command in wishes {
+        for mut command in wishes {
+            self.forge_place(&mut command);
             self.ask_node(node, command, None);
         }
     }
@@ -215,6 +216,20 @@ impl World {
             self.ask_cluster(MetaCommand::SetState { number, state }, None);
         }
         self.at(JOIN_PATIENCE_US, Act::Exchange);
+    }
+
+    /// A node that has left is removed when no group counts on it.
+    pub(super) fn check_left(&mut self, knows: usize) {
+        let exchange = self.growth.as_ref().and_then(|growth| growth.exchange);
+        let Some(Exchange { out, is_lost: false, .. }) = exchange else { return };
+        let mut shards = self.members[knows].shards.iter();
+        let is_removed = shards.any(|shard| {
+            let member = shard.known_meta().and_then(|meta| meta.member(node_number(out)));
+            member.is_some_and(|member| member.state == MemberState::Removed)
+        });
+        if is_removed {
+            self.oracle.check_left(node_number(out));
+        }
     }
 
     /// Whether nobody is going or coming.

@@ -4,7 +4,7 @@ use super::hits::Damages;
 use super::member::Member;
 use super::streams::{group_of, name_of};
 use crate::history::History;
-use cluster::StateDigest;
+use cluster::{Configuration, NodeNumber, StateDigest};
 use env::{Disk, MemoryDisk, SeededRandom};
 use log::LogOptions;
 use model::{EntryIndex, GroupId, StreamPath};
@@ -54,6 +54,8 @@ pub(super) struct Oracle {
     pub(super) fork_reads: Vec<ForkRead>,
     /// The node that leads a group in a term.
     leaders: BTreeMap<(u16, u64), usize>,
+    /// The newest committed configuration of each group that a leader has known, and up to where it knew what is committed.
+    configurations: BTreeMap<GroupId, (EntryIndex, Configuration)>,
     /// Term and checksum of each applied entry.
     entries: BTreeMap<(u16, u64), (u64, u32)>,
     /// Up to where each life of each node was compared.
@@ -97,6 +99,25 @@ impl Oracle {
             if known != member.number {
                 self.broken(format!("{} and {} lead group and term {key:?}", known, member.number));
             }
+            if copy.state == CopyState::Serves {
+                let newest = self.configurations.entry(copy.group).or_default();
+                if copy.committed > newest.0 {
+                    *newest = (copy.committed, copy.configuration);
+                }
+            }
+        }
+    }
+
+    /// A node has left the cluster, and nobody has said that its disk is lost: no group counts on it.
+    pub(super) fn check_left(&mut self, node: NodeNumber) {
+        let is_of = |(_, configuration): &(EntryIndex, Configuration)| {
+            let mut voters = configuration.voters.iter().chain(&configuration.outgoing);
+            voters.any(|id| id.node() == node)
+        };
+        let held = self.configurations.iter().find(|(_, newest)| is_of(newest));
+        if let Some((group, newest)) = held {
+            let what = format!("node {node} was removed and votes in group {group}: {newest:?}");
+            self.broken(what);
         }
     }
 

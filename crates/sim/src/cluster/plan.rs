@@ -52,11 +52,13 @@ pub enum ClusterMutant {
     OldIds,
     /// A copy with a new id acknowledges entries before its snapshot is there.
     HastyCopies,
+    /// A leader says that its group is not on a node that leaves, before that is so.
+    HastyPlaces,
 }
 
 impl ClusterMutant {
     /// All of them.
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::GarbledSnapshots,
         Self::StrangeSnapshots,
         Self::LyingDisks,
@@ -80,13 +82,20 @@ impl ClusterMutant {
         Self::NobodyReplaced,
         Self::OldIds,
         Self::HastyCopies,
+        Self::HastyPlaces,
     ];
 
     /// Whether only a cluster that begins as one node can have it.
     fn needs_growth(self) -> bool {
         let of_copies = self.is_of_copies_that_are_out();
-        let begins = matches!(self, Self::SelfMadeMember | Self::ForgottenCluster);
-        of_copies || begins || self == Self::NobodyReplaced
+        let of_members = matches!(
+            self,
+            Self::SelfMadeMember
+                | Self::ForgottenCluster
+                | Self::NobodyReplaced
+                | Self::HastyPlaces
+        );
+        of_copies || of_members
     }
 
     /// Whether it is one of copies that have lost something.

@@ -504,6 +504,7 @@ impl World {
             format_args!("turn of {node}: {} {} {}", replies.len(), jobs.len(), said.len()),
         );
         self.oracle.note_leaders(&self.members[node]);
+        self.check_left(node);
         self.spread_meta(node);
         if !self.members[node].inbox.is_empty()
             && !std::mem::replace(&mut self.members[node].is_turn_due, true)

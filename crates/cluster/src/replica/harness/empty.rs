@@ -15,7 +15,7 @@ fn says(leader: &Replica, body: Body) -> GroupMessage {
 fn leader_with_a_learner() -> Replica {
     let mut leader = start::<Enforced>(id(1), Configuration::of(&[id(1), id(2), id(3)]));
     elect(&mut leader);
-    let change = Change::Enter(vec![(id(4), Part::Learner)]);
+    let change = Change::Enter { revision: 0, parts: vec![(id(4), Part::Learner)] };
     let at = leader.propose_change(change).expect("a change");
     settle(&mut leader);
     let (index, commit) = (at.index, EntryIndex::new(1));

@@ -203,7 +203,10 @@ impl<R: Rules> Hostile<R> {
         let mut parts: Vec<_> = parts.collect();
         parts.sort_unstable_by_key(|(id, _)| *id);
         parts.dedup_by_key(|(id, _)| *id);
-        if self.dice.percent(30) { Change::Leave } else { Change::Enter(parts) }
+        match self.dice.percent(30) {
+            true => Change::Leave,
+            false => Change::Enter { revision: self.dice.below(4), parts },
+        }
     }
 
     fn configuration(&mut self) -> Configuration {

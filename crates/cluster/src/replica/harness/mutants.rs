@@ -48,7 +48,7 @@ fn rule_2_left_out_no_change_is_ever_possible() {
         fn check_start(_configuration: &Configuration) {}
     }
     let mut replica = start::<Any>(id(1), Configuration::default());
-    replica.apply_change(&Change::Enter(vec![(id(2), Part::Voter)]));
+    replica.apply_change(&Change::Enter { revision: 0, parts: vec![(id(2), Part::Voter)] });
     assert_eq!(replica.refusals().impossible_changes, 1);
     assert_eq!(*replica.configuration(), Configuration::default());
 }

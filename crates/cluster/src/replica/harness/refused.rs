@@ -260,7 +260,7 @@ fn a_committed_change_that_is_impossible_changes_nothing_and_is_counted() {
 fn an_entry_that_comes_again_as_another_change_stays_what_it_was() {
     let mut replica = replica(State::Follower);
     let learner = |node| {
-        let change = Change::Enter(vec![(id(node), crate::Part::Learner)]);
+        let change = Change::Enter { revision: 0, parts: vec![(id(node), crate::Part::Learner)] };
         append((3, 1), 2, vec![entry((4, 2), KIND_CHANGE, &change.encode())])
     };
     replica.step(from(2, 2, learner(4))).expect("a change");
@@ -277,7 +277,7 @@ fn a_change_is_refused_when_too_much_is_uncommitted() {
     let mut leader = replica(State::Leader);
     // The first may be of any size.
     leader.propose(16 << 20).expect("nothing is under way");
-    let change = Change::Enter(vec![(id(4), crate::Part::Learner)]);
+    let change = Change::Enter { revision: 0, parts: vec![(id(4), crate::Part::Learner)] };
     let too_much = crate::ChangeRefused::NotProposed(crate::NotProposed::TooMuch);
     assert_eq!(leader.propose_change(change), Err(too_much));
 }
@@ -297,7 +297,8 @@ fn every_possible_configuration_can_be_installed() {
         let mut configuration = Configuration::default();
         let mut rest = choice;
         for id in &ids {
-            let Configuration { voters, learners, outgoing, learners_next } = &mut configuration;
+            let Configuration { voters, learners, outgoing, learners_next, .. } =
+                &mut configuration;
             let lists: &mut [&mut Vec<ReplicaId>] = match rest % 6 {
                 0 => &mut [],
                 1 => &mut [voters],

@@ -478,7 +478,8 @@ impl<R: Rules> World<R> {
         let lost_ids = parts.iter().any(|(id, _)| !is_current(id));
         let least = if lost_ids { 2 } else { 3.min(configuration.voters.len()) };
         let keeps = left >= least;
-        (keeps && !parts.is_empty()).then_some(Change::Enter(parts))
+        let revision = configuration.revision + 1;
+        (keeps && !parts.is_empty()).then_some(Change::Enter { revision, parts })
     }
 
     /// Ends all faults. Returns whether the group continues.
