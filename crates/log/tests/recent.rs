@@ -130,12 +130,13 @@ fn a_run_ends_where_memory_does_and_never_outlives_its_stream() {
 #[test]
 fn the_oldest_bytes_leave_first_and_are_read_from_the_log() {
     let disk = MemoryDisk::new();
-    let mut node = open(&disk, 466);
+    // A quarter is for runs, and of the rest one piece of four is for seals. Each of the others has room for one append.
+    let mut node = open(&disk, 600);
     for number in 0..5 {
         commit(&mut node, key(0, 1), &[number; 100]);
-        assert!(stats(&node).held_bytes <= 350, "a quarter is for runs");
+        assert!(stats(&node).held_bytes <= 300);
     }
-    // The ring's end is left free, and the fourth append has replaced the first one. The fifth has replaced the second.
+    // The fourth append has replaced the first one. The fifth has replaced the second.
     damage(&disk, 2);
     assert_eq!(read(&mut node, key(0, 1), 200).unwrap()[..100], [2; 100]);
     assert_eq!(stats(&node).misses, 0);
@@ -143,6 +144,52 @@ fn the_oldest_bytes_leave_first_and_are_read_from_the_log() {
     assert!(matches!(read(&mut node, key(0, 1), 100), Err(ReadError::Damaged { .. })));
     assert!(stats(&node).misses > 0);
     assert_eq!(read(&mut node, key(0, 1), 0).unwrap()[..100], [0; 100], "from the log, intact");
+}
+
+/// Three pieces of a ring, one append in each; a seal of the first two is under way.
+fn open_with_pieces(disk: &MemoryDisk) -> Node {
+    let options = LogOptions { recent_bytes_max: 600, hot_appends: 9, ..never_full() };
+    let mut node = Node::open_with(disk, 1, options).unwrap();
+    (0..3).for_each(|number| commit(&mut node, key(0, 1), &[number; 100]));
+    node
+}
+
+#[test]
+fn a_seal_takes_short_appends_from_memory_and_the_others_from_the_log() {
+    let disk = MemoryDisk::new();
+    let mut node = open_with_pieces(&disk);
+    // The last piece is still filled, so its append is read from the log.
+    (0..2).for_each(|block| damage(&disk, block));
+    let seal = node.next_job().expect("it is worth a chunk");
+    node.finish_job(seal);
+    let whole = node.read_all(key(0, 1), 1 << 20).unwrap();
+    assert_eq!(whole, [[0; 100], [1; 100], [2; 100]].concat(), "as it was acknowledged");
+    assert_eq!(stats(&node).hits, 0, "it is in a chunk");
+}
+
+#[test]
+fn what_a_seal_takes_from_memory_is_not_written_over_meanwhile() {
+    let disk = MemoryDisk::new();
+    let mut node = open_with_pieces(&disk);
+    (0..2).for_each(|block| damage(&disk, block));
+    let seal = node.next_job().expect("it is worth a chunk");
+    // One piece takes the place of the first one. Then there is no memory: these are not kept.
+    for number in 3..8 {
+        commit(&mut node, key(1, 1), &[number; 100]);
+        assert!(stats(&node).held_bytes <= 400);
+    }
+    node.finish_job(seal);
+    let whole = node.read_all(key(0, 1), 1 << 20).unwrap();
+    assert_eq!(whole, [[0; 100], [1; 100], [2; 100]].concat());
+    let before = stats(&node).misses;
+    let whole = node.read_all(key(1, 1), 1 << 20).unwrap();
+    assert_eq!(whole, [[3; 100], [4; 100], [5; 100], [6; 100], [7; 100]].concat());
+    assert!(stats(&node).misses > before);
+    // The seal has ended: what comes now is kept.
+    commit(&mut node, key(1, 1), &[8; 100]);
+    let before = stats(&node);
+    assert_eq!(read(&mut node, key(1, 1), 500).unwrap(), [8; 100]);
+    assert_eq!(stats(&node).hits, before.hits + 1);
 }
 
 #[test]
@@ -206,7 +253,8 @@ fn the_bound_is_for_all_shards_together() {
         commit(&mut node, key(number % 3, 1), &[1; 100]);
     }
     let held: Vec<u64> = node.shards.iter().map(|shard| shard.stats().recent.held_bytes).collect();
-    assert_eq!(held, [1000; 3]);
+    // Two of them in each of three pieces.
+    assert_eq!(held, [600; 3]);
 }
 
 /// A ring that outlives the segments whose bytes it holds: their slots and files are used again.

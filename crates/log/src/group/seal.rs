@@ -12,9 +12,14 @@ use crate::hot_index::{HotTotals, Sealable};
 use crate::id_map::IdMap;
 use crate::paths::chunk_dir;
 use crate::store::Store;
+use crate::wal::recent::RecentView;
 use crate::wal::segment::{SegmentTable, WalSegment};
 use std::path::Path;
 use std::sync::Arc;
+
+/// Mean size of appends up to which a seal takes them from memory. A read of the file costs as much as to copy so many bytes, and the
+/// memory is not used again before the seal has ended.
+const FROM_MEMORY_MEAN_BYTES_MAX: u64 = 4 << 10;
 
 /// What has to be sealed before a checkpoint can let a segment go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -101,11 +106,16 @@ impl Group {
         self.far_read_bytes.set(0);
         let Sealable { streams, upto, left } = self.hot.begin_seal(self.applied);
         let segment = |slot: &u16| (*slot, Arc::clone(slots.get(*slot)));
+        let recent = match left.bytes <= left.appends * FROM_MEMORY_MEAN_BYTES_MAX {
+            true => slots.recent_view(streams.slots()),
+            false => RecentView::default(),
+        };
         SealTask {
             name: self.name(store, epoch, (from, upto)),
             cache: Arc::clone(&store.chunk_cache),
             segments: streams.slots().iter().map(segment).collect(),
             streams,
+            recent,
             bytes_max: chunk_bytes_max(&left, self.hot.has_times()),
             is_uncached,
         }

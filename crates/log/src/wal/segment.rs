@@ -15,7 +15,7 @@ use crate::paths::{parse_numbered, remove_if_there};
 use crate::read::ReadMode;
 use crate::wal::batch::DurableBatch;
 use crate::wal::read_cache::ReadCache;
-use crate::wal::recent::{KeptBlocks, RecentRing, RecentStats};
+use crate::wal::recent::{KeptBlocks, RecentRing, RecentStats, RecentView};
 use crate::wal::recent_runs::RecentRuns;
 use env::{Disk, File};
 use std::cell::{RefCell, RefMut};
@@ -157,7 +157,7 @@ pub(crate) fn recycle_segment(
 #[derive(Debug)]
 struct OpenSegment {
     file: Arc<SegmentFile>,
-    kept: KeptBlocks,
+    kept: Arc<KeptBlocks>,
 }
 
 /// The segment files that a shard has open, by a small number that index rows can hold, and their recent bytes.
@@ -210,7 +210,7 @@ impl SegmentTable {
         if slot == self.files.len() {
             self.files.push(None);
         }
-        self.files[slot] = Some(OpenSegment { file, kept: KeptBlocks::default() });
+        self.files[slot] = Some(OpenSegment { file, kept: Arc::default() });
         u16::try_from(slot).expect("a shard has fewer than 65,536 segments")
     }
 
@@ -235,6 +235,15 @@ impl SegmentTable {
         let bytes = self.recent.get(kept, place.position, length)?;
         debug_assert_eq!(crc32c::crc32c(bytes), place.crc, "memory holds what was appended");
         Some(bytes)
+    }
+
+    /// What is in memory of these segments, for another thread.
+    pub(crate) fn recent_view(&self, slots: &[u16]) -> RecentView {
+        let kept = |slot: &u16| {
+            let open = self.files[usize::from(*slot)].as_ref();
+            (*slot, Arc::clone(&open.expect("an indexed segment is open").kept))
+        };
+        self.recent.view(slots.iter().map(kept).collect())
     }
 
     /// Runs of recent bytes.
