@@ -57,7 +57,7 @@ pub enum JoinAnswer {
     },
     /// The cluster refuses it.
     Refused(MetaRefusal),
-    /// Nobody could be asked: the cluster has no leader at the moment. Ask again.
+    /// Nobody could be asked: the cluster has no leader at the moment, or groups of its first node are no copies yet. Ask again.
     NotNow,
 }
 
@@ -80,7 +80,7 @@ pub enum JoinError {
     Link(Refusal),
     /// The cluster refuses it.
     Refused(MetaRefusal),
-    /// The cluster has no leader at the moment.
+    /// The cluster has no leader at the moment, or its first node has not begun.
     NotNow,
     /// What came is no answer.
     NoAnswer,
@@ -104,7 +104,7 @@ impl fmt::Display for JoinError {
             ),
             Self::Refused(refusal) => refusal.fmt(f),
             Self::NotNow => {
-                f.write_str("the cluster has no leader at the moment; it is asked again")
+                f.write_str("the cluster has no leader at the moment, or groups of its first node have none; it is asked again")
             }
             Self::NoAnswer => f.write_str("the member gave an answer that makes no sense"),
         }

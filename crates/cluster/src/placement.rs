@@ -124,7 +124,7 @@ pub fn next_step(view: &GroupView<'_>, replication: u16) -> Option<PlacementStep
     let mut voters = voters_wanted(view, replication);
     let is_voter = |id: &ReplicaId| configuration.voters.contains(id);
     if !voters.iter().filter(|id| !is_voter(id)).all(|id| has_caught_up(view, *id)) {
-        return None;
+        return confirm(view);
     }
     if !voters.contains(&view.leader) {
         let may_lead = |id: &ReplicaId| is_voter(id) && !view.drained.contains(&id.node());

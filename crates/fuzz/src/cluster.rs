@@ -76,7 +76,7 @@ fn messages() -> Vec<Vec<u8>> {
     let at = LogPosition::new(3, 1);
     let index = at.index;
     let three = Configuration::of(&[id(1), id(2), id(3)]);
-    let change = Change::Enter { revision: 0, parts: vec![(id(4), Part::Learner)] }.encode();
+    let change = Change::Enter { revision: 300, parts: vec![(id(4), Part::Learner)] }.encode();
     let ask = |is_pre, is_transfer| Body::Ask { is_pre, is_transfer, last: at, commit: at };
     vec![
         message(2, ask(true, false)),
@@ -287,7 +287,7 @@ pub fn state_seeds() -> Vec<Vec<u8>> {
     let mut configuration = vec![0];
     Configuration::of(&[id(1), id(2)]).encode(&mut configuration);
     let parts = vec![(id(3), Part::Voter), (id(1), Part::Gone)];
-    let change = [vec![1], Change::Enter { revision: 0, parts }.encode()].concat();
+    let change = [vec![1], Change::Enter { revision: 300, parts }.encode()].concat();
     let membership = [vec![4], Membership::first(7, 64, member.clone()).encode()].concat();
     let join = MetaCommand::Join(member);
     let command = [vec![2], join.encode()].concat();

@@ -43,6 +43,12 @@ fn a_seed_in_which_all_that_made_a_group_a_copy_was_damaged_holds() {
 }
 
 #[test]
+fn seeds_with_old_targets_and_lost_notes_hold() {
+    held(822297761085);
+    held(614728158365);
+}
+
+#[test]
 fn one_seed_gives_one_run_of_a_cluster() {
     assert_eq!(held(3), held(3));
     assert_ne!(held(3).trace_hash, held(4).trace_hash);

@@ -300,6 +300,25 @@ fn a_leader_that_knows_an_older_target_than_its_group_follows_changes_nothing() 
     let after = there.after(&change).and_then(|joint| joint.after(&Change::Leave)).unwrap();
     assert_eq!(after, Configuration { revision: 6, ..there });
     assert_eq!(at(after, 6, true), None);
+    // It is on its way, and one that shall vote has nothing yet: others need not wait for that.
+    let learning =
+        Configuration { revision: 5, learners: ids(&[2, 4]), ..Configuration::of(&ids(&[1])) };
+    let silent = Follower { matched: EntryIndex::new(0), is_heard: false, ..up(id(2)) };
+    let view = GroupView {
+        leader: id(1),
+        first: EntryIndex::new(1),
+        last: EntryIndex::new(100),
+        configuration: &learning,
+        is_settled: true,
+        followers: &[silent, up(id(4))],
+        target: &ids(&[1, 2, 4]),
+        revision: 6,
+        is_revision_awaited: true,
+        listeners: &[],
+        drained: &[],
+    };
+    assert_eq!(next_step(&view, 3), enters(6, vec![(id(1), Part::Voter)]));
+    assert_eq!(next_step(&GroupView { is_revision_awaited: false, ..view }, 3), None);
 }
 
 #[test]

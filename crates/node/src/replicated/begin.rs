@@ -6,8 +6,8 @@
 //! durable, and then until the first entry of the new term is: two syncs in all. Reads continue.
 //!
 //! # What a crash leaves
-//! Groups with one voter, and copies. A start makes copies of the rest. Nobody else has any of their data before that: a copy
-//! is sent by its leader only.
+//! Groups with one voter, and copies. A start makes copies of the rest. Nobody else has any of their data before that: a second node is
+//! no member before all are copies.
 
 use super::Replication;
 use super::start::to_copy;

@@ -58,7 +58,7 @@ pub(crate) fn change(trio: &mut Trio, node: usize, command: MetaCommand) -> Meta
 }
 
 pub(crate) fn join(trio: &mut Trio, through: usize, node: usize) {
-    has_begun(trio, through);
+    await_begun(trio, through);
     let joined = change(trio, through, MetaCommand::Join(member(node)));
     assert_eq!(joined, MetaOutcome::Joined(number(node)));
     trio.membership = |node| membership_of(node, false);
@@ -66,7 +66,7 @@ pub(crate) fn join(trio: &mut Trio, through: usize, node: usize) {
 }
 
 /// Each group of the first node is a copy, and the cluster knows.
-fn has_begun(trio: &mut Trio, through: usize) {
+fn await_begun(trio: &mut Trio, through: usize) {
     tick_until(trio, |trio| {
         let meta = trio.node(through).shards[0].known_meta();
         meta.is_some_and(|meta| meta.has_begun())
@@ -445,7 +445,7 @@ fn nobody_joins_before_each_group_of_the_first_node_is_a_copy() {
     let join = || Request::Meta(Box::new(MetaCommand::Join(member(1))));
     let early = trio.ask(0, join());
     assert!(matches!(early, Reply::Failed(thalweg_node::Failure::NoLeader)), "{early:?}");
-    has_begun(&mut trio, 0);
+    await_begun(&mut trio, 0);
     let joined = trio.ask(0, join());
     assert!(matches!(joined, Reply::Meta(MetaOutcome::Joined(_))), "{joined:?}");
 }
@@ -454,7 +454,7 @@ fn nobody_joins_before_each_group_of_the_first_node_is_a_copy() {
 fn a_copy_that_begins_has_nobody_to_ask_and_says_so() {
     let mut trio = alone();
     begin(&mut trio);
-    has_begun(&mut trio, 0);
+    await_begun(&mut trio, 0);
     let joined = change(&mut trio, 0, MetaCommand::Join(member(1)));
     assert_eq!(joined, MetaOutcome::Joined(number(1)));
     trio.membership = |node| membership_of(node, false);

@@ -42,7 +42,8 @@ Try it:
   thalweg cluster remove 3
   thalweg cluster remove 3 --lost
 
-The replicas move to other nodes first, and the node is removed when it has none. That goes on if this command is ended
+The replicas move to other nodes first. The node is removed when it has none and every group knows that it shall not
+come back to it, so each needs a leader. That goes on if this command is ended
 early, or ends after ten minutes in which no replica has moved; `resume` takes it back. With --lost nothing moves, for
 nothing is there: groups get new voters as far as there are nodes. A number is never used again. What would leave groups
 without a majority is refused, and they are named.";
@@ -365,9 +366,13 @@ fn remove(change: &Change, say: Say<'_>) -> Result<(), CommandError> {
 
 fn stalled(node: &NodeStatus) -> String {
     let NodeStatus { number, replicas, .. } = node;
+    let what = match replicas {
+        0 => "has no replica, and is not removed: groups without a leader do not know yet that they are elsewhere".to_owned(),
+        left => format!("still has {left} replicas, and none has moved"),
+    };
     format!(
-        "node {number} still has {replicas} replicas, and none has moved for ten minutes. The cluster goes on with that by itself: \
-         look for nodes that are away or full (thalweg cluster status); `thalweg cluster resume {number}` takes it back"
+        "node {number} {what}, for ten minutes. The cluster goes on with that by itself: look for groups without a leader and \
+         nodes that are away or full (thalweg cluster status); `thalweg cluster resume {number}` takes it back"
     )
 }
 

@@ -1,8 +1,8 @@
 //! Changes of the cluster that were asked for, and their askers.
 
 use crate::cluster::JoinerLink;
-use cluster::MetaOutcome;
-use model::ShardId;
+use cluster::{Member, MetaOutcome};
+use model::{Monotonic, ShardId};
 use node::Ticket;
 use std::collections::BTreeMap;
 use tokio::sync::oneshot;
@@ -21,9 +21,19 @@ pub(crate) enum Asker {
     Caller(oneshot::Sender<Option<MetaOutcome>>),
 }
 
+/// A node that wants to join.
+#[derive(Debug)]
+pub(super) struct Newcomer {
+    pub(super) link: u64,
+    pub(super) member: Member,
+    pub(super) since: Monotonic,
+}
+
 /// Changes that were asked for, and their askers.
 #[derive(Debug, Default)]
 pub(super) struct Asks {
+    /// Nodes for which nothing was asked yet.
+    pub(super) newcomers: Vec<Newcomer>,
     count: u64,
     open: BTreeMap<u64, Asker>,
 }

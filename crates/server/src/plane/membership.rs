@@ -3,9 +3,10 @@
 //! # How
 //! Changes are requests to the shard that has the cluster's own group ([`Mail::Meta`]). A node that joins asks for
 //! them, an operator does, or a shard that wants something to be so. What a shard applies of that group goes to the other shards and to [`crate::cluster::Peers`].
-//! The first question of all makes this node the first one of several: each of its shards begins that before it hears anything else.
+//! The first question of all makes this node the first one of several: each of its shards begins that before it hears anything else. The question
+//! waits until each group here is a copy.
 
-use super::asks::Asker;
+use super::asks::{Asker, Newcomer};
 use super::mailbox::Mail;
 use super::shard::Shard;
 use crate::cluster::Peers;
@@ -13,6 +14,9 @@ use cluster::{JoinAnswer, JoinQuestion, MetaCommand, MetaOutcome};
 use model::{GroupId, ShardId};
 use node::{Event, PeerEvent, Reply, Request, Ticket};
 use std::sync::Arc;
+
+/// How long the first node that joins waits for the groups of this one, at most. It is to ask again then.
+const BEGIN_MS_MAX: u64 = 5_000;
 
 impl Shard {
     /// Passes on what nodes ask that want to join, and what the core wants of the cluster.
@@ -22,6 +26,7 @@ impl Shard {
         for (link, question) in links.take_questions() {
             self.let_join(&peers, link, question);
         }
+        self.ask_for_newcomers();
         while let Some(command) = self.core.poll_wish() {
             self.ask_cluster(Box::new(command), Asker::Nobody);
         }
@@ -45,8 +50,24 @@ impl Shard {
             }
             self.core.begin_membership(self.now, membership);
         }
-        let command = Box::new(MetaCommand::Join(question.member));
-        self.ask_cluster(command, Asker::Joiner((self.id, link)));
+        let since = self.now.monotonic;
+        self.asks.newcomers.push(Newcomer { link, member: question.member, since });
+    }
+
+    fn ask_for_newcomers(&mut self) {
+        if self.asks.newcomers.is_empty() {
+            return;
+        }
+        let meta = self.core.known_meta();
+        let has_begun = meta.is_some_and(|meta| meta.has_begun() || meta.members().count() > 1);
+        for newcomer in std::mem::take(&mut self.asks.newcomers) {
+            if has_begun || self.now.monotonic.ms_since(newcomer.since) >= BEGIN_MS_MAX {
+                let command = Box::new(MetaCommand::Join(newcomer.member));
+                self.ask_cluster(command, Asker::Joiner((self.id, newcomer.link)));
+            } else {
+                self.asks.newcomers.push(newcomer);
+            }
+        }
     }
 
     /// Has a change of the cluster carried out where its own group is.
