@@ -198,6 +198,9 @@ fn no_memory_is_used_if_there_shall_be_none() {
     commit(&mut node, key(0, 1), &[1; 100]);
     assert_eq!(read(&mut node, key(0, 1), 0).unwrap(), [1; 100]);
     assert_eq!(stats(&node), RecentStats { misses: 1, ..RecentStats::default() });
+    node.write(key(0, 2), APPEND, &[], b"1").unwrap();
+    node.commit().unwrap();
+    assert_eq!(stats(&node).held_bytes, 0);
 }
 
 #[test]

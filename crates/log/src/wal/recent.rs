@@ -136,7 +136,8 @@ impl RecentRing {
     #[inline]
     pub(crate) fn keep(&mut self, batch: &DurableBatch, blocks: &mut Arc<KeptBlocks>) {
         let payload = &batch.payload[..];
-        if payload.len() as u64 > self.shape.piece_bytes || !is_worth_keeping(batch) {
+        // Each piece is longer than any batch in it: a ring of 0 has pieces of one byte, and takes none.
+        if payload.len() as u64 >= self.shape.piece_bytes || !is_worth_keeping(batch) {
             return;
         }
         if !self.has_room(payload.len()) && !self.begin_piece() {
