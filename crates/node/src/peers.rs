@@ -117,21 +117,18 @@ impl Membership {
         Configuration::of(&self.voters)
     }
 
-    /// This node's copy of a group whose log has these configurations, one after the other. The last of them that names one
-    /// counts, and of several copies the last one. If none does it is the node's first copy.
+    /// This node's copy of a group whose log has these configurations: the newest that any of them names. If none does it is the
+    /// node's first copy.
     ///
     /// A log may end with an entry that gives the copy up. If that is never committed, or the node gets its place back, the copy
-    /// is the one that it was.
+    /// is the one that it was. The joint configuration behind that entry may still name an older one, as a voter that goes: its promises are lost.
     #[must_use]
     pub fn replica_in<'a>(
         &self,
         configurations: impl IntoIterator<Item = &'a Configuration>,
     ) -> ReplicaId {
-        let own = |configuration: &Configuration| {
-            let replicas = configuration.replicas().into_iter();
-            replicas.filter(|id| id.node() == self.node).max()
-        };
-        let named = configurations.into_iter().filter_map(own).last();
+        let replicas = configurations.into_iter().flat_map(Configuration::replicas);
+        let named = replicas.filter(|id| id.node() == self.node).max();
         named.unwrap_or_else(|| ReplicaId::new(self.node, 1))
     }
 
@@ -233,5 +230,11 @@ mod tests {
         assert_eq!(membership.replica_in([&membership.first()]), id(2, 1));
         let with_two = Configuration::of(&[id(1, 1), id(2, 1), id(2, 4)]);
         assert_eq!(membership.replica_in([&with_two, &membership.first()]), id(2, 4));
+        // The entry behind it gives both places up, and the older one is still an outgoing voter.
+        let joint = Configuration {
+            outgoing: vec![id(1, 1), id(2, 1)],
+            ..Configuration::of(&[id(1, 1), id(3, 1)])
+        };
+        assert_eq!(membership.replica_in([&with_two, &joint]), id(2, 4));
     }
 }

@@ -43,7 +43,8 @@ fn a_seed_in_which_all_that_made_a_group_a_copy_was_damaged_holds() {
 }
 
 #[test]
-fn seeds_with_old_targets_and_lost_notes_hold() {
+fn seeds_with_old_targets_lost_notes_and_an_old_id_hold() {
+    held(657557788541);
     held(822297761085);
     held(614728158365);
 }
