@@ -181,10 +181,12 @@ impl Meta {
         self.placed.get(&group).map_or(0, |place| place.revision)
     }
 
-    /// Whether each group has said where it is. Then each is a copy, and its first note is durable.
+    /// Whether a node may join. The second one may when each group has said where it is: then each is a copy, and its first note is
+    /// durable.
     #[must_use]
-    pub fn has_begun(&self) -> bool {
-        (0..=self.group_count).map(GroupId::new).all(|group| !self.placed(group).is_empty())
+    pub fn is_joinable(&self) -> bool {
+        let has_said = |group| !self.placed(group).is_empty();
+        self.members.len() > 1 || (0..=self.group_count).map(GroupId::new).all(has_said)
     }
 
     /// Whether no group is on this node, none shall be, and no leader of one can take the node for a part of it. A leader that

@@ -43,8 +43,8 @@ pub(crate) struct SealTask {
     pub(crate) cache: Arc<ChunkCache>,
     pub(crate) streams: Arc<HotStreams>,
     pub(crate) segments: HashMap<u16, Arc<SegmentFile>>,
-    /// What of them is in memory.
-    pub(crate) recent: RecentView,
+    /// What of them is in memory, if appends are taken from there.
+    pub(crate) recent: Option<RecentView>,
     /// The length of the chunk, at most.
     pub(crate) bytes_max: u64,
     /// It is in a hurry, and nobody is likely to read it soon.
@@ -94,11 +94,13 @@ impl SealTask {
         for (stream, hot) in self.streams.sorted() {
             for numbered in hot.numbered() {
                 let append = numbered.fields;
-                let segment = &self.segments[&append.slot];
                 if let Some(bytes) = self.in_memory(&append) {
                     writer.begin_append(&sealed(stream, &numbered));
                     writer.write(bytes)?;
-                } else if is_intact(segment, &append, &mut buffer)? {
+                    continue;
+                }
+                let segment = &self.segments[&append.slot];
+                if is_intact(segment, &append, &mut buffer)? {
                     writer.begin_append(&sealed(stream, &numbered));
                     let source = (&*segment.file, u64::from(append.position));
                     copy_bytes(source, append.length, &mut buffer, &mut writer)?;
@@ -115,7 +117,7 @@ impl SealTask {
     /// The bytes of an append, if they are in memory and what was acknowledged. To read short ones from the file costs a call of the system
     /// for each: they lie between those of other streams.
     fn in_memory(&self, append: &HotFields) -> Option<&[u8]> {
-        let bytes = self.recent.get(append.slot, append.position, append.length)?;
+        let bytes = self.recent.as_ref()?.get(append.slot, append.position, append.length)?;
         (crc32c::crc32c(bytes) == append.crc).then_some(bytes)
     }
 }

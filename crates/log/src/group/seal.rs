@@ -12,7 +12,6 @@ use crate::hot_index::{HotTotals, Sealable};
 use crate::id_map::IdMap;
 use crate::paths::chunk_dir;
 use crate::store::Store;
-use crate::wal::recent::RecentView;
 use crate::wal::segment::{SegmentTable, WalSegment};
 use std::path::Path;
 use std::sync::Arc;
@@ -106,10 +105,8 @@ impl Group {
         self.far_read_bytes.set(0);
         let Sealable { streams, upto, left } = self.hot.begin_seal(self.applied);
         let segment = |slot: &u16| (*slot, Arc::clone(slots.get(*slot)));
-        let recent = match left.bytes <= left.appends * FROM_MEMORY_MEAN_BYTES_MAX {
-            true => slots.recent_view(streams.slots()),
-            false => RecentView::default(),
-        };
+        let are_short = left.bytes <= left.appends * FROM_MEMORY_MEAN_BYTES_MAX;
+        let recent = are_short.then(|| slots.recent_view(streams.slots()));
         SealTask {
             name: self.name(store, epoch, (from, upto)),
             cache: Arc::clone(&store.chunk_cache),

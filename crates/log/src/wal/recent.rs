@@ -206,7 +206,7 @@ impl RecentRing {
         if let Some(newest) = pieces.get_mut(self.shape.index(self.shape.newest)) {
             *newest = Arc::default();
         }
-        RecentView { pieces, kept, shape: Some(self.shape) }
+        RecentView { pieces, kept, shape: self.shape }
     }
 
     /// Counts appends that are read from the WAL.
@@ -232,17 +232,17 @@ impl RecentRing {
 }
 
 /// What a ring had at some time. It does not change, and keeps the memory of the pieces that it has.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RecentView {
     pieces: Vec<Arc<Vec<u8>>>,
     kept: HashMap<u16, Arc<KeptBlocks>>,
-    shape: Option<Shape>,
+    shape: Shape,
 }
 
 impl RecentView {
     /// The bytes of an append, if they were there.
     pub(crate) fn get(&self, slot: u16, position: u32, length: u32) -> Option<&[u8]> {
-        let (index, at) = self.shape?.find(self.kept.get(&slot)?.place(position)?)?;
+        let (index, at) = self.shape.find(self.kept.get(&slot)?.place(position)?)?;
         self.pieces[index].get(at..at + length as usize)
     }
 }

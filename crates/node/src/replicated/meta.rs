@@ -129,8 +129,7 @@ impl ShardCore {
     /// note has lost it, once others are members (`start`).
     fn is_too_early(&self, id: GroupId, command: &MetaCommand) -> bool {
         let meta = self.groups.get(id).meta.as_ref();
-        let is_early = |meta: &Meta| meta.members().count() < 2 && !meta.has_begun();
-        matches!(command, MetaCommand::Join(_)) && meta.is_some_and(|meta| is_early(meta))
+        matches!(command, MetaCommand::Join(_)) && meta.is_some_and(|meta| !meta.is_joinable())
     }
 
     fn has_members(&self, id: GroupId) -> bool {

@@ -69,7 +69,7 @@ pub(crate) fn join(trio: &mut Trio, through: usize, node: usize) {
 fn await_begun(trio: &mut Trio, through: usize) {
     tick_until(trio, |trio| {
         let meta = trio.node(through).shards[0].known_meta();
-        meta.is_some_and(|meta| meta.has_begun())
+        meta.is_some_and(|meta| meta.is_joinable())
     });
 }
 

@@ -58,15 +58,13 @@ impl Shard {
         if self.asks.newcomers.is_empty() {
             return;
         }
-        let meta = self.core.known_meta();
-        let has_begun = meta.is_some_and(|meta| meta.has_begun() || meta.members().count() > 1);
-        for newcomer in std::mem::take(&mut self.asks.newcomers) {
-            if has_begun || self.now.monotonic.ms_since(newcomer.since) >= BEGIN_MS_MAX {
-                let command = Box::new(MetaCommand::Join(newcomer.member));
-                self.ask_cluster(command, Asker::Joiner((self.id, newcomer.link)));
-            } else {
-                self.asks.newcomers.push(newcomer);
-            }
+        let now = self.now.monotonic;
+        let is_joinable = self.core.known_meta().is_some_and(|meta| meta.is_joinable());
+        let is_due = |it: &mut Newcomer| is_joinable || now.ms_since(it.since) >= BEGIN_MS_MAX;
+        let due: Vec<Newcomer> = self.asks.newcomers.extract_if(.., is_due).collect();
+        for Newcomer { link, member, .. } in due {
+            let command = Box::new(MetaCommand::Join(member));
+            self.ask_cluster(command, Asker::Joiner((self.id, link)));
         }
     }
 

@@ -10,7 +10,7 @@ use super::plan::ClusterMutant;
 use super::streams::NODES;
 use super::world::{Act, World};
 use crate::dice::Dice;
-use cluster::{MemberState, MetaCommand, MetaOutcome, ReplicaId};
+use cluster::{MemberState, MetaCommand, MetaOutcome, NodeNumber, ReplicaId};
 use model::{GroupId, ShardId};
 use node::{CopyState, CopyStatus, Membership, MetaStart, PeerEvent, Reply, Request, Ticket};
 
@@ -200,9 +200,7 @@ impl World {
         let growth = self.growth.as_mut().expect("it grows");
         let exchange = growth.exchange.expect("it has begun");
         let number = node_number(exchange.out);
-        let shards = self.members.iter().flat_map(|member| &member.shards);
-        let mut known = shards.filter_map(|shard| shard.known_meta()?.member(number));
-        if known.any(|member| member.state == MemberState::Removed) {
+        if self.members.iter().any(|member| knows_removed(member, number)) {
             growth.exchange = Some(Exchange { is_gone: true, ..exchange });
             self.note(format_args!("node {} is removed", exchange.out));
             return self.kill(exchange.out);
@@ -222,12 +220,7 @@ impl World {
     pub(super) fn check_left(&mut self, knows: usize) {
         let exchange = self.growth.as_ref().and_then(|growth| growth.exchange);
         let Some(Exchange { out, is_lost: false, .. }) = exchange else { return };
-        let mut shards = self.members[knows].shards.iter();
-        let is_removed = shards.any(|shard| {
-            let member = shard.known_meta().and_then(|meta| meta.member(node_number(out)));
-            member.is_some_and(|member| member.state == MemberState::Removed)
-        });
-        if is_removed {
+        if knows_removed(&self.members[knows], node_number(out)) {
             self.oracle.check_left(node_number(out));
         }
     }
@@ -289,6 +282,12 @@ impl World {
         }
         has_grown
     }
+}
+
+/// Whether a node has heard that another one was removed.
+fn knows_removed(member: &Member, number: NodeNumber) -> bool {
+    let mut known = member.shards.iter().filter_map(|shard| shard.known_meta()?.member(number));
+    known.any(|it| it.state == MemberState::Removed)
 }
 
 fn member_of(node: usize) -> cluster::Member {
