@@ -190,15 +190,8 @@ impl ShardCore {
 
     /// The next thing to do, until `None`.
     pub fn poll_output(&mut self) -> Option<Output> {
-        if let Some(output) = self.outputs.pop_front() {
+        if let Some(output) = self.poll_before_commit() {
             return Some(output);
-        }
-        if self.replication.is_some() {
-            // What goes to peers comes before the sync.
-            self.drive_groups();
-            if let Some(output) = self.outputs.pop_front() {
-                return Some(output);
-            }
         }
         if let Some(job) = self.log.poll_sync() {
             return Some(Output::Sync(job));
@@ -211,6 +204,25 @@ impl ShardCore {
             self.check();
         }
         work
+    }
+
+    /// The next thing to do that no commit is waited for with, until `None`. An owner that waits for company for the next commit
+    /// calls this instead of [`Self::poll_output`], and gives the shard more events.
+    pub fn poll_before_commit(&mut self) -> Option<Output> {
+        if let Some(output) = self.outputs.pop_front() {
+            return Some(output);
+        }
+        if self.replication.is_some() {
+            // What goes to peers comes before the sync.
+            self.drive_groups();
+        }
+        self.outputs.pop_front()
+    }
+
+    /// Entries and notes that the next commit would have; 0 while one is under way.
+    #[must_use]
+    pub fn uncommitted_count(&self) -> usize {
+        self.log.waiting_count()
     }
 
     #[inline]

@@ -134,6 +134,12 @@ impl ShardLog {
         if is_frozen { Err(ReplicaError::Installing) } else { Ok(()) }
     }
 
+    /// Entries and notes of the open batch; 0 while a commit is in flight, for it cannot begin then.
+    #[must_use]
+    pub fn waiting_count(&self) -> usize {
+        self.wal.waiting_count()
+    }
+
     /// Number of the batch that [`ShardLog::append_entry`] and [`ShardLog::note`] add to:
     /// [`crate::Durable::batch`] of its proof.
     #[must_use]

@@ -342,6 +342,11 @@ impl ShardWal {
         self.mark_wanted = true;
     }
 
+    /// Entries and notes of the next batch to write; 0 while one is in flight.
+    pub(crate) fn waiting_count(&self) -> usize {
+        if self.commit.is_idle() { self.batch.record_count() } else { 0 }
+    }
+
     /// The next batch to write, if none is in flight.
     pub(crate) fn poll_sync(&mut self, slots: &SegmentTable) -> Option<SyncJob> {
         if !self.commit.is_idle() {

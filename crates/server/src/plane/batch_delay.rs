@@ -1,4 +1,4 @@
-//! How many writes a commit on the loop waits for.
+//! How many writes a commit on the loop waits for, where no peers send any. Beside peers it is [`super::commit_hold`].
 //!
 //! Clients that wait for each answer send their next write just after one. By then the loop has already
 //! begun the next commit. Two halves of the clients then alternate, and each write waits for two syncs. So

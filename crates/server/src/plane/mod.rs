@@ -23,6 +23,7 @@
 mod asks;
 mod back_off;
 mod batch_delay;
+mod commit_hold;
 mod doors;
 mod driver;
 mod handshakes;

@@ -16,27 +16,28 @@
 
 mod begin;
 mod clockwork;
+mod outputs;
 
 pub(crate) use begin::{ShardParts, Shared};
 
 use super::{
-    asks::{ASKS, Asks},
+    asks::Asks,
     batch_delay::BatchDelay,
+    commit_hold::CommitHold,
     doors::{Doors, Guest},
     links::Links,
     mailbox::Mail,
     sockets::Sockets,
     sync_place::SyncPlace,
     turn_length::TurnLength,
-    workers::{DiskRead, Workers},
+    workers::Workers,
     yields::Yields,
 };
 use crate::metrics::ShardMetrics;
 use ::cluster::Section;
-use log::SyncDone;
 use mio::{Events, Poll, Token};
 use model::{Monotonic, ShardId};
-use node::{Event, Output, PeerEvent, ShardCore, Stamp, to_shards};
+use node::{Event, PeerEvent, ShardCore, Stamp, to_shards};
 use session::{Ask, Input, Sessions};
 use std::io;
 use std::sync::{Arc, atomic::Ordering, mpsc::TrySendError};
@@ -79,6 +80,7 @@ pub(crate) struct Shard {
     sync_place: SyncPlace,
     yields: Yields,
     batch_delay: BatchDelay,
+    commit_hold: CommitHold,
     turn_length: TurnLength,
     next_tick: Monotonic,
     /// When what this shard knows of the cluster is next shown to the other nodes.
@@ -148,7 +150,7 @@ impl Shard {
         }
         self.run_clockwork();
         self.tend_cluster();
-        self.drain_node();
+        self.drain_node(event_count > 0);
         self.hand_log_over(LOG_BYTES);
         self.metrics.publish(self.sessions.counts());
         self.hand_over()
@@ -167,7 +169,8 @@ impl Shard {
 
     /// Lets writes that are about to come into the commit of this turn.
     fn delay_batch(&mut self, events: &mut Events) -> io::Result<()> {
-        while self.sync_place.is_loop()
+        while self.links.is_none()
+            && self.sync_place.is_loop()
             && !self.doors.is_pending(self.now.monotonic)
             && !self.is_behind()
             && self.batch_delay.waits(self.shared.clock.now_monotonic())
@@ -200,7 +203,8 @@ impl Shard {
         let mut next = self.sessions.next_deadline().min(self.tick_deadline());
         next = self.doors.next_accept().map_or(next, |accept| next.min(accept));
         next = self.links.as_ref().map_or(next, |links| next.min(links.next_deadline()));
-        let wait_ns = if self.is_behind() { 0 } else { next.get().saturating_sub(now.get()) };
+        let comes_back = self.commit_hold.is_on() || self.is_behind();
+        let wait_ns = if comes_back { 0 } else { next.get().saturating_sub(now.get()) };
         self.poll_events(events, Duration::from_nanos(wait_ns))
     }
 
@@ -348,75 +352,6 @@ impl Shard {
         }
     }
 
-    fn drain_node(&mut self) {
-        self.drain_outputs();
-        self.send_answers();
-        self.drain_outputs();
-        self.flush_links();
-    }
-
-    fn send_answers(&mut self) {
-        let (sessions, sockets, mut owners) = self.split();
-        sessions.send_answers(owners.now, sockets, &mut |ask| owners.give(ask));
-        self.start_checks();
-    }
-
-    fn drain_outputs(&mut self) {
-        while let Some(output) = self.core.poll_output() {
-            match output {
-                Output::Reply { ticket, reply } if ticket.shard == self.id => {
-                    self.handle(Input::Reply(ticket, reply));
-                }
-                Output::Reply { ticket, reply } if ticket.shard == ASKS => {
-                    self.hear_outcome(ticket, &reply);
-                }
-                Output::Reply { ticket, reply } => {
-                    self.mail(ticket.shard, Mail::Reply { ticket, reply });
-                }
-                Output::Shard { to, message } => self.mail(to, Mail::Shard(message)),
-                Output::Changed { to, change } if to == self.id => {
-                    self.handle(Input::Changed(change))
-                }
-                Output::Changed { to, change } => self.mail(to, Mail::Changed(change)),
-                Output::Sync(job) if self.sync_place.is_loop() => {
-                    // Answers, and a leader's entries, are on their way while its own disk works.
-                    self.send_answers();
-                    self.flush_links();
-                    let start = self.shared.clock.now_monotonic();
-                    let done = job.run();
-                    self.read_clock();
-                    let took_ns = self.now.monotonic.get() - start.get();
-                    self.turn_length.note_sync(took_ns);
-                    self.sync_place.note_sync_here(took_ns);
-                    self.handle_synced(done, took_ns);
-                }
-                Output::Sync(job) => {
-                    self.syncs_in_flight += 1;
-                    self.workers.syncs.send(job).expect("the WAL thread outlives its loop");
-                }
-                Output::Work(job) => self.workers.start(self.id, job),
-                Output::Read(job) => self.read(DiskRead::Stream(job)),
-                Output::Fetch(job) => self.read(DiskRead::Entries(job)),
-                Output::Peer(to) => {
-                    let links = self.links.as_mut().expect("a node alone has no peers");
-                    links.push(*to, self.now);
-                }
-                Output::Transfer(job) => self.workers.start_transfer(self.id, job),
-            }
-        }
-    }
-
-    fn read(&mut self, job: DiskRead) {
-        self.workers.reads.send(job).expect("the reading thread outlives its loop");
-    }
-
-    fn handle_synced(&mut self, done: SyncDone, took_ns: u64) {
-        self.metrics.batches.add(1);
-        self.metrics.sync_ns.record_ns(took_ns);
-        self.batch_delay.note_sync(took_ns);
-        self.core.handle(self.now, Event::Synced(done));
-    }
-
     /// Hands lines of the logs to their thread, if they are more than `bytes`. If it is behind they wait here.
     #[inline]
     fn hand_log_over(&mut self, bytes: usize) {
@@ -466,16 +401,6 @@ impl Shard {
         let is_idle = self.sessions.is_finished(now) && self.syncs_in_flight == 0;
         let has_left = self.core.may_end() || self.ends_by.is_some_and(|ends_by| now >= ends_by);
         has_left && (is_idle || self.sessions.is_late(now))
-    }
-
-    /// Commits what is left, with the mark that says that it is durable.
-    fn close_log(&mut self) {
-        self.core.mark_durable();
-        while let Some(output) = self.core.poll_output() {
-            if let Output::Sync(job) = output {
-                self.core.handle(self.now, Event::Synced(job.run()));
-            }
-        }
     }
 }
 

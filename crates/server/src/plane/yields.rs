@@ -41,6 +41,11 @@ impl Yields {
         is_due
     }
 
+    /// Whether the next turn ends with one, and the last one did.
+    pub(super) fn are_on(&self) -> bool {
+        self.back_off.is_over()
+    }
+
     /// A yield took this long.
     pub(super) fn note(&mut self, took_ns: u64) {
         if took_ns > YIELD_NS_MAX {

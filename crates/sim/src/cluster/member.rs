@@ -74,6 +74,8 @@ pub(super) struct Member {
     pub(super) shards: Vec<ShardCore>,
     pub(super) shard_count: u16,
     pub(super) life: u64,
+    /// Its turns in all lives.
+    turn_count: u64,
     pub(super) inbox: Vec<(usize, Mail)>,
     pub(super) is_turn_due: bool,
     pub(super) paused_until_us: u64,
@@ -102,6 +104,7 @@ impl Member {
             shards: Vec::new(),
             shard_count,
             life: 0,
+            turn_count: 0,
             inbox: Vec::new(),
             is_turn_due: false,
             paused_until_us: 0,
@@ -190,6 +193,9 @@ impl Member {
     pub(super) fn turn(&mut self, now_us: u64) -> Turn {
         let now = self.stamp(now_us);
         let mut turn = Turn::default();
+        // As a loop does that looks for more before it commits.
+        let may_hold = self.turn_count % 4 < 2;
+        self.turn_count += 1;
         for (shard, mail) in std::mem::take(&mut self.inbox) {
             give(&mut self.shards[shard], now, mail);
         }
@@ -197,8 +203,8 @@ impl Member {
             if shard.is_behind() {
                 shard.handle(now, Event::Continue);
             }
-            drain((number, shard), &mut turn);
-            turn.is_behind |= shard.is_behind();
+            drain((number, shard), may_hold, &mut turn);
+            turn.is_behind |= shard.is_behind() || holds_commit(shard, may_hold);
         }
         turn
     }
@@ -221,9 +227,22 @@ fn give(shard: &mut ShardCore, now: Stamp, mail: Mail) {
     }
 }
 
-fn drain((number, shard): (usize, &mut ShardCore), turn: &mut Turn) {
+/// Whether a commit waits for the next turn, if it may.
+fn holds_commit(shard: &ShardCore, may_hold: bool) -> bool {
+    may_hold && shard.uncommitted_count() > 0
+}
+
+fn next_output(shard: &mut ShardCore, may_hold: bool) -> Option<Output> {
+    let before_commit = shard.poll_before_commit();
+    if before_commit.is_some() || holds_commit(shard, may_hold) {
+        return before_commit;
+    }
+    shard.poll_output()
+}
+
+fn drain((number, shard): (usize, &mut ShardCore), may_hold: bool, turn: &mut Turn) {
     let place = |to: ShardId| usize::from(to.get());
-    while let Some(output) = shard.poll_output() {
+    while let Some(output) = next_output(shard, may_hold) {
         match output {
             Output::Reply { ticket, reply } => turn.replies.push((ticket, reply)),
             Output::Shard { to, message } => turn.mails.push((place(to), Mail::Shard(message))),
@@ -236,5 +255,7 @@ fn drain((number, shard): (usize, &mut ShardCore), turn: &mut Turn) {
             Output::Peer(said) => turn.said.push(*said),
         }
     }
-    shard.check();
+    if !holds_commit(shard, may_hold) {
+        shard.check();
+    }
 }

@@ -4,6 +4,7 @@ use super::Shard;
 use crate::plane::{
     asks::Asks,
     batch_delay::BatchDelay,
+    commit_hold::CommitHold,
     doors::{Doors, Listener},
     handshakes::{Handshakes, Limits},
     links::Links,
@@ -120,6 +121,7 @@ impl Shard {
             sync_place: SyncPlace::default(),
             yields: Yields::default(),
             batch_delay: BatchDelay::default(),
+            commit_hold: CommitHold::default(),
             turn_length: TurnLength::default(),
             next_tick: now.monotonic,
             next_report: now.monotonic,
