@@ -15,13 +15,13 @@
 //! - Only this thread touches its session, its sockets and its core.
 
 mod begin;
+mod beside_peers;
 mod clockwork;
-mod outputs;
 
 pub(crate) use begin::{ShardParts, Shared};
 
 use super::{
-    asks::Asks,
+    asks::{ASKS, Asks},
     batch_delay::BatchDelay,
     commit_hold::CommitHold,
     doors::{Doors, Guest},
@@ -30,14 +30,14 @@ use super::{
     sockets::Sockets,
     sync_place::SyncPlace,
     turn_length::TurnLength,
-    workers::Workers,
+    workers::{DiskRead, Workers},
     yields::Yields,
 };
 use crate::metrics::ShardMetrics;
-use ::cluster::Section;
+use log::SyncDone;
 use mio::{Events, Poll, Token};
 use model::{Monotonic, ShardId};
-use node::{Event, PeerEvent, ShardCore, Stamp, to_shards};
+use node::{Event, Output, ShardCore, Stamp};
 use session::{Ask, Input, Sessions};
 use std::io;
 use std::sync::{Arc, atomic::Ordering, mpsc::TrySendError};
@@ -142,7 +142,9 @@ impl Shard {
         self.sync_place.note_turn((event_count, self.batch_delay.count()), is_behind);
         self.delay_batch(events)?;
         self.take_mail();
-        self.hear_peers();
+        if self.links.is_some() {
+            self.hear_peers();
+        }
         // Behind the mail: a client that comes after a reload gets what was reloaded.
         self.let_in();
         if self.core.is_behind() {
@@ -325,31 +327,86 @@ impl Shard {
         self.incoming = mail;
     }
 
-    /// Takes in what other nodes have said, and gives it to the shards of its groups.
-    fn hear_peers(&mut self) {
-        let Some(links) = &mut self.links else { return };
-        links.run(self.now);
-        let shard_count = u16::try_from(self.outgoing.len()).expect("shards are u16");
-        for event in links.take_heard() {
-            let PeerEvent::Section { from, section } = event else {
-                self.core.handle(self.now, Event::Peer(event.into()));
-                continue;
-            };
-            if let Section::Report { payload } = &section {
-                self.hear_report(from, payload);
-            }
-            to_shards((from, section), shard_count, |to, event| match to == self.id {
-                true => self.core.handle(self.now, Event::Peer(event.into())),
-                false => self.mail(to, Mail::Peer(event.into())),
-            });
-        }
-    }
-
     /// Sends to other nodes what has been said to them.
     fn flush_links(&mut self) {
         if let Some(links) = &mut self.links {
             links.flush(self.now);
         }
+    }
+
+    /// Carries out what the core wants, and sends what comes of that. The commit may wait for another turn, if this one had events.
+    fn drain_node(&mut self, has_events: bool) {
+        if self.links.is_some() && self.holds_commit(has_events) {
+            return;
+        }
+        self.drain_outputs();
+        self.send_answers();
+        self.drain_outputs();
+        self.flush_links();
+    }
+
+    fn send_answers(&mut self) {
+        let (sessions, sockets, mut owners) = self.split();
+        sessions.send_answers(owners.now, sockets, &mut |ask| owners.give(ask));
+        self.start_checks();
+    }
+
+    fn drain_outputs(&mut self) {
+        while let Some(output) = self.core.poll_output() {
+            self.execute_output(output);
+        }
+    }
+
+    fn execute_output(&mut self, output: Output) {
+        match output {
+            Output::Reply { ticket, reply } if ticket.shard == self.id => {
+                self.handle(Input::Reply(ticket, reply));
+            }
+            Output::Reply { ticket, reply } if ticket.shard == ASKS => {
+                self.hear_outcome(ticket, &reply);
+            }
+            Output::Reply { ticket, reply } => {
+                self.mail(ticket.shard, Mail::Reply { ticket, reply });
+            }
+            Output::Shard { to, message } => self.mail(to, Mail::Shard(message)),
+            Output::Changed { to, change } if to == self.id => self.handle(Input::Changed(change)),
+            Output::Changed { to, change } => self.mail(to, Mail::Changed(change)),
+            Output::Sync(job) if self.sync_place.is_loop() => {
+                // Answers, and a leader's entries, are on their way while its own disk works.
+                self.send_answers();
+                self.flush_links();
+                let start = self.shared.clock.now_monotonic();
+                let done = job.run();
+                self.read_clock();
+                let took_ns = self.now.monotonic.get() - start.get();
+                self.turn_length.note_sync(took_ns);
+                self.sync_place.note_sync_here(took_ns);
+                self.handle_synced(done, took_ns);
+            }
+            Output::Sync(job) => {
+                self.syncs_in_flight += 1;
+                self.workers.syncs.send(job).expect("the WAL thread outlives its loop");
+            }
+            Output::Work(job) => self.workers.start(self.id, job),
+            Output::Read(job) => self.read(DiskRead::Stream(job)),
+            Output::Fetch(job) => self.read(DiskRead::Entries(job)),
+            Output::Peer(to) => {
+                let links = self.links.as_mut().expect("a node alone has no peers");
+                links.push(*to, self.now);
+            }
+            Output::Transfer(job) => self.workers.start_transfer(self.id, job),
+        }
+    }
+
+    fn read(&mut self, job: DiskRead) {
+        self.workers.reads.send(job).expect("the reading thread outlives its loop");
+    }
+
+    fn handle_synced(&mut self, done: SyncDone, took_ns: u64) {
+        self.metrics.batches.add(1);
+        self.metrics.sync_ns.record_ns(took_ns);
+        self.batch_delay.note_sync(took_ns);
+        self.core.handle(self.now, Event::Synced(done));
     }
 
     /// Hands lines of the logs to their thread, if they are more than `bytes`. If it is behind they wait here.
@@ -401,6 +458,16 @@ impl Shard {
         let is_idle = self.sessions.is_finished(now) && self.syncs_in_flight == 0;
         let has_left = self.core.may_end() || self.ends_by.is_some_and(|ends_by| now >= ends_by);
         has_left && (is_idle || self.sessions.is_late(now))
+    }
+
+    /// Commits what is left, with the mark that says that it is durable.
+    fn close_log(&mut self) {
+        self.core.mark_durable();
+        while let Some(output) = self.core.poll_output() {
+            if let Output::Sync(job) = output {
+                self.core.handle(self.now, Event::Synced(job.run()));
+            }
+        }
     }
 }
 
