@@ -206,8 +206,8 @@ impl ShardCore {
         work
     }
 
-    /// The next thing to do that no commit is waited for with, until `None`. An owner that waits for company for the next commit
-    /// calls this instead of [`Self::poll_output`], and gives the shard more events.
+    /// The next thing to do that comes before a commit, until `None`. An owner that holds a commit back calls this instead of
+    /// [`Self::poll_output`], and gives the shard more events.
     pub fn poll_before_commit(&mut self) -> Option<Output> {
         if let Some(output) = self.outputs.pop_front() {
             return Some(output);
@@ -219,10 +219,10 @@ impl ShardCore {
         self.outputs.pop_front()
     }
 
-    /// Entries and notes that the next commit would have; 0 while one is under way.
+    /// Whether there is something to commit, and no commit is under way.
     #[must_use]
-    pub fn uncommitted_count(&self) -> usize {
-        self.log.waiting_count()
+    pub fn has_uncommitted(&self) -> bool {
+        self.log.has_batch()
     }
 
     #[inline]

@@ -134,10 +134,10 @@ impl ShardLog {
         if is_frozen { Err(ReplicaError::Installing) } else { Ok(()) }
     }
 
-    /// Entries and notes of the open batch; 0 while a commit is in flight, for it cannot begin then.
+    /// Whether the open batch has entries or notes, and no commit is in flight.
     #[must_use]
-    pub fn waiting_count(&self) -> usize {
-        self.wal.waiting_count()
+    pub fn has_batch(&self) -> bool {
+        self.wal.has_batch()
     }
 
     /// Number of the batch that [`ShardLog::append_entry`] and [`ShardLog::note`] add to:

@@ -91,12 +91,7 @@ impl OpenBatch {
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.record_count() == 0
-    }
-
-    /// Entries and notes.
-    pub(crate) fn record_count(&self) -> usize {
-        self.entry_count as usize + self.notes().len()
+        self.entry_count == 0 && self.notes().is_empty()
     }
 
     /// Bytes on disk if `more` entries with `payload_bytes` joined.

@@ -342,9 +342,9 @@ impl ShardWal {
         self.mark_wanted = true;
     }
 
-    /// Entries and notes of the next batch to write; 0 while one is in flight.
-    pub(crate) fn waiting_count(&self) -> usize {
-        if self.commit.is_idle() { self.batch.record_count() } else { 0 }
+    /// Whether entries or notes wait for the next batch to be written, and none is in flight.
+    pub(crate) fn has_batch(&self) -> bool {
+        self.commit.is_idle() && !self.batch.is_empty()
     }
 
     /// The next batch to write, if none is in flight.

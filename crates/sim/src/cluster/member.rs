@@ -229,7 +229,7 @@ fn give(shard: &mut ShardCore, now: Stamp, mail: Mail) {
 
 /// Whether a commit waits for the next turn, if it may.
 fn holds_commit(shard: &ShardCore, may_hold: bool) -> bool {
-    may_hold && shard.uncommitted_count() > 0
+    may_hold && shard.has_uncommitted()
 }
 
 fn next_output(shard: &mut ShardCore, may_hold: bool) -> Option<Output> {

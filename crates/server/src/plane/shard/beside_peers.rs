@@ -29,14 +29,12 @@ impl Shard {
     /// Whether the commit waits for another turn. All that need not wait for it is on its way then.
     pub(super) fn holds_commit(&mut self, has_events: bool) -> bool {
         let may_wait = self.sync_place.is_loop() && self.yields.are_on() && !self.is_behind();
-        if !may_wait {
-            self.commit_hold.end();
-            return false;
+        if may_wait {
+            while let Some(output) = self.core.poll_before_commit() {
+                self.execute_output(output);
+            }
         }
-        while let Some(output) = self.core.poll_before_commit() {
-            self.execute_output(output);
-        }
-        if self.core.uncommitted_count() == 0 {
+        if !may_wait || !self.core.has_uncommitted() {
             self.commit_hold.end();
             return false;
         }
