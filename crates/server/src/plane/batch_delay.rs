@@ -7,11 +7,20 @@
 //!
 //! Trials find the number to wait for. Now and then a batch waits for as many writes as it and the one
 //! before it have together: these are the clients that alternate. If they do not come, trials become rarer.
+//!
+//! Of many clients some write while the loop takes in what others have written. So a batch that has all that it
+//! waits for looks again as long as that finds writes: four times, and for a millisecond in all, at most.
 
 use model::Monotonic;
 
 /// Longest wait for the next write. On one machine an answer and the next request take 10 to 40 µs.
 const GAP_NS_MAX: u64 = 50_000;
+
+/// Looks of a batch that has all that it waits for.
+const LOOKS_MAX: u32 = 4;
+
+/// None of them begins later than this after the first one of the batch.
+const LOOKS_NS_MAX: u64 = 1_000_000;
 
 /// Batches between two trials, at least and at most.
 const TRIAL_BATCHES_MIN: u32 = 8;
@@ -26,6 +35,8 @@ pub(super) struct BatchDelay {
     seen: usize,
     /// Writes that it waits for; 0 before the first look.
     goal: usize,
+    /// Looks since it has those.
+    looks: u32,
     began: Monotonic,
     /// When the last of its writes came.
     latest: Monotonic,
@@ -45,6 +56,7 @@ impl Default for BatchDelay {
             count: 0,
             seen: 0,
             goal: 0,
+            looks: 0,
             began: Monotonic::default(),
             latest: Monotonic::default(),
             last_count: 0,
@@ -75,12 +87,17 @@ impl BatchDelay {
         if self.goal == 0 {
             self.begin(now);
         }
-        if self.count > self.seen {
+        let has_found = self.count > self.seen;
+        if has_found {
             (self.seen, self.latest) = (self.count, now);
         }
-        let has_time = now.get() - self.latest.get() < GAP_NS_MAX
-            && now.get() - self.began.get() < self.sync_ns;
-        self.count < self.goal && has_time
+        let waited_ns = now.get() - self.began.get();
+        if self.count < self.goal {
+            return now.get() - self.latest.get() < GAP_NS_MAX && waited_ns < self.sync_ns;
+        }
+        let looks_on = has_found && self.looks < LOOKS_MAX && waited_ns < LOOKS_NS_MAX;
+        self.looks += u32::from(looks_on);
+        looks_on
     }
 
     fn begin(&mut self, now: Monotonic) {
@@ -110,7 +127,7 @@ impl BatchDelay {
             self.batches_until_trial = self.batches_until_trial.saturating_sub(1);
         }
         self.last_count = self.count;
-        (self.count, self.seen, self.goal) = (0, 0, 0);
+        (self.count, self.seen, self.goal, self.looks) = (0, 0, 0, 0);
     }
 
     pub(super) fn note_sync(&mut self, took_ns: u64) {
@@ -228,5 +245,40 @@ mod tests {
         assert!(batch_delay.waits(Monotonic::new(GAP_NS_MAX)));
         assert!(batch_delay.waits(Monotonic::new(2 * GAP_NS_MAX - 1)), "the last write was later");
         assert!(!batch_delay.waits(Monotonic::new(2 * GAP_NS_MAX)));
+    }
+
+    /// A batch of a server without trials, whose looks find so many writes.
+    fn looks_of(batch_delay: &mut BatchDelay, founds: &[usize]) -> usize {
+        let mut looks = 0;
+        for found in founds {
+            (0..*found).for_each(|_| batch_delay.note_write());
+            if !batch_delay.waits(Monotonic::new(0)) {
+                break;
+            }
+            looks += 1;
+        }
+        batch_delay.end();
+        looks
+    }
+
+    #[test]
+    fn a_batch_looks_while_that_finds_writes() {
+        let mut batch_delay = BatchDelay::default();
+        assert_eq!(looks_of(&mut batch_delay, &[1, 0, 5]), 1);
+        assert_eq!(looks_of(&mut batch_delay, &[1, 5, 5, 0, 5]), 3);
+        assert_eq!(looks_of(&mut batch_delay, &[1; 10]), LOOKS_MAX as usize);
+        assert_eq!(looks_of(&mut batch_delay, &[0, 1]), 0, "no batch");
+        assert_eq!(batch_delay.expected, 1, "nobody waits for what looks have found");
+    }
+
+    #[test]
+    fn looks_end_after_a_millisecond() {
+        let mut batch_delay = BatchDelay::default();
+        batch_delay.note_write();
+        assert!(batch_delay.waits(Monotonic::new(0)));
+        batch_delay.note_write();
+        assert!(batch_delay.waits(Monotonic::new(LOOKS_NS_MAX - 1)));
+        batch_delay.note_write();
+        assert!(!batch_delay.waits(Monotonic::new(LOOKS_NS_MAX)));
     }
 }
