@@ -7,12 +7,12 @@
 //! during the sync would wait for the WAL thread, too. Commits move there with the first turn that
 //! has more events, or work left of an earlier turn.
 //!
-//! A slow sync sends commits away, too. They return when some syncs in a row were short: eight at first. Each slow sync
-//! on the loop doubles that number, and a long time without one halves it. So a disk that is slow now and then
-//! costs the loop little, and one that hangs hardly ever holds the loop up.
+//! A slow sync sends commits away, too: one that hangs, or one after which the average is long. They return when
+//! some syncs in a row were not slow: eight at first. Each slow sync on the loop doubles that number, and a long time
+//! without one halves it. So a disk that hangs now and then hardly ever holds the loop up.
 //!
 //! A write that arrives during the sync would also have waited for the WAL thread. A read that arrives then
-//! waits for one short sync.
+//! waits for one sync.
 
 use super::back_off::BackOff;
 
@@ -25,8 +25,14 @@ const WRITES_MAX: usize = 64;
 /// Turns of few events, in a row, before commits run on the loop.
 const TURNS_MIN: u32 = 16;
 
-/// A commit that takes longer is not waited for: its disk is slow, or it is large.
-const COMMIT_NS_MAX: u64 = 1_000_000;
+/// A commit that takes longer is slow: its disk hangs.
+const COMMIT_NS_MAX: u64 = 4_000_000;
+
+/// If commits take longer on average, each is slow: the disk is, or they are large.
+const MEAN_NS_MAX: u64 = 1_000_000;
+
+/// How many commits that average is about, more or less.
+const MEAN_COMMITS: u64 = 8;
 
 /// Short syncs, in a row, after a slow one before commits run on the loop: at least and at most. Beside chunks that are synced one commit
 /// in some hundreds is slow: that costs less than to wake the WAL thread for the others.
@@ -43,12 +49,14 @@ pub(super) struct SyncPlace {
     turns_left: u32,
     /// Counts short syncs on the WAL thread.
     back_off: BackOff,
+    /// What the last commits took on average, wherever they ran.
+    mean_ns: u64,
 }
 
 impl Default for SyncPlace {
     fn default() -> Self {
         let back_off = BackOff::new((SHORT_MIN, SHORT_MAX), SHORT_TO_TRUST);
-        Self { turns_left: TURNS_MIN, back_off }
+        Self { turns_left: TURNS_MIN, back_off, mean_ns: 0 }
     }
 }
 
@@ -65,7 +73,7 @@ impl SyncPlace {
 
     /// A commit on the loop took this long.
     pub(super) fn note_sync_here(&mut self, took_ns: u64) {
-        if took_ns > COMMIT_NS_MAX {
+        if self.is_slow(took_ns) {
             self.back_off.note_slow();
         } else {
             self.back_off.note_quick();
@@ -74,11 +82,19 @@ impl SyncPlace {
 
     /// A commit on the WAL thread took this long.
     pub(super) fn note_sync_away(&mut self, took_ns: u64) {
-        if took_ns > COMMIT_NS_MAX {
+        if self.is_slow(took_ns) {
             self.back_off.extend();
         } else {
             self.back_off.count_down();
         }
+    }
+
+    /// Whether a commit that took this long says that the loop should not wait for the next ones.
+    fn is_slow(&mut self, took_ns: u64) -> bool {
+        // One that hangs is not remembered for longer than others.
+        let counted_ns = took_ns.min(COMMIT_NS_MAX);
+        self.mean_ns = (self.mean_ns * (MEAN_COMMITS - 1) + counted_ns) / MEAN_COMMITS;
+        took_ns > COMMIT_NS_MAX || self.mean_ns > MEAN_NS_MAX
     }
 
     /// Whether the next commit runs on the loop.
@@ -91,7 +107,7 @@ impl SyncPlace {
 mod tests {
     use super::*;
 
-    const SHORT_NS: u64 = COMMIT_NS_MAX;
+    const SHORT_NS: u64 = 100_000;
     const SLOW_NS: u64 = COMMIT_NS_MAX + 1;
 
     /// How many turns of few events it takes until commits run on the loop.
@@ -158,6 +174,30 @@ mod tests {
         place.note_sync_away(SHORT_NS);
         place.note_sync_away(SLOW_NS);
         assert_eq!(syncs_until_loop(&mut place), 2 * SHORT_MIN, "they count in a row");
+    }
+
+    #[test]
+    fn one_commit_that_takes_a_little_longer_is_waited_for() {
+        let mut place = on_loop();
+        for _ in 0..100 {
+            place.note_sync_here(COMMIT_NS_MAX);
+            assert!(place.is_loop());
+            (0..8).for_each(|_| place.note_sync_here(SHORT_NS));
+        }
+    }
+
+    #[test]
+    fn a_disk_that_takes_long_each_time_is_not_waited_for() {
+        let mut place = on_loop();
+        let commits = (1..).find(|_| {
+            place.note_sync_here(2 * MEAN_NS_MAX);
+            !place.is_loop()
+        });
+        assert!(commits < Some(10), "{commits:?}");
+        (0..1000).for_each(|_| place.note_sync_away(2 * MEAN_NS_MAX));
+        assert!(!place.is_loop());
+        let syncs = syncs_until_loop(&mut place);
+        assert!(syncs <= 2 * SHORT_MIN + 8, "the disk is quick again, {syncs} syncs later");
     }
 
     #[test]
