@@ -25,11 +25,17 @@ export function run(...words: string[]): string {
 }
 
 export async function freePort(): Promise<number> {
-  const socket = createServer().listen(0, "127.0.0.1")
-  await once(socket, "listening")
-  const { port } = socket.address() as AddressInfo
-  await new Promise((closed) => socket.close(closed))
+  const [port] = await freePorts(1)
   return port
+}
+
+/** Ports that nobody listens on. All are taken before one is given back: the system may give the same one twice. */
+async function freePorts(count: number): Promise<number[]> {
+  const sockets = Array.from({ length: count }, () => createServer().listen(0, "127.0.0.1"))
+  await Promise.all(sockets.map((socket) => once(socket, "listening")))
+  const ports = sockets.map((socket) => (socket.address() as AddressInfo).port)
+  await Promise.all(sockets.map((socket) => new Promise((closed) => socket.close(closed))))
+  return ports
 }
 
 /** One request by the machine's own client. */
@@ -68,7 +74,8 @@ export class Server {
 
   private static async start(scheme: string, flags: string[], files: Record<string, string> = {}): Promise<Server> {
     const scratch = mkdtempSync(join(tmpdir(), "thalweg-test-"))
-    const server = new Server(scratch, scheme, await freePort(), await freePort(), flags)
+    const [port, adminPort] = await freePorts(2)
+    const server = new Server(scratch, scheme, port, adminPort, flags)
     for (const [name, text] of Object.entries(files)) server.write(name, text)
     await server.startAgain()
     return server
