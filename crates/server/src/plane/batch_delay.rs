@@ -1,4 +1,4 @@
-//! How many writes a commit on the loop waits for, where no peers send any. Beside peers it is [`super::commit_hold`].
+//! How many writes a commit on the loop waits for, where no peers send any.
 //!
 //! Clients that wait for each answer send their next write just after one. By then the loop has already
 //! begun the next commit. Two halves of the clients then alternate, and each write waits for two syncs. So
@@ -9,18 +9,13 @@
 //! before it have together: these are the clients that alternate. If they do not come, trials become rarer.
 //!
 //! Of many clients some write while the loop takes in what others have written. So a batch that has all that it
-//! waits for looks again as long as that finds writes: four times, and for a millisecond in all, at most.
+//! waits for looks again as long as that finds writes, as often as a commit beside peers.
 
+use super::commit_hold::CommitHold;
 use model::Monotonic;
 
 /// Longest wait for the next write. On one machine an answer and the next request take 10 to 40 µs.
 const GAP_NS_MAX: u64 = 50_000;
-
-/// Looks of a batch that has all that it waits for.
-const LOOKS_MAX: u32 = 4;
-
-/// None of them begins later than this after the first one of the batch.
-const LOOKS_NS_MAX: u64 = 1_000_000;
 
 /// Batches between two trials, at least and at most.
 const TRIAL_BATCHES_MIN: u32 = 8;
@@ -36,7 +31,7 @@ pub(super) struct BatchDelay {
     /// Writes that it waits for; 0 before the first look.
     goal: usize,
     /// Looks since it has those.
-    looks: u32,
+    looks: CommitHold,
     began: Monotonic,
     /// When the last of its writes came.
     latest: Monotonic,
@@ -56,7 +51,7 @@ impl Default for BatchDelay {
             count: 0,
             seen: 0,
             goal: 0,
-            looks: 0,
+            looks: CommitHold::default(),
             began: Monotonic::default(),
             latest: Monotonic::default(),
             last_count: 0,
@@ -91,13 +86,12 @@ impl BatchDelay {
         if has_found {
             (self.seen, self.latest) = (self.count, now);
         }
-        let waited_ns = now.get() - self.began.get();
         if self.count < self.goal {
-            return now.get() - self.latest.get() < GAP_NS_MAX && waited_ns < self.sync_ns;
+            return now.get() - self.latest.get() < GAP_NS_MAX
+                && now.get() - self.began.get() < self.sync_ns;
         }
-        let looks_on = has_found && self.looks < LOOKS_MAX && waited_ns < LOOKS_NS_MAX;
-        self.looks += u32::from(looks_on);
-        looks_on
+        // A single client would pay for a look each time.
+        self.count > 1 && self.looks.waits(now, has_found)
     }
 
     fn begin(&mut self, now: Monotonic) {
@@ -127,7 +121,8 @@ impl BatchDelay {
             self.batches_until_trial = self.batches_until_trial.saturating_sub(1);
         }
         self.last_count = self.count;
-        (self.count, self.seen, self.goal, self.looks) = (0, 0, 0, 0);
+        (self.count, self.seen, self.goal) = (0, 0, 0);
+        self.looks.end();
     }
 
     pub(super) fn note_sync(&mut self, took_ns: u64) {
@@ -264,21 +259,11 @@ mod tests {
     #[test]
     fn a_batch_looks_while_that_finds_writes() {
         let mut batch_delay = BatchDelay::default();
-        assert_eq!(looks_of(&mut batch_delay, &[1, 0, 5]), 1);
-        assert_eq!(looks_of(&mut batch_delay, &[1, 5, 5, 0, 5]), 3);
-        assert_eq!(looks_of(&mut batch_delay, &[1; 10]), LOOKS_MAX as usize);
-        assert_eq!(looks_of(&mut batch_delay, &[0, 1]), 0, "no batch");
+        assert_eq!(looks_of(&mut batch_delay, &[2, 0, 5]), 1);
+        assert_eq!(looks_of(&mut batch_delay, &[2, 5, 5, 0, 5]), 3);
+        assert_eq!(looks_of(&mut batch_delay, &[2; 10]), 4);
+        assert_eq!(looks_of(&mut batch_delay, &[0, 2]), 0, "no batch");
+        assert_eq!(looks_of(&mut batch_delay, &[1, 2]), 0, "one client");
         assert_eq!(batch_delay.expected, 1, "nobody waits for what looks have found");
-    }
-
-    #[test]
-    fn looks_end_after_a_millisecond() {
-        let mut batch_delay = BatchDelay::default();
-        batch_delay.note_write();
-        assert!(batch_delay.waits(Monotonic::new(0)));
-        batch_delay.note_write();
-        assert!(batch_delay.waits(Monotonic::new(LOOKS_NS_MAX - 1)));
-        batch_delay.note_write();
-        assert!(!batch_delay.waits(Monotonic::new(LOOKS_NS_MAX)));
     }
 }
