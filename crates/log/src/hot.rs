@@ -187,11 +187,7 @@ const NUMBERED_APPENDS: usize = 1024;
 enum HotAppends {
     One(HotAppend),
     /// At least one.
-    Many {
-        appends: Vec<HotAppend>,
-        /// Offset after the last one. That lies in memory which is not in the processor's cache when the next one comes.
-        end: u64,
-    },
+    Many(Vec<HotAppend>),
 }
 
 /// An append with what lies in front of it in its stream.
@@ -243,9 +239,9 @@ impl HotStream {
     /// broken.
     #[inline]
     pub(crate) fn push(&mut self, placement: &Placement, append: HotAppend) {
-        let end = self.end();
-        assert!(end <= append.start, "appends of a stream overlap");
-        let has_gap = end < append.start;
+        let last = self.appends().last().expect("a hot stream has an append");
+        assert!(last.end() <= append.start, "appends of a stream overlap");
+        let has_gap = last.end() < append.start;
         let index = self.appends().len();
         if has_gap || index.is_multiple_of(NUMBERED_APPENDS) || self.more.is_some() {
             self.push_more((index, has_gap.then_some(append.start)), placement);
@@ -254,11 +250,9 @@ impl HotStream {
         }
         match &mut self.appends {
             HotAppends::One(first) => {
-                let end = append.end();
-                self.appends = HotAppends::Many { appends: vec![first.clone(), append], end };
+                self.appends = HotAppends::Many(vec![first.clone(), append]);
             }
-            HotAppends::Many { appends, end } => {
-                *end = append.end();
+            HotAppends::Many(appends) => {
                 // Twice as many would be a third of the memory of an index that is full.
                 if appends.len() == appends.capacity() && appends.len() >= FEW_APPENDS {
                     appends.reserve_exact(appends.len() / 2);
@@ -294,8 +288,7 @@ impl HotStream {
     /// Asserts what always holds; how many appends there are, and their bytes.
     pub(crate) fn check(&self, slots: &SegmentTable) -> (u64, u64) {
         let appends = self.appends();
-        let last = appends.last().expect("a hot stream has an append");
-        assert_eq!(last.end(), self.end(), "the end of a hot stream");
+        assert!(!appends.is_empty(), "a hot stream has an append");
         let is_behind = |pair: &[HotAppend]| pair[0].end() <= pair[1].start;
         assert!(appends.windows(2).all(is_behind), "appends of a stream overlap");
         for append in appends {
@@ -324,15 +317,7 @@ impl HotStream {
     pub(crate) fn appends(&self) -> &[HotAppend] {
         match &self.appends {
             HotAppends::One(append) => slice::from_ref(append),
-            HotAppends::Many { appends, .. } => appends,
-        }
-    }
-
-    /// Offset after the last append.
-    pub(crate) fn end(&self) -> u64 {
-        match &self.appends {
-            HotAppends::One(append) => append.end(),
-            HotAppends::Many { end, .. } => *end,
+            HotAppends::Many(appends) => appends,
         }
     }
 
@@ -416,7 +401,7 @@ impl HotStream {
         if count > 0 && !is_all {
             self.first_record = self.numbered_at(count).first_record;
         }
-        if let (HotAppends::Many { appends, .. }, false) = (&mut self.appends, is_all) {
+        if let (HotAppends::Many(appends), false) = (&mut self.appends, is_all) {
             appends.drain(..count);
             // What grew under load is given back when the stream rests.
             if appends.capacity() > 4 * (appends.len() + 1) {

@@ -221,7 +221,7 @@ impl HotIndex {
     /// Offset after the last byte of a stream that was not dropped when the index was taken.
     pub(crate) fn end_of(&self, stream: StreamId) -> Option<u64> {
         let hot = self.open.get(stream).or_else(|| self.taken_of(stream))?;
-        Some(hot.end())
+        hot.appends().last().map(HotAppend::end)
     }
 
     /// The append that holds a byte: its stream, and its index there.
