@@ -242,7 +242,7 @@ mod tests {
         assert!(!batch_delay.waits(Monotonic::new(2 * GAP_NS_MAX)));
     }
 
-    /// A batch of a server without trials, whose looks find so many writes.
+    /// A batch before the first trial, whose looks find so many writes: how often it looks.
     fn looks_of(batch_delay: &mut BatchDelay, founds: &[usize]) -> usize {
         let mut looks = 0;
         for found in founds {

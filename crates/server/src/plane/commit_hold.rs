@@ -1,7 +1,9 @@
 //! How long a commit waits for company.
 //!
 //! # Why
-//! Of many clients some write while the loop takes in what others have written ([`super::batch_delay`]). In a cluster each append becomes an entry in the logs of three nodes. Those of one moment come from two leaders and from this node's own
+//! Of many clients some write while the loop takes in what others have written ([`super::batch_delay`]).
+//!
+//! In a cluster each append becomes an entry in the logs of three nodes. Those of one moment come from two leaders and from this node's own
 //! clients, one after another. A loop that commits what the first of them has brought writes and flushes its disk three
 //! times. So it sends what need not wait, lets others run ([`super::yields`]), and looks again. As long as
 //! that finds events, it commits later.

@@ -73,7 +73,7 @@ impl SyncPlace {
 
     /// A commit on the loop took this long.
     pub(super) fn note_sync_here(&mut self, took_ns: u64) {
-        if self.is_slow(took_ns) {
+        if self.note_time(took_ns) {
             self.back_off.note_slow();
         } else {
             self.back_off.note_quick();
@@ -82,15 +82,15 @@ impl SyncPlace {
 
     /// A commit on the WAL thread took this long.
     pub(super) fn note_sync_away(&mut self, took_ns: u64) {
-        if self.is_slow(took_ns) {
+        if self.note_time(took_ns) {
             self.back_off.extend();
         } else {
             self.back_off.count_down();
         }
     }
 
-    /// Whether a commit that took this long says that the loop should not wait for the next ones.
-    fn is_slow(&mut self, took_ns: u64) -> bool {
+    /// A commit took this long. Whether the loop should not wait for the next ones.
+    fn note_time(&mut self, took_ns: u64) -> bool {
         // One that hangs is not remembered for longer than others.
         let counted_ns = took_ns.min(COMMIT_NS_MAX);
         self.mean_ns = (self.mean_ns * (MEAN_COMMITS - 1) + counted_ns) / MEAN_COMMITS;
