@@ -13,7 +13,7 @@ const SYNCS: u64 = 200;
 /// The machine and its disk.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Machine {
-    cores: usize,
+    pub(crate) cores: usize,
     cpu: String,
     kernel: String,
     memory_bytes: u64,
@@ -51,7 +51,7 @@ impl Machine {
         })
     }
 
-    /// Whether figures from both can be in one report.
+    /// Whether figures from both can be compared.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (self.cores, &self.cpu, &self.file_system) == (other.cores, &other.cpu, &other.file_system)
     }

@@ -14,6 +14,7 @@
 use crate::aim::{PlacedAppend, TimeAim};
 use crate::hot::{HotAppend, HotStream};
 use crate::id_map::hash_id;
+use crate::options::FROM_MEMORY_MEAN_BYTES_MAX;
 use crate::wal::segment::SegmentTable;
 use model::{PartedTable, Placement, StreamId};
 use std::sync::Arc;
@@ -24,6 +25,13 @@ pub(crate) struct HotTotals {
     pub(crate) streams: u64,
     pub(crate) appends: u64,
     pub(crate) bytes: u64,
+}
+
+impl HotTotals {
+    /// Whether a seal takes them from memory.
+    pub(crate) fn are_short(&self) -> bool {
+        self.bytes <= self.appends * FROM_MEMORY_MEAN_BYTES_MAX
+    }
 }
 
 /// Some streams with their appends.

@@ -17,8 +17,8 @@ pub(crate) const COPY_BYTES: usize = 1 << 20;
 /// Bytes that a read on the thread of a loop checks or looks through: some 50 µs of it.
 pub(crate) const READ_INLINE_BYTES_MAX: u64 = 256 << 10;
 
-/// The part of `seal_bytes` from which on a group that is read in many pieces is worth a chunk.
-pub(crate) const READ_SEAL_PART: u64 = 32;
+/// The part of `seal_bytes` from which on a group is worth a chunk if it is read in many pieces or fills memory.
+pub(crate) const SMALL_SEAL_PART: u64 = 32;
 
 /// How many times what is hot reads must have fetched in pieces, on the thread of the loop, until a chunk would have cost less. A
 /// read of a piece counts 4 KiB at least.
@@ -30,6 +30,10 @@ pub(crate) const RECENT_DATA_PART: u64 = 8;
 /// Mean size of entries up to which a batch is kept in memory. To read a longer one from the WAL costs few reads of
 /// the file for what is copied, and a copy of it would take the loop's time.
 pub(crate) const RECENT_MEAN_BYTES_MAX: u64 = 16 << 10;
+
+/// Mean size of appends up to which a seal takes them from memory. A read of the file costs as much as to copy so many bytes, and the
+/// memory is not used again before the seal has ended.
+pub(crate) const FROM_MEMORY_MEAN_BYTES_MAX: u64 = 4 << 10;
 
 /// The part of the memory for recent bytes that long reads may take to put them together.
 pub(crate) const RECENT_RUNS_PART: usize = 4;
@@ -168,6 +172,12 @@ impl LogOptions {
     /// Whether a group has its part of the appends that may be unsealed.
     pub(crate) fn are_many(&self, appends: u64) -> bool {
         appends * u64::from(self.group_count) >= self.hot_appends
+    }
+
+    /// Whether a group has its part of the recent bytes that are in memory, but for a quarter: so its seal can still take them from there.
+    pub(crate) fn fill_memory(&self, bytes: u64) -> bool {
+        let RecentBytes { ring, .. } = self.recent_bytes_of_shard(1);
+        ring > 0 && bytes * u64::from(self.group_count) >= ring as u64 / 4 * 3
     }
 
     /// Bytes that one of `shard_count` shards keeps in memory.

@@ -193,6 +193,20 @@ fn what_a_seal_takes_from_memory_is_not_written_over_meanwhile() {
 }
 
 #[test]
+fn short_appends_are_sealed_before_they_leave_memory() {
+    // Three groups. Their parts of three quarters of the ring are 225 bytes each.
+    let seals = |seal_bytes, bytes: usize, appends: u8| {
+        let options = LogOptions { recent_bytes_max: 1200, seal_bytes, ..never_full() };
+        let mut node = Node::open_with(&MemoryDisk::new(), 1, options).unwrap();
+        (0..appends).for_each(|number| commit(&mut node, key(0, 1), &vec![number; bytes]));
+        node.next_job().is_some()
+    };
+    assert!(!seals(7200, 112, 2) && seals(7200, 113, 2));
+    assert!(!seals(1 << 20, 113, 100), "so little is worth no chunk");
+    assert!(!seals(1 << 20, 5_000, 8) && seals(1 << 20, 4_000, 9), "long ones were not in memory");
+}
+
+#[test]
 fn no_memory_is_used_if_there_shall_be_none() {
     let mut node = open(&MemoryDisk::new(), 0);
     commit(&mut node, key(0, 1), &[1; 100]);
@@ -268,7 +282,10 @@ fn places_of_segments_that_are_used_again_name_their_new_bytes() {
         let disk = MemoryDisk::new();
         let bound = [2_000, 50_000, 1 << 20][(seed % 3) as usize];
         let read_cache_bytes_max = [0, 16 << 10][(seed / 3 % 2) as usize];
-        let options = LogOptions { recent_bytes_max: bound, read_cache_bytes_max, ..small() };
+        // What leaves memory is not worth a chunk.
+        let seal_bytes = 256 << 10;
+        let options =
+            LogOptions { recent_bytes_max: bound, read_cache_bytes_max, seal_bytes, ..small() };
         let mut node = Node::open_with(&disk, 1, options).unwrap();
         let mut expected: BTreeMap<StreamKey, Vec<u8>> = BTreeMap::new();
         let mut names = std::collections::BTreeSet::new();

@@ -31,7 +31,7 @@ use crate::failure::{Doing, Failure, Outcome};
 use crate::report::{commit, print};
 use crate::systems::System;
 use cases::Case;
-use record::{Attempt, CaseRecord, Comparison, ContenderRecord};
+use record::{Attempt, CaseRecord, Comparison, ContenderRecord, Part};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -60,11 +60,13 @@ pub(crate) fn run(bench: &Bench, asked: &Compare) -> Outcome<bool> {
     let dir = bench.dir();
     let mut comparison = Comparison {
         commit: commit(),
-        date: time::OffsetDateTime::now_utc().date().to_string(),
-        machine: bench.machine()?,
-        load: load_average(),
+        parts: vec![Part {
+            date: time::OffsetDateTime::now_utc().date().to_string(),
+            machine: bench.machine()?,
+            load: load_average(),
+            command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
+        }],
         is_trial: asked.quick,
-        command: std::env::args().skip(1).collect::<Vec<_>>().join(" "),
         pairs: asked.pairs,
         contenders: contenders.iter().map(Contender::record).collect(),
         skipped,

@@ -96,11 +96,11 @@ pub(crate) fn render_all(comparison: &Comparison) -> Outcome<Vec<(String, String
 }
 
 fn render(comparison: &Comparison, duels: &[Vec<Duel<'_>>]) -> String {
-    let Comparison { commit, date, machine, pairs, .. } = comparison;
+    let Comparison { commit, pairs, .. } = comparison;
     let findings = findings(comparison);
     let of = |verdict| findings.iter().filter(move |found| found.contest.verdict == verdict);
     let mut page = String::from("# Thalweg beside other systems\n\n");
-    let _ = writeln!(page, "{date}, commit {commit}. {}.\n", machine.line());
+    let _ = writeln!(page, "Commit {commit}:\n\n{}", comparison.occasions());
     if comparison.is_trial {
         page.push_str("**A trial with small numbers: its figures mean nothing.**\n\n");
     }

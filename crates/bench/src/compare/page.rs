@@ -31,9 +31,10 @@ pub(crate) fn render(comparison: &Comparison) -> String {
 }
 
 fn put_head(page: &mut String, comparison: &Comparison) {
-    let Comparison { commit, date, machine, command, pairs, .. } = comparison;
-    let _ = writeln!(page, "{date}, commit {commit}. {}.\n", machine.line());
-    let _ = writeln!(page, "```sh\nthalweg bench {command}\n```\n");
+    let Comparison { commit, parts, pairs, .. } = comparison;
+    let _ = writeln!(page, "Commit {commit}:\n\n{}", comparison.occasions());
+    let commands = parts.iter().map(|part| format!("thalweg bench {}\n", part.command));
+    let _ = writeln!(page, "```sh\n{}```\n", commands.collect::<String>());
     let _ = writeln!(
         page,
         "{READING}\nTurns of each case: {pairs}. All figures: [{FIGURES}]({FIGURES}).\n"
@@ -41,7 +42,9 @@ fn put_head(page: &mut String, comparison: &Comparison) {
     if comparison.is_trial {
         page.push_str("**A trial with small numbers: its figures mean nothing.**\n\n");
     }
-    let _ = writeln!(page, "Load of the machine before the first run: {:.2}.\n", comparison.load);
+    let loads: Vec<String> = parts.iter().map(|part| format!("{:.2}", part.load)).collect();
+    let loads = loads.join(", ");
+    let _ = writeln!(page, "Load of the machine before the first run of each command: {loads}.\n");
     page.push_str("| System | Release and settings | When it acknowledges |\n|---|---|---|\n");
     for contender in &comparison.contenders {
         let server =
@@ -161,7 +164,7 @@ mod tests {
     fn a_report_says_what_was_measured_and_how() {
         let page = render(&comparison(&[(200.0, 100.0), (300.0, 100.0)]));
         for part in [
-            "commit abc",
+            "Commit abc",
             "thalweg bench compare --pairs 2",
             "| Ours | ours 1 --flag | fdatasync before it |",
             "Left out, because not installed: Absent.",

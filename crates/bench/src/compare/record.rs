@@ -12,14 +12,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Comparison {
     pub(crate) commit: String,
-    pub(crate) date: String,
-    pub(crate) machine: Machine,
-    /// Processes that wanted a core, on average of a minute, before the first run.
-    pub(crate) load: f64,
+    pub(crate) parts: Vec<Part>,
     /// Small numbers, which mean nothing.
     pub(crate) is_trial: bool,
-    /// Arguments of this program.
-    pub(crate) command: String,
     /// Turns of each case.
     pub(crate) pairs: usize,
     /// This server first.
@@ -27,6 +22,17 @@ pub(crate) struct Comparison {
     /// Systems that are not installed.
     pub(crate) skipped: Vec<String>,
     pub(crate) cases: Vec<CaseRecord>,
+}
+
+/// What one call of this program measured.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Part {
+    pub(crate) date: String,
+    pub(crate) machine: Machine,
+    /// Processes that wanted a core, on average of a minute, before the first run.
+    pub(crate) load: f64,
+    /// Arguments of this program.
+    pub(crate) command: String,
 }
 
 /// A system that took part.
@@ -47,6 +53,8 @@ pub(crate) struct CaseRecord {
     #[serde(serialize_with = "key_of", deserialize_with = "of_key")]
     pub(crate) workload: Workload,
     pub(crate) name: String,
+    /// Where its part is in [`Comparison::parts`].
+    pub(crate) part: usize,
     /// For each turn the attempts of all contenders, in their order.
     pub(crate) turns: Vec<Vec<Attempt>>,
 }
@@ -70,37 +78,38 @@ fn of_key<'de, D: Deserializer<'de>>(key: D) -> Result<Workload, D::Error> {
 
 impl Comparison {
     /// One of several, whose cases come together. Of a case that more than one has, the last one counts.
+    /// Workloads may be of different machines, the cases of a workload may not.
     ///
     /// # Errors
     /// What keeps them apart, if their figures cannot be compared.
-    pub(crate) fn join(parts: Vec<Self>) -> Result<Self, String> {
-        let mut parts = parts.into_iter();
-        let mut all = parts.next().ok_or("there are no figures")?;
-        for part in parts {
-            if part.commit != all.commit {
-                return Err(format!("they are of two commits, {} and {}", all.commit, part.commit));
-            }
-            if !part.machine.is_like(&all.machine) {
-                let (one, other) = (all.machine.line(), part.machine.line());
-                return Err(format!("they are of two machines, {one} and {other}"));
-            }
-            if (part.pairs, part.is_trial) != (all.pairs, all.is_trial) {
+    pub(crate) fn join(comparisons: Vec<Self>) -> Result<Self, String> {
+        let mut comparisons = comparisons.into_iter();
+        let mut all = comparisons.next().ok_or("there are no figures")?;
+        for other in comparisons {
+            if other.commit != all.commit {
                 return Err(format!(
-                    "cases of {} and of {} turns, or trials",
-                    all.pairs, part.pairs
+                    "they are of two commits, {} and {}",
+                    all.commit, other.commit
                 ));
             }
-            all.take(part);
+            if (other.pairs, other.is_trial) != (all.pairs, all.is_trial) {
+                return Err(format!(
+                    "cases of {} and of {} turns, or trials",
+                    all.pairs, other.pairs
+                ));
+            }
+            all.take(other);
         }
         let contenders = &all.contenders;
         all.skipped.retain(|label| contenders.iter().all(|one| one.label != *label));
         // Cases of a workload keep their order.
         all.cases.sort_by_key(|case| case.workload as u8);
+        all.check_machines()?;
         Ok(all)
     }
 
-    fn take(&mut self, part: Self) {
-        for contender in part.contenders {
+    fn take(&mut self, other: Self) {
+        for contender in other.contenders {
             match self.contenders.iter_mut().find(|known| known.key == contender.key) {
                 Some(known) if known.server.is_empty() => *known = contender,
                 Some(_) => {}
@@ -108,12 +117,40 @@ impl Comparison {
             }
         }
         let is_of = |case: &CaseRecord| (case.workload, case.name.clone());
-        let newer: Vec<_> = part.cases.iter().map(is_of).collect();
+        let newer: Vec<_> = other.cases.iter().map(is_of).collect();
         self.cases.retain(|case| !newer.contains(&is_of(case)));
-        self.cases.extend(part.cases);
-        self.skipped.extend(part.skipped);
-        self.command = format!("{}\nthalweg bench {}", self.command, part.command);
-        (self.date, self.load) = (part.date, self.load.max(part.load));
+        let before = self.parts.len();
+        let cases = other.cases.into_iter();
+        self.cases.extend(cases.map(|case| CaseRecord { part: before + case.part, ..case }));
+        self.parts.extend(other.parts);
+        self.skipped.extend(other.skipped);
+    }
+
+    /// Cases of one workload are next to each other.
+    fn check_machines(&self) -> Result<(), String> {
+        let machine = |case: &CaseRecord| &self.parts[case.part].machine;
+        let mut neighbours = self.cases.windows(2).filter(|two| two[0].workload == two[1].workload);
+        match neighbours.find(|two| !machine(&two[0]).is_like(machine(&two[1]))) {
+            None => Ok(()),
+            Some(two) => {
+                let (key, one, other) = (two[0].workload.key(), machine(&two[0]), machine(&two[1]));
+                let (one, other) = (one.line(), other.line());
+                Err(format!("cases of {key} are of two machines, {one} and {other}"))
+            }
+        }
+    }
+
+    /// When and where each workload was measured, as a list.
+    pub(crate) fn occasions(&self) -> String {
+        let line = |(at, part): (usize, &Part)| {
+            let cases = self.cases.iter().filter(|case| case.part == at);
+            let mut titles: Vec<&str> = cases.map(|case| case.workload.title()).collect();
+            titles.dedup();
+            let titles = titles.join(", ");
+            let line = format!("- {}, {}: {titles}\n", part.date, part.machine.line());
+            (!titles.is_empty()).then_some(line)
+        };
+        self.parts.iter().enumerate().filter_map(line).collect()
     }
 
     /// Takes from the first runs how each system was started.
@@ -153,7 +190,7 @@ impl Comparison {
 
 impl CaseRecord {
     pub(crate) fn new(case: &Case) -> Self {
-        Self { workload: case.workload, name: case.name.clone(), turns: Vec::new() }
+        Self { workload: case.workload, name: case.name.clone(), part: 0, turns: Vec::new() }
     }
 
     /// What the runs of `contender` that count found of `metric`.
@@ -245,15 +282,18 @@ pub(super) mod tests {
         let record = CaseRecord {
             workload: Workload::Writes,
             name: "7 streams".to_owned(),
+            part: 0,
             turns: turns.collect(),
         };
         let mut comparison = Comparison {
             commit: "abc".to_owned(),
-            date: "2026-01-02".to_owned(),
-            machine: Machine::default(),
-            load: 0.5,
+            parts: vec![Part {
+                date: "2026-01-02".to_owned(),
+                machine: Machine::default(),
+                load: 0.5,
+                command: format!("compare --pairs {}", rates.len()),
+            }],
             is_trial: false,
-            command: format!("compare --pairs {}", rates.len()),
             pairs: rates.len(),
             contenders: vec![
                 contender("ours", "Ours", "fdatasync before it"),
@@ -322,6 +362,29 @@ pub(super) mod tests {
         assert_eq!(said, "they are of two commits, abc and def");
         let two = with("c", &[(1.0, 2.0), (1.0, 2.0)]);
         assert!(Comparison::join(vec![with("b", &rates), two]).is_err());
+    }
+
+    #[test]
+    fn a_workload_is_of_one_machine() {
+        let rates = [(1.0, 2.0)];
+        let elsewhere = |name: &str, workload| {
+            let mut comparison = with(name, &rates);
+            comparison.parts[0].machine.cores = 64;
+            comparison.cases[0].workload = workload;
+            comparison
+        };
+        let other = elsewhere("8 streams", Workload::Writes);
+        let said = Comparison::join(vec![with("9 streams", &rates), other]).unwrap_err();
+        assert!(said.starts_with("cases of writes are of two machines, 0 × "), "{said}");
+
+        let other = elsewhere("8 streams", Workload::Mixed);
+        let all = Comparison::join(vec![with("9 streams", &rates), other]).unwrap();
+        let said = all.occasions();
+        let lines: Vec<&str> = said.lines().collect();
+        assert!(lines[0].starts_with("- 2026-01-02, 0 × "), "{said}");
+        assert!(lines[0].ends_with(": Writes to many streams"), "{said}");
+        assert!(lines[1].starts_with("- 2026-01-02, 64 × "), "{said}");
+        assert!(lines[1].ends_with(": Everything at once"), "{said}");
     }
 
     #[test]

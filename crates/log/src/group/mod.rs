@@ -17,7 +17,7 @@ use crate::entry::Note;
 use crate::group::replicated::{KEEP_NONE, Replicated};
 use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
-use crate::options::{LogOptions, READ_SEAL_PART, READS_PER_SEAL};
+use crate::options::{LogOptions, READS_PER_SEAL, SMALL_SEAL_PART};
 use crate::read::ReadMode;
 use crate::snapshot::{Installing, Sifting};
 use crate::wal::segment::{SegmentTable, WalSegment};
@@ -126,15 +126,17 @@ impl Group {
         self.hot.totals()
     }
 
-    /// Whether it is time to seal: because there is enough, or because reads have fetched as much, piece by piece, as
-    /// there is to seal. What is enough waits where appends are `waiting_mean` bytes long.
+    /// Whether it is time to seal: because there is enough, because reads have fetched as much, piece by piece, as there is to
+    /// seal, or because short appends are about to leave memory. What is enough waits where appends are `waiting_mean` bytes long.
     pub(crate) fn wants_seal(&self, options: &LogOptions, waiting_mean: u64) -> bool {
-        let HotTotals { appends, bytes, .. } = self.hot_totals();
-        let is_read_apart = self.far_read_bytes.get() >= bytes * READS_PER_SEAL;
-        let is_worth_it = is_read_apart && bytes * READ_SEAL_PART >= options.seal_bytes;
+        let totals = self.hot_totals();
+        let HotTotals { appends, bytes, .. } = totals;
         let is_large = bytes >= options.seal_bytes || options.are_many(appends);
         let is_enough = is_large && !self.has_long_appends(waiting_mean);
-        appends > 0 && (is_enough || is_worth_it)
+        let is_read_apart = self.far_read_bytes.get() >= bytes * READS_PER_SEAL;
+        let is_leaving = totals.are_short() && options.fill_memory(bytes);
+        let is_worth_it = bytes * SMALL_SEAL_PART >= options.seal_bytes;
+        appends > 0 && (is_enough || is_worth_it && (is_read_apart || is_leaving))
     }
 
     /// Whether what is hot has so few appends for its bytes.

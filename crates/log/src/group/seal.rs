@@ -16,10 +16,6 @@ use crate::wal::segment::{SegmentTable, WalSegment};
 use std::path::Path;
 use std::sync::Arc;
 
-/// Mean size of appends up to which a seal takes them from memory. A read of the file costs as much as to copy so many bytes, and the
-/// memory is not used again before the seal has ended.
-const FROM_MEMORY_MEAN_BYTES_MAX: u64 = 4 << 10;
-
 /// What has to be sealed before a checkpoint can let a segment go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct SealsBefore {
@@ -105,8 +101,7 @@ impl Group {
         self.far_read_bytes.set(0);
         let Sealable { streams, upto, left } = self.hot.begin_seal(self.applied);
         let segment = |slot: &u16| (*slot, Arc::clone(slots.get(*slot)));
-        let are_short = left.bytes <= left.appends * FROM_MEMORY_MEAN_BYTES_MAX;
-        let recent = are_short.then(|| slots.recent_view(streams.slots()));
+        let recent = left.are_short().then(|| slots.recent_view(streams.slots()));
         SealTask {
             name: self.name(store, epoch, (from, upto)),
             cache: Arc::clone(&store.chunk_cache),
