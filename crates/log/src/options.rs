@@ -17,7 +17,7 @@ pub(crate) const COPY_BYTES: usize = 1 << 20;
 /// Bytes that a read on the thread of a loop checks or looks through: some 50 µs of it.
 pub(crate) const READ_INLINE_BYTES_MAX: u64 = 256 << 10;
 
-/// The part of `seal_bytes` from which on a group is worth a chunk if it is read in many pieces or fills memory.
+/// The part of `seal_bytes` from which on a group is worth a chunk if it is read in many pieces or leaves memory.
 pub(crate) const SMALL_SEAL_PART: u64 = 32;
 
 /// How many times what is hot reads must have fetched in pieces, on the thread of the loop, until a chunk would have cost less. A
@@ -172,12 +172,6 @@ impl LogOptions {
     /// Whether a group has its part of the appends that may be unsealed.
     pub(crate) fn are_many(&self, appends: u64) -> bool {
         appends * u64::from(self.group_count) >= self.hot_appends
-    }
-
-    /// Whether a group has its part of the recent bytes that are in memory, but for a quarter: so its seal can still take them from there.
-    pub(crate) fn fill_memory(&self, bytes: u64) -> bool {
-        let RecentBytes { ring, .. } = self.recent_bytes_of_shard(1);
-        ring > 0 && bytes * u64::from(self.group_count) >= ring as u64 / 4 * 3
     }
 
     /// Bytes that one of `shard_count` shards keeps in memory.

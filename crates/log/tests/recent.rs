@@ -194,16 +194,38 @@ fn what_a_seal_takes_from_memory_is_not_written_over_meanwhile() {
 
 #[test]
 fn short_appends_are_sealed_before_they_leave_memory() {
-    // Three groups. Their parts of three quarters of the ring are 225 bytes each.
-    let seals = |seal_bytes, bytes: usize, appends: u8| {
-        let options = LogOptions { recent_bytes_max: 1200, seal_bytes, ..never_full() };
+    let seals = |(recent_bytes_max, seal_bytes), bytes: usize, appends: u8| {
+        let options = LogOptions { recent_bytes_max, seal_bytes, ..never_full() };
         let mut node = Node::open_with(&MemoryDisk::new(), 1, options).unwrap();
         (0..appends).for_each(|number| commit(&mut node, key(0, 1), &vec![number; bytes]));
         node.next_job().is_some()
     };
-    assert!(!seals(7200, 112, 2) && seals(7200, 113, 2));
-    assert!(!seals(1 << 20, 113, 100), "so little is worth no chunk");
-    assert!(!seals(1 << 20, 5_000, 8) && seals(1 << 20, 4_000, 9), "long ones were not in memory");
+    // Three pieces of 225 bytes, two appends in each. A 32nd of what is sealed otherwise are 225 bytes, too.
+    assert!(!seals((1_200, 7_200), 100, 4) && seals((1_200, 7_200), 100, 5));
+    assert!(!seals((1_200, 1 << 20), 100, 100), "so little is worth no chunk");
+    let large = (40_000, 128 << 10);
+    assert!(seals(large, 4_000, 9) && !seals(large, 5_000, 9), "long ones wait");
+}
+
+#[test]
+fn a_group_with_little_in_memory_is_not_sealed_for_others() {
+    let options = LogOptions { recent_bytes_max: 1_200, seal_bytes: 7_200, ..never_full() };
+    let disk = MemoryDisk::new();
+    let mut node = Node::open_with(&disk, 1, options.clone()).unwrap();
+    (0..3).for_each(|number| commit(&mut node, key(1, 1), &[number; 100]));
+    drop(node);
+    // What was there before the start counts from the start on.
+    let mut node = Node::open_with(&disk, 1, options).unwrap();
+    commit(&mut node, key(1, 1), &[3; 100]);
+    commit(&mut node, key(2, 1), &[0; 100]);
+    assert!(node.next_job().is_none());
+    commit(&mut node, key(0, 1), &[0; 100]);
+    let seal = node.next_job().expect("it is worth a chunk");
+    node.finish_job(seal);
+    (1..4).for_each(|number| commit(&mut node, key(0, 1), &[number; 100]));
+    assert!(node.next_job().is_none(), "one has too little, and the other one came later");
+    let stats = node.shards[0].stats();
+    assert_eq!((stats.chunks, stats.hot_appends), (1, 5));
 }
 
 #[test]

@@ -161,7 +161,7 @@ mod tests {
     fn the_first_page_counts_and_names_the_best_other_system() {
         let page = page(&[(200.0, 100.0), (300.0, 100.0)]);
         for part in [
-            "2026-01-02, commit abc",
+            "Commit abc:\n\n- 2026-01-02, 0 × ",
             "- Ours: fdatasync before it",
             "Of 1 comparisons Thalweg is behind in 0, ahead in 1, and 0 are undecided.",
             "| Writes to many streams | 7 streams | appends, 1/s | 250 | 100 (Theirs) | 2.50 × |",

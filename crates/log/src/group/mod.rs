@@ -36,6 +36,8 @@ pub(crate) struct Group {
     pub(crate) hot: HotIndex,
     /// Bytes that reads have fetched from places that are far from each other, since the last seal.
     far_read_bytes: Cell<u64>,
+    /// How many pieces of the memory for recent bytes were begun when the first of what is hot was placed.
+    first_piece: u64,
     pub(crate) chunks: ChunkSet,
     /// Files of replaced chunks that are still to be removed.
     pub(crate) leftovers: Leftovers,
@@ -74,6 +76,7 @@ impl Group {
             checkpointed,
             hot: HotIndex::default(),
             far_read_bytes: Cell::new(0),
+            first_piece: 0,
             chunks,
             leftovers: Leftovers::default(),
             bytes_since_checkpoint: 0,
@@ -126,17 +129,21 @@ impl Group {
         self.hot.totals()
     }
 
-    /// Whether it is time to seal: because there is enough, because reads have fetched as much, piece by piece, as there is to
-    /// seal, or because short appends are about to leave memory. What is enough waits where appends are `waiting_mean` bytes long.
-    pub(crate) fn wants_seal(&self, options: &LogOptions, waiting_mean: u64) -> bool {
+    /// Whether it is time to seal: there is enough, or reads have fetched as much, piece by piece, as there is to seal, or short
+    /// appends are about to leave memory. What is enough waits where appends are `waiting_mean` bytes long.
+    pub(crate) fn wants_seal(
+        &self,
+        options: &LogOptions,
+        (slots, waiting_mean): (&SegmentTable, u64),
+    ) -> bool {
         let totals = self.hot_totals();
         let HotTotals { appends, bytes, .. } = totals;
         let is_large = bytes >= options.seal_bytes || options.are_many(appends);
         let is_enough = is_large && !self.has_long_appends(waiting_mean);
-        let is_read_apart = self.far_read_bytes.get() >= bytes * READS_PER_SEAL;
-        let is_leaving = totals.are_short() && options.fill_memory(bytes);
         let is_worth_it = bytes * SMALL_SEAL_PART >= options.seal_bytes;
-        appends > 0 && (is_enough || is_worth_it && (is_read_apart || is_leaving))
+        let is_read_apart = || self.far_read_bytes.get() >= bytes * READS_PER_SEAL;
+        let is_leaving = || totals.are_short() && slots.is_leaving(self.first_piece);
+        appends > 0 && (is_enough || is_worth_it && (is_read_apart() || is_leaving()))
     }
 
     /// Whether what is hot has so few appends for its bytes.
@@ -179,7 +186,7 @@ impl Group {
         let is_covered = index.get() <= self.chunks.covered();
         let is_only_here = !is_covered || !self.is_in_chunk(placement.stream, fields.start);
         if is_only_here {
-            self.place(index, placement, fields);
+            self.place((index, 0), placement, fields);
             if is_covered {
                 self.hot.set_old();
             }
@@ -193,8 +200,13 @@ impl Group {
         found.is_ok_and(|found| found.is_some())
     }
 
-    /// Makes an accepted append readable.
-    pub(crate) fn place(&mut self, index: EntryIndex, placement: &Placement, fields: HotFields) {
+    /// Makes an accepted append readable. So many pieces of the memory for recent bytes were begun.
+    pub(crate) fn place(
+        &mut self,
+        (index, pieces_begun): (EntryIndex, u64),
+        placement: &Placement,
+        fields: HotFields,
+    ) {
         // Entries are applied in order: all before a placed one have been applied.
         self.set_applied(index.get());
         if fields.length == 0 {
@@ -203,6 +215,7 @@ impl Group {
         if !self.is_hot() {
             // Nothing before this entry is hot: keep that, now that something is.
             self.sealed = self.sealed.max(index.get() - 1);
+            self.first_piece = pieces_begun;
         }
         self.hot.place(placement, HotAppend::new(fields));
     }
@@ -364,7 +377,7 @@ mod tests {
                 crc: 0,
                 is_reported: false,
             };
-            group.place(EntryIndex::new(index), &placement, fields);
+            group.place((EntryIndex::new(index), 0), &placement, fields);
         }
         (group, slots)
     }

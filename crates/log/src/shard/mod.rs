@@ -232,7 +232,8 @@ impl ShardLog {
         self.batches += 1;
         self.batch_bytes += batch.disk_bytes();
         self.entries += batch.len() as u64;
-        self.slots.keep(&batch);
+        let is_due = self.slots.keep(&batch);
+        self.note_work(is_due);
         if let Some(indexed) = indexed {
             self.settle_indexed(&batch, &indexed);
         }
@@ -249,7 +250,8 @@ impl ShardLog {
     /// If the placement overlaps data that the stream has already.
     pub fn place(&mut self, entry: &DurableEntry, placement: Placement) {
         let fields = HotFields::of(entry, &placement, false);
-        self.group_mut(entry.group).place(entry.index, &placement, fields);
+        let at = (entry.index, self.slots.pieces_begun());
+        self.group_mut(entry.group).place(at, &placement, fields);
         self.note_seal(entry.group);
     }
 

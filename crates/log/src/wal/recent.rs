@@ -88,6 +88,8 @@ pub(crate) struct RecentRing {
     /// A piece whose place was taken while a seal had it.
     spare: Option<Arc<Vec<u8>>>,
     shape: Shape,
+    /// How many pieces were begun.
+    begun: u64,
     hits: Cell<u64>,
     misses: Cell<u64>,
 }
@@ -126,7 +128,7 @@ impl RecentRing {
         let newest = PLACE_MIN.div_ceil(piece_bytes).next_multiple_of(count) - 1;
         let shape = Shape { count, piece_bytes, newest };
         let (hits, misses) = (Cell::new(0), Cell::new(0));
-        Self { pieces: Vec::new(), spare: None, shape, hits, misses }
+        Self { pieces: Vec::new(), spare: None, shape, begun: 0, hits, misses }
     }
 
     /// Copies the payload of a durable batch, if it is worth it. `blocks` are those of its segment.
@@ -157,6 +159,17 @@ impl RecentRing {
         }
     }
 
+    /// How many pieces were begun.
+    pub(crate) fn begun(&self) -> u64 {
+        self.begun
+    }
+
+    /// Whether three quarters of the ring were begun since there were so many. The last quarter is for what comes while a seal takes
+    /// the others.
+    pub(crate) fn is_leaving(&self, begun: u64) -> bool {
+        self.begun - begun >= self.shape.count * 3 / 4
+    }
+
     #[inline]
     fn has_room(&self, bytes: usize) -> bool {
         let newest = self.pieces.get(self.shape.index(self.shape.newest));
@@ -182,6 +195,7 @@ impl RecentRing {
         }
         Arc::get_mut(&mut self.pieces[index]).expect("it is free").clear();
         self.shape.newest += 1;
+        self.begun += 1;
         true
     }
 

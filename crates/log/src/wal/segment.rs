@@ -214,15 +214,17 @@ impl SegmentTable {
         u16::try_from(slot).expect("a shard has fewer than 65,536 segments")
     }
 
-    /// Keeps a durable batch in memory, if it is worth it.
+    /// Keeps a durable batch in memory, if it is worth it. Whether something may be about to leave it now.
     #[inline]
-    pub(crate) fn keep(&mut self, batch: &DurableBatch) {
+    pub(crate) fn keep(&mut self, batch: &DurableBatch) -> bool {
         if self.written != Some(batch.place.slot) {
             self.written = Some(batch.place.slot);
             self.cache.get_mut().forget(batch.place.slot);
         }
         let slot = self.files[usize::from(batch.place.slot)].as_mut();
+        let begun = self.recent.begun();
         self.recent.keep(batch, &mut slot.expect("a batch's segment is open").kept);
+        self.recent.begun() > begun
     }
 
     /// The `length` bytes of an append, if they are in memory.
@@ -244,6 +246,16 @@ impl SegmentTable {
             (*slot, Arc::clone(&open.expect("an indexed segment is open").kept))
         };
         self.recent.view(slots.iter().map(kept).collect())
+    }
+
+    /// How many pieces of the memory for recent bytes were begun.
+    pub(crate) fn pieces_begun(&self) -> u64 {
+        self.recent.begun()
+    }
+
+    /// Whether what was kept when there were so many is about to leave memory.
+    pub(crate) fn is_leaving(&self, pieces_begun: u64) -> bool {
+        self.recent.is_leaving(pieces_begun)
     }
 
     /// Runs of recent bytes.
