@@ -129,8 +129,8 @@ impl Group {
         self.hot.totals()
     }
 
-    /// Whether it is time to seal: there is enough, or reads have fetched as much, piece by piece, as there is to seal, or short
-    /// appends are about to leave memory. What is enough waits where appends are `waiting_mean` bytes long.
+    /// Whether it is time to seal. There is enough, or short appends are about to leave memory, or reads have fetched as much, piece
+    /// by piece, as there is to seal. What is enough waits where appends are `waiting_mean` bytes long.
     pub(crate) fn wants_seal(
         &self,
         options: &LogOptions,
