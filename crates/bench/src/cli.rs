@@ -464,7 +464,7 @@ pub(crate) struct Compare {
 /// Arguments of `report`.
 #[derive(Args, Debug, Clone)]
 pub(crate) struct Report {
-    /// The figures.json of each comparison; all of the same commit, machine and number of turns
+    /// The figures.json of each comparison; all of the same commit and number of turns, each workload of one machine
     #[arg(required = true, value_name = "FIGURES")]
     pub(crate) figures: Vec<PathBuf>,
     /// Where the report, its plots and the figures go

@@ -51,17 +51,21 @@ impl Machine {
         })
     }
 
-    /// Whether figures from both can be compared.
+    /// Whether figures from both can be in one table: how quick the disk is may differ.
     pub(crate) fn is_like(&self, other: &Self) -> bool {
         (self.cores, &self.cpu, &self.file_system) == (other.cores, &other.cpu, &other.file_system)
+    }
+
+    /// Its processors, for people.
+    pub(crate) fn processor(&self) -> String {
+        format!("{} × {}", self.cores, self.cpu)
     }
 
     /// One line for people.
     pub(crate) fn line(&self) -> String {
         format!(
-            "{} × {}, {:.1} GiB, Linux {}, {}; 4 KiB write + fdatasync p50 {:.2} ms, p99 {:.2} ms",
-            self.cores,
-            self.cpu,
+            "{}, {:.1} GiB, Linux {}, {}; 4 KiB write + fdatasync p50 {:.2} ms, p99 {:.2} ms",
+            self.processor(),
             self.memory_bytes as f64 / (1_u64 << 30) as f64,
             self.kernel,
             self.file_system,

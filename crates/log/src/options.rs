@@ -18,7 +18,7 @@ pub(crate) const COPY_BYTES: usize = 1 << 20;
 pub(crate) const READ_INLINE_BYTES_MAX: u64 = 256 << 10;
 
 /// The part of `seal_bytes` from which on a group is worth a chunk if it is read in many pieces or leaves memory.
-pub(crate) const SMALL_SEAL_PART: u64 = 32;
+const SMALL_SEAL_PART: u64 = 32;
 
 /// How many times what is hot reads must have fetched in pieces, on the thread of the loop, until a chunk would have cost less. A
 /// read of a piece counts 4 KiB at least.
@@ -172,6 +172,11 @@ impl LogOptions {
     /// Whether a group has its part of the appends that may be unsealed.
     pub(crate) fn are_many(&self, appends: u64) -> bool {
         appends * u64::from(self.group_count) >= self.hot_appends
+    }
+
+    /// Whether so much of a group is worth a chunk, if there is a reason for one.
+    pub(crate) fn is_worth_chunk(&self, bytes: u64) -> bool {
+        bytes * SMALL_SEAL_PART >= self.seal_bytes
     }
 
     /// Bytes that one of `shard_count` shards keeps in memory.

@@ -107,8 +107,8 @@ pub(crate) fn join(asked: &Report) -> Outcome<()> {
         serde_json::from_slice(&text)
             .doing(|| format!("{} has no figures of this version of the program", path.display()))
     };
-    let parts: Vec<Comparison> = asked.figures.iter().map(read).collect::<Outcome<_>>()?;
-    write(&Comparison::join(parts).map_err(Failure::new)?, &asked.out)?;
+    let comparisons: Vec<Comparison> = asked.figures.iter().map(read).collect::<Outcome<_>>()?;
+    write(&Comparison::join(comparisons).map_err(Failure::new)?, &asked.out)?;
     print(&format!("{}\n", asked.out.join(overview::FILE).display()));
     Ok(())
 }

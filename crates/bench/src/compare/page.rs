@@ -2,7 +2,7 @@
 
 use super::chart;
 use super::pairing::{Contest, Metric};
-use super::record::{CaseRecord, Comparison};
+use super::record::{CaseRecord, Comparison, Part};
 use super::workloads::Workload;
 use crate::report::number;
 use crate::spread::Spread;
@@ -31,7 +31,8 @@ pub(crate) fn render(comparison: &Comparison) -> String {
 }
 
 fn put_head(page: &mut String, comparison: &Comparison) {
-    let Comparison { commit, parts, pairs, .. } = comparison;
+    let Comparison { commit, pairs, .. } = comparison;
+    let parts: Vec<&Part> = comparison.used_parts().map(|(_, part)| part).collect();
     let _ = writeln!(page, "Commit {commit}:\n\n{}", comparison.occasions());
     let commands = parts.iter().map(|part| format!("thalweg bench {}\n", part.command));
     let _ = writeln!(page, "```sh\n{}```\n", commands.collect::<String>());
@@ -60,6 +61,9 @@ fn put_head(page: &mut String, comparison: &Comparison) {
 
 fn put_workload(page: &mut String, comparison: &Comparison, workload: Workload) {
     let _ = writeln!(page, "## {}\n\n{}\n", workload.title(), workload.source());
+    if let Some(machine) = comparison.machine_of(workload) {
+        let _ = writeln!(page, "Measured on {}.\n", machine.processor());
+    }
     let cases: Vec<&CaseRecord> =
         comparison.cases.iter().filter(|case| case.workload == workload).collect();
     put_figures(page, comparison, &cases, workload.metrics());
@@ -165,6 +169,7 @@ mod tests {
         let page = render(&comparison(&[(200.0, 100.0), (300.0, 100.0)]));
         for part in [
             "Commit abc",
+            "Measured on 0 × .",
             "thalweg bench compare --pairs 2",
             "| Ours | ours 1 --flag | fdatasync before it |",
             "Left out, because not installed: Absent.",

@@ -102,6 +102,7 @@ impl Comparison {
         }
         let contenders = &all.contenders;
         all.skipped.retain(|label| contenders.iter().all(|one| one.label != *label));
+        all.skipped.dedup();
         // Cases of a workload keep their order.
         all.cases.sort_by_key(|case| case.workload as u8);
         all.check_machines()?;
@@ -140,17 +141,27 @@ impl Comparison {
         }
     }
 
+    /// The parts that cases are of.
+    pub(crate) fn used_parts(&self) -> impl Iterator<Item = (usize, &Part)> {
+        let is_used = |at: usize| self.cases.iter().any(|case| case.part == at);
+        self.parts.iter().enumerate().filter(move |(at, _)| is_used(*at))
+    }
+
     /// When and where each workload was measured, as a list.
     pub(crate) fn occasions(&self) -> String {
         let line = |(at, part): (usize, &Part)| {
             let cases = self.cases.iter().filter(|case| case.part == at);
             let mut titles: Vec<&str> = cases.map(|case| case.workload.title()).collect();
             titles.dedup();
-            let titles = titles.join(", ");
-            let line = format!("- {}, {}: {titles}\n", part.date, part.machine.line());
-            (!titles.is_empty()).then_some(line)
+            format!("- {}, {}: {}\n", part.date, part.machine.line(), titles.join(", "))
         };
-        self.parts.iter().enumerate().filter_map(line).collect()
+        self.used_parts().map(line).collect()
+    }
+
+    /// On what a workload was measured.
+    pub(crate) fn machine_of(&self, workload: Workload) -> Option<&Machine> {
+        let case = self.cases.iter().find(|case| case.workload == workload)?;
+        Some(&self.parts[case.part].machine)
     }
 
     /// Takes from the first runs how each system was started.

@@ -17,7 +17,7 @@ use crate::entry::Note;
 use crate::group::replicated::{KEEP_NONE, Replicated};
 use crate::hot::{HotAppend, HotFields};
 use crate::hot_index::{HotIndex, HotTotals};
-use crate::options::{LogOptions, READS_PER_SEAL, SMALL_SEAL_PART};
+use crate::options::{LogOptions, READS_PER_SEAL};
 use crate::read::ReadMode;
 use crate::snapshot::{Installing, Sifting};
 use crate::wal::segment::{SegmentTable, WalSegment};
@@ -36,7 +36,8 @@ pub(crate) struct Group {
     pub(crate) hot: HotIndex,
     /// Bytes that reads have fetched from places that are far from each other, since the last seal.
     far_read_bytes: Cell<u64>,
-    /// How many pieces of the memory for recent bytes were begun when the first of what is hot was placed.
+    /// The piece of memory that recent bytes filled when the first of what is hot was placed, or when the last seal began. 0 if it is
+    /// not known to be in memory.
     first_piece: u64,
     pub(crate) chunks: ChunkSet,
     /// Files of replaced chunks that are still to be removed.
@@ -129,21 +130,22 @@ impl Group {
         self.hot.totals()
     }
 
-    /// Whether it is time to seal. There is enough, or short appends are about to leave memory, or reads have fetched as much, piece
-    /// by piece, as there is to seal. What is enough waits where appends are `waiting_mean` bytes long.
-    pub(crate) fn wants_seal(
-        &self,
-        options: &LogOptions,
-        (slots, waiting_mean): (&SegmentTable, u64),
-    ) -> bool {
-        let totals = self.hot_totals();
-        let HotTotals { appends, bytes, .. } = totals;
+    /// Whether it is time to seal: because there is enough, or because reads have fetched as much, piece by piece, as
+    /// there is to seal. What is enough waits where appends are `waiting_mean` bytes long.
+    pub(crate) fn wants_seal(&self, options: &LogOptions, waiting_mean: u64) -> bool {
+        let HotTotals { appends, bytes, .. } = self.hot_totals();
+        let is_read_apart = self.far_read_bytes.get() >= bytes * READS_PER_SEAL;
         let is_large = bytes >= options.seal_bytes || options.are_many(appends);
         let is_enough = is_large && !self.has_long_appends(waiting_mean);
-        let is_worth_it = bytes * SMALL_SEAL_PART >= options.seal_bytes;
-        let is_read_apart = || self.far_read_bytes.get() >= bytes * READS_PER_SEAL;
-        let is_leaving = || totals.are_short() && slots.is_leaving(self.first_piece);
-        appends > 0 && (is_enough || is_worth_it && (is_read_apart() || is_leaving()))
+        appends > 0 && (is_enough || is_read_apart && options.is_worth_chunk(bytes))
+    }
+
+    /// Whether short appends should be sealed while they are still in memory.
+    pub(crate) fn is_leaving(&self, options: &LogOptions, slots: &SegmentTable) -> bool {
+        let totals = self.hot_totals();
+        options.is_worth_chunk(totals.bytes)
+            && totals.are_short()
+            && slots.is_leaving(self.first_piece)
     }
 
     /// Whether what is hot has so few appends for its bytes.
@@ -200,10 +202,10 @@ impl Group {
         found.is_ok_and(|found| found.is_some())
     }
 
-    /// Makes an accepted append readable. So many pieces of the memory for recent bytes were begun.
+    /// Makes an accepted append readable, which is in a piece of memory up to this one, if recent bytes are kept.
     pub(crate) fn place(
         &mut self,
-        (index, pieces_begun): (EntryIndex, u64),
+        (index, piece): (EntryIndex, u64),
         placement: &Placement,
         fields: HotFields,
     ) {
@@ -215,7 +217,7 @@ impl Group {
         if !self.is_hot() {
             // Nothing before this entry is hot: keep that, now that something is.
             self.sealed = self.sealed.max(index.get() - 1);
-            self.first_piece = pieces_begun;
+            self.first_piece = piece;
         }
         self.hot.place(placement, HotAppend::new(fields));
     }

@@ -99,7 +99,7 @@ impl Group {
         assert!(self.is_hot(), "there is something to seal");
         let from = self.chunks.covered().max(self.sealed);
         self.far_read_bytes.set(0);
-        self.first_piece = slots.pieces_begun();
+        self.first_piece = slots.newest_piece();
         let Sealable { streams, upto, left } = self.hot.begin_seal(self.applied);
         let segment = |slot: &u16| (*slot, Arc::clone(slots.get(*slot)));
         let recent = left.are_short().then(|| slots.recent_view(streams.slots()));

@@ -107,10 +107,15 @@ impl ShardLog {
         }
     }
 
-    /// Looks whether there is enough to seal.
+    /// Whether a group is to be sealed where there is room.
+    fn is_due(&self, group: &Group) -> bool {
+        let options = &self.store.options;
+        group.wants_seal(options, self.waiting_mean) || group.is_leaving(options, &self.slots)
+    }
+
+    /// Looks whether there is something to seal.
     pub(super) fn note_seal(&self, group: GroupId) {
-        let memory = (&self.slots, self.waiting_mean);
-        self.note_work(self.group(group).wants_seal(&self.store.options, memory));
+        self.note_work(self.is_due(self.group(group)));
     }
 
     /// Looks whether seals of long appends may still wait. The load, the disk and the last job say so.
@@ -270,11 +275,10 @@ impl ShardLog {
     /// The group of a checkpoint that waits, or the largest to seal: where all are due all the time, none waits forever.
     /// One whose last job failed comes after the others.
     fn next_to_write(&self) -> Option<usize> {
-        let (options, memory) = (&self.store.options, (&self.slots, self.waiting_mean));
         in_turn(|is_turn| {
             let groups = self.groups.iter().enumerate().filter(|(_, group)| is_turn(group));
             let checkpoint = groups.clone().find(|(_, group)| group.pending.is_some());
-            let due = groups.filter(|(_, group)| group.wants_seal(options, memory));
+            let due = groups.filter(|(_, group)| self.is_due(group));
             let seal = || due.max_by_key(|(_, group)| group.hot_totals().bytes);
             checkpoint.or_else(seal).map(|(index, _)| index)
         })
@@ -312,9 +316,7 @@ impl ShardLog {
             match &group.pending {
                 Some(task) if group.is_ready() => Some((0, waits, task.bytes(), index)),
                 Some(_) => Some((1, waits, hot_bytes, index)),
-                None => group
-                    .wants_seal(options, (&self.slots, u64::MAX))
-                    .then_some((1, waits, hot_bytes, index)),
+                None => group.wants_seal(options, u64::MAX).then_some((1, waits, hot_bytes, index)),
             }
         });
         due.min().map(|(_, _, _, index)| index)

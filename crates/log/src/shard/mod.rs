@@ -14,7 +14,7 @@
 //! # When background work is looked for
 //! Most turns of a loop change nothing that a job waits for. `is_work_due` remembers that something did: a
 //! job ended, a segment became full, an entry was refused, there is enough to seal, data was dropped, or
-//! a checkpoint was taken. So does a change of which seals wait. Debug builds look each time and assert that nothing is
+//! a checkpoint was taken. So does a change of which seals wait, and a new piece of recent bytes. Debug builds look each time and assert that nothing is
 //! found without it.
 //!
 //! # Invariants
@@ -250,7 +250,7 @@ impl ShardLog {
     /// If the placement overlaps data that the stream has already.
     pub fn place(&mut self, entry: &DurableEntry, placement: Placement) {
         let fields = HotFields::of(entry, &placement, false);
-        let at = (entry.index, self.slots.pieces_begun());
+        let at = (entry.index, self.slots.newest_piece());
         self.group_mut(entry.group).place(at, &placement, fields);
         self.note_seal(entry.group);
     }

@@ -88,8 +88,6 @@ pub(crate) struct RecentRing {
     /// A piece whose place was taken while a seal had it.
     spare: Option<Arc<Vec<u8>>>,
     shape: Shape,
-    /// How many pieces were begun.
-    begun: u64,
     hits: Cell<u64>,
     misses: Cell<u64>,
 }
@@ -124,11 +122,11 @@ impl RecentRing {
     pub(crate) fn new(bytes_max: usize) -> Self {
         let all = (bytes_max / PIECE_BYTES_MIN).clamp(PIECES_MIN, PIECES_MAX);
         let (count, piece_bytes) = ((all - 1) as u64, (bytes_max / all).max(1) as u64);
-        // So the first piece is the one behind the last.
-        let newest = PLACE_MIN.div_ceil(piece_bytes).next_multiple_of(count) - 1;
+        // So the first piece is the one behind the last, and a piece with the number 0 has left long ago.
+        let newest = PLACE_MIN.div_ceil(piece_bytes).next_multiple_of(count) + 2 * count - 1;
         let shape = Shape { count, piece_bytes, newest };
         let (hits, misses) = (Cell::new(0), Cell::new(0));
-        Self { pieces: Vec::new(), spare: None, shape, begun: 0, hits, misses }
+        Self { pieces: Vec::new(), spare: None, shape, hits, misses }
     }
 
     /// Copies the payload of a durable batch, if it is worth it. `blocks` are those of its segment.
@@ -159,15 +157,16 @@ impl RecentRing {
         }
     }
 
-    /// How many pieces were begun.
-    pub(crate) fn begun(&self) -> u64 {
-        self.begun
+    /// The number of the piece that is filled.
+    pub(crate) fn newest(&self) -> u64 {
+        self.shape.newest
     }
 
-    /// Whether three quarters of the ring were begun since there were so many. The last quarter is for what comes while a seal takes
-    /// the others.
-    pub(crate) fn is_leaving(&self, begun: u64) -> bool {
-        self.begun - begun >= self.shape.count * 3 / 4
+    /// Whether the piece with this number is about to be written over, or was a moment ago. The last quarter of the ring is for what
+    /// comes while a seal takes the others.
+    pub(crate) fn is_leaving(&self, piece: u64) -> bool {
+        let Shape { count, newest, .. } = self.shape;
+        (count * 3 / 4..count * 2).contains(&(newest - piece))
     }
 
     #[inline]
@@ -195,7 +194,6 @@ impl RecentRing {
         }
         Arc::get_mut(&mut self.pieces[index]).expect("it is free").clear();
         self.shape.newest += 1;
-        self.begun += 1;
         true
     }
 

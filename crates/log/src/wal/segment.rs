@@ -222,9 +222,9 @@ impl SegmentTable {
             self.cache.get_mut().forget(batch.place.slot);
         }
         let slot = self.files[usize::from(batch.place.slot)].as_mut();
-        let begun = self.recent.begun();
+        let before = self.recent.newest();
         self.recent.keep(batch, &mut slot.expect("a batch's segment is open").kept);
-        self.recent.begun() > begun
+        self.recent.newest() > before
     }
 
     /// The `length` bytes of an append, if they are in memory.
@@ -248,14 +248,14 @@ impl SegmentTable {
         self.recent.view(slots.iter().map(kept).collect())
     }
 
-    /// How many pieces of the memory for recent bytes were begun.
-    pub(crate) fn pieces_begun(&self) -> u64 {
-        self.recent.begun()
+    /// The number of the piece of memory that recent bytes fill now.
+    pub(crate) fn newest_piece(&self) -> u64 {
+        self.recent.newest()
     }
 
-    /// Whether what was kept when there were so many is about to leave memory.
-    pub(crate) fn is_leaving(&self, pieces_begun: u64) -> bool {
-        self.recent.is_leaving(pieces_begun)
+    /// Whether recent bytes of the piece with this number are about to leave memory, or have left it a moment ago.
+    pub(crate) fn is_leaving(&self, piece: u64) -> bool {
+        self.recent.is_leaving(piece)
     }
 
     /// Runs of recent bytes.
