@@ -12,10 +12,9 @@
 //! About every 100 ms: [`ShardLog::tick`]. When idle for a while, and before it stops: [`ShardLog::mark_durable`], then step 2 once more.
 //!
 //! # When background work is looked for
-//! Most turns of a loop change nothing that a job waits for. `is_work_due` remembers that something did: a
-//! job ended, a segment became full, an entry was refused, there is enough to seal, data was dropped, or
-//! a checkpoint was taken. So does a change of which seals wait, and a new piece of recent bytes. Debug builds look each time and assert that nothing is
-//! found without it.
+//! Most turns of a loop change nothing that a job waits for. `is_work_due` remembers that something did. A job ended, a segment
+//! became full, an entry was refused, there is enough to seal, or data was dropped. A checkpoint was taken, other seals wait, or
+//! recent bytes began a new piece. Debug builds look each time and assert that nothing is found without it.
 //!
 //! # Invariants
 //! - One commit, one change of the WAL's files and one seal, merge or checkpoint in flight.
