@@ -61,11 +61,11 @@ fn put_head(page: &mut String, comparison: &Comparison) {
 
 fn put_workload(page: &mut String, comparison: &Comparison, workload: Workload) {
     let _ = writeln!(page, "## {}\n\n{}\n", workload.title(), workload.source());
-    if let Some(machine) = comparison.machine_of(workload) {
-        let _ = writeln!(page, "Measured on {}.\n", machine.processor());
-    }
     let cases: Vec<&CaseRecord> =
         comparison.cases.iter().filter(|case| case.workload == workload).collect();
+    if let Some(case) = cases.first() {
+        let _ = writeln!(page, "Measured on {}.\n", comparison.machine_of(case).processor());
+    }
     put_figures(page, comparison, &cases, workload.metrics());
     put_ratios(page, comparison, &cases, workload.metrics());
     for metric in workload.metrics() {

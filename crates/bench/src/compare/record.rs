@@ -102,7 +102,6 @@ impl Comparison {
         }
         let contenders = &all.contenders;
         all.skipped.retain(|label| contenders.iter().all(|one| one.label != *label));
-        all.skipped.dedup();
         // Cases of a workload keep their order.
         all.cases.sort_by_key(|case| case.workload as u8);
         all.check_machines()?;
@@ -124,21 +123,24 @@ impl Comparison {
         let cases = other.cases.into_iter();
         self.cases.extend(cases.map(|case| CaseRecord { part: before + case.part, ..case }));
         self.parts.extend(other.parts);
-        self.skipped.extend(other.skipped);
+        for label in other.skipped {
+            if !self.skipped.contains(&label) {
+                self.skipped.push(label);
+            }
+        }
     }
 
     /// Cases of one workload are next to each other.
     fn check_machines(&self) -> Result<(), String> {
-        let machine = |case: &CaseRecord| &self.parts[case.part].machine;
-        let mut neighbours = self.cases.windows(2).filter(|two| two[0].workload == two[1].workload);
-        match neighbours.find(|two| !machine(&two[0]).is_like(machine(&two[1]))) {
-            None => Ok(()),
-            Some(two) => {
-                let (key, one, other) = (two[0].workload.key(), machine(&two[0]), machine(&two[1]));
-                let (one, other) = (one.line(), other.line());
-                Err(format!("cases of {key} are of two machines, {one} and {other}"))
+        let neighbours = self.cases.windows(2);
+        for two in neighbours.filter(|two| two[0].workload == two[1].workload) {
+            let (one, other) = (self.machine_of(&two[0]), self.machine_of(&two[1]));
+            if !one.is_like(other) {
+                let (key, one, other) = (two[0].workload.key(), one.line(), other.line());
+                return Err(format!("cases of {key} are of two machines, {one} and {other}"));
             }
         }
+        Ok(())
     }
 
     /// The parts that cases are of.
@@ -158,10 +160,9 @@ impl Comparison {
         self.used_parts().map(line).collect()
     }
 
-    /// On what a workload was measured.
-    pub(crate) fn machine_of(&self, workload: Workload) -> Option<&Machine> {
-        let case = self.cases.iter().find(|case| case.workload == workload)?;
-        Some(&self.parts[case.part].machine)
+    /// On what a case was measured.
+    pub(crate) fn machine_of(&self, case: &CaseRecord) -> &Machine {
+        &self.parts[case.part].machine
     }
 
     /// Takes from the first runs how each system was started.
@@ -355,7 +356,10 @@ pub(super) mod tests {
         let mut third = with("9 streams", &rates);
         third.contenders.remove(1);
         third.cases[0].workload = Workload::Mixed;
-        let parts = vec![third, with("8 streams", &rates), with("8 streams", &[(5.0, 2.0)])];
+        third.skipped.push("Gone".to_owned());
+        let mut second = with("8 streams", &rates);
+        second.skipped.clone_from(&third.skipped);
+        let parts = vec![third, second, with("8 streams", &[(5.0, 2.0)])];
         let all = Comparison::join(parts).unwrap();
         let cases: Vec<_> =
             all.cases.iter().map(|case| (case.workload, case.name.as_str())).collect();
@@ -363,6 +367,7 @@ pub(super) mod tests {
         assert_eq!(all.cases[0].values("ours", &Workload::Writes.metrics()[0]), [5.0]);
         let keys: Vec<&str> = all.contenders.iter().map(|one| one.key.as_str()).collect();
         assert_eq!(keys, ["ours", "theirs"]);
+        assert_eq!(all.skipped, ["Absent", "Gone"], "each once");
     }
 
     #[test]
