@@ -142,10 +142,11 @@ impl Group {
 
     /// Whether short appends should be sealed while they are still in memory.
     pub(crate) fn is_leaving(&self, options: &LogOptions, slots: &SegmentTable) -> bool {
-        let totals = self.hot_totals();
-        options.is_worth_chunk(totals.bytes)
-            && totals.are_short()
-            && slots.is_leaving(self.first_piece)
+        // Asked for each append, and mostly answered by the first of these.
+        slots.is_leaving(self.first_piece) && {
+            let totals = self.hot_totals();
+            options.is_worth_chunk(totals.bytes) && totals.are_short()
+        }
     }
 
     /// Whether what is hot has so few appends for its bytes.
