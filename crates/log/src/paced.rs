@@ -9,7 +9,7 @@
 
 use env::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Bytes that stay with the system's cache, at least and at most.
@@ -24,6 +24,38 @@ const STEP_MAX: Duration = Duration::from_millis(2);
 struct Zeroes([u8; UNWRITTEN_BYTES_MIN]);
 
 static ZEROES: Zeroes = Zeroes([0; UNWRITTEN_BYTES_MIN]);
+
+/// The zeroes for one batch may take the disk so long. Without them its `fdatasync` changes metadata, too. That takes less, but nothing
+/// else then hides it.
+const ZEROES_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// After so many bytes it is known how long they take.
+const TIMED_BYTES_MIN: u64 = 1 << 20;
+
+/// What zeroes are worth, as a log sees it while they are written.
+#[derive(Debug, Default)]
+pub(crate) struct ZeroesWorth {
+    /// Something waits for the file.
+    is_awaited: AtomicBool,
+    /// Bytes of a batch, on average, while much is written.
+    batch_bytes: AtomicU64,
+}
+
+impl ZeroesWorth {
+    pub(crate) fn note(&self, is_awaited: bool, batch_bytes: u64) {
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
+        self.batch_bytes.store(batch_bytes, Ordering::Relaxed);
+    }
+
+    /// Whether the disk should have no more of them, after `written_bytes` took it so long.
+    fn is_nothing(&self, written_bytes: u64, took: Duration) -> bool {
+        let batch_bytes = self.batch_bytes.load(Ordering::Relaxed);
+        let is_timed = written_bytes >= TIMED_BYTES_MIN;
+        let batch_took = took.as_secs_f64() * batch_bytes as f64 / written_bytes as f64;
+        self.is_awaited.load(Ordering::Relaxed)
+            || is_timed && batch_took > ZEROES_TIME_MAX.as_secs_f64()
+    }
+}
 
 /// How the writes to one file go.
 #[derive(Debug)]
@@ -47,15 +79,22 @@ impl Pace {
         Self { is_uncached: true, ..Self::default() }
     }
 
-    /// Writes all of `bytes` at `position`, and writes out as it goes.
+    /// Writes all of `bytes` at `position`, and writes out as it goes. How long the disk took, as far as it says so.
     ///
     /// # Errors
     /// Any error of the underlying disk.
-    pub(crate) fn write(&mut self, file: &dyn File, bytes: &[u8], position: u64) -> io::Result<()> {
+    pub(crate) fn write(
+        &mut self,
+        file: &dyn File,
+        bytes: &[u8],
+        position: u64,
+    ) -> io::Result<Duration> {
+        let mut took = Duration::ZERO;
         let positions = (position..).step_by(UNWRITTEN_BYTES_MIN);
         for (piece, at) in bytes.chunks(UNWRITTEN_BYTES_MIN).zip(positions) {
             if self.is_uncached {
-                if file.write_uncached_at(piece, at)? {
+                if let Some(direct) = file.write_uncached_at(piece, at)? {
+                    took += direct;
                     continue;
                 }
             } else {
@@ -63,14 +102,16 @@ impl Pace {
             }
             self.unwritten_bytes += piece.len();
             if self.unwritten_bytes >= self.step_bytes {
-                self.note_step(file.write_out()?);
+                let step = file.write_out()?;
+                took += step;
+                self.note_step(step);
             }
         }
-        Ok(())
+        Ok(took)
     }
 
-    /// Really writes zeroes, so that later writes to the range change no metadata. Where somebody waits, what is left is only
-    /// allocated, if the disk can do that.
+    /// Really writes zeroes, so that later writes to the range change no metadata. Where they are worth nothing, what is left is
+    /// only allocated, if the disk can do that.
     ///
     /// # Errors
     /// Any error of the underlying disk.
@@ -78,18 +119,18 @@ impl Pace {
         &mut self,
         file: &dyn File,
         length: u64,
-        is_awaited: &AtomicBool,
+        worth: &ZeroesWorth,
     ) -> io::Result<()> {
-        let mut at = 0;
+        let (mut at, mut took) = (0, Duration::ZERO);
         while at < length {
-            if is_awaited.load(Ordering::Relaxed) {
+            if worth.is_nothing(at, took) {
                 match file.allocate(length) {
                     Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
                     allocated => return allocated,
                 }
             }
             let count = usize::try_from(length - at).unwrap_or(usize::MAX).min(ZEROES.0.len());
-            self.write(file, &ZEROES.0[..count], at)?;
+            took += self.write(file, &ZEROES.0[..count], at)?;
             at += count as u64;
         }
         Ok(())
@@ -105,7 +146,7 @@ impl Pace {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use env::{Disk, MemoryDisk, RealDisk};
+    use env::{Disk, FileOverlay, MemoryDisk, RealDisk};
     use std::path::Path;
     use std::sync::Arc;
 
@@ -143,7 +184,7 @@ mod tests {
     fn zeroes_are_written_to_the_end() {
         let file = new_file();
         let length = 3 * UNWRITTEN_BYTES_MIN as u64 + 7;
-        Pace::default().write_zeroes(&*file, length, &AtomicBool::new(false)).unwrap();
+        Pace::default().write_zeroes(&*file, length, &ZeroesWorth::default()).unwrap();
         assert_eq!(file.len().unwrap(), length);
     }
 
@@ -151,14 +192,49 @@ mod tests {
     fn what_is_awaited_is_whole_at_once_or_is_written() {
         let length = 3 * UNWRITTEN_BYTES_MIN as u64 + 7;
         let unwritten = |file: &dyn File| {
-            let mut pace = Pace::default();
-            pace.write_zeroes(file, length, &AtomicBool::new(true)).unwrap();
+            let (mut pace, worth) = (Pace::default(), ZeroesWorth::default());
+            worth.note(true, 0);
+            pace.write_zeroes(file, length, &worth).unwrap();
             assert_eq!(file.len().unwrap(), length);
             pace.unwritten_bytes
         };
         assert_eq!(unwritten(&*new_file()), 0, "nothing was written");
         let heap = MemoryDisk::new().memory_file().unwrap();
         assert_eq!(unwritten(&*heap), 7, "it cannot allocate");
+    }
+
+    /// A file whose disk takes as long for each step.
+    #[derive(Debug)]
+    struct SlowFile(Arc<dyn File>, Duration);
+
+    impl FileOverlay for SlowFile {
+        fn below(&self) -> &dyn File {
+            &*self.0
+        }
+
+        fn write_out(&self) -> io::Result<Duration> {
+            Ok(self.1)
+        }
+    }
+
+    #[test]
+    fn zeroes_end_where_they_take_longer_than_a_change_of_metadata() {
+        let length = 2 * TIMED_BYTES_MIN + 7;
+        let zeroes = |micros: u64, batch_bytes: u64| {
+            let file = SlowFile(new_file(), Duration::from_micros(micros));
+            let (mut pace, worth) = (Pace::default(), ZeroesWorth::default());
+            worth.note(false, batch_bytes);
+            pace.write_zeroes(&file, length, &worth).unwrap();
+            assert_eq!(File::len(&file).unwrap(), length);
+            // What is written behind the last step says how far it came.
+            pace.unwritten_bytes > 0
+        };
+        // Four milliseconds for 256 KiB: one is enough for 64 KiB.
+        for (batch_bytes, is_written) in [(0, true), (63 << 10, true), (65 << 10, false)] {
+            assert_eq!(zeroes(4000, batch_bytes), is_written, "{batch_bytes}");
+        }
+        assert!(zeroes(250, 1023 << 10) && !zeroes(250, 1025 << 10));
+        assert!(zeroes(0, 4 << 20), "it does not say how long it takes");
     }
 
     #[test]

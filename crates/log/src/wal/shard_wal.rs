@@ -16,6 +16,7 @@ mod supply;
 
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
+use crate::paced::ZeroesWorth;
 use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::indexed::{IndexedBatches, IndexedPart};
@@ -27,7 +28,6 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 
 /// What data leaves at hand while all room at hand is for upkeep: more than any segment has.
 const ALL_BYTES: u64 = 1 << 62;
@@ -107,8 +107,10 @@ pub(crate) struct ShardWal {
     /// There is no room even for upkeep.
     has_no_last_room: bool,
     is_filling: bool,
-    /// Something waits for the segment that is being filled.
-    is_awaited: Arc<AtomicBool>,
+    /// What the zeroes of the segment that is being filled are worth.
+    zeroes: Arc<ZeroesWorth>,
+    /// Bytes of a batch, on average, while much is written.
+    heavy_batch_bytes: u64,
     mark_wanted: bool,
     /// Whether the last batch holds no entries, so that all entries are claimed durable.
     is_marked: bool,
@@ -143,7 +145,8 @@ impl ShardWal {
             disk_is_full: false,
             has_no_last_room: false,
             is_filling: false,
-            is_awaited: Arc::default(),
+            zeroes: Arc::default(),
+            heavy_batch_bytes: 0,
             mark_wanted: false,
             is_marked: start.durable == 0 && !marks_empty,
             indexed: IndexedBatches::default(),
@@ -289,7 +292,7 @@ impl ShardWal {
             Purpose::Upkeep => (&mut self.wanted_upkeep_bytes, 0),
         };
         *wanted = (*wanted).max(single_bytes + with);
-        self.note_awaited();
+        self.note_zeroes();
         Err(if is_full { AppendError::DiskFull } else { AppendError::Backpressure })
     }
 
