@@ -173,8 +173,8 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 
     /// Writes all of `bytes` past the system's cache, if the disk can do that and both ends lie between blocks of 4 KiB. Otherwise, and
-    /// by default, as [`File::write_at`]. It promises no more than that. How long it took if it was past the cache: reads then read from the
-    /// disk, and [`File::write_out`] has nothing to do.
+    /// by default, as [`File::write_at`]. It promises no more than that. Returns how long it took if it was past the cache, where reads then
+    /// read from the disk and [`File::write_out`] has nothing to do.
     ///
     /// # Errors
     /// As [`File::write_at`].

@@ -10,7 +10,7 @@
 use crate::group::seal::hot_chunk_bytes;
 use crate::load::Load;
 use crate::open_error::{OpenError, at};
-use crate::paced::ZeroesWorth;
+use crate::paced::ZeroesEnd;
 use crate::rebuild::{Rebuilt, RebuiltWal};
 use crate::shard::{DrainedWal, ShardLog};
 use crate::store::Store;
@@ -169,7 +169,7 @@ fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
     for size in [room.data_segment(0, 0, unsealed_bytes), room.upkeep_segment(0)] {
         let (disk, dir) = (&*shard.store.disk, shard.wal.dir());
         let capacity = size.choose(disk, dir);
-        let (seq, zeroes) = (shard.wal.segment_next(), ZeroesWorth::default());
+        let (seq, zeroes) = (shard.wal.segment_next(), ZeroesEnd::default());
         match capacity.and_then(|bytes| create_segment(disk, dir, seq, bytes, &zeroes)) {
             Ok(file) => {
                 shard.wal.add_spare(&mut shard.slots, file, size.purpose);

@@ -23,7 +23,7 @@ pub(crate) struct Load {
     bytes_then: u64,
     /// And batches.
     batches_then: u64,
-    /// Bytes of a batch, on average, when there were some last.
+    /// Bytes of a batch, on average over about the last second with some.
     mean_batch_bytes: u64,
     /// Ticks with little to write that must still come.
     ticks_left: u32,
@@ -40,7 +40,9 @@ impl Load {
         let written = bytes - std::mem::replace(&mut self.bytes_then, bytes);
         let count = batches - std::mem::replace(&mut self.batches_then, batches);
         // Where the disk holds all up, none ends in a tick.
-        self.mean_batch_bytes = written.checked_div(count).unwrap_or(self.mean_batch_bytes);
+        if let Some(bytes) = written.checked_div(count) {
+            self.mean_batch_bytes = (self.mean_batch_bytes * 7 + bytes) / 8;
+        }
         let is_much = written * MUCH_PART >= seal_bytes;
         self.is_flood = written >= FLOOD_BYTES;
         self.ticks_left = if is_much { QUIET_TICKS } else { self.ticks_left.saturating_sub(1) };
@@ -106,13 +108,15 @@ mod tests {
             load.tick(written, 800);
             load.heavy_batch_bytes()
         };
-        assert_eq!(size_after((1, 99)), 0, "that was little");
-        assert_eq!(size_after((3, 299)), 100);
-        assert_eq!(size_after((3, 299)), 100, "none ended since");
-        assert_eq!(size_after((4, 1099)), 800);
+        assert_eq!(size_after((1, 80)), 0, "that was little");
+        assert_eq!(size_after((2, 880)), (10 * 7 + 800) / 8, "one long batch decides nothing");
         for _ in 1..QUIET_TICKS {
-            assert_eq!(size_after((4, 1099)), 800);
+            assert_eq!(size_after((2, 880)), 108, "none ended since");
         }
-        assert_eq!(size_after((4, 1099)), 0, "it is quiet");
+        assert_eq!(size_after((2, 880)), 0, "it is quiet");
+        for batches in 3..40 {
+            size_after((batches, batches * 800));
+        }
+        assert!((780..=800).contains(&size_after((40, 32_000))), "and many do");
     }
 }

@@ -7,6 +7,7 @@
 //!
 //! Nothing is durable before the sync that ends the file.
 
+use crate::options::BLOCK_BYTES;
 use env::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,35 +26,79 @@ struct Zeroes([u8; UNWRITTEN_BYTES_MIN]);
 
 static ZEROES: Zeroes = Zeroes([0; UNWRITTEN_BYTES_MIN]);
 
-/// The zeroes for one batch may take the disk so long. Without them its `fdatasync` changes metadata, too. That takes less, but nothing
-/// else then hides it.
-const ZEROES_TIME_MAX: Duration = Duration::from_millis(1);
+/// The zeroes for one batch may take the disk so long. Without them its `fdatasync` changes metadata, too, and nothing is written
+/// beside it.
+const BATCH_TIME_MAX: Duration = Duration::from_millis(1);
+
+/// And so many times what a short write takes: a disk that is slow because of the number of writes does not get more of them.
+const BATCH_WRITES_MAX: f64 = 4.0;
 
 /// After so many bytes it is known how long they take.
-const TIMED_BYTES_MIN: u64 = 1 << 20;
+const TIMED_BYTES_MIN: u64 = 4 << 20;
 
-/// What zeroes are worth, as a log sees it while they are written.
+/// The first block of so many bytes is written alone.
+const SHORT_WRITE_EVERY: u64 = 1 << 20;
+
+/// When the zeroes of a new segment may end, as the log sees it.
 #[derive(Debug, Default)]
-pub(crate) struct ZeroesWorth {
-    /// Something waits for the file.
+pub(crate) struct ZeroesEnd {
+    /// Something waits for the segment.
     is_awaited: AtomicBool,
     /// Bytes of a batch, on average, while much is written.
     batch_bytes: AtomicU64,
 }
 
-impl ZeroesWorth {
+impl ZeroesEnd {
     pub(crate) fn note(&self, is_awaited: bool, batch_bytes: u64) {
         self.is_awaited.store(is_awaited, Ordering::Relaxed);
         self.batch_bytes.store(batch_bytes, Ordering::Relaxed);
     }
 
-    /// Whether the disk should have no more of them, after `written_bytes` took it so long.
-    fn is_nothing(&self, written_bytes: u64, took: Duration) -> bool {
-        let batch_bytes = self.batch_bytes.load(Ordering::Relaxed);
-        let is_timed = written_bytes >= TIMED_BYTES_MIN;
-        let batch_took = took.as_secs_f64() * batch_bytes as f64 / written_bytes as f64;
+    fn is_due(&self, times: &WriteTimes) -> bool {
+        let batch_bytes = self.batch_bytes.load(Ordering::Relaxed) as f64;
+        let is_costly = || {
+            let batch_seconds = batch_bytes * times.byte_seconds();
+            batch_seconds > BATCH_TIME_MAX.as_secs_f64()
+                && batch_seconds > BATCH_WRITES_MAX * times.short.mean_seconds()
+        };
         self.is_awaited.load(Ordering::Relaxed)
-            || is_timed && batch_took > ZEROES_TIME_MAX.as_secs_f64()
+            || times.long.bytes >= TIMED_BYTES_MIN && is_costly()
+    }
+}
+
+/// How long the disk took for some writes past the system's cache.
+#[derive(Debug, Default)]
+struct Timed {
+    count: u32,
+    bytes: u64,
+    took: Duration,
+}
+
+impl Timed {
+    fn add(&mut self, bytes: usize, took: Duration) {
+        self.count += 1;
+        self.bytes += bytes as u64;
+        self.took += took;
+    }
+
+    fn mean_seconds(&self) -> f64 {
+        self.took.as_secs_f64() / f64::from(self.count.max(1))
+    }
+}
+
+/// How long the zeroes of a file took.
+#[derive(Debug, Default)]
+struct WriteTimes {
+    /// Single blocks.
+    short: Timed,
+    long: Timed,
+}
+
+impl WriteTimes {
+    /// What a byte takes beside what each write takes, however short.
+    fn byte_seconds(&self) -> f64 {
+        let each = self.short.mean_seconds() * f64::from(self.long.count);
+        (self.long.took.as_secs_f64() - each) / self.long.bytes.max(1) as f64
     }
 }
 
@@ -79,7 +124,7 @@ impl Pace {
         Self { is_uncached: true, ..Self::default() }
     }
 
-    /// Writes all of `bytes` at `position`, and writes out as it goes. How long the disk took, as far as it says so.
+    /// Writes all of `bytes` at `position`, and writes out as it goes. How long it took as far as it was past the system's cache.
     ///
     /// # Errors
     /// Any error of the underlying disk.
@@ -93,8 +138,8 @@ impl Pace {
         let positions = (position..).step_by(UNWRITTEN_BYTES_MIN);
         for (piece, at) in bytes.chunks(UNWRITTEN_BYTES_MIN).zip(positions) {
             if self.is_uncached {
-                if let Some(direct) = file.write_uncached_at(piece, at)? {
-                    took += direct;
+                if let Some(time) = file.write_uncached_at(piece, at)? {
+                    took += time;
                     continue;
                 }
             } else {
@@ -102,16 +147,14 @@ impl Pace {
             }
             self.unwritten_bytes += piece.len();
             if self.unwritten_bytes >= self.step_bytes {
-                let step = file.write_out()?;
-                took += step;
-                self.note_step(step);
+                self.note_step(file.write_out()?);
             }
         }
         Ok(took)
     }
 
-    /// Really writes zeroes, so that later writes to the range change no metadata. Where they are worth nothing, what is left is
-    /// only allocated, if the disk can do that.
+    /// Really writes zeroes, so that later writes to the range change no metadata. Once they may end, what is left is only
+    /// allocated, if the disk can do that.
     ///
     /// # Errors
     /// Any error of the underlying disk.
@@ -119,18 +162,23 @@ impl Pace {
         &mut self,
         file: &dyn File,
         length: u64,
-        worth: &ZeroesWorth,
+        end: &ZeroesEnd,
     ) -> io::Result<()> {
-        let (mut at, mut took) = (0, Duration::ZERO);
+        let (mut at, mut times) = (0, WriteTimes::default());
         while at < length {
-            if worth.is_nothing(at, took) {
+            if end.is_due(&times) {
                 match file.allocate(length) {
                     Err(error) if error.kind() == io::ErrorKind::Unsupported => {}
                     allocated => return allocated,
                 }
             }
-            let count = usize::try_from(length - at).unwrap_or(usize::MAX).min(ZEROES.0.len());
-            took += self.write(file, &ZEROES.0[..count], at)?;
+            let is_short = at.is_multiple_of(SHORT_WRITE_EVERY);
+            let piece_bytes = UNWRITTEN_BYTES_MIN as u64;
+            let usual = if is_short { BLOCK_BYTES } else { piece_bytes - at % piece_bytes };
+            let count = usize::try_from((length - at).min(usual)).expect("a piece is short");
+            let took = self.write(file, &ZEROES.0[..count], at)?;
+            let timed = if is_short { &mut times.short } else { &mut times.long };
+            timed.add(count, took);
             at += count as u64;
         }
         Ok(())
@@ -184,7 +232,7 @@ mod tests {
     fn zeroes_are_written_to_the_end() {
         let file = new_file();
         let length = 3 * UNWRITTEN_BYTES_MIN as u64 + 7;
-        Pace::default().write_zeroes(&*file, length, &ZeroesWorth::default()).unwrap();
+        Pace::default().write_zeroes(&*file, length, &ZeroesEnd::default()).unwrap();
         assert_eq!(file.len().unwrap(), length);
     }
 
@@ -192,7 +240,7 @@ mod tests {
     fn what_is_awaited_is_whole_at_once_or_is_written() {
         let length = 3 * UNWRITTEN_BYTES_MIN as u64 + 7;
         let unwritten = |file: &dyn File| {
-            let (mut pace, worth) = (Pace::default(), ZeroesWorth::default());
+            let (mut pace, worth) = (Pace::default(), ZeroesEnd::default());
             worth.note(true, 0);
             pace.write_zeroes(file, length, &worth).unwrap();
             assert_eq!(file.len().unwrap(), length);
@@ -203,38 +251,54 @@ mod tests {
         assert_eq!(unwritten(&*heap), 7, "it cannot allocate");
     }
 
-    /// A file whose disk takes as long for each step.
+    /// A file on a disk that takes so long for each write and for each MiB.
     #[derive(Debug)]
-    struct SlowFile(Arc<dyn File>, Duration);
+    struct SlowFile {
+        below: Arc<dyn File>,
+        each: Duration,
+        mib: Duration,
+        written_bytes: AtomicU64,
+    }
 
     impl FileOverlay for SlowFile {
         fn below(&self) -> &dyn File {
-            &*self.0
+            &*self.below
         }
 
-        fn write_out(&self) -> io::Result<Duration> {
-            Ok(self.1)
+        fn uncached_time(&self, length: usize) -> Option<Duration> {
+            self.written_bytes.fetch_add(length as u64, Ordering::Relaxed);
+            Some(self.each + self.mib * u32::try_from(length >> 12).unwrap() / 256)
         }
     }
 
+    /// Whether all zeroes are written for batches of so many KiB.
+    fn are_written(batch_kib: u64, (each_micros, mib_micros): (u64, u64)) -> bool {
+        let (each, mib) = (Duration::from_micros(each_micros), Duration::from_micros(mib_micros));
+        let file = SlowFile { below: new_file(), each, mib, written_bytes: AtomicU64::new(0) };
+        let (length, end) = (TIMED_BYTES_MIN * 2 + 4096, ZeroesEnd::default());
+        end.note(false, batch_kib << 10);
+        Pace::uncached().write_zeroes(&file, length, &end).unwrap();
+        assert_eq!(File::len(&file).unwrap(), length);
+        let written_bytes = file.written_bytes.into_inner();
+        assert!(written_bytes == length || written_bytes < TIMED_BYTES_MIN + (1 << 20));
+        written_bytes == length
+    }
+
     #[test]
-    fn zeroes_end_where_they_take_longer_than_a_change_of_metadata() {
-        let length = 2 * TIMED_BYTES_MIN + 7;
-        let zeroes = |micros: u64, batch_bytes: u64| {
-            let file = SlowFile(new_file(), Duration::from_micros(micros));
-            let (mut pace, worth) = (Pace::default(), ZeroesWorth::default());
-            worth.note(false, batch_bytes);
-            pace.write_zeroes(&file, length, &worth).unwrap();
-            assert_eq!(File::len(&file).unwrap(), length);
-            // What is written behind the last step says how far it came.
-            pace.unwritten_bytes > 0
-        };
-        // Four milliseconds for 256 KiB: one is enough for 64 KiB.
-        for (batch_bytes, is_written) in [(0, true), (63 << 10, true), (65 << 10, false)] {
-            assert_eq!(zeroes(4000, batch_bytes), is_written, "{batch_bytes}");
+    fn zeroes_end_where_those_for_a_batch_take_too_long() {
+        // 4 ms for a MiB: one is enough for 256 KiB.
+        for (batch_kib, is_whole) in [(0, true), (250, true), (262, false), (4096, false)] {
+            assert_eq!(are_written(batch_kib, (50, 4000)), is_whole, "{batch_kib} KiB");
         }
-        assert!(zeroes(250, 1023 << 10) && !zeroes(250, 1025 << 10));
-        assert!(zeroes(0, 4 << 20), "it does not say how long it takes");
+        assert!(are_written(1000, (50, 1000)) && !are_written(1050, (50, 1000)));
+    }
+
+    #[test]
+    fn zeroes_stay_where_each_write_takes_long_however_short_it_is() {
+        // 20 ms for five writes of a MiB, as above with 4 ms a MiB; but it is their number.
+        assert!(are_written(512, (4000, 400)) && are_written(4096, (4000, 400)));
+        assert!(are_written(512, (600, 4000)), "2 ms are no more than four writes");
+        assert!(!are_written(1024, (600, 4000)));
     }
 
     #[test]

@@ -29,3 +29,4 @@ mod support;
 mod transcript;
 mod transcripts;
 mod unreadable;
+mod zeroes;

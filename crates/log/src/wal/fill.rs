@@ -1,6 +1,6 @@
 //! Segments made, renamed and removed in the background, ahead of need.
 
-use crate::paced::ZeroesWorth;
+use crate::paced::ZeroesEnd;
 use crate::paths::remove_if_there;
 use crate::wal::room::{Purpose, SegmentSize};
 use crate::wal::segment::{SegmentFile, WalSegment, create_segment, recycle_segment};
@@ -12,8 +12,8 @@ use std::sync::Arc;
 /// One change of a WAL's files.
 #[derive(Debug)]
 pub(crate) enum FillWork {
-    /// Fill a new segment with zeroes, as long as these are worth it.
-    Create { dir: PathBuf, seq: u64, size: SegmentSize, zeroes: Arc<ZeroesWorth> },
+    /// Fill a new segment with zeroes, until these may end.
+    Create { dir: PathBuf, seq: u64, size: SegmentSize, zeroes: Arc<ZeroesEnd> },
     /// Rename the oldest segment, which nobody needs, to be the newest.
     Recycle { dir: PathBuf, seq: u64, old: Arc<SegmentFile>, segment: WalSegment },
     /// Remove the oldest segment.

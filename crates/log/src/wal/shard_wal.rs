@@ -16,7 +16,7 @@ mod supply;
 
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
-use crate::paced::ZeroesWorth;
+use crate::paced::ZeroesEnd;
 use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::indexed::{IndexedBatches, IndexedPart};
@@ -107,8 +107,8 @@ pub(crate) struct ShardWal {
     /// There is no room even for upkeep.
     has_no_last_room: bool,
     is_filling: bool,
-    /// What the zeroes of the segment that is being filled are worth.
-    zeroes: Arc<ZeroesWorth>,
+    /// When the zeroes of the segment that is being filled may end.
+    zeroes: Arc<ZeroesEnd>,
     /// Bytes of a batch, on average, while much is written.
     heavy_batch_bytes: u64,
     mark_wanted: bool,

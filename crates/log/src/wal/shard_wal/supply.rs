@@ -77,9 +77,9 @@ impl ShardWal {
         Some(FillWork::Create { dir, seq: self.segment_next, size, zeroes })
     }
 
-    /// Says what the zeroes of the segment that is being filled are worth. With half of the bound used, seals are better not
-    /// outrun: writes then wait for the zeroes, a tenth of a second, and not for seals of all groups. On a disk with little room
-    /// only what is written is sure to be there.
+    /// Says when the zeroes of the segment that is being filled may end. With half of the bound used, seals are better not
+    /// outrun: a write that waits then waits for the zeroes, a tenth of a second, and not for seals of all groups. Where zeroes
+    /// take longer than that, seals get more of the disk without them. With little room, only what is written is sure to be there.
     pub(super) fn note_zeroes(&self) {
         let has_room = !self.room.is_tight() && !self.disk_is_full;
         let is_awaited = self.is_waiting() && !self.room.is_half_used(self.used_bytes());
@@ -89,9 +89,8 @@ impl ShardWal {
 
     /// Learns how many bytes a batch has on average while much is written; 0 if that is not so.
     pub(crate) fn note_heavy_batches(&mut self, bytes: u64) {
-        if std::mem::replace(&mut self.heavy_batch_bytes, bytes) != bytes {
-            self.note_zeroes();
-        }
+        self.heavy_batch_bytes = bytes;
+        self.note_zeroes();
     }
 
     /// The size of the next segment for data, if one is wanted and the bound allows it. If nothing can leave the WAL
