@@ -173,14 +173,14 @@ pub trait File: Send + Sync + fmt::Debug {
     }
 
     /// Writes all of `bytes` past the system's cache, if the disk can do that and both ends lie between blocks of 4 KiB. Otherwise, and
-    /// by default, as [`File::write_at`]. It promises no more than that. Returns how long it took if it was past the cache, where reads then
-    /// read from the disk and [`File::write_out`] has nothing to do.
+    /// by default, as [`File::write_at`]. It promises no more than that. Whether it was past the cache: reads then read from the disk,
+    /// and [`File::write_out`] has nothing to do.
     ///
     /// # Errors
     /// As [`File::write_at`].
-    fn write_uncached_at(&self, bytes: &[u8], position: u64) -> io::Result<Option<Duration>> {
+    fn write_uncached_at(&self, bytes: &[u8], position: u64) -> io::Result<bool> {
         self.write_at(bytes, position)?;
-        Ok(None)
+        Ok(false)
     }
 
     /// Brings written bytes to the disk ahead of a sync; how long that took. It promises nothing: only

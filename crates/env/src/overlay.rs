@@ -46,11 +46,6 @@ pub trait FileOverlay: Send + Sync + fmt::Debug {
         self.below().write_pieces_at(pieces, position)
     }
 
-    /// How long a write of so many bytes past the system's cache took; `None` if there is no such way, as by default.
-    fn uncached_time(&self, _length: usize) -> Option<Duration> {
-        None
-    }
-
     /// See [`File::write_out`].
     ///
     /// # Errors
@@ -137,11 +132,6 @@ impl<F: FileOverlay> File for F {
 
     fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
         FileOverlay::write_pieces_at(self, pieces, position)
-    }
-
-    fn write_uncached_at(&self, bytes: &[u8], position: u64) -> io::Result<Option<Duration>> {
-        self.write_at(bytes, position)?;
-        Ok(self.uncached_time(bytes.len()))
     }
 
     fn write_out(&self) -> io::Result<Duration> {

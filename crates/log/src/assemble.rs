@@ -10,7 +10,6 @@
 use crate::group::seal::hot_chunk_bytes;
 use crate::load::Load;
 use crate::open_error::{OpenError, at};
-use crate::paced::ZeroesEnd;
 use crate::rebuild::{Rebuilt, RebuiltWal};
 use crate::shard::{DrainedWal, ShardLog};
 use crate::store::Store;
@@ -26,7 +25,7 @@ use model::ShardId;
 use std::cell::Cell;
 use std::collections::VecDeque;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// Makes the shards of this opening, whose epoch is returned, and writes each WAL's first mark. Where names are not durable, the shards are poisoned instead.
 ///
@@ -169,8 +168,8 @@ fn first_segment(shard: &mut ShardLog) -> io::Result<()> {
     for size in [room.data_segment(0, 0, unsealed_bytes), room.upkeep_segment(0)] {
         let (disk, dir) = (&*shard.store.disk, shard.wal.dir());
         let capacity = size.choose(disk, dir);
-        let (seq, zeroes) = (shard.wal.segment_next(), ZeroesEnd::default());
-        match capacity.and_then(|bytes| create_segment(disk, dir, seq, bytes, &zeroes)) {
+        let (seq, is_awaited) = (shard.wal.segment_next(), AtomicBool::new(false));
+        match capacity.and_then(|bytes| create_segment(disk, dir, seq, bytes, &is_awaited)) {
             Ok(file) => {
                 shard.wal.add_spare(&mut shard.slots, file, size.purpose);
                 return Ok(());

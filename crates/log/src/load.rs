@@ -21,10 +21,6 @@ const FLOOD_BYTES: u64 = 8 << 20;
 pub(crate) struct Load {
     /// Bytes of all batches at the last tick.
     bytes_then: u64,
-    /// And batches.
-    batches_then: u64,
-    /// Bytes of a batch, on average over about the last second with some.
-    mean_batch_bytes: u64,
     /// Ticks with little to write that must still come.
     ticks_left: u32,
     /// Since the log was quiet, much has come to be sealed.
@@ -34,15 +30,10 @@ pub(crate) struct Load {
 }
 
 impl Load {
-    /// There were so many batches by now, of so many bytes. Whether the log has just become quiet.
-    pub(crate) fn tick(&mut self, (batches, bytes): (u64, u64), seal_bytes: u64) -> bool {
+    /// All batches have had `bytes` by now. Whether the log has just become quiet.
+    pub(crate) fn tick(&mut self, bytes: u64, seal_bytes: u64) -> bool {
         let was_heavy = self.is_heavy();
         let written = bytes - std::mem::replace(&mut self.bytes_then, bytes);
-        let count = batches - std::mem::replace(&mut self.batches_then, batches);
-        // Where the disk holds all up, none ends in a tick.
-        if let Some(bytes) = written.checked_div(count) {
-            self.mean_batch_bytes = (self.mean_batch_bytes * 7 + bytes) / 8;
-        }
         let is_much = written * MUCH_PART >= seal_bytes;
         self.is_flood = written >= FLOOD_BYTES;
         self.ticks_left = if is_much { QUIET_TICKS } else { self.ticks_left.saturating_sub(1) };
@@ -63,11 +54,6 @@ impl Load {
     pub(crate) fn is_heavy(&self) -> bool {
         self.ticks_left > 0
     }
-
-    /// Bytes of a batch, on average, while much is written; 0 otherwise.
-    pub(crate) fn heavy_batch_bytes(&self) -> u64 {
-        if self.is_heavy() { self.mean_batch_bytes } else { 0 }
-    }
 }
 
 #[cfg(test)]
@@ -77,18 +63,18 @@ mod tests {
     #[test]
     fn a_log_is_quiet_a_second_after_it_had_much_to_write() {
         let (mut load, seal_bytes) = (Load::default(), 800);
-        assert!(!load.tick((0, 99), seal_bytes) && !load.is_heavy(), "that was little");
-        assert!(!load.tick((0, 199), seal_bytes) && load.is_heavy());
+        assert!(!load.tick(99, seal_bytes) && !load.is_heavy(), "that was little");
+        assert!(!load.tick(199, seal_bytes) && load.is_heavy());
         for tick in 1..QUIET_TICKS {
-            assert!(!load.tick((0, 199 + u64::from(tick)), seal_bytes) && load.is_heavy());
+            assert!(!load.tick(199 + u64::from(tick), seal_bytes) && load.is_heavy());
         }
         assert!(load.is_burst());
         load.note_backlog();
         assert!(load.is_heavy() && !load.is_burst());
-        assert!(load.tick((0, 250), seal_bytes), "the last one says it");
-        assert!(!load.is_heavy() && !load.tick((0, 250), seal_bytes), "and none after it");
+        assert!(load.tick(250, seal_bytes), "the last one says it");
+        assert!(!load.is_heavy() && !load.tick(250, seal_bytes), "and none after it");
         load.note_backlog();
-        assert!(!load.tick((0, 350), seal_bytes) && load.is_burst(), "that was before it");
+        assert!(!load.tick(350, seal_bytes) && load.is_burst(), "that was before it");
     }
 
     #[test]
@@ -96,27 +82,8 @@ mod tests {
         let (mut load, mut bytes) = (Load::default(), 0);
         for (written, is_flood) in [(FLOOD_BYTES - 1, false), (FLOOD_BYTES, true), (800, false)] {
             bytes += written;
-            load.tick((0, bytes), 800);
+            load.tick(bytes, 800);
             assert_eq!(load.is_flood, is_flood, "{written}");
         }
-    }
-
-    #[test]
-    fn the_size_of_batches_is_known_while_much_is_written() {
-        let mut load = Load::default();
-        let mut size_after = |written| {
-            load.tick(written, 800);
-            load.heavy_batch_bytes()
-        };
-        assert_eq!(size_after((1, 80)), 0, "that was little");
-        assert_eq!(size_after((2, 880)), (10 * 7 + 800) / 8, "one long batch decides nothing");
-        for _ in 1..QUIET_TICKS {
-            assert_eq!(size_after((2, 880)), 108, "none ended since");
-        }
-        assert_eq!(size_after((2, 880)), 0, "it is quiet");
-        for batches in 3..40 {
-            size_after((batches, batches * 800));
-        }
-        assert!((780..=800).contains(&size_after((40, 32_000))), "and many do");
     }
 }

@@ -29,4 +29,3 @@ mod support;
 mod transcript;
 mod transcripts;
 mod unreadable;
-mod zeroes;

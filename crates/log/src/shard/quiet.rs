@@ -14,10 +14,7 @@ impl ShardLog {
     /// Looks at how much is written; for about every 100 ms. While it is much, merges that save no space and seals of long appends
     /// wait, up to a bound.
     pub fn tick(&mut self) {
-        let written = (self.batches, self.batch_bytes);
-        let is_quiet_now = self.load.tick(written, self.store.options.seal_bytes);
-        self.wal.note_heavy_batches(self.load.heavy_batch_bytes());
-        if is_quiet_now {
+        if self.load.tick(self.batch_bytes, self.store.options.seal_bytes) {
             for group in self.groups.iter_mut().filter(|group| group.chunks.waiting() > 0) {
                 group.merge_may_help = true;
             }

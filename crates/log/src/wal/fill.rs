@@ -1,19 +1,18 @@
 //! Segments made, renamed and removed in the background, ahead of need.
 
-use crate::paced::ZeroesEnd;
 use crate::paths::remove_if_there;
 use crate::wal::room::{Purpose, SegmentSize};
 use crate::wal::segment::{SegmentFile, WalSegment, create_segment, recycle_segment};
 use env::Disk;
 use std::io;
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::AtomicBool};
 
 /// One change of a WAL's files.
 #[derive(Debug)]
 pub(crate) enum FillWork {
-    /// Fill a new segment with zeroes, until these may end.
-    Create { dir: PathBuf, seq: u64, size: SegmentSize, zeroes: Arc<ZeroesEnd> },
+    /// Fill a new segment with zeroes, as far as nothing waits for it.
+    Create { dir: PathBuf, seq: u64, size: SegmentSize, is_awaited: Arc<AtomicBool> },
     /// Rename the oldest segment, which nobody needs, to be the newest.
     Recycle { dir: PathBuf, seq: u64, old: Arc<SegmentFile>, segment: WalSegment },
     /// Remove the oldest segment.
@@ -34,10 +33,10 @@ pub(crate) enum FillDone {
 impl FillWork {
     pub(crate) fn run(self, disk: &dyn Disk) -> FillDone {
         match self {
-            Self::Create { dir, seq, size, zeroes } => {
+            Self::Create { dir, seq, size, is_awaited } => {
                 let capacity = size.choose(disk, &dir);
                 let made = capacity
-                    .and_then(|capacity| create_segment(disk, &dir, seq, capacity, &zeroes));
+                    .and_then(|capacity| create_segment(disk, &dir, seq, capacity, &is_awaited));
                 match made {
                     Ok(file) => FillDone::Spare { file, replaced: None, purpose: size.purpose },
                     Err(error) => {

@@ -10,7 +10,7 @@
 //! `docs/format/wal.md`.
 
 use crate::entry::DataPlace;
-use crate::paced::{Pace, ZeroesEnd};
+use crate::paced::Pace;
 use crate::paths::{parse_numbered, remove_if_there};
 use crate::read::ReadMode;
 use crate::wal::batch::DurableBatch;
@@ -95,7 +95,7 @@ pub(crate) fn give_up_segment(disk: &dyn Disk, dir: &Path, seq: u64) -> io::Resu
     disk.sync_dir(dir)
 }
 
-/// Makes segment `seq` of `capacity` bytes, zero-filled and durable. Where `zeroes` say so, the rest of it is only allocated.
+/// Makes segment `seq` of `capacity` bytes, zero-filled and durable. Where it is awaited, the rest of it is only allocated.
 ///
 /// # Errors
 /// Any error of the underlying disk; what was written is removed then.
@@ -104,12 +104,12 @@ pub(crate) fn create_segment(
     dir: &Path,
     seq: u64,
     capacity: u64,
-    zeroes: &ZeroesEnd,
+    is_awaited: &AtomicBool,
 ) -> io::Result<SegmentFile> {
     let filling = dir.join(FILL_NAME);
     remove_if_there(disk, &filling)?;
     let file = disk.create(&filling)?;
-    let filled = Pace::uncached().write_zeroes(&*file, capacity, zeroes);
+    let filled = Pace::uncached().write_zeroes(&*file, capacity, is_awaited);
     let filled = filled.and_then(|()| file.sync_all());
     if let Err(error) = filled {
         // The space of a half-filled file is wanted back; the first error is the one to tell.
@@ -358,6 +358,8 @@ mod tests {
     use super::*;
     use env::{DiskOperation, MemoryDisk};
 
+    static NOBODY_WAITS: AtomicBool = AtomicBool::new(false);
+
     /// A disk with the empty directory of a WAL.
     fn new_wal(number: u16) -> (MemoryDisk, PathBuf) {
         let (disk, dir) = (MemoryDisk::new(), wal_dir(Path::new("/d"), number));
@@ -368,7 +370,7 @@ mod tests {
     #[test]
     fn a_segment_is_zero_filled_and_named_last() {
         let (disk, dir) = new_wal(2);
-        let segment = create_segment(&disk, &dir, 0x1f, 8192, &ZeroesEnd::default()).unwrap();
+        let segment = create_segment(&disk, &dir, 0x1f, 8192, &NOBODY_WAITS).unwrap();
         assert_eq!(segment.path, Path::new("/d/wal/00002/000000000000001f.wal"));
         assert_eq!(parse_segment_name("000000000000001f.wal"), Some(0x1f));
         assert_eq!(segment.file.len().unwrap(), 8192);
@@ -377,7 +379,7 @@ mod tests {
         // A try that could not sync the directory is repeated.
         assert!(recycle_segment(&disk, &dir, &segment, 0x20).unwrap().is_some());
         // Before the next try another segment may take the number.
-        create_segment(&disk, &dir, 0x20, 4096, &ZeroesEnd::default()).unwrap();
+        create_segment(&disk, &dir, 0x20, 4096, &NOBODY_WAITS).unwrap();
         assert!(recycle_segment(&disk, &dir, &segment, 0x21).unwrap().is_none());
     }
 
@@ -385,9 +387,9 @@ mod tests {
     #[test]
     fn what_is_written_to_a_recycled_segment_is_in_the_file_of_its_name() {
         let (disk, dir) = new_wal(0);
-        let old = create_segment(&disk, &dir, 1, 8192, &ZeroesEnd::default()).unwrap();
+        let old = create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap();
         disk.fail(DiskOperation::SyncDir, 0, None);
-        create_segment(&disk, &dir, 2, 4096, &ZeroesEnd::default()).unwrap_err();
+        create_segment(&disk, &dir, 2, 4096, &NOBODY_WAITS).unwrap_err();
         disk.remove(&old.path).unwrap();
         disk.fail_nothing();
         let recycled = recycle_segment(&disk, &dir, &old, 2).unwrap().unwrap();
@@ -402,10 +404,8 @@ mod tests {
     fn a_full_disk_leaves_no_half_filled_segment() {
         let (disk, dir) = new_wal(0);
         disk.set_capacity(5000);
-        let zeroes = ZeroesEnd::default();
         for is_awaited in [false, true] {
-            zeroes.note(is_awaited, 0);
-            assert!(create_segment(&disk, &dir, 1, 8192, &zeroes).is_err());
+            assert!(create_segment(&disk, &dir, 1, 8192, &AtomicBool::new(is_awaited)).is_err());
             assert_eq!(disk.used_bytes(), 0);
         }
     }
@@ -413,7 +413,7 @@ mod tests {
     #[test]
     fn what_was_read_around_an_append_goes_with_its_segment() {
         let (disk, dir) = new_wal(0);
-        let segment = create_segment(&disk, &dir, 1, 8192, &ZeroesEnd::default()).unwrap();
+        let segment = create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap();
         let mut table = SegmentTable::forgetful(Arc::default());
         table.cache = RefCell::new(ReadCache::new(16 << 10));
         let slot = table.insert(Arc::new(segment));
@@ -428,8 +428,7 @@ mod tests {
     #[test]
     fn a_segment_that_a_closed_shard_held_is_not_free() {
         let (disk, dir) = new_wal(0);
-        let segment =
-            Arc::new(create_segment(&disk, &dir, 1, 8192, &ZeroesEnd::default()).unwrap());
+        let segment = Arc::new(create_segment(&disk, &dir, 1, 8192, &NOBODY_WAITS).unwrap());
         let is_closing = Arc::default();
         let mut mine = SegmentTable::forgetful(Arc::clone(&is_closing));
         let mut theirs = SegmentTable::forgetful(is_closing);

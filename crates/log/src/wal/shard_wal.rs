@@ -16,7 +16,6 @@ mod supply;
 
 use crate::entry::NewEntry;
 use crate::options::{BLOCK_BYTES, ENTRY_COMMAND_BYTES_MAX, ENTRY_DATA_BYTES_MAX, LogOptions};
-use crate::paced::ZeroesEnd;
 use crate::wal::batch::{ClosedBatch, DurableBatch, OpenBatch, SyncDone, SyncJob};
 use crate::wal::group_commit::{GroupCommit, SyncFailed};
 use crate::wal::indexed::{IndexedBatches, IndexedPart};
@@ -28,6 +27,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 /// What data leaves at hand while all room at hand is for upkeep: more than any segment has.
 const ALL_BYTES: u64 = 1 << 62;
@@ -107,10 +107,8 @@ pub(crate) struct ShardWal {
     /// There is no room even for upkeep.
     has_no_last_room: bool,
     is_filling: bool,
-    /// When the zeroes of the segment that is being filled may end.
-    zeroes: Arc<ZeroesEnd>,
-    /// Bytes of a batch, on average, while much is written.
-    heavy_batch_bytes: u64,
+    /// Something waits for the segment that is being filled.
+    is_awaited: Arc<AtomicBool>,
     mark_wanted: bool,
     /// Whether the last batch holds no entries, so that all entries are claimed durable.
     is_marked: bool,
@@ -145,8 +143,7 @@ impl ShardWal {
             disk_is_full: false,
             has_no_last_room: false,
             is_filling: false,
-            zeroes: Arc::default(),
-            heavy_batch_bytes: 0,
+            is_awaited: Arc::default(),
             mark_wanted: false,
             is_marked: start.durable == 0 && !marks_empty,
             indexed: IndexedBatches::default(),
@@ -292,7 +289,7 @@ impl ShardWal {
             Purpose::Upkeep => (&mut self.wanted_upkeep_bytes, 0),
         };
         *wanted = (*wanted).max(single_bytes + with);
-        self.note_zeroes();
+        self.note_awaited();
         Err(if is_full { AppendError::DiskFull } else { AppendError::Backpressure })
     }
 

@@ -13,7 +13,7 @@ use crate::wal::fill::{FillDone, FillWork};
 use crate::wal::room::{Purpose, SegmentSize, is_no_room};
 use crate::wal::segment::{SegmentFile, SegmentTable, WalSegment};
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, atomic::Ordering};
 
 /// How many times larger than the one before it a segment is, until they have their usual size.
 const SEGMENT_GROWTH: u64 = 4;
@@ -72,25 +72,19 @@ impl ShardWal {
         } else {
             self.spare_size(is_stuck, hot_bytes)?
         };
-        self.note_zeroes();
-        let (dir, zeroes) = (self.identity.dir.clone(), Arc::clone(&self.zeroes));
-        Some(FillWork::Create { dir, seq: self.segment_next, size, zeroes })
+        self.note_awaited();
+        let (dir, is_awaited) = (self.identity.dir.clone(), Arc::clone(&self.is_awaited));
+        Some(FillWork::Create { dir, seq: self.segment_next, size, is_awaited })
     }
 
-    /// Says when the zeroes of the segment that is being filled may end. With half of the bound used, seals are better not
-    /// outrun: a write that waits then waits for the zeroes, a tenth of a second, and not for seals of all groups. Where zeroes
-    /// take longer than that, seals get more of the disk without them. With little room, only what is written is sure to be there.
-    pub(super) fn note_zeroes(&self) {
+    /// Says whether the segment that is being filled is awaited. With half of the bound used, seals are better not outrun:
+    /// writes then wait for the zeroes, a tenth of a second, and not for seals of all groups. On a disk with little room only
+    /// what is written is sure to be there.
+    pub(super) fn note_awaited(&self) {
         let has_room = !self.room.is_tight() && !self.disk_is_full;
-        let is_awaited = self.is_waiting() && !self.room.is_half_used(self.used_bytes());
-        let batch_bytes = if has_room { self.heavy_batch_bytes } else { 0 };
-        self.zeroes.note(has_room && is_awaited, batch_bytes);
-    }
-
-    /// Learns how many bytes a batch has on average while much is written; 0 if that is not so.
-    pub(crate) fn note_heavy_batches(&mut self, bytes: u64) {
-        self.heavy_batch_bytes = bytes;
-        self.note_zeroes();
+        let is_awaited =
+            has_room && self.is_waiting() && !self.room.is_half_used(self.used_bytes());
+        self.is_awaited.store(is_awaited, Ordering::Relaxed);
     }
 
     /// The size of the next segment for data, if one is wanted and the bound allows it. If nothing can leave the WAL
