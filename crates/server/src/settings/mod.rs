@@ -307,8 +307,8 @@ settings! {
     /// has a descriptor, so a log may have 256 of them: `wal_bytes_max` is at most 256 times as much.
     segment_bytes: u64 = "64MiB" as Blocks { min: MIB64, max: WAL_BYTES_MAX / 4 };
 
-    /// Committed data of one group that is sealed into one chunk file. Where there are 64
-    /// groups, 6,144 appends are enough, too.
+    /// Committed data of one group that is sealed into one chunk file. Where there are 64 groups, 6,144 appends are
+    /// enough, too. Short appends are sealed earlier, before they leave the memory of `recent_bytes_max`.
     seal_bytes: u64 = "8MiB" as Bytes::<u64> { min: 64 << 10, max: 1 << 30 };
 
     /// Largest chunk file that merges make. Each holds older data of one group.
