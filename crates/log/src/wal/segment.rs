@@ -1,8 +1,8 @@
 //! A WAL segment file and what it pins.
 //!
 //! # Invariants
-//! - Every block of a segment was written once before the file gets its final name, so a batch never
-//!   extends a file and its sync changes no metadata.
+//! - Every block of a segment was allocated before the file gets its final name, so a batch never extends a file. They were
+//!   written once, too, unless a write waited for the segment: so the sync of a batch seldom changes metadata.
 //! - A segment's name holds its number; a recycled file gets a new number by rename, and batches of
 //!   its former life carry the old one.
 //!
