@@ -67,6 +67,8 @@ pub(crate) struct Connection {
     pub yielded: bool,
     /// It is in the queue of those that move stored bytes.
     pub is_queued: bool,
+    /// Windows that it moved since it was last at the end of that queue.
+    pub windows_in_a_row: u8,
     /// When a byte last moved in either direction that matters to the present state.
     pub progress: Monotonic,
     /// The number of the present exchange, and what it touches.
@@ -213,6 +215,7 @@ impl Connection {
             budget: Budget::default(),
             yielded: false,
             is_queued: false,
+            windows_in_a_row: 0,
             progress: now,
             stream: 0,
             touch: Touch::ALONE,
