@@ -13,15 +13,19 @@ use crate::options::{CURSORS_PER_STREAM_MAX, STREAMS_MAX};
 use crate::recovery::stream_of;
 use crate::streams::{Effect, Streams};
 use log::{AppendError, NewEntry, ShardLog, SyncDone, WorkJob};
-use model::{EntrySubject, StreamId, StreamKey, Term, Timestamp};
+use model::{EntrySubject, Monotonic, StreamId, StreamKey, Term, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// Scratch memory that is kept between appends.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Background jobs that wait for a worker.
 const READY_MAX: usize = 2;
+
+/// How often the log looks at how much is written to it.
+pub(crate) const TICK: Duration = Duration::from_millis(100);
 
 /// How often a record of the last life is tried before the disk is given up.
 const REPLAY_TRIES: u32 = 64;
@@ -66,6 +70,8 @@ pub(crate) struct Core {
     pub(crate) works_done: u64,
     pub(crate) work_error: Option<String>,
     pub(crate) waiting: Waiting,
+    /// When the log last looked at how much is written to it.
+    ticked: Monotonic,
     scratch: Scratch,
 }
 
@@ -101,6 +107,7 @@ impl Core {
             works_done: 0,
             work_error: None,
             waiting: Waiting::default(),
+            ticked: Monotonic::default(),
             scratch: Scratch::default(),
         }
     }
@@ -302,6 +309,14 @@ impl Core {
             self.checkpoint();
         }
         self.shard.poll_work()
+    }
+
+    /// Has the log look at how much is written to it, if it is time.
+    pub(crate) fn tick(&mut self, now: Monotonic) {
+        if u128::from(now.ms_since(self.ticked)) >= TICK.as_millis() {
+            self.ticked = now;
+            self.shard.tick();
+        }
     }
 
     /// Asks for a checkpoint of everything that was applied.

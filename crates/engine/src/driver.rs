@@ -52,7 +52,11 @@ impl Driver {
 
     /// Takes a job of background work, if there is one; whether it did.
     pub fn begin_work(&mut self) -> bool {
-        let job = self.shared.lock().poll_work();
+        let now = self.shared.clock.now_monotonic();
+        let mut core = self.shared.lock();
+        core.tick(now);
+        let job = core.poll_work();
+        drop(core);
         let found = job.is_some();
         self.works.extend(job);
         found

@@ -121,6 +121,7 @@ impl Options {
             // Its owner's memory is not the engine's to fill.
             recent_bytes_max: 0,
             read_cache_bytes_max: 0,
+            fills_segments: self.durability.is_each(),
             group_count: 1,
             ..LogOptions::default()
         }

@@ -12,7 +12,7 @@
 //! - A commit, sync or record that fails is final: [`Shared::fail`].
 //! - Nobody waits for the lock while a sync runs.
 
-use crate::core::{Core, Refused};
+use crate::core::{Core, Refused, TICK};
 use crate::error::WriteError;
 use crate::locate::GROUP;
 use crate::options::Options;
@@ -272,6 +272,7 @@ impl Shared {
             Ok(()) => self.outcome.settle(batch),
             Err(cause) => self.fail_locked(&mut core, &cause),
         }
+        core.tick(self.clock.now_monotonic());
         if core.prepare_work() {
             self.work.notify_one();
         }
@@ -375,8 +376,13 @@ impl Shared {
         while !core.is_stopping {
             let Some(job) = core.ready.pop_front().or_else(|| core.poll_work()) else {
                 core.waiting.workers += 1;
-                core = healthy(self.work.wait(core));
+                core = if core.shard.is_loaded() {
+                    healthy(self.work.wait_timeout(core, TICK)).0
+                } else {
+                    healthy(self.work.wait(core))
+                };
                 core.waiting.workers -= 1;
+                core.tick(self.clock.now_monotonic());
                 continue;
             };
             drop(core);

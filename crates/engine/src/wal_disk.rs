@@ -139,6 +139,10 @@ impl FileOverlay for Handle {
         &*self.inner.file
     }
 
+    fn write_uncached_at(&self, bytes: &[u8], position: u64) -> io::Result<bool> {
+        self.inner.file.write_uncached_at(bytes, position)
+    }
+
     fn write_out(&self) -> io::Result<Duration> {
         // Nobody waits for a sync while they are postponed.
         if self.state.is_postponing.load(Ordering::Acquire) {
@@ -205,5 +209,30 @@ mod tests {
             file.sync_data().unwrap();
             disk.sync_wal().unwrap();
         }));
+    }
+
+    /// A file that can be written past the cache.
+    #[derive(Debug)]
+    struct Direct(Arc<dyn File>);
+
+    impl FileOverlay for Direct {
+        fn below(&self) -> &dyn File {
+            &*self.0
+        }
+
+        fn write_uncached_at(&self, bytes: &[u8], position: u64) -> io::Result<bool> {
+            self.0.write_at(bytes, position).map(|()| true)
+        }
+    }
+
+    #[test]
+    fn what_is_to_go_past_the_cache_does() {
+        let disk = MemoryDisk::new();
+        disk.create_dir_all(Path::new("/e")).unwrap();
+        let file = disk.create(Path::new("/e/f")).unwrap();
+        let wal = WalDisk::new(Arc::new(disk), Path::new("/e"));
+        let held = wal.wrap(Path::new("/e/f"), Arc::new(Direct(file)));
+        assert!(held.write_uncached_at(b"x", 0).unwrap());
+        assert_eq!(held.len().unwrap(), 1);
     }
 }

@@ -3,7 +3,7 @@
 mod disk;
 
 use disk::{files, open, read_from, try_open};
-use env::{MemoryDisk, SeededRandom};
+use env::{Clock, MemoryDisk, RealClock, SeededRandom};
 use std::time::Duration;
 use thalweg_engine::{
     Class, DamageKind, Durability, Engine, Options, ReadError, ReadLimits, WriteError,
@@ -227,4 +227,27 @@ fn the_wal_stays_within_its_bound() {
         assert!(engine.stats().chunks > 0);
         assert_eq!(read_from(&engine, "a", 0).len(), 2_000);
     }
+}
+
+#[test]
+fn chunks_are_merged_when_the_load_has_ended() {
+    const CHUNKS_MAX: u64 = 12;
+    let disk = MemoryDisk::new();
+    let engine = open(&disk, Durability::None);
+    // Each round is worth a chunk.
+    for _ in 0..40 {
+        for _ in 0..20 {
+            engine.append("a", &[b'.'; 600]).unwrap();
+        }
+        engine.sync().unwrap();
+        std::thread::park_timeout(Duration::from_millis(10));
+    }
+    // Nobody appends from here on.
+    let clock = RealClock::new();
+    let end = clock.now_monotonic();
+    while engine.stats().chunks > CHUNKS_MAX {
+        assert!(clock.now_monotonic().ms_since(end) < 60_000, "{:?}", engine.stats());
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    assert_eq!(read_from(&engine, "a", 0).len(), 800);
 }

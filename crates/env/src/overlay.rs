@@ -38,12 +38,21 @@ pub trait FileOverlay: Send + Sync + fmt::Debug {
         self.below().read_at(buffer, position)
     }
 
-    /// See [`File::write_pieces_at`]. All writes come here.
+    /// See [`File::write_pieces_at`]. All writes come here, but those past the cache of a file that says so.
     ///
     /// # Errors
     /// As [`File::write_at`].
     fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
         self.below().write_pieces_at(pieces, position)
+    }
+
+    /// See [`File::write_uncached_at`]. By default the write goes to [`FileOverlay::write_pieces_at`], and not past the cache.
+    ///
+    /// # Errors
+    /// As [`File::write_at`].
+    fn write_uncached_at(&self, bytes: &[u8], position: u64) -> io::Result<bool> {
+        self.write_pieces_at(&[bytes], position)?;
+        Ok(false)
     }
 
     /// See [`File::write_out`].
@@ -132,6 +141,10 @@ impl<F: FileOverlay> File for F {
 
     fn write_pieces_at(&self, pieces: &[&[u8]], position: u64) -> io::Result<()> {
         FileOverlay::write_pieces_at(self, pieces, position)
+    }
+
+    fn write_uncached_at(&self, bytes: &[u8], position: u64) -> io::Result<bool> {
+        FileOverlay::write_uncached_at(self, bytes, position)
     }
 
     fn write_out(&self) -> io::Result<Duration> {

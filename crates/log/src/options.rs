@@ -99,6 +99,9 @@ pub struct LogOptions {
     /// Mean size of a group's appends from which on their seal may wait while much is written. There are few of them then in all
     /// that the log holds, so a chunk of them takes little memory.
     pub long_append_bytes: u64,
+    /// Whether a new segment is filled with zeroes, so that commits change no metadata. Otherwise its room is only allocated: for
+    /// owners who sync seldom.
+    pub fills_segments: bool,
     /// Appends join an open batch up to this size; a single larger one is its own batch.
     pub batch_bytes_max: u64,
     /// Log bytes of one group after which it wants a checkpoint.
@@ -146,6 +149,7 @@ impl Default for LogOptions {
             seal_bytes: 8 << 20,
             hot_appends: 384 << 10,
             long_append_bytes: 16 << 10,
+            fills_segments: true,
             batch_bytes_max: 4 << 20,
             checkpoint_bytes: 32 << 20,
             chunk_bytes_max: 256 << 20,

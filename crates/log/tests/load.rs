@@ -200,7 +200,7 @@ fn with_many_groups_seals_wait_for_less() {
 
 /// Writes until `bytes` are in the log, and then, if it is to be awaited, until the log takes no more. How many changes of the
 /// disk the next segment takes.
-fn changes_of_a_fill(bytes: usize, is_awaited: bool) -> u64 {
+fn changes_of_a_fill(fills_segments: bool, bytes: usize, is_awaited: bool) -> u64 {
     const APPEND_BYTES: usize = 256 << 10;
     let options = || LogOptions {
         segment_bytes: 4 << 20,
@@ -208,6 +208,7 @@ fn changes_of_a_fill(bytes: usize, is_awaited: bool) -> u64 {
         seal_bytes: 64 << 20,
         batch_bytes_max: 1 << 20,
         checkpoint_bytes: 64 << 20,
+        fills_segments,
         ..small()
     };
     let disk = MemoryDisk::new();
@@ -241,12 +242,21 @@ fn changes_of_a_fill(bytes: usize, is_awaited: bool) -> u64 {
 #[test]
 fn a_segment_that_is_awaited_is_not_filled_first() {
     // Sixteen pieces of zeroes, or one allocation.
-    let (filled, awaited) = (changes_of_a_fill(1, false), changes_of_a_fill(1, true));
+    let (filled, awaited) = (changes_of_a_fill(true, 1, false), changes_of_a_fill(true, 1, true));
     assert!(filled - awaited >= 15, "{filled} and {awaited} changes");
 }
 
 #[test]
 fn with_half_of_the_log_used_it_is() {
     let half = 8 << 20;
-    assert_eq!(changes_of_a_fill(half, true), changes_of_a_fill(half, false));
+    assert_eq!(changes_of_a_fill(true, half, true), changes_of_a_fill(true, half, false));
+}
+
+#[test]
+fn a_log_that_is_synced_seldom_fills_none() {
+    let filled = changes_of_a_fill(true, 1, false);
+    for bytes in [1, 8 << 20] {
+        let allocated = changes_of_a_fill(false, bytes, false);
+        assert!(filled - allocated >= 15, "{filled} and {allocated} changes");
+    }
 }

@@ -80,6 +80,7 @@ pub(crate) fn log_options(dice: &mut Dice) -> LogOptions {
         seal_bytes: *dice.pick(&[8 << 10, 32 << 10, 128 << 10]),
         hot_appends: 600,
         long_append_bytes: 200,
+        fills_segments: true,
         batch_bytes_max: *dice.pick(&[32 << 10, 128 << 10]),
         checkpoint_bytes: *dice.pick(&[16 << 10, 64 << 10, 256 << 10]),
         chunk_bytes_max: *dice.pick(&[64 << 10, 512 << 10]),

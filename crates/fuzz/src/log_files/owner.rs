@@ -36,6 +36,7 @@ fn options() -> LogOptions {
         seal_bytes: 4 << 10,
         hot_appends: 300,
         long_append_bytes: 200,
+        fills_segments: true,
         batch_bytes_max: 4 << 10,
         checkpoint_bytes: 8 << 10,
         chunk_bytes_max: 64 << 10,

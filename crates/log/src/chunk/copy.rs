@@ -13,13 +13,14 @@ use crate::chunk::file::ChunkFile;
 use crate::chunk::floors::{FloorsThen, GONE, floor_then};
 use crate::chunk::leftovers::RemovalDone;
 use crate::chunk::merge_rows::{MergeRows, NextRow};
+use crate::chunk::near_reads::{NEAR_BYTES_MAX, NearReads};
 use crate::chunk::pieces::Piece;
 use crate::chunk::row::Row;
 use crate::chunk::run_pieces::RunPieces;
 use crate::chunk::writer::{ChunkName, ChunkWriter, WRITING_NAME};
 use crate::damage::{Damage, DamageKind};
 use crate::entry::AppendBounds;
-use crate::hot::{HotFields, NumberedHot};
+use crate::hot::{HotAppend, HotFields, NumberedHot};
 use crate::hot_index::HotStreams;
 use crate::id_map::IdMap;
 use crate::options::COPY_BYTES;
@@ -90,17 +91,18 @@ impl SealTask {
             writer = writer.uncached();
         }
         let mut done = CopyDone::default();
-        let mut buffer = Vec::new();
+        let (mut near, mut buffer) = (NearReads::default(), Vec::new());
         for (stream, hot) in self.streams.sorted() {
-            for numbered in hot.numbered() {
+            for (numbered, later) in hot.numbered().zip(1..) {
                 let append = numbered.fields;
-                if let Some(bytes) = self.in_memory(&append) {
+                let later = &hot.appends()[later..];
+                if let Some(bytes) = self.at_hand(&append, later, &mut near)? {
                     writer.begin_append(&sealed(stream, &numbered));
                     writer.write(bytes)?;
                     continue;
                 }
                 let segment = &self.segments[&append.slot];
-                if is_intact(segment, &append, &mut buffer)? {
+                if !is_short(&append) && is_intact(segment, &append, &mut buffer)? {
                     writer.begin_append(&sealed(stream, &numbered));
                     let source = (&*segment.file, u64::from(append.position));
                     copy_bytes(source, append.length, &mut buffer, &mut writer)?;
@@ -112,6 +114,20 @@ impl SealTask {
         }
         done.chunk = opened(writer.finish(disk)?, &self.cache);
         Ok(done)
+    }
+
+    /// The bytes of an append that is short or in memory, if they are what was acknowledged.
+    fn at_hand<'a>(
+        &'a self,
+        append: &HotFields,
+        later: &[HotAppend],
+        near: &'a mut NearReads,
+    ) -> io::Result<Option<&'a [u8]>> {
+        let bytes = match self.in_memory(append) {
+            None if is_short(append) => near.get(&self.segments[&append.slot], append, later)?,
+            found => return Ok(found),
+        };
+        Ok((crc32c::crc32c(bytes) == append.crc).then_some(bytes))
     }
 
     /// The bytes of an append, if they are in memory and what was acknowledged. To read short ones from the file costs a call of the system
@@ -141,6 +157,10 @@ fn sealed(stream: StreamId, numbered: &NumberedHot) -> StreamPiece {
     let piece = Piece { bounds, mark: marks.map(|marks| marks.upto) };
     let mark_before = marks.map(|marks| marks.before);
     StreamPiece { stream: stream.get(), first_record: *first_record, mark_before, piece }
+}
+
+fn is_short(append: &HotFields) -> bool {
+    u64::from(append.length) <= NEAR_BYTES_MAX
 }
 
 fn is_intact(segment: &SegmentFile, append: &HotFields, buffer: &mut Vec<u8>) -> io::Result<bool> {

@@ -12,7 +12,7 @@
 //! - `list`: the chunks of a group, and which has a byte. `cold`: the same question on any thread. `search`: which has
 //!   a record, or a time.
 //! - `floors`: what is dead. `count`: how much of each chunk. `set`: which chunks to merge.
-//! - `copy` (with `merge_rows`): seals and merges into a chunk. `room`: how long it can be. `leftovers`: what a merge could
+//! - `copy` (with `merge_rows` and `near_reads`): seals and merges into a chunk. `room`: how long it can be. `leftovers`: what a merge could
 //!   not remove.
 //!
 //! # Invariants
@@ -42,6 +42,7 @@ pub(crate) mod lookup;
 pub(crate) mod loss;
 pub(crate) mod merge_plan;
 pub(crate) mod merge_rows;
+pub(crate) mod near_reads;
 pub(crate) mod opening;
 pub(crate) mod page;
 pub(crate) mod pages;

@@ -27,6 +27,12 @@ impl ShardLog {
         self.note_backlog();
     }
 
+    /// Whether what waits for a quiet log may wait now: [`ShardLog::tick`] is to be called.
+    #[must_use]
+    pub fn is_loaded(&self) -> bool {
+        self.load.is_heavy()
+    }
+
     /// How many small chunks a group must have for a merge that saves no space.
     pub(super) fn small_chunks_to_merge(&self) -> usize {
         let waiting: usize = self.groups.iter().map(|group| group.chunks.waiting()).sum();

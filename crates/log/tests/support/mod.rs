@@ -33,6 +33,7 @@ pub fn small() -> LogOptions {
         seal_bytes: 8 << 10,
         hot_appends: 8 << 10,
         long_append_bytes: 16 << 10,
+        fills_segments: true,
         batch_bytes_max: 8 << 10,
         checkpoint_bytes: 16 << 10,
         chunk_bytes_max: 256 << 10,

@@ -77,13 +77,13 @@ impl ShardWal {
         Some(FillWork::Create { dir, seq: self.segment_next, size, is_awaited })
     }
 
-    /// Says whether the segment that is being filled is awaited. With half of the bound used, seals are better not outrun:
-    /// writes then wait for the zeroes, a tenth of a second, and not for seals of all groups. On a disk with little room only
-    /// what is written is sure to be there.
+    /// Says whether the segment that is being filled is awaited, or needs no zeroes. With half of the bound used, seals are better not
+    /// outrun: writes then wait for the zeroes, a tenth of a second, and not for seals of all groups. On a disk with little room
+    /// only what is written is sure to be there.
     pub(super) fn note_awaited(&self) {
         let has_room = !self.room.is_tight() && !self.disk_is_full;
-        let is_awaited =
-            has_room && self.is_waiting() && !self.room.is_half_used(self.used_bytes());
+        let is_awaited = self.is_waiting() && !self.room.is_half_used(self.used_bytes());
+        let is_awaited = has_room && (is_awaited || !self.options.fills_segments);
         self.is_awaited.store(is_awaited, Ordering::Relaxed);
     }
 
