@@ -16,7 +16,6 @@ use log::{AppendError, NewEntry, ShardLog, SyncDone, WorkJob};
 use model::{EntrySubject, Monotonic, StreamId, StreamKey, Term, Timestamp};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Scratch memory that is kept between appends.
 const SCRATCH_BYTES_MAX: usize = 1 << 20;
@@ -24,8 +23,8 @@ const SCRATCH_BYTES_MAX: usize = 1 << 20;
 /// Background jobs that wait for a worker.
 const READY_MAX: usize = 2;
 
-/// How often the log looks at how much is written to it.
-pub(crate) const TICK: Duration = Duration::from_millis(100);
+/// How often the log looks at how much is written to it, in milliseconds.
+pub(crate) const TICK_MS: u64 = 100;
 
 /// How often a record of the last life is tried before the disk is given up.
 const REPLAY_TRIES: u32 = 64;
@@ -313,7 +312,7 @@ impl Core {
 
     /// Has the log look at how much is written to it, if it is time.
     pub(crate) fn tick(&mut self, now: Monotonic) {
-        if u128::from(now.ms_since(self.ticked)) >= TICK.as_millis() {
+        if now.ms_since(self.ticked) >= TICK_MS {
             self.ticked = now;
             self.shard.tick();
         }

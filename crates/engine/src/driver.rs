@@ -52,9 +52,8 @@ impl Driver {
 
     /// Takes a job of background work, if there is one; whether it did.
     pub fn begin_work(&mut self) -> bool {
-        let now = self.shared.clock.now_monotonic();
         let mut core = self.shared.lock();
-        core.tick(now);
+        core.tick(self.shared.clock.now_monotonic());
         let job = core.poll_work();
         drop(core);
         let found = job.is_some();

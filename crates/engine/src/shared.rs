@@ -12,7 +12,7 @@
 //! - A commit, sync or record that fails is final: [`Shared::fail`].
 //! - Nobody waits for the lock while a sync runs.
 
-use crate::core::{Core, Refused, TICK};
+use crate::core::{Core, Refused, TICK_MS};
 use crate::error::WriteError;
 use crate::locate::GROUP;
 use crate::options::Options;
@@ -377,7 +377,7 @@ impl Shared {
             let Some(job) = core.ready.pop_front().or_else(|| core.poll_work()) else {
                 core.waiting.workers += 1;
                 core = if core.shard.is_loaded() {
-                    healthy(self.work.wait_timeout(core, TICK)).0
+                    healthy(self.work.wait_timeout(core, Duration::from_millis(TICK_MS))).0
                 } else {
                     healthy(self.work.wait(core))
                 };

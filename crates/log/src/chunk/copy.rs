@@ -93,10 +93,9 @@ impl SealTask {
         let mut done = CopyDone::default();
         let (mut near, mut buffer) = (NearReads::default(), Vec::new());
         for (stream, hot) in self.streams.sorted() {
-            for (numbered, later) in hot.numbered().zip(1..) {
+            for (index, numbered) in hot.numbered().enumerate() {
                 let append = numbered.fields;
-                let later = &hot.appends()[later..];
-                if let Some(bytes) = self.at_hand(&append, later, &mut near)? {
+                if let Some(bytes) = self.at_hand(&hot.appends()[index..], &mut near)? {
                     writer.begin_append(&sealed(stream, &numbered));
                     writer.write(bytes)?;
                     continue;
@@ -116,15 +115,15 @@ impl SealTask {
         Ok(done)
     }
 
-    /// The bytes of an append that is short or in memory, if they are what was acknowledged.
+    /// The bytes of the first of a stream's appends, if it is short or in memory and they are what was acknowledged.
     fn at_hand<'a>(
         &'a self,
-        append: &HotFields,
-        later: &[HotAppend],
+        appends: &[HotAppend],
         near: &'a mut NearReads,
     ) -> io::Result<Option<&'a [u8]>> {
-        let bytes = match self.in_memory(append) {
-            None if is_short(append) => near.get(&self.segments[&append.slot], append, later)?,
+        let append = appends[0].fields();
+        let bytes = match self.in_memory(&append) {
+            None if is_short(&append) => near.get(&self.segments[&append.slot], appends)?,
             found => return Ok(found),
         };
         Ok((crc32c::crc32c(bytes) == append.crc).then_some(bytes))

@@ -7,7 +7,7 @@
 //! - Bytes between appends are read along, those behind the last append of a piece are not.
 //! - Nothing is checked here: the caller compares checksums.
 
-use crate::hot::{HotAppend, HotFields};
+use crate::hot::{HotAppend, Span, first_span};
 use crate::unreadable::read_around;
 use crate::wal::segment::SegmentFile;
 use std::io;
@@ -21,59 +21,51 @@ const GAP_BYTES_MAX: u64 = 4 << 10;
 /// The piece of the WAL that was read last.
 #[derive(Debug, Default)]
 pub(crate) struct NearReads {
-    slot: u16,
-    start: u64,
-    bytes: Vec<u8>,
+    span: Option<Span>,
+    /// As long as the longest piece, so that not every read fills it with zeroes first.
+    scratch: Vec<u8>,
 }
 
 impl NearReads {
-    /// The bytes of an append of at most [`NEAR_BYTES_MAX`], which `segment` has. `later` are the appends of the stream behind it.
+    /// The bytes of the first of `appends`, one of at most [`NEAR_BYTES_MAX`], which `segment` has. The others are those of the stream
+    /// behind it.
     ///
     /// # Errors
     /// Any error of the underlying disk but bytes that it has lost: others are in their place.
     pub(crate) fn get(
         &mut self,
         segment: &SegmentFile,
-        append: &HotFields,
-        later: &[HotAppend],
+        appends: &[HotAppend],
     ) -> io::Result<&[u8]> {
-        let start = u64::from(append.position);
-        let has_read = self.slot == append.slot
-            && self.start <= start
-            && end_of(append) <= self.start + self.bytes.len() as u64;
-        if !has_read {
-            (self.slot, self.start) = (append.slot, start);
-            let count = near_end(append, later) - start;
-            self.bytes.resize(usize::try_from(count).expect("pieces are small"), 0);
-            read_around(&*segment.file, &mut self.bytes, start)?;
-        }
-        let at = usize::try_from(start - self.start).expect("it is in the piece");
-        Ok(&self.bytes[at..at + append.length as usize])
+        let append = appends[0].fields();
+        let (start, length) = (u64::from(append.position), u64::from(append.length));
+        let has_it = |span: &Span| {
+            let end = span.position + span.length;
+            span.slot == append.slot && span.position <= start && start + length <= end
+        };
+        let span = match self.span.take().filter(has_it) {
+            Some(span) => span,
+            None => self.read(segment, first_span(appends, GAP_BYTES_MAX, NEAR_BYTES_MAX))?,
+        };
+        self.span = Some(span);
+        let at = usize::try_from(start - span.position).expect("it is in the piece");
+        Ok(&self.scratch[at..at + append.length as usize])
     }
-}
 
-fn end_of(append: &HotFields) -> u64 {
-    u64::from(append.position) + u64::from(append.length)
-}
-
-/// Where the last append ends that is read along.
-fn near_end(append: &HotFields, later: &[HotAppend]) -> u64 {
-    let (start, mut end) = (u64::from(append.position), end_of(append));
-    for next in later.iter().map(HotAppend::fields) {
-        let is_near = next.slot == append.slot
-            && (end..=end + GAP_BYTES_MAX).contains(&u64::from(next.position))
-            && end_of(&next) - start <= NEAR_BYTES_MAX;
-        if !is_near {
-            break;
+    fn read(&mut self, segment: &SegmentFile, span: Span) -> io::Result<Span> {
+        let length = usize::try_from(span.length).expect("a span is bounded");
+        if self.scratch.len() < length {
+            self.scratch.resize(length, 0);
         }
-        end = end_of(&next);
+        read_around(&*segment.file, &mut self.scratch[..length], span.position)?;
+        Ok(span)
     }
-    end
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hot::HotFields;
     use env::{Disk, MemoryDisk};
     use model::Timestamp;
     use std::path::Path;
@@ -93,7 +85,7 @@ mod tests {
     }
 
     /// Whether `second` is read along with `first`: then it is as it was at that time.
-    fn is_read_along(first: &HotAppend, second: HotAppend) -> bool {
+    fn is_read_along(first: HotAppend, second: HotAppend) -> bool {
         let (disk, path) = (MemoryDisk::new(), Path::new("/wal/segment"));
         disk.create_dir_all(Path::new("/wal")).unwrap();
         let file = disk.create(path).unwrap();
@@ -103,22 +95,23 @@ mod tests {
         let segment =
             SegmentFile { seq: 1, path, file: Arc::clone(&file), capacity: capacity as u64 };
         let mut near = NearReads::default();
-        let later = [second];
+        let appends = [first, second];
+        let length = |index: usize| appends[index].fields().length as usize;
         fill(1);
-        let found = near.get(&segment, &first.fields(), &later).unwrap();
-        assert_eq!(found, vec![1; first.fields().length as usize]);
+        let found = near.get(&segment, &appends).unwrap();
+        assert_eq!(found, vec![1; length(0)]);
         fill(2);
-        let found = near.get(&segment, &later[0].fields(), &[]).unwrap();
+        let found = near.get(&segment, &appends[1..]).unwrap();
         let byte = found[0];
-        assert_eq!(found, vec![byte; later[0].fields().length as usize]);
+        assert_eq!(found, vec![byte; length(1)]);
         byte == 1
     }
 
     #[test]
     fn what_is_near_is_read_along() {
-        let first = append(3, 100, 50);
+        let first = || append(3, 100, 50);
         let is_near =
-            |slot, position, length| is_read_along(&first, append(slot, position, length));
+            |slot, position, length| is_read_along(first(), append(slot, position, length));
         assert!(is_near(3, 150, 10));
         assert!(is_near(3, 150 + 4096, 10));
         assert!(!is_near(3, 151 + 4096, 10), "far away");
