@@ -87,6 +87,11 @@ pub trait Disk: Send + Sync + fmt::Debug {
     /// # Errors
     /// If the system gives none.
     fn memory_file(&self) -> io::Result<Arc<dyn File>>;
+
+    /// Whether its files may be written on threads that a job begins. By default they may not: a simulation has to repeat from its seed.
+    fn allows_threads(&self) -> bool {
+        false
+    }
 }
 
 /// An open file. Positions are bytes from the start; there is no cursor.

@@ -14,6 +14,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "these are the ports that replace the methods")]
 
+mod beside;
 mod clock;
 mod disk;
 mod memory;
@@ -25,6 +26,7 @@ mod random;
 mod real_disk;
 mod stack;
 
+pub use beside::Beside;
 pub use clock::{Clock, RealClock};
 pub use disk::{DirLock, Disk, File, LockError, is_out_of_descriptors, is_unreadable};
 pub use memory::{DiskOperation, MemoryDisk, OpenFiles, ReadCounts};

@@ -120,6 +120,10 @@ impl<D: DiskOverlay> Disk for D {
     fn memory_file(&self) -> io::Result<Arc<dyn File>> {
         self.below().memory_file()
     }
+
+    fn allows_threads(&self) -> bool {
+        self.below().allows_threads()
+    }
 }
 
 impl<F: FileOverlay> File for F {

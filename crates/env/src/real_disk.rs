@@ -98,6 +98,10 @@ impl Disk for RealDisk {
         let file = rustix::fs::memfd_create("thalweg", rustix::fs::MemfdFlags::CLOEXEC)?;
         Ok(Arc::new(RealFile(file.into())))
     }
+
+    fn allows_threads(&self) -> bool {
+        true
+    }
 }
 
 /// A locked file. It is unlocked when dropped, and not only closed. A child of this process has a copy of every

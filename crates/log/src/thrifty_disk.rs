@@ -74,4 +74,8 @@ impl Disk for ThriftyDisk {
     fn memory_file(&self) -> io::Result<Arc<dyn File>> {
         self.below.memory_file()
     }
+
+    fn allows_threads(&self) -> bool {
+        self.below.allows_threads()
+    }
 }

@@ -169,11 +169,13 @@ impl ChunkBuilder {
         &self.buffer
     }
 
-    /// The first `count` were taken; returns the position in the file of the next ones.
-    pub(crate) fn take(&mut self, count: usize) -> u64 {
+    /// Takes the first `count` of these bytes. The others, and what comes, are put into `memory`, which is empty.
+    pub(crate) fn take(&mut self, count: usize, mut memory: Vec<u8>) -> Vec<u8> {
+        memory.extend_from_slice(&self.buffer[count..]);
+        let mut taken = std::mem::replace(&mut self.buffer, memory);
+        taken.truncate(count);
         self.taken += count as u64;
-        self.buffer.drain(..count);
-        CONTENT_START + self.taken
+        taken
     }
 
     /// Ends the content, with zeroes up to the first page, and gives the pages; `None` if there is no run.
@@ -314,8 +316,8 @@ pub(crate) mod tests {
                 let (first, rest) = data.split_at(data.len() / 2);
                 [first, rest].into_iter().for_each(|part| builder.write(part));
                 if builder.buffered().len() > 1000 {
-                    file.extend_from_slice(builder.buffered());
-                    assert_eq!(builder.take(builder.buffered().len()), file.len() as u64);
+                    file.extend(builder.take(builder.buffered().len(), Vec::new()));
+                    assert_eq!(builder.position(), file.len() as u64);
                 }
             }
         }

@@ -88,7 +88,7 @@ impl SealTask {
     pub(crate) fn run(&self, disk: &dyn Disk) -> io::Result<CopyDone> {
         let mut writer = ChunkWriter::create(disk, self.name.clone())?;
         if self.is_uncached {
-            writer = writer.uncached();
+            writer = writer.uncached(disk, self.bytes_max);
         }
         let mut done = CopyDone::default();
         let (mut near, mut buffer) = (NearReads::default(), Vec::new());

@@ -24,6 +24,7 @@
 //! # Format
 //! `docs/format/chunk.md`.
 
+mod behind;
 pub(crate) mod builder;
 pub(crate) mod cache;
 pub(crate) mod clock;

@@ -4,9 +4,10 @@
 //! `create`; per stream in order, `begin_append` and `write` for each append; `finish`.
 //!
 //! # Invariants
-//! - Memory is bounded by one buffer, one run's append table, and the rows (`builder`).
+//! - Memory is bounded by a few buffers, one run's append table, and the rows (`builder`).
 //! - The header at the front is written last: a file without it was never whole.
 
+use crate::chunk::behind::WriteBehind;
 use crate::chunk::builder::{ChunkBuilder, StreamPiece};
 use crate::chunk::header::{CONTENT_START, ChunkHeader, Origin};
 use crate::chunk::pages::ChunkIdentity;
@@ -66,14 +67,18 @@ pub(crate) const WRITING_NAME: &str = "writing.tmp";
 /// How the name ends that a chunk for another replica has for a moment.
 const NAMELESS_SUFFIX: &str = ".export";
 
+/// A chunk that is shorter is not worth a thread.
+const BEHIND_BYTES_MIN: u64 = 8 * COPY_BYTES as u64;
+
 /// A chunk that is being written.
 #[derive(Debug)]
 pub(crate) struct ChunkWriter {
     name: ChunkName,
     file: Arc<dyn File>,
     builder: ChunkBuilder,
+    /// Position in the file behind what is written or begun.
     written: u64,
-    pace: Pace,
+    behind: WriteBehind,
 }
 
 impl ChunkWriter {
@@ -98,13 +103,16 @@ impl ChunkWriter {
     }
 
     fn new(name: ChunkName, file: Arc<dyn File>) -> Self {
-        let builder = ChunkBuilder::default();
-        Self { name, file, builder, written: CONTENT_START, pace: Pace::default() }
+        let behind = WriteBehind::new(Arc::clone(&file), Pace::default(), false);
+        Self { name, file, builder: ChunkBuilder::default(), written: CONTENT_START, behind }
     }
 
-    /// Its data stays out of the system's cache.
-    pub(crate) fn uncached(self) -> Self {
-        Self { pace: Pace::uncached(), ..self }
+    /// Its data stays out of the system's cache. If it may become longer than some pieces, a thread writes them, where the disk allows
+    /// that.
+    pub(crate) fn uncached(self, disk: &dyn Disk, bytes_max: u64) -> Self {
+        let wants_thread = bytes_max >= BEHIND_BYTES_MIN && disk.allows_threads();
+        let file = Arc::clone(&self.file);
+        Self { behind: WriteBehind::new(file, Pace::uncached(), wants_thread), ..self }
     }
 
     /// Offset after the last byte of `stream` that was taken; 0 if there is none.
@@ -132,10 +140,11 @@ impl ChunkWriter {
         }
     }
 
-    /// Writes the first `count` of the buffered bytes.
+    /// Begins to write the first `count` of the buffered bytes.
     fn drain(&mut self, count: usize) -> io::Result<()> {
-        self.pace.write(&*self.file, &self.builder.buffered()[..count], self.written)?;
-        self.written = self.builder.take(count);
+        let memory = self.behind.memory()?;
+        let bytes = self.builder.take(count, memory);
+        self.begin(bytes);
         Ok(())
     }
 
@@ -174,21 +183,22 @@ impl ChunkWriter {
         for page in pages.tail() {
             buffer.extend_from_slice(&page);
             if buffer.len() >= COPY_BYTES {
-                self.put(&mut buffer)?;
+                let memory = self.behind.memory()?;
+                self.begin(std::mem::replace(&mut buffer, memory));
             }
         }
         assert_eq!(self.written + buffer.len() as u64, header.layout().footer_position());
         buffer.extend_from_slice(&pages.footer());
-        self.put(&mut buffer)?;
+        self.begin(buffer);
+        self.behind.end()?;
         self.file.write_at(&pages.front(), 0)?;
         Ok(Some(header))
     }
 
-    fn put(&mut self, buffer: &mut Vec<u8>) -> io::Result<()> {
-        self.pace.write(&*self.file, buffer, self.written)?;
-        self.written += buffer.len() as u64;
-        buffer.clear();
-        Ok(())
+    fn begin(&mut self, bytes: Vec<u8>) {
+        let position = self.written;
+        self.written += bytes.len() as u64;
+        self.behind.begin(bytes, position);
     }
 }
 
@@ -240,7 +250,8 @@ mod tests {
         let dir = PathBuf::from(format!("/tmp/thalweg-uncached-{}", std::process::id()));
         RealDisk.create_dir_all(&dir).unwrap();
         let name = ChunkName { dir: dir.clone(), identity: IDENTITY };
-        let mut writer = ChunkWriter::create(&RealDisk, name).unwrap().uncached();
+        let mut writer =
+            ChunkWriter::create(&RealDisk, name).unwrap().uncached(&RealDisk, BEHIND_BYTES_MIN);
         let runs = 30_000;
         write_all(&wanted(runs, 12), &mut writer);
         let uncached = writer.finish(&RealDisk).unwrap().unwrap();
